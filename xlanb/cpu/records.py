@@ -1,0 +1,55 @@
+"""What the backend makes, frozen: LLVM IR, assembly, and what a run took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class CodeRecord:
+    """LLVM IR or assembly as text.
+
+    `language` is "llvm" or "asm". `functions` gives each function's name, in order. `lines` maps a 1-based line of the text to the HLO instruction it came
+    from, where that is known; `kernels` maps a function to the HLO instruction that it computes.
+    """
+
+    language: str
+    text: str
+    functions: tuple[str, ...] = ()
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """Time of one kernel in one run, seconds; bytes and flops by the cost analysis."""
+
+    name: str
+    instruction: str
+    seconds: float
+    bytes_accessed: int = 0
+    flops: int = 0
+    op_name: str = ""
+
+
+@dataclass(frozen=True)
+class ExecutionRecord:
+    """One run: wall seconds, its kernels where they were timed, results as (shape, a short text of the values)."""
+
+    seconds: float
+    kernels: tuple[KernelTime, ...] = ()
+    results: tuple[tuple[str, str], ...] = ()
+    runs: int = 1
+
+
+@dataclass(frozen=True)
+class CacheRecord:
+    """The compilation cache after a run: signature asked for, whether it was there, hits and misses so far, entries held."""
+
+    signature: str
+    hit: bool
+    hits: int
+    misses: int
+    entries: int
+    seconds: float = 0.0

@@ -1,0 +1,95 @@
+"""Every error xlanb raises on purpose; each message shows the IR, the text or the node at fault."""
+
+from __future__ import annotations
+
+
+class XlanbError(Exception):
+    """Base of all errors that xlanb raises on purpose: catching it never hides a bug of xlanb itself."""
+
+
+class HloParseError(XlanbError):
+    """HLO text that is not well formed.
+
+    Attributes:
+        line: 1-based line of the fault; 0 where unknown.
+        column: 1-based column of the fault; 0 where unknown.
+    """
+
+    def __init__(self, message: str, text: str | None = None, offset: int | None = None) -> None:
+        self.line = self.column = 0
+        if text is not None and offset is not None:
+            offset = min(offset, len(text))
+            start = text.rfind("\n", 0, offset) + 1
+            end = text.find("\n", offset)
+            source = text[start : end if end >= 0 else len(text)]
+            self.line = text.count("\n", 0, offset) + 1
+            self.column = offset - start + 1
+            message = f"{self.line}:{self.column}: {message}\n{_caret(source, self.column)}"
+        super().__init__(message)
+
+
+class HloVerifierError(XlanbError):
+    """A module that breaks a rule of HLO; the message shows the instruction among its neighbours."""
+
+
+class ShapeError(XlanbError):
+    """Shapes, element types or attributes that do not fit the opcode (shape inference refuses)."""
+
+
+class LiteralError(XlanbError):
+    """A literal whose text or values do not fit its shape."""
+
+
+class UnimplementedError(XlanbError):
+    """Valid input that xlanb cannot handle; the message names the construct."""
+
+
+class EvaluationError(XlanbError):
+    """The reference interpreter cannot give a result for these inputs."""
+
+
+class PassError(XlanbError):
+    """A pass that does not exist, broke the module, or does not reach a fixed point."""
+
+
+class CompilationError(XlanbError):
+    """The backend could not turn a module into machine code."""
+
+
+class ArgumentError(XlanbError):
+    """Arrays handed to an executable that do not fit its parameters (count, dtype, shape)."""
+
+
+class GraphError(XlanbError):
+    """A TensorFlow graph that is not well formed; the message names the node."""
+
+
+class UnknownOpError(GraphError):
+    """A TensorFlow op type that has no lowering here; the message names node and op."""
+
+
+class FeedError(XlanbError):
+    """A feed or a fetch of Session.run that is missing, unknown, or of the wrong dtype or shape."""
+
+
+class UninitializedError(XlanbError):
+    """A variable that is read before it was initialised (TensorFlow's FailedPreconditionError)."""
+
+
+class FlagError(XlanbError):
+    """A flag in XLA_FLAGS, TF_XLA_FLAGS or XLANB_FLAGS that is unknown or has a value that does not fit."""
+
+
+class DumpError(XlanbError):
+    """A dump directory or one of its files that cannot be read."""
+
+
+class MissingPeerError(XlanbError):
+    """The real XLA or TensorFlow is asked for but not installed; the message names the extra."""
+
+
+def _caret(source: str, column: int, width: int = 160) -> str:
+    """The source line with a caret under `column` (1-based), cut to `width` around it."""
+    start = max(0, column - 1 - width // 2)
+    piece = source[start : start + width].expandtabs(1)
+    return f"  {piece}\n  {' ' * (column - 1 - start)}^"

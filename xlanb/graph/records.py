@@ -1,0 +1,41 @@
+"""Frozen snapshots of TensorFlow graphs: what observers and views read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """One node as it was.
+
+    `inputs` are GraphDef's: "a" or "a:1" for data, "^a" for control. `attributes` are printable. `outputs` gives each output as "f32[?,3]". `cluster` is the XLA
+    cluster it was marked for, "" if none, and then `reason` says why not. `source_file` and `source_line` are the Python line that made it (0: unknown).
+    """
+
+    name: str
+    op: str
+    inputs: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
+    device: str = ""
+    cluster: str = ""
+    reason: str = ""
+    source_file: str = ""
+    source_line: int = 0
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """A graph, or the body of a function, as it was; `functions` are those of its library."""
+
+    name: str
+    nodes: tuple[NodeRecord, ...]
+    functions: tuple[GraphRecord, ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, NodeRecord]:
+        """Nodes by name."""
+        return {n.name: n for n in self.nodes}

@@ -1,0 +1,9 @@
+"""HLO: the IR, its text, its rules."""
+
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.parser import parse
+
+__all__ = ["HloComputation", "HloInstruction", "HloModule", "HloOpcode", "parse"]

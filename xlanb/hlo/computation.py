@@ -1,0 +1,388 @@
+"""HloComputation: a graph of instructions with parameters and a root; the only place where HLO changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xlanb.errors import ShapeError
+from xlanb.hlo import shape_inference
+from xlanb.hlo.attributes import NO_METADATA, OpMetadata
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import ComputationRecord, InstructionRecord
+from xlanb.shape import Literal, Shape
+from xlanb.shape.shape import same
+from xlanb.tracing import Edit, current_cause, emit, is_observed
+
+if TYPE_CHECKING:
+    from xlanb.hlo.module import HloModule
+
+
+class HloComputation:
+    """A named graph of instructions.
+
+    Iterating gives the instructions in the order in which they were added; a copy, so that the body of the loop may change the
+    computation. Every method that changes anything emits an `Edit` when observed, keeps users and names right, and marks the snapshot stale.
+    """
+
+    __slots__ = ("_instructions", "_parameters", "_record", "_root", "execution_thread", "module", "name")
+
+    def __init__(self, name: str, module: HloModule, execution_thread: str = "") -> None:
+        self.name = name
+        self.module = module
+        self.execution_thread = execution_thread
+        self._instructions: dict[HloInstruction, None] = {}
+        self._parameters: list[HloInstruction] = []
+        self._root: HloInstruction | None = None
+        self._record: ComputationRecord | None = None
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[HloInstruction]:
+        return iter(tuple(self._instructions))
+
+    def __len__(self) -> int:
+        return len(self._instructions)
+
+    def __contains__(self, instruction: HloInstruction) -> bool:
+        return instruction in self._instructions
+
+    @property
+    def instructions(self) -> tuple[HloInstruction, ...]:
+        """All instructions in the order in which they were added."""
+        return tuple(self._instructions)
+
+    @property
+    def parameters(self) -> list[HloInstruction]:
+        """The parameters by number."""
+        return sorted(self._parameters, key=lambda p: p.parameter_number)
+
+    @property
+    def root(self) -> HloInstruction:
+        """The instruction whose value is the result.
+
+        Raises:
+            ShapeError: none is set yet.
+        """
+        if self._root is None:
+            raise ShapeError(f"computation {self.name} has no root")
+        return self._root
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether the module starts here."""
+        return self.module.entry is self
+
+    def find(self, name: str) -> HloInstruction | None:
+        """The instruction of that name, or None."""
+        return next((i for i in self._instructions if i.name == name), None)
+
+    def post_order(self) -> list[HloInstruction]:
+        """All instructions, operands (and control predecessors) before users, in XLA's order (MakeInstructionPostOrder).
+
+        Roots of the walk are the instructions without users, in the order in which they were added.
+        """
+        order: list[HloInstruction] = []
+        done: set[HloInstruction] = set()
+        for start in self._instructions:
+            if start._users or start.control_successors or start in done:
+                continue
+            stack: list[HloInstruction] = [start]
+            open_: set[HloInstruction] = set()
+            while stack:
+                top = stack[-1]
+                if top in done:
+                    stack.pop()
+                elif top in open_:
+                    stack.pop()
+                    done.add(top)
+                    order.append(top)
+                else:
+                    open_.add(top)
+                    before = (*top.operands, *top.control_predecessors)
+                    stack.extend(o for o in reversed(before) if o not in done)
+        return order
+
+    # -- building -----------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        opcode: HloOpcode,
+        operands: Iterable[HloInstruction] = (),
+        shape: Shape | None = None,
+        *,
+        name: str | None = None,
+        metadata: OpMetadata | None = None,
+        like: HloInstruction | None = None,
+        **attributes: Any,
+    ) -> HloInstruction:
+        """A new instruction, under a name that is unique in the module.
+
+        The shape is inferred where none is given (row-major layout). `like` is an instruction that this one is derived from: metadata, frontend attributes and, for the same dimensions,
+        sharding come from it, as XLA's SetupDerivedInstruction does. Attributes whose value is None are left out.
+
+        Raises:
+            ShapeError: the operands, shape or attributes do not fit the opcode.
+        """
+        operands = tuple(operands)
+        given = {k: v for k, v in attributes.items() if v is not None}
+        for o in operands:
+            if o.parent is not self:
+                raise ShapeError(f"operand {o.name} of a new {opcode} belongs to computation {o.parent.name}, not {self.name}")
+        if shape is None:
+            shape = shape_inference.infer(opcode, [o.shape for o in operands], given)
+        new = HloInstruction(self.module.unique_name(name or opcode.text), opcode, shape, operands, given, self)
+        if like is not None:
+            _derive(new, like)
+        if metadata is not None:
+            new.metadata = metadata
+        self._insert(new)
+        return new
+
+    def constant(self, value: Any, *, like: HloInstruction | None = None) -> HloInstruction:
+        """A constant of a Literal or of a NumPy value (its dtype decides the element type)."""
+        literal = value if isinstance(value, Literal) else Literal.of(value)
+        return self.add(HloOpcode.CONSTANT, (), literal.shape, like=like, literal=literal)
+
+    def clone_instruction(self, source: HloInstruction, operands: Iterable[HloInstruction] | None = None, shape: Shape | None = None) -> HloInstruction:
+        """A copy of an instruction (of this or another computation) with other operands perhaps; called computations are shared."""
+        new = HloInstruction(
+            self.module.unique_name(source.name),
+            source.opcode,
+            shape or source.shape,
+            source.operands if operands is None else tuple(operands),
+            dict(source.attributes),
+            self,
+        )
+        new.metadata = source.metadata
+        new.sharding = source.sharding
+        new.frontend_attributes = source.frontend_attributes
+        new.backend_config = source.backend_config
+        new.statistics = source.statistics
+        new.origin = source.origin
+        self._insert(new)
+        return new
+
+    def _insert(self, new: HloInstruction) -> None:
+        self._instructions[new] = None
+        if new.opcode is HloOpcode.PARAMETER:
+            self._parameters.append(new)
+        for o in new.operands:
+            o._users[new] = o._users.get(new, 0) + 1
+        self._touch()
+        if is_observed():
+            emit(Edit(current_cause(), "add", self.name, None, new.record()))
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def set_root(self, root: HloInstruction) -> None:
+        """Make an instruction of this computation its result."""
+        if root.parent is not self or root not in self._instructions:
+            raise ShapeError(f"{root.name} is not in computation {self.name}")
+        if self._root is root:
+            return
+        old = self._root
+        self._root = root
+        before = old.record() if old is not None and old in self._instructions and is_observed() else None
+        for i in (old, root):
+            if i is not None:
+                i._record = None
+        self._touch()
+        if is_observed():
+            emit(Edit(current_cause(), "set_root", self.name, before, root.record()))
+
+    def replace(self, old: HloInstruction, new: HloInstruction) -> None:
+        """Let every use of `old` (the root too) use `new`; then remove `old` and the operands that die with it.
+
+        `new` takes over metadata and frontend attributes where it has none, as XLA's ReplaceInstruction does; a layout may differ, dimensions and element
+        type may not. An `old` with a side effect stays.
+
+        Raises:
+            ShapeError: the shapes are not compatible.
+        """
+        self.replace_uses(old, new)
+        if new.metadata is NO_METADATA:
+            self.update(new, metadata=old.metadata)
+        if old.frontend_attributes and not new.frontend_attributes:
+            self.update(new, frontend_attributes=old.frontend_attributes)
+        self.remove_dead(old)
+
+    def replace_with(
+        self,
+        old: HloInstruction,
+        opcode: HloOpcode,
+        operands: Iterable[HloInstruction] = (),
+        shape: Shape | None = None,
+        **attributes: Any,
+    ) -> HloInstruction:
+        """Add a new instruction derived from `old`, and let it take old's place."""
+        new = self.add(opcode, operands, shape or old.shape, like=old, **attributes)
+        self.replace(old, new)
+        return new
+
+    def replace_uses(self, old: HloInstruction, new: HloInstruction, *, users: Iterable[HloInstruction] | None = None) -> None:
+        """Let uses of `old` use `new` (all of them and the root, or only those by `users`); `old` stays.
+
+        Raises:
+            ShapeError: the shapes are not compatible.
+        """
+        if old is new:
+            return
+        if not same(old.shape, new.shape):
+            raise ShapeError(f"cannot replace {old.name} of shape {old.shape} by {new.name} of shape {new.shape}")
+        for user in tuple(old._users) if users is None else tuple(users):
+            if user is not new:
+                self._set_operands(user, tuple(new if o is old else o for o in user.operands))
+        if users is None and self._root is old:
+            self.set_root(new)
+        if is_observed():
+            emit(Edit(current_cause(), "replace", self.name, old.record(), new.record()))
+
+    def replace_operand(self, user: HloInstruction, index: int, new: HloInstruction) -> None:
+        """Let one operand of `user` be `new`."""
+        if user.operands[index] is new:
+            return
+        before = user.record() if is_observed() else None
+        self._set_operands(user, (*user.operands[:index], new, *user.operands[index + 1 :]))
+        if before is not None:
+            emit(Edit(current_cause(), "update", self.name, before, user.record()))
+
+    def set_operands(self, user: HloInstruction, operands: Sequence[HloInstruction]) -> None:
+        """Give `user` another list of operands."""
+        before = user.record() if is_observed() else None
+        self._set_operands(user, tuple(operands))
+        if before is not None:
+            emit(Edit(current_cause(), "update", self.name, before, user.record()))
+
+    def _set_operands(self, user: HloInstruction, operands: tuple[HloInstruction, ...]) -> None:
+        for o in user.operands:
+            left = o._users.get(user, 0) - 1
+            if left > 0:
+                o._users[user] = left
+            else:
+                o._users.pop(user, None)
+        user.operands = operands
+        for o in operands:
+            o._users[user] = o._users.get(user, 0) + 1
+        user._record = None
+        self._touch()
+
+    def update(self, instruction: HloInstruction, *, attributes: dict[str, Any] | None = None, **slots: Any) -> None:
+        """Set slots of an instruction (shape, opcode, metadata, sharding, frontend_attributes, backend_config, ...) and attributes.
+
+        An attribute given as None is removed.
+        """
+        before = instruction.record() if is_observed() else None
+        for slot, value in slots.items():
+            setattr(instruction, slot, value)
+        for k, v in (attributes or {}).items():
+            if v is None:
+                instruction.attributes.pop(k, None)
+            else:
+                instruction.attributes[k] = v
+        instruction._record = None
+        self._touch()
+        if before is not None:
+            emit(Edit(current_cause(), "update", self.name, before, instruction.record()))
+
+    def rename(self, instruction: HloInstruction, name: str) -> None:
+        """Give an instruction another name, made unique in the module."""
+        if name == instruction.name:
+            return
+        self.update(instruction, name=self.module.unique_name(name))
+        for i in (*instruction._users, *instruction.control_successors):
+            i._record = None
+
+    def add_control_dependency(self, before: HloInstruction, after: HloInstruction) -> None:
+        """Let `after` run only when `before` is done."""
+        if before not in after.control_predecessors:
+            self.update(after, control_predecessors=(*after.control_predecessors, before))
+            before.control_successors = (*before.control_successors, after)
+
+    def drop_control_dependencies(self, instruction: HloInstruction) -> None:
+        """Remove every control dependency from and to an instruction."""
+        for p in instruction.control_predecessors:
+            p.control_successors = tuple(s for s in p.control_successors if s is not instruction)
+        for s in instruction.control_successors:
+            self.update(s, control_predecessors=tuple(p for p in s.control_predecessors if p is not instruction))
+        if instruction.control_predecessors:
+            self.update(instruction, control_predecessors=())
+        instruction.control_successors = ()
+
+    # -- removing -----------------------------------------------------------------------------------------------
+
+    def remove(self, instruction: HloInstruction) -> None:
+        """Take out an instruction that nothing uses.
+
+        Raises:
+            ShapeError: it is the root, it has users, or it is a parameter of the entry or of a computation that is still called.
+        """
+        if instruction._users or instruction is self._root:
+            raise ShapeError(f"cannot remove {instruction.name}: it is used")
+        before = instruction.record() if is_observed() else None
+        self.drop_control_dependencies(instruction)
+        self._set_operands(instruction, ())
+        del self._instructions[instruction]
+        if instruction.opcode is HloOpcode.PARAMETER:
+            self._parameters.remove(instruction)
+        self._touch()
+        if before is not None:
+            emit(Edit(current_cause(), "remove", self.name, before, None))
+
+    def remove_dead(self, instruction: HloInstruction) -> bool:
+        """Remove an instruction if it is dead, then its operands that died with it; parameters and side effects stay."""
+        removed = False
+        stack = [instruction]
+        while stack:
+            i = stack.pop()
+            if i not in self._instructions or not is_removable(i):
+                continue
+            operands = i.operands
+            self.remove(i)
+            removed = True
+            stack.extend(reversed(operands))
+        return removed
+
+    # -- snapshots ----------------------------------------------------------------------------------------------
+
+    def _touch(self) -> None:
+        self._record = None
+        self.module._version += 1
+
+    def invalidate(self) -> None:
+        """Forget cached snapshots of this computation and of all its instructions (after a computation that they name was renamed)."""
+        for i in self._instructions:
+            i._record = None
+        self._touch()
+
+    def record(self, previous: ComputationRecord | None = None) -> ComputationRecord:
+        """The frozen snapshot; `previous` itself where it says the same."""
+        if self._record is None:
+            order: Iterable[HloInstruction] = self.module.schedule.get(self, ()) or self.post_order()
+            instructions: tuple[InstructionRecord, ...] = tuple(i.record() for i in order)
+            self._record = ComputationRecord(self.name, instructions, self.root.name, self.execution_thread)
+        if previous is not None and (previous is self._record or previous == self._record):
+            self._record = previous
+        return self._record
+
+    def __repr__(self) -> str:
+        return f"<HloComputation {self.name}: {len(self)} instructions>"
+
+
+def is_removable(instruction: HloInstruction) -> bool:
+    """Whether it is dead and may go: no parameter, no side effect, no control dependency that orders others."""
+    return (
+        instruction.is_dead
+        and instruction.opcode is not HloOpcode.PARAMETER
+        and not instruction.has_side_effect
+        and not instruction.control_predecessors
+        and not instruction.control_successors
+    )
+
+
+def _derive(new: HloInstruction, source: HloInstruction) -> None:
+    new.metadata = source.metadata
+    new.frontend_attributes = source.frontend_attributes
+    if source.sharding and same(new.shape, source.shape):
+        new.sharding = source.sharding

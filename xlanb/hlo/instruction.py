@@ -1,0 +1,216 @@
+"""HloInstruction: one node of the HLO graph. Read it freely; only HloComputation changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from xlanb.hlo.attributes import NO_METADATA, OpMetadata, Window
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import ComputationName, InstructionRecord
+from xlanb.shape import ArrayShape, Literal, Shape
+
+if TYPE_CHECKING:
+    from xlanb.hlo.computation import HloComputation
+
+_UIDS = count(1)
+
+
+class HloInstruction:
+    """One instruction: opcode, shape, operands, attributes (by XLA's text names, values as in hlo/attributes.py).
+
+    `users` lists each user once, in the order in which they came. Facts that any opcode may carry have slots of their own:
+    metadata, sharding (XLA's text), frontend_attributes, backend_config (text, "" if none), statistics, origin, control predecessors.
+    """
+
+    __slots__ = (
+        "_record",
+        "_users",
+        "attributes",
+        "backend_config",
+        "control_predecessors",
+        "control_successors",
+        "frontend_attributes",
+        "metadata",
+        "name",
+        "opcode",
+        "operands",
+        "origin",
+        "parent",
+        "shape",
+        "sharding",
+        "statistics",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        opcode: HloOpcode,
+        shape: Shape,
+        operands: tuple[HloInstruction, ...],
+        attributes: dict[str, Any],
+        parent: HloComputation,
+    ) -> None:
+        self.name = name
+        self.opcode = opcode
+        self.shape = shape
+        self.operands = operands
+        self.attributes = attributes
+        self.parent = parent
+        self.uid = next(_UIDS)
+        self.metadata: OpMetadata = NO_METADATA
+        self.sharding = ""
+        self.frontend_attributes: tuple[tuple[str, str], ...] = ()
+        self.backend_config = ""
+        self.statistics = ""
+        self.origin = ""
+        self.control_predecessors: tuple[HloInstruction, ...] = ()
+        self.control_successors: tuple[HloInstruction, ...] = ()
+        self._users: dict[HloInstruction, int] = {}
+        self._record: InstructionRecord | None = None
+
+    # -- the graph around it ------------------------------------------------------------------------------------
+
+    @property
+    def users(self) -> tuple[HloInstruction, ...]:
+        """Instructions that have it as an operand, each once."""
+        return tuple(self._users)
+
+    @property
+    def user_count(self) -> int:
+        """Number of users."""
+        return len(self._users)
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is its computation's root."""
+        return self.parent.root is self
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nothing uses it and it is not the root (it may still have a side effect)."""
+        return not self._users and not self.is_root
+
+    @property
+    def called_computations(self) -> tuple[HloComputation, ...]:
+        """The computations that its attributes name, in their order."""
+        return tuple(self._called())
+
+    def _called(self) -> Iterator[HloComputation]:
+        for value in self.attributes.values():
+            if hasattr(value, "root"):
+                yield value
+            elif isinstance(value, tuple) and value and hasattr(value[0], "root"):
+                yield from value
+
+    @property
+    def has_side_effect(self) -> bool:
+        """Whether it, or a computation that it calls, does more than give a value: it must not be removed or duplicated."""
+        if self.opcode.has_side_effect or self.attributes.get("custom_call_has_side_effect"):
+            return True
+        if self.opcode in (HloOpcode.ALL_REDUCE, HloOpcode.ALL_GATHER, HloOpcode.ALL_TO_ALL) and self.attributes.get("constrain_layout"):
+            return True
+        return any(i.has_side_effect for c in self._called() for i in c)
+
+    # -- attributes that many readers want ----------------------------------------------------------------------
+
+    def get(self, name: str) -> Any:
+        """An attribute, or the table's default where it is absent."""
+        value = self.attributes.get(name)
+        if value is None:
+            row = self.opcode.attribute.get(name)
+            return row.default if row else None
+        return value
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        """A list-of-integers attribute; empty where absent."""
+        value: tuple[int, ...] | None = self.attributes.get(name)
+        return value or ()
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The `dimensions` attribute; empty where absent."""
+        return self.ints("dimensions")
+
+    @property
+    def literal(self) -> Literal:
+        """The value of a constant."""
+        value: Literal = self.attributes["literal"]
+        return value
+
+    @property
+    def parameter_number(self) -> int:
+        """The number of a parameter."""
+        value: int = self.attributes["parameter_number"]
+        return value
+
+    @property
+    def tuple_index(self) -> int:
+        """The index of a get-tuple-element."""
+        value: int = self.attributes["index"]
+        return value
+
+    @property
+    def window(self) -> Window:
+        """The window; empty where absent."""
+        return self.attributes.get("window") or Window()
+
+    @property
+    def to_apply(self) -> HloComputation:
+        """The computation of a reduce, map, sort, scatter, call, ..."""
+        value: HloComputation = self.attributes["to_apply"]
+        return value
+
+    @property
+    def fused_computation(self) -> HloComputation:
+        """The computation of a fusion."""
+        value: HloComputation = self.attributes["calls"]
+        return value
+
+    @property
+    def array_shape(self) -> ArrayShape:
+        """The shape, known to be an array's.
+
+        Raises:
+            ShapeError: it is not.
+        """
+        return self.shape.as_array()
+
+    # -- what it shows ------------------------------------------------------------------------------------------
+
+    def record(self) -> InstructionRecord:
+        """The frozen snapshot; the same object until the instruction changes."""
+        if self._record is None:
+            self._record = InstructionRecord(
+                self.name,
+                self.opcode,
+                self.shape,
+                tuple(o.name for o in self.operands),
+                {k: _frozen(v) for k, v in self.attributes.items()},
+                self.metadata,
+                self.sharding,
+                self.frontend_attributes,
+                self.backend_config,
+                self.statistics,
+                self.origin,
+                tuple(p.name for p in self.control_predecessors),
+                self.is_root,
+                self.uid,
+            )
+        return self._record
+
+    def __str__(self) -> str:
+        return self.record().text
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def _frozen(value: Any) -> Any:
+    if hasattr(value, "root"):
+        return ComputationName(value.name)
+    if isinstance(value, tuple) and value and hasattr(value[0], "root"):
+        return tuple(ComputationName(v.name) for v in value)
+    return value

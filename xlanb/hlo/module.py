@@ -1,0 +1,270 @@
+"""HloModule: computations, one of them the entry, and the module's own attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from xlanb.display import Displayable
+from xlanb.errors import ShapeError
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.records import ComputationRecord, ModuleRecord
+from xlanb.shape import Shape
+
+_SUFFIX = re.compile(r"\.\d+$")
+
+
+class HloModule(Displayable):
+    """A program in HLO.
+
+    `header` holds the module's attributes by XLA's text name, values as text (is_scheduled, input_output_alias, num_partitions, ...), without entry_computation_layout, which
+    `parameter_layouts` and `result_layout` give. `schedule` gives an order of instructions per computation where the module is scheduled. `tables` is the text of the
+    FileNames / FunctionNames / FileLocations / StackFrames tables.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.header: dict[str, str] = {}
+        self.tables = ""
+        self.schedule: dict[HloComputation, tuple[HloInstruction, ...]] = {}
+        self.entry_layout: tuple[tuple[Shape, ...], Shape] | None = None
+        self._computations: list[HloComputation] = []
+        self._entry: HloComputation | None = None
+        self._names: dict[str, int] = {}
+        self._computation_names: dict[str, int] = {}
+        self._version = 0
+        self._record: ModuleRecord | None = None
+        self._recorded_version = -1
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def entry(self) -> HloComputation | None:
+        """The entry computation, None while it is being built."""
+        return self._entry
+
+    @property
+    def entry_computation(self) -> HloComputation:
+        """The entry computation.
+
+        Raises:
+            ShapeError: none is set yet.
+        """
+        if self._entry is None:
+            raise ShapeError(f"module {self.name} has no entry computation")
+        return self._entry
+
+    @property
+    def computations(self) -> tuple[HloComputation, ...]:
+        """All computations in the order in which they were added."""
+        return tuple(self._computations)
+
+    @property
+    def instruction_count(self) -> int:
+        """Instructions in all computations."""
+        return sum(len(c) for c in self._computations)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._version
+
+    def instructions(self) -> Iterator[HloInstruction]:
+        """All instructions of all computations."""
+        for c in self._computations:
+            yield from c
+
+    def post_order(self) -> list[HloComputation]:
+        """All computations, called ones before their callers; those that nothing calls too (XLA's MakeComputationPostOrder)."""
+        called = {c for i in self.instructions() for c in i.called_computations}
+        order: dict[HloComputation, None] = {}
+        for start in self._computations:
+            if start in called:
+                continue
+            stack: list[tuple[HloComputation, bool]] = [(start, False)]
+            seen: set[HloComputation] = set()
+            while stack:
+                c, ready = stack.pop()
+                if c in order:
+                    continue
+                if ready:
+                    order[c] = None
+                elif c not in seen:
+                    seen.add(c)
+                    stack.append((c, True))
+                    stack.extend((d, False) for i in reversed(c.post_order()) for d in reversed(i.called_computations) if d not in order)
+        return list(order)
+
+    def callers(self, computation: HloComputation) -> list[HloInstruction]:
+        """Instructions that call a computation; linear in the module."""
+        return [i for i in self.instructions() if computation in i.called_computations]
+
+    def find(self, name: str) -> HloInstruction | None:
+        """The instruction of that name (unique in the module), or None."""
+        name = name.removeprefix("%")
+        return next((i for i in self.instructions() if i.name == name), None)
+
+    # -- changing -----------------------------------------------------------------------------------------------
+
+    def unique_name(self, wanted: str) -> str:
+        """A name for an instruction: `wanted`, or its root with `.N` for the first N that is free; it counts as taken from then on.
+
+        Instructions and computations have a namespace each, as in XLA.
+        """
+        return _unique(wanted, self._names)
+
+    def add_computation(self, name: str, *, entry: bool = False, execution_thread: str = "") -> HloComputation:
+        """A new, empty computation, its name made unique."""
+        computation = HloComputation(_unique(name, self._computation_names), self, execution_thread)
+        self._computations.append(computation)
+        self._version += 1
+        if entry:
+            self._entry = computation
+        return computation
+
+    def set_entry(self, computation: HloComputation) -> None:
+        """Make a computation the entry."""
+        self._entry = computation
+        self._version += 1
+
+    def remove_computation(self, computation: HloComputation) -> None:
+        """Take out a computation that nothing calls any more."""
+        self._computations.remove(computation)
+        self.schedule.pop(computation, None)
+        self._version += 1
+
+    def remove_unused_computations(self) -> bool:
+        """Take out every computation that cannot be reached from the entry."""
+        reached = {self.entry_computation}
+        stack = [self.entry_computation]
+        while stack:
+            for i in stack.pop():
+                for c in i.called_computations:
+                    if c not in reached:
+                        reached.add(c)
+                        stack.append(c)
+        dead = [c for c in self._computations if c not in reached]
+        for c in dead:
+            self.remove_computation(c)
+        return bool(dead)
+
+    def set_schedule(self, computation: HloComputation, order: Sequence[HloInstruction]) -> None:
+        """Fix the order in which a computation's instructions run; printing follows it."""
+        self.schedule[computation] = tuple(order)
+        computation._touch()
+
+    def clear_schedule(self) -> None:
+        """Forget all orders."""
+        for c in list(self.schedule):
+            del self.schedule[c]
+            c._touch()
+
+    def clone_computation(self, source: HloComputation, name: str | None = None) -> HloComputation:
+        """A copy of a computation within this module (of another module too); computations that it calls are cloned only when they are another module's."""
+        return _clone(self, source, name or source.name, {})
+
+    def clone(self, name: str | None = None) -> HloModule:
+        """A deep copy under the same names."""
+        copy = HloModule(name or self.name)
+        copy.header = dict(self.header)
+        copy.tables = self.tables
+        copy.entry_layout = self.entry_layout
+        memo: dict[HloComputation, HloComputation] = {}
+        for c in self.post_order():
+            _clone(copy, c, c.name, memo)
+        copy._computations = [memo[c] for c in self._computations]
+        copy._entry = memo[self.entry_computation]
+        for c, order in self.schedule.items():
+            by_name = {i.name: i for i in memo[c]}
+            copy.schedule[memo[c]] = tuple(by_name[i.name] for i in order)
+        copy._names = dict(self._names)
+        copy._computation_names = dict(self._computation_names)
+        return copy
+
+    # -- what it says -------------------------------------------------------------------------------------------
+
+    def verify(self) -> None:
+        """Check every rule of HLO.
+
+        Raises:
+            HloVerifierError: one is broken; the message shows the instruction among its neighbours.
+        """
+        from xlanb.hlo.verifier import verify_module  # noqa: PLC0415 - the verifier reads modules
+
+        verify_module(self)
+
+    def record(self) -> ModuleRecord:
+        """The frozen snapshot; the very object of the last call where nothing has changed since."""
+        last = self._record
+        if last is not None and self._recorded_version == self._version:
+            return last
+        old: dict[str, ComputationRecord] = dict(last.by_name) if last else {}
+        computations = tuple(c.record(old.get(c.name)) for c in self.post_order())
+        header = tuple(_header(self).items())
+        entry = self.entry_computation.name
+        same = last is not None and (last.name, last.entry, last.header, last.tables) == (self.name, entry, header, self.tables)
+        if same and last is not None and len(last.computations) == len(computations) and all(a is b for a, b in zip(last.computations, computations, strict=True)):
+            new = last
+        else:
+            new = ModuleRecord(self.name, computations, entry, header, self.tables)
+        self._record, self._recorded_version = new, self._version
+        return new
+
+    def __str__(self) -> str:
+        return self.record().text
+
+    def __repr__(self) -> str:
+        return f"<HloModule {self.name}: {len(self._computations)} computations, {self.instruction_count} instructions>"
+
+
+def _unique(wanted: str, taken: dict[str, int]) -> str:
+    if wanted not in taken:
+        taken[wanted] = 0
+        return wanted
+    root = _SUFFIX.sub("", wanted) or wanted
+    n = taken.get(root, 0)
+    while True:
+        n += 1
+        name = f"{root}.{n}"
+        if name not in taken:
+            taken[root] = n
+            taken[name] = 0
+            return name
+
+
+def _header(module: HloModule) -> dict[str, str]:
+    from xlanb.hlo.printer import header_fields  # noqa: PLC0415 - the printer reads modules
+
+    return header_fields(module)
+
+
+def _clone(module: HloModule, source: HloComputation, name: str, memo: dict[HloComputation, HloComputation]) -> HloComputation:
+    target = module.add_computation(name, execution_thread=source.execution_thread)
+    memo[source] = target
+    foreign = source.module is not module
+
+    def mapped(value: Any) -> Any:
+        if isinstance(value, HloComputation):
+            if value in memo:
+                return memo[value]
+            return _clone(module, value, value.name, memo) if foreign else value
+        if isinstance(value, tuple) and value and isinstance(value[0], HloComputation):
+            return tuple(mapped(v) for v in value)
+        return value
+
+    new: dict[HloInstruction, HloInstruction] = {}
+    for i in source.post_order():
+        attributes = {k: mapped(v) for k, v in i.attributes.items()}
+        copy = target.clone_instruction(i, tuple(new[o] for o in i.operands))
+        copy.attributes = attributes
+        copy._record = None
+        new[i] = copy
+    for i, copy in new.items():
+        for p in i.control_predecessors:
+            target.add_control_dependency(new[p], copy)
+    # the order of adding is part of what is printed and walked: keep the source's
+    target._instructions = {new[i]: None for i in source}
+    target.set_root(new[source.root])
+    return target

@@ -1,0 +1,120 @@
+"""Frozen snapshots of instructions, computations and modules: what observers and views read instead of the live IR.
+
+A record is shared with the snapshot before where nothing changed, so `before is after` says whether anything did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from xlanb.hlo.attributes import NO_METADATA, OpMetadata
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import Shape
+
+
+@dataclass(frozen=True)
+class ComputationName:
+    """Stands for a computation in a record's attributes."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class InstructionRecord:
+    """One instruction as it was. Attribute values are the live ones', computations replaced by `ComputationName`s.
+
+    `uid` follows the live instruction through renaming; it is 0 for what was read from a file.
+    """
+
+    name: str
+    opcode: HloOpcode
+    shape: Shape
+    operands: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    metadata: OpMetadata = NO_METADATA
+    sharding: str = ""
+    frontend_attributes: tuple[tuple[str, str], ...] = ()
+    backend_config: str = ""
+    statistics: str = ""
+    origin: str = ""
+    control_predecessors: tuple[str, ...] = ()
+    is_root: bool = False
+    uid: int = field(default=0, compare=False)
+
+    @cached_property
+    def text(self) -> str:
+        """XLA's canonical line for it, without indentation and without ROOT."""
+        from xlanb.hlo.printer import instruction_text  # noqa: PLC0415 - the printer reads records
+
+        return instruction_text(self)
+
+    @property
+    def called_computations(self) -> tuple[str, ...]:
+        """Names of the computations that it calls, in the order of its attributes."""
+        names: list[str] = []
+        for value in self.attributes.values():
+            if isinstance(value, ComputationName):
+                names.append(value.name)
+            elif isinstance(value, tuple) and value and isinstance(value[0], ComputationName):
+                names.extend(v.name for v in value)
+        return tuple(names)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class ComputationRecord:
+    """One computation as it was; instructions in the order in which XLA prints them."""
+
+    name: str
+    instructions: tuple[InstructionRecord, ...]
+    root: str
+    execution_thread: str = ""
+
+    @cached_property
+    def by_name(self) -> Mapping[str, InstructionRecord]:
+        """Instructions by name."""
+        return {i.name: i for i in self.instructions}
+
+
+@dataclass(frozen=True)
+class ModuleRecord:
+    """One module as it was; computations in the order in which XLA prints them, `entry` the entry's name.
+
+    `header` holds the module's own attributes in XLA's text form, in order; `tables` the stack frame tables, verbatim.
+    """
+
+    name: str
+    computations: tuple[ComputationRecord, ...]
+    entry: str
+    header: tuple[tuple[str, str], ...] = ()
+    tables: str = ""
+
+    @cached_property
+    def text(self) -> str:
+        """XLA's canonical text."""
+        from xlanb.hlo.printer import module_text  # noqa: PLC0415 - the printer reads records
+
+        return module_text(self)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, ComputationRecord]:
+        """Computations by name."""
+        return {c.name: c for c in self.computations}
+
+    @property
+    def entry_computation(self) -> ComputationRecord:
+        """The entry computation."""
+        return self.by_name[self.entry]
+
+    @cached_property
+    def instruction_count(self) -> int:
+        """Instructions in all computations."""
+        return sum(len(c.instructions) for c in self.computations)
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,7 @@
+"""Shapes, layouts, element types and literals: the values that HLO speaks about."""
+
+from xlanb.shape.literal import Literal
+from xlanb.shape.primitive_type import PrimitiveType
+from xlanb.shape.shape import ArrayShape, BufferShape, Layout, Shape, TupleShape
+
+__all__ = ["ArrayShape", "BufferShape", "Layout", "Literal", "PrimitiveType", "Shape", "TupleShape"]

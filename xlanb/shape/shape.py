@@ -1,0 +1,338 @@
+"""Shapes and layouts (xla/shape.h, xla/layout.h): immutable values with XLA's text form.
+
+    f32[2,?<=3]{1,0:T(8,128)S(1)}      an array: element type, dimensions (`<=` bounded dynamic), layout
+    (f32[2]{0}, token[])               a tuple
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import ShapeError
+from xlanb.shape.primitive_type import PrimitiveType, from_dtype
+
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How an array lies in memory: `minor_to_major` names the fastest dimension first.
+
+    The other fields are those of xla/layout.h that its text form shows after the colon: tiles `T(8,128)(2,1)` (each tile a tuple, `None` in it
+    for XLA's `*` combined dimension), memory space `S(n)`, element size in bits `E(n)`, tail padding alignment `L(n)`, dimension level types `D(..)`, and the
+    rest verbatim in `extra`.
+    """
+
+    minor_to_major: tuple[int, ...]
+    tiles: tuple[tuple[int | None, ...], ...] = ()
+    memory_space: int = 0
+    element_size_in_bits: int = 0
+    tail_padding_alignment: int = 1
+    extra: str = ""
+
+    @staticmethod
+    def default(rank: int) -> Layout:
+        """Row major: the last dimension is the fastest."""
+        return _default_layout(rank)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is the plain row-major layout, with no tile, space or padding."""
+        return self == _default_layout(len(self.minor_to_major))
+
+    def __str__(self) -> str:
+        tiles = "".join("(" + ",".join("*" if d is None else str(d) for d in t) + ")" for t in self.tiles)
+        parts = [f"T{tiles}"] if tiles else []
+        if self.tail_padding_alignment != 1:
+            parts.append(f"L({self.tail_padding_alignment})")
+        if self.element_size_in_bits:
+            parts.append(f"E({self.element_size_in_bits})")
+        if self.memory_space:
+            parts.append(f"S({self.memory_space})")
+        tail = "".join(parts) + self.extra
+        return "{" + ",".join(map(str, self.minor_to_major)) + (f":{tail}" if tail else "") + "}"
+
+
+_DEFAULTS: dict[int, Layout] = {}
+
+
+def _default_layout(rank: int) -> Layout:
+    found = _DEFAULTS.get(rank)
+    if found is None:
+        found = _DEFAULTS[rank] = Layout(tuple(range(rank - 1, -1, -1)))
+    return found
+
+
+class Shape:
+    """The shape of a value: an `ArrayShape` (tokens and opaques included), a `TupleShape` or a `BufferShape`."""
+
+    __slots__ = ()
+    element_type: PrimitiveType
+
+    @property
+    def is_array(self) -> bool:
+        """Whether this is an array (neither tuple, token, opaque nor buffer)."""
+        return self.element_type.is_array
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether this is a tuple."""
+        return self.element_type is PrimitiveType.TUPLE
+
+    @property
+    def is_token(self) -> bool:
+        """Whether this is a token."""
+        return self.element_type is PrimitiveType.TOKEN
+
+    def as_array(self) -> ArrayShape:
+        """This shape, known to be an array.
+
+        Raises:
+            ShapeError: it is a tuple, a token or another shape without elements.
+        """
+        if isinstance(self, ArrayShape) and self.is_array:
+            return self
+        raise ShapeError(f"expected an array shape, not {self}")
+
+    def text(self, *, layout: bool = True) -> str:
+        """XLA's text form, with or without layouts."""
+        raise AssertionError("abstract")
+
+    def leaves(self, index: Index = ()) -> Iterator[tuple[Index, ArrayShape | BufferShape]]:
+        """Every subshape that is no tuple, with its ShapeIndex, in order."""
+        raise AssertionError("abstract")
+
+    def without_layout(self) -> Shape:
+        """The same shape with no layout set."""
+        raise AssertionError("abstract")
+
+    def with_default_layout(self) -> Shape:
+        """The same shape, each array row major (a layout that is set stays)."""
+        raise AssertionError("abstract")
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of all arrays in it, one element of a sub-byte type taking one byte; tuples' pointers not counted."""
+        return sum(s.byte_size for _, s in self.leaves())
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+@dataclass(frozen=True, slots=False, repr=False)
+class ArrayShape(Shape):
+    """An array: element type, dimensions, which of them are dynamic (their size being the bound), and layout.
+
+    An unbounded dynamic dimension has the size -1. `layout` None means that none is set.
+    """
+
+    element_type: PrimitiveType
+    dimensions: tuple[int, ...] = ()
+    layout: Layout | None = None
+    dynamic: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.layout is not None and sorted(self.layout.minor_to_major) != list(range(len(self.dimensions))):
+            raise ShapeError(f"layout {self.layout} does not fit {len(self.dimensions)} dimensions")
+        if self.dynamic and not any(self.dynamic):
+            object.__setattr__(self, "dynamic", ())
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.dimensions)
+
+    @cached_property
+    def element_count(self) -> int:
+        """Number of elements (of the bound, where dynamic)."""
+        return math.prod(self.dimensions)
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of all elements, packed without padding; a sub-byte element takes one byte."""
+        return self.element_count * self.element_type.byte_size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy dtype of the elements."""
+        return self.element_type.dtype
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is an array without dimensions."""
+        return not self.dimensions and self.is_array
+
+    @property
+    def minor_to_major(self) -> tuple[int, ...]:
+        """The layout's order, row major where none is set."""
+        return (self.layout or _default_layout(self.rank)).minor_to_major
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether any dimension is dynamic."""
+        return bool(self.dynamic)
+
+    def is_dynamic_dimension(self, dimension: int) -> bool:
+        """Whether one dimension is dynamic."""
+        return bool(self.dynamic) and self.dynamic[dimension]
+
+    def with_type(self, element_type: PrimitiveType) -> ArrayShape:
+        """The same dimensions and layout with another element type."""
+        return replace(self, element_type=element_type)
+
+    def with_dimensions(self, dimensions: Iterable[int], dynamic: Sequence[bool] = ()) -> ArrayShape:
+        """The same element type with other dimensions, row major where a layout was set."""
+        dims = tuple(dimensions)
+        return ArrayShape(self.element_type, dims, None if self.layout is None else _default_layout(len(dims)), tuple(dynamic))
+
+    def with_layout(self, layout: Layout | Sequence[int] | None) -> ArrayShape:
+        """The same shape with another layout (a `Layout`, or minor_to_major), or none."""
+        if layout is not None and not isinstance(layout, Layout):
+            layout = Layout(tuple(layout))
+        return replace(self, layout=layout)
+
+    def without_layout(self) -> ArrayShape:
+        return self if self.layout is None else replace(self, layout=None)
+
+    def with_default_layout(self) -> ArrayShape:
+        return replace(self, layout=_default_layout(self.rank)) if self.layout is None and self.is_array else self
+
+    def leaves(self, index: Index = ()) -> Iterator[tuple[Index, ArrayShape | BufferShape]]:
+        yield index, self
+
+    def text(self, *, layout: bool = True) -> str:
+        dims = ",".join(_dimension(d, self.is_dynamic_dimension(i)) for i, d in enumerate(self.dimensions))
+        # XLA prints no layout for a scalar unless it says something beyond the order.
+        shown = layout and self.layout is not None and (self.dimensions or not self.layout.is_default)
+        return f"{self.element_type}[{dims}]{self.layout if shown else ''}"
+
+    def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        return self.text()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.element_type, self.dimensions, self.layout, self.dynamic))
+
+    def __repr__(self) -> str:
+        return f"Shape({self})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TupleShape(Shape):
+    """A tuple of shapes."""
+
+    shapes: tuple[Shape, ...]
+    element_type = PrimitiveType.TUPLE
+
+    def leaves(self, index: Index = ()) -> Iterator[tuple[Index, ArrayShape | BufferShape]]:
+        for i, s in enumerate(self.shapes):
+            yield from s.leaves((*index, i))
+
+    def without_layout(self) -> TupleShape:
+        return TupleShape(tuple(s.without_layout() for s in self.shapes))
+
+    def with_default_layout(self) -> TupleShape:
+        return TupleShape(tuple(s.with_default_layout() for s in self.shapes))
+
+    def text(self, *, layout: bool = True) -> str:
+        # XLA marks every fifth element, so that a person can count long tuples.
+        parts = [(f"/*index={i}*/" if i and i % 5 == 0 else "") + s.text(layout=layout) for i, s in enumerate(self.shapes)]
+        return "(" + ", ".join(parts) + ")"
+
+    def __repr__(self) -> str:
+        return f"Shape({self})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BufferShape(Shape):
+    """A buffer `b(f32[2]{0})`: an array that may be written in place."""
+
+    array: ArrayShape
+    element_type = PrimitiveType.BUFFER
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of the array behind it."""
+        return self.array.byte_size
+
+    def leaves(self, index: Index = ()) -> Iterator[tuple[Index, ArrayShape | BufferShape]]:
+        yield index, self
+
+    def without_layout(self) -> BufferShape:
+        return BufferShape(self.array.without_layout())
+
+    def with_default_layout(self) -> BufferShape:
+        return BufferShape(self.array.with_default_layout())
+
+    def text(self, *, layout: bool = True) -> str:
+        return f"b({self.array.text(layout=layout)})"
+
+    def __repr__(self) -> str:
+        return f"Shape({self})"
+
+
+TOKEN = ArrayShape(PrimitiveType.TOKEN)
+OPAQUE = ArrayShape(PrimitiveType.OPAQUE)
+
+
+def array(element_type: PrimitiveType, dimensions: Iterable[int] = (), *, layout: bool = True) -> ArrayShape:
+    """An array shape, row major (`layout=False`: no layout set)."""
+    dims = tuple(dimensions)
+    return ArrayShape(element_type, dims, _default_layout(len(dims)) if layout else None)
+
+
+def tuple_of(shapes: Iterable[Shape]) -> TupleShape:
+    """A tuple shape."""
+    return TupleShape(tuple(shapes))
+
+
+def of_array(value: Any) -> ArrayShape:
+    """The row-major shape of a NumPy array or scalar.
+
+    Raises:
+        ShapeError: XLA has no element type for its dtype.
+    """
+    value = np.asarray(value)
+    return array(from_dtype(value.dtype), value.shape)
+
+
+def subshape(shape: Shape, index: Index) -> Shape:
+    """The shape at a ShapeIndex.
+
+    Raises:
+        ShapeError: there is none.
+    """
+    for i in index:
+        if not isinstance(shape, TupleShape) or not 0 <= i < len(shape.shapes):
+            raise ShapeError(f"no subshape {{{','.join(map(str, index))}}} in {shape}")
+        shape = shape.shapes[i]
+    return shape
+
+
+def same(a: Shape, b: Shape) -> bool:
+    """Equal but for layouts (XLA's ShapeUtil::Compatible)."""
+    return a is b or a.without_layout() == b.without_layout()
+
+
+def same_dimensions(a: Shape, b: Shape) -> bool:
+    """Two arrays of equal dimensions, whatever their element types and layouts."""
+    return isinstance(a, ArrayShape) and isinstance(b, ArrayShape) and a.dimensions == b.dimensions
+
+
+def _dimension(size: int, dynamic: bool) -> str:
+    if not dynamic:
+        return str(size)
+    return "?" if size < 0 else f"<={size}"

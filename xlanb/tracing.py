@@ -1,0 +1,161 @@
+"""Events out of the compiler: who listens, and what caused what.
+
+The compiler emits frozen events to the observers of the current context; with no observer nothing is built. A context
+variable carries both the observers and the cause, so nested and concurrent compilations do not mix.
+
+    with observing(recorder):                       # any object with on_event(event)
+        with because(pass_name="algsimp"):          # opened by the pipeline
+            with because(rule="A*1 => A", where="multiply.py:41"):   # opened by the rule set
+                computation.replace(old, new)       # emits Edit(cause, "replace", ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why something happens: the pass, the rule within it, and the rule's place in the source."""
+
+    pass_name: str = ""
+    rule: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change of an HLO computation.
+
+    `kind` is "add", "remove", "replace" (all uses of `old` now use `new`) or "update" (operands, attributes, shape or
+    name of one instruction). `old` and `new` are frozen `InstructionRecord`s, taken before and after.
+    """
+
+    cause: Cause
+    kind: str
+    computation: str
+    old: Any = None
+    new: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """One condition of a decision: its name, the value it had, and whether it held."""
+
+    name: str
+    holds: bool
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a pass decided about some instructions or nodes, and every condition it looked at.
+
+    `action` names the question ("fuse", "cluster", "cse", a rule's label), `subject` the names it is about (producer
+    first), `taken` the answer. `predicates` end with the first that failed.
+    """
+
+    cause: Cause
+    action: str
+    subject: tuple[str, ...]
+    taken: bool
+    predicates: tuple[Predicate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompilationStarted:
+    """A compilation begins; the stages that follow in this context belong to it until the next one begins.
+
+    `key` is unique in the process; `parent` is the key of the compilation that it continues (a cluster of a graph
+    that was marked before), whose stages stand before its own. `owner` is the key of the session that runs it.
+    """
+
+    key: int
+    name: str
+    parent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageFinished:
+    """One station of a compilation is done.
+
+    `kind` groups stations ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops",
+    "tf2xla", "hlo_pass", "schedule", "buffer_assignment", "llvm_ir", "llvm_ir_optimized", "assembly", "execution", "compilation_cache");
+    `name` is the pass or step; `pipeline` the path of pipelines around it, outermost first. `before` and `after` are frozen
+    records, the same object where nothing changed. `seconds` is wall time, None where it was not measured.
+    """
+
+    compilation: int
+    kind: str
+    name: str
+    before: Any
+    after: Any
+    pipeline: tuple[str, ...] = ()
+    seconds: float | None = None
+    summary: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A compiled program ran: which compilation it came from, wall seconds, and whether the compilation cache held it."""
+
+    compilation: int
+    seconds: float
+    cache_hit: bool = False
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+Event = Edit | Decision | CompilationStarted | StageFinished | Executed
+
+
+class Observer(Protocol):
+    """Whoever wants to see what the compiler does."""
+
+    def on_event(self, event: Event) -> None:
+        """Take one event; it must not raise and must not call back into the compiler."""
+
+
+_OBSERVERS: ContextVar[tuple[Observer, ...]] = ContextVar("xlanb_observers", default=())
+_CAUSE: ContextVar[Cause] = ContextVar("xlanb_cause", default=Cause())  # noqa: B039 - Cause is frozen
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[Observer]:
+    """Send every event of this context to `observer` too, until the block ends."""
+    token = _OBSERVERS.set((*_OBSERVERS.get(), observer))
+    try:
+        yield observer
+    finally:
+        _OBSERVERS.reset(token)
+
+
+@contextmanager
+def because(**fields: str) -> Iterator[Cause]:
+    """Name the cause of all edits made in this block; inner blocks add to the outer one's fields."""
+    cause = replace(_CAUSE.get(), **fields)
+    token = _CAUSE.set(cause)
+    try:
+        yield cause
+    finally:
+        _CAUSE.reset(token)
+
+
+def is_observed() -> bool:
+    """Whether anyone listens: build no event when nobody does."""
+    return bool(_OBSERVERS.get())
+
+
+def current_cause() -> Cause:
+    """The cause in force, empty outside every `because` block."""
+    return _CAUSE.get()
+
+
+def emit(event: Event) -> None:
+    """Hand `event` to the observers of this context, outermost first."""
+    for observer in _OBSERVERS.get():
+        observer.on_event(event)
