@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
@@ -15,12 +16,13 @@ from xlanb.tracing import Decision
 class Trace(Displayable):
     """The stages of one compilation, in order; grows while the compilation is live.
 
-    `trace[7]` is a stage by position, `trace["fusion"]` the last stage of that name.
+    `trace[7]` is a stage by position, `trace["fusion"]` the last stage of that name. `runs` holds the wall seconds of each execution so far, the latest ones.
     """
 
     def __init__(self, name: str, stages: Sequence[Stage] = ()) -> None:
         self.name = name
         self.stages: list[Stage] = list(stages)
+        self.runs: deque[float] = deque(maxlen=10_000)
 
     def __len__(self) -> int:
         return len(self.stages)

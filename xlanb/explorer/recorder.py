@@ -1,0 +1,73 @@
+"""Recorder: the observer that turns the compiler's events into traces."""
+
+from __future__ import annotations
+
+from xlanb.explorer.stage import Stage
+from xlanb.explorer.trace import Trace
+from xlanb.tracing import CompilationStarted, Decision, Edit, Event, Executed, StageFinished
+
+
+class Recorder:
+    """Collects every compilation of its context as a `Trace`, in the order in which they began.
+
+        with observing(Recorder()) as recorder:
+            session.run(...)
+        recorder.traces
+
+    A compilation that continues another (a cluster of a graph) starts with the stages of that one; a graph whose clusters
+    all have a trace of their own is not listed again by itself.
+    """
+
+    def __init__(self) -> None:
+        self._traces: dict[int, Trace] = {}
+        self._continued: set[int] = set()
+        self._edits: list[Edit] = []
+        self._decisions: list[Decision] = []
+
+    @property
+    def traces(self) -> list[Trace]:
+        """One trace per compilation."""
+        return [t for key, t in self._traces.items() if key not in self._continued and t.stages]
+
+    def on_event(self, event: Event) -> None:
+        """Take one event of the compiler."""
+        if isinstance(event, Edit):
+            self._edits.append(event)
+        elif isinstance(event, Decision):
+            self._decisions.append(event)
+        elif isinstance(event, StageFinished):
+            self._finish(event)
+        elif isinstance(event, CompilationStarted):
+            self._start(event)
+        elif isinstance(event, Executed):
+            trace = self._traces.get(event.compilation)
+            if trace is not None:
+                trace.runs.append(event.seconds)
+
+    def _start(self, event: CompilationStarted) -> None:
+        parent = None if event.parent is None else self._traces.get(event.parent)
+        if parent is not None and event.parent is not None:
+            self._continued.add(event.parent)
+        self._traces[event.key] = Trace(event.name, parent.stages if parent else ())
+
+    def _finish(self, event: StageFinished) -> None:
+        edits, self._edits = tuple(self._edits), []
+        decisions, self._decisions = tuple(self._decisions), []
+        trace = self._traces.get(event.compilation)
+        if trace is None:  # it began before this recorder listened
+            trace = self._traces[event.compilation] = Trace(f"compilation {event.compilation}")
+        trace.stages.append(
+            Stage(
+                len(trace.stages),
+                event.kind,
+                event.name,
+                event.before,
+                event.after,
+                event.pipeline,
+                edits,
+                decisions,
+                event.seconds,
+                event.summary,
+                event.error,
+            )
+        )
