@@ -1,0 +1,70 @@
+"""NumPy-style broadcasting between HLO values, as TensorFlow's binary ops do it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlanb.errors import GraphError, ShapeError
+from xlanb.hlo import HloInstruction, HloOpcode
+from xlanb.hlo.builder import HloBuilder
+
+
+def broadcast_dimensions(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    """The dimensions that two shapes broadcast to.
+
+    Raises:
+        ShapeError: they do not fit each other.
+    """
+    try:
+        return tuple(np.broadcast_shapes(tuple(a), tuple(b)))
+    except ValueError:
+        raise ShapeError(f"shapes {list(a)} and {list(b)} do not broadcast to each other") from None
+
+
+def broadcast_to(b: HloBuilder, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
+    """`x` repeated to `dimensions`; dimensions of size 1 stretch, missing ones are put in front.
+
+    Raises:
+        ShapeError: a dimension of `x` is neither 1 nor the wanted size.
+    """
+    have, want = x.array_shape.dimensions, tuple(dimensions)
+    if have == want:
+        return x
+    offset = len(want) - len(have)
+    if offset < 0 or any(h not in (1, w) for h, w in zip(have, want[offset:], strict=True)):
+        raise ShapeError(f"cannot broadcast {list(have)} to {list(want)}")
+    # A dimension of size 1 that must stretch is dropped first: HLO's broadcast never stretches.
+    kept = [i for i, h in enumerate(have) if h == want[offset + i]]
+    if len(kept) < len(have):
+        x = b.reshape(x, [have[i] for i in kept])
+    return b.broadcast_in_dim(x, want, [offset + i for i in kept])
+
+
+def binary(b: HloBuilder, opcode: HloOpcode, x: HloInstruction, y: HloInstruction) -> HloInstruction:
+    """`opcode` of two values, broadcast to each other."""
+    x, y = broadcast_pair(b, x, y)
+    return b.binary(opcode, x, y)
+
+
+def broadcast_pair(b: HloBuilder, x: HloInstruction, y: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
+    """Both values broadcast to each other's dimensions."""
+    if x.array_shape.dimensions == y.array_shape.dimensions:
+        return x, y
+    want = broadcast_dimensions(x.array_shape.dimensions, y.array_shape.dimensions)
+    return broadcast_to(b, x, want), broadcast_to(b, y, want)
+
+
+def canonical_axes(axes: Sequence[int], rank: int, node: str) -> list[int]:
+    """Axes as numbers from 0, each once, sorted.
+
+    Raises:
+        GraphError: one is out of range; names the node.
+    """
+    out = set()
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise GraphError(f"node {node!r}: axis {axis} is out of range for {rank} dimensions")
+        out.add(axis % rank)
+    return sorted(out)

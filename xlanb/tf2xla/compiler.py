@@ -1,0 +1,163 @@
+"""From operations of a TensorFlow graph to one HloModule (TensorFlow's tf2xla/xla_compiler.cc)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import GraphError, LiteralError, ShapeError, UnknownOpError
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.hlo import HloInstruction, HloModule
+from xlanb.hlo.attributes import OpMetadata
+from xlanb.hlo.builder import HloBuilder
+from xlanb.shape import ArrayShape
+from xlanb.shape.shape import of_array
+from xlanb.tf2xla.context import ConstantValues, OpContext, Value, Variable, explain
+from xlanb.tf2xla.registry import kernel
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What stands for a tensor that comes from outside.
+
+    `kind` is "parameter" (a value known when it runs), "constant" (known now: `value`) or "variable" (read and perhaps written; `shape` None while it has
+    no value).
+    """
+
+    kind: str
+    shape: ArrayShape | None
+    value: Any = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class CompilationResult:
+    """What tf2xla made of a function.
+
+    `parameters` gives the argument that each HLO parameter takes. The module's root is a tuple: first the fetches, then the new values of the
+    variables whose arguments `updates` names.
+    """
+
+    module: HloModule
+    parameters: tuple[int, ...]
+    fetch_count: int
+    updates: tuple[int, ...]
+
+
+def lower(
+    name: str, feeds: Sequence[tuple[Tensor, Argument]], fetches: Sequence[Tensor], targets: Sequence[Operation] = ()
+) -> CompilationResult:
+    """Lower everything between `feeds` and `fetches` (and `targets`, run for their effect) to a module called `name`.
+
+    Every instruction carries its TensorFlow node in its metadata (op_type, op_name, source_file, source_line).
+
+    Raises:
+        UnknownOpError: an op type has no lowering.
+        GraphError: a node's inputs do not fit, or something that must be constant is not; the message names the node.
+    """
+    state = _Lowering(name, feeds)
+    for op in between([t for t, _ in feeds], fetches, targets):
+        state.run(op)
+    return state.finish(fetches)
+
+
+def between(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation] = ()) -> list[Operation]:
+    """The operations that `fetches` and `targets` need when `feeds` are given, each after what it needs.
+
+    Raises:
+        GraphError: there is a cycle.
+    """
+    fed = set(feeds)
+    order: dict[Operation, None] = {}
+    open_: set[Operation] = set()
+    stack = [*(reversed(targets)), *(t.op for t in reversed(fetches) if t not in fed)]
+    while stack:
+        op = stack[-1]
+        if op in order:
+            stack.pop()
+            continue
+        if op in open_:
+            stack.pop()
+            order[op] = None
+            continue
+        open_.add(op)
+        before = [*(t.op for t in op.inputs if t not in fed), *op.control_inputs]
+        for o in reversed(before):
+            if o in order:
+                continue
+            if o in open_:
+                raise GraphError(f"nodes {o.name!r} and {op.name!r} depend on each other")
+            stack.append(o)
+    return list(order)
+
+
+class _Lowering:
+    """The state of one `lower`: HLO by tensor, variables by argument."""
+
+    def __init__(self, name: str, feeds: Sequence[tuple[Tensor, Argument]]) -> None:
+        self.module = HloModule(name)
+        self.b = HloBuilder("main", self.module)
+        self.values: dict[Tensor, Value] = {}
+        self.variables: list[Variable] = []
+        self.constants = ConstantValues()
+        self.parameters: list[int] = []
+        for position, (tensor, argument) in enumerate(feeds):
+            self._feed(position, tensor, argument)
+
+    def _feed(self, position: int, tensor: Tensor, argument: Argument) -> None:
+        with self.b.metadata(OpMetadata(op_type=tensor.op.type, op_name=tensor.op.name)):
+            value: HloInstruction | None = None
+            if argument.kind == "constant":
+                value = self.b.constant(np.asarray(argument.value))
+            elif argument.shape is not None:
+                value = self.b.parameter(len(self.parameters), argument.shape, f"arg{len(self.parameters)}")
+                self.parameters.append(position)
+        if argument.kind == "variable":
+            variable = Variable(position, value)
+            self.variables.append(variable)
+            self.values[tensor] = variable
+        else:
+            self.values[tensor] = value
+
+    def run(self, op: Operation) -> None:
+        """Lower one operation whose inputs are lowered."""
+        found = kernel(op.type)
+        if found is None:
+            raise UnknownOpError(f"node {op.name!r}: no lowering to HLO for op {op.type!r}")
+        metadata = OpMetadata(op_type=op.type, op_name=op.name, source_file=op.source_file, source_line=op.source_line)
+        with self.b.metadata(metadata):
+            try:
+                result = found.lower(OpContext(op, [self.values[t] for t in op.inputs], self.b, self.constants))
+            except (ShapeError, LiteralError) as error:
+                raise explain(op, error) from error
+        results: Sequence[HloInstruction | None] = result if isinstance(result, list | tuple) else (result,)
+        for index, output in enumerate(op.outputs):
+            value: Value = results[index] if index < len(results) else None
+            if output.dtype.is_ref_dtype and value is None and op.inputs:
+                value = self.values[op.inputs[0]]  # an op on a ref variable hands the variable on
+            self.values[output] = value
+
+    def finish(self, fetches: Sequence[Tensor]) -> CompilationResult:
+        """Close the module over its results."""
+        results: list[HloInstruction] = []
+        for tensor in fetches:
+            value = self.values[tensor]
+            value = value.value if isinstance(value, Variable) else value
+            if value is None:
+                raise GraphError(f"tensor {tensor.name!r} has no value to fetch")
+            results.append(value)
+        written = [v for v in self.variables if v.is_written and v.value is not None]
+        results.extend(v.value for v in written if v.value is not None)
+        module = self.b.build(self.b.tuple(results))
+        return CompilationResult(module, tuple(self.parameters), len(fetches), tuple(v.argument for v in written))
+
+
+def argument_of(value: Any, *, kind: str = "parameter", name: str = "") -> Argument:
+    """The argument that an array is, with its own shape and dtype."""
+    array = np.asarray(value)
+    return Argument(kind, of_array(array), array if kind == "constant" else None, name)
+
+

@@ -1,0 +1,159 @@
+"""OpContext: what the lowering of one TensorFlow op sees: its inputs as HLO, its attributes, variables, constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from xlanb.errors import EvaluationError, GraphError, XlanbError
+from xlanb.evaluator import evaluate_instruction
+from xlanb.graph.operation import Operation
+from xlanb.hlo import HloInstruction, HloOpcode
+from xlanb.hlo.builder import HloBuilder
+from xlanb.shape import ArrayShape, PrimitiveType
+from xlanb.shape.primitive_type import from_dtype
+
+_UNKNOWN_UNTIL_RUN = frozenset({HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.INFEED, HloOpcode.RNG_GET_AND_UPDATE_STATE})
+
+
+class NotConstantError(GraphError):
+    """An input whose value must be known when compiling depends on an argument."""
+
+
+@dataclass(slots=True)
+class Variable:
+    """A variable while a function is lowered: which argument it came in as, its value now, and whether that is new."""
+
+    argument: int
+    value: HloInstruction | None
+    is_written: bool = False
+
+
+Value = HloInstruction | Variable | None
+
+
+class OpContext:
+    """The view of one operation that its lowering has.
+
+    `b` builds HLO whose metadata already names the op's type, node and Python line.
+    """
+
+    def __init__(self, op: Operation, values: list[Value], b: HloBuilder, constants: ConstantValues) -> None:
+        self.op = op
+        self.b = b
+        self._values = values
+        self._constants = constants
+
+    @property
+    def input_count(self) -> int:
+        """Number of data inputs."""
+        return len(self._values)
+
+    def input(self, index: int) -> HloInstruction:
+        """An input as HLO; of a ref variable, its value."""
+        value = self._values[index]
+        if isinstance(value, Variable):
+            return self._read(value, index)
+        if value is None:
+            self.fail(f"input {index} has no value")
+        return value
+
+    @property
+    def inputs(self) -> list[HloInstruction]:
+        """All inputs as HLO."""
+        return [self.input(i) for i in range(self.input_count)]
+
+    def shape(self, index: int) -> ArrayShape:
+        """The shape of an input."""
+        return self.input(index).array_shape
+
+    def constant(self, index: int) -> np.ndarray[Any, Any]:
+        """The value of an input that must be known now (a shape, an axis, ...).
+
+        Raises:
+            NotConstantError: it depends on an argument of the compilation; names the node.
+        """
+        try:
+            return self._constants.of(self.input(index))
+        except NotConstantError as error:
+            index %= self.input_count
+            raise NotConstantError(
+                f"input {index} of node {self.op.name!r} ({self.op.type}) must be a compile-time constant, but it depends on {error}"
+            ) from None
+
+    def ints(self, index: int) -> list[int]:
+        """The value of an integer input that must be known now, flat."""
+        return [int(v) for v in self.constant(index).ravel()]
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute of the node, or the default where it has none."""
+        return self.op.attrs.get(name, default)
+
+    def element_type(self, name: str) -> PrimitiveType:
+        """An attribute that is a dtype, as an element type."""
+        return from_dtype(self.op.attrs[name].as_numpy_dtype)
+
+    def read_variable(self, index: int) -> HloInstruction:
+        """The value of a variable input (a resource, or a ref)."""
+        value = self._values[index]
+        if isinstance(value, Variable):
+            return self._read(value, index)
+        self.fail(f"input {index} is no variable")
+
+    def assign_variable(self, index: int, new: HloInstruction) -> None:
+        """Give a variable input a new value."""
+        value = self._values[index]
+        if not isinstance(value, Variable):
+            self.fail(f"input {index} is no variable")
+        value.value = new
+        value.is_written = True
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise a GraphError that names the node."""
+        raise GraphError(f"node {self.op.name!r} ({self.op.type}): {message}")
+
+    def _read(self, variable: Variable, index: int) -> HloInstruction:
+        if variable.value is None:
+            self.fail(f"input {index} is a variable that has no value yet")
+        return variable.value
+
+
+class ConstantValues:
+    """Values of HLO that depends on no argument, computed by the evaluator and remembered."""
+
+    def __init__(self) -> None:
+        self._values: dict[HloInstruction, Any] = {}
+
+    def of(self, wanted: HloInstruction) -> np.ndarray[Any, Any]:
+        """The value of an instruction.
+
+        Raises:
+            NotConstantError: it depends on a parameter or on random numbers; the message names which.
+        """
+        stack = [wanted]
+        while stack:
+            i = stack[-1]
+            if i in self._values:
+                stack.pop()
+                continue
+            if i.opcode in _UNKNOWN_UNTIL_RUN or i.has_side_effect:
+                raise NotConstantError(f"{i.name} ({i.metadata.op_name or i.opcode})")
+            todo = [o for o in i.operands if o not in self._values]
+            if todo:
+                stack.extend(todo)
+                continue
+            try:
+                self._values[i] = evaluate_instruction(i, [self._values[o] for o in i.operands])
+            except EvaluationError as error:
+                raise NotConstantError(str(error)) from error
+            stack.pop()
+        return np.asarray(self._values[wanted])
+
+
+def explain(op: Operation, error: XlanbError) -> GraphError:
+    """An error of the HLO builder as one that names the TensorFlow node, its inputs' shapes and its Python line."""
+    place = f" (made at {op.source_file}:{op.source_line})" if op.source_line else ""
+    inputs = ", ".join(f"{t.name}: {t.dtype.name}{list(t.shape) if t.shape is not None else '?'}" for t in op.inputs)
+    return GraphError(f"node {op.name!r} ({op.type}){place}: {error}\n  inputs: {inputs}")

@@ -1,0 +1,1 @@
+"""Lowerings by subject; every module here is loaded when the first lowering is asked for."""

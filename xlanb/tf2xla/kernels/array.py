@@ -1,0 +1,179 @@
+"""Shapes, constants, rearrangement (tf2xla/kernels/{shape_op,reshape_op,tile_ops,fill_op,const_op,gather_op,...}.cc)."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from xlanb.hlo import HloInstruction
+from xlanb.shape.shape import same_dimensions
+from xlanb.tf2xla.broadcasting import broadcast_to, canonical_axes
+from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.registry import register
+
+
+@register("Const", "HostConst")
+def _const(ctx: OpContext) -> HloInstruction:
+    return ctx.b.constant(np.asarray(ctx.attr("value")))
+
+
+@register("Identity", "StopGradient", "PreventGradient", "Snapshot", "PlaceholderWithDefault", "CheckNumerics")
+def _identity(ctx: OpContext) -> HloInstruction:
+    return ctx.input(0)
+
+
+@register("IdentityN")
+def _identity_n(ctx: OpContext) -> list[HloInstruction]:
+    return ctx.inputs
+
+
+@register("NoOp")
+def _no_op(_: OpContext) -> None:
+    return None
+
+
+@register("Shape")
+def _shape(ctx: OpContext) -> HloInstruction:
+    return ctx.b.constant(np.asarray(ctx.shape(0).dimensions, ctx.element_type("out_type").dtype))
+
+
+@register("ShapeN")
+def _shape_n(ctx: OpContext) -> list[HloInstruction]:
+    dtype = ctx.element_type("out_type").dtype
+    return [ctx.b.constant(np.asarray(ctx.shape(i).dimensions, dtype)) for i in range(ctx.input_count)]
+
+
+@register("Size")
+def _size(ctx: OpContext) -> HloInstruction:
+    return ctx.b.constant(np.asarray(ctx.shape(0).element_count, ctx.element_type("out_type").dtype))
+
+
+@register("Rank")
+def _rank(ctx: OpContext) -> HloInstruction:
+    return ctx.b.constant(np.asarray(ctx.shape(0).rank, np.int32))
+
+
+@register("Reshape", constants=(1,))
+def _reshape(ctx: OpContext) -> HloInstruction:
+    x, wanted = ctx.input(0), ctx.ints(1)
+    total = x.array_shape.element_count
+    if wanted.count(-1) == 1:
+        known = prod(d for d in wanted if d != -1)
+        if known == 0 or total % known:
+            ctx.fail(f"cannot reshape {total} elements to {wanted}")
+        wanted = [total // known if d == -1 else d for d in wanted]
+    if prod(wanted) != total or any(d < 0 for d in wanted):
+        ctx.fail(f"cannot reshape {total} elements of shape {list(x.array_shape.dimensions)} to {wanted}")
+    return ctx.b.reshape(x, wanted)
+
+
+@register("ExpandDims", constants=(1,))
+def _expand_dims(ctx: OpContext) -> HloInstruction:
+    x = ctx.input(0)
+    dims = list(x.array_shape.dimensions)
+    (axis,) = canonical_axes(ctx.ints(1), len(dims) + 1, ctx.op.name)
+    return ctx.b.reshape(x, [*dims[:axis], 1, *dims[axis:]])
+
+
+@register("Squeeze")
+def _squeeze(ctx: OpContext) -> HloInstruction:
+    x = ctx.input(0)
+    dims = x.array_shape.dimensions
+    axes = canonical_axes(list(ctx.attr("squeeze_dims", [])), len(dims), ctx.op.name) or [i for i, d in enumerate(dims) if d == 1]
+    if any(dims[a] != 1 for a in axes):
+        ctx.fail(f"cannot squeeze axes {axes} of shape {list(dims)}")
+    return ctx.b.reshape(x, [d for i, d in enumerate(dims) if i not in axes])
+
+
+@register("Transpose", constants=(1,))
+def _transpose(ctx: OpContext) -> HloInstruction:
+    permutation = ctx.ints(1)
+    if sorted(permutation) != list(range(ctx.shape(0).rank)):
+        ctx.fail(f"{permutation} does not permute {ctx.shape(0).rank} dimensions")
+    return ctx.b.transpose(ctx.input(0), permutation)
+
+
+@register("Fill", constants=(0,))
+def _fill(ctx: OpContext) -> HloInstruction:
+    return broadcast_to(ctx.b, ctx.input(1), ctx.ints(0))
+
+
+@register("BroadcastTo", constants=(1,))
+def _broadcast_to(ctx: OpContext) -> HloInstruction:
+    return broadcast_to(ctx.b, ctx.input(0), ctx.ints(1))
+
+
+@register("ZerosLike", "OnesLike")
+def _like(ctx: OpContext) -> HloInstruction:
+    shape = ctx.shape(0)
+    value = np.asarray(ctx.op.type == "OnesLike").astype(shape.dtype)
+    return broadcast_to(ctx.b, ctx.b.constant(value), shape.dimensions)
+
+
+@register("Tile", constants=(1,))
+def _tile(ctx: OpContext) -> HloInstruction:
+    """Each dimension d repeated m times: broadcast to [m0, d0, m1, d1, ...], then merged."""
+    x, multiples = ctx.input(0), ctx.ints(1)
+    dims = x.array_shape.dimensions
+    if len(multiples) != len(dims) or any(m < 0 for m in multiples):
+        ctx.fail(f"multiples {multiples} do not fit shape {list(dims)}")
+    if all(m == 1 for m in multiples):
+        return x
+    spread = [size for pair in zip(multiples, dims, strict=True) for size in pair]
+    wide = ctx.b.broadcast_in_dim(x, spread, range(1, 2 * len(dims), 2))
+    return ctx.b.reshape(wide, [m * d for m, d in zip(multiples, dims, strict=True)])
+
+
+@register("GatherV2", "Gather", constants=(2,))
+def _gather(ctx: OpContext) -> HloInstruction:
+    params, indices = ctx.input(0), ctx.input(1)
+    rank = params.array_shape.rank
+    (axis,) = canonical_axes(ctx.ints(2) if ctx.input_count > 2 else [0], rank, ctx.op.name)
+    if ctx.attr("batch_dims", 0):
+        ctx.fail("batch_dims is only lowered for 0")
+    dims, where = params.array_shape.dimensions, indices.array_shape
+    if dims[axis] == 0 and where.element_count:
+        ctx.fail(f"cannot gather from an empty axis of {list(dims)}")
+    return ctx.b.gather(
+        params,
+        indices,
+        offset_dims=[*range(axis), *range(axis + where.rank, rank - 1 + where.rank)],
+        collapsed_slice_dims=[axis],
+        start_index_map=[axis],
+        index_vector_dim=where.rank,
+        slice_sizes=[1 if i == axis else d for i, d in enumerate(dims)],
+    )
+
+
+@register("ConcatV2", "Concat")
+def _concat(ctx: OpContext) -> HloInstruction:
+    position = -1 if ctx.op.type == "ConcatV2" else 0
+    parts = ctx.inputs[:-1] if position else ctx.inputs[1:]
+    (axis,) = canonical_axes(ctx.ints(position), parts[0].array_shape.rank, ctx.op.name)
+    return ctx.b.concatenate(parts, axis) if len(parts) > 1 else parts[0]
+
+
+@register("Pack")
+def _pack(ctx: OpContext) -> HloInstruction:
+    parts = ctx.inputs
+    if not all(same_dimensions(p.shape, parts[0].shape) for p in parts):
+        ctx.fail("values to stack must have the same shape")
+    dims = list(parts[0].array_shape.dimensions)
+    (axis,) = canonical_axes([ctx.attr("axis", 0)], len(dims) + 1, ctx.op.name)
+    grown = [*dims[:axis], 1, *dims[axis:]]
+    return ctx.b.concatenate([ctx.b.reshape(p, grown) for p in parts], axis)
+
+
+@register("BroadcastGradientArgs", constants=(0, 1))
+def _broadcast_gradient_args(ctx: OpContext) -> list[HloInstruction]:
+    """The axes along which the gradients of two operands that were broadcast to each other must be summed."""
+    a, b = ctx.ints(0), ctx.ints(1)
+    rank = max(len(a), len(b))
+    wide = [[1] * (rank - len(s)) + s for s in (a, b)]
+    # An axis where both are 1 stands in both lists: summing over it changes nothing, and TensorFlow lists it so.
+    axes = [[i for i, size in enumerate(s) if size == 1] for s in wide]
+    if a == b:
+        axes = [[], []]
+    dtype = ctx.shape(0).dtype
+    return [ctx.b.constant(np.asarray(x, dtype)) for x in axes]

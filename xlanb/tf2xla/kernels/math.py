@@ -1,0 +1,169 @@
+"""Elementwise arithmetic and comparisons (tf2xla/kernels/{unary_ops,binary_ops,cwise_ops}.cc)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from xlanb.hlo import HloInstruction, HloOpcode
+from xlanb.tf2xla.broadcasting import binary, broadcast_pair
+from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.registry import register
+
+_UNARY = {
+    "Abs": HloOpcode.ABS,
+    "Ceil": HloOpcode.CEIL,
+    "Cos": HloOpcode.COSINE,
+    "Erf": HloOpcode.ERF,
+    "Exp": HloOpcode.EXPONENTIAL,
+    "Expm1": HloOpcode.EXPONENTIAL_MINUS_ONE,
+    "Floor": HloOpcode.FLOOR,
+    "IsFinite": HloOpcode.IS_FINITE,
+    "Log": HloOpcode.LOG,
+    "Log1p": HloOpcode.LOG_PLUS_ONE,
+    "LogicalNot": HloOpcode.NOT,
+    "Neg": HloOpcode.NEGATE,
+    "Rint": HloOpcode.ROUND_NEAREST_EVEN,
+    "Round": HloOpcode.ROUND_NEAREST_EVEN,
+    "Rsqrt": HloOpcode.RSQRT,
+    "Sigmoid": HloOpcode.LOGISTIC,
+    "Sign": HloOpcode.SIGN,
+    "Sin": HloOpcode.SINE,
+    "Sqrt": HloOpcode.SQRT,
+    "Tan": HloOpcode.TAN,
+    "Tanh": HloOpcode.TANH,
+}
+
+_BINARY = {
+    "Add": HloOpcode.ADD,
+    "AddV2": HloOpcode.ADD,
+    "Atan2": HloOpcode.ATAN2,
+    "Div": HloOpcode.DIVIDE,
+    "LogicalAnd": HloOpcode.AND,
+    "LogicalOr": HloOpcode.OR,
+    "Maximum": HloOpcode.MAXIMUM,
+    "Minimum": HloOpcode.MINIMUM,
+    "Mul": HloOpcode.MULTIPLY,
+    "Pow": HloOpcode.POWER,
+    "RealDiv": HloOpcode.DIVIDE,
+    "Sub": HloOpcode.SUBTRACT,
+    "TruncateDiv": HloOpcode.DIVIDE,
+    "TruncateMod": HloOpcode.REMAINDER,
+}
+
+_COMPARISON = {"Equal": "EQ", "NotEqual": "NE", "Less": "LT", "LessEqual": "LE", "Greater": "GT", "GreaterEqual": "GE"}
+
+
+def _unary(opcode: HloOpcode) -> Callable[[OpContext], HloInstruction]:
+    return lambda ctx: ctx.b.unary(opcode, ctx.input(0))
+
+
+def _binary(opcode: HloOpcode) -> Callable[[OpContext], HloInstruction]:
+    return lambda ctx: binary(ctx.b, opcode, ctx.input(0), ctx.input(1))
+
+
+def _comparison(direction: str) -> Callable[[OpContext], HloInstruction]:
+    return lambda ctx: ctx.b.compare(*broadcast_pair(ctx.b, ctx.input(0), ctx.input(1)), direction)
+
+
+for _op, _opcode in _UNARY.items():
+    register(_op)(_unary(_opcode))
+for _op, _opcode in _BINARY.items():
+    register(_op)(_binary(_opcode))
+for _op, _direction in _COMPARISON.items():
+    register(_op)(_comparison(_direction))
+
+
+def scalar(ctx: OpContext, like: HloInstruction, value: float) -> HloInstruction:
+    """A scalar constant of the element type of `like`."""
+    return ctx.b.constant(np.asarray(value).astype(like.array_shape.dtype))
+
+
+@register("Square")
+def _square(ctx: OpContext) -> HloInstruction:
+    x = ctx.input(0)
+    return ctx.b.multiply(x, x)
+
+
+@register("Reciprocal", "Inv")
+def _reciprocal(ctx: OpContext) -> HloInstruction:
+    x = ctx.input(0)
+    return binary(ctx.b, HloOpcode.DIVIDE, scalar(ctx, x, 1), x)
+
+
+@register("SquaredDifference")
+def _squared_difference(ctx: OpContext) -> HloInstruction:
+    d = binary(ctx.b, HloOpcode.SUBTRACT, ctx.input(0), ctx.input(1))
+    return ctx.b.multiply(d, d)
+
+
+@register("FloorMod")
+def _floor_mod(ctx: OpContext) -> HloInstruction:
+    """Remainder with the divisor's sign: the truncated one, plus the divisor where the signs differ."""
+    x, y = broadcast_pair(ctx.b, ctx.input(0), ctx.input(1))
+    zero = ctx.b.broadcast_in_dim(scalar(ctx, x, 0), x.array_shape.dimensions, [])
+    rest = ctx.b.binary(HloOpcode.REMAINDER, x, y)
+    if x.array_shape.element_type.is_unsigned:
+        return rest
+    differs = ctx.b.compare(ctx.b.compare(rest, zero, "LT"), ctx.b.compare(y, zero, "LT"), "NE")
+    adjust = ctx.b.binary(HloOpcode.AND, ctx.b.compare(rest, zero, "NE"), differs)
+    return ctx.b.select(adjust, ctx.b.add(rest, y), rest)
+
+
+@register("FloorDiv")
+def _floor_div(ctx: OpContext) -> HloInstruction:
+    """Quotient rounded down: of floats by floor, of integers the truncated one less 1 where signs differ and there is a rest."""
+    x, y = broadcast_pair(ctx.b, ctx.input(0), ctx.input(1))
+    quotient = ctx.b.divide(x, y)
+    kind = x.array_shape.element_type
+    if kind.is_floating:
+        return ctx.b.unary(HloOpcode.FLOOR, quotient)
+    if kind.is_unsigned:
+        return quotient
+    dims = x.array_shape.dimensions
+    zero, one = (ctx.b.broadcast_in_dim(scalar(ctx, x, v), dims, []) for v in (0, 1))
+    differs = ctx.b.compare(ctx.b.compare(x, zero, "LT"), ctx.b.compare(y, zero, "LT"), "NE")
+    inexact = ctx.b.compare(ctx.b.binary(HloOpcode.REMAINDER, x, y), zero, "NE")
+    return ctx.b.select(ctx.b.binary(HloOpcode.AND, differs, inexact), ctx.b.subtract(quotient, one), quotient)
+
+
+@register("DivNoNan")
+def _div_no_nan(ctx: OpContext) -> HloInstruction:
+    x, y = broadcast_pair(ctx.b, ctx.input(0), ctx.input(1))
+    zero = ctx.b.broadcast_in_dim(scalar(ctx, x, 0), x.array_shape.dimensions, [])
+    return ctx.b.select(ctx.b.compare(y, zero, "EQ"), zero, ctx.b.divide(x, y))
+
+
+@register("Cast")
+def _cast(ctx: OpContext) -> HloInstruction:
+    x, target = ctx.input(0), ctx.element_type("DstT")
+    source = x.array_shape.element_type
+    if source is target:
+        return x
+    if target.text == "pred":  # true is what is not zero
+        zero = ctx.b.broadcast_in_dim(scalar(ctx, x, 0), x.array_shape.dimensions, [])
+        return ctx.b.compare(x, zero, "NE")
+    if source.is_complex and not target.is_complex:
+        x = ctx.b.unary(HloOpcode.REAL, x)
+    return ctx.b.convert(x, target)
+
+
+@register("AddN")
+def _add_n(ctx: OpContext) -> HloInstruction:
+    total, *rest = ctx.inputs
+    for x in rest:
+        total = ctx.b.add(total, x)
+    return total
+
+
+@register("Select", "SelectV2")
+def _select(ctx: OpContext) -> HloInstruction:
+    condition, x, y = ctx.inputs
+    x, y = broadcast_pair(ctx.b, x, y)
+    if ctx.op.type == "Select" and condition.array_shape.rank == 1 and x.array_shape.rank > 1:
+        # Select (not V2) lets a vector choose whole rows
+        condition = ctx.b.broadcast_in_dim(condition, x.array_shape.dimensions, [0])
+    condition, x = broadcast_pair(ctx.b, condition, x)
+    x, y = broadcast_pair(ctx.b, x, y)
+    return ctx.b.select(condition, x, y)

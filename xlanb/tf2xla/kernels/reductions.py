@@ -1,0 +1,57 @@
+"""Reductions over axes (tf2xla/kernels/reduction_ops.cc, index_ops.cc)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from xlanb.hlo import HloInstruction, HloOpcode
+from xlanb.shape import PrimitiveType
+from xlanb.tf2xla.broadcasting import broadcast_to, canonical_axes
+from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.registry import register
+
+
+def lowest(kind: PrimitiveType) -> Any:
+    """The value that a maximum starts from: minus infinity, or the smallest integer."""
+    return np.asarray(-np.inf if kind.is_floating else False if kind.text == "pred" else np.iinfo(kind.dtype).min).astype(kind.dtype)
+
+
+def highest(kind: PrimitiveType) -> Any:
+    """The value that a minimum starts from."""
+    return np.asarray(np.inf if kind.is_floating else True if kind.text == "pred" else np.iinfo(kind.dtype).max).astype(kind.dtype)
+
+
+_REDUCTIONS: dict[str, tuple[HloOpcode, Callable[[PrimitiveType], Any]]] = {
+    "Sum": (HloOpcode.ADD, lambda k: np.zeros((), k.dtype)),
+    "Mean": (HloOpcode.ADD, lambda k: np.zeros((), k.dtype)),
+    "Prod": (HloOpcode.MULTIPLY, lambda k: np.ones((), k.dtype)),
+    "Max": (HloOpcode.MAXIMUM, lowest),
+    "Min": (HloOpcode.MINIMUM, highest),
+    "All": (HloOpcode.AND, lambda k: np.ones((), k.dtype)),
+    "Any": (HloOpcode.OR, lambda k: np.zeros((), k.dtype)),
+}
+
+
+@register(*_REDUCTIONS, constants=(1,))
+def _reduce(ctx: OpContext) -> HloInstruction:
+    x = ctx.input(0)
+    kind, dims = x.array_shape.element_type, x.array_shape.dimensions
+    axes = canonical_axes(ctx.ints(1), len(dims), ctx.op.name)
+    opcode, initial = _REDUCTIONS[ctx.op.type]
+    # XLA sums 16-bit floats in f32, as TensorFlow's kernel does
+    wide = PrimitiveType.F32 if opcode is HloOpcode.ADD and kind.is_floating and kind.bits < 32 else kind
+    if wide is not kind:
+        x = ctx.b.convert(x, wide)
+    y = ctx.b.reduce(x, ctx.b.constant(initial(wide)), axes, opcode) if axes else x
+    if ctx.op.type == "Mean":
+        count = ctx.b.constant(np.asarray(prod(dims[a] for a in axes)).astype(wide.dtype))
+        y = ctx.b.divide(y, broadcast_to(ctx.b, count, y.array_shape.dimensions))
+    if wide is not kind:
+        y = ctx.b.convert(y, kind)
+    if ctx.attr("keep_dims", False):
+        y = ctx.b.reshape(y, [1 if i in axes else d for i, d in enumerate(dims)])
+    return y

@@ -1,0 +1,123 @@
+"""Shapes of TensorFlow tensors, found by lowering: nothing about shapes is written twice.
+
+An operation is lowered with parameters of its inputs' shapes. Where a dimension is unknown it is lowered twice, with two different sizes standing in:
+dimensions of the result that follow the stand-in are unknown too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import GraphError, UnknownOpError
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.shapes import handle_shape
+from xlanb.shape.primitive_type import from_dtype
+from xlanb.shape.shape import array
+from xlanb.tf2xla.compiler import Argument, lower
+from xlanb.tf2xla.context import ConstantValues, NotConstantError
+from xlanb.tf2xla.registry import Kernel, kernel
+
+# Sizes that hardly any real dimension has, so that a stand-in is not mistaken for a known size; 1 fits whatever broadcasts.
+_STAND_INS = ((7919, 7907), (1,))
+_LARGEST_CONE = 64
+
+Dimensions = tuple[int | None, ...]
+Array = np.ndarray[Any, Any]
+
+
+def infer_shapes(op: Operation) -> list[Dimensions | None] | None:
+    """The shape of each output of an operation; None for what cannot be known before it runs.
+
+    Raises:
+        GraphError: the inputs' shapes do not fit the op, whatever the unknown dimensions are.
+    """
+    found = kernel(op.type)
+    if found is None or not all(t.dtype.has_numpy_dtype or t.dtype.name == "resource" for t in op.inputs):
+        return None
+    dims = [_dimensions(t) for t in op.inputs]
+    known = _known_inputs(op, found)
+    if known is None or any(d is None and k is None for d, k in zip(dims, known, strict=True)):
+        return None
+    unknown = any(d is not None and k is None and None in d for d, k in zip(dims, known, strict=True))
+    for sizes in _STAND_INS if unknown else ((0,),):
+        try:
+            shapes = [_lowered_shapes(op, dims, known, size) for size in sizes]
+        except (UnknownOpError, NotConstantError):
+            return None
+        except GraphError:
+            if not unknown:
+                raise
+            continue
+        if sizes == (1,):  # it fits, but a size of 1 tells nothing of the result's dimensions
+            return [None if s is None else (None,) * len(s) for s in shapes[0]]
+        return [_merge(column) for column in zip(*shapes, strict=True)]
+    return None
+
+
+def constant_value(tensor: Tensor) -> Array | None:
+    """The value of a tensor that depends on constants and known shapes alone, else None."""
+    feeds: dict[Tensor, Argument] = {}
+    seen: set[Operation] = set()
+    stack = [tensor]
+    while stack:
+        t = stack.pop()
+        if t.op in seen:
+            continue
+        seen.add(t.op)
+        found = kernel(t.op.type)
+        if found is None or not found.is_compilable or len(seen) > _LARGEST_CONE:
+            return None
+        dims = _dimensions(t.op.inputs[0]) if t.op.type == "Shape" else None
+        if dims is not None and None not in dims:
+            feeds[t] = Argument("constant", None, np.asarray(dims, t.dtype.as_numpy_dtype))
+        elif t.op.type == "Shape":
+            return None
+        else:
+            stack.extend(t.op.inputs)
+    try:
+        module = lower("constant", list(feeds.items()), [tensor]).module
+        return ConstantValues().of(module.entry_computation.root.operands[0])
+    except GraphError:
+        return None
+
+
+def _dimensions(tensor: Tensor) -> Dimensions | None:
+    """What is known of a tensor's dimensions; of a variable's handle, of the variable's."""
+    if tensor.dtype.name == "resource":
+        return handle_shape(tensor.op)
+    return tensor.shape.as_tuple()
+
+
+def _known_inputs(op: Operation, found: Kernel) -> list[Array | None] | None:
+    """The values of inputs that must be constant, None for the others; None in all where one that must be is not known."""
+    needed = {c % len(op.inputs) for c in found.constants} if op.inputs else set()
+    values = [constant_value(t) if i in needed else None for i, t in enumerate(op.inputs)]
+    return None if any(values[i] is None for i in needed) else values
+
+
+def _lowered_shapes(
+    op: Operation, dims: Sequence[Dimensions | None], known: Sequence[Array | None], size: int
+) -> list[tuple[int, ...] | None]:
+    feeds: dict[Tensor, Argument] = {}
+    for t, d, value in zip(op.inputs, dims, known, strict=True):
+        if value is not None or d is None:
+            feeds[t] = Argument("constant", None, value)
+            continue
+        is_handle = t.dtype.name == "resource"
+        element = t.op.attrs.get("dtype") or op.attrs.get("dtype") or op.attrs.get("T") if is_handle else t.dtype
+        if element is None:
+            return [None for _ in op.outputs]
+        shape = array(from_dtype(element.as_numpy_dtype), [size if n is None else n for n in d])
+        feeds[t] = Argument("variable" if is_handle or t.dtype.is_ref_dtype else "parameter", shape)
+    root = lower(op.name, list(feeds.items()), op.outputs).module.entry_computation.root
+    return [o.array_shape.dimensions for o in root.operands[: len(op.outputs)]]
+
+
+def _merge(shapes: Sequence[tuple[int, ...] | None]) -> Dimensions | None:
+    first, *others = shapes
+    if first is None or any(o is None or len(o) != len(first) for o in others):
+        return None
+    return tuple(d if all(o is not None and o[i] == d for o in others) else None for i, d in enumerate(first))
