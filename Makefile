@@ -1,0 +1,89 @@
+# Every target makes what it needs: .venv, then the extra of pyproject.toml that it names.
+# An extra is installed once and again when pyproject.toml changes; a second run starts at once.
+
+# The first Python on the PATH that is new enough. `make PYTHON=/some/python3.12 test` takes another.
+PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+LAB_ARGS ?=
+DEMO := build/demo.html
+
+# Kernels and settings of this environment come before those of the user.
+export JUPYTER_PREFER_ENV_PATH := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help lab test demo lint format browser peers install-check clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+
+# -------------------------------------------------------------------------------- environment
+
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "xlanb needs Python 3.11 or newer: make PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# .venv/.installed-test: the package as it stands here, with the extra `test`.
+$(VENV)/.installed-%: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+# ----------------------------------------------------------------------------------- use it
+
+# A screen is there when a display is named, or on a Mac; a CI machine has none.
+HAS_SCREEN := $(if $(CI),,$(or $(DISPLAY),$(WAYLAND_DISPLAY),$(filter Darwin,$(shell uname))))
+
+lab: $(VENV)/.installed-lab ## JupyterLab on the tutorials (without a screen: its address)
+	$(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks \
+		$(if $(HAS_SCREEN),,--no-browser) \
+		$(if $(filter 0,$(shell id -u)),--allow-root) \
+		$(LAB_ARGS)
+
+# The tutorial writes its stepper to the file that XLANB_DEMO_HTML names.
+demo: $(VENV)/.installed-test ## run the first tutorial, leave its stepper as one page in build/demo.html
+	@mkdir -p $(dir $(DEMO)) && rm -f $(DEMO)
+	XLANB_DEMO_HTML=$(CURDIR)/$(DEMO) $(BIN)/jupyter-execute notebooks/01-*.ipynb
+	@test -s $(DEMO) || { echo "the tutorial ran, but left no $(DEMO)" >&2; exit 1; }
+	@echo "open $(DEMO) in any browser"
+
+# ---------------------------------------------------------------------------------- check it
+
+test: $(VENV)/.installed-test ## all tests but those that need a browser or the real XLA
+	$(BIN)/python -m pytest -m "not browser and not peer" -n auto --maxprocesses=4 $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev ## style, types, who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/repo-review . --show err
+
+format: $(VENV)/.installed-dev ## format the code, repair what can be repaired
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# What is asked for by name must run: here a skipped test is a failure.
+browser: $(VENV)/.installed-browser ## tests in a real JupyterLab (needs chromium on the PATH)
+	$(BIN)/python -m pytest -m browser --fail-on-skip $(PYTEST_ARGS)
+
+peers: $(VENV)/.installed-peers ## tests against the real XLA (installs JAX and TensorFlow)
+	$(BIN)/python -m pytest -m peer --fail-on-skip $(PYTEST_ARGS)
+
+# As a user installs it: a wheel, in an environment of its own, far from the sources.
+install-check: ## `pip install .` into a fresh environment
+	@test -n "$(PYTHON)" || { echo "xlanb needs Python 3.11 or newer: make PYTHON=/path/to/python" >&2; exit 1; }
+	rm -rf build/install-check && $(PYTHON) -m venv build/install-check
+	build/install-check/bin/python -m pip install --quiet --disable-pip-version-check .
+	cd build/install-check && bin/python -m xlanb --help >/dev/null && bin/xlanb --help >/dev/null
+	@cd build/install-check && bin/python -c \
+		'import pathlib, xlanb; print("installed:", xlanb.__version__, pathlib.Path(xlanb.__file__).parent)'
+	@set -e; for f in $$(git ls-files 'xlanb/*' | sed 's,^xlanb/,,'); do \
+		test -e build/install-check/lib/python3*/site-packages/xlanb/$$f \
+			|| { echo "not in the wheel: xlanb/$$f" >&2; exit 1; }; done
+
+clean: ## remove the environment and all that was built
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
