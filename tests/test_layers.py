@@ -11,9 +11,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_imports_keep_the_contracts(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(ROOT)
     monkeypatch.syspath_prepend(ROOT)  # lint_imports adds to sys.path too: this restores it
     status = lint_imports(config_filename="pyproject.toml", no_cache=True, no_logo=True)
-    assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
+    assert status == EXIT_STATUS_SUCCESS, capfd.readouterr().out
