@@ -135,6 +135,16 @@ def observing(observer: Observer) -> Iterator[Observer]:
 
 
 @contextmanager
+def unobserved() -> Iterator[None]:
+    """Let nobody see the events of this block: compilations that are the means of another one, not its subject."""
+    token = _OBSERVERS.set(())
+    try:
+        yield
+    finally:
+        _OBSERVERS.reset(token)
+
+
+@contextmanager
 def because(**fields: str) -> Iterator[Cause]:
     """Name the cause of all edits made in this block; inner blocks add to the outer one's fields."""
     cause = replace(_CAUSE.get(), **fields)

@@ -1,0 +1,43 @@
+"""xlanb: compile TensorFlow graphs, JAX functions and HLO the way XLA does, one pass at a time, and see everything on the way.
+
+Names are resolved when they are used: `import xlanb` itself loads next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# the face: name -> where it lives
+_FACE = {
+    "Compilation": "xlanb.explorer.live",
+    "cluster": "xlanb.clustering.clustering",
+    "compile": "xlanb.runtime.jit",
+    "evaluate": "xlanb.evaluator",
+    "explore": "xlanb.notebook.explore",
+    "extract": "xlanb.runtime.extract",
+    "flags": "xlanb.debug_options",
+    "jit": "xlanb.runtime.jit",
+    "load_ipython_extension": "xlanb.notebook.magic",
+    "trace": "xlanb.explorer.explore",
+}
+_ROOMS = ("cpu", "errors", "graph", "hlo", "peers", "shape", "tf", "tracing", "transforms", "view")
+
+__all__ = [*_FACE, *_ROOMS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FACE:
+        value = getattr(import_module(_FACE[name]), name)
+    elif name in _ROOMS:
+        value = import_module(f"xlanb.{name}")
+    elif name == "__version__":
+        value = import_module("importlib.metadata").version("xlanb")
+    else:
+        raise AttributeError(f"module 'xlanb' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,78 @@
+"""The generator of stages: HLO to machine code, one station at a time, each told to the observers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from itertools import count
+from typing import Any, TypeVar
+
+from xlanb.cpu.compiler import CompileOptions, compile_module, compile_steps
+from xlanb.cpu.executable import Executable
+from xlanb.debug_options import current
+from xlanb.errors import XlanbError
+from xlanb.hlo import HloModule
+from xlanb.tracing import CompilationStarted, StageFinished, emit, is_observed
+
+T = TypeVar("T")
+Stages = Generator[StageFinished, None, T]
+
+_KEYS = count(1)
+
+
+def start_compilation(name: str, parent: int | None = None) -> int:
+    """Announce a compilation to the observers; the key that its stages bear."""
+    key = next(_KEYS)
+    if is_observed():
+        emit(CompilationStarted(key, name, parent))
+    return key
+
+
+def finished(stage: StageFinished) -> StageFinished:
+    """Tell the observers of a stage; hands it on."""
+    if is_observed():
+        emit(stage)
+    return stage
+
+
+def hlo_stages(module: HloModule, key: int) -> Stages[Executable]:
+    """Compile a module, one stage per step: each HLO pass, the buffer assignment, LLVM IR, assembly.
+
+    The module is not changed. With no observer there is nothing to step through, and the texts that only a person reads are not made.
+
+    Raises:
+        XlanbError: a pass or the backend refuses the module; the failed stage is told first, with the last good module.
+    """
+    options = _options()
+    if not is_observed():
+        return compile_module(module, options)
+    before: Any = module.record()
+    steps = compile_steps(module, options)
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            executable: Executable = end.value
+            return executable
+        except XlanbError as error:
+            yield finished(StageFinished(key, "hlo_pass", "compilation", before, before, error=str(error)))
+            raise
+        before = step.after
+        yield finished(StageFinished(key, step.kind, step.name, step.before, step.after, step.pipeline, step.seconds, step.summary))
+
+
+def _options() -> CompileOptions:
+    flags = current()
+    return CompileOptions(
+        disable_passes=flags.xla_disable_hlo_passes,
+        enable_passes_only=flags.xla_enable_hlo_passes_only,
+        multi_thread=flags.xla_cpu_multi_thread_eigen,
+    )
+
+
+def exhaust(stages: Iterator[Any]) -> Any:
+    """Run a generator of stages to its end; its result."""
+    while True:
+        try:
+            next(stages)
+        except StopIteration as end:
+            return end.value

@@ -1,0 +1,146 @@
+"""Running compiled code for graph nodes: XlaLaunch of a cluster, and single ops, each compiled once per signature and kept in a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from xlanb.clustering.encapsulate_subgraphs import ClusterFunction
+from xlanb.cpu.records import CacheRecord, ExecutionRecord
+from xlanb.debug_options import current
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.runtime.compilation_cache import CompilationCache, Entry, Signature, describe, signature_of
+from xlanb.runtime.compiler import Stages, exhaust, finished, hlo_stages, start_compilation
+from xlanb.runtime.variables import Transaction, VariableHandle
+from xlanb.shape.shape import of_array
+from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, lower
+from xlanb.tf2xla.registry import Kernel
+from xlanb.tracing import Executed, StageFinished, emit, is_observed, unobserved
+
+_LONGEST_RESULT = 6  # values shown of a result
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is to be run: a name, the tensors that arguments stand for, what comes out, and a text that identifies the function."""
+
+    name: str
+    feeds: tuple[Tensor, ...]
+    fetches: tuple[Tensor, ...]
+    targets: tuple[Operation, ...]
+    constants: frozenset[int]
+    fingerprint: str
+
+    @staticmethod
+    def of_cluster(function: ClusterFunction) -> Call:
+        """The call of a cluster."""
+        text = "\n".join(f"{n.name}={n.op}{n.inputs}{sorted(n.attributes.items())}" for n in function.body.record().nodes)
+        return Call(function.name, function.arguments, function.results, tuple(function.targets), function.constant_arguments, text)
+
+    @staticmethod
+    def of_op(op: Operation, kernel: Kernel) -> Call:
+        """The call of a single op; results that are variables' references are left to the executor."""
+        feeds = tuple(dict.fromkeys(op.inputs))
+        constants = frozenset(feeds.index(op.inputs[c]) for c in kernel.constants if -len(op.inputs) <= c < len(op.inputs))
+        fetches = tuple(t for t in op.outputs if not t.dtype.is_ref_dtype and t.dtype.name != "resource")
+        where = [feeds.index(t) for t in op.inputs]
+        return Call(op.type, feeds, fetches, (op,), constants, f"{op.type}{where}{sorted((k, str(v)) for k, v in op.attrs.items())}")
+
+
+def run_cluster(
+    function: ClusterFunction, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache, parent: int | None
+) -> Stages[list[Any]]:
+    """Run a cluster, compiled at its first run for each signature; observers see every stage of that, the first run, and the first hit in the cache."""
+    call = Call.of_cluster(function)
+    arguments = _arguments(call, inputs, variables)
+    signature = (_flags_key(), *signature_of(call.fingerprint, arguments))
+    entry = cache.find(signature)
+    is_hit = entry is not None
+    if entry is None:
+        entry = yield from _compile(call, arguments, signature, cache, parent)
+    begin = perf_counter()
+    outputs = _execute(entry, inputs, variables)
+    seconds = perf_counter() - begin
+    if is_observed():
+        emit(Executed(entry.compilation, seconds, is_hit))
+        if not is_hit:
+            yield _executed(entry, seconds, outputs)
+        elif entry.hits == 1:
+            record = CacheRecord(describe(call.name, arguments), True, cache.hits, cache.misses, len(cache), entry.seconds)
+            summary = f"hit for {record.signature}: {entry.seconds * 1e3:.0f} ms of compilation saved"
+            yield finished(StageFinished(entry.compilation, "compilation_cache", "XlaCompilationCache", None, record, (), seconds, summary))
+    return outputs
+
+
+def run_op(op: Operation, kernel: Kernel, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache) -> list[Any]:
+    """Run one op by itself: the same lowering, compiled alone; nobody watches."""
+    call = Call.of_op(op, kernel)
+    by_tensor = dict(zip(op.inputs, inputs, strict=True))
+    values = [by_tensor[t] for t in call.feeds]
+    arguments = _arguments(call, values, variables)
+    signature = (_flags_key(), *signature_of(call.fingerprint, arguments))
+    entry = cache.find(signature)
+    if entry is None:
+        with unobserved():
+            entry = exhaust(_compile(call, arguments, signature, cache, None))
+    results = iter(_execute(entry, values, variables))
+    return [_handle(op, inputs) if t.dtype.is_ref_dtype else next(results) for t in op.outputs]
+
+
+def _handle(op: Operation, inputs: Sequence[Any]) -> Any:
+    """An op on a ref variable hands the variable on."""
+    return next(v for v in inputs if isinstance(v, VariableHandle))
+
+
+def _flags_key() -> tuple[Any, ...]:
+    flags = current()
+    return (flags.xla_disable_hlo_passes, flags.xla_enable_hlo_passes_only)
+
+
+def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> list[Argument]:
+    arguments = []
+    for index, (tensor, value) in enumerate(zip(call.feeds, inputs, strict=True)):
+        if isinstance(value, VariableHandle):
+            shape = of_array(variables.read(value)) if variables.has(value) else None
+            arguments.append(Argument("variable", shape, None, value.name))
+        else:
+            arguments.append(argument_of(value, kind="constant" if index in call.constants else "parameter", name=tensor.op.name))
+    return arguments
+
+
+def _compile(call: Call, arguments: list[Argument], signature: Signature, cache: CompilationCache, parent: int | None) -> Stages[Entry]:
+    key = start_compilation(call.name, parent)
+    begin = perf_counter()
+    result: CompilationResult = lower(call.name, list(zip(call.feeds, arguments, strict=True)), call.fetches, call.targets)
+    if is_observed():
+        record = result.module.record()
+        summary = f"{record.instruction_count} HLO instructions for {describe(call.name, arguments)}"
+        yield finished(StageFinished(key, "tf2xla", "tf2xla", None, record, (), perf_counter() - begin, summary))
+    executable = yield from hlo_stages(result.module, key)
+    entry = Entry(result, executable, key, perf_counter() - begin)
+    cache.store(signature, entry)
+    return entry
+
+
+def _execute(entry: Entry, inputs: Sequence[Any], variables: Transaction) -> list[Any]:
+    values = [variables.read(v) if isinstance(v, VariableHandle) else v for v in (inputs[i] for i in entry.result.parameters)]
+    results = entry.executable(*values)
+    count = entry.result.fetch_count
+    for argument, value in zip(entry.result.updates, results[count:], strict=True):
+        variables.write(inputs[argument], value)
+    return list(results[:count])
+
+
+def _executed(entry: Entry, seconds: float, outputs: Sequence[Any]) -> StageFinished:
+    record = ExecutionRecord(seconds, (), tuple((str(of_array(o)), _short(o)) for o in outputs))
+    return finished(StageFinished(entry.compilation, "execution", "execution", None, record, (), seconds, f"first run in {seconds * 1e6:.0f} us"))
+
+
+def _short(value: Any) -> str:
+    array = np.asarray(value)
+    text = " ".join(f"{v:.6g}" if array.dtype.kind in "fc" else str(v) for v in array.ravel()[:_LONGEST_RESULT])
+    return text + (" ..." if array.size > _LONGEST_RESULT else "")

@@ -1,0 +1,120 @@
+"""From the user's graph to one that runs: optimise, feeds to arguments, mark, encapsulate, launch; each a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+from xlanb.clustering.build_xla_ops import build_xla_ops
+from xlanb.clustering.encapsulate_subgraphs import ClusterFunction, encapsulate_subgraphs
+from xlanb.clustering.mark_for_compilation import mark_for_compilation
+from xlanb.debug_options import current
+from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.optimize import optimize_steps
+from xlanb.graph.rewrite import subgraph
+from xlanb.runtime.compiler import Stages, finished, start_compilation
+from xlanb.runtime.executor import Prepared
+from xlanb.tf2xla import constant_value
+from xlanb.tracing import StageFinished
+
+
+def prepare(
+    graph: Graph, feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation], *, jit: bool, name: str
+) -> Stages[Prepared]:
+    """Prepare a graph to be run with these feeds and fetches; `jit` says whether clusters are made.
+
+    Raises:
+        GraphError: the graph has a cycle, or a node does not fit.
+    """
+    stages = _Stages(start_compilation(name))
+    yield stages.told("tf_graph", "graph", None, graph, f"{len(graph)} nodes as the program built them")
+    pruned = subgraph(graph, [*fetches, *targets], list(feeds))
+    yield stages.told("optimize", "prune", graph, pruned)
+    before = pruned
+    for step, after in optimize_steps(pruned, [f.name for f in fetches], [f.name for f in feeds], [t.name for t in targets], constant_value):
+        yield stages.told("optimize", step, before, after)
+        before = after
+    rewritten, arguments, results = _with_arguments(before, [f.name for f in feeds], [f.name for f in fetches])
+    yield stages.told("optimize", "rewrite_for_execution", before, rewritten)
+    if not jit:
+        return _prepared(rewritten, arguments, results, targets, {}, stages.key)
+    marked = mark_for_compilation(rewritten).graph
+    yield stages.told("mark_for_compilation", "mark_for_compilation", rewritten, marked, _clusters(marked))
+    encapsulated = encapsulate_subgraphs(marked)
+    yield stages.told("encapsulate_subgraphs", "encapsulate_subgraphs", marked, encapsulated.graph)
+    launched = build_xla_ops(encapsulated).graph
+    yield stages.told("build_xla_ops", "build_xla_ops", encapsulated.graph, launched)
+    return _prepared(launched, arguments, results, targets, encapsulated.functions, stages.key)
+
+
+class _Stages:
+    """Tells of stages of one compilation, with the time since the one before."""
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self._begin = perf_counter()
+
+    def told(self, kind: str, name: str, before: Graph | None, after: Graph, summary: str = "") -> StageFinished:
+        """Tell of one stage; equal graphs count as no change."""
+        seconds = perf_counter() - self._begin
+        old = None if before is None else before.record()
+        new = after.record()
+        stage = finished(StageFinished(self.key, kind, name, old, old if old == new else new, (), seconds, summary))
+        self._begin = perf_counter()
+        return stage
+
+
+def _with_arguments(graph: Graph, feeds: Sequence[str], fetches: Sequence[str]) -> tuple[Graph, list[str], list[str]]:
+    """Fed tensors come from `_Arg` nodes, fetched ones end in `_Retval` nodes, as in TensorFlow when clustering begins."""
+    graph = graph.copy()
+    arguments, results = [], []
+    for index, name in enumerate(feeds):
+        op_name, _, port = name.rpartition(":")
+        if op_name not in graph:
+            arguments.append("")
+            continue
+        fed = graph.get_tensor_by_name(name)
+        attrs = {"T": fed.dtype.base_dtype, "index": index, "_output_shapes": (fed.shape,)}
+        arg = graph.add_op("_Arg", graph.unique_name(f"_arg_{op_name}_{port}_{index}"), (), [fed.dtype.base_dtype], attrs)
+        arg.source_file, arg.source_line = fed.op.source_file, fed.op.source_line
+        arg.outputs[0].give_shape(fed.shape.as_tuple())
+        fed.replace_uses(arg.outputs[0])
+        arguments.append(arg.name)
+    for index, name in enumerate(fetches):
+        op_name, _, port = name.rpartition(":")
+        tensor = graph.get_tensor_by_name(arguments[feeds.index(name)] + ":0" if name in feeds else name)
+        attrs = {"T": tensor.dtype.base_dtype, "index": index}
+        retval = graph.add_op("_Retval", graph.unique_name(f"_retval_{op_name}_{port}_{index}"), [tensor], [], attrs)
+        results.append(retval.name)
+    fed_ops = [graph.get_operation_by_name(n.rpartition(":")[0]) for n, a in zip(feeds, arguments, strict=True) if a]
+    graph.remove_ops(dict.fromkeys(op for op in fed_ops if not any(t.uses for t in op.outputs)))
+    return graph, arguments, results
+
+
+def _prepared(
+    graph: Graph,
+    arguments: Sequence[str],
+    results: Sequence[str],
+    targets: Sequence[Operation],
+    functions: dict[str, ClusterFunction],
+    key: int,
+) -> Prepared:
+    args = tuple(graph.get_operation_by_name(a).outputs[0] for a in arguments if a)
+    fetched = tuple(graph.get_operation_by_name(r).inputs[0] for r in results)
+    # A target that a cluster swallowed runs with its cluster: every node that nobody reads is a target.
+    wanted = {t.name for t in targets}
+    last = [op for op in graph if op.type != "_Retval" and (op.name in wanted or (op.type == "XlaLaunch" and not any(t.uses for t in op.outputs)))]
+    return Prepared(graph, args, fetched, tuple(last), functions, key)
+
+
+def _clusters(marked: Graph) -> str:
+    sizes: dict[str, int] = {}
+    for op in marked:
+        cluster: Any = op.attrs.get("_XlaCluster")
+        if cluster:
+            sizes[cluster] = sizes.get(cluster, 0) + 1
+    if not sizes:
+        return "no cluster"
+    return ", ".join(f"{c} of {n} nodes" for c, n in sizes.items()) + f"; {len(marked) - sum(sizes.values())} nodes stay out"

@@ -1,0 +1,115 @@
+"""Whole programs as one HloModule: HLO text, a TensorFlow graph with its fetches, or a Python function over arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import ArgumentError, GraphError
+from xlanb.graph import dtypes
+from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.tensor_shape import TensorShape
+from xlanb.hlo import HloModule, parse
+from xlanb.shape.primitive_type import from_dtype
+from xlanb.shape.shape import array
+from xlanb.tf2xla.compiler import Argument, argument_of, between, lower
+
+_SOURCES = frozenset({"Placeholder", "PlaceholderV2", "_Arg"})
+_VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
+
+
+def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
+    """The HloModule of whatever a user hands over.
+
+    `x` is an HloModule, HLO text, a tensor, operation or list of them, or a function, with example arguments in `args`. For tensors, `named` gives
+    values of placeholders (and of variables) by name where the graph does not say their shape.
+
+    Raises:
+        XlanbError: it cannot be understood or lowered.
+        TypeError: it is none of these.
+    """
+    if isinstance(x, HloModule):
+        return x
+    if isinstance(x, str):
+        return parse(x)
+    if isinstance(x, Tensor | Operation) or (isinstance(x, list | tuple) and x and all(isinstance(t, Tensor | Operation) for t in x)):
+        return extract_module([x] if isinstance(x, Tensor | Operation) else list(x), named)
+    if callable(x):
+        return trace_function(x, args)[0]
+    raise TypeError(f"cannot make HLO of a {type(x).__name__}: give HLO text, an HloModule, tensors, or a function and its arguments")
+
+
+def inputs_of(fetches: Sequence[Tensor | Operation]) -> list[Tensor]:
+    """The placeholders and variables that fetches depend on, in the order of the graph."""
+    tensors, targets = _split(fetches)
+    needed = set(between([], tensors, targets))
+    graph = fetches[0].graph
+    return [op.outputs[0] for op in graph.get_operations() if op in needed and op.type in _SOURCES | _VARIABLES]
+
+
+def extract_module(fetches: Sequence[Tensor | Operation], values: Mapping[str, Any] | None = None, name: str | None = None) -> HloModule:
+    """The program that computes `fetches` as one module: placeholders and variables are its parameters, in the order of the graph.
+
+    Its root is a tuple: the fetched tensors, then the new values of variables that the program writes. Shapes come from the graph, or from `values`, arrays by
+    name, where the graph leaves them open.
+
+    Raises:
+        GraphError: a shape is not known, or a node cannot be lowered; names the node.
+    """
+    values = dict(values or {})
+    tensors, targets = _split(fetches)
+    feeds = [(t, _argument(t, values)) for t in inputs_of(fetches)]
+    if values:
+        raise ArgumentError(f"no placeholder or variable named {', '.join(map(repr, values))}; the program reads {', '.join(t.op.name for t, _ in feeds)}")
+    return lower(name or fetches[0].graph.name, feeds, tensors, targets).module
+
+
+def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[HloModule, Any]:
+    """Call `function` with placeholders of the shapes and dtypes of `args`; the module, and the structure that the function gave back.
+
+    The module's root is a tuple of the results.
+
+    Raises:
+        GraphError: it gives back something that is no tensor.
+    """
+    name = getattr(function, "__name__", "function").strip("<>")
+    graph = Graph(name)
+    arrays = [np.asarray(a) for a in args]
+    with graph.as_default():
+        inputs = [
+            graph.create_op(
+                "Placeholder", (), [dtypes.as_dtype(a.dtype)], {"dtype": dtypes.as_dtype(a.dtype), "shape": TensorShape(a.shape)}, f"arg{i}"
+            ).outputs[0]
+            for i, a in enumerate(arrays)
+        ]
+        result = function(*inputs)
+    outputs = list(result) if isinstance(result, list | tuple) else [result]
+    for output in outputs:
+        if not isinstance(output, Tensor) or output.graph is not graph:
+            raise GraphError(f"function {name!r} must give back tensors made from its arguments, not {output!r}")
+    module = lower(name, [(t, argument_of(a)) for t, a in zip(inputs, arrays, strict=True)], outputs).module
+    return module, result
+
+
+def _split(fetches: Sequence[Tensor | Operation]) -> tuple[list[Tensor], list[Operation]]:
+    return [f for f in fetches if isinstance(f, Tensor)], [f for f in fetches if isinstance(f, Operation)]
+
+
+def _argument(tensor: Tensor, values: dict[str, Any]) -> Argument:
+    is_variable = tensor.op.type in _VARIABLES
+    kind = "variable" if is_variable else "parameter"
+    dtype = tensor.op.attrs["dtype"] if tensor.op.type == "VarHandleOp" else tensor.dtype.base_dtype
+    shape = (tensor.op.attrs.get("shape") or TensorShape(None)) if is_variable else tensor.shape
+    given = values.pop(tensor.op.name, None)
+    if given is not None:
+        value = np.asarray(given, dtype.as_numpy_dtype)
+        if not shape.is_compatible_with(value.shape):
+            raise ArgumentError(f"{tensor.op.name!r} has shape {shape}, not {list(value.shape)}")
+        return argument_of(value, kind=kind, name=tensor.op.name)
+    dims = shape.as_tuple()
+    if dims is None or None in dims:
+        raise GraphError(f"the shape {shape} of {tensor.op.name!r} is not known: give an array for it by name, {tensor.op.name}=...")
+    return Argument(kind, array(from_dtype(dtype.as_numpy_dtype), [int(d) for d in dims if d is not None]), None, tensor.op.name)

@@ -1,0 +1,245 @@
+"""Session: runs parts of a graph, with variables that last (TensorFlow 1's tf.Session)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlanb.debug_options import current
+from xlanb.errors import FeedError, GraphError
+from xlanb.graph.default_graph import get_default_graph
+from xlanb.graph.default_session import pop_session, push_session, session_scope
+from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.runtime.compilation_cache import CompilationCache
+from xlanb.runtime.compiler import Stages, exhaust
+from xlanb.runtime.config import ConfigProto, RunMetadata, RunOptions
+from xlanb.runtime.executor import Executor
+from xlanb.runtime.host_ops import HostState
+from xlanb.runtime.prepare import prepare
+from xlanb.runtime.variables import VariableHandle, VariableStore
+
+
+class Session:
+    """Runs a graph. Clusters are compiled where the config's global_jit_level or the flag tf_xla_auto_jit says so.
+
+    `cache` is the compilation cache that its runs fill.
+    """
+
+    def __init__(self, graph: Graph | str | None = None, config: ConfigProto | None = None, target: str = "") -> None:
+        if isinstance(graph, str):  # TensorFlow 1 has the target first
+            graph, target = None, graph
+        if target:
+            raise GraphError(f"a session runs in this process, not at {target!r}")
+        self.graph: Graph = graph if graph is not None else get_default_graph()
+        self.config = config or ConfigProto()
+        self.cache = CompilationCache()
+        self.variables = VariableStore()
+        self._executors: dict[tuple[Any, ...], Executor] = {}
+        self._generators: dict[str, np.random.Generator] = {}
+        self._scopes: list[Any] = []
+        self._closed = False
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, options: RunOptions | None = None, run_metadata: RunMetadata | None = None) -> Any:
+        """The values of `fetches`: a tensor, an operation (None), a name, or a list, tuple or dict of these, nested.
+
+        Tensors that are not fetched or needed are not computed. Variables change only when the whole run succeeds.
+
+        Raises:
+            FeedError: a feed or a fetch that is missing, unknown or does not fit.
+            UninitializedError: a variable is read that has no value.
+            XlanbError: a node fails; the message names it.
+        """
+        return exhaust(self.run_stages(fetches, feed_dict))
+
+    def run_stages(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Stages[Any]:
+        """`run`, one stage of its compilations at a time; the generator's value is run's result."""
+        if self._closed:
+            raise GraphError("Attempted to use a closed Session.")
+        wanted = _Fetches(self.graph, fetches)
+        feeds = {self._fed(k): v for k, v in (feed_dict or {}).items()}
+        values = {t: _fit(t, v) for t, v in feeds.items()}
+        tensors = sorted(values, key=lambda t: t.name)
+        key = (self.graph.version, tuple(tensors), tuple(wanted.tensors), tuple(wanted.operations), self.is_jit, current())
+        executor = self._executors.get(key)
+        if executor is None:
+            name = ", ".join(t.name for t in (*wanted.tensors, *wanted.operations)) or "nothing"
+            prepared = yield from prepare(self.graph, tensors, wanted.tensors, wanted.operations, jit=self.is_jit, name=name)
+            executor = self._executors[key] = Executor(prepared, self.cache)
+        used = executor.prepared.feeds
+        by_index = [values[tensors[t.op.attrs["index"]]] for t in used]
+        transaction = self.variables.begin()
+        results = yield from executor.run(by_index, HostState(transaction, self._generators))
+        transaction.commit()
+        return wanted.assemble(results)
+
+    @property
+    def is_jit(self) -> bool:
+        """Whether runs are clustered and compiled."""
+        return self.config.graph_options.optimizer_options.global_jit_level > 0 or current().tf_xla_auto_jit > 0
+
+    def _fed(self, key: Any) -> Tensor:
+        try:
+            found = self.graph.as_graph_element(key)
+        except GraphError as error:
+            raise FeedError(f"cannot feed {key!r}: {error}") from None
+        if isinstance(found, Operation):
+            if len(found.outputs) != 1:
+                raise FeedError(f"cannot feed {key!r}: an operation with {len(found.outputs)} outputs; feed one of its tensors")
+            found = found.outputs[0]
+        return found
+
+    # -- variables ----------------------------------------------------------------------------------------------
+
+    def load_variables(self, values: Mapping[str, Any]) -> None:
+        """Set variables by the name of their node.
+
+        Raises:
+            FeedError: no variable of that name, or an array whose dtype or shape does not fit.
+        """
+        for name, value in values.items():
+            op = self._variable(name)
+            dtype = (op.outputs[0].dtype.base_dtype if op.type != "VarHandleOp" else op.attrs["dtype"]).numpy_dtype
+            array = np.array(value)
+            shape = op.attrs.get("shape")
+            if array.dtype != dtype or (shape is not None and not shape.is_compatible_with(array.shape)):
+                raise FeedError(f"variable {name!r} holds {dtype}{shape}, not {array.dtype}{list(array.shape)}")
+            self.variables.write(self._store_name(op), array)
+
+    def read_variable(self, name: str) -> np.ndarray[Any, Any]:
+        """The value of a variable by the name of its node.
+
+        Raises:
+            FeedError: no variable of that name.
+            UninitializedError: it has no value yet.
+        """
+        op = self._variable(name)
+        return self.variables.read(VariableHandle(self._store_name(op), op.name)).copy()
+
+    def _variable(self, name: str) -> Operation:
+        name = name.removesuffix(":0")
+        if name not in self.graph or self.graph.get_operation_by_name(name).type not in ("VariableV2", "Variable", "VarHandleOp"):
+            known = [op.name for op in self.graph if op.type in ("VariableV2", "Variable", "VarHandleOp")]
+            raise FeedError(f"no variable {name!r}; the graph has: {', '.join(known) or 'none'}")
+        return self.graph.get_operation_by_name(name)
+
+    @staticmethod
+    def _store_name(op: Operation) -> str:
+        return f"{op.attrs.get('container') or ''}/{op.attrs.get('shared_name') or op.name}"
+
+    # -- being a context ----------------------------------------------------------------------------------------
+
+    def as_default(self) -> Any:
+        """A block in which this is the default session."""
+        return session_scope(self)
+
+    def __enter__(self) -> Session:
+        scope = self.graph.as_default()
+        scope.__enter__()
+        self._scopes.append(scope)
+        push_session(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pop_session(self)
+        self._scopes.pop().__exit__(*error)
+        self.close()
+
+    def close(self) -> None:
+        """End the session: its variables and compiled code go."""
+        self._closed = True
+        self._executors.clear()
+        self.cache.clear()
+
+
+class InteractiveSession(Session):
+    """A session that is the default one from its making on."""
+
+    def __init__(self, graph: Graph | str | None = None, config: ConfigProto | None = None, target: str = "") -> None:
+        super().__init__(graph, config, target)
+        push_session(self)
+
+    def close(self) -> None:
+        """End the session; it is the default one no longer."""
+        pop_session(self)
+        super().close()
+
+
+class _Fetches:
+    """A structure of fetches, its tensors and operations, and how to put values back in its place."""
+
+    def __init__(self, graph: Graph, structure: Any) -> None:
+        self.graph = graph
+        self.tensors: list[Tensor] = []
+        self.operations: list[Operation] = []
+        self._structure = self._resolve(structure)
+
+    def _resolve(self, item: Any) -> Any:
+        if isinstance(item, Mapping):
+            return {k: self._resolve(v) for k, v in item.items()}
+        if isinstance(item, list | tuple):
+            parts = [self._resolve(v) for v in item]
+            if hasattr(item, "_fields"):
+                return type(item)(*parts)
+            return tuple(parts) if isinstance(item, tuple) else parts
+        try:
+            found = self.graph.as_graph_element(item)
+        except GraphError as error:
+            raise FeedError(f"cannot fetch {item!r}: {error}") from None
+        if isinstance(found, Operation):
+            if found not in self.operations:
+                self.operations.append(found)
+            return None
+        if found not in self.tensors:
+            self.tensors.append(found)
+        return _Slot(self.tensors.index(found))
+
+    def assemble(self, values: Sequence[Any]) -> Any:
+        """The structure with each tensor's value in its place, None for operations."""
+
+        def fill(item: Any) -> Any:
+            if isinstance(item, _Slot):
+                value = np.asarray(values[item.index])
+                return value[()] if value.ndim == 0 else value.copy() if not value.flags.writeable else value
+            if isinstance(item, dict):
+                return {k: fill(v) for k, v in item.items()}
+            if isinstance(item, tuple):
+                parts = [fill(v) for v in item]
+                return type(item)(*parts) if hasattr(item, "_fields") else tuple(parts)
+            return [fill(v) for v in item] if isinstance(item, list) else None
+
+        return fill(self._structure)
+
+
+class _Slot:
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+def _fit(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
+    """A fed value as an array of the tensor's dtype and shape.
+
+    Raises:
+        FeedError: it cannot be; names the tensor.
+    """
+    if isinstance(value, Tensor):
+        raise FeedError(f"The value of a feed cannot be a tensor (feeding {tensor.name!r}): run it first")
+    dtype = tensor.dtype.base_dtype.numpy_dtype
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biufcV" or not np.can_cast(array.dtype, dtype, "same_kind"):
+            # Python numbers and lists take the tensor's dtype as long as nothing is lost
+            cast = array.astype(dtype) if array.dtype.kind in "biufc" else None
+            if cast is None or not np.array_equal(cast, array):
+                raise FeedError(f"Cannot feed value of dtype {array.dtype} for tensor {tensor.name!r}, which has dtype {dtype}")
+            array = cast
+        array = np.ascontiguousarray(array, dtype).reshape(array.shape)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FeedError(f"Cannot feed {type(value).__name__} for tensor {tensor.name!r} of dtype {dtype}: {error}") from None
+    if not tensor.shape.is_compatible_with(array.shape):
+        raise FeedError(f"Cannot feed value of shape {array.shape} for tensor {tensor.name!r}, which has shape {tensor.shape}")
+    return array
