@@ -64,6 +64,14 @@ class GraphError(XlanbError):
     """A TensorFlow graph that is not well formed; the message names the node."""
 
 
+class GraphTypeError(GraphError, TypeError):
+    """Element types or Python values that do not fit an op, where TensorFlow raises TypeError."""
+
+
+class GraphValueError(GraphError, ValueError):
+    """Shapes, names or attribute values that do not fit an op, where TensorFlow raises ValueError."""
+
+
 class UnknownOpError(GraphError):
     """A TensorFlow op type that has no lowering here; the message names node and op."""
 

@@ -1,0 +1,59 @@
+"""The default graph: where new nodes go."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from xlanb.errors import GraphError
+
+if TYPE_CHECKING:
+    from xlanb.graph.graph import Graph
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+
+
+_STACK = _Stack()
+_global: list[Graph] = []  # at most one: the graph outside of every `with`, shared by all threads
+
+
+def get_default_graph() -> Graph:
+    """The graph that new nodes go to: the innermost `as_default`, or the global one."""
+    if _STACK.graphs:
+        return _STACK.graphs[-1]
+    if not _global:
+        from xlanb.graph.graph import Graph
+
+        _global.append(Graph())
+    return _global[0]
+
+
+def reset_default_graph() -> None:
+    """Begin a new global default graph.
+
+    Raises:
+        GraphError: inside `with graph.as_default()`, where it would change nothing.
+    """
+    if any(g not in _global for g in _STACK.graphs):
+        raise GraphError("reset_default_graph() inside `with graph.as_default()` would change nothing: leave that block first")
+    _global.clear()
+    _STACK.graphs.clear()
+
+
+@contextmanager
+def entered(graph: Graph) -> Iterator[Graph]:
+    """Make `graph` the default of this thread in this block."""
+    stack = _STACK.graphs
+    stack.append(graph)
+    try:
+        yield graph
+    finally:
+        for index in range(len(stack) - 1, -1, -1):
+            if stack[index] is graph:
+                del stack[index]
+                break

@@ -1,0 +1,362 @@
+"""Graph: a TensorFlow graph under construction or as read, with TensorFlow 1's rules for names and scopes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from xlanb.display import Displayable
+from xlanb.errors import GraphError, GraphTypeError, GraphValueError
+from xlanb.graph import default_graph
+from xlanb.graph.dtypes import DType
+from xlanb.graph.names import NameSpace
+from xlanb.graph.operation import Operation, Tensor, as_operation
+from xlanb.graph.records import GraphRecord
+from xlanb.graph.scopes import ControlDependencies, Scopes, python_line
+
+if TYPE_CHECKING:
+    from xlanb.graph.functions import GraphFunction
+
+
+class Graph(Displayable):
+    """Operations by unique name, in the order they were made, with a library of functions.
+
+    Attributes:
+        name: what views call it.
+        functions: the library, by name.
+        seed: the graph-level random seed, None if not set.
+        collections: lists by key ("variables", "trainable_variables", ...).
+        version: grows with every change, so that caches know what they hold.
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self.functions: dict[str, GraphFunction] = {}
+        self.seed: int | None = None
+        self.collections: dict[str, list[Any]] = {}
+        self.version = 0
+        self.names = NameSpace()
+        self.scopes = Scopes()
+        # What a GraphDef said beside its nodes: (version producer, min_consumer, bad consumers) and unknown fields.
+        self.graphdef_rest: bytes = b""
+        self._ops: dict[str, Operation] = {}
+        self._record: tuple[int, GraphRecord] | None = None
+
+    # ------------------------------------------------------------------------------------------------------ look up
+
+    def get_operations(self) -> list[Operation]:
+        """All operations, in the order they were made."""
+        return list(self._ops.values())
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(tuple(self._ops.values()))
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ops
+
+    def get_operation_by_name(self, name: str) -> Operation:
+        """The operation of that name.
+
+        Raises:
+            GraphValueError: there is none; the message gives names that are near.
+        """
+        found = self._ops.get(name)
+        if found is None:
+            raise GraphValueError(f"the graph has no operation named {name!r}{_near(name, self._ops)}")
+        return found
+
+    def get_tensor_by_name(self, name: str) -> Tensor:
+        """The tensor of a name such as "x:0".
+
+        Raises:
+            GraphValueError: the name is none of a tensor, or there is no such tensor.
+        """
+        op_name, colon, index = name.rpartition(":")
+        if not colon or not index.isdigit():
+            raise GraphValueError(f'tensor names have the form "<operation>:<output>", not {name!r}')
+        op = self.get_operation_by_name(op_name)
+        if int(index) >= len(op.outputs):
+            raise GraphValueError(f"there is no tensor {name!r}: {op!r} has {len(op.outputs)} outputs")
+        return op.outputs[int(index)]
+
+    def as_graph_element(self, value: Any, *, allow_tensor: bool = True, allow_operation: bool = True) -> Operation | Tensor:
+        """The operation or tensor that `value` means: itself, a name, or an object that stands for one (a variable).
+
+        Raises:
+            GraphError: there is none, it belongs to another graph, or its kind is not allowed.
+        """
+        convert = getattr(value, "_as_graph_element", None)
+        if convert is not None:
+            value = convert()
+        if isinstance(value, str):
+            value = self._by_name(value, allow_operation=allow_operation)
+        if (isinstance(value, Tensor) and allow_tensor) or (isinstance(value, Operation) and allow_operation):
+            self.check_own(value)
+            found: Operation | Tensor = value
+            return found
+        kinds = " or ".join(k for k, allowed in (("Tensor", allow_tensor), ("Operation", allow_operation)) if allowed)
+        raise GraphTypeError(f"cannot convert {value!r} of type {type(value).__name__} into a {kinds}")
+
+    def _by_name(self, name: str, *, allow_operation: bool) -> Operation | Tensor:
+        head, _, tail = name.rpartition(":")
+        if head and tail.isdigit():
+            return self.get_tensor_by_name(name)
+        if not allow_operation:
+            raise GraphValueError(f'tensor names have the form "<operation>:<output>", not {name!r}')
+        return self.get_operation_by_name(name)
+
+    def check_own(self, element: Operation | Tensor) -> None:
+        """Raise GraphValueError unless `element` belongs to this graph."""
+        if element.graph is not self:
+            raise GraphValueError(f"{element!r} is not an element of this graph, but of another one")
+        op = element.op if isinstance(element, Tensor) else element
+        if self._ops.get(op.name) is not op:
+            raise GraphValueError(f"{element!r} has been removed from its graph")
+
+    # ---------------------------------------------------------------------------------------------------- construct
+
+    def create_op(
+        self,
+        op_type: str,
+        inputs: Iterable[Tensor] = (),
+        dtypes: Iterable[DType] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        control_inputs: Iterable[Operation] | None = None,
+        device: str | None = None,
+    ) -> Operation:
+        """Make a node as a program does: scopes give its name, device, control inputs and attributes.
+
+        A name that ends in "/" is a scope of this graph, and the node takes its name without more ado. `dtypes` are those
+        of the outputs, by default what the op table says. `control_inputs` come on top of those of the scopes.
+
+        Raises:
+            GraphError: a name, an input or an attribute that does not fit.
+        """
+        tensors = tuple(inputs)
+        name = name or op_type
+        unique = name[:-1] if name.endswith("/") else self.unique_name(name)
+        waits = self.scopes.control_inputs_for({t.op for t in tensors})
+        waits += [op for op in control_inputs or () if op not in waits]
+        op = self.add_op(op_type, unique, tensors, dtypes, attrs, waits, device if device is not None else self.scopes.device())
+        op.source_file, op.source_line = python_line()
+        self.scopes.apply(op)
+        return op
+
+    def add_op(
+        self,
+        op_type: str,
+        name: str,
+        inputs: Iterable[Tensor] = (),
+        dtypes: Iterable[DType] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        control_inputs: Iterable[Operation] = (),
+        device: str = "",
+    ) -> Operation:
+        """Make a node of exactly this name, whatever the scopes say: for readers and rewriters.
+
+        Raises:
+            GraphValueError: the name is taken or malformed, or an input belongs to another graph.
+        """
+        if name in self._ops:
+            raise GraphValueError(f"the graph has a node {name!r} already: {self._ops[name]!r}")
+        if not _NODE_NAME.fullmatch(name):
+            raise GraphValueError(f"{name!r} is not a valid name of a node")
+        tensors, waits = tuple(inputs), tuple(control_inputs)
+        for element in (*tensors, *waits):
+            self.check_own(element)
+        values = dict(attrs or {})
+        if dtypes is None:
+            from xlanb.graph.op_library import output_dtypes
+
+            dtypes = output_dtypes(op_type, values, tensors, name, self)
+        op = Operation(self, op_type, name, dtypes, values, device)
+        self._ops[name] = op
+        self.names.mark(name)
+        for tensor in tensors:
+            op.add_input(tensor)
+        for other in waits:
+            op.add_control_input(other)
+        self.touch()
+        return op
+
+    def touch(self) -> None:
+        """Count one change."""
+        self.version += 1
+
+    def remove_ops(self, ops: Iterable[Operation]) -> None:
+        """Remove operations; those that read their outputs must be among them, control edges to others are dropped.
+
+        Raises:
+            GraphValueError: an operation that stays reads one that goes; nothing is removed then.
+        """
+        going = dict.fromkeys(ops)
+        for op in going:
+            self.check_own(op)
+            reader = next((r for t in op.outputs for r in t.uses if r not in going), None)
+            if reader is not None:
+                raise GraphValueError(f"cannot remove {op!r}: {reader!r} still reads it")
+        for op in going:
+            for other in op.control_outputs:
+                other.remove_control_input(op)
+            op.disconnect()
+        for op in going:
+            del self._ops[op.name]
+        self.touch()
+
+    def rename(self, op: Operation, name: str) -> None:
+        """Give an operation another name that is free. Raises GraphValueError if it is taken."""
+        if name in self._ops:
+            raise GraphValueError(f"the graph has a node {name!r} already: {self._ops[name]!r}")
+        self.check_own(op)
+        self._ops = {(name if o is op else n): o for n, o in self._ops.items()}
+        op.name = name
+        self.names.mark(name)
+        self.touch()
+
+    def copy(self, keep: Collection[Operation] | None = None, name: str | None = None) -> Graph:
+        """A graph of its own with the same nodes, or with those of `keep` alone; the function library is shared.
+
+        Raises:
+            GraphValueError: a node that is kept reads one that is not.
+        """
+        from xlanb.graph.rewrite import copy_graph
+
+        return copy_graph(self, keep, name)
+
+    def topological_order(self) -> list[Operation]:
+        """All operations, each after its inputs, data and control; NextIteration's way back to Merge does not count.
+
+        Raises:
+            GraphValueError: a cycle outside of loops; the message names its nodes.
+        """
+        from xlanb.graph.rewrite import topological_order
+
+        return topological_order(self)
+
+    # ------------------------------------------------------------------------------------------- scopes and defaults
+
+    def unique_name(self, name: str, mark_as_used: bool = True) -> str:
+        """`name` inside the current name scope, with "_1", "_2", ... where taken (case does not tell names apart)."""
+        return self.names.unique(name, mark_as_used=mark_as_used)
+
+    def name_scope(self, name: str | None) -> AbstractContextManager[str]:
+        """Prefix the names made inside; gives "scope/". A name that ends in "/" enters that scope again, None the root."""
+        return self.names.scope(name)
+
+    def get_name_scope(self) -> str:
+        """The current name scope, "" at the root."""
+        return self.names.stack
+
+    def control_dependencies(self, control_inputs: Iterable[Any] | None) -> AbstractContextManager[None]:
+        """Let every node made inside wait for these; None lifts all such waits."""
+        if control_inputs is None:
+            return self.scopes.without_control_dependencies()
+        ops = [as_operation(self.as_graph_element(c)) for c in control_inputs]
+        return self.scopes.controlled(ControlDependencies(ops))
+
+    def device(self, name_or_function: str | Callable[[Operation], str] | None) -> AbstractContextManager[None]:
+        """Ask for a device for the nodes made inside; inner scopes fill in what they name, None forgets the outer ones."""
+        return self.scopes.on_device(name_or_function)
+
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
+        """Place nodes made inside with `op` (attribute `_class`); None lifts it."""
+        return self.scopes.colocated(None if op is None else as_operation(op), ignore_existing)
+
+    def attr_scope(self, attrs: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """Give nodes made inside these attributes where they have none of the name; a value may be a function of the node."""
+        return self.scopes.with_attrs(attrs)
+
+    def as_default(self) -> AbstractContextManager[Graph]:
+        """Make this the graph that new nodes go to, in this thread and block."""
+        return default_graph.entered(self)
+
+    # --------------------------------------------------------------------------------------------------- collections
+
+    def add_to_collection(self, name: str, value: Any) -> None:
+        """Append to a collection."""
+        self.collections.setdefault(name, []).append(value)
+
+    def add_to_collections(self, names: Iterable[str] | str, value: Any) -> None:
+        """Append to several collections, once to each."""
+        for name in dict.fromkeys([names] if isinstance(names, str) else names):
+            self.add_to_collection(name, value)
+
+    def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
+        """A copy of a collection; with `scope` only items whose name matches that regular expression at its start."""
+        items = list(self.collections.get(name, ()))
+        if scope is None:
+            return items
+        pattern = re.compile(scope)
+        return [i for i in items if hasattr(i, "name") and pattern.match(i.name)]
+
+    def get_collection_ref(self, name: str) -> list[Any]:
+        """The collection itself."""
+        return self.collections.setdefault(name, [])
+
+    def clear_collection(self, name: str) -> None:
+        """Empty a collection."""
+        self.collections.pop(name, None)
+
+    # ------------------------------------------------------------------------------------------------- in, out, show
+
+    @staticmethod
+    def from_graphdef(source: Any, name: str = "graph") -> Graph:
+        """The graph of a GraphDef: a path to a .pb or .pbtxt file, its bytes, or its text.
+
+        Raises:
+            GraphError: it cannot be read, or is not a well-formed graph.
+        """
+        from xlanb.graph.graphdef import read_graphdef
+
+        return read_graphdef(source, name)
+
+    def to_graphdef(self) -> bytes:
+        """The graph as a binary GraphDef; what was read and not changed is written as it was."""
+        from xlanb.graph.graphdef import write_graphdef
+
+        return write_graphdef(self)
+
+    def record(self) -> GraphRecord:
+        """A frozen snapshot; the same object as long as the graph does not change."""
+        if self._record is None or self._record[0] != self.version:
+            from xlanb.graph.recording import record_graph
+
+            self._record = (self.version, record_graph(self))
+        return self._record[1]
+
+    def __str__(self) -> str:
+        from xlanb.graph.recording import graph_text
+
+        return graph_text(self)
+
+    def __repr__(self) -> str:
+        return f"<tf.Graph {self.name!r}: {len(self._ops)} operations, {len(self.functions)} functions>"
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """Remove what the block added if it raises: a refused node leaves the graph as it was."""
+        before, names = len(self._ops), dict(self.names.in_use)
+        try:
+            yield
+        except GraphError:
+            new: Sequence[Operation] = list(self._ops.values())[before:]
+            self.remove_ops(new)
+            self.names.in_use = names
+            raise
+
+
+# C's Node::IsValid accepts these: letters, digits and . _ \ - / >, not starting with a sign; "_" begins internal names.
+_NODE_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*")
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(names), 3)
+    return f"; near it: {', '.join(close)}" if close else ""

@@ -1,0 +1,142 @@
+"""What Python's operators on tensors build, with the names that TensorFlow gives those nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlanb.errors import GraphTypeError, GraphValueError
+from xlanb.graph import dtypes
+from xlanb.graph.convert import constant, convert_to_tensor
+from xlanb.graph.op_library import apply_op
+from xlanb.graph.operation import Tensor
+
+# Operator -> (op type, name of its scope, names of its inputs).
+_OPS: dict[str, tuple[str, str]] = {
+    "add": ("AddV2", "add"),
+    "sub": ("Sub", "sub"),
+    "mul": ("Mul", "mul"),
+    "floordiv": ("FloorDiv", "floordiv"),
+    "mod": ("FloorMod", "mod"),
+    "pow": ("Pow", "pow"),
+    "and": ("LogicalAnd", "and"),
+    "or": ("LogicalOr", "or"),
+    "less": ("Less", "Less"),
+    "less_equal": ("LessEqual", "LessEqual"),
+    "greater": ("Greater", "Greater"),
+    "greater_equal": ("GreaterEqual", "GreaterEqual"),
+}
+_BITWISE = {"and": "BitwiseAnd", "or": "BitwiseOr", "xor": "BitwiseXor"}
+_UNARY = {"neg": "Neg", "abs": "Abs", "invert": "LogicalNot"}
+
+_TRUEDIV_TYPES = {"uint8": dtypes.float32, "int8": dtypes.float32, "uint16": dtypes.float32, "int16": dtypes.float32,
+                  "uint32": dtypes.float64, "int32": dtypes.float64, "uint64": dtypes.float64, "int64": dtypes.float64}  # fmt: skip
+
+
+def binary(method: str, tensor: Tensor, other: Any, *, reverse: bool = False) -> Tensor:
+    """`tensor <method> other`, or the other way round."""
+    graph = tensor.graph
+    scope_name = {"truediv": "truediv", "matmul": "matmul", "xor": "xor"}.get(method) or _OPS[method][1]
+    with graph.as_default(), graph.undone_on_error(), graph.name_scope(scope_name) as scope:
+        if reverse:
+            left, right = convert_to_tensor(other, tensor.dtype.base_dtype, "x"), tensor
+        else:
+            left, right = tensor, other
+        return _apply(method, left, right, scope)
+
+
+def _apply(method: str, x: Tensor, y: Any, scope: str) -> Tensor:
+    if method == "truediv":
+        return truediv(x, y, scope)
+    if method == "matmul":
+        from xlanb.graph.math_ops import matmul
+
+        return matmul(x, y, name=scope)
+    if method == "xor" and x.dtype.is_bool:
+        from xlanb.graph.math_ops import logical_xor
+
+        return logical_xor(x, y, name=scope)
+    if method in _BITWISE and not x.dtype.is_bool:
+        return apply_op(_BITWISE[method], scope, x=x, y=y).outputs[0]
+    op_type = "Add" if method == "add" and x.dtype.base_dtype is dtypes.string else _OPS[method][0]
+    return apply_op(op_type, scope, x=x, y=y).outputs[0]
+
+
+def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x / y as Python 3 divides: integers become floats first."""
+    from xlanb.graph.math_ops import cast
+    from xlanb.graph.name_scope import name_scope
+
+    with name_scope(name, "truediv", [x, y]) as scope:
+        x = convert_to_tensor(x, name="x")
+        y = convert_to_tensor(y, name="y", preferred_dtype=x.dtype.base_dtype)
+        if x.dtype.base_dtype is not y.dtype.base_dtype:
+            raise GraphTypeError(f"node {scope.removesuffix('/')!r}: x has the type {x.dtype.base_dtype.name}, y {y.dtype.base_dtype.name}; they must be the same")
+        target = _TRUEDIV_TYPES.get(x.dtype.base_dtype.name)
+        if target is not None:
+            x, y = cast(x, target), cast(y, target)
+        return apply_op("RealDiv", scope, x=x, y=y).outputs[0]
+
+
+def unary(method: str, tensor: Tensor) -> Tensor:
+    """-tensor, abs(tensor), ~tensor."""
+    graph = tensor.graph
+    with graph.as_default():
+        if method == "abs":
+            from xlanb.graph.math_ops import abs as absolute
+
+            return absolute(tensor)
+        if method == "neg":
+            return apply_op("Neg", None, x=tensor).outputs[0]
+        return apply_op("LogicalNot" if tensor.dtype.is_bool else "Invert", None, x=tensor).outputs[0]
+
+
+def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
+    """`tensor[key]` by StridedSlice: integers, slices, `...`, None (a new axis), tensors as bounds; a boolean mask is not among them.
+
+    Raises:
+        GraphTypeError: another kind of index.
+        GraphValueError: more than one `...`.
+    """
+    keys = key if isinstance(key, tuple) else (key,)
+    if sum(k is Ellipsis for k in keys) > 1:
+        raise GraphValueError(f"more than one `...` in an index of {tensor.name!r}")
+    begin: list[Any] = []
+    end: list[Any] = []
+    strides: list[Any] = []
+    masks = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
+    for i, k in enumerate(keys):
+        b, e, s = _index(tensor, k, 1 << i, masks)
+        begin.append(b)
+        end.append(e)
+        strides.append(s)
+    graph = tensor.graph
+    with graph.as_default(), graph.undone_on_error(), graph.name_scope("strided_slice") as scope:
+        parts = [_stack(values) for values in (begin, end, strides)]
+        if not begin:
+            parts = [constant([], dtypes.int32, name=n) for n in ("begin", "end", "strides")]
+        return apply_op("StridedSlice", scope, input=tensor, begin=parts[0], end=parts[1], strides=parts[2], **masks).outputs[0]
+
+
+def _index(tensor: Tensor, key: Any, bit: int, masks: dict[str, int]) -> tuple[Any, Any, Any]:
+    if isinstance(key, slice):
+        if key.start is None:
+            masks["begin_mask"] |= bit
+        if key.stop is None:
+            masks["end_mask"] |= bit
+        return (0 if key.start is None else key.start), (0 if key.stop is None else key.stop), (1 if key.step is None else key.step)
+    if key is Ellipsis:
+        masks["ellipsis_mask"] |= bit
+        return 0, 0, 1
+    if key is None:
+        masks["new_axis_mask"] |= bit
+        return 0, 0, 1
+    masks["shrink_axis_mask"] |= bit
+    if isinstance(key, Tensor) or (not isinstance(key, str | float | bool) and hasattr(key, "__index__")):
+        return key, key + 1, 1
+    raise GraphTypeError(f"tensor {tensor.name!r} can be indexed by integers, slices, `...`, None and integer tensors, not by {key!r}")
+
+
+def _stack(values: list[Any]) -> Tensor:
+    from xlanb.graph.array_ops import stack
+
+    return stack(values)

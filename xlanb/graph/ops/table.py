@@ -1,0 +1,54 @@
+"""Finding an op type in the table; a row is parsed when it is first asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from xlanb.errors import UnknownOpError
+from xlanb.graph.ops import array, control, data, linalg, math, nn, random, state, training, xla
+from xlanb.graph.ops.op_def import OpDef, parse_row
+
+_MODULES = (array, control, data, linalg, math, nn, random, state, training, xla)
+
+
+@cache
+def _rows() -> dict[str, tuple[str, str]]:
+    """Row and documentation by op type: a row begins at the margin, its documentation is indented below it."""
+    found: dict[str, tuple[str, str]] = {}
+    for module in _MODULES:
+        name = ""
+        for line in module.ROWS.splitlines():
+            if line and not line[0].isspace():
+                name = line[: line.index("(")]
+                found[name] = (line, "")
+            elif line.strip():
+                row, doc = found[name]
+                found[name] = (row, f"{doc} {line.strip()}".strip())
+    return found
+
+
+@cache
+def find_op(name: str) -> OpDef | None:
+    """The op type of that name, None if the table has none."""
+    entry = _rows().get(name)
+    return None if entry is None else parse_row(*entry)
+
+
+def get_op(name: str) -> OpDef:
+    """The op type of that name.
+
+    Raises:
+        UnknownOpError: the table has none; the message gives names that are near.
+    """
+    found = find_op(name)
+    if found is None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, _rows(), 3)
+        raise UnknownOpError(f"unknown TensorFlow op type {name!r}" + (f"; near it: {', '.join(close)}" if close else ""))
+    return found
+
+
+def op_names() -> list[str]:
+    """All op types of the table, sorted."""
+    return sorted(_rows())

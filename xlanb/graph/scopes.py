@@ -1,0 +1,136 @@
+"""What the blocks around a node give it: control inputs, device, colocation, attributes, and the Python line that made it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from xlanb.graph.device import merge_devices
+from xlanb.graph.operation import Operation
+
+DeviceFunction = Callable[[Operation], str]
+
+
+class ControlDependencies:
+    """One `control_dependencies` block: what it waits for, and the operations made inside it."""
+
+    def __init__(self, waits: Sequence[Operation], *, forget_outer: bool = False) -> None:
+        self.waits = list(dict.fromkeys(waits))
+        self.forget_outer = forget_outer
+        self.seen: set[Operation] = set()
+
+
+class Scopes:
+    """The blocks that are open while a graph is built."""
+
+    def __init__(self) -> None:
+        self._control: list[ControlDependencies] = []
+        self._devices: list[str | DeviceFunction | None] = []
+        self._colocation: list[Operation] = []
+        self._attrs: dict[str, Any] = {}
+
+    def control_inputs_for(self, inputs: set[Operation]) -> list[Operation]:
+        """What a node with these inputs waits for.
+
+        A block counts no more where an input was itself made inside it: that input waits already.
+        """
+        found: dict[Operation, None] = {}
+        for block in self._control:
+            if inputs.isdisjoint(block.seen):
+                found.update(dict.fromkeys(op for op in block.waits if op not in inputs))
+        return list(found)
+
+    def device(self) -> str:
+        """The device that the open blocks name; functions are asked later, they want the node."""
+        device = ""
+        for block in self._devices:
+            device = "" if block is None else device if callable(block) else merge_devices(device, block)
+        return device
+
+    def apply(self, op: Operation) -> None:
+        """Give a new node attributes, colocation and devices by function, and note it in the control blocks."""
+        for name, value in self._attrs.items():
+            if name not in op.attrs:
+                found = value(op) if callable(value) else value
+                if found is not None:
+                    op.attrs[name] = found
+        for block in self._devices:
+            if callable(block):
+                op.device = merge_devices(op.device, block(op) or "")
+        if self._colocation:
+            groups = {g for other in self._colocation for g in other.colocation_groups}
+            op.attrs["_class"] = tuple(sorted(groups))
+            op.device = next((o.device for o in reversed(self._colocation) if o.device), op.device)
+        for control in self._control:
+            control.seen.add(op)
+
+    @contextmanager
+    def controlled(self, block: ControlDependencies) -> Iterator[None]:
+        """Open a `control_dependencies` block."""
+        old = self._control
+        self._control = [block] if block.forget_outer else [*old, block]
+        try:
+            yield
+        finally:
+            self._control = old
+
+    @contextmanager
+    def without_control_dependencies(self) -> Iterator[None]:
+        """Lift all control dependencies."""
+        old, self._control = self._control, []
+        try:
+            yield
+        finally:
+            self._control = old
+
+    @contextmanager
+    def on_device(self, device: str | DeviceFunction | None) -> Iterator[None]:
+        """Open a `device` block."""
+        if isinstance(device, str):
+            device = merge_devices("", device)
+        self._devices.append(device)
+        try:
+            yield
+        finally:
+            self._devices.pop()
+
+    @contextmanager
+    def colocated(self, op: Operation | None, ignore_existing: bool) -> Iterator[None]:
+        """Open a `colocate_with` block; the devices asked for around it do not reach inside."""
+        old, old_devices = self._colocation, self._devices
+        if op is None or ignore_existing:
+            self._colocation = []
+        if op is not None:
+            self._colocation = [*self._colocation, op]
+            self._devices = []
+        try:
+            yield
+        finally:
+            self._colocation, self._devices = old, old_devices
+
+    @contextmanager
+    def with_attrs(self, attrs: Mapping[str, Any]) -> Iterator[None]:
+        """Open an attribute block; None as a value lifts the outer block's."""
+        old = self._attrs
+        self._attrs = {k: v for k, v in {**old, **attrs}.items() if v is not None}
+        try:
+            yield
+        finally:
+            self._attrs = old
+
+
+_OWN = str(Path(__file__).resolve().parent.parent)
+_SKIPPED = (_OWN, str(Path(sys.modules["contextlib"].__file__ or "")))
+
+
+def python_line() -> tuple[str, int]:
+    """File and line of the innermost frame that is not xlanb's own."""
+    frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack reads source files, thousands of times too slow
+    while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED):
+        if frame.f_back is None:
+            return "", 0
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
