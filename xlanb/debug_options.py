@@ -26,7 +26,8 @@ class DebugOptions:
     """Every flag by its name; defaults are those of XLA and of TensorFlow.
 
     `tf_xla_auto_jit`: 0 clusters nothing unless a session asks, 1 and 2 cluster what can be compiled. `tf_xla_min_cluster_size` and `tf_xla_max_cluster_size` count
-    operations. `xla_disable_hlo_passes` names HLO passes to leave out, `xla_enable_hlo_passes_only` the only ones to run.
+    operations. `xla_disable_hlo_passes` names HLO passes to leave out, `xla_enable_hlo_passes_only` the only ones to run. Compiled code of another `xlanb_generation` is
+    not used again: another number compiles everything anew.
     """
 
     tf_xla_auto_jit: int = 0
@@ -37,6 +38,7 @@ class DebugOptions:
     xla_enable_hlo_passes_only: tuple[str, ...] = ()
     xla_cpu_multi_thread_eigen: bool = True
     xla_hlo_profile: bool = False
+    xlanb_generation: int = 0
 
 
 def parse_flags(text: str, base: DebugOptions | None = None) -> DebugOptions:

@@ -98,7 +98,7 @@ def _handle(op: Operation, inputs: Sequence[Any]) -> Any:
 
 def _flags_key() -> tuple[Any, ...]:
     flags = current()
-    return (flags.xla_disable_hlo_passes, flags.xla_enable_hlo_passes_only)
+    return (flags.xla_disable_hlo_passes, flags.xla_enable_hlo_passes_only, flags.xlanb_generation)
 
 
 def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> list[Argument]:

@@ -1,0 +1,7 @@
+"""`python -m xlanb`."""
+
+import sys
+
+from xlanb.cli import main
+
+sys.exit(main())

@@ -1,0 +1,25 @@
+"""`explore`: the step widget on anything that can be compiled, or on a trace that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xlanb.explorer.live import Compilation
+from xlanb.explorer.trace import Trace
+from xlanb.notebook.widget import StepWidget
+
+
+def explore(x: Any, *args: Any, **named: Any) -> StepWidget:
+    """The step widget.
+
+    On a Compilation, or on anything that Compilation takes, it is live: Next at the end of what was recorded runs exactly one more stage. On a Trace, or a list of traces, it shows them.
+    """
+    if isinstance(x, Trace):
+        return StepWidget([x])
+    if isinstance(x, Sequence) and x and all(isinstance(t, Trace) for t in x):
+        return StepWidget(list(x))
+    compilation = x if isinstance(x, Compilation) else Compilation(x, *args, **named)
+    if not compilation.traces:
+        compilation.step()
+    return StepWidget(compilation.traces, on_step=compilation.step)
