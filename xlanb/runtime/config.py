@@ -1,0 +1,99 @@
+"""Plain values that configure a session: the messages of TensorFlow's config.proto that programs set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class OptimizerOptions:
+    """`global_jit_level` ON_1 or ON_2 lets every session run cluster and compile; OFF (and DEFAULT) does not."""
+
+    DEFAULT = 0
+    OFF = -1
+    ON_1 = 1
+    ON_2 = 2
+    L0 = -1
+    L1 = 0
+
+    do_common_subexpression_elimination: bool = False
+    do_constant_folding: bool = False
+    do_function_inlining: bool = False
+    max_folded_constant_in_bytes: int = 0
+    opt_level: int = 0
+    global_jit_level: int = 0
+    cpu_global_jit: bool = False
+
+
+@dataclass
+class RewriterConfig:
+    """Which of TensorFlow's graph rewriters run; kept for programs that set them."""
+
+    DEFAULT = 0
+    ON = 1
+    OFF = 2
+    AGGRESSIVE = 3
+
+    disable_meta_optimizer: bool = False
+    constant_folding: int = 0
+    arithmetic_optimization: int = 0
+    remapping: int = 0
+    layout_optimizer: int = 0
+
+
+@dataclass
+class GraphOptions:
+    """Options on how a graph is prepared."""
+
+    optimizer_options: OptimizerOptions = field(default_factory=OptimizerOptions)
+    rewrite_options: RewriterConfig = field(default_factory=RewriterConfig)
+    enable_bfloat16_sendrecv: bool = False
+    infer_shapes: bool = False
+    place_pruned_graph: bool = False
+    build_cost_model: int = 0
+
+
+@dataclass
+class GPUOptions:
+    """Options on GPUs, of which there are none here: programs set them and nothing reads them."""
+
+    allow_growth: bool = False
+    per_process_gpu_memory_fraction: float = 0.0
+    visible_device_list: str = ""
+
+
+@dataclass
+class ConfigProto:
+    """What `tf.Session(config=...)` takes."""
+
+    device_count: dict[str, int] = field(default_factory=dict)
+    intra_op_parallelism_threads: int = 0
+    inter_op_parallelism_threads: int = 0
+    allow_soft_placement: bool = False
+    log_device_placement: bool = False
+    gpu_options: GPUOptions = field(default_factory=GPUOptions)
+    graph_options: GraphOptions = field(default_factory=GraphOptions)
+
+
+@dataclass
+class RunOptions:
+    """What one `Session.run` takes beside fetches and feeds."""
+
+    NO_TRACE = 0
+    SOFTWARE_TRACE = 1
+    HARDWARE_TRACE = 2
+    FULL_TRACE = 3
+
+    trace_level: int = 0
+    timeout_in_ms: int = 0
+    output_partition_graphs: bool = False
+
+
+@dataclass
+class RunMetadata:
+    """What one `Session.run` tells beside its results; a session that is asked to trace fills `step_stats`."""
+
+    step_stats: Any = None
+    cost_graph: Any = None
+    partition_graphs: list[Any] = field(default_factory=list)
