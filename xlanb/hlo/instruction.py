@@ -182,13 +182,16 @@ class HloInstruction:
 
     def record(self) -> InstructionRecord:
         """The frozen snapshot; the same object until the instruction changes."""
-        if self._record is None:
+        if self._record is None or self.opcode.text in _ASYNC:
+            attributes = {k: _frozen(v) for k, v in self.attributes.items()}
+            if self.opcode.text in _ASYNC:
+                attributes["async_wrapped"] = _wrapped(self)
             self._record = InstructionRecord(
                 self.name,
                 self.opcode,
                 self.shape,
                 tuple(o.name for o in self.operands),
-                {k: _frozen(v) for k, v in self.attributes.items()},
+                attributes,
                 self.metadata,
                 self.sharding,
                 self.frontend_attributes,
@@ -206,6 +209,20 @@ class HloInstruction:
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+
+_ASYNC = frozenset(["async-start", "async-update", "async-done"])
+
+
+def _wrapped(instruction: HloInstruction) -> InstructionRecord | None:
+    """The one instruction that an async instruction runs, which XLA's text shows in its stead; None where it runs several."""
+    while instruction.opcode.text != "async-start" and instruction.operands:
+        instruction = instruction.operands[0]
+    computation = instruction.attributes.get("calls")
+    if computation is None or any(i is not computation.root and i.opcode.text != "parameter" for i in computation):
+        return None
+    record: InstructionRecord = computation.root.record()
+    return record
 
 
 def _frozen(value: Any) -> Any:

@@ -78,23 +78,12 @@ class HloModule(Displayable):
 
     def post_order(self) -> list[HloComputation]:
         """All computations, called ones before their callers; those that nothing calls too (XLA's MakeComputationPostOrder)."""
-        called = {c for i in self.instructions() for c in i.called_computations}
+        calls = {c: [d for i in c._instructions if i.attributes for d in _calls(i)] for c in self._computations}
+        called = {d for some in calls.values() for d in some}
         order: dict[HloComputation, None] = {}
         for start in self._computations:
-            if start in called:
-                continue
-            stack: list[tuple[HloComputation, bool]] = [(start, False)]
-            seen: set[HloComputation] = set()
-            while stack:
-                c, ready = stack.pop()
-                if c in order:
-                    continue
-                if ready:
-                    order[c] = None
-                elif c not in seen:
-                    seen.add(c)
-                    stack.append((c, True))
-                    stack.extend((d, False) for i in reversed(c.post_order()) for d in reversed(i.called_computations) if d not in order)
+            if start not in called:
+                _visit(start, calls, order)
         return list(order)
 
     def callers(self, computation: HloComputation) -> list[HloInstruction]:
@@ -123,6 +112,14 @@ class HloModule(Displayable):
         if entry:
             self._entry = computation
         return computation
+
+    def adopt_computation(self, computation: HloComputation) -> None:
+        """Take in a computation that was built outside (by the parser): its name and its instructions' names are made unique."""
+        computation.name = _unique(computation.name, self._computation_names)
+        for i in computation:
+            i.name = _unique(i.name, self._names)
+        self._computations.append(computation)
+        self._version += 1
 
     def set_entry(self, computation: HloComputation) -> None:
         """Make a computation the entry."""
@@ -217,6 +214,29 @@ class HloModule(Displayable):
 
     def __repr__(self) -> str:
         return f"<HloModule {self.name}: {len(self._computations)} computations, {self.instruction_count} instructions>"
+
+
+def _calls(instruction: HloInstruction) -> tuple[HloComputation, ...]:
+    """The computations that an instruction calls in the order in which XLA holds them: the body of a while before its condition."""
+    called = instruction.called_computations
+    if len(called) == 2 and "body" in instruction.attributes:
+        return instruction.attributes["body"], instruction.attributes["condition"]
+    return called
+
+
+def _visit(start: HloComputation, calls: dict[HloComputation, list[HloComputation]], order: dict[HloComputation, None]) -> None:
+    """Put `start` and all below it into `order`, called ones first."""
+    visited = {start}
+    stack = [(start, iter(calls[start]))]
+    while stack:
+        computation, rest = stack[-1]
+        below = next(rest, None)
+        if below is None:
+            stack.pop()
+            order[computation] = None
+        elif below not in visited and below not in order:
+            visited.add(below)
+            stack.append((below, iter(calls.get(below, ()))))
 
 
 def _unique(wanted: str, taken: dict[str, int]) -> str:

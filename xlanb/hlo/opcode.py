@@ -17,9 +17,13 @@ VARIADIC = None
 class Attribute:
     """One attribute of an opcode.
 
-    `kind` says how its text is read and written: "int", "bool", "float", "string" (quoted), "word" (a bare name), "ints" ({1,2}),
-    "window", "padding", "slices", "dim_labels", "computation", "computations", "raw" (balanced text kept verbatim). `default` is the value when it is absent,
-    and is not printed; `required` attributes must be there.
+    `kind` says how its text is read and written, and what the value is:
+    "int", "bool", "float", "string" (quoted in the text), "ints" and "int_lists" (tuples of int and of those), "window", "padding", "slices", "dim_labels"
+    (attributes.py), "computation", "computations" (a tuple), "literal", "shape", "shapes" (a tuple), "precisions" (a tuple of str);
+    the fixed words of parse_attributes.WORDS ("direction", "comparison_type", "fft_type", "fusion_kind", "distribution", "rng_algorithm", "dot_algorithm",
+    "padding_type", "schedule", "api_version", "transpose", "conv_kind", "group_mode"), a str each;
+    XLA's canonical text as a str: "replica_groups", "aliasing", "bools", "accuracy", "domain".
+    `default` is the value when it is absent, and is not printed; `required` attributes must be there.
     """
 
     name: str
@@ -44,14 +48,19 @@ def _attributes(spec: str) -> tuple[Attribute, ...]:
 
 
 _WINDOW = "window:window"
-_CONV = "window:window dim_labels:dim_labels! feature_group_count:int=1 batch_group_count:int=1 operand_precision:raw algorithm:word"
-_COLLECTIVE = "channel_id:int replica_groups:raw constrain_layout:bool=false use_global_device_ids:bool=false"
-_ASYNC = "calls:computation async_execution_thread:string"
+_CONV = "window:window dim_labels:dim_labels! feature_group_count:int=1 batch_group_count:int=1 operand_precision:precisions convolution_kind:conv_kind=unset"
+_GROUPS = "channel_id:int replica_groups:replica_groups"
+_COLLECTIVE = f"{_GROUPS} constrain_layout:bool=false use_global_device_ids:bool=false"
+_GATHERING = f"{_GROUPS} constrain_layout:bool=false dimensions:ints! use_global_device_ids:bool=false"
+_PERMUTE = "channel_id:int source_target_pairs:int_lists! slice_sizes:int_lists"
+_REDUCING = f"{_COLLECTIVE} to_apply:computation! mode:group_mode"
+_ASYNC = "async_execution_thread:string=main calls:computation output_to_operand_aliasing:aliasing"
 _DOT = "lhs_batch_dims:ints lhs_contracting_dims:ints rhs_batch_dims:ints rhs_contracting_dims:ints"
 _CUSTOM = (
-    "window:window dim_labels:dim_labels feature_group_count:int=1 batch_group_count:int=1 custom_call_target:string! "
-    "operand_layout_constraints:raw called_computations:computations to_apply:computation custom_call_has_side_effect:bool=false literal:raw "
-    "output_to_operand_aliasing:raw schedule:raw api_version:word operand_precision:raw padding_type:word"
+    "window:window dim_labels:dim_labels feature_group_count:int=1 batch_group_count:int=1 padding_type:padding_type=PADDING_INVALID "
+    "custom_call_target:string! operand_layout_constraints:shapes custom_call_has_side_effect:bool=false literal:literal "
+    "output_to_operand_aliasing:aliasing schedule:schedule=SCHEDULE_NONE api_version:api_version=API_VERSION_ORIGINAL "
+    "operand_precision:precisions to_apply:computation called_computations:computations"
 )
 
 _COMMUTATIVE = frozenset("add multiply mulhi maximum minimum and or xor".split())
@@ -88,8 +97,8 @@ class HloOpcode(Enum):
     __hash__ = object.__hash__
 
     ABS = "abs", 1, "elementwise", "", "absolute value; of a complex number its modulus, real"
-    ACOS = "acos", 1, "elementwise", "", "arc cosine"
-    ACOSH = "acosh", 1, "elementwise", "", "inverse hyperbolic cosine"
+    ACOS = "acos", 1, "elementwise", "result_accuracy:accuracy", "arc cosine"
+    ACOSH = "acosh", 1, "elementwise", "result_accuracy:accuracy", "inverse hyperbolic cosine"
     ADD = "add", 2, "elementwise", "", "sum; of predicates their or"
     ADD_DEPENDENCY = "add-dependency", 2, "token", "", "the first operand, once the token is there"
     AFTER_ALL = "after-all", VARIADIC, "token", "", "a token that waits for all operands"
@@ -97,24 +106,24 @@ class HloOpcode(Enum):
         "all-gather",
         VARIADIC,
         "collective",
-        f"{_COLLECTIVE} dimensions:ints",
+        _GATHERING,
         "concatenation of all participants' operands along a dimension",
     )
     ALL_GATHER_DONE = "all-gather-done", 1, "async", "", "the result of an all-gather-start"
-    ALL_GATHER_START = "all-gather-start", VARIADIC, "async", f"{_COLLECTIVE} dimensions:ints", "begins an all-gather"
-    ALL_REDUCE = "all-reduce", VARIADIC, "collective", f"{_COLLECTIVE} to_apply:computation!", "reduction over all participants"
+    ALL_GATHER_START = "all-gather-start", VARIADIC, "async", _GATHERING, "begins an all-gather"
+    ALL_REDUCE = "all-reduce", VARIADIC, "collective", _REDUCING, "reduction over all participants"
     ALL_REDUCE_DONE = "all-reduce-done", 1, "async", "", "the result of an all-reduce-start"
-    ALL_REDUCE_START = "all-reduce-start", VARIADIC, "async", f"{_COLLECTIVE} to_apply:computation!", "begins an all-reduce"
-    ALL_TO_ALL = "all-to-all", VARIADIC, "collective", f"{_COLLECTIVE} dimensions:ints", "each participant scatters its operand's pieces to all"
+    ALL_REDUCE_START = "all-reduce-start", VARIADIC, "async", _REDUCING, "begins an all-reduce"
+    ALL_TO_ALL = "all-to-all", VARIADIC, "collective", f"{_GROUPS} constrain_layout:bool=false dimensions:ints", "each participant scatters its operand's pieces to all"
     AND = "and", 2, "elementwise", "", "bitwise and; of predicates logical"
-    ASIN = "asin", 1, "elementwise", "", "arc sine"
-    ASINH = "asinh", 1, "elementwise", "", "inverse hyperbolic sine"
+    ASIN = "asin", 1, "elementwise", "result_accuracy:accuracy", "arc sine"
+    ASINH = "asinh", 1, "elementwise", "result_accuracy:accuracy", "inverse hyperbolic sine"
     ASYNC_DONE = "async-done", 1, "async", _ASYNC, "the result of an async-start"
     ASYNC_START = "async-start", VARIADIC, "async", _ASYNC, "begins a computation that may run aside"
     ASYNC_UPDATE = "async-update", VARIADIC, "async", _ASYNC, "a step of a computation that runs aside"
     ATAN = "atan", 1, "elementwise", "", "arc tangent"
     ATAN2 = "atan2", 2, "elementwise", "", "angle of the point (second, first)"
-    ATANH = "atanh", 1, "elementwise", "", "inverse hyperbolic tangent"
+    ATANH = "atanh", 1, "elementwise", "result_accuracy:accuracy", "inverse hyperbolic tangent"
     BATCH_NORM_GRAD = "batch-norm-grad", 5, "nn", "epsilon:float! feature_index:int!", "gradients of batch normalisation"
     BATCH_NORM_INFERENCE = "batch-norm-inference", 5, "nn", "epsilon:float! feature_index:int!", "batch normalisation with given mean and variance"
     BATCH_NORM_TRAINING = (
@@ -124,20 +133,20 @@ class HloOpcode(Enum):
         "epsilon:float! feature_index:int!",
         "batch normalisation with the batch's mean and variance, which it returns too",
     )
-    BITCAST = "bitcast", 1, "data", "result_layout:raw source_layout:raw", "the same bytes under another shape and layout"
+    BITCAST = "bitcast", 1, "data", "", "the same bytes under another shape and layout"
     BITCAST_CONVERT = "bitcast-convert", 1, "data", "", "the same bits under another element type"
     BROADCAST = "broadcast", 1, "data", "dimensions:ints=", "operand dimension i becomes result dimension dimensions[i]; the rest is repeated"
     CALL = "call", VARIADIC, "control", "to_apply:computation! is_composite:bool=false", "the computation applied to the operands"
-    CBRT = "cbrt", 1, "elementwise", "", "cube root"
+    CBRT = "cbrt", 1, "elementwise", "result_accuracy:accuracy", "cube root"
     CEIL = "ceil", 1, "elementwise", "", "round up"
     CHOLESKY = "cholesky", 1, "linalg", "lower:bool=false", "Cholesky factor of a batch of matrices"
     CLAMP = "clamp", 3, "elementwise", "", "the second operand, not below the first, not above the third"
-    COLLECTIVE_BROADCAST = "collective-broadcast", VARIADIC, "collective", _COLLECTIVE, "one participant's operand at all"
+    COLLECTIVE_BROADCAST = "collective-broadcast", VARIADIC, "collective", _GROUPS, "one participant's operand at all"
     COLLECTIVE_PERMUTE = (
         "collective-permute",
         VARIADIC,
         "collective",
-        "channel_id:int source_target_pairs:raw slice_sizes:raw",
+        _PERMUTE,
         "operands sent from sources to targets",
     )
     COLLECTIVE_PERMUTE_DONE = "collective-permute-done", 1, "async", "", "the result of a collective-permute-start"
@@ -145,7 +154,7 @@ class HloOpcode(Enum):
         "collective-permute-start",
         VARIADIC,
         "async",
-        "channel_id:int source_target_pairs:raw slice_sizes:raw",
+        _PERMUTE,
         "begins a collective-permute",
     )
     COLLECTIVE_REDUCE = (
@@ -155,7 +164,7 @@ class HloOpcode(Enum):
         f"{_COLLECTIVE} to_apply:computation",
         "reduction over all participants, given to one",
     )
-    COMPARE = "compare", 2, "elementwise", "direction:word! type:word", "predicate: EQ NE GE GT LE LT, by float, total order, signed or unsigned"
+    COMPARE = "compare", 2, "elementwise", "direction:direction! type:comparison_type", "predicate: EQ NE GE GT LE LT, by float, total order, signed or unsigned"
     COMPLEX = "complex", 2, "elementwise", "", "complex number of a real and an imaginary part"
     CONCATENATE = "concatenate", VARIADIC, "data", "dimensions:ints!", "operands one after the other along a dimension"
     CONDITIONAL = (
@@ -167,32 +176,32 @@ class HloOpcode(Enum):
     )
     CONSTANT = "constant", 0, "leaf", "literal:literal!", "a literal"
     CONVERT = "convert", 1, "elementwise", "", "the same values in another element type"
-    CONVOLUTION = "convolution", VARIADIC, "nn", _CONV, "convolution as in neural networks (no reversal unless the window says so)"
+    CONVOLUTION = "convolution", 2, "nn", _CONV, "convolution as in neural networks (no reversal unless the window says so)"
     COPY = "copy", 1, "data", "cross_program_prefetch_index:int", "a copy, in another layout perhaps"
     COPY_DONE = "copy-done", 1, "async", "", "the result of a copy-start"
     COPY_START = "copy-start", 1, "async", "cross_program_prefetch_index:int", "begins a copy"
-    COSH = "cosh", 1, "elementwise", "", "hyperbolic cosine"
-    COSINE = "cosine", 1, "elementwise", "result_accuracy:raw", "cosine"
+    COSH = "cosh", 1, "elementwise", "result_accuracy:accuracy", "hyperbolic cosine"
+    COSINE = "cosine", 1, "elementwise", "result_accuracy:accuracy", "cosine"
     COUNT_LEADING_ZEROS = "count-leading-zeros", 1, "elementwise", "", "number of zero bits above the highest one"
     CUSTOM_CALL = "custom-call", VARIADIC, "control", _CUSTOM, "a function known to the backend by name"
     DIVIDE = "divide", 2, "elementwise", "", "quotient; of integers towards zero, by zero all ones (-1), lowest by -1 itself"
-    DOMAIN = "domain", 1, "control", "domain:raw", "marks the border between two domains"
+    DOMAIN = "domain", 1, "control", "domain:domain!", "marks the border between two domains"
     DOT = (
         "dot",
         2,
         "linalg",
-        f"{_DOT} operand_precision:raw algorithm:word",
+        f"{_DOT} operand_precision:precisions algorithm:dot_algorithm=unset",
         "sum of products over contracting dimensions; batch dimensions first, then the lhs' rest, then the rhs'",
     )
     DYNAMIC_RESHAPE = "dynamic-reshape", VARIADIC, "dynamic", "", "reshape to sizes known when it runs"
     DYNAMIC_SLICE = "dynamic-slice", VARIADIC, "data", "dynamic_slice_sizes:ints!", "a box at start indices that are clamped to fit"
     DYNAMIC_UPDATE_SLICE = "dynamic-update-slice", VARIADIC, "data", "", "the first operand with a box overwritten at clamped start indices"
-    ERF = "erf", 1, "elementwise", "result_accuracy:raw", "error function"
-    EXPONENTIAL = "exponential", 1, "elementwise", "result_accuracy:raw", "e to the power"
-    EXPONENTIAL_MINUS_ONE = "exponential-minus-one", 1, "elementwise", "result_accuracy:raw", "e to the power, less one, accurate near zero"
-    FFT = "fft", 1, "linalg", "fft_type:word! fft_length:ints!", "FFT, IFFT, RFFT or IRFFT over the last dimensions"
+    ERF = "erf", 1, "elementwise", "result_accuracy:accuracy", "error function"
+    EXPONENTIAL = "exponential", 1, "elementwise", "result_accuracy:accuracy", "e to the power"
+    EXPONENTIAL_MINUS_ONE = "exponential-minus-one", 1, "elementwise", "result_accuracy:accuracy", "e to the power, less one, accurate near zero"
+    FFT = "fft", 1, "linalg", "fft_type:fft_type! fft_length:ints!", "FFT, IFFT, RFFT or IRFFT over the last dimensions"
     FLOOR = "floor", 1, "elementwise", "", "round down"
-    FUSION = "fusion", VARIADIC, "control", "kind:word! output_to_operand_aliasing:raw calls:computation!", "a computation compiled into one kernel"
+    FUSION = "fusion", VARIADIC, "control", "kind:fusion_kind! output_to_operand_aliasing:aliasing calls:computation!", "a computation compiled into one kernel"
     GATHER = (
         "gather",
         2,
@@ -207,9 +216,9 @@ class HloOpcode(Enum):
     INFEED = "infeed", 1, "side", "infeed_config:string", "data from the host"
     IOTA = "iota", 0, "leaf", "iota_dimension:int!", "the index along a dimension"
     IS_FINITE = "is-finite", 1, "elementwise", "", "whether neither infinite nor NaN"
-    LOG = "log", 1, "elementwise", "result_accuracy:raw", "natural logarithm"
-    LOG_PLUS_ONE = "log-plus-one", 1, "elementwise", "result_accuracy:raw", "logarithm of one plus, accurate near zero"
-    LOGISTIC = "logistic", 1, "elementwise", "result_accuracy:raw", "1 / (1 + exp(-x))"
+    LOG = "log", 1, "elementwise", "result_accuracy:accuracy", "natural logarithm"
+    LOG_PLUS_ONE = "log-plus-one", 1, "elementwise", "result_accuracy:accuracy", "logarithm of one plus, accurate near zero"
+    LOGISTIC = "logistic", 1, "elementwise", "result_accuracy:accuracy", "1 / (1 + exp(-x))"
     MAP = "map", VARIADIC, "control", "dimensions:ints to_apply:computation!", "a scalar computation applied to every element"
     MAXIMUM = "maximum", 2, "elementwise", "", "the larger; NaN wins"
     MINIMUM = "minimum", 2, "elementwise", "", "the smaller; NaN wins"
@@ -219,18 +228,18 @@ class HloOpcode(Enum):
     NOT = "not", 1, "elementwise", "", "bitwise not; of predicates logical"
     OPT_BARRIER = "opt-barrier", 1, "control", "", "the operand; nothing moves across"
     OR = "or", 2, "elementwise", "", "bitwise or; of predicates logical"
-    OUTFEED = "outfeed", 2, "side", "outfeed_shape:raw outfeed_config:string", "data to the host"
+    OUTFEED = "outfeed", 2, "side", "outfeed_shape:shape outfeed_config:string", "data to the host"
     PAD = "pad", 2, "data", "padding:padding!", "the operand within padding of a scalar; negative padding cuts"
-    PARAMETER = "parameter", 0, "leaf", "parameter_number:int! parameter_replication:raw", "argument of the computation"
+    PARAMETER = "parameter", 0, "leaf", "parameter_number:int! parameter_replication:bools", "argument of the computation"
     PARTITION_ID = "partition-id", 0, "leaf", "", "number of this partition, u32"
     POPCNT = "popcnt", 1, "elementwise", "", "number of one bits"
     POWER = "power", 2, "elementwise", "", "first to the power of the second"
-    RAGGED_ALL_TO_ALL = "ragged-all-to-all", 6, "collective", _COLLECTIVE, "all-to-all of slices with sizes and offsets known when it runs"
+    RAGGED_ALL_TO_ALL = "ragged-all-to-all", 6, "collective", f"{_GROUPS} dimensions:ints", "all-to-all of slices with sizes and offsets known when it runs"
     RAGGED_DOT = (
         "ragged-dot",
         3,
         "linalg",
-        f"{_DOT} lhs_ragged_dims:ints rhs_group_dims:ints operand_precision:raw algorithm:word",
+        f"{_DOT} lhs_ragged_dims:ints rhs_group_dims:ints operand_precision:precisions algorithm:dot_algorithm=unset",
         "dot with one group of rows for each matrix",
     )
     REAL = "real", 1, "elementwise", "", "real part"
@@ -242,7 +251,7 @@ class HloOpcode(Enum):
         "reduce-scatter",
         VARIADIC,
         "collective",
-        f"{_COLLECTIVE} dimensions:ints to_apply:computation!",
+        f"{_COLLECTIVE} dimensions:ints! to_apply:computation! mode:group_mode",
         "reduction over all participants, each keeping its piece",
     )
     REDUCE_WINDOW = (
@@ -256,18 +265,18 @@ class HloOpcode(Enum):
     REPLICA_ID = "replica-id", 0, "leaf", "", "number of this replica, u32"
     RESHAPE = "reshape", 1, "data", "inferred_dimension:int", "the same elements in row-major order under other dimensions"
     REVERSE = "reverse", 1, "data", "dimensions:ints!", "dimensions in opposite order"
-    RNG = "rng", VARIADIC, "random", "distribution:word!", "random numbers of a distribution, from hidden state"
-    RNG_BIT_GENERATOR = "rng-bit-generator", 1, "random", "algorithm:word!", "new state and random bits from a state"
+    RNG = "rng", VARIADIC, "random", "distribution:distribution!", "random numbers of a distribution, from hidden state"
+    RNG_BIT_GENERATOR = "rng-bit-generator", 1, "random", "algorithm:rng_algorithm!", "new state and random bits from a state"
     RNG_GET_AND_UPDATE_STATE = "rng-get-and-update-state", 0, "random", "delta:int!", "hidden state, advanced by delta"
     ROUND_NEAREST_AFZ = "round-nearest-afz", 1, "elementwise", "", "round to nearest, ties away from zero"
     ROUND_NEAREST_EVEN = "round-nearest-even", 1, "elementwise", "", "round to nearest, ties to even"
-    RSQRT = "rsqrt", 1, "elementwise", "result_accuracy:raw", "1 / sqrt(x)"
-    SCALED_DOT = "scaled-dot", 4, "linalg", f"{_DOT} operand_precision:raw algorithm:word", "dot of operands that are scaled block by block"
+    RSQRT = "rsqrt", 1, "elementwise", "result_accuracy:accuracy", "1 / sqrt(x)"
+    SCALED_DOT = "scaled-dot", 4, "linalg", f"{_DOT} operand_precision:precisions algorithm:dot_algorithm=unset", "dot of operands that are scaled block by block"
     SCAN = (
         "scan",
         VARIADIC,
         "reduction",
-        "dimensions:ints is_reverse:bool=false is_associative:word num_carries:int to_apply:computation!",
+        "dimensions:ints! num_carries:int! is_reverse:bool=false is_associative:bool to_apply:computation!",
         "running fold along a dimension",
     )
     SCATTER = (
@@ -295,8 +304,8 @@ class HloOpcode(Enum):
     SHIFT_RIGHT_LOGICAL = "shift-right-logical", 2, "elementwise", "", "shift right with zeros; by the width or more gives 0"
     SHUFFLE = "shuffle", 1, "data", "", "elements permuted"
     SIGN = "sign", 1, "elementwise", "", "-1, 0 or 1; NaN of NaN; of a complex number its direction"
-    SINE = "sine", 1, "elementwise", "result_accuracy:raw", "sine"
-    SINH = "sinh", 1, "elementwise", "", "hyperbolic sine"
+    SINE = "sine", 1, "elementwise", "result_accuracy:accuracy", "sine"
+    SINH = "sinh", 1, "elementwise", "result_accuracy:accuracy", "hyperbolic sine"
     SLICE = "slice", 1, "data", "slice:slices!", "elements from start to limit by stride"
     SORT = (
         "sort",
@@ -305,18 +314,18 @@ class HloOpcode(Enum):
         "dimensions:ints! is_stable:bool=false to_apply:computation!",
         "operands sorted together along a dimension by a comparison",
     )
-    SQRT = "sqrt", 1, "elementwise", "result_accuracy:raw", "square root"
+    SQRT = "sqrt", 1, "elementwise", "result_accuracy:accuracy", "square root"
     STOCHASTIC_CONVERT = "stochastic-convert", 2, "elementwise", "", "conversion rounded up or down by random bits"
     SUBTRACT = "subtract", 2, "elementwise", "", "difference"
-    TAN = "tan", 1, "elementwise", "result_accuracy:raw", "tangent"
-    TANH = "tanh", 1, "elementwise", "result_accuracy:raw", "hyperbolic tangent"
-    TOPK = "topk", 1, "data", "k:int! largest:bool!", "the k largest of the last dimension, and where they were"
+    TAN = "tan", 1, "elementwise", "result_accuracy:accuracy", "tangent"
+    TANH = "tanh", 1, "elementwise", "result_accuracy:accuracy", "hyperbolic tangent"
+    TOPK = "topk", 1, "data", "k:int! largest:bool", "the k largest of the last dimension, and where they were"
     TRANSPOSE = "transpose", 1, "data", "dimensions:ints!", "result dimension i is operand dimension dimensions[i]"
     TRIANGULAR_SOLVE = (
         "triangular-solve",
         2,
         "linalg",
-        "left_side:bool=false lower:bool=false unit_diagonal:bool=false transpose_a:word!",
+        "left_side:bool=false lower:bool=false unit_diagonal:bool=false transpose_a:transpose=TRANSPOSE_INVALID",
         "x with a x = b, or x a = b, a triangular",
     )
     TUPLE = "tuple", VARIADIC, "data", "", "operands as a tuple"

@@ -24,7 +24,10 @@ class Literal:
         self.is_elided = is_elided
         self._key: tuple[Any, ...] | None = None
         self._array: np.ndarray[Any, Any] | None = None
-        if isinstance(shape, ArrayShape) and shape.is_array:
+        if is_elided and isinstance(array, np.ndarray) and not array.flags.writeable:
+            # A broadcast zero: a large constant that nobody gave must not take memory.
+            self._array = array
+        elif isinstance(shape, ArrayShape) and shape.is_array:
             value = np.ascontiguousarray(array, dtype=shape.dtype).reshape(np.shape(array))
             if value.shape != shape.dimensions:
                 raise LiteralError(f"value of shape {list(value.shape)} for a literal {shape}")
@@ -60,7 +63,8 @@ class Literal:
     def _identity(self) -> tuple[Any, ...]:
         """By bits, so that NaN equals itself and -0.0 is not 0.0."""
         if self._key is None:
-            data = self.elements if self._array is None else self._array.tobytes()
+            # Two elided literals are never known to be equal.
+            data = id(self) if self.is_elided else self.elements if self._array is None else self._array.tobytes()
             self._key = (self.shape, data, self.is_elided)
         return self._key
 

@@ -1,0 +1,329 @@
+"""The tokens of HLO text: one Cursor over the text, each token one regular-expression match.
+
+The rules are those of xla/hlo/parser/hlo_lexer.cc: an identifier that is followed at once by `=` is an attribute name, by `:` a name; numbers,
+`1x2` lists, `1_2` paddings and dimension labels are told apart by their whole text; comments are blanks. Nothing is tokenised ahead: the
+parser asks for what it expects, and a Cursor always stands at the start of a token.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from xlanb.errors import HloParseError
+from xlanb.shape.primitive_type import BY_TEXT as PRIMITIVE_TYPES
+
+MAX_DEPTH = 200
+"""Nesting of operands, computations, shapes and literals that is still read; beyond it HloParseError."""
+
+_STRING = r'"[^"\\]*(?:\\[\s\S][^"\\]*)*"' + r"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'"
+_COMMENT = re.compile(_STRING + r"|//[^\n\r]*|/\*[\s\S]*?\*/|/\*")
+_BLANK = re.compile(r"[ \t\n\r]*")
+_NOT_EOL = re.compile(r"[^\n\r]")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_NAME = re.compile(r"(?:%([A-Za-z_][A-Za-z0-9_.\-]*)|([A-Za-z_][A-Za-z0-9_.\-]*)([:=]?))[ \t\n\r]*")
+_ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*)=[ \t\n\r]*")
+_WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*)(?![:=])[ \t\n\r]*")
+_NUMBER = re.compile(
+    r"(?P<float>-?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+|[0-9]+\.[0-9]*|\.[0-9]+))"
+    r"|(?P<labels>[0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,})"
+    r"|(?P<dxd>[0-9]+(?:x[0-9]+)+)"
+    r"|(?P<pad>-?[0-9]+_-?[0-9]+(?:_[0-9]+)?(?:x-?[0-9]+_-?[0-9]+(?:_[0-9]+)?)*)"
+    r"|(?P<int>-?[0-9]+)"
+)
+_LABELS = re.compile(r"([0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,})[ \t\n\r]*")
+_INT = re.compile(r"-?[0-9]+")
+_INTS = re.compile(r"\{[ \t\n\r]*(?:(-?[0-9]{1,18}(?:[ \t\n\r]*,[ \t\n\r]*-?[0-9]{1,18})*)[ \t\n\r]*)?\}[ \t\n\r]*")
+_STRING_TOKEN = re.compile(rf"(?:{_STRING})")
+_JSON_STEP = re.compile(r'[^{}"]+|"[^"\\]*(?:\\[\s\S][^"\\]*)*"|[{}]')
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([\s\S]))")
+_SIMPLE_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "?": "?", "'": "'", '"': '"'}
+_INT_MIN, _UINT_MAX = -(2**63), 2**64 - 1
+
+KEYWORDS = frozenset(
+    "true false inf nan HloModule ENTRY ROOT FileLocations FileNames FunctionNames StackFrames maximal replicated manual "
+    "last_tile_dim_replicate shard_as shard_like unknown unreduced".split()
+)
+RESERVED = KEYWORDS | frozenset(t for t in PRIMITIVE_TYPES if t not in ("tuple", "b"))
+"""Identifiers that are no names where no % stands before them."""
+
+
+class Cursor:
+    """A place in a text: `text` has its comments blanked out, `source` is as given, offsets are the same in both.
+
+    Every method that reads a token eats the blanks behind it, and raises HloParseError at the token where something else stands.
+    """
+
+    __slots__ = ("depth", "end", "pos", "source", "text")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.text = blank_comments(source)
+        self.end = len(source)
+        self.depth = 0
+        self.pos = 0
+        self.skip()
+
+    def fail(self, message: str, at: int | None = None) -> NoReturn:
+        """Raise HloParseError that shows the line of `at` (by default: of the token here)."""
+        raise HloParseError(message, self.source, self.pos if at is None else at)
+
+    def skip(self) -> None:
+        """Go on to the next token."""
+        found = _BLANK.match(self.text, self.pos)
+        self.pos = found.end() if found else self.pos
+
+    def enter(self) -> None:
+        """One level deeper; the level is left by `self.depth -= 1`."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.fail(f"nested more than {MAX_DEPTH} deep")
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing is left."""
+        return self.pos >= self.end
+
+    # -- punctuation --------------------------------------------------------------------------------------------
+
+    def at(self, mark: str) -> bool:
+        """Whether a punctuation mark stands here."""
+        return self.text.startswith(mark, self.pos)
+
+    def accept(self, mark: str) -> bool:
+        """Eat a punctuation mark if it stands here."""
+        if not self.text.startswith(mark, self.pos):
+            return False
+        self.pos += len(mark)
+        self.skip()
+        return True
+
+    def expect(self, mark: str, where: str = "") -> None:
+        """Eat a punctuation mark that has to stand here."""
+        if not self.accept(mark):
+            self.fail(f"expects '{mark}'{' ' + where if where else ''}")
+
+    # -- identifiers --------------------------------------------------------------------------------------------
+
+    def peek_word(self) -> str:
+        """The bare identifier here ("" if something else stands here); nothing is eaten."""
+        found = _WORD.match(self.text, self.pos)
+        return found[1] if found else ""
+
+    def word(self, what: str = "a word") -> str:
+        """A bare identifier."""
+        found = _WORD.match(self.text, self.pos)
+        if found is None:
+            self.fail(f"expects {what}")
+        self.pos = found.end()
+        return found[1]
+
+    def accept_word(self, word: str) -> bool:
+        """Eat a certain bare identifier if it stands here."""
+        found = _WORD.match(self.text, self.pos)
+        if found is None or found[1] != word:
+            return False
+        self.pos = found.end()
+        return True
+
+    def try_name(self) -> str:
+        """A name with or without %, or `name:`; "" and nothing eaten where none stands here."""
+        found = _NAME.match(self.text, self.pos)
+        if found is None:
+            return ""
+        percent, bare, mark = found[1], found[2], found[3]
+        if not percent and (mark == "=" or (not mark and bare in RESERVED)):
+            return ""
+        if bare and not mark and _LABELS.match(self.text, self.pos):
+            return ""
+        self.pos = found.end()
+        return percent or bare
+
+    def name(self, what: str = "name") -> str:
+        """A name with or without %."""
+        found = self.try_name()
+        if not found:
+            self.fail(f"expects {what}")
+        return found
+
+    def attribute_name(self) -> str:
+        """An identifier with `=` at once behind it; both are eaten."""
+        found = _ATTRIBUTE.match(self.text, self.pos)
+        if found is None:
+            self.fail("expects attribute name")
+        self.pos = found.end()
+        return found[1]
+
+    def labels(self) -> str:
+        """Dimension labels, `b01f_01io->b01f`."""
+        found = _LABELS.match(self.text, self.pos)
+        if found is None:
+            self.fail("expects dim labels pattern, e.g., 'bf0_0io->0bf'")
+        self.pos = found.end()
+        return found[1]
+
+    # -- numbers ------------------------------------------------------------------------------------------------
+
+    def number_kind(self) -> tuple[str, str]:
+        """What the number-like token here is ("float", "labels", "dxd", "pad", "int" or "") and its text; nothing is eaten."""
+        found = _NUMBER.match(self.text, self.pos)
+        return (found.lastgroup or "", found[0]) if found else ("", "")
+
+    def eat(self, text: str) -> None:
+        """Eat a token whose text is known to stand here."""
+        self.pos += len(text)
+        self.skip()
+
+    def is_int(self) -> bool:
+        """Whether an integer stands here."""
+        return self.number_kind()[0] == "int"
+
+    def integer(self) -> int:
+        """A 64-bit integer; as in XLA, 2**63 and more wrap around to negative values."""
+        kind, text = self.number_kind()
+        if kind != "int":
+            self.fail("expects integer")
+        value = self._checked(text)
+        self.eat(text)
+        return value
+
+    def plain_integer(self) -> int:
+        """An integer in a list of integers, where `1_2` and `1x2` are no tokens of their own."""
+        found = _INT.match(self.text, self.pos)
+        if found is None:
+            self.fail("expects integer")
+        value = self._checked(found[0])
+        self.eat(found[0])
+        return value
+
+    def _checked(self, text: str) -> int:
+        if len(text) > 21 or not _INT_MIN <= int(text) <= _UINT_MAX:
+            self.fail("integer out of range")
+        value = int(text)
+        return value - 2**64 if value >= 2**63 else value
+
+    def boolean(self) -> bool:
+        """true or false."""
+        word = self.peek_word()
+        if word not in ("true", "false"):
+            self.fail("expects true or false")
+        self.word()
+        return word == "true"
+
+    def ints(self, start: str = "{", stop: str = "}", comma: str = ",") -> tuple[int, ...]:
+        """A list of integers, `{1,2}`."""
+        if start == "{" and comma == ",":
+            found = _INTS.match(self.text, self.pos)
+            if found is not None:
+                self.pos = found.end()
+                return tuple(map(int, found[1].split(","))) if found[1] else ()
+        self.expect(start, "at the start of a list")
+        out: list[int] = []
+        if not self.at(stop):
+            out.append(self.plain_integer())
+            while self.accept(comma):
+                out.append(self.plain_integer())
+        self.expect(stop, "at the end of a list")
+        return tuple(out)
+
+    # -- strings ------------------------------------------------------------------------------------------------
+
+    def at_string(self) -> bool:
+        """Whether a quoted string starts here."""
+        return self.text.startswith(('"', "'"), self.pos)
+
+    def string(self) -> str:
+        """A quoted string, its escapes resolved."""
+        found = _STRING_TOKEN.match(self.source, self.pos)
+        if found is None:
+            self.fail("expects string")
+        value = found[0][1:-1]
+        if "\\" in value:
+            value = unescape(value, self)
+        self.pos = found.end()
+        self.skip()
+        return value
+
+    def json_dict(self) -> str:
+        """Text in balanced braces, verbatim; braces within double quotes do not count."""
+        start = self.pos
+        if not self.at("{"):
+            self.fail("expects JSON dict")
+        depth, pos = 0, start
+        while True:
+            step = _JSON_STEP.match(self.source, pos)
+            if step is None:
+                self.fail("expects JSON dict", start)
+            pos = step.end()
+            depth += (step[0] == "{") - (step[0] == "}")
+            if depth == 0:
+                break
+        self.pos = pos
+        self.skip()
+        return self.source[start:pos]
+
+
+def blank_comments(source: str) -> str:
+    """The text with every comment (not within strings) replaced by blanks of the same length.
+
+    Raises:
+        HloParseError: a comment is not closed.
+    """
+    if "//" not in source and "/*" not in source:
+        return source
+
+    def blank(found: re.Match[str]) -> str:
+        text = found[0]
+        if text[0] != "/":
+            return text
+        if text == "/*":
+            raise HloParseError("unterminated comment", source, found.start())
+        return _NOT_EOL.sub(" ", text)
+
+    return _COMMENT.sub(blank, source)
+
+
+def unescape(text: str, cursor: Cursor) -> str:
+    """Resolve C escapes. Octal and hex escapes are bytes of UTF-8, as in absl::CUnescape.
+
+    Raises:
+        HloParseError: an escape is unknown, or the bytes are no UTF-8.
+    """
+
+    def resolve(found: re.Match[str]) -> bytes:
+        octal, hexadecimal, short, long, simple = found.groups()
+        if octal or hexadecimal:
+            value = int(octal, 8) if octal else int(hexadecimal, 16)
+            if value > 255:
+                cursor.fail("escape out of range in a string")
+            return bytes([value])
+        if short or long:
+            value = int(short or long, 16)
+            if value > 0x10FFFF or 0xD800 <= value < 0xE000:
+                cursor.fail("escape out of range in a string")
+            return chr(value).encode()
+        if simple not in _SIMPLE_ESCAPES:
+            cursor.fail("unknown escape in a string")
+        return _SIMPLE_ESCAPES[simple].encode()
+
+    out, last = bytearray(), 0
+    for found in _ESCAPE.finditer(text):
+        out += text[last : found.start()].encode("utf-8", "surrogateescape") + resolve(found)
+        last = found.end()
+    out += text[last:].encode("utf-8", "surrogateescape")
+    return out.decode("utf-8", "surrogateescape")
+
+
+def escape(text: str) -> str:
+    """The text as absl::CEscape writes it between double quotes."""
+    if text.isascii() and text.isprintable() and not _NEEDS_ESCAPE.search(text):
+        return text
+    out = []
+    for byte in text.encode("utf-8", "surrogateescape"):
+        char = chr(byte)
+        out.append(_ESCAPED.get(char) or (char if 32 <= byte < 127 else f"\\{byte:03o}"))
+    return "".join(out)
+
+
+_NEEDS_ESCAPE = re.compile(r"""["'\\]""")
+_ESCAPED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}

@@ -1,0 +1,193 @@
+"""The `HloModule` line and the stack frame tables of HLO text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xlanb.hlo.lexer import Cursor, escape
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.parse_attributes import index_text, parse_bools_or_bool
+from xlanb.hlo.parse_metadata import frontend_attributes_text, parse_frontend_attributes, parse_original_array
+from xlanb.hlo.parse_shape import ShapeCache, parse_shape
+from xlanb.shape import Shape
+
+EntryLayout = tuple[tuple[Shape, ...], Shape]
+
+
+def parse_header(cursor: Cursor, module: HloModule, cache: ShapeCache) -> EntryLayout | None:
+    """Read `, name=value` after the module's name into `module.header`; gives the entry computation layout where there is one.
+
+    Raises:
+        HloParseError: an attribute is unknown, comes twice, or has a value that does not fit.
+    """
+    layout: EntryLayout | None = None
+    seen: set[str] = set()
+    while cursor.accept(","):
+        at = cursor.pos
+        name = cursor.attribute_name()
+        if name in seen:
+            cursor.fail(f"attribute {name} already exists", at)
+        seen.add(name)
+        if name == "entry_computation_layout":
+            layout = _entry_layout(cursor, cache)
+        elif name in _READERS:
+            value = _READERS[name](cursor)
+            if value:
+                module.header[name] = value
+        else:
+            allowed = ", ".join(sorted([*_READERS, "entry_computation_layout"]))
+            cursor.fail(f'unexpected attribute "{name}". Allowed attributes: {allowed}', at)
+    return layout
+
+
+def _entry_layout(cursor: Cursor, cache: ShapeCache) -> EntryLayout:
+    cursor.expect("{")
+    cursor.expect("(", "before parameter shape list")
+    parameters: list[Shape] = []
+    while not cursor.at(")"):
+        parameters.append(parse_shape(cursor, cache))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")", "at end of parameter shape list")
+    cursor.expect("->", "before result shape")
+    result = parse_shape(cursor, cache)
+    cursor.expect("}", "at the end of computation layouts")
+    return tuple(parameters), result
+
+
+def _count(cursor: Cursor) -> str:
+    value = cursor.integer()
+    return "" if value == 1 else str(value)
+
+
+def _flag(cursor: Cursor) -> str:
+    return "true" if cursor.boolean() else ""
+
+
+def _alias(cursor: Cursor) -> str:
+    """`{ {0}: (1, {}, may-alias) }`, sorted by output index as XLA's ShapeTree is."""
+    cursor.expect("{", "at the start of aliasing description")
+    found: dict[tuple[int, ...], str] = {}
+    while not cursor.at("}"):
+        index = cursor.ints()
+        cursor.expect(":")
+        cursor.expect("(")
+        parameter = cursor.integer()
+        cursor.expect(",")
+        parameter_index = index_text(cursor.ints())
+        kind = "may-alias"
+        if cursor.accept(","):
+            at = cursor.pos
+            kind = cursor.name()
+            if kind not in ("may-alias", "must-alias"):
+                cursor.fail("expects may-alias or must-alias", at)
+        cursor.expect(")")
+        found.setdefault(index, f"{index_text(index)}: ({parameter}, {parameter_index}, {kind})")
+        if not cursor.accept(","):
+            break
+    cursor.expect("}", "at the end of aliasing description")
+    return "{ " + ", ".join(found[i] for i in sorted(found)) + " }" if found else ""
+
+
+def _donor(cursor: Cursor) -> str:
+    cursor.expect("{", "at the start of buffer donor description")
+    found: set[tuple[int, tuple[int, ...]]] = set()
+    while not cursor.at("}"):
+        cursor.expect("(")
+        parameter = cursor.integer()
+        cursor.expect(",")
+        found.add((parameter, cursor.ints()))
+        cursor.expect(")")
+        if not cursor.accept(","):
+            break
+    cursor.expect("}", "at the end of buffer donor description")
+    return "{ " + ", ".join(f"({p}, {index_text(i)})" for p, i in sorted(found)) + " }" if found else ""
+
+
+def _frontend(cursor: Cursor) -> str:
+    return frontend_attributes_text(parse_frontend_attributes(cursor))
+
+
+def _recovery_table(cursor: Cursor) -> str:
+    """`{ {"a"} : {"b"}, "module text" ... }`, canonical text."""
+    cursor.expect("{")
+    rows: list[str] = []
+    while not cursor.at("}"):
+        old = parse_original_array(cursor)
+        cursor.expect(":")
+        new = parse_original_array(cursor)
+        text = ""
+        if cursor.accept(","):
+            text = escape(cursor.string())
+        rows.append(f"  {old} : {new}" + (f',\n  "{text}"' if text else ""))
+    cursor.expect("}")
+    return "{\n" + "".join(r + "\n" for r in rows) + "}" if rows else ""
+
+
+_READERS: dict[str, Callable[[Cursor], str]] = {
+    "is_scheduled": _flag,
+    "replica_count": _count,
+    "num_partitions": _count,
+    "input_output_alias": _alias,
+    "buffer_donor": _donor,
+    "alias_passthrough_params": _flag,
+    "frontend_attributes": _frontend,
+    "allow_spmd_sharding_propagation_to_parameters": parse_bools_or_bool,
+    "allow_spmd_sharding_propagation_to_output": parse_bools_or_bool,
+    "origin_recovery_table": _recovery_table,
+}
+
+
+def parse_tables(cursor: Cursor) -> str:
+    """The FileNames / FunctionNames / FileLocations / StackFrames tables, canonical text; "" where there are none.
+
+    Raises:
+        HloParseError: a table or a field is missing.
+    """
+    if not cursor.accept_word("FileNames"):
+        return ""
+    out = ["FileNames", *_strings(cursor), ""]
+    _heading(cursor, "FunctionNames")
+    out += ["FunctionNames", *_strings(cursor), ""]
+    _heading(cursor, "FileLocations")
+    out += ["FileLocations", *_rows(cursor, _LOCATION), ""]
+    _heading(cursor, "StackFrames")
+    out += ["StackFrames", *_rows(cursor, _FRAME), ""]
+    return "\n".join(out)
+
+
+_LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
+_FRAME = ("file_location_id", "parent_frame_id")
+
+
+def _heading(cursor: Cursor, word: str) -> None:
+    if not cursor.accept_word(word):
+        cursor.fail(f"expects '{word}'")
+
+
+def _strings(cursor: Cursor) -> list[str]:
+    rows: list[str] = []
+    while cursor.is_int():
+        cursor.integer()
+        rows.append(f'{len(rows) + 1} "{escape(cursor.string())}"')
+    return rows
+
+
+def _rows(cursor: Cursor, names: tuple[str, ...]) -> list[str]:
+    rows: list[str] = []
+    while cursor.is_int():
+        at = cursor.pos
+        cursor.integer()
+        fields: dict[str, int] = {}
+        cursor.expect("{", "to start sub attributes")
+        while not cursor.at("}"):
+            cursor.accept(",")
+            name = cursor.attribute_name()
+            if name not in names or name in fields:
+                cursor.fail(f'unexpected attribute "{name}"', at)
+            fields[name] = cursor.integer()
+        cursor.expect("}", "to end sub attributes")
+        if len(fields) != len(names):
+            cursor.fail(f"expects {', '.join(names)}", at)
+        rows.append(f"{len(rows) + 1} {{{' '.join(f'{n}={fields[n]}' for n in names)}}}")
+    return rows

@@ -1,0 +1,567 @@
+"""Instructions in HLO text: name, shape, opcode, operands (nested ones too), attributes by the table of opcode.py.
+
+The common spelling of each part is taken by one regular expression and remembered by its text, anything else by the Cursor, token by token; both give the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from xlanb.hlo import shape_inference
+from xlanb.hlo.attributes import NO_METADATA
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.lexer import RESERVED, Cursor
+from xlanb.hlo.literal_text import parse_literal
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import BY_TEXT, Attribute, HloOpcode
+from xlanb.hlo.parse_attributes import READERS, parse_bools, parse_shapes
+from xlanb.hlo.parse_checks import NOT_INFERRED, refine
+from xlanb.hlo.parse_metadata import parse_frontend_attributes, parse_metadata, parse_origin, parse_statistics
+from xlanb.hlo.parse_shape import SIMPLE, ShapeCache, at_shape, parse_shape
+from xlanb.hlo.parse_sharding import parse_sharding, tuple_sharding
+from xlanb.shape import Literal, Shape, TupleShape
+from xlanb.shape.shape import same
+
+_B = r"[ \t\n\r]*"
+_NAME = r"[A-Za-z_][A-Za-z0-9_.\-]*"
+_SHAPE = rf"{SIMPLE}|\([^()]*\)"
+_HEAD = re.compile(rf"(ROOT[ \t\n\r]+)?(?:%({_NAME})|({_NAME})(?=[ \t\n\r])){_B}={_B}({_SHAPE})[ \t\n\r]+([a-z][a-z0-9\-]*)\({_B}")
+_OPERAND = re.compile(rf"(?:({_SHAPE})[ \t\n\r]+)?(?:%({_NAME})|({_NAME})){_B}([,)]){_B}")
+_ATTRIBUTE = re.compile(rf",{_B}({_NAME})={_B}(\{{[^{{}}\"']*\}}|[^\s,{{}}\"'()]+)?{_B}")
+_PARAMETER = re.compile(r"([0-9]{1,9})\)[ \t\n\r]*")
+
+_ASYNC = {"-start": HloOpcode.ASYNC_START, "-update": HloOpcode.ASYNC_UPDATE, "-done": HloOpcode.ASYNC_DONE}
+_REQUIRED = {
+    o: tuple(a.name for a in o.attributes if a.required and a.name not in ("parameter_number", "literal") or o is not HloOpcode.CONSTANT and a.required and a.name == "literal")
+    for o in HloOpcode
+}
+_MISSING = object()
+_COMMON = ("backend_config", "control-predecessors", "frontend_attributes", "metadata", "origin", "parameter_replication", "sharding", "statistics")
+_NO_NAMES: tuple[str, ...] = ()
+
+
+class Scope:
+    """One computation while it is read: its instructions by the names in the text."""
+
+    __slots__ = ("by_name", "computation", "creates_parameters", "last", "root")
+
+    def __init__(self, computation: HloComputation, *, creates_parameters: bool = False) -> None:
+        self.computation = computation
+        self.by_name: dict[str, HloInstruction] = {}
+        self.root: HloInstruction | None = None
+        self.last: HloInstruction | None = None
+        self.creates_parameters = creates_parameters
+
+    def close(self, cursor: Cursor) -> HloComputation:
+        """The finished computation; without ROOT, the last instruction is the root."""
+        computation = self.computation
+        numbers = sorted(p.parameter_number for p in computation._parameters)
+        if numbers != list(range(len(numbers))):
+            cursor.fail(f"computation {computation.name}: parameter numbers are {numbers}, not 0 to {len(numbers) - 1}")
+        computation._root = self.root or self.last
+        return computation
+
+
+class InstructionParser:
+    """Reads instructions; `finished` are the computations read so far in XLA's order, `pool` those that have a name."""
+
+    def __init__(self, cursor: Cursor, module: HloModule) -> None:
+        self.cursor = cursor
+        self.module = module
+        self.finished: list[HloComputation] = []
+        self.pool: dict[str, HloComputation] = {}
+        self.shapes: ShapeCache = {}
+        self.values: dict[str, dict[str, Any]] = {kind: {} for kind in (*READERS, "computation", "metadata")}
+        self.anonymous: dict[str, int] = {}
+
+    # -- computations -------------------------------------------------------------------------------------------
+
+    def computation(self, name: str) -> HloComputation:
+        """A computation's body in braces."""
+        cursor = self.cursor
+        cursor.enter()
+        cursor.expect("{", "at the beginning of instruction list")
+        scope = Scope(HloComputation(name, self.module))
+        while True:
+            self.instruction(scope)
+            if cursor.accept("}"):
+                break
+        cursor.depth -= 1
+        computation = scope.close(cursor)
+        self.finished.append(computation)
+        return computation
+
+    def _called(self) -> HloComputation:
+        """A computation by name, or its body in place."""
+        cursor = self.cursor
+        if cursor.at("{"):
+            return self.computation("_")
+        at = cursor.pos
+        name = cursor.name("computation name")
+        found = self.pool.get(name)
+        if found is None:
+            cursor.fail(f"computation does not exist: {name}", at)
+        return found
+
+    # -- instructions -------------------------------------------------------------------------------------------
+
+    def instruction(self, scope: Scope) -> None:
+        """`ROOT? name = shape? opcode(operands), attributes`."""
+        cursor = self.cursor
+        at = cursor.pos
+        head = _HEAD.match(cursor.text, at)
+        if head is None:
+            return self._slow_instruction(scope)
+        root, percent, bare, shape_text, opcode_text = head.groups()
+        opcode = BY_TEXT.get(opcode_text)
+        if opcode is None or (bare and bare in RESERVED):
+            return self._slow_instruction(scope)
+        shape = self.shapes.get(shape_text) or self._remembered_shape(shape_text, head.start(4))
+        cursor.pos = head.end()
+        if root and scope.root is not None:
+            cursor.fail("one computation should have only one ROOT", at)
+        instruction = self._create(scope, percent or bare, at, shape, opcode)
+        if root:
+            scope.root = instruction
+        return None
+
+    def _slow_instruction(self, scope: Scope) -> None:
+        cursor = self.cursor
+        start = cursor.pos
+        root = cursor.accept_word("ROOT")
+        at = cursor.pos
+        name = cursor.name()
+        cursor.expect("=", "in instruction")
+        if root and scope.root is not None:
+            cursor.fail("one computation should have only one ROOT", start)
+        instruction = self._right_side(scope, name, at)
+        if root:
+            scope.root = instruction
+
+    def unnamed_instruction(self, scope: Scope, name: str) -> None:
+        """A right-hand side that is the whole text."""
+        self._right_side(scope, name, self.cursor.pos)
+
+    def _right_side(self, scope: Scope, name: str, at: int, *, nested: bool = False) -> HloInstruction:
+        cursor = self.cursor
+        cursor.enter()
+        shape = parse_shape(cursor, self.shapes) if at_shape(cursor) else None
+        opcode, wrapped = self._opcode(shape)
+        cursor.expect("(", "at the beginning of operands")
+        instruction = self._create(scope, name, at, shape, opcode, wrapped, nested=nested)
+        cursor.depth -= 1
+        return instruction
+
+    def _opcode(self, shape: Shape | None) -> tuple[HloOpcode, HloOpcode | None]:
+        """The opcode, and the one that `NAME-start` wraps."""
+        cursor = self.cursor
+        at = cursor.pos
+        text = cursor.word("opcode")
+        opcode, wrapped = BY_TEXT.get(text), None
+        if opcode is None:
+            stem, dash, suffix = text.rpartition("-")
+            opcode, wrapped = _ASYNC.get(dash + suffix), BY_TEXT.get(stem)
+            if opcode is None or wrapped is None:
+                cursor.fail(f"expects opcode but sees: {text}", at)
+        if shape is None and opcode in NOT_INFERRED:
+            cursor.fail(f"cannot infer shape for opcode: {text}", at)
+        return opcode, wrapped
+
+    def _remembered_shape(self, text: str, at: int) -> Shape:
+        cursor = self.cursor
+        cursor.pos = at
+        shape = parse_shape(cursor, self.shapes)
+        if cursor.text[at : cursor.pos].rstrip() == text:
+            self.shapes[text] = shape
+        else:
+            cursor.fail("expects opcode")
+        return shape
+
+    def _create(
+        self,
+        scope: Scope,
+        name: str,
+        at: int,
+        shape: Shape | None,
+        opcode: HloOpcode,
+        wrapped: HloOpcode | None = None,
+        *,
+        nested: bool = False,
+    ) -> HloInstruction:
+        """The rest of an instruction, from behind the opening parenthesis."""
+        cursor = self.cursor
+        attributes: dict[str, Any] = {}
+        common: dict[str, Any] = {}
+        operands: list[HloInstruction] = []
+        operands_at = cursor.pos
+        if opcode is HloOpcode.PARAMETER and shape is not None:
+            attributes["parameter_number"] = self._parameter_number(scope)
+        elif opcode is HloOpcode.CONSTANT and shape is not None:
+            literal = parse_literal(cursor, shape)
+            cursor.expect(")", "after constant literal")
+            attributes["literal"] = literal
+            shape = literal.shape
+        else:
+            operands = self._operands(scope)
+            arity = opcode.arity
+            if arity is not None and len(operands) != arity and wrapped is None and opcode.kind != "async":
+                cursor.fail(f"expects {arity} operands, but has {len(operands)} operands", operands_at)
+        if opcode.kind == "async" and opcode in _ASYNC.values():
+            shape = self._create_async(scope, shape, opcode, wrapped, operands, attributes, common, nested=nested)
+        else:
+            if not nested:
+                self._attributes(scope, opcode, opcode.attribute, attributes, common)
+            self._require(opcode, attributes, operands)
+            shape = self._refined(opcode, shape, operands, attributes, at)
+        return self._insert(scope, name, at, opcode, shape, operands, attributes, common)
+
+    def _refined(
+        self, opcode: HloOpcode, shape: Shape | None, operands: list[HloInstruction], attributes: dict[str, Any], at: int
+    ) -> Shape:
+        check = refine.get(opcode)
+        if check is not None:
+            shape = check(self.cursor, at, shape, operands, attributes)
+        if shape is None:
+            shape = shape_inference.infer(opcode, [o.shape for o in operands], attributes)
+        return shape
+
+    def _require(self, opcode: HloOpcode, attributes: dict[str, Any], operands: list[HloInstruction]) -> None:
+        for name in _REQUIRED[opcode]:
+            if name not in attributes:
+                self.cursor.fail(f"attribute {name} is expected but not seen")
+
+    def _insert(
+        self,
+        scope: Scope,
+        name: str,
+        at: int,
+        opcode: HloOpcode,
+        shape: Shape,
+        operands: Iterable[HloInstruction],
+        attributes: dict[str, Any],
+        common: dict[str, Any],
+    ) -> HloInstruction:
+        if not name:
+            name = self._anonymous_name(scope, opcode)
+        elif name in scope.by_name:
+            self.cursor.fail(f"instruction already exists: {name}", at)
+        computation = scope.computation
+        new = HloInstruction(name, opcode, shape, tuple(operands), attributes, computation)
+        computation._instructions[new] = None
+        for o in new.operands:
+            users = o._users
+            users[new] = users.get(new, 0) + 1
+        if opcode is HloOpcode.PARAMETER:
+            computation._parameters.append(new)
+        if common:
+            self._set_common(new, common)
+        scope.by_name[name] = new
+        scope.last = new
+        return new
+
+    def _set_common(self, new: HloInstruction, common: dict[str, Any]) -> None:
+        for name, value in common.items():
+            if name == "control-predecessors":
+                new.control_predecessors = value
+                for p in value:
+                    p.control_successors = (*p.control_successors, new)
+            elif name == "sharding":
+                new.sharding = tuple_sharding(value, new.shape)
+            elif name != "parameter_replication":
+                setattr(new, name, value)
+
+    def _anonymous_name(self, scope: Scope, opcode: HloOpcode) -> str:
+        """`add.anon`, `add.anon.1`, ...: a name for an instruction that stands as an operand."""
+        root = f"{opcode.text}.anon"
+        while True:
+            count = self.anonymous.get(root, 0)
+            self.anonymous[root] = count + 1
+            name = f"{root}.{count}" if count else root
+            if name not in scope.by_name:
+                return name
+
+    # -- operands -----------------------------------------------------------------------------------------------
+
+    def _parameter_number(self, scope: Scope) -> int:
+        cursor = self.cursor
+        found = _PARAMETER.match(cursor.text, cursor.pos)
+        if found is not None:
+            number = int(found[1])
+            cursor.pos = found.end()
+        else:
+            number = cursor.integer()
+            if number < 0:
+                cursor.fail("parameter number must be >= 0")
+            cursor.expect(")", "after parameter number")
+        return number
+
+    def _operands(self, scope: Scope) -> list[HloInstruction]:
+        """Operands and the closing parenthesis."""
+        cursor = self.cursor
+        text, by_name, shapes = cursor.text, scope.by_name, self.shapes
+        operands: list[HloInstruction] = []
+        if text.startswith(")", cursor.pos):
+            cursor.accept(")")
+            return operands
+        while True:
+            found = _OPERAND.match(text, cursor.pos)
+            if found is not None:
+                shape_text, percent, bare, mark = found.groups()
+                operand = by_name.get(percent or bare)
+                if operand is not None and (shape_text is None or shapes.get(shape_text) is operand.shape):
+                    operands.append(operand)
+                    cursor.pos = found.end()
+                    if mark == ")":
+                        return operands
+                    continue
+            operands.append(self._slow_operand(scope))
+            if not cursor.accept(","):
+                break
+        cursor.expect(")", "at the end of operands")
+        return operands
+
+    def _slow_operand(self, scope: Scope) -> HloInstruction:
+        """A name with or without a shape; else an instruction in place, whose own attributes cannot be given."""
+        cursor = self.cursor
+        at = cursor.pos
+        shape = parse_shape(cursor, self.shapes) if at_shape(cursor) else None
+        named_at = cursor.pos
+        name = cursor.try_name()
+        if (name or shape is not None) and cursor.at(",") or cursor.at(")"):
+            operand = scope.by_name.get(name)
+            if operand is None and scope.creates_parameters:
+                return self._missing_parameter(scope, name, shape, at)
+            if operand is None:
+                cursor.fail(f"instruction does not exist: {name}" if name else "expects name", named_at)
+            if shape is not None and not same(shape, operand.shape):
+                cursor.fail(
+                    f"The declared operand shape {shape} is not compatible with the shape of the operand instruction {operand.shape}.", at
+                )
+            return operand
+        cursor.pos = at
+        return self._right_side(scope, "", at, nested=True)
+
+    def _missing_parameter(self, scope: Scope, name: str, shape: Shape | None, at: int) -> HloInstruction:
+        if shape is None:
+            self.cursor.fail("Operand had no shape in HLO text; cannot create parameter for single-instruction module.", at)
+        number = len(scope.computation._parameters)
+        last = scope.last
+        new = self._insert(scope, name or f"_{number}", at, HloOpcode.PARAMETER, shape, (), {"parameter_number": number}, {})
+        scope.last = last
+        return new
+
+    # -- attributes ---------------------------------------------------------------------------------------------
+
+    def _attributes(
+        self, scope: Scope, opcode: HloOpcode, allowed: dict[str, Attribute], attributes: dict[str, Any], common: dict[str, Any]
+    ) -> None:
+        """`, name=value` as often as it comes."""
+        cursor, text = self.cursor, self.cursor.text
+        seen: set[str] | None = None
+        while text.startswith(",", cursor.pos):
+            found = _ATTRIBUTE.match(text, cursor.pos)
+            if found is None:
+                cursor.accept(",")
+                cursor.fail("expects attribute name")
+            name, flat = found.groups()
+            row = allowed.get(name)
+            if seen is None:
+                seen = {name}
+            elif name in seen:
+                cursor.fail(f"attribute {name} already exists", found.start(1))
+            else:
+                seen.add(name)
+            if row is None:
+                self._common_attribute(scope, opcode, allowed, name, found, common)
+                continue
+            value = self.values[row.kind].get(flat, _MISSING) if flat is not None and row.kind in self.values else _MISSING
+            if value is not _MISSING:
+                cursor.pos = found.end()
+            else:
+                cursor.pos = found.start(2) if flat is not None else found.end()
+                value = self._value(row, flat)
+            if value != row.default and row.kind != "group_mode":
+                attributes[name] = value
+
+    def _value(self, row: Attribute, flat: str | None) -> Any:
+        cursor = self.cursor
+        start = cursor.pos
+        kind = row.kind
+        if kind == "computation":
+            value: Any = self._called()
+        elif kind == "computations":
+            return self._computations()
+        elif kind == "shape":
+            return parse_shape(cursor, self.shapes)
+        elif kind == "shapes":
+            return parse_shapes(cursor, self.shapes)
+        elif kind == "literal":
+            return self._typed_literal()
+        else:
+            value = READERS[kind](cursor)
+        if flat is not None and flat[0] != "{" or kind != "computation" and flat is not None:
+            if cursor.text[start : cursor.pos].rstrip() == flat:
+                self.values[kind][flat] = value
+        return value
+
+    def _computations(self) -> tuple[HloComputation, ...]:
+        cursor = self.cursor
+        cursor.expect("{", "at the start of a list")
+        out: list[HloComputation] = []
+        while not cursor.at("}") or out:
+            out.append(self._called())
+            if not cursor.accept(","):
+                break
+        cursor.expect("}", "at the end of a list")
+        return tuple(out)
+
+    def _typed_literal(self) -> Literal:
+        cursor = self.cursor
+        cursor.enter()
+        if cursor.accept("("):
+            parts: list[Literal] = []
+            while not cursor.at(")"):
+                parts.append(self._typed_literal())
+                if not cursor.accept(","):
+                    break
+            cursor.expect(")", "to close a tuple literal")
+            literal = Literal(TupleShape(tuple(p.shape for p in parts)), elements=tuple(parts))
+        else:
+            literal = parse_literal(cursor, parse_shape(cursor, self.shapes))
+        cursor.depth -= 1
+        return literal
+
+    def _common_attribute(
+        self, scope: Scope, opcode: HloOpcode, allowed: dict[str, Attribute], name: str, found: re.Match[str], common: dict[str, Any]
+    ) -> None:
+        cursor = self.cursor
+        cursor.pos = found.start(2) if found[2] is not None else found.end()
+        if name == "metadata":
+            common[name] = parse_metadata(cursor)
+        elif name == "backend_config":
+            common[name] = cursor.json_dict() if cursor.at("{") else cursor.string()
+        elif name == "sharding":
+            common[name] = parse_sharding(cursor)
+        elif name == "frontend_attributes":
+            common[name] = parse_frontend_attributes(cursor)
+        elif name == "control-predecessors":
+            common[name] = self._predecessors(scope)
+        elif name == "statistics":
+            common[name] = parse_statistics(cursor)
+        elif name == "origin":
+            common[name] = parse_origin(cursor)
+        elif name == "parameter_replication":
+            common[name] = parse_bools(cursor)
+        else:
+            names = ", ".join(sorted({*allowed, *_COMMON} - {"parameter_number"}))
+            cursor.fail(f'unexpected attribute "{name}" of {opcode}. Allowed attributes: {names}', found.start(1))
+
+    def _predecessors(self, scope: Scope) -> tuple[HloInstruction, ...]:
+        cursor = self.cursor
+        cursor.expect("{", "at the beginning of instruction name list")
+        out: dict[HloInstruction, None] = {}
+        while True:
+            at = cursor.pos
+            name = cursor.name("a instruction name")
+            instruction = scope.by_name.get(name)
+            if instruction is None:
+                cursor.fail(f"instruction '{name}' is not defined", at)
+            out[instruction] = None
+            if not cursor.accept(","):
+                break
+        cursor.expect("}", "at the end of instruction name list")
+        return tuple(out)
+
+    # -- async --------------------------------------------------------------------------------------------------
+
+    def _create_async(
+        self,
+        scope: Scope,
+        shape: Shape | None,
+        opcode: HloOpcode,
+        wrapped: HloOpcode | None,
+        operands: list[HloInstruction],
+        attributes: dict[str, Any],
+        common: dict[str, Any],
+        *,
+        nested: bool,
+    ) -> Shape:
+        """async-start, -update and -done, in both spellings: `async-start(..), calls=..` and `add-start(..)`."""
+        cursor = self.cursor
+        if shape is None:
+            cursor.fail(f"cannot infer shape for opcode: {opcode}")
+        if opcode is not HloOpcode.ASYNC_START:
+            self._check_chain(shape, opcode, operands)
+            start = async_start(operands[0])
+            root = start.attributes["calls"].root
+            if wrapped is not None and root.opcode is not wrapped:
+                cursor.fail(f"Expect async wrapped opcode to be {root.opcode}, but got {wrapped}")
+            allowed = {k: a for k, a in opcode.attribute.items() if k == "async_execution_thread" or k == "calls" and wrapped is None}
+            if not nested:
+                self._attributes(scope, opcode, allowed, attributes, common)
+            thread = attributes.pop("async_execution_thread", None)
+            calls = attributes.pop("calls", None)
+            if thread is not None and thread != start.attributes.get("async_execution_thread", "main"):
+                cursor.fail(f"async_execution_thread is not that of {start.name}")
+            if calls is not None and calls is not start.attributes["calls"]:
+                cursor.fail(f"Expect async_wrapped_computation to be {start.attributes['calls'].name}, but got {calls.name}")
+            return shape
+        if not isinstance(shape, TupleShape) or len(shape.shapes) < 2 or not shape.shapes[0].is_tuple:
+            cursor.fail("AsyncStart expects the op shape to be in the form of ((async-operands), async-outputs, state).")
+        if wrapped is not None:
+            attributes["calls"] = self._wrap(scope, shape.shapes[1], opcode, wrapped, operands, attributes, common, nested=nested)
+        elif not nested:
+            self._attributes(scope, opcode, opcode.attribute, attributes, common)
+        if "calls" not in attributes:
+            cursor.fail("attribute calls is expected but not seen")
+        if "async_execution_thread" in attributes:
+            attributes["calls"].execution_thread = attributes["async_execution_thread"]
+        return shape
+
+    def _check_chain(self, shape: Shape, opcode: HloOpcode, operands: list[HloInstruction]) -> None:
+        cursor = self.cursor
+        if len(operands) != 1 or operands[0].opcode not in (HloOpcode.ASYNC_START, HloOpcode.ASYNC_UPDATE):
+            cursor.fail("AsyncUpdate and AsyncDone expect a single async op as their operand.")
+        if opcode is HloOpcode.ASYNC_UPDATE and operands[0].shape != shape:
+            cursor.fail("AsyncUpdate expects the op shape to be the same as the operand shape.")
+
+    def _wrap(
+        self,
+        scope: Scope,
+        shape: Shape,
+        opcode: HloOpcode,
+        wrapped: HloOpcode,
+        operands: list[HloInstruction],
+        attributes: dict[str, Any],
+        common: dict[str, Any],
+        *,
+        nested: bool,
+    ) -> HloComputation:
+        """The computation that `add-start(..)` stands for: parameters and one instruction, which takes the attributes."""
+        outer = opcode.attribute["async_execution_thread"], opcode.attribute["output_to_operand_aliasing"]
+        allowed = {a.name: a for a in outer} | wrapped.attribute
+        if not nested:
+            self._attributes(scope, wrapped, allowed, attributes, common)
+        inner = {k: attributes.pop(k) for k in list(attributes) if k in wrapped.attribute}
+        self._require(wrapped, inner, operands)
+        inside = Scope(HloComputation("async_wrapped", self.module))
+        parameters: list[HloInstruction] = []
+        for i, o in enumerate(operands):
+            name = f"async_param.{i}" if i else "async_param"
+            parameters.append(self._insert(inside, name, 0, HloOpcode.PARAMETER, o.shape, (), {"parameter_number": i}, {}))
+        shape = self._refined(wrapped, shape, parameters, inner, self.cursor.pos)
+        carried = {k: v for k, v in common.items() if k in ("metadata", "origin", "backend_config", "frontend_attributes", "statistics")}
+        self._insert(inside, wrapped.text, 0, wrapped, shape, parameters, inner, carried)
+        computation = inside.close(self.cursor)
+        self.finished.append(computation)
+        return computation
+
+
+def async_start(instruction: HloInstruction) -> HloInstruction:
+    """The async-start at the beginning of a chain of async-updates."""
+    while instruction.opcode is not HloOpcode.ASYNC_START and instruction.operands:
+        instruction = instruction.operands[0]
+    return instruction

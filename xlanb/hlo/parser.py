@@ -1,0 +1,167 @@
+"""HLO text in: `parse` makes an HloModule of any text that XLA's parser takes (hlo_parser.cc, 2026), and refuses what that refuses.
+
+This file reads modules and computations; parse_instruction.py reads instructions, the other parse_*.py what stands in them.
+"""
+
+from __future__ import annotations
+
+from xlanb.errors import HloParseError, LiteralError, ShapeError
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.parse_header import parse_header, parse_tables
+from xlanb.hlo.parse_instruction import InstructionParser, Scope
+from xlanb.hlo.parse_shape import at_shape, parse_shape
+from xlanb.shape.shape import same
+
+
+def parse(text: str) -> HloModule:
+    """The module that a text says.
+
+    Takes whole modules, computations without the `HloModule` line (the one marked ENTRY, else the last, is the entry), and a single instruction, whose
+    operands become parameters.
+
+    Raises:
+        HloParseError: the text is not well formed; the message shows line, column and a caret.
+    """
+    if not isinstance(text, str):
+        raise HloParseError(f"HLO text is a str, not {type(text).__name__}")
+    cursor = Cursor(text)
+    try:
+        return _ModuleParser(cursor).read()
+    except (ShapeError, LiteralError) as error:
+        raise HloParseError(str(error), text, cursor.pos) from error
+
+
+class _ModuleParser:
+    """Reads one text; the computations read so far are in `instructions.finished`."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.module = HloModule("_")
+        self.instructions = InstructionParser(cursor, self.module)
+        self.entry: HloComputation | None = None
+
+    def read(self) -> HloModule:
+        cursor = self.cursor
+        if cursor.accept_word("HloModule"):
+            self._module(header=True)
+        elif cursor.peek_word() == "ENTRY" or self._at_computation():
+            self._module(header=False)
+        else:
+            self._single_instruction()
+        return self.module
+
+    def _at_computation(self) -> bool:
+        """Whether `name {` stands here."""
+        cursor = self.cursor
+        start = cursor.pos
+        found = bool(cursor.try_name()) and cursor.at("{")
+        cursor.pos = start
+        return found
+
+    # -- modules ------------------------------------------------------------------------------------------------
+
+    def _module(self, *, header: bool) -> None:
+        cursor, module = self.cursor, self.module
+        layout = None
+        if header:
+            module.name = cursor.name()
+            layout = parse_header(cursor, module, self.instructions.shapes)
+        module.tables = parse_tables(cursor)
+        while True:
+            self._computation()
+            if cursor.at_end:
+                break
+        entry = self.entry or self.instructions.finished[-1]
+        self._finish(self.instructions.finished, entry)
+        if not header:
+            module.name = f"module_{entry.name}"
+        module.entry_layout = layout
+        if module.header.get("is_scheduled") == "true":
+            self._schedule()
+        else:
+            module.header.pop("is_scheduled", None)
+
+    def _computation(self) -> None:
+        cursor = self.cursor
+        start = cursor.pos
+        is_entry = cursor.accept_word("ENTRY")
+        at = cursor.pos
+        name = cursor.name()
+        result = result_at = None
+        if cursor.at("("):
+            self._parameter_list()
+            cursor.expect("->")
+            result_at = cursor.pos
+            result = parse_shape(cursor, self.instructions.shapes)
+        computation = self.instructions.computation(name)
+        if result is not None and not same(result, computation.root.shape):
+            cursor.fail(
+                f"Shape of computation {name}, {result}, is not compatible with that of its root instruction "
+                f"{computation.root.name}, {computation.root.shape}",
+                result_at,
+            )
+        computation.execution_thread = self._execution_thread()
+        if is_entry:
+            if self.entry is not None:
+                cursor.fail("expects only one ENTRY", start)
+            self.entry = computation
+        if name in self.instructions.pool:
+            cursor.fail(f"computation already exists: {name}", at)
+        self.instructions.pool[name] = computation
+
+    def _parameter_list(self) -> None:
+        """`(p0: f32[2], p1: s32[])`; XLA reads it and does not look at it again."""
+        cursor = self.cursor
+        cursor.expect("(")
+        if not cursor.at(")"):
+            while True:
+                cursor.name()
+                parse_shape(cursor, self.instructions.shapes)
+                if not cursor.accept(","):
+                    break
+        cursor.expect(")", "at the end of param list")
+
+    def _execution_thread(self) -> str:
+        cursor, thread = self.cursor, None
+        while cursor.accept(","):
+            at = cursor.pos
+            name = cursor.attribute_name()
+            if name != "execution_thread" or thread is not None:
+                cursor.fail(f'unexpected attribute "{name}". Allowed attributes: execution_thread', at)
+            thread = cursor.string()
+        return "" if thread in (None, "main") else thread or ""
+
+    # -- a single instruction -----------------------------------------------------------------------------------
+
+    def _single_instruction(self) -> None:
+        """One instruction, with or without its name; operands that are not there become parameters of their declared shapes."""
+        cursor, parser = self.cursor, self.instructions
+        scope = Scope(HloComputation("_", self.module), creates_parameters=True)
+        if at_shape(cursor):
+            parser.unnamed_instruction(scope, "_")
+        else:
+            parser.instruction(scope)
+        if not cursor.at_end:
+            cursor.fail("Expected eof after parsing single instruction. Did you mean to write an HLO module and forget the \"HloModule\" header?")
+        entry = scope.close(cursor)
+        self._finish([entry, *parser.finished], entry)
+        self.module.header["is_scheduled"] = "true"
+        self._schedule()
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def _finish(self, computations: list[HloComputation], entry: HloComputation) -> None:
+        """Give every computation and instruction a name of its own, in XLA's order, and put them into the module."""
+        module = self.module
+        for c in computations:
+            module.adopt_computation(c)
+        module.set_entry(entry)
+
+    def _schedule(self) -> None:
+        module = self.module
+        fused = {c for i in module.instructions() if i.opcode.text == "fusion" for c in i.called_computations}
+        for c in module.computations:
+            if c not in fused:
+                module.set_schedule(c, c.instructions)

@@ -1,0 +1,374 @@
+"""HLO text out: XLA's canonical text to the letter, its short form, and a form for people (hlo_instruction.cc, hlo_module.cc: Print).
+
+Everything is printed from records. Which attributes an opcode has, and in which order, stands in the table of opcode.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xlanb.hlo.attributes import NO_METADATA, ConvolutionDimensionNumbers, PaddingDimension, SliceDimension, Window
+from xlanb.hlo.lexer import escape
+from xlanb.hlo.literal_text import float_text, literal_text, typed_literal_text
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.parse_metadata import frontend_attributes_text, metadata_text, quoted_or_json
+from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.shape import PrimitiveType, Shape, TupleShape
+
+if TYPE_CHECKING:
+    from xlanb.hlo.module import HloModule
+
+OPERAND_INDEX_INTERVAL = 5
+"""Every so many operands are numbered by a comment."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrintOptions:
+    """What is printed, by the names of HloPrintOptions; the defaults are XLA's canonical text."""
+
+    percent: bool = True
+    layouts: bool = True
+    result_shape: bool = True
+    operand_shapes: bool = False
+    operand_indices: bool = True
+    program_shape: bool = True
+    metadata: bool = True
+    backend_config: bool = True
+    large_constants: bool = False
+    sharding: bool = True
+    frontend_attributes: bool = True
+    control_dependencies: bool = True
+    origin: bool = True
+    statistics: bool = True
+    header: bool = True
+    entry_layout: bool = True
+    default_layouts: bool = True
+    async_sugar: bool = True
+
+    @staticmethod
+    def canonical() -> PrintOptions:
+        """XLA's canonical text."""
+        return _CANONICAL
+
+    @staticmethod
+    def short_parsable() -> PrintOptions:
+        """XLA's ShortParsable: no %, no metadata, every constant in full; it parses to the same module."""
+        return _SHORT
+
+    @staticmethod
+    def human() -> PrintOptions:
+        """Without what nobody reads: %, row-major layouts, metadata, backend configuration, shardings of one device."""
+        return _HUMAN
+
+
+_CANONICAL = PrintOptions()
+_SHORT = PrintOptions(percent=False, program_shape=False, metadata=False, large_constants=True, operand_indices=False)
+_HUMAN = PrintOptions(
+    percent=False,
+    program_shape=False,
+    metadata=False,
+    backend_config=False,
+    operand_indices=False,
+    default_layouts=False,
+    entry_layout=False,
+    frontend_attributes=False,
+    origin=False,
+    statistics=False,
+)
+
+
+# -- modules ----------------------------------------------------------------------------------------------------
+
+
+def module_text(record: ModuleRecord, options: PrintOptions = _CANONICAL) -> str:
+    """The text of a module; it ends in a line break."""
+    parts = [_header_line(record, options)]
+    if record.tables and options.metadata:
+        parts.append(record.tables)
+    wrapped = _sugared_computations(record) if options.async_sugar else frozenset()
+    for c in record.computations:
+        if c.name not in wrapped:
+            parts.append(computation_text(c, is_entry=c.name == record.entry, options=options))
+    return "\n\n".join(parts) + "\n"
+
+
+def _header_line(record: ModuleRecord, options: PrintOptions) -> str:
+    fields = [
+        f", {name}={text}"
+        for name, text in record.header
+        if options.entry_layout or name != "entry_computation_layout"
+        if options.frontend_attributes or name != "frontend_attributes"
+    ]
+    return f"HloModule {record.name}{''.join(fields)}"
+
+
+def _sugared_computations(record: ModuleRecord) -> frozenset[str]:
+    """Computations that the text of an async-start shows in full, so that they are not printed."""
+    names = [
+        i.attributes["calls"].name
+        for c in record.computations
+        for i in c.instructions
+        if i.opcode is HloOpcode.ASYNC_START and i.attributes.get(WRAPPED) is not None
+    ]
+    return frozenset(names)
+
+
+HEADER_ORDER = (
+    "is_scheduled",
+    "input_output_alias",
+    "buffer_donor",
+    "alias_passthrough_params",
+    "entry_computation_layout",
+    "allow_spmd_sharding_propagation_to_parameters",
+    "allow_spmd_sharding_propagation_to_output",
+    "replica_count",
+    "num_partitions",
+    "frontend_attributes",
+    "origin_recovery_table",
+)
+
+
+def header_fields(module: HloModule) -> dict[str, str]:
+    """The attributes of the `HloModule` line in XLA's order, as text; the entry computation layout is computed."""
+    fields = dict(module.header)
+    if module.schedule:
+        fields["is_scheduled"] = "true"
+    else:
+        fields.pop("is_scheduled", None)
+    entry = module.entry_computation
+    if module.entry_layout is not None:
+        parameters, result = module.entry_layout
+    else:
+        parameters, result = tuple(p.shape for p in entry.parameters), entry.root.shape
+    listed = ", ".join(f"/*index={i}*/{p}" if i and i % OPERAND_INDEX_INTERVAL == 0 else str(p) for i, p in enumerate(parameters))
+    fields["entry_computation_layout"] = f"{{({listed})->{result}}}"
+    known = {name: fields[name] for name in HEADER_ORDER if name in fields}
+    return known | {name: text for name, text in fields.items() if name not in known}
+
+
+# -- computations -----------------------------------------------------------------------------------------------
+
+
+def computation_text(record: ComputationRecord, *, is_entry: bool = False, options: PrintOptions = _CANONICAL) -> str:
+    """The text of a computation, without a line break at the end."""
+    percent = "%" if options.percent else ""
+    lines = [f"{'ENTRY ' if is_entry else ''}{percent}{record.name} "]
+    if options.program_shape:
+        parameters = sorted(
+            (i for i in record.instructions if i.opcode is HloOpcode.PARAMETER), key=lambda i: int(i.attributes["parameter_number"])
+        )
+        listed = ", ".join(f"{p.name}: {_plain(p.shape)}" for p in parameters)
+        lines[0] += f"({listed}) -> {_plain(record.by_name[record.root].shape)} "
+    lines[0] += "{"
+    names = record.by_name if options.operand_shapes else None
+    for i in record.instructions:
+        lines.append(("  ROOT " if i.is_root else "  ") + instruction_text(i, options, names))
+    thread = f', execution_thread="{escape(record.execution_thread)}"' if record.execution_thread else ""
+    lines.append("}" + thread)
+    return "\n".join(lines)
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain(shape: Shape) -> str:
+    return shape.text(layout=False)
+
+
+@functools.lru_cache(maxsize=4096)
+def _without_default_layouts(shape: Shape) -> str:
+    """Layouts only where they are not row major."""
+    if isinstance(shape, TupleShape):
+        return "(" + ", ".join(map(_without_default_layouts, shape.shapes)) + ")"
+    layout = getattr(shape, "layout", None)
+    return shape.text(layout=layout is not None and not layout.is_default)
+
+
+def _shape(shape: Shape, options: PrintOptions) -> str:
+    if not options.layouts:
+        return _plain(shape)
+    return str(shape) if options.default_layouts else _without_default_layouts(shape)
+
+
+# -- instructions -----------------------------------------------------------------------------------------------
+
+WRAPPED = "async_wrapped"
+"""Attribute of the record of an async instruction: the record of the one instruction that it runs, where it runs but one."""
+
+_ASYNC_SUFFIX = {HloOpcode.ASYNC_START: "-start", HloOpcode.ASYNC_UPDATE: "-update", HloOpcode.ASYNC_DONE: "-done"}
+
+
+def instruction_text(
+    record: InstructionRecord, options: PrintOptions = _CANONICAL, names: Mapping[str, InstructionRecord] | None = None
+) -> str:
+    """One instruction's line, without indentation and without ROOT.
+
+    `names` gives the other instructions of the computation, needed only to print operand shapes.
+    """
+    percent = "%" if options.percent else ""
+    wrapped: InstructionRecord | None = None
+    opcode = record.opcode.text
+    suffix = _ASYNC_SUFFIX.get(record.opcode)
+    if suffix and options.async_sugar:
+        wrapped = record.attributes.get(WRAPPED)
+        if wrapped is not None:
+            opcode = wrapped.opcode.text + suffix
+    out = [percent, record.name, " = "]
+    if options.result_shape:
+        out += [_shape(record.shape, options), " "]
+    out += [opcode, "(", _operands(record, options, names), ")"]
+    if wrapped is None:
+        _attributes(record, options, out)
+    elif record.opcode is HloOpcode.ASYNC_START:
+        _attributes(record, options, out, skip=("calls",))
+        _attributes(wrapped, options, out)
+    _common(record, options, out)
+    return "".join(out)
+
+
+def _operands(record: InstructionRecord, options: PrintOptions, names: Mapping[str, InstructionRecord] | None) -> str:
+    if record.opcode is HloOpcode.PARAMETER:
+        return str(record.attributes["parameter_number"])
+    if record.opcode is HloOpcode.CONSTANT:
+        return literal_text(record.attributes["literal"], large=options.large_constants)
+    percent = "%" if options.percent else ""
+    texts = [percent + o for o in record.operands]
+    if options.operand_shapes and names is not None:
+        texts = [f"{_shape(names[o].shape, options)} {t}" for o, t in zip(record.operands, texts, strict=True)]
+    if options.operand_indices and len(texts) > OPERAND_INDEX_INTERVAL:
+        for i in range(OPERAND_INDEX_INTERVAL, len(texts), OPERAND_INDEX_INTERVAL):
+            texts[i] = f"/*index={i}*/{texts[i]}"
+    return ", ".join(texts)
+
+
+def _attributes(record: InstructionRecord, options: PrintOptions, out: list[str], skip: tuple[str, ...] = ()) -> None:
+    attributes = record.attributes
+    if not attributes or record.opcode is HloOpcode.CONSTANT:
+        return
+    for row in record.opcode.attributes:
+        value = attributes.get(row.name)
+        if value is None or value == row.default or row.name == "parameter_number" or row.name in skip:
+            continue
+        if row.kind == "window" and not value.dimensions:
+            continue
+        out.append(f", {row.name}={_WRITERS[row.kind](value, options)}")
+
+
+def _common(record: InstructionRecord, options: PrintOptions, out: list[str]) -> None:
+    """What any instruction may carry, in XLA's order."""
+    if record.sharding and options.sharding:
+        out.append(f", sharding={record.sharding}")
+    if record.frontend_attributes and options.frontend_attributes:
+        out.append(f", frontend_attributes={frontend_attributes_text(record.frontend_attributes)}")
+    if record.control_predecessors and options.control_dependencies:
+        percent = "%" if options.percent else ""
+        out.append(f", control-predecessors={{{', '.join(percent + p for p in record.control_predecessors)}}}")
+    if record.statistics and options.statistics:
+        out.append(f", statistics={record.statistics}")
+    if record.origin and options.origin:
+        out.append(f", origin={record.origin}")
+    if options.metadata and record.metadata is not NO_METADATA:
+        text = metadata_text(record.metadata)
+        if text:
+            out.append(f", metadata={{{text}}}")
+    if record.backend_config and options.backend_config:
+        out.append(f", backend_config={quoted_or_json(record.backend_config)}")
+
+
+# -- attribute values -------------------------------------------------------------------------------------------
+
+
+
+def _computation(value: ComputationName, options: PrintOptions) -> str:
+    return ("%" if options.percent else "") + value.name
+
+
+def _computations(value: tuple[ComputationName, ...], options: PrintOptions) -> str:
+    return "{" + ", ".join(_computation(v, options) for v in value) + "}"
+
+
+def _ints(value: tuple[int, ...], _: Any = None) -> str:
+    return "{" + ",".join(map(str, value)) + "}"
+
+
+def _int_lists(value: tuple[tuple[int, ...], ...], _: Any = None) -> str:
+    return "{" + ",".join(map(_ints, value)) + "}"
+
+
+def _string(value: str, _: Any = None) -> str:
+    return f'"{escape(value)}"'
+
+
+def window_text(window: Window, _: Any = None) -> str:
+    """`{size=1x2 stride=1x2 pad=0_0x1_1 lhs_dilate=.. rhs_dilate=.. rhs_reversal=..}`, parts that say nothing left out."""
+    dims = window.dimensions
+
+    def joined(name: str, values: list[Any], default: Any) -> str:
+        return "" if all(v == default for v in values) else f" {name}={'x'.join(map(str, values))}"
+
+    text = f"size={'x'.join(str(d.size) for d in dims)}"
+    text += joined("stride", [d.stride for d in dims], 1)
+    text += joined("pad", [f"{d.padding_low}_{d.padding_high}" for d in dims], "0_0")
+    text += joined("lhs_dilate", [d.base_dilation for d in dims], 1)
+    text += joined("rhs_dilate", [d.window_dilation for d in dims], 1)
+    text += joined("rhs_reversal", [int(d.reversal) for d in dims], 0)
+    return "{" + text + "}"
+
+
+def padding_text(padding: tuple[PaddingDimension, ...], _: Any = None) -> str:
+    """`0_0x3_3_1`; interior padding is shown for all dimensions where any has some."""
+    interior = any(d.interior for d in padding)
+    return "x".join(f"{d.low}_{d.high}" + (f"_{d.interior}" if interior else "") for d in padding)
+
+
+def slices_text(slices: tuple[SliceDimension, ...], _: Any = None) -> str:
+    """`{[0:2], [1:8:2]}`; strides are shown for all dimensions where any is not 1."""
+    strides = any(d.stride != 1 for d in slices)
+    return "{" + ", ".join(f"[{d.start}:{d.limit}" + (f":{d.stride}]" if strides else "]") for d in slices) + "}"
+
+
+def dim_labels_text(numbers: ConvolutionDimensionNumbers, _: Any = None) -> str:
+    """`b01f_01io->b01f`; dimensions that nothing names are `?`."""
+
+    def labels(letters: dict[str, int], spatial: tuple[int, ...]) -> str:
+        out = ["?"] * (max((*letters.values(), *spatial)) + 1)
+        for letter, i in letters.items():
+            out[i] = letter
+        for n, i in enumerate(spatial):
+            out[i] = str(n)
+        return "".join(out)
+
+    lhs = labels({"b": numbers.input_batch, "f": numbers.input_feature}, numbers.input_spatial)
+    rhs = labels({"i": numbers.kernel_input_feature, "o": numbers.kernel_output_feature}, numbers.kernel_spatial)
+    out = labels({"b": numbers.output_batch, "f": numbers.output_feature}, numbers.output_spatial)
+    return f"{lhs}_{rhs}->{out}"
+
+
+def _shapes(value: tuple[Shape, ...], options: PrintOptions) -> str:
+    return "{" + ", ".join(_shape(s, options) for s in value) + "}"
+
+
+def _verbatim(value: Any, _: Any = None) -> str:
+    return str(value)
+
+
+_WRITERS: dict[str, Callable[[Any, PrintOptions], str]] = {
+    **dict.fromkeys({a.kind for o in HloOpcode for a in o.attributes}, _verbatim),
+    "bool": lambda value, _: "true" if value else "false",
+    "float": lambda value, _: float_text(value, PrimitiveType.F32),
+    "string": _string,
+    "ints": _ints,
+    "int_lists": _int_lists,
+    "computation": _computation,
+    "computations": _computations,
+    "window": window_text,
+    "padding": padding_text,
+    "slices": slices_text,
+    "dim_labels": dim_labels_text,
+    "shape": _shape,
+    "shapes": _shapes,
+    "literal": lambda value, _: typed_literal_text(value),
+    "precisions": lambda value, _: "{" + ",".join(value) + "}",
+}
+"""How the value of each kind of attribute is written; kinds whose value is canonical text are written as they are."""
