@@ -1,0 +1,49 @@
+"""Flags are parsed strictly, nest by context, and leave the environment alone."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from xlanb.debug_options import DebugOptions, current, flags, parse_flags
+from xlanb.errors import FlagError
+
+
+def test_words_become_options() -> None:
+    options = parse_flags("--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit --xla_disable_hlo_passes=fusion,cse")
+    assert (options.tf_xla_auto_jit, options.tf_xla_cpu_global_jit) == (2, True)
+    assert options.xla_disable_hlo_passes == ("fusion", "cse")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("--tf_xla_auto_jitt=1", "did you mean --tf_xla_auto_jit"),
+        ("--tf_xla_auto_jit=yes", "takes an integer"),
+        ("--xla_hlo_profile=maybe", "takes true or false"),
+        ("tf_xla_auto_jit=1", "does not start with --"),
+        ("--xla_hlo_profile='", "cannot be read"),
+    ],
+)
+def test_bad_flags_are_refused(text: str, message: str) -> None:
+    with pytest.raises(FlagError, match=message):
+        parse_flags(text)
+
+
+def test_blocks_nest_and_do_not_touch_the_environment() -> None:
+    before = dict(os.environ)
+    with flags("--tf_xla_auto_jit=1"):
+        with flags(tf_xla_min_cluster_size=1):
+            assert (current().tf_xla_auto_jit, current().tf_xla_min_cluster_size) == (1, 1)
+        assert current().tf_xla_min_cluster_size == DebugOptions().tf_xla_min_cluster_size
+    assert current().tf_xla_auto_jit == 0
+    assert dict(os.environ) == before
+
+
+def test_flags_of_the_real_xla_in_the_environment_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_some_flag_of_tomorrow=1 --xla_hlo_profile")
+    assert current().xla_hlo_profile
+    monkeypatch.setenv("XLANB_FLAGS", "--xla_some_flag_of_tomorrow=1")
+    with pytest.raises(FlagError):
+        current()

@@ -1,0 +1,59 @@
+"""Observers see what happens in their own context, with the cause that is in force."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+from xlanb.tracing import Cause, Event, Executed, because, current_cause, emit, is_observed, observing, unobserved
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+
+
+def test_an_observer_sees_events_of_its_block_only() -> None:
+    seen = Seen()
+    emit(Executed(1, 0.0))
+    with observing(seen):
+        emit(Executed(2, 0.0))
+    emit(Executed(3, 0.0))
+    assert [e.compilation for e in seen.events if isinstance(e, Executed)] == [2]
+
+
+def test_nested_observers_both_see() -> None:
+    outer, inner = Seen(), Seen()
+    with observing(outer):
+        with observing(inner):
+            emit(Executed(1, 0.0))
+        emit(Executed(2, 0.0))
+    assert (len(outer.events), len(inner.events)) == (2, 1)
+
+
+def test_another_thread_is_not_observed() -> None:
+    states: list[bool] = []
+    with observing(Seen()):
+        thread = Thread(target=lambda: states.append(is_observed()))
+        thread.start()
+        thread.join()
+        states.append(is_observed())
+    assert states == [False, True]
+
+
+def test_causes_nest_and_end() -> None:
+    with because(pass_name="algsimp"):
+        with because(rule="A*1 => A", where="multiply.py:3"):
+            assert current_cause() == Cause("algsimp", "A*1 => A", "multiply.py:3")
+        assert current_cause() == Cause("algsimp")
+    assert current_cause() == Cause()
+
+
+def test_unobserved_hides_a_block() -> None:
+    seen = Seen()
+    with observing(seen), unobserved():
+        assert not is_observed()
+        emit(Executed(1, 0.0))
+    assert seen.events == []
