@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from xlanb.shape import ArrayShape, Literal, PrimitiveType, Shape, TupleShape
 
 LARGE_CONSTANT = 10
 """Constants of more elements are printed as `{...}`."""
+
+MAX_MISSING = 1 << 24
+"""Elements of a literal that its text may leave out (they are 0)."""
 
 _TOKEN = re.compile(
     r"[ \t\n\r,]*(?:(?P<open>\{)|(?P<close>\})"
@@ -64,9 +68,13 @@ def parse_literal(cursor: Cursor, shape: Shape) -> Literal:
         return _parse_tuple(cursor, shape)
     if not isinstance(shape, ArrayShape) or not shape.is_array:
         cursor.fail(f"no literal of shape {shape} can be written")
-    if shape.dynamic:
+    layout = shape.layout
+    if layout is not None and layout.element_size_in_bits and shape.element_type.bits < 8:
+        # A literal holds an element a byte: its layout says nothing of packing.
+        layout = replace(layout, element_size_in_bits=0)
+    if shape.dynamic or layout is not shape.layout:
         # XLA makes the literal of the bounds; the shape of a constant is never dynamic.
-        shape = ArrayShape(shape.element_type, shape.dimensions, shape.layout)
+        shape = ArrayShape(shape.element_type, shape.dimensions, layout)
     return _Dense(cursor, shape).read()
 
 
@@ -111,9 +119,8 @@ class _Dense:
             kind = token.lastgroup
             cursor.pos = token.end()
             if kind in ("number", "word"):
-                if level != rank:
-                    self._fail(token, f"expects nested array in rank {rank}, but sees {level}")
-                seen[level] += 1
+                # XLA takes a value at any level and counts it only at the innermost one: `f32[2] constant(1)` is {1, 0}.
+                seen[level] += level == rank
                 self._add(token)
             elif kind == "open":
                 seen[level] += 1
@@ -229,8 +236,12 @@ class _Dense:
         shape = self.shape
         if self.elided:
             return Literal(shape, np.broadcast_to(np.zeros((), shape.dtype), shape.dimensions), is_elided=True)
-        if len(self.values) != shape.element_count:
+        missing = shape.element_count - len(self.values)
+        if missing < 0:
             self.cursor.fail(f"expects {shape.element_count} elements in a literal {shape}, but sees {len(self.values)}")
+        if missing > MAX_MISSING:
+            self.cursor.fail(f"a literal {shape} with only {len(self.values)} values is too large")
+        self.values += [0] * missing
         if self.type.is_integral or self.type is PrimitiveType.PRED:
             wide: Any = np.uint64 if self.type is PrimitiveType.U64 else np.int64
             array = np.array(self.values, wide).astype(shape.dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,10 +9,9 @@ from xlanb.display import Displayable
 from xlanb.errors import ShapeError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.names import NameUniquer
 from xlanb.hlo.records import ComputationRecord, ModuleRecord
 from xlanb.shape import Shape
-
-_SUFFIX = re.compile(r"\.\d+$")
 
 
 class HloModule(Displayable):
@@ -32,8 +30,8 @@ class HloModule(Displayable):
         self.entry_layout: tuple[tuple[Shape, ...], Shape] | None = None
         self._computations: list[HloComputation] = []
         self._entry: HloComputation | None = None
-        self._names: dict[str, int] = {}
-        self._computation_names: dict[str, int] = {}
+        self._names = NameUniquer()
+        self._computation_names = NameUniquer()
         self._version = 0
         self._record: ModuleRecord | None = None
         self._recorded_version = -1
@@ -102,11 +100,11 @@ class HloModule(Displayable):
 
         Instructions and computations have a namespace each, as in XLA.
         """
-        return _unique(wanted, self._names)
+        return self._names.unique(wanted)
 
     def add_computation(self, name: str, *, entry: bool = False, execution_thread: str = "") -> HloComputation:
         """A new, empty computation, its name made unique."""
-        computation = HloComputation(_unique(name, self._computation_names), self, execution_thread)
+        computation = HloComputation(self._computation_names.unique(name), self, execution_thread)
         self._computations.append(computation)
         self._version += 1
         if entry:
@@ -115,9 +113,9 @@ class HloModule(Displayable):
 
     def adopt_computation(self, computation: HloComputation) -> None:
         """Take in a computation that was built outside (by the parser): its name and its instructions' names are made unique."""
-        computation.name = _unique(computation.name, self._computation_names)
-        for i in computation:
-            i.name = _unique(i.name, self._names)
+        computation.name = self._computation_names.unique(computation.name)
+        for i in computation._instructions:
+            i.name = self._names.unique(i.name)
         self._computations.append(computation)
         self._version += 1
 
@@ -176,8 +174,8 @@ class HloModule(Displayable):
         for c, order in self.schedule.items():
             by_name = {i.name: i for i in memo[c]}
             copy.schedule[memo[c]] = tuple(by_name[i.name] for i in order)
-        copy._names = dict(self._names)
-        copy._computation_names = dict(self._computation_names)
+        copy._names = self._names.copy()
+        copy._computation_names = self._computation_names.copy()
         return copy
 
     # -- what it says -------------------------------------------------------------------------------------------
@@ -237,21 +235,6 @@ def _visit(start: HloComputation, calls: dict[HloComputation, list[HloComputatio
         elif below not in visited and below not in order:
             visited.add(below)
             stack.append((below, iter(calls.get(below, ()))))
-
-
-def _unique(wanted: str, taken: dict[str, int]) -> str:
-    if wanted not in taken:
-        taken[wanted] = 0
-        return wanted
-    root = _SUFFIX.sub("", wanted) or wanted
-    n = taken.get(root, 0)
-    while True:
-        n += 1
-        name = f"{root}.{n}"
-        if name not in taken:
-            taken[root] = n
-            taken[name] = 0
-            return name
 
 
 def _header(module: HloModule) -> dict[str, str]:

@@ -211,6 +211,9 @@ class InstructionParser:
                 cursor.fail(f"expects {arity} operands, but has {len(operands)} operands", operands_at)
         if opcode.kind == "async" and opcode in _ASYNC.values():
             shape = self._create_async(scope, shape, opcode, wrapped, operands, attributes, common, nested=nested)
+            start = async_start(operands[0]).attributes if opcode is not HloOpcode.ASYNC_START else attributes
+            # XLA gives them to the instruction that runs aside, too.
+            self._set_common(start["calls"].root, {k: v for k, v in common.items() if k not in ("sharding", "control-predecessors")})
         else:
             if not nested:
                 self._attributes(scope, opcode, opcode.attribute, attributes, common)
@@ -553,8 +556,7 @@ class InstructionParser:
             name = f"async_param.{i}" if i else "async_param"
             parameters.append(self._insert(inside, name, 0, HloOpcode.PARAMETER, o.shape, (), {"parameter_number": i}, {}))
         shape = self._refined(wrapped, shape, parameters, inner, self.cursor.pos)
-        carried = {k: v for k, v in common.items() if k in ("metadata", "origin", "backend_config", "frontend_attributes", "statistics")}
-        self._insert(inside, wrapped.text, 0, wrapped, shape, parameters, inner, carried)
+        self._insert(inside, wrapped.text, 0, wrapped, shape, parameters, inner, {})
         computation = inside.close(self.cursor)
         self.finished.append(computation)
         return computation

@@ -9,7 +9,7 @@ from xlanb.hlo.lexer import Cursor
 from xlanb.shape import ArrayShape, BufferShape, Layout, PrimitiveType, Shape, TupleShape
 from xlanb.shape.primitive_type import BY_TEXT
 
-SIMPLE = r"[a-z][a-z0-9]*\[[0-9,]*\](?:\{[0-9][^}\n]*\})?"
+SIMPLE = r"[a-z][a-z0-9]*\[[0-9,]*\](?:\{[0-9:][^}\n]*\})?"
 _SIMPLE = re.compile(SIMPLE)
 _LAYOUT_START = re.compile(r"\{[ \t\n\r]*(?:-?[0-9]|:)")
 _UNSIGNED = ("u1", "u2", "u4", "u8", "u16", "u32", "u64")

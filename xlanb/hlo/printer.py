@@ -221,8 +221,9 @@ def instruction_text(
     if wrapped is None:
         _attributes(record, options, out)
     elif record.opcode is HloOpcode.ASYNC_START:
-        _attributes(record, options, out, skip=("calls",))
+        _attributes(record, options, out, skip=("calls", "output_to_operand_aliasing"))
         _attributes(wrapped, options, out)
+        _attributes(record, options, out, skip=("calls", "async_execution_thread"))
     _common(record, options, out)
     return "".join(out)
 
