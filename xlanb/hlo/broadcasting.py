@@ -1,0 +1,69 @@
+"""XLA's implicit broadcasting, as XlaBuilder does it: scalars, dimensions of size 1, and ranks matched by broadcast_dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xlanb.errors import ShapeError
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import ArrayShape, Layout
+
+if TYPE_CHECKING:
+    from xlanb.hlo.builder import HloBuilder
+
+
+def broadcast_in_dim(b: HloBuilder, x: HloInstruction, sizes: tuple[int, ...], dimensions: tuple[int, ...]) -> HloInstruction:
+    """`x` repeated to `sizes`, its dimension i becoming dimensions[i]; HLO's broadcast never stretches, so a size of 1 is dropped first.
+
+    Raises:
+        ShapeError: a dimension of `x` is neither 1 nor the wanted size, or there are not as many as `dimensions`.
+    """
+    have = x.array_shape.dimensions
+    fits = len(have) == len(dimensions) and all(0 <= d < len(sizes) and h in (1, sizes[d]) for h, d in zip(have, dimensions, strict=True))
+    if not fits:
+        raise ShapeError(f"cannot broadcast {x.name} of shape {x.shape} to {list(sizes)} with dimensions {list(dimensions)}")
+    if have == sizes and dimensions == tuple(range(len(sizes))):
+        return x
+    kept = [i for i, d in enumerate(dimensions) if have[i] == sizes[d]]
+    if len(kept) < len(have):
+        x = b.reshape(x, [have[i] for i in kept])
+    shape = ArrayShape(x.array_shape.element_type, sizes, Layout.default(len(sizes)))
+    return b.instruction(HloOpcode.BROADCAST, (x,), shape, dimensions=tuple(dimensions[i] for i in kept))
+
+
+def broadcast_pair(
+    b: HloBuilder, opcode: HloOpcode, x: HloInstruction, y: HloInstruction, dimensions: Sequence[int] | None
+) -> tuple[HloInstruction, HloInstruction]:
+    """Both operands of a binary opcode with the dimensions of the result (XlaBuilder::BinaryOp).
+
+    Raises:
+        ShapeError: the ranks differ, neither is a scalar, and no `broadcast_dimensions` are given; or the sizes do not fit.
+    """
+    left, right = x.array_shape, y.array_shape
+    if left.dimensions == right.dimensions:
+        return x, y
+    if not left.dimensions or not right.dimensions:
+        wide = right.dimensions or left.dimensions
+        return broadcast_in_dim(b, x, wide, tuple(range(left.rank))), broadcast_in_dim(b, y, wide, tuple(range(right.rank)))
+    if left.rank != right.rank and dimensions is None:
+        raise ShapeError(f"{opcode}({left}, {right}): expected operands of the same rank, a scalar, or broadcast_dimensions")
+    rank = max(left.rank, right.rank)
+    identity = tuple(range(rank))
+    places = [identity if s.rank == rank else tuple(dimensions or ()) for s in (left, right)]
+    sizes = [1] * rank
+    for shape, place in zip((left, right), places, strict=True):
+        if len(place) != shape.rank or any(not 0 <= d < rank for d in place):
+            raise ShapeError(f"{opcode}({left}, {right}): expected broadcast_dimensions that fit, not {list(place)}")
+        for size, d in zip(shape.dimensions, place, strict=True):
+            if sizes[d] not in (1, size) and size != 1:
+                raise ShapeError(f"{opcode}({left}, {right}): dimension {d} has the sizes {sizes[d]} and {size}")
+            sizes[d] = size if sizes[d] == 1 else sizes[d]
+    return broadcast_in_dim(b, x, tuple(sizes), places[0]), broadcast_in_dim(b, y, tuple(sizes), places[1])
+
+
+def broadcast_scalars(b: HloBuilder, xs: Sequence[HloInstruction]) -> tuple[HloInstruction, ...]:
+    """The operands, each scalar among them broadcast to the dimensions of the first that is none."""
+    wide = next((x.array_shape.dimensions for x in xs if x.array_shape.dimensions), ())
+    return tuple(broadcast_in_dim(b, x, wide, ()) if wide and not x.array_shape.dimensions else x for x in xs)

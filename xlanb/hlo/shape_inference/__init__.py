@@ -1,0 +1,51 @@
+"""Result shapes from operand shapes and attributes, for every opcode whose shape follows from them (xla/service/shape_inference.cc).
+
+    infer(HloOpcode.ADD, [f32[2], f32[2]], {})              -> f32[2]{0}
+    check(HloOpcode.RESHAPE, [f32[2,3]], {}, f32[7])        -> ShapeError
+
+A result array is row major; layouts of operands play no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xlanb.errors import ShapeError
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.shape_inference import control, data, elementwise, linalg, reductions
+from xlanb.hlo.shape_inference.registry import CHECKS, RULES, Site
+from xlanb.shape import Shape
+
+__all__ = ["check", "infer", "is_inferred"]
+
+FAMILIES = (control, data, elementwise, linalg, reductions)
+"""The files of rules; importing them registers what they hold."""
+
+
+def is_inferred(opcode: HloOpcode) -> bool:
+    """Whether the shape follows from operands and attributes."""
+    return opcode in RULES
+
+
+def infer(opcode: HloOpcode, shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> Shape:
+    """The result shape, row major. Attribute values are those of the opcode table; computations are live ones.
+
+    Raises:
+        ShapeError: the operands or attributes do not fit the opcode, or its shape does not follow from them and has to be given.
+    """
+    found = RULES.get(opcode)
+    if found is None:
+        raise ShapeError(f"{opcode}: the shape does not follow from the operands and must be given")
+    return found(Site(opcode, shapes, attributes))
+
+
+def check(opcode: HloOpcode, shapes: Sequence[Shape], attributes: Mapping[str, Any], shape: Shape) -> None:
+    """Whether an opcode whose shape has to be given can have this one; opcodes without a check may have any.
+
+    Raises:
+        ShapeError: it cannot.
+    """
+    found = CHECKS.get(opcode)
+    if found is not None:
+        found(Site(opcode, shapes, attributes), shape)

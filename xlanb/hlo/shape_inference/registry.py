@@ -1,0 +1,162 @@
+"""Where the rules of shape inference are kept, and what a rule is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from xlanb.errors import ShapeError
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import ArrayShape, Layout, PrimitiveType, Shape, TupleShape
+
+if TYPE_CHECKING:
+    from xlanb.hlo.computation import HloComputation
+
+
+class Site:
+    """An opcode applied to operand shapes under attributes: what a rule looks at, and what its errors show."""
+
+    __slots__ = ("attributes", "opcode", "shapes")
+
+    def __init__(self, opcode: HloOpcode, shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> None:
+        self.opcode = opcode
+        self.shapes = shapes
+        self.attributes = attributes
+
+    def fail(self, expected: str) -> NoReturn:
+        """Refuse: the message names the opcode, says what was expected and shows the operands.
+
+        Raises:
+            ShapeError: always.
+        """
+        shown = ", ".join(str(s) for s in self.shapes)
+        raise ShapeError(f"{self.opcode}({shown}): {expected}")
+
+    def array(self, index: int) -> ArrayShape:
+        """The shape of one operand, known to be an array.
+
+        Raises:
+            ShapeError: it is not, or there is no such operand.
+        """
+        if index >= len(self.shapes):
+            self.fail(f"expected an operand {index}")
+        shape = self.shapes[index]
+        if not isinstance(shape, ArrayShape) or not shape.element_type.is_array:
+            self.fail(f"expected an array as operand {index}, not {shape}")
+        return shape
+
+    def arrays(self) -> list[ArrayShape]:
+        """The shapes of all operands, known to be arrays."""
+        return [self.array(i) for i in range(len(self.shapes))]
+
+    def tuple_shape(self, index: int) -> TupleShape:
+        """The shape of one operand, known to be a tuple."""
+        if index >= len(self.shapes):
+            self.fail(f"expected an operand {index}")
+        shape = self.shapes[index]
+        if not isinstance(shape, TupleShape):
+            self.fail(f"expected a tuple as operand {index}, not {shape}")
+        return shape
+
+    def get(self, name: str) -> Any:
+        """An attribute, or the table's default where it is absent; refuses where a required one is missing."""
+        value = self.attributes.get(name)
+        if value is None:
+            row = self.opcode.attribute.get(name)
+            if row is not None and row.required:
+                self.fail(f"expected the attribute {name}")
+            return row.default if row else None
+        return value
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        """A list-of-integers attribute, empty where an optional one is absent."""
+        value = self.get(name)
+        return tuple(value) if value else ()
+
+    def computation(self, name: str) -> HloComputation:
+        """A computation among the attributes."""
+        value = self.get(name)
+        if value is None:
+            self.fail(f"expected the computation {name}")
+        found: HloComputation = value
+        return found
+
+    def count(self, *allowed: int) -> None:
+        """Refuse another number of operands than these."""
+        if len(self.shapes) not in allowed:
+            self.fail(f"expected {' or '.join(map(str, allowed))} operands, not {len(self.shapes)}")
+
+    def axes(self, name: str, rank: int) -> tuple[int, ...]:
+        """A list-of-dimensions attribute: each within `rank`, none twice."""
+        dims = self.ints(name)
+        for d in dims:
+            if not 0 <= d < rank:
+                self.fail(f"expected {name} in [0, {rank}), not {{{','.join(map(str, dims))}}}")
+        if len(set(dims)) != len(dims):
+            self.fail(f"expected {name} without repetition, not {{{','.join(map(str, dims))}}}")
+        return dims
+
+
+Rule = Callable[[Site], Shape]
+Check = Callable[[Site, Shape], None]
+
+RULES: dict[HloOpcode, Rule] = {}
+"""How the shape follows from the operands."""
+
+CHECKS: dict[HloOpcode, Check] = {}
+"""Where the shape does not follow: whether a given one is possible."""
+
+
+def rule(*opcodes: HloOpcode) -> Callable[[Rule], Rule]:
+    """Register the inference of these opcodes."""
+
+    def register(function: Rule) -> Rule:
+        for o in opcodes:
+            assert o not in RULES, f"two rules for {o}"
+            RULES[o] = function
+        return function
+
+    return register
+
+
+def check_rule(*opcodes: HloOpcode) -> Callable[[Check], Check]:
+    """Register the check of these opcodes, whose shape has to be given."""
+
+    def register(function: Check) -> Check:
+        for o in opcodes:
+            assert o not in CHECKS, f"two checks for {o}"
+            CHECKS[o] = function
+        return function
+
+    return register
+
+
+# -- what many rules need ---------------------------------------------------------------------------------------
+
+_COMPONENT = {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveType.F64}
+
+
+def component_type(kind: PrimitiveType) -> PrimitiveType:
+    """The real type of a complex one's parts; a real type itself."""
+    return _COMPONENT.get(kind, kind)
+
+
+def same_type(a: PrimitiveType, b: PrimitiveType) -> bool:
+    """Equal, or both floating: XLA lets one instruction mix precisions."""
+    return a is b or (a.is_floating and b.is_floating)
+
+
+def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
+    """The wider of two floating types; the first where they are equally wide (XLA's HigherPrecisionElementType)."""
+    return b if b.bits > a.bits else a
+
+
+def make(kind: PrimitiveType, dimensions: Sequence[int], dynamic: Sequence[bool] = ()) -> ArrayShape:
+    """A row-major array shape."""
+    dims = tuple(dimensions)
+    return ArrayShape(kind, dims, Layout.default(len(dims)), tuple(dynamic))
+
+
+def dynamics(shape: ArrayShape) -> tuple[bool, ...]:
+    """One flag a dimension."""
+    return shape.dynamic or (False,) * len(shape.dimensions)
