@@ -1,0 +1,72 @@
+"""Collectives among one participant: each gives what it was given, as long as the shapes say that there is no other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlanb.errors import EvaluationError
+from xlanb.evaluator.control import leaves
+from xlanb.evaluator.registry import rule
+from xlanb.evaluator.values import Value, describe, mismatch
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import Shape, TupleShape
+
+if TYPE_CHECKING:
+    from xlanb.evaluator.interpreter import Evaluator
+
+
+def _alone(i: HloInstruction, operands: tuple[Value, ...], shape: Shape) -> Value:
+    """The operands as the result of `shape`; refused where only several participants could give such a result."""
+    result: Value = operands if isinstance(shape, TupleShape) else operands[0]
+    if mismatch(result, shape) is not None:
+        raise EvaluationError(f"{i.opcode} of {describe(operands)} into {shape.text(layout=False)} takes more than one participant")
+    return result
+
+
+@rule("all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-reduce", "reduce-scatter")
+def _collective(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    return _alone(i, operands, i.shape)
+
+
+@rule("all-reduce-start")
+def _all_reduce_start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    return _alone(i, operands, i.shape)
+
+
+@rule("all-reduce-done")
+def _all_reduce_done(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
+    return state
+
+
+@rule("all-gather-start", "collective-permute-start")
+def _start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    """(operands, result, contexts...) as the shape has them."""
+    if not isinstance(i.shape, TupleShape) or len(i.shape.shapes) < 2:
+        raise EvaluationError(f"{i.opcode} gives a tuple of operands and results, not {i.shape}")
+    first, second, *rest = i.shape.shapes
+    result = _permuted(i, operands) if i.opcode.text.startswith("collective-permute") else operands
+    sent: Value = operands if isinstance(first, TupleShape) else operands[0]
+    blank = tuple(np.zeros(s.as_array().dimensions, s.as_array().dtype) for s in rest)
+    return (sent, _alone(i, result, second), *blank)
+
+
+@rule("all-gather-done", "collective-permute-done")
+def _done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> Value:
+    return state[1]
+
+
+@rule("collective-permute")
+def _collective_permute(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    return _alone(i, _permuted(i, operands), i.shape)
+
+
+def _permuted(i: HloInstruction, operands: tuple[Any, ...]) -> tuple[Value, ...]:
+    """The only participant receives its own operand if it sends to itself, and zeros else."""
+    pairs = "".join(str(i.get("source_target_pairs") or "").split())
+    if "{0,0}" in pairs:
+        return operands
+    if pairs not in ("", "{}", "{{}}"):
+        raise EvaluationError("collective-permute between several participants")
+    return tuple(np.zeros_like(a) for a in leaves(operands))

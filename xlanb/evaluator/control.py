@@ -1,0 +1,193 @@
+"""Control flow and calls, and what only orders or marks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlanb.errors import EvaluationError
+from xlanb.evaluator.registry import lifted_rule, rule
+from xlanb.evaluator.values import TOKEN, Array, Value, scalar_int
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+
+if TYPE_CHECKING:
+    from xlanb.evaluator.interpreter import Evaluator
+
+
+@rule("call")
+def _call(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    return ev.call(i.to_apply, operands)
+
+
+@rule("fusion")
+def _fusion(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    return ev.call(i.fused_computation, operands)
+
+
+@rule("map")
+def _map(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
+    return ev.map(i.to_apply, operands)
+
+
+@rule("while")
+def _while(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
+    condition, body = i.attributes["condition"], i.attributes["body"]
+    while bool(ev.call(condition, (state,))):
+        state = ev.call(body, (state,))
+    return state
+
+
+def branches(i: HloInstruction) -> tuple[HloComputation, ...]:
+    """The computations of a conditional in the order of the operands that they take: of a predicate's form that of true comes first."""
+    many: tuple[HloComputation, ...] | None = i.attributes.get("branch_computations")
+    return many or (i.attributes["true_computation"], i.attributes["false_computation"])
+
+
+def _branch_numbers(index: Array, count: int) -> Array:
+    """Which branch each index chooses; one out of range takes the last."""
+    if index.dtype == np.bool_:
+        return np.where(index, 0, 1)
+    number = index.astype(np.int64)
+    return np.where((number < 0) | (number >= count), count - 1, number)
+
+
+@rule("conditional")
+def _conditional(ev: Evaluator, i: HloInstruction, index: Array, *operands: Value) -> Value:
+    computations = branches(i)
+    k = scalar_int(_branch_numbers(index, len(computations)))
+    return ev.call(computations[k], (operands[k],))
+
+
+@rule("opt-barrier", "domain", lifted=True)
+def _identity(ev: Evaluator, i: HloInstruction, x: Value) -> Value:
+    return x
+
+
+@rule("add-dependency")
+def _add_dependency(ev: Evaluator, i: HloInstruction, x: Value, token: Value) -> Value:
+    return x
+
+
+@rule("after-all")
+def _after_all(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    return TOKEN
+
+
+@rule("infeed", "outfeed", "send", "send-done", "recv", "recv-done")
+def _host(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    raise EvaluationError(f"{i.opcode} needs a host or another device to talk to")
+
+
+@rule("partition-id", "replica-id")
+def _zero(ev: Evaluator, i: HloInstruction) -> Array:
+    return np.zeros((), np.uint32)
+
+
+# -- asynchronous pairs ---------------------------------------------------------------------------------------------
+# A start gives (operands, result, ...) in the shape that the instruction has; done takes the result out of it.
+
+
+@rule("async-start")
+def _async_start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    result = ev.call(i.attributes["calls"], operands)
+    rest = getattr(i.shape, "shapes", ())[2:]
+    return (operands, result, *(_blank(s) for s in rest))
+
+
+@rule("async-update")
+def _async_update(ev: Evaluator, i: HloInstruction, state: Value, *operands: Value) -> Value:
+    return state
+
+
+@rule("async-done")
+def _async_done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> Value:
+    return state[1]
+
+
+@rule("copy-start")
+def _copy_start(ev: Evaluator, i: HloInstruction, x: Value) -> Value:
+    rest = getattr(i.shape, "shapes", ())[2:]
+    return (x, x, *(_blank(s) for s in rest))
+
+
+@rule("copy-done")
+def _copy_done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> Value:
+    return state[0]
+
+
+def _blank(shape: Any) -> Value:
+    """The value of a context that only the runtime reads."""
+    if shape.is_tuple:
+        return tuple(map(_blank, shape.shapes))
+    return np.zeros(shape.dimensions, shape.dtype) if shape.is_array else TOKEN
+
+
+# -- many evaluations at once ---------------------------------------------------------------------------------------
+
+
+@lifted_rule("call", "map")
+def _call_lifted(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    return ev.call_lifted(i.to_apply, operands)
+
+
+@lifted_rule("fusion")
+def _fusion_lifted(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    return ev.call_lifted(i.fused_computation, operands)
+
+
+@lifted_rule("conditional")
+def _conditional_lifted(ev: Evaluator, i: HloInstruction, index: Array, *operands: Value) -> Value:
+    """Every branch for the elements that choose it."""
+    shape = np.broadcast_shapes(index.shape, *(leaf.shape for o in operands for leaf in leaves(o)))
+    computations = branches(i)
+    chosen = np.broadcast_to(_branch_numbers(index, len(computations)), shape)
+    result: Value = None
+    for k, computation in enumerate(computations):
+        here = chosen == k
+        # With no element at all some branch still has to say what there is none of.
+        if here.any() or (k == 0 and not here.size):
+            result = _merge(result, ev.call_lifted(computation, (_select(operands[k], here, shape),)), here)
+    return result
+
+
+@lifted_rule("while")
+def _while_lifted(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
+    """Elements leave the loop one by one; the body runs for those that stay."""
+    condition, body = i.attributes["condition"], i.attributes["body"]
+    shape = np.broadcast_shapes(*(leaf.shape for leaf in leaves(state)))
+    running = np.ones(shape, np.bool_)
+    while True:
+        inside = _select(state, running, shape)
+        goes_on = np.broadcast_to(ev.call_lifted(condition, (inside,)), (int(running.sum()),))
+        running = running.copy()
+        running[running] = goes_on
+        if not running.any():
+            return state
+        state = _merge(state, ev.call_lifted(body, (_select(state, running, shape),)), running)
+
+
+def leaves(value: Value) -> list[Array]:
+    """The arrays in a value, in order."""
+    return [a for v in value for a in leaves(v)] if isinstance(value, tuple) else [value]
+
+
+def map_leaves(function: Any, value: Value, *others: Value) -> Value:
+    """A function applied to the arrays of equally nested values."""
+    if isinstance(value, tuple):
+        return tuple(map_leaves(function, *row) for row in zip(value, *others, strict=True))
+    return function(value, *others)
+
+
+def _select(value: Value, here: Array, shape: tuple[int, ...]) -> Value:
+    return map_leaves(lambda a: np.broadcast_to(a, shape)[here], value)
+
+
+def _merge(old: Value, part: Value, here: Array) -> Value:
+    def put(new: Array, before: Array | None) -> Array:
+        out = np.empty(here.shape, new.dtype) if before is None else np.array(np.broadcast_to(before, here.shape))
+        out[here] = new
+        return out
+
+    return map_leaves(lambda new: put(new, None), part) if old is None else map_leaves(put, part, old)

@@ -1,0 +1,123 @@
+"""convolution of any rank: patches by strides, then a matrix product for each group."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlanb.errors import EvaluationError
+from xlanb.evaluator.data_movement import padded
+from xlanb.evaluator.dot import matmul
+from xlanb.evaluator.registry import rule
+from xlanb.evaluator.values import Array
+from xlanb.evaluator.windows import window_count
+from xlanb.hlo.attributes import ConvolutionDimensionNumbers, PaddingDimension, Window, WindowDimension
+from xlanb.hlo.instruction import HloInstruction
+
+if TYPE_CHECKING:
+    from xlanb.evaluator.interpreter import Evaluator
+
+# Patches are laid out for so many elements of the result's batch at a time that they take no more than this.
+_PATCH_BYTES = 64 << 20
+
+
+@rule("convolution")
+def _convolution(ev: Evaluator, i: HloInstruction, lhs: Array, rhs: Array, *rest: Array) -> Array:
+    if rest:
+        raise EvaluationError("a convolution of more than two operands is a ragged one, which has no rule")
+    return convolve(
+        lhs,
+        rhs,
+        i.window,
+        i.attributes["dim_labels"],
+        i.array_shape.dtype,
+        feature_groups=i.get("feature_group_count") or 1,
+        batch_groups=i.get("batch_group_count") or 1,
+    )
+
+
+def convolve(
+    lhs: Array,
+    rhs: Array,
+    window: Window,
+    numbers: ConvolutionDimensionNumbers,
+    dtype: np.dtype[Any],
+    *,
+    feature_groups: int = 1,
+    batch_groups: int = 1,
+) -> Array:
+    """The convolution of lhs by the kernel rhs, as XLA defines it (a correlation, unless the window is reversed).
+
+    Args:
+        lhs: input, its dimensions as `numbers` says.
+        rhs: kernel.
+        window: one entry for each spatial dimension: padding, strides, dilation of input (base) and kernel (window).
+        numbers: the dimension numbers.
+        dtype: element type of the result.
+        feature_groups: input features fall into so many groups, each with kernels of its own.
+        batch_groups: the batch falls into so many groups, each with kernels of its own.
+    """
+    rank = len(numbers.input_spatial)
+    dimensions = window.dimensions or (WindowDimension(1),) * rank
+    image = lhs.transpose(numbers.input_batch, *numbers.input_spatial, numbers.input_feature)
+    kernel = rhs.transpose(*numbers.kernel_spatial, numbers.kernel_input_feature, numbers.kernel_output_feature)
+    kernel = np.flip(kernel, [d for d in range(rank) if dimensions[d].reversal])
+    places = tuple(window_count(n, d) for n, d in zip(image.shape[1:-1], dimensions, strict=True))
+    image = _prepared(image, dimensions)
+    groups = max(feature_groups, batch_groups)
+    kernel = np.moveaxis(kernel.reshape(*kernel.shape[:-1], groups, -1), -2, 0)  # [groups, spatial..., in, out]
+    grouped = _grouped(image, feature_groups, batch_groups)  # [groups, batch, spatial..., in]
+    result = _correlate(grouped, kernel, dimensions, places, dtype)  # [groups, batch, places..., out]
+    merged = np.moveaxis(result, 0, -2).reshape(*result.shape[1:-1], -1)
+    order = np.argsort([numbers.output_batch, *numbers.output_spatial, numbers.output_feature])
+    return merged.transpose(order)
+
+
+def _prepared(image: Array, dimensions: tuple[WindowDimension, ...]) -> Array:
+    """The image with its base dilated and padded."""
+    if all(d.padding_low == d.padding_high == 0 and d.base_dilation == 1 for d in dimensions):
+        return np.ascontiguousarray(image)
+    inner = tuple(PaddingDimension(d.padding_low, d.padding_high, d.base_dilation - 1) for d in dimensions)
+    low_cut = tuple(max(0, -(n - 1) * d.base_dilation - 1 - d.padding_low - d.padding_high) for n, d in zip(image.shape[1:-1], dimensions, strict=True))
+    if any(low_cut):  # no window fits anywhere: what is left of the image does not matter
+        return np.zeros((image.shape[0], *(0 for _ in dimensions), image.shape[-1]), image.dtype)
+    return padded(image, np.zeros((), image.dtype), (PaddingDimension(), *inner, PaddingDimension()))
+
+
+def _grouped(image: Array, feature_groups: int, batch_groups: int) -> Array:
+    if batch_groups > 1:
+        return image.reshape(batch_groups, -1, *image.shape[1:])
+    return np.moveaxis(image.reshape(*image.shape[:-1], feature_groups, -1), -2, 0)
+
+
+def _correlate(image: Array, kernel: Array, dimensions: tuple[WindowDimension, ...], places: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Groups of images [g, n, spatial..., c] by groups of kernels [g, spatial..., c, o]: [g, n, places..., o]."""
+    groups, batch, outputs = image.shape[0], image.shape[1], kernel.shape[-1]
+    result = np.zeros((groups, batch, *places, outputs), dtype)
+    if 0 in result.shape or 0 in kernel.shape:
+        return result
+    patch = math.prod(kernel.shape[1:-1])
+    flat_kernel = kernel.reshape(groups, patch, outputs)
+    per_image = groups * math.prod(places) * patch * max(4, image.dtype.itemsize)
+    step = max(1, _PATCH_BYTES // per_image)
+    windows = _windows(image, kernel.shape[1:-2], dimensions, places)
+    for first in range(0, batch, step):
+        patches = windows[:, first : first + step].reshape(groups, -1, patch)
+        part = matmul(patches, flat_kernel, dtype)
+        result[:, first : first + step] = part.reshape(groups, -1, *places, outputs)
+    return result
+
+
+def _windows(image: Array, sizes: tuple[int, ...], dimensions: tuple[WindowDimension, ...], places: tuple[int, ...]) -> Array:
+    """A view [g, n, places..., window..., c] of an image [g, n, spatial..., c]."""
+    strides = image.strides[2:-1]
+    by_place = [s * d.stride for s, d in zip(strides, dimensions, strict=True)]
+    by_offset = [s * d.window_dilation for s, d in zip(strides, dimensions, strict=True)]
+    return np.lib.stride_tricks.as_strided(
+        image,
+        (*image.shape[:2], *places, *sizes, image.shape[-1]),
+        (*image.strides[:2], *by_place, *by_offset, image.strides[-1]),
+        writeable=False,
+    )

@@ -1,0 +1,178 @@
+"""Leaves, and operations that move elements about without computing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlanb.errors import EvaluationError
+from xlanb.evaluator.registry import lifted_rule, rule
+from xlanb.evaluator.values import Array, Value, scalar_int
+from xlanb.hlo.attributes import PaddingDimension, SliceDimension
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import ArrayShape
+
+if TYPE_CHECKING:
+    from xlanb.evaluator.interpreter import Evaluator
+
+
+@rule("parameter", lifted=True)
+def _parameter(ev: Evaluator, i: HloInstruction) -> Value:
+    return ev.arguments[i.parameter_number]
+
+
+@rule("constant", lifted=True)
+def _constant(ev: Evaluator, i: HloInstruction) -> Value:
+    if i.literal.is_elided:
+        raise EvaluationError("the constant's value was left out of the text ({...})")
+    return i.literal.numpy()
+
+
+@rule("iota")
+def _iota(ev: Evaluator, i: HloInstruction) -> Array:
+    shape = i.array_shape
+    axis = i.attributes["iota_dimension"]
+    size = shape.dimensions[axis]
+    line = np.arange(size, dtype=np.int64)
+    # XLA counts in the element type: integers wrap around, floats are rounded from the exact index.
+    values = line.astype(shape.dtype) if shape.element_type.bits >= 16 or shape.element_type.is_integral else line.astype(np.float32).astype(shape.dtype)
+    column = values.reshape([size if d == axis else 1 for d in range(shape.rank)])
+    return np.broadcast_to(column, shape.dimensions)
+
+
+@rule("broadcast")
+def _broadcast(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    shape = i.array_shape
+    at = i.dimensions
+    sizes = list(shape.dimensions)
+    aligned = [1] * shape.rank
+    for k, d in enumerate(at):
+        aligned[d] = x.shape[k]
+        if shape.is_dynamic_dimension(d):
+            sizes[d] = x.shape[k]
+    order = sorted(range(len(at)), key=at.__getitem__)
+    return np.broadcast_to(x.transpose(order).reshape(aligned), sizes)
+
+
+@rule("reshape")
+def _reshape(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    shape = i.array_shape
+    if x.size == shape.element_count:
+        return x.reshape(shape.dimensions)
+    return x.reshape(_actual_sizes(x, shape, i.get("inferred_dimension")))
+
+
+def _actual_sizes(x: Array, shape: ArrayShape, inferred: int | None) -> list[int]:
+    """Sizes of a reshape to dynamic dimensions whose bounds hold more than there is: one of them has to give way."""
+    sizes = list(shape.dimensions)
+    dynamic = [d for d in range(shape.rank) if shape.is_dynamic_dimension(d)]
+    if inferred is None or inferred < 0:
+        if len(dynamic) != 1:
+            raise EvaluationError(f"the sizes of {shape} cannot be told from {x.size} elements")
+        inferred = dynamic[0]
+    sizes[inferred] = -1
+    return sizes
+
+
+@rule("transpose")
+def _transpose(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    return x.transpose(i.dimensions)
+
+
+@rule("reverse")
+def _reverse(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    return np.flip(x, i.dimensions) if i.dimensions else x
+
+
+@rule("copy")
+def _copy(ev: Evaluator, i: HloInstruction, x: Value) -> Value:
+    return x
+
+
+@rule("bitcast")
+def _bitcast(ev: Evaluator, i: HloInstruction, x: Any) -> Any:
+    """The one rule that layouts bear upon: elements keep their place in memory."""
+    source, target = i.operands[0].shape, i.shape
+    if not isinstance(source, ArrayShape) or not isinstance(target, ArrayShape):
+        return x
+    memory_order = source.minor_to_major[::-1]
+    elements = np.ascontiguousarray(x.transpose(memory_order))
+    if elements.dtype != target.dtype:
+        elements = elements.reshape(-1).view(target.dtype)
+    order = target.minor_to_major[::-1]
+    laid_out = elements.reshape([target.dimensions[d] for d in order])
+    return laid_out.transpose(np.argsort(order)) if order else laid_out
+
+
+@lifted_rule("broadcast", "reshape", "transpose", "copy", "bitcast", "reverse")
+def _same_scalar(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    return x
+
+
+@rule("slice")
+def _slice(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    cuts: tuple[SliceDimension, ...] = i.get("slice") or ()
+    shape = i.array_shape
+    # A dynamic dimension taken whole stays as long as it is.
+    return x[tuple(slice(c.start, None if shape.is_dynamic_dimension(d) else c.limit, c.stride) for d, c in enumerate(cuts))]
+
+
+@rule("concatenate")
+def _concatenate(ev: Evaluator, i: HloInstruction, *operands: Array) -> Array:
+    return np.concatenate(operands, axis=i.dimensions[0])
+
+
+def padded(x: Array, value: Array, padding: tuple[PaddingDimension, ...]) -> Array:
+    """x within a scalar: `interior` of it between elements, then `low` and `high` at the ends, negative ones cutting away."""
+    spread = [n + max(n - 1, 0) * p.interior for n, p in zip(x.shape, padding, strict=True)]
+    sizes = [max(n + p.low + p.high, 0) for n, p in zip(spread, padding, strict=True)]
+    if any(n + p.low + p.high < 0 for n, p in zip(spread, padding, strict=True)):
+        raise EvaluationError("the padding cuts away more than there is")
+    out = np.full(sizes, value, x.dtype)
+    target, source = [], []
+    for n, size, p in zip(x.shape, sizes, padding, strict=True):
+        step = p.interior + 1
+        first = max(0, -(p.low // step))  # the first element that is not cut away at the low end
+        last = min(n, (size - 1 - p.low) // step + 1) if size else 0
+        source.append(slice(first, max(last, first)))
+        target.append(slice(p.low + first * step, max(p.low + first * step, p.low + (last - 1) * step + 1), step))
+    out[tuple(target)] = x[tuple(source)]
+    return out
+
+
+@rule("pad")
+def _pad(ev: Evaluator, i: HloInstruction, x: Array, value: Array) -> Array:
+    return padded(x, value, i.get("padding") or ())
+
+
+@rule("tuple", lifted=True)
+def _tuple(ev: Evaluator, i: HloInstruction, *operands: Value) -> tuple[Value, ...]:
+    return operands
+
+
+@rule("get-tuple-element", lifted=True)
+def _get_tuple_element(ev: Evaluator, i: HloInstruction, x: tuple[Value, ...]) -> Value:
+    return x[i.tuple_index]
+
+
+def clamped_starts(starts: tuple[Array, ...], sizes: tuple[int, ...], dimensions: tuple[int, ...]) -> list[int]:
+    """Start indices moved so that a box of `sizes` lies within `dimensions`; they may come as scalars or as one vector."""
+    if len(starts) == 1 and starts[0].ndim == 1:
+        starts = tuple(starts[0])
+    return [min(max(scalar_int(np.asarray(s)), 0), n - size) for s, size, n in zip(starts, sizes, dimensions, strict=True)]
+
+
+@rule("dynamic-slice")
+def _dynamic_slice(ev: Evaluator, i: HloInstruction, x: Array, *starts: Array) -> Array:
+    sizes = i.ints("dynamic_slice_sizes")
+    first = clamped_starts(starts, sizes, x.shape)
+    return x[tuple(slice(s, s + n) for s, n in zip(first, sizes, strict=True))]
+
+
+@rule("dynamic-update-slice")
+def _dynamic_update_slice(ev: Evaluator, i: HloInstruction, x: Array, update: Array, *starts: Array) -> Array:
+    first = clamped_starts(starts, update.shape, x.shape)
+    out = np.array(x)
+    out[tuple(slice(s, s + n) for s, n in zip(first, update.shape, strict=True))] = update
+    return out

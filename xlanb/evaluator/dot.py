@@ -1,0 +1,143 @@
+"""dot and its kin, by matrix products over batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlanb.errors import EvaluationError
+from xlanb.evaluator.bits import convert
+from xlanb.evaluator.registry import rule
+from xlanb.evaluator.values import Array, is_complex, is_integral, widen
+from xlanb.hlo.instruction import HloInstruction
+
+if TYPE_CHECKING:
+    from xlanb.evaluator.interpreter import Evaluator
+
+_EXACT_IN_DOUBLE = 2**53
+
+
+def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
+    """Matrix products [..., m, k] x [..., k, n] in an accumulator that fits `dtype`, the element type of the result.
+
+    Narrow floats are multiplied and added in f32. Integers are exact modulo the width of the result.
+    """
+    if dtype == np.bool_:
+        return np.matmul(a != 0, b != 0)
+    a, b = widen(a), widen(b)
+    if is_integral(a) or is_integral(b):
+        return _integer_matmul(a, b, dtype)
+    kind = np.result_type(a, b, widen(np.empty(0, dtype)))
+    return convert(np.matmul(a.astype(kind), b.astype(kind)), dtype)
+
+
+def _integer_matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
+    """Through BLAS in f64 where that is exact, else in 64-bit integers, which wrap around as narrower ones do."""
+    if not a.size or not b.size:
+        return np.zeros(np.matmul(a, b).shape, dtype)
+    if a.dtype.kind == "f" or b.dtype.kind == "f":
+        return convert(np.matmul(a.astype(np.float64), b.astype(np.float64)), dtype)
+    bound = max(abs(int(a.max())), abs(int(a.min()))) * max(abs(int(b.max())), abs(int(b.min()))) * a.shape[-1]
+    if bound < _EXACT_IN_DOUBLE:
+        return convert(np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64), dtype)
+    return convert(np.matmul(a.astype(np.int64), b.astype(np.int64)), dtype)
+
+
+def dot_general(
+    a: Array,
+    b: Array,
+    batch: tuple[Sequence[int], Sequence[int]],
+    contracting: tuple[Sequence[int], Sequence[int]],
+    dtype: np.dtype[Any],
+) -> Array:
+    """Sum of products over the contracting dimensions; the result has the batch dimensions, then a's others, then b's."""
+    free_a = [d for d in range(a.ndim) if d not in (*batch[0], *contracting[0])]
+    free_b = [d for d in range(b.ndim) if d not in (*batch[1], *contracting[1])]
+    sizes_batch = [a.shape[d] for d in batch[0]]
+    sizes_a, sizes_b = [a.shape[d] for d in free_a], [b.shape[d] for d in free_b]
+    inner = math.prod(a.shape[d] for d in contracting[0])
+    count = math.prod(sizes_batch)
+    left = a.transpose([*batch[0], *free_a, *contracting[0]]).reshape(count, math.prod(sizes_a), inner)
+    right = b.transpose([*batch[1], *contracting[1], *free_b]).reshape(count, inner, math.prod(sizes_b))
+    return matmul(left, right, dtype).reshape(sizes_batch + sizes_a + sizes_b)
+
+
+def _numbers(i: HloInstruction) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]:
+    return (
+        (i.ints("lhs_batch_dims"), i.ints("rhs_batch_dims")),
+        (i.ints("lhs_contracting_dims"), i.ints("rhs_contracting_dims")),
+    )
+
+
+@rule("dot")
+def _dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
+    if is_complex(a) and b.dtype != a.dtype:
+        b = b.astype(a.dtype)
+    batch, contracting = _numbers(i)
+    return dot_general(a, b, batch, contracting, i.array_shape.dtype)
+
+
+@rule("scaled-dot")
+def _scaled_dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array, a_scale: Array, b_scale: Array) -> Array:
+    """Each operand is multiplied by its scale, one for every block of elements, and then they are multiplied as by dot."""
+    batch, contracting = _numbers(i)
+    return dot_general(_scaled(a, a_scale), _scaled(b, b_scale), batch, contracting, i.array_shape.dtype)
+
+
+def _scaled(x: Array, scale: Array) -> Array:
+    wide = widen(scale)
+    if scale.ndim == 0:
+        return widen(x) * wide
+    for axis, (n, blocks) in enumerate(zip(x.shape, scale.shape, strict=True)):
+        if blocks == 0 or n % blocks:
+            raise EvaluationError(f"{blocks} scales for {n} elements of dimension {axis}")
+        wide = np.repeat(wide, n // blocks, axis=axis)
+    return widen(x) * wide
+
+
+@rule("ragged-dot")
+def _ragged_dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array, sizes: Array) -> Array:
+    """One group after the other along the ragged dimension of the lhs: rows of a group meet that group's matrix (mode 1: ragged non-contracting),
+    a ragged contracting dimension gives a result per group (mode 2), a ragged batch dimension is plain dot (mode 3).
+    """
+    batch, contracting = _numbers(i)
+    ragged = i.ints("lhs_ragged_dims")[0]
+    group_dims = i.ints("rhs_group_dims")
+    dtype = i.array_shape.dtype
+    if ragged in batch[0]:
+        return dot_general(a, b, batch, contracting, dtype)
+    # sizes may differ from batch to batch: [batch..., groups]
+    ends = np.cumsum(sizes.astype(np.int64), axis=-1)
+    begins = ends - sizes.astype(np.int64)
+    row = np.arange(a.shape[ragged])
+    inside = (row >= begins[..., None]) & (row < ends[..., None])  # [batch..., group, row]
+    groups = sizes.shape[-1]
+    parts = []
+    for g in range(groups):
+        masked = np.where(_aligned(inside[..., g, :], a.ndim, ragged, batch[0]), a, np.zeros((), a.dtype))
+        if ragged in contracting[0]:
+            parts.append(dot_general(masked, b, batch, contracting, dtype))
+            continue
+        axis = group_dims[0]
+        one = np.take(b, g, axis=axis)
+        shifted = [[d - (d > axis) for d in dims] for dims in (batch[1], contracting[1])]
+        parts.append(dot_general(masked, one, (batch[0], shifted[0]), (contracting[0], shifted[1]), dtype))
+    if ragged in contracting[0]:
+        return np.stack(parts)
+    total = parts[0]
+    for p in parts[1:]:
+        total = convert(widen(total) + widen(p), dtype)  # of every element all parts but one are zero
+    return total
+
+
+def _aligned(mask: Array, rank: int, ragged: int, batch: Sequence[int]) -> Array:
+    """A mask [batch..., rows], or [rows], over the dimensions of the lhs."""
+    sizes = [1] * rank
+    for axis, n in zip([*batch, ragged] if mask.ndim > 1 else [ragged], mask.shape, strict=True):
+        sizes[axis] = n
+    if mask.ndim > 1 and list(batch) + [ragged] != sorted([*batch, ragged]):
+        mask = mask.transpose(np.argsort([*batch, ragged]))
+    return mask.reshape(sizes)

@@ -1,0 +1,239 @@
+"""Elementwise arithmetic: floating-point, complex and integer numbers, predicates.
+
+Every rule here is lifted: it works by broadcasting and never looks at the instruction's dimensions. Narrow floats are computed in f32 and rounded
+once; integers wrap around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlanb.evaluator.registry import rule
+from xlanb.evaluator.special_functions import erf
+from xlanb.evaluator.values import Array, is_complex, is_floating, is_integral, narrow, primitive_type, widen
+from xlanb.hlo.instruction import HloInstruction
+
+if TYPE_CHECKING:
+    from xlanb.evaluator.interpreter import Evaluator
+
+Function = Callable[..., Array]
+
+
+def _simple(opcode: str, function: Function) -> None:
+    """Register a NumPy function of operands of one element type, which is the result's too."""
+
+    def apply(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Array:
+        return narrow(function(*map(widen, operands)), operands[0].dtype)
+
+    rule(opcode, lifted=True)(apply)
+
+
+def divide(x: Array, y: Array) -> Array:
+    """Quotient; of integers towards zero, all ones (-1) by zero, and the lowest number by -1 is itself."""
+    if not is_integral(x):
+        return np.divide(x, y)
+    safe = np.where(y == 0, y.dtype.type(1), y)
+    quotient = np.floor_divide(x, safe)
+    if x.dtype.kind == "i":
+        rest = x - quotient * safe
+        quotient = quotient + ((rest != 0) & ((x < 0) != (safe < 0)))
+    return np.where(y == 0, x.dtype.type(0) - x.dtype.type(1), quotient).astype(x.dtype)
+
+
+def remainder(x: Array, y: Array) -> Array:
+    """Remainder with the dividend's sign; of an integer by zero the dividend itself."""
+    if not is_integral(x):
+        return np.fmod(x, y)
+    return np.where(y == 0, x, np.fmod(x, np.where(y == 0, y.dtype.type(1), y)))
+
+
+def power(x: Array, y: Array) -> Array:
+    """x to the y; a negative power of an integer is 0, but for the powers of 1 and -1."""
+    if not is_integral(x):
+        return np.power(x, y)
+    positive = np.power(x, np.maximum(y, y.dtype.type(0)))
+    if x.dtype.kind == "u":
+        return positive
+    sign = np.where(y & 1, x, x.dtype.type(1))
+    return np.where(y >= 0, positive, np.where(np.abs(x) == 1, sign, x.dtype.type(0)))
+
+
+def maximum(x: Array, y: Array) -> Array:
+    """The larger, NaN if either is."""
+    return np.maximum(x, y)
+
+
+def minimum(x: Array, y: Array) -> Array:
+    """The smaller, NaN if either is."""
+    return np.minimum(x, y)
+
+
+def _sign(x: Array) -> Array:
+    if is_complex(x):
+        size = np.abs(x)
+        return np.where(size == 0, 0, x / np.where(size == 0, 1, size))
+    return np.where(x == 0, x, np.sign(x))
+
+
+def _negate(x: Array) -> Array:
+    return np.logical_not(x) if x.dtype == np.bool_ else np.negative(x)
+
+
+def _round_away(x: Array) -> Array:
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(np.ones_like(x), x), whole)
+
+
+def _logistic(x: Array) -> Array:
+    one = x.dtype.type(1)
+    return one / (one + np.exp(-x))
+
+
+def _rsqrt(x: Array) -> Array:
+    return x.dtype.type(1) / np.sqrt(x)
+
+
+def _tanh(x: Array) -> Array:
+    if not is_complex(x):
+        return np.tanh(x)
+    # NumPy's complex tanh gives NaN for large real parts in single precision only where the quotient overflows.
+    return np.tanh(x.astype(np.complex128)).astype(x.dtype)
+
+
+def _complex_cbrt(x: Array) -> Array:
+    return np.power(x, x.dtype.type(1 / 3)) if is_complex(x) else np.cbrt(x)
+
+
+def _atan2(y: Array, x: Array) -> Array:
+    if not is_complex(y):
+        return np.arctan2(y, x)
+    # the principal value -i log((x + i y) / sqrt(x^2 + y^2))
+    return (-1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))).astype(y.dtype)
+
+
+def _in_double(function: Callable[[Array], Array]) -> Function:
+    """In the next wider type, where NumPy's single precision falls short of XLA's."""
+
+    def apply(x: Array) -> Array:
+        wide = np.complex128 if is_complex(x) else np.float64
+        return function(x.astype(wide)).astype(x.dtype)
+
+    return apply
+
+
+def _subtract(x: Array, y: Array) -> Array:
+    return np.logical_xor(x, y) if x.dtype == np.bool_ else np.subtract(x, y)
+
+
+for _opcode, _function in {
+    "acos": _in_double(np.arccos),
+    "acosh": _in_double(np.arccosh),
+    "add": np.add,
+    "and": np.bitwise_and,
+    "asin": _in_double(np.arcsin),
+    "asinh": _in_double(np.arcsinh),
+    "atan": np.arctan,
+    "atan2": _atan2,
+    "atanh": _in_double(np.arctanh),
+    "cbrt": _complex_cbrt,
+    "ceil": np.ceil,
+    "cosh": _in_double(np.cosh),
+    "cosine": np.cos,
+    "divide": divide,
+    "erf": erf,
+    "exponential": np.exp,
+    "exponential-minus-one": np.expm1,
+    "floor": np.floor,
+    "log": np.log,
+    "log-plus-one": np.log1p,
+    "logistic": _logistic,
+    "maximum": maximum,
+    "minimum": minimum,
+    "multiply": np.multiply,
+    "negate": _negate,
+    "not": np.invert,
+    "or": np.bitwise_or,
+    "power": power,
+    "remainder": remainder,
+    "round-nearest-afz": _round_away,
+    "round-nearest-even": np.rint,
+    "rsqrt": _rsqrt,
+    "sign": _sign,
+    "sine": np.sin,
+    "sinh": _in_double(np.sinh),
+    "sqrt": np.sqrt,
+    "subtract": _subtract,
+    "tan": _in_double(np.tan),
+    "tanh": _tanh,
+    "xor": np.bitwise_xor,
+}.items():
+    _simple(_opcode, _function)
+
+
+@rule("abs", lifted=True)
+def _abs(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    return np.abs(x) if is_complex(x) else narrow(np.abs(widen(x)), x.dtype)
+
+
+@rule("is-finite", lifted=True)
+def _is_finite(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    return np.isfinite(widen(x))
+
+
+@rule("real", lifted=True)
+def _real(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    return np.real(x)
+
+
+@rule("imag", lifted=True)
+def _imag(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    return np.imag(x) if is_complex(x) else np.zeros_like(x)
+
+
+@rule("complex", lifted=True)
+def _complex(ev: Evaluator, i: HloInstruction, re: Array, im: Array) -> Array:
+    # re + 1j * im would make NaN of an infinite part.
+    out = np.empty(np.broadcast_shapes(re.shape, im.shape), i.array_shape.dtype)
+    out.real, out.imag = re, im
+    return out
+
+
+@rule("select", lifted=True)
+def _select(ev: Evaluator, i: HloInstruction, condition: Array, x: Any, y: Any) -> Any:
+    if isinstance(x, tuple):
+        return x if bool(condition) else y
+    return np.where(condition, x, y)
+
+
+@rule("clamp", lifted=True)
+def _clamp(ev: Evaluator, i: HloInstruction, low: Array, x: Array, high: Array) -> Array:
+    return narrow(np.minimum(np.maximum(widen(low), widen(x)), widen(high)), x.dtype)
+
+
+_COMPARISONS: dict[str, Function] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "LE": np.less_equal,
+    "LT": np.less,
+}
+
+
+def total_order(x: Array) -> Array:
+    """Signed integers that sort as the floating-point numbers do in IEEE 754's total order: -NaN < -inf < ... < -0 < +0 < ... < NaN."""
+    bits = x.view(np.dtype(f"i{x.dtype.itemsize}"))
+    if primitive_type(x).bits < 8:
+        bits = (bits << 4).astype(np.int8)  # the sign of a four-bit number where a byte has it
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+@rule("compare", lifted=True)
+def _compare(ev: Evaluator, i: HloInstruction, x: Array, y: Array) -> Array:
+    compare = _COMPARISONS[i.attributes["direction"]]
+    if i.get("type") == "TOTALORDER" and is_floating(x):
+        return compare(total_order(np.asarray(x)), total_order(np.asarray(y)))
+    return compare(widen(x), widen(y))

@@ -1,0 +1,314 @@
+"""The reference interpreter: walks a computation in post-order and applies the rule of each instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import EvaluationError, XlanbError
+from xlanb.evaluator.registry import LIFTED, RULES, Rule
+from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import ArrayShape, BufferShape, Shape, TupleShape
+
+MAX_STEPS = 50_000_000
+MAX_BYTES = 4 << 30
+MAX_DEPTH = 64
+
+# What a rule may raise on values that do not fit; anything else is a bug of the interpreter and shows as such.
+_FAILURES = (XlanbError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, MemoryError, np.linalg.LinAlgError)
+# Their values are their operands' or were checked inside a called computation.
+_TRANSPARENT = frozenset({HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT, HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.WHILE})
+
+
+@dataclass(slots=True)
+class _Step:
+    """One instruction of a plan: where its operands lie, and whose values nobody needs after it."""
+
+    instruction: HloInstruction
+    rule: Rule
+    operands: tuple[int, ...]
+    dead: tuple[int, ...]
+    is_checked: bool
+    bytes: int
+
+
+class _LocatedError(EvaluationError):
+    """An error whose message already shows the innermost instruction at fault."""
+
+
+class Evaluator:
+    """Evaluates computations of one module; the module must not change meanwhile.
+
+    Hidden state (of rng and rng-get-and-update-state) lives here, so a new evaluator gives the same numbers again.
+
+    Args:
+        max_steps: instructions that may be evaluated, those of loop bodies counted each time.
+        max_bytes: size of the largest single value.
+        seed: of the opcode rng.
+    """
+
+    def __init__(self, *, max_steps: int = MAX_STEPS, max_bytes: int = MAX_BYTES, seed: int = 42) -> None:
+        self.seed = seed
+        self.rng_state = 7  # XLA:CPU starts its 128-bit counter there
+        self._steps_left = max_steps
+        self._max_bytes = max_bytes
+        self._depth = 0
+        self._parameters: list[tuple[Value, ...]] = []
+        self._plans: dict[tuple[HloComputation, bool], list[_Step]] = {}
+        self._liftable: dict[HloComputation, bool] = {}
+
+    # -- entry points -------------------------------------------------------------------------------------------
+
+    def run(self, computation: HloComputation, arguments: Sequence[Any]) -> Value:
+        """The result of a computation for arguments from outside, which are checked; arrays of the result are fresh.
+
+        Raises:
+            EvaluationError: the arguments do not fit, or an instruction cannot be evaluated.
+        """
+        parameters = computation.parameters
+        if len(arguments) != len(parameters):
+            raise EvaluationError(f"computation {computation.name} takes {len(parameters)} arguments, not {len(arguments)}")
+        values = tuple(_argument(a, p) for a, p in zip(arguments, parameters, strict=True))
+        with np.errstate(all="ignore"):
+            return _fresh(self.call(computation, values))
+
+    def call(self, computation: HloComputation, arguments: tuple[Value, ...]) -> Value:
+        """The result of a called computation."""
+        return self._walk(computation, arguments, lifted=False)
+
+    def call_lifted(self, computation: HloComputation, arguments: tuple[Value, ...]) -> Value:
+        """Many evaluations of a scalar computation at once: each argument holds one element for each of them, and so does each result.
+
+        Arguments broadcast against each other; the results may be smaller than their broadcast shape, where they do not depend on all.
+        """
+        return self._walk(computation, arguments, lifted=True)
+
+    def map(self, computation: HloComputation, arguments: Sequence[Array]) -> Value:
+        """A computation of scalars applied to each element of equally shaped arrays; a tuple of results gives a tuple of arrays."""
+        shape = np.broadcast_shapes(*(a.shape for a in arguments))
+        if self.is_liftable(computation):
+            return _broadcast(self.call_lifted(computation, tuple(arguments)), shape)
+        return self._map_one_by_one(computation, [np.broadcast_to(a, shape) for a in arguments], shape)
+
+    def is_liftable(self, computation: HloComputation) -> bool:
+        """Whether the computation works on scalars alone and every instruction has a lifted rule."""
+        found = self._liftable.get(computation)
+        if found is None:
+            self._liftable[computation] = False  # for a computation that calls itself
+            found = self._liftable[computation] = all(
+                i.opcode in LIFTED and _is_scalar(i.shape) and all(map(self.is_liftable, i.called_computations)) for i in _reachable(computation)
+            )
+        return found
+
+    def apply(self, i: HloInstruction, operands: tuple[Value, ...]) -> Value:
+        """One instruction applied to operand values."""
+        return self._apply(_step(i, RULES), operands, lifted=False)
+
+    @property
+    def arguments(self) -> tuple[Value, ...]:
+        """The arguments of the computation that is being evaluated."""
+        return self._parameters[-1]
+
+    # -- the walk -----------------------------------------------------------------------------------------------
+
+    def _walk(self, computation: HloComputation, arguments: tuple[Value, ...], *, lifted: bool) -> Value:
+        plan = self._plan(computation, lifted=lifted)
+        values: list[Value] = [None] * len(plan)
+        with self._frame(computation, arguments):
+            for slot, step in enumerate(plan):
+                operands = tuple([values[o] for o in step.operands])
+                values[slot] = self._apply(step, operands, lifted=lifted)
+                del operands
+                for d in step.dead:
+                    values[d] = None
+        return values[-1]
+
+    @contextmanager
+    def _frame(self, computation: HloComputation, arguments: tuple[Value, ...]) -> Iterator[None]:
+        if self._depth >= MAX_DEPTH:
+            raise EvaluationError(f"computations call each other more than {MAX_DEPTH} deep, at {computation.name}")
+        self._depth += 1
+        self._parameters.append(arguments)
+        try:
+            yield
+        finally:
+            self._parameters.pop()
+            self._depth -= 1
+
+    def _apply(self, step: _Step, operands: tuple[Value, ...], *, lifted: bool) -> Value:
+        i = step.instruction
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            raise _located(i, "too many instructions evaluated; a loop without end?")
+        if step.bytes > self._max_bytes:
+            raise _located(i, f"the value would take {step.bytes} bytes, more than the limit of {self._max_bytes}")
+        try:
+            value = step.rule(self, i, *operands)
+        except _LocatedError:
+            raise
+        except _FAILURES as error:
+            text = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
+            raise _located(i, text) from error
+        if value is not TOKEN and not isinstance(value, (np.ndarray, tuple)):
+            value = np.asarray(value)
+        problem = mismatch(value, i.shape, lifted=lifted) if step.is_checked else None
+        if problem:
+            raise _located(i, problem)
+        return value
+
+    def _plan(self, computation: HloComputation, *, lifted: bool) -> list[_Step]:
+        found = self._plans.get((computation, lifted))
+        if found is not None:
+            return found
+        order = _reachable(computation)
+        slots = {i: n for n, i in enumerate(order)}
+        last_use = {o: n for n, i in enumerate(order) for o in i.operands}
+        dead: list[list[int]] = [[] for _ in order]
+        for o, n in last_use.items():
+            dead[n].append(slots[o])
+        rules = LIFTED if lifted else RULES
+        plan = [_step(i, rules, tuple(slots[o] for o in i.operands), tuple(dead[n])) for n, i in enumerate(order)]
+        self._plans[computation, lifted] = plan
+        return plan
+
+    def _map_one_by_one(self, computation: HloComputation, arguments: Sequence[Array], shape: tuple[int, ...]) -> Value:
+        """For computations that use arrays inside: the only place where elements are walked one by one."""
+        results = [self.call(computation, tuple(np.asarray(a[index]) for a in arguments)) for index in np.ndindex(shape)]
+        root = computation.root.shape
+        if isinstance(root, TupleShape):
+            return tuple(_stack([r[k] for r in results], s, shape) for k, s in enumerate(root.shapes))
+        return _stack(results, root, shape)
+
+
+def _missing(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value:
+    raise EvaluationError(f"{i.opcode} has no value on a single device without a host")
+
+
+def _step(i: HloInstruction, rules: dict[HloOpcode, Rule], operands: tuple[int, ...] = (), dead: tuple[int, ...] = ()) -> _Step:
+    is_view = i.opcode in _TRANSPARENT or i.opcode is HloOpcode.BROADCAST
+    return _Step(i, rules.get(i.opcode, _missing), operands, dead, i.opcode not in _TRANSPARENT, 0 if is_view else i.shape.byte_size)
+
+
+def _reachable(computation: HloComputation) -> list[HloInstruction]:
+    """What the root needs, operands before users, the root last. What it does not need has no bearing on the result."""
+    order: list[HloInstruction] = []
+    done: set[HloInstruction] = set()
+    opened: set[HloInstruction] = set()
+    stack = [computation.root]
+    while stack:
+        top = stack[-1]
+        if top in done:
+            stack.pop()
+        elif top in opened:
+            stack.pop()
+            done.add(top)
+            order.append(top)
+        else:
+            opened.add(top)
+            pending = [o for o in reversed(top.operands) if o not in done]
+            if any(o in opened for o in pending):
+                raise EvaluationError(f"{top.name} is an operand of itself, through others")
+            stack.extend(pending)
+    return order
+
+
+def _is_scalar(shape: Shape) -> bool:
+    if isinstance(shape, TupleShape):
+        return all(map(_is_scalar, shape.shapes))
+    return isinstance(shape, ArrayShape) and not shape.dimensions
+
+
+def _stack(results: list[Value], shape: Shape, outer: tuple[int, ...]) -> Array:
+    array = shape.as_array()
+    return np.array(results, dtype=array.dtype).reshape(outer + array.dimensions)
+
+
+def _broadcast(value: Value, shape: tuple[int, ...]) -> Value:
+    if isinstance(value, tuple):
+        return tuple(_broadcast(v, shape) for v in value)
+    return np.broadcast_to(value, shape)
+
+
+def _fresh(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(map(_fresh, value))
+    return value if value is TOKEN else np.array(value, order="C")
+
+
+def _argument(argument: Any, parameter: HloInstruction) -> Value:
+    value = _converted(argument, parameter.shape)
+    problem = mismatch(value, parameter.shape)
+    if problem:
+        raise EvaluationError(f"argument {parameter.parameter_number} ({parameter.name}): {problem}")
+    return value
+
+
+def _converted(argument: Any, shape: Shape) -> Value:
+    """What a caller handed over as a value; plain Python numbers take the parameter's element type."""
+    if isinstance(shape, TupleShape):
+        if isinstance(argument, (tuple, list)) and len(argument) == len(shape.shapes):
+            return tuple(_converted(a, s) for a, s in zip(argument, shape.shapes, strict=True))
+        return argument
+    if isinstance(shape, BufferShape):
+        shape = shape.array
+    if not shape.is_array or isinstance(argument, tuple):
+        return argument
+    try:
+        value = np.asarray(argument) if hasattr(argument, "dtype") else np.asarray(argument, shape.as_array().dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise EvaluationError(f"expected {shape.text(layout=False)}, not {describe(argument)}: {error}") from error
+    return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+
+
+def _located(i: HloInstruction, problem: str, width: int = 600) -> _LocatedError:
+    text = str(i)
+    shown = text if len(text) <= width else f"{text[:width]} ..."
+    return _LocatedError(f"{i.name}: {problem}\n  in {i.parent.name}: {shown}")
+
+
+def evaluate(target: HloModule | HloComputation | str, *arrays: Any) -> Value:
+    """The value of a module's entry computation (or of a computation, or of HLO text) for the given arguments.
+
+    Layouts play no part: arrays are logical values. A tuple parameter takes a tuple, a tuple result is a tuple (nested as its shape is); a token is
+    None. An array with dynamic dimensions has its actual size. The semantics are those of XLA on the CPU (openxla.org/xla/operation_semantics).
+
+    Args:
+        target: a module, a computation or HLO text.
+        *arrays: one for each parameter, of its shape and element type (ml_dtypes for those that NumPy lacks).
+
+    Raises:
+        EvaluationError: the arguments do not fit the parameters, or an instruction has no value; the message shows it.
+        HloParseError: the text is not HLO.
+    """
+    if isinstance(target, str):
+        from xlanb.hlo.parser import parse  # noqa: PLC0415 - only text needs the parser
+
+        target = parse(target)
+    computation = target.entry_computation if isinstance(target, HloModule) else target
+    return Evaluator().run(computation, arrays)
+
+
+def evaluate_instruction(i: HloInstruction, operands: Sequence[Value], *, max_steps: int = MAX_STEPS, max_bytes: int = MAX_BYTES) -> Value:
+    """The value of one instruction, given those of its operands: what constant folding needs.
+
+    Args:
+        i: the instruction; computations that it calls are evaluated too.
+        operands: a value for each operand, as `evaluate` gives them.
+        max_steps: instructions that may be evaluated in called computations.
+        max_bytes: the largest value that may come up.
+
+    Raises:
+        EvaluationError: the instruction has no value that depends on its operands alone, or is past the limits.
+    """
+    if i.opcode in (HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.RNG_GET_AND_UPDATE_STATE):
+        raise _located(i, f"{i.opcode} has no value that depends on its operands alone")
+    with np.errstate(all="ignore"):
+        return _fresh(Evaluator(max_steps=max_steps, max_bytes=max_bytes).apply(i, tuple(operands)))

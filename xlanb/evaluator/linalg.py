@@ -1,0 +1,93 @@
+"""fft, cholesky and triangular-solve."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xlanb.errors import EvaluationError
+from xlanb.evaluator.registry import rule
+from xlanb.evaluator.values import Array, is_complex, narrow, widen
+from xlanb.hlo.instruction import HloInstruction
+
+if TYPE_CHECKING:
+    from xlanb.evaluator.interpreter import Evaluator
+
+
+@rule("fft")
+def _fft(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    lengths = i.ints("fft_length")
+    axes = tuple(range(x.ndim - len(lengths), x.ndim))
+    dtype = i.array_shape.dtype
+    if 0 in x.shape or 0 in lengths:
+        return np.zeros(i.array_shape.dimensions, dtype)
+    kind = str(i.attributes["fft_type"]).removeprefix("FFT_TYPE_")
+    wide = widen(x)
+    if kind == "FFT":
+        return np.fft.fftn(wide, axes=axes).astype(dtype)
+    if kind == "IFFT":
+        return np.fft.ifftn(wide, axes=axes).astype(dtype)
+    if kind == "RFFT":
+        return np.fft.rfftn(wide, lengths, axes).astype(dtype)
+    if kind == "IRFFT":
+        return np.fft.irfftn(wide, lengths, axes).astype(dtype)
+    raise EvaluationError(f"no such fft_type: {kind}")
+
+
+def _adjoint(a: Array) -> Array:
+    return np.conj(np.swapaxes(a, -1, -2))
+
+
+@rule("cholesky")
+def _cholesky(ev: Evaluator, i: HloInstruction, a: Array) -> Array:
+    """The factor L of a = L L^H from the lower triangle, or its adjoint from the upper; NaN for a matrix that is not positive definite."""
+    is_lower = bool(i.get("lower"))
+    wide = widen(a) if is_lower else _adjoint(widen(a))
+    lower = np.tril(wide)
+    diagonal = np.real(np.einsum("...ii->...i", wide))
+    full = lower + _adjoint(np.tril(wide, -1))
+    np.einsum("...ii->...i", full)[...] = diagonal
+    factor = _cholesky_lower(full)
+    return narrow(factor if is_lower else _adjoint(factor), a.dtype)
+
+
+def _cholesky_lower(a: Array) -> Array:
+    try:
+        return np.linalg.cholesky(a)
+    except np.linalg.LinAlgError:
+        if a.ndim == 2:
+            return np.full_like(a, np.nan)
+    matrices = a.reshape(-1, *a.shape[-2:])
+    return np.stack([_cholesky_lower(m) for m in matrices]).reshape(a.shape)
+
+
+@rule("triangular-solve")
+def _triangular_solve(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
+    """x with op(a) x = b, or x op(a) = b where not left_side; only the triangle that `lower` names is read."""
+    transpose = str(i.get("transpose_a") or "NO_TRANSPOSE")
+    is_lower = bool(i.get("lower"))
+    matrix = np.tril(widen(a)) if is_lower else np.triu(widen(a))
+    if i.get("unit_diagonal"):
+        np.einsum("...ii->...i", matrix)[...] = 1
+    if transpose in ("TRANSPOSE", "ADJOINT"):
+        matrix = np.swapaxes(matrix, -1, -2)
+        is_lower = not is_lower
+        if transpose == "ADJOINT" and is_complex(a):
+            matrix = np.conj(matrix)
+    if i.get("left_side"):
+        return narrow(_substitute(matrix, widen(b), lower=is_lower), b.dtype)
+    # x a = b is a^T x^T = b^T
+    solved = _substitute(np.swapaxes(matrix, -1, -2), np.swapaxes(widen(b), -1, -2), lower=not is_lower)
+    return narrow(np.swapaxes(solved, -1, -2), b.dtype)
+
+
+def _substitute(a: Array, b: Array, *, lower: bool) -> Array:
+    """Forward or back substitution, a row at a time for all right-hand sides of all matrices."""
+    x = np.array(b)
+    n = a.shape[-1]
+    for k in range(n) if lower else reversed(range(n)):
+        known = slice(0, k) if lower else slice(k + 1, n)
+        row = x[..., k, :] - np.matmul(a[..., k : k + 1, known], x[..., known, :])[..., 0, :]
+        x[..., k, :] = row / a[..., k, k, None]
+    return x

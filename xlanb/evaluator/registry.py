@@ -1,0 +1,51 @@
+"""The rules of the interpreter: one function per opcode, registered by the files that hold them.
+
+A rule is called with the evaluator, the instruction and the values of its operands, and returns the value. A rule that is `lifted` may also be
+called for a scalar instruction with arrays in place of scalars, one element for each of many independent evaluations; it then returns an array
+(of the operands' broadcast shape) or a scalar where every evaluation gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from xlanb.evaluator.values import Value
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import BY_TEXT, HloOpcode
+
+if TYPE_CHECKING:
+    from xlanb.evaluator.interpreter import Evaluator
+
+
+class Rule(Protocol):
+    """The meaning of an opcode."""
+
+    def __call__(self, ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value: ...
+
+
+RULES: dict[HloOpcode, Rule] = {}
+LIFTED: dict[HloOpcode, Rule] = {}
+
+
+def rule(*opcodes: str, lifted: bool = False) -> Callable[[Rule], Rule]:
+    """Register a function as the rule of opcodes; with `lifted` for scalars held as arrays too."""
+
+    def register(function: Rule) -> Rule:
+        for text in opcodes:
+            RULES[BY_TEXT[text]] = function
+            if lifted:
+                LIFTED[BY_TEXT[text]] = function
+        return function
+
+    return register
+
+
+def lifted_rule(*opcodes: str) -> Callable[[Rule], Rule]:
+    """Register a function as the rule of scalar instructions whose operands are held as arrays."""
+
+    def register(function: Rule) -> Rule:
+        LIFTED.update({BY_TEXT[text]: function for text in opcodes})
+        return function
+
+    return register

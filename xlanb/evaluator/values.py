@@ -1,0 +1,119 @@
+"""What the interpreter computes with: NumPy arrays, tuples of values, and None for a token.
+
+An array whose shape has dynamic dimensions is held at its actual size, so most rules need to know nothing of dynamic dimensions.
+Arrays are never written to once they are a value; rules may return views.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from xlanb.errors import EvaluationError
+from xlanb.shape import ArrayShape, BufferShape, PrimitiveType, Shape, TupleShape
+from xlanb.shape.primitive_type import from_dtype
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Value: TypeAlias = Any  # Array | tuple[Value, ...] | None; the alias is loose because rules know which by opcode
+TOKEN = None
+
+
+def _wide(t: PrimitiveType) -> np.dtype[Any] | None:
+    """The dtype in which NumPy computes for a narrow element type; None where NumPy computes in the type itself."""
+    if t.scalar is None:
+        return None
+    if t.is_floating and t.bits < 32:
+        return np.dtype(np.float32)
+    if t.is_integral and t.bits < 8:
+        return np.dtype(np.int8 if t.is_signed else np.uint8)
+    return None
+
+
+_WIDE: dict[np.dtype[Any], np.dtype[Any]] = {t.dtype: w for t in PrimitiveType if (w := _wide(t)) is not None}
+
+
+def widen(x: Array) -> Array:
+    """The same values in a dtype that NumPy computes in: f32 for narrow floats, bytes for sub-byte integers."""
+    wide = _WIDE.get(x.dtype)
+    return x if wide is None else x.astype(wide)
+
+
+def narrow(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Back to the element type: floats are rounded to nearest even, integers wrap around."""
+    return x if x.dtype == dtype else np.asarray(x).astype(dtype)
+
+
+def primitive_type(x: Array) -> PrimitiveType:
+    """The XLA element type of an array."""
+    return from_dtype(x.dtype)
+
+
+def is_floating(x: Array) -> bool:
+    """Whether the elements are real floating-point numbers, narrow types included."""
+    return x.dtype.kind == "f" or (x.dtype.kind == "V" and primitive_type(x).is_floating)
+
+
+def is_complex(x: Array) -> bool:
+    """Whether the elements are complex."""
+    return x.dtype.kind == "c"
+
+
+def is_integral(x: Array) -> bool:
+    """Whether the elements are integers (predicates are not)."""
+    return x.dtype.kind in "iu" or (x.dtype.kind == "V" and primitive_type(x).is_integral)
+
+
+def mismatch(value: Value, shape: Shape, *, lifted: bool = False) -> str | None:
+    """Why a value is not one of `shape`, or None where it is.
+
+    Args:
+        value: any value.
+        shape: the shape that it should have; a dynamic dimension is an upper bound.
+        lifted: the value stands for many scalars: only the element type counts.
+    """
+    if isinstance(shape, TupleShape):
+        if not isinstance(value, tuple) or len(value) != len(shape.shapes):
+            return f"expected a tuple of {len(shape.shapes)}, not {describe(value)}"
+        return next((m for v, s in zip(value, shape.shapes, strict=True) if (m := mismatch(v, s, lifted=lifted))), None)
+    if isinstance(shape, BufferShape):
+        shape = shape.array
+    assert isinstance(shape, ArrayShape)
+    if not shape.is_array:
+        return None if value is TOKEN else f"expected {shape.text(layout=False)}, not {describe(value)}"
+    if not isinstance(value, np.ndarray) or value.dtype != shape.dtype:
+        return f"expected {shape.text(layout=False)}, not {describe(value)}"
+    if lifted or value.shape == shape.dimensions or (shape.is_dynamic and _fits(value.shape, shape)):
+        return None
+    return f"expected {shape.text(layout=False)}, not {describe(value)}"
+
+
+def _fits(sizes: tuple[int, ...], shape: ArrayShape) -> bool:
+    if len(sizes) != shape.rank:
+        return False
+    rows = zip(sizes, shape.dimensions, shape.dynamic, strict=True)
+    return all((d < 0 or n <= d) if dynamic else n == d for n, d, dynamic in rows)
+
+
+def describe(value: Value) -> str:
+    """A value's shape in XLA's words, for messages."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(describe, value)) + ")"
+    if value is TOKEN:
+        return "token[]"
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return type(value).__name__
+    name = next((t.text for t in PrimitiveType if t.scalar is not None and t.dtype == dtype), str(dtype))
+    return f"{name}[{','.join(map(str, value.shape))}]"
+
+
+def scalar_int(x: Array) -> int:
+    """The value of an integer (or predicate) scalar.
+
+    Raises:
+        EvaluationError: it is not a scalar.
+    """
+    if x.size != 1:
+        raise EvaluationError(f"expected a scalar, not {describe(x)}")
+    return int(widen(x).reshape(()))

@@ -1,0 +1,130 @@
+"""reduce-window and select-and-scatter: windows as strided views, every position of the window handled for all windows at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xlanb.errors import EvaluationError
+from xlanb.evaluator.folding import combine, monoid
+from xlanb.evaluator.indexing import scatter_into
+from xlanb.evaluator.registry import rule
+from xlanb.evaluator.values import Array, Value, narrow
+from xlanb.hlo.attributes import Window, WindowDimension
+from xlanb.hlo.instruction import HloInstruction
+
+if TYPE_CHECKING:
+    from xlanb.evaluator.folding import Monoid
+    from xlanb.evaluator.interpreter import Evaluator
+
+
+def window_count(size: int, d: WindowDimension) -> int:
+    """How many places a window has along a dimension of `size` elements."""
+    base = (size - 1) * d.base_dilation + 1 if size > 0 else 0
+    extent = (d.size - 1) * d.window_dilation + 1 if d.size > 0 else 0
+    padded = base + d.padding_low + d.padding_high
+    return 0 if padded < extent or extent == 0 else (padded - extent) // d.stride + 1
+
+
+def window_positions(size: int, d: WindowDimension) -> tuple[Array, Array]:
+    """Which element each place and offset of a window reads: indices [places, window], and whether there is an element."""
+    places = np.arange(window_count(size, d))[:, None] * d.stride
+    offsets = np.arange(d.size)[::-1] if d.reversal else np.arange(d.size)
+    at = places + offsets[None, :] * d.window_dilation - d.padding_low
+    inside = (at >= 0) & (at < (size - 1) * d.base_dilation + 1) & (at % d.base_dilation == 0)
+    return np.where(inside, at // d.base_dilation, 0), inside
+
+
+def _checked(window: Window, rank: int) -> tuple[WindowDimension, ...]:
+    dimensions = window.dimensions or (WindowDimension(1),) * rank
+    if len(dimensions) != rank:
+        raise EvaluationError(f"a window of {len(dimensions)} dimensions over {rank}")
+    return dimensions
+
+
+@rule("reduce-window")
+def _reduce_window(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
+    count = len(operands) // 2
+    arrays, inits = operands[:count], operands[count:]
+    dimensions = _checked(i.window, arrays[0].ndim)
+    known = monoid(i.to_apply) if count == 1 else None
+    if known is not None and arrays[0].dtype == inits[0].dtype:
+        results: tuple[Array, ...] = (_reduce_known(known, arrays[0], inits[0], dimensions),)
+    else:
+        results = _reduce_any(ev, i, arrays, inits, dimensions)
+    return results if i.shape.is_tuple else results[0]
+
+
+def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[WindowDimension]) -> Array:
+    """One dimension after the other: what lies outside counts as the identity."""
+    wide = known.accumulator(x)
+    identity = known.identity(wide)
+    for axis, d in enumerate(dimensions):
+        if d == WindowDimension(1):
+            continue
+        at, inside = window_positions(wide.shape[axis], d)
+        line = np.moveaxis(wide, axis, -1)
+        total = np.full((*line.shape[:-1], at.shape[0]), identity, wide.dtype)
+        for k in range(d.size):
+            element = line[..., at[:, k]] if wide.shape[axis] else np.full_like(total, identity)
+            total = known.ufunc(total, np.where(inside[:, k], element, identity))
+        wide = np.moveaxis(total, -1, axis)
+    return narrow(np.asarray(known.ufunc(known.accumulator(init), wide)), x.dtype)
+
+
+def _offsets(dimensions: Sequence[WindowDimension], sizes: Sequence[int]) -> Iterator[tuple[tuple[Array, ...], Array]]:
+    """For each offset within the window, in row-major order: the open mesh of indices into the operand, and which of them are there."""
+    tables = [window_positions(n, d) for n, d in zip(sizes, dimensions, strict=True)]
+    for offset in np.ndindex(*(d.size for d in dimensions)):
+        at = np.ix_(*(t[0][:, k] for t, k in zip(tables, offset, strict=True)))
+        inside = np.ix_(*(t[1][:, k] for t, k in zip(tables, offset, strict=True)))
+        yield at, math.prod(inside, start=np.ones((), np.bool_))
+
+
+def _reduce_any(
+    ev: Evaluator, i: HloInstruction, arrays: Sequence[Array], inits: Sequence[Array], dimensions: Sequence[WindowDimension]
+) -> tuple[Array, ...]:
+    sizes = arrays[0].shape
+    shape = tuple(window_count(n, d) for n, d in zip(sizes, dimensions, strict=True))
+    accumulators: tuple[Array, ...] = tuple(np.broadcast_to(v, shape) for v in inits)
+    if 0 in sizes:
+        return accumulators
+    for at, inside in _offsets(dimensions, sizes):
+        new = combine(ev, i.to_apply, accumulators, [np.broadcast_to(x[at], shape) for x in arrays])
+        accumulators = tuple(np.where(inside, n, a) for n, a in zip(new, accumulators, strict=True))
+    return accumulators
+
+
+@rule("select-and-scatter")
+def _select_and_scatter(ev: Evaluator, i: HloInstruction, operand: Array, source: Array, init: Array) -> Array:
+    dimensions = _checked(i.window, operand.ndim)
+    out = np.full(operand.shape, init, init.dtype)
+    if 0 in source.shape or 0 in operand.shape:
+        return out
+    found, place = _selected(ev, i, operand, dimensions, source.shape)
+    flat = scatter_into(ev, i.attributes["scatter"], [out.reshape(-1)], place[found], [source[found]])[0]
+    return flat.reshape(operand.shape)
+
+
+def _selected(
+    ev: Evaluator, i: HloInstruction, operand: Array, dimensions: Sequence[WindowDimension], shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """For each window whether it holds any element, and the flat index of the one that `select` prefers over all later ones."""
+    select = i.attributes["select"]
+    flat_index = np.arange(operand.size).reshape(operand.shape)
+    chosen = np.zeros(shape, operand.dtype)
+    place = np.zeros(shape, np.int64)
+    found = np.zeros(shape, np.bool_)
+    for at, inside in _offsets(dimensions, operand.shape):
+        element = operand[at]
+        if element.shape != shape:
+            raise EvaluationError(f"the window has {element.shape} places for a source of shape {shape}")
+        keeps = np.asarray(ev.map(select, [chosen, element]))
+        takes = inside & (~found | ~keeps)
+        chosen = np.where(takes, element, chosen)
+        place = np.where(takes, flat_index[at], place)
+        found = found | inside
+    return found, place
