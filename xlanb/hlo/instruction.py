@@ -86,7 +86,7 @@ class HloInstruction:
     @property
     def is_root(self) -> bool:
         """Whether it is its computation's root."""
-        return self.parent.root is self
+        return self.parent._root is self  # not `.root`: while a computation is being built it has none
 
     @property
     def is_dead(self) -> bool:
