@@ -81,15 +81,16 @@ class HloComputation:
     def post_order(self) -> list[HloInstruction]:
         """All instructions, operands (and control predecessors) before users, in XLA's order (MakeInstructionPostOrder).
 
-        Roots of the walk are the instructions without users, in the order in which they were added.
+        Roots of the walk are the instructions without users, in the order in which they were added; control predecessors come before operands, the last
+        of them first.
         """
         order: list[HloInstruction] = []
         done: set[HloInstruction] = set()
+        open_: set[HloInstruction] = set()
         for start in self._instructions:
-            if start._users or start.control_successors or start in done:
+            if start._users or start in done:
                 continue
             stack: list[HloInstruction] = [start]
-            open_: set[HloInstruction] = set()
             while stack:
                 top = stack[-1]
                 if top in done:
@@ -100,8 +101,9 @@ class HloComputation:
                     order.append(top)
                 else:
                     open_.add(top)
-                    before = (*top.operands, *top.control_predecessors)
-                    stack.extend(o for o in reversed(before) if o not in done)
+                    stack.extend(o for o in reversed(top.operands) if o not in done)
+                    if top.control_predecessors:
+                        stack.extend(p for p in top.control_predecessors if p not in done)
         return order
 
     # -- building -----------------------------------------------------------------------------------------------

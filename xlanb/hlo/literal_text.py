@@ -227,6 +227,13 @@ class _Dense:
                 cursor.fail("expects ')' after complex number")
             else:
                 cursor.pos += 1
+        if parts[0] != parts[0]:
+            # XLA gives the imaginary part the NaN of the real part, whatever the text says.
+            real = next(n for n in reversed(self.nans) if n[1] == 0)
+            if self.nans[-1][1] == 1:
+                self.nans.pop()
+            self.nans.append((real[0], 1, *real[2:]))
+            parts[1] = math.nan
         limit = np.finfo(np.float32 if self.type is PrimitiveType.C64 else np.float64).max
         if any(math.isfinite(p) and abs(p) > limit for p in parts):
             self._fail(token, f"a part is out of range for literal's primitive type {self.type}")
@@ -313,10 +320,10 @@ def literal_text(literal: Literal, *, large: bool = False) -> str:
 
 
 def typed_literal_text(literal: Literal) -> str:
-    """The literal with its shape in front (without layout), as in a custom-call's `literal`."""
+    """The literal with its shape in front, as in a custom-call's `literal`."""
     if isinstance(literal.shape, TupleShape):
-        return "(\n" + ",\n".join(typed_literal_text(e) for e in literal.elements) + "\n)"
-    return f"{literal.shape.text(layout=False)} {literal_text(literal, large=True)}"
+        return "( " + ", ".join(typed_literal_text(e) for e in literal.elements) + " )"
+    return f"{literal.shape} {literal_text(literal, large=True)}"
 
 
 def element_text(value: Any, kind: PrimitiveType, *, scalar: bool = False) -> str:

@@ -76,8 +76,8 @@ class HloModule(Displayable):
 
     def post_order(self) -> list[HloComputation]:
         """All computations, called ones before their callers; those that nothing calls too (XLA's MakeComputationPostOrder)."""
-        calls = {c: [d for i in c._instructions if i.attributes for d in _calls(i)] for c in self._computations}
-        called = {d for some in calls.values() for d in some}
+        calls = {c: [d for i in c._instructions if i.attributes and (d := _calls(i))] for c in self._computations}
+        called = {d for lists in calls.values() for some in lists for d in some}
         order: dict[HloComputation, None] = {}
         for start in self._computations:
             if start not in called:
@@ -222,19 +222,23 @@ def _calls(instruction: HloInstruction) -> tuple[HloComputation, ...]:
     return called
 
 
-def _visit(start: HloComputation, calls: dict[HloComputation, list[HloComputation]], order: dict[HloComputation, None]) -> None:
-    """Put `start` and all below it into `order`, called ones first."""
-    visited = {start}
-    stack = [(start, iter(calls[start]))]
+def _visit(start: HloComputation, calls: dict[HloComputation, list[tuple[HloComputation, ...]]], order: dict[HloComputation, None]) -> None:
+    """Put all that is called below `start` into `order`, called ones first, then `start` itself.
+
+    As in XLA's walk, what one instruction calls counts as seen before any of it is entered.
+    """
+    seen = {start}
+    stack: list[tuple[HloComputation, Iterator[tuple[HloComputation, ...]]]] = [(start, iter(calls[start]))]
     while stack:
         computation, rest = stack[-1]
-        below = next(rest, None)
-        if below is None:
+        called = next(rest, None)
+        if called is None:
             stack.pop()
-            order[computation] = None
-        elif below not in visited and below not in order:
-            visited.add(below)
-            stack.append((below, iter(calls.get(below, ()))))
+            order.setdefault(computation)
+            continue
+        new = [c for c in called if c not in seen]
+        seen.update(new)
+        stack.extend((c, iter(calls.get(c, ()))) for c in reversed(new))
 
 
 def _header(module: HloModule) -> dict[str, str]:

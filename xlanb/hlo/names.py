@@ -22,8 +22,8 @@ class NameUniquer:
         key = f"{root}.{number}" if number else root
         used = self._used
         if key in used:
-            number = self._next.get(root, 1)
-            while (key := f"{root}.{number}") in used:
+            number = self._next.get(root, 0)
+            while (key := f"{root}.{number}" if number else root) in used:
                 number += 1
             self._next[root] = number + 1
         used.add(key)

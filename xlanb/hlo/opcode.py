@@ -22,7 +22,7 @@ class Attribute:
     (attributes.py), "computation", "computations" (a tuple), "literal", "shape", "shapes" (a tuple), "precisions" (a tuple of str);
     the fixed words of parse_attributes.WORDS ("direction", "comparison_type", "fft_type", "fusion_kind", "distribution", "rng_algorithm", "dot_algorithm",
     "padding_type", "schedule", "api_version", "transpose", "conv_kind", "group_mode"), a str each;
-    XLA's canonical text as a str: "replica_groups", "aliasing", "bools", "accuracy", "domain".
+    XLA's canonical text as a str: "replica_groups", "aliasing", "bools", "accuracy", "domain", "sparsity".
     `default` is the value when it is absent, and is not printed; `required` attributes must be there.
     """
 
@@ -41,21 +41,21 @@ def _attributes(spec: str) -> tuple[Attribute, ...]:
         required = kind.endswith("!")
         value: object = None
         if default:
-            value = {"true": True, "false": False}.get(default, default)
+            value = {"true": True, "false": False, "()": ()}.get(default, default)
             value = int(default) if default.lstrip("-").isdigit() else value
         out.append(Attribute(name, kind.rstrip("!"), value, required))
     return tuple(out)
 
 
 _WINDOW = "window:window"
-_CONV = "window:window dim_labels:dim_labels! feature_group_count:int=1 batch_group_count:int=1 operand_precision:precisions convolution_kind:conv_kind=unset"
+_CONV = "window:window dim_labels:dim_labels! feature_group_count:int=1 batch_group_count:int=1 operand_precision:precisions convolution_kind:conv_kind=unset sparsity_config:sparsity"
 _GROUPS = "channel_id:int replica_groups:replica_groups"
 _COLLECTIVE = f"{_GROUPS} constrain_layout:bool=false use_global_device_ids:bool=false"
 _GATHERING = f"{_GROUPS} constrain_layout:bool=false dimensions:ints! use_global_device_ids:bool=false"
 _PERMUTE = "channel_id:int source_target_pairs:int_lists! slice_sizes:int_lists"
 _REDUCING = f"{_COLLECTIVE} to_apply:computation! mode:group_mode"
 _ASYNC = "async_execution_thread:string=main calls:computation output_to_operand_aliasing:aliasing"
-_DOT = "lhs_batch_dims:ints lhs_contracting_dims:ints rhs_batch_dims:ints rhs_contracting_dims:ints"
+_DOT = "lhs_batch_dims:ints=() lhs_contracting_dims:ints rhs_batch_dims:ints=() rhs_contracting_dims:ints"
 _CUSTOM = (
     "window:window dim_labels:dim_labels feature_group_count:int=1 batch_group_count:int=1 padding_type:padding_type=PADDING_INVALID "
     "custom_call_target:string! operand_layout_constraints:shapes custom_call_has_side_effect:bool=false literal:literal "
@@ -135,7 +135,7 @@ class HloOpcode(Enum):
     )
     BITCAST = "bitcast", 1, "data", "", "the same bytes under another shape and layout"
     BITCAST_CONVERT = "bitcast-convert", 1, "data", "", "the same bits under another element type"
-    BROADCAST = "broadcast", 1, "data", "dimensions:ints=", "operand dimension i becomes result dimension dimensions[i]; the rest is repeated"
+    BROADCAST = "broadcast", 1, "data", "dimensions:ints", "operand dimension i becomes result dimension dimensions[i]; the rest is repeated"
     CALL = "call", VARIADIC, "control", "to_apply:computation! is_composite:bool=false", "the computation applied to the operands"
     CBRT = "cbrt", 1, "elementwise", "result_accuracy:accuracy", "cube root"
     CEIL = "ceil", 1, "elementwise", "", "round up"
@@ -206,8 +206,8 @@ class HloOpcode(Enum):
         "gather",
         2,
         "data",
-        "offset_dims:ints! collapsed_slice_dims:ints! start_index_map:ints! operand_batching_dims:ints= "
-        "start_indices_batching_dims:ints= index_vector_dim:int! slice_sizes:ints! indices_are_sorted:bool=false",
+        "offset_dims:ints! collapsed_slice_dims:ints! start_index_map:ints! operand_batching_dims:ints=() "
+        "start_indices_batching_dims:ints=() index_vector_dim:int! slice_sizes:ints! indices_are_sorted:bool=false",
         "slices of the operand at the given, clamped indices",
     )
     GET_DIMENSION_SIZE = "get-dimension-size", 1, "dynamic", "dimensions:ints!", "size of a dimension when it runs, s32"
@@ -239,7 +239,7 @@ class HloOpcode(Enum):
         "ragged-dot",
         3,
         "linalg",
-        f"{_DOT} lhs_ragged_dims:ints rhs_group_dims:ints operand_precision:precisions algorithm:dot_algorithm=unset",
+        f"{_DOT} lhs_ragged_dims:ints=() rhs_group_dims:ints=() operand_precision:precisions algorithm:dot_algorithm=unset",
         "dot with one group of rows for each matrix",
     )
     REAL = "real", 1, "elementwise", "", "real part"
@@ -284,7 +284,7 @@ class HloOpcode(Enum):
         VARIADIC,
         "data",
         "update_window_dims:ints! inserted_window_dims:ints! scatter_dims_to_operand_dims:ints! "
-        "input_batching_dims:ints= scatter_indices_batching_dims:ints= index_vector_dim:int! "
+        "input_batching_dims:ints=() scatter_indices_batching_dims:ints=() index_vector_dim:int! "
         "indices_are_sorted:bool=false unique_indices:bool=false to_apply:computation!",
         "updates combined into the operand at indices; those out of bounds are skipped",
     )

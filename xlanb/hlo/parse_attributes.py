@@ -326,6 +326,29 @@ def parse_domain(cursor: Cursor) -> str:
     return f'{{kind="sharding", entry={found["entry"]}, exit={found["exit"]}}}'
 
 
+def parse_sparsity(cursor: Cursor) -> str:
+    """`{lhs={sparsity=1x4 dimension=1 stride=1} rhs={...}}`, canonical text."""
+    cursor.expect("{", "to start sparsity config")
+    found: dict[str, str] = {}
+    while not cursor.at("}"):
+        at = cursor.pos
+        side = cursor.attribute_name()
+        if side not in ("lhs", "rhs") or side in found:
+            cursor.fail(f"unexpected attribute name: {side}", at)
+        cursor.expect("{")
+        fields: list[str] = []
+        while not cursor.at("}"):
+            at = cursor.pos
+            name = cursor.attribute_name()
+            if name not in ("sparsity", "dimension", "stride"):
+                cursor.fail(f"unexpected attribute name: {name}", at)
+            fields.append(f"{name}={'x'.join(map(str, _dxd(cursor)))}")
+        cursor.expect("}")
+        found[side] = f"{side}={{{' '.join(fields)}}}"
+    cursor.expect("}", "to end sparsity config")
+    return "{" + " ".join(found[s] for s in ("lhs", "rhs") if s in found) + "}"
+
+
 def parse_shapes(cursor: Cursor, cache: ShapeCache) -> tuple[Shape, ...]:
     """`{f32[2]{0}, s32[]}`."""
     cursor.expect("{", "at the start of a list")
@@ -354,6 +377,7 @@ READERS: dict[str, Callable[[Cursor], Any]] = {
     "bools": parse_bools,
     "accuracy": parse_accuracy,
     "domain": parse_domain,
+    "sparsity": parse_sparsity,
     "replica_groups": parse_replica_groups,
     **{kind: _word(kind) for kind in WORDS},
 }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.shape import PrimitiveType, Shape, TupleShape
-from xlanb.shape.shape import TOKEN, array, same
+from xlanb.hlo.parse_shape import compatible
+from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
+from xlanb.shape.shape import TOKEN, array
 
 NOT_INFERRED = frozenset(
     o
@@ -44,7 +46,13 @@ def _token_like(*parts: Shape) -> TupleShape:
     return TupleShape((*parts, TOKEN))
 
 
-@_check(HloOpcode.AFTER_ALL, HloOpcode.OUTFEED, HloOpcode.SEND_DONE)
+@_check(HloOpcode.OUTFEED)
+def _outfeed(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+    attributes.setdefault("outfeed_shape", operands[0].shape)
+    return TOKEN
+
+
+@_check(HloOpcode.AFTER_ALL, HloOpcode.SEND_DONE)
 def _token(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
     return TOKEN
 
@@ -250,13 +258,34 @@ def _custom_call(cursor: Cursor, at: int, shape: Shape | None, operands: Operand
         if len(constraints) != len(operands):
             cursor.fail(f"Expected {len(operands)} operand layout constraints, {len(constraints)} given", at)
         for constraint, operand in zip(constraints, operands, strict=True):
-            if not same(constraint, operand.shape):
+            if not compatible(constraint, operand.shape):
                 cursor.fail(f"Operand layout constraint shape {constraint} is not compatible with operand shape {operand.shape}", at)
     return _precision(cursor, at, shape, operands, attributes)
 
 
-@_check(HloOpcode.DOT, HloOpcode.RAGGED_DOT, HloOpcode.SCALED_DOT, HloOpcode.CONVOLUTION)
+@_check(HloOpcode.DOT, HloOpcode.RAGGED_DOT, HloOpcode.SCALED_DOT)
+def _dot(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+    attributes.setdefault("lhs_contracting_dims", ())
+    attributes.setdefault("rhs_contracting_dims", ())
+    return _precision(cursor, at, shape, operands, attributes)
+
+
+@_check(HloOpcode.CONVOLUTION)
 def _precision(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
     if all(p == "default" for p in attributes.get("operand_precision", ("default",))):
         attributes.pop("operand_precision", None)
     return shape
+
+
+def inferred_layout(opcode: HloOpcode, shape: Shape, operands: Operands, attributes: Attributes) -> Shape:
+    """An inferred shape with the layout that XLA's inference leaves on it: that of the first operand, permuted by a transpose."""
+    if not operands or not isinstance(shape, ArrayShape):
+        return shape
+    source = operands[0].shape
+    if not isinstance(source, ArrayShape) or source.layout is None or len(source.dimensions) != len(shape.dimensions):
+        return shape
+    if opcode is HloOpcode.TRANSPOSE:
+        target = {old: new for new, old in enumerate(attributes["dimensions"])}
+        order = tuple(target[d] for d in source.layout.minor_to_major)
+        return shape.with_layout(replace(source.layout, minor_to_major=order))
+    return shape.with_layout(source.layout) if opcode.is_elementwise and source.dimensions == shape.dimensions else shape

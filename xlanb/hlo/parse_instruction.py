@@ -18,12 +18,11 @@ from xlanb.hlo.literal_text import parse_literal
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import BY_TEXT, Attribute, HloOpcode
 from xlanb.hlo.parse_attributes import READERS, parse_bools, parse_shapes
-from xlanb.hlo.parse_checks import NOT_INFERRED, refine
+from xlanb.hlo.parse_checks import NOT_INFERRED, inferred_layout, refine
 from xlanb.hlo.parse_metadata import parse_frontend_attributes, parse_metadata, parse_origin, parse_statistics
-from xlanb.hlo.parse_shape import SIMPLE, ShapeCache, at_shape, parse_shape
+from xlanb.hlo.parse_shape import SIMPLE, ShapeCache, at_shape, compatible, parse_shape
 from xlanb.hlo.parse_sharding import parse_sharding, tuple_sharding
 from xlanb.shape import Literal, Shape, TupleShape
-from xlanb.shape.shape import same
 
 _B = r"[ \t\n\r]*"
 _NAME = r"[A-Za-z_][A-Za-z0-9_.\-]*"
@@ -229,6 +228,7 @@ class InstructionParser:
             shape = check(self.cursor, at, shape, operands, attributes)
         if shape is None:
             shape = shape_inference.infer(opcode, [o.shape for o in operands], attributes)
+            shape = inferred_layout(opcode, shape, operands, attributes)
         return shape
 
     def _require(self, opcode: HloOpcode, attributes: dict[str, Any], operands: list[HloInstruction]) -> None:
@@ -339,7 +339,7 @@ class InstructionParser:
                 return self._missing_parameter(scope, name, shape, at)
             if operand is None:
                 cursor.fail(f"instruction does not exist: {name}" if name else "expects name", named_at)
-            if shape is not None and not same(shape, operand.shape):
+            if shape is not None and not compatible(shape, operand.shape):
                 cursor.fail(
                     f"The declared operand shape {shape} is not compatible with the shape of the operand instruction {operand.shape}.", at
                 )
@@ -520,8 +520,7 @@ class InstructionParser:
             self._attributes(scope, opcode, opcode.attribute, attributes, common)
         if "calls" not in attributes:
             cursor.fail("attribute calls is expected but not seen")
-        if "async_execution_thread" in attributes:
-            attributes["calls"].execution_thread = attributes["async_execution_thread"]
+        _set_thread(attributes["calls"], attributes.get("async_execution_thread", ""))
         return shape
 
     def _check_chain(self, shape: Shape, opcode: HloOpcode, operands: list[HloInstruction]) -> None:
@@ -560,6 +559,22 @@ class InstructionParser:
         computation = inside.close(self.cursor)
         self.finished.append(computation)
         return computation
+
+
+def _set_thread(computation: HloComputation, thread: str) -> None:
+    """What an async-start calls, and all that this calls, runs on its thread."""
+    stack, seen = [computation], {computation}
+    while stack:
+        c = stack.pop()
+        c.execution_thread = thread
+        for i in c._instructions:
+            if i.opcode is HloOpcode.ASYNC_START:
+                if thread:
+                    i.attributes["async_execution_thread"] = thread
+                else:
+                    i.attributes.pop("async_execution_thread", None)
+            stack.extend(d for d in i.called_computations if d not in seen)
+            seen.update(i.called_computations)
 
 
 def async_start(instruction: HloInstruction) -> HloInstruction:

@@ -18,6 +18,15 @@ _EXTENT_LIMIT = 2**63
 ShapeCache = dict[str, Shape]
 
 
+def compatible(a: Shape, b: Shape) -> bool:
+    """Equal but for layouts and for which dimensions are dynamic (ShapeUtil::Compatible)."""
+    if isinstance(a, ArrayShape) and isinstance(b, ArrayShape):
+        return a is b or (a.element_type is b.element_type and a.dimensions == b.dimensions)
+    if isinstance(a, TupleShape) and isinstance(b, TupleShape):
+        return len(a.shapes) == len(b.shapes) and all(map(compatible, a.shapes, b.shapes))
+    return isinstance(a, BufferShape) and isinstance(b, BufferShape) and compatible(a.array, b.array)
+
+
 def at_shape(cursor: Cursor) -> bool:
     """Whether a shape starts here."""
     if cursor.at("("):

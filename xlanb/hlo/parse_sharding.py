@@ -214,4 +214,4 @@ def tuple_sharding(text: str, shape: Shape) -> str:
     """The sharding of a value of `shape`: for a tuple, a single sharding stands for every leaf (NormalizeTupleSharding)."""
     if not isinstance(shape, TupleShape) or text.startswith("{{") or text == "{}":
         return text
-    return "{" + ", ".join([text] * sum(1 for _ in shape.leaves())) + "}"
+    return "{" + ", ".join([text] * max(1, sum(1 for _ in shape.leaves()))) + "}"

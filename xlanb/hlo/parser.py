@@ -11,8 +11,7 @@ from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.parse_header import parse_header, parse_tables
 from xlanb.hlo.parse_instruction import InstructionParser, Scope
-from xlanb.hlo.parse_shape import at_shape, parse_shape
-from xlanb.shape.shape import same
+from xlanb.hlo.parse_shape import at_shape, compatible, parse_shape
 
 
 def parse(text: str) -> HloModule:
@@ -96,7 +95,7 @@ class _ModuleParser:
             result_at = cursor.pos
             result = parse_shape(cursor, self.instructions.shapes)
         computation = self.instructions.computation(name)
-        if result is not None and not same(result, computation.root.shape):
+        if result is not None and not compatible(result, computation.root.shape):
             cursor.fail(
                 f"Shape of computation {name}, {result}, is not compatible with that of its root instruction "
                 f"{computation.root.name}, {computation.root.shape}",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from xlanb.hlo.attributes import NO_METADATA, ConvolutionDimensionNumbers, PaddingDimension, SliceDimension, Window
@@ -224,8 +224,20 @@ def instruction_text(
         _attributes(record, options, out, skip=("calls", "output_to_operand_aliasing"))
         _attributes(wrapped, options, out)
         _attributes(record, options, out, skip=("calls", "async_execution_thread"))
-    _common(record, options, out)
+    _common(_with_wrapped(record, wrapped), options, out)
     return "".join(out)
+
+
+def _with_wrapped(record: InstructionRecord, wrapped: InstructionRecord | None) -> InstructionRecord:
+    """An async-start with the attributes of the instruction that stands for it, where it has none of its own."""
+    if wrapped is None or record.opcode is not HloOpcode.ASYNC_START:
+        return record
+    return replace(
+        record,
+        sharding=record.sharding or wrapped.sharding,
+        frontend_attributes=record.frontend_attributes or wrapped.frontend_attributes,
+        statistics=record.statistics or wrapped.statistics,
+    )
 
 
 def _operands(record: InstructionRecord, options: PrintOptions, names: Mapping[str, InstructionRecord] | None) -> str:
