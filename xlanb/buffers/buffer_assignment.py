@@ -1,0 +1,321 @@
+"""Buffer assignment: which values share memory, and where in which allocation each lies.
+
+Every parameter, constant and result has an allocation of its own; all other values share one arena. A value is put in the place of another
+where the program may (each is tried in this order):
+
+    an entry result            is computed in the result's own memory
+    a loop's state             in its initial value, where nothing needs that any more
+    what a loop's body leaves  in the state, where the body has read it for the last time
+    what a branch gives        in the conditional's result
+    an instruction's result    in an operand that dies there, where the backend says that it can (`Policy.can_share`)
+
+What cannot be put together costs a `Copy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xlanb.buffers import heap_simulator
+from xlanb.buffers.memory_scheduler import schedule_module
+from xlanb.buffers.records import BufferAllocation, BufferAssignmentRecord, BufferValue
+from xlanb.buffers.values import Copy, Dataflow, HloValue, Leaf
+from xlanb.display import Displayable
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+
+
+class Policy(Protocol):
+    """What the backend's kernels can do."""
+
+    def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
+        """Whether the kernel may write the result at `leaf` over the operand (of as many bytes)."""
+
+    def scratch_bytes(self, instruction: HloInstruction) -> int:
+        """Bytes that the kernel needs besides operands and results."""
+
+
+class NoSharing:
+    """The careful policy: every result beside its operands, no scratch."""
+
+    def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
+        return False
+
+    def scratch_bytes(self, instruction: HloInstruction) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Bytes `offset` to `offset + size` of an allocation."""
+
+    allocation: int
+    offset: int
+    size: int
+
+
+@dataclass(eq=False, slots=True)
+class Allocation:
+    """One block of memory: `kind` as in BufferAllocation; `number` counts the leaves of parameters or of the result."""
+
+    index: int
+    kind: str
+    size: int
+    number: int | None = None
+    parameter: tuple[int, Leaf] | None = None
+    constant: HloInstruction | None = None
+
+
+class BufferAssignment(Displayable):
+    """The memory of a scheduled module.
+
+    `sequence` is the program order (loops and conditionals stand at each of their positions), `orders` the schedule of each computation,
+    `copies` what has to be copied when; `temp_size` the bytes of the arena.
+    """
+
+    def __init__(self, module: HloModule, orders: Mapping[HloComputation, Sequence[HloInstruction]], policy: Policy) -> None:
+        self.module = module
+        self.orders = orders
+        self.dataflow = Dataflow(module.entry_computation, orders)
+        self.sequence = [i.name for i in self.dataflow.sequence]
+        self.allocations: list[Allocation] = []
+        self.copies: dict[int, list[Copy]] = {}
+        self.staged: dict[tuple[int, HloValue], Slice] = {}
+        self._slices: dict[HloValue, Slice] = {}
+        self._scratch: dict[HloInstruction, Slice] = {}
+        self._groups = Groups(self.dataflow, policy)
+        self.result_copies: list[tuple[HloValue, int]] = []
+        self._allocate(policy)
+        self._record: BufferAssignmentRecord | None = None
+
+    # -- what codegen asks --------------------------------------------------------------------------------------
+
+    def slice_of(self, i: HloInstruction, leaf: Leaf = ()) -> Slice:
+        """Where the array at a leaf of an instruction's result lies."""
+        return self._slices[self.dataflow.value(i, leaf)]
+
+    def slice_of_value(self, value: HloValue) -> Slice:
+        """Where a value lies."""
+        return self._slices[value]
+
+    def scratch_of(self, i: HloInstruction) -> Slice | None:
+        """The scratch memory of an instruction's kernel."""
+        return self._scratch.get(i)
+
+    @property
+    def temp_size(self) -> int:
+        """Bytes of the arena."""
+        return sum(a.size for a in self.allocations if a.kind == "temp")
+
+    # -- allocations --------------------------------------------------------------------------------------------
+
+    def _allocate(self, policy: Policy) -> None:
+        flow = self.dataflow
+        number = 0
+        for p in self.module.entry_computation.parameters:
+            for leaf, shape in p.shape.leaves():
+                value = flow.value(p, leaf)
+                self._own(Allocation(0, "parameter", value.size, number, (p.parameter_number, leaf)), [value])
+                number += 1
+                del shape
+        for value in flow.values:
+            if value.kind == "constant":
+                self._own(Allocation(0, "constant", value.size, constant=value.instruction), [value])
+        for n, value in enumerate(flow.results):
+            group = self._groups.members(value) if value.output == n else []
+            self._own(Allocation(0, "output", value.size, n), group)
+            if not group:
+                self.result_copies.append((value, n))
+        self._pack(policy)
+
+    def _own(self, allocation: Allocation, values: Sequence[HloValue]) -> None:
+        allocation.index = len(self.allocations)
+        self.allocations.append(allocation)
+        for v in values:
+            self._slices[v] = Slice(allocation.index, 0, allocation.size)
+
+    def _pack(self, policy: Policy) -> None:
+        flow = self.dataflow
+        blocks: list[heap_simulator.Block] = []
+        owners: list[list[HloValue] | HloInstruction | tuple[int, HloValue]] = []
+        for group in self._groups.all():
+            if group[0] not in self._slices:
+                blocks.append(heap_simulator.Block(max(v.size for v in group), tuple(n for v in group for n in v.intervals)))
+                owners.append(group)
+        for i, position in flow.position.items():
+            size = policy.scratch_bytes(i)
+            if size:
+                blocks.append(heap_simulator.Block(size, ((position, position),)))
+                owners.append(i)
+        for at, value in self._plan_copies():
+            blocks.append(heap_simulator.Block(value.size, ((at, at),)))
+            owners.append((at, value))
+        packing = heap_simulator.pack(blocks)
+        self.peak_bytes = heap_simulator.peak(blocks)
+        arena = Allocation(0, "temp", packing.size)
+        self._own(arena, [])
+        for owner, offset, block in zip(owners, packing.offsets, blocks, strict=True):
+            place = Slice(arena.index, offset, block.size)
+            if isinstance(owner, list):
+                for v in owner:
+                    self._slices[v] = place
+            elif isinstance(owner, tuple):
+                self.staged[owner] = place
+            else:
+                self._scratch[owner] = place
+
+    def _plan_copies(self) -> list[tuple[int, HloValue]]:
+        """Fill `copies`; gives the (position, source) that must be set aside first, as another copy of the position overwrites them."""
+        for loop in self.dataflow.loops:
+            for leaf, state in loop.state.items():
+                self._plan(loop.initial[leaf], state, loop.begin)
+                self._plan(loop.left[leaf], state, loop.body_end)
+        for choice in self.dataflow.choices:
+            for end, given in choice.branches:
+                for leaf, value in given.items():
+                    self._plan(value, choice.results[leaf], end)
+        aside = []
+        for position, copies in self.copies.items():
+            targets = {self._groups.root(c.target) for c in copies}
+            sources = dict.fromkeys(c.source for c in copies)
+            aside += [(position, s) for s in sources if self._groups.root(s) in targets]
+        return aside
+
+    def _plan(self, source: HloValue, target: HloValue, position: int) -> None:
+        if source.size and self._groups.root(source) is not self._groups.root(target):
+            self.copies.setdefault(position, []).append(Copy(source, target, position))
+
+    # -- what it shows ------------------------------------------------------------------------------------------
+
+    def record(self) -> BufferAssignmentRecord:
+        """The frozen snapshot."""
+        if self._record is None:
+            held: dict[int, list[BufferValue]] = {a.index: [] for a in self.allocations}
+            for v in self.dataflow.values:
+                place = self._slices[v]
+                start, end = v.intervals[0][0], v.intervals[-1][1]
+                value = BufferValue(v.instruction.name, v.leaf, str(v.shape), place.offset, v.size, start, end)
+                held[place.allocation].append(value)
+            allocations = tuple(
+                BufferAllocation(a.index, a.kind, a.size, tuple(held[a.index]), *(a.parameter or (None, ()))) for a in self.allocations
+            )
+            self._record = BufferAssignmentRecord(self.module.name, tuple(self.sequence), allocations, self.peak_bytes)
+        return self._record
+
+    def __str__(self) -> str:
+        from xlanb.buffers.report import report  # noqa: PLC0415 - only who prints needs it
+
+        return report(self.record())
+
+
+class Groups:
+    """Values that lie in one place: merged where their lives allow it."""
+
+    def __init__(self, flow: Dataflow, policy: Policy) -> None:
+        self.flow = flow
+        self.policy = policy
+        self._parent: dict[HloValue, HloValue] = {}
+        self._members: dict[HloValue, list[HloValue]] = {}
+        self._hand_over: set[tuple[HloValue, HloValue, int]] = set()
+        for n, v in enumerate(flow.results):
+            if v.kind == "value" and v.output is None and v.size:
+                v.output = n
+        self._merge_loops()
+        self._merge_in_place()
+
+    def root(self, v: HloValue) -> HloValue:
+        """The value that stands for its group."""
+        while v in self._parent:
+            v = self._parent[v]
+        return v
+
+    def members(self, v: HloValue) -> list[HloValue]:
+        """The group of a value."""
+        root = self.root(v)
+        return self._members.get(root, [root])
+
+    def all(self) -> list[list[HloValue]]:
+        """Every group of values that are neither parameters nor constants."""
+        return [self.members(v) for v in self.flow.values if v.kind == "value" and v not in self._parent]
+
+    def _merge_loops(self) -> None:
+        for loop in self.flow.loops:
+            for leaf, state in loop.state.items():
+                left, initial = loop.left[leaf], loop.initial[leaf]
+                self._hand_over.add((left, state, loop.body_end))
+                self._hand_over.add((initial, state, loop.begin))
+        for choice in self.flow.choices:
+            for end, given in choice.branches:
+                for leaf, value in given.items():
+                    self._hand_over.add((value, choice.results[leaf], end))
+        self._find_shares()
+        for loop in reversed(self.flow.loops):
+            for leaf, state in loop.state.items():
+                self._merge(state, loop.left[leaf])
+                self._merge(state, loop.initial[leaf])
+        for choice in self.flow.choices:
+            for _, given in choice.branches:
+                for leaf, value in given.items():
+                    self._merge(choice.results[leaf], value)
+
+    def _find_shares(self) -> None:
+        self._shares: list[tuple[HloValue, HloValue]] = []
+        for i, position in self.flow.position.items():
+            results = [(leaf, v) for leaf, s in i.shape.leaves() if (v := self.flow.value(i, leaf)).instruction is i and v.size]
+            for k, o in enumerate(i.operands):
+                for operand_leaf, _ in o.shape.leaves():
+                    operand = self.flow.value(o, operand_leaf)
+                    if operand.kind != "value" or not any(e == position for _, e in operand.intervals):
+                        continue
+                    for leaf, result in results:
+                        if operand.size == result.size and result.start == position and self.policy.can_share(i, k, operand_leaf, leaf):
+                            self._hand_over.add((operand, result, position))
+                            self._shares.append((operand, result))
+
+    def _merge_in_place(self) -> None:
+        for operand, result in self._shares:
+            self._merge(operand, result)
+
+    def _merge(self, a: HloValue, b: HloValue) -> bool:
+        """Put two groups together unless both are results, one is not ours to write, or their lives cross."""
+        p, q = self.root(a), self.root(b)
+        if p is q or p.kind != "value" or q.kind != "value" or p.size != q.size or not p.size:
+            return False
+        if p.output is not None and q.output is not None:
+            return False
+        ours, theirs = self.members(p), self.members(q)
+        if len(ours) * len(theirs) > 20_000 or any(self._cross(v, w) for v in ours for w in theirs):
+            return False
+        if q.output is not None:
+            p, q, ours, theirs = q, p, theirs, ours
+        self._parent[q] = p
+        self._members[p] = ours + theirs
+        self._members.pop(q, None)
+        return True
+
+    def _cross(self, a: HloValue, b: HloValue) -> bool:
+        """Whether both live at one position, other than one where the one hands over to the other."""
+        for s, e in a.intervals:
+            for t, f in b.intervals:
+                if s <= f and t <= e:
+                    first, last = max(s, t), min(e, f)
+                    if first != last or not self._hands_over(a, b, first):
+                        return True
+        return False
+
+    def _hands_over(self, a: HloValue, b: HloValue, position: int) -> bool:
+        return (a, b, position) in self._hand_over or (b, a, position) in self._hand_over
+
+
+def assign_buffers(
+    module: HloModule, policy: Policy | None = None, orders: Mapping[HloComputation, Sequence[HloInstruction]] | None = None
+) -> BufferAssignment:
+    """Assign memory to every value of a module whose call graph is flat (each computation that runs as a program has one caller).
+
+    Raises:
+        CompilationError: a loop's, call's or conditional's computation has several callers.
+    """
+    return BufferAssignment(module, orders or schedule_module(module), policy or NoSharing())

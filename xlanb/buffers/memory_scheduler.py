@@ -1,0 +1,109 @@
+"""The order in which a computation's instructions run (XLA's memory schedulers): the order that needs less memory of two.
+
+    post order        operands just before their users
+    list scheduling   of what is ready, always the instruction that frees the most bytes (bytes of operands that it uses last, less those of its result)
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as Op
+
+Order = list[HloInstruction]
+_NO_BYTES = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.BITCAST, Op.WHILE, Op.AFTER_ALL})
+LIST_SCHEDULING_LIMIT = 3000
+"""Instructions in a computation past which only the post order is tried."""
+
+
+def schedule_module(module: HloModule) -> dict[HloComputation, Order]:
+    """An order for each computation; one that the module already has (is_scheduled=true) is kept where it is whole."""
+    orders: dict[HloComputation, Order] = {}
+    for c in module.computations:
+        given = module.schedule.get(c)
+        orders[c] = list(given) if given is not None and _is_order(c, given) else schedule_computation(c)
+    return orders
+
+
+def schedule_computation(computation: HloComputation) -> Order:
+    """The order of one computation with the lower peak; parameters first, as they are there from the start."""
+    post = _parameters_first(computation.post_order())
+    if len(post) > LIST_SCHEDULING_LIMIT:
+        return post
+    listed = _parameters_first(_list_schedule(computation, post))
+    return min(post, listed, key=lambda order: peak_bytes(computation, order))
+
+
+def peak_bytes(computation: HloComputation, order: Sequence[HloInstruction]) -> int:
+    """The most bytes that results of the order need at one time; parameters, constants and what only points at other results are not counted."""
+    left = {i: i.user_count + (1 if i is computation.root else 0) for i in order}
+    live = peak = 0
+    for i in order:
+        live += _bytes(i)
+        peak = max(peak, live)
+        for o in set(i.operands):
+            left[o] -= 1
+            if left[o] == 0:
+                live -= _bytes(o)
+    return peak
+
+
+def _bytes(i: HloInstruction) -> int:
+    return 0 if i.opcode in _NO_BYTES else i.shape.byte_size
+
+
+def _parameters_first(order: Order) -> Order:
+    return sorted((i for i in order if i.opcode is Op.PARAMETER), key=lambda p: p.parameter_number) + [
+        i for i in order if i.opcode is not Op.PARAMETER
+    ]
+
+
+def _is_order(computation: HloComputation, order: Sequence[HloInstruction]) -> bool:
+    """Whether it holds every instruction once, after all that it needs."""
+    if len(order) != len(computation) or any(i not in computation for i in order):
+        return False
+    done: set[HloInstruction] = set()
+    for i in order:
+        if any(o not in done for o in (*i.operands, *i.control_predecessors)):
+            return False
+        done.add(i)
+    return len(done) == len(order)
+
+
+def _list_schedule(computation: HloComputation, post: Order) -> Order:
+    place = {i: k for k, i in enumerate(post)}
+    waits = {i: len({*i.operands, *i.control_predecessors}) for i in post}
+    left = {i: i.user_count + (1 if i is computation.root else 0) for i in post}
+
+    def freed(i: HloInstruction) -> int:
+        return sum(_bytes(o) for o in set(i.operands) if left[o] == 1) - _bytes(i)
+
+    ready = [(-freed(i), place[i], i) for i in post if not waits[i]]
+    heapq.heapify(ready)
+    order: Order = []
+    done: set[HloInstruction] = set()
+    while ready:
+        cost, at, i = heapq.heappop(ready)
+        if i in done:
+            continue
+        now = -freed(i)
+        if now < cost:  # it frees more by now: it stands too far back
+            heapq.heappush(ready, (now, at, i))
+            continue
+        done.add(i)
+        order.append(i)
+        for o in set(i.operands):
+            left[o] -= 1
+            if left[o] == 1:  # its last user has become cheaper
+                for u in o.users:
+                    if u not in done and not waits[u]:
+                        heapq.heappush(ready, (-freed(u), place[u], u))
+        for u in {*i.users, *i.control_successors}:
+            waits[u] -= 1
+            if not waits[u]:
+                heapq.heappush(ready, (-freed(u), place[u], u))
+    return order

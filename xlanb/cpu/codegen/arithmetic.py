@@ -1,0 +1,372 @@
+"""The scalar meaning of elementwise opcodes on integers, predicates and floats: XLA's operation semantics in LLVM IR.
+
+Functions take register values (see types.py); a narrow float's result is rounded to its type. `flags` are fast-math flags for a reduction whose order is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xlanb.cpu.codegen import functions
+from xlanb.cpu.codegen.ir import Function
+from xlanb.cpu.codegen.types import constant, float_text, odd, pair, real, register, rounded, to_bits, Value
+from xlanb.errors import UnimplementedError
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+
+
+def suffix(t: PrimitiveType) -> str:
+    """The suffix of an intrinsic's name for a register type."""
+    return {"float": "f32", "double": "f64"}.get(register(t), register(t))
+
+
+# -- binary -------------------------------------------------------------------------------------------------------
+
+
+def binary(f: Function, op: Op, t: PrimitiveType, a: str, b: str, flags: str = "") -> str:
+    """a op b of one element type, not complex."""
+    table = _PRED if t is T.PRED else _INTEGER if t.is_integral else _FLOAT
+    rule = table.get(op)
+    if rule is None:
+        raise UnimplementedError(f"{op} of {t}")
+    return rule(f, t, a, b, flags)
+
+
+Rule = Callable[[Function, PrimitiveType, str, str, str], str]
+
+
+def _plain(name: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+        return f.let(f"{name} {register(t)} {a}, {b}")
+
+    return rule
+
+
+def _fplain(name: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+        return rounded(f, t, f.let(f"{name}{' ' + flags if flags else ''} {register(t)} {a}, {b}"))
+
+    return rule
+
+
+def _intrinsic(name: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+        kind = register(t)
+        return f.call(kind, f"llvm.{name}.{suffix(t)}", (kind, a), (kind, b), flags=flags)
+
+    return rule
+
+
+def _min_max(name: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+        kind = register(t)
+        return f.call(kind, f"llvm.{'s' if t.is_signed else 'u'}{name}.{kind}", (kind, a), (kind, b))
+
+    return rule
+
+
+def _library(name: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+        return rounded(f, t, functions.library(f, name, t, a, b))
+
+    return rule
+
+
+def _divide(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+    """By zero all ones; the lowest by -1 itself."""
+    kind = register(t)
+    by_zero = f.let(f"icmp eq {kind} {b}, 0")
+    if not t.is_signed:
+        safe = f.let(f"select i1 {by_zero}, {kind} 1, {kind} {b}")
+        return f.let(f"select i1 {by_zero}, {kind} -1, {kind} {f.let(f'udiv {kind} {a}, {safe}')}")
+    minus = f.let(f"icmp eq {kind} {b}, -1")
+    special = f.let(f"or i1 {by_zero}, {minus}")
+    safe = f.let(f"select i1 {special}, {kind} 1, {kind} {b}")
+    quotient = f.let(f"sdiv {kind} {a}, {safe}")
+    quotient = f.let(f"select i1 {minus}, {kind} {f.let(f'sub {kind} 0, {a}')}, {kind} {quotient}")
+    return f.let(f"select i1 {by_zero}, {kind} -1, {kind} {quotient}")
+
+
+def _remainder(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+    """By zero the dividend; by -1 zero."""
+    kind = register(t)
+    by_zero = f.let(f"icmp eq {kind} {b}, 0")
+    if not t.is_signed:
+        safe = f.let(f"select i1 {by_zero}, {kind} 1, {kind} {b}")
+        return f.let(f"select i1 {by_zero}, {kind} {a}, {kind} {f.let(f'urem {kind} {a}, {safe}')}")
+    special = f.let(f"or i1 {by_zero}, {f.let(f'icmp eq {kind} {b}, -1')}")
+    safe = f.let(f"select i1 {special}, {kind} 1, {kind} {b}")
+    left = f.let(f"srem {kind} {a}, {safe}")
+    return f.let(f"select i1 {by_zero}, {kind} {a}, {kind} {left}")
+
+
+def _shift(name: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+        kind = register(t)
+        amount, wide = (b, kind) if t.bits >= 8 else (f.let(f"zext {kind} {b} to i8"), "i8")  # 4 does not fit an s4's sign
+        fits = f.let(f"icmp ult {wide} {amount}, {t.bits}")
+        safe = f.let(f"select i1 {fits}, {kind} {b}, {kind} 0")
+        shifted = f.let(f"{name} {kind} {a}, {safe}")
+        beyond = f.let(f"ashr {kind} {a}, {t.bits - 1}") if name == "ashr" else "0"
+        return f.let(f"select i1 {fits}, {kind} {shifted}, {kind} {beyond}")
+
+    return rule
+
+
+def _mulhi(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+    kind, wide = register(t), f"i{2 * t.bits}"
+    extend = "sext" if t.is_signed else "zext"
+    product = f.let(f"mul {wide} {f.let(f'{extend} {kind} {a} to {wide}')}, {f.let(f'{extend} {kind} {b} to {wide}')}")
+    return f.let(f"trunc {wide} {f.let(f'lshr {wide} {product}, {t.bits}')} to {kind}")
+
+
+def _integer_power(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+    """By squaring; a negative exponent gives 0, but for the bases 1 and -1; 0 to it gives all ones, as 1 / 0 does."""
+    kind = register(t)
+    value, base, left = "1", a, b
+    with f.carried(t.bits, [(kind, "1"), (kind, a), (kind, b)]) as loop:
+        value, base, left = loop.values
+        is_odd = f.let(f"trunc {kind} {left} to i1") if kind != "i1" else left
+        grown = f.let(f"mul {kind} {value}, {base}")
+        value = f.let(f"select i1 {is_odd}, {kind} {grown}, {kind} {value}")
+        loop.next = [value, f.let(f"mul {kind} {base}, {base}"), f.let(f"lshr {kind} {left}, {1 if t.bits > 1 else 0}")]
+    result = loop.values[0]
+    if not t.is_signed:
+        return result
+    negative = f.let(f"icmp slt {kind} {b}, 0")
+    is_odd = f.let(f"trunc {kind} {b} to i1") if kind != "i1" else b
+    minus = f.let(f"select i1 {is_odd}, {kind} -1, {kind} 1")
+    below = f.let(f"select i1 {f.let(f'icmp eq {kind} {a}, -1')}, {kind} {minus}, {kind} 0")
+    below = f.let(f"select i1 {f.let(f'icmp eq {kind} {a}, 1')}, {kind} 1, {kind} {below}")
+    below = f.let(f"select i1 {f.let(f'icmp eq {kind} {a}, 0')}, {kind} -1, {kind} {below}")
+    return f.let(f"select i1 {negative}, {kind} {below}, {kind} {result}")
+
+
+def _float_remainder(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+    return rounded(f, t, f.let(f"frem {register(t)} {a}, {b}"))
+
+
+_PRED: dict[Op, Rule] = {
+    Op.ADD: _plain("or"),
+    Op.MAXIMUM: _plain("or"),
+    Op.OR: _plain("or"),
+    Op.MULTIPLY: _plain("and"),
+    Op.MINIMUM: _plain("and"),
+    Op.AND: _plain("and"),
+    Op.XOR: _plain("xor"),
+}
+_INTEGER: dict[Op, Rule] = {
+    Op.ADD: _plain("add"),
+    Op.SUBTRACT: _plain("sub"),
+    Op.MULTIPLY: _plain("mul"),
+    Op.AND: _plain("and"),
+    Op.OR: _plain("or"),
+    Op.XOR: _plain("xor"),
+    Op.MAXIMUM: _min_max("max"),
+    Op.MINIMUM: _min_max("min"),
+    Op.DIVIDE: _divide,
+    Op.REMAINDER: _remainder,
+    Op.SHIFT_LEFT: _shift("shl"),
+    Op.SHIFT_RIGHT_LOGICAL: _shift("lshr"),
+    Op.SHIFT_RIGHT_ARITHMETIC: _shift("ashr"),
+    Op.MULHI: _mulhi,
+    Op.POWER: _integer_power,
+}
+_FLOAT: dict[Op, Rule] = {
+    Op.ADD: _fplain("fadd"),
+    Op.SUBTRACT: _fplain("fsub"),
+    Op.MULTIPLY: _fplain("fmul"),
+    Op.DIVIDE: _fplain("fdiv"),
+    Op.MAXIMUM: _intrinsic("maximum"),
+    Op.MINIMUM: _intrinsic("minimum"),
+    Op.REMAINDER: _float_remainder,
+    Op.POWER: _library("pow"),
+    Op.ATAN2: _library("atan2"),
+}
+
+
+# -- unary --------------------------------------------------------------------------------------------------------
+
+
+def unary(f: Function, op: Op, t: PrimitiveType, a: str) -> str:
+    """op a of one element type, not complex; is-finite gives a pred."""
+    if op is Op.NOT:
+        return f.let(f"xor {register(t)} {a}, {'true' if t is T.PRED else -1}")
+    if t is T.PRED:
+        if op in (Op.ABS, Op.SIGN, Op.POPCNT):
+            return a
+        raise UnimplementedError(f"{op} of pred")
+    if t.is_integral:
+        return _integer_unary(f, op, t, a)
+    kind = register(t)
+    if op is Op.IS_FINITE:
+        magnitude = f.call(kind, f"llvm.fabs.{suffix(t)}", (kind, a))
+        return f.let(f"fcmp olt {kind} {magnitude}, {float_text(float('inf'), kind)}")
+    if op is Op.NEGATE:
+        return rounded(f, t, f.let(f"fneg {kind} {a}"))
+    if op is Op.SIGN:
+        one = f.call(kind, f"llvm.copysign.{suffix(t)}", (kind, float_text(1.0, kind)), (kind, a))
+        plain = f.let(f"fcmp one {kind} {a}, 0.0")
+        return f.let(f"select i1 {plain}, {kind} {one}, {kind} {a}")
+    name = _ROUNDINGS.get(op)
+    if name is not None:
+        return rounded(f, t, f.call(kind, f"llvm.{name}.{suffix(t)}", (kind, a)))
+    return rounded(f, t, functions.unary(f, op, t, a))
+
+
+_ROUNDINGS = {
+    Op.ABS: "fabs",
+    Op.CEIL: "ceil",
+    Op.FLOOR: "floor",
+    Op.ROUND_NEAREST_AFZ: "round",
+    Op.ROUND_NEAREST_EVEN: "roundeven",
+    Op.SQRT: "sqrt",
+}
+
+
+def _integer_unary(f: Function, op: Op, t: PrimitiveType, a: str) -> str:
+    kind = register(t)
+    if op is Op.NEGATE:
+        return f.let(f"sub {kind} 0, {a}")
+    if op is Op.ABS:
+        return f.call(kind, f"llvm.abs.{kind}", (kind, a), ("i1", "false")) if t.is_signed else a
+    if op is Op.SIGN:
+        some = f.let(f"zext i1 {f.let(f'icmp ne {kind} {a}, 0')} to {kind}") if t.bits > 1 else a
+        if not t.is_signed or t.bits == 1:
+            return some
+        return f.let(f"or {kind} {f.let(f'ashr {kind} {a}, {t.bits - 1}')}, {some}")
+    if op is Op.POPCNT:
+        return f.call(kind, f"llvm.ctpop.{kind}", (kind, a))
+    if op is Op.COUNT_LEADING_ZEROS:
+        return f.call(kind, f"llvm.ctlz.{kind}", (kind, a), ("i1", "false"))
+    raise UnimplementedError(f"{op} of {t}")
+
+
+# -- comparison, selection ----------------------------------------------------------------------------------------
+
+_ORDERED = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
+
+
+def compare(f: Function, t: PrimitiveType, direction: str, a: Value, b: Value, *, total_order: bool = False) -> str:
+    """i1: a direction b. Complex numbers compare equal by parts; NaN is unequal to all but under total order."""
+    if t.is_complex:
+        kind = register(t)
+        (ar, ai), (br, bi) = pair(a), pair(b)
+        how, join = ("oeq", "and") if direction == "EQ" else ("une", "or")
+        if direction not in ("EQ", "NE"):
+            raise UnimplementedError(f"compare {direction} of {t}")
+        return f.let(f"{join} i1 {f.let(f'fcmp {how} {kind} {ar}, {br}')}, {f.let(f'fcmp {how} {kind} {ai}, {bi}')}")
+    x, y = real(a), real(b)
+    if t.is_floating and not total_order:
+        return f.let(f"fcmp {_ORDERED[direction]} {register(t)} {x}, {y}")
+    signed = t.is_signed
+    kind = register(t)
+    if t.is_floating:
+        # Negative numbers in the order of their magnitudes' opposite: the bits as a signed integer, all but the sign flipped.
+        x, y, kind, signed = *(_total(f, t, v) for v in (x, y)), f"i{t.bits}", True
+    how = direction.lower()
+    how = how if how in ("eq", "ne") else ("s" if signed else "u") + how
+    return f.let(f"icmp {how} {kind} {x}, {y}")
+
+
+def _total(f: Function, t: PrimitiveType, value: str) -> str:
+    bits = to_bits(f, t, value)
+    kind = f"i{t.bits}"
+    flip = f.let(f"lshr {kind} {f.let(f'ashr {kind} {bits}, {t.bits - 1}')}, 1")
+    return f.let(f"xor {kind} {bits}, {flip}")
+
+
+def select(f: Function, t: PrimitiveType, condition: str, a: Value, b: Value) -> Value:
+    """a where the i1 holds, else b."""
+    if condition in ("true", "false"):
+        return a if condition == "true" else b
+    kind = register(t)
+    if t.is_complex:
+        (ar, ai), (br, bi) = pair(a), pair(b)
+        return f.let(f"select i1 {condition}, {kind} {ar}, {kind} {br}"), f.let(f"select i1 {condition}, {kind} {ai}, {kind} {bi}")
+    return f.let(f"select i1 {condition}, {kind} {a}, {kind} {b}")
+
+
+# -- conversion ---------------------------------------------------------------------------------------------------
+
+
+def convert(f: Function, source: PrimitiveType, to: PrimitiveType, value: Value) -> Value:
+    """The value in another element type: floats to integers saturate, NaN gives 0; of a complex number the real part."""
+    if source is to:
+        return value
+    if to.is_complex:
+        kind = T.F32 if to is T.C64 else T.F64
+        if source.is_complex:
+            inner = T.F32 if source is T.C64 else T.F64
+            re, im = pair(value)
+            return real(convert(f, inner, kind, re)), real(convert(f, inner, kind, im))
+        return real(convert(f, source, kind, value)), real(constant(kind, 0.0))
+    if source.is_complex:
+        inner = T.F32 if source is T.C64 else T.F64
+        if to is T.PRED:
+            re, im = pair(value)
+            some = [f.let(f"fcmp une {register(inner)} {p}, 0.0") for p in (re, im)]
+            return f.let(f"or i1 {some[0]}, {some[1]}")
+        return convert(f, inner, to, pair(value)[0])
+    x = real(value)
+    if to is T.PRED:
+        return f.let(f"fcmp une {register(source)} {x}, 0.0") if source.is_floating else f.let(f"icmp ne {register(source)} {x}, 0")
+    if source.is_floating:
+        return _from_float(f, source, to, x)
+    if to.is_floating:
+        return _to_float(f, source, to, x)
+    if register(source) == register(to):
+        return x
+    if to.bits < source.bits and source is not T.PRED:
+        return f.let(f"trunc {register(source)} {x} to {register(to)}")
+    return f.let(f"{'sext' if source.is_signed else 'zext'} {register(source)} {x} to {register(to)}")
+
+
+def _from_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: str) -> str:
+    kind, goal = register(source), register(to)
+    if to.is_integral:
+        return f.call(goal, f"llvm.fpto{'s' if to.is_signed else 'u'}i.sat.{goal}.{suffix(source)}", (kind, x))
+    if kind == goal:
+        return rounded(f, to, x)
+    if goal == "double":
+        return f.let(f"fpext float {x} to double")
+    return f.let(f"fptrunc double {x} to float") if to is T.F32 else rounded(f, to, odd(f, x))
+
+
+def _to_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: str) -> str:
+    how = "sitofp" if source.is_signed else "uitofp"
+    if to in (T.F32, T.F64):
+        return f.let(f"{how} {register(source)} {x} to {register(to)}")
+    if source.bits >= 32:  # an f32 would round first
+        return rounded(f, to, odd(f, f.let(f"{how} {register(source)} {x} to double")))
+    return rounded(f, to, f.let(f"{how} {register(source)} {x} to float"))
+
+
+def reduce_precision(f: Function, t: PrimitiveType, exponent: int, mantissa: int, value: str) -> str:
+    """The value as if it had been stored with so many bits: rounded to nearest even, beyond the range infinite, below it zero."""
+    wide = t is T.F64
+    kind, whole, own_mantissa, bias = ("double", "i64", 52, 1023) if wide else ("float", "i32", 23, 127)
+    width = 64 if wide else 32
+    bits = f.let(f"bitcast {kind} {value} to {whole}")
+    sign_mask = -(2 ** (width - 1))
+    if mantissa < own_mantissa:
+        drop = own_mantissa - mantissa
+        lsb = f.let(f"and {whole} {f.let(f'lshr {whole} {bits}, {drop}')}, 1")
+        half = f.let(f"add {whole} {lsb}, {2 ** (drop - 1) - 1}")
+        # A mantissa that rounds up into the sign is a NaN's: those are put back below.
+        bits = f.let(f"and {whole} {f.let(f'add {whole} {bits}, {half}')}, {-(2**drop)}")
+    own_exponent = 11 if wide else 8
+    if exponent < own_exponent:
+        reduced_bias = 2 ** (exponent - 1) - 1
+        magnitude = f.let(f"and {whole} {bits}, {2 ** (width - 1) - 1}")
+        sign = f.let(f"and {whole} {bits}, {sign_mask}")
+        too_big = f.let(f"icmp uge {whole} {magnitude}, {(bias + reduced_bias + 1) << own_mantissa}")
+        too_small = f.let(f"icmp ult {whole} {magnitude}, {(bias - reduced_bias + 1) << own_mantissa}")
+        infinite = f.let(f"or {whole} {sign}, {(2 * bias + 1) << own_mantissa}")
+        bits = f.let(f"select i1 {too_big}, {whole} {infinite}, {whole} {bits}")
+        bits = f.let(f"select i1 {too_small}, {whole} {sign}, {whole} {bits}")
+    made = f.let(f"bitcast {whole} {bits} to {kind}")
+    is_nan = f.let(f"fcmp uno {kind} {value}, {value}")
+    return rounded(f, t, f.let(f"select i1 {is_nan}, {kind} {value}, {kind} {made}"))

@@ -1,0 +1,213 @@
+"""Complex arithmetic on pairs of floats or doubles: XLA's operation semantics by the formulas that are stable in each part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xlanb.cpu.codegen import functions
+from xlanb.cpu.codegen.ir import Function
+from xlanb.cpu.codegen.types import float_text, part, register
+from xlanb.errors import UnimplementedError
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+Pair = tuple[str, str]
+
+
+class Complex:
+    """The operations for one complex type, on pairs of registers of its parts' type."""
+
+    def __init__(self, f: Function, t: PrimitiveType) -> None:
+        self.f = f
+        self.part = part(t)
+        self.kind = register(t)
+
+    # -- arithmetic of the parts --------------------------------------------------------------------------------
+
+    def c(self, value: float) -> str:
+        return float_text(value, self.kind)
+
+    def op(self, name: str, a: str, b: str) -> str:
+        return self.f.let(f"{name} {self.kind} {a}, {b}")
+
+    def neg(self, a: str) -> str:
+        return self.f.let(f"fneg {self.kind} {a}")
+
+    def lib(self, name: str, *arguments: str) -> str:
+        return functions.library(self.f, name, self.part, *arguments)
+
+    def intrinsic(self, name: str, *arguments: str) -> str:
+        suffix = "f32" if self.kind == "float" else "f64"
+        return self.f.call(self.kind, f"llvm.{name}.{suffix}", *((self.kind, a) for a in arguments))
+
+    def test(self, how: str, a: str, b: str) -> str:
+        return self.f.let(f"fcmp {how} {self.kind} {a}, {b}")
+
+    def pick(self, condition: str, a: str, b: str) -> str:
+        return self.f.let(f"select i1 {condition}, {self.kind} {a}, {self.kind} {b}")
+
+    def pick2(self, condition: str, a: Pair, b: Pair) -> Pair:
+        return self.pick(condition, a[0], b[0]), self.pick(condition, a[1], b[1])
+
+    # -- binary -------------------------------------------------------------------------------------------------
+
+    def add(self, a: Pair, b: Pair) -> Pair:
+        return self.op("fadd", a[0], b[0]), self.op("fadd", a[1], b[1])
+
+    def subtract(self, a: Pair, b: Pair) -> Pair:
+        return self.op("fsub", a[0], b[0]), self.op("fsub", a[1], b[1])
+
+    def multiply(self, a: Pair, b: Pair) -> Pair:
+        re = self.op("fsub", self.op("fmul", a[0], b[0]), self.op("fmul", a[1], b[1]))
+        im = self.op("fadd", self.op("fmul", a[0], b[1]), self.op("fmul", a[1], b[0]))
+        return re, im
+
+    def divide(self, a: Pair, b: Pair) -> Pair:
+        """R. L. Smith's way: the larger part of the divisor is divided out first."""
+        first = self.test("oge", self.intrinsic("fabs", b[0]), self.intrinsic("fabs", b[1]))
+        big, small = self.pick(first, b[0], b[1]), self.pick(first, b[1], b[0])
+        ratio = self.op("fdiv", small, big)
+        ratio = self.pick(self.test("oeq", big, self.c(0.0)), self.c(0.0), ratio)
+        scale = self.op("fadd", big, self.op("fmul", small, ratio))
+        # (ar + i ai) / (br + i bi): with the roles of the parts exchanged where |bi| is larger.
+        p, q = self.pick(first, a[0], a[1]), self.pick(first, a[1], a[0])
+        re = self.op("fdiv", self.op("fadd", p, self.op("fmul", q, ratio)), scale)
+        im = self.op("fdiv", self.op("fsub", q, self.op("fmul", p, ratio)), scale)
+        return re, self.pick(first, im, self.neg(im))
+
+    def power(self, a: Pair, b: Pair) -> Pair:
+        """e^(b log a); zero to the zero is one, zero to a positive number zero."""
+        one, zero = (self.c(1.0), self.c(0.0)), (self.c(0.0), self.c(0.0))
+        made = self.exp(self.multiply(b, self.log(a)))
+        is_zero = self.is_zero(a)
+        no_power = self.is_zero(b)
+        grows = self.f.let(f"and i1 {is_zero}, {self.test('ogt', b[0], self.c(0.0))}")
+        return self.pick2(no_power, one, self.pick2(grows, zero, made))
+
+    def is_zero(self, a: Pair) -> str:
+        return self.f.let(f"and i1 {self.test('oeq', a[0], self.c(0.0))}, {self.test('oeq', a[1], self.c(0.0))}")
+
+    # -- unary --------------------------------------------------------------------------------------------------
+
+    def negate(self, a: Pair) -> Pair:
+        return self.neg(a[0]), self.neg(a[1])
+
+    def abs(self, a: Pair) -> str:
+        return self.lib("hypot", *a)
+
+    def sign(self, a: Pair) -> Pair:
+        size = self.abs(a)
+        made = self.op("fdiv", a[0], size), self.op("fdiv", a[1], size)
+        return self.pick2(self.test("oeq", size, self.c(0.0)), (self.c(0.0), self.c(0.0)), made)
+
+    def exp(self, a: Pair) -> Pair:
+        size = self.lib("exp", a[0])
+        flat = self.test("oeq", a[1], self.c(0.0))
+        re = self.op("fmul", size, self.lib("cos", a[1]))
+        im = self.op("fmul", size, self.lib("sin", a[1]))
+        return self.pick(flat, size, re), self.pick(flat, a[1], im)
+
+    def expm1(self, a: Pair) -> Pair:
+        half = self.lib("sin", self.op("fmul", a[1], self.c(0.5)))
+        cut = self.op("fmul", self.c(2.0), self.op("fmul", half, half))
+        re = self.op("fsub", self.op("fmul", self.lib("expm1", a[0]), self.lib("cos", a[1])), cut)
+        return re, self.op("fmul", self.lib("exp", a[0]), self.lib("sin", a[1]))
+
+    def log(self, a: Pair) -> Pair:
+        return self.lib("log", self.abs(a)), self.lib("atan2", a[1], a[0])
+
+    def log1p(self, a: Pair) -> Pair:
+        """log|1 + z| as half of log1p of |1 + z|^2 - 1 where z is small."""
+        one_more = self.op("fadd", a[0], self.c(1.0))
+        plain = self.log((one_more, a[1]))
+        square = self.op("fadd", self.op("fmul", a[0], self.op("fadd", a[0], self.c(2.0))), self.op("fmul", a[1], a[1]))
+        near = self.op("fmul", self.c(0.5), self.lib("log1p", square))
+        small = self.test("olt", self.abs(a), self.c(0.5))
+        return self.pick(small, near, plain[0]), plain[1]
+
+    def tanh(self, a: Pair) -> Pair:
+        """(sinh 2x + i sin 2y) / (cosh 2x + cos 2y), with x within +-20, beyond which it is one."""
+        x = self.intrinsic("minimum", self.intrinsic("maximum", a[0], self.c(-20.0)), self.c(20.0))
+        x2, y2 = self.op("fmul", x, self.c(2.0)), self.op("fmul", a[1], self.c(2.0))
+        below = self.op("fadd", self.lib("cosh", x2), self.lib("cos", y2))
+        return self.op("fdiv", self.lib("sinh", x2), below), self.op("fdiv", self.lib("sin", y2), below)
+
+    def tan(self, a: Pair) -> Pair:
+        turned = self.tanh((self.neg(a[1]), a[0]))
+        return turned[1], self.neg(turned[0])
+
+    def sin(self, a: Pair) -> Pair:
+        re = self.op("fmul", self.lib("sin", a[0]), self.lib("cosh", a[1]))
+        return re, self.op("fmul", self.lib("cos", a[0]), self.lib("sinh", a[1]))
+
+    def cos(self, a: Pair) -> Pair:
+        re = self.op("fmul", self.lib("cos", a[0]), self.lib("cosh", a[1]))
+        return re, self.neg(self.op("fmul", self.lib("sin", a[0]), self.lib("sinh", a[1])))
+
+    def sqrt(self, a: Pair) -> Pair:
+        size = self.abs(a)
+        grown = self.op("fadd", size, self.intrinsic("fabs", a[0]))
+        t = self.intrinsic("sqrt", self.op("fmul", grown, self.c(0.5)))
+        other = self.op("fdiv", self.intrinsic("fabs", a[1]), self.op("fmul", t, self.c(2.0)))
+        right = self.test("oge", a[0], self.c(0.0))
+        made = self.pick(right, t, other), self.intrinsic("copysign", self.pick(right, other, t), a[1])
+        made = self.pick2(self.test("oeq", size, self.c(0.0)), (self.c(0.0), a[1]), made)
+        wide = self.test("oeq", self.intrinsic("fabs", a[1]), self.c(float("inf")))
+        return self.pick2(wide, (self.c(float("inf")), a[1]), made)
+
+    def rsqrt(self, a: Pair) -> Pair:
+        return self.divide((self.c(1.0), self.c(0.0)), self.sqrt(a))
+
+    def logistic(self, a: Pair) -> Pair:
+        grown = self.add((self.c(1.0), self.c(0.0)), self.exp(self.negate(a)))
+        return self.divide((self.c(1.0), self.c(0.0)), grown)
+
+    def cbrt(self, a: Pair) -> Pair:
+        return self.power(a, (self.c(1 / 3), self.c(0.0)))
+
+    def atan2(self, a: Pair, b: Pair) -> Pair:
+        """-i log((b + i a) / sqrt(a^2 + b^2))."""
+        root = self.sqrt(self.add(self.multiply(a, a), self.multiply(b, b)))
+        turned = self.op("fsub", b[0], a[1]), self.op("fadd", b[1], a[0])
+        logarithm = self.log(self.divide(turned, root))
+        return logarithm[1], self.neg(logarithm[0])
+
+
+_BINARY: dict[Op, Callable[[Complex, Pair, Pair], Pair]] = {
+    Op.ADD: Complex.add,
+    Op.SUBTRACT: Complex.subtract,
+    Op.MULTIPLY: Complex.multiply,
+    Op.DIVIDE: Complex.divide,
+    Op.POWER: Complex.power,
+    Op.ATAN2: Complex.atan2,
+}
+_UNARY: dict[Op, Callable[[Complex, Pair], Pair]] = {
+    Op.NEGATE: Complex.negate,
+    Op.SIGN: Complex.sign,
+    Op.EXPONENTIAL: Complex.exp,
+    Op.EXPONENTIAL_MINUS_ONE: Complex.expm1,
+    Op.LOG: Complex.log,
+    Op.LOG_PLUS_ONE: Complex.log1p,
+    Op.TANH: Complex.tanh,
+    Op.TAN: Complex.tan,
+    Op.SINE: Complex.sin,
+    Op.COSINE: Complex.cos,
+    Op.SQRT: Complex.sqrt,
+    Op.RSQRT: Complex.rsqrt,
+    Op.LOGISTIC: Complex.logistic,
+    Op.CBRT: Complex.cbrt,
+}
+
+
+def binary(f: Function, op: Op, t: PrimitiveType, a: Pair, b: Pair) -> Pair:
+    """a op b of complex numbers."""
+    if op not in _BINARY:
+        raise UnimplementedError(f"{op} of {t}")
+    return _BINARY[op](Complex(f, t), a, b)
+
+
+def unary(f: Function, op: Op, t: PrimitiveType, a: Pair) -> Pair:
+    """op a of a complex number that gives one."""
+    if op not in _UNARY:
+        raise UnimplementedError(f"{op} of {t}")
+    return _UNARY[op](Complex(f, t), a)

@@ -1,0 +1,251 @@
+"""Elements of instructions that move data: where in the operand an element of the result lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlanb.cpu.codegen import arithmetic, indexing
+from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
+from xlanb.cpu.codegen.indexing import Index, same_order
+from xlanb.cpu.codegen.ir import Ix
+from xlanb.cpu.codegen.types import Value, constant, from_bits, pair, part, real, to_bits, zero
+from xlanb.errors import UnimplementedError
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+
+
+@elemental(Op.BROADCAST)
+def _broadcast(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    source = array_of(i.operands[0])
+    if not source.dimensions:
+        return e.scalar(i.operands[0])
+    if source.dimensions == array_of(i).dimensions and i.dimensions == tuple(range(source.rank)):
+        return e.element(i.operands[0], x)
+    multi = x.multi(e.f)
+    where: list[Ix] = [0 if source.dimensions[k] == 1 else multi[d] for k, d in enumerate(i.dimensions)]
+    return e.element(i.operands[0], Index(source, where))
+
+
+@elemental(Op.IOTA)
+def _iota(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    t = array_of(i).element_type
+    at = x.multi(e.f)[i.get("iota_dimension")]
+    if isinstance(at, int):
+        return constant(t, t.dtype.type(at))
+    return arithmetic.convert(e.f, T.S64, t, at)
+
+
+@elemental(Op.RESHAPE, Op.DYNAMIC_RESHAPE)
+def _reshape(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    return e.element(i.operands[0], indexing.reshape(e.f, x, array_of(i.operands[0])))
+
+
+@elemental(Op.BITCAST)
+def _bitcast(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    shape, source = array_of(i), array_of(i.operands[0])
+    here = x if same_order(x.shape, shape) else Index(shape, x.multi(e.f))
+    value = e.element(i.operands[0], indexing.bitcast(e.f, here, source))
+    if shape.element_type is source.element_type:
+        return value
+    if shape.element_type.bits != source.element_type.bits:
+        raise UnimplementedError(f"bitcast between element types of {source.element_type.bits} and {shape.element_type.bits} bits")
+    return from_bits(e.f, shape.element_type, to_bits(e.f, source.element_type, real(value)))
+
+
+@elemental(Op.TRANSPOSE)
+def _transpose(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    source = array_of(i.operands[0])
+    multi = x.multi(e.f)
+    where: list[Ix] = [0] * source.rank
+    for k, d in enumerate(i.dimensions):
+        where[d] = multi[k]
+    return e.element(i.operands[0], Index(source, where))
+
+
+@elemental(Op.REVERSE)
+def _reverse(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    source = array_of(i.operands[0])
+    where = [e.f.sub(source.dimensions[d] - 1, v) if d in i.dimensions else v for d, v in enumerate(x.multi(e.f))]
+    return e.element(i.operands[0], Index(source, where))
+
+
+@elemental(Op.SLICE)
+def _slice(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    where = [e.f.add(e.f.mul(v, s.stride), s.start) for v, s in zip(x.multi(e.f), i.get("slice"), strict=True)]
+    return e.element(i.operands[0], Index(array_of(i.operands[0]), where))
+
+
+@elemental(Op.PAD)
+def _pad(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    operand, value = i.operands
+    source = array_of(operand)
+    if source.element_count == 0:
+        return e.scalar(value)
+    f = e.f
+    inside = "true"
+    where: list[Ix] = []
+    for v, p, n in zip(x.multi(f), i.get("padding"), source.dimensions, strict=True):
+        at = f.sub(v, p.low)
+        step = p.interior + 1
+        if p.low or p.high or p.interior:
+            inside = f.both(inside, f.within(at, 0, (n - 1) * step + 1))
+        if p.interior:
+            # Of negative positions neither quotient nor remainder matters: they are outside already.
+            inside = f.both(inside, _is_zero(e, f.rem(at, step)))
+            at = f.div(at, step)
+        where.append(at)
+    return e.branch(source.element_type, inside, lambda: e.element(operand, Index(source, where)), lambda: e.scalar(value))
+
+
+def _is_zero(e: Elemental, at: Ix) -> str:
+    return ("true" if at == 0 else "false") if isinstance(at, int) else e.f.let(f"icmp eq i64 {at}, 0")
+
+
+@elemental(Op.CONCATENATE)
+def _concatenate(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    (d,) = i.dimensions
+    multi = x.multi(e.f)
+    operands = [o for o in i.operands if array_of(o).element_count]
+    begins = [0]
+    for o in operands:
+        begins.append(begins[-1] + array_of(o).dimensions[d])
+
+    def at(k: int) -> Value:
+        where = list(multi)
+        where[d] = e.f.sub(multi[d], begins[k])
+        return e.element(operands[k], Index(array_of(operands[k]), where))
+
+    def pick(low: int, high: int) -> Value:
+        if high - low == 1:
+            return at(low)
+        middle = (low + high) // 2
+        before = e.f.within(multi[d], 0, begins[middle])
+        return e.branch(array_of(i).element_type, before, lambda: pick(low, middle), lambda: pick(middle, high))
+
+    return pick(0, len(operands))
+
+
+def starts(e: Elemental, operands: Sequence[HloInstruction], room: Sequence[int]) -> list[Ix]:
+    """Start indices clamped to 0..room, one per dimension; given as scalars, or as one vector in old HLO."""
+    if len(operands) == 1 and array_of(operands[0]).rank == 1:
+        vector = array_of(operands[0])
+        t = vector.element_type
+        return [e.clamped(t, e.element(operands[0], Index(vector, [k])), 0, r) for k, r in enumerate(room)]
+    return [e.start(o, 0, r) for o, r in zip(operands, room, strict=True)]
+
+
+@elemental(Op.DYNAMIC_SLICE)
+def _dynamic_slice(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    source, result = array_of(i.operands[0]), array_of(i)
+    room = [n - m for n, m in zip(source.dimensions, result.dimensions, strict=True)]
+    begin = starts(e, i.operands[1:], room)
+    where = [e.f.add(a, b) for a, b in zip(begin, x.multi(e.f), strict=True)]
+    return e.element(i.operands[0], Index(source, where))
+
+
+@elemental(Op.DYNAMIC_UPDATE_SLICE)
+def _dynamic_update_slice(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    operand, update = i.operands[:2]
+    source, piece = array_of(operand), array_of(update)
+    if piece.element_count == 0:
+        return e.element(operand, x)
+    room = [n - m for n, m in zip(source.dimensions, piece.dimensions, strict=True)]
+    begin = starts(e, i.operands[2:], room)
+    inside = "true"
+    where: list[Ix] = []
+    for v, b, m, n in zip(x.multi(e.f), begin, piece.dimensions, source.dimensions, strict=True):
+        at = e.f.sub(v, b)
+        where.append(at)
+        if m != n:
+            inside = e.f.both(inside, e.f.within(at, 0, m))
+    return e.branch(
+        source.element_type, inside, lambda: e.element(update, Index(piece, where)), lambda: e.element(operand, x)
+    )
+
+
+@elemental(Op.GATHER)
+def _gather(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    """The slice that the result's batch dimensions name begins at clamped indices; its offset dimensions count within."""
+    operand, indices = i.operands
+    source, table, result = array_of(operand), array_of(indices), array_of(i)
+    sizes = i.ints("slice_sizes")
+    offset_dims, collapsed = i.ints("offset_dims"), i.ints("collapsed_slice_dims")
+    batching, start_batching = i.ints("operand_batching_dims"), i.ints("start_indices_batching_dims")
+    vector_dim = i.get("index_vector_dim")
+    multi = x.multi(e.f)
+    batch = [v for d, v in enumerate(multi) if d not in offset_dims]
+    offsets = iter(multi[d] for d in offset_dims)
+    where: list[Ix] = [0 if d in collapsed or d in batching else next(offsets) for d in range(source.rank)]
+    for k, d in enumerate(i.ints("start_index_map")):
+        at: list[Ix] = list(batch)
+        if vector_dim < table.rank:
+            at.insert(vector_dim, k)
+        value = e.element(indices, Index(table, at))
+        first = e.clamped(table.element_type, value, 0, source.dimensions[d] - sizes[d])
+        where[d] = e.f.add(where[d], first)
+    for d, t in zip(batching, start_batching, strict=True):
+        where[d] = batch[t - (1 if t > vector_dim else 0)]
+    del result
+    return e.element(operand, Index(source, where))
+
+
+@elemental(Op.BITCAST_CONVERT)
+def _bitcast_convert(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    """Equal widths: the bits as they are. Otherwise the last dimension holds a wide element's pieces, lowest bits first."""
+    shape, source = array_of(i), array_of(i.operands[0])
+    to, t = shape.element_type, source.element_type
+    f = e.f
+    if to is t:
+        return e.element(i.operands[0], x)
+    if to.is_complex or t.is_complex:
+        return _complex_bits(e, i, x)
+    if to.bits == t.bits:
+        return from_bits(f, to, to_bits(f, t, real(e.element(i.operands[0], x))))
+    multi = x.multi(f)
+    if to.bits < t.bits:
+        wide = to_bits(f, t, real(e.element(i.operands[0], Index(source, multi[:-1]))))
+        shift = f.mul(multi[-1], to.bits)
+        amount = shift if t.bits == 64 or isinstance(shift, int) else f.let(f"trunc i64 {shift} to i{t.bits}")
+        piece = f.let(f"trunc i{t.bits} {f.let(f'lshr i{t.bits} {wide}, {amount}')} to i{to.bits}")
+        return from_bits(f, to, piece)
+    total = "0"
+    for k in range(to.bits // t.bits):
+        piece = to_bits(f, t, real(e.element(i.operands[0], Index(source, (*multi, k)))))
+        grown = f.let(f"zext i{t.bits} {piece} to i{to.bits}")
+        total = f.let(f"or i{to.bits} {total}, {f.let(f'shl i{to.bits} {grown}, {k * t.bits}')}")
+    return from_bits(f, to, total)
+
+
+def _complex_bits(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    """c64 as two f32 and c128 as two f64 lie one after the other."""
+    shape, source = array_of(i), array_of(i.operands[0])
+    if shape.element_type.is_complex and source.element_type is part(shape.element_type):
+        multi = x.multi(e.f)
+        re, im = (real(e.element(i.operands[0], Index(source, (*multi, k)))) for k in (0, 1))
+        return re, im
+    if source.element_type.is_complex and shape.element_type is part(source.element_type):
+        multi = x.multi(e.f)
+        re, im = pair(e.element(i.operands[0], Index(source, multi[:-1])))
+        if isinstance(multi[-1], int):
+            return (re, im)[multi[-1]]
+        first = e.f.let(f"icmp eq i64 {multi[-1]}, 0")
+        return arithmetic.select(e.f, shape.element_type, first, re, im)
+    raise UnimplementedError(f"bitcast-convert of {source.element_type} to {shape.element_type}")
+
+
+@elemental(Op.GET_DIMENSION_SIZE)
+def _get_dimension_size(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    source = array_of(i.operands[0])
+    (d,) = i.dimensions
+    if source.is_dynamic_dimension(d):
+        raise UnimplementedError(f"sizes known only when it runs:\n  {i}")
+    return str(source.dimensions[d])
+
+
+@elemental(Op.REPLICA_ID, Op.PARTITION_ID)
+def _only_one(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    """There is one replica and one partition."""
+    return zero(T.U32)

@@ -1,0 +1,177 @@
+"""Dot: batch dimensions, free dimensions of either side, contracting dimensions, in any layout.
+
+One element by itself is a fold over the contracting dimensions (the rule below). As a kernel of its own a dot runs, where the right side's rows lie in memory, along
+those rows: `out[m, n] += lhs[m, k] * rhs[k, n]` for all n, so that LLVM vectorises over n; several m at a time share each row of the right side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.cpu.codegen import arithmetic, complex_math
+from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
+from xlanb.cpu.codegen.indexing import Index, IrArray
+from xlanb.cpu.codegen.ir import Ix
+from xlanb.cpu.codegen.types import Value, is_narrow, pair, real, register, zero
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape, PrimitiveType
+
+T = PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class DotDimensions:
+    """The dimensions of a dot's operands by their part; result dimensions are batch, lhs free, rhs free."""
+
+    lhs_batch: tuple[int, ...]
+    rhs_batch: tuple[int, ...]
+    lhs_contracting: tuple[int, ...]
+    rhs_contracting: tuple[int, ...]
+    lhs_free: tuple[int, ...]
+    rhs_free: tuple[int, ...]
+
+    @staticmethod
+    def of(i: HloInstruction) -> DotDimensions:
+        """Those of a dot instruction."""
+        lb, rb = i.ints("lhs_batch_dims"), i.ints("rhs_batch_dims")
+        lc, rc = i.ints("lhs_contracting_dims"), i.ints("rhs_contracting_dims")
+        lhs, rhs = (array_of(o).rank for o in i.operands[:2])
+        lf = tuple(d for d in range(lhs) if d not in lb and d not in lc)
+        return DotDimensions(lb, rb, lc, rc, lf, tuple(d for d in range(rhs) if d not in rb and d not in rc))
+
+
+def accumulator_type(t: PrimitiveType) -> PrimitiveType:
+    """What products are summed in."""
+    return T.F32 if is_narrow(t) else t
+
+
+def multiply_add(e: Elemental, t: PrimitiveType, total: Value, a: Value, b: Value) -> Value:
+    """total + a * b; floats fused where the machine can, and in any order."""
+    f = e.f
+    if t.is_complex:
+        return complex_math.binary(f, Op.ADD, t, pair(total), complex_math.binary(f, Op.MULTIPLY, t, pair(a), pair(b)))
+    kind = register(t)
+    if t.is_floating:
+        product = f.let(f"fmul reassoc contract {kind} {a}, {b}")
+        return f.let(f"fadd reassoc contract {kind} {total}, {product}")
+    product = arithmetic.binary(f, Op.MULTIPLY, t, real(a), real(b))
+    return arithmetic.binary(f, Op.ADD, t, real(total), product)
+
+
+@elemental(Op.DOT)
+def _dot(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    lhs, rhs = i.operands[:2]
+    a, b = array_of(lhs), array_of(rhs)
+    to = array_of(i).element_type
+    t = accumulator_type(to)
+    d = DotDimensions.of(i)
+    multi = x.multi(e.f)
+    left: list[Ix] = [0] * a.rank
+    right: list[Ix] = [0] * b.rank
+    for k, (p, q) in enumerate(zip(d.lhs_batch, d.rhs_batch, strict=True)):
+        left[p] = right[q] = multi[k]
+    base = len(d.lhs_batch)
+    for k, p in enumerate(d.lhs_free):
+        left[p] = multi[base + k]
+    for k, q in enumerate(d.rhs_free):
+        right[q] = multi[base + len(d.lhs_free) + k]
+
+    def body(indices: list[Ix], total: list[Value]) -> list[Value]:
+        at, bt = list(left), list(right)
+        for p, q, v in zip(d.lhs_contracting, d.rhs_contracting, indices, strict=True):
+            at[p] = bt[q] = v
+        u = arithmetic.convert(e.f, a.element_type, t, e.element(lhs, Index(a, at)))
+        v2 = arithmetic.convert(e.f, b.element_type, t, e.element(rhs, Index(b, bt)))
+        return [multiply_add(e, t, total[0], u, v2)]
+
+    folded = e.fold([a.dimensions[p] for p in d.lhs_contracting], [t], [zero(t)], body)
+    return arithmetic.convert(e.f, t, to, folded[0])
+
+
+def emit_dot(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
+    """A dot with plain rows, as a kernel of its own; False where the rule above has to do.
+
+    Needs one dimension of each free and contracting kind at most, the right side's free dimension being the fastest in the right side and in the result.
+    """
+    lhs, rhs = i.operands[:2]
+    a, b, result = array_of(lhs), array_of(rhs), array_of(i)
+    to = result.element_type
+    d = DotDimensions.of(i)
+    if len(d.rhs_free) != 1 or len(d.lhs_contracting) != 1 or len(d.lhs_free) > 1 or is_narrow(to) or result.element_count == 0:
+        return False
+    n, depth = b.dimensions[d.rhs_free[0]], a.dimensions[d.lhs_contracting[0]]
+    rows = a.dimensions[d.lhs_free[0]] if d.lhs_free else 1
+    if n < 8 or depth == 0 or not _fastest(b, d.rhs_free[0]) or not _fastest(result, result.rank - 1):
+        return False
+    if not _reads_memory(e, lhs) or not _reads_memory(e, rhs):
+        return False
+    f = e.f
+    block = 4
+
+    def batch(k: int, at: list[Ix]) -> None:
+        if k < len(d.lhs_batch):
+            with e.loop(a.dimensions[d.lhs_batch[k]]) as v:
+                batch(k + 1, [*at, v])
+            return
+        if rows >= block:
+            with e.loop(rows // block) as m:
+                tile(at, f.mul(m, block), block)
+        if rows % block:
+            tile(at, rows - rows % block, rows % block)
+
+    def place(at: list[Ix], m: Ix, column: Ix) -> Index:
+        return Index(result, [*at, *([m] if d.lhs_free else []), column])
+
+    def left(at: list[Ix], m: Ix, k: Ix) -> Value:
+        where: list[Ix] = [0] * a.rank
+        for p, v in zip(d.lhs_batch, at, strict=True):
+            where[p] = v
+        where[d.lhs_contracting[0]] = k
+        if d.lhs_free:
+            where[d.lhs_free[0]] = m
+        return arithmetic.convert(f, a.element_type, to, e.element(lhs, Index(a, where)))
+
+    def right(at: list[Ix], k: Ix, column: Ix) -> Value:
+        where: list[Ix] = [0] * b.rank
+        for p, v in zip(d.rhs_batch, at, strict=True):
+            where[p] = v
+        where[d.rhs_contracting[0]] = k
+        where[d.rhs_free[0]] = column
+        return arithmetic.convert(f, b.element_type, to, e.element(rhs, Index(b, where)))
+
+    def tile(at: list[Ix], m: Ix, height: int) -> None:
+        lines = [f.add(m, r) for r in range(height)]
+        with e.loop(n) as column:
+            for line in lines:
+                output.store(f, place(at, line, column), zero(to))
+        # Four steps of the contraction at a time: the result's rows are read and written a quarter as often.
+        whole = depth // 4
+        if whole:
+            with e.loop(whole) as k4:
+                steps(at, lines, [f.add(f.mul(k4, 4), s) for s in range(4)])
+        if depth % 4:
+            steps(at, lines, [whole * 4 + s for s in range(depth % 4)])
+
+    def steps(at: list[Ix], lines: list[Ix], ks: list[Ix]) -> None:
+        factors = [[left(at, line, k) for k in ks] for line in lines]
+        with e.loop(n) as column:
+            row = [right(at, k, column) for k in ks]
+            for line, own in zip(lines, factors, strict=True):
+                total = output.load(f, place(at, line, column))
+                for u, v in zip(own, row, strict=True):
+                    total = multiply_add(e, to, total, u, v)
+                output.store(f, place(at, line, column), total)
+
+    batch(0, [])
+    return True
+
+
+def _fastest(shape: ArrayShape, dimension: int) -> bool:
+    order = [d for d in shape.minor_to_major if shape.dimensions[d] != 1]
+    return bool(order) and order[0] == dimension
+
+
+def _reads_memory(e: Elemental, i: HloInstruction) -> bool:
+    """Whether an element costs a read only: computing an operand's element anew for every use would not pay."""
+    return isinstance(e.bindings.get(i, {}).get((), None), IrArray)

@@ -1,0 +1,333 @@
+"""LLVM IR as text: a function builder (fresh names, folded index arithmetic, loops) and the module that collects functions.
+
+Indices are `int` where they are known and the name of an i64 otherwise, so that arithmetic on constants costs no instruction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+Ix = int | str
+
+_PLAIN = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+def identifier(name: str) -> str:
+    """A name that LLVM takes without quotes."""
+    return _PLAIN.sub("_", name)
+
+
+@dataclass
+class Loop:
+    """A loop that is being built: its counter, the values that it carries, and what they become."""
+
+    index: Ix
+    values: list[str]
+    next: list[str] = field(default_factory=list)
+
+
+class ModuleBuilder:
+    """Collects functions, globals and declarations; gives the text of the LLVM module.
+
+    With `debug`, each function is a DISubprogram and each instruction has a DILocation whose line is that of the HLO instruction in the
+    HLO module's text (`line_of`: instruction name -> 1-based line).
+    """
+
+    def __init__(self, name: str, line_of: dict[str, int] | None = None) -> None:
+        self.name = name
+        self.debug = line_of is not None
+        self.line_of = line_of or {}
+        self.declarations: dict[str, str] = {}
+        self.globals: list[str] = []
+        self.functions: list[Function] = []
+        self.kernels: dict[str, str] = {}
+        self._metadata: list[str] = []
+        self._locations: dict[tuple[int, int], int] = {}
+        self._taken: set[str] = set()
+        if self.debug:
+            self._metadata += [
+                '!DIFile(filename: "' + name.replace("\\", "\\5C").replace('"', "\\22") + '.hlo", directory: "")',
+                'distinct !DICompileUnit(language: DW_LANG_C, file: !0, producer: "xlanb", isOptimized: true, '
+                "runtimeVersion: 0, emissionKind: LineTablesOnly)",
+                "!DISubroutineType(types: !3)",
+                "!{null}",
+                '!{i32 2, !"Debug Info Version", i32 3}',
+                '!{i32 7, !"Dwarf Version", i32 5}',
+            ]
+
+    def unique(self, wanted: str) -> str:
+        """A symbol that nothing else in the module has."""
+        wanted = identifier(wanted)
+        name, n = wanted, 0
+        while name in self._taken:
+            n += 1
+            name = f"{wanted}.{n}"
+        self._taken.add(name)
+        return name
+
+    def declare(self, result: str, name: str, parameters: str) -> None:
+        """An external function or an intrinsic, declared once."""
+        self.declarations[name] = f"declare {result} @{name}({parameters})"
+
+    def function(self, name: str, parameters: Sequence[str], attributes: str, instruction: str, linkage: str = "internal") -> Function:
+        """A new function `void name(parameters)`; `instruction` is the HLO instruction that it computes."""
+        name = self.unique(name)
+        scope = None
+        if self.debug:
+            line = self.line_of.get(instruction, 0)
+            local = "DISPFlagLocalToUnit | " if linkage == "internal" else ""
+            scope = self._node(
+                f'distinct !DISubprogram(name: "{name}", scope: !0, file: !0, line: {line}, type: !2, '
+                f"unit: !1, spFlags: {local}DISPFlagDefinition | DISPFlagOptimized)"
+            )
+        built = Function(self, name, parameters, attributes, scope, linkage)
+        if self.debug:
+            built.at(instruction)
+        self.functions.append(built)
+        if instruction:
+            self.kernels[name] = instruction
+        return built
+
+    def location(self, line: int, scope: int) -> int:
+        """The metadata number of a DILocation."""
+        found = self._locations.get((line, scope))
+        if found is None:
+            found = self._locations[line, scope] = self._node(f"!DILocation(line: {line}, column: 1, scope: !{scope})")
+        return found
+
+    def _node(self, text: str) -> int:
+        self._metadata.append(text)
+        return len(self._metadata) - 1
+
+    def text(self, triple: str, data_layout: str) -> str:
+        """The whole module."""
+        parts = [f"; ModuleID = '{self.name}'", f'target datalayout = "{data_layout}"', f'target triple = "{triple}"', ""]
+        parts += self.globals
+        for f in self.functions:
+            parts += ["", *f.text()]
+        parts += ["", *self.declarations.values(), ""]
+        if self.debug:
+            parts += ["!llvm.dbg.cu = !{!1}", "!llvm.module.flags = !{!4, !5}", ""]
+            parts += [f"!{k} = {m}" for k, m in enumerate(self._metadata)]
+        return "\n".join(parts) + "\n"
+
+
+class Function:
+    """Builds one LLVM function, statement after statement."""
+
+    def __init__(
+        self, module: ModuleBuilder, name: str, parameters: Sequence[str], attributes: str, scope: int | None, linkage: str
+    ) -> None:
+        self.module = module
+        self.name = name
+        self.parameters = parameters
+        self.attributes = attributes
+        self.linkage = linkage
+        self.scope = scope
+        self.block = "entry"
+        self._lines: list[str] = []
+        self._allocas: list[str] = []
+        self._count = 0
+        self._dbg = ""
+
+    # -- statements ---------------------------------------------------------------------------------------------
+
+    def at(self, instruction: str) -> str:
+        """What follows belongs to this HLO instruction; gives the former mark, for `restore`."""
+        before = self._dbg
+        if self.scope is not None:
+            line = self.module.line_of.get(instruction)
+            if line is not None:
+                self._dbg = f", !dbg !{self.module.location(line, self.scope)}"
+        return before
+
+    def restore(self, mark: str) -> None:
+        """Go back to a former mark."""
+        self._dbg = mark
+
+    @property
+    def size(self) -> int:
+        """Lines so far."""
+        return len(self._lines)
+
+    def fresh(self, prefix: str = "v") -> str:
+        """A name that nothing else in the function has."""
+        self._count += 1
+        return f"%{prefix}{self._count}"
+
+    def do(self, text: str) -> None:
+        """A statement without a value."""
+        self._lines.append(f"  {text}{self._dbg}")
+
+    def let(self, text: str) -> str:
+        """A statement with a value; gives its name."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self._lines.append(f"  {name} = {text}{self._dbg}")
+        return name
+
+    def call(self, result: str, name: str, *arguments: tuple[str, str], flags: str = "") -> str:
+        """A call of an intrinsic or an external function, declared by the way; arguments are (type, value)."""
+        self.module.declare(result, name, ", ".join(t for t, _ in arguments))
+        given = ", ".join(f"{t} {v}" for t, v in arguments)
+        return self.let(f"call {flags}{' ' if flags else ''}{result} @{name}({given})")
+
+    def alloca(self, type_: str, count: int = 1) -> str:
+        """Stack memory, aligned to a cache line, made in the entry block."""
+        name = self.fresh("stack")
+        self._allocas.append(f"  {name} = alloca [{count} x {type_}], align 64")
+        return name
+
+    # -- index arithmetic ---------------------------------------------------------------------------------------
+
+    def add(self, a: Ix, b: Ix, *, wrap: bool = False) -> Ix:
+        """a + b of indices; with `wrap` the sum may be negative."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if a == 0:
+            return b
+        if b == 0:
+            return a
+        return self.let(f"add{'' if wrap else ' nuw nsw'} i64 {a}, {b}")
+
+    def sub(self, a: Ix, b: Ix) -> Ix:
+        """a - b of indices, perhaps negative."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        return a if b == 0 else self.let(f"sub nsw i64 {a}, {b}")
+
+    def mul(self, a: Ix, b: Ix, *, wrap: bool = False) -> Ix:
+        """a * b of indices."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if a == 0 or b == 0:
+            return 0
+        if a == 1:
+            return b
+        if b == 1:
+            return a
+        return self.let(f"mul{'' if wrap else ' nuw nsw'} i64 {a}, {b}")
+
+    def div(self, a: Ix, b: int) -> Ix:
+        """Floor of a / b for a >= 0."""
+        if isinstance(a, int):
+            return a // b
+        return a if b == 1 else self.let(f"udiv i64 {a}, {b}")
+
+    def rem(self, a: Ix, b: int) -> Ix:
+        """a modulo b for a >= 0."""
+        if isinstance(a, int):
+            return a % b
+        return 0 if b == 1 else self.let(f"urem i64 {a}, {b}")
+
+    def clamp(self, a: Ix, low: int, high: int) -> Ix:
+        """The nearest of low..high, both included; signed."""
+        if isinstance(a, int):
+            return min(max(a, low), high)
+        if low == high:
+            return low
+        b = self.call("i64", "llvm.smax.i64", ("i64", a), ("i64", str(low)))
+        return self.call("i64", "llvm.smin.i64", ("i64", b), ("i64", str(high)))
+
+    def within(self, a: Ix, low: int, high: int) -> str:
+        """i1: low <= a < high, signed."""
+        if isinstance(a, int):
+            return "true" if low <= a < high else "false"
+        if low == 0:
+            return self.let(f"icmp ult i64 {a}, {max(high, 0)}")
+        shifted = self.let(f"sub i64 {a}, {low}")
+        return self.let(f"icmp ult i64 {shifted}, {max(high - low, 0)}")
+
+    def both(self, a: str, b: str) -> str:
+        """i1 and, folded."""
+        if a == "true":
+            return b
+        if b == "true":
+            return a
+        return "false" if "false" in (a, b) else self.let(f"and i1 {a}, {b}")
+
+    # -- control flow -------------------------------------------------------------------------------------------
+
+    def label(self, name: str) -> None:
+        """Begin a basic block."""
+        self._lines.append(f"{name[1:]}:")
+        self.block = name[1:]
+
+    def branch(self, target: str) -> None:
+        """Go to a block."""
+        self.do(f"br label {target}")
+
+    def branch_if(self, condition: str, then: str, otherwise: str) -> None:
+        """Go to one of two blocks."""
+        self.do(f"br i1 {condition}, label {then}, label {otherwise}")
+
+    @contextmanager
+    def carried(self, count: Ix, initial: Sequence[tuple[str, str]] = (), start: Ix = 0, *, guarded: bool = False) -> Iterator[Loop]:
+        """A loop over start, ..., count - 1 that carries values of the given (type, initial value); at least one round.
+
+        The body sets `loop.next`; after the block `loop.values` are the results. A loop whose `count` is not known must be `guarded`: it may then run
+        no round at all. A loop of one known round costs nothing.
+        """
+        loop = Loop(start, [v for _, v in initial])
+        if isinstance(count, int) and isinstance(start, int) and count - start == 1:
+            yield loop
+            if initial:
+                loop.values = loop.next
+            return
+        head, exit_ = self.fresh("loop"), self.fresh("done")
+        pre = self.block
+        if guarded:
+            self.branch_if(self.let(f"icmp slt i64 {start}, {count}"), head, exit_)
+        else:
+            self.branch(head)
+        self.label(head)
+        index = self.fresh("i")
+        phis = [self.fresh("c") for _ in initial]
+        at = len(self._lines)
+        self._lines += [""] * (1 + len(phis))
+        mark = self._dbg
+        loop.index, loop.values = index, list(phis)
+        yield loop
+        self._dbg = mark
+        after = self.let(f"add nuw nsw i64 {index}, 1")
+        again = self.let(f"icmp slt i64 {after}, {count}")
+        latch = self.block
+        self.branch_if(again, head, exit_)
+        self._lines[at] = f"  {index} = phi i64 [ {start}, %{pre} ], [ {after}, %{latch} ]{mark}"
+        for k, (type_, first) in enumerate(initial):
+            self._lines[at + 1 + k] = f"  {phis[k]} = phi {type_} [ {first}, %{pre} ], [ {loop.next[k]}, %{latch} ]{mark}"
+        self.label(exit_)
+        loop.values = loop.next
+        if guarded:
+            loop.values = [
+                self.let(f"phi {t} [ {first}, %{pre} ], [ {v}, %{latch} ]") for (t, first), v in zip(initial, loop.next, strict=True)
+            ]
+
+    @contextmanager
+    def loop(self, count: Ix, start: Ix = 0, *, guarded: bool = False) -> Iterator[Ix]:
+        """A loop that carries nothing; gives its counter."""
+        with self.carried(count, (), start, guarded=guarded) as loop:
+            yield loop.index
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """What stands in the block happens only where the i1 holds."""
+        then, exit_ = self.fresh("then"), self.fresh("endif")
+        self.branch_if(condition, then, exit_)
+        self.label(then)
+        mark = self._dbg
+        yield
+        self._dbg = mark
+        self.branch(exit_)
+        self.label(exit_)
+
+    # -- the text -----------------------------------------------------------------------------------------------
+
+    def text(self) -> list[str]:
+        """The function's lines; a `ret void` closes it."""
+        debug = f" !dbg !{self.scope}" if self.scope is not None else ""
+        head = f"define {self.linkage + ' ' if self.linkage else ''}void @{self.name}({', '.join(self.parameters)}) {self.attributes}{debug} {{"
+        return [head, "entry:", *self._allocas, *self._lines, f"  ret void{self._dbg}", "}"]

@@ -1,0 +1,156 @@
+"""A kernel: the LLVM function of one instruction or fusion, with its operands and results as arrays; and what a kernel may write in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
+from xlanb.cpu.codegen import dot, loops, reduce
+from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
+from xlanb.cpu.codegen.indexing import IrArray, same_order
+from xlanb.cpu.codegen.ir import Function
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape
+from xlanb.shape.shape import subshape
+
+
+@dataclass(eq=False)
+class Kernel:
+    """What an emitter of kernels works with: `root` is the instruction, or a fusion's root; `outputs` its results by leaf."""
+
+    f: Function
+    e: Elemental
+    instruction: HloInstruction
+    root: HloInstruction
+    outputs: dict[Leaf, IrArray]
+    scratch: str = ""
+
+    @property
+    def output(self) -> IrArray:
+        """The only result."""
+        return self.outputs[()]
+
+
+Emitter = Callable[[Kernel], bool]
+SPECIAL: dict[Op, Emitter] = {}
+"""Emitters by the opcode of the root; False: the loop kernel does it."""
+MEMORY_ONLY: set[Op] = set()
+"""Opcodes whose special emitter needs operands in memory: they make no part of a fusion's kernel."""
+SCRATCH: dict[Op, Callable[[HloInstruction], int]] = {}
+"""Bytes of scratch that the special emitter of an opcode needs."""
+
+
+def special(*opcodes: Op, memory_only: bool = False) -> Callable[[Emitter], Emitter]:
+    """Register the kernel emitter of opcodes."""
+
+    def add(emitter: Emitter) -> Emitter:
+        for op in opcodes:
+            SPECIAL[op] = emitter
+            if memory_only:
+                MEMORY_ONLY.add(op)
+        return emitter
+
+    return add
+
+
+def emit(k: Kernel) -> None:
+    """Emit the body of a kernel."""
+    if any(a.shape.element_count for a in k.outputs.values()):
+        emitter = SPECIAL.get(k.root.opcode)
+        if emitter is None or not emitter(k):
+            loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
+
+
+@special(Op.REDUCE)
+def _reduce(k: Kernel) -> bool:
+    return len(k.root.operands) == 2 and not k.root.shape.is_tuple and reduce.emit_column_reduce(k.e, k.root, k.output)
+
+
+@special(Op.DOT)
+def _dot(k: Kernel) -> bool:
+    return dot.emit_dot(k.e, k.root, k.output)
+
+
+# -- what can be one kernel, and what it may write in place --------------------------------------------------------
+
+
+def is_kernel(fusion: HloInstruction) -> bool:
+    """Whether a fusion can be one kernel: every instruction in it has an elemental rule, but for the root, which may have a special emitter."""
+    target = fusion.fused_computation
+    for i in target:
+        if i.opcode in (Op.PARAMETER, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN):
+            continue
+        if i.opcode in (Op.FUSION, Op.CALL):
+            if not is_inlinable(i.called_computations[0]):
+                return False
+        elif i.opcode not in RULES or i.opcode in MEMORY_ONLY:
+            return False
+    return True
+
+
+def is_inlinable(computation: object) -> bool:
+    """Whether every instruction of a called computation has an elemental rule."""
+    from xlanb.hlo.computation import HloComputation  # noqa: PLC0415 - for the type only
+
+    assert isinstance(computation, HloComputation)
+    return all(
+        i.opcode in RULES or i.opcode in (Op.PARAMETER, Op.TUPLE, Op.GET_TUPLE_ELEMENT)
+        if i.opcode not in (Op.FUSION, Op.CALL)
+        else is_inlinable(i.called_computations[0])
+        for i in computation
+    )
+
+
+class KernelPolicy:
+    """What the kernels of this backend can do in place, and what scratch they need (see buffers.buffer_assignment.Policy)."""
+
+    def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
+        if instruction.opcode is Op.FUSION:
+            target = instruction.fused_computation
+            return _reads_in_place(target.root, leaf, target.parameters[operand], operand_leaf)
+        if instruction.opcode in (Op.DYNAMIC_UPDATE_SLICE, Op.SCATTER):
+            inputs = (len(instruction.operands) - 1) // 2 if instruction.opcode is Op.SCATTER else 1
+            return operand < inputs and leaf == ((operand,) if instruction.shape.is_tuple else ()) and _once(instruction, operand)
+        if not instruction.opcode.is_elementwise and instruction.opcode is not Op.COPY:
+            return False
+        return same_order(array_of(instruction.operands[operand], operand_leaf), array_of(instruction))
+
+    def scratch_bytes(self, instruction: HloInstruction) -> int:
+        root = instruction.fused_computation.root if instruction.opcode is Op.FUSION else instruction
+        need = SCRATCH.get(root.opcode)
+        return need(root) if need is not None else 0
+
+
+def _once(i: HloInstruction, operand: int) -> bool:
+    return sum(o is i.operands[operand] for o in i.operands) == 1
+
+
+def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf) -> bool:
+    """Whether a fusion reads an element of a parameter only for the same element of its results, which all come out of one loop."""
+    if root.opcode is Op.DYNAMIC_UPDATE_SLICE:
+        return root.operands[0] is parameter and parameter.user_count == 1 and _once(root, 0)
+    shapes = [s for _, s in root.shape.leaves()]
+    first = subshape(root.shape, leaf)
+    if root.opcode in SPECIAL or not isinstance(first, ArrayShape):
+        return False
+    if not all(isinstance(s, ArrayShape) and same_order(s, first) for s in shapes):
+        return False
+    if not same_order(array_of(parameter, parameter_leaf), first):
+        return False
+    seen: set[tuple[HloInstruction, bool]] = set()
+    stack = [(root, True)]
+    while stack:
+        i, same = stack.pop()
+        if (i, same) in seen:
+            continue
+        seen.add((i, same))
+        if i is parameter:
+            if not same:
+                return False
+            continue
+        same = same and (i.opcode.is_elementwise or i.opcode in (Op.COPY, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.MAP))
+        same = same and (i.opcode in (Op.TUPLE, Op.GET_TUPLE_ELEMENT) or same_order(array_of(i), first))
+        stack.extend((o, same) for o in i.operands)
+    return True

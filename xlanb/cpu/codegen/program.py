@@ -1,0 +1,307 @@
+"""The program of a module: `run(args, results, temp)`, which calls the kernels in schedule order, with loops and branches in machine code.
+
+    args      pointers to the arrays of the entry's parameters, leaf after leaf
+    results   pointers to the arrays of the entry's result, leaf after leaf
+    temp      the arena of the buffer assignment
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
+from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_reshape
+from xlanb.cpu.codegen import kernel as kernels
+from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLarge, Leaf, array_of
+from xlanb.cpu.codegen.indexing import IrArray
+from xlanb.cpu.codegen.ir import Function, ModuleBuilder, identifier
+from xlanb.cpu.codegen.types import from_memory, register
+from xlanb.errors import CompilationError, UnimplementedError
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+_ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
+_INLINE_LINES = 120
+EXTERNAL_BYTES = 4096
+"""Constants of more bytes are not written into the IR: the program refers to memory that the executable keeps."""
+_NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.AFTER_ALL}) | FORWARDING
+
+
+@dataclass
+class Program:
+    """LLVM IR of a module, and what it needs to run: constants by symbol, kernels (function, HLO instruction) in the order of their numbers."""
+
+    text: str
+    functions: tuple[str, ...]
+    kernels: Mapping[str, str]
+    constants: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
+    calls: tuple[str, ...] = ()
+
+
+def emit_program(
+    assignment: BufferAssignment,
+    triple: str,
+    data_layout: str,
+    line_of: dict[str, int] | None = None,
+    *,
+    profile: bool = False,
+) -> Program:
+    """The LLVM IR of a scheduled module with its buffers.
+
+    `line_of` gives the line of each HLO instruction, for debug locations. With `profile`, `run` has a fourth parameter: an array of u64 pairs, calls and cycles
+    per kernel, in the order of `Program.calls`.
+
+    Raises:
+        UnimplementedError: an instruction that the backend does not know; the message shows it.
+        KernelTooLarge: a fusion whose kernel would grow out of hand; its `instruction` names it.
+    """
+    emitter = _Emitter(assignment, line_of, profile)
+    emitter.emit()
+    m = emitter.module
+    return Program(m.text(triple, data_layout), tuple(f.name for f in m.functions), dict(m.kernels), emitter.constants, tuple(emitter.calls))
+
+
+class _Emitter:
+    def __init__(self, assignment: BufferAssignment, line_of: dict[str, int] | None, profile: bool) -> None:
+        self.assignment = assignment
+        self.flow = assignment.dataflow
+        self.module = ModuleBuilder(identifier(assignment.module.name), line_of)
+        self.profile = profile
+        self.constants: dict[str, NDArray[np.uint8]] = {}
+        self.calls: dict[str, int] = {}
+        self._constant_names: dict[object, str] = {}
+        self._bases: dict[int, str] = {}
+        self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
+        self._choice_of = {c.instruction: c for c in self.flow.choices}
+        self._depth = 0
+        parameters = [f"ptr noalias %{p}" for p in ("args", "results", "temp", *(["profile"] if profile else []))]
+        entry = assignment.module.entry_computation
+        self.run: Function = self.module.function("run", parameters, _ATTRIBUTES, entry.root.name, linkage="")
+        self.module.kernels.pop("run")
+
+    def emit(self) -> None:
+        entry = self.assignment.module.entry_computation
+        built = self.run
+        for a in self.assignment.allocations:
+            if a.kind in ("parameter", "output"):
+                table = "%args" if a.kind == "parameter" else "%results"
+                at = built.let(f"getelementptr inbounds ptr, ptr {table}, i64 {a.number}")
+                self._bases[a.index] = built.let(f"load ptr, ptr {at}")
+            elif a.kind == "temp":
+                self._bases[a.index] = "%temp"
+        self._computation(entry)
+        for value, number in self.assignment.result_copies:
+            target = next(a for a in self.assignment.allocations if a.kind == "output" and a.number == number)
+            if value.size:
+                self._memcpy(self._bases[target.index], self._pointer(self.assignment.slice_of_value(value)), value.size)
+        # functions called stand before their caller
+        self.module.functions.remove(built)
+        self.module.functions.append(built)
+
+    # -- memory -------------------------------------------------------------------------------------------------
+
+    def _pointer(self, place: Slice) -> str:
+        """The address of a slice, in `run`."""
+        allocation = self.assignment.allocations[place.allocation]
+        if allocation.constant is not None:
+            return self._constant(allocation.constant)
+        base = self._bases[place.allocation]
+        return base if place.offset == 0 else self.run.let(f"getelementptr inbounds i8, ptr {base}, i64 {place.offset}")
+
+    def _constant(self, i: HloInstruction) -> str:
+        """The global that holds a constant, laid out as its shape says."""
+        known = self._constant_names.get(i.literal)
+        if known is not None:
+            return known
+        shape = array_of(i)
+        if i.literal.is_elided:
+            raise UnimplementedError(f"the values of this constant were elided from the text:\n  {i}")
+        value = i.literal.array.transpose(tuple(reversed(shape.minor_to_major)))
+        data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+        name = "@" + self.module.unique(f"const.{i.name}")
+        kind = f"[{data.size} x i8]"
+        if data.size > EXTERNAL_BYTES:
+            aligned = np.empty(data.size + 64, np.uint8)
+            aligned = aligned[-aligned.ctypes.data % 64 :][: data.size]
+            aligned[:] = data
+            self.constants[name[1:]] = aligned
+            self.module.globals.append(f"{name} = external constant {kind}, align 64")
+        else:
+            text = "".join(f"\\{b:02X}" for b in data.tolist())
+            self.module.globals.append(f'{name} = private constant {kind} c"{text}", align 64')
+        self._constant_names[i.literal] = name
+        return name
+
+    def _memcpy(self, target: str, source: str, size: int) -> None:
+        self.module.declare("void", "llvm.memcpy.p0.p0.i64", "ptr, ptr, i64, i1")
+        self.run.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+    def _copies(self, position: int) -> None:
+        """What has to be copied at a position: first what others overwrite goes aside, then all of it to its place."""
+        copies = self.assignment.copies.get(position, ())
+        where: dict[HloValue, str] = {}
+        for c in copies:
+            if c.source not in where:
+                where[c.source] = self._pointer(self.assignment.slice_of_value(c.source))
+                aside = self.assignment.staged.get((position, c.source))
+                if aside is not None:
+                    target = self._pointer(aside)
+                    self._memcpy(target, where[c.source], c.source.size)
+                    where[c.source] = target
+        for c in copies:
+            self._memcpy(self._pointer(self.assignment.slice_of_value(c.target)), where[c.source], c.source.size)
+
+    # -- the program --------------------------------------------------------------------------------------------
+
+    def _computation(self, c: HloComputation) -> None:
+        for i in self.assignment.orders[c]:
+            if i.opcode in _NO_CODE or is_plain_reshape(i):
+                continue
+            mark = self.run.at(i.name)
+            if i.opcode is Op.WHILE:
+                self._while(i)
+            elif i.opcode is Op.CONDITIONAL:
+                self._conditional(i)
+            elif i.opcode is Op.CALL:
+                self._computation(i.called_computations[0])
+            else:
+                self._call(i)
+            self.run.restore(mark)
+
+    def _while(self, i: HloInstruction) -> None:
+        loop, f = self._loop_of[i], self.run
+        condition, body = i.attributes["condition"], i.attributes["body"]
+        self._copies(loop.begin)
+        head, inside, exit_ = f.fresh("while"), f.fresh("body"), f.fresh("exit")
+        f.branch(head)
+        f.label(head)
+        self._depth += 1
+        self._computation(condition)
+        f.branch_if(self._scalar(condition.root), inside, exit_)
+        f.label(inside)
+        self._computation(body)
+        self._depth -= 1
+        self._copies(loop.body_end)
+        f.branch(head)
+        f.label(exit_)
+
+    def _scalar(self, i: HloInstruction) -> str:
+        """The value of a scalar pred or integer, in `run`."""
+        t = array_of(i).element_type
+        pointer = self._pointer(self.assignment.slice_of(i))
+        return from_memory(self.run, t, self.run.let(f"load {'i8' if t is PrimitiveType.PRED else register(t)}, ptr {pointer}"))
+
+    def _conditional(self, i: HloInstruction) -> None:
+        f = self.run
+        computations = i.called_computations
+        chosen = self._scalar(i.operands[0])
+        labels = [f.fresh("branch") for _ in computations]
+        exit_ = f.fresh("exit")
+        if array_of(i.operands[0]).element_type is PrimitiveType.PRED:
+            f.branch_if(chosen, labels[0], labels[1])
+        else:  # an index out of range takes the last branch
+            cases = " ".join(f"i32 {k}, label {label}" for k, label in enumerate(labels[:-1]))
+            f.do(f"switch i32 {chosen}, label {labels[-1]} [ {cases} ]")
+        for label, c, (end, _) in zip(labels, computations, self._choice_of[i].branches, strict=True):
+            f.label(label)
+            self._computation(c)
+            self._copies(end)
+            f.branch(exit_)
+        f.label(exit_)
+
+    # -- kernels ------------------------------------------------------------------------------------------------
+
+    def _call(self, i: HloInstruction) -> None:
+        built = _KernelBuilder(self, i)
+        try:
+            built.emit()
+        except KernelTooLarge as error:
+            error.instruction = i  # type: ignore[attr-defined]
+            raise
+        arguments = ", ".join(f"ptr {self._pointer(place)}" for place in built.slices)
+        f = self.run
+        if not self.profile:
+            f.do(f"call void @{built.f.name}({arguments})")
+            return
+        self.module.declare("i64", "llvm.readcyclecounter", "")
+        number = self.calls.setdefault(built.f.name, len(self.calls))
+        before = f.let("call i64 @llvm.readcyclecounter()")
+        f.do(f"call void @{built.f.name}({arguments})")
+        after = f.let("call i64 @llvm.readcyclecounter()")
+        for k, amount in ((2 * number, "1"), (2 * number + 1, f.let(f"sub i64 {after}, {before}"))):
+            at = f.let(f"getelementptr inbounds i64, ptr %profile, i64 {k}")
+            total = f.let(f"add i64 {f.let(f'load i64, ptr {at}')}, {amount}")
+            f.do(f"store i64 {total}, ptr {at}")
+
+
+class _KernelBuilder:
+    """Builds the function of one instruction; `slices` are the arguments of the call, in order."""
+
+    def __init__(self, program: _Emitter, i: HloInstruction) -> None:
+        self.program = program
+        self.instruction = i
+        self.assignment = program.assignment
+        self.slices: dict[Slice, str] = {}
+        self.written: set[Slice] = set()
+        self.f = program.module.function(i.name, [], "", i.name)
+
+    def emit(self) -> None:
+        i, f = self.instruction, self.f
+        outputs = {}
+        for leaf, shape in i.shape.leaves():
+            if not shape.is_token:
+                place = self.assignment.slice_of(i, leaf)
+                self.written.add(place)
+                outputs[leaf] = IrArray(self._argument(place), shape.as_array())
+        outside = Elemental(f, {}, self._memory)
+        bindings: dict[HloInstruction, Mapping[Leaf, object]] = {}
+        fused = i.opcode is Op.FUSION
+        root = i.fused_computation.root if fused else i
+        targets: Sequence[HloInstruction] = i.fused_computation.parameters if fused else i.operands
+        for target, operand in zip(targets, i.operands, strict=True):
+            if operand.opcode is not Op.CONSTANT:
+                bindings[target] = {leaf: self._operand(operand, leaf) for leaf, s in operand.shape.leaves() if not s.is_token}
+            elif fused:
+                bindings[target] = {(): lambda index, operand=operand: outside.element(operand, index)}
+        e = Elemental(f, bindings, self._memory)  # type: ignore[arg-type]
+        scratch = self.assignment.scratch_of(i)
+        k = kernels.Kernel(f, e, i, root, outputs, self._argument(scratch) if scratch is not None else "")
+        if scratch is not None:
+            self.written.add(scratch)
+        if root.opcode not in RULES and root.opcode not in kernels.SPECIAL and root.opcode is not Op.TUPLE:
+            raise UnimplementedError(f"the CPU backend has no kernel for {root.opcode}:\n  {i}")
+        kernels.emit(k)
+        self._sign()
+
+    def _sign(self) -> None:
+        """Parameters and attributes of the finished function."""
+        parameters = []
+        for place, name in self.slices.items():
+            access = "" if place in self.written else " readonly"
+            size = f" dereferenceable({place.size})" if place.size else ""
+            parameters.append(f"ptr noalias{access} noundef{size} {name}")
+        self.f.parameters = parameters
+        small = self.program._depth > 0 and self.f.size <= _INLINE_LINES and not self.program.profile
+        self.f.attributes = f"{'alwaysinline' if small else 'noinline'} {_ATTRIBUTES}"
+
+    def _argument(self, place: Slice) -> str:
+        """The parameter for a slice; one for both where a result lies in an operand's place."""
+        return self.slices.setdefault(place, f"%p{len(self.slices)}")
+
+    def _operand(self, operand: HloInstruction, leaf: Leaf) -> IrArray:
+        place = self.assignment.slice_of(operand, leaf)
+        shape = array_of(operand, leaf)
+        constant = self.assignment.allocations[place.allocation].constant
+        return IrArray(self._memory(constant).pointer if constant is not None else self._argument(place), shape)
+
+    def _memory(self, i: HloInstruction) -> IrArray:
+        return IrArray(self.program._constant(i), array_of(i))
+
+
+__all__ = ["CompilationError", "Program", "emit_program"]

@@ -1,0 +1,193 @@
+"""Reductions: of dimensions, of windows, element by element or along rows and columns as memory has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlanb.cpu.codegen import arithmetic, complex_math
+from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental, pack
+from xlanb.cpu.codegen.indexing import Index, IrArray
+from xlanb.cpu.codegen.ir import Ix
+from xlanb.cpu.codegen.types import Value, is_narrow, names, pair, real, register, rounded
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape, PrimitiveType
+
+T = PrimitiveType
+_SIMPLE = frozenset({Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.AND, Op.OR, Op.XOR})
+
+
+def simple_reducer(target: HloComputation) -> Op | None:
+    """The opcode of a reducer that is one operation on its two parameters, and may therefore be done in any order."""
+    root = target.root
+    if root.opcode not in _SIMPLE or len(target.parameters) != 2 or set(root.operands) != set(target.parameters):
+        return None
+    return root.opcode
+
+
+class Reducer:
+    """A reducing computation over values of some types: how accumulators are held, and one step of it.
+
+    The sum and product of floats may be taken in any order (`reassoc`), as XLA does; narrow floats are then accumulated as f32 and rounded once.
+    """
+
+    def __init__(self, e: Elemental, target: HloComputation, types: Sequence[PrimitiveType]) -> None:
+        self.e = e
+        self.target = target
+        self.op = simple_reducer(target) if len(types) == 1 else None
+        self.types = list(types)
+        self.wide = self.op is not None and is_narrow(types[0])
+        self.held = [T.F32] if self.wide else self.types
+
+    def step(self, accumulators: list[Value], values: list[Value]) -> list[Value]:
+        """The next accumulators."""
+        f = self.e.f
+        if self.op is None:
+            return self.e.apply(self.target, [*accumulators, *values])
+        t = self.held[0]
+        mark = f.at(self.target.root.name)
+        if t.is_complex:
+            made: Value = complex_math.binary(f, self.op, t, pair(accumulators[0]), pair(values[0]))
+        else:
+            flags = "reassoc" if t.is_floating and self.op in (Op.ADD, Op.MULTIPLY) else ""
+            made = arithmetic.binary(f, self.op, t, real(accumulators[0]), real(values[0]), flags)
+        f.restore(mark)
+        return [made]
+
+    def done(self, accumulators: list[Value]) -> list[Value]:
+        """The results of the last accumulators."""
+        return [rounded(self.e.f, self.types[0], real(accumulators[0]))] if self.wide else accumulators
+
+
+def leaf_shapes(i: HloInstruction) -> list[ArrayShape]:
+    """The array shapes of an instruction's leaves."""
+    return [s.as_array() for _, s in i.shape.leaves()]
+
+
+@elemental(Op.REDUCE)
+def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Value | tuple[Value, ...]:
+    count = len(i.operands) // 2
+    inputs, initial = i.operands[:count], i.operands[count:]
+    source = array_of(inputs[0])
+    reducer = Reducer(e, i.to_apply, [array_of(o).element_type for o in initial])
+    order = [d for d in reversed(source.minor_to_major) if d in i.dimensions]
+    kept = iter(x.multi(e.f))
+    base: list[Ix] = [0 if d in i.dimensions else next(kept) for d in range(source.rank)]
+
+    def body(indices: list[Ix], accumulators: list[Value]) -> list[Value]:
+        where = list(base)
+        for d, v in zip(order, indices, strict=True):
+            where[d] = v
+        at = Index(source, where)
+        return reducer.step(accumulators, [e.element(o, at) for o in inputs])
+
+    folded = e.fold([source.dimensions[d] for d in order], reducer.held, [e.scalar(o) for o in initial], body)
+    results = reducer.done(folded)
+    return tuple(results) if i.shape.is_tuple else results[0]
+
+
+@elemental(Op.REDUCE_WINDOW)
+def _reduce_window(e: Elemental, i: HloInstruction, x: Index) -> Value | tuple[Value, ...]:
+    """A window's elements in row-major order; those in the padding and in the holes of a dilated base are left out."""
+    count = len(i.operands) // 2
+    inputs, initial = i.operands[:count], i.operands[count:]
+    source = array_of(inputs[0])
+    f = e.f
+    reducer = Reducer(e, i.to_apply, [array_of(o).element_type for o in initial])
+    window = i.window.dimensions
+    multi = x.multi(f)
+
+    def body(indices: list[Ix], accumulators: list[Value]) -> list[Value]:
+        inside, where = window_position(e, window, multi, indices, source.dimensions)
+        return e.branches(
+            reducer.held,
+            inside,
+            lambda: reducer.step(accumulators, [e.element(o, Index(source, where)) for o in inputs]),
+            lambda: accumulators,
+        )
+
+    folded = e.fold([w.size for w in window], reducer.held, [e.scalar(o) for o in initial], body)
+    results = reducer.done(folded)
+    return tuple(results) if i.shape.is_tuple else results[0]
+
+
+def window_position(
+    e: Elemental, window: Sequence[object], output: Sequence[Ix], offset: Sequence[Ix], sizes: Sequence[int]
+) -> tuple[str, list[Ix]]:
+    """(i1: is it an element of the base, its index) for a position `offset` in the window of an output index."""
+    from xlanb.hlo.attributes import WindowDimension  # noqa: PLC0415 - a name for the loop below
+
+    f = e.f
+    inside = "true"
+    where: list[Ix] = []
+    for w, o, k, n in zip(window, output, offset, sizes, strict=True):
+        assert isinstance(w, WindowDimension)
+        if w.reversal:
+            k = f.sub(w.size - 1, k)
+        reach = f.add(f.mul(o, w.stride), f.mul(k, w.window_dilation))
+        at = f.sub(reach, w.padding_low)
+        if w.padding_low > 0 or w.padding_high > 0 or w.padding_low < 0 or w.padding_high < 0 or w.base_dilation > 1:
+            inside = f.both(inside, f.within(at, 0, (n - 1) * w.base_dilation + 1))
+        if w.base_dilation > 1:
+            left = f.rem(at, w.base_dilation)
+            hit = ("true" if left == 0 else "false") if isinstance(left, int) else f.let(f"icmp eq i64 {left}, 0")
+            inside = f.both(inside, hit)
+            at = f.div(at, w.base_dilation)
+        where.append(at)
+    return inside, where
+
+
+def emit_column_reduce(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
+    """Sum rows into the output as memory has them, where the fastest dimension is kept; False if this is not such a reduction.
+
+        for outer kept: for minor kept: out = init; for reduced: for minor kept: out = step(out, in)
+    """
+    inputs, initial = i.operands
+    source, result = array_of(inputs), array_of(i)
+    t = result.element_type
+    minor = [d for d in source.minor_to_major if source.dimensions[d] != 1]
+    if not minor or minor[0] in i.dimensions or is_narrow(t) or source.element_count == 0:
+        return False
+    reducer = Reducer(e, i.to_apply, [t])
+    kept = [d for d in range(source.rank) if d not in i.dimensions]
+    first = max(k for k, d in enumerate(minor) if d in i.dimensions)
+    fastest = [d for k, d in enumerate(minor) if d not in i.dimensions and k < first]
+    slow = [d for d in reversed(minor) if d not in i.dimensions and d not in fastest]
+    folded = [d for d in reversed(minor) if d in i.dimensions]
+    fastest.reverse()
+    if source.dimensions[fastest[-1]] < 8:
+        return False
+
+    def run(dims: Sequence[int], at: dict[int, Ix], body: object) -> None:
+        if not dims:
+            assert callable(body)
+            body(at)
+            return
+        with e.loop(source.dimensions[dims[0]]) as v:
+            run(dims[1:], {**at, dims[0]: v}, body)
+
+    def place(at: dict[int, Ix]) -> Index:
+        return Index(result, [at.get(d, 0) for d in kept])
+
+    def start(at: dict[int, Ix]) -> None:
+        output.store(e.f, place(at), e.scalar(initial))
+
+    def step(at: dict[int, Ix]) -> None:
+        value = e.element(inputs, Index(source, [at.get(d, 0) for d in range(source.rank)]))
+        output.store(e.f, place(at), reducer.step([output.load(e.f, place(at))], [value])[0])
+
+    def rows(at: dict[int, Ix]) -> None:
+        run(fastest, at, start)
+        run([*folded, *fastest], at, step)
+
+    run(slow, {}, rows)
+    return True
+
+
+def accumulators_of(types: Sequence[PrimitiveType], values: Sequence[Value]) -> list[tuple[str, str]]:
+    """(register type, name) of every part of some values: what a loop carries."""
+    return [(register(t), n) for t, v in zip(types, values, strict=True) for n in names(v)]
+
+
+__all__ = ["Reducer", "accumulators_of", "emit_column_reduce", "leaf_shapes", "pack", "simple_reducer", "window_position"]

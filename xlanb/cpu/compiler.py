@@ -1,0 +1,157 @@
+"""The CPU compiler: HLO passes, schedule, buffers, LLVM IR, machine code, one step at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
+from xlanb.buffers.memory_scheduler import schedule_module
+from xlanb.cpu import jit
+from xlanb.cpu.codegen.elemental import KernelTooLarge
+from xlanb.cpu.codegen.kernel import KernelPolicy
+from xlanb.cpu.codegen.program import Program, emit_program
+from xlanb.cpu.executable import Executable
+from xlanb.cpu.legalize import legalize
+from xlanb.cpu.pipelines import pipeline
+from xlanb.errors import CompilationError
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.records import ModuleRecord
+from xlanb.transforms.pipeline import HloPassPipeline
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How to compile.
+
+    `pipeline` is a name of pipelines.PIPELINES or a pipeline of one's own. `disable_passes` are left out of it; of `enable_passes_only`, where it is not empty, only those run.
+    `want_text` makes the stepped compilation show LLVM IR and assembly; without it those steps have no text and cost nothing. `multi_thread` allows more than one thread at run time.
+    """
+
+    pipeline: str | HloPassPipeline = "default"
+    disable_passes: tuple[str, ...] = ()
+    enable_passes_only: tuple[str, ...] = ()
+    want_text: bool = True
+    multi_thread: bool = True
+
+
+@dataclass(frozen=True)
+class CompileStep:
+    """One step: `kind` is hlo_pass, schedule, buffer_assignment, llvm_ir, llvm_ir_optimized or assembly.
+
+    `before` and `after` are records, the same object where nothing changed; `pipeline` names the pipelines around, outermost first; `seconds` is wall time.
+    """
+
+    kind: str
+    name: str
+    pipeline: tuple[str, ...]
+    before: Any
+    after: Any
+    seconds: float
+    summary: str = ""
+
+
+Steps = Generator[CompileStep, None, Executable]
+
+
+def chosen_pipeline(options: CompileOptions) -> HloPassPipeline:
+    """The pipeline that the options ask for."""
+    passes = pipeline(options.pipeline) if isinstance(options.pipeline, str) else options.pipeline
+    if options.disable_passes:
+        passes = passes.without(*options.disable_passes)
+    return passes.only(*options.enable_passes_only) if options.enable_passes_only else passes
+
+
+def compile_steps(module: HloModule, options: CompileOptions | None = None) -> Steps:
+    """Compile a module, which is not changed, one step with each `next()`; the generator returns the Executable.
+
+    Raises:
+        XlanbError: a pass or the backend refuses the module.
+    """
+    options = options or CompileOptions()
+    source, module = module, module.clone()
+    for result in chosen_pipeline(options).steps(module):
+        rounds = f"round {result.iteration + 1}" if result.iteration else ""
+        yield CompileStep("hlo_pass", result.name, result.pipeline, result.before, result.after, result.seconds, rounds)
+    before = module.record()
+    start = time.perf_counter()
+    assignment, program = _backend(module)
+    whole = time.perf_counter() - start
+    yield from _backend_steps(module, before, assignment)
+    start = time.perf_counter()
+    exe = Executable(module, source, assignment, program)
+    if options.want_text:
+        yield from _text_steps(exe, whole)
+    return exe
+
+
+def _backend_steps(module: HloModule, before: ModuleRecord, assignment: BufferAssignment) -> Iterable[CompileStep]:
+    """The schedule and the buffers, as records."""
+    start = time.perf_counter()
+    after = _scheduled(module, assignment)
+    count = sum(len(order) for order in assignment.orders.values())
+    yield CompileStep("schedule", "schedule", (), before, after, time.perf_counter() - start, f"{count} instructions in order")
+    start = time.perf_counter()
+    record = assignment.record()
+    saved = sum(v.size for v in assignment.dataflow.values if v.kind == "value")
+    summary = f"{record.temp_bytes} bytes of temporaries, {record.peak_bytes} at the peak; values need {saved}"
+    yield CompileStep("buffer_assignment", "buffer_assignment", (), after, record, time.perf_counter() - start, summary)
+
+
+def _text_steps(exe: Executable, emitted: float) -> Iterable[CompileStep]:
+    """LLVM IR as emitted and optimised, and assembly, as records."""
+    first, seconds = _timed(lambda: exe.llvm_record)
+    summary = f"{len(first.kernels)} kernels, {first.text.count(chr(10))} lines"
+    yield CompileStep("llvm_ir", "llvm_ir", (), exe.buffer_assignment.record(), first, emitted, summary)
+    second, seconds = _timed(lambda: exe.optimized_record)
+    yield CompileStep(
+        "llvm_ir_optimized", "llvm_ir_optimized", (), first, second, seconds, f"{second.text.count(chr(10))} lines"
+    )
+    third, seconds = _timed(lambda: exe.assembly_record)
+    yield CompileStep("assembly", "assembly", (), second, third, seconds, f"{third.text.count(chr(10))} lines for {jit.host().cpu}")
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    value = work()
+    return value, time.perf_counter() - start
+
+
+def compile_module(module: HloModule, options: CompileOptions | None = None) -> Executable:
+    """Compile a module, which is not changed, without a stop.
+
+    Raises:
+        XlanbError: a pass or the backend refuses the module.
+    """
+    options = options or CompileOptions()
+    source, module = module, module.clone()
+    chosen_pipeline(options).run(module)
+    assignment, program = _backend(module)
+    _scheduled(module, assignment, record=False)
+    return Executable(module, source, assignment, program)
+
+
+def _backend(module: HloModule) -> tuple[BufferAssignment, Program]:
+    """Legalise in place, schedule, assign buffers and emit; fusions that grow out of hand are opened, and it starts over."""
+    target = jit.host()
+    too_large: set[str] = set()
+    while True:
+        legalize(module, too_large)
+        assignment = assign_buffers(module, KernelPolicy(), schedule_module(module))
+        try:
+            return assignment, emit_program(assignment, target.triple, target.data_layout)
+        except KernelTooLarge as error:
+            name = error.instruction.name  # type: ignore[attr-defined]
+            if name in too_large:
+                raise CompilationError(f"the kernel of {name} is too large even by itself") from error
+            too_large.add(name)
+
+
+def _scheduled(module: HloModule, assignment: BufferAssignment, *, record: bool = True) -> Any:
+    """Write the schedule into the module."""
+    for c, order in assignment.orders.items():
+        module.set_schedule(c, order)
+    module.header["is_scheduled"] = "true"
+    return module.record() if record else None

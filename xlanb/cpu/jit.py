@@ -1,0 +1,119 @@
+"""LLVM through llvmlite: text in; optimised IR, assembly and callable machine code out."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.errors import CompilationError
+
+_LOCK = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Target:
+    """The machine that code is made for."""
+
+    triple: str
+    cpu: str
+    features: str
+    data_layout: str
+
+
+@cache
+def host() -> Target:
+    """The machine that this process runs on."""
+    with _LOCK:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        triple = llvm.get_process_triple()
+        cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+        machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
+        return Target(triple, cpu, features, str(machine.target_data))
+
+
+def _machine(target: Target, level: int) -> Any:
+    """A target machine; a new one each time, as an execution engine takes it over."""
+    kind = llvm.Target.from_triple(target.triple)
+    return kind.create_target_machine(cpu=target.cpu, features=target.features, opt=level, jit=True)
+
+
+class MachineCode:
+    """A module of LLVM IR: parsed and verified, optimised when it is first asked for more.
+
+    `constants` gives the memory of its external symbols; it is kept alive as long as the code is. Methods may be called from several threads.
+
+    Raises:
+        CompilationError: LLVM refuses the IR.
+    """
+
+    def __init__(self, text: str, constants: Mapping[str, NDArray[np.uint8]] | None = None, level: int = 3) -> None:
+        self.target = host()
+        self.level = level
+        self._constants = dict(constants or {})
+        self._engine: Any = None
+        self._optimized = False
+        with _LOCK:
+            # A context of its own: LLVM's types and metadata are not shared between compilations.
+            self._context = llvm.create_context()
+            try:
+                self._module = llvm.parse_assembly(text, self._context)
+                self._module.verify()
+            except RuntimeError as error:
+                raise CompilationError(f"LLVM refuses the IR:\n{error}") from error
+
+    def optimize(self) -> None:
+        """Run LLVM's default pipeline for the level, with the loop and SLP vectorisers, for the host's vector units."""
+        with _LOCK:
+            if self._optimized:
+                return
+            options = llvm.create_pipeline_tuning_options(speed_level=self.level)
+            options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = self.level > 1
+            machine = _machine(self.target, self.level)
+            builder = llvm.create_pass_builder(machine, options)
+            builder.getModulePassManager().run(self._module, builder)
+            self._optimized = True
+
+    @property
+    def optimized_text(self) -> str:
+        """The IR after LLVM's passes."""
+        with _LOCK:
+            self.optimize()
+            return str(self._module)
+
+    def assembly(self) -> str:
+        """The machine code as text. Made from a copy: to emit a module twice aborts the process."""
+        with _LOCK:
+            self.optimize()
+            machine = _machine(self.target, self.level)
+            machine.set_asm_verbosity(False)
+            text: str = machine.emit_assembly(self._module.clone())
+            return text
+
+    def address(self, name: str) -> int:
+        """The address of a function; the code lives as long as this object."""
+        with _LOCK:
+            if self._engine is None:
+                self.optimize()
+                copy = self._module.clone()
+                self._engine = llvm.create_mcjit_compiler(copy, _machine(self.target, self.level))
+                for symbol, memory in self._constants.items():
+                    self._engine.add_global_mapping(copy.get_global_variable(symbol), memory.ctypes.data)
+                self._engine.finalize_object()
+            found: int = self._engine.get_function_address(name)
+        if not found:
+            raise CompilationError(f"no function {name} in the compiled module")
+        return found
+
+    def function(self, name: str, parameters: int) -> Any:
+        """A ctypes function that takes so many pointers and gives nothing; calls release the GIL."""
+        prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * parameters)
+        return prototype(self.address(name))

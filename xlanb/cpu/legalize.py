@@ -1,0 +1,73 @@
+"""What codegen needs of a module: one caller for each computation that runs as a program, and fusions that are one kernel.
+
+    fusion of what has no elemental form  =>  call
+    call graph with shared computations   =>  a copy for every further caller
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from xlanb.cpu.codegen.kernel import is_kernel
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as Op
+
+PROGRAM_OPCODES = frozenset({Op.WHILE, Op.CONDITIONAL, Op.CALL})
+"""Opcodes whose computations run as programs, with buffers of their own."""
+
+
+def legalize(module: HloModule, too_large: Collection[str] = ()) -> bool:
+    """Rewrite a module in place so that codegen takes it; whether it changed. `too_large` names fusions that must not be one kernel."""
+    changed = _open_fusions(module.entry_computation, frozenset(too_large), set())
+    changed |= _flatten(module, module.entry_computation, set())
+    return changed
+
+
+def _open_fusions(c: HloComputation, too_large: frozenset[str], seen: set[HloComputation]) -> bool:
+    """Turn fusions that cannot be one kernel into calls, in every computation that runs as a program."""
+    if c in seen:
+        return False
+    seen.add(c)
+    changed = False
+    for i in c:
+        if i.opcode is Op.FUSION and (i.name in too_large or not is_kernel(i)):
+            target = i.fused_computation
+            c.update(i, opcode=Op.CALL, attributes={"calls": None, "kind": None, "to_apply": target, "output_to_operand_aliasing": None})
+            changed = True
+        if i.opcode in PROGRAM_OPCODES:
+            for d in i.called_computations:
+                changed |= _open_fusions(d, too_large, seen)
+    return changed
+
+
+def _flatten(module: HloModule, c: HloComputation, seen: set[HloComputation]) -> bool:
+    seen.add(c)
+    changed = False
+    for i in c:
+        if i.opcode not in PROGRAM_OPCODES:
+            continue
+        for d in i.called_computations:
+            if d in seen:
+                d = _own_copy(module, c, i, d, seen)
+                changed = True
+            changed |= _flatten(module, d, seen)
+    return changed
+
+
+def _own_copy(
+    module: HloModule, c: HloComputation, i: HloInstruction, d: HloComputation, seen: set[HloComputation]
+) -> HloComputation:
+    """Give one call of a computation, the first that names it, a copy."""
+    copy = module.clone_computation(d)
+    for k, value in i.attributes.items():
+        if value is d:
+            c.update(i, attributes={k: copy})
+            break
+        if isinstance(value, tuple) and d in value:
+            # branches that come after a first use of the same computation in this tuple
+            at = max(n for n, v in enumerate(value) if v is d)
+            c.update(i, attributes={k: (*value[:at], copy, *value[at + 1 :])})
+            break
+    return copy

@@ -1,0 +1,109 @@
+"""Time per kernel: the program once more, with the cycle counter read around every call of a kernel."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlanb.cpu import jit
+from xlanb.cpu.codegen.program import emit_program
+from xlanb.cpu.records import KernelTime
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xlanb.cpu.executable import Executable
+
+
+def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tuple[list[KernelTime], list[int]]:
+    """Each kernel's time in one run (the mean of `runs`), and how often one run calls it."""
+    target = jit.host()
+    program = emit_program(exe.buffer_assignment, target.triple, target.data_layout, profile=True)
+    code = jit.MachineCode(program.text, program.constants)
+    function = code.function("run", 4)
+    counters = np.zeros((max(len(program.calls), 1), 2), np.uint64)
+    flat = exe._flatten(arrays)
+    exe._run(function, flat, counters.ctypes.data)
+    counters[:] = 0
+    cycle = _seconds_per_cycle()
+    for _ in range(runs):
+        exe._run(function, flat, counters.ctypes.data)
+    by_name = {i.name: i for i in exe.hlo_module.instructions()}
+    times, calls = [], []
+    for name, (count, cycles) in zip(program.calls, counters.tolist(), strict=False):
+        i = by_name[program.kernels[name]]
+        per_run = round(count / runs)
+        times.append(
+            KernelTime(name, i.name, cycles * cycle / runs, bytes_accessed(i) * per_run, flop_count(i) * per_run, i.metadata.op_name)
+        )
+        calls.append(per_run)
+    return times, calls
+
+
+def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame:
+    """See Executable.profile."""
+    import pandas as pd  # noqa: PLC0415 - heavy
+
+    times, calls = kernel_times(exe, arrays, runs)
+    total = sum(t.seconds for t in times) or 1.0
+    rows = [
+        (
+            t.name, t.instruction, t.op_name, n, t.seconds, t.seconds / total, t.bytes_accessed, t.flops,
+            t.bytes_accessed / t.seconds / 1e9 if t.seconds else math.nan, t.flops / t.seconds / 1e9 if t.seconds else math.nan,
+        )
+        for t, n in zip(times, calls, strict=True)
+    ]  # fmt: skip
+    columns = ["kernel", "instruction", "op_name", "calls", "seconds", "share", "bytes", "flops", "gbytes_per_second", "gflops_per_second"]
+    return pd.DataFrame(rows, columns=columns).sort_values("seconds", ascending=False, ignore_index=True)
+
+
+def _seconds_per_cycle() -> float:
+    """How long the cycle counter's unit is, measured against the clock over some milliseconds."""
+    source = (
+        "define void @read(ptr %out) {\n  %c = call i64 @llvm.readcyclecounter()\n  store i64 %c, ptr %out\n  ret void\n}\n"
+        "declare i64 @llvm.readcyclecounter()\n"
+    )
+    code = jit.MachineCode(source)
+    read = code.function("read", 1)
+    value = np.zeros(1, np.uint64)
+    read(value.ctypes.data)
+    first, start = int(value[0]), time.perf_counter()
+    while time.perf_counter() - start < 0.005:
+        pass
+    read(value.ctypes.data)
+    return (time.perf_counter() - start) / max(int(value[0]) - first, 1)
+
+
+# -- cost ---------------------------------------------------------------------------------------------------------
+
+
+def bytes_accessed(i: HloInstruction) -> int:
+    """Bytes of an instruction's operands and results, each once."""
+    return i.shape.byte_size + sum(o.shape.byte_size for o in dict.fromkeys(i.operands))
+
+
+def flop_count(i: HloInstruction) -> int:
+    """Arithmetic operations of an instruction, a transcendental counted as one."""
+    if i.opcode is Op.FUSION:
+        return sum(flop_count(j) for j in i.fused_computation)
+    shape = next((s for _, s in i.shape.leaves() if isinstance(s, ArrayShape)), None)
+    if shape is None:
+        return 0
+    if i.opcode is Op.DOT:
+        lhs = i.operands[0].array_shape
+        return 2 * shape.element_count * math.prod(lhs.dimensions[d] for d in i.ints("lhs_contracting_dims"))
+    if i.opcode is Op.CONVOLUTION:
+        kernel = i.operands[1].array_shape
+        out = i.attributes["dim_labels"].kernel_output_feature
+        return 2 * shape.element_count * kernel.element_count // max(kernel.dimensions[out], 1)
+    if i.opcode is Op.REDUCE:
+        return i.operands[0].array_shape.element_count
+    if i.opcode is Op.REDUCE_WINDOW:
+        return shape.element_count * math.prod(w.size for w in i.window.dimensions)
+    return shape.element_count if i.opcode.is_elementwise else 0
