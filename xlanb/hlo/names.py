@@ -19,11 +19,11 @@ class NameUniquer:
         stem, _, suffix = wanted.rpartition(".")
         if stem and suffix.isdigit() and suffix.isascii() and len(suffix) < 19:
             root, number, numbered = stem, int(suffix), True
-        key = f"{root}.{number}" if number else root
+        key = f"{root}.{number}"
         used = self._used
         if key in used:
             number = self._next.get(root, 0)
-            while (key := f"{root}.{number}" if number else root) in used:
+            while (key := f"{root}.{number}") in used:
                 number += 1
             self._next[root] = number + 1
         used.add(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from xlanb.errors import HloParseError
 from xlanb.hlo.lexer import Cursor, escape
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.parse_attributes import index_text, parse_bools_or_bool
@@ -109,19 +110,34 @@ def _frontend(cursor: Cursor) -> str:
 
 
 def _recovery_table(cursor: Cursor) -> str:
-    """`{ {"a"} : {"b"}, "module text" ... }`, canonical text."""
+    """`{ {"a"} : {"b"}, "module text" ... }`, canonical text: sorted by the first, the modules printed anew."""
     cursor.expect("{")
-    rows: list[str] = []
+    rows: dict[str, str] = {}
     while not cursor.at("}"):
         old = parse_original_array(cursor)
         cursor.expect(":")
-        new = parse_original_array(cursor)
-        text = ""
+        row = f"  {old} : {parse_original_array(cursor)}\n"
         if cursor.accept(","):
-            text = escape(cursor.string())
-        rows.append(f"  {old} : {new}" + (f',\n  "{text}"' if text else ""))
+            row = row[:-1] + ",\n" + _recovery_module(cursor)
+        rows.setdefault(old, row)
     cursor.expect("}")
-    return "{\n" + "".join(r + "\n" for r in rows) + "}" if rows else ""
+    return "{\n" + "".join(rows[old] for old in sorted(rows)) + "}\n" if rows else ""
+
+
+def _recovery_module(cursor: Cursor) -> str:
+    """The module in a string that computes a value which was optimised away, indented."""
+    from xlanb.hlo.parser import parse  # noqa: PLC0415 - a module within a module
+
+    at = cursor.pos
+    text = cursor.string()
+    if "origin_recovery_table" in text:
+        cursor.fail("a recovery module within a recovery module", at)
+    try:
+        module = parse(text)
+    except HloParseError as error:
+        cursor.fail(f"in the recovery module: {error}", at)
+    lines = str(module).split("\n")
+    return '  "\n' + "".join(f"    {line}\n" if line else "\n" for line in lines) + '  "\n'
 
 
 _READERS: dict[str, Callable[[Cursor], str]] = {

@@ -58,6 +58,11 @@ def parse_metadata(cursor: Cursor) -> OpMetadata:
     return OpMetadata(**fields, rest=rest) if fields or rest else NO_METADATA
 
 
+def is_shown(metadata: OpMetadata) -> bool:
+    """Whether XLA prints it at all: only where there is an op, a source file or a name for the scheduler."""
+    return bool(metadata.op_name or metadata.op_type or metadata.source_file or any(n == "scheduling_name" for n, _ in metadata.rest))
+
+
 def metadata_text(metadata: OpMetadata) -> str:
     """The fields between the braces, in XLA's order; those that are empty or 0 left out."""
     out = []

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import numpy as np
+
 from xlanb.hlo.lexer import Cursor
 from xlanb.shape import Shape, TupleShape
 
@@ -31,10 +36,15 @@ def _tile(values: tuple[int, ...]) -> str:
 def iota_text(cursor: Cursor) -> str:
     """`<=[4,2]T(1,0)`, with dimensions of size 1 and transposes that change nothing left out as XLA does."""
     cursor.expect("<=")
+    return "<=" + canonical_iota(*_iota_parts(cursor))
+
+
+def _iota_parts(cursor: Cursor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The reshape and the transpose of an iota."""
     at = cursor.pos
     dims = cursor.ints("[", "]")
-    if not dims:
-        cursor.fail("expects non-empty iota_reshape_dims", at)
+    if not dims or min(dims) < 1:
+        cursor.fail("expects non-empty, positive iota_reshape_dims", at)
     perm: tuple[int, ...] = (0,)
     if len(dims) > 1:
         cursor.expect("T")
@@ -42,7 +52,7 @@ def iota_text(cursor: Cursor) -> str:
         perm = cursor.ints("(", ")")
         if sorted(perm) != list(range(len(dims))):
             cursor.fail("the transpose is no permutation", at)
-    return "<=" + canonical_iota(dims, perm)
+    return dims, perm
 
 
 def canonical_iota(dims: tuple[int, ...], perm: tuple[int, ...]) -> str:
@@ -100,17 +110,134 @@ def _single(cursor: Cursor) -> str:
 
 
 def _named(cursor: Cursor) -> str:
+    """`mesh['x'=2,'y'=4], [{'x'}, {?}], unreduced={'y'}}`, canonical text."""
+    mesh, axes = _mesh(cursor)
+    cursor.accept(",")
+    parts: list[str] = []
+    word = cursor.peek_word()
+    if word in ("replicated", "unreduced", "manual"):
+        parts.append(cursor.word())
+    elif mesh.startswith("maximal_mesh"):
+        pass
+    else:
+        dims: list[str] = []
+        cursor.expect("[", "to start dimension shardings")
+        while not cursor.at("]") or dims:
+            dims.append(_axes(cursor, axes, open_too=True))
+            if not cursor.accept(","):
+                break
+        cursor.expect("]", "to end dimension shardings")
+        parts.append("[" + ", ".join(dims) + "]")
+    found: dict[str, str] = {}
+    while not cursor.accept("}"):
+        cursor.accept(",")
+        at = cursor.pos
+        name = cursor.attribute_name()
+        if name in found or name not in ("replicated", "unreduced", "manual", "metadata"):
+            cursor.fail("unknown attribute in named sharding: expected replicated, unreduced, manual or metadata", at)
+        found[name] = metadata_list(cursor) if name == "metadata" else _axes(cursor, axes)
+    parts += [f"{n}={found[n]}" for n in ("replicated", "unreduced", "manual", "metadata") if n in found and found[n] != "{}"]
+    return "{" + ", ".join([mesh, *parts]) + "}"
+
+
+def _mesh(cursor: Cursor) -> tuple[str, list[str]]:
+    """A mesh's canonical text and its axes."""
+    kind = cursor.word()
+    cursor.expect("[", f"after {kind}")
+    axes: dict[str, int] = {}
+    if kind == "maximal_mesh":
+        if cursor.attribute_name() != "device_id":
+            cursor.fail("expected device_id= attribute in maximal_mesh")
+        text = f"maximal_mesh[device_id={cursor.integer()}]"
+        cursor.expect("]")
+        return text, []
+    while not cursor.at("]"):
+        at = cursor.pos
+        if cursor.at_string():
+            name = cursor.string()
+            cursor.expect("=")
+        else:
+            name = cursor.attribute_name()
+        if name in axes:
+            cursor.fail(f"axis {name} comes twice", at)
+        axes[name] = cursor.integer()
+        if not cursor.accept(","):
+            break
+    cursor.expect("]", "to end mesh axes")
+    text = "mesh[" + ",".join(f"{_quoted(n)}={size}" for n, size in axes.items()) + "]"
     start = cursor.pos
-    depth = 1
-    while depth:
-        if cursor.pos >= cursor.end:
-            cursor.fail("expects '}' to end sharding attribute", start)
-        char = cursor.text[cursor.pos]
-        depth += (char == "{") - (char == "}")
-        cursor.pos += 1
-    text = cursor.text[start : cursor.pos - 1]
-    cursor.skip()
-    return "{" + text.strip() + "}"
+    if cursor.accept(",") and cursor.text.startswith("device_ids", cursor.pos):
+        cursor.attribute_name()
+        text += f", device_ids=({_device_ids(cursor)})"
+    else:
+        cursor.pos = start
+    return text, list(axes)
+
+
+def _device_ids(cursor: Cursor) -> str:
+    at = cursor.pos
+    cursor.expect("(")
+    if cursor.at("["):
+        dims, perm = _iota_parts(cursor)
+        text = canonical_iota(dims, perm)
+        cursor.expect(")")
+        return text
+    cursor.pos = at
+    return ",".join(map(str, cursor.ints("(", ")")))
+
+
+def _axes(cursor: Cursor, known: list[str], *, open_too: bool = False) -> str:
+    """`{'x', 'y':(1)2, ?}`."""
+    cursor.expect("{", "to start axes")
+    out: list[str] = []
+    while not cursor.at("}") or out:
+        if open_too and cursor.accept("?"):
+            out.append("?")
+            break
+        at = cursor.pos
+        colon = False
+        if cursor.at_string():
+            name = cursor.string()
+            colon = cursor.accept(":")
+        else:
+            name = cursor.name("axis name")
+            colon = cursor.text[cursor.pos - 1] == ":" or cursor.at("(")
+        if name not in known:
+            cursor.fail(f"axis '{name}' is not in the mesh", at)
+        text = _quoted(name)
+        if colon:
+            cursor.expect("(")
+            text += f":({cursor.integer()}"
+            cursor.expect(")")
+            text += f"){cursor.integer()}"
+        out.append(text)
+        if not cursor.accept(","):
+            break
+    cursor.expect("}", "to end axes")
+    return "{" + ", ".join(out) + "}"
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'"
+
+
+def metadata_list(cursor: Cursor) -> str:
+    """`{op_name="a"}` or `{{op_name="a"}, {op_name="b"}}`, canonical text."""
+    from xlanb.hlo.parse_metadata import metadata_text, parse_metadata  # noqa: PLC0415 - metadata reads attributes, attributes read shardings
+
+    start = cursor.pos
+    cursor.expect("{")
+    several = cursor.at("{")
+    if not several:
+        cursor.pos = start
+        return "{" + metadata_text(parse_metadata(cursor)) + "}"
+    out: list[str] = []
+    while True:
+        out.append("{" + metadata_text(parse_metadata(cursor)) + "}")
+        if not cursor.accept(","):
+            break
+    cursor.expect("}", "to end metadata list")
+    return "{" + ", ".join(out) + "}" if len(out) > 1 else out[0]
 
 
 class _Tiled:
@@ -121,7 +248,7 @@ class _Tiled:
         self.at = cursor.pos
         self.plain: list[str] = []
         self.tile: tuple[int, ...] = ()
-        self.iota = ""
+        self.iota: tuple[tuple[int, ...], tuple[int, ...]] | None = None
         self.devices: tuple[int, ...] = ()
         self.subgroups: list[str] | None = None
         self.replicate_last = False
@@ -150,8 +277,8 @@ class _Tiled:
             self.devices = (cursor.integer(),)
         elif name == "devices":
             self.tile = cursor.ints("[", "]")
-            if cursor.at("<="):
-                self.iota = iota_text(cursor)
+            if cursor.accept("<="):
+                self.iota = _iota_parts(cursor)
             else:
                 devices = [cursor.integer()]
                 while cursor.accept(","):
@@ -178,8 +305,7 @@ class _Tiled:
         return out
 
     def _metadata(self) -> str:
-        text = self.cursor.json_dict()
-        return " metadata=" + " ".join(text.split())
+        return " metadata=" + metadata_list(self.cursor)
 
     def _text(self) -> str:
         cursor = self.cursor
@@ -199,15 +325,82 @@ class _Tiled:
             cursor.fail("non-maximal shardings must have a tile assignment list including dimensions", self.at)
         if not self.iota and len(self.devices) <= 1:
             cursor.fail("non-maximal shardings must have more than one device assigned", self.at)
+        count = math.prod(self.iota[0]) if self.iota else len(self.devices)
+        if count != math.prod(self.tile) or min(self.tile) < 1:
+            cursor.fail(f"{count} devices for tiles {_tile(self.tile)}", self.at)
+        types = list(self.subgroups or ()) + (["replicated"] if self.replicate_last else [])
+        if len(types) > len(self.tile):
+            cursor.fail("more subgroup types than dimensions", self.at)
+        return self._tiled(types) + tail + "}"
+
+    def _tiled(self, types: list[str]) -> str:
+        """The text of a tiling without its end; subgroups of one type merged, those of size 1 dropped (HloSharding::Subgroup)."""
+        data = self.tile[: len(self.tile) - len(types)]
+        sizes: dict[str, int] = {}
+        for kind, size in zip(types, self.tile[len(data) :], strict=True):
+            if size != 1:
+                sizes[kind] = sizes.get(kind, 1) * size
+        if types and math.prod(data) == 1 and len(sizes) <= 1:
+            kind = next(iter(sizes), types[0])
+            return f"{{{kind}"
+        wanted = sorted(sizes, key=_SUBGROUP_ORDER.index)
+        devices, iota = self.devices, self.iota
+        if [t for t, s in zip(types, self.tile[len(data) :], strict=True) if s != 1] != [t for t in wanted for _ in range(types.count(t))][: len(types)]:
+            devices, iota = self._regrouped(types, data, wanted), None
+        tile = (*data, *(sizes[t] for t in wanted))
+        if wanted and wanted == ["replicated"]:
+            iota, devices = _sorted_groups(iota, devices, tile[-1])
+        shown = f"<={canonical_iota(*iota)}" if iota else ",".join(map(str, devices))
         last = ""
-        if self.subgroups is not None and self.subgroups != []:
-            last = " last_tile_dims={" + ", ".join(self.subgroups) + "}"
-            if self.subgroups == ["replicated"]:
-                last = " last_tile_dim_replicate"
-        elif self.replicate_last:
+        if wanted == ["replicated"]:
             last = " last_tile_dim_replicate"
-        devices = self.iota or ",".join(map(str, self.devices))
-        return f"{{devices={_tile(self.tile)}{devices}{last}{tail}}}"
+        elif wanted:
+            last = " last_tile_dims={" + ", ".join(wanted) + "}"
+        return f"{{devices={_tile(tile)}{shown}{last}"
+
+    def _regrouped(self, types: list[str], data: tuple[int, ...], wanted: list[str]) -> tuple[int, ...]:
+        """The devices with the subgroups in the wanted order."""
+        count = math.prod(self.tile)
+        if count > MAX_DEVICES:
+            self.cursor.fail("too many devices", self.at)
+        array = _iota_array(*self.iota) if self.iota else np.array(self.devices)
+        order = [i for t in wanted for i, k in enumerate(types) if k == t] + [i for i, k in enumerate(types) if k not in wanted]
+        perm = (*range(len(data)), *(len(data) + i for i in order))
+        return tuple(int(d) for d in array.reshape(self.tile).transpose(perm).reshape(-1))
+
+
+_SUBGROUP_ORDER = ("maximal", "manual", "unreduced", "replicated")
+MAX_DEVICES = 1 << 20
+"""Devices of one sharding that are written out one by one."""
+
+Iota = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _iota_array(dims: tuple[int, ...], perm: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.arange(math.prod(dims)).reshape(dims).transpose(perm).reshape(-1)
+
+
+def _sorted_groups(iota: Iota | None, devices: tuple[int, ...], size: int) -> tuple[Iota | None, tuple[int, ...]]:
+    """Devices that hold the same data in ascending order, groups of `size` (HloSharding::PartialTile)."""
+    if iota is None:
+        return None, tuple(d for i in range(0, len(devices), size) for d in sorted(devices[i : i + size]))
+    dims, perm = list(iota[0]), list(iota[1])
+    taken, left = 0, size
+    while left > 1:
+        taken += 1
+        at = perm[-taken]
+        if left % dims[at] == 0:
+            left //= dims[at]
+        elif dims[at] % left == 0:
+            # A part of this dimension belongs to the group: split it.
+            dims[at : at + 1] = [dims[at] // left, left]
+            perm = [p + (p > at) for p in perm]
+            perm.insert(len(perm) - taken + 1, at + 1)
+            left = 1
+        else:
+            array = _iota_array(*iota) if math.prod(dims) <= MAX_DEVICES else np.zeros(0, int)
+            return None, tuple(int(d) for d in np.sort(array.reshape(-1, size), axis=1).reshape(-1))
+    return (tuple(dims), (*perm[: len(perm) - taken], *sorted(perm[len(perm) - taken :]))), ()
 
 
 def tuple_sharding(text: str, shape: Shape) -> str:

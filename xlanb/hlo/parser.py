@@ -5,6 +5,8 @@ This file reads modules and computations; parse_instruction.py reads instruction
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from xlanb.errors import HloParseError, LiteralError, ShapeError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.lexer import Cursor
@@ -74,6 +76,7 @@ class _ModuleParser:
                 break
         entry = self.entry or self.instructions.finished[-1]
         self._finish(self.instructions.finished, entry)
+        self._drop_frames(module.tables.rpartition("StackFrames")[2].count("{"))
         if not header:
             module.name = f"module_{entry.name}"
         module.entry_layout = layout
@@ -157,6 +160,12 @@ class _ModuleParser:
         for c in computations:
             module.adopt_computation(c)
         module.set_entry(entry)
+
+    def _drop_frames(self, known: int) -> None:
+        """Forget stack frames that no table explains, as XLA does when it prints."""
+        for i in self.module.instructions():
+            if i.metadata.stack_frame_id > known:
+                i.metadata = replace(i.metadata, stack_frame_id=0)
 
     def _schedule(self) -> None:
         module = self.module

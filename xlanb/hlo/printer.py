@@ -14,7 +14,7 @@ from xlanb.hlo.attributes import NO_METADATA, ConvolutionDimensionNumbers, Paddi
 from xlanb.hlo.lexer import escape
 from xlanb.hlo.literal_text import float_text, literal_text, typed_literal_text
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_metadata import frontend_attributes_text, metadata_text, quoted_or_json
+from xlanb.hlo.parse_metadata import frontend_attributes_text, is_shown, metadata_text, quoted_or_json
 from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 
@@ -84,7 +84,7 @@ _HUMAN = PrintOptions(
 
 
 def module_text(record: ModuleRecord, options: PrintOptions = _CANONICAL) -> str:
-    """The text of a module; it ends in a line break."""
+    """The text of a module; it ends in two line breaks, as XLA's does."""
     parts = [_header_line(record, options)]
     if record.tables and options.metadata:
         parts.append(record.tables)
@@ -92,7 +92,7 @@ def module_text(record: ModuleRecord, options: PrintOptions = _CANONICAL) -> str
     for c in record.computations:
         if c.name not in wrapped:
             parts.append(computation_text(c, is_entry=c.name == record.entry, options=options))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts) + "\n\n"
 
 
 def _header_line(record: ModuleRecord, options: PrintOptions) -> str:
@@ -282,9 +282,8 @@ def _common(record: InstructionRecord, options: PrintOptions, out: list[str]) ->
     if record.origin and options.origin:
         out.append(f", origin={record.origin}")
     if options.metadata and record.metadata is not NO_METADATA:
-        text = metadata_text(record.metadata)
-        if text:
-            out.append(f", metadata={{{text}}}")
+        if is_shown(record.metadata):
+            out.append(f", metadata={{{metadata_text(record.metadata)}}}")
     if record.backend_config and options.backend_config:
         out.append(f", backend_config={quoted_or_json(record.backend_config)}")
 
