@@ -1,0 +1,59 @@
+"""The front end's files: ES modules that are put together without a bundler, and the style sheet."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import zlib
+from functools import cache
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent / "step"
+# In the order of their imports. Every top-level name is unique, as one scope holds them all in the end.
+_MODULES = ("dom", "store", "highlight", "graph", "panes", "charts", "side", "main")
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re.MULTILINE)
+
+
+@cache
+def program() -> str:
+    """All modules as one piece of JavaScript that defines `render`."""
+    parts = ['"use strict";']
+    for name in _MODULES:
+        source = (_FOLDER / f"{name}.js").read_text(encoding="utf-8")
+        parts.append(_EXPORT.sub("", _IMPORT.sub("", source)))
+    return "\n".join(parts)
+
+
+def esm() -> str:
+    """The ES module that anywidget loads."""
+    return f"{program()}\nexport default {{ render }};\n"
+
+
+@cache
+def version() -> str:
+    """A short digest of program and style, so that pages with several views load the program once."""
+    return hashlib.sha256((program() + css()).encode()).hexdigest()[:12]
+
+
+def script() -> str:
+    """The program for a page without modules: it leaves `render` under a symbol that names its version."""
+    return f'(() => {{\n{program()}\nglobalThis[Symbol.for("xlanb.step.{version()}")] = {{ render }};\n}})();\n'
+
+
+@cache
+def css() -> str:
+    """The style sheet, for a shadow root."""
+    return (_FOLDER / "step.css").read_text(encoding="utf-8")
+
+
+@cache
+def loader() -> str:
+    """What starts the view on a page without a kernel."""
+    return (_FOLDER / "loader.js").read_text(encoding="utf-8")
+
+
+def packed(text: str) -> str:
+    """Deflated, in base64: safe between script tags whatever it holds."""
+    return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")

@@ -1,0 +1,155 @@
+"""Drawings: graphs with boxes within boxes, placed. What every front end (step view, SVG, dot) takes its picture from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xlanb.view.layout import Placement, Point, layout, straight
+
+_PAD = 14.0
+_HEAD = 24.0
+_IN, _OUT = "\x01", "\x02"  # begin the keys of ports, which no name of a node can
+_PORTS = frozenset((_IN, _OUT))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node to draw: its key, size in pixels, and the key of the group it lies in ("" for none)."""
+
+    key: str
+    width: float
+    height: float
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A labelled box around nodes and groups; `kind` says what it is ("fusion", "call", "cluster", "computation", "scope")."""
+
+    key: str
+    label: str
+    kind: str
+    parent: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A graph with coordinates: left, top, width, height per node and group; points per edge. `note` tells what was left out."""
+
+    nodes: Mapping[str, tuple[float, float, float, float]] = field(default_factory=dict)
+    groups: Mapping[str, tuple[float, float, float, float]] = field(default_factory=dict)
+    labels: Mapping[str, Group] = field(default_factory=dict)
+    edges: Mapping[tuple[str, str], tuple[Point, ...]] = field(default_factory=dict)
+    width: float = 0.0
+    height: float = 0.0
+    note: str = ""
+    placements: Mapping[str, Placement] = field(default_factory=dict)
+
+
+def draw(nodes: Sequence[Node], edges: Iterable[tuple[str, str]], groups: Sequence[Group] = (), previous: Drawing | None = None, note: str = "") -> Drawing:
+    """Lay out each group by itself, innermost first, then the groups as nodes of the one around them.
+
+    `previous` is the drawing of the pass before: what survives does not move within its group.
+    """
+    scene = _Scene(nodes, groups, list(dict.fromkeys(edges)))
+    scene.place("", previous.placements if previous else {})
+    scene.spread("", 0.0, 0.0)
+    top = scene.placements.get("", Placement())
+    return Drawing(scene.node_boxes, scene.group_boxes, {g.key: g for g in groups}, scene.routes(), top.width, top.height, note, scene.placements)
+
+
+class _Scene:
+    def __init__(self, nodes: Sequence[Node], groups: Sequence[Group], edges: list[tuple[str, str]]) -> None:
+        known = {g.key for g in groups}
+        self.parent = {g.key: g.parent if g.parent in known else "" for g in groups}
+        self.node = {n.key: n for n in nodes}
+        self.children: dict[str, list[str]] = {"": []}
+        for g in groups:
+            self.children.setdefault(g.key, [])
+            self.children.setdefault(self.parent[g.key], []).append(g.key)
+        for n in nodes:
+            self.parent[n.key] = n.group if n.group in known else ""
+            self.children[self.parent[n.key]].append(n.key)
+        self.edges = [(a, b) for a, b in edges if a in self.node and b in self.node]
+        self.placements: dict[str, Placement] = {}
+        self.node_boxes: dict[str, tuple[float, float, float, float]] = {}
+        self.group_boxes: dict[str, tuple[float, float, float, float]] = {}
+        self._lifted: dict[str, list[tuple[str, str]]] = {}
+        self._ports: dict[str, dict[str, None]] = {}
+        for a, b in self.edges:
+            for group, x, y in self._pieces(a, b):
+                self._lifted.setdefault(group, []).append((x, y))
+                for end in (x, y):
+                    if self._is_port(end):
+                        self._ports.setdefault(group, {})[end] = None
+
+    def _is_port(self, key: str) -> bool:
+        return key[:1] in _PORTS and key not in self.parent
+
+    def _chain(self, key: str) -> list[str]:
+        chain = [key]
+        while chain[-1]:
+            chain.append(self.parent[chain[-1]])
+        return chain
+
+    def _pieces(self, a: str, b: str) -> list[tuple[str, str, str]]:
+        """The parts of an edge, one in each group that it runs through, from `a` to `b`: (group, from, to).
+
+        It leaves a group by a port at the bottom and enters one by a port at the top; edges of one source share them.
+        """
+        up, down = self._chain(a), self._chain(b)
+        above = set(up[1:])
+        meet = next(i for i, g in enumerate(down) if i > 0 and g in above)
+        level = up.index(down[meet], 1)
+        pieces = [(up[i], up[i - 1], f"{_OUT}{a}") for i in range(1, level)]
+        pieces.append((up[level], up[level - 1], down[meet - 1]))
+        pieces.extend((down[i], f"{_IN}{a}", down[i - 1]) for i in range(meet - 1, 0, -1))
+        return pieces
+
+    def place(self, group: str, previous: Mapping[str, Placement]) -> tuple[float, float]:
+        """Lay out a group; its size, frame included."""
+        sizes: dict[str, tuple[float, float]] = {}
+        for child in self.children[group]:
+            node = self.node.get(child)
+            sizes[child] = (node.width, node.height) if node else self.place(child, previous)
+        ports = self._ports.get(group, {})
+        sizes.update(dict.fromkeys(ports, (6.0, 0.0)))
+        first = frozenset(p for p in ports if p.startswith(_IN))
+        last = frozenset(p for p in ports if p.startswith(_OUT))
+        placement = layout(sizes, self._lifted.get(group, ()), previous.get(group), first=first, last=last)
+        self.placements[group] = placement
+        return placement.width + 2 * _PAD, placement.height + _PAD + _HEAD + 4
+
+    def spread(self, group: str, left: float, top: float) -> None:
+        """Turn positions within groups into positions on the sheet."""
+        for child, (x, y, w, h) in self.placements[group].boxes.items():
+            box = (left + x, top + y, w, h)
+            if self._is_port(child):
+                continue
+            if child in self.node:
+                self.node_boxes[child] = box
+            else:
+                self.group_boxes[child] = box
+                self.spread(child, box[0] + _PAD, box[1] + _HEAD + 2)
+
+    def routes(self) -> dict[tuple[str, str], tuple[Point, ...]]:
+        """The points of every edge on the sheet."""
+        routes: dict[tuple[str, str], tuple[Point, ...]] = {}
+        for a, b in self.edges:
+            middle: list[Point] = []
+            pieces = self._pieces(a, b)
+            for k, (group, x, y) in enumerate(pieces):
+                dx, dy = self._origin(group)
+                inner = self.placements[group].routes.get((x, y), ())
+                # where one piece ends another begins: of the two points the one at the port stays
+                points = inner[0 if k and x.startswith(_IN) else 1 : None if k < len(pieces) - 1 and y.startswith(_OUT) else -1]
+                middle.extend((px + dx, py + dy) for px, py in points)
+            routes[a, b] = straight(self.node_boxes[a], self.node_boxes[b], middle)
+        return routes
+
+    def _origin(self, group: str) -> tuple[float, float]:
+        if not group:
+            return 0.0, 0.0
+        x, y, _, _ = self.group_boxes[group]
+        return x + _PAD, y + _HEAD + 2

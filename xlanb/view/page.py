@@ -1,0 +1,62 @@
+"""The step view as HTML that needs no kernel and no network: a page of its own, or a piece of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from xlanb.explorer.trace import Trace
+from xlanb.view import assets
+from xlanb.view.payload import Payload, build_payload
+from xlanb.view.text import trace_text
+
+_FALLBACK_LINES = 400
+
+
+def write_page(traces: Sequence[Trace], path: str | Path) -> None:
+    """Write the step view of these traces as one file that works from disk."""
+    Path(path).write_text(page_html(traces), encoding="utf-8")
+
+
+def page_html(traces: Sequence[Trace], title: str = "") -> str:
+    """The step view of these traces as a whole page."""
+    named = title or ", ".join(t.name for t in traces[:3]) or "xlanb"
+    body = fragment_html(traces, title=named)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(named)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
+        f'</head>\n<body style="margin:0">\n{body}\n</body>\n</html>\n'
+    )
+
+
+def fragment_html(traces: Sequence[Trace], title: str = "") -> str:
+    """The step view of these traces as a piece of HTML for a notebook's output; where no script runs, their text."""
+    text = "\n\n".join(trace_text(t) for t in traces)
+    return view_html(build_payload(traces, title=title), text)
+
+
+def view_html(payload: Payload, text: str) -> str:
+    """A payload with the program that shows it; `text` stands there where no script runs.
+
+    Nothing outside the piece is touched: the style lives in a shadow root, the program under one symbol.
+    """
+    lines = text.splitlines()
+    if len(lines) > _FALLBACK_LINES:
+        text = "\n".join([*lines[:_FALLBACK_LINES], f"... {len(lines) - _FALLBACK_LINES:,} more lines"])
+    parts = {
+        "program": assets.packed(assets.script()),
+        "style": assets.packed(assets.css()),
+        "payload": assets.packed(json.dumps(payload, separators=(",", ":"))),
+    }
+    scripts = "\n".join(f'<script type="application/octet-stream" data-part="{name}">{data}</script>' for name, data in parts.items())
+    return (
+        f'<div class="xlanb-static">\n<pre class="xlanb-fallback" style="white-space:pre-wrap;font-size:12px">{escape(text)}</pre>\n'
+        f'{scripts}\n<script data-version="{assets.version()}">{assets.loader()}</script>\n</div>'
+    )
+
+
+def pre_html(text: str) -> str:
+    """Plain text as HTML, nothing in it read as markup."""
+    return f'<pre style="white-space:pre-wrap;font-size:12px">{escape(text)}</pre>'

@@ -1,0 +1,58 @@
+"""Colour families: what kind of work an op does. The front end gives each family a colour; the op's own name is always written beside it."""
+
+from __future__ import annotations
+
+from xlanb.hlo.opcode import HloOpcode
+
+_HLO = {
+    "elementwise": "element",
+    "data": "data",
+    "leaf": "constant",
+    "reduction": "reduce",
+    "linalg": "matrix",
+    "nn": "matrix",
+    "control": "control",
+    "collective": "comm",
+    "token": "comm",
+    "async": "comm",
+    "side": "comm",
+    "dynamic": "data",
+}
+
+# TensorFlow ops by what they do; the rest is told by name below, and else is elementwise.
+_TF = {
+    "input": "Placeholder PlaceholderWithDefault PlaceholderV2 _Arg",
+    "variable": "Variable VariableV2 VarHandleOp ReadVariableOp AssignVariableOp AssignAddVariableOp AssignSubVariableOp Assign AssignAdd AssignSub TemporaryVariable",
+    "constant": "Const HostConst Fill Range ZerosLike OnesLike",
+    "matrix": "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum Svd Qr Cholesky MatrixInverse",
+    "reduce": "Sum Mean Prod Max Min All Any ArgMax ArgMin SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits Softmax LogSoftmax L2Loss",
+    "data": "Reshape Transpose Concat ConcatV2 Split SplitV Slice StridedSlice Pack Unpack Pad PadV2 Tile Gather GatherV2 GatherNd ExpandDims Squeeze Shape "
+    "BroadcastTo BroadcastGradientArgs Cast Reverse ReverseV2 Identity IdentityN Snapshot OneHot Size Rank",
+    "control": "NoOp Switch Merge Enter Exit NextIteration LoopCond While StatelessWhile If StatelessIf Case PartitionedCall StatefulPartitionedCall _Retval Assert",
+    "launch": "_XlaCompile _XlaRun _XlaMerge _XlaLaunch XlaLaunch _XlaLaunchOp XlaLaunchOp",
+    "comm": "_Send _Recv _HostSend _HostRecv PyFunc Print PrintV2",
+}
+_TF_FAMILY = {op: f"tf-{family}" for family, ops in _TF.items() for op in ops.split()}
+
+
+def hlo_family(opcode: HloOpcode) -> str:
+    """The family of an HLO opcode."""
+    if opcode is HloOpcode.PARAMETER:
+        return "input"
+    if opcode is HloOpcode.FUSION:
+        return "fusion"
+    return _HLO.get(opcode.kind, "element")
+
+
+def tf_family(op: str) -> str:
+    """The family of a TensorFlow op type, with the prefix "tf-"."""
+    known = _TF_FAMILY.get(op)
+    if known is not None:
+        return known
+    if op.startswith("ResourceApply") or op.startswith("Apply"):
+        return "tf-variable"
+    if "Conv" in op or "Pool" in op or "BatchNorm" in op:
+        return "tf-matrix"
+    if op.startswith("Random") or op.startswith("StatelessRandom"):
+        return "tf-constant"
+    return "tf-element"

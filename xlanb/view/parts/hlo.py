@@ -1,0 +1,169 @@
+"""HLO modules: which nodes and boxes a picture has, and the text by computation."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.view.drawing import Drawing, Group, Node, draw
+from xlanb.view.parts.items import instruction_item, node_size
+
+_EXPANDED = {
+    HloOpcode.FUSION: "fusion",
+    HloOpcode.CALL: "call",
+    HloOpcode.WHILE: "call",
+    HloOpcode.CONDITIONAL: "call",
+    HloOpcode.ASYNC_START: "call",
+}
+_MAX_DEPTH = 8
+
+
+@dataclass
+class Sheet:
+    """What is to be drawn, before it is placed; `subjects` gives what each key (node or group) stands for."""
+
+    nodes: list[Node] = field(default_factory=list)
+    edges: list[tuple[str, str]] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    subjects: dict[str, InstructionRecord] = field(default_factory=dict)
+    note: str = ""
+
+    def draw(self, previous: Drawing | None = None) -> Drawing:
+        """Place it."""
+        return draw(self.nodes, self.edges, self.groups, previous, self.note)
+
+
+def module_sheet(module: ModuleRecord, max_nodes: int = 400, focus: Iterable[str] = ()) -> Sheet:
+    """The entry computation, and what it calls as boxes, as deep as `max_nodes` allows.
+
+    Where the entry alone is too large, only what is near `focus` (else near the root) is drawn, and the note says so.
+    """
+    entry = module.entry_computation
+    for depth in range(_MAX_DEPTH, -1, -1):
+        if _count(module, entry, depth, max_nodes) <= max_nodes:
+            sheet = Sheet()
+            _Expander(module, sheet).add(entry, "", "", depth)
+            if depth < _MAX_DEPTH and _count(module, entry, depth + 1, max_nodes) > max_nodes:
+                sheet.note = f"Fusions and calls are folded: more than {max_nodes:,} nodes otherwise."
+            return sheet
+    return computation_sheet(entry, max_nodes, focus)
+
+
+def computation_sheet(computation: ComputationRecord, max_nodes: int = 400, focus: Iterable[str] = ()) -> Sheet:
+    """One computation by itself, nothing unfolded; a neighbourhood of `focus` where it is too large."""
+    by_name = computation.by_name
+    centres = [n for n in focus if n in by_name] or [computation.root]
+    kept = set(by_name) if len(by_name) <= max_nodes else near(_neighbours(computation), centres, max_nodes)
+    sheet = Sheet()
+    for i in computation.instructions:
+        if i.name in kept:
+            _add_node(sheet, i.name, i, "")
+            sheet.edges.extend((o, i.name) for o in i.operands if o in kept)
+    if len(kept) < len(by_name):
+        sheet.note = f"Showing {len(kept):,} of {len(by_name):,} instructions, those nearest to {', '.join(centres[:2])}{' …' if len(centres) > 2 else ''}."
+    return sheet
+
+
+def near(neighbours: Mapping[str, Iterable[str]], centres: Iterable[str], limit: int) -> set[str]:
+    """Up to `limit` names, the nearest to the centres first."""
+    kept: dict[str, None] = {}
+    queue = deque(centres)
+    while queue and len(kept) < limit:
+        name = queue.popleft()
+        if name not in kept:
+            kept[name] = None
+            queue.extend(n for n in neighbours.get(name, ()) if n not in kept)
+    return set(kept)
+
+
+def _neighbours(computation: ComputationRecord) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {i.name: list(i.operands) for i in computation.instructions}
+    for i in computation.instructions:
+        for o in i.operands:
+            if o in found:
+                found[o].append(i.name)
+    return found
+
+
+def _count(module: ModuleRecord, computation: ComputationRecord, depth: int, limit: int) -> int:
+    total = 0
+    for i in computation.instructions:
+        callees = _callees(module, i) if depth else []
+        total += sum(_count(module, c, depth - 1, limit) for c in callees) if callees else 1
+        if total > limit:
+            break
+    return total
+
+
+def _callees(module: ModuleRecord, i: InstructionRecord) -> list[ComputationRecord]:
+    if i.opcode not in _EXPANDED:
+        return []
+    return [module.by_name[c] for c in i.called_computations if c in module.by_name]
+
+
+def _add_node(sheet: Sheet, key: str, i: InstructionRecord, group: str) -> None:
+    width, height = node_size(instruction_item(i))
+    sheet.nodes.append(Node(key, width, height, group))
+    sheet.subjects[key] = i
+
+
+class _Expander:
+    def __init__(self, module: ModuleRecord, sheet: Sheet) -> None:
+        self.module = module
+        self.sheet = sheet
+        self.drawn: dict[str, int] = {}
+
+    def add(self, computation: ComputationRecord, group: str, prefix: str, depth: int) -> tuple[list[str], str]:
+        """Draw a computation into a group; the keys of its parameters by number, and of its root's last node."""
+        ends: dict[str, str] = {}
+        parameters: dict[int, str] = {}
+        for i in computation.instructions:
+            key = prefix + i.name
+            callees = _callees(self.module, i) if depth else []
+            if callees:
+                ends[i.name] = self._box(i, key, group, callees, ends, depth)
+                continue
+            _add_node(self.sheet, key, i, group)
+            ends[i.name] = key
+            self.sheet.edges.extend((ends[o], key) for o in i.operands if o in ends)
+            if i.opcode is HloOpcode.PARAMETER:
+                parameters[int(i.attributes.get("parameter_number", len(parameters)))] = key
+        return [parameters.get(k, "") for k in range(max(parameters, default=-1) + 1)], ends.get(computation.root, "")
+
+    def _box(self, i: InstructionRecord, key: str, group: str, callees: list[ComputationRecord], ends: Mapping[str, str], depth: int) -> str:
+        kind = _EXPANDED[i.opcode]
+        detail = str(i.attributes.get("kind", "")) if i.opcode is HloOpcode.FUSION else ""
+        self.sheet.groups.append(Group(key, f"{i.name}  {detail}".rstrip(), kind, group))
+        self.sheet.subjects[key] = i
+        operands = [ends.get(o, "") for o in i.operands]
+        root = ""
+        for number, callee in enumerate(callees):
+            inner = key
+            if len(callees) > 1:
+                inner = f"{key}/{callee.name}"
+                self.sheet.groups.append(Group(inner, callee.name, "computation", key))
+                self.sheet.subjects[inner] = i
+            times = self.drawn[callee.name] = self.drawn.get(callee.name, 0) + 1
+            parameters, root = self.add(callee, inner, f"{key}/" if times > 1 else "", depth - 1)
+            given = operands[number + 1 : number + 2] if i.opcode is HloOpcode.CONDITIONAL else operands
+            self.sheet.edges.extend((a, b) for a, b in zip(given, parameters, strict=False) if a and b)
+        return root
+
+
+def computation_heading(computation: ComputationRecord, *, entry: bool = False) -> str:
+    """The line that opens a computation, as XLA prints it."""
+    parameters = sorted(
+        (i for i in computation.instructions if i.opcode is HloOpcode.PARAMETER), key=lambda i: int(i.attributes.get("parameter_number", 0))
+    )
+    given = ", ".join(f"{p.name}: {p.shape.text(layout=False)}" for p in parameters)
+    root = computation.by_name.get(computation.root)
+    result = root.shape.text(layout=False) if root else ""
+    return f"{'ENTRY ' if entry else ''}%{computation.name} ({given}) -> {result} {{"
+
+
+def module_heading(module: ModuleRecord) -> str:
+    """The module's first line."""
+    return ", ".join([f"HloModule {module.name}", *(f"{k}={v}" for k, v in module.header)])

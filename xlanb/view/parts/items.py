@@ -1,0 +1,133 @@
+"""Items: one instruction or node as plain data, made once per record and shared by every pane that shows it.
+
+The keys are short because there are many: `n` name, `o` opcode or op, `s` shape without layout, `l` layout, `f` colour family, `t` text line, `v` a
+constant's value or a parameter's number, `m` TF node, `y` TF op, `w` Python line, `p` operands, `c` called computations, `r` root, `g` cluster, `x` reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from xlanb.graph.records import NodeRecord
+from xlanb.hlo.literal_text import literal_text
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import InstructionRecord
+from xlanb.shape import ArrayShape, Literal
+from xlanb.view.parts.families import hlo_family, tf_family
+
+Item = dict[str, Any]
+
+MAX_LINE = 2000  # characters of one line of text
+
+
+def clip(text: str, limit: int = MAX_LINE) -> str:
+    """Text cut to a length, with a note of how much is left out."""
+    return text if len(text) <= limit else f"{text[:limit]} ... ({len(text) - limit:,} more characters)"
+
+
+def instruction_item(i: InstructionRecord) -> Item:
+    """An HLO instruction as plain data."""
+    item: Item = {"n": i.name, "o": i.opcode.text, "s": i.shape.text(layout=False), "f": hlo_family(i.opcode), "t": clip(_line(i))}
+    if len(item["s"]) > 400:
+        item["s"] = clip(item["s"], 400)
+    layout = str(i.shape.layout) if isinstance(i.shape, ArrayShape) and i.shape.layout is not None and i.shape.dimensions else ""
+    meta = i.metadata
+    where = f"{meta.source_file}:{meta.source_line}" if meta.source_file else ""
+    optional = {
+        "l": layout,
+        "v": _value(i),
+        "m": meta.op_name,
+        "y": meta.op_type,
+        "w": where,
+        "p": list(i.operands),
+        "c": list(i.called_computations),
+        "r": int(i.is_root),
+        "sh": i.sharding,
+        "cp": list(i.control_predecessors),
+    }
+    item.update({k: v for k, v in optional.items() if v})
+    return item
+
+
+def _line(i: InstructionRecord) -> str:
+    return f"  ROOT {i.text}" if i.is_root else f"  {i.text}"
+
+
+def _value(i: InstructionRecord) -> str:
+    if i.opcode is HloOpcode.CONSTANT:
+        literal = i.attributes.get("literal")
+        return _short(literal_text(literal).replace(" ", "") if isinstance(literal, Literal) else str(literal or ""), 24)
+    if i.opcode is HloOpcode.PARAMETER:
+        return str(i.attributes.get("parameter_number", ""))
+    if i.opcode is HloOpcode.FUSION:
+        return str(i.attributes.get("kind", ""))
+    if i.opcode is HloOpcode.COMPARE:
+        return str(i.attributes.get("direction", ""))
+    if i.opcode is HloOpcode.GET_TUPLE_ELEMENT:
+        return str(i.attributes.get("index", ""))
+    if i.opcode is HloOpcode.CUSTOM_CALL:
+        return clip(str(i.attributes.get("custom_call_target", "")), 40)
+    return ""
+
+
+def node_item(n: NodeRecord) -> Item:
+    """A node of a TensorFlow graph as plain data."""
+    item: Item = {"n": n.name, "o": n.op, "s": clip(", ".join(n.outputs), 400), "f": tf_family(n.op), "t": clip(node_text(n))}
+    where = f"{n.source_file}:{n.source_line}" if n.source_file else ""
+    data = [operand_name(x) for x in n.inputs if not x.startswith("^")]
+    control = [x[1:] for x in n.inputs if x.startswith("^")]
+    value = clip(n.attributes.get("value", ""), 24) if n.op == "Const" else ""
+    optional = {"w": where, "p": data, "cp": control, "g": n.cluster, "x": n.reason, "d": n.device, "v": value}
+    item.update({k: v for k, v in optional.items() if v})
+    return item
+
+
+def operand_name(reference: str) -> str:
+    """The node of a GraphDef input: "a" of "a:1" and of "^a"."""
+    return reference.removeprefix("^").split(":", 1)[0]
+
+
+def node_text(n: NodeRecord) -> str:
+    """A node as one line: `loss = Mean(sq, axes) : f32[]  {keep_dims=false}`."""
+    attributes = ", ".join(f"{k}={clip(str(v), 80)}" for k, v in n.attributes.items() if not k.startswith("_"))
+    text = f"  {n.name} = {n.op}({', '.join(n.inputs)})"
+    if n.outputs:
+        text += f" : {', '.join(n.outputs)}"
+    if attributes:
+        text += f"  {{{attributes}}}"
+    if n.cluster:
+        text += f"  [{n.cluster}]"
+    return text
+
+
+def label(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What a node says: its title, the muted rest of the title, and the line below."""
+    op, name, value = item["o"], item["n"], item.get("v", "")
+    if "p" not in item and op == "constant" and value:
+        return value, "", f"constant {item['s']}"
+    if op == "parameter":
+        return "parameter", f" {value}", _short(item["s"], 26)
+    if op == "fusion":
+        return "fusion", f" {value}", _short(item["s"], 26)
+    if item["f"].startswith("tf"):
+        return op, f" {value}" if value else "", _short(name if name != op else item["s"], 28)
+    rest = name[len(op) :] if name.startswith(op) else f" {name}"
+    if value:
+        rest = f" {value}"
+    return op, _short(rest, 16), _short(item["s"], 26)
+
+
+def _short(text: str, limit: int) -> str:
+    """Text with its middle left out where it is too long for a node."""
+    if len(text) <= limit:
+        return text
+    head = limit // 2 - 1
+    return f"{text[:head]}…{text[-(limit - head - 1) :]}"
+
+
+def node_size(item: Mapping[str, Any]) -> tuple[float, float]:
+    """Width and height of its box in pixels."""
+    title, rest, below = label(item)
+    width = max(7.3 * len(title) + 6.6 * len(rest), 6.3 * len(below)) + 26
+    return max(64.0, min(width, 260.0)), 42.0

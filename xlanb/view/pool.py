@@ -1,0 +1,183 @@
+"""The shared parts of a payload: items (instructions), chunks (texts of computations), pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlanb.graph.records import GraphRecord, NodeRecord
+from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.view.drawing import Drawing
+from xlanb.view.parts.diff import DiffRow, DiffSection
+from xlanb.view.parts.graph import graph_label
+from xlanb.view.parts.hlo import computation_heading, module_heading
+from xlanb.view.parts.items import Item, clip, instruction_item, node_item
+
+_CONTEXT = 3  # unchanged rows kept on each side of a change
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of one artifact goes into a payload: nodes drawn, lines of text, rows of a diff, rewrites told, lines of code."""
+
+    nodes: int
+    text_lines: int
+    diff_rows: int
+    rewrites: int
+    code_lines: int
+
+
+LEVELS = (
+    Limits(400, 3000, 1500, 300, 2500),
+    Limits(200, 1000, 400, 100, 800),
+    Limits(80, 200, 100, 20, 200),
+    Limits(0, 40, 20, 5, 40),
+)
+
+
+class Pool:
+    """Items and chunks by index, each stored once."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._items: dict[int, tuple[object, int]] = {}
+        self._by_text: dict[str, int] = {}
+        self._chunks: dict[tuple[int, str], tuple[object, int]] = {}
+        self._new_items: list[Item] = []
+        self._new_chunks: list[dict[str, Any]] = []
+        self._item_count = 0
+        self._chunk_count = 0
+
+    def take_new(self) -> tuple[list[Item], list[dict[str, Any]]]:
+        """What was added since the last call."""
+        new = self._new_items, self._new_chunks
+        self._new_items, self._new_chunks = [], []
+        return new
+
+    def item(self, record: InstructionRecord | NodeRecord | Item) -> int:
+        """The index of an instruction's or node's item."""
+        known = self._items.get(id(record))
+        if known is not None and known[0] is record:
+            return known[1]
+        if isinstance(record, InstructionRecord):
+            data = instruction_item(record)
+        elif isinstance(record, NodeRecord):
+            data = node_item(record)
+        else:
+            data = dict(record)
+        data["h"] = list(graph_label(data))
+        text = json.dumps(data, separators=(",", ":"))
+        index = self._by_text.get(text, -1)
+        if index < 0:
+            index = self._by_text[text] = self._item_count
+            self._item_count += 1
+            self._new_items.append(data)
+        self._items[id(record)] = (record, index)
+        return index
+
+    def _chunk(self, source: object, head: str, records: Sequence[InstructionRecord] | Sequence[NodeRecord], tail: str) -> int:
+        key = (id(source), head)
+        known = self._chunks.get(key)
+        if known is not None and known[0] is source:
+            return known[1]
+        index = self._chunk_count
+        self._chunk_count += 1
+        self._new_chunks.append({"h": clip(head), "i": [self.item(r) for r in records], "z": tail})
+        self._chunks[key] = (source, index)
+        return index
+
+    def module_chunks(self, module: ModuleRecord) -> tuple[list[int], str]:
+        """The chunks of a module's text, the entry last as XLA prints it; and a note where not all is there."""
+        chunks = [self._chunk(module, module_heading(module), (), "")]
+        left = self.limits.text_lines
+        entry = module.by_name.get(module.entry)
+        ordered = [c for c in module.computations if c is not entry]
+        kept: list[ComputationRecord] = []
+        if entry is not None:  # the entry is what one looks for: it has its lines first
+            left -= min(len(entry.instructions), left)
+        for c in ordered:
+            if len(c.instructions) <= left:
+                kept.append(c)
+                left -= len(c.instructions)
+        chunks.extend(self._chunk(c, computation_heading(c), c.instructions, "}") for c in kept)
+        hidden = len(ordered) - len(kept)
+        note = f"{hidden:,} more computations are not shown." if hidden else ""
+        if entry is not None:
+            shown = entry.instructions[-self.limits.text_lines :]
+            if len(shown) < len(entry.instructions):
+                note = f"The first {len(entry.instructions) - len(shown):,} instructions of the entry are not shown. {note}".strip()
+            chunks.append(self._chunk(entry, computation_heading(entry, entry=True), shown, "}"))
+        return chunks, note
+
+    def graph_chunks(self, graph: GraphRecord) -> tuple[list[int], str]:
+        """The chunks of a graph's text, one a function."""
+        left = self.limits.text_lines
+        chunks = []
+        hidden = 0
+        for g, word in ((graph, "graph"), *((f, "function") for f in graph.functions)):
+            shown = g.nodes[: max(left, 0)]
+            left -= len(shown)
+            hidden += len(g.nodes) - len(shown)
+            chunks.append(self._chunk(g, f"{word} {g.name} {{", shown, "}"))
+        return chunks, f"{hidden:,} more nodes are not shown." if hidden else ""
+
+    def picture(self, drawing: Drawing, subjects: Mapping[str, InstructionRecord | NodeRecord | Item], shown: frozenset[str] | None = None) -> dict[str, Any]:
+        """A drawing as plain data: nodes [item, x, y, w, h], edges [from, to, x, y, x, y, ...], groups [item or -1, label, kind, x, y, w, h].
+
+        Groups that are not in `shown` (where given) have shaped the layout but are not drawn.
+        """
+        number = {key: k for k, key in enumerate(drawing.nodes)}
+        nodes = [[self.item(subjects[key]), *map(round, box)] for key, box in drawing.nodes.items()]
+        edges = [[number[a], number[b], *(round(c) for p in route for c in p)] for (a, b), route in drawing.edges.items()]
+        groups = []
+        for key, box in drawing.groups.items():
+            if shown is None or key in shown:
+                g = drawing.labels[key]
+                subject = subjects.get(key)
+                groups.append([-1 if subject is None else self.item(subject), g.label, g.kind, *map(round, box)])
+        data: dict[str, Any] = {"w": round(drawing.width), "h": round(drawing.height), "nodes": nodes, "edges": edges, "groups": groups}
+        if drawing.note:
+            data["note"] = drawing.note
+        return data
+
+
+def diff_rows(pool: Pool, sections: Sequence[DiffSection[InstructionRecord]] | Sequence[DiffSection[NodeRecord]]) -> list[dict[str, Any]]:
+    """Sections of a diff as plain data: a row is [before, after] with -1 for nothing, an index for an equal one, -n for n equal rows left out."""
+    left = pool.limits.diff_rows
+    out: list[dict[str, Any]] = []
+    for section in sections:
+        if not section.changed:
+            continue
+        rows = _compact(pool, section.rows)
+        if len(rows) > left:
+            out.append({"name": section.name, "rows": rows[:left], "cut": len(rows) - left})
+            return out
+        left -= len(rows)
+        out.append({"name": section.name, "rows": rows})
+    return out
+
+
+def _compact(pool: Pool, rows: Sequence[DiffRow[Any]]) -> list[Any]:
+    keep = [False] * len(rows)
+    for k, row in enumerate(rows):
+        if row.mark != "=":
+            for near in range(max(0, k - _CONTEXT), min(len(rows), k + _CONTEXT + 1)):
+                keep[near] = True
+    out: list[Any] = []
+    skipped = 0
+    for row, kept in zip(rows, keep, strict=True):
+        if not kept:
+            skipped += 1
+            continue
+        if skipped:
+            out.append(-skipped)
+            skipped = 0
+        if row.mark == "=" and row.after is not None:
+            out.append(pool.item(row.after))
+        else:
+            out.append([-1 if row.before is None else pool.item(row.before), -1 if row.after is None else pool.item(row.after)])
+    if skipped:
+        out.append(-skipped)
+    return out

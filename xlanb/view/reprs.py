@@ -1,0 +1,104 @@
+"""How every object of the public face shows itself: one HTML (the step view, alone or with its passes) and one plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xlanb.buffers.records import BufferAssignmentRecord
+from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
+from xlanb.explorer.stage import Artifact, Stage
+from xlanb.explorer.trace import Trace
+from xlanb.graph.records import GraphRecord
+from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.view.page import fragment_html, pre_html, view_html
+from xlanb.view.payload import build_payload
+from xlanb.view.text import artifact_text, stage_text, trace_text
+
+_ARTIFACTS = (GraphRecord, ModuleRecord, BufferAssignmentRecord, CodeRecord, ExecutionRecord, CacheRecord)
+_KINDS = {
+    GraphRecord: "tf_graph",
+    ModuleRecord: "hlo",
+    BufferAssignmentRecord: "buffer_assignment",
+    CodeRecord: "llvm_ir",
+    ExecutionRecord: "execution",
+    CacheRecord: "compilation_cache",
+}
+
+
+def mimebundle(obj: Any) -> dict[str, str]:
+    """HTML and plain text of an object.
+
+    A Trace, a Stage, or what has `traces`; any record, or what gives one by `record()`, `trace` or `hlo_module`. What is none of these shows its text. Whatever
+    fails to be drawn still shows its text.
+    """
+    if isinstance(obj, Trace):
+        return {"text/html": fragment_html([obj]), "text/plain": trace_text(obj)}
+    if isinstance(obj, Stage):
+        return {"text/html": _stage_html(obj), "text/plain": stage_text(obj)}
+    traces = getattr(obj, "traces", None)
+    if isinstance(traces, Sequence) and traces and all(isinstance(t, Trace) for t in traces):
+        text = _own_text(obj, "\n\n".join(trace_text(t) for t in traces))
+        return {"text/html": fragment_html(list(traces)), "text/plain": text}
+    record = _record_of(obj)
+    if isinstance(record, Trace):
+        return {"text/html": fragment_html([record]), "text/plain": _own_text(obj, trace_text(record))}
+    artifact = _as_artifact(record)
+    if artifact is not None:
+        text = artifact_text(record) if record is obj else _own_text(obj, artifact_text(record))
+        return {"text/html": artifact_html(artifact), "text/plain": text}
+    text = _own_text(obj, object.__repr__(obj))
+    return {"text/html": pre_html(text), "text/plain": text}
+
+
+def artifact_html(artifact: Artifact, title: str = "") -> str:
+    """One artifact by itself: its graph, its text, or its figures."""
+    name = title or str(getattr(artifact, "name", "") or getattr(artifact, "module", "") or getattr(artifact, "language", "") or type(artifact).__name__)
+    kind = _KINDS[type(artifact)]
+    payload = build_payload([Trace(name, [Stage(0, kind, name, artifact, artifact)])], title=name)
+    payload["single"] = 1
+    return view_html(payload, artifact_text(artifact))
+
+
+def _stage_html(stage: Stage) -> str:
+    """A stage with what it changed and why, without the stages around it."""
+    alone = Stage(
+        0, stage.kind, stage.name, stage.before, stage.after, stage.pipeline, stage.edits, stage.decisions, stage.seconds, stage.summary, stage.error
+    )
+    payload = build_payload([Trace(stage.name, [alone])], title=stage.name)
+    payload["single"] = 1
+    text = stage_text(stage)
+    if stage.after is not None:
+        text += "\n\n" + artifact_text(stage.after)
+    return view_html(payload, text)
+
+
+def _record_of(obj: Any) -> Any:
+    """What stands for a live object: its own record, else its trace, else the module that it compiled."""
+    if isinstance(obj, (*_ARTIFACTS, ComputationRecord, InstructionRecord)):
+        return obj
+    record = getattr(obj, "record", None)
+    if callable(record):
+        return record()
+    trace = getattr(obj, "trace", None)
+    if isinstance(trace, Trace) and len(trace):
+        return trace
+    module = getattr(obj, "hlo_module", None)
+    if module is not None and callable(getattr(module, "record", None)):
+        return module.record()
+    return None
+
+
+def _as_artifact(record: Any) -> Artifact | None:
+    """Something that the view can draw; a computation or an instruction as a small module of its own."""
+    if isinstance(record, InstructionRecord):
+        record = ComputationRecord(record.name, (record,), record.name)
+    if isinstance(record, ComputationRecord):
+        return ModuleRecord(record.name, (record,), record.name)
+    return record if isinstance(record, _ARTIFACTS) else None
+
+
+def _own_text(obj: Any, otherwise: str) -> str:
+    """`str(obj)` where its class says how, else another text."""
+    defined = {name for kind in type(obj).__mro__[:-1] for name in vars(kind)}
+    return str(obj) if "__str__" in defined else otherwise

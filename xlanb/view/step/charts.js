@@ -1,0 +1,148 @@
+// Memory over program order, and times.
+import { bytes, h, plural, s, time } from "./dom.js";
+
+/** @typedef {import("./store.js").Artifact} Artifact */
+/** @typedef {import("./store.js").Trace} Trace */
+
+const WIDTH = 900;
+
+/** @param {Artifact | null} record */
+export function memoryView(record) {
+  const body = h("div", { class: "memory", role: "region", "aria-label": "Memory", tabindex: 0 });
+  if (!record) {
+    body.append(h("p", { class: "empty" }, "Buffers are assigned later: step on to buffer assignment."));
+    return body;
+  }
+  body.append(
+    h("div", { class: "figures" }, figure(bytes(record.total), "in all"), figure(bytes(record.temp), "temp"), figure(bytes(record.peak), "peak of live temps"), figure(String(record.allocations.length), "allocations")),
+  );
+  const temps = record.allocations.filter((/** @type {any} */ a) => a.kind === "temp" && a.size > 0 && a.values.length);
+  if (temps.length) body.append(h("h4", {}, "Temporary memory", h("small", {}, "down: bytes · across: program order")), tempChart(record, temps));
+  if (record.live.some((/** @type {number} */ b) => b > 0)) body.append(h("h4", {}, "Bytes alive"), liveChart(record));
+  body.append(h("h4", {}, "Allocations"), table(record));
+  if (record.hidden) body.append(h("p", { class: "note inline" }, `${plural(record.hidden, "more value")} not shown.`));
+  return body;
+}
+
+/** @param {string} value @param {string} label */
+function figure(value, label) {
+  return h("div", { class: "figure" }, h("b", {}, value), h("span", {}, label));
+}
+
+/** @param {Artifact} record @param {any[]} temps */
+function tempChart(record, temps) {
+  const steps = Math.max(record.steps, 1);
+  const total = temps.reduce((t, a) => t + a.size, 0);
+  const height = Math.max(70, Math.min(320, 44 * temps.reduce((t, a) => t + a.values.length, 0)));
+  const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": "What lies where, when" });
+  let base = 0;
+  for (const a of temps) {
+    for (const [name, , shape, offset, size, start, end] of a.values) {
+      const x = (start / steps) * WIDTH;
+      const w = Math.max(3, ((end - start + 1) / steps) * WIDTH - 2);
+      const y = ((base + offset) / total) * height;
+      const ht = Math.max(3, (size / total) * height - 2);
+      const box = s("g", { class: "value", data: { op: name } }, s("rect", { x, y, width: w, height: ht, rx: 4 }), s("title", {}, `${name} ${shape}\n${bytes(size)} at ${offset}, alive ${start} to ${end}`));
+      if (ht > 14 && w > 40) box.append(s("text", { x: x + 7, y: y + ht / 2 + 4 }, name.length * 6.5 < w - 10 ? name : `${name.slice(0, Math.max(2, Math.floor(w / 6.5) - 3))}…`));
+      svg.append(box);
+    }
+    base += a.size;
+  }
+  return svg;
+}
+
+/** @param {Artifact} record */
+function liveChart(record) {
+  const most = Math.max(...record.live, 1);
+  const step = WIDTH / record.live.length;
+  let d = "M0,84";
+  record.live.forEach((/** @type {number} */ b, /** @type {number} */ k) => {
+    const y = 84 - (b / most) * 72;
+    d += `L${(k * step).toFixed(1)},${y.toFixed(1)}L${((k + 1) * step).toFixed(1)},${y.toFixed(1)}`;
+  });
+  const at = record.live.indexOf(most);
+  return s(
+    "svg",
+    { class: "chart", viewBox: `0 0 ${WIDTH} 90`, role: "img", "aria-label": `Bytes alive, ${bytes(most)} at most` },
+    s("path", { class: "area", d: `${d}L${WIDTH},84Z` }),
+    s("text", { class: "peak", x: Math.min((at + 0.5) * step, WIDTH - 170), y: 10 }, `${bytes(most)} at ${record.sequence[at] ?? at}`),
+  );
+}
+
+/** @param {Artifact} record */
+function table(record) {
+  const rows = record.allocations.flatMap((/** @type {any} */ a) => [
+    h("tr", { class: "allocation" }, h("td", {}, `#${a.i}`), h("td", {}, a.kind, a.parameter !== null && a.parameter !== undefined ? ` ${a.parameter}` : ""), h("td", { class: "num" }, bytes(a.size)), h("td", {}, plural(a.values.length, "value")), h("td", {})),
+    ...a.values.slice(0, 60).map(([name, index, shape, offset, size, start, end]) =>
+      h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, name, index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `at ${offset}, ${start}–${end}`)),
+    ),
+  ]);
+  return h("table", {}, h("thead", {}, h("tr", {}, ["", "what", "size", "shape", "where, when"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, rows));
+}
+
+/**
+ * @param {Trace} trace
+ * @param {number} current
+ * @param {Artifact | null} execution
+ * @param {(k: number) => void} go
+ */
+export function timingView(trace, current, execution, go) {
+  const body = h("div", { class: "timing", role: "region", "aria-label": "Timing", tabindex: 0 });
+  const known = trace.stages.map((x) => x.s).filter((x) => x !== null && x !== undefined);
+  const total = known.reduce((t, x) => t + /** @type {number} */ (x), 0);
+  body.append(h("div", { class: "figures" }, figure(known.length ? time(total) : "unknown", "compiling, so far"), execution ? figure(time(execution.s), execution.runs > 1 ? `a run, of ${execution.runs}` : "last timed run") : null, trace.runs?.length ? figure(String(trace.runs.length), "runs so far") : null));
+  if (execution && execution.kernels.length) {
+    body.append(h("h4", {}, "Kernels of the run"), bars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[3] ? bytes(k[3]) : "", k[4] ? `${k[4].toLocaleString("en")} flops` : ""].filter((x) => x).join(" · ") }))));
+  }
+  if (execution && execution.results.length) {
+    body.append(h("h4", {}, "Results"), h("table", {}, h("tbody", {}, execution.results.map((/** @type {string[]} */ r) => h("tr", {}, h("td", { class: "mono" }, r[0]), h("td", { class: "mono wrap" }, r[1]))))));
+  }
+  const rows = trace.stages.map((x, k) => ({ label: x.name, op: "", value: x.s, detail: x.s === null || x.s === undefined ? "unknown" : "", k, current: k === current }));
+  body.append(h("h4", {}, "Passes", h("small", {}, "wall time of each, in order")), bars(rows, go));
+  return body;
+}
+
+/**
+ * @param {{label: string, op: string, value: number | null, detail: string, k?: number, current?: boolean}[]} rows
+ * @param {(k: number) => void} [go]
+ */
+function bars(rows, go) {
+  const most = Math.max(...rows.map((r) => r.value || 0), 1e-12);
+  return h(
+    "div",
+    { class: "bars" },
+    rows.map((r) =>
+      h(
+        "div",
+        { class: `hbar${r.current ? " current" : ""}`, data: r.op ? { op: r.op } : {}, onclick: go && r.k !== undefined ? () => go(/** @type {number} */ (r.k)) : null },
+        h("span", { class: "label", title: r.label }, r.label),
+        h("span", { class: "track" }, r.value ? h("span", { class: "fill", style: { width: `${Math.max(0.4, (100 * r.value) / most)}%` } }) : null),
+        h("span", { class: "num" }, time(r.value)),
+        r.detail && r.detail !== "unknown" ? h("span", { class: "detail" }, r.detail) : null,
+      ),
+    ),
+  );
+}
+
+/** @param {Artifact} cache */
+export function cacheView(cache) {
+  return h(
+    "div",
+    { class: "cache" },
+    h("div", { class: "figures" }, figure(cache.hit ? "hit" : "miss", "compilation cache"), figure(String(cache.hits), "hits"), figure(String(cache.misses), "misses"), figure(String(cache.entries), "entries"), figure(time(cache.s), "this run")),
+    h("h4", {}, "Signature"),
+    h("pre", { class: "plain" }, cache.signature),
+  );
+}
+
+/** A sparkline of the passes' times. @param {Trace} trace @param {number} current */
+export function sparkline(trace, current) {
+  const values = trace.stages.map((x) => x.s || 0);
+  const most = Math.max(...values, 1e-12);
+  const step = 120 / Math.max(values.length, 1);
+  return s(
+    "svg",
+    { class: "spark", viewBox: "0 0 120 20", "aria-hidden": "true" },
+    values.map((v, k) => s("rect", { class: k === current ? "now" : "", x: k * step, width: Math.max(step - 0.8, 0.6), y: 19 - 18 * Math.sqrt(v / most), height: 1 + 18 * Math.sqrt(v / most) })),
+  );
+}

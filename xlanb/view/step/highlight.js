@@ -1,0 +1,62 @@
+// Tokens of HLO, TensorFlow nodes, LLVM IR and assembly, for colour and for links between ops.
+import { h } from "./dom.js";
+
+const HLO = /("(?:[^"\\]|\\.)*")|(\/\*.*?\*\/)|(%[\w.$-]+)|\b((?:pred|token|opaque|bf16|[sufc]\d+\w*)\[[^\]]*\](?:\{[^{}]*\})?)|(\b-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\b)|(\b[A-Za-z_][\w-]*(?=\())|([A-Za-z_]\w*(?==))|([A-Za-z_][\w.$/-]*)/g;
+const HLO_KINDS = ["str", "com", "name", "type", "num", "op", "key", "word"];
+const LLVM = /(;.*$)|("(?:[^"\\]|\\.)*")|(@[\w.$"-]+|%[\w.$"-]+)|(![\w.]*)|(<\d+ x [\w ]+>|\b(?:i\d+|float|double|half|ptr|void|label)\b\*?)|(-?\b\d[\w.+]*\b)|(\b(?:define|declare|ret|br|phi|load|store|fadd|fmul|fsub|fdiv|add|sub|mul|call|getelementptr|icmp|fcmp|select|switch|alloca|shl|[al]shr|and|or|xor|bitcast|insertelement|extractelement|shufflevector|tail|inbounds|fast|nsw|nuw|align|to|eq|ne|ult|slt|uge|sge)\b)/g;
+const LLVM_KINDS = ["com", "str", "name", "meta", "type", "num", "op"];
+const ASM = /([#;].*$)|("(?:[^"\\]|\\.)*")|(^\s*\.[\w.]+)|(^[\w.$"]+:)|(%[\w()]+)|([$#-]?\b(?:0x[\da-f]+|\d+)\b)|(^\s+[a-z][\w.]*)/g;
+const ASM_KINDS = ["com", "str", "meta", "name", "reg", "num", "op"];
+
+const LANGUAGES = /** @type {Record<string, [RegExp, string[]]>} */ ({ hlo: [HLO, HLO_KINDS], llvm: [LLVM, LLVM_KINDS], asm: [ASM, ASM_KINDS] });
+
+/**
+ * The pieces of one line: [text, kind], kind "" for what has no colour.
+ * @param {string} line
+ * @param {string} language
+ * @returns {[string, string][]}
+ */
+export function tokens(line, language) {
+  const [pattern, kinds] = LANGUAGES[language] || LANGUAGES.hlo;
+  /** @type {[string, string][]} */
+  const out = [];
+  let at = 0;
+  if (line.length > 4000) return [[line, ""]];
+  for (const match of line.matchAll(pattern)) {
+    const index = match.index ?? 0;
+    if (index > at) out.push([line.slice(at, index), ""]);
+    const kind = kinds[match.slice(1).findIndex((g) => g !== undefined)] || "";
+    out.push([match[0], kind === "word" ? "" : kind]);
+    at = index + match[0].length;
+  }
+  if (at < line.length) out.push([line.slice(at), ""]);
+  return out;
+}
+
+/**
+ * One line as spans; words that are names of ops carry data-op, so that they light up and can be pinned.
+ * @param {string} line
+ * @param {string} language
+ * @param {{has(name: string): boolean}} names
+ * @returns {(Node | string)[]}
+ */
+export function highlighted(line, language, names) {
+  /** @type {(Node | string)[]} */
+  const out = [];
+  for (const [text, kind] of tokens(line, language)) {
+    const bare = text.replace(/^[%^]/, "");
+    if (language === "hlo" && (kind === "name" || kind === "" || kind === "op") && names.has(bare)) out.push(h("span", { class: "tk-ref", data: { op: bare } }, text));
+    else if (language === "hlo" && kind === "" && /[,\s()]/.test(text)) out.push(...references(text, names));
+    else if (kind) out.push(h("span", { class: `tk-${kind}` }, text));
+    else out.push(text);
+  }
+  return out;
+}
+
+/** @param {string} text @param {{has(name: string): boolean}} names @returns {(Node | string)[]} */
+function references(text, names) {
+  return text
+    .split(/([^\s,():]+)/)
+    .filter((p) => p)
+    .map((p) => (names.has(p.replace(/^\^/, "")) ? h("span", { class: "tk-ref", data: { op: p.replace(/^\^/, "") } }, p) : p));
+}

@@ -1,0 +1,596 @@
+// The step view: one renderer for the live widget and for pages without a kernel.
+import { cacheView, memoryView, sparkline, timingView } from "./charts.js";
+import { h, icon, plural } from "./dom.js";
+import { GraphView } from "./graph.js";
+import { codeView, diffView, linesOf, whyView } from "./panes.js";
+import { opCard, passList, ribbon, stageCard, tally } from "./side.js";
+import { merge, stationOf, Store } from "./store.js";
+
+/** @typedef {import("./store.js").Payload} Payload */
+/** @typedef {import("./store.js").Stage} Stage */
+/** @typedef {import("./store.js").Trace} Trace */
+/**
+ * What anywidget hands to a view; a page without a kernel brings a small stand-in.
+ * @typedef {{get(key: string): any, set?(key: string, value: any): void, save_changes?(): void, send?(message: any): void,
+ *   on(event: string, callback: (...args: any[]) => void): void, off?(event: string, callback: (...args: any[]) => void): void}} Model
+ */
+
+const TABS = ["Graph", "Diff", "Text", "Why", "Memory", "Timing"];
+const PLAY_MS = 900;
+const HELP = [
+  ["↑ ↓", "previous, next pass"],
+  ["n p", "next, previous pass that changed something"],
+  ["← →", "single rewrites within the pass"],
+  ["[ ]", "previous, next kind of stage"],
+  ["Home End", "first, last pass"],
+  ["g d t", "graph, diff, text"],
+  ["w m i", "why, memory, timing"],
+  ["b", "before or after, in graph and text"],
+  ["h", "hide passes that changed nothing"],
+  ["/", "filter passes"],
+  ["space", "fit the graph"],
+  ["Enter", "play or pause"],
+  ["Esc", "let go of the pinned op, close this"],
+];
+
+class StepView {
+  /** @param {Model} model @param {HTMLElement} host @param {string} css */
+  constructor(model, host, css) {
+    this.model = model;
+    this.host = host;
+    /** @type {Payload} */
+    this.payload = model.get("payload");
+    this.store = new Store(this.payload);
+    this.trace = this.payload.order[0] ?? 0;
+    this.stage = this.payload.start ?? 0;
+    this.tab = "";
+    this.side = "after";
+    this.pinned = "";
+    this.rewrite = -1;
+    this.filter = "";
+    this.hide = false;
+    this.waiting = "";
+    this.error = "";
+    /** @type {any} */
+    this.timer = null;
+    /** @type {(() => void)[]} */
+    this.cleanup = [];
+    this.graph = new GraphView();
+    this.shadow = host.shadowRoot || host.attachShadow({ mode: "open" });
+    this._build(css);
+    this._theme();
+    this._listen();
+    this.update();
+  }
+
+  get can() {
+    return this.model.get("can") || { step: false, run: false };
+  }
+
+  /** @returns {Trace} */
+  get current() {
+    return this.payload.traces[this.trace] || { name: "", live: false, counts: {}, runs: [], stages: [] };
+  }
+
+  /** @returns {Stage | undefined} */
+  get now() {
+    return this.current.stages[this.stage];
+  }
+
+  // -- building -------------------------------------------------------------------------------------------------
+
+  /** @param {string} css */
+  _build(css) {
+    const button = (/** @type {string} */ name, /** @type {string | Node} */ face, /** @type {() => void} */ act, cls = "") => h("button", { type: "button", class: `ctl ${cls}`, "aria-label": name, title: name, onclick: act }, face);
+    this.title = h("div", { class: "title" });
+    this.counts = h("div", { class: "counts" });
+    this.badge = h("span", { class: "badge" });
+    this.traceTabs = h("div", { class: "traces", role: "tablist", "aria-label": "Compilations" });
+    this.ribbon = h("nav", { class: "ribbon", "aria-label": "Pipeline" });
+    this.filterBox = /** @type {HTMLInputElement} */ (h("input", { class: "filter", type: "search", "aria-label": "Filter", placeholder: "/ filter passes", autocomplete: "off", spellcheck: "false", oninput: () => this._filtered() }));
+    this.list = h("div", { class: "list", role: "listbox", "aria-label": "Passes", tabindex: 0 });
+    this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Panes" });
+    this.sides = h("div", { class: "sides", role: "group", "aria-label": "Which side" });
+    this.pane = h("div", { class: "pane", role: "tabpanel" });
+    this.card = h("aside", { class: "card", "aria-label": "Op" });
+    this.status = h("div", { class: "status", role: "status", "aria-live": "polite" });
+    this.spark = h("div", { class: "sparkbox" });
+    this.play = button("Play", icon("play"), () => this.togglePlay());
+    this.run = button("Run", "Run", () => this.ask("run"), "text primary");
+    this.help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys" }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
+    const foot = h(
+      "footer",
+      {},
+      h("div", { class: "buttons" }, button("First pass", icon("first"), () => this.go(0)), button("Previous pass", icon("previous"), () => this.previous(), "wide"), button("Next pass", icon("next"), () => this.next(), "wide next"), button("Last pass", icon("last"), () => this.go(this.current.stages.length - 1)), this.play),
+      this.status,
+      this.spark,
+      h("div", { class: "buttons" }, this.run, button("Export", "Export", () => this.exportPage(), "text"), button("Keys", "?", () => this.toggleHelp())),
+    );
+    this.root = h(
+      "div",
+      { class: "root", tabindex: 0, role: "application", "aria-label": "Compilation, pass by pass", data: { "lm-suppress-shortcuts": "true", step: this.stage } },
+      h("header", {}, this.title, this.counts, this.badge),
+      this.traceTabs,
+      h("div", { class: "bar" }, this.ribbon, this.filterBox),
+      h("div", { class: "main" }, this.list, h("section", { class: "middle" }, h("div", { class: "tabrow" }, this.tabs, this.sides), this.pane), this.card),
+      foot,
+      this.help,
+    );
+    this.host.dataset.lmSuppressShortcuts = "true";
+    this.shadow.replaceChildren(h("style", {}, css), this.root);
+  }
+
+  /** The host's theme: JupyterLab's and VS Code's own word where they give it, else the system's. */
+  _theme() {
+    const media = matchMedia("(prefers-color-scheme: dark)");
+    const apply = () => {
+      const body = document.body;
+      let dark = media.matches;
+      if (body.dataset.jpThemeLight) dark = body.dataset.jpThemeLight === "false";
+      else if (body.dataset.vscodeThemeKind) dark = /dark|contrast/.test(body.dataset.vscodeThemeKind) && !/light/.test(body.dataset.vscodeThemeKind);
+      else if (document.documentElement.dataset.theme) dark = document.documentElement.dataset.theme === "dark";
+      this.root.dataset.theme = dark ? "dark" : "light";
+    };
+    media.addEventListener("change", apply);
+    const watcher = new MutationObserver(apply);
+    watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-vscode-theme-kind"] });
+    this.cleanup.push(() => media.removeEventListener("change", apply), () => watcher.disconnect());
+    apply();
+  }
+
+  _listen() {
+    const message = (/** @type {any} */ m) => this.receive(m);
+    const replaced = () => {
+      this.payload = this.model.get("payload");
+      this.store = new Store(this.payload);
+      this.update();
+    };
+    this.model.on("msg:custom", message);
+    this.model.on("change:payload", replaced);
+    this.model.on("change:can", () => this.update());
+    this.cleanup.push(() => this.model.off?.("msg:custom", message), () => this.model.off?.("change:payload", replaced));
+    this.root.addEventListener("keydown", (e) => this.key(/** @type {KeyboardEvent} */ (e)));
+    this.root.addEventListener("pointerover", (e) => this.light(opOf(e)));
+    this.root.addEventListener("pointerleave", () => this.light(""));
+    this.root.addEventListener("click", (e) => {
+      const target = /** @type {Element} */ (e.target);
+      const op = opOf(e);
+      if (op && !target.closest("button, .rewrite header")) this.pin(op === this.pinned ? "" : op);
+      else if (target.closest(".canvas") && !op && this.pinned) this.pin("");
+    });
+    this.root.addEventListener("pointerdown", (e) => {
+      // Buttons and text take the focus themselves; anywhere else the view does, so that its keys work.
+      if (!(/** @type {Element} */ (e.target).closest("input, button, [tabindex]:not(.root)"))) this.root.focus({ preventScroll: true });
+    });
+  }
+
+  dispose() {
+    clearInterval(this.timer);
+    this.graph.dispose();
+    for (const f of this.cleanup) f();
+  }
+
+  // -- moving ---------------------------------------------------------------------------------------------------
+
+  /** @param {number} k */
+  go(k) {
+    const last = this.current.stages.length - 1;
+    const to = Math.max(0, Math.min(k, last));
+    if (to !== this.stage) {
+      this.rewrite = -1;
+      this.side = "after";
+    }
+    this.stage = to;
+    this.update();
+  }
+
+  next() {
+    if (this.stage < this.current.stages.length - 1) this.go(this.stage + 1);
+    else if (this.canStep) this.ask("step");
+    else this.say(this.current.live ? "" : "This was the last pass.");
+  }
+
+  get canStep() {
+    return Boolean(this.current.live && this.can.step);
+  }
+
+  previous() {
+    this.go(this.stage - 1);
+  }
+
+  /** @param {number} direction @param {(s: Stage) => boolean} wanted */
+  seek(direction, wanted) {
+    for (let k = this.stage + direction; k >= 0 && k < this.current.stages.length; k += direction) {
+      if (wanted(this.current.stages[k])) return this.go(k);
+    }
+    return this.say(direction > 0 ? "No later one." : "No earlier one.");
+  }
+
+  /** @param {number} direction */
+  seekKind(direction) {
+    const here = this.now ? stationOf(this.now) : "";
+    let k = this.stage;
+    const stages = this.current.stages;
+    while (stages[k] && stationOf(stages[k]) === here) k += direction;
+    if (!stages[k]) return this.say(direction > 0 ? "This is the last kind of stage." : "This is the first kind of stage.");
+    const there = stationOf(stages[k]);
+    if (direction < 0) while (k > 0 && stationOf(stages[k - 1]) === there) k -= 1;
+    return this.go(k);
+  }
+
+  /** @param {number} direction */
+  stepRewrite(direction) {
+    const count = this.now?.why?.rewrites.length || 0;
+    if (!count) return this.say("This pass recorded no single rewrites.");
+    this.rewrite = Math.max(0, Math.min(count - 1, this.rewrite + direction));
+    this.tab = "Why";
+    return this.update();
+  }
+
+  togglePlay() {
+    if (this.timer) {
+      clearInterval(this.timer);
+      this.timer = null;
+    } else {
+      if (this.stage >= this.current.stages.length - 1 && !this.canStep) this.go(0);
+      this.timer = setInterval(() => {
+        if (this.waiting) return;
+        if (this.stage >= this.current.stages.length - 1 && !this.canStep) this.togglePlay();
+        else this.next();
+      }, PLAY_MS);
+    }
+    this.play.replaceChildren(icon(this.timer ? "pause" : "play"));
+    this.play.setAttribute("aria-pressed", String(Boolean(this.timer)));
+  }
+
+  /** @param {number} number */
+  choose(number) {
+    this.trace = number;
+    this.stage = Math.min(this.stage, Math.max(0, this.current.stages.length - 1));
+    this.pinned = "";
+    this.rewrite = -1;
+    this.update();
+  }
+
+  /** @param {string} name */
+  pin(name) {
+    this.pinned = name;
+    this.update();
+    if (name) this.graph.reveal(name);
+  }
+
+  // -- the kernel -----------------------------------------------------------------------------------------------
+
+  /** @param {string} type */
+  ask(type) {
+    if (!this.model.send || this.waiting) return;
+    this.waiting = type;
+    this.error = "";
+    this.model.send({ type, trace: this.trace, stage: this.stage });
+    this.update();
+  }
+
+  /** @param {any} message */
+  receive(message) {
+    if (message.type === "delta") {
+      const follow = this.waiting && this.stage >= this.current.stages.length - 1;
+      const before = this.current.stages.length;
+      if (!merge(this.payload, message.delta)) this.model.send?.({ type: "sync" });
+      this.store = new Store(this.payload);
+      if (!this.payload.order.includes(this.trace)) this.trace = this.payload.order.at(-1) ?? 0;
+      if (follow && this.current.stages.length > before) this.stage = message.jump === "last" ? this.current.stages.length - 1 : before;
+    } else if (message.type === "error") {
+      this.error = message.message;
+      if (this.timer) this.togglePlay();
+    } else if (message.type === "page") {
+      download(message.html, message.name || "xlanb.html");
+    }
+    if (message.type === "done" || message.type === "error" || message.type === "page") this.waiting = "";
+    this.update();
+  }
+
+  exportPage() {
+    const page = this.model.get("page");
+    if (typeof page === "function") download(page(), `${this.current.name || "xlanb"}.html`);
+    else this.ask("export");
+  }
+
+  // -- showing --------------------------------------------------------------------------------------------------
+
+  _filtered() {
+    this.filter = this.filterBox.value;
+    this._showList();
+  }
+
+  /** @param {string} text */
+  say(text) {
+    if (text) this.status.replaceChildren(text);
+  }
+
+  update() {
+    const trace = this.current;
+    this.root.dataset.step = String(this.stage);
+    this.root.dataset.stages = String(trace.stages.length);
+    this.root.classList.toggle("waiting", Boolean(this.waiting));
+    this.root.classList.toggle("single", Boolean(this.payload.single));
+    this._showHead(trace);
+    this.ribbon.replaceChildren(...ribbon(trace, this.stage, (k) => this.go(k)));
+    this._showList();
+    this._showTabs();
+    this._showPane();
+    this._showCard();
+    this._showFoot(trace);
+    this.light("");
+  }
+
+  /** @param {Trace} trace */
+  _showHead(trace) {
+    const c = trace.counts || {};
+    this.title.replaceChildren(trace.name || this.payload.title || "xlanb");
+    this.counts.replaceChildren(
+      ...[plural(c.stages || 0, "stage"), plural(c.passes || 0, "pass", "passes"), `${c.changed || 0} changed`, plural(c.kernels || 0, "kernel")].map((t) => h("span", {}, t)),
+    );
+    const state = this.waiting ? "running" : trace.live && this.can.step ? "live" : "static";
+    this.badge.className = `badge ${state}`;
+    this.badge.textContent = state;
+    const several = this.payload.order.length > 1;
+    this.traceTabs.hidden = !several;
+    if (several) {
+      this.traceTabs.replaceChildren(
+        ...this.payload.order.map((n) => h("button", { type: "button", role: "tab", "aria-selected": String(n === this.trace), onclick: () => this.choose(n) }, this.payload.traces[n].name)),
+      );
+    }
+  }
+
+  _showList() {
+    const from = this.list.scrollTop;
+    this.list.replaceChildren(...passList(this.current, this.store, { current: this.stage, filter: this.filter, hide: this.hide, go: (k) => this.go(k) }));
+    this.list.scrollTop = from;
+    this.list.setAttribute("aria-activedescendant", `pass-${this.stage}`);
+    const row = /** @type {HTMLElement | null} */ (this.list.querySelector(".pass.current"));
+    if (row) {
+      const top = row.offsetTop - this.list.offsetTop;
+      if (top < this.list.scrollTop + 24) this.list.scrollTop = top - 24;
+      else if (top + row.offsetHeight > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = top + row.offsetHeight - this.list.clientHeight + 8;
+    }
+  }
+
+  /** Which panes have something to show, for the current stage. @returns {Record<string, boolean>} */
+  available() {
+    const stage = this.now;
+    if (!stage) return { Graph: true };
+    const after = this.store.artifact(stage.a);
+    return {
+      Graph: Boolean(this.shownPicture()),
+      Diff: Boolean(stage.diff),
+      Text: Boolean(after && ["module", "graph", "code", "text"].includes(after.k)) || (stage.ctx ?? -1) >= 0,
+      Why: Boolean(stage.why || stage.e),
+      Memory: Boolean(this.store.latest(this.current, this.stage, "buffers")),
+      Timing: true,
+    };
+  }
+
+  /** The pane shown: the one asked for where it has something to say, else the one that fits the stage. */
+  get shownTab() {
+    const can = this.available();
+    if (this.tab && can[this.tab]) return this.tab;
+    const kind = this.store.artifact(this.now?.a ?? -1)?.k;
+    const natural = this.now?.e ? "Why" : kind === "code" ? "Text" : kind === "buffers" ? "Memory" : kind === "execution" || kind === "cache" ? "Timing" : "Graph";
+    return can[natural] ? natural : TABS.find((t) => can[t]) || "Graph";
+  }
+
+  _showTabs() {
+    const can = this.available();
+    const shown = this.shownTab;
+    const focused = this.shadow.activeElement?.closest?.(".tabs");
+    this.tabs.replaceChildren(
+      ...TABS.map((t) =>
+        h("button", { type: "button", role: "tab", "aria-selected": String(t === shown), disabled: !can[t], onclick: () => this.show(t) }, t, t === "Why" && this.now?.why ? h("small", {}, String(this.now.why.rewrites.length + this.now.why.decisions.length)) : null),
+      ),
+    );
+    if (focused) /** @type {HTMLElement | null} */ (this.tabs.querySelector("[aria-selected=true]"))?.focus();
+    const both = this.now && this.now.ch && this.now.b >= 0 && (shown === "Graph" || shown === "Text") && this.store.artifact(this.now.b)?.k === this.store.artifact(this.now.a)?.k;
+    this.sides.hidden = !both;
+    this.sides.replaceChildren(...["before", "after"].map((x) => h("button", { type: "button", "aria-pressed": String(this.side === x), onclick: () => this.turn(x) }, x)));
+  }
+
+  /** @param {string} tab */
+  show(tab) {
+    this.tab = tab;
+    this.update();
+  }
+
+  /** @param {string} side */
+  turn(side) {
+    this.side = side;
+    this.update();
+  }
+
+  shownArtifact() {
+    const stage = this.now;
+    if (!stage) return -1;
+    return this.side === "before" && stage.b >= 0 ? stage.b : stage.a;
+  }
+
+  shownPicture() {
+    const index = this.shownArtifact();
+    const own = this.store.artifact(index)?.g;
+    return own || this.store.artifact(this.now?.ctx ?? -1)?.g || null;
+  }
+
+  _showPane() {
+    const stage = this.now;
+    const tab = this.shownTab;
+    this.pane.dataset.tab = tab;
+    this.pane.setAttribute("aria-label", tab);
+    if (!stage) {
+      this.pane.replaceChildren(h("p", { class: "empty" }, "Nothing was compiled yet."));
+      return;
+    }
+    const own = Boolean(this.store.artifact(this.shownArtifact())?.g);
+    const marks = own && stage.b >= 0 ? this.store.marks(stage.b, stage.a) : { added: new Set(), removed: new Set(), changed: new Set() };
+    const parts = [];
+    if (this.error) parts.push(h("div", { class: "banner", role: "alert" }, h("b", {}, "The kernel raised an error"), h("pre", {}, this.error)));
+    else if (stage.e && tab !== "Why") parts.push(h("div", { class: "banner", role: "alert" }, h("b", {}, `${stage.name} failed`), h("pre", {}, stage.e)));
+    if (this.payload.note && this.stage === 0) parts.push(h("p", { class: "note inline" }, this.payload.note));
+    parts.push(this._content(tab, stage, marks));
+    const kept = this.pane.firstElementChild === this.graph.element && parts.length === 1 && parts[0] === this.graph.element;
+    if (!kept) this.pane.replaceChildren(...parts);
+    if (tab === "Graph") this.graph.show(this.shownPicture(), this.payload.items, marks, this.side);
+    this.pane.querySelector(".rewrite.current")?.scrollIntoView({ block: "nearest" });
+    if (this.pinned && tab !== "Graph") this.pane.querySelector(selector(this.pinned))?.scrollIntoView({ block: "nearest" });
+  }
+
+  /** @param {string} tab @param {Stage} stage @param {import("./store.js").Marks} marks @returns {HTMLElement} */
+  _content(tab, stage, marks) {
+    const store = this.store;
+    if (tab === "Graph") return this.graph.element;
+    if (tab === "Diff") return diffView(stage, this.payload);
+    if (tab === "Why") return whyView(stage, { rewrite: this.rewrite, pinned: this.pinned, choose: (k) => this._chooseRewrite(k) });
+    if (tab === "Memory") return memoryView(store.latest(this.current, this.stage, "buffers"));
+    if (tab === "Timing") {
+      const artifact = store.artifact(stage.a);
+      if (artifact?.k === "cache") return cacheView(artifact);
+      return timingView(this.current, this.stage, store.latest(this.current, this.current.stages.length - 1, "execution"), (k) => this.go(k));
+    }
+    let index = this.shownArtifact();
+    if (!["module", "graph", "code", "text"].includes(store.artifact(index)?.k || "")) index = stage.ctx ?? -1;
+    const artifact = store.artifact(index);
+    if (!artifact) return h("p", { class: "empty" }, "There is no text at this stage.");
+    const names = artifact.c ? store.names(index) : store.names(stage.ctx ?? -1);
+    return codeView(linesOf(artifact, this.payload, marks, this.side), names, artifact.note);
+  }
+
+  /** @param {number} k */
+  _chooseRewrite(k) {
+    this.rewrite = k;
+    for (const x of this.pane.querySelectorAll(".rewrite")) x.classList.toggle("current", Number(x.getAttribute("data-rewrite")) === k);
+    this._showFoot(this.current);
+  }
+
+  _showCard() {
+    const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k) };
+    this.card.replaceChildren(this.pinned ? opCard(this.store, this.current, this.stage, this.pinned, act) : stageCard(this.store, this.now));
+  }
+
+  /** @param {Trace} trace */
+  _showFoot(trace) {
+    const stage = this.now;
+    const total = stage?.why?.rewrites.length || 0;
+    const where = stage ? `${this.stage + 1}/${trace.stages.length}` : "";
+    const rewrite = this.rewrite >= 0 && total ? ` · rewrite ${this.rewrite + 1}/${total}` : "";
+    const doing = { step: "compiling…", run: "running…", export: "writing the page…" }[this.waiting];
+    this.status.replaceChildren(h("span", { class: "where" }, where), stage ? h("b", {}, stage.name) : "", doing ? ` ${doing}` : stage ? ` ${stage.d}${rewrite}` : "Nothing was compiled yet.", stage ? h("span", { class: "tally" }, tally(stage, this.store)) : "");
+    this.spark.replaceChildren(sparkline(trace, this.stage));
+    this.run.hidden = !this.can.run;
+    for (const b of this.shadow.querySelectorAll(".ctl")) {
+      const name = b.getAttribute("aria-label");
+      const off = (name === "First pass" || name === "Previous pass") && this.stage <= 0 ? true : (name === "Last pass" && this.stage >= trace.stages.length - 1) || (name === "Next pass" && this.stage >= trace.stages.length - 1 && !this.canStep);
+      b.toggleAttribute("disabled", Boolean(off || (this.waiting && (name === "Next pass" || name === "Run"))));
+    }
+    // A button that has the focus and goes out of use would swallow the next key.
+    if (this.shadow.activeElement?.hasAttribute("disabled")) this.root.focus({ preventScroll: true });
+  }
+
+  /** Light an op up wherever it shows. @param {string} name */
+  light(name) {
+    const wanted = name || this.pinned;
+    for (const x of this.root.querySelectorAll(".lit, .near")) x.classList.remove("lit", "near");
+    for (const x of this.root.querySelectorAll(".pinned")) x.classList.remove("pinned");
+    if (this.pinned) for (const x of this.root.querySelectorAll(selector(this.pinned))) x.classList.add("pinned");
+    if (!wanted) return;
+    for (const x of this.root.querySelectorAll(selector(wanted))) x.classList.add("lit");
+    const quoted = CSS.escape(wanted);
+    for (const x of this.root.querySelectorAll(`.edge[data-from="${quoted}"], .edge[data-to="${quoted}"]`)) x.classList.add("near");
+  }
+
+  toggleHelp() {
+    this.help.hidden = !this.help.hidden;
+  }
+
+  /** @param {KeyboardEvent} e */
+  key(e) {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    const target = /** @type {Element} */ (e.composedPath()[0]);
+    if (target === this.filterBox) {
+      if (e.key === "Escape" || e.key === "Enter") {
+        this.root.focus({ preventScroll: true });
+        e.preventDefault();
+      }
+      e.stopPropagation();
+      return;
+    }
+    const onButton = target instanceof HTMLButtonElement && (e.key === " " || e.key === "Enter");
+    const action = onButton ? null : this._action(e.key);
+    if (!action) return;
+    e.preventDefault();
+    e.stopPropagation();
+    action();
+  }
+
+  /** @param {string} key @returns {(() => void) | null} */
+  _action(key) {
+    /** @type {Record<string, () => void>} */
+    const keys = {
+      ArrowDown: () => this.next(),
+      ArrowUp: () => this.previous(),
+      ArrowRight: () => this.stepRewrite(1),
+      ArrowLeft: () => this.stepRewrite(-1),
+      Home: () => this.go(0),
+      End: () => this.go(this.current.stages.length - 1),
+      n: () => this.seek(1, (x) => Boolean(x.ch || x.e)),
+      p: () => this.seek(-1, (x) => Boolean(x.ch || x.e)),
+      "]": () => this.seekKind(1),
+      "[": () => this.seekKind(-1),
+      g: () => this.show("Graph"),
+      d: () => this.show("Diff"),
+      t: () => this.show("Text"),
+      w: () => this.show("Why"),
+      m: () => this.show("Memory"),
+      i: () => this.show("Timing"),
+      b: () => this.turn(this.side === "after" ? "before" : "after"),
+      h: () => {
+        this.hide = !this.hide;
+        this.update();
+        this.say(this.hide ? "Passes that changed nothing are hidden." : "All passes are shown.");
+      },
+      "/": () => this.filterBox.focus(),
+      " ": () => this.graph.fit(),
+      Enter: () => this.togglePlay(),
+      "?": () => this.toggleHelp(),
+      Escape: () => {
+        if (!this.help.hidden) this.toggleHelp();
+        else this.pin("");
+      },
+    };
+    return Object.hasOwn(keys, key) ? keys[key] : null;
+  }
+}
+
+/** @param {string} name */
+function selector(name) {
+  return `[data-op="${CSS.escape(name)}"]`;
+}
+
+/** @param {Event} e */
+function opOf(e) {
+  return /** @type {Element} */ (e.target).closest?.("[data-op]")?.getAttribute("data-op") || "";
+}
+
+/** @param {string} html @param {string} name */
+function download(html, name) {
+  const url = URL.createObjectURL(new Blob([html], { type: "text/html" }));
+  h("a", { href: url, download: name.replace(/[^\w.-]+/g, "_") }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/**
+ * anywidget's entry.
+ * @param {{model: Model, el: HTMLElement}} context
+ */
+export function render({ model, el }) {
+  const host = h("div", { class: "xlanb-step" });
+  el.append(host);
+  const view = new StepView(model, host, model.get("css") || "");
+  return () => view.dispose();
+}

@@ -1,0 +1,194 @@
+// What stands around the panes: the ribbon, the list of passes, the card of an op.
+import { h, plural, time } from "./dom.js";
+import { STATIONS, stationOf } from "./store.js";
+
+/** @typedef {import("./store.js").Store} Store */
+/** @typedef {import("./store.js").Stage} Stage */
+/** @typedef {import("./store.js").Trace} Trace */
+
+/**
+ * The stations of the pipeline; those reached are buttons.
+ * @param {Trace} trace
+ * @param {number} current
+ * @param {(k: number) => void} go
+ */
+export function ribbon(trace, current, go) {
+  const here = trace.stages[current] ? stationOf(trace.stages[current]) : "";
+  const first = new Map();
+  trace.stages.forEach((st, k) => {
+    if (!first.has(stationOf(st))) first.set(stationOf(st), k);
+  });
+  const parts = [];
+  for (const [label, key] of STATIONS) {
+    const at = first.get(key);
+    if (at === undefined && !trace.live && !["hlo", "llvm", "run"].includes(key)) continue;
+    if (parts.length) parts.push(h("span", { class: "sep", "aria-hidden": "true" }, "›"));
+    parts.push(h("button", { type: "button", class: `station${key === here ? " here" : ""}`, disabled: at === undefined, "aria-current": key === here ? "step" : null, onclick: () => go(at) }, label));
+  }
+  return parts;
+}
+
+/**
+ * @param {Stage} stage
+ * @param {Store} store
+ * @returns {Node[]} a short tally with marks
+ */
+export function tally(stage, store) {
+  if (stage.e) return [h("span", { class: "t-failed" }, "failed")];
+  if (!stage.ch) return [];
+  const marks = store.marks(stage.b, stage.a);
+  const out = [];
+  if (marks.added.size) out.push(h("span", { class: "t-add" }, `+${marks.added.size}`));
+  if (marks.removed.size) out.push(h("span", { class: "t-rem" }, `−${marks.removed.size}`));
+  if (marks.changed.size) out.push(h("span", { class: "t-chg" }, `~${marks.changed.size}`));
+  return out;
+}
+
+/**
+ * The list of stages, grouped by pipeline.
+ * @param {Trace} trace
+ * @param {Store} store
+ * @param {{current: number, filter: string, hide: boolean, go(k: number): void}} state
+ */
+export function passList(trace, store, state) {
+  const wanted = state.filter.trim().toLowerCase();
+  const rows = [];
+  let group = "";
+  let shown = 0;
+  trace.stages.forEach((stage, k) => {
+    if (wanted && !`${stage.name} ${stage.pl.join(" ")} ${stage.kind}`.toLowerCase().includes(wanted)) return;
+    if (state.hide && !stage.ch && !stage.e && k !== state.current) return;
+    const label = stage.pl.length ? stage.pl.join(" › ") : groupLabel(stage);
+    if (label !== group) rows.push(h("div", { class: "pipeline", role: "presentation", title: label }, label));
+    group = label;
+    shown += 1;
+    rows.push(passRow(stage, k, store, state));
+  });
+  if (!shown) rows.push(h("p", { class: "empty" }, trace.stages.length ? "No pass matches." : "Nothing was compiled yet."));
+  return rows;
+}
+
+/** @param {Stage} stage @param {number} k @param {Store} store @param {{current: number, go(k: number): void}} state */
+function passRow(stage, k, store, state) {
+  const current = k === state.current;
+  const glyph = stage.e ? "✕" : stage.ch ? "●" : "·";
+  return h(
+    "div",
+    { class: `pass${current ? " current" : ""}${stage.ch || stage.e ? "" : " same"}${stage.e ? " failed" : ""}`, role: "option", id: `pass-${k}`, "aria-selected": String(current), title: stage.d, onclick: () => state.go(k) },
+    h("span", { class: "glyph", "aria-hidden": "true" }, glyph),
+    h("span", { class: "name" }, stage.name),
+    h("span", { class: "tally" }, tally(stage, store)),
+    h("span", { class: "ms" }, stage.s === null || stage.s === undefined ? "" : time(stage.s)),
+  );
+}
+
+/** @type {Record<string, string>} */
+const GROUPS = {
+  tf_graph: "TensorFlow",
+  optimize: "TensorFlow",
+  mark_for_compilation: "TensorFlow",
+  encapsulate_subgraphs: "TensorFlow",
+  build_xla_ops: "TensorFlow",
+  tf2xla: "HLO",
+  hlo: "HLO",
+  hlo_pass: "HLO",
+  schedule: "Backend",
+  buffer_assignment: "Backend",
+  llvm_ir: "Backend",
+  llvm_ir_optimized: "Backend",
+  assembly: "Backend",
+  execution: "Run",
+  compilation_cache: "Run",
+};
+
+/** @param {Stage} stage */
+function groupLabel(stage) {
+  return GROUPS[stage.kind] || stage.kind;
+}
+
+/**
+ * Everything known about one op.
+ * @param {Store} store
+ * @param {Trace} trace
+ * @param {number} current
+ * @param {string} name
+ * @param {{pin(name: string): void, go(k: number): void}} act
+ */
+export function opCard(store, trace, current, name, act) {
+  const stage = trace.stages[current];
+  const found = stage && store.find(stage, name);
+  const body = h("div", { class: "card-body" });
+  if (!found) {
+    body.append(h("h3", {}, name), h("p", { class: "muted" }, "It is not there at this stage."));
+  } else {
+    const { item, artifact } = found;
+    const users = store.users(artifact).get(name) || [];
+    body.append(
+      h("h3", {}, h("span", { class: `chip fam-${item.f.replace(/^tf-/, "")}` }, item.o), h("span", { class: "opname" }, item.n)),
+      rows([
+        ["Shape", item.s],
+        ["Layout", item.l],
+        ["Value", item.o === "constant" || item.o === "Const" ? item.v : ""],
+        ["TF node", item.m],
+        ["TF op", item.y],
+        ["Line", item.w],
+        ["Cluster", item.g],
+        ["Why not", item.x],
+        ["Device", item.d],
+        ["Sharding", item.sh],
+      ]),
+      links("Operands", item.p || [], act.pin),
+      links("After", item.cp || [], act.pin),
+      links("Users", users, act.pin),
+      links("Calls", item.c || [], null),
+      h("pre", { class: "plain" }, item.t.trim()),
+    );
+  }
+  const history = store.history(trace, name);
+  if (history.length) {
+    body.append(
+      h("h4", {}, "What happened to it"),
+      h("ol", { class: "history" }, history.slice(0, 60).map((e) => h("li", { class: e.stage === current ? "current" : "" }, h("button", { type: "button", onclick: () => act.go(e.stage) }, trace.stages[e.stage].name), h("span", {}, e.what)))),
+    );
+  }
+  return body;
+}
+
+/** @param {[string, string | undefined][]} pairs */
+function rows(pairs) {
+  return h("dl", {}, pairs.filter(([, v]) => v).flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
+}
+
+/** @param {string} title @param {string[]} names @param {((n: string) => void) | null} pin */
+function links(title, names, pin) {
+  if (!names.length) return null;
+  const shown = names.slice(0, 24);
+  return h(
+    "div",
+    { class: "links" },
+    h("h4", {}, title),
+    h("div", {}, shown.map((n) => h("button", { type: "button", class: "link", data: { op: n }, disabled: !pin, onclick: () => pin && pin(n) }, n)), names.length > shown.length ? h("span", { class: "muted" }, ` and ${names.length - shown.length} more`) : null),
+  );
+}
+
+/** What the card says when no op is pinned. @param {Store} store @param {Stage | undefined} stage */
+export function stageCard(store, stage) {
+  if (!stage) return h("p", { class: "muted" }, "Nothing was compiled yet.");
+  const after = store.artifact(stage.a);
+  const before = store.artifact(stage.b);
+  const size = after && after.n !== undefined ? `${before && before.n !== undefined && before.k === after.k ? `${before.n.toLocaleString("en")} → ` : ""}${plural(after.n, after.k === "graph" ? "node" : "instruction")}` : "";
+  return h(
+    "div",
+    { class: "card-body" },
+    h("h3", {}, h("span", { class: "opname" }, stage.name)),
+    h("p", { class: stage.ch ? "" : "muted" }, stage.d),
+    rows([
+      ["Pipeline", stage.pl.join(" › ")],
+      ["Size", size],
+      ["Time", time(stage.s)],
+      ["Program", after?.name],
+    ]),
+    stage.e ? h("pre", { class: "error" }, stage.e) : null,
+    h("p", { class: "muted hint" }, "Point at an op to light it up everywhere; click it to see all about it."),
+  );
+}

@@ -1,0 +1,173 @@
+// What the payload says, looked up: stages, artifacts, items, and what changed between two artifacts.
+
+/**
+ * @typedef {{n: string, o: string, s: string, f: string, t: string, h: string[], l?: string, v?: string, m?: string, y?: string, w?: string,
+ *   p?: string[], cp?: string[], c?: string[], r?: number, g?: string, x?: string, d?: string, sh?: string, fold?: number}} Item
+ * @typedef {{h: string, i: number[], z: string}} Chunk
+ * @typedef {{w: number, h: number, nodes: number[][], edges: number[][], groups: any[][], note?: string}} Picture
+ * @typedef {{k: string, name?: string, c?: number[], g?: Picture | null, note?: string, [key: string]: any}} Artifact
+ * @typedef {{i: number, kind: string, name: string, pl: string[], ch: number, s: number | null, d: string, b: number, a: number, ctx?: number,
+ *   e?: string, diff?: any[], why?: any}} Stage
+ * @typedef {{name: string, live: boolean, counts: Record<string, number>, runs: number[], stages: Stage[]}} Trace
+ * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], note?: string}} Payload
+ * @typedef {{added: Set<string>, removed: Set<string>, changed: Set<string>}} Marks
+ */
+
+/**
+ * Add a delta from the kernel to the payload, in place.
+ * @param {Payload} payload
+ * @param {any} delta
+ * @returns {boolean} false where the delta does not follow on what is there
+ */
+export function merge(payload, delta) {
+  if (delta.revision <= payload.revision) return true; // another view of the same model took it in
+  if (delta.base !== payload.revision) return false;
+  payload.revision = delta.revision;
+  payload.items.push(...delta.items);
+  payload.chunks.push(...delta.chunks);
+  payload.artifacts.push(...delta.artifacts);
+  for (const change of delta.traces) {
+    while (payload.traces.length <= change.number) payload.traces.push(/** @type {any} */ ({ stages: [] }));
+    const { number, stages, ...rest } = change;
+    payload.traces[number].stages.push(...stages);
+    Object.assign(payload.traces[number], rest);
+  }
+  payload.order = delta.order;
+  return true;
+}
+
+/** The stations of the ribbon, in order: label, and which stages belong to it. */
+export const STATIONS = [
+  ["TF", "tf_graph"],
+  ["Optimize", "optimize"],
+  ["Mark", "mark_for_compilation"],
+  ["Encapsulate", "encapsulate_subgraphs"],
+  ["Launch", "build_xla_ops"],
+  ["HLO", "hlo"],
+  ["Fusion", "fusion"],
+  ["Buffers", "buffers"],
+  ["LLVM", "llvm"],
+  ["asm", "assembly"],
+  ["run", "run"],
+];
+
+const KIND_STATION = {
+  tf2xla: "hlo",
+  hlo_pass: "hlo",
+  schedule: "buffers",
+  buffer_assignment: "buffers",
+  llvm_ir: "llvm",
+  llvm_ir_optimized: "llvm",
+  execution: "run",
+  compilation_cache: "run",
+};
+
+/** @param {Stage} stage */
+export function stationOf(stage) {
+  if (stage.kind === "hlo_pass" && /fusion/.test(stage.name)) return "fusion";
+  return /** @type {Record<string, string>} */ (KIND_STATION)[stage.kind] || stage.kind;
+}
+
+export class Store {
+  /** @param {Payload} payload */
+  constructor(payload) {
+    this.payload = payload;
+    /** @type {Map<number, Map<string, number>>} */
+    this._names = new Map();
+    /** @type {Map<string, Marks>} */
+    this._marks = new Map();
+    /** @type {WeakMap<Artifact, Map<string, string[]>>} */
+    this._users = new WeakMap();
+  }
+
+  /** @param {number} index @returns {Artifact | null} */
+  artifact(index) {
+    return index >= 0 ? this.payload.artifacts[index] || null : null;
+  }
+
+  /** Item index by name, of one artifact. @param {number} index @returns {Map<string, number>} */
+  names(index) {
+    let found = this._names.get(index);
+    if (!found) {
+      found = new Map();
+      for (const c of this.artifact(index)?.c || []) for (const i of this.payload.chunks[c].i) found.set(this.payload.items[i].n, i);
+      this._names.set(index, found);
+    }
+    return found;
+  }
+
+  /** What changed from one artifact to another of the same kind. @param {number} before @param {number} after @returns {Marks} */
+  marks(before, after) {
+    const key = `${before}:${after}`;
+    let marks = this._marks.get(key);
+    if (marks) return marks;
+    marks = { added: new Set(), removed: new Set(), changed: new Set() };
+    const a = this.artifact(before);
+    const b = this.artifact(after);
+    if (before !== after && a && b && a.k === b.k) {
+      const old = this.names(before);
+      const now = this.names(after);
+      for (const [name, item] of now) {
+        if (!old.has(name)) marks.added.add(name);
+        else if (old.get(name) !== item) marks.changed.add(name);
+      }
+      for (const name of old.keys()) if (!now.has(name)) marks.removed.add(name);
+    }
+    this._marks.set(key, marks);
+    return marks;
+  }
+
+  /** Find an op in what a stage shows. @param {Stage} stage @param {string} name @returns {{item: Item, artifact: number} | null} */
+  find(stage, name) {
+    for (const index of [stage.a, stage.b, stage.ctx ?? -1]) {
+      const i = index >= 0 ? this.names(index).get(name) : undefined;
+      if (i !== undefined) return { item: this.payload.items[i], artifact: index };
+    }
+    return null;
+  }
+
+  /** Users of every op of an artifact, by name. @param {number} index @returns {Map<string, string[]>} */
+  users(index) {
+    const artifact = this.artifact(index);
+    if (!artifact) return new Map();
+    let users = this._users.get(artifact);
+    if (!users) {
+      users = new Map();
+      for (const [name, i] of this.names(index)) {
+        for (const o of new Set(this.payload.items[i].p || [])) {
+          const list = users.get(o);
+          if (list) list.push(name);
+          else users.set(o, [name]);
+        }
+      }
+      this._users.set(artifact, users);
+    }
+    return users;
+  }
+
+  /** The latest artifact of a kind at or before a stage. @param {Trace} trace @param {number} upto @param {string} kind @returns {Artifact | null} */
+  latest(trace, upto, kind) {
+    for (let k = Math.min(upto, trace.stages.length - 1); k >= 0; k -= 1) {
+      const artifact = this.artifact(trace.stages[k].a);
+      if (artifact && artifact.k === kind) return artifact;
+    }
+    return null;
+  }
+
+  /** The stages that tell of an op: what they say, by stage. @param {Trace} trace @param {string} name @returns {{stage: number, what: string}[]} */
+  history(trace, name) {
+    const out = [];
+    for (let k = 0; k < trace.stages.length; k += 1) {
+      const stage = trace.stages[k];
+      const marks = this.marks(stage.b, stage.a);
+      const said = [];
+      if (marks.added.has(name)) said.push("+ added");
+      if (marks.removed.has(name)) said.push("− removed");
+      if (marks.changed.has(name)) said.push("~ changed");
+      for (const r of stage.why?.rewrites || []) if (r.rule && r.edits.some((/** @type {any} */ e) => e.a === name || e.b === name)) said.push(r.rule);
+      for (const d of stage.why?.decisions || []) if (d.subject.includes(name)) said.push(`${d.taken ? "✓" : "✗"} ${d.action}`);
+      if (said.length) out.push({ stage: k, what: [...new Set(said)].slice(0, 4).join(" · ") });
+    }
+    return out;
+  }
+}

@@ -1,0 +1,51 @@
+"""Traces as pandas tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlanb.cpu.records import ExecutionRecord
+from xlanb.explorer.trace import Trace
+
+
+def stages_table(trace: Trace) -> Any:
+    """A DataFrame with a row per stage: kind, name, pipeline, changed, added, removed, modified, milliseconds (NaN where unknown), what it did."""
+    import pandas as pd  # noqa: PLC0415 - takes half a second
+
+    rows = [
+        {
+            "kind": s.kind,
+            "name": s.name,
+            "pipeline": " > ".join(s.pipeline),
+            "changed": s.changed,
+            "added": len(s.added),
+            "removed": len(s.removed),
+            "modified": len(s.modified),
+            "ms": float("nan") if s.seconds is None else s.seconds * 1e3,
+            "summary": s.describe(),
+        }
+        for s in trace
+    ]
+    columns = ["kind", "name", "pipeline", "changed", "added", "removed", "modified", "ms", "summary"]
+    return pd.DataFrame(rows, columns=columns, index=pd.Index([s.index for s in trace], name="stage"))
+
+
+def kernels_table(record: ExecutionRecord) -> Any:
+    """A DataFrame with a row per kernel of a run, the slowest first: microseconds, bytes, flops, and both per second."""
+    import pandas as pd  # noqa: PLC0415
+
+    kernels = sorted(record.kernels, key=lambda k: -k.seconds)
+    rows = [
+        {
+            "kernel": k.name,
+            "instruction": k.instruction,
+            "us": k.seconds * 1e6,
+            "bytes": k.bytes_accessed,
+            "flops": k.flops,
+            "GB/s": k.bytes_accessed / k.seconds / 1e9 if k.seconds else float("nan"),
+            "GFLOP/s": k.flops / k.seconds / 1e9 if k.seconds else float("nan"),
+            "op_name": k.op_name,
+        }
+        for k in kernels
+    ]
+    return pd.DataFrame(rows, columns=["kernel", "instruction", "us", "bytes", "flops", "GB/s", "GFLOP/s", "op_name"])
