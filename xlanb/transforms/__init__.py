@@ -1,0 +1,8 @@
+"""Rewrites of HLO: passes under XLA's names, pipelines, patterns and rules."""
+
+from xlanb.transforms.base import HloPass, PassRegistry, PassResult
+from xlanb.transforms.pipeline import HloPassFix, HloPassPipeline
+
+PASSES = PassRegistry(__name__)
+
+__all__ = ["PASSES", "HloPass", "HloPassFix", "HloPassPipeline", "PassResult"]

@@ -1,0 +1,156 @@
+"""HloPass: one rewrite of a module; PassResult: what a run of it did; the registry of all passes by XLA's name.
+
+A pass is a frozen dataclass: its class attribute `name` is XLA's string, its fields are its options, and `apply` rewrites a module in place through the
+mutators of HloComputation. Naming the pass registers it; there is no other list.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any, ClassVar, final
+
+from xlanb.errors import PassError, XlanbError
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.records import ModuleRecord
+from xlanb.tracing import because, is_observed
+
+_SHOWN_LINES = 60
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """One run of one pass.
+
+    `pipeline` names the pipelines around it, outermost first; `iteration` is the round (from 0) of the innermost fixed-point loop around it. `changed` is computed: whether
+    `before` and `after` differ. They are the same object where nothing changed, and None where a pipeline ran with nobody looking. `seconds` is wall time.
+    """
+
+    name: str
+    changed: bool
+    seconds: float
+    before: ModuleRecord | None = None
+    after: ModuleRecord | None = None
+    pipeline: tuple[str, ...] = ()
+    iteration: int = 0
+
+    def __str__(self) -> str:
+        path = "/".join((*self.pipeline, self.name))
+        return f"{path}: {'changed' if self.changed else 'no change'} ({self.seconds * 1e3:.2f} ms)"
+
+
+@dataclass(frozen=True)
+class HloPass(ABC):
+    """A rewrite of a module. Subclasses are final: a name, options as fields, one method `apply`."""
+
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in cls.__dict__:
+            _REGISTRY[cls.name] = cls
+
+    @abstractmethod
+    def apply(self, module: HloModule) -> None:
+        """Rewrite `module` in place; whether anything changed is seen from outside."""
+
+    @final
+    def run(self, module: HloModule) -> PassResult:
+        """Run over `module`, in place, with every edit caused by this pass.
+
+        Raises:
+            PassError: the pass refused the module, or left it broken; the message shows the module.
+        """
+        return execute(self, module, snapshots=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that are not at their defaults."""
+        fields = dataclasses.fields(self)
+        return {f.name: getattr(self, f.name) for f in fields if getattr(self, f.name) != f.default}
+
+    def __str__(self) -> str:
+        options = ", ".join(f"{k}={v}" for k, v in self.options.items())
+        return f"{self.name}{{{options}}}" if options else self.name
+
+
+def execute(
+    hlo_pass: HloPass,
+    module: HloModule,
+    pipeline: tuple[str, ...] = (),
+    iteration: int = 0,
+    *,
+    snapshots: bool,
+    verify: bool = False,
+) -> PassResult:
+    """Run one pass: time it, name it as the cause, compute whether it changed anything.
+
+    Without `snapshots` (and without observers) no record is made, and `changed` says whether any mutator was called.
+
+    Raises:
+        PassError: the pass refused the module, or (with `verify`) broke a rule of HLO.
+    """
+    snapshots = snapshots or is_observed()
+    before = module.record() if snapshots else None
+    version = module.version
+    start = time.perf_counter()
+    try:
+        with because(pass_name=hlo_pass.name):
+            hlo_pass.apply(module)
+        seconds = time.perf_counter() - start
+        touched = module.version != version
+        if verify and touched:
+            module.verify()
+    except PassError:
+        raise
+    except XlanbError as error:
+        raise PassError(f"{'/'.join((*pipeline, hlo_pass.name))}: {error}\n{_shown(module)}") from error
+    except Exception as error:
+        error.add_note(f"in pass {'/'.join((*pipeline, hlo_pass.name))} over\n{_shown(module)}")
+        raise
+    after = module.record() if before is not None else None
+    changed = touched if before is None else before is not after
+    return PassResult(hlo_pass.name, changed, seconds, before, after, pipeline, iteration)
+
+
+def _shown(module: HloModule) -> str:
+    """The module as it is now, cut to a screenful."""
+    lines = str(module).splitlines()
+    rest = len(lines) - _SHOWN_LINES
+    return "\n".join(lines[:_SHOWN_LINES] + ([f"... {rest} more lines"] if rest > 0 else []))
+
+
+_REGISTRY: dict[str, type[HloPass]] = {}
+
+
+class PassRegistry(Mapping[str, type[HloPass]]):
+    """Every pass by XLA's name. The first look imports the modules of this room; a class that has a name is a row."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+        self._loaded = False
+
+    def _load(self) -> dict[str, type[HloPass]]:
+        if not self._loaded:
+            package = import_module(self._package)
+            for found in walk_packages(package.__path__, f"{self._package}."):
+                import_module(found.name)
+            self._loaded = True
+        return _REGISTRY
+
+    def __getitem__(self, name: str) -> type[HloPass]:
+        return self._load()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._load()))
+
+    def __len__(self) -> int:
+        return len(self._load())
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} passes: {', '.join(self)}>"

@@ -1,0 +1,60 @@
+"""One computation per call (xla/hlo/transforms/simplifiers/flatten_call_graph.h), so that each call can be given buffers and be changed by itself.
+
+    a = call(x), to_apply=f;  b = call(y), to_apply=f    =>    a = call(x), to_apply=f;  b = call(y), to_apply=f.clone
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import CallGraph
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.transforms.base import HloPass
+
+
+@dataclass(frozen=True)
+class FlattenCallGraph(HloPass):
+    """Clones computations that are called from several places, or twice by one instruction."""
+
+    name = "flatten-call-graph"
+
+    def apply(self, module: HloModule) -> None:
+        graph = CallGraph(module)
+        for c in module.post_order():
+            shared = c.is_entry
+            for site in graph.callers[c]:
+                for attribute, index in _uses(site.instruction, c):
+                    if shared:
+                        _redirect(site.instruction, attribute, index, _clone_tree(module, c))
+                    shared = True
+
+
+def _uses(instruction: HloInstruction, computation: HloComputation) -> list[tuple[str, int | None]]:
+    """Where an instruction's attributes name a computation: the attribute, and the place in it where it is a list."""
+    out: list[tuple[str, int | None]] = []
+    for key, value in instruction.attributes.items():
+        if value is computation:
+            out.append((key, None))
+        elif isinstance(value, tuple):
+            out.extend((key, n) for n, v in enumerate(value) if v is computation)
+    return out
+
+
+def _redirect(instruction: HloInstruction, attribute: str, index: int | None, target: HloComputation) -> None:
+    value: HloComputation | tuple[HloComputation, ...] = target
+    if index is not None:
+        listed = instruction.attributes[attribute]
+        value = (*listed[:index], target, *listed[index + 1 :])
+    instruction.parent.update(instruction, attributes={attribute: value})
+
+
+def _clone_tree(module: HloModule, source: HloComputation) -> HloComputation:
+    """A clone of a computation and of everything that it calls."""
+    clone = module.clone_computation(source, f"{source.name}.clone")
+    for site in CallGraph.sites_of(clone):
+        for called in dict.fromkeys(site.computations):
+            for attribute, index in _uses(site.instruction, called):
+                _redirect(site.instruction, attribute, index, _clone_tree(module, called))
+    return clone

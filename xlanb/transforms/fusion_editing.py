@@ -1,0 +1,116 @@
+"""Building and changing fusion instructions: what fusion passes, dce and copy-insertion share.
+
+A fusion's computation has one parameter for each operand of the fusion, in order; these functions keep the two in step.
+"""
+
+from __future__ import annotations
+
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import TupleShape
+from xlanb.shape.shape import tuple_of
+
+
+def create_fusion(root: HloInstruction, kind: str, computation_name: str = "fused_computation", name: str = "fusion") -> HloInstruction:
+    """A fusion that holds `root` alone takes root's place.
+
+        r = f32[8] add(a, b)    =>    r.fusion = f32[8] fusion(a, b), kind=..., calls={p0, p1, ROOT r = add(p0, p1)}
+
+    Args:
+        root: the instruction to wrap; it is removed.
+        kind: kLoop, kInput, kOutput or kCustom.
+        computation_name: wanted name of the new computation.
+        name: wanted name of the fusion.
+    """
+    parent = root.parent
+    fused = parent.module.add_computation(computation_name, execution_thread=parent.execution_thread)
+    operands = tuple(dict.fromkeys(root.operands))
+    inside = {o: add_parameter(fused, n, o) for n, o in enumerate(operands)}
+    copy = fused.clone_instruction(root, tuple(inside[o] for o in root.operands))
+    fused.set_root(copy)
+    fusion = parent.add(HloOpcode.FUSION, operands, root.shape, name=name, like=root, kind=kind, calls=fused)
+    parent.replace(root, fusion)
+    return fusion
+
+
+def add_parameter(fused: HloComputation, number: int, operand: HloInstruction) -> HloInstruction:
+    """The parameter of a fused computation that stands for an operand of the fusion."""
+    return fused.add(HloOpcode.PARAMETER, (), operand.shape, name=f"param_{number}", parameter_number=number)
+
+
+def fuse_into(fusion: HloInstruction, producer: HloInstruction) -> HloInstruction:
+    """Move a copy of `producer`, an operand of `fusion`, into the fusion; the copy.
+
+        p = f32[8] negate(x)                                   fusion(x), calls={p0, p = negate(p0), ROOT add(p, p)}
+        fusion(p), calls={p0, ROOT add(p0, p0)}        =>
+
+    `producer` itself stays where it has other users, and dies otherwise (the caller removes it).
+    """
+    fused = fusion.fused_computation
+    by_operand = dict(zip(fusion.operands, fused.parameters, strict=True))
+    operands = list(fusion.operands)
+    for o in dict.fromkeys(producer.operands):
+        if o not in by_operand:
+            by_operand[o] = add_parameter(fused, len(operands), o)
+            operands.append(o)
+    copy = fused.clone_instruction(producer, tuple(by_operand[o] for o in producer.operands))
+    old = by_operand[producer]
+    fused.replace_uses(old, copy)
+    fusion.parent.set_operands(fusion, operands)
+    _drop_operands(fusion, {old.parameter_number})
+    return copy
+
+
+def drop_unused_operands(fusion: HloInstruction) -> bool:
+    """Take out operands whose parameter has no use inside; whether there were any."""
+    unused = {p.parameter_number for p in fusion.fused_computation.parameters if p.is_dead}
+    if unused:
+        _drop_operands(fusion, unused)
+    return bool(unused)
+
+
+def _drop_operands(fusion: HloInstruction, numbers: set[int]) -> None:
+    fused = fusion.fused_computation
+    left = 0
+    for p in fused.parameters:
+        if p.parameter_number in numbers:
+            fused.remove(p)
+            continue
+        if p.parameter_number != left:
+            fused.update(p, attributes={"parameter_number": left})
+        left += 1
+    dropped = [o for n, o in enumerate(fusion.operands) if n in numbers]
+    fusion.parent.set_operands(fusion, [o for n, o in enumerate(fusion.operands) if n not in numbers])
+    for o in dropped:
+        fusion.parent.remove_dead(o)
+
+
+def drop_unused_outputs(fusion: HloInstruction) -> bool:
+    """Take out elements of a fusion's result tuple that nobody reads; whether there were any.
+
+    A single element that is left becomes the result itself.
+    """
+    shape, root = fusion.shape, fusion.fused_computation.root
+    if not isinstance(shape, TupleShape) or root.opcode is not HloOpcode.TUPLE or fusion.is_root:
+        return False
+    if any(u.opcode is not HloOpcode.GET_TUPLE_ELEMENT for u in fusion.users) or fusion.get("output_to_operand_aliasing"):
+        return False
+    used = sorted({u.tuple_index for u in fusion.users})
+    if not used or len(used) == len(shape.shapes):
+        return False
+    fused = fusion.fused_computation
+    if len(used) == 1:
+        fused.set_root(root.operands[used[0]])
+        fusion.parent.update(fusion, shape=shape.shapes[used[0]])
+        for u in fusion.users:
+            fusion.parent.replace(u, fusion)
+    else:
+        kept = tuple(root.operands[n] for n in used)
+        new_shape = tuple_of(shape.shapes[n] for n in used)
+        fused.set_root(fused.add(HloOpcode.TUPLE, kept, new_shape, like=root))
+        fusion.parent.update(fusion, shape=new_shape)
+        for u in fusion.users:
+            fusion.parent.update(u, attributes={"index": used.index(u.tuple_index)})
+    fused.remove_dead(root)
+    return True

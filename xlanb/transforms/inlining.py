@@ -1,0 +1,58 @@
+"""Putting the body of a computation in the place of an instruction that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlanb.hlo.attributes import NO_METADATA
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+
+
+def copy_body(body: HloComputation, into: HloComputation, arguments: Sequence[HloInstruction], caller: HloInstruction) -> HloInstruction:
+    """Copy a computation's instructions into another one, parameters replaced by `arguments`; the copy of its root.
+
+    Instructions that bear no metadata take over the caller's.
+    """
+    new: dict[HloInstruction, HloInstruction] = {}
+    for i in body.post_order():
+        if i.opcode is HloOpcode.PARAMETER:
+            new[i] = arguments[i.parameter_number]
+            continue
+        copy = new[i] = into.clone_instruction(i, tuple(new[o] for o in i.operands))
+        if copy.metadata is NO_METADATA and caller.metadata is not NO_METADATA:
+            into.update(copy, metadata=caller.metadata)
+        for p in i.control_predecessors:
+            into.add_control_dependency(new[p], copy)
+    return new[body.root]
+
+
+def inline_call(call: HloInstruction, body: HloComputation, arguments: Sequence[HloInstruction] | None = None) -> HloInstruction:
+    """Replace `call` by the body of a computation over its operands (or other arguments); what took its place.
+
+    Control dependencies of the call pass to the body: what came before it comes before every instruction of the body without operands there.
+    """
+    parent = call.parent
+    old = set(parent.instructions) if call.control_predecessors or call.control_successors else set()
+    root = copy_body(body, parent, call.operands if arguments is None else arguments, call)
+    if old:
+        copies = [i for i in parent if i not in old]
+        for p in call.control_predecessors:
+            for i in copies:
+                parent.add_control_dependency(p, i)
+        for s in call.control_successors:
+            for i in copies or [root]:
+                parent.add_control_dependency(i, s)
+        parent.drop_control_dependencies(call)
+    parent.replace_uses(call, root)
+    _remove(call)
+    return root
+
+
+def _remove(call: HloInstruction) -> None:
+    # The call may be said to have a side effect because its body has: the body is here now.
+    parent, operands = call.parent, call.operands
+    parent.remove(call)
+    for o in operands:
+        parent.remove_dead(o)

@@ -1,0 +1,256 @@
+"""HloPassPipeline and HloPassFix: passes in an order, and passes until nothing changes (xla/hlo/pass/hlo_pass_{pipeline,fix}.h).
+
+    simplification = HloPassFix(HloPassPipeline("simplification", [AlgebraicSimplifier(), HloDce(), ...]))
+    for result in simplification.steps(module): ...     # exactly one pass a step
+
+Pipelines are values: `without`, `only`, `until`, `insert` and `reorder` give another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from xlanb.display import Displayable
+from xlanb.errors import PassError
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.records import ModuleRecord
+from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
+from xlanb.transforms.base import HloPass, PassResult, execute
+
+
+@dataclass(frozen=True)
+class HloPassPipeline(Displayable):
+    """Passes and pipelines that run one after the other."""
+
+    name: str
+    passes: tuple[AnyPass, ...] = ()
+
+    def __init__(self, name: str, passes: Iterable[AnyPass] = ()) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "passes", tuple(passes))
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def run(self, module: HloModule, *, verify: bool = False) -> list[PassResult]:
+        """Run every pass over `module`, in place.
+
+        Args:
+            module: what is rewritten.
+            verify: check the rules of HLO after each pass that changed anything.
+
+        Raises:
+            PassError: a pass refused the module or broke it; the message names the pass and shows the module.
+        """
+        return _run(self, module, verify=verify)
+
+    def steps(self, module: HloModule, *, verify: bool = False) -> Iterator[PassResult]:
+        """Run exactly one more pass with each `next()`, pipelines within pipelines and rounds of fixed points included."""
+        return _walk(self, module, _Walk((), 0, snapshots=True, verify=verify))
+
+    # -- other pipelines of the same passes ----------------------------------------------------------------------
+
+    def without(self, *names: str) -> HloPassPipeline:
+        """The same without the passes or pipelines of these names."""
+        return self._kept(lambda p: p.name not in names)
+
+    def only(self, *names: str) -> HloPassPipeline:
+        """Only the passes of these names (and whole pipelines of these names)."""
+        return self._kept(lambda p: p.name in names or not isinstance(p, HloPass), whole=names)
+
+    def until(self, name: str) -> HloPassPipeline:
+        """Everything up to the first run of the pass `name`, which is the last to run; a loop around it is cut to one round.
+
+        Raises:
+            PassError: there is no such pass in the pipeline.
+        """
+        found, kept = self._until(name)
+        if not found:
+            raise self._missing(name)
+        return kept
+
+    def insert(self, new: AnyPass, *, after: str | None = None, before: str | None = None) -> HloPassPipeline:
+        """With one more pass, after (or before) each pass of a name; at the end where neither is given.
+
+        Raises:
+            PassError: there is no such pass in the pipeline.
+        """
+        anchor = after if after is not None else before
+        if anchor is None:
+            return replace_passes(self, (*self.passes, new))
+        if anchor not in self.names:
+            raise self._missing(anchor)
+
+        def expanded(pipeline: HloPassPipeline) -> HloPassPipeline:
+            out: list[AnyPass] = []
+            for p in pipeline.passes:
+                inner = p if isinstance(p, HloPass) else _mapped(p, expanded)
+                out.extend((inner,) if p.name != anchor else (inner, new) if after is not None else (new, inner))
+            return replace_passes(pipeline, out)
+
+        return expanded(self)
+
+    def reorder(self, *names: str) -> HloPassPipeline:
+        """The direct members of these names in this order, at the places that they hold together now.
+
+        Raises:
+            PassError: a name is no direct member.
+        """
+        for n in names:
+            if all(p.name != n for p in self.passes):
+                raise self._missing(n)
+        chosen = iter([p for n in dict.fromkeys(names) for p in self.passes if p.name == n])
+        return replace_passes(self, [next(chosen) if p.name in names else p for p in self.passes])
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all passes and pipelines in it, in order."""
+        out: list[str] = []
+        for p in self.passes:
+            out.append(p.name)
+            if not isinstance(p, HloPass):
+                out.extend(_inner(p).names)
+        return out
+
+    def _kept(self, keep: Callable[[AnyPass], bool], whole: tuple[str, ...] = ()) -> HloPassPipeline:
+        out: list[AnyPass] = []
+        for p in self.passes:
+            if not keep(p):
+                continue
+            if isinstance(p, HloPass) or p.name in whole:
+                out.append(p)
+            else:
+                inner = _mapped(p, lambda q: q._kept(keep, whole))
+                if _inner(inner).passes:
+                    out.append(inner)
+        return replace_passes(self, out)
+
+    def _until(self, name: str) -> tuple[bool, HloPassPipeline]:
+        out: list[AnyPass] = []
+        for p in self.passes:
+            if isinstance(p, HloPass) or p.name == name:
+                out.append(p)
+                if p.name == name:
+                    return True, replace_passes(self, out)
+                continue
+            found, inner = _inner(p)._until(name)
+            out.append(inner if found else p)
+            if found:
+                return True, replace_passes(self, out)
+        return False, self
+
+    def _missing(self, name: str) -> PassError:
+        return PassError(f"no pass {name!r} in pipeline {self.name!r}; there are: {', '.join(dict.fromkeys(self.names))}")
+
+    # -- what it shows --------------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        return "\n".join(_tree(self, ""))
+
+    def __repr__(self) -> str:
+        return f"<HloPassPipeline {self.name}: {len(self.names)} passes>"
+
+
+@dataclass(frozen=True)
+class HloPassFix(Displayable):
+    """A pass or a pipeline, repeated until a round changes nothing, at most `limit` times (XLA's limit is 25)."""
+
+    inner: AnyPass
+    limit: int = field(default=25)
+
+    @property
+    def name(self) -> str:
+        """The name of what is repeated."""
+        return self.inner.name
+
+    def run(self, module: HloModule, *, verify: bool = False) -> list[PassResult]:
+        """As HloPassPipeline.run."""
+        return _run(self, module, verify=verify)
+
+    def steps(self, module: HloModule, *, verify: bool = False) -> Iterator[PassResult]:
+        """As HloPassPipeline.steps."""
+        return _walk(self, module, _Walk((), 0, snapshots=True, verify=verify))
+
+    def __str__(self) -> str:
+        return "\n".join(_tree(self, ""))
+
+
+AnyPass: TypeAlias = HloPass | HloPassPipeline | HloPassFix
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Where a walk stands: the pipelines around, the round of the innermost loop, and what is wanted of each run."""
+
+    path: tuple[str, ...]
+    iteration: int
+    snapshots: bool
+    verify: bool
+
+
+def replace_passes(pipeline: HloPassPipeline, passes: Iterable[AnyPass]) -> HloPassPipeline:
+    """The same name over other passes."""
+    return HloPassPipeline(pipeline.name, passes)
+
+
+def _run(target: AnyPass, module: HloModule, *, verify: bool) -> list[PassResult]:
+    return list(_walk(target, module, _Walk((), 0, snapshots=False, verify=verify)))
+
+
+def _walk(target: AnyPass, module: HloModule, walk: _Walk, idle: dict[int, int] | None = None) -> Iterator[PassResult]:
+    if isinstance(target, HloPass):
+        yield _leaf(target, module, walk, idle)
+    elif isinstance(target, HloPassPipeline):
+        inside = replace(walk, path=(*walk.path, target.name))
+        for p in target.passes:
+            yield from _walk(p, module, inside, idle)
+    else:
+        yield from _rounds(target, module, walk)
+
+
+def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, idle: dict[int, int] | None) -> PassResult:
+    """Run one pass, unless it stood still on this very state of the module before: it is a function of the module."""
+    if idle is not None and idle.get(id(hlo_pass)) == module.version:
+        same = module.record() if walk.snapshots or is_observed() else None
+        return PassResult(hlo_pass.name, False, 0.0, same, same, walk.path, walk.iteration)
+    version = module.version
+    result = execute(hlo_pass, module, walk.path, walk.iteration, snapshots=walk.snapshots, verify=walk.verify)
+    if idle is not None and module.version == version:
+        idle[id(hlo_pass)] = version
+    return result
+
+
+def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk) -> Iterator[PassResult]:
+    idle: dict[int, int] = {}
+    before: ModuleRecord = module.record()
+    for n in range(fix.limit):
+        yield from _walk(fix.inner, module, replace(walk, iteration=n), idle)
+        after = module.record()
+        if after is before:
+            return
+        before = after
+    # As in XLA this is worth a word, not an error: every round kept the meaning.
+    if is_observed():
+        reached = Predicate("reached a fixed point", False, f"still changing after {fix.limit} rounds")
+        emit(Decision(current_cause(), "fixed point", (fix.name,), False, (reached,)))
+
+
+def _inner(p: HloPassPipeline | HloPassFix) -> HloPassPipeline:
+    if isinstance(p, HloPassPipeline):
+        return p
+    return HloPassPipeline(p.name, (p.inner,)) if isinstance(p.inner, HloPass) else _inner(p.inner)
+
+
+def _mapped(p: HloPassPipeline | HloPassFix, f: Callable[[HloPassPipeline], HloPassPipeline]) -> HloPassPipeline | HloPassFix:
+    return f(p) if isinstance(p, HloPassPipeline) else HloPassFix(f(_inner(p)), p.limit)
+
+
+def _tree(p: AnyPass, indent: str) -> Iterator[str]:
+    if isinstance(p, HloPass):
+        yield f"{indent}{p}"
+        return
+    loop = f" (until nothing changes, at most {p.limit} rounds)" if isinstance(p, HloPassFix) else ""
+    yield f"{indent}{p.name}{loop}"
+    for q in _inner(p).passes:
+        yield from _tree(q, indent + "  ")

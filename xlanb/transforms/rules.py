@@ -1,0 +1,153 @@
+"""Rules: a pattern beside a formula, under XLA's own label; RuleSet: rules applied to a computation in one post-order walk.
+
+    @ARITHMETIC.rule("A + 0 => A", m.op(HloOpcode.ADD, "a", m.all_equal(0)))
+    def _(a): return a
+
+    @ARITHMETIC.rule("(A + C1) + C2 => A + (C1 + C2)", m.op(HloOpcode.ADD, m.op(HloOpcode.ADD, "a", m.constant("c1")), m.constant("c2")),
+                     guard("one user", lambda c1: ...))
+    def _(b, a, c1, c2): return b.binary(HloOpcode.ADD, a, b.binary(HloOpcode.ADD, c1, c2))
+
+Formulas and guards name what they want: captures, `root` (the matched instruction), `b` (a Builder of new instructions), `options` (whatever the pass gave).
+A formula returns what takes root's place, or None where it declines; declining, it must have changed nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.tracing import Decision, Predicate, because, current_cause, emit, is_observed
+from xlanb.transforms.builder import Builder
+from xlanb.transforms.match import Captures, Pattern
+
+_PACKAGE = Path(__file__).parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A named condition of a rule over its captures, `root` and `options`; `holds` takes what `wants` names."""
+
+    name: str
+    holds: Callable[..., object]
+    wants: tuple[str, ...]
+
+
+def guard(name: str, holds: Callable[..., object]) -> Guard:
+    """A condition under a name; the parameters of `holds` say which captures it looks at."""
+    return Guard(name, holds, tuple(inspect.signature(holds).parameters))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rewrite: label, pattern, guards, formula, and where it stands in the source ("file.py:line")."""
+
+    label: str
+    pattern: Pattern
+    guards: tuple[Guard, ...]
+    formula: Callable[..., HloInstruction | None]
+    wants: tuple[str, ...]
+    where: str
+
+    def __str__(self) -> str:
+        guards = "".join(f"\n    if {g.name}" for g in self.guards)
+        return f"{self.label}    [{self.where}]\n    {self.pattern}{guards}"
+
+    def check(self, scope: dict[str, Any]) -> bool:
+        """Whether every guard holds; the answer is explained to observers where one does not."""
+        for n, g in enumerate(self.guards):
+            if not g.holds(*[scope[w] for w in g.wants]):
+                if is_observed():
+                    self._explain(scope["root"], n)
+                return False
+        return True
+
+    def _explain(self, root: HloInstruction, failed: int | None) -> None:
+        last = len(self.guards) if failed is None else failed + 1
+        predicates = tuple(Predicate(g.name, n != failed) for n, g in enumerate(self.guards[:last]))
+        emit(Decision(current_cause(), self.label, (root.name,), failed is None, predicates))
+
+    def apply(self, root: HloInstruction, scope: dict[str, Any]) -> HloInstruction | None:
+        """Build the formula's instructions and put the result in root's place; what took it, or None where the formula declines."""
+        with because(rule=self.label, where=self.where):
+            new = self.formula(*[scope[w] for w in self.wants])
+            if new is None or new is root:
+                return None
+            if not fits(root, new, scope["options"]):
+                root.parent.remove_dead(new)
+                return None
+            if is_observed():
+                self._explain(root, None)
+            root.parent.replace(root, new)
+        return new
+
+
+def fits(old: HloInstruction, new: HloInstruction, options: Any) -> bool:
+    """Whether `new` may take old's place: the same shape, where layouts count the same layout too."""
+    if getattr(options, "is_layout_sensitive", False):
+        return old.shape == new.shape
+    return old.shape.without_layout() == new.shape.without_layout()
+
+
+@dataclass
+class RuleSet:
+    """Rules in order, indexed by the opcode of their root. The first that fires wins; each instruction is visited once."""
+
+    name: str
+    rules: list[Rule] = field(default_factory=list)
+    _index: dict[HloOpcode, tuple[Rule, ...]] = field(default_factory=dict, repr=False)
+
+    def rule(self, label: str, pattern: Pattern, *guards: Guard) -> Callable[[Callable[..., HloInstruction | None]], Callable[..., HloInstruction | None]]:
+        """Add the decorated formula as a rule."""
+        known = {"root", "b", "options", *pattern.names}
+
+        def register(formula: Callable[..., HloInstruction | None]) -> Callable[..., HloInstruction | None]:
+            code = formula.__code__
+            wants = code.co_varnames[: code.co_argcount]
+            for w in (*wants, *(w for g in guards for w in g.wants)):
+                if w not in known:
+                    raise TypeError(f"rule {label!r} captures no {w!r}, only {', '.join(sorted(known))}")
+            where = f"{Path(code.co_filename).relative_to(_PACKAGE).as_posix()}:{code.co_firstlineno}"
+            self.rules.append(Rule(label, pattern, guards, formula, wants, where))
+            self._index.clear()
+            return formula
+
+        return register
+
+    @staticmethod
+    def union(name: str, sets: Iterable[RuleSet]) -> RuleSet:
+        """All rules of some sets, in their order."""
+        return RuleSet(name, [r for s in sets for r in s.rules])
+
+    def for_opcode(self, opcode: HloOpcode) -> tuple[Rule, ...]:
+        """The rules whose root can have this opcode."""
+        found = self._index.get(opcode)
+        if found is None:
+            found = self._index[opcode] = tuple(r for r in self.rules if r.pattern.opcodes is None or opcode in r.pattern.opcodes)
+        return found
+
+    def run(self, computation: HloComputation, options: Any = None) -> None:
+        """Visit every instruction of a computation once, operands before users, and apply the first rule that fires on it."""
+        for i in computation.post_order():
+            rules = self.for_opcode(i.opcode)
+            if rules and i in computation:
+                self.visit(i, rules, options)
+
+    def visit(self, root: HloInstruction, rules: Iterable[Rule], options: Any) -> bool:
+        """Apply the first of `rules` that fires on `root`; whether one did."""
+        for r in rules:
+            captures: Captures = {}
+            if not r.pattern.match(root, captures):
+                continue
+            scope: dict[str, Any] = {**captures, "root": root, "b": Builder(root), "options": options}
+            if r.check(scope) and r.apply(root, scope) is not None:
+                return True
+        return False
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.rules))

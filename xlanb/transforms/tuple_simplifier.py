@@ -1,0 +1,60 @@
+"""Tuples that are taken apart or put together for nothing (xla/hlo/transforms/simplifiers/tuple_simplifier.h).
+
+    t = tuple(a, b);  get-tuple-element(t), index=1                       =>  b
+    tuple(get-tuple-element(t), index=0, get-tuple-element(t), index=1)   =>  t      (where t has just these two)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import TupleShape
+from xlanb.tracing import because
+from xlanb.transforms.base import HloPass
+
+
+@dataclass(frozen=True)
+class TupleSimplifier(HloPass):
+    """Looks through tuples; with `exclude_entry_computation` not in the entry."""
+
+    name = "tuple-simplifier"
+    exclude_entry_computation: bool = False
+
+    def apply(self, module: HloModule) -> None:
+        for c in module.post_order():
+            if self.exclude_entry_computation and c.is_entry:
+                continue
+            for i in c.post_order():
+                if i not in c:
+                    continue
+                if i.opcode is HloOpcode.GET_TUPLE_ELEMENT:
+                    remove_access(i)
+                elif i.opcode is HloOpcode.TUPLE:
+                    _remove_whole_copy(i)
+
+
+def remove_access(access: HloInstruction) -> bool:
+    """Replace an access to an element of a tuple instruction by the element; whether it was one."""
+    source = access.operands[0]
+    if source.opcode is not HloOpcode.TUPLE or access.control_predecessors or access.control_successors:
+        return False
+    with because(rule="GTE(Tuple(A, ...)) => A"):
+        access.parent.replace(access, source.operands[access.tuple_index])
+    return True
+
+
+def _remove_whole_copy(whole: HloInstruction) -> None:
+    if not whole.operands or any(o.opcode is not HloOpcode.GET_TUPLE_ELEMENT for o in whole.operands):
+        return
+    source = whole.operands[0].operands[0]
+    if any(o.operands[0] is not source or o.tuple_index != n for n, o in enumerate(whole.operands)):
+        return
+    if not isinstance(source.shape, TupleShape) or source.shape != whole.shape:
+        return
+    if whole.control_predecessors or whole.control_successors:
+        return
+    with because(rule="Tuple(GTE(T, 0), GTE(T, 1), ...) => T"):
+        whole.parent.replace(whole, source)
