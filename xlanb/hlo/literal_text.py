@@ -227,7 +227,7 @@ class _Dense:
                 cursor.fail("expects ')' after complex number")
             else:
                 cursor.pos += 1
-        if parts[0] != parts[0]:
+        if math.isnan(parts[0]):
             # XLA gives the imaginary part the NaN of the real part, whatever the text says.
             real = next(n for n in reversed(self.nans) if n[1] == 0)
             if self.nans[-1][1] == 1:
@@ -341,7 +341,7 @@ def element_text(value: Any, kind: PrimitiveType, *, scalar: bool = False) -> st
 def float_text(value: Any, kind: PrimitiveType) -> str:
     """A real number: six digits of f32 (15 of f64) where they suffice, else nine (17)."""
     wide = float(value)
-    if wide != wide:
+    if math.isnan(wide):
         return _nan_text(value, kind)
     digits = _DIGITS.get(kind)
     if digits is not None:

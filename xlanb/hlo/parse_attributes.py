@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.hlo.attributes import ConvolutionDimensionNumbers, PaddingDimension, SliceDimension, Window, WindowDimension
+from xlanb.hlo.attributes import (
+    ConvolutionDimensionNumbers,
+    PaddingDimension,
+    SliceDimension,
+    Window,
+    WindowDimension,
+)
 from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.parse_shape import ShapeCache, parse_shape
 from xlanb.hlo.parse_sharding import parse_replica_groups, parse_sharding

@@ -234,6 +234,7 @@ def _conditional(cursor: Cursor, at: int, shape: Shape | None, operands: Operand
     if not operands or getattr(operands[0].shape, "dimensions", None) != () or not operands[0].shape.is_array:
         cursor.fail("The first operand must be a scalar", at)
     kind = operands[0].shape.element_type
+    wanted: tuple[str, ...]
     if kind is PrimitiveType.PRED:
         wanted, branches = ("true_computation", "false_computation"), 2
     elif kind is PrimitiveType.S32:

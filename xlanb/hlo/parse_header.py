@@ -8,7 +8,11 @@ from xlanb.errors import HloParseError
 from xlanb.hlo.lexer import Cursor, escape
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.parse_attributes import index_text, parse_bools_or_bool
-from xlanb.hlo.parse_metadata import frontend_attributes_text, parse_frontend_attributes, parse_original_array
+from xlanb.hlo.parse_metadata import (
+    frontend_attributes_text,
+    parse_frontend_attributes,
+    parse_original_array,
+)
 from xlanb.hlo.parse_shape import ShapeCache, parse_shape
 from xlanb.shape import Shape
 
@@ -126,7 +130,7 @@ def _recovery_table(cursor: Cursor) -> str:
 
 def _recovery_module(cursor: Cursor) -> str:
     """The module in a string that computes a value which was optimised away, indented."""
-    from xlanb.hlo.parser import parse  # noqa: PLC0415 - a module within a module
+    from xlanb.hlo.parser import parse
 
     at = cursor.pos
     text = cursor.string()

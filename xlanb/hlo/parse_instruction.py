@@ -10,16 +10,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from xlanb.hlo import shape_inference
-from xlanb.hlo.attributes import NO_METADATA
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.lexer import RESERVED, Cursor
 from xlanb.hlo.literal_text import parse_literal
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import BY_TEXT, Attribute, HloOpcode
+from xlanb.hlo.parse_async import ASYNC_BY_SUFFIX, ASYNC_OPCODES, Async
 from xlanb.hlo.parse_attributes import READERS, parse_bools, parse_shapes
 from xlanb.hlo.parse_checks import NOT_INFERRED, inferred_layout, refine
-from xlanb.hlo.parse_metadata import parse_frontend_attributes, parse_metadata, parse_origin, parse_statistics
+from xlanb.hlo.parse_metadata import (
+    parse_frontend_attributes,
+    parse_metadata,
+    parse_origin,
+    parse_statistics,
+)
 from xlanb.hlo.parse_shape import SIMPLE, ShapeCache, at_shape, compatible, parse_shape
 from xlanb.hlo.parse_sharding import parse_sharding, tuple_sharding
 from xlanb.shape import Literal, Shape, TupleShape
@@ -32,14 +37,9 @@ _OPERAND = re.compile(rf"(?:({_SHAPE})[ \t\n\r]+)?(?:%({_NAME})|({_NAME})){_B}([
 _ATTRIBUTE = re.compile(rf",{_B}({_NAME})={_B}(\{{[^{{}}\"']*\}}|[^\s,{{}}\"'()]+)?{_B}")
 _PARAMETER = re.compile(r"([0-9]{1,9})\)[ \t\n\r]*")
 
-_ASYNC = {"-start": HloOpcode.ASYNC_START, "-update": HloOpcode.ASYNC_UPDATE, "-done": HloOpcode.ASYNC_DONE}
-_REQUIRED = {
-    o: tuple(a.name for a in o.attributes if a.required and a.name not in ("parameter_number", "literal") or o is not HloOpcode.CONSTANT and a.required and a.name == "literal")
-    for o in HloOpcode
-}
+_REQUIRED = {o: tuple(a.name for a in o.attributes if a.required and (o.kind != "leaf" or o is HloOpcode.IOTA)) for o in HloOpcode}
 _MISSING = object()
 _COMMON = ("backend_config", "control-predecessors", "frontend_attributes", "metadata", "origin", "parameter_replication", "sharding", "statistics")
-_NO_NAMES: tuple[str, ...] = ()
 
 
 class Scope:
@@ -162,7 +162,7 @@ class InstructionParser:
         opcode, wrapped = BY_TEXT.get(text), None
         if opcode is None:
             stem, dash, suffix = text.rpartition("-")
-            opcode, wrapped = _ASYNC.get(dash + suffix), BY_TEXT.get(stem)
+            opcode, wrapped = ASYNC_BY_SUFFIX.get(dash + suffix), BY_TEXT.get(stem)
             if opcode is None or wrapped is None:
                 cursor.fail(f"expects opcode but sees: {text}", at)
         if shape is None and opcode in NOT_INFERRED:
@@ -208,21 +208,21 @@ class InstructionParser:
             arity = opcode.arity
             if arity is not None and len(operands) != arity and wrapped is None and opcode.kind != "async":
                 cursor.fail(f"expects {arity} operands, but has {len(operands)} operands", operands_at)
-        if opcode.kind == "async" and opcode in _ASYNC.values():
-            shape = self._create_async(scope, shape, opcode, wrapped, operands, attributes, common, nested=nested)
-            start = async_start(operands[0]).attributes if opcode is not HloOpcode.ASYNC_START else attributes
-            # XLA gives them to the instruction that runs aside, too.
-            self._set_common(start["calls"].root, {k: v for k, v in common.items() if k not in ("sharding", "control-predecessors")})
+        if opcode in ASYNC_OPCODES:
+            if shape is None:
+                cursor.fail(f"cannot infer shape for opcode: {opcode}", at)
+            Async(self, scope, shape, opcode, wrapped, operands, attributes, common, nested=nested).read()
         else:
             if not nested:
-                self._attributes(scope, opcode, opcode.attribute, attributes, common)
-            self._require(opcode, attributes, operands)
-            shape = self._refined(opcode, shape, operands, attributes, at)
-        return self._insert(scope, name, at, opcode, shape, operands, attributes, common)
+                self.read_attributes(scope, opcode, opcode.attribute, attributes, common)
+            self.require(opcode, attributes)
+            shape = self.refined(opcode, shape, operands, attributes, at)
+        return self.insert(scope, name, at, opcode, shape, operands, attributes, common)
 
-    def _refined(
+    def refined(
         self, opcode: HloOpcode, shape: Shape | None, operands: list[HloInstruction], attributes: dict[str, Any], at: int
     ) -> Shape:
+        """The shape of an instruction after XLA's own checks and completions; inferred where none is written."""
         check = refine.get(opcode)
         if check is not None:
             shape = check(self.cursor, at, shape, operands, attributes)
@@ -231,12 +231,13 @@ class InstructionParser:
             shape = inferred_layout(opcode, shape, operands, attributes)
         return shape
 
-    def _require(self, opcode: HloOpcode, attributes: dict[str, Any], operands: list[HloInstruction]) -> None:
+    def require(self, opcode: HloOpcode, attributes: dict[str, Any]) -> None:
+        """Refuse an instruction that lacks a required attribute."""
         for name in _REQUIRED[opcode]:
             if name not in attributes:
                 self.cursor.fail(f"attribute {name} is expected but not seen")
 
-    def _insert(
+    def insert(
         self,
         scope: Scope,
         name: str,
@@ -247,6 +248,7 @@ class InstructionParser:
         attributes: dict[str, Any],
         common: dict[str, Any],
     ) -> HloInstruction:
+        """Put a new instruction into its computation."""
         if not name:
             name = self._anonymous_name(scope, opcode)
         elif name in scope.by_name:
@@ -260,12 +262,13 @@ class InstructionParser:
         if opcode is HloOpcode.PARAMETER:
             computation._parameters.append(new)
         if common:
-            self._set_common(new, common)
+            self.set_common(new, common)
         scope.by_name[name] = new
         scope.last = new
         return new
 
-    def _set_common(self, new: HloInstruction, common: dict[str, Any]) -> None:
+    def set_common(self, new: HloInstruction, common: dict[str, Any]) -> None:
+        """Give an instruction what any instruction may carry."""
         for name, value in common.items():
             if name == "control-predecessors":
                 new.control_predecessors = value
@@ -333,7 +336,7 @@ class InstructionParser:
         shape = parse_shape(cursor, self.shapes) if at_shape(cursor) else None
         named_at = cursor.pos
         name = cursor.try_name()
-        if (name or shape is not None) and cursor.at(",") or cursor.at(")"):
+        if cursor.at(")") or (cursor.at(",") and (name or shape is not None)):
             operand = scope.by_name.get(name)
             if operand is None and scope.creates_parameters:
                 return self._missing_parameter(scope, name, shape, at)
@@ -352,13 +355,13 @@ class InstructionParser:
             self.cursor.fail("Operand had no shape in HLO text; cannot create parameter for single-instruction module.", at)
         number = len(scope.computation._parameters)
         last = scope.last
-        new = self._insert(scope, name or f"_{number}", at, HloOpcode.PARAMETER, shape, (), {"parameter_number": number}, {})
+        new = self.insert(scope, name or f"_{number}", at, HloOpcode.PARAMETER, shape, (), {"parameter_number": number}, {})
         scope.last = last
         return new
 
     # -- attributes ---------------------------------------------------------------------------------------------
 
-    def _attributes(
+    def read_attributes(
         self, scope: Scope, opcode: HloOpcode, allowed: dict[str, Attribute], attributes: dict[str, Any], common: dict[str, Any]
     ) -> None:
         """`, name=value` as often as it comes."""
@@ -405,9 +408,9 @@ class InstructionParser:
             return self._typed_literal()
         else:
             value = READERS[kind](cursor)
-        if flat is not None and flat[0] != "{" or kind != "computation" and flat is not None:
-            if cursor.text[start : cursor.pos].rstrip() == flat:
-                self.values[kind][flat] = value
+        # A computation in braces is another one each time.
+        if flat is not None and (kind != "computation" or flat[0] != "{") and cursor.text[start : cursor.pos].rstrip() == flat:
+            self.values[kind][flat] = value
         return value
 
     def _computations(self) -> tuple[HloComputation, ...]:
@@ -477,108 +480,3 @@ class InstructionParser:
                 break
         cursor.expect("}", "at the end of instruction name list")
         return tuple(out)
-
-    # -- async --------------------------------------------------------------------------------------------------
-
-    def _create_async(
-        self,
-        scope: Scope,
-        shape: Shape | None,
-        opcode: HloOpcode,
-        wrapped: HloOpcode | None,
-        operands: list[HloInstruction],
-        attributes: dict[str, Any],
-        common: dict[str, Any],
-        *,
-        nested: bool,
-    ) -> Shape:
-        """async-start, -update and -done, in both spellings: `async-start(..), calls=..` and `add-start(..)`."""
-        cursor = self.cursor
-        if shape is None:
-            cursor.fail(f"cannot infer shape for opcode: {opcode}")
-        if opcode is not HloOpcode.ASYNC_START:
-            self._check_chain(shape, opcode, operands)
-            start = async_start(operands[0])
-            root = start.attributes["calls"].root
-            if wrapped is not None and root.opcode is not wrapped:
-                cursor.fail(f"Expect async wrapped opcode to be {root.opcode}, but got {wrapped}")
-            allowed = {k: a for k, a in opcode.attribute.items() if k == "async_execution_thread" or k == "calls" and wrapped is None}
-            if not nested:
-                self._attributes(scope, opcode, allowed, attributes, common)
-            thread = attributes.pop("async_execution_thread", None)
-            calls = attributes.pop("calls", None)
-            if thread is not None and thread != start.attributes.get("async_execution_thread", "main"):
-                cursor.fail(f"async_execution_thread is not that of {start.name}")
-            if calls is not None and calls is not start.attributes["calls"]:
-                cursor.fail(f"Expect async_wrapped_computation to be {start.attributes['calls'].name}, but got {calls.name}")
-            return shape
-        if not isinstance(shape, TupleShape) or len(shape.shapes) < 2 or not shape.shapes[0].is_tuple:
-            cursor.fail("AsyncStart expects the op shape to be in the form of ((async-operands), async-outputs, state).")
-        if wrapped is not None:
-            attributes["calls"] = self._wrap(scope, shape.shapes[1], opcode, wrapped, operands, attributes, common, nested=nested)
-        elif not nested:
-            self._attributes(scope, opcode, opcode.attribute, attributes, common)
-        if "calls" not in attributes:
-            cursor.fail("attribute calls is expected but not seen")
-        _set_thread(attributes["calls"], attributes.get("async_execution_thread", ""))
-        return shape
-
-    def _check_chain(self, shape: Shape, opcode: HloOpcode, operands: list[HloInstruction]) -> None:
-        cursor = self.cursor
-        if len(operands) != 1 or operands[0].opcode not in (HloOpcode.ASYNC_START, HloOpcode.ASYNC_UPDATE):
-            cursor.fail("AsyncUpdate and AsyncDone expect a single async op as their operand.")
-        if opcode is HloOpcode.ASYNC_UPDATE and operands[0].shape != shape:
-            cursor.fail("AsyncUpdate expects the op shape to be the same as the operand shape.")
-
-    def _wrap(
-        self,
-        scope: Scope,
-        shape: Shape,
-        opcode: HloOpcode,
-        wrapped: HloOpcode,
-        operands: list[HloInstruction],
-        attributes: dict[str, Any],
-        common: dict[str, Any],
-        *,
-        nested: bool,
-    ) -> HloComputation:
-        """The computation that `add-start(..)` stands for: parameters and one instruction, which takes the attributes."""
-        outer = opcode.attribute["async_execution_thread"], opcode.attribute["output_to_operand_aliasing"]
-        allowed = {a.name: a for a in outer} | wrapped.attribute
-        if not nested:
-            self._attributes(scope, wrapped, allowed, attributes, common)
-        inner = {k: attributes.pop(k) for k in list(attributes) if k in wrapped.attribute}
-        self._require(wrapped, inner, operands)
-        inside = Scope(HloComputation("async_wrapped", self.module))
-        parameters: list[HloInstruction] = []
-        for i, o in enumerate(operands):
-            name = f"async_param.{i}" if i else "async_param"
-            parameters.append(self._insert(inside, name, 0, HloOpcode.PARAMETER, o.shape, (), {"parameter_number": i}, {}))
-        shape = self._refined(wrapped, shape, parameters, inner, self.cursor.pos)
-        self._insert(inside, wrapped.text, 0, wrapped, shape, parameters, inner, {})
-        computation = inside.close(self.cursor)
-        self.finished.append(computation)
-        return computation
-
-
-def _set_thread(computation: HloComputation, thread: str) -> None:
-    """What an async-start calls, and all that this calls, runs on its thread."""
-    stack, seen = [computation], {computation}
-    while stack:
-        c = stack.pop()
-        c.execution_thread = thread
-        for i in c._instructions:
-            if i.opcode is HloOpcode.ASYNC_START:
-                if thread:
-                    i.attributes["async_execution_thread"] = thread
-                else:
-                    i.attributes.pop("async_execution_thread", None)
-            stack.extend(d for d in i.called_computations if d not in seen)
-            seen.update(i.called_computations)
-
-
-def async_start(instruction: HloInstruction) -> HloInstruction:
-    """The async-start at the beginning of a chain of async-updates."""
-    while instruction.opcode is not HloOpcode.ASYNC_START and instruction.operands:
-        instruction = instruction.operands[0]
-    return instruction

@@ -147,7 +147,8 @@ def parse_statistics(cursor: Cursor) -> str:
 def parse_original_array(cursor: Cursor) -> str:
     """`{"name" {0,1}}`, canonical text."""
     cursor.expect("{")
-    name, index = "", ()
+    name = ""
+    index: tuple[int, ...] = ()
     if cursor.at_string():
         name = cursor.string()
         if cursor.at("{"):

@@ -223,7 +223,7 @@ def _quoted(name: str) -> str:
 
 def metadata_list(cursor: Cursor) -> str:
     """`{op_name="a"}` or `{{op_name="a"}, {op_name="b"}}`, canonical text."""
-    from xlanb.hlo.parse_metadata import metadata_text, parse_metadata  # noqa: PLC0415 - metadata reads attributes, attributes read shardings
+    from xlanb.hlo.parse_metadata import metadata_text, parse_metadata
 
     start = cursor.pos
     cursor.expect("{")
@@ -326,9 +326,10 @@ class _Tiled:
         if not self.iota and len(self.devices) <= 1:
             cursor.fail("non-maximal shardings must have more than one device assigned", self.at)
         count = math.prod(self.iota[0]) if self.iota else len(self.devices)
-        if count != math.prod(self.tile) or min(self.tile) < 1:
-            cursor.fail(f"{count} devices for tiles {_tile(self.tile)}", self.at)
         types = list(self.subgroups or ()) + (["replicated"] if self.replicate_last else [])
+        # XLA counts the devices of an iota only where it regroups them.
+        if (count != math.prod(self.tile) and (types or not self.iota)) or min(self.tile) < 1:
+            cursor.fail(f"{count} devices for tiles {_tile(self.tile)}", self.at)
         if len(types) > len(self.tile):
             cursor.fail("more subgroup types than dimensions", self.at)
         return self._tiled(types) + tail + "}"

@@ -10,11 +10,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from xlanb.hlo.attributes import NO_METADATA, ConvolutionDimensionNumbers, PaddingDimension, SliceDimension, Window
+from xlanb.hlo.attributes import (
+    NO_METADATA,
+    ConvolutionDimensionNumbers,
+    PaddingDimension,
+    SliceDimension,
+    Window,
+)
 from xlanb.hlo.lexer import escape
 from xlanb.hlo.literal_text import float_text, literal_text, typed_literal_text
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_metadata import frontend_attributes_text, is_shown, metadata_text, quoted_or_json
+from xlanb.hlo.parse_metadata import (
+    frontend_attributes_text,
+    is_shown,
+    metadata_text,
+    quoted_or_json,
+)
 from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 
@@ -89,9 +100,8 @@ def module_text(record: ModuleRecord, options: PrintOptions = _CANONICAL) -> str
     if record.tables and options.metadata:
         parts.append(record.tables)
     wrapped = _sugared_computations(record) if options.async_sugar else frozenset()
-    for c in record.computations:
-        if c.name not in wrapped:
-            parts.append(computation_text(c, is_entry=c.name == record.entry, options=options))
+    shown = (c for c in record.computations if c.name not in wrapped)
+    parts.extend(computation_text(c, is_entry=c.name == record.entry, options=options) for c in shown)
     return "\n\n".join(parts) + "\n\n"
 
 
@@ -164,8 +174,7 @@ def computation_text(record: ComputationRecord, *, is_entry: bool = False, optio
         lines[0] += f"({listed}) -> {_plain(record.by_name[record.root].shape)} "
     lines[0] += "{"
     names = record.by_name if options.operand_shapes else None
-    for i in record.instructions:
-        lines.append(("  ROOT " if i.is_root else "  ") + instruction_text(i, options, names))
+    lines.extend(("  ROOT " if i.is_root else "  ") + instruction_text(i, options, names) for i in record.instructions)
     thread = f', execution_thread="{escape(record.execution_thread)}"' if record.execution_thread else ""
     lines.append("}" + thread)
     return "\n".join(lines)
@@ -281,9 +290,8 @@ def _common(record: InstructionRecord, options: PrintOptions, out: list[str]) ->
         out.append(f", statistics={record.statistics}")
     if record.origin and options.origin:
         out.append(f", origin={record.origin}")
-    if options.metadata and record.metadata is not NO_METADATA:
-        if is_shown(record.metadata):
-            out.append(f", metadata={{{metadata_text(record.metadata)}}}")
+    if options.metadata and record.metadata is not NO_METADATA and is_shown(record.metadata):
+        out.append(f", metadata={{{metadata_text(record.metadata)}}}")
     if record.backend_config and options.backend_config:
         out.append(f", backend_config={quoted_or_json(record.backend_config)}")
 
