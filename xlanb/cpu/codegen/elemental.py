@@ -142,6 +142,13 @@ class Elemental:
         self.f.restore(mark)
         return out
 
+    def apply_at(self, target: HloComputation, values: Sequence[Value], index: Sequence[Ix]) -> list[Value]:
+        """An elementwise computation over slices applied to values at one index of the slices."""
+        bindings = {p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)}
+        inner = Elemental(self.f, bindings, self.constants)
+        shapes = {leaf: array_of(target.root, leaf) for leaf, _ in target.root.shape.leaves()}
+        return [inner.element(target.root, Index(s, index if s.rank else ()), leaf) for leaf, s in shapes.items()]
+
     # -- control flow -------------------------------------------------------------------------------------------
 
     @contextmanager

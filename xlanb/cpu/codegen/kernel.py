@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
-from xlanb.cpu.codegen import dot, loops, reduce
+from xlanb.cpu.codegen import convolution, dot, loops, reduce
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
@@ -71,6 +71,11 @@ def _reduce(k: Kernel) -> bool:
 @special(Op.DOT)
 def _dot(k: Kernel) -> bool:
     return dot.emit_dot(k.e, k.root, k.output)
+
+
+@special(Op.CONVOLUTION)
+def _convolution(k: Kernel) -> bool:
+    return convolution.emit_convolution(k.e, k.root, k.output)
 
 
 # -- what can be one kernel, and what it may write in place --------------------------------------------------------

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_reshape
 from xlanb.cpu.codegen import kernel as kernels
+from xlanb.cpu.codegen import scatter as _scatter  # noqa: F401 - registers its kernels
+from xlanb.cpu.codegen import sort as _sort  # noqa: F401 - registers its kernels
 from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLarge, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder, identifier
@@ -274,7 +276,7 @@ class _KernelBuilder:
         k = kernels.Kernel(f, e, i, root, outputs, self._argument(scratch) if scratch is not None else "")
         if scratch is not None:
             self.written.add(scratch)
-        if root.opcode not in RULES and root.opcode not in kernels.SPECIAL and root.opcode is not Op.TUPLE:
+        if not fused and root.opcode not in RULES and root.opcode not in kernels.SPECIAL:
             raise UnimplementedError(f"the CPU backend has no kernel for {root.opcode}:\n  {i}")
         kernels.emit(k)
         self._sign()

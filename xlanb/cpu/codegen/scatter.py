@@ -1,0 +1,233 @@
+"""Kernels that write into an array that is there: dynamic-update-slice, scatter, select-and-scatter.
+
+Each first copies its operand into the result, unless the result lies in the operand's place.
+"""
+
+from __future__ import annotations
+
+from xlanb.cpu.codegen import arithmetic, loops
+from xlanb.cpu.codegen.data_movement import starts
+from xlanb.cpu.codegen.elemental import Leaf, array_of, pack
+from xlanb.cpu.codegen.indexing import Index, IrArray
+from xlanb.cpu.codegen.ir import Ix
+from xlanb.cpu.codegen.kernel import Kernel, special
+from xlanb.cpu.codegen.reduce import Reducer, window_position
+from xlanb.cpu.codegen.types import Value, names, real, register
+from xlanb.errors import UnimplementedError
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape, PrimitiveType
+
+T = PrimitiveType
+
+
+def _copy_in(k: Kernel, operand: HloInstruction, leaf: Leaf) -> None:
+    """Fill the result at a leaf with the operand."""
+    source = k.e.bindings.get(operand, {}).get(())
+    output = k.outputs[leaf]
+    if not (isinstance(source, IrArray) and source.pointer == output.pointer):
+        loops.emit_loops(k.e, [(operand, (), output)])
+
+
+@special(Op.DYNAMIC_UPDATE_SLICE)
+def _dynamic_update_slice(k: Kernel) -> bool:
+    operand, update = k.root.operands[:2]
+    e, f = k.e, k.f
+    source, piece = array_of(operand), array_of(update)
+    _copy_in(k, operand, ())
+    if piece.element_count == 0:
+        return True
+    room = [n - m for n, m in zip(source.dimensions, piece.dimensions, strict=True)]
+    begin = starts(e, k.root.operands[2:], room)
+    order = [d for d in reversed(source.minor_to_major) if piece.dimensions[d] != 1]
+
+    def nest(at: dict[int, Ix]) -> None:
+        if len(at) < len(order):
+            with e.loop(piece.dimensions[order[len(at)]]) as v:
+                nest({**at, order[len(at)]: v})
+            return
+        multi = [at.get(d, 0) for d in range(piece.rank)]
+        value = e.element(update, Index(piece, multi))
+        k.output.store(f, Index(source, [f.add(b, v) for b, v in zip(begin, multi, strict=True)]), value)
+
+    nest({})
+    return True
+
+
+@special(Op.SCATTER, memory_only=True)
+def _scatter(k: Kernel) -> bool:
+    """Update after update, each combined into its place; one whose window does not fit is skipped whole."""
+    i, e, f = k.root, k.e, k.f
+    count = (len(i.operands) - 1) // 2
+    operands, indices, updates = i.operands[:count], i.operands[count], i.operands[count + 1 :]
+    leaves: list[Leaf] = [(n,) for n in range(count)] if i.shape.is_tuple else [()]
+    for operand, leaf in zip(operands, leaves, strict=True):
+        _copy_in(k, operand, leaf)
+    source, table, update = array_of(operands[0]), array_of(indices), array_of(updates[0])
+    if update.element_count == 0:
+        return True
+    window_dims, inserted = i.ints("update_window_dims"), i.ints("inserted_window_dims")
+    batching, index_batching = i.ints("input_batching_dims"), i.ints("scatter_indices_batching_dims")
+    to_operand, vector_dim = i.ints("scatter_dims_to_operand_dims"), i.get("index_vector_dim")
+    scatter_dims = [d for d in range(update.rank) if d not in window_dims]
+    windowed = [d for d in range(source.rank) if d not in inserted and d not in batching]
+    sizes = {d: update.dimensions[w] for d, w in zip(windowed, window_dims, strict=True)}
+
+    def window(at: dict[int, Ix]) -> None:
+        batch: list[Ix] = [at[d] for d in scatter_dims]
+        where: dict[int, Ix] = {}
+        inside = "true"
+        for n, d in enumerate(to_operand):
+            spot: list[Ix] = list(batch)
+            if vector_dim < table.rank:
+                spot.insert(vector_dim, n)
+            value = e.element(indices, Index(table, spot))
+            wide = real(arithmetic.convert(f, table.element_type, T.S64, value))
+            where[d] = wide
+            inside = f.both(inside, f.within(wide, 0, source.dimensions[d] - sizes.get(d, 1) + 1))
+        for d, t in zip(batching, index_batching, strict=True):
+            where[d] = batch[t - (1 if t > vector_dim else 0)]
+        if inside == "false":
+            return
+        with f.when(inside) if inside != "true" else e.scope(), e.scope():
+            elements(at, where, [])
+
+    def elements(at: dict[int, Ix], where: dict[int, Ix], offsets: list[Ix]) -> None:
+        if len(offsets) < len(windowed):
+            with e.loop(sizes[windowed[len(offsets)]]) as v:
+                elements(at, where, [*offsets, v])
+            return
+        shift = dict(zip(windowed, offsets, strict=True))
+        place = Index(source, [f.add(where.get(d, 0), shift.get(d, 0)) for d in range(source.rank)])
+        inner = dict(zip(window_dims, offsets, strict=True))
+        spot = Index(update, [at.get(d, inner.get(d, 0)) for d in range(update.rank)])
+        old = [k.outputs[leaf].load(f, _of(place, array_of(o))) for leaf, o in zip(leaves, operands, strict=True)]
+        new = [e.element(u, _of(spot, array_of(u))) for u in updates]
+        for leaf, operand, value in zip(leaves, operands, e.apply(i.to_apply, [*old, *new]), strict=True):
+            k.outputs[leaf].store(f, _of(place, array_of(operand)), value)
+
+    def nest(at: dict[int, Ix]) -> None:
+        if len(at) < len(scatter_dims):
+            d = scatter_dims[len(at)]
+            with e.loop(update.dimensions[d]) as v:
+                nest({**at, d: v})
+            return
+        window(at)
+
+    nest({})
+    return True
+
+
+def _of(index: Index, shape: ArrayShape) -> Index:
+    """The same index in a shape of the same dimensions."""
+    return Index(shape, index._multi)
+
+
+@special(Op.SELECT_AND_SCATTER, memory_only=True)
+def _select_and_scatter(k: Kernel) -> bool:
+    """For each element of the source, the element of its window that `select` keeps takes it in by `scatter`."""
+    i, e, f = k.root, k.e, k.f
+    operand, source, initial = i.operands
+    base, windows = array_of(operand), array_of(source)
+    t = base.element_type
+    _fill(k, initial)
+    if windows.element_count == 0:
+        return True
+    dims = i.window.dimensions
+    select, scatter = i.attributes["select"], i.attributes["scatter"]
+    kinds = [("i1", "false"), *((register(t), n) for n in names(e.scalar(initial))), *(("i64", "0") for _ in range(base.rank))]
+    parts = 2 if t.is_complex else 1
+
+    def pick(at: list[Ix], offset: list[Ix], carried: list[str]) -> list[str]:
+        if len(offset) < len(dims):
+            with e.carried(dims[len(offset)].size, list(zip([kind for kind, _ in kinds], carried, strict=True))) as loop:
+                loop.next = pick(at, [*offset, loop.index], list(loop.values))
+            return loop.values
+        inside, where = window_position(e, dims, at, offset, base.dimensions)
+
+        def visit() -> list[Value]:
+            value = e.element(operand, Index(base, where))
+            best = pack([t], carried[1 : 1 + parts])[0]
+            keep = real(e.apply(select, [best, value])[0])
+            stays = f.let(f"and i1 {carried[0]}, {keep}")
+            chosen = arithmetic.select(f, t, stays, best, value)
+            spots = [f.let(f"select i1 {stays}, i64 {old}, i64 {new}") for old, new in zip(carried[1 + parts :], where, strict=True)]
+            return ["true", *names(chosen), *spots]
+
+        types = [T.PRED, *[T.F32 if kind == "float" else T.F64 if kind == "double" else t for kind, _ in kinds[1 : 1 + parts]]]
+        return [n for v in e.branches([*types, *[T.S64] * base.rank], inside, visit, lambda: list(carried)) for n in names(v)]
+
+    def nest(at: dict[int, Ix]) -> None:
+        if len(at) < windows.rank:
+            with e.loop(windows.dimensions[len(at)]) as v:
+                nest({**at, len(at): v})
+            return
+        multi = [at[d] for d in range(windows.rank)]
+        found = pick(multi, [], [v for _, v in kinds])
+        with f.when(found[0]), e.scope():
+            place = Index(base, list(found[1 + parts :]))
+            value = e.element(source, Index(windows, multi))
+            k.output.store(f, place, e.apply(scatter, [k.output.load(f, place), value])[0])
+
+    nest({})
+    return True
+
+
+def _fill(k: Kernel, value: HloInstruction) -> None:
+    """Every element of the result set to a scalar."""
+    with k.e.loop(k.output.shape.element_count) as flat:
+        k.output.store(k.f, Index(k.output.shape, flat=flat), k.e.scalar(value))
+
+
+@special(Op.SCAN, memory_only=True)
+def _scan(k: Kernel) -> bool:
+    """A running fold along a dimension, for each element of the slices by itself; the computation must be elementwise.
+
+    The computation takes a slice of each input and the carries, and gives a slice of each output and the carries.
+    """
+    i, e, f = k.root, k.e, k.f
+    carries = i.get("num_carries") or 0
+    count = len(i.operands) - carries
+    inputs, initial = i.operands[:count], i.operands[count:]
+    (axis,) = i.dimensions
+    source = array_of(inputs[0])
+    target = i.to_apply
+    if any(not (j.opcode.is_elementwise or j.opcode in (Op.PARAMETER, Op.TUPLE, Op.CONSTANT)) for j in target):
+        raise UnimplementedError(f"a scan over slices whose computation is not elementwise:\n  {i}")
+    leaves = [leaf for leaf, _ in i.shape.leaves()]
+    outputs = leaves[: len(leaves) - carries]
+    types = [array_of(o).element_type for o in initial]
+    length = source.dimensions[axis]
+    rest = [d for d in range(source.rank) if d != axis]
+    order = [d for d in reversed(source.minor_to_major) if d != axis]
+
+    def line(at: dict[int, Ix]) -> None:
+        slice_index = [at[d] for d in rest]
+        first = [e.element(o, Index(array_of(o), slice_index if array_of(o).rank else ())) for o in initial]
+        last = first
+        if length:
+            flat = [(register(t), n) for t, v in zip(types, first, strict=True) for n in names(v)]
+            with e.carried(length, flat) as loop:
+                step = f.sub(length - 1, loop.index) if i.get("is_reverse") else loop.index
+                where = [step if d == axis else at[d] for d in range(source.rank)]
+                rows = [e.element(o, Index(array_of(o), where)) for o in inputs]
+                made = e.apply_at(target, [*rows, *pack(types, loop.values)], slice_index)
+                for leaf, value in zip(outputs, made, strict=False):
+                    k.outputs[leaf].store(f, Index(k.outputs[leaf].shape, where), value)
+                loop.next = [n for v in made[len(outputs) :] for n in names(v)]
+            last = pack(types, loop.values)
+        for leaf, value in zip(leaves[len(outputs) :], last, strict=True):
+            shape = k.outputs[leaf].shape
+            k.outputs[leaf].store(f, Index(shape, slice_index if shape.rank else ()), value)
+
+    def nest(at: dict[int, Ix]) -> None:
+        if len(at) < len(order):
+            d = order[len(at)]
+            with e.loop(source.dimensions[d]) as v:
+                nest({**at, d: v})
+            return
+        line(at)
+
+    if all(source.dimensions[d] for d in rest):
+        nest({})
+    return True
