@@ -217,8 +217,8 @@ class HloBuilder:
         return self.instruction(_O.SELECT, broadcasting.broadcast_scalars(self, (condition, x, y)))
 
     def clamp(self, low: HloInstruction, x: HloInstruction, high: HloInstruction) -> HloInstruction:
-        """`x`, not below `low`, not above `high`; the bounds may be scalars."""
-        return self.instruction(_O.CLAMP, (low, x, high))
+        """`x`, not below `low`, not above `high`; scalars are broadcast."""
+        return self.instruction(_O.CLAMP, broadcasting.broadcast_scalars(self, (low, x, high)))
 
     def convert(self, x: HloInstruction, element_type: PrimitiveType) -> HloInstruction:
         """The same values in another element type; `x` itself where it has that type."""

@@ -13,14 +13,17 @@ from typing import Any
 
 from xlanb.errors import ShapeError
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.shape_inference import control, data, elementwise, linalg, reductions
-from xlanb.hlo.shape_inference.registry import CHECKS, RULES, Site
-from xlanb.shape import Shape
+from xlanb.hlo.shape_inference import collectives, control, data, elementwise, indexing, linalg, reductions
+from xlanb.hlo.shape_inference.registry import CHECKS, RULES, Site, compatible
+from xlanb.shape import Literal, Shape
 
-__all__ = ["check", "infer", "is_inferred"]
+__all__ = ["GIVEN", "check", "compatible", "infer", "is_inferred"]
 
-FAMILIES = (control, data, elementwise, linalg, reductions)
+FAMILIES = (collectives, control, data, elementwise, indexing, linalg, reductions)
 """The files of rules; importing them registers what they hold."""
+
+GIVEN = frozenset(CHECKS) | {HloOpcode.BITCAST, HloOpcode.CUSTOM_CALL, HloOpcode.PARAMETER}
+"""Opcodes whose shape has to be given."""
 
 
 def is_inferred(opcode: HloOpcode) -> bool:
@@ -35,6 +38,9 @@ def infer(opcode: HloOpcode, shapes: Sequence[Shape], attributes: Mapping[str, A
         ShapeError: the operands or attributes do not fit the opcode, or its shape does not follow from them and has to be given.
     """
     found = RULES.get(opcode)
+    if opcode is HloOpcode.CONSTANT and "literal" in attributes:
+        literal: Literal = attributes["literal"]
+        return literal.shape
     if found is None:
         raise ShapeError(f"{opcode}: the shape does not follow from the operands and must be given")
     return found(Site(opcode, shapes, attributes))

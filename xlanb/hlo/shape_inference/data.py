@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.shape_inference.registry import Site, check_rule, dynamics, higher_precision, make, rule, same_type
+from xlanb.hlo.shape_inference.registry import (
+    Site,
+    brackets,
+    check_rule,
+    compatible,
+    dynamics,
+    higher_precision,
+    make,
+    row_major,
+    rule,
+    same_type,
+)
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 
 _O = HloOpcode
@@ -18,7 +29,7 @@ def _tuple(site: Site) -> Shape:
 def _get_tuple_element(site: Site) -> Shape:
     site.count(1)
     shapes = site.tuple_shape(0).shapes
-    index = site.get("index")
+    index: int = site.get("index")
     if not 0 <= index < len(shapes):
         site.fail(f"expected an index in [0, {len(shapes)}), not {index}")
     return shapes[index]
@@ -27,7 +38,7 @@ def _get_tuple_element(site: Site) -> Shape:
 @rule(_O.COPY)
 def _copy(site: Site) -> Shape:
     site.count(1)
-    return site.shapes[0].without_layout().with_default_layout()
+    return row_major(site.shapes[0])
 
 
 @rule(_O.TRANSPOSE)
@@ -36,7 +47,7 @@ def _transpose(site: Site) -> Shape:
     x = site.array(0)
     order = site.ints("dimensions")
     if sorted(order) != list(range(x.rank)):
-        site.fail(f"expected a permutation of {x.rank} dimensions, not {{{','.join(map(str, order))}}}")
+        site.fail(f"expected a permutation of {x.rank} dimensions, not {brackets(order)}")
     flags = dynamics(x)
     return make(x.element_type, [x.dimensions[d] for d in order], [flags[d] for d in order])
 
@@ -63,8 +74,7 @@ def _slice(site: Site) -> Shape:
         if part.start < 0 or part.start > part.limit or (part.limit > size and size >= 0):
             site.fail(f"expected 0 <= start <= limit <= {size} in dimension {d}, not [{part.start}:{part.limit}]")
         dims.append(-(-(part.limit - part.start) // part.stride))
-        # Only a slice of the whole dimension keeps the size that is known when it runs.
-        flags.append(dynamic and dims[-1] == size)
+        flags.append(dynamic and dims[-1] != 1)
     return make(x.element_type, dims, flags)
 
 
@@ -131,6 +141,15 @@ def _broadcast(site: Site, shape: Shape) -> None:
             site.fail(f"expected dimension {d} of the result {shape} to have the size of the operand's dimension {i}")
 
 
+@check_rule(_O.DYNAMIC_RESHAPE)
+def _dynamic_reshape(site: Site, shape: Shape) -> None:
+    x, sizes = site.array(0), [site.array(i) for i in range(1, len(site.shapes))]
+    if not isinstance(shape, ArrayShape) or shape.element_type is not x.element_type or x.element_count != shape.element_count:
+        site.fail(f"expected a result of the operand's element type and number of elements, not {shape}")
+    if len(sizes) != shape.rank or any(s.element_type is not PrimitiveType.S32 or s.dimensions for s in sizes):
+        site.fail(f"expected an s32 for each of the {shape.rank} dimensions")
+
+
 @check_rule(_O.RESHAPE)
 def _reshape(site: Site, shape: Shape) -> None:
     site.count(1)
@@ -170,7 +189,7 @@ def _dynamic_slice(site: Site) -> Shape:
     for d, (size, whole) in enumerate(zip(sizes, x.dimensions, strict=True)):
         if size < 0 or (size > whole and whole >= 0):
             site.fail(f"expected a slice size in [0, {whole}] for dimension {d}, not {size}")
-    return make(x.element_type, sizes, [f and s == w for f, s, w in zip(dynamics(x), sizes, x.dimensions, strict=True)])
+    return make(x.element_type, sizes)
 
 
 @rule(_O.DYNAMIC_UPDATE_SLICE)
@@ -184,7 +203,9 @@ def _dynamic_update_slice(site: Site) -> Shape:
     for d, (size, whole) in enumerate(zip(update.dimensions, x.dimensions, strict=True)):
         if size > whole >= 0:
             site.fail(f"expected an update of at most {whole} in dimension {d}, not {size}")
-    return make(x.element_type, x.dimensions, x.dynamic)
+    # An update of the whole dimension brings its own size.
+    sizes = zip(dynamics(x), dynamics(update), x.dimensions, update.dimensions, strict=True)
+    return make(x.element_type, x.dimensions, [f or (u and a == b) for f, u, a, b in sizes])
 
 
 def _check_starts(site: Site, first: int, rank: int) -> None:
@@ -207,6 +228,59 @@ def _check_starts(site: Site, first: int, rank: int) -> None:
 @rule(_O.GET_DIMENSION_SIZE)
 def _get_dimension_size(site: Site) -> Shape:
     site.count(1)
-    if len(site.axes("dimensions", site.array(0).rank)) != 1:
-        site.fail("expected one dimension")
+    _sized_dimension(site)
     return make(PrimitiveType.S32, ())
+
+
+@rule(_O.SET_DIMENSION_SIZE)
+def _set_dimension_size(site: Site) -> Shape:
+    site.count(2)
+    x, size = site.array(0), site.array(1)
+    along = _sized_dimension(site)
+    if size.element_type is not PrimitiveType.S32 or size.dimensions:
+        site.fail("expected an s32 as size")
+    return make(x.element_type, x.dimensions, [f or d == along for d, f in enumerate(dynamics(x))])
+
+
+def _sized_dimension(site: Site) -> int:
+    x = site.array(0)
+    dims = site.axes("dimensions", x.rank)
+    if len(dims) != 1:
+        site.fail("expected one dimension")
+    if x.dimensions[dims[0]] > 2**31 - 1:
+        site.fail("expected a dimension whose size fits an s32")
+    return dims[0]
+
+
+@check_rule(_O.IOTA)
+def _iota(site: Site, shape: Shape) -> None:
+    site.count(0)
+    kind = shape.element_type
+    if not isinstance(shape, ArrayShape) or not (kind.is_integral or kind.is_floating or kind.is_complex):
+        site.fail(f"expected a result of an integer, floating or complex type, not {shape}")
+    if not 0 <= site.get("iota_dimension") < shape.rank:
+        site.fail(f"expected iota_dimension in [0, {shape.rank}), not {site.get('iota_dimension')}")
+
+
+@check_rule(_O.CONSTANT)
+def _constant(site: Site, shape: Shape) -> None:
+    literal = site.get("literal")
+    if not compatible(literal.shape, shape):
+        site.fail(f"expected the literal's shape {literal.shape}, not {shape}")
+
+
+@rule(_O.SHUFFLE)
+def _shuffle(site: Site) -> Shape:
+    site.count(1)
+    return row_major(site.array(0))
+
+
+@rule(_O.TOPK)
+def _topk(site: Site) -> Shape:
+    site.count(1)
+    x = site.array(0)
+    k = site.get("k")
+    if not x.rank or not 0 <= k <= x.dimensions[-1]:
+        site.fail(f"expected k within the last dimension, not {k}")
+    dims = (*x.dimensions[:-1], k)
+    return TupleShape((make(x.element_type, dims), make(PrimitiveType.S32, dims)))

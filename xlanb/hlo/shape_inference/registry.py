@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from ml_dtypes import finfo
 
 from xlanb.errors import ShapeError
 from xlanb.hlo.opcode import HloOpcode
@@ -91,9 +94,9 @@ class Site:
         dims = self.ints(name)
         for d in dims:
             if not 0 <= d < rank:
-                self.fail(f"expected {name} in [0, {rank}), not {{{','.join(map(str, dims))}}}")
+                self.fail(f"expected {name} in [0, {rank}), not {brackets(dims)}")
         if len(set(dims)) != len(dims):
-            self.fail(f"expected {name} without repetition, not {{{','.join(map(str, dims))}}}")
+            self.fail(f"expected {name} without repetition, not {brackets(dims)}")
         return dims
 
 
@@ -147,8 +150,19 @@ def same_type(a: PrimitiveType, b: PrimitiveType) -> bool:
 
 
 def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
-    """The wider of two floating types; the first where they are equally wide (XLA's HigherPrecisionElementType)."""
-    return b if b.bits > a.bits else a
+    """The type that holds both best: complex before real, then range, then precision, then width, then sign (XLA's HigherPrecisionType)."""
+    return a if a is b or _RANK[a] >= _RANK[b] else b
+
+
+def _precision(kind: PrimitiveType) -> tuple[bool, float, float, int, bool]:
+    real = component_type(kind)
+    if not real.is_floating:
+        return kind.is_complex, -math.inf, -math.inf, kind.bits, kind.is_signed
+    info = finfo(real.dtype)  # type: ignore[no-untyped-call]
+    return kind.is_complex, float(info.maxexp), float(info.nmant), kind.bits, kind.is_signed
+
+
+_RANK = {t: _precision(t) for t in PrimitiveType if t.is_array}
 
 
 def make(kind: PrimitiveType, dimensions: Sequence[int], dynamic: Sequence[bool] = ()) -> ArrayShape:
@@ -160,3 +174,33 @@ def make(kind: PrimitiveType, dimensions: Sequence[int], dynamic: Sequence[bool]
 def dynamics(shape: ArrayShape) -> tuple[bool, ...]:
     """One flag a dimension."""
     return shape.dynamic or (False,) * len(shape.dimensions)
+
+
+def row_major(shape: Shape) -> Shape:
+    """The same shape, every array row major."""
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(map(row_major, shape.shapes)))
+    if isinstance(shape, ArrayShape) and shape.is_array:
+        layout = Layout.default(len(shape.dimensions))
+        return shape if shape.layout == layout else make(shape.element_type, shape.dimensions, shape.dynamic)
+    return shape
+
+
+def compatible(a: Shape, b: Shape, *, mixed_precision: bool = False) -> bool:
+    """Equal but for layouts and for which dimensions are dynamic (XLA's ShapeUtil::Compatible); `mixed_precision` lets floating types differ too."""
+    if a is b:
+        return True
+    if isinstance(a, ArrayShape):
+        if not isinstance(b, ArrayShape) or a.dimensions != b.dimensions:
+            return False
+        return a.element_type is b.element_type or (mixed_precision and a.element_type.is_floating and b.element_type.is_floating)
+    if isinstance(a, TupleShape):
+        if not isinstance(b, TupleShape) or len(a.shapes) != len(b.shapes):
+            return False
+        return all(compatible(x, y, mixed_precision=mixed_precision) for x, y in zip(a.shapes, b.shapes, strict=True))
+    return a == b or a.without_layout() == b.without_layout()
+
+
+def brackets(numbers: Sequence[int]) -> str:
+    """A list of dimensions as HLO writes it."""
+    return "{" + ",".join(map(str, numbers)) + "}"
