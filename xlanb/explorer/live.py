@@ -14,7 +14,7 @@ from xlanb.graph.operation import Operation, Tensor
 from xlanb.runtime.compiler import Stages, finished, hlo_stages, start_compilation
 from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
-from xlanb.tracing import StageFinished, observing
+from xlanb.tracing import StageFinished, observing, unobserved
 
 
 class Compilation(Displayable):
@@ -38,7 +38,9 @@ class Compilation(Displayable):
             if not isinstance(feeds, Mapping):
                 raise TypeError(f"tensors are compiled with a feed dictionary, not a {type(feeds).__name__}")
             return (session or Session(graph)).run_stages(x, feeds)
-        return _module_stages(to_module(x, *args, **named))
+        with unobserved():  # making the module is not yet compiling it
+            module = to_module(x, *args, **named)
+        return _module_stages(module)
 
     @property
     def traces(self) -> list[Trace]:

@@ -12,6 +12,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.names import NameUniquer
 from xlanb.hlo.records import ComputationRecord, ModuleRecord
 from xlanb.shape import Shape
+from xlanb.tracing import unobserved
 
 
 class HloModule(Displayable):
@@ -161,8 +162,12 @@ class HloModule(Displayable):
         return _clone(self, source, name or source.name, {})
 
     def clone(self, name: str | None = None) -> HloModule:
-        """A deep copy under the same names."""
-        copy = HloModule(name or self.name)
+        """A deep copy under the same names; making it is no edit that an observer sees."""
+        with unobserved():
+            return self._copy(name or self.name)
+
+    def _copy(self, name: str) -> HloModule:
+        copy = HloModule(name)
         copy.header = dict(self.header)
         copy.tables = self.tables
         copy.entry_layout = self.entry_layout

@@ -115,7 +115,8 @@ def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> lis
 def _compile(call: Call, arguments: list[Argument], signature: Signature, cache: CompilationCache, parent: int | None) -> Stages[Entry]:
     key = start_compilation(call.name, parent)
     begin = perf_counter()
-    result: CompilationResult = lower(call.name, list(zip(call.feeds, arguments, strict=True)), call.fetches, call.targets)
+    with unobserved():  # each instruction names its node: an edit per instruction would say no more
+        result: CompilationResult = lower(call.name, list(zip(call.feeds, arguments, strict=True)), call.fetches, call.targets)
     if is_observed():
         record = result.module.record()
         summary = f"{record.instruction_count} HLO instructions for {describe(call.name, arguments)}"

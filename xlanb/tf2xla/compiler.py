@@ -152,6 +152,9 @@ class _Lowering:
         written = [v for v in self.variables if v.is_written and v.value is not None]
         results.extend(v.value for v in written if v.value is not None)
         module = self.b.build(self.b.tuple(results))
+        # shapes and axes that were needed only while lowering leave no trace
+        for i in reversed(module.entry_computation.instructions):
+            module.entry_computation.remove_dead(i)
         return CompilationResult(module, tuple(self.parameters), len(fetches), tuple(v.argument for v in written))
 
 

@@ -1,0 +1,23 @@
+"""`python -m benchmarks NAME`: run one of the measurements and print its table."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+NAMES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
+
+
+def main() -> int:
+    """Run the measurements that the command line names."""
+    wanted = sys.argv[1:]
+    if not wanted or not set(wanted) <= set(NAMES):
+        print(f"usage: python -m benchmarks {{{','.join(NAMES)}}} ...")
+        return 2
+    for name in wanted:
+        print(import_module(f"benchmarks.{name}").table().to_string(index=False))
+    return 0
+
+
+sys.exit(main())
