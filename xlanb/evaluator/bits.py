@@ -31,7 +31,7 @@ def convert(x: Array, dtype: DType) -> Array:
         x = np.real(x)
     wide = widen(x)
     if dtype == np.bool_:
-        return wide != 0
+        return np.not_equal(wide, 0)
     target = from_dtype(dtype)
     if target.is_integral and is_floating(x):
         return _saturate(wide, target)
@@ -135,7 +135,7 @@ def _mulhi_64(x: Array, y: Array) -> Array:
     high = a_high * b_high + (middle >> half) + carry
     if x.dtype.kind == "i":
         high = high - np.where(x < 0, b, np.uint64(0)) - np.where(y < 0, a, np.uint64(0))
-    return high.view(x.dtype)
+    return np.asarray(high).view(x.dtype)
 
 
 # -- precision ------------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def bitcast_convert(x: Array, dtype: DType, dimensions: tuple[int, ...]) -> Arra
         return x.view(dtype).reshape(dimensions)
     if source >= 8 and target >= 8:
         return x.reshape(-1).view(np.uint8).view(dtype).reshape(dimensions)
-    raw = np.unpackbits(x.reshape(-1).view(np.uint8), bitorder="little")
+    raw: Array = np.unpackbits(x.reshape(-1).view(np.uint8), bitorder="little")
     if source < 8:
         raw = raw.reshape(-1, 8)[:, :source].reshape(-1)
     if target < 8:

@@ -33,10 +33,27 @@ def _map(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
 
 @rule("while")
 def _while(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
+    """A loop that stays where it is for ever has that state as its value, for XLA may take every loop to end; one that goes round in a circle
+    of several states is refused. Circles are found by comparing with an earlier state, a later one at every power of two (Brent 1980).
+    """
     condition, body = i.attributes["condition"], i.attributes["body"]
+    earlier, steps, power = (state, ev.rng_state), 0, 1
     while bool(ev.call(condition, (state,))):
         state = ev.call(body, (state,))
+        steps += 1
+        if _is_same(earlier[0], state) and earlier[1] == ev.rng_state:
+            if steps == 1:
+                return state
+            raise EvaluationError(f"the loop never ends: it comes back to the same state every {steps} steps")
+        if steps == power:
+            earlier, steps, power = (state, ev.rng_state), 0, power * 2
     return state
+
+
+def _is_same(a: Value, b: Value) -> bool:
+    """Whether two values are equal to the bit; small arrays, the counters, are looked at first."""
+    pairs = sorted(zip(leaves(a), leaves(b), strict=True), key=lambda pair: getattr(pair[0], "size", 0))
+    return all(x is y or x.tobytes() == y.tobytes() for x, y in pairs)
 
 
 def branches(i: HloInstruction) -> tuple[HloComputation, ...]:

@@ -13,7 +13,12 @@ from xlanb.evaluator.dot import matmul
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Array
 from xlanb.evaluator.windows import window_count
-from xlanb.hlo.attributes import ConvolutionDimensionNumbers, PaddingDimension, Window, WindowDimension
+from xlanb.hlo.attributes import (
+    ConvolutionDimensionNumbers,
+    PaddingDimension,
+    Window,
+    WindowDimension,
+)
 from xlanb.hlo.instruction import HloInstruction
 
 if TYPE_CHECKING:
@@ -63,7 +68,7 @@ def convolve(
     dimensions = window.dimensions or (WindowDimension(1),) * rank
     image = lhs.transpose(numbers.input_batch, *numbers.input_spatial, numbers.input_feature)
     kernel = rhs.transpose(*numbers.kernel_spatial, numbers.kernel_input_feature, numbers.kernel_output_feature)
-    kernel = np.flip(kernel, [d for d in range(rank) if dimensions[d].reversal])
+    kernel = np.flip(kernel, tuple(d for d in range(rank) if dimensions[d].reversal))
     places = tuple(window_count(n, d) for n, d in zip(image.shape[1:-1], dimensions, strict=True))
     image = _prepared(image, dimensions)
     groups = max(feature_groups, batch_groups)

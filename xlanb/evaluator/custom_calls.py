@@ -13,7 +13,7 @@ from xlanb.evaluator.nn import top_k
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Array, Value, scalar_int
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.shape import TupleShape
+from xlanb.shape.shape import subshape
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
@@ -26,17 +26,13 @@ _IDENTITIES = frozenset(
 
 
 def _top_k(i: HloInstruction, x: Array) -> Value:
-    shape = i.shape
-    assert isinstance(shape, TupleShape)
-    return top_k(x, shape.shapes[0].as_array().dimensions[-1], largest=True)
+    return top_k(x, subshape(i.shape, (0,)).as_array().dimensions[-1], largest=True)
 
 
 def _pad_to_static(i: HloInstruction, x: Array) -> Value:
     """The array at its full size, then the actual sizes (s32)."""
-    shape = i.shape
-    assert isinstance(shape, TupleShape)
     full = x
-    for axis, size in enumerate(shape.shapes[0].as_array().dimensions):
+    for axis, size in enumerate(subshape(i.shape, (0,)).as_array().dimensions):
         full = resized(full, axis, size)
     return (full, *(np.asarray(n, np.int32) for n in x.shape))
 

@@ -24,8 +24,7 @@ def _parameter(ev: Evaluator, i: HloInstruction) -> Value:
 
 @rule("constant", lifted=True)
 def _constant(ev: Evaluator, i: HloInstruction) -> Value:
-    if i.literal.is_elided:
-        raise EvaluationError("the constant's value was left out of the text ({...})")
+    # Of a value that was left out of the text ({...}) XLA makes zeros, and so does the literal.
     return i.literal.numpy()
 
 

@@ -26,7 +26,7 @@ def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
     Narrow floats are multiplied and added in f32. Integers are exact modulo the width of the result.
     """
     if dtype == np.bool_:
-        return np.matmul(a != 0, b != 0)
+        return np.asarray(np.matmul(a != 0, b != 0))
     a, b = widen(a), widen(b)
     if is_integral(a) or is_integral(b):
         return _integer_matmul(a, b, dtype)
@@ -138,6 +138,6 @@ def _aligned(mask: Array, rank: int, ragged: int, batch: Sequence[int]) -> Array
     sizes = [1] * rank
     for axis, n in zip([*batch, ragged] if mask.ndim > 1 else [ragged], mask.shape, strict=True):
         sizes[axis] = n
-    if mask.ndim > 1 and list(batch) + [ragged] != sorted([*batch, ragged]):
+    if mask.ndim > 1 and [*batch, ragged] != sorted([*batch, ragged]):
         mask = mask.transpose(np.argsort([*batch, ragged]))
     return mask.reshape(sizes)

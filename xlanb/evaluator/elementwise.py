@@ -13,7 +13,15 @@ import numpy as np
 
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.special_functions import erf
-from xlanb.evaluator.values import Array, is_complex, is_floating, is_integral, narrow, primitive_type, widen
+from xlanb.evaluator.values import (
+    Array,
+    is_complex,
+    is_floating,
+    is_integral,
+    narrow,
+    primitive_type,
+    widen,
+)
 from xlanb.hlo.instruction import HloInstruction
 
 if TYPE_CHECKING:
@@ -33,6 +41,8 @@ def _simple(opcode: str, function: Function) -> None:
 
 def divide(x: Array, y: Array) -> Array:
     """Quotient; of integers towards zero, all ones (-1) by zero, and the lowest number by -1 is itself."""
+    if is_complex(x):
+        return _complex_divide(x, y)
     if not is_integral(x):
         return np.divide(x, y)
     safe = np.where(y == 0, y.dtype.type(1), y)
@@ -41,6 +51,27 @@ def divide(x: Array, y: Array) -> Array:
         rest = x - quotient * safe
         quotient = quotient + ((rest != 0) & ((x < 0) != (safe < 0)))
     return np.where(y == 0, x.dtype.type(0) - x.dtype.type(1), quotient).astype(x.dtype)
+
+
+def _complex_divide(x: Array, y: Array) -> Array:
+    """Where the quotient comes out as NaN, infinities and zeros are recovered as C99 (annex G.5.1) does."""
+    quotient = np.asarray(np.divide(x, y))
+    lost = np.isnan(quotient.real) & np.isnan(quotient.imag)
+    if not lost.any():
+        return quotient
+    a, b, c, d = (np.broadcast_to(part, quotient.shape)[lost] for part in (np.real(x), np.imag(x), np.real(y), np.imag(y)))
+    x_finite, y_finite = np.isfinite(a) & np.isfinite(b), np.isfinite(c) & np.isfinite(d)
+    x_infinite, y_infinite = np.isinf(a) | np.isinf(b), np.isinf(c) | np.isinf(d)
+    infinity = np.copysign(a.dtype.type(np.inf), c)
+    by_zero = (c == 0) & (d == 0) & (~np.isnan(a) | ~np.isnan(b))
+    big_a, big_b = np.copysign(np.isinf(a).astype(a.dtype), a), np.copysign(np.isinf(b).astype(a.dtype), b)
+    big_c, big_d = np.copysign(np.isinf(c).astype(a.dtype), c), np.copysign(np.isinf(d).astype(a.dtype), d)
+    cases = [by_zero, x_infinite & y_finite, y_infinite & x_finite]
+    out = quotient[lost]
+    out.real = np.select(cases, [infinity * a, np.inf * (big_a * c + big_b * d), 0 * (a * big_c + b * big_d)], out.real)
+    out.imag = np.select(cases, [infinity * b, np.inf * (big_b * c - big_a * d), 0 * (b * big_c - a * big_d)], out.imag)
+    quotient[lost] = out
+    return quotient
 
 
 def remainder(x: Array, y: Array) -> Array:
@@ -54,7 +85,7 @@ def power(x: Array, y: Array) -> Array:
     """x to the y; a negative power of an integer is 0, but for the powers of 1 and -1."""
     if not is_integral(x):
         return np.power(x, y)
-    positive = np.power(x, np.maximum(y, y.dtype.type(0)))
+    positive: Array = np.power(x, np.maximum(y, y.dtype.type(0)))
     if x.dtype.kind == "u":
         return positive
     sign = np.where(y & 1, x, x.dtype.type(1))
@@ -89,11 +120,11 @@ def _round_away(x: Array) -> Array:
 
 def _logistic(x: Array) -> Array:
     one = x.dtype.type(1)
-    return one / (one + np.exp(-x))
+    return np.divide(one, one + np.exp(-x))
 
 
 def _rsqrt(x: Array) -> Array:
-    return x.dtype.type(1) / np.sqrt(x)
+    return np.divide(x.dtype.type(1), np.sqrt(x))
 
 
 def _tanh(x: Array) -> Array:
@@ -111,7 +142,7 @@ def _atan2(y: Array, x: Array) -> Array:
     if not is_complex(y):
         return np.arctan2(y, x)
     # the principal value -i log((x + i y) / sqrt(x^2 + y^2))
-    return (-1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))).astype(y.dtype)
+    return np.multiply(-1j, np.log((x + 1j * y) / np.sqrt(x * x + y * y))).astype(y.dtype)
 
 
 def _in_double(function: Callable[[Array], Array]) -> Function:
@@ -128,7 +159,7 @@ def _subtract(x: Array, y: Array) -> Array:
     return np.logical_xor(x, y) if x.dtype == np.bool_ else np.subtract(x, y)
 
 
-for _opcode, _function in {
+_FUNCTIONS: dict[str, Function] = {
     "acos": _in_double(np.arccos),
     "acosh": _in_double(np.arccosh),
     "add": np.add,
@@ -169,7 +200,8 @@ for _opcode, _function in {
     "tan": _in_double(np.tan),
     "tanh": _tanh,
     "xor": np.bitwise_xor,
-}.items():
+}
+for _opcode, _function in _FUNCTIONS.items():
     _simple(_opcode, _function)
 
 

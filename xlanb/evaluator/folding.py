@@ -38,27 +38,31 @@ class Monoid:
     opcode: HloOpcode
     ufunc: np.ufunc
 
-    def identity(self, like: Array) -> Any:
-        """The number that changes nothing, of the type that `like` is computed in."""
-        wide = widen(like).dtype
+    def identity(self, dtype: np.dtype[Any]) -> Array:
+        """The scalar that changes nothing, for an accumulator's dtype."""
         if self.opcode in (HloOpcode.ADD, HloOpcode.OR, HloOpcode.XOR):
-            return wide.type(0)
+            return np.zeros((), dtype)
         if self.opcode is HloOpcode.MULTIPLY:
-            return wide.type(1)
+            return np.ones((), dtype)
+        is_low = self.opcode is HloOpcode.MAXIMUM
+        if dtype == np.bool_:
+            return np.asarray(not is_low)
         if self.opcode is HloOpcode.AND:
-            return wide.type(True) if wide == np.bool_ else wide.type(-1) if wide.kind == "i" else np.iinfo(wide).max
-        if wide == np.bool_:
-            return np.bool_(self.opcode is HloOpcode.MINIMUM)
-        if wide.kind == "f":
-            return wide.type(-np.inf if self.opcode is HloOpcode.MAXIMUM else np.inf)
-        return np.iinfo(wide).min if self.opcode is HloOpcode.MAXIMUM else np.iinfo(wide).max
+            return np.invert(np.zeros((), dtype))
+        if dtype.kind == "f":
+            return np.asarray(-np.inf if is_low else np.inf, dtype)
+        return np.asarray(np.iinfo(dtype).min if is_low else np.iinfo(dtype).max, dtype)
+
+    def rounds(self, x: Array) -> bool:
+        """Whether every step of a fold over x is rounded to a narrow float, so that the order of the steps is to be kept."""
+        return self.opcode in (HloOpcode.ADD, HloOpcode.MULTIPLY) and is_floating(x) and widen(x).dtype != x.dtype
 
     def accumulator(self, x: Array) -> Array:
-        """x in the type in which it is folded: sums and products of floats in the next wider one."""
+        """x in the type in which it is folded: sums and products of f32 and c64 in the next wider one, of narrower floats in their own."""
         if self.opcode not in (HloOpcode.ADD, HloOpcode.MULTIPLY):
             return widen(x)
         if is_floating(x):
-            return x.astype(np.float64)
+            return x if self.rounds(x) else x.astype(np.float64)
         return x.astype(np.complex128) if is_complex(x) else widen(x)
 
 
@@ -108,11 +112,8 @@ def fold(ev: Evaluator, computation: HloComputation, operands: Sequence[Array], 
     known = monoid(computation) if len(operands) == 1 else None
     if known is not None and operands[0].dtype == inits[0].dtype:
         return (_fold_known(known, operands[0], inits[0], axes),)
-    kept = [d for d in range(operands[0].ndim) if d not in axes]
-    shape = tuple(operands[0].shape[d] for d in kept)
-    # the folded dimensions first and as one, in row-major order
-    lines = [x.transpose([*sorted(axes), *kept]).reshape(-1, *shape) for x in operands]
-    accumulators = tuple(np.broadcast_to(v, shape) for v in inits)
+    lines = [_lines(x, axes) for x in operands]
+    accumulators = tuple(np.broadcast_to(v, lines[0].shape[1:]) for v in inits)
     count = lines[0].shape[0]
     if count > SEQUENTIAL_LIMIT and all(a.dtype == x.dtype for a, x in zip(accumulators, lines, strict=True)):
         return combine(ev, computation, accumulators, _fold_pairs(ev, computation, lines))
@@ -122,9 +123,24 @@ def fold(ev: Evaluator, computation: HloComputation, operands: Sequence[Array], 
 
 
 def _fold_known(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> Array:
+    if known.rounds(x):
+        return _fold_rounding(known, x, init, axes)
     wide = known.accumulator(x)
-    total = known.ufunc.reduce(wide, axis=axes, dtype=wide.dtype, initial=known.identity(wide), keepdims=False)
+    total = known.ufunc.reduce(wide, axis=axes, dtype=wide.dtype, initial=known.identity(wide.dtype)[()])
     return narrow(np.asarray(known.ufunc(known.accumulator(init), total)), x.dtype)
+
+
+def _fold_rounding(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> Array:
+    """Step by step from the initial value; NumPy's own reduce would add f16 pairwise in f32."""
+    line = _lines(x, axes)
+    steps = np.concatenate([np.broadcast_to(init, (1, *line.shape[1:])), line])
+    return np.asarray(known.ufunc.accumulate(steps, axis=0)[-1])
+
+
+def _lines(x: Array, axes: tuple[int, ...]) -> Array:
+    """The folded dimensions first and as one, in row-major order."""
+    kept = [d for d in range(x.ndim) if d not in axes]
+    return x.transpose([*sorted(axes), *kept]).reshape(-1, *(x.shape[d] for d in kept))
 
 
 def _fold_pairs(ev: Evaluator, computation: HloComputation, lines: list[Array]) -> list[Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -66,7 +67,7 @@ def _open_index(bound: int, size: int, start: Array | int, batch_rank: int, dime
     first = np.clip(np.asarray(start), 0, bound - size)
     first = first.reshape(first.shape + (1,) * (batch_rank - first.ndim + len(kept)))
     along = np.arange(size).reshape([-1 if d == dimension else 1 for d in kept]) if dimension in kept else 0
-    return first + along
+    return np.asarray(first + along)
 
 
 @rule("scatter")
@@ -74,7 +75,7 @@ def _scatter(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     count = (len(operands) - 1) // 2
     targets, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     flat, valid = _scatter_places(i, targets[0].shape, indices, updates[0].shape)
-    chosen = [np.broadcast_to(valid, u.shape) for u in updates[:1]][0]
+    chosen = np.broadcast_to(valid, updates[0].shape)
     results = scatter_into(
         ev,
         i.to_apply,
@@ -95,17 +96,17 @@ def _scatter_places(i: HloInstruction, shape: tuple[int, ...], indices: Array, u
     absent = {*i.ints("inserted_window_dims"), *batching}
     starts = _starts(vectors, len(shape), i.ints("scatter_dims_to_operand_dims"), batching, i.ints("scatter_indices_batching_dims"), vector_dim)
     batch_dims = [d for d in range(len(update_shape)) if d not in window_dims]
-    flat = np.zeros((1,) * len(update_shape), np.int64)
-    valid = np.ones((1,) * len(update_shape), np.bool_)
+    flat: Array = np.zeros((1,) * len(update_shape), np.int64)
+    valid: Array = np.ones((1,) * len(update_shape), np.bool_)
     window = iter(window_dims)
-    stride = np.cumprod([1, *shape[:0:-1]])[::-1] if shape else []
+    strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
     for d, bound in enumerate(shape):
         axis = None if d in absent else next(window)
         size = 1 if axis is None else update_shape[axis]
         start = _spread(np.asarray(starts[d]), batch_dims, len(update_shape))
         valid = valid & (start >= 0) & (start <= bound - size)
         along = 0 if axis is None else np.arange(size).reshape([-1 if a == axis else 1 for a in range(len(update_shape))])
-        flat = flat + (np.clip(start, 0, max(bound - size, 0)) + along) * int(stride[d])
+        flat = flat + (np.clip(start, 0, max(bound - size, 0)) + along) * strides[d]
     return flat, valid
 
 

@@ -18,7 +18,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import ArrayShape, BufferShape, Shape, TupleShape
 
-MAX_STEPS = 50_000_000
+MAX_STEPS = 20_000_000
 MAX_BYTES = 4 << 30
 MAX_DEPTH = 64
 
@@ -289,7 +289,7 @@ def evaluate(target: HloModule | HloComputation | str, *arrays: Any) -> Value:
         HloParseError: the text is not HLO.
     """
     if isinstance(target, str):
-        from xlanb.hlo.parser import parse  # noqa: PLC0415 - only text needs the parser
+        from xlanb.hlo.parser import parse
 
         target = parse(target)
     computation = target.entry_computation if isinstance(target, HloModule) else target

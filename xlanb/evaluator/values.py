@@ -56,7 +56,7 @@ def is_floating(x: Array) -> bool:
 
 def is_complex(x: Array) -> bool:
     """Whether the elements are complex."""
-    return x.dtype.kind == "c"
+    return bool(x.dtype.kind == "c")
 
 
 def is_integral(x: Array) -> bool:
@@ -78,8 +78,7 @@ def mismatch(value: Value, shape: Shape, *, lifted: bool = False) -> str | None:
         return next((m for v, s in zip(value, shape.shapes, strict=True) if (m := mismatch(v, s, lifted=lifted))), None)
     if isinstance(shape, BufferShape):
         shape = shape.array
-    assert isinstance(shape, ArrayShape)
-    if not shape.is_array:
+    if not isinstance(shape, ArrayShape) or not shape.is_array:
         return None if value is TOKEN else f"expected {shape.text(layout=False)}, not {describe(value)}"
     if not isinstance(value, np.ndarray) or value.dtype != shape.dtype:
         return f"expected {shape.text(layout=False)}, not {describe(value)}"

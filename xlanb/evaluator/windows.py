@@ -61,7 +61,7 @@ def _reduce_window(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
 def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[WindowDimension]) -> Array:
     """One dimension after the other: what lies outside counts as the identity."""
     wide = known.accumulator(x)
-    identity = known.identity(wide)
+    identity = known.identity(wide.dtype)
     for axis, d in enumerate(dimensions):
         if d == WindowDimension(1):
             continue
@@ -79,9 +79,11 @@ def _offsets(dimensions: Sequence[WindowDimension], sizes: Sequence[int]) -> Ite
     """For each offset within the window, in row-major order: the open mesh of indices into the operand, and which of them are there."""
     tables = [window_positions(n, d) for n, d in zip(sizes, dimensions, strict=True)]
     for offset in np.ndindex(*(d.size for d in dimensions)):
-        at = np.ix_(*(t[0][:, k] for t, k in zip(tables, offset, strict=True)))
-        inside = np.ix_(*(t[1][:, k] for t, k in zip(tables, offset, strict=True)))
-        yield at, math.prod(inside, start=np.ones((), np.bool_))
+        at, inside = (
+            [t[part][:, k].reshape([-1 if d == axis else 1 for d in range(len(tables))]) for axis, (t, k) in enumerate(zip(tables, offset, strict=True))]
+            for part in (0, 1)
+        )
+        yield tuple(at), math.prod(inside, start=np.ones((), np.bool_))
 
 
 def _reduce_any(
