@@ -1,0 +1,56 @@
+"""Shows an instruction among its neighbours: what errors about the IR are shown with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlanb.errors import XlanbError
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+
+NEIGHBOURS = 10
+"""How many instructions either side are shown."""
+
+_WIDTH = 200
+
+
+def context(instruction: HloInstruction, neighbours: int = NEIGHBOURS) -> str:
+    """The instructions either side of one, in the order in which they are printed, with an arrow at it.
+
+    It never fails, however broken the IR is: what cannot be printed is shown by name and opcode.
+    """
+    computation = instruction.parent
+    order = list(printed_order(computation))
+    if instruction not in order:
+        return f"  in computation {computation.name}\n  --> {line(instruction)}"
+    at = order.index(instruction)
+    first, last = max(0, at - neighbours), min(len(order), at + neighbours + 1)
+    lines = [f"  in computation {computation.name}"]
+    lines += [f"      ({first} more)"] if first else []
+    lines += [f"  {'-->' if i == at else '   '} {line(order[i])}" for i in range(first, last)]
+    lines += [f"      ({len(order) - last} more)"] if last < len(order) else []
+    return "\n".join(lines)
+
+
+def printed_order(computation: HloComputation) -> Sequence[HloInstruction]:
+    """The order in which a computation is printed; that of adding where operands form a cycle or leave the computation."""
+    scheduled = computation.module.schedule.get(computation)
+    if scheduled:
+        return scheduled
+    instructions = computation.instructions
+    if any(o not in computation for i in instructions for o in (*i.operands, *i.control_predecessors)):
+        return instructions
+    order = computation.post_order()
+    return order if len(order) == len(instructions) else instructions
+
+
+def line(instruction: HloInstruction, width: int = _WIDTH) -> str:
+    """One instruction as a line of HLO, cut to `width` characters."""
+    try:
+        text = str(instruction)
+        text = f"ROOT {text}" if instruction.is_root else text
+    except (XlanbError, AttributeError, KeyError, TypeError, ValueError, IndexError):
+        # The IR is broken, which is why somebody wants to see it.
+        operands = ", ".join(f"%{o.name}" for o in instruction.operands)
+        text = f"%{instruction.name} = {instruction.shape} {instruction.opcode}({operands})"
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,49 @@
+"""Checks a module against every rule of HLO (xla/service/hlo_verifier.cc), in time linear in its size."""
+
+from __future__ import annotations
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.verifier.fault import VerifierOptions
+from xlanb.hlo.verifier.instructions import CHECKS
+from xlanb.hlo.verifier.module import (
+    verify_aliases,
+    verify_channels,
+    verify_entry_layout,
+    verify_fusions,
+    verify_schedule,
+)
+from xlanb.hlo.verifier.shapes import verify_shape
+from xlanb.hlo.verifier.structure import verify_structure
+
+__all__ = ["VerifierOptions", "verify_module"]
+
+_DEFAULT = VerifierOptions()
+
+
+def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> None:
+    """Check every rule of HLO.
+
+    Raises:
+        HloVerifierError: one is broken; the message names the instruction and shows ten instructions either side of it.
+    """
+    verify_structure(module)
+    fusions: list[HloInstruction] = []
+    channels: list[HloInstruction] = []
+    for computation in module.computations:
+        for i in computation._instructions:
+            opcode = i.opcode
+            verify_shape(i, options)
+            check = CHECKS.get(opcode)
+            if check is not None:
+                check(i)
+            if opcode is HloOpcode.FUSION:
+                fusions.append(i)
+            if "channel_id" in i.attributes:
+                channels.append(i)
+    verify_fusions(module, fusions)
+    verify_channels(channels)
+    verify_entry_layout(module)
+    verify_schedule(module)
+    verify_aliases(module)

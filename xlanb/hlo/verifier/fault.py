@@ -1,0 +1,31 @@
+"""How the verifier complains: the rule that is broken, and the instruction among its neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from xlanb.errors import HloVerifierError
+from xlanb.hlo.diagnostic import context
+from xlanb.hlo.instruction import HloInstruction
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierOptions:
+    """What is checked beyond the rules that always hold, by the names of HloVerifierOpts.
+
+    `layout_sensitive`: instructions that move no data must not change layouts. `allow_mixed_precision`: floating operands of one
+    instruction, and its result, may differ in precision.
+    """
+
+    layout_sensitive: bool = False
+    allow_mixed_precision: bool = True
+
+
+def fail(instruction: HloInstruction, problem: str) -> NoReturn:
+    """Refuse an instruction.
+
+    Raises:
+        HloVerifierError: always; it shows the instruction among its neighbours.
+    """
+    raise HloVerifierError(f"%{instruction.name}: {problem}\n{context(instruction)}")
