@@ -65,12 +65,12 @@ def fuse_into(fusion: HloInstruction, producer: HloInstruction) -> HloInstructio
 def drop_unused_operands(fusion: HloInstruction) -> bool:
     """Take out operands whose parameter has no use inside; whether there were any."""
     unused = {p.parameter_number for p in fusion.fused_computation.parameters if p.is_dead}
-    if unused:
-        _drop_operands(fusion, unused)
+    for o in _drop_operands(fusion, unused) if unused else ():
+        fusion.parent.remove_dead(o)
     return bool(unused)
 
 
-def _drop_operands(fusion: HloInstruction, numbers: set[int]) -> None:
+def _drop_operands(fusion: HloInstruction, numbers: set[int]) -> list[HloInstruction]:
     fused = fusion.fused_computation
     left = 0
     for p in fused.parameters:
@@ -82,8 +82,7 @@ def _drop_operands(fusion: HloInstruction, numbers: set[int]) -> None:
         left += 1
     dropped = [o for n, o in enumerate(fusion.operands) if n in numbers]
     fusion.parent.set_operands(fusion, [o for n, o in enumerate(fusion.operands) if n not in numbers])
-    for o in dropped:
-        fusion.parent.remove_dead(o)
+    return dropped
 
 
 def drop_unused_outputs(fusion: HloInstruction) -> bool:

@@ -1,0 +1,241 @@
+"""Fusion for the CPU (xla/service/cpu/cpu_instruction_fusion.h): elementwise code and data movement compiled into one loop.
+
+    m = f32[8] multiply(a, b)                                 fusion(c, a, b), kind=kLoop, calls={
+    ROOT r = f32[8] add(m, c)                          =>       m = multiply(p1, p2), ROOT r = add(m, p0) }
+
+The conditions stand in CONDITIONS in the order in which they are looked at; all must hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xlanb.analysis.operand_use import is_elementwise
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType
+from xlanb.transforms import in_place
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.instruction_fusion import Condition, Edge, FusionPolicy, is_always_duplicable, is_effective_scalar, run_fusion
+
+_LOOP_FUSIBLE = frozenset(
+    (O.BITCAST, O.BROADCAST, O.CONCATENATE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE, O.GATHER, O.IOTA, O.PAD, O.REDUCE, O.RESHAPE, O.REVERSE, O.SLICE, O.TRANSPOSE)
+)
+_CHEAP = frozenset(
+    (O.ADD, O.AND, O.BITCAST, O.BITCAST_CONVERT, O.BROADCAST, O.CEIL, O.CLAMP, O.COUNT_LEADING_ZEROS, O.COMPARE, O.COMPLEX, O.CONCATENATE, O.CONSTANT, O.COPY)
+    + (O.COPY_DONE, O.COPY_START, O.DYNAMIC_RESHAPE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE, O.FLOOR, O.GET_TUPLE_ELEMENT, O.IMAG, O.INFEED, O.IOTA)
+    + (O.IS_FINITE, O.MAXIMUM, O.MINIMUM, O.MULTIPLY, O.MULHI, O.NEGATE, O.NOT, O.OPT_BARRIER, O.OR, O.OUTFEED, O.PAD, O.PARTITION_ID, O.POPCNT, O.REAL)
+    + (O.REDUCE_PRECISION, O.REPLICA_ID, O.RESHAPE, O.REVERSE, O.ROUND_NEAREST_AFZ, O.ROUND_NEAREST_EVEN, O.SELECT, O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC)
+    + (O.SHIFT_RIGHT_LOGICAL, O.SHUFFLE, O.SLICE, O.STOCHASTIC_CONVERT, O.SUBTRACT, O.TRANSPOSE, O.TUPLE, O.XOR)
+)
+_CHEAP_FOR_REALS = frozenset((O.ABS, O.SIGN, O.COSINE, O.SINE, O.TAN))
+
+_SMALL_OPERAND_BYTES = 16 * 1024
+_MAX_CONCATENATED = 8
+_MAX_REDUCTIONS = 6
+
+
+@dataclass(frozen=True)
+class CpuInstructionFusion(HloPass):
+    """Fuses producers into consumers; CONDITIONS say which.
+
+    `materialize_shifted_exponents`: compute the x of exp(x - max(x)) once only, as newer XLA does; jax 0.10's XLA duplicates it.
+    """
+
+    name = "fusion"
+    materialize_shifted_exponents: bool = False
+
+    def apply(self, module: HloModule) -> None:
+        run_fusion(module, _CpuPolicy(self.materialize_shifted_exponents))
+
+
+@dataclass(frozen=True)
+class _CpuPolicy(FusionPolicy):
+    materialize_shifted_exponents: bool
+
+    def conditions(self, edge: Edge) -> Sequence[Condition]:
+        return _OUTPUT_CONDITIONS if can_be_output_fused(edge.producer, edge.consumer) else CONDITIONS
+
+    def kind(self, edge: Edge) -> str:
+        return "kOutput" if can_be_output_fused(edge.producer, edge.consumer) else "kLoop"
+
+    def is_expensive(self, i: HloInstruction) -> bool:
+        return is_expensive(i)
+
+    def must_materialize(self, i: HloInstruction) -> bool:
+        return self.materialize_shifted_exponents and feeds_shifted_exponential(i)
+
+    def skipped(self, module: HloModule) -> set[HloComputation]:
+        """Bodies of custom fusions and custom calls, and what instructions apply to elements: the loops around them are emitted with the body inlined."""
+        skipped: set[HloComputation] = set()
+        for i in module.instructions():
+            if i.opcode in (O.SCATTER, O.CUSTOM_CALL) or i.opcode in _APPLIES_INSIDE_LOOPS:
+                skipped.update(i.called_computations)
+        return skipped
+
+
+_APPLIES_INSIDE_LOOPS = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.MAP, O.SELECT_AND_SCATTER, O.SORT, O.ALL_REDUCE, O.REDUCE_SCATTER, O.SCAN))
+
+
+# -- facts about instructions ----------------------------------------------------------------------------------------
+
+
+def is_expensive(i: HloInstruction) -> bool:
+    """Whether the CPU takes longer to compute an element than to load it."""
+    if i.opcode in _CHEAP:
+        return False
+    if i.opcode in _CHEAP_FOR_REALS:
+        return i.operands[0].shape.element_type.is_complex
+    if i.opcode is O.CONVERT:
+        # to bf16 takes several tests for NaN, back from it is a shift
+        return i.shape.element_type is PrimitiveType.BF16 and i.operands[0].shape.element_type is PrimitiveType.F32
+    if i.opcode in (O.DIVIDE, O.REMAINDER):
+        # integer division by a constant becomes a multiplication and a shift
+        return not (i.shape.element_type.is_integral and _is_scalar_constant(i.operands[1]))
+    return True
+
+
+def _is_scalar_constant(i: HloInstruction) -> bool:
+    i = i.operands[0] if i.opcode is O.BROADCAST else i
+    return i.opcode is O.CONSTANT and is_effective_scalar(i.shape)
+
+
+def can_be_loop_fused(i: HloInstruction) -> bool:
+    """Whether the loop emitter can compute one element of it."""
+    return i.opcode in _LOOP_FUSIBLE or is_elementwise(i)
+
+
+def can_be_output_fused(producer: HloInstruction, consumer: HloInstruction) -> bool:
+    """Whether a matrix-vector product can take in the addition that is its only use."""
+    if consumer.opcode is not O.ADD or producer.opcode is not O.DOT or producer.shape.element_type.is_complex:
+        return False
+    if producer.array_shape.rank > 1 or producer.ints("lhs_batch_dims"):
+        return False
+    return producer.users == (consumer,) and consumer.operands.count(producer) == 1
+
+
+def feeds_shifted_exponential(i: HloInstruction) -> bool:
+    """Whether it is the x of exp(x - max(x)): computed twice with different rounding, the difference could exceed 0 and exp overflow."""
+    if i.opcode is O.FUSION or not is_elementwise(i):
+        return False
+    for r in i.users:
+        if r.opcode is O.REDUCE and r.operands[0] is i and r.to_apply.root.opcode is O.MAXIMUM:
+            return any(_is_shift_before_exponential(u, i, r) for u in i.users)
+    return False
+
+
+def _is_shift_before_exponential(subtract: HloInstruction, x: HloInstruction, reduce: HloInstruction) -> bool:
+    if subtract.opcode is not O.SUBTRACT or x not in subtract.operands:
+        return False
+    if not any(o.opcode is O.BROADCAST and o.operands[0] is reduce for o in subtract.operands):
+        return False
+    return any(u.opcode is O.EXPONENTIAL for u in subtract.users)
+
+
+def _copies_inner_rows(i: HloInstruction) -> bool:
+    """Whether a concatenation joins rows long enough to be copied as blocks."""
+    s = i.array_shape
+    if s.rank <= 1:
+        return False
+    d = i.dimensions[0]
+    return d == s.minor_to_major[0] and s.dimensions[d] * s.element_type.byte_size >= 64 and s.byte_size >= 2048
+
+
+def _is_awkward_concatenate(i: HloInstruction) -> bool:
+    return i.opcode is O.CONCATENATE and (len(i.operands) > _MAX_CONCATENATED or _copies_inner_rows(i))
+
+
+# -- the conditions ------------------------------------------------------------------------------------------------
+
+
+def _no_array_constant(e: Edge) -> tuple[bool, str]:
+    return e.producer.opcode is not O.CONSTANT or is_effective_scalar(e.producer.shape), str(e.producer.shape)
+
+
+def _not_awaiting_output_fusion(e: Edge) -> tuple[bool, str]:
+    waiting = [o.name for o in e.producer.operands if can_be_output_fused(o, e.producer)]
+    return not waiting, ", ".join(waiting)
+
+
+def _producer_is_loop_fusible(e: Edge) -> tuple[bool, str]:
+    return can_be_loop_fused(e.producer), str(e.producer.opcode)
+
+
+def _no_awkward_concatenate(e: Edge) -> tuple[bool, str]:
+    awkward = [i.name for i in (e.producer, e.consumer) if _is_awkward_concatenate(i)]
+    return not awkward, ", ".join(awkward)
+
+
+def _profitable(e: Edge) -> tuple[bool, str]:
+    expensive = e.producer.opcode is not O.FUSION and is_expensive(e.producer)
+    reused = expensive and e.producer in e.run.reused(e.consumer)
+    return not reused, f"producer {'expensive' if expensive else 'cheap'}{', its elements reused' if reused else ''}"
+
+
+def _not_across_root(e: Edge) -> tuple[bool, str]:
+    return not e.producer.is_root, e.producer.name
+
+
+def _no_expensive_duplicate(e: Edge) -> tuple[bool, str]:
+    duplicated = e.producer.user_count != 1
+    bad = duplicated and is_expensive(e.producer) and not is_always_duplicable(e.producer)
+    return not bad, f"{e.producer.user_count} users, {'expensive' if is_expensive(e.producer) else 'cheap'}"
+
+
+def _in_place_safe(e: Edge) -> tuple[bool, str]:
+    reason = in_place.conflict(e.producer, e.consumer)
+    return reason is None, reason or ""
+
+
+def _few_reductions(e: Edge) -> tuple[bool, str]:
+    if e.producer.opcode is not O.REDUCE or e.consumer.opcode is not O.FUSION:
+        return True, ""
+    count = sum(i.opcode is O.REDUCE for i in e.consumer.fused_computation)
+    return count < _MAX_REDUCTIONS, f"{count} reductions inside"
+
+
+def _more_than_a_constant(e: Edge) -> tuple[bool, str]:
+    return e.producer.opcode is not O.CONSTANT or e.consumer.opcode is O.FUSION, str(e.producer.opcode)
+
+
+def _producer_is_no_fusion(e: Edge) -> tuple[bool, str]:
+    return e.producer.opcode is not O.FUSION, str(e.producer.opcode)
+
+
+def _code_stays_small(e: Edge) -> tuple[bool, str]:
+    if e.consumer.opcode is not O.FUSION:
+        return True, ""
+    evaluation = e.run.evaluation(e.consumer)
+    return not evaluation.code_duplication_too_high(e.producer), f"emitted {evaluation.emitted(e.producer)} times"
+
+
+def _consumer_takes_it(e: Edge) -> tuple[bool, str]:
+    c = e.consumer
+    if c.opcode is O.DOT and c.array_shape.rank <= 1:
+        vector = c.operands[1 - e.index]
+        if e.index < 2 and vector.array_shape.rank == 1 and vector.shape.byte_size < _SMALL_OPERAND_BYTES:
+            return True, "small matrix-vector product"
+    if c.opcode is O.FUSION:
+        return c.get("kind") == "kLoop", f"fusion of kind {c.get('kind')}"
+    return can_be_loop_fused(c), str(c.opcode)
+
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition("producer is no array constant", _no_array_constant),
+    Condition("producer awaits no output fusion of its own", _not_awaiting_output_fusion),
+    Condition("producer is loop-fusible", _producer_is_loop_fusible),
+    Condition("no concatenation that is better copied", _no_awkward_concatenate),
+    Condition("producer is cheap, or its elements are used once", _profitable),
+    Condition("producer is not the root", _not_across_root),
+    Condition("no expensive producer is duplicated", _no_expensive_duplicate),
+    Condition("no conflict with an update in place", _in_place_safe),
+    Condition("not too many reductions in one fusion", _few_reductions),
+    Condition("more than a constant to fuse", _more_than_a_constant),
+    Condition("producer is no fusion itself", _producer_is_no_fusion),
+    Condition("code duplication is low", _code_stays_small),
+    Condition("consumer is loop-fusible, a loop fusion or a small matrix-vector product", _consumer_takes_it),
+)
+_OUTPUT_CONDITIONS = (CONDITIONS[0], Condition("matrix-vector product whose only use is an addition", lambda e: (can_be_output_fused(e.producer, e.consumer), "")))

@@ -1,0 +1,268 @@
+"""The machinery of fusion (xla/service/instruction_fusion.h): which edges are looked at, in which order, and how one is fused.
+
+What may be fused is a list of named conditions over an Edge, given by the pass of a backend. The pass stops at the first that fails; whoever observes is told each
+condition that was looked at with its value.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.operand_use import reused_operands
+from xlanb.analysis.reachability import HloReachabilityMap
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape, Shape
+from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
+from xlanb.transforms.fusion_editing import create_fusion, fuse_into
+from xlanb.transforms.fusion_indexing import FusionNodeIndexingEvaluation
+
+_NEVER_FUSIBLE = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL))
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A producer, a consumer that uses it as operand `index`, and what the run knows of the computation around them."""
+
+    producer: HloInstruction
+    consumer: HloInstruction
+    index: int
+    run: FusionRun
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A named condition: `test` gives whether it holds, and the value that it looked at in words."""
+
+    name: str
+    test: Callable[[Edge], tuple[bool, str]]
+
+
+class FusionPolicy(ABC):
+    """What a backend decides about fusion."""
+
+    @abstractmethod
+    def conditions(self, edge: Edge) -> Sequence[Condition]:
+        """The conditions that an edge must meet, cheapest and most telling first."""
+
+    @abstractmethod
+    def kind(self, edge: Edge) -> str:
+        """The fusion kind that fusing an edge gives."""
+
+    @abstractmethod
+    def is_expensive(self, i: HloInstruction) -> bool:
+        """Whether computing it twice costs more than storing it."""
+
+    @abstractmethod
+    def must_materialize(self, i: HloInstruction) -> bool:
+        """Whether it must be computed once only, whatever that costs."""
+
+    @abstractmethod
+    def skipped(self, module: HloModule) -> set[HloComputation]:
+        """Computations to leave as they are."""
+
+
+class FusionRun:
+    """One run over one computation: its queue in reverse post order, its caches."""
+
+    def __init__(self, computation: HloComputation, policy: FusionPolicy) -> None:
+        self.computation = computation
+        self.policy = policy
+        self._reused: dict[HloInstruction, set[HloInstruction]] = {}
+        self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
+        order = computation.post_order()
+        self.unfusible = self._globally_unfusible(order)
+        self._queue: list[HloInstruction | None] = list(order)
+        self._place = {i: n for n, i in enumerate(order)}
+
+    # -- deciding -----------------------------------------------------------------------------------------------
+
+    def should_fuse(self, consumer: HloInstruction, index: int) -> bool:
+        """Whether every condition of the backend holds; the answer is told to observers."""
+        edge = Edge(consumer.operands[index], consumer, index, self)
+        seen: list[Predicate] = []
+        observed = is_observed()
+        for c in self.policy.conditions(edge):
+            holds, value = c.test(edge)
+            if observed:
+                seen.append(Predicate(c.name, holds, value))
+            if not holds:
+                self._tell(edge, seen, taken=False)
+                return False
+        self._tell(edge, seen, taken=True)
+        return True
+
+    def _tell(self, edge: Edge, predicates: list[Predicate], *, taken: bool) -> None:
+        if predicates and not self._silent:
+            emit(Decision(current_cause(), "fuse", (edge.producer.name, edge.consumer.name), taken, tuple(predicates)))
+
+    def reused(self, i: HloInstruction) -> set[HloInstruction]:
+        """Operands of which `i` uses elements more than once; kept up to date while a fusion grows."""
+        found = self._reused.get(i)
+        if found is None:
+            found = self._reused[i] = reused_operands(i)
+        return found
+
+    def evaluation(self, fusion: HloInstruction) -> FusionNodeIndexingEvaluation:
+        """How often the emitter would emit each part of a fusion."""
+        found = self._evaluations.get(fusion)
+        if found is None:
+            found = self._evaluations[fusion] = FusionNodeIndexingEvaluation(fusion)
+        return found
+
+    # -- what may not be duplicated --------------------------------------------------------------------------------
+
+    def _globally_unfusible(self, order: list[HloInstruction]) -> set[HloInstruction]:
+        """Producers whose fusion would read more memory than it saves, unless they vanish into all consumers on all paths."""
+        self._silent = True  # these are questions on the way to a decision, not decisions
+        unfusible = {i for i in order if self.policy.must_materialize(i)}
+        suspects = [i for i in order if not effectively_at_most_unary(i) and _operand_elements(i) > _elements(i.shape)]
+        if suspects:
+            reach = HloReachabilityMap(self.computation)
+            cache: dict[tuple[HloInstruction, HloInstruction], bool] = {}
+            forbidden: set[HloInstruction] = set()
+            for p in reversed(suspects):
+                if not (is_fusible(p) and all(self._on_all_paths(p, u, forbidden, reach, cache) for u in p.users)):
+                    forbidden.add(p)
+            unfusible |= forbidden
+        self._silent = False
+        return unfusible
+
+    def _on_all_paths(
+        self,
+        producer: HloInstruction,
+        consumer: HloInstruction,
+        forbidden: set[HloInstruction],
+        reach: HloReachabilityMap,
+        cache: dict[tuple[HloInstruction, HloInstruction], bool],
+    ) -> bool:
+        """Whether `producer` can be fused into `consumer` along every path between them."""
+        todo = [consumer]
+        while todo:
+            c = todo.pop()
+            if c is producer or (known := cache.get((producer, c))) is True:
+                continue
+            if known is False or not is_fusible(c):
+                cache[producer, consumer] = False
+                return False
+            for n, o in enumerate(c.operands):
+                if not reach.is_reachable(producer, o):
+                    continue
+                if o in forbidden or not self.should_fuse(c, n):
+                    cache[producer, c] = cache[producer, consumer] = False
+                    return False
+                todo.append(o)
+            # What is still to do may fail: only a failure is final here, success is marked so as not to walk twice.
+            cache[producer, c] = True
+        return True
+
+    # -- fusing -------------------------------------------------------------------------------------------------
+
+    def fuse_all(self) -> None:
+        """Fuse every edge that may be, consumers last to first, each consumer's latest operand first."""
+        while self._queue:
+            consumer = self._queue.pop()
+            if consumer is None:
+                continue
+            del self._place[consumer]
+            if is_fusible(consumer) or consumer.opcode is O.FUSION:
+                self._fuse_into(consumer)
+
+    def _fuse_into(self, consumer: HloInstruction) -> None:
+        candidates = [n for n, o in enumerate(consumer.operands) if o in self._place]
+        for n in sorted(candidates, key=lambda n: -self._place[consumer.operands[n]]):
+            producer = consumer.operands[n]
+            if not is_fusible(producer):
+                continue
+            if producer in self.unfusible:
+                self._tell_unfusible(producer, consumer)
+            elif self.should_fuse(consumer, n):
+                fusion = self._fuse(Edge(producer, consumer, n, self))
+                self._place[fusion] = len(self._queue)
+                self._queue.append(fusion)
+                if not producer.users:
+                    self._queue[self._place.pop(producer)] = None
+                    self.computation.remove(producer)
+                return
+
+    def _fuse(self, edge: Edge) -> HloInstruction:
+        producer, fusion = edge.producer, edge.consumer
+        kind = self.policy.kind(edge)
+        if fusion.opcode is not O.FUSION:
+            fusion = create_fusion(fusion, kind, name=f"{producer.opcode}_{fusion.opcode}_fusion")
+        elif fusion.get("kind") != kind:
+            self.computation.update(fusion, attributes={"kind": kind})
+        reused, evaluation = self.reused(fusion), self.evaluation(fusion)
+        if producer in reused:
+            reused.discard(producer)
+            reused.update(producer.operands)
+        else:
+            reused |= self.reused(producer)
+        users = evaluation.remove_operand(producer)
+        copy = fuse_into(fusion, producer)
+        evaluation.update(copy, users)
+        return fusion
+
+    def _tell_unfusible(self, producer: HloInstruction, consumer: HloInstruction) -> None:
+        if is_observed():
+            value = f"reads {_operand_elements(producer)} elements, gives {_elements(producer.shape)}, does not vanish into all its users"
+            failed = Predicate("operand can be duplicated", False, value)
+            emit(Decision(current_cause(), "fuse", (producer.name, consumer.name), False, (failed,)))
+
+
+def run_fusion(module: HloModule, policy: FusionPolicy) -> None:
+    """Fuse in every computation of a module that is not itself a body of a fusion."""
+    skipped = policy.skipped(module)
+    for c in nonfusion_computations(module):
+        if c not in skipped and len(c) > 1:
+            FusionRun(c, policy).fuse_all()
+
+
+def is_fusible(i: HloInstruction) -> bool:
+    """Whether it makes sense to fuse it at all."""
+    if i.opcode in _NEVER_FUSIBLE:
+        return False
+    if i.opcode is O.RNG:
+        return i.user_count <= 1
+    if i.control_predecessors or i.control_successors:
+        return False
+    return i.opcode is O.FUSION or not i.has_side_effect
+
+
+def true_rank(shape: Shape) -> int:
+    """Number of dimensions whose size is not 1."""
+    return sum(d != 1 for d in shape.dimensions) if isinstance(shape, ArrayShape) else 0
+
+
+def is_effective_scalar(shape: Shape) -> bool:
+    """Whether it is an array of one element."""
+    return shape.is_array and true_rank(shape) == 0
+
+
+def effectively_at_most_unary(i: HloInstruction) -> bool:
+    """Whether at most one operand is as large as the result; broadcasts, iotas and scalar constants cost nothing to read."""
+    rank = max((true_rank(s) for _, s in i.shape.leaves() if s.is_array), default=0)
+    large = 0
+    for o in i.operands:
+        if o.opcode in (O.BROADCAST, O.IOTA) or (o.opcode is O.CONSTANT and is_effective_scalar(o.shape)):
+            continue
+        large += true_rank(o.shape) >= rank
+    return large <= 1
+
+
+def is_always_duplicable(i: HloInstruction) -> bool:
+    """Whether duplicating it into consumers makes them read less: widening conversions and broadcasts."""
+    return i.opcode is O.BROADCAST or (i.opcode is O.CONVERT and i.operands[0].shape.byte_size < i.shape.byte_size)
+
+
+def _elements(shape: Shape) -> int:
+    return sum(s.element_count for _, s in shape.leaves() if isinstance(s, ArrayShape) and s.is_array)
+
+
+def _operand_elements(i: HloInstruction) -> int:
+    return sum(_elements(o.shape) for o in dict.fromkeys(i.operands))
