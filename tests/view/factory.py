@@ -185,7 +185,8 @@ class FakeCompiler:
         yield self._finished("build_xla_ops", "build_xla_ops", inside, launch, 0.0003)
         yield self._finished("tf2xla", "tf2xla", None, self.module.record(), 0.0031)
         yield from self._passes()
-        yield from self._backend()
+        if not self.fail:
+            yield from self._backend()
 
     def _passes(self) -> Any:
         entry = self.module.entry_computation

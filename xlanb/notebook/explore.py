@@ -22,4 +22,5 @@ def explore(x: Any, *args: Any, **named: Any) -> StepWidget:
     compilation = x if isinstance(x, Compilation) else Compilation(x, *args, **named)
     if not compilation.traces:
         compilation.step()
-    return StepWidget(compilation.traces, on_step=compilation.step)
+    # a live compilation may begin further traces: the widget asks for them anew
+    return StepWidget(lambda: compilation.traces, on_step=compilation.step)

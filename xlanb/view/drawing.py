@@ -9,7 +9,7 @@ from xlanb.view.layout import Placement, Point, layout, straight
 
 _PAD = 14.0
 _HEAD = 24.0
-_IN, _OUT = "\x01", "\x02"  # begin the keys of ports, which no name of a node can
+_IN, _OUT = ">", "<"  # begin the keys of ports
 _PORTS = frozenset((_IN, _OUT))
 
 
@@ -52,11 +52,23 @@ def draw(nodes: Sequence[Node], edges: Iterable[tuple[str, str]], groups: Sequen
 
     `previous` is the drawing of the pass before: what survives does not move within its group.
     """
-    scene = _Scene(nodes, groups, list(dict.fromkeys(edges)))
+    # A name may be any text: marked as node or group, it is neither a port nor the sheet itself.
+    inner_nodes = [Node(f"n{n.key}", n.width, n.height, f"g{n.group}") for n in nodes]
+    inner_groups = [Group(f"g{g.key}", g.label, g.kind, f"g{g.parent}") for g in groups]
+    scene = _Scene(inner_nodes, inner_groups, [(f"n{a}", f"n{b}") for a, b in dict.fromkeys(edges)])
     scene.place("", previous.placements if previous else {})
     scene.spread("", 0.0, 0.0)
-    top = scene.placements.get("", Placement())
-    return Drawing(scene.node_boxes, scene.group_boxes, {g.key: g for g in groups}, scene.routes(), top.width, top.height, note, scene.placements)
+    top = scene.placements[""]
+    return Drawing(
+        {k[1:]: box for k, box in scene.node_boxes.items()},
+        {k[1:]: box for k, box in scene.group_boxes.items()},
+        {g.key: g for g in groups},
+        {(a[1:], b[1:]): route for (a, b), route in scene.routes().items()},
+        top.width,
+        top.height,
+        note,
+        scene.placements,
+    )
 
 
 class _Scene:
@@ -81,11 +93,8 @@ class _Scene:
             for group, x, y in self._pieces(a, b):
                 self._lifted.setdefault(group, []).append((x, y))
                 for end in (x, y):
-                    if self._is_port(end):
+                    if end[0] in _PORTS:
                         self._ports.setdefault(group, {})[end] = None
-
-    def _is_port(self, key: str) -> bool:
-        return key[:1] in _PORTS and key not in self.parent
 
     def _chain(self, key: str) -> list[str]:
         chain = [key]
@@ -125,7 +134,7 @@ class _Scene:
         """Turn positions within groups into positions on the sheet."""
         for child, (x, y, w, h) in self.placements[group].boxes.items():
             box = (left + x, top + y, w, h)
-            if self._is_port(child):
+            if child[0] in _PORTS:
                 continue
             if child in self.node:
                 self.node_boxes[child] = box

@@ -12,13 +12,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xlanb.view.layout_steps import assign_x, count_crossings, order_by_barycentre
+from xlanb.view.layout_steps import assign_x, count_crossings, order_by_barycentre, straighten
 
 Point = tuple[float, float]
 Edge = tuple[str, str]
 
 _GAP_X = 22.0
-_GAP_Y = 40.0
+_GAP_Y = 38.0
+_GAP_EDGES = 9.0  # between a long edge and what it passes
 _GAP_PORT = 16.0  # below the points where edges enter a box
 _DUMMY_WIDTH = 6.0
 _MAX_SPAN = 60  # an edge over more ranks than this is drawn straight
@@ -160,6 +161,8 @@ def _fresh(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], edges: Sequ
     layers = _best_order(layers, up, down)
     widths = [sizes[n][0] for n in graph.names] + [_DUMMY_WIDTH] * (len(up) - len(graph.names))
     x = assign_x(layers, up, down, widths, _GAP_X)
+    for _ in range(2 if len(x) < 5000 else 1):
+        straighten([[d for d, _ in chain] for chain in chains.values()], layers, x, widths, _GAP_EDGES)
     top, heights = _rank_tops(graph, sizes, layers)
     boxes: dict[str, tuple[float, float, float, float]] = {}
     for k, layer in enumerate(layers):
@@ -248,8 +251,13 @@ def _rank_tops(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], layers:
         h = max((sizes[graph.names[v]][1] for v in layer if v < len(graph.names)), default=0.0)
         tops.append(y)
         heights.append(h)
-        y += h + (_GAP_Y if h else _GAP_PORT)
+        y += _step(h)
     return tops, heights
+
+
+def _step(height: float) -> float:
+    """From the top of a rank to the next one."""
+    return height + (_GAP_Y if height else _GAP_PORT)
 
 
 def _grid(boxes: dict[str, tuple[float, float, float, float]], lonely: list[str], sizes: Mapping[str, tuple[float, float]]) -> None:
@@ -338,7 +346,7 @@ def _anchored(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], edges: S
     for a, b in edges:
         old_route = previous.routes.get((a, b))
         still = old_route is not None and boxes[a] == previous.boxes.get(a) and boxes[b] == previous.boxes.get(b)
-        routes[a, b] = old_route if still and old_route is not None else straight(boxes[a], boxes[b])
+        routes[a, b] = old_route if still and old_route is not None else _around(a, b, boxes)
     left = min((b[0] for b in boxes.values()), default=0.0)
     upper = min((b[1] for b in boxes.values()), default=0.0)
     if left < 0 or upper < 0:  # new sources may need room above or beside what stood at the edge
@@ -346,11 +354,28 @@ def _anchored(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], edges: S
     return _measured(boxes, routes)
 
 
+def _around(a: str, b: str, boxes: Mapping[str, tuple[float, float, float, float]]) -> tuple[Point, ...]:
+    """A route past the boxes that stand between two others, on the nearer side of each."""
+    (x0, y0), (x1, y1) = straight(boxes[a], boxes[b])
+    if y1 - y0 < 2 * _GAP_Y:
+        return (x0, y0), (x1, y1)
+    points: list[Point] = []
+    x = x0
+    between = [q for n, q in boxes.items() if n not in (a, b) and q[3] and q[1] > y0 and q[1] + q[3] < y1]
+    for left, top, w, h in sorted(between, key=lambda q: q[1]):
+        at = x + (x1 - x) * (top + h / 2 - y0) / max(y1 - y0, 1.0)
+        if left - _GAP_EDGES < at < left + w + _GAP_EDGES and (not points or top >= points[-1][1]):
+            x = left - _GAP_EDGES if at < left + w / 2 else left + w + _GAP_EDGES
+            points += [(x, top), (x, top + h)]
+            y0 = top + h
+    return (x0, straight(boxes[a], boxes[b])[0][1]), *points, (x1, y1)
+
+
 def _anchored_y(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], previous: Placement) -> list[float]:
     y = [0.0] * len(graph.names)
     later: list[int] = []
     for v in graph.order:
-        need = max((y[u] + sizes[graph.names[u]][1] + _GAP_Y for u in graph.above[v]), default=-math.inf)
+        need = max((y[u] + _step(sizes[graph.names[u]][1]) for u in graph.above[v]), default=-math.inf)
         old = previous.boxes.get(graph.names[v])
         if old is not None:
             y[v] = max(old[1], need)
@@ -364,7 +389,7 @@ def _anchored_y(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], previo
     for v in later:
         y[v] = min((y[w] for w in graph.below[v] if y[w] > -math.inf), default=0.0) - _GAP_Y - sizes[graph.names[v]][1]
     for v in graph.order:  # users of new sources only were placed from nothing
-        need = max((y[u] + sizes[graph.names[u]][1] + _GAP_Y for u in graph.above[v]), default=-math.inf)
+        need = max((y[u] + _step(sizes[graph.names[u]][1]) for u in graph.above[v]), default=-math.inf)
         y[v] = max(y[v], need)
     return y
 

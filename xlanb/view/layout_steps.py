@@ -65,8 +65,39 @@ def assign_x(layers: Layers, up: Sequence[Sequence[int]], down: Sequence[Sequenc
         near = up if downwards else down
         other = down if downwards else up
         for k in range(len(layers)) if downwards else range(len(layers) - 1, -1, -1):
-            _settle(layers[k], near, other if r >= rounds - 2 else None, x, widths, gap)
+            _settle(layers[k], near, other if r == rounds - 2 else None, x, widths, gap)
     return x
+
+
+def straighten(chains: Sequence[Sequence[int]], layers: Layers, x: list[float], widths: Sequence[float], gap: float) -> None:
+    """Let the dummies of a long edge stand under each other, in runs as long as the free room between their neighbours allows."""
+    neighbours: dict[int, tuple[int, int]] = {}
+    for layer in layers:
+        for i, v in enumerate(layer):
+            neighbours[v] = (layer[i - 1] if i else -1, layer[i + 1] if i + 1 < len(layer) else -1)
+
+    def room(v: int) -> tuple[float, float]:
+        left, right = neighbours[v]
+        low = x[left] + (widths[left] + widths[v]) / 2 + gap if left >= 0 else -1e9
+        high = x[right] - (widths[right] + widths[v]) / 2 - gap if right >= 0 else 1e9
+        return low, high
+
+    for chain in chains:
+        start = 0
+        while start < len(chain):
+            low, high = room(chain[start])
+            low, high = min(low, x[chain[start]]), max(high, x[chain[start]])
+            end = start + 1
+            while end < len(chain):
+                other = room(chain[end])
+                if max(low, other[0]) > min(high, other[1]):
+                    break
+                low, high = max(low, other[0]), min(high, other[1])
+                end += 1
+            mean = sum(x[v] for v in chain[start:end]) / (end - start)
+            for v in chain[start:end]:
+                x[v] = min(max(mean, low), high)
+            start = end
 
 
 def _pack(layer: Sequence[int], x: list[float], widths: Sequence[float], gap: float) -> None:

@@ -94,7 +94,7 @@ def _add(
             box = f"{key}/"
             sheet.groups.append(Group(box, f"{n.name}  {n.op}" if n.op != n.name else n.name, "cluster", group))
             sheet.subjects[box] = n
-            _add(sheet, functions[called], functions, box, box, depth - 1, clusters)
+            _add(sheet, functions[called], functions, box, box, depth - 1, lambda _: "")
         else:
             width, height = node_size(node_item(n))
             sheet.nodes.append(Node(key, width, height, parent))

@@ -107,7 +107,7 @@ def label(item: Mapping[str, Any]) -> tuple[str, str, str]:
     if "p" not in item and op == "constant" and value:
         return value, "", f"constant {item['s']}"
     if op == "parameter":
-        return "parameter", f" {value}", _short(item["s"], 26)
+        return "parameter", f" {value}", _short(f"{name} {item['s']}", 26)
     if op == "fusion":
         return "fusion", f" {value}", _short(item["s"], 26)
     if item["f"].startswith("tf"):

@@ -5,7 +5,9 @@ import { h, s } from "./dom.js";
 /** @typedef {import("./store.js").Item} Item */
 /** @typedef {import("./store.js").Marks} Marks */
 
-const MIN_READABLE = 0.5;
+const MIN_READABLE = 0.42;
+const MARGIN = 28;
+const LEGEND = 26;
 
 /** @param {number[]} p x, y, x, y, ... @returns {string} a smooth path with vertical tangents */
 export function smooth(p) {
@@ -143,11 +145,11 @@ export class GraphView {
     const box = this.element.getBoundingClientRect();
     const picture = this.picture;
     if (!picture || !box.width || !box.height || !picture.nodes.length) return;
-    const margin = 28;
-    const whole = Math.min((box.width - margin * 2) / picture.w, (box.height - margin * 2) / picture.h, 1.3);
+    const room = { w: box.width - MARGIN * 2, h: box.height - MARGIN * 2 - LEGEND };
+    const whole = Math.min(room.w / picture.w, room.h / picture.h, 1.3);
     this.scale = Math.max(whole, Math.min(MIN_READABLE, whole * 3));
     this.x = (box.width - picture.w * this.scale) / 2;
-    this.y = picture.h * this.scale > box.height - margin ? margin : (box.height - picture.h * this.scale) / 2;
+    this.y = MARGIN + Math.max(0, (room.h - picture.h * this.scale) / 2);
     if (whole < MIN_READABLE && marks) this._centreOn([...marks.added, ...marks.changed], box);
     this.touched = false;
     this._apply();

@@ -22,15 +22,21 @@ export function tokens(line, language) {
   const out = [];
   let at = 0;
   if (line.length > 4000) return [[line, ""]];
+  const quiet = language === "hlo" ? line.indexOf(", metadata={") : -1; // the card tells it; here it only stands in the way
   for (const match of line.matchAll(pattern)) {
     const index = match.index ?? 0;
     if (index > at) out.push([line.slice(at, index), ""]);
+    if (quiet >= 0 && index > quiet) break;
     const kind = kinds[match.slice(1).findIndex((g) => g !== undefined)] || "";
     out.push([match[0], kind === "word" ? "" : kind]);
     at = index + match[0].length;
   }
-  if (at < line.length) out.push([line.slice(at), ""]);
-  return out;
+  if (quiet >= at) {
+    out.push([line.slice(at, quiet), ""], [line.slice(quiet), "quiet"]);
+  } else if (at < line.length) {
+    out.push([line.slice(at), ""]);
+  }
+  return out.filter(([text]) => text);
 }
 
 /**

@@ -44,6 +44,7 @@ class StepView {
     this.trace = this.payload.order[0] ?? 0;
     this.stage = this.payload.start ?? 0;
     this.tab = "";
+    this.paneTab = "";
     this.side = "after";
     this.pinned = "";
     this.rewrite = -1;
@@ -255,8 +256,23 @@ class StepView {
   /** @param {string} name */
   pin(name) {
     this.pinned = name;
-    this.update();
-    if (name) this.graph.reveal(name);
+    this._showCard();
+    if (this.shownTab === "Why") this._showPane();
+    this.light("");
+    if (!name) return;
+    if (this.shownTab === "Graph") this.graph.reveal(name);
+    else this._scrollTo(name);
+  }
+
+  /** Bring the first line about an op into view, where none is. @param {string} name */
+  _scrollTo(name) {
+    const frame = this.pane.getBoundingClientRect();
+    const all = [...this.pane.querySelectorAll(`${selector(name)}`)];
+    const seen = all.some((x) => {
+      const box = x.getBoundingClientRect();
+      return box.height > 0 && box.top >= frame.top && box.top <= frame.bottom - 10;
+    });
+    if (!seen) all[0]?.scrollIntoView({ block: "nearest" });
   }
 
   // -- the kernel -----------------------------------------------------------------------------------------------
@@ -308,6 +324,7 @@ class StepView {
   }
 
   update() {
+    const focused = this.shadow.activeElement;
     const trace = this.current;
     this.root.dataset.step = String(this.stage);
     this.root.dataset.stages = String(trace.stages.length);
@@ -321,6 +338,8 @@ class StepView {
     this._showCard();
     this._showFoot(trace);
     this.light("");
+    // What had the focus may have been drawn anew: the keys must go on working.
+    if (focused && !this.shadow.activeElement) this.root.focus({ preventScroll: true });
   }
 
   /** @param {Trace} trace */
@@ -435,10 +454,14 @@ class StepView {
     if (this.payload.note && this.stage === 0) parts.push(h("p", { class: "note inline" }, this.payload.note));
     parts.push(this._content(tab, stage, marks));
     const kept = this.pane.firstElementChild === this.graph.element && parts.length === 1 && parts[0] === this.graph.element;
+    const from = this.pane.lastElementChild;
+    const place = from && this.paneTab === tab ? [from.scrollLeft, from.scrollTop] : [0, 0];
     if (!kept) this.pane.replaceChildren(...parts);
+    if (!kept && tab !== "Graph" && this.pane.lastElementChild) [this.pane.lastElementChild.scrollLeft, this.pane.lastElementChild.scrollTop] = place;
+    this.paneTab = tab;
     if (tab === "Graph") this.graph.show(this.shownPicture(), this.payload.items, marks, this.side);
     this.pane.querySelector(".rewrite.current")?.scrollIntoView({ block: "nearest" });
-    if (this.pinned && tab !== "Graph") this.pane.querySelector(selector(this.pinned))?.scrollIntoView({ block: "nearest" });
+    if (this.pinned && tab !== "Graph") this._scrollTo(this.pinned);
   }
 
   /** @param {string} tab @param {Stage} stage @param {import("./store.js").Marks} marks @returns {HTMLElement} */

@@ -118,6 +118,15 @@ export function diffView(stage, payload) {
   return body;
 }
 
+const METADATA = /, metadata=\{(?:[^{}"]|"(?:[^"\\]|\\.)*")*\}/;
+
+/** A line without the metadata that both sides share: the card has it. @param {any} item @param {any} other */
+function told(item, other) {
+  const text = item.t.trim();
+  const mine = text.match(METADATA)?.[0];
+  return mine && (!other || other.t.includes(mine)) ? text.replace(METADATA, "") : text;
+}
+
 /** @param {number | number[]} row @param {Payload} payload @param {{has(name: string): boolean}} names @returns {HTMLElement[]} */
 function diffRow(row, payload, names) {
   if (typeof row === "number" && row < 0) return [h("div", { class: "skip" }, `⋯ ${plural(-row, "line")} the same`)];
@@ -130,7 +139,7 @@ function diffRow(row, payload, names) {
       "div",
       { class: `cell ${side} ${item ? kind : "void"}`, data: item ? { op: item.n } : {} },
       h("span", { class: "mk" }, item ? (mark === "=" ? "" : mark) : ""),
-      h("span", { class: "tx" }, item ? (mark === "~" ? worded(item.t.trim(), other.t.trim()) : highlighted(item.t.trim(), "hlo", names)) : ""),
+      h("span", { class: "tx" }, item ? (mark === "~" ? worded(told(item, other), told(other, item)) : highlighted(told(item, other), "hlo", names)) : ""),
     );
   return [cell(left, "old", right), cell(right, "new", left)];
 }

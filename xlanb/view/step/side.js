@@ -59,7 +59,8 @@ export function passList(trace, store, state) {
     if (wanted && !`${stage.name} ${stage.pl.join(" ")} ${stage.kind}`.toLowerCase().includes(wanted)) return;
     if (state.hide && !stage.ch && !stage.e && k !== state.current) return;
     const label = stage.pl.length ? stage.pl.join(" › ") : groupLabel(stage);
-    if (label !== group) rows.push(h("div", { class: "pipeline", role: "presentation", title: label }, label));
+    const short = stage.pl.at(-1) || label;
+    if (label !== group) rows.push(h("div", { class: "pipeline", role: "presentation", title: label }, short));
     group = label;
     shown += 1;
     rows.push(passRow(stage, k, store, state));
@@ -118,12 +119,13 @@ export function opCard(store, trace, current, name, act) {
   const stage = trace.stages[current];
   const found = stage && store.find(stage, name);
   const body = h("div", { class: "card-body" });
+  const add = (/** @type {(Node | null)[]} */ ...parts) => body.append(.../** @type {Node[]} */ (parts.filter((p) => p)));
   if (!found) {
     body.append(h("h3", {}, name), h("p", { class: "muted" }, "It is not there at this stage."));
   } else {
     const { item, artifact } = found;
     const users = store.users(artifact).get(name) || [];
-    body.append(
+    add(
       h("h3", {}, h("span", { class: `chip fam-${item.f.replace(/^tf-/, "")}` }, item.o), h("span", { class: "opname" }, item.n)),
       rows([
         ["Shape", item.s],

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xlanb.view.drawing import Group, Node, draw
+from xlanb.view.layout import layout
+from xlanb.view.layout_steps import count_crossings
+
+SIZE = (80.0, 40.0)
+
+
+def boxes_overlap(boxes):
+    items = sorted(boxes.values())
+    for i, (x, y, w, h) in enumerate(items):
+        for x2, y2, w2, h2 in items[i + 1 :]:
+            if x2 >= x + w:
+                break
+            if y < y2 + h2 and y2 < y + h:
+                return True
+    return False
+
+
+@st.composite
+def graphs(draw_from, *, cyclic=False):
+    n = draw_from(st.integers(1, 25))
+    pairs = draw_from(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=50))
+    edges = [(f"n{a}", f"n{b}") for a, b in pairs if cyclic or a < b]
+    sizes = {f"n{i}": (40.0 + 10 * (i % 7), 30.0 + 5 * (i % 3)) for i in range(n)}
+    return sizes, edges
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs())
+def test_edges_run_downwards_and_nothing_overlaps(graph):
+    sizes, edges = graph
+    placed = layout(sizes, edges)
+    assert set(placed.boxes) == set(sizes)
+    assert not boxes_overlap(placed.boxes)
+    for a, b in edges:
+        assert placed.boxes[a][1] + placed.boxes[a][3] < placed.boxes[b][1]
+    assert set(placed.routes) == set(edges)
+    for (a, b), route in placed.routes.items():
+        assert route[0][1] == placed.boxes[a][1] + placed.boxes[a][3]
+        assert route[-1][1] == placed.boxes[b][1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs(cyclic=True))
+def test_cycles_and_self_edges_are_placed_too(graph):
+    sizes, edges = graph
+    placed = layout(sizes, edges)
+    assert set(placed.boxes) == set(sizes)
+    assert not boxes_overlap(placed.boxes)
+    assert set(placed.routes) == {(a, b) for a, b in edges if a != b}
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.integers(0, 24))
+def test_taking_a_node_away_moves_no_other(graph, gone):
+    sizes, edges = graph
+    first = layout(sizes, edges)
+    left = {n: s for n, s in sizes.items() if n != f"n{gone % len(sizes)}"}
+    second = layout(left, edges, first)
+    moved = [n for n in left if second.boxes[n] != first.boxes[n]]
+    fresh = layout(left, edges)
+    assert not moved or second == fresh  # where the old drawing would be far larger, all is placed afresh
+    assert not boxes_overlap(second.boxes)
+
+
+def test_a_replaced_node_takes_its_place_and_nothing_else_moves():
+    names = ["x", "y", "mul", "add", "out"]
+    edges = [("x", "mul"), ("y", "mul"), ("mul", "add"), ("y", "add"), ("add", "out")]
+    first = layout(dict.fromkeys(names, SIZE), edges)
+    renamed = [(a.replace("mul", "dot"), b.replace("mul", "dot")) for a, b in edges]
+    second = layout(dict.fromkeys([n.replace("mul", "dot") for n in names], SIZE), renamed, first)
+    assert all(second.boxes[n] == first.boxes[n] for n in names if n != "mul")
+    assert second.boxes["dot"][1] == first.boxes["mul"][1]
+
+
+def test_the_layout_is_deterministic():
+    sizes = {f"n{i}": SIZE for i in range(40)}
+    edges = [(f"n{i}", f"n{(i * 7) % 40}") for i in range(40) if (i * 7) % 40 > i]
+    assert layout(sizes, edges) == layout(sizes, edges)
+
+
+def test_a_tree_is_drawn_without_crossings_and_a_parent_over_its_children():
+    sizes = {f"n{i}": SIZE for i in range(7)}
+    placed = layout(sizes, [(f"n{i}", f"n{c}") for i in range(3) for c in (2 * i + 1, 2 * i + 2)])
+    centre = {n: b[0] + b[2] / 2 for n, b in placed.boxes.items()}
+    for i in range(3):
+        assert abs(centre[f"n{i}"] - (centre[f"n{2 * i + 1}"] + centre[f"n{2 * i + 2}"]) / 2) < 2
+
+
+def test_crossings_are_counted():
+    down = [[3], [2], [], []]
+    assert count_crossings([[0, 1], [2, 3]], down) == 1
+    assert count_crossings([[1, 0], [2, 3]], down) == 0
+
+
+def test_ten_thousand_nodes_take_seconds_at_most():
+    n = 10_000
+    sizes = {f"n{i}": SIZE for i in range(n)}
+    edges = [(f"n{max(0, i - 1 - (i * 7919) % 30)}", f"n{i}") for i in range(1, n)] + [(f"n{i - 1}", f"n{i}") for i in range(1, n, 3)]
+    begin = time.perf_counter()
+    placed = layout(sizes, edges)
+    assert time.perf_counter() - begin < 5  # half a second on an idle machine
+    assert len(placed.boxes) == n
+
+
+def test_a_long_chain_does_not_recurse():
+    n = 5000
+    placed = layout({f"n{i}": SIZE for i in range(n)}, [(f"n{i}", f"n{i + 1}") for i in range(n - 1)])
+    assert placed.boxes["n4999"][1] > placed.boxes["n0"][1]
+
+
+def test_nodes_without_edges_stand_in_rows():
+    placed = layout({f"n{i}": SIZE for i in range(100)}, [])
+    assert placed.width < 20 * 110
+    assert not boxes_overlap(placed.boxes)
+
+
+def test_a_group_holds_its_nodes_and_edges_enter_it_from_above():
+    nodes = [Node("a", 60, 40), Node("p", 60, 40, "f"), Node("q", 60, 40, "f"), Node("z", 60, 40)]
+    drawing = draw(nodes, [("a", "p"), ("a", "q"), ("p", "q"), ("q", "z")], [Group("f", "fusion", "fusion")])
+    x, y, w, h = drawing.groups["f"]
+    for n in ("p", "q"):
+        nx, ny, nw, nh = drawing.nodes[n]
+        assert x < nx and y < ny and nx + nw < x + w and ny + nh < y + h
+    assert drawing.nodes["a"][1] + 40 < y
+    assert y + h < drawing.nodes["z"][1]
+    passing = drawing.edges["a", "q"]
+    px, py, pw, ph = drawing.nodes["p"]
+    assert not any(px < ex < px + pw and py < ey < py + ph for ex, ey in passing), "the edge passes beside p, not through it"
+
+
+def test_a_node_may_have_any_name():
+    nodes = [Node("", 60, 40), Node("\x01a", 60, 40, "\x02"), Node("a", 60, 40)]
+    drawing = draw(nodes, [("a", "\x01a"), ("\x01a", "")], [Group("\x02", "g", "fusion", "missing")])
+    assert set(drawing.nodes) == {"", "\x01a", "a"}

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+
+import html5lib
+import pytest
+from factory import EVIL, graph_record, make_trace
+
+from xlanb.errors import XlanbError
+from xlanb.explorer.trace import Trace
+from xlanb.hlo import parse
+from xlanb.view import assets
+from xlanb.view.dot import digraph, write_graph
+from xlanb.view.page import fragment_html, page_html, write_page
+from xlanb.view.reprs import mimebundle
+from xlanb.view.tables import kernels_table, stages_table
+from xlanb.view.text import trace_text
+from xlanb.view.timing import figure, kernel_figure
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return make_trace()
+
+
+def part(html, name):
+    packed = re.search(rf'data-part="{name}">([^<]*)</script>', html).group(1)
+    return zlib.decompress(base64.b64decode(packed)).decode()
+
+
+def test_a_page_is_whole_small_and_needs_no_network(trace):
+    html = page_html([trace])
+    html5lib.HTMLParser(strict=True).parse(html)
+    assert len(html) < 100_000
+    assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org/)", html)
+    program = part(html, "program")
+    assert not re.search(r"https?://(?!www\.w3\.org/)|\bfetch\(|import\((?!\"\./)", program + part(html, "style"))
+    assert json.loads(part(html, "payload"))["traces"][0]["name"] == "linear regression"
+
+
+def test_untrusted_names_are_never_markup():
+    html = page_html([make_trace(EVIL, evil=True)], title=EVIL)
+    tree = html5lib.parse(html, namespaceHTMLElements=False)
+    assert not list(tree.iter("img"))
+    assert EVIL in tree.find(".//pre").text
+    assert tree.find(".//title").text == EVIL
+
+
+def test_the_program_puts_no_data_into_markup():
+    for name in ("innerHTML", "outerHTML =", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+        assert name not in assets.program(), name
+
+
+def test_a_fragment_shows_its_text_where_no_script_runs(trace):
+    tree = html5lib.parseFragment(fragment_html([trace]), namespaceHTMLElements=False)
+    assert "algsimp: 4 removed, 2 added, 3 changed" in tree.find(".//pre").text
+    assert not list(tree.iter("style")), "the style is the shadow root's"
+
+
+def test_write_page_writes_the_file(trace, tmp_path):
+    write_page([trace], tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_trace_text_is_a_table_of_stages(trace):
+    lines = trace_text(trace).splitlines()
+    assert lines[0] == "linear regression: 18 stages, 14 changed something"
+    assert any(re.fullmatch(r" +9  .*dce: no change", line) for line in lines)
+    assert any(re.fullmatch(r" +8 \* +900 us  algsimp: .*", line) for line in lines)
+
+
+def test_an_unknown_time_is_never_zero(trace):
+    untimed = Trace("untimed", [s.__class__(s.index, s.kind, s.name, s.before, s.after) for s in trace])
+    assert "unknown  graph" in trace_text(untimed)
+    assert stages_table(untimed)["ms"].isna().all()
+    with pytest.raises(XlanbError, match="no stage of 'untimed' was timed"):
+        figure(untimed)
+
+
+def test_stages_table(trace):
+    table = stages_table(trace)
+    assert list(table.loc[[8, 9], "changed"]) == [True, False]
+    assert table.loc[8, "removed"] == 4
+    assert table.loc[8, "ms"] == pytest.approx(0.9)
+
+
+def test_kernels_table_and_figures(trace):
+    run = trace["run"].after
+    table = kernels_table(run)
+    assert list(table["kernel"]) == ["fusion", "reduce"]
+    assert table["GB/s"][0] == pytest.approx(1600 / 4.1e-6 / 1e9)
+    assert list(kernel_figure(run).data[0].y) == ["fusion", "reduce"]
+    passes = figure(trace)
+    assert "8 algsimp" in passes.data[0].y
+    assert "17 second run" not in passes.data[0].y
+
+
+@pytest.mark.parametrize("pick", ["trace", "stage", "module", "record", "graph", "buffers", "code", "run", "cache", "computation", "instruction"])
+def test_everything_shows_itself_in_html_and_text(trace, pick):
+    module = parse("HloModule tiny\n\nENTRY %main (x: f32[2]) -> f32[2] {\n  %x = f32[2]{0} parameter(0)\n  ROOT %n = f32[2]{0} negate(%x)\n}\n")
+    shown = {
+        "trace": trace,
+        "stage": trace["algsimp"],
+        "module": module,
+        "record": module.record(),
+        "graph": graph_record(clustered=True),
+        "buffers": trace["buffer_assignment"].after,
+        "code": trace["assembly"].after,
+        "run": trace["run"].after,
+        "cache": trace["second run"].after,
+        "computation": module.record().entry_computation,
+        "instruction": module.entry_computation.root.record(),
+    }[pick]
+    bundle = mimebundle(shown)
+    html5lib.HTMLParser(strict=True).parseFragment(bundle["text/html"])
+    assert bundle["text/plain"].strip()
+    expected = {"trace": "algsimp", "stage": "4 removed", "module": "negate", "record": "negate", "graph": "[cluster_0]", "buffers": "allocation 2", "code": "vmulps"}
+    assert expected.get(pick, "") in bundle["text/plain"]
+    assert json.loads(part(bundle["text/html"], "payload"))["traces"][0]["stages"]
+
+
+def test_what_is_unknown_shows_its_text():
+    class Odd:
+        def __str__(self):
+            return "<b>odd</b>"
+
+    assert mimebundle(Odd()) == {"text/html": '<pre style="white-space:pre-wrap;font-size:12px">&lt;b&gt;odd&lt;/b&gt;</pre>', "text/plain": "<b>odd</b>"}
+
+
+def test_dot_has_nodes_edges_and_clusters(trace, tmp_path):
+    module = trace["copy-insertion"].after
+    source = digraph(module).source
+    assert "subgraph cluster_0" in source
+    assert source.count(" -> ") > 20
+    assert "fusion  kLoop" in source
+    write_graph(module, tmp_path / "g.dot")
+    assert (tmp_path / "g.dot").read_text() == source
+    with pytest.raises(XlanbError, match="g.bmp"):
+        write_graph(module, tmp_path / "g.bmp")
+
+
+def test_dot_escapes_names(trace):
+    source = digraph(make_trace(evil=True)["graph"].after).source
+    assert "<img" not in source.replace("&lt;img", "").replace('tooltip="<img', "")
+
+
+def test_without_dot_the_error_says_so(trace, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(XlanbError, match="needs Graphviz' dot"):
+        write_graph(trace["graph"].after, tmp_path / "g.svg")

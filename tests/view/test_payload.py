@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from factory import EVIL, FakeCompiler, graph_record, make_trace
+
+from xlanb.buffers.records import BufferAssignmentRecord
+from xlanb.cpu.records import CodeRecord
+from xlanb.explorer.stage import Stage
+from xlanb.explorer.trace import Trace
+from xlanb.graph.records import GraphRecord, NodeRecord
+from xlanb.hlo import HloModule, HloOpcode
+from xlanb.shape import PrimitiveType
+from xlanb.shape.shape import array
+from xlanb.view.parts.diff import graph_diff, match, module_diff
+from xlanb.view.parts.graph import graph_sheet
+from xlanb.view.parts.hlo import module_sheet
+from xlanb.view.parts.llvm import line_ops
+from xlanb.view.parts.memory import live_bytes, memory_data, memory_text
+from xlanb.view.payload import MAX_BYTES, PayloadBuilder, build_payload, merge
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return make_trace()
+
+
+@pytest.fixture(scope="module")
+def payload(trace):
+    return build_payload([trace])
+
+
+def stage(payload, name):
+    return next(s for s in payload["traces"][0]["stages"] if s["name"] == name)
+
+
+def chain(count):
+    """A module of `count` negations in a row."""
+    module = HloModule("chain")
+    entry = module.add_computation("main", entry=True)
+    value = entry.add(HloOpcode.PARAMETER, [], shape=array(PrimitiveType.F32, [4]), parameter_number=0)
+    for _ in range(count):
+        value = entry.add(HloOpcode.NEGATE, [value])
+    entry.set_root(value)
+    return module
+
+
+def test_it_is_json_and_names_only_what_is_there(payload):
+    assert json.loads(json.dumps(payload)) == payload
+    for artifact in payload["artifacts"]:
+        for c in artifact.get("c", []):
+            assert all(0 <= i < len(payload["items"]) for i in payload["chunks"][c]["i"])
+        for item, *_ in (artifact.get("g") or {"nodes": []})["nodes"]:
+            assert 0 <= item < len(payload["items"])
+        for a, b, *points in (artifact.get("g") or {"edges": []})["edges"]:
+            assert max(a, b) < len(artifact["g"]["nodes"])
+            assert len(points) % 2 == 0
+            assert len(points) >= 4
+    for s in payload["traces"][0]["stages"]:
+        assert -1 <= s["b"] < len(payload["artifacts"])
+        assert -1 <= s["a"] < len(payload["artifacts"])
+
+
+def test_what_did_not_change_is_there_once(payload):
+    dce = stage(payload, "dce")
+    assert dce["b"] == dce["a"] == stage(payload, "algsimp")["a"]
+    texts = [json.dumps(i) for i in payload["items"]]
+    assert len(texts) == len(set(texts))
+
+
+def test_counts_are_those_of_the_trace(payload, trace):
+    assert payload["traces"][0]["counts"] == {"stages": len(trace), "passes": 6, "changed": len(trace.changed), "kernels": 1}
+
+
+def test_a_surviving_instruction_stands_still_when_a_pass_removes_others(payload):
+    places = []
+    for name in ("tuple-simplifier", "algsimp"):
+        picture = payload["artifacts"][stage(payload, name)["a"]]["g"]
+        places.append({payload["items"][n[0]]["n"]: n[1:3] for n in picture["nodes"]})
+    survivors = set(places[0]) & set(places[1])
+    assert len(survivors) > 15
+    moved = [n for n in survivors if places[0][n] != places[1][n]]
+    assert not moved
+
+
+def test_marking_moves_no_node_and_shows_the_cluster_only_from_then_on(payload):
+    before = payload["artifacts"][stage(payload, "constant folding")["a"]]["g"]
+    after = payload["artifacts"][stage(payload, "mark_for_compilation")["a"]]["g"]
+    places = [{payload["items"][n[0]]["n"]: n[1:] for n in picture["nodes"]} for picture in (before, after)]
+    assert places[0] == places[1]
+    assert before["groups"] == []
+    assert [g[1] for g in after["groups"]] == ["cluster_0"]
+
+
+def test_a_fusion_is_a_box_around_its_instructions(payload):
+    picture = payload["artifacts"][stage(payload, "fusion")["a"]]["g"]
+    (group,) = picture["groups"]
+    item, label, kind, x, y, w, h = group
+    assert payload["items"][item]["n"] == "fusion"
+    assert (label, kind) == ("fusion  kLoop", "fusion")
+    inside = {payload["items"][n[0]]["o"] for n in picture["nodes"] if x < n[1] and n[1] + n[3] < x + w and y < n[2] and n[2] + n[4] < y + h}
+    assert {"subtract", "multiply", "add", "broadcast"} <= inside
+
+
+def test_why_tells_rules_and_predicates_with_their_values(payload):
+    rules = [r["rule"] for r in stage(payload, "algsimp")["why"]["rewrites"]]
+    assert rules == ["A * 1 => A", "A / C => A * (1 / C)"]
+    refused = [d for d in stage(payload, "fusion")["why"]["decisions"] if not d["taken"]]
+    assert refused[0]["subject"] == ["subtract", "reduce"]
+    assert refused[0]["predicates"][-1] == ["producer has one user", 0, "2 users: multiply.9, grad"]
+
+
+def test_code_and_memory_stages_point_to_the_module_they_came_from(payload):
+    last = stage(payload, "copy-insertion")["a"]
+    assert stage(payload, "assembly")["ctx"] == last
+    assert stage(payload, "buffer_assignment")["ctx"] == last
+
+
+def test_the_same_trace_gives_the_same_payload(payload, trace):
+    assert build_payload([trace]) == payload
+
+
+def test_deltas_add_up_to_the_whole():
+    compiler = FakeCompiler()
+    compiler.step()
+    builder = PayloadBuilder()
+    builder.update(compiler.traces, live=True)
+    far = json.loads(json.dumps(builder.payload))
+    while compiler.step() is not None:
+        merge(far, json.loads(json.dumps(builder.update(compiler.traces, live=True))))
+    assert far == builder.payload
+    assert len(far["traces"][0]["stages"]) == len(compiler.traces[0])
+
+
+def test_a_small_step_makes_a_small_delta():
+    compiler = FakeCompiler()
+    for _ in range(8):
+        compiler.step()
+    builder = PayloadBuilder()
+    builder.update(compiler.traces)
+    before = len(json.dumps(builder.payload))
+    compiler.step()
+    delta = builder.update(compiler.traces)
+    assert delta["traces"][0]["stages"][0]["name"] == "algsimp"
+    assert len(json.dumps(delta)) < before / 4
+
+
+def test_a_trace_that_is_no_longer_listed_leaves_the_order():
+    builder = PayloadBuilder()
+    one, two = make_trace("one"), make_trace("two")
+    builder.update([one])
+    builder.update([two])
+    assert builder.payload["order"] == [1]
+    assert [t["name"] for t in builder.payload["traces"]] == ["one", "two"]
+
+
+def test_no_more_than_four_hundred_nodes_are_drawn_and_the_note_says_so():
+    record = chain(1000).record()
+    sheet = module_sheet(record, 400)
+    assert len(sheet.nodes) == 400
+    assert "Showing 400 of 1,001" in sheet.note
+    focus = module_sheet(record, 50, ["negate.500"])
+    assert "negate.500" in {n.key for n in focus.nodes}
+
+
+def test_a_large_trace_stays_under_two_megabytes():
+    modules = [chain(3000 + k).record() for k in range(10)]
+    stages = [Stage(k, "hlo_pass", f"pass{k}", modules[k - 1] if k else None, m) for k, m in enumerate(modules)]
+    payload = build_payload([Trace("large", stages)])
+    assert len(json.dumps(payload, separators=(",", ":"))) <= MAX_BYTES
+    assert len(payload["traces"][0]["stages"]) == 10
+
+
+def test_name_scopes_are_folded_where_a_graph_is_large():
+    nodes = tuple(NodeRecord(f"layer{k // 100}/block{k % 100 // 10}/op{k}", "Relu", (f"layer{(k - 1) // 100}/block{(k - 1) % 100 // 10}/op{k - 1}",) if k else ()) for k in range(1000))
+    sheet = graph_sheet(GraphRecord("deep", nodes), 400)
+    assert len(sheet.nodes) == 100
+    assert "folded at depth 2" in sheet.note
+    assert graph_sheet(GraphRecord("deep", nodes), 20).note.startswith("Name scopes are folded at depth 1")
+    assert len(graph_sheet(GraphRecord("deep", nodes), 5).nodes) == 5
+
+
+def test_a_graph_with_a_loop_or_a_missing_input_is_drawn():
+    nodes = (NodeRecord("merge", "Merge", ("enter", "next:1", "^gone")), NodeRecord("enter", "Enter"), NodeRecord("next", "NextIteration", ("merge",)))
+    drawing = graph_sheet(GraphRecord("loop", nodes)).draw()
+    assert set(drawing.nodes) == {"merge", "enter", "next"}
+    assert ("next", "merge") in drawing.edges
+
+
+def test_structural_diff_pairs_by_identity_and_keeps_what_is_gone_in_place():
+    module = chain(4)
+    before = module.record()
+    entry = module.entry_computation
+    middle = entry.find("negate.1")
+    entry.rename(middle, "renamed")
+    entry.replace(entry.find("negate.2"), entry.add(HloOpcode.ABS, [middle], name="abs"))
+    (section,) = module_diff(before, module.record())
+    marks = {(r.before.name if r.before else None, r.after.name if r.after else None): r.mark for r in section.rows}
+    assert marks["negate.1", "renamed"] == "~"
+    assert marks["negate.2", None] == "-"
+    assert marks[None, "abs"] == "+"
+    assert marks["negate", "negate"] == "="
+    assert module_diff(before, before) == []
+
+
+def test_diff_of_graphs_sees_a_node_that_got_its_cluster():
+    (section,) = graph_diff(graph_record(), graph_record(clustered=True))
+    changed = {r.after.name for r in section.rows if r.mark == "~"}
+    assert "mul" in changed
+    assert "weights" not in changed
+
+
+def test_diff_rows_of_reordered_nodes_pair_up():
+    nodes = [NodeRecord(n, "Op") for n in "abcd"]
+    rows = match(nodes, [nodes[2], nodes[0], nodes[3]])
+    assert sorted((r.mark, (r.before or r.after).name) for r in rows) == [("-", "b"), ("=", "a"), ("=", "c"), ("=", "d")]
+
+
+def test_lines_of_code_know_their_op():
+    text = "define void @k1() {\n  ret void\n}\ndefine void @\"k 2\"() {\n  ret void\n}\n"
+    record = CodeRecord("llvm", text, ("k1", "k 2"), {"k1": "fusion", "k 2": "dot"}, {5: "dot.inner"})
+    assert line_ops(record, text.splitlines()) == ["fusion", "fusion", "fusion", "dot", "dot.inner", "dot"]
+    asm = CodeRecord("asm", "\t.text\nk1:\n\tret\n.L1:\n\tret\n", ("k1",), {"k1": "fusion"})
+    assert line_ops(asm, asm.text.splitlines()) == ["", "fusion", "fusion", "fusion", "fusion"]
+
+
+def test_live_bytes_reach_the_peak(trace):
+    record = trace["buffer_assignment"].after
+    assert isinstance(record, BufferAssignmentRecord)
+    assert max(live_bytes(record)) == record.peak_bytes == 804
+    assert memory_data(record)["temp"] == 960
+    assert "allocation 2: size 960, temp" in memory_text(record)
+    odd = replace(record, sequence=())
+    assert live_bytes(odd) == []
+
+
+def test_a_failed_stage_keeps_its_error():
+    failed = make_trace(fail=True)
+    data = build_payload([failed])["traces"][0]["stages"][-1]
+    assert data["e"].startswith("PassError")
+
+
+def test_names_are_data_whatever_they_hold():
+    payload = build_payload([make_trace(evil=True)])
+    assert EVIL in {i["n"] for i in payload["items"]}
+
+
+def test_an_empty_trace_is_fine():
+    assert build_payload([Trace("nothing")])["traces"][0]["stages"] == []
+    assert build_payload([])["order"] == []
