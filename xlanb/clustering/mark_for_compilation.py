@@ -18,6 +18,7 @@ from xlanb.tracing import Cause, Decision, Predicate, emit, is_observed
 CLUSTER = "_XlaCluster"
 REASON = "_xla_why_not"
 _TRIVIAL = frozenset({"Identity", "Const"})  # they count nothing towards the minimum size
+_EMPTY = _TRIVIAL | {"NoOp"}
 
 
 @dataclass
@@ -110,17 +111,23 @@ class _Contraction:
             size = self._size(leader)
             ops = [self.ops[n] for n in self.members[leader]]
             forced = any(op.attrs.get("_XlaCompile") is True for op in ops)
-            if size < self.options.tf_xla_min_cluster_size and not (forced and size):
-                for op in ops:
-                    self.reasons[op.name] = (
-                        f"its cluster would have {size} operation{'s' * (size != 1)}, fewer than "
-                        f"tf_xla_min_cluster_size={self.options.tf_xla_min_cluster_size} (Const and Identity do not count)"
-                    )
+            reason = self._too_small(size, forced=forced)
+            if all(op.type in _EMPTY for op in ops):
+                reason = "its cluster would compute nothing"
+            if reason:
+                self.reasons.update(dict.fromkeys((op.name for op in ops), reason))
                 continue
             cluster_of.update(dict.fromkeys((op.name for op in ops), f"cluster_{count}"))
             count += 1
         ordered = {op.name: cluster_of[op.name] for op in self.graph}
         return Marking(self.graph, ordered, {n: r for n, r in self.reasons.items() if r}, self.refusals)
+
+
+    def _too_small(self, size: int, *, forced: bool) -> str:
+        least = self.options.tf_xla_min_cluster_size
+        if size >= least or (forced and size):
+            return ""
+        return f"its cluster would have {size} operation{'s' * (size != 1)}, fewer than tf_xla_min_cluster_size={least} (Const and Identity do not count)"
 
 
 def predicates(op: Operation, marking: Marking) -> tuple[Predicate, ...]:

@@ -48,7 +48,8 @@ class Recorder:
         parent = None if event.parent is None else self._traces.get(event.parent)
         if parent is not None and event.parent is not None:
             self._continued.add(event.parent)
-        self._traces[event.key] = Trace(event.name, parent.stages if parent else ())
+        name = event.name if parent is None else f"{parent.name}: {event.name}"
+        self._traces[event.key] = Trace(name, parent.stages if parent else ())
 
     def _finish(self, event: StageFinished) -> None:
         edits, self._edits = tuple(self._edits), []

@@ -57,7 +57,10 @@ def hlo_stages(module: HloModule, key: int) -> Stages[Executable]:
             yield finished(StageFinished(key, "hlo_pass", "compilation", before, before, error=str(error)))
             raise
         before = step.after
-        yield finished(StageFinished(key, step.kind, step.name, step.before, step.after, step.pipeline, step.seconds, step.summary))
+        # the rounds of a fixed point stand in the path, one below the other
+        is_round = step.kind == "hlo_pass" and bool(step.summary)
+        path, summary = ((*step.pipeline, step.summary), "") if is_round else (step.pipeline, step.summary)
+        yield finished(StageFinished(key, step.kind, step.name, step.before, step.after, path, step.seconds, summary))
 
 
 def _options() -> CompileOptions:

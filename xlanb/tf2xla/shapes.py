@@ -19,6 +19,7 @@ from xlanb.shape.shape import array
 from xlanb.tf2xla.compiler import Argument, lower
 from xlanb.tf2xla.context import ConstantValues, NotConstantError
 from xlanb.tf2xla.registry import Kernel, kernel
+from xlanb.tracing import unobserved
 
 # Sizes that hardly any real dimension has, so that a stand-in is not mistaken for a known size; 1 fits whatever broadcasts.
 _STAND_INS = ((7919, 7907), (1,))
@@ -34,6 +35,11 @@ def infer_shapes(op: Operation) -> list[Dimensions | None] | None:
     Raises:
         GraphError: the inputs' shapes do not fit the op, whatever the unknown dimensions are.
     """
+    with unobserved():
+        return _inferred(op)
+
+
+def _inferred(op: Operation) -> list[Dimensions | None] | None:
     found = kernel(op.type)
     if found is None or not all(t.dtype.has_numpy_dtype or t.dtype.name == "resource" for t in op.inputs):
         return None
@@ -78,7 +84,8 @@ def constant_value(tensor: Tensor) -> Array | None:
         else:
             stack.extend(t.op.inputs)
     try:
-        module = lower("constant", list(feeds.items()), [tensor]).module
+        with unobserved():
+            module = lower("constant", list(feeds.items()), [tensor]).module
         return ConstantValues().of(module.entry_computation.root.operands[0])
     except GraphError:
         return None
