@@ -13,11 +13,12 @@ from typing import NoReturn
 from xlanb.errors import HloParseError
 from xlanb.shape.primitive_type import BY_TEXT as PRIMITIVE_TYPES
 
-MAX_DEPTH = 200
+MAX_DEPTH = 100
 """Nesting of operands, computations, shapes and literals that is still read; beyond it HloParseError."""
 
 _STRING = r'"[^"\\]*(?:\\[\s\S][^"\\]*)*"' + r"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'"
-_COMMENT = re.compile(_STRING + r"|//[^\n\r]*|/\*[\s\S]*?\*/|/\*")
+# A quote that is never closed takes the rest: looking for its end again from every later quote would be quadratic.
+_COMMENT = re.compile(rf"(?:{_STRING})" + r"""|["'][\s\S]*|//[^\n\r]*|/\*[\s\S]*?\*/|/\*""")
 _BLANK = re.compile(r"[ \t\n\r]*")
 _NOT_EOL = re.compile(r"[^\n\r]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -25,7 +26,7 @@ _NAME = re.compile(r"(?:%([A-Za-z_][A-Za-z0-9_.\-]*)|([A-Za-z_][A-Za-z0-9_.\-]*)
 _ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*)=[ \t\n\r]*")
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*)(?![:=])[ \t\n\r]*")
 _NUMBER = re.compile(
-    r"(?P<float>-?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]+|[0-9]+\.[0-9]*|\.[0-9]+))"
+    r"(?P<float>-?(?:(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[eE][+-]?[0-9]+|[0-9]++\.[0-9]*|\.[0-9]+))"
     r"|(?P<labels>[0-9bf?]{2,}_[0-9io?]{2,}->[0-9bf?]{2,})"
     r"|(?P<dxd>[0-9]+(?:x[0-9]+)+)"
     r"|(?P<pad>-?[0-9]+_-?[0-9]+(?:_[0-9]+)?(?:x-?[0-9]+_-?[0-9]+(?:_[0-9]+)?)*)"
@@ -51,16 +52,17 @@ RESERVED = KEYWORDS | frozenset(t for t in PRIMITIVE_TYPES if t not in ("tuple",
 class Cursor:
     """A place in a text: `text` has its comments blanked out, `source` is as given, offsets are the same in both.
 
-    Every method that reads a token eats the blanks behind it, and raises HloParseError at the token where something else stands.
+    `filled` counts the elements of literals that the text left out. Every method that reads a token eats the blanks behind it, and raises HloParseError at the token where something else stands.
     """
 
-    __slots__ = ("depth", "end", "pos", "source", "text")
+    __slots__ = ("depth", "end", "filled", "pos", "source", "text")
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.text = blank_comments(source)
         self.end = len(source)
         self.depth = 0
+        self.filled = 0
         self.pos = 0
         self.skip()
 

@@ -17,14 +17,15 @@ LARGE_CONSTANT = 10
 """Constants of more elements are printed as `{...}`."""
 
 MAX_MISSING = 1 << 24
-"""Elements of a literal that its text may leave out (they are 0)."""
+"""Elements that the literals of one text may leave out in all (they are 0)."""
 
 _TOKEN = re.compile(
     r"[ \t\n\r,]*(?:(?P<open>\{)|(?P<close>\})"
-    r"|(?P<number>-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_.])"
+    r"|(?P<number>-?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_.])"
     r"|(?P<word>true|false|-?inf|-?nan(?:\(0x[0-9a-fA-F]+\))?)(?![A-Za-z0-9_.\-:=(])"
     r"|(?P<complex>\()|(?P<dots>\.\.\.))"
 )
+_ELIDED = re.compile(r"\{[ \t\n\r]*\.\.\.[ \t\n\r]*\}")
 _HEX_PAYLOAD = re.compile(r"\(0x([0-9a-fA-F]+)\)")
 _F64_PAYLOAD = (1 << 52) - 1
 
@@ -79,6 +80,12 @@ def parse_literal(cursor: Cursor, shape: Shape) -> Literal:
 
 
 def _parse_tuple(cursor: Cursor, shape: TupleShape) -> Literal:
+    if _ELIDED.match(cursor.text, cursor.pos):
+        # XLA prints every tuple constant so, and does not read it; dumps would not open.
+        cursor.expect("{")
+        cursor.expect("...")
+        cursor.expect("}")
+        return _elided(shape)
     cursor.enter()
     cursor.expect("(", "in front of tuple elements")
     elements: list[Literal] = []
@@ -89,6 +96,14 @@ def _parse_tuple(cursor: Cursor, shape: TupleShape) -> Literal:
     cursor.expect(")", f"at the end of the tuple with {len(shape.shapes)} elements")
     cursor.depth -= 1
     return Literal(TupleShape(tuple(e.shape for e in elements)), elements=tuple(elements))
+
+
+def _elided(shape: Shape) -> Literal:
+    if isinstance(shape, TupleShape):
+        return Literal(shape, elements=tuple(map(_elided, shape.shapes)), is_elided=True)
+    if not isinstance(shape, ArrayShape) or not shape.is_array:
+        return Literal(shape, is_elided=True)
+    return Literal(shape, np.broadcast_to(np.zeros((), shape.dtype), shape.dimensions), is_elided=True)
 
 
 class _Dense:
@@ -242,18 +257,22 @@ class _Dense:
     def _finish(self) -> Literal:
         shape = self.shape
         if self.elided:
-            return Literal(shape, np.broadcast_to(np.zeros((), shape.dtype), shape.dimensions), is_elided=True)
+            return _elided(shape)
         missing = shape.element_count - len(self.values)
         if missing < 0:
             self.cursor.fail(f"expects {shape.element_count} elements in a literal {shape}, but sees {len(self.values)}")
-        if missing > MAX_MISSING:
+        self.cursor.filled += missing
+        if self.cursor.filled > MAX_MISSING:
             self.cursor.fail(f"a literal {shape} with only {len(self.values)} values is too large")
-        self.values += [0] * missing
         if self.type.is_integral or self.type is PrimitiveType.PRED:
             wide: Any = np.uint64 if self.type is PrimitiveType.U64 else np.int64
             array = np.array(self.values, wide).astype(shape.dtype)
         else:
             array = self._floats()
+        if missing:
+            full = np.zeros(shape.element_count, shape.dtype)
+            full[: len(array)] = array
+            array = full
         return Literal(shape, array.reshape(shape.dimensions))
 
     def _floats(self) -> np.ndarray[Any, Any]:
