@@ -1,0 +1,122 @@
+"""Text that is not HLO raises HloParseError with a place, soon, and nothing else."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xlanb.errors import HloParseError
+from xlanb.hlo import parse
+
+GOOD = """HloModule m, is_scheduled=true, entry_computation_layout={(f32[2,3]{1,0})->f32[2]{0}}
+
+%add (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %sum = f32[] add(%x, %y), metadata={op_type="Add" op_name="a/b" source_line=3}
+}
+
+ENTRY %e (p: f32[2,3]) -> f32[2] {
+  %p = f32[2,3]{1,0} parameter(0), sharding={devices=[2,1]<=[2]}
+  %c = f32[] constant(-1.5e-3) // zero
+  %k = f32[2,3]{1,0} constant({ { 1, 2, nan }, { inf, /*x*/ -4, 5 } })
+  %n = f32[2,3]{1,0} add(%p, %k), frontend_attributes={a="b"}, backend_config={"x":[1]}
+  ROOT %r = f32[2]{0} reduce(%n, %c), dimensions={1}, to_apply=%add
+}
+"""
+
+BAD = [
+    ("", "expects name"),
+    ("HloModule m\nENTRY e {\n  c=f32[] constant(1)\n}", "expects name"),
+    ("HloModule m\nENTRY e {\n  ROOT r = f32[] add(a, a)\n}", "does not exist|expects opcode"),
+    ("HloModule m\nENTRY e {\n  ROOT r = f32[] nosuchop()\n}", "expects opcode but sees: nosuchop"),
+    ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] negate(p, p)\n}", "expects 1 operands, but has 2"),
+    ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  p = f32[] parameter(1)\n}", "already exists"),
+    ("HloModule m\nENTRY e {\n  p = f32[] parameter(1)\n}", "parameter numbers"),
+    ("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0)\n  ROOT q = f32[] negate(p)\n}", "only one ROOT"),
+    ("HloModule m\nENTRY e {\n  p = f32[] parameter(0), nosuch=1\n}", "unexpected attribute"),
+    ("HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] reverse(p)\n}", "attribute dimensions is expected but not seen"),
+    ("HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] reverse(p), dimensions={0}, dimensions={0}\n}", "already exists"),
+    ("HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(f32[3] p)\n}", "not compatible"),
+    ("HloModule m\nENTRY e {\n  ROOT c = u4[] constant(-1)\n}", "out of range"),
+    ("HloModule m\nENTRY e {\n  ROOT c = f16[] constant(65520)\n}", "out of range"),
+    ("HloModule m\nENTRY e {\n  ROOT c = f32[2] constant({1})\n}", "expects 2 elements"),
+    ("HloModule m\nENTRY e {\n  ROOT c = f32[2] constant({1, 2, 3})\n}", "sees more|expects 2"),
+    ("HloModule m\nENTRY e {\n  ROOT c = s32[] constant(1.5)\n}", "expects integer"),
+    ("HloModule m\nENTRY e {\n  ROOT c = f32[99999,99999] constant(1)\n}", "too large"),
+    ("HloModule m\nENTRY e {\n  ROOT p = f32[4611686018427387904,4] parameter(0)\n}", "too large"),
+    ("HloModule m\nENTRY e {\n  ROOT p = f32[2]{1} parameter(0)\n}", "permutation"),
+    ("HloModule m\nENTRY e {\n  ROOT p = f32[2]{1,0} parameter(0)\n}", "dimensions"),
+    ("HloModule m, nosuch=1\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}", "unexpected attribute"),
+    ("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\nENTRY f {\n  ROOT p = f32[] parameter(0)\n}", "only one ENTRY"),
+    ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] call(p), to_apply=later\n}\nlater {\n  ROOT q = f32[] parameter(0)\n}", "does not exist"),
+    ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT d = f32[] async-done(p)\n}", "single async op"),
+    ("HloModule m /* open", "unterminated comment"),
+    ("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), metadata={op_name=\"open}\n}", "expects string"),
+    ("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), backend_config={\"a\": {\n}", "JSON"),
+    ("HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p), sharding={devices=[2,2]0,1,2}\n}", "devices for tiles"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD)
+def test_message_and_place(text: str, message: str) -> None:
+    with pytest.raises(HloParseError, match=message) as caught:
+        parse(text)
+    assert caught.value.line >= 1
+    assert caught.value.column >= 1
+    assert str(caught.value).splitlines()[-1].strip() == "^"
+
+
+def test_caret_stands_under_the_fault() -> None:
+    with pytest.raises(HloParseError) as caught:
+        parse("HloModule m\nENTRY e {\n  ROOT r = f32[] nosuchop()\n}")
+    first, line, caret = str(caught.value).splitlines()
+    assert first.startswith("3:18: ")
+    assert line[caret.index("^") :].startswith("nosuchop")
+
+
+HOSTILE = {
+    "nested shapes": "HloModule m\nENTRY e { p = " + "(" * 50_000,
+    "nested operands": "HloModule m\nENTRY e { p = f32[] " + "add(" * 50_000,
+    "nested computations": "HloModule m\nENTRY e { q = f32[] call(), to_apply=" + "{ROOT a = f32[] call(), to_apply=" * 50_000,
+    "nested origin": "HloModule m\nENTRY e { q = f32[] parameter(0), origin={" + "(" * 50_000,
+    "digits": "HloModule m\nENTRY e { q = f32[" + "1" * 50_000,
+    "quotes": "HloModule m // x\n" + '"' + '\\"' * 50_000,
+    "comments": "/*" * 50_000,
+    "blanks": "HloModule m\nENTRY e { p = f32[2] parameter(0)\n r = f32[2] reverse(p), dimensions={1" + " " * 50_000 + "x",
+    "zeros": "HloModule m\nENTRY e {" + "".join(f" c{i} = f32[4096,4095] constant(0)\n" for i in range(40)) + "}",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_refused_soon(name: str) -> None:
+    start = time.perf_counter()
+    with pytest.raises(HloParseError):
+        parse(HOSTILE[name])
+    assert time.perf_counter() - start < 2
+
+
+def test_allowed_depth_does_not_exhaust_the_stack() -> None:
+    text = "HloModule m\nENTRY e { q = f32[] parameter(0)\n ROOT p = f32[] " + "negate(f32[] " * 90 + "q" + ")" * 90 + "}"
+    assert parse(text).instruction_count == 91
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, len(GOOD)), st.integers(0, 12), st.text(max_size=6) | st.sampled_from([*'{}()[]",=%:', "ROOT", "f32[]", "-1", "99999999999999999999", "nan(0x", "..."]))
+def test_mutations(at: int, cut: int, new: str) -> None:
+    text = GOOD[:at] + new + GOOD[at + cut :]
+    try:
+        module = parse(text)
+    except HloParseError as error:
+        assert error.line >= 1
+    else:
+        assert str(parse(str(module))) == str(module)
+
+
+@given(st.text(max_size=60))
+def test_any_text(text: str) -> None:
+    with pytest.raises(HloParseError):
+        parse(text)

@@ -1,0 +1,92 @@
+"""What is printed parses to what prints the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xlanb.hlo import HloModule, HloOpcode, parse
+from xlanb.hlo.lexer import Cursor, escape, unescape
+from xlanb.hlo.parse_shape import parse_shape
+from xlanb.hlo.printer import PrintOptions, module_text
+from xlanb.shape import ArrayShape, Layout, PrimitiveType, Shape, TupleShape
+
+ARRAYS = [t for t in PrimitiveType if t.is_array and t.scalar is not None]
+
+
+@st.composite
+def shapes(draw: st.DrawFn, depth: int = 2) -> Shape:
+    """Shapes with any element type, dynamic dimensions, layouts with tiles and memory spaces, nested in tuples."""
+    if depth and draw(st.booleans()):
+        return TupleShape(tuple(draw(st.lists(shapes(depth - 1), max_size=7))))
+    dims = draw(st.lists(st.integers(0, 9), max_size=4))
+    order = draw(st.permutations(range(len(dims))))
+    tiles = draw(st.lists(st.lists(st.one_of(st.none(), st.integers(1, 8)), min_size=1, max_size=2).map(tuple), max_size=2))
+    layout = Layout(tuple(order), tuple(tiles), draw(st.integers(0, 3)), 0, draw(st.sampled_from([1, 4])))
+    dynamic = tuple(draw(st.booleans()) for _ in dims)
+    return ArrayShape(draw(st.sampled_from(ARRAYS)), tuple(dims), layout, dynamic)
+
+
+@given(shapes())
+def test_shapes(shape: Shape) -> None:
+    assert parse_shape(Cursor(str(shape)), {}) == shape
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=30))
+def test_strings(text: str) -> None:
+    assert unescape(escape(text), Cursor("")) == text
+    module = parse(f'HloModule m\nENTRY e {{\n  ROOT p = f32[] parameter(0), metadata={{op_name="{escape(text)}"}}\n}}\n')
+    assert module.entry_computation.root.metadata.op_name == text
+    assert str(parse(str(module))) == str(module)
+
+
+@st.composite
+def modules(draw: st.DrawFn) -> HloModule:
+    """Chains of elementwise instructions, constants and tuples."""
+    module = HloModule("m")
+    entry = module.add_computation("e", entry=True)
+    shape = ArrayShape(PrimitiveType.F32, (2, 3), Layout.default(2))
+    values = [entry.add(HloOpcode.PARAMETER, (), shape, name=draw(st.sampled_from(["p", "x.1", "a-b"])), parameter_number=0)]
+    for _ in range(draw(st.integers(1, 12))):
+        opcode = draw(st.sampled_from([HloOpcode.ADD, HloOpcode.NEGATE, HloOpcode.MULTIPLY, HloOpcode.REVERSE, HloOpcode.SELECT]))
+        operands = [draw(st.sampled_from(values)) for _ in range(opcode.arity or 0)]
+        if opcode is HloOpcode.SELECT:
+            operands[0] = entry.add(HloOpcode.COMPARE, operands[1:], ArrayShape(PrimitiveType.PRED, (2, 3), Layout.default(2)), direction="LT")
+        more = {"dimensions": (0,)} if opcode is HloOpcode.REVERSE else {}
+        values.append(entry.add(opcode, operands, shape, **more))
+    entry.set_root(values[-1])
+    return module
+
+
+@settings(max_examples=60)
+@given(modules(), st.booleans())
+def test_modules(module: HloModule, short: bool) -> None:
+    canonical = str(module)
+    text = module_text(module.record(), PrintOptions.short_parsable()) if short else canonical
+    assert str(parse(text)) == canonical
+
+
+@settings(max_examples=60)
+@given(st.lists(st.floats(width=32), min_size=1, max_size=8))
+def test_float_literals(values: list[float]) -> None:
+    text = ", ".join("nan" if v != v else repr(v) for v in values)  # noqa: PLR0124 - NaN
+    module = parse(f"HloModule m\nENTRY e {{\n  ROOT c = f32[{len(values)}] constant({{{text}}})\n}}\n")
+    again = parse(str(module))
+    assert again.entry_computation.root.literal == module.entry_computation.root.literal
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16", "f8e4m3fn", "f8e5m2", "f8e5m2fnuz", "f8e4m3b11fnuz", "f4e2m1fn", "f8e3m4"])
+def test_every_value_of_a_small_type(kind: str) -> None:
+    dtype = PrimitiveType[kind.upper()].dtype
+    import numpy as np  # noqa: PLC0415
+
+    raw = np.arange(2 ** min(8 * dtype.itemsize, 16), dtype=f"u{dtype.itemsize}") if kind != "f4e2m1fn" else np.arange(16, dtype="u1")
+    values = raw.view(dtype)
+    finite = values[np.isfinite(values.astype(np.float32))][::17 if dtype.itemsize == 2 else 1]
+    for value in finite:
+        from xlanb.hlo.literal_text import float_text  # noqa: PLC0415
+
+        text = float_text(value, PrimitiveType[kind.upper()])
+        module = parse(f"HloModule m\nENTRY e {{\n  ROOT c = {kind}[] constant({text})\n}}\n")
+        assert module.entry_computation.root.literal.array[()] == value
