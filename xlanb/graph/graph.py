@@ -258,6 +258,8 @@ class Graph(Displayable):
         if control_inputs is None:
             return self.scopes.without_control_dependencies()
         ops = [as_operation(self.as_graph_element(c)) for c in control_inputs]
+        for op in ops:  # TensorFlow marks them so
+            op.attrs["_has_manual_control_dependencies"] = True
         return self.scopes.controlled(ControlDependencies(ops))
 
     def device(self, name_or_function: str | Callable[[Operation], str] | None) -> AbstractContextManager[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,11 @@ def apply_op(op_type: str, name: str | None = None, /, **keywords: Any) -> Opera
             _take_input(call, arg, keywords[arg.name])
         _fill_defaults(call)
         types = [t for arg in op_def.outputs for t in _arg_types(arg, call.attrs, call.where, op_def)]
-        op = graph.create_op(op_type, call.inputs, types, call.attrs, scope)
+        with ExitStack() as stack:
+            for arg, tensor in zip(op_def.inputs, call.inputs, strict=False):
+                if arg.is_ref:  # what writes a variable is placed with it
+                    stack.enter_context(graph.colocate_with(tensor))
+            op = graph.create_op(op_type, call.inputs, types, call.attrs, scope)
         for tensor in op.outputs[:1]:
             tensor.shape  # noqa: B018 - an op whose inputs do not fit is refused here, where it is written
         return op
@@ -219,6 +224,24 @@ def _canonical(kind: str, value: Any) -> Any:
         raise TypeError
     convert: dict[str, Any] = {"float": float, "type": as_dtype, "shape": TensorShape}
     return convert.get(kind, lambda v: v)(value)
+
+
+def call(op_type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Tensor:
+    """The first output of a new node; `inputs` are in the order of the op table. Errors as for `apply_op`."""
+    return call_op(op_type, *inputs, name=name, **attrs).outputs[0]
+
+
+def call_n(op_type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> list[Tensor]:
+    """All outputs of a new node; `inputs` are in the order of the op table. Errors as for `apply_op`."""
+    return call_op(op_type, *inputs, name=name, **attrs).outputs
+
+
+def call_op(op_type: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Operation:
+    """A new node; `inputs` are in the order of the op table. Errors as for `apply_op`."""
+    names = [arg.name for arg in get_op(op_type).inputs]
+    if len(inputs) > len(names):
+        raise GraphTypeError(f"op {op_type} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}")
+    return apply_op(op_type, name, **dict(zip(names, inputs, strict=False)), **attrs)
 
 
 def op_has_side_effects(op: Operation) -> bool:

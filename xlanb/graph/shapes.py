@@ -57,7 +57,18 @@ def _from_attributes(op: Operation) -> list[Dims | None] | None:
         return [()]
     if op.type == "ReadVariableOp":
         return [handle_shape(op)]
+    if op.type in _RANDOM:
+        from xlanb.graph.constant_value import constant_value
+
+        sizes = constant_value(op.inputs[0])
+        return [None if sizes is None else tuple(int(d) for d in sizes)]
+    if op.outputs and op.outputs[0].dtype.is_ref_dtype and op.inputs and op.inputs[0].dtype.is_ref_dtype and len(op.outputs) == 1:
+        return [op.inputs[0].shape.as_tuple()]  # an update gives the reference that it was given
     return None
+
+
+# Drawn on the host, not lowered: their shape is their first input's value.
+_RANDOM = frozenset({"RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal"})
 
 
 def handle_shape(op: Operation) -> Dims | None:

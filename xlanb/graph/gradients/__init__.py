@@ -1,0 +1,19 @@
+"""Gradients: functions by op type, and the walk from results back to what they are differentiated by."""
+
+from xlanb.graph.gradients import array, math, nn, reductions, state
+from xlanb.graph.gradients.backprop import AggregationMethod, gradients
+from xlanb.graph.gradients.registry import differentiable_ops, gradient_function, is_differentiable, register_gradient
+
+__all__ = [
+    "AggregationMethod",
+    "array",
+    "differentiable_ops",
+    "gradient_function",
+    "gradients",
+    "is_differentiable",
+    "math",
+    "nn",
+    "reductions",
+    "register_gradient",
+    "state",
+]

@@ -1,0 +1,281 @@
+"""tf.gradients: the nodes of the backward pass, named and ordered as TensorFlow's (python/ops/gradients_util.py)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from xlanb.errors import GraphTypeError, GraphValueError
+from xlanb.graph.array_ops import concat, identity, ones, shape, zeros, zeros_like
+from xlanb.graph.control_ops import tuple_
+from xlanb.graph.convert import convert_to_tensor
+from xlanb.graph.default_graph import get_default_graph
+from xlanb.graph.dtypes import int32
+from xlanb.graph.gradients.registry import as_list, gradient_function
+from xlanb.graph.indexed_slices import IndexedSlices
+from xlanb.graph.math_ops import add_n, cast
+from xlanb.graph.name_scope import name_scope
+from xlanb.graph.op_library import call
+from xlanb.graph.operation import Operation, Tensor
+
+Gradient = Tensor | IndexedSlices
+
+
+class AggregationMethod:
+    """How several gradients of one tensor are added: one AddN, or pairs."""
+
+    ADD_N = 0
+    DEFAULT = 0
+    EXPERIMENTAL_TREE = 1
+    EXPERIMENTAL_ACCUMULATE_N = 2
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: str = "none",
+) -> list[Any]:
+    """The derivative of sum(ys) by each of xs: a list of tensors or IndexedSlices, None (or zeros) where ys do not depend on x.
+
+    `xs` may be variables; `grad_ys` are gradients of ys from further on, ones by default.
+
+    Raises:
+        UnimplementedError: an op on the way has no gradient here.
+        GraphTypeError, GraphValueError: arguments that do not fit.
+    """
+    y_list, x_list, stops = _as_list(ys), _as_list(xs), _as_list(stop_gradients or [])
+    given = [None] * len(y_list) if grad_ys is None else _as_list(grad_ys)
+    graph_of_all = [v for v in (*y_list, *x_list, *stops, *given) if v is not None]
+    with name_scope(name, "gradients", graph_of_all) as scope:
+        get_default_graph().unique_name("uid")
+        targets = [_gradient_or_tensor(y, f"y_{i}") for i, y in enumerate(y_list)]
+        sources = [_source(x) for x in x_list]
+        walk = _Backprop(
+            [_tensor(t) for t in targets], sources, stops, aggregation_method or 0,
+            scope=scope, colocate=colocate_gradients_with_ops, gate=gate_gradients,
+        )  # fmt: skip
+        walk.start(_default_grads(walk.ys, given))
+        walk.run()
+        return [walk.result(x, zero=unconnected_gradients == "zero") for x in sources]
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _source(x: Any) -> Tensor:
+    """What a gradient is taken by: a resource variable's handle, a reference variable's reference, or the tensor."""
+    handle = getattr(x, "handle", None)
+    return handle if isinstance(handle, Tensor) else convert_to_tensor(x, as_ref=True)
+
+
+def _gradient_or_tensor(value: Any, name: str) -> Gradient:
+    return value if isinstance(value, IndexedSlices) else convert_to_tensor(value, name=name)
+
+
+def _tensor(value: Gradient) -> Tensor:
+    return value.values if isinstance(value, IndexedSlices) else value
+
+
+def _default_grads(ys: Sequence[Tensor], given: Sequence[Any]) -> list[Gradient]:
+    if len(given) != len(ys):
+        raise GraphValueError(f"{len(given)} grad_ys for {len(ys)} ys")
+    found: list[Gradient] = []
+    for i, (y, grad) in enumerate(zip(ys, given, strict=True)):
+        label = f"grad_ys_{i}"
+        if grad is None:
+            if y.dtype.is_complex:
+                raise GraphTypeError(f"the gradient of the complex tensor {y.name!r} needs grad_ys")
+            if not (y.dtype.is_floating or y.dtype.is_integer):
+                raise GraphTypeError(f"tensor {y.name!r} of type {y.dtype.name} has no gradient: it must be numeric")
+            found.append(ones(shape(y), y.dtype.base_dtype, label))
+            continue
+        grad = _gradient_or_tensor(grad, f"grad_y_{i}")
+        if grad.dtype.is_complex != y.dtype.is_complex:
+            raise GraphTypeError(f"grad_ys[{i}] has type {grad.dtype.name}, {y.name!r} has {y.dtype.name}")
+        if isinstance(grad, IndexedSlices):
+            values, indices = identity(grad.values, f"{label}_values"), identity(grad.indices, f"{label}_indices")
+            found.append(IndexedSlices(values, indices, grad.dense_shape))
+        else:
+            found.append(identity(grad, label))
+    return found
+
+
+def is_trainable(tensor: Tensor) -> bool:
+    """Whether gradients flow through a tensor of this type."""
+    dtype = tensor.dtype.base_dtype
+    return dtype.is_floating or dtype.is_complex or dtype.name in {"resource", "variant"}
+
+
+class _Backprop:
+    """One walk: how many gradients each operation still waits for, and those it has."""
+
+    def __init__(self, ys: list[Tensor], xs: list[Tensor], stops: list[Any], aggregation: int, *, scope: str, colocate: bool, gate: bool) -> None:
+        self.ys = ys
+        self.scope = scope
+        self.graph = get_default_graph()
+        self.aggregation = aggregation
+        self.colocate = colocate
+        self.gate = gate
+        self.grads: dict[Operation, list[Any]] = {}
+        from_ops = [x.op for x in xs]
+        self.reached = _reached(from_ops)
+        self.pending = _pending_counts([y.op for y in ys], self.reached)
+        self.stop_ops = {op for op in from_ops if not any(self.pending.get(t.op, 0) > 0 for t in op.inputs)}
+        self.stop_ops |= {s.op for s in stops}
+        self.queue: deque[Operation] = deque()
+
+    def start(self, grad_ys: Sequence[Gradient]) -> None:
+        """Give the ys their gradients and queue those that wait for no other."""
+        for y, grad in zip(self.ys, grad_ys, strict=True):
+            self._add(y, grad)
+        for op in dict.fromkeys(y.op for y in self.ys):
+            if self.pending.get(op, 0) == 0 and op in self.reached:
+                self.queue.append(op)
+
+    def run(self) -> None:
+        """Visit operations, each after all that read it."""
+        while self.queue:
+            op = self.queue.popleft()
+            out_grads = self._aggregated(op)
+            for tensor, grad in zip(op.inputs, self._in_grads(op, out_grads), strict=True):
+                if grad is None:
+                    continue
+                if isinstance(grad, Tensor) and tensor.dtype.name != "resource":
+                    _add_known_shape(op, tensor, grad)
+                self._add(tensor, grad)
+            for tensor in op.inputs:
+                if tensor.op in self.pending:
+                    self.pending[tensor.op] -= 1
+                    if self.pending[tensor.op] == 0:
+                        self.queue.append(tensor.op)
+
+    def result(self, x: Tensor, *, zero: bool) -> Gradient | None:
+        """The gradient by x."""
+        slots = self.grads.get(x.op)
+        found: Gradient | None = slots[x.value_index] if slots else None
+        return zeros_like(x) if found is None and zero else found
+
+    def _add(self, tensor: Tensor, grad: Gradient) -> None:
+        slots = self.grads.setdefault(tensor.op, [[] for _ in tensor.op.outputs])
+        slots[tensor.value_index].append(grad)
+
+    def _aggregated(self, op: Operation) -> list[Any]:
+        """The gradient of each output: what was collected, added up."""
+        slots = self.grads.setdefault(op, [[] for _ in op.outputs])
+        for i, collected in enumerate(slots):
+            slots[i] = self._sum(op, collected) if collected else None
+        return list(slots)
+
+    def _sum(self, op: Operation, collected: list[Gradient]) -> Gradient:
+        if len(collected) == 1:
+            return collected[0]
+        dense = [g for g in collected if isinstance(g, Tensor)]
+        if len(dense) < len(collected):
+            return _sum_slices(collected)
+        if self.aggregation:
+            with name_scope(f"{op.name}_gradient_sum"):
+                total = dense[0]
+                for grad in dense[1:]:
+                    total = add_n([total, grad])
+                return total
+        return self._sum_by_device(dense)
+
+    def _sum_by_device(self, tensors: list[Tensor]) -> Tensor:
+        """AddN on each device, placed with its first tensor, then AddN of these."""
+        by_device: dict[str, list[Tensor]] = {}
+        for t in tensors:
+            by_device.setdefault(t.device, []).append(t)
+        sums = []
+        for device in sorted(by_device):
+            with self.graph.colocate_with(by_device[device][0], ignore_existing=True):
+                sums.append(add_n(by_device[device]))
+        return add_n(sums)
+
+    def _in_grads(self, op: Operation, out_grads: list[Any]) -> list[Any]:
+        none = [None] * len(op.inputs)
+        if op in self.stop_ops or not any(g is not None for g in out_grads):
+            return none
+        function = gradient_function(op)
+        if function is None:
+            return none
+        with self.graph.colocate_with(op if self.colocate else None):
+            for i, tensor in enumerate(op.outputs):
+                if out_grads[i] is None and is_trainable(tensor):
+                    out_grads[i] = _zeros(tensor)
+            with name_scope(f"{op.name}_grad"), self.graph.attr_scope(self._jit_attrs(op)):
+                found = as_list(function(op, *out_grads))
+                if len(found) != len(op.inputs):
+                    raise GraphValueError(f"the gradient of op type {op.type!r} gives {len(found)} gradients for {len(op.inputs)} inputs: {op.describe()}")
+                if self.gate and sum(g is not None for g in found) > 1:
+                    with self.graph.device(None), self.graph.colocate_with(None, ignore_existing=True):
+                        found = tuple_(found)
+                return found
+
+    def _jit_attrs(self, op: Operation) -> dict[str, Any]:
+        """The gradient of an op in a jit scope is compiled too: in that scope, or in one of its own where that is asked for."""
+        if not op.attrs.get("_XlaCompile"):
+            return {}
+        scope = op.attrs.get("_XlaScope", "")
+        if scope and op.attrs.get("_XlaSeparateCompiledGradients"):
+            scope = f"{scope}_grad_{self.scope.removesuffix('/').replace('/', '_')}"
+        return {"_XlaCompile": True, "_XlaScope": scope}
+
+
+def _zeros(tensor: Tensor) -> Tensor:
+    """Zeros of the tensor's type and shape, in place of a gradient that nothing contributes to."""
+    if tensor.dtype.name == "resource":
+        return zeros(call("VariableShape", tensor), "float32")
+    return zeros_like(tensor, optimize=False)
+
+
+def _add_known_shape(op: Operation, tensor: Tensor, grad: Tensor) -> None:
+    if not grad.shape.is_compatible_with(tensor.shape):
+        raise GraphValueError(f"the gradient {grad!r} does not have the shape of its input {tensor.name!r}: {op.describe()}")
+    grad.set_shape(tensor.shape)
+
+
+def _reached(from_ops: Iterable[Operation]) -> set[Operation]:
+    """Operations that depend on `from_ops` through tensors that gradients flow through."""
+    found: set[Operation] = set()
+    pending = deque(from_ops)
+    while pending:
+        op = pending.popleft()
+        if op not in found:
+            found.add(op)
+            pending.extend(user for t in op.outputs if is_trainable(t) for user in t.consumers())
+    return found
+
+
+def _pending_counts(to_ops: Iterable[Operation], reached: set[Operation]) -> dict[Operation, int]:
+    """Operations between, each with the number of inputs that read it."""
+    between: dict[Operation, int] = {}
+    pending = deque(to_ops)
+    while pending:
+        op = pending.popleft()
+        if op in reached and op not in between:
+            between[op] = 0
+            pending.extend(t.op for t in op.inputs)
+    for op in tuple(between):
+        for t in op.inputs:
+            if t.op in between:
+                between[t.op] += 1
+    return between
+
+
+def _sum_slices(collected: list[Gradient]) -> Gradient:
+    """Slices one after the other; dense as soon as one of them is."""
+    slices = [g for g in collected if isinstance(g, IndexedSlices)]
+    if len(slices) < len(collected):
+        return add_n(collected)
+    indices = [s.indices for s in slices]
+    if any(i.dtype is not int32 for i in indices):
+        indices = [cast(i, "int64") for i in indices]
+    return IndexedSlices(concat([s.values for s in slices], axis=0), concat(indices, axis=0), slices[0].dense_shape)

@@ -1,0 +1,64 @@
+"""Gradient functions by op type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xlanb.errors import GraphError, UnimplementedError
+from xlanb.graph.operation import Operation
+
+# Takes the operation and the gradient of each of its outputs; gives one gradient an input: a tensor, slices, or None.
+GradientFunction = Callable[..., Any]
+
+_FUNCTIONS: dict[str, GradientFunction | None] = {}
+
+
+def register_gradient(*op_types: str) -> Callable[[GradientFunction], GradientFunction]:
+    """Make the decorated function the gradient of these op types.
+
+    It is called as `function(op, *grads)`, one gradient an output, and gives one gradient an input (one alone need not be in a list).
+    """
+
+    def decorate(function: GradientFunction) -> GradientFunction:
+        for op_type in op_types:
+            if op_type in _FUNCTIONS:
+                raise GraphError(f"op type {op_type!r} has a gradient already")
+            _FUNCTIONS[op_type] = function
+        return function
+
+    return decorate
+
+
+def not_differentiable(*op_types: str) -> None:
+    """Say that no gradient flows through these op types."""
+    for op_type in op_types:
+        _FUNCTIONS[op_type] = None
+
+
+def is_differentiable(op_type: str) -> bool:
+    """Whether a gradient flows through this op type."""
+    return _FUNCTIONS.get(op_type) is not None
+
+
+def differentiable_ops() -> list[str]:
+    """All op types that a gradient flows through, sorted."""
+    return sorted(op_type for op_type, function in _FUNCTIONS.items() if function is not None)
+
+
+def gradient_function(op: Operation) -> GradientFunction | None:
+    """The gradient of an operation, None where none flows through it.
+
+    Raises:
+        UnimplementedError: the op type has no gradient here; the message names the node.
+    """
+    if op.type not in _FUNCTIONS:
+        raise UnimplementedError(
+            f"no gradient is defined for op type {op.type!r}: {op.describe()}. Put tf.stop_gradient around it to treat it as a constant."
+        )
+    return _FUNCTIONS[op.type]
+
+
+def as_list(grads: Any) -> list[Any]:
+    """What a gradient function gave, as a list."""
+    return list(grads) if isinstance(grads, Sequence) else [grads]

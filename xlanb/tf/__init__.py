@@ -1,0 +1,231 @@
+"""`import xlanb.tf as tf`: TensorFlow 1's names, for programs of its time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from xlanb import tf2xla as _shapes  # noqa: F401 - registers itself as what knows tensors' shapes
+from xlanb.graph import dtypes as _dtypes
+from xlanb.graph import initializers as _initializers
+from xlanb.graph.array_ops import (
+    boolean_mask,
+    broadcast_to,
+    concat,
+    expand_dims,
+    fill,
+    gather,
+    identity,
+    matrix_transpose,
+    one_hot,
+    ones,
+    ones_like,
+    pad,
+    placeholder,
+    placeholder_with_default,
+    rank,
+    reshape,
+    reverse,
+    sequence_mask,
+    shape,
+    shape_n,
+    size,
+    split,
+    squeeze,
+    stack,
+    stop_gradient,
+    strided_slice,
+    tile,
+    transpose,
+    unstack,
+    where,
+    where_v2,
+    zeros,
+    zeros_like,
+)
+from xlanb.graph.array_ops import slice_ as slice  # noqa: A004
+from xlanb.graph.control_ops import group, no_op
+from xlanb.graph.control_ops import tuple_ as tuple  # noqa: A004
+from xlanb.graph.convert import constant, convert_to_tensor
+from xlanb.graph.default_graph import get_default_graph, reset_default_graph
+from xlanb.graph.default_session import get_default_session
+from xlanb.graph.dtypes import DType, as_dtype
+from xlanb.graph.gradients import AggregationMethod, gradients
+from xlanb.graph.graph import Graph
+from xlanb.graph.indexed_slices import IndexedSlices
+from xlanb.graph.initializers import (
+    Constant as constant_initializer,
+)
+from xlanb.graph.initializers import (
+    Ones as ones_initializer,
+)
+from xlanb.graph.initializers import (
+    Orthogonal as orthogonal_initializer,
+)
+from xlanb.graph.initializers import (
+    RandomNormal as random_normal_initializer,
+)
+from xlanb.graph.initializers import (
+    RandomUniform as random_uniform_initializer,
+)
+from xlanb.graph.initializers import (
+    TruncatedNormal as truncated_normal_initializer,
+)
+from xlanb.graph.initializers import (
+    VarianceScaling as variance_scaling_initializer,
+)
+from xlanb.graph.initializers import (
+    Zeros as zeros_initializer,
+)
+from xlanb.graph.initializers import (
+    glorot_normal as glorot_normal_initializer,
+)
+from xlanb.graph.initializers import (
+    glorot_uniform as glorot_uniform_initializer,
+)
+from xlanb.graph.math_ops import (
+    abs,  # noqa: A004
+    add,
+    add_n,
+    argmax,
+    argmin,
+    cast,
+    complex,  # noqa: A004
+    conj,
+    cumprod,
+    cumsum,
+    div,
+    div_no_nan,
+    divide,
+    floordiv,
+    imag,
+    log_sigmoid,
+    logical_xor,
+    matmul,
+    pow,  # noqa: A004
+    range,  # noqa: A004
+    real,
+    reduce_all,
+    reduce_any,
+    reduce_logsumexp,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_prod,
+    reduce_sum,
+    round,  # noqa: A004
+    scalar_mul,
+    sigmoid,
+    sign,
+    tensordot,
+)
+from xlanb.graph.name_scope import name_scope
+from xlanb.graph.nn_ops import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.operators import truediv
+from xlanb.graph.random_ops import random_normal, random_shuffle, random_uniform, set_random_seed, truncated_normal
+from xlanb.graph.tensor_shape import Dimension, TensorShape
+from xlanb.graph.variable_scope import (
+    AUTO_REUSE,
+    VariableScope,
+    disable_resource_variables,
+    enable_resource_variables,
+    get_variable,
+    get_variable_scope,
+    variable_scope,
+)
+from xlanb.graph.variables import (
+    GraphKeys,
+    Variable,
+    global_variables,
+    global_variables_initializer,
+    local_variables,
+    local_variables_initializer,
+    trainable_variables,
+    variables_initializer,
+)
+from xlanb.runtime.config import ConfigProto, GPUOptions, GraphOptions, OptimizerOptions, RunMetadata, RunOptions
+from xlanb.runtime.session import InteractiveSession, Session
+from xlanb.tf import contrib, nn, train
+from xlanb.tf.generated import ARRAY, LINALG, MATH, functions
+
+globals().update(functions(MATH))
+globals().update(functions(ARRAY))
+globals().update(functions(LINALG))
+globals().update({name: t for name, t in _dtypes.BY_NAME.items() if "_ref" not in name})
+
+all_variables = global_variables
+initialize_all_variables = global_variables_initializer
+newaxis = None
+math = SimpleNamespace(
+    **functions(MATH), abs=abs, add=add, add_n=add_n, argmax=argmax, argmin=argmin, conj=conj, cumprod=cumprod, cumsum=cumsum, divide_no_nan=div_no_nan,
+    imag=imag, pow=pow, real=real, reduce_logsumexp=reduce_logsumexp, reduce_max=reduce_max, reduce_mean=reduce_mean, reduce_min=reduce_min,
+    reduce_prod=reduce_prod, reduce_sum=reduce_sum, sigmoid=sigmoid, sign=sign, softmax=nn.softmax, log_softmax=nn.log_softmax,
+)  # fmt: skip
+linalg = SimpleNamespace(**functions(LINALG), matmul=matmul, transpose=matrix_transpose)
+initializers = SimpleNamespace(
+    zeros=_initializers.Zeros, ones=_initializers.Ones, constant=_initializers.Constant, random_uniform=_initializers.RandomUniform,
+    random_normal=_initializers.RandomNormal, truncated_normal=_initializers.TruncatedNormal, variance_scaling=_initializers.VarianceScaling,
+    glorot_uniform=_initializers.glorot_uniform, glorot_normal=_initializers.glorot_normal, orthogonal=_initializers.Orthogonal,
+)  # fmt: skip
+
+
+def device(device_name_or_function: Any) -> Any:
+    """Ask for a device for the nodes made inside."""
+    return get_default_graph().device(device_name_or_function)
+
+
+def control_dependencies(control_inputs: Any) -> Any:
+    """Let the nodes made inside wait for these."""
+    return get_default_graph().control_dependencies(control_inputs)
+
+
+def colocate_with(op: Any, ignore_existing: bool = False) -> Any:
+    """Place the nodes made inside with another."""
+    return get_default_graph().colocate_with(op, ignore_existing)
+
+
+def add_to_collection(name: str, value: Any) -> None:
+    """Append to a collection of the default graph."""
+    get_default_graph().add_to_collection(name, value)
+
+
+def get_collection(key: str, scope: str | None = None) -> list[Any]:
+    """A collection of the default graph."""
+    return get_default_graph().get_collection(key, scope)
+
+
+def assign(ref: Any, value: Any, validate_shape: Any = None, use_locking: bool = True, name: str | None = None) -> Any:
+    """Set a variable."""
+    return ref.assign(value, use_locking=use_locking, name=name)
+
+
+def assign_add(ref: Any, value: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    """Add to a variable."""
+    return ref.assign_add(value, use_locking=use_locking, name=name)
+
+
+def assign_sub(ref: Any, value: Any, use_locking: bool = False, name: str | None = None) -> Any:
+    """Subtract from a variable."""
+    return ref.assign_sub(value, use_locking=use_locking, name=name)
+
+
+def to_float(x: Any, name: str = "ToFloat") -> Any:
+    """As float32."""
+    return cast(x, _dtypes.float32, name)
+
+
+def to_int32(x: Any, name: str = "ToInt32") -> Any:
+    """As int32."""
+    return cast(x, _dtypes.int32, name)
+
+
+def _run_app(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
+    """tf.app.run: call main with the arguments, then leave the program with what it gives."""
+    function = main or sys.modules["__main__"].main
+    sys.exit(function(argv if argv is not None else sys.argv))
+
+
+app = SimpleNamespace(run=_run_app)

@@ -1,0 +1,5 @@
+"""tf.contrib: what of it the programs of 2017 use."""
+
+from xlanb.tf.contrib import compiler
+
+__all__ = ["compiler"]

@@ -1,0 +1,77 @@
+"""Functions of TensorFlow that are one op each: made from the op table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xlanb.errors import GraphTypeError
+from xlanb.graph.op_library import call_op
+from xlanb.graph.operation import Tensor
+from xlanb.graph.ops import get_op
+
+# tf.<name> and tf.math.<name> -> op type.
+MATH = {
+    "subtract": "Sub", "multiply": "Mul", "maximum": "Maximum", "minimum": "Minimum", "mod": "FloorMod", "floormod": "FloorMod",
+    "realdiv": "RealDiv", "truncatediv": "TruncateDiv", "truncatemod": "TruncateMod", "floor_div": "FloorDiv", "squared_difference": "SquaredDifference",
+    "exp": "Exp", "expm1": "Expm1", "log": "Log", "log1p": "Log1p", "sqrt": "Sqrt", "rsqrt": "Rsqrt", "square": "Square", "negative": "Neg",
+    "reciprocal": "Reciprocal", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "atan2": "Atan2",
+    "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "erfc": "Erfc",
+    "lgamma": "Lgamma", "digamma": "Digamma", "igamma": "Igamma", "igammac": "Igammac", "zeta": "Zeta", "polygamma": "Polygamma", "betainc": "Betainc",
+    "floor": "Floor", "ceil": "Ceil", "rint": "Rint", "is_nan": "IsNan", "is_inf": "IsInf", "is_finite": "IsFinite",
+    "equal": "Equal", "not_equal": "NotEqual", "less": "Less", "less_equal": "LessEqual", "greater": "Greater", "greater_equal": "GreaterEqual",
+    "logical_and": "LogicalAnd", "logical_or": "LogicalOr", "logical_not": "LogicalNot",
+    "segment_sum": "SegmentSum", "unsorted_segment_sum": "UnsortedSegmentSum", "cross": "Cross", "xlogy": "Xlogy", "xdivy": "Xdivy",
+    "bincount_op": "Bincount", "angle": "Angle",
+}  # fmt: skip
+
+ARRAY = {
+    "gather_nd": "GatherNd", "scatter_nd": "ScatterNd", "invert_permutation": "InvertPermutation", "unique": "Unique", "batch_to_space_nd": "BatchToSpaceND",
+    "space_to_batch_nd": "SpaceToBatchND", "space_to_depth": "SpaceToDepth", "depth_to_space": "DepthToSpace", "reverse_sequence": "ReverseSequence",
+    "diag": "Diag", "diag_part": "DiagPart", "matrix_band_part": "MatrixBandPart", "check_numerics": "CheckNumerics", "bitcast": "Bitcast",
+    "dynamic_stitch": "DynamicStitch", "tensor_scatter_update": "TensorScatterUpdate", "tensor_scatter_add": "TensorScatterAdd",
+}  # fmt: skip
+
+NN = {
+    "relu": "Relu", "elu": "Elu", "selu": "Selu", "softplus": "Softplus", "softsign": "Softsign", "l2_loss": "L2Loss",
+    "lrn": "LRN", "local_response_normalization": "LRN", "conv3d": "Conv3D", "max_pool3d": "MaxPool3D", "avg_pool3d": "AvgPool3D",
+}  # fmt: skip
+
+LINALG = {"cholesky": "Cholesky", "matrix_inverse": "MatrixInverse", "matrix_solve": "MatrixSolve",
+          "matrix_triangular_solve": "MatrixTriangularSolve", "qr": "Qr", "svd_op": "Svd"}  # fmt: skip
+
+
+def function_of(op_type: str, name: str) -> Callable[..., Any]:
+    """The function that makes a node of this type: inputs and then attributes by position or by the op table's names, and `name`.
+
+    It gives the output, a tuple of several, or the operation where there is none.
+    """
+    op_def = get_op(op_type)
+    order = [a.name for a in op_def.inputs]
+    free = [a for a in op_def.attrs if a.name not in op_def.inferred_attrs]
+    order += [a.name for a in sorted(free, key=lambda a: a.has_default)]
+
+    def function(*args: Any, name: str | None = None, **named: Any) -> Any:
+        if len(args) > len(order):
+            raise GraphTypeError(f"{function.__name__} takes at most {len(order)} arguments: {', '.join(order)}")
+        given = {**dict(zip(order, args, strict=False)), **named}
+        inputs = {a.name: given.pop(a.name) for a in op_def.inputs if a.name in given}
+        missing = [a.name for a in op_def.inputs if a.name not in inputs]
+        if missing:
+            raise GraphTypeError(f"{function.__name__} lacks {', '.join(missing)}")
+        return _results(call_op(op_type, *(inputs[a.name] for a in op_def.inputs), name=name, **given).outputs, op_def.outputs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{op_def.doc or op_type} Arguments: {', '.join(order)}."
+    return function
+
+
+def _results(outputs: list[Tensor], definitions: Any) -> Any:
+    if len(definitions) == 1:
+        return list(outputs) if definitions[0].is_list else outputs[0]
+    return tuple(outputs)
+
+
+def functions(table: dict[str, str]) -> dict[str, Callable[..., Any]]:
+    """All functions of one of the tables above."""
+    return {name: function_of(op_type, name) for name, op_type in table.items()}
