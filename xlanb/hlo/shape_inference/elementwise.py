@@ -118,17 +118,10 @@ def _binary(site: Site) -> Shape:
         site.fail(f"expected {words}")
     kind = x.element_type if x.element_type is y.element_type else higher_precision(x.element_type, y.element_type)
     if site.opcode is _O.COMPARE:
-        _check_direction(site, x.element_type)
         kind = PrimitiveType.PRED
     elif site.opcode is _O.COMPLEX:
         kind = PrimitiveType.C64 if kind is PrimitiveType.F32 else PrimitiveType.C128
     return _joined(site, kind, (x, y))
-
-
-def _check_direction(site: Site, kind: PrimitiveType) -> None:
-    direction = site.get("direction")
-    if kind.is_complex and direction not in ("EQ", "NE"):
-        site.fail(f"expected the direction EQ or NE for complex numbers, not {direction}")
 
 
 def _joined(site: Site, kind: PrimitiveType, arrays: Sequence[ArrayShape]) -> ArrayShape:

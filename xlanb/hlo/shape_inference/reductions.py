@@ -149,7 +149,7 @@ def _sort(site: Site) -> Shape:
 
 @rule(_O.SCAN)
 def _scan(site: Site) -> Shape:
-    """A tuple of the outputs, one element for each step along the dimension, then of the last carries."""
+    """The outputs, one element for each step along the dimension, then the last carries: a tuple where there are several."""
     arrays = site.arrays()
     carries = site.get("num_carries")
     count = len(arrays) - carries
@@ -170,7 +170,8 @@ def _scan(site: Site) -> Shape:
         site.fail(f"expected {computation.name} to give {carries} carries, not {root}")
     outputs = [_stacked(site, r, arrays[0], along) for r in results[: len(results) - carries]]
     lasts = [make(a.element_type, a.dimensions, a.dynamic) for a in arrays[count:]]
-    return TupleShape((*outputs, *lasts))
+    both = (*outputs, *lasts)
+    return both[0] if len(both) == 1 else TupleShape(both)
 
 
 def _stacked(site: Site, step: Shape, array: ArrayShape, along: int) -> ArrayShape:

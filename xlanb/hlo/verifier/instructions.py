@@ -100,9 +100,11 @@ def _async_start(i: HloInstruction) -> None:
     thread, wrapped = i.attributes.get("async_execution_thread") or "main", called.execution_thread or "main"
     if thread != wrapped:
         fail(i, f"expected {called.name}, which it calls, in thread {thread}, not in {wrapped}")
-    others = [o for o in called._instructions if o is not called.root and o.opcode is not _O.PARAMETER]
-    if others and not all(o.opcode in (_O.SEND, _O.RECV, _O.TUPLE) for o in (*others, called.root)):
-        fail(others[0], f"expected nothing but the root and parameters in {called.name}, which {i.name} runs aside")
+    # Transfers and collectives may run aside together, as a group.
+    for o in called._instructions:
+        alone = o is called.root or o.opcode in (_O.PARAMETER, _O.TUPLE, _O.GET_TUPLE_ELEMENT)
+        if not alone and o.opcode.kind not in ("side", "collective", "async"):
+            fail(o, f"expected nothing but the root, parameters and collectives in {called.name}, which {i.name} runs aside")
 
 
 def _transfer_done(i: HloInstruction) -> None:

@@ -14,7 +14,7 @@ from xlanb.hlo.verifier.fault import fail
 from xlanb.shape.shape import subshape
 
 _O = HloOpcode
-_ALIAS = re.compile(r"\{\s*([\d,\s]*)\}\s*:\s*\(\s*(\d+)\s*,\s*\{\s*([\d,\s]*)\}")
+_ALIAS = re.compile(r"\{\s*([\d,\s]*)\}\s*:\s*\(\s*(\d+)\s*,\s*\{\s*([\d,\s]*)\}(?:\s*,\s*([\w\-]+))?")
 _TRANSFERS = frozenset((_O.SEND, _O.SEND_DONE, _O.RECV, _O.RECV_DONE))
 
 
@@ -71,13 +71,13 @@ def verify_channels(channels: list[HloInstruction]) -> None:
 
 
 def verify_aliases(module: HloModule) -> None:
-    """Results that share a parameter's buffer name a part of either, of the same shape, and no part twice."""
+    """Results that may share a parameter's buffer name a part of either, no part twice; those that must are of the same shape."""
     text = module.header.get("input_output_alias")
     if not text:
         return
     entry = module.entry_computation
     outputs, taken = set(), set()
-    for output, number, inner in _ALIAS.findall(text):
+    for output, number, inner, kind in _ALIAS.findall(text):
         where, which = _index(output), (int(number), _index(inner))
         if which[0] >= len(entry.parameters):
             raise HloVerifierError(f"input_output_alias names parameter {number}, but {entry.name} has {len(entry.parameters)}: {text}")
@@ -88,7 +88,7 @@ def verify_aliases(module: HloModule) -> None:
             raise HloVerifierError(f"input_output_alias: {error}: {text}") from None
         if where in outputs or which in taken:
             raise HloVerifierError(f"input_output_alias names a part twice: {text}")
-        if not compatible(result, parameter):
+        if kind != "may-alias" and kind and not compatible(result, parameter):
             raise HloVerifierError(f"input_output_alias: result {where} is {result}, but parameter {number} there {parameter}: {text}")
         outputs.add(where)
         taken.add(which)
