@@ -55,8 +55,8 @@ BAD = [
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] call(p), to_apply=later\n}\nlater {\n  ROOT q = f32[] parameter(0)\n}", "does not exist"),
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT d = f32[] async-done(p)\n}", "single async op"),
     ("HloModule m /* open", "unterminated comment"),
-    ("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), metadata={op_name=\"open}\n}", "expects string"),
-    ("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), backend_config={\"a\": {\n}", "JSON"),
+    ('HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), metadata={op_name="open}\n}', "expects string"),
+    ('HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), backend_config={"a": {\n}', "JSON"),
     ("HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p), sharding={devices=[2,2]0,1,2}\n}", "devices for tiles"),
 ]
 
@@ -110,10 +110,9 @@ def test_mutations(at: int, cut: int, new: str) -> None:
     text = GOOD[:at] + new + GOOD[at + cut :]
     try:
         module = parse(text)
-    except HloParseError as error:
-        assert error.line >= 1
-    else:
-        assert str(parse(str(module))) == str(module)
+    except HloParseError:
+        return
+    assert str(parse(str(module))) == str(module)
 
 
 @given(st.text(max_size=60))

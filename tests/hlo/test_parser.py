@@ -71,7 +71,7 @@ def test_nested_computation_and_async_sugar_are_computations_of_the_module() -> 
     module = parse(
         entry(
             "p = f32[4] parameter(0)\nz = f32[] constant(0)\n"
-            "s = ((f32[4]), f32[4], u32[]) negate-start(p), async_execution_thread=\"t\"\nd = f32[4] negate-done(s)\n"
+            's = ((f32[4]), f32[4], u32[]) negate-start(p), async_execution_thread="t"\nd = f32[4] negate-done(s)\n'
             "ROOT r = f32[] reduce(d, z), dimensions={0}, to_apply={ x = f32[] parameter(0) y = f32[] parameter(1) ROOT a = f32[] add(x, y) }"
         )
     )
@@ -81,7 +81,7 @@ def test_nested_computation_and_async_sugar_are_computations_of_the_module() -> 
 
 
 def test_attributes_come_in_any_order_and_defaults_are_left_out() -> None:
-    module = parse(entry("p = f32[8] parameter(0)\nROOT r = f32[3] slice(p), metadata={op_name=\"n\"}, slice={[1:7:2]}"))
+    module = parse(entry('p = f32[8] parameter(0)\nROOT r = f32[3] slice(p), metadata={op_name="n"}, slice={[1:7:2]}'))
     root = module.entry_computation.root
     assert root.attributes == {"slice": (SliceDimension(1, 7, 2),)}
     assert root.metadata.op_name == "n"
@@ -167,6 +167,6 @@ def test_inferred_shapes_keep_the_first_operands_layout() -> None:
 def test_threads_follow_an_async_start() -> None:
     module = parse(
         "HloModule m\ng {\n  ROOT p = f32[] parameter(0)\n}\nf {\n  q = f32[] parameter(0)\n  ROOT c = f32[] call(q), to_apply=g\n}\n"
-        "ENTRY e {\n  x = f32[] parameter(0)\n  s = ((f32[]), f32[], u32[]) async-start(x), calls=f, async_execution_thread=\"host\"\n  ROOT d = f32[] async-done(s), calls=f\n}\n"
+        'ENTRY e {\n  x = f32[] parameter(0)\n  s = ((f32[]), f32[], u32[]) async-start(x), calls=f, async_execution_thread="host"\n  ROOT d = f32[] async-done(s), calls=f\n}\n'
     )
     assert [(c.name, c.execution_thread) for c in module.computations] == [("g", "host"), ("f", "host"), ("e", "")]

@@ -28,21 +28,25 @@ ENTRY %e (p: f32[2]) -> (f32[2], s32[]) {
 """
 
 INSTRUCTIONS = [
+    "%r = f32[1,6]{1,0} all-gather(%q), channel_id=1, replica_groups=mesh['x'=2,'y'=4] {'x','y':(1)2}, dimensions={0}, use_global_device_ids=true",
+    "%r = f32[1,6]{1,0} all-gather(%q), replica_groups=[2,4]<=[4,2]T(1,0), dimensions={0}",
     "%r = f32[4]{0} pad(%p, %z), padding=1_1_0x-2_0_1",
     "%r = f32[4]{0} slice(%p), slice={[0:2:1], [1:8:2]}",
-    "%r = f32[1,6]{1,0} reverse(%q), dimensions={0,1}, backend_config={\"a\":{\"b\":[1, 2]}}",
+    '%r = f32[1,6]{1,0} reverse(%q), dimensions={0,1}, backend_config={"a":{"b":[1, 2]}}',
     "%r = f32[1,6]{1,0} exponential(%q), result_accuracy={tolerance={atol=1,rtol=0,ulps=10}}",
-    "%r = f32[1,6]{1,0} negate(%q), origin={({\"v1\"}, {\"v2\" {1}})}",
+    '%r = f32[1,6]{1,0} negate(%q), origin={({"v1"}, {"v2" {1}})}',
     "%r = f32[1,6]{1,0} negate(%q), statistics={visualizing_index=1,stat-1=33,stat-2=44}",
     "%r = f32[1,6]{1,0} copy(%q), sharding={mesh['x'=2,'y'=2], [{'x':(1)2, ?}, {}], unreduced={'y'}}",
     "%r = f32[1,6]{1,0} copy(%q), sharding={devices=[1,2,2]<=[2,2]T(1,0) last_tile_dims={manual}}",
-    "%r = f32[1,6]{1,0} copy(%q), sharding={maximal device=3 metadata={op_name=\"a\"}}",
-    "%r = f32[1,6]{1,0} custom-call(%q, %z), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, custom_call_target=\"f\\\"g\", "
-    "operand_layout_constraints={f32[1,6]{0,1}, f32[]}, custom_call_has_side_effect=true, literal=s32[2]{0} {1, 2}, "
-    "output_to_operand_aliasing={{}: (0, {})}, schedule=SCHEDULE_EARLIEST, api_version=API_VERSION_TYPED_FFI",
-    "%r = f32[1,6]{1,0} domain(%q), domain={kind=\"sharding\", entry={maximal device=0}, exit={replicated}}",
+    '%r = f32[1,6]{1,0} copy(%q), sharding={maximal device=3 metadata={op_name="a"}}',
+    (
+        '%r = f32[1,6]{1,0} custom-call(%q, %z), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, custom_call_target="f\\"g", '
+        "operand_layout_constraints={f32[1,6]{0,1}, f32[]}, custom_call_has_side_effect=true, literal=s32[2]{0} {1, 2}, "
+        "output_to_operand_aliasing={{}: (0, {})}, schedule=SCHEDULE_EARLIEST, api_version=API_VERSION_TYPED_FFI"
+    ),
+    '%r = f32[1,6]{1,0} domain(%q), domain={kind="sharding", entry={maximal device=0}, exit={replicated}}',
     "%r = (f32[1,6]{1,0}, f32[], f32[1,6]{1,0}, f32[], f32[], /*index=5*/f32[]) tuple(%q, %z, %q, %z, %z, /*index=5*/%z)",
-    "%r = (f32[1,6]{1,0}) custom-call(), custom_call_target=\"f\", sharding={{replicated}}, metadata={scheduling_name=\"s\"}",
+    '%r = (f32[1,6]{1,0}) custom-call(), custom_call_target="f", sharding={{replicated}}, metadata={scheduling_name="s"}',
 ]
 
 
@@ -54,7 +58,7 @@ def test_canonical_module() -> None:
 def test_canonical_instruction(line: str) -> None:
     text = f"HloModule m\nENTRY e {{\n  p = f32[2,3] parameter(0)\n  z = f32[] constant(0)\n  q = f32[1,6] parameter(1)\n  ROOT {line}\n}}\n"
     root = parse(text).entry_computation.root
-    assert str(root) == line.replace("1_1_0x-2_0_1", "1_1_0x-2_0_1")
+    assert str(root) == line
     assert instruction_text(root.record()) == str(root)
 
 
@@ -130,11 +134,11 @@ def test_options() -> None:
 
 def test_async_sugar() -> None:
     text = (
-        "HloModule m\nwrapped {\n  p = f32[2] parameter(0)\n  ROOT n = f32[2] negate(p), frontend_attributes={s=\"1\"}\n}\nENTRY e {\n  a = f32[2] parameter(0)\n"
+        'HloModule m\nwrapped {\n  p = f32[2] parameter(0)\n  ROOT n = f32[2] negate(p), frontend_attributes={s="1"}\n}\nENTRY e {\n  a = f32[2] parameter(0)\n'
         "  s = ((f32[2]), f32[2], u32[]) async-start(a), calls=wrapped\n  ROOT d = f32[2] async-done(s)\n}\n"
     )
     printed = str(parse(text))
-    assert "negate-start(%a), frontend_attributes={s=\"1\"}" in printed
+    assert 'negate-start(%a), frontend_attributes={s="1"}' in printed
     assert "negate-done(%s)" in printed
     assert "wrapped" not in printed
     plain = module_text(parse(text).record(), PrintOptions(async_sugar=False))

@@ -79,13 +79,13 @@ def test_float_literals(values: list[float]) -> None:
 @pytest.mark.parametrize("kind", ["bf16", "f16", "f8e4m3fn", "f8e5m2", "f8e5m2fnuz", "f8e4m3b11fnuz", "f4e2m1fn", "f8e3m4"])
 def test_every_value_of_a_small_type(kind: str) -> None:
     dtype = PrimitiveType[kind.upper()].dtype
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     raw = np.arange(2 ** min(8 * dtype.itemsize, 16), dtype=f"u{dtype.itemsize}") if kind != "f4e2m1fn" else np.arange(16, dtype="u1")
     values = raw.view(dtype)
     finite = values[np.isfinite(values.astype(np.float32))][::17 if dtype.itemsize == 2 else 1]
     for value in finite:
-        from xlanb.hlo.literal_text import float_text  # noqa: PLC0415
+        from xlanb.hlo.literal_text import float_text
 
         text = float_text(value, PrimitiveType[kind.upper()])
         module = parse(f"HloModule m\nENTRY e {{\n  ROOT c = {kind}[] constant({text})\n}}\n")

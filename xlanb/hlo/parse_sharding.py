@@ -12,7 +12,11 @@ from xlanb.shape import Shape, TupleShape
 
 
 def parse_replica_groups(cursor: Cursor) -> str:
-    """`{{0,1},{2,3}}`, `[2,4]<=[8]` or `[2,4]<=[4,2]T(1,0)`, canonical text."""
+    """`{{0,1},{2,3}}`, `[2,4]<=[4,2]T(1,0)` or `mesh['x'=2,'y'=4] {'y'}`, canonical text."""
+    if cursor.peek_word() == "mesh":
+        mesh, axes = _mesh(cursor)
+        cursor.accept(",")
+        return f"{mesh} {_axes(cursor, axes, comma=',')}"
     if cursor.at("{"):
         cursor.expect("{")
         groups: list[str] = []
@@ -186,7 +190,7 @@ def _device_ids(cursor: Cursor) -> str:
     return ",".join(map(str, cursor.ints("(", ")")))
 
 
-def _axes(cursor: Cursor, known: list[str], *, open_too: bool = False) -> str:
+def _axes(cursor: Cursor, known: list[str], *, open_too: bool = False, comma: str = ", ") -> str:
     """`{'x', 'y':(1)2, ?}`."""
     cursor.expect("{", "to start axes")
     out: list[str] = []
@@ -214,7 +218,7 @@ def _axes(cursor: Cursor, known: list[str], *, open_too: bool = False) -> str:
         if not cursor.accept(","):
             break
     cursor.expect("}", "to end axes")
-    return "{" + ", ".join(out) + "}"
+    return "{" + comma.join(out) + "}"
 
 
 def _quoted(name: str) -> str:
