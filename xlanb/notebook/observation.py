@@ -42,8 +42,9 @@ class Observation(Displayable):
 
 
 def observation(traces: Sequence[Trace], result: Any, seconds: float) -> Observation:
-    """An observation with the largest program first."""
-    return Observation(tuple(sorted(traces, key=_size, reverse=True)), result, seconds)
+    """An observation with the largest program first; graphs that compiled nothing are left out where others did."""
+    compiled = [t for t in traces if _modules(t)]
+    return Observation(tuple(sorted(compiled or traces, key=_size, reverse=True)), result, seconds)
 
 
 def describe(trace: Trace) -> str:
