@@ -1,0 +1,6 @@
+"""HloModuleProto, XLA's binary form of a module, in and out; no TensorFlow, no generated code."""
+
+from xlanb.hlo.proto.reader import from_proto
+from xlanb.hlo.proto.writer import to_proto
+
+__all__ = ["from_proto", "to_proto"]

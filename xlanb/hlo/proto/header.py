@@ -1,0 +1,127 @@
+"""The attributes of the `HloModule` line between text and message (hlo_module.cc, hlo_input_output_alias_config.cc)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.parse_attributes import index_text
+from xlanb.hlo.parse_metadata import frontend_attributes_text, parse_frontend_attributes
+from xlanb.hlo.proto.metadata import (
+    frontend_from_proto,
+    frontend_to_proto,
+    original_array_text,
+    read_original_array,
+)
+from xlanb.protos import Message
+
+_ALIAS_KINDS = ("", "may-alias", "must-alias")
+
+WITHOUT_FIELD = (
+    "replica_count",
+    "num_partitions",
+    "alias_passthrough_params",
+    "allow_spmd_sharding_propagation_to_parameters",
+    "allow_spmd_sharding_propagation_to_output",
+)
+"""Header attributes that XLA keeps in the module's configuration, not in its message: a round trip through the message loses them, as it does in XLA."""
+
+
+def alias_to_proto(text: str, module: Message) -> None:
+    """`{ {0}: (1, {}, may-alias) }` into `input_output_alias`."""
+    cursor = Cursor(text)
+    cursor.expect("{")
+    while not cursor.at("}"):
+        row = module.input_output_alias.entries.add(output_shape_index=cursor.ints())
+        cursor.expect(":")
+        cursor.expect("(")
+        row.parameter_number = cursor.integer()
+        cursor.expect(",")
+        row.parameter_shape_index.extend(cursor.ints())
+        cursor.expect(",")
+        row.kind = _ALIAS_KINDS.index(cursor.name())
+        cursor.expect(")")
+        if not cursor.accept(","):
+            break
+
+
+def alias_from_proto(module: Message) -> str:
+    """The text of `input_output_alias`, sorted by output index; "" where there is none."""
+    rows = sorted(module.input_output_alias.entries, key=lambda e: tuple(e.output_shape_index))
+    texts = [
+        f"{index_text(tuple(e.output_shape_index))}: ({e.parameter_number}, {index_text(tuple(e.parameter_shape_index))}, "
+        f"{'must-alias' if e.kind == _ALIAS_KINDS.index('must-alias') else 'may-alias'})"
+        for e in rows
+    ]
+    return "{ " + ", ".join(texts) + " }" if texts else ""
+
+
+def donor_to_proto(text: str, module: Message) -> None:
+    """`{ (1, {}) }` into `buffer_donor`."""
+    cursor = Cursor(text)
+    cursor.expect("{")
+    while not cursor.at("}"):
+        cursor.expect("(")
+        row = module.buffer_donor.entries.add(parameter_number=cursor.integer())
+        cursor.expect(",")
+        row.parameter_shape_index.extend(cursor.ints())
+        cursor.expect(")")
+        if not cursor.accept(","):
+            break
+
+
+def donor_from_proto(module: Message) -> str:
+    """The text of `buffer_donor`; "" where there is none."""
+    rows = sorted(
+        {(e.parameter_number, tuple(e.parameter_shape_index)) for e in module.buffer_donor.entries}
+    )
+    return "{ " + ", ".join(f"({n}, {index_text(i)})" for n, i in rows) + " }" if rows else ""
+
+
+def frontend_header_to_proto(text: str, module: Message) -> None:
+    """`{a="1"}` into `frontend_attributes`."""
+    frontend_to_proto(parse_frontend_attributes(Cursor(text)), module.frontend_attributes)
+
+
+def frontend_header_from_proto(module: Message) -> str:
+    """The text of `frontend_attributes`; "" where there are none."""
+    pairs = frontend_from_proto(module.frontend_attributes)
+    return frontend_attributes_text(pairs) if pairs else ""
+
+
+_QUOTE = '  "'
+
+
+def recovery_to_proto(text: str, module: Message, nested: Callable[[str], Message]) -> None:
+    """The text of an origin_recovery_table into `original_value_recovery_table`; `nested` makes the message of a module's text.
+
+    Read line by line: XLA prints the modules in it indented and between quotes, but escapes nothing in them.
+    """
+    lines = iter(text.splitlines()[1:-1])
+    for line in lines:
+        cursor = Cursor(line)
+        row = module.original_value_recovery_table.entries.add()
+        read_original_array(cursor, row.old_original_array)
+        cursor.expect(":")
+        read_original_array(cursor, row.new_original_array)
+        if cursor.accept(","):
+            next(lines, "")
+            body = list(itertools.takewhile(lambda inner: inner != _QUOTE, lines))
+            row.recovery_module.CopyFrom(nested("\n".join(body)))
+
+
+def recovery_from_proto(module: Message, nested: Callable[[Message], str]) -> str:
+    """The text of `original_value_recovery_table`; "" where it is empty."""
+    rows: dict[str, str] = {}
+    for row in module.original_value_recovery_table.entries:
+        old = original_array_text(row.old_original_array)
+        text = f"  {old} : {original_array_text(row.new_original_array)}"
+        if row.HasField("recovery_module"):
+            inner = "".join(
+                f"    {line}\n" if line else "\n"
+                for line in nested(row.recovery_module).split("\n")
+            )
+            text += f",\n{_QUOTE}\n{inner}{_QUOTE}"
+        rows.setdefault(old, text)
+    return "{\n" + "".join(rows[old] + "\n" for old in sorted(rows)) + "}\n" if rows else ""

@@ -1,0 +1,287 @@
+"""HloModuleProto -> HloModule (hlo_module.cc, hlo_computation.cc, hlo_instruction.cc: CreateFromProto)."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from xlanb.errors import HloParseError, LiteralError, ShapeError
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import BY_TEXT, HloOpcode
+from xlanb.hlo.proto import header
+from xlanb.hlo.proto.fields import COMPUTATION_KINDS, codecs
+from xlanb.hlo.proto.metadata import (
+    frontend_from_proto,
+    metadata_from_proto,
+    origin_from_proto,
+    statistics_from_proto,
+    tables_from_proto,
+)
+from xlanb.hlo.proto.schema import SCHEMA
+from xlanb.hlo.proto.shapes import shape_from_proto
+from xlanb.hlo.proto.sharding import sharding_from_proto
+from xlanb.hlo.proto.writer import CALLED_ORDER
+from xlanb.protos import Message, decode, top_level_fields
+from xlanb.shape import PrimitiveType, Shape
+
+_MODULE_ONLY = (2, 4, 5, 6, 7, 8)
+"""Field numbers that an HloModuleProto has and an HloProto has not; every module names its entry computation (2)."""
+
+
+def from_proto(data: bytes) -> HloModule:
+    """The module of a binary HloModuleProto, or of an HloProto around one (`.hlo.pb` files hold either).
+
+    The module is well formed as the parser's are; `module.verify()` checks the rules of HLO.
+
+    Raises:
+        HloParseError: the bytes are no such message, an id is unknown, comes twice or is used before it is there, an attribute is malformed.
+        ShapeError: a shape is malformed. LiteralError: a constant's elements do not fit its shape.
+    """
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise HloParseError(f"an HloModuleProto is bytes, not {type(data).__name__}")
+    data = bytes(data)
+    fields = top_level_fields(data)
+    if any(n in fields for n in _MODULE_ONLY):
+        return module_of(decode(SCHEMA.HloModuleProto(), data, HloParseError))
+    outer = decode(SCHEMA.HloProto(), data, HloParseError)
+    if not outer.HasField("hlo_module"):
+        raise HloParseError(f"{len(data)} bytes are neither an HloModuleProto nor an HloProto")
+    return module_of(outer.hlo_module)
+
+
+def module_of(proto: Message) -> HloModule:
+    """The module of an HloModuleProto message."""
+    return _Reader(proto).read()
+
+
+class _Reader:
+    def __init__(self, proto: Message) -> None:
+        self.proto = proto
+        self.module = HloModule(proto.name)
+        self.computations: dict[int, HloComputation] = {}
+        self.instructions: dict[int, dict[int, HloInstruction]] = {}
+        self.shapes: dict[bytes, Shape] = {}
+
+    def read(self) -> HloModule:
+        proto, module = self.proto, self.module
+        for p in proto.computations:
+            if p.id in self.computations:
+                raise HloParseError(
+                    f"two computations have the id {p.id}: {self.computations[p.id].name} and {p.name}"
+                )
+            self.computations[p.id] = self._computation(p)
+        entry = self._entry()
+        for number in sorted(self.computations):
+            module.adopt_computation(self.computations[number])
+        module.set_entry(entry)
+        self._layout()
+        module.tables = tables_from_proto(proto.stack_frame_index)
+        texts = {
+            "input_output_alias": header.alias_from_proto(proto),
+            "buffer_donor": header.donor_from_proto(proto),
+            "frontend_attributes": header.frontend_header_from_proto(proto),
+            "origin_recovery_table": header.recovery_from_proto(proto, lambda p: str(module_of(p))),
+        }
+        module.header.update({name: text for name, text in texts.items() if text})
+        self._schedule()
+        return module
+
+    def _entry(self) -> HloComputation:
+        found = self.computations.get(self.proto.entry_computation_id)
+        if found is None:
+            raise HloParseError(
+                f"module {self.proto.name}: no computation has the entry's id {self.proto.entry_computation_id}"
+            )
+        return found
+
+    def _layout(self) -> None:
+        if not self.proto.HasField("host_program_shape"):
+            return
+        shape = self.proto.host_program_shape
+        parameters = tuple(map(self._shape, shape.parameters))
+        entry = self.module.entry_computation
+        if len(parameters) != len(entry.parameters):
+            raise HloParseError(
+                f"module {self.proto.name}: {len(parameters)} parameters in its program shape, {len(entry.parameters)} in {entry.name}"
+            )
+        self.module.entry_layout = parameters, self._shape(shape.result)
+
+    def _schedule(self) -> None:
+        if not self.proto.HasField("schedule"):
+            return
+        self.module.header["is_scheduled"] = "true"
+        for row in self.proto.schedule.sequences:
+            computation = self.computations.get(row.key)
+            if computation is None:
+                raise HloParseError(
+                    f"the schedule names a computation {row.key} that does not exist"
+                )
+            known = self.instructions[row.key]
+            order = [known[n] for n in row.value.instruction_ids if n in known]
+            if (
+                len(order) != len(row.value.instruction_ids)
+                or len(set(order)) != len(known)
+                or len(order) != len(known)
+            ):
+                raise HloParseError(
+                    f"the schedule of {computation.name} is no order of its {len(known)} instructions"
+                )
+            self.module.set_schedule(computation, order)
+
+    # -- computations -------------------------------------------------------------------------------------------
+
+    def _computation(self, proto: Message) -> HloComputation:
+        computation = HloComputation(proto.name, self.module, proto.execution_thread)
+        known: dict[int, HloInstruction] = {}
+        for p in proto.instructions:
+            if p.id in known:
+                raise HloParseError(
+                    f"{proto.name}: two instructions have the id {p.id}: {known[p.id].name} and {p.name}"
+                )
+            try:
+                known[p.id] = self._instruction(p, known, computation)
+            except (HloParseError, ShapeError, LiteralError) as error:
+                raise type(error)(f"{proto.name}: {p.name} = {p.opcode}(...): {error}") from error
+        root = known.get(proto.root_id)
+        if root is None:
+            raise HloParseError(f"{proto.name}: no instruction has the root's id {proto.root_id}")
+        self.instructions[proto.id] = known
+        self._finish(computation, known, root)
+        return computation
+
+    def _finish(
+        self, computation: HloComputation, known: dict[int, HloInstruction], root: HloInstruction
+    ) -> None:
+        # The order of ids is the order in which the instructions were added; the list's is a post order.
+        computation._instructions = {known[n]: None for n in sorted(known)}
+        computation._parameters = [
+            i for i in computation._instructions if i.opcode is HloOpcode.PARAMETER
+        ]
+        computation._root = root
+        numbers = sorted(p.parameter_number for p in computation._parameters)
+        if numbers != list(range(len(numbers))):
+            raise HloParseError(
+                f"{computation.name}: parameter numbers are {numbers[:20]}, not 0 to {len(numbers) - 1}"
+            )
+        names = {i.name for i in computation._instructions}
+        if len(names) != len(known):
+            raise HloParseError(
+                f"{computation.name}: {len(known) - len(names)} instructions have a name that another has"
+            )
+
+    # -- instructions -------------------------------------------------------------------------------------------
+
+    def _instruction(
+        self, proto: Message, known: dict[int, HloInstruction], parent: HloComputation
+    ) -> HloInstruction:
+        opcode = BY_TEXT.get(proto.opcode)
+        if opcode is None:
+            raise HloParseError(f"unknown opcode {proto.opcode!r}")
+        operands = tuple(self._others(proto.operand_ids, known, "operand"))
+        if opcode.arity is not None and len(operands) != opcode.arity:
+            raise HloParseError(f"{opcode} has {opcode.arity} operands, not {len(operands)}")
+        attributes = self._attributes(proto, opcode, [o.shape for o in operands])
+        new = HloInstruction(
+            proto.name, opcode, self._shape(proto.shape), operands, attributes, parent
+        )
+        for o in operands:
+            o._users[new] = o._users.get(new, 0) + 1
+        new.control_predecessors = tuple(
+            dict.fromkeys(self._others(proto.control_predecessor_ids, known, "control predecessor"))
+        )
+        for p in new.control_predecessors:
+            p.control_successors = (*p.control_successors, new)
+        self._common(proto, new)
+        return new
+
+    def _others(
+        self, ids: Any, known: dict[int, HloInstruction], what: str
+    ) -> list[HloInstruction]:
+        found = [known.get(n) for n in ids]
+        for n, instruction in zip(ids, found, strict=True):
+            if instruction is None:
+                raise HloParseError(f"{what} {n} is no instruction that stands before it")
+        return [i for i in found if i is not None]
+
+    def _shape(self, proto: Message) -> Shape:
+        key = proto.SerializeToString()
+        found = self.shapes.get(key)
+        if found is None:
+            found = self.shapes[key] = shape_from_proto(proto)
+        return found
+
+    def _attributes(
+        self, proto: Message, opcode: HloOpcode, operands: list[Shape]
+    ) -> dict[str, Any]:
+        attributes: dict[str, Any] = {}
+        self._called(proto, opcode, operands, attributes)
+        for row, codec in codecs(opcode):
+            value = codec.read(proto, operands)
+            if value is None and row.name == "replica_groups" and opcode not in _PERMUTES:
+                value = "{}"
+            if value is None and row.required:
+                raise HloParseError(f"attribute {row.name} is expected but not there")
+            if value is not None and value != row.default:
+                attributes[row.name] = value
+        return attributes
+
+    def _called(
+        self, proto: Message, opcode: HloOpcode, operands: list[Shape], attributes: dict[str, Any]
+    ) -> None:
+        called = [self._callee(n) for n in proto.called_computation_ids]
+        if not called or opcode in _LINKED:
+            return
+        if opcode is HloOpcode.CONDITIONAL:
+            if operands and operands[0].element_type is PrimitiveType.PRED:
+                _spread(("true_computation", "false_computation"), called, attributes)
+            else:
+                attributes["branch_computations"] = tuple(called)
+        elif opcode is HloOpcode.CUSTOM_CALL:
+            attributes["called_computations"] = tuple(called)
+        else:
+            names = CALLED_ORDER.get(opcode) or tuple(
+                r.name for r in opcode.attributes if r.kind in COMPUTATION_KINDS
+            )
+            _spread(names, called, attributes)
+
+    def _callee(self, number: int) -> HloComputation:
+        found = self.computations.get(number)
+        if found is None:
+            raise HloParseError(f"called computation {number} is none that stands before it")
+        return found
+
+    def _common(self, proto: Message, new: HloInstruction) -> None:
+        if proto.HasField("metadata"):
+            new.metadata = metadata_from_proto(proto.metadata)
+        if proto.HasField("sharding"):
+            new.sharding = sharding_from_proto(proto.sharding)
+        if proto.HasField("frontend_attributes"):
+            new.frontend_attributes = frontend_from_proto(proto.frontend_attributes)
+        if proto.HasField("statistics_viz"):
+            new.statistics = statistics_from_proto(proto.statistics_viz)
+        if proto.HasField("original_value"):
+            new.origin = origin_from_proto(proto.original_value)
+        if proto.backend_config:
+            new.backend_config = proto.backend_config.decode("utf-8", "surrogateescape")
+
+
+_LINKED = (HloOpcode.ASYNC_UPDATE, HloOpcode.ASYNC_DONE)
+"""Their computation is that of the async-start before them."""
+
+_PERMUTES = (HloOpcode.COLLECTIVE_PERMUTE, HloOpcode.COLLECTIVE_PERMUTE_START)
+"""The collectives that may have no replica groups; of the others they are at least empty."""
+
+
+def _spread(
+    names: tuple[str, ...], called: list[HloComputation], attributes: dict[str, Any]
+) -> None:
+    if len(called) > len(names):
+        _too_many(names, called)
+    attributes.update(zip(names, called, strict=False))
+
+
+def _too_many(names: tuple[str, ...], called: list[HloComputation]) -> NoReturn:
+    raise HloParseError(
+        f"{len(called)} called computations for {', '.join(names) or 'an opcode that calls none'}"
+    )

@@ -1,0 +1,247 @@
+"""HloModule -> HloModuleProto (hlo_module.cc, hlo_computation.cc, hlo_instruction.cc: ToProto)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message import EncodeError
+
+from xlanb.errors import HloParseError, UnimplementedError
+from xlanb.hlo.attributes import NO_METADATA
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.proto import header
+from xlanb.hlo.proto.fields import COMPUTATION_KINDS, codecs
+from xlanb.hlo.proto.metadata import (
+    frontend_to_proto,
+    metadata_to_proto,
+    origin_to_proto,
+    statistics_to_proto,
+    tables_to_proto,
+)
+from xlanb.hlo.proto.schema import SCHEMA
+from xlanb.hlo.proto.shapes import shape_to_proto
+from xlanb.hlo.proto.sharding import sharding_to_proto
+from xlanb.hlo.proto.values import comparison_type, write_default_precision
+from xlanb.protos import Message
+from xlanb.shape import Shape
+
+_ID_BITS = 32
+"""An instruction's id is unique in the module: its computation's id above so many bits of its own."""
+
+
+def to_proto(module: HloModule) -> bytes:
+    """The HloModuleProto of a module, in binary form: what the real XLA reads.
+
+    Elided constants are written as zeros. What XLA keeps outside the message is lost (header.WITHOUT_FIELD).
+
+    Raises:
+        UnimplementedError: the module does not fit into a binary message (2 GiB, nesting of 100).
+        HloParseError: a text attribute (sharding, replica groups, ...) is not well formed.
+    """
+    try:
+        data: bytes = module_message(module).SerializeToString(deterministic=True)
+    except (EncodeError, UnicodeEncodeError, ValueError) as error:
+        raise UnimplementedError(f"module {module.name} has no binary form: {error}") from error
+    return data
+
+
+def module_message(module: HloModule) -> Message:
+    """The HloModuleProto message of a module."""
+    return _Writer(module).write()
+
+
+class _Writer:
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+        self.computation_ids = {c: n for n, c in enumerate(module.computations)}
+        self.ids: dict[HloInstruction, int] = {}
+        self.shapes: dict[Shape, Message] = {}
+        self.shardings: dict[str, Message] = {}
+        for c, n in self.computation_ids.items():
+            self.ids |= {i: n << _ID_BITS | k for k, i in enumerate(c)}
+
+    def write(self) -> Message:
+        module = self.module
+        entry = module.entry_computation
+        proto = SCHEMA.HloModuleProto(
+            name=module.name,
+            entry_computation_name=entry.name,
+            entry_computation_id=self.computation_ids[entry],
+        )
+        fused = {
+            c
+            for i in module.instructions()
+            if i.opcode is HloOpcode.FUSION
+            for c in i.called_computations
+        }
+        for c in _callees_first(module):
+            self._computation(c, proto.computations.add(), is_fused=c in fused)
+        self._program_shape(proto.host_program_shape, entry, module.entry_layout)
+        if module.schedule:
+            proto.schedule.SetInParent()
+        for c, order in module.schedule.items():
+            proto.schedule.sequences.add(key=self.computation_ids[c]).value.instruction_ids.extend(
+                self.ids[i] for i in order
+            )
+        self._header(proto)
+        return proto
+
+    def _header(self, proto: Message) -> None:
+        fields = self.module.header
+        # XLA takes their presence for granted.
+        for name in ("input_output_alias", "buffer_donor", "frontend_attributes"):
+            getattr(proto, name).SetInParent()
+        if text := fields.get("input_output_alias"):
+            header.alias_to_proto(text, proto)
+        if text := fields.get("buffer_donor"):
+            header.donor_to_proto(text, proto)
+        if text := fields.get("frontend_attributes"):
+            header.frontend_header_to_proto(text, proto)
+        if text := fields.get("origin_recovery_table"):
+            header.recovery_to_proto(text, proto, _nested)
+        if self.module.tables:
+            tables_to_proto(self.module.tables, proto.stack_frame_index)
+
+    def _program_shape(
+        self,
+        proto: Message,
+        computation: HloComputation,
+        layout: tuple[tuple[Shape, ...], Shape] | None,
+    ) -> None:
+        parameters = computation.parameters
+        shapes, result = layout or (tuple(p.shape for p in parameters), computation.root.shape)
+        proto.parameters.extend(self._shape(s) for s in shapes)
+        proto.result.CopyFrom(self._shape(result))
+        proto.parameter_names.extend(p.name for p in parameters)
+
+    def _shape(self, shape: Shape) -> Message:
+        found = self.shapes.get(shape)
+        if found is None:
+            found = self.shapes[shape] = shape_to_proto(shape)
+        return found
+
+    def _computation(self, computation: HloComputation, proto: Message, *, is_fused: bool) -> None:
+        proto.name, proto.id = computation.name, self.computation_ids[computation]
+        proto.root_id = self.ids[computation.root]
+        proto.is_fusion_computation, proto.execution_thread = is_fused, computation.execution_thread
+        self._program_shape(proto.program_shape, computation, None)
+        for i in computation.post_order():
+            self._instruction(i, proto.instructions.add())
+
+    def _instruction(self, i: HloInstruction, proto: Message) -> None:
+        proto.name, proto.opcode, proto.id = i.name, i.opcode.text, self.ids[i]
+        proto.shape.CopyFrom(self._shape(i.shape))
+        proto.operand_ids.extend(self.ids[o] for o in i.operands)
+        proto.control_predecessor_ids.extend(self.ids[p] for p in i.control_predecessors)
+        proto.called_computation_ids.extend(self.computation_ids[c] for c in _called(i))
+        self._attributes(i, proto)
+        self._common(i, proto)
+
+    def _attributes(self, i: HloInstruction, proto: Message) -> None:
+        attributes = i.attributes
+        for row, codec in codecs(i.opcode):
+            value = attributes.get(row.name)
+            if value is not None:
+                codec.write(proto, value, i)
+        _complete(i, proto)
+
+    def _common(self, i: HloInstruction, proto: Message) -> None:
+        for name in ("metadata", "frontend_attributes", "statistics_viz"):
+            getattr(proto, name).SetInParent()
+        if i.metadata is not NO_METADATA:
+            proto.metadata.CopyFrom(metadata_to_proto(i.metadata))
+        if i.sharding:
+            found = self.shardings.get(i.sharding)
+            if found is None:
+                found = self.shardings[i.sharding] = sharding_to_proto(i.sharding)
+            proto.sharding.CopyFrom(found)
+        if i.frontend_attributes:
+            frontend_to_proto(i.frontend_attributes, proto.frontend_attributes)
+        if i.backend_config:
+            proto.backend_config = i.backend_config.encode("utf-8", "surrogateescape")
+        if i.statistics:
+            statistics_to_proto(i.statistics, proto.statistics_viz)
+        if i.origin:
+            origin_to_proto(i.origin, proto.original_value)
+
+
+def _callees_first(module: HloModule) -> list[HloComputation]:
+    """All computations, each behind those that it calls: readers know only what they have read. (The order of printing, XLA's post order, is none such.)"""
+    calls = {
+        c: list(dict.fromkeys(d for i in c for d in i.called_computations))
+        for c in module.computations
+    }
+    order: dict[HloComputation, None] = {}
+    for start in module.computations:
+        stack = [(start, iter(calls[start]))]
+        while stack:
+            computation, rest = stack[-1]
+            callee = next((d for d in rest if d not in order), None)
+            if callee is not None:
+                stack.append((callee, iter(calls[callee])))
+            else:
+                order[computation] = None
+                stack.pop()
+    return list(order)
+
+
+def _complete(i: HloInstruction, proto: Message) -> None:
+    """What XLA always writes, though the text leaves it out where it is the default."""
+    rows, attributes = i.opcode.attribute, i.attributes
+    for name in ("feature_group_count", "batch_group_count"):
+        if name in rows and name not in attributes:
+            setattr(proto, name, 1)
+    if "operand_precision" in rows and "operand_precision" not in attributes:
+        write_default_precision(proto, i)
+    if "api_version" in rows and "api_version" not in attributes:
+        proto.custom_call_api_version = 1
+    if i.opcode is HloOpcode.COMPARE and "type" not in attributes:
+        proto.comparison_type = comparison_type(i.operands[0].shape.element_type)
+    elif i.opcode is HloOpcode.OUTFEED and "outfeed_shape" not in attributes:
+        proto.outfeed_shape.CopyFrom(shape_to_proto(i.operands[0].shape))
+    for name in _PRESENT.get(i.opcode, ()):
+        getattr(proto, name).SetInParent()
+
+
+_PRESENT: dict[HloOpcode, tuple[str, ...]] = {
+    HloOpcode.CONVOLUTION: ("window",),
+    HloOpcode.REDUCE_WINDOW: ("window",),
+    HloOpcode.SELECT_AND_SCATTER: ("window",),
+    HloOpcode.DOT: ("dot_dimension_numbers",),
+    HloOpcode.SCALED_DOT: ("dot_dimension_numbers",),
+    HloOpcode.RAGGED_DOT: ("ragged_dot_dimension_numbers",),
+    HloOpcode.GATHER: ("gather_dimension_numbers",),
+    HloOpcode.SCATTER: ("scatter_dimension_numbers",),
+    HloOpcode.CHOLESKY: ("cholesky_options",),
+    HloOpcode.TRIANGULAR_SOLVE: ("triangular_solve_options",),
+}
+"""Messages that are there even where all their fields are zero."""
+
+CALLED_ORDER = {HloOpcode.WHILE: ("body", "condition")}
+"""Where called computations come in another order than in the text."""
+
+
+def _called(i: HloInstruction) -> list[HloComputation]:
+    """The called computations in the order of the message."""
+    names = CALLED_ORDER.get(i.opcode) or [
+        r.name for r in i.opcode.attributes if r.kind in COMPUTATION_KINDS
+    ]
+    called: list[HloComputation] = []
+    for name in names:
+        value: Any = i.attributes.get(name)
+        if isinstance(value, HloComputation):
+            called.append(value)
+        else:
+            called.extend(value or ())
+    return called
+
+
+def _nested(text: str) -> Message:
+    from xlanb.hlo.parser import parse
+
+    if not text.strip():
+        raise HloParseError("a recovery table has an empty module")
+    return module_message(parse(text))

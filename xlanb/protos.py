@@ -1,0 +1,123 @@
+"""Protocol buffer messages from a compact table: no .proto files, no generated code, no other package's descriptors.
+
+    message WindowDimension
+      1 size int64
+      7 window_reversal bool
+    message Window
+      1 dimensions WindowDimension*
+
+One field a line: number, name, type, with `*` where repeated and `?` where presence is kept. Types are the scalar types of the .proto language or messages of
+the same table. An enum is declared as int32, a map<K, V> as a repeated message of `1 key K`, `2 value V`: on the wire they are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from xlanb.errors import XlanbError
+
+Message = Any
+"""A message object: its fields are attributes, known only when the table is read."""
+
+_SCALARS = {
+    name: getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{name.upper()}")
+    for name in "double float int64 uint64 int32 fixed64 fixed32 bool string bytes uint32 sfixed32 sfixed64 sint32 sint64".split()
+}
+_FIELD = descriptor_pb2.FieldDescriptorProto
+
+
+class Schema:
+    """The message classes of one table, as attributes: `schema.Window()`."""
+
+    def __init__(self, package: str, table: str) -> None:
+        self._names: list[str] = []
+        file = descriptor_pb2.FileDescriptorProto(
+            name=f"{package}.proto", package=package, syntax="proto3"
+        )
+        for line in table.splitlines():
+            words = line.split()
+            if words[:1] == ["message"]:
+                self._names.append(words[1])
+                message = file.message_type.add(name=words[1])
+            elif words:
+                _add_field(message, package, *words)
+        pool = descriptor_pool.DescriptorPool()
+        pool.Add(file)
+        for name in self._names:
+            setattr(
+                self,
+                name,
+                message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")),
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"no message {name}; there are {', '.join(self._names)}")
+
+
+def _add_field(
+    message: descriptor_pb2.DescriptorProto, package: str, number: str, name: str, kind: str
+) -> None:
+    field = message.field.add(
+        name=name,
+        number=int(number),
+        label=_FIELD.LABEL_REPEATED if kind.endswith("*") else _FIELD.LABEL_OPTIONAL,
+    )
+    base = kind.rstrip("*?")
+    if base in _SCALARS:
+        field.type = _SCALARS[base]
+    else:
+        field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{base}"
+    if kind.endswith("?"):
+        field.proto3_optional = True
+        field.oneof_index = len(message.oneof_decl)
+        message.oneof_decl.add(name=f"_{name}")
+
+
+def decode(message: Message, data: bytes, error: type[XlanbError]) -> Message:
+    """Fill a new message from its binary form.
+
+    Raises:
+        XlanbError: of the kind given; the bytes are no such message (cut off, nested more than 100 deep, text that is no UTF-8).
+    """
+    try:
+        message.ParseFromString(data)
+    except DecodeError as fault:
+        raise error(f"{len(data)} bytes are no {message.DESCRIPTOR.name}: {fault}") from fault
+    return message
+
+
+def top_level_fields(data: bytes, limit: int = 1_000_000) -> dict[int, int]:
+    """How often each field number stands at the top level of a binary message; what cannot be read ends the walk."""
+    counts: dict[int, int] = {}
+    position = 0
+    for _ in range(limit):
+        tag, position = _varint(data, position)
+        number, wire = tag >> 3, tag & 7
+        if not number or position < 0 or wire not in (0, 1, 2, 5):
+            break
+        if wire == 0:
+            _, position = _varint(data, position)
+        elif wire == 2:
+            size, position = _varint(data, position)
+            position += size
+        else:
+            position += 8 if wire == 1 else 4
+        counts[number] = counts.get(number, 0) + 1
+    return counts
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at a position and the position behind it; (0, -1) where there is none."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if not 0 <= position < len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+    return 0, -1
