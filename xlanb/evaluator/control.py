@@ -51,9 +51,11 @@ def _while(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
 
 
 def _is_same(a: Value, b: Value) -> bool:
-    """Whether two values are equal to the bit; small arrays, the counters, are looked at first."""
-    pairs = sorted(zip(leaves(a), leaves(b), strict=True), key=lambda pair: getattr(pair[0], "size", 0))
-    return all(x is y or x.tobytes() == y.tobytes() for x, y in pairs)
+    """Whether two values are equal to the bit; scalars, the counters among them, are looked at first."""
+    pairs = [(x, y) for x, y in zip(leaves(a), leaves(b), strict=True) if x is not y]
+    if any(x.size == 1 and x != y and x == x for x, y in pairs):  # noqa: PLR0124 - NaN may be the same NaN
+        return False
+    return all(x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in pairs)
 
 
 def branches(i: HloInstruction) -> tuple[HloComputation, ...]:

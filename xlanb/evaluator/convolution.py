@@ -72,10 +72,10 @@ def convolve(
     places = tuple(window_count(n, d) for n, d in zip(image.shape[1:-1], dimensions, strict=True))
     image = _prepared(image, dimensions)
     groups = max(feature_groups, batch_groups)
-    kernel = np.moveaxis(kernel.reshape(*kernel.shape[:-1], groups, -1), -2, 0)  # [groups, spatial..., in, out]
+    kernel = np.moveaxis(kernel.reshape(*kernel.shape[:-1], groups, kernel.shape[-1] // groups), -2, 0)  # [groups, spatial..., in, out]
     grouped = _grouped(image, feature_groups, batch_groups)  # [groups, batch, spatial..., in]
     result = _correlate(grouped, kernel, dimensions, places, dtype)  # [groups, batch, places..., out]
-    merged = np.moveaxis(result, 0, -2).reshape(*result.shape[1:-1], -1)
+    merged = np.moveaxis(result, 0, -2).reshape(*result.shape[1:-1], groups * result.shape[-1])
     order = np.argsort([numbers.output_batch, *numbers.output_spatial, numbers.output_feature])
     return merged.transpose(order)
 
@@ -93,8 +93,8 @@ def _prepared(image: Array, dimensions: tuple[WindowDimension, ...]) -> Array:
 
 def _grouped(image: Array, feature_groups: int, batch_groups: int) -> Array:
     if batch_groups > 1:
-        return image.reshape(batch_groups, -1, *image.shape[1:])
-    return np.moveaxis(image.reshape(*image.shape[:-1], feature_groups, -1), -2, 0)
+        return image.reshape(batch_groups, image.shape[0] // batch_groups, *image.shape[1:])
+    return np.moveaxis(image.reshape(*image.shape[:-1], feature_groups, image.shape[-1] // feature_groups), -2, 0)
 
 
 def _correlate(image: Array, kernel: Array, dimensions: tuple[WindowDimension, ...], places: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

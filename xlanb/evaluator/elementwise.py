@@ -120,11 +120,11 @@ def _round_away(x: Array) -> Array:
 
 def _logistic(x: Array) -> Array:
     one = x.dtype.type(1)
-    return np.divide(one, one + np.exp(-x))
+    return divide(np.asarray(one), one + np.exp(-x))
 
 
 def _rsqrt(x: Array) -> Array:
-    return np.divide(x.dtype.type(1), np.sqrt(x))
+    return divide(np.asarray(x.dtype.type(1)), np.sqrt(x))
 
 
 def _tanh(x: Array) -> Array:
@@ -142,7 +142,7 @@ def _atan2(y: Array, x: Array) -> Array:
     if not is_complex(y):
         return np.arctan2(y, x)
     # the principal value -i log((x + i y) / sqrt(x^2 + y^2))
-    return np.multiply(-1j, np.log((x + 1j * y) / np.sqrt(x * x + y * y))).astype(y.dtype)
+    return np.asarray(-1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y)), y.dtype)
 
 
 def _in_double(function: Callable[[Array], Array]) -> Function:

@@ -75,13 +75,17 @@ def _scatter(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     count = (len(operands) - 1) // 2
     targets, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     flat, valid = _scatter_places(i, targets[0].shape, indices, updates[0].shape)
-    chosen = np.broadcast_to(valid, updates[0].shape)
+    # Updates are combined in the order of the indices, and only then of the window.
+    rank = updates[0].ndim
+    window_dims = i.ints("update_window_dims")
+    order = [*(d for d in range(rank) if d not in window_dims), *window_dims]
+    chosen = np.broadcast_to(valid, updates[0].shape).transpose(order)
     results = scatter_into(
         ev,
         i.to_apply,
         [np.ascontiguousarray(t).reshape(-1) for t in targets],
-        np.broadcast_to(flat, updates[0].shape)[chosen],
-        [u[chosen] for u in updates],
+        np.broadcast_to(flat, updates[0].shape).transpose(order)[chosen],
+        [u.transpose(order)[chosen] for u in updates],
     )
     shaped = tuple(r.reshape(t.shape) for r, t in zip(results, targets, strict=True))
     return shaped if i.shape.is_tuple else shaped[0]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +59,6 @@ class Evaluator:
         self.rng_state = 7  # XLA:CPU starts its 128-bit counter there
         self._steps_left = max_steps
         self._max_bytes = max_bytes
-        self._depth = 0
         self._parameters: list[tuple[Value, ...]] = []
         self._plans: dict[tuple[HloComputation, bool], list[_Step]] = {}
         self._liftable: dict[HloComputation, bool] = {}
@@ -122,26 +120,19 @@ class Evaluator:
     def _walk(self, computation: HloComputation, arguments: tuple[Value, ...], *, lifted: bool) -> Value:
         plan = self._plan(computation, lifted=lifted)
         values: list[Value] = [None] * len(plan)
-        with self._frame(computation, arguments):
+        if len(self._parameters) >= MAX_DEPTH:
+            raise EvaluationError(f"computations call each other more than {MAX_DEPTH} deep, at {computation.name}")
+        self._parameters.append(arguments)
+        try:
             for slot, step in enumerate(plan):
                 operands = tuple([values[o] for o in step.operands])
                 values[slot] = self._apply(step, operands, lifted=lifted)
                 del operands
                 for d in step.dead:
                     values[d] = None
-        return values[-1]
-
-    @contextmanager
-    def _frame(self, computation: HloComputation, arguments: tuple[Value, ...]) -> Iterator[None]:
-        if self._depth >= MAX_DEPTH:
-            raise EvaluationError(f"computations call each other more than {MAX_DEPTH} deep, at {computation.name}")
-        self._depth += 1
-        self._parameters.append(arguments)
-        try:
-            yield
         finally:
             self._parameters.pop()
-            self._depth -= 1
+        return values[-1]
 
     def _apply(self, step: _Step, operands: tuple[Value, ...], *, lifted: bool) -> Value:
         i = step.instruction

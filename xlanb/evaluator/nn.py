@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xlanb.evaluator.elementwise import total_order
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.sort import order_by_key
-from xlanb.evaluator.values import Array, narrow, widen
+from xlanb.evaluator.values import Array, is_floating, narrow, widen
 from xlanb.hlo.instruction import HloInstruction
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def _batch_norm_grad(ev: Evaluator, i: HloInstruction, x: Array, scale: Array, m
 
 
 def top_k(x: Array, k: int, *, largest: bool) -> tuple[Array, Array]:
-    """The k largest (or smallest) of the last dimension in order, and where they were (s32); of equals the first comes first."""
-    order = order_by_key(x, descending=largest)[..., :k]
+    """The k largest (or smallest, in IEEE's total order) of the last dimension, and where they were (s32); of equals the first comes first."""
+    order = order_by_key(total_order(np.ascontiguousarray(x)) if is_floating(x) else x, descending=largest)[..., :k]
     return np.take_along_axis(x, order, axis=-1), order.astype(np.int32)
 
 

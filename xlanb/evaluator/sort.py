@@ -51,7 +51,7 @@ def order_by_key(key: Array, *, descending: bool) -> Array:
     wide = widen(key)
     if not descending:
         return np.argsort(wide, axis=-1, kind="stable")
-    return np.subtract(wide.shape[-1] - 1, np.flip(np.argsort(np.flip(wide, -1), axis=-1, kind="stable"), -1))
+    return np.asarray(wide.shape[-1] - 1 - np.flip(np.argsort(np.flip(wide, -1), axis=-1, kind="stable"), -1))
 
 
 def merge_order(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array]) -> Array:
