@@ -35,7 +35,7 @@ class HloModule(Displayable):
         self._computation_names = NameUniquer()
         self._version = 0
         self._record: ModuleRecord | None = None
-        self._recorded_version = -1
+        self._recorded_state: tuple[object, ...] = ()
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -126,7 +126,13 @@ class HloModule(Displayable):
         self._version += 1
 
     def remove_computation(self, computation: HloComputation) -> None:
-        """Take out a computation that nothing calls any more."""
+        """Take out a computation that nothing calls any more.
+
+        Raises:
+            ShapeError: it is the entry.
+        """
+        if computation is self._entry:
+            raise ShapeError(f"cannot remove {computation.name}: it is the entry computation")
         self._computations.remove(computation)
         self.schedule.pop(computation, None)
         self._version += 1
@@ -185,6 +191,27 @@ class HloModule(Displayable):
 
     # -- what it says -------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def from_proto(data: bytes) -> HloModule:
+        """The module of a binary HloModuleProto or HloProto (a `.hlo.pb` file).
+
+        Raises:
+            HloParseError, ShapeError, LiteralError: the bytes are no well-formed module.
+        """
+        from xlanb.hlo.proto import from_proto  # noqa: PLC0415 - the reader builds modules; protobuf is loaded only here
+
+        return from_proto(data)
+
+    def to_proto(self) -> bytes:
+        """The binary HloModuleProto, which the real XLA reads; constants whose text was elided become zeros.
+
+        Raises:
+            UnimplementedError: the module does not fit into a binary message.
+        """
+        from xlanb.hlo.proto import to_proto  # noqa: PLC0415 - the writer reads modules
+
+        return to_proto(self)
+
     def verify(self) -> None:
         """Check every rule of HLO.
 
@@ -198,7 +225,9 @@ class HloModule(Displayable):
     def record(self) -> ModuleRecord:
         """The frozen snapshot; the very object of the last call where nothing has changed since."""
         last = self._record
-        if last is not None and self._recorded_version == self._version:
+        # Name, header and tables are plain fields, set without a mutator.
+        state = (self._version, self.name, self.tables, tuple(self.header.items()), self.entry_layout)
+        if last is not None and self._recorded_state == state:
             return last
         old: dict[str, ComputationRecord] = dict(last.by_name) if last else {}
         computations = tuple(c.record(old.get(c.name)) for c in self.post_order())
@@ -209,7 +238,7 @@ class HloModule(Displayable):
             new = last
         else:
             new = ModuleRecord(self.name, computations, entry, header, self.tables)
-        self._record, self._recorded_version = new, self._version
+        self._record, self._recorded_state = new, state
         return new
 
     def __str__(self) -> str:

@@ -28,6 +28,9 @@ from xlanb.hlo.proto.values import comparison_type, write_default_precision
 from xlanb.protos import Message
 from xlanb.shape import Shape
 
+Signature = tuple[tuple[Shape, ...], Shape]
+"""Shapes of the parameters, shape of the result."""
+
 _ID_BITS = 32
 """An instruction's id is unique in the module: its computation's id above so many bits of its own."""
 
@@ -79,7 +82,8 @@ class _Writer:
         }
         for c in _callees_first(module):
             self._computation(c, proto.computations.add(), is_fused=c in fused)
-        self._program_shape(proto.host_program_shape, entry, module.entry_layout)
+        names = [f"p{n}" for n in range(len(entry.parameters))]
+        self._program_shape(proto.host_program_shape, module.entry_layout or _signature(entry), names)
         if module.schedule:
             proto.schedule.SetInParent()
         for c, order in module.schedule.items():
@@ -105,17 +109,11 @@ class _Writer:
         if self.module.tables:
             tables_to_proto(self.module.tables, proto.stack_frame_index)
 
-    def _program_shape(
-        self,
-        proto: Message,
-        computation: HloComputation,
-        layout: tuple[tuple[Shape, ...], Shape] | None,
-    ) -> None:
-        parameters = computation.parameters
-        shapes, result = layout or (tuple(p.shape for p in parameters), computation.root.shape)
-        proto.parameters.extend(self._shape(s) for s in shapes)
+    def _program_shape(self, proto: Message, signature: Signature, names: list[str]) -> None:
+        parameters, result = signature
+        proto.parameters.extend(map(self._shape, parameters))
         proto.result.CopyFrom(self._shape(result))
-        proto.parameter_names.extend(p.name for p in parameters)
+        proto.parameter_names.extend(names)
 
     def _shape(self, shape: Shape) -> Message:
         found = self.shapes.get(shape)
@@ -127,7 +125,7 @@ class _Writer:
         proto.name, proto.id = computation.name, self.computation_ids[computation]
         proto.root_id = self.ids[computation.root]
         proto.is_fusion_computation, proto.execution_thread = is_fused, computation.execution_thread
-        self._program_shape(proto.program_shape, computation, None)
+        self._program_shape(proto.program_shape, _signature(computation), [p.name for p in computation.parameters])
         for i in computation.post_order():
             self._instruction(i, proto.instructions.add())
 
@@ -166,6 +164,10 @@ class _Writer:
             statistics_to_proto(i.statistics, proto.statistics_viz)
         if i.origin:
             origin_to_proto(i.origin, proto.original_value)
+
+
+def _signature(computation: HloComputation) -> Signature:
+    return tuple(p.shape for p in computation.parameters), computation.root.shape
 
 
 def _callees_first(module: HloModule) -> list[HloComputation]:
@@ -207,7 +209,7 @@ def _complete(i: HloInstruction, proto: Message) -> None:
 
 
 _PRESENT: dict[HloOpcode, tuple[str, ...]] = {
-    HloOpcode.CONVOLUTION: ("window",),
+    HloOpcode.CONVOLUTION: ("window", "sparsity_config"),
     HloOpcode.REDUCE_WINDOW: ("window",),
     HloOpcode.SELECT_AND_SCATTER: ("window",),
     HloOpcode.DOT: ("dot_dimension_numbers",),
