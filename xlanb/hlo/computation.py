@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlanb.errors import ShapeError
 from xlanb.hlo import shape_inference
-from xlanb.hlo.attributes import NO_METADATA, OpMetadata
+from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord
@@ -17,6 +17,9 @@ from xlanb.tracing import Edit, current_cause, emit, is_observed
 
 if TYPE_CHECKING:
     from xlanb.hlo.module import HloModule
+
+_UPDATED = frozenset("shape opcode metadata sharding frontend_attributes backend_config statistics origin control_predecessors".split())
+"""What `update` may set."""
 
 
 class HloComputation:
@@ -129,9 +132,7 @@ class HloComputation:
         """
         operands = tuple(operands)
         given = {k: v for k, v in attributes.items() if v is not None}
-        for o in operands:
-            if o.parent is not self:
-                raise ShapeError(f"operand {o.name} of a new {opcode} belongs to computation {o.parent.name}, not {self.name}")
+        self._check_mine(operands, f"a new {opcode}")
         if shape is None:
             shape = shape_inference.infer(opcode, [o.shape for o in operands], given)
         new = HloInstruction(self.module.unique_name(name or opcode.text), opcode, shape, operands, given, self)
@@ -148,12 +149,18 @@ class HloComputation:
         return self.add(HloOpcode.CONSTANT, (), literal.shape, like=like, literal=literal)
 
     def clone_instruction(self, source: HloInstruction, operands: Iterable[HloInstruction] | None = None, shape: Shape | None = None) -> HloInstruction:
-        """A copy of an instruction (of this or another computation) with other operands perhaps; called computations are shared."""
+        """A copy of an instruction (of this or another computation) with other operands perhaps; called computations are shared.
+
+        Raises:
+            ShapeError: an operand is not in this computation.
+        """
+        given = source.operands if operands is None else tuple(operands)
+        self._check_mine(given, f"a copy of {source.name}")
         new = HloInstruction(
             self.module.unique_name(source.name),
             source.opcode,
             shape or source.shape,
-            source.operands if operands is None else tuple(operands),
+            given,
             dict(source.attributes),
             self,
         )
@@ -165,6 +172,13 @@ class HloComputation:
         new.origin = source.origin
         self._insert(new)
         return new
+
+    def _check_mine(self, operands: Iterable[HloInstruction], user: str) -> None:
+        for o in operands:
+            if o.parent is not self:
+                raise ShapeError(f"operand {o.name} of {user} belongs to computation {o.parent.name}, not {self.name}")
+            if o not in self._instructions:
+                raise ShapeError(f"operand {o.name} of {user} was removed from computation {self.name}")
 
     def _insert(self, new: HloInstruction) -> None:
         self._instructions[new] = None
@@ -197,17 +211,22 @@ class HloComputation:
     def replace(self, old: HloInstruction, new: HloInstruction) -> None:
         """Let every use of `old` (the root too) use `new`; then remove `old` and the operands that die with it.
 
-        `new` takes over metadata and frontend attributes where it has none, as XLA's ReplaceInstruction does; a layout may differ, dimensions and element
-        type may not. An `old` with a side effect stays.
+        `new` takes over metadata (where it has no op name), frontend attributes and sharding where it has none, as XLA's ReplaceInstruction does; a layout
+        may differ, dimensions and element type may not. An `old` with a side effect stays.
 
         Raises:
             ShapeError: the shapes are not compatible.
         """
         self.replace_uses(old, new)
-        if new.metadata is NO_METADATA:
-            self.update(new, metadata=old.metadata)
+        taken: dict[str, Any] = {}
+        if old.metadata.op_name and not new.metadata.op_name:
+            taken["metadata"] = old.metadata
         if old.frontend_attributes and not new.frontend_attributes:
-            self.update(new, frontend_attributes=old.frontend_attributes)
+            taken["frontend_attributes"] = old.frontend_attributes
+        if old.sharding and not new.sharding:
+            taken["sharding"] = old.sharding
+        if taken and new is not old:
+            self.update(new, **taken)
         self.remove_dead(old)
 
     def replace_with(
@@ -233,6 +252,7 @@ class HloComputation:
             return
         if not same(old.shape, new.shape):
             raise ShapeError(f"cannot replace {old.name} of shape {old.shape} by {new.name} of shape {new.shape}")
+        self._check_mine((new,), f"the users of {old.name}")
         for user in tuple(old._users) if users is None else tuple(users):
             if user is not new:
                 self._set_operands(user, tuple(new if o is old else o for o in user.operands))
@@ -245,6 +265,7 @@ class HloComputation:
         """Let one operand of `user` be `new`."""
         if user.operands[index] is new:
             return
+        self._check_mine((new,), user.name)
         before = user.record() if is_observed() else None
         self._set_operands(user, (*user.operands[:index], new, *user.operands[index + 1 :]))
         if before is not None:
@@ -252,6 +273,7 @@ class HloComputation:
 
     def set_operands(self, user: HloInstruction, operands: Sequence[HloInstruction]) -> None:
         """Give `user` another list of operands."""
+        self._check_mine(operands, user.name)
         before = user.record() if is_observed() else None
         self._set_operands(user, tuple(operands))
         if before is not None:
@@ -273,8 +295,13 @@ class HloComputation:
     def update(self, instruction: HloInstruction, *, attributes: dict[str, Any] | None = None, **slots: Any) -> None:
         """Set slots of an instruction (shape, opcode, metadata, sharding, frontend_attributes, backend_config, ...) and attributes.
 
-        An attribute given as None is removed.
+        An attribute given as None is removed. Operands and names have methods of their own.
+
+        Raises:
+            ShapeError: a slot that cannot be set so.
         """
+        if not slots.keys() <= _UPDATED:
+            raise ShapeError(f"update does not set {', '.join(sorted(slots.keys() - _UPDATED))} of {instruction.name}")
         before = instruction.record() if is_observed() else None
         for slot, value in slots.items():
             setattr(instruction, slot, value)
@@ -292,7 +319,12 @@ class HloComputation:
         """Give an instruction another name, made unique in the module."""
         if name == instruction.name:
             return
-        self.update(instruction, name=self.module.unique_name(name))
+        before = instruction.record() if is_observed() else None
+        instruction.name = self.module.unique_name(name)
+        instruction._record = None
+        self._touch()
+        if before is not None:
+            emit(Edit(current_cause(), "update", self.name, before, instruction.record()))
         for i in (*instruction._users, *instruction.control_successors):
             i._record = None
 
@@ -318,8 +350,12 @@ class HloComputation:
         """Take out an instruction that nothing uses.
 
         Raises:
-            ShapeError: it is the root, it has users, or it is a parameter of the entry or of a computation that is still called.
+            ShapeError: it is the root, or it has users, or it is not in this computation.
+
+        The numbers of the parameters after a removed one are the caller's to close up.
         """
+        if instruction not in self._instructions:
+            raise ShapeError(f"cannot remove {instruction.name}: it is not in computation {self.name}")
         if instruction._users or instruction is self._root:
             raise ShapeError(f"cannot remove {instruction.name}: it is used")
         before = instruction.record() if is_observed() else None
@@ -358,10 +394,15 @@ class HloComputation:
             i._record = None
         self._touch()
 
+    def _schedule(self) -> tuple[HloInstruction, ...]:
+        """The order that the module fixes; none where instructions came or went since."""
+        order = self.module.schedule.get(self, ())
+        return order if len(order) == len(self._instructions) and all(i in self._instructions for i in order) else ()
+
     def record(self, previous: ComputationRecord | None = None) -> ComputationRecord:
         """The frozen snapshot; `previous` itself where it says the same."""
         if self._record is None:
-            order: Iterable[HloInstruction] = self.module.schedule.get(self, ()) or self.post_order()
+            order: Iterable[HloInstruction] = self._schedule() or self.post_order()
             instructions: tuple[InstructionRecord, ...] = tuple(i.record() for i in order)
             self._record = ComputationRecord(self.name, instructions, self.root.name, self.execution_thread)
         if previous is not None and (previous is self._record or previous == self._record):

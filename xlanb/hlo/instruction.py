@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from xlanb.hlo.computation import HloComputation
 
 _UIDS = count(1)
+_CONSTRAINED = frozenset((HloOpcode.ALL_REDUCE, HloOpcode.ALL_GATHER, HloOpcode.ALL_TO_ALL))
+"""Collectives that must stay where their layout is constrained: other modules rely on it."""
 
 
 class HloInstruction:
@@ -100,19 +102,32 @@ class HloInstruction:
 
     def _called(self) -> Iterator[HloComputation]:
         for value in self.attributes.values():
-            if hasattr(value, "root"):
+            if _is_computation(value):
                 yield value
-            elif isinstance(value, tuple) and value and hasattr(value[0], "root"):
+            elif isinstance(value, tuple) and value and _is_computation(value[0]):
                 yield from value
 
     @property
     def has_side_effect(self) -> bool:
         """Whether it, or a computation that it calls, does more than give a value: it must not be removed or duplicated."""
+        if self._has_own_side_effect():
+            return True
+        # Each computation once: a call graph may have exponentially many paths.
+        pending = list(self._called())
+        seen = set(pending)
+        while pending:
+            for i in pending.pop()._instructions:
+                if i._has_own_side_effect():
+                    return True
+                new = [c for c in i._called() if c not in seen]
+                seen.update(new)
+                pending.extend(new)
+        return False
+
+    def _has_own_side_effect(self) -> bool:
         if self.opcode.has_side_effect or self.attributes.get("custom_call_has_side_effect"):
             return True
-        if self.opcode in (HloOpcode.ALL_REDUCE, HloOpcode.ALL_GATHER, HloOpcode.ALL_TO_ALL) and self.attributes.get("constrain_layout"):
-            return True
-        return any(i.has_side_effect for c in self._called() for i in c)
+        return self.opcode in _CONSTRAINED and bool(self.attributes.get("constrain_layout"))
 
     # -- attributes that many readers want ----------------------------------------------------------------------
 
@@ -226,8 +241,13 @@ def _wrapped(instruction: HloInstruction) -> InstructionRecord | None:
 
 
 def _frozen(value: Any) -> Any:
-    if hasattr(value, "root"):
+    if _is_computation(value):
         return ComputationName(value.name)
-    if isinstance(value, tuple) and value and hasattr(value[0], "root"):
+    if isinstance(value, tuple) and value and _is_computation(value[0]):
         return tuple(ComputationName(v.name) for v in value)
     return value
+
+
+def _is_computation(value: Any) -> bool:
+    # Asked of the type: a computation that is being built has no root yet, and its class imports this file.
+    return hasattr(type(value), "execution_thread")
