@@ -197,7 +197,7 @@ def is_all(i: HloInstruction, value: float) -> bool:
     return bool(array.size == 1 or np.all(array == np.asarray(value, array.dtype)))
 
 
-def scalar_value(i: HloInstruction) -> complex | None:
+def scalar_value(i: HloInstruction) -> int | float | complex | None:
     """The one value of a constant or of a broadcast constant whose elements are all equal; None for anything else."""
     behind = constant_behind(i)
     if behind is None:
@@ -205,7 +205,7 @@ def scalar_value(i: HloInstruction) -> complex | None:
     array = behind.literal.array
     if array.size == 0 or (array.size > 1 and not bool(np.all(array == array.flat[0]))):
         return None
-    found: complex = array.flat[0].item()
+    found: int | float | complex = array.flat[0].item()
     return found
 
 

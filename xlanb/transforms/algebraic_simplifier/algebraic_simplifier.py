@@ -1,0 +1,44 @@
+"""The pass over the rules of this folder (XLA's algsimp).
+
+    a = f32[8] add(x, broadcast(0))    =>    x
+
+One walk over each computation, operands before users, at most one rewrite at each instruction; pipelines repeat it until nothing changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.module import HloModule
+from xlanb.transforms.algebraic_simplifier.arithmetic import ARITHMETIC
+from xlanb.transforms.algebraic_simplifier.broadcast import BROADCAST
+from xlanb.transforms.algebraic_simplifier.compare_select import COMPARE_SELECT
+from xlanb.transforms.algebraic_simplifier.convert import CONVERT
+from xlanb.transforms.algebraic_simplifier.division import DIVISION
+from xlanb.transforms.algebraic_simplifier.dot import DOT
+from xlanb.transforms.algebraic_simplifier.logic import LOGIC
+from xlanb.transforms.algebraic_simplifier.power import POWER
+from xlanb.transforms.algebraic_simplifier.reduce import REDUCE
+from xlanb.transforms.algebraic_simplifier.reshape_transpose import RESHAPE_TRANSPOSE
+from xlanb.transforms.algebraic_simplifier.slice_pad_concat import SLICE_PAD_CONCAT
+from xlanb.transforms.algebraic_simplifier.structure import STRUCTURE
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.rules import RuleSet
+
+RULES = RuleSet.union(
+    "algsimp",
+    (ARITHMETIC, DIVISION, POWER, LOGIC, COMPARE_SELECT, CONVERT, RESHAPE_TRANSPOSE, BROADCAST, REDUCE, SLICE_PAD_CONCAT, DOT, STRUCTURE),
+)
+
+
+@dataclass(frozen=True)
+class AlgebraicSimplifier(HloPass):
+    """Applies the rules; with `is_layout_sensitive` a replacement must have the very layout, and what only renames bytes becomes a bitcast."""
+
+    name = "algsimp"
+    is_layout_sensitive: bool = False
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            RULES.run(c, self)

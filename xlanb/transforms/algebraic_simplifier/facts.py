@@ -1,0 +1,160 @@
+"""Facts about values that several files of rules ask for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from xlanb.evaluator import evaluate_instruction
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape, PrimitiveType
+from xlanb.transforms.builder import Builder
+from xlanb.transforms.match import constant_behind, is_all
+
+_MAX_DEPTH = 8
+
+
+def is_real(i: HloInstruction) -> bool:
+    """Whether the elements are real floating-point numbers."""
+    return i.shape.element_type.is_floating
+
+
+def is_integral(i: HloInstruction) -> bool:
+    """Whether the elements are integers (predicates are not)."""
+    return i.shape.element_type.is_integral
+
+
+def is_inexact(i: HloInstruction) -> bool:
+    """Whether the elements are floating-point or complex numbers."""
+    return i.shape.element_type.is_floating or i.shape.element_type.is_complex
+
+
+def is_predicate(i: HloInstruction) -> bool:
+    """Whether the elements are truth values."""
+    return i.shape.element_type is PrimitiveType.PRED
+
+
+def is_constant(i: HloInstruction) -> bool:
+    """Whether it is a constant or a broadcast scalar constant, of known values."""
+    return constant_behind(i) is not None
+
+
+def only_user(i: HloInstruction) -> bool:
+    """Whether exactly one instruction uses it."""
+    return i.user_count == 1 and not i.is_root
+
+
+def is_non_negative(i: HloInstruction, depth: int = 0) -> bool:
+    """Whether no element can be below zero (nor NaN, nor -0.0 where that would matter to the caller: floats answer for abs and exp only)."""
+    if i.shape.element_type.is_unsigned or is_predicate(i):
+        return True
+    if depth > _MAX_DEPTH:
+        return False
+    behind = constant_behind(i)
+    if behind is not None:
+        return is_integral(i) and bool(np.all(behind.literal.array >= 0))
+    if i.opcode is O.IOTA:
+        return True
+    if i.opcode is O.EXPONENTIAL:
+        return is_real(i)
+    if i.opcode is O.SELECT:
+        return all(is_non_negative(o, depth + 1) for o in i.operands[1:])
+    if i.opcode in (O.BROADCAST, O.RESHAPE, O.TRANSPOSE, O.SLICE, O.REVERSE):
+        return is_non_negative(i.operands[0], depth + 1)
+    if i.opcode in (O.AND, O.REMAINDER) and is_integral(i):
+        return is_non_negative(i.operands[0], depth + 1)
+    if i.opcode is O.CONVERT and is_integral(i):
+        o = i.operands[0]
+        fits = is_predicate(o) or (is_integral(o) and o.shape.element_type.bits < i.shape.element_type.bits)
+        return fits and is_non_negative(o, depth + 1)
+    if i.opcode is O.MULTIPLY and is_real(i):
+        return i.operands[0] is i.operands[1]
+    return False
+
+
+def power_of_two(i: HloInstruction) -> int | None:
+    """The exponent k where every element of an integral constant is 2**k; None otherwise."""
+    behind = constant_behind(i)
+    if behind is None or not is_integral(i) or behind.literal.array.size == 0:
+        return None
+    value = int(behind.literal.array.flat[0])
+    if value <= 0 or value & (value - 1) or not is_all(i, value):
+        return None
+    return value.bit_length() - 1
+
+
+def evaluated(b: Builder, opcode: O, *operands: HloInstruction) -> HloInstruction:
+    """A new constant: an elementwise opcode applied to constants (scalar ones, or of one shape)."""
+    made = b.add(opcode, operands, operands[0].shape)
+    value = evaluate_instruction(made, [o.literal.array for o in operands])
+    made.parent.remove(made)
+    return b.computation.constant(value, like=b.root)
+
+
+def spread(b: Builder, constant: HloInstruction, like: HloInstruction) -> HloInstruction:
+    """A (scalar) constant under the shape of another instruction; itself where it has it."""
+    shape = like.array_shape
+    if constant.array_shape.dimensions == shape.dimensions:
+        return constant
+    return b.broadcast(b.reshape(constant, ()), (), shape)
+
+
+def is_total_order_free(root: HloInstruction) -> bool:
+    """Whether a comparison is the plain one of its type (no total order over floats)."""
+    return root.attributes.get("type") != "TOTALORDER"
+
+
+def degenerate_only(a: ArrayShape, b: ArrayShape) -> bool:
+    """Whether two shapes differ in dimensions of size 1 only."""
+    return [d for d in a.dimensions if d != 1] == [d for d in b.dimensions if d != 1]
+
+
+def unmodified_dimensions(source: ArrayShape, target: ArrayShape, wanted: tuple[int, ...]) -> list[int] | None:
+    """Where a reshape from `source` to `target` puts each of the `wanted` dimensions of `source`, all of them kept whole; None where one is not.
+
+    A dimension is kept where the products of the sizes before it agree and its size does (ShapeUtil::ReshapeLeavesDimensionsUnmodified).
+    """
+    kept: dict[int, int] = {}
+    for i, j in unmodified_pairs(source.dimensions, target.dimensions):
+        kept[i] = j
+    out = [kept.get(d) for d in wanted]
+    return None if None in out else [d for d in out if d is not None]
+
+
+def unmodified_pairs(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Pairs (i, j): dimension i of the operand of a reshape is dimension j of its result, untouched."""
+    pairs: list[tuple[int, int]] = []
+    for start_i, end_i, start_j, end_j in common_factors(source, target):
+        if end_i - start_i == 1 and end_j - start_j == 1:
+            pairs.append((start_i, start_j))
+    return pairs
+
+
+def common_factors(a: tuple[int, ...], b: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+    """The finest split of two dimension lists into runs (start_a, end_a, start_b, end_b) of equal products (xla/util.h's CommonFactors)."""
+    if math.prod(a) == 0 or math.prod(b) == 0:
+        return [(0, len(a), 0, len(b))]
+    runs: list[tuple[int, int, int, int]] = []
+    i = j = i0 = j0 = 0
+    pa = pb = 1
+    while i < len(a) or j < len(b):
+        if pa == pb and (i > i0 or j > j0):
+            runs.append((i0, i, j0, j))
+            i0, j0 = i, j
+            # Ones that stand apart on either side form runs of their own, paired where both sides have one.
+        if pa == pb and i < len(a) and j < len(b) and a[i] == b[j]:
+            runs.append((i, i + 1, j, j + 1))
+            i, j = i + 1, j + 1
+            i0, j0 = i, j
+            pa = pb = 1
+        elif j >= len(b) or (i < len(a) and pa * a[i] <= pb * b[j]):
+            pa *= a[i]
+            i += 1
+        else:
+            pb *= b[j]
+            j += 1
+    if i > i0 or j > j0:
+        runs.append((i0, i, j0, j))
+    return runs

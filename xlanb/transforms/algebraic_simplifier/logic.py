@@ -1,0 +1,87 @@
+"""And, or, xor, not, shifts."""
+
+from __future__ import annotations
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms import match as m
+from xlanb.transforms.algebraic_simplifier.facts import is_integral, is_predicate
+from xlanb.transforms.builder import Builder
+from xlanb.transforms.rules import RuleSet, guard
+
+LOGIC = RuleSet("logic")
+rule = LOGIC.rule
+
+_predicates = guard("predicates", lambda root: is_predicate(root))
+
+
+def _is_ones(c: HloInstruction) -> bool:
+    """Whether every bit of every element is one."""
+    t = c.shape.element_type
+    return m.is_all(c, 1 if is_predicate(c) else -1 if t.is_signed else (1 << t.bits) - 1)
+
+
+_ones = guard("C is all ones", lambda c: _is_ones(c))
+
+
+@rule("A & A => A, A | A => A", m.op((O.AND, O.OR), "a", "a"))
+def _(a: HloInstruction) -> HloInstruction:
+    return a
+
+
+@rule("A & ones => A", m.op(O.AND, "a", m.constant("c")), _ones)
+def _(a: HloInstruction) -> HloInstruction:
+    return a
+
+
+@rule("A & 0 => 0", m.op(O.AND, m.any("a"), m.all_equal(0, "zero")))
+def _(zero: HloInstruction) -> HloInstruction:
+    return zero
+
+
+@rule("A | 0 => A", m.op(O.OR, "a", m.all_equal(0)))
+def _(a: HloInstruction) -> HloInstruction:
+    return a
+
+
+@rule("A | ones => ones", m.op(O.OR, m.any("a"), m.constant("c")), _ones)
+def _(c: HloInstruction) -> HloInstruction:
+    return c
+
+
+@rule("A ^ 0 => A", m.op(O.XOR, "a", m.all_equal(0)))
+def _(a: HloInstruction) -> HloInstruction:
+    return a
+
+
+@rule("A ^ A => 0", m.op(O.XOR, "a", "a"))
+def _(b: Builder, root: HloInstruction) -> HloInstruction:
+    return b.full(0, root.array_shape)
+
+
+@rule("A ^ true => !A", m.op(O.XOR, "a", m.all_equal(1)), _predicates)
+def _(b: Builder, a: HloInstruction) -> HloInstruction:
+    return b.unary(O.NOT, a)
+
+
+@rule("!!A => A", m.op(O.NOT, m.op(O.NOT, "a")))
+def _(a: HloInstruction) -> HloInstruction:
+    return a
+
+
+_OPPOSITE = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
+
+
+def _negatable(c: HloInstruction) -> bool:
+    """Of floats only equality may be turned round: every ordering is false of NaN."""
+    return not c.operands[0].shape.element_type.is_floating or c.get("direction") in ("EQ", "NE")
+
+
+@rule("!(A < B) => A >= B, ...", m.op(O.NOT, m.op(O.COMPARE, "a", "b2", name="c")), guard("one use, no NaN in the way", lambda c: c.user_count == 1 and _negatable(c)))
+def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
+    return b.add(O.COMPARE, (a, b2), root.shape, direction=_OPPOSITE[c.get("direction")], type=c.attributes.get("type"))
+
+
+@rule("A << 0 => A, A >> 0 => A", m.op((O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC, O.SHIFT_RIGHT_LOGICAL), "a", m.all_equal(0)), guard("integers", lambda root: is_integral(root)))
+def _(a: HloInstruction) -> HloInstruction:
+    return a

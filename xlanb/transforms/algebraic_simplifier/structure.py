@@ -1,0 +1,42 @@
+"""Tuples, maps, scatters and gathers that do nothing, optimization barriers that hold nothing."""
+
+from __future__ import annotations
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms import match as m
+from xlanb.transforms.builder import Builder
+from xlanb.transforms.rules import RuleSet, guard
+
+STRUCTURE = RuleSet("structure")
+rule = STRUCTURE.rule
+
+
+@rule("get-tuple-element(tuple(.., A, ..)) => A", m.op(O.GET_TUPLE_ELEMENT, m.op(O.TUPLE, name="t")))
+def _(root: HloInstruction, t: HloInstruction) -> HloInstruction:
+    return t.operands[root.tuple_index]
+
+
+def _maps_one_opcode(root: HloInstruction) -> bool:
+    inner = root.to_apply.root
+    plain = inner.opcode.is_elementwise and bool(inner.operands) and all(o.opcode is O.PARAMETER for o in inner.operands)
+    return plain or inner.opcode is O.PARAMETER
+
+
+@rule("map(A, B) of one opcode => opcode(A, B)", m.op(O.MAP), guard("one elementwise opcode of parameters", lambda root: _maps_one_opcode(root)))
+def _(b: Builder, root: HloInstruction) -> HloInstruction:
+    inner = root.to_apply.root
+    if inner.opcode is O.PARAMETER:
+        return root.operands[inner.parameter_number]
+    operands = [root.operands[o.parameter_number] for o in inner.operands]
+    return b.add(inner.opcode, operands, root.shape, **inner.attributes)
+
+
+@rule("map to a constant => broadcast(constant)", m.op(O.MAP), guard("a constant scalar", lambda root: root.to_apply.root.opcode is O.CONSTANT))
+def _(b: Builder, root: HloInstruction) -> HloInstruction:
+    return b.broadcast(b.literal(root.to_apply.root.literal), (), root.array_shape)
+
+
+@rule("sort along a dimension of size 1 => its operands", m.op(O.SORT, "a"), guard("nothing to sort", lambda root, a: a.array_shape.dimensions[root.dimensions[0]] <= 1))
+def _(a: HloInstruction) -> HloInstruction:
+    return a
