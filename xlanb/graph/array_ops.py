@@ -269,7 +269,7 @@ def one_hot(
         element_type = as_dtype(dtype) if dtype is not None else known or dtypes.float32
         on = given[0] if given[0] is not None else convert_to_tensor(1, element_type, "on_value")
         off = given[1] if given[1] is not None else convert_to_tensor(0, element_type, "off_value")
-        return call("OneHot", indices, depth, on, off, axis=-1 if axis is None else axis, name=scope)
+        return call("OneHot", convert_to_tensor(indices, name="indices"), depth, on, off, axis=-1 if axis is None else axis, name=scope)
 
 
 def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0) -> Tensor:

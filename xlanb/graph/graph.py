@@ -257,7 +257,9 @@ class Graph(Displayable):
         """Let every node made inside wait for these; None lifts all such waits."""
         if control_inputs is None:
             return self.scopes.without_control_dependencies()
-        ops = [as_operation(self.as_graph_element(c)) for c in control_inputs]
+        ops = [as_operation(self.as_graph_element(c) if isinstance(c, str) else c) for c in control_inputs]
+        for op in ops:
+            self.check_own(op)
         for op in ops:  # TensorFlow marks them so
             op.attrs["_has_manual_control_dependencies"] = True
         return self.scopes.controlled(ControlDependencies(ops))

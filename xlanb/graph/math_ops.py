@@ -22,10 +22,10 @@ from xlanb.graph.operators import truediv
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """The values as another type; the same tensor where it has that type already (of slices: their values)."""
+    """The values as another type; the same object where it has that type already (of slices: their values)."""
     wanted = as_dtype(dtype).base_dtype
     if getattr(x, "dtype", None) is wanted:
-        return x if isinstance(x, Tensor | IndexedSlices) else convert_to_tensor(x)
+        return x
     with name_scope(name, "Cast", [x]) as scope:
         if isinstance(x, IndexedSlices):
             return IndexedSlices(cast(x.values, wanted, scope), x.indices, x.dense_shape)

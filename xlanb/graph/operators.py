@@ -118,12 +118,16 @@ def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
 
 
 def _index(tensor: Tensor, key: Any, bit: int, masks: dict[str, int]) -> tuple[Any, Any, Any]:
+    """Begin, end and stride of one dimension; what is left open is set in the masks."""
     if isinstance(key, slice):
-        if key.start is None:
-            masks["begin_mask"] |= bit
-        if key.stop is None:
-            masks["end_mask"] |= bit
-        return (0 if key.start is None else key.start), (0 if key.stop is None else key.stop), (1 if key.step is None else key.step)
+        bounds = []
+        bound_type = _bound_type(key)
+        for value, mask, default in ((key.start, "begin_mask", 0), (key.stop, "end_mask", 0), (key.step, "", 1)):
+            if value is None and mask:
+                masks[mask] |= bit
+            missing = default if bound_type is None else constant(default, bound_type) if value is None else None
+            bounds.append(missing if value is None else value)
+        return bounds[0], bounds[1], bounds[2]
     if key is Ellipsis:
         masks["ellipsis_mask"] |= bit
         return 0, 0, 1
@@ -131,9 +135,18 @@ def _index(tensor: Tensor, key: Any, bit: int, masks: dict[str, int]) -> tuple[A
         masks["new_axis_mask"] |= bit
         return 0, 0, 1
     masks["shrink_axis_mask"] |= bit
-    if isinstance(key, Tensor) or (not isinstance(key, str | float | bool) and hasattr(key, "__index__")):
+    if isinstance(key, Tensor):
+        wide = key.dtype.base_dtype in {dtypes.int16, dtypes.int64}
+        return key, key + 1, constant(1, key.dtype.base_dtype) if wide else 1
+    if not isinstance(key, str | float | bool) and hasattr(key, "__index__"):
         return key, key + 1, 1
     raise GraphTypeError(f"tensor {tensor.name!r} can be indexed by integers, slices, `...`, None and integer tensors, not by {key!r}")
+
+
+def _bound_type(key: slice) -> Any:
+    """The widest type of the tensors among a slice's bounds, None if there is none."""
+    found = [t.dtype.base_dtype for t in (key.start, key.stop, key.step) if isinstance(t, Tensor)]
+    return next((t for t in (dtypes.int64, dtypes.int32, dtypes.int16) if t in found), None)
 
 
 def _stack(values: list[Any]) -> Tensor:

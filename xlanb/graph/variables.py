@@ -363,7 +363,7 @@ class ResourceVariable(Variable):
 
 
 class AssignedVariable:
-    """What assigning to a resource variable gives: the operation, and the value after it, read only if it is asked for."""
+    """What assigning to a resource variable gives: the operation, and the value after it."""
 
     def __init__(self, variable: ResourceVariable, op: Operation) -> None:
         self.variable = variable
@@ -373,10 +373,11 @@ class AssignedVariable:
         self.graph = variable.graph
         self.device = op.device
         self.handle = variable.handle
+        self._graph_element = self.value()
 
     def value(self) -> Tensor:
         """The value after the assignment."""
-        with self.graph.control_dependencies([self.op]):
+        with self.graph.as_default(), self.graph.control_dependencies([self.op]):
             return self.variable._read()  # noqa: SLF001 - a part of the variable
 
     def as_tensor(self, dtype: DType | None = None, name: str | None = None, as_ref: bool = False) -> Tensor:
@@ -384,12 +385,11 @@ class AssignedVariable:
         return self.handle if as_ref else self.value()
 
     def _as_graph_element(self) -> Tensor:
-        with self.graph.as_default():
-            return self.value()
+        return self._graph_element
 
     def eval(self, session: Any = None) -> Any:
         """Assign, and give the value."""
-        return self._as_graph_element().eval(session=session)
+        return self._graph_element.eval(session=session)
 
 
 def global_variables() -> list[Any]:

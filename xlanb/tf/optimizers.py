@@ -318,7 +318,8 @@ class AdamOptimizer(Optimizer):
         rate = rate * call("Sqrt", 1 - power2) / (1 - power1)
         m = self._decayed(self.get_slot(variable, "m"), beta1, values * (1 - beta1), indices)
         v = self._decayed(self.get_slot(variable, "v"), beta2, values * values * (1 - beta2), indices)
-        step = rate * m / (call("Sqrt", v) + epsilon)
+        root = call("Sqrt", v)
+        step = rate * m / (root + epsilon)
         update = variable.assign_sub(step, use_locking=self._use_locking)
         return group(update, m, v)
 

@@ -216,7 +216,7 @@ def _acos(op: Operation, grad: Tensor) -> Any:
 def _atan(op: Operation, grad: Tensor) -> Any:
     with _after(grad):
         squared = call("Square", conj(op.inputs[0]))
-        return grad * call("Reciprocal", call("AddV2", constant(1, grad.dtype), squared))
+        return grad * call("Reciprocal", math_ops.add(constant(1, grad.dtype), squared))
 
 
 @register_gradient("Erf")

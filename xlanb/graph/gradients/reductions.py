@@ -29,14 +29,35 @@ def sum_gradient(op: Operation, grad: Tensor) -> Tensor:
             target = constant(list(dims), int32) if None not in dims else shape(x)
             return tile(grad, target)
         if None not in dims:
-            kept = math_ops.reduced_shape(np.asarray(dims, np.int32), axes.reshape(-1))
-            return tile(reshape(grad, [int(d) for d in kept]), [int(d) // max(int(k), 1) for d, k in zip(dims, kept, strict=True)])
+            kept, repeats = _spread([int(d) for d in dims if d is not None], [int(a) for a in axes.reshape(-1)])
+            return tile(reshape(grad, kept), repeats)
     x_shape = shape(x)
     if not op.get_attr("keep_dims"):
         with get_default_graph().colocate_with(x_shape):
             kept = math_ops.reduced_shape(x_shape, op.inputs[1])
         grad = reshape(grad, kept)
     return broadcast_to(grad, x_shape)
+
+
+_SPREAD = "__reduced_shapes"
+
+
+def _spread(dims: list[int], axes: list[int]) -> tuple[list[int], list[int]]:
+    """The shape with 1 in place of the summed dimensions, and how often each is repeated.
+
+    TensorFlow computes the second by nodes that nothing reads, once for each pair in a graph; they are made here too, so that names agree.
+    """
+    found = get_default_graph().get_collection_ref(_SPREAD)
+    known: dict[Any, Any] = found[0] if found else {}
+    if not found:
+        found.append(known)
+    key = tuple(dims), tuple(axes)
+    if key not in known:
+        kept = math_ops.reduced_shape(np.asarray(dims, np.int32), np.asarray(axes, np.int32))
+        _ = np.asarray(dims, np.int32) // call("Maximum", kept, 1)
+        known[key] = [int(k) for k in kept], [d // max(int(k), 1) for d, k in zip(dims, kept, strict=True)]
+    result: tuple[list[int], list[int]] = known[key]
+    return result
 
 
 @register_gradient("Sum")
