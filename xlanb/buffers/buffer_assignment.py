@@ -206,7 +206,7 @@ class BufferAssignment(Displayable):
         return self._record
 
     def __str__(self) -> str:
-        from xlanb.buffers.report import report  # noqa: PLC0415 - only who prints needs it
+        from xlanb.buffers.report import report
 
         return report(self.record())
 

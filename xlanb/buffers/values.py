@@ -262,9 +262,7 @@ def is_invariant(body: HloComputation, leaf: Leaf) -> bool:
             i, at = i.operands[at[0]], at[1:]
         elif i.opcode is Op.GET_TUPLE_ELEMENT:
             i, at = i.operands[0], (i.tuple_index, *at)
-        elif i.opcode is Op.WHILE and is_invariant(i.attributes["body"], at):
-            i = i.operands[0]
-        elif i.opcode is Op.OPT_BARRIER:
+        elif (i.opcode is Op.WHILE and is_invariant(i.attributes["body"], at)) or i.opcode is Op.OPT_BARRIER:
             i = i.operands[0]
         else:
             return False

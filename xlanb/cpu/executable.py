@@ -138,9 +138,10 @@ class Executable(Displayable):
         if len(arrays) != len(self._parameters):
             expected = ", ".join(s.text(layout=False) for s in self._parameters)
             raise ArgumentError(f"{self.hlo_module.name} takes {len(self._parameters)} arguments ({expected}), not {len(arrays)}")
-        return self._run(self._function, self._flatten(arrays) if self._nested else arrays)
+        return self.run_with(self._function, self.flatten(arrays) if self._nested else arrays)
 
-    def _run(self, function: Callable[..., None], flat: Any, *more: Any) -> Any:
+    def run_with(self, function: Callable[..., None], flat: Any, *more: Any) -> Any:
+        """Check flat arguments, call a compiled `run` with them (and more arguments behind), and give the result."""
         frame = self._frame
         kept = []
         for k, (spec, value) in enumerate(zip(self._specs, flat, strict=True)):
@@ -157,7 +158,8 @@ class Executable(Displayable):
         given = [spec.given(a) if spec is not None else None for spec, a in zip(self._results, outputs, strict=True)]
         return given[0] if not isinstance(self._result_shape, TupleShape) else _nest(self._result_shape, iter(given))
 
-    def _flatten(self, arrays: tuple[Any, ...]) -> list[Any]:
+    def flatten(self, arrays: tuple[Any, ...]) -> list[Any]:
+        """Arguments leaf by leaf."""
         flat: list[Any] = []
         for n, (shape, value) in enumerate(zip(self._parameters, arrays, strict=True)):
             _leaves(f"argument {n}", shape, value, flat)
@@ -223,7 +225,7 @@ class Executable(Displayable):
         Raises:
             ArgumentError: as for a call.
         """
-        from xlanb.cpu.profile import profile  # noqa: PLC0415 - pandas is heavy
+        from xlanb.cpu.profile import profile
 
         return profile(self, arrays, runs)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from xlanb.errors import PassError
 from xlanb.transforms import PASSES
-from xlanb.transforms.base import HloPass
-from xlanb.transforms.pipeline import HloPassFix, HloPassPipeline
+from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
 _SIMPLIFICATION = (
     "algsimp simplify-sorts dce gather_expander gather_simplifier tree_reduction_rewriter zero_sized_hlo_elimination "
@@ -80,8 +79,8 @@ def pipeline(name: str = "default") -> HloPassPipeline:
     return HloPassPipeline("cpu" if name == "default" else name, [p for part in _XLA if (p := _build(*part, skip)) is not None])
 
 
-def _build(name: str, parts: tuple[object, ...], skip: frozenset[str]) -> HloPass | None:
-    passes: list[HloPass] = []
+def _build(name: str, parts: tuple[object, ...], skip: frozenset[str]) -> AnyPass | None:
+    passes: list[AnyPass] = []
     for part in parts:
         if isinstance(part, tuple):
             inner = _build(part[0], part[1], skip)

@@ -28,12 +28,12 @@ def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tu
     code = jit.MachineCode(program.text, program.constants)
     function = code.function("run", 4)
     counters = np.zeros((max(len(program.calls), 1), 2), np.uint64)
-    flat = exe._flatten(arrays)
-    exe._run(function, flat, counters.ctypes.data)
+    flat = exe.flatten(arrays)
+    exe.run_with(function, flat, counters.ctypes.data)
     counters[:] = 0
     cycle = _seconds_per_cycle()
     for _ in range(runs):
-        exe._run(function, flat, counters.ctypes.data)
+        exe.run_with(function, flat, counters.ctypes.data)
     by_name = {i.name: i for i in exe.hlo_module.instructions()}
     times, calls = [], []
     for name, (count, cycles) in zip(program.calls, counters.tolist(), strict=False):
@@ -48,7 +48,7 @@ def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tu
 
 def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame:
     """See Executable.profile."""
-    import pandas as pd  # noqa: PLC0415 - heavy
+    import pandas as pd
 
     times, calls = kernel_times(exe, arrays, runs)
     total = sum(t.seconds for t in times) or 1.0
@@ -100,7 +100,7 @@ def flop_count(i: HloInstruction) -> int:
         return 2 * shape.element_count * math.prod(lhs.dimensions[d] for d in i.ints("lhs_contracting_dims"))
     if i.opcode is Op.CONVOLUTION:
         kernel = i.operands[1].array_shape
-        out = i.attributes["dim_labels"].kernel_output_feature
+        out: int = i.attributes["dim_labels"].kernel_output_feature
         return 2 * shape.element_count * kernel.element_count // max(kernel.dimensions[out], 1)
     if i.opcode is Op.REDUCE:
         return i.operands[0].array_shape.element_count

@@ -9,7 +9,17 @@ from collections.abc import Callable
 
 from xlanb.cpu.codegen import functions
 from xlanb.cpu.codegen.ir import Function
-from xlanb.cpu.codegen.types import constant, float_text, odd, pair, real, register, rounded, to_bits, Value
+from xlanb.cpu.codegen.types import (
+    Value,
+    constant,
+    float_text,
+    odd,
+    pair,
+    real,
+    register,
+    rounded,
+    to_bits,
+)
 from xlanb.errors import UnimplementedError
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType

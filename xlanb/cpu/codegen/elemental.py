@@ -135,7 +135,7 @@ class Elemental:
 
     def apply(self, target: HloComputation, values: Sequence[Value], flags: str = "") -> list[Value]:
         """A scalar computation applied to values: its results, one or those of its root tuple."""
-        bindings = {p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)}
+        bindings: dict[HloInstruction, Binding] = {p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)}
         inner = Elemental(self.f, bindings, self.constants, flags)
         mark = self.f.at(target.root.name)
         out = [inner.element(target.root, Index(array_of(target.root, leaf), ()), leaf) for leaf, _ in target.root.shape.leaves()]
@@ -144,7 +144,7 @@ class Elemental:
 
     def apply_at(self, target: HloComputation, values: Sequence[Value], index: Sequence[Ix]) -> list[Value]:
         """An elementwise computation over slices applied to values at one index of the slices."""
-        bindings = {p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)}
+        bindings: dict[HloInstruction, Binding] = {p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)}
         inner = Elemental(self.f, bindings, self.constants)
         shapes = {leaf: array_of(target.root, leaf) for leaf, _ in target.root.shape.leaves()}
         return [inner.element(target.root, Index(s, index if s.rank else ()), leaf) for leaf, s in shapes.items()]

@@ -35,8 +35,11 @@ def unary(f: Function, op: Op, t: PrimitiveType, a: str) -> str:
     if kind == "float" and op in _FLOAT:
         return _FLOAT[op](f, a)
     if op is Op.LOGISTIC:
-        e = library(f, "exp", t, f.let(f"fneg {kind} {a}"))
-        return f.let(f"fdiv {kind} {float_text(1.0, kind)}, {f.let(f'fadd {kind} {float_text(1.0, kind)}, {e}')}")
+        one = float_text(1.0, kind)
+        magnitude = f.call(kind, "llvm.fabs.f64", (kind, a))
+        e = library(f, "exp", t, f.let(f"fneg {kind} {magnitude}"))
+        above = f.let(f"select i1 {f.let(f'fcmp olt {kind} {a}, 0.0')}, {kind} {e}, {kind} {one}")
+        return f.let(f"fdiv {kind} {above}, {f.let(f'fadd {kind} {one}, {e}')}")
     if op in _LIBRARY:
         return library(f, _LIBRARY[op], t, a)
     raise UnimplementedError(f"{op} of {t}")
@@ -211,9 +214,11 @@ def tanh(f: Function, x: str) -> str:
 
 
 def logistic(f: Function, x: str) -> str:
-    """1 / (1 + e^-x) of a float."""
-    e = exp(f, f.let(f"fneg float {x}"))
-    return f.let(f"fdiv float {_c(1.0)}, {f.let(f'fadd float {_c(1.0)}, {e}')}")
+    """1 / (1 + e^-x) of a float; for negative x as e^x / (1 + e^x), which does not overflow."""
+    magnitude = f.call("float", "llvm.fabs.f32", ("float", x))
+    e = exp(f, f.let(f"fneg float {magnitude}"))
+    above = _pick(f, f.let(f"fcmp olt float {x}, 0.0"), e, _c(1.0))
+    return f.let(f"fdiv float {above}, {f.let(f'fadd float {_c(1.0)}, {e}')}")
 
 
 _ERF_ODD = (2.2905065861350646e-4, 3.4082910107109506e-3, 5.0955695062380861e-2, 1.8520832239976145e-1, 1.128379143519084)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen import convolution, dot, loops, reduce
+from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
@@ -95,11 +96,8 @@ def is_kernel(fusion: HloInstruction) -> bool:
     return True
 
 
-def is_inlinable(computation: object) -> bool:
+def is_inlinable(computation: HloComputation) -> bool:
     """Whether every instruction of a called computation has an elemental rule."""
-    from xlanb.hlo.computation import HloComputation  # noqa: PLC0415 - for the type only
-
-    assert isinstance(computation, HloComputation)
     return all(
         i.opcode in RULES or i.opcode in (Op.PARAMETER, Op.TUPLE, Op.GET_TUPLE_ELEMENT)
         if i.opcode not in (Op.FUSION, Op.CALL)

@@ -81,7 +81,7 @@ class _Emitter:
         self._bases: dict[int, str] = {}
         self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
         self._choice_of = {c.instruction: c for c in self.flow.choices}
-        self._depth = 0
+        self.depth = 0
         parameters = [f"ptr noalias %{p}" for p in ("args", "results", "temp", *(["profile"] if profile else []))]
         entry = assignment.module.entry_computation
         self.run: Function = self.module.function("run", parameters, _ATTRIBUTES, entry.root.name, linkage="")
@@ -112,11 +112,11 @@ class _Emitter:
         """The address of a slice, in `run`."""
         allocation = self.assignment.allocations[place.allocation]
         if allocation.constant is not None:
-            return self._constant(allocation.constant)
+            return self.constant(allocation.constant)
         base = self._bases[place.allocation]
         return base if place.offset == 0 else self.run.let(f"getelementptr inbounds i8, ptr {base}, i64 {place.offset}")
 
-    def _constant(self, i: HloInstruction) -> str:
+    def constant(self, i: HloInstruction) -> str:
         """The global that holds a constant, laid out as its shape says."""
         known = self._constant_names.get(i.literal)
         if known is not None:
@@ -183,12 +183,12 @@ class _Emitter:
         head, inside, exit_ = f.fresh("while"), f.fresh("body"), f.fresh("exit")
         f.branch(head)
         f.label(head)
-        self._depth += 1
+        self.depth += 1
         self._computation(condition)
         f.branch_if(self._scalar(condition.root), inside, exit_)
         f.label(inside)
         self._computation(body)
-        self._depth -= 1
+        self.depth -= 1
         self._copies(loop.body_end)
         f.branch(head)
         f.label(exit_)
@@ -289,7 +289,7 @@ class _KernelBuilder:
             size = f" dereferenceable({place.size})" if place.size else ""
             parameters.append(f"ptr noalias{access} noundef{size} {name}")
         self.f.parameters = parameters
-        small = self.program._depth > 0 and self.f.size <= _INLINE_LINES and not self.program.profile
+        small = self.program.depth > 0 and self.f.size <= _INLINE_LINES and not self.program.profile
         self.f.attributes = f"{'alwaysinline' if small else 'noinline'} {_ATTRIBUTES}"
 
     def _argument(self, place: Slice) -> str:
@@ -303,7 +303,7 @@ class _KernelBuilder:
         return IrArray(self._memory(constant).pointer if constant is not None else self._argument(place), shape)
 
     def _memory(self, i: HloInstruction) -> IrArray:
-        return IrArray(self.program._constant(i), array_of(i))
+        return IrArray(self.program.constant(i), array_of(i))
 
 
 __all__ = ["CompilationError", "Program", "emit_program"]

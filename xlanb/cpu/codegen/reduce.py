@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xlanb.cpu.codegen import arithmetic, complex_math
 from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental, pack
 from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Ix
 from xlanb.cpu.codegen.types import Value, is_narrow, names, pair, real, register, rounded
+from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -113,16 +114,13 @@ def _reduce_window(e: Elemental, i: HloInstruction, x: Index) -> Value | tuple[V
 
 
 def window_position(
-    e: Elemental, window: Sequence[object], output: Sequence[Ix], offset: Sequence[Ix], sizes: Sequence[int]
+    e: Elemental, window: Sequence[WindowDimension], output: Sequence[Ix], offset: Sequence[Ix], sizes: Sequence[int]
 ) -> tuple[str, list[Ix]]:
     """(i1: is it an element of the base, its index) for a position `offset` in the window of an output index."""
-    from xlanb.hlo.attributes import WindowDimension  # noqa: PLC0415 - a name for the loop below
-
     f = e.f
     inside = "true"
     where: list[Ix] = []
     for w, o, k, n in zip(window, output, offset, sizes, strict=True):
-        assert isinstance(w, WindowDimension)
         if w.reversal:
             k = f.sub(w.size - 1, k)
         reach = f.add(f.mul(o, w.stride), f.mul(k, w.window_dilation))
@@ -159,9 +157,8 @@ def emit_column_reduce(e: Elemental, i: HloInstruction, output: IrArray) -> bool
     if source.dimensions[fastest[-1]] < 8:
         return False
 
-    def run(dims: Sequence[int], at: dict[int, Ix], body: object) -> None:
+    def run(dims: Sequence[int], at: dict[int, Ix], body: Callable[[dict[int, Ix]], None]) -> None:
         if not dims:
-            assert callable(body)
             body(at)
             return
         with e.loop(source.dimensions[dims[0]]) as v:

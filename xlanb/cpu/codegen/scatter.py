@@ -11,7 +11,7 @@ from xlanb.cpu.codegen.elemental import Leaf, array_of, pack
 from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Ix
 from xlanb.cpu.codegen.kernel import Kernel, special
-from xlanb.cpu.codegen.reduce import Reducer, window_position
+from xlanb.cpu.codegen.reduce import window_position
 from xlanb.cpu.codegen.types import Value, names, real, register
 from xlanb.errors import UnimplementedError
 from xlanb.hlo.instruction import HloInstruction
@@ -120,7 +120,7 @@ def _scatter(k: Kernel) -> bool:
 
 def _of(index: Index, shape: ArrayShape) -> Index:
     """The same index in a shape of the same dimensions."""
-    return Index(shape, index._multi)
+    return Index(shape, index.key)  # type: ignore[arg-type]
 
 
 @special(Op.SELECT_AND_SCATTER, memory_only=True)

@@ -13,16 +13,13 @@ import ml_dtypes
 import numpy as np
 
 from xlanb.cpu.codegen.ir import Function
+from xlanb.errors import CompilationError
 from xlanb.shape import PrimitiveType
 
 Value = str | tuple[str, str]
 T = PrimitiveType
 
-_NARROW = {
-    t: t.bits
-    for t in T
-    if t.is_floating and t not in (T.F32, T.F64)
-}
+_NARROW = frozenset(t for t in T if t.is_floating and t not in (T.F32, T.F64))
 
 
 def is_narrow(t: PrimitiveType) -> bool:
@@ -64,13 +61,15 @@ def names(v: Value) -> tuple[str, ...]:
 
 def real(v: Value) -> str:
     """A value that is known not to be complex."""
-    assert isinstance(v, str)
+    if not isinstance(v, str):
+        raise CompilationError("a complex value where a real one belongs")
     return v
 
 
 def pair(v: Value) -> tuple[str, str]:
     """A value that is known to be complex."""
-    assert not isinstance(v, str)
+    if isinstance(v, str):
+        raise CompilationError("a real value where a complex one belongs")
     return v
 
 
@@ -107,7 +106,13 @@ def lowest(t: PrimitiveType) -> Value:
         return "false"
     if t.is_floating:
         return float_text(-np.inf, register(t))
-    return str(int(ml_dtypes.iinfo(t.dtype).min))
+    return str(int(_facts(t).min))
+
+
+def _facts(t: PrimitiveType) -> Any:
+    """NumPy's or ml_dtypes' facts on a numeric type."""
+    facts: Any = ml_dtypes.iinfo if t.is_integral else ml_dtypes.finfo
+    return facts(t.dtype)
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
@@ -268,7 +273,7 @@ def _narrow_e8m0(f: Function, value: str, bits: str) -> str:
 
 
 def _narrow_small(f: Function, t: PrimitiveType, value: str, bits: str) -> str:
-    info = ml_dtypes.finfo(t.dtype)
+    info = _facts(t)
     mantissa, min_exponent = int(info.nmant), int(info.minexp)
     top = int(np.array(info.max, t.dtype).view(np.uint8))
     with np.errstate(all="ignore"):

@@ -1,0 +1,127 @@
+"""The accuracy of the inline f32 functions and the rounding to narrow floats, against NumPy and ml_dtypes."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xlanb.shape.primitive_type import PrimitiveType
+
+UNARY = """HloModule unary
+
+ENTRY main {{
+  x = {t}[{n}]{{0}} parameter(0)
+  ROOT y = {t}[{n}]{{0}} {op}(x)
+}}
+"""
+
+
+def every_kind_of_float(count: int = 40_000) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    bits = rng.integers(0, 2**32, count, dtype=np.uint32).view(np.float32)
+    near = rng.standard_normal(count).astype(np.float32) * 3
+    small = (rng.standard_normal(count) * 10.0 ** rng.uniform(-8, 2, count)).astype(np.float32)
+    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 88.72284, 88.7229, -103.97, -104, 1e-45, -1e-45], np.float32)
+    return np.concatenate([bits, near, small, special])
+
+
+def ulps(got: np.ndarray, want: np.ndarray) -> float:
+    """The largest distance in units of the last place of a correctly rounded f32; NaN and infinities must agree."""
+    with np.errstate(over="ignore"):
+        rounded = want.astype(np.float32)
+    assert np.array_equal(np.isnan(got), np.isnan(rounded))
+    finite = np.isfinite(rounded) & np.isfinite(got)
+    same = got == rounded
+    edge = ~finite & ~same & ~np.isnan(rounded)
+    # one step past the largest number is infinity
+    assert (np.minimum(np.abs(got[edge]), np.abs(rounded[edge])) >= np.finfo(np.float32).max * (1 - 1e-6)).all()
+    unit = np.spacing(np.maximum(np.abs(rounded[finite]), np.finfo(np.float32).tiny)).astype(np.float64)
+    return float(np.max(np.abs(got[finite].astype(np.float64) - want[finite]) / unit))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "reference", "bound"),
+    [
+        ("exponential", np.exp, 1.5),
+        ("log", np.log, 1.5),
+        ("exponential-minus-one", np.expm1, 3),
+        ("log-plus-one", np.log1p, 3),
+        ("tanh", np.tanh, 5),
+        ("logistic", lambda v: 1 / (1 + np.exp(-v)), 3),
+        ("sine", np.sin, 1),
+        ("cosine", np.cos, 1),
+        ("sqrt", np.sqrt, 0.51),
+        ("rsqrt", lambda v: 1 / np.sqrt(v), 1.6),
+        ("cbrt", np.cbrt, 1.5),
+    ],
+)
+def test_f32_functions_are_accurate(backend, opcode, reference, bound):
+    x = every_kind_of_float()
+    got = backend(UNARY.format(t="f32", n=x.size, op=opcode))(x)
+    with np.errstate(all="ignore"):
+        want = reference(x.astype(np.float64))
+    assert ulps(got, want) <= bound
+
+
+def test_signed_zeros_survive(backend):
+    zeros = np.array([0.0, -0.0], np.float32)
+    for op in ("tanh", "exponential-minus-one", "log-plus-one", "sine", "sqrt", "sign"):
+        got = backend(UNARY.format(t="f32", n=2, op=op))(zeros)
+        assert np.array_equal(np.signbit(got), [False, True]), op
+
+
+CONVERT = """HloModule convert
+
+ENTRY main {{
+  x = {source}[{n}]{{0}} parameter(0)
+  ROOT y = {to}[{n}]{{0}} convert(x)
+}}
+"""
+NARROW = "bf16 f16 f8e4m3fn f8e5m2 f8e4m3 f8e3m4 f8e4m3fnuz f8e5m2fnuz f8e4m3b11fnuz f4e2m1fn".split()
+BY_TEXT = {t.text: t for t in PrimitiveType}
+
+
+def same_bits_or_nan(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    nan = np.isnan(want.astype(np.float32)) & np.isnan(got.astype(np.float32))
+    kind = f"u{got.dtype.itemsize}"
+    return (got.view(kind) == want.view(kind)) | nan
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_rounding_to_narrow_floats_is_that_of_ml_dtypes(backend, name):
+    dtype = BY_TEXT[name].dtype
+    with np.errstate(all="ignore"):
+        grid = np.arange(2 ** min(BY_TEXT[name].bits, 12), dtype=np.uint16)
+        codes = (grid << 4).view(dtype) if dtype.itemsize == 2 else grid.astype(np.uint8).view(dtype)
+        exact = codes.astype(np.float32)
+        x = np.concatenate([exact, exact * 1.03, exact[:-1] / 2 + exact[1:] / 2, every_kind_of_float(2000)]).astype(np.float32)
+        if name == "f4e2m1fn":
+            x = x[~np.isnan(x)]  # it has no NaN to give
+        want = x.astype(dtype)
+    got = backend(CONVERT.format(source="f32", to=name, n=x.size))(x)
+    good = same_bits_or_nan(got, want)
+    assert good.all(), (x[~good][:5], got[~good][:5], want[~good][:5])
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_narrow_floats_widen_exactly(backend, name):
+    dtype = BY_TEXT[name].dtype
+    count = 2 ** BY_TEXT[name].bits
+    codes = np.arange(count, dtype=np.uint16 if dtype.itemsize == 2 else np.uint8).view(dtype)
+    got = backend(CONVERT.format(source=name, to="f32", n=count))(codes)
+    assert np.array_equal(got, codes.astype(np.float32), equal_nan=True)
+
+
+def test_f64_rounds_once_to_f16(backend):
+    x = np.array([1 + 2**-11 + 2**-40, 1 + 2**-11, 65519.999999, 65520.0, 1e300, 2**-25 + 2**-60, -(2**-25)], np.float64)
+    got = backend(CONVERT.format(source="f64", to="f16", n=x.size))(x)
+    with np.errstate(over="ignore"):
+        assert np.array_equal(got, x.astype(np.float16))
+
+
+def test_bf16_of_f64_rounds_once(backend):
+    x = np.array([1 + 2**-8 + 2**-40, 1 + 2**-8, -1 - 2**-8 - 2**-50], np.float64)
+    got = backend(CONVERT.format(source="f64", to="bf16", n=x.size))(x)
+    assert np.array_equal(got.astype(np.float64), [1 + 2**-7, 1.0, -1 - 2**-7])
+    assert got.dtype == ml_dtypes.bfloat16
