@@ -159,7 +159,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> H
     "A / broadcast(B) => A * broadcast(1 / B)",
     m.op(O.DIVIDE, "a", m.op(O.BROADCAST, "b2", name="spread_b")),
     _inexact,
-    guard("B is smaller", lambda b2, root: b2.array_shape.element_count < root.array_shape.element_count),
+    guard("B is smaller, but no scalar", lambda b2, root: not b2.array_shape.is_scalar and b2.array_shape.element_count < root.array_shape.element_count),
     guard("A is not constant", lambda a: m.constant_behind(a) is None),
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, spread_b: HloInstruction) -> HloInstruction:

@@ -69,19 +69,6 @@ def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-_OPPOSITE = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
-
-
-def _negatable(c: HloInstruction) -> bool:
-    """Of floats only equality may be turned round: every ordering is false of NaN."""
-    return not c.operands[0].shape.element_type.is_floating or c.get("direction") in ("EQ", "NE")
-
-
-@rule("!(A < B) => A >= B, ...", m.op(O.NOT, m.op(O.COMPARE, "a", "b2", name="c")), guard("one use, no NaN in the way", lambda c: c.user_count == 1 and _negatable(c)))
-def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
-    return b.add(O.COMPARE, (a, b2), root.shape, direction=_OPPOSITE[c.get("direction")], type=c.attributes.get("type"))
-
-
 @rule("A << 0 => A, A >> 0 => A", m.op((O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC, O.SHIFT_RIGHT_LOGICAL), "a", m.all_equal(0)), guard("integers", lambda root: is_integral(root)))
 def _(a: HloInstruction) -> HloInstruction:
     return a

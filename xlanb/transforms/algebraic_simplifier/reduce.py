@@ -48,6 +48,8 @@ def _is_extreme(kind: O | None, init: HloInstruction) -> bool:
     guard("a neutral start", lambda root, init: _is_neutral(root, init)),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
+    if a.opcode is O.RESHAPE and a.operands[0].shape.without_layout() == root.shape.without_layout():
+        return a.operands[0]
     return b.add(O.RESHAPE, (a,), root.shape)
 
 
@@ -63,8 +65,8 @@ def _(b: Builder, root: HloInstruction, init: HloInstruction) -> HloInstruction:
     guard("the negation is used here only", lambda n: only_user(n)),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
-    total = b.add(O.REDUCE, (a, root.operands[1]), root.shape, **root.attributes)
-    return b.unary(O.NEGATE, total)
+    root.parent.replace_operand(root, 0, a)
+    return b.unary(O.NEGATE, root)
 
 
 @rule(
