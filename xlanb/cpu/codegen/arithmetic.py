@@ -133,7 +133,7 @@ def _mulhi(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
 
 
 def _integer_power(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
-    """By squaring; a negative exponent gives 0, but for the bases 1 and -1; 0 to it gives all ones, as 1 / 0 does."""
+    """By squaring; a negative exponent gives 0, but for the bases 1 and -1."""
     kind = register(t)
     value, base, left = "1", a, b
     with f.carried(t.bits, [(kind, "1"), (kind, a), (kind, b)]) as loop:
@@ -150,7 +150,6 @@ def _integer_power(f: Function, t: PrimitiveType, a: str, b: str, flags: str) ->
     minus = f.let(f"select i1 {is_odd}, {kind} -1, {kind} 1")
     below = f.let(f"select i1 {f.let(f'icmp eq {kind} {a}, -1')}, {kind} {minus}, {kind} 0")
     below = f.let(f"select i1 {f.let(f'icmp eq {kind} {a}, 1')}, {kind} 1, {kind} {below}")
-    below = f.let(f"select i1 {f.let(f'icmp eq {kind} {a}, 0')}, {kind} -1, {kind} {below}")
     return f.let(f"select i1 {negative}, {kind} {below}, {kind} {result}")
 
 
