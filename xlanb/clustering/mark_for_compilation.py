@@ -25,7 +25,7 @@ _EMPTY = _TRIVIAL | {"NoOp"}
 class Marking:
     """The outcome: `cluster_of` every node (None: not compiled), and `reasons` of those that stay out.
 
-    `refusals` gives, for two clusters that share an edge and were not merged, the reason.
+    `refusals` gives the reason for each edge between nodes of two clusters that were not merged.
     """
 
     graph: Graph
@@ -66,8 +66,6 @@ class _Contraction:
         self.number = {op: i for i, op in enumerate(self.ops)}
         self.reasons = {op.name: reason_against(op) for op in self.ops}
         self.members: dict[int, list[int]] = {i: [i] for i, op in enumerate(self.ops) if not self.reasons[op.name]}
-        self.leader = list(range(len(self.ops)))
-        self.refusals: dict[tuple[str, str], str] = {}
         self.cycles = GraphCycles(len(self.ops))
         for op in self.ops:
             for before in (*(t.op for t in op.inputs), *op.control_inputs):
@@ -83,21 +81,31 @@ class _Contraction:
                     changed |= self._try(node, successor)
 
     def _try(self, a: int, b: int) -> bool:
-        if a not in self.members or b not in self.members or not self.cycles.has_edge(a, b):
-            return False
-        size = self._size(a) + self._size(b)
-        names = (self.ops[a].name, self.ops[b].name)
-        if size > self.options.tf_xla_max_cluster_size:
-            self.refusals[names] = f"the new cluster would have {size} operations, more than tf_xla_max_cluster_size"
-            return False
-        path = self.cycles.path(a, b, avoiding_edge=True)
-        if path is not None:
-            via = ", ".join(self.ops[n].name for n in path[1:-1])
-            self.refusals[names] = f"contracting the edge would create a cycle via [{via}]"
+        if a not in self.members or b not in self.members or not self.cycles.has_edge(a, b) or self._refusal(a, b):
             return False
         self.cycles.contract_edge(a, b)
         self.members[a] += self.members.pop(b)
         return True
+
+    def _refusal(self, a: int, b: int) -> str:
+        """Why two clusters that share an edge may not become one, "" if they may."""
+        size = self._size(a) + self._size(b)
+        if size > self.options.tf_xla_max_cluster_size:
+            return f"the new cluster would have {size} operations, more than tf_xla_max_cluster_size"
+        path = self.cycles.path(a, b, avoiding_edge=True)
+        if path is not None:
+            return f"contracting the edge would create a cycle via [{', '.join(self.ops[n].name for n in path[1:-1])}]"
+        return ""
+
+    def _refusals(self) -> dict[tuple[str, str], str]:
+        """For each edge of the graph between two clusters, why they are two."""
+        leader = {self.ops[n]: lead for lead, numbers in self.members.items() for n in numbers}
+        found: dict[tuple[str, str], str] = {}
+        for op in self.ops:
+            for before in dict.fromkeys((*(t.op for t in op.inputs), *op.control_inputs)):
+                if op in leader and before in leader and leader[op] != leader[before]:
+                    found[before.name, op.name] = self._refusal(leader[before], leader[op])
+        return found
 
     def _size(self, leader: int) -> int:
         return sum(self.ops[n].type not in _TRIVIAL for n in self.members[leader])
@@ -120,7 +128,7 @@ class _Contraction:
             cluster_of.update(dict.fromkeys((op.name for op in ops), f"cluster_{count}"))
             count += 1
         ordered = {op.name: cluster_of[op.name] for op in self.graph}
-        return Marking(self.graph, ordered, {n: r for n, r in self.reasons.items() if r}, self.refusals)
+        return Marking(self.graph, ordered, {n: r for n, r in self.reasons.items() if r}, self._refusals())
 
 
     def _too_small(self, size: int, *, forced: bool) -> str:

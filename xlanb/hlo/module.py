@@ -185,6 +185,7 @@ class HloModule(Displayable):
         for c, order in self.schedule.items():
             by_name = {i.name: i for i in memo[c]}
             copy.schedule[memo[c]] = tuple(by_name[i.name] for i in order)
+        copy._record = self._record  # what says the same shares the snapshot
         copy._names = self._names.copy()
         copy._computation_names = self._computation_names.copy()
         return copy

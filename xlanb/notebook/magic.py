@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand
+from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand, output_can_be_silenced
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
@@ -37,6 +37,7 @@ class XlaMagics(Magics):
     """The magics of xlanb."""
 
     @no_var_expand
+    @output_can_be_silenced
     @cell_magic  # type: ignore[untyped-decorator]
     @magic_arguments()  # type: ignore[untyped-decorator]
     @argument("-s", "--step", action="store_true", help="show the step widget: every stage of every compilation")
@@ -110,8 +111,8 @@ class XlaMagics(Magics):
 
     def _run_tensor(self, tensor: Tensor, given: Any) -> Any:
         """Run a tensor: feeds by --args, else from variables of the placeholders' names; uninitialised variables are initialised first."""
-        feeds = {tensor.graph.as_graph_element(k): v for k, v in (given or {}).items()}
         session = Session(tensor.graph)
+        feeds = {session.fed_tensor(k): v for k, v in (given or {}).items()}
         variables = []
         for source in inputs_of([tensor]):
             if source.op.type in ("VariableV2", "Variable", "VarHandleOp"):

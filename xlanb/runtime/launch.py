@@ -106,7 +106,7 @@ def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> lis
     for index, (tensor, value) in enumerate(zip(call.feeds, inputs, strict=True)):
         if isinstance(value, VariableHandle):
             shape = of_array(variables.read(value)) if variables.has(value) else None
-            arguments.append(Argument("variable", shape, None, value.name))
+            arguments.append(Argument("variable", shape, None, value.node))
         else:
             arguments.append(argument_of(value, kind="constant" if index in call.constants else "parameter", name=tensor.op.name))
     return arguments

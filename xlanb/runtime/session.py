@@ -61,7 +61,7 @@ class Session:
         if self._closed:
             raise GraphError("Attempted to use a closed Session.")
         wanted = _Fetches(self.graph, fetches)
-        feeds = {self._fed(k): v for k, v in (feed_dict or {}).items()}
+        feeds = {self.fed_tensor(k): v for k, v in (feed_dict or {}).items()}
         values = {t: _fit(t, v) for t, v in feeds.items()}
         tensors = sorted(values, key=lambda t: t.name)
         key = (self.graph.version, tuple(tensors), tuple(wanted.tensors), tuple(wanted.operations), self.is_jit, current())
@@ -82,7 +82,12 @@ class Session:
         """Whether runs are clustered and compiled."""
         return self.config.graph_options.optimizer_options.global_jit_level > 0 or current().tf_xla_auto_jit > 0
 
-    def _fed(self, key: Any) -> Tensor:
+    def fed_tensor(self, key: Any) -> Tensor:
+        """The tensor that a key of a feed dictionary means: itself, an operation with one output, or a name.
+
+        Raises:
+            FeedError: there is none.
+        """
         try:
             found = self.graph.as_graph_element(key)
         except GraphError as error:
@@ -231,15 +236,21 @@ def _fit(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     dtype = tensor.dtype.base_dtype.numpy_dtype
     try:
         array = np.asarray(value)
-        if array.dtype.kind not in "biufcV" or not np.can_cast(array.dtype, dtype, "same_kind"):
-            # Python numbers and lists take the tensor's dtype as long as nothing is lost
-            cast = array.astype(dtype) if array.dtype.kind in "biufc" else None
-            if cast is None or not np.array_equal(cast, array):
-                raise FeedError(f"Cannot feed value of dtype {array.dtype} for tensor {tensor.name!r}, which has dtype {dtype}")
-            array = cast
+        if not _converts(array, dtype):
+            raise FeedError(f"Cannot feed value of dtype {array.dtype} for tensor {tensor.name!r}, which has dtype {dtype}")
         array = np.ascontiguousarray(array, dtype).reshape(array.shape)
     except (TypeError, ValueError, OverflowError) as error:
         raise FeedError(f"Cannot feed {type(value).__name__} for tensor {tensor.name!r} of dtype {dtype}: {error}") from None
     if not tensor.shape.is_compatible_with(array.shape):
         raise FeedError(f"Cannot feed value of shape {array.shape} for tensor {tensor.name!r}, which has shape {tensor.shape}")
     return array
+
+
+def _converts(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> bool:
+    """Whether values may be given another dtype: within a kind always, else as long as none of them changes."""
+    if np.can_cast(array.dtype, dtype, "same_kind"):
+        return True
+    if array.dtype.kind not in "biuf" or dtype.kind not in "biufcV":
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(np.array_equal(array.astype(dtype).astype(array.dtype), array))

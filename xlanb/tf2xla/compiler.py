@@ -116,7 +116,7 @@ class _Lowering:
                 value = self.b.parameter(len(self.parameters), argument.shape, f"arg{len(self.parameters)}")
                 self.parameters.append(position)
         if argument.kind == "variable":
-            variable = Variable(position, value)
+            variable = Variable(argument.name or tensor.op.name, position, value)
             self.variables.append(variable)
             self.values[tensor] = variable
         else:
@@ -129,10 +129,11 @@ class _Lowering:
             raise UnknownOpError(f"node {op.name!r}: no lowering to HLO for op {op.type!r}")
         metadata = OpMetadata(op_type=op.type, op_name=op.name, source_file=op.source_file, source_line=op.source_line)
         with self.b.metadata(metadata):
+            inputs = [self.values[t] for t in op.inputs]
             try:
-                result = found.lower(OpContext(op, [self.values[t] for t in op.inputs], self.b, self.constants))
+                result = found.lower(OpContext(op, inputs, self.b, self.constants))
             except (ShapeError, LiteralError) as error:
-                raise explain(op, error) from error
+                raise explain(op, inputs, error) from error
         results: Sequence[HloInstruction | None] = result if isinstance(result, list | tuple) else (result,)
         for index, output in enumerate(op.outputs):
             value: Value = results[index] if index < len(results) else None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
-from xlanb.errors import EvaluationError, GraphError, XlanbError
+from xlanb.errors import EvaluationError, GraphError, UninitializedError, XlanbError
 from xlanb.evaluator import evaluate_instruction
 from xlanb.graph.operation import Operation
 from xlanb.hlo import HloInstruction, HloOpcode
@@ -24,8 +25,9 @@ class NotConstantError(GraphError):
 
 @dataclass(slots=True)
 class Variable:
-    """A variable while a function is lowered: which argument it came in as, its value now, and whether that is new."""
+    """A variable while a function is lowered: its name, which argument it came in as, its value now, and whether that is new."""
 
+    name: str
     argument: int
     value: HloInstruction | None
     is_written: bool = False
@@ -116,7 +118,10 @@ class OpContext:
 
     def _read(self, variable: Variable, index: int) -> HloInstruction:
         if variable.value is None:
-            self.fail(f"input {index} is a variable that has no value yet")
+            raise UninitializedError(
+                f"Attempting to use uninitialized value {variable.name} in node {self.op.name!r} ({self.op.type}), input {index}; "
+                "run tf.global_variables_initializer() first, or load_variables()"
+            )
         return variable.value
 
 
@@ -152,8 +157,13 @@ class ConstantValues:
         return np.asarray(self._values[wanted])
 
 
-def explain(op: Operation, error: XlanbError) -> GraphError:
+def explain(op: Operation, values: Sequence[Value], error: XlanbError) -> GraphError:
     """An error of the HLO builder as one that names the TensorFlow node, its inputs' shapes and its Python line."""
     place = f" (made at {op.source_file}:{op.source_line})" if op.source_line else ""
-    inputs = ", ".join(f"{t.name}: {t.dtype.name}{list(t.shape) if t.shape is not None else '?'}" for t in op.inputs)
-    return GraphError(f"node {op.name!r} ({op.type}){place}: {error}\n  inputs: {inputs}")
+    inputs = (f"{t.name}: {_shape_text(v)}" for t, v in zip(op.inputs, values, strict=True))
+    return GraphError(f"node {op.name!r} ({op.type}){place}: {error}\n  inputs: {', '.join(inputs)}")
+
+
+def _shape_text(value: Value) -> str:
+    found = value.value if isinstance(value, Variable) else value
+    return "no value" if found is None else found.shape.text(layout=False)

@@ -6,6 +6,7 @@ dimensions of the result that follow the stand-in are unknown too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,8 +22,8 @@ from xlanb.tf2xla.context import ConstantValues, NotConstantError
 from xlanb.tf2xla.registry import Kernel, kernel
 from xlanb.tracing import unobserved
 
-# Sizes that hardly any real dimension has, so that a stand-in is not mistaken for a known size; 1 fits whatever broadcasts.
-_STAND_INS = ((7919, 7907), (1,))
+# Sizes that hardly any real dimension has, so that a stand-in is not mistaken for a known size.
+_STAND_INS = (7919, 7907)
 _LARGEST_CONE = 64
 
 Dimensions = tuple[int | None, ...]
@@ -47,20 +48,35 @@ def _inferred(op: Operation) -> list[Dimensions | None] | None:
     known = _known_inputs(op, found)
     if known is None or any(d is None and k is None for d, k in zip(dims, known, strict=True)):
         return None
-    unknown = any(d is not None and k is None and None in d for d, k in zip(dims, known, strict=True))
-    for sizes in _STAND_INS if unknown else ((0,),):
+    if not any(d is not None and k is None and None in d for d, k in zip(dims, known, strict=True)):
+        exact = _attempt(op, dims, known, 0)
+        return None if exact is None else list(exact)
+    refusal: GraphError | None = None
+    try:
+        pair = [_attempt(op, dims, known, size) for size in _STAND_INS]
+        return None if pair[0] is None or pair[1] is None else [_merge(column) for column in zip(*pair, strict=True)]
+    except GraphError as error:
+        refusal = error
+    # The unknown size may have to be 1, or that of a neighbour: then the ranks at least are known.
+    for size in dict.fromkeys((1, *(n for d in dims for n in d or () if n is not None))):
         try:
-            shapes = [_lowered_shapes(op, dims, known, size) for size in sizes]
-        except (UnknownOpError, NotConstantError):
-            return None
+            shapes = _attempt(op, dims, known, size)
         except GraphError:
-            if not unknown:
-                raise
             continue
-        if sizes == (1,):  # it fits, but a size of 1 tells nothing of the result's dimensions
-            return [None if s is None else (None,) * len(s) for s in shapes[0]]
-        return [_merge(column) for column in zip(*shapes, strict=True)]
-    return None
+        return None if shapes is None else [None if s is None else (None,) * len(s) for s in shapes]
+    if found.constants:  # a size that only the constant explains, as for Reshape
+        return None
+    raise type(refusal)(re.sub(rf"\b{_STAND_INS[0]}\b", "?", str(refusal)))
+
+
+def _attempt(
+    op: Operation, dims: Sequence[Dimensions | None], known: Sequence[Array | None], size: int
+) -> list[tuple[int, ...] | None] | None:
+    """Output shapes with `size` for every unknown dimension; None where the op cannot tell. Raises GraphError where it does not fit."""
+    try:
+        return _lowered_shapes(op, dims, known, size)
+    except (UnknownOpError, NotConstantError):
+        return None
 
 
 def constant_value(tensor: Tensor) -> Array | None:

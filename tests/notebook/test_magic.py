@@ -1,0 +1,187 @@
+"""%%xla_jit in a real IPython shell: the cell behaves as without it, and its compilations are seen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import CapturedIO, capture_output
+
+from xlanb.errors import FeedError, FlagError, GraphError
+from xlanb.notebook.observation import Observation
+
+LAYER = """
+import numpy as np
+import xlanb.tf as tf
+graph = tf.Graph()
+with graph.as_default():
+    x_in = tf.placeholder(tf.float32, [None, 3], name="x")
+    y = tf.nn.relu(tf.matmul(x_in, tf.constant(np.eye(3, 2, dtype=np.float32), name="w")) + 1.0, name="y")
+"""
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    InteractiveShell.clear_instance()
+    made = InteractiveShell.instance()
+    made.run_line_magic("load_ext", "xlanb")
+    yield made
+    made.reset(new_session=False)
+    InteractiveShell.clear_instance()
+
+
+def run(shell: InteractiveShell, cell: str) -> tuple[Any, CapturedIO]:
+    with capture_output() as captured:
+        result = shell.run_cell(cell, store_history=True)
+    return result, captured
+
+
+def printed(captured: CapturedIO) -> str:
+    return re.sub("\x1b\\[[0-9;]*m", "", captured.stdout + captured.stderr)
+
+
+def texts(captured: CapturedIO) -> str:
+    return captured.stdout + "".join(o.data.get("text/plain", "") for o in captured.outputs)
+
+
+def test_a_tensor_at_the_end_is_fed_from_variables_and_run(shell: InteractiveShell) -> None:
+    shell.user_ns["x"] = np.array([[1, -5, 2]], np.float32)
+    result, captured = run(shell, f"%%xla_jit -o seen\n{LAYER}\ny")
+    assert result.success
+    np.testing.assert_array_equal(result.result, [[2, 0]])
+    assert "HLO instructions" in texts(captured)
+    seen = shell.user_ns["seen"]
+    assert isinstance(seen, Observation)
+    assert seen.trace["tf2xla"].kind == "tf2xla"
+
+
+def test_feeds_can_be_given_by_an_expression(shell: InteractiveShell) -> None:
+    shell.user_ns["data"] = np.zeros((2, 3), np.float32)
+    result, _ = run(shell, f"%%xla_jit --args {{'x':data}}\n{LAYER}\ny")
+    np.testing.assert_array_equal(result.result, np.ones((2, 2)))
+
+
+def test_without_anything_to_feed_the_placeholder_is_named(shell: InteractiveShell) -> None:
+    result, captured = run(shell, f"%%xla_jit\n{LAYER}\ny")
+    assert isinstance(result.error_in_exec, FeedError)
+    assert "placeholder 'x'" in printed(captured)
+
+
+def test_variables_prints_and_the_last_value_are_as_without_the_magic(shell: InteractiveShell) -> None:
+    result, captured = run(shell, "%%xla_jit -q\nprint('hello')\nanswer = 41\nanswer + 1")
+    assert result.result == 42
+    assert shell.user_ns["answer"] == 41
+    assert captured.stdout.startswith("hello\n")
+
+
+def test_a_semicolon_silences_the_value(shell: InteractiveShell) -> None:
+    _, captured = run(shell, "%%xla_jit -q\n41 + 1;")
+    assert "42" not in captured.stdout
+
+
+def test_an_error_of_the_cell_comes_out_as_it_is(shell: InteractiveShell) -> None:
+    result, captured = run(shell, "%%xla_jit\nfirst = 1\nraise KeyError('lost')")
+    assert isinstance(result.error_in_exec, KeyError)
+    assert shell.user_ns["first"] == 1
+    assert "raise KeyError('lost')" in printed(captured)
+
+
+def test_a_syntax_error_points_into_the_cell(shell: InteractiveShell) -> None:
+    result, captured = run(shell, "%%xla_jit\nx = = 1")
+    assert isinstance(result.error_in_exec, SyntaxError)
+    assert "x = = 1" in printed(captured)
+
+
+def test_an_error_while_the_graph_is_built_leaves_graph_and_shell_usable(shell: InteractiveShell) -> None:
+    bad = "with graph.as_default():\n    tf.matmul(x_in, tf.constant(np.ones((4, 2), np.float32)))"
+    run(shell, LAYER)
+    before = len(shell.user_ns["graph"])
+    result, captured = run(shell, f"%%xla_jit\n{bad}")
+    assert isinstance(result.error_in_exec, GraphError)
+    assert "MatMul" in printed(captured)
+    shell.user_ns["x"] = np.array([[1, -5, 2]], np.float32)
+    result, _ = run(shell, "%%xla_jit\ny")
+    np.testing.assert_array_equal(result.result, [[2, 0]])
+    assert len(shell.user_ns["graph"]) <= before + 1
+
+
+def test_every_compilation_of_a_cell_is_seen(shell: InteractiveShell) -> None:
+    cell = (
+        f"%%xla_jit -o seen\n{LAYER}\nwith tf.Session(graph) as sess:\n"
+        "    for n in (1, 2, 1):\n        sess.run(y, {x_in: np.ones((n, 3), np.float32)})"
+    )
+    run(shell, cell)
+    seen = shell.user_ns["seen"]
+    assert len(seen.traces) == 2
+    assert sorted(len(t.runs) for t in seen.traces) == [1, 2]
+
+
+def test_compiled_code_is_used_again_unless_forced(shell: InteractiveShell) -> None:
+    run(shell, f"{LAYER}\nsess = tf.Session(graph)\nfeeds = {{x_in: np.ones((1, 3), np.float32)}}")
+    for line, count in (("-o seen", 1), ("-o seen", 0), ("-F -o seen", 1)):
+        run(shell, f"%%xla_jit {line}\nsess.run(y, feeds)")
+        assert sum(any(s.kind == "tf2xla" for s in t) for t in shell.user_ns["seen"].traces) == count
+
+
+def test_a_pass_can_be_left_out(shell: InteractiveShell) -> None:
+    shell.user_ns["x"] = np.ones((1, 3), np.float32)
+    run(shell, f"%%xla_jit --disable fusion -o seen\n{LAYER}\ny")
+    assert "fusion" not in {s.name for s in shell.user_ns["seen"].trace}
+
+
+def test_a_function_is_compiled_with_its_arguments(shell: InteractiveShell) -> None:
+    cell = "%%xla_jit -f twice --args (np.arange(3.0),)\nimport numpy as np\ndef twice(x):\n    return x + x"
+    result, _ = run(shell, "import numpy as np\n")
+    result, _ = run(shell, cell)
+    np.testing.assert_array_equal(result.result[0], [0, 2, 4])
+
+
+def test_a_cell_of_hlo_is_compiled_and_run(shell: InteractiveShell) -> None:
+    shell.user_ns["v"] = np.arange(3, dtype=np.float32)
+    result, _ = run(shell, "%%xla_jit --lang hlo --args (v,)\nHloModule m\nENTRY e {\n  a = f32[3] parameter(0)\n  ROOT r = f32[3] add(a, a)\n}")
+    np.testing.assert_array_equal(result.result, [0, 2, 4])
+
+
+def test_the_step_view_is_exported(shell: InteractiveShell, tmp_path: Path) -> None:
+    shell.user_ns["x"] = np.ones((1, 3), np.float32)
+    run(shell, f"%%xla_jit -q --export {tmp_path / 'page.html'}\n{LAYER}\ny")
+    assert "<html" in (tmp_path / "page.html").read_text()
+
+
+def test_step_shows_the_widget(shell: InteractiveShell) -> None:
+    shell.user_ns["x"] = np.ones((1, 3), np.float32)
+    _, captured = run(shell, f"%%xla_jit --step\n{LAYER}\ny")
+    assert any("application/vnd.jupyter.widget-view+json" in o.data for o in captured.outputs)
+
+
+def test_help_lists_every_option(shell: InteractiveShell) -> None:
+    text = shell.find_cell_magic("xla_jit").__doc__
+    assert text
+    for option in ("--step", "--time", "--output", "--args", "--export"):
+        assert option in text
+
+
+def test_a_bad_option_is_refused(shell: InteractiveShell) -> None:
+    result, captured = run(shell, "%%xla_jit --no-such-option\n1")
+    assert not result.success
+    assert "no-such-option" in printed(captured)
+
+
+def test_flags_end_with_the_cell(shell: InteractiveShell) -> None:
+    from xlanb.debug_options import current
+
+    before = current()
+    run(shell, "%%xla_jit\nraise ValueError")
+    assert current() == before
+
+
+def test_a_misspelt_flag_is_an_error() -> None:
+    from xlanb.debug_options import flags
+
+    with pytest.raises(FlagError), flags("--tf_xla_min_cluster_sise=2"):
+        pass

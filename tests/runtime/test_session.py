@@ -1,0 +1,167 @@
+"""Sessions: training by clusters and by single ops, feeds, fetches, variables, the compilation cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlanb.tf as tf
+from tests.programs import LineFit, line_fit
+from xlanb.debug_options import flags
+from xlanb.errors import FeedError, GraphError, UninitializedError, UnknownOpError
+
+
+def jit_config() -> Any:
+    config = tf.ConfigProto()
+    config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1
+    return config
+
+
+@pytest.fixture(params=[False, True], ids=["ref", "resource"])
+def program(request: pytest.FixtureRequest) -> LineFit:
+    return line_fit(use_resource=request.param)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_gradient_descent_finds_the_least_squares_line(program: LineFit, jit: bool) -> None:
+    with tf.Session(program.graph, jit_config() if jit else None) as session:
+        session.run(program.init)
+        for _ in range(500):
+            session.run(program.train, program.feeds)
+        found = session.run([program.weights, program.bias])
+    np.testing.assert_allclose(found, np.polyfit(*(p.astype(float) for p in program.points), 1), atol=1e-3)
+
+
+def test_with_and_without_clusters_the_values_agree(program: LineFit) -> None:
+    results = []
+    for config in (None, jit_config()):
+        with tf.Session(program.graph, config) as session:
+            session.load_variables({"weights": np.float32(0.5), "bias": np.float32(-0.25)})
+            losses = [session.run([program.loss, program.train], program.feeds)[0] for _ in range(5)]
+            results.append([*losses, session.read_variable("weights"), session.read_variable("bias")])
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5)
+
+
+def test_one_compilation_per_shape_signature() -> None:
+    program = line_fit()
+    with tf.Session(program.graph, jit_config()) as session:
+        session.load_variables({"weights": np.float32(0), "bias": np.float32(0)})
+        x, y = program.points
+        for size in (100, 100, 50, 100, 50):
+            session.run(program.loss, {program.x: x[:size], program.y: y[:size]})
+        clusters = [s for s in session.cache._entries if any("Square" in part for part in s if isinstance(part, str))]
+        assert len(clusters) == 2
+        assert session.cache.hits >= 3
+
+
+def test_fetches_keep_their_structure() -> None:
+    program = line_fit()
+    with tf.Session(program.graph) as session:
+        session.run(program.init)
+        result = session.run({"loss": program.loss, "both": (program.weights, ["bias:0", program.train])}, program.feeds)
+        assert set(result) == {"loss", "both"}
+        weights, (bias, train) = result["both"]
+        assert weights.dtype == bias.dtype == np.float32
+        assert train is None
+        assert session.run("weights:0") == session.read_variable("weights")
+
+
+def test_a_missing_feed_names_the_placeholder() -> None:
+    program = line_fit()
+    with tf.Session(program.graph, jit_config()) as session:
+        session.run(program.init)
+        with pytest.raises(FeedError, match="feed a value for placeholder tensor 'y_observed' with dtype float32"):
+            session.run(program.loss, {program.x: program.points[0]})
+        assert np.isfinite(session.run(program.loss, program.feeds))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.ones((3, 3), np.float32), r"shape \(3, 3\) for tensor 'x_observed:0'"),
+        (["a", "b"], "x_observed:0"),
+        (np.array([1 + 2j]), "x_observed:0"),
+        ([[1.0], [1.0, 2.0]], "x_observed:0"),
+    ],
+)
+def test_a_feed_that_does_not_fit_names_the_tensor(value: Any, message: str) -> None:
+    program = line_fit()
+    with tf.Session(program.graph) as session:
+        session.run(program.init)
+        with pytest.raises(FeedError, match=message):
+            session.run(program.loss, {program.x: value, program.y: program.points[1]})
+
+
+def test_operands_that_do_not_fit_each_other_name_the_node_and_leave_the_graph_usable() -> None:
+    program = line_fit()
+    with tf.Session(program.graph, jit_config()) as session:
+        session.run(program.init)
+        with pytest.raises(GraphError, match=r"node 'sub' \(Sub\).*(\[100\].*\[99\]|\[99\].*\[100\])"):
+            session.run(program.loss, {program.x: program.points[0], program.y: program.points[1][:99]})
+        assert np.isfinite(session.run(program.loss, program.feeds))
+
+
+def test_a_variable_without_value_names_the_node(program: LineFit) -> None:
+    with tf.Session(program.graph) as session, pytest.raises(UninitializedError, match=r"weights|bias"):
+        session.run(program.loss, program.feeds)
+
+
+def test_a_failed_run_changes_no_variable() -> None:
+    graph = tf.Graph()
+    with graph.as_default():
+        v = tf.Variable(1.0, name="v")
+        missing = tf.placeholder(tf.float32, [], name="missing")
+        with tf.control_dependencies([tf.assign(v, 5.0)]):
+            late = tf.identity(missing)
+    with tf.Session(graph) as session:
+        session.load_variables({"v": np.float32(1)})
+        with pytest.raises(FeedError):
+            session.run(late)
+        assert session.read_variable("v") == 1
+
+
+def test_an_op_that_nobody_can_run_is_named() -> None:
+    graph = tf.Graph()
+    made = graph.create_op("NoSuchOp", (), [tf.float32], {}, "strange")
+    with tf.Session(graph) as session, pytest.raises(UnknownOpError, match=r"strange.*NoSuchOp"):
+        session.run(made.outputs[0])
+
+
+def test_unknown_fetches_and_feeds_are_named() -> None:
+    program = line_fit()
+    with tf.Session(program.graph) as session:
+        with pytest.raises(FeedError, match="cannot fetch 'nothing:0'"):
+            session.run("nothing:0")
+        with pytest.raises(FeedError, match="cannot feed 'nothing:0'"):
+            session.run(program.loss, {"nothing:0": 1})
+
+
+def test_a_closed_session_says_so() -> None:
+    program = line_fit()
+    session = tf.Session(program.graph)
+    session.close()
+    with pytest.raises(GraphError, match="closed Session"):
+        session.run(program.init)
+
+
+def test_an_intermediate_tensor_can_be_fed() -> None:
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.placeholder(tf.float32, [2], name="x")
+        middle = tf.square(x, name="middle")
+        end = middle + 1.0
+    with tf.Session(graph) as session, flags(tf_xla_min_cluster_size=1):
+        np.testing.assert_array_equal(session.run(end, {middle: [3.0, 4.0]}), [4, 5])
+        np.testing.assert_array_equal(session.run([end, middle], {x: [3.0, 4.0]}), [[10, 17], [9, 16]])
+
+
+def test_integers_and_lists_are_fed_as_the_placeholder_wants_them() -> None:
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.placeholder(tf.float32, [None], name="x")
+        end = tf.reduce_sum(x)
+    with tf.Session(graph) as session:
+        assert session.run(end, {"x": [1, 2, 3]}) == 6
+        assert session.run(end, {"x:0": np.arange(4)}) == 6
