@@ -99,6 +99,7 @@ def original_array_text(proto: Message) -> str:
 
 def origin_to_proto(text: str, proto: Message) -> None:
     """`{({"a"}, {"b" {1}})}` or `{[synthetic_call]}` into an OriginalValueProto: one element for each leaf."""
+    proto.SetInParent()
     cursor = Cursor(text)
     cursor.expect("{")
     if cursor.accept("["):

@@ -132,7 +132,9 @@ class _Reader:
     # -- computations -------------------------------------------------------------------------------------------
 
     def _computation(self, proto: Message) -> HloComputation:
-        computation = HloComputation(proto.name, self.module, proto.execution_thread)
+        computation = HloComputation(
+            proto.name or "computation", self.module, proto.execution_thread
+        )
         known: dict[int, HloInstruction] = {}
         for p in proto.instructions:
             if p.id in known:
@@ -159,6 +161,12 @@ class _Reader:
             i for i in computation._instructions if i.opcode is HloOpcode.PARAMETER
         ]
         computation._root = root
+        successors: dict[HloInstruction, list[HloInstruction]] = {}
+        for i in computation._instructions:
+            for p in i.control_predecessors:
+                successors.setdefault(p, []).append(i)
+        for p, after in successors.items():
+            p.control_successors = tuple(after)
         numbers = sorted(p.parameter_number for p in computation._parameters)
         if numbers != list(range(len(numbers))):
             raise HloParseError(
@@ -183,15 +191,18 @@ class _Reader:
             raise HloParseError(f"{opcode} has {opcode.arity} operands, not {len(operands)}")
         attributes = self._attributes(proto, opcode, [o.shape for o in operands])
         new = HloInstruction(
-            proto.name, opcode, self._shape(proto.shape), operands, attributes, parent
+            proto.name or opcode.text,
+            opcode,
+            self._shape(proto.shape),
+            operands,
+            attributes,
+            parent,
         )
         for o in operands:
             o._users[new] = o._users.get(new, 0) + 1
         new.control_predecessors = tuple(
             dict.fromkeys(self._others(proto.control_predecessor_ids, known, "control predecessor"))
         )
-        for p in new.control_predecessors:
-            p.control_successors = (*p.control_successors, new)
         self._common(proto, new)
         return new
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import LiteralError, ShapeError, UnimplementedError
+from xlanb.errors import LiteralError, ShapeError
 from xlanb.hlo.proto.schema import SCHEMA
 from xlanb.protos import Message
 from xlanb.shape import ArrayShape, BufferShape, Layout, Literal, PrimitiveType, Shape, TupleShape
@@ -23,7 +23,7 @@ _EXTENT_LIMIT = 2**63
 _MAX_LITERAL_RANK = 64
 _POINTER_TYPES = re.compile(r"([#*])\((\w+)\)")
 _SPLIT = re.compile(r"\((-?\d+):([-\d,]*)\)")
-_PREFIX = re.compile(r"M\((\d+)\)")
+_PREFIX = re.compile(r"M\((-?\d+)\)")
 
 
 # -- shapes -----------------------------------------------------------------------------------------------------
@@ -143,18 +143,12 @@ _IN_ELEMENTS = frozenset("pred s32 s64 u32 u64 f32 f64 c64 c128".split())
 
 
 def literal_to_proto(literal: Literal) -> Message:
-    """The LiteralProto of a literal; an elided one gives zeros.
-
-    Raises:
-        UnimplementedError: it would not fit into a binary message.
-    """
+    """The LiteralProto of a literal; an elided one gives zeros. The caller sees to it that they fit into a message."""
     proto = SCHEMA.LiteralProto(shape=shape_to_proto(literal.shape))
     shape = literal.shape
     if isinstance(shape, TupleShape):
         proto.tuple_literals.extend(map(literal_to_proto, literal.elements))
     elif isinstance(shape, ArrayShape) and shape.is_array:
-        if shape.byte_size > MESSAGE_LIMIT:
-            raise UnimplementedError(f"a constant of {shape} is too large for a binary message")
         order = tuple(reversed(shape.minor_to_major))
         _fill(
             proto,
@@ -209,7 +203,10 @@ def _literal(proto: Message, shape: Shape) -> Literal:
         raise LiteralError(f"no literal can have the shape {shape}")
     values = _elements(proto, shape)
     order = tuple(reversed(shape.minor_to_major))
-    physical = values.reshape(tuple(shape.dimensions[i] for i in order))
+    try:
+        physical = values.reshape(tuple(shape.dimensions[i] for i in order))
+    except ValueError as error:  # no elements, but other dimensions beyond what NumPy can count
+        raise LiteralError(f"no literal can have the shape {shape}: {error}") from error
     return Literal(shape, np.transpose(physical, np.argsort(order)))
 
 
@@ -224,6 +221,15 @@ def _elements(proto: Message, shape: ArrayShape) -> np.ndarray[Any, Any]:
     if kind.text in _IN_ELEMENTS:
         part = {PrimitiveType.C64: np.float32, PrimitiveType.C128: np.float64}.get(kind, kind.dtype)
         return np.fromiter(field, part, wanted).view(kind.dtype)
-    if kind.bits < 8 and kind.is_integral:
-        return np.frombuffer(field, np.int8 if kind.is_signed else np.uint8).astype(kind.dtype)
+    if kind.bits < 8:
+        return _low_bits(field, kind)
     return np.frombuffer(field, kind.dtype)
+
+
+def _low_bits(data: bytes, kind: PrimitiveType) -> np.ndarray[Any, Any]:
+    """Elements of fewer than eight bits, one a byte; the bits above them say nothing."""
+    spare = 8 - kind.bits
+    if not kind.is_signed:
+        low = np.frombuffer(data, np.uint8) & (255 >> spare)
+        return low.astype(kind.dtype) if kind.is_integral else low.view(kind.dtype)
+    return (np.frombuffer(data, np.int8) << spare >> spare).astype(kind.dtype)

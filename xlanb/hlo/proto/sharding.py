@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from xlanb.errors import HloParseError
 from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.parse_metadata import metadata_text, parse_metadata
 from xlanb.hlo.proto.metadata import metadata_from_proto, metadata_to_proto
@@ -134,7 +135,11 @@ def _read_metadata(cursor: Cursor) -> list[Message]:
 
 
 def sharding_from_proto(proto: Message) -> str:
-    """The canonical text of an OpSharding."""
+    """The canonical text of an OpSharding.
+
+    Raises:
+        HloParseError: its type is unknown, or its devices do not fit its tiles.
+    """
     if proto.type == _TUPLE:
         return "{" + ", ".join(map(sharding_from_proto, proto.tuple_shardings)) + "}"
     if proto.HasField("named_sharding"):
@@ -147,26 +152,56 @@ def sharding_from_proto(proto: Message) -> str:
     if proto.metadata:
         texts = ["{" + metadata_text(metadata_from_proto(m)) + "}" for m in proto.metadata]
         tail += " metadata=" + (texts[0] if len(texts) == 1 else "{" + ", ".join(texts) + "}")
-    if proto.type != _OTHER:
-        word = _TYPES[proto.type] if 0 <= proto.type < len(_TYPES) else "unknown"
-        device = (
-            f" device={proto.tile_assignment_devices[0]}"
-            if word == "maximal" and proto.tile_assignment_devices
-            else ""
+    if proto.type == _OTHER:
+        return f"{{{_tiles_text(proto)}{tail}}}"
+    word = _word(proto.type)
+    if word != "maximal":
+        return f"{{{word}{tail}}}"
+    if len(proto.tile_assignment_devices) != 1:
+        raise HloParseError(
+            f"a maximal sharding has one device, not {len(proto.tile_assignment_devices)}"
         )
-        return f"{{{word}{device}{tail}}}"
+    return f"{{maximal device={proto.tile_assignment_devices[0]}{tail}}}"
+
+
+def _word(number: int) -> str:
+    if not 0 <= number < len(_TYPES):
+        raise HloParseError(f"unknown type {number} of a sharding")
+    return _TYPES[number]
+
+
+def _tiles_text(proto: Message) -> str:
+    """`devices=[2,1,2]<=[4] last_tile_dim_replicate`."""
+    tiles = _product(proto.tile_assignment_dimensions)
+    count = (
+        _product(proto.iota_reshape_dims)
+        if proto.iota_reshape_dims
+        else len(proto.tile_assignment_devices)
+    )
+    if tiles != count or not proto.tile_assignment_dimensions:
+        raise HloParseError(f"a sharding of {tiles} tiles for {count} devices")
     devices = (
         _iota_text(proto) if proto.iota_reshape_dims else _comma(proto.tile_assignment_devices)
     )
     last = " last_tile_dim_replicate" if proto.replicate_on_last_tile_dim else ""
     if proto.last_tile_dims:
-        words = [_TYPES[t] if 0 <= t < len(_TYPES) else "unknown" for t in proto.last_tile_dims]
+        words = list(map(_word, proto.last_tile_dims))
         last = (
             " last_tile_dim_replicate"
             if words == ["replicated"]
             else " last_tile_dims={" + ", ".join(words) + "}"
         )
-    return f"{{devices=[{_comma(proto.tile_assignment_dimensions)}]{devices}{last}{tail}}}"
+    return f"devices=[{_comma(proto.tile_assignment_dimensions)}]{devices}{last}"
+
+
+def _product(sizes: Iterable[int]) -> int:
+    """The product, or the first partial one beyond 64 bits."""
+    product = 1
+    for size in sizes:
+        product *= size
+        if abs(product) >= 2**63:
+            break
+    return product
 
 
 def _iota_text(proto: Message) -> str:
@@ -291,8 +326,9 @@ def _mesh_text(mesh: Message) -> str:
 
 def _axis_text(mesh: Message, axis: Message) -> str:
     index = axis.mesh_axis_index
-    name = mesh.axes[index].name if 0 <= index < len(mesh.axes) else str(index)
-    return f"'{name}'" + (
+    if not 0 <= index < len(mesh.axes):
+        raise HloParseError(f"axis {index} of a mesh with {len(mesh.axes)} axes")
+    return f"'{mesh.axes[index].name}'" + (
         f":({axis.sub_axis_info.pre_size}){axis.sub_axis_info.size}"
         if axis.HasField("sub_axis_info")
         else ""
@@ -375,6 +411,8 @@ def groups_from_proto(instruction: Message) -> str | None:
         return f"{_mesh_text(listed.mesh)} {_axes_text(listed.mesh, listed.axes)}"
     if instruction.HasField("iota_collective_device_list"):
         iota = instruction.iota_collective_device_list
+        if not iota.iota_reshape_dims:
+            raise HloParseError("replica groups by iota have no dimensions")
         return f"[{iota.num_replica_groups},{iota.num_devices_per_group}]{_iota_text(iota)}"
     lists = instruction.collective_device_list.replica_groups or instruction.replica_groups
     if lists or instruction.HasField("collective_device_list"):

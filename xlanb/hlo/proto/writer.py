@@ -22,7 +22,7 @@ from xlanb.hlo.proto.metadata import (
     tables_to_proto,
 )
 from xlanb.hlo.proto.schema import SCHEMA
-from xlanb.hlo.proto.shapes import shape_to_proto
+from xlanb.hlo.proto.shapes import MESSAGE_LIMIT, shape_to_proto
 from xlanb.hlo.proto.sharding import sharding_to_proto
 from xlanb.hlo.proto.values import comparison_type, write_default_precision
 from xlanb.protos import Message
@@ -63,6 +63,7 @@ class _Writer:
         self.ids: dict[HloInstruction, int] = {}
         self.shapes: dict[Shape, Message] = {}
         self.shardings: dict[str, Message] = {}
+        self.literal_bytes = 0
         for c, n in self.computation_ids.items():
             self.ids |= {i: n << _ID_BITS | k for k, i in enumerate(c)}
 
@@ -83,7 +84,9 @@ class _Writer:
         for c in _callees_first(module):
             self._computation(c, proto.computations.add(), is_fused=c in fused)
         names = [f"p{n}" for n in range(len(entry.parameters))]
-        self._program_shape(proto.host_program_shape, module.entry_layout or _signature(entry), names)
+        self._program_shape(
+            proto.host_program_shape, module.entry_layout or _signature(entry), names
+        )
         if module.schedule:
             proto.schedule.SetInParent()
         for c, order in module.schedule.items():
@@ -125,7 +128,9 @@ class _Writer:
         proto.name, proto.id = computation.name, self.computation_ids[computation]
         proto.root_id = self.ids[computation.root]
         proto.is_fusion_computation, proto.execution_thread = is_fused, computation.execution_thread
-        self._program_shape(proto.program_shape, _signature(computation), [p.name for p in computation.parameters])
+        self._program_shape(
+            proto.program_shape, _signature(computation), [p.name for p in computation.parameters]
+        )
         for i in computation.post_order():
             self._instruction(i, proto.instructions.add())
 
@@ -142,9 +147,19 @@ class _Writer:
         attributes = i.attributes
         for row, codec in codecs(i.opcode):
             value = attributes.get(row.name)
+            if row.kind == "literal" and value is not None:
+                self._account(value.shape)
             if value is not None:
                 codec.write(proto, value, i)
         _complete(i, proto)
+
+    def _account(self, shape: Shape) -> None:
+        """Elided constants take no memory before they are written: refuse before it is taken."""
+        self.literal_bytes += shape.byte_size
+        if self.literal_bytes > MESSAGE_LIMIT:
+            raise UnimplementedError(
+                f"the constants of module {self.module.name} are too large for a binary message"
+            )
 
     def _common(self, i: HloInstruction, proto: Message) -> None:
         for name in ("metadata", "frontend_attributes", "statistics_viz"):
