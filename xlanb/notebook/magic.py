@@ -38,8 +38,8 @@ class XlaMagics(Magics):
 
     @no_var_expand
     @output_can_be_silenced
-    @cell_magic  # type: ignore[untyped-decorator]
-    @magic_arguments()  # type: ignore[untyped-decorator]
+    @cell_magic
+    @magic_arguments()
     @argument("-s", "--step", action="store_true", help="show the step widget: every stage of every compilation")
     @argument("-t", "--time", action="store_true", help="show how long each stage took, as a figure")
     @argument("-o", "--output", metavar="VAR", help="put what was seen into a variable: its traces, the cell's result")
@@ -80,8 +80,8 @@ class XlaMagics(Magics):
 
     @property
     def _shell(self) -> InteractiveShell:
-        shell: InteractiveShell = self.shell
-        return shell
+        assert self.shell is not None  # IPython sets it when it registers the magics
+        return self.shell
 
     def _run(self, options: Any, cell: str) -> Any:
         __tracebackhide__ = True

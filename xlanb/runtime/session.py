@@ -29,11 +29,10 @@ class Session:
     """
 
     def __init__(self, graph: Graph | str | None = None, config: ConfigProto | None = None, target: str = "") -> None:
-        if isinstance(graph, str):  # TensorFlow 1 has the target first
-            graph, target = None, graph
-        if target:
-            raise GraphError(f"a session runs in this process, not at {target!r}")
-        self.graph: Graph = graph if graph is not None else get_default_graph()
+        where = graph if isinstance(graph, str) else target  # TensorFlow 1 has the target first
+        if where:
+            raise GraphError(f"a session runs in this process, not at {where!r}")
+        self.graph: Graph = graph if isinstance(graph, Graph) else get_default_graph()
         self.config = config or ConfigProto()
         self.cache = CompilationCache()
         self.variables = VariableStore()
@@ -67,7 +66,7 @@ class Session:
         key = (self.graph.version, tuple(tensors), tuple(wanted.tensors), tuple(wanted.operations), self.is_jit, current())
         executor = self._executors.get(key)
         if executor is None:
-            name = ", ".join(t.name for t in (*wanted.tensors, *wanted.operations)) or "nothing"
+            name = ", ".join([*(t.name for t in wanted.tensors), *(o.name for o in wanted.operations)]) or "nothing"
             prepared = yield from prepare(self.graph, tensors, wanted.tensors, wanted.operations, jit=self.is_jit, name=name)
             executor = self._executors[key] = Executor(prepared, self.cache)
         used = executor.prepared.feeds
