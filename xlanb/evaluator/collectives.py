@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,10 +64,11 @@ def _collective_permute(ev: Evaluator, i: HloInstruction, *operands: Value) -> V
 
 
 def _permuted(i: HloInstruction, operands: tuple[Any, ...]) -> tuple[Value, ...]:
-    """The only participant receives its own operand if it sends to itself, and zeros else."""
-    pairs = "".join(str(i.get("source_target_pairs") or "").split())
-    if "{0,0}" in pairs:
-        return operands
-    if pairs not in ("", "{}", "{{}}"):
-        raise EvaluationError("collective-permute between several participants")
-    return tuple(np.zeros_like(a) for a in leaves(operands))
+    """Participant 0, the only one there is, receives from itself; zeros where nobody sends to it."""
+    pairs: Iterable[Sequence[int]] = i.get("source_target_pairs") or ()
+    sources = [source for source, target in pairs if target == 0]
+    if not sources:
+        return tuple(np.zeros_like(a) for a in leaves(operands))
+    if sources != [0]:
+        raise EvaluationError(f"{i.opcode} from participant {sources[0]}, which is not there")
+    return operands

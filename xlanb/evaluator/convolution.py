@@ -12,7 +12,7 @@ from xlanb.evaluator.data_movement import padded
 from xlanb.evaluator.dot import matmul
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Array
-from xlanb.evaluator.windows import window_count
+from xlanb.evaluator.windows import checked_window, window_count
 from xlanb.hlo.attributes import (
     ConvolutionDimensionNumbers,
     PaddingDimension,
@@ -65,7 +65,10 @@ def convolve(
         batch_groups: the batch falls into so many groups, each with kernels of its own.
     """
     rank = len(numbers.input_spatial)
-    dimensions = window.dimensions or (WindowDimension(1),) * rank
+    dimensions = checked_window(window, rank)
+    sizes = tuple(d.size for d in dimensions)
+    if tuple(rhs.shape[d] for d in numbers.kernel_spatial) != sizes:  # the views below rely on it
+        raise EvaluationError(f"a window of sizes {list(sizes)} for a kernel of shape {list(rhs.shape)}")
     image = lhs.transpose(numbers.input_batch, *numbers.input_spatial, numbers.input_feature)
     kernel = rhs.transpose(*numbers.kernel_spatial, numbers.kernel_input_feature, numbers.kernel_output_feature)
     kernel = np.flip(kernel, tuple(d for d in range(rank) if dimensions[d].reversal))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xlanb.errors import EvaluationError
 from xlanb.evaluator.folding import combine, monoid, takes_second
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Array, Value, narrow, widen
@@ -47,6 +48,8 @@ def _gather(ev: Evaluator, i: HloInstruction, x: Array, indices: Array) -> Array
     vectors = index_vectors(indices, vector_dim)
     batching = i.ints("operand_batching_dims")
     starts = _starts(vectors, x.ndim, i.ints("start_index_map"), batching, i.ints("start_indices_batching_dims"), vector_dim)
+    if any(size > bound for size, bound in zip(sizes, x.shape, strict=True)):
+        raise EvaluationError(f"slices of sizes {list(sizes)} of an operand of shape {list(x.shape)}")
     batch = vectors.shape[:-1]
     dropped = {*i.ints("collapsed_slice_dims"), *batching}
     kept = [d for d in range(x.ndim) if d not in dropped]

@@ -143,9 +143,15 @@ def _rng_bit_generator(ev: Evaluator, i: HloInstruction, state: Array) -> Any:
     return (new_state, result) if isinstance(i.shape, TupleShape) else result
 
 
+def _hidden_state(ev: Evaluator) -> int:
+    if ev.seed is None:
+        raise EvaluationError("the value depends on hidden state")
+    return ev.rng_state
+
+
 @rule("rng-get-and-update-state")
 def _rng_get_and_update_state(ev: Evaluator, i: HloInstruction) -> Array:
-    state = ev.rng_state
+    state = _hidden_state(ev)
     ev.rng_state = (state + i.attributes["delta"]) % (1 << 128)
     return np.array([state & _MASK_64, state >> 64], np.uint64)
 
@@ -154,7 +160,7 @@ def _rng_get_and_update_state(ev: Evaluator, i: HloInstruction) -> Array:
 def _rng(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
     """Numbers of the right distribution; which they are is the implementation's choice, here Philox keyed by the evaluator's seed."""
     shape = i.array_shape
-    generator = np.random.Generator(np.random.Philox(key=ev.seed, counter=ev.rng_state))
+    generator = np.random.Generator(np.random.Philox(key=ev.seed, counter=_hidden_state(ev)))
     ev.rng_state = (ev.rng_state + shape.element_count) % (1 << 128)
     low, high = widen(a), widen(b)
     if i.attributes["distribution"] == "rng_normal":

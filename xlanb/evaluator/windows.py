@@ -38,10 +38,17 @@ def window_positions(size: int, d: WindowDimension) -> tuple[Array, Array]:
     return np.where(inside, at // d.base_dilation, 0), inside
 
 
-def _checked(window: Window, rank: int) -> tuple[WindowDimension, ...]:
+def checked_window(window: Window, rank: int) -> tuple[WindowDimension, ...]:
+    """The dimensions of a window, one for each of `rank`; without any it is a window of one element.
+
+    Raises:
+        EvaluationError: there are not so many, or one has a size, a stride or a dilation below 1.
+    """
     dimensions = window.dimensions or (WindowDimension(1),) * rank
     if len(dimensions) != rank:
         raise EvaluationError(f"a window of {len(dimensions)} dimensions over {rank}")
+    if any(min(d.size, d.stride, d.window_dilation, d.base_dilation) < 1 for d in dimensions):
+        raise EvaluationError("sizes, strides and dilations of a window must be at least 1")
     return dimensions
 
 
@@ -49,7 +56,7 @@ def _checked(window: Window, rank: int) -> tuple[WindowDimension, ...]:
 def _reduce_window(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     count = len(operands) // 2
     arrays, inits = operands[:count], operands[count:]
-    dimensions = _checked(i.window, arrays[0].ndim)
+    dimensions = checked_window(i.window, arrays[0].ndim)
     known = monoid(i.to_apply) if count == 1 else None
     if known is not None and arrays[0].dtype == inits[0].dtype:
         results: tuple[Array, ...] = (_reduce_known(known, arrays[0], inits[0], dimensions),)
@@ -102,7 +109,7 @@ def _reduce_any(
 
 @rule("select-and-scatter")
 def _select_and_scatter(ev: Evaluator, i: HloInstruction, operand: Array, source: Array, init: Array) -> Array:
-    dimensions = _checked(i.window, operand.ndim)
+    dimensions = checked_window(i.window, operand.ndim)
     out = np.full(operand.shape, init, init.dtype)
     if 0 in source.shape or 0 in operand.shape:
         return out
