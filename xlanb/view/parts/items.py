@@ -111,7 +111,7 @@ def label(item: Mapping[str, Any]) -> tuple[str, str, str]:
     if op == "fusion":
         return "fusion", f" {value}", _short(item["s"], 26)
     if item["f"].startswith("tf"):
-        return op, f" {value}" if value else "", _short(name if name != op else item["s"], 28)
+        return op, f" {value}" if value else "", _short(name if name != op else item["s"], 24)
     rest = name[len(op) :] if name.startswith(op) else f" {name}"
     if value:
         rest = f" {value}"

@@ -158,7 +158,7 @@ export class GraphView {
   /** @param {string[]} names @param {DOMRect} box */
   _centreOn(names, box) {
     const spots = names.map((n) => this.kept.get(n)).filter((n) => n);
-    if (!spots.length || !this.picture) return;
+    if (!spots.length || spots.length * 2 > this.kept.size || !this.picture) return;
     const wanted = new Set(spots);
     const at = [...this.kept.values()].map((n, k) => (wanted.has(n) ? /** @type {Picture} */ (this.picture).nodes[k] : null)).filter((n) => n);
     const x = at.reduce((t, n) => t + /** @type {number[]} */ (n)[1] + /** @type {number[]} */ (n)[3] / 2, 0) / at.length;

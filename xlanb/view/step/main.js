@@ -33,6 +33,12 @@ const HELP = [
   ["Esc", "let go of the pinned op, close this"],
 ];
 
+/**
+ * Where the reader stood, by payload: a notebook takes views away that are scrolled out of sight, and makes them anew.
+ * @type {WeakMap<Payload, {trace: number, stage: number, tab: string, side: string, pinned: string, hide: boolean, waiting: string, error: string}>}
+ */
+const PLACES = new WeakMap();
+
 class StepView {
   /** @param {Model} model @param {HTMLElement} host @param {string} css */
   constructor(model, host, css) {
@@ -56,6 +62,7 @@ class StepView {
     this.timer = null;
     /** @type {(() => void)[]} */
     this.cleanup = [];
+    Object.assign(this, PLACES.get(this.payload));
     this.graph = new GraphView();
     this.shadow = host.shadowRoot || host.attachShadow({ mode: "open" });
     this._build(css);
@@ -88,7 +95,7 @@ class StepView {
     this.badge = h("span", { class: "badge" });
     this.traceTabs = h("div", { class: "traces", role: "tablist", "aria-label": "Compilations" });
     this.ribbon = h("nav", { class: "ribbon", "aria-label": "Pipeline" });
-    this.filterBox = /** @type {HTMLInputElement} */ (h("input", { class: "filter", type: "search", "aria-label": "Filter", placeholder: "/ filter passes", autocomplete: "off", spellcheck: "false", oninput: () => this._filtered() }));
+    this.filterBox = /** @type {HTMLInputElement} */ (h("input", { class: "filter", type: "search", "aria-label": "Filter", placeholder: "/ filter", autocomplete: "off", spellcheck: "false", oninput: () => this._filtered() }));
     this.list = h("div", { class: "list", role: "listbox", "aria-label": "Passes", tabindex: 0 });
     this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Panes" });
     this.sides = h("div", { class: "sides", role: "group", "aria-label": "Which side" });
@@ -256,9 +263,13 @@ class StepView {
   /** @param {string} name */
   pin(name) {
     this.pinned = name;
+    const focused = this.shadow.activeElement;
+    this.root.classList.toggle("has-pin", Boolean(name));
     this._showCard();
     if (this.shownTab === "Why") this._showPane();
     this.light("");
+    this._keepFocus(focused);
+    this._remember();
     if (!name) return;
     if (this.shownTab === "Graph") this.graph.reveal(name);
     else this._scrollTo(name);
@@ -329,6 +340,7 @@ class StepView {
     this.root.dataset.step = String(this.stage);
     this.root.dataset.stages = String(trace.stages.length);
     this.root.classList.toggle("waiting", Boolean(this.waiting));
+    this.root.classList.toggle("has-pin", Boolean(this.pinned));
     this.root.classList.toggle("single", Boolean(this.payload.single));
     this._showHead(trace);
     this.ribbon.replaceChildren(...ribbon(trace, this.stage, (k) => this.go(k)));
@@ -338,8 +350,19 @@ class StepView {
     this._showCard();
     this._showFoot(trace);
     this.light("");
-    // What had the focus may have been drawn anew: the keys must go on working.
-    if (focused && !this.shadow.activeElement) this.root.focus({ preventScroll: true });
+    this._keepFocus(focused);
+    this._remember();
+    this._remember();
+  }
+
+  _remember() {
+    const { trace, stage, tab, side, pinned, hide, waiting, error } = this;
+    PLACES.set(this.payload, { trace, stage, tab, side, pinned, hide, waiting, error });
+  }
+
+  /** What had the focus may have been drawn anew: the keys must go on working. @param {Element | null} before */
+  _keepFocus(before) {
+    if (before && !this.shadow.activeElement) this.root.focus({ preventScroll: true });
   }
 
   /** @param {Trace} trace */
