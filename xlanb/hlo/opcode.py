@@ -57,10 +57,10 @@ _REDUCING = f"{_COLLECTIVE} to_apply:computation! mode:group_mode"
 _ASYNC = "async_execution_thread:string=main calls:computation output_to_operand_aliasing:aliasing"
 _DOT = "lhs_batch_dims:ints=() lhs_contracting_dims:ints rhs_batch_dims:ints=() rhs_contracting_dims:ints"
 _CUSTOM = (
-    "window:window dim_labels:dim_labels feature_group_count:int=1 batch_group_count:int=1 padding_type:padding_type=PADDING_INVALID "
+    "window:window dim_labels:dim_labels feature_group_count:int=1 batch_group_count:int=1 operand_precision:precisions padding_type:padding_type=PADDING_INVALID "
     "custom_call_target:string! operand_layout_constraints:shapes custom_call_has_side_effect:bool=false literal:literal "
     "output_to_operand_aliasing:aliasing schedule:schedule=SCHEDULE_NONE api_version:api_version=API_VERSION_ORIGINAL "
-    "operand_precision:precisions to_apply:computation called_computations:computations"
+    "to_apply:computation called_computations:computations"
 )
 
 _COMMUTATIVE = frozenset("add multiply mulhi maximum minimum and or xor".split())
