@@ -179,7 +179,8 @@ class HloModule(Displayable):
         copy.entry_layout = self.entry_layout
         memo: dict[HloComputation, HloComputation] = {}
         for c in self.post_order():
-            _clone(copy, c, c.name, memo)
+            if c not in memo:  # XLA's order may put a caller first, whose copy has copied what it calls
+                _clone(copy, c, c.name, memo)
         copy._computations = [memo[c] for c in self._computations]
         copy._entry = memo[self.entry_computation]
         for c, order in self.schedule.items():
