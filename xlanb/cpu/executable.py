@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.cpu import jit, lines
 from xlanb.cpu.codegen.program import Program, emit_program
+from xlanb.cpu.host_call import make_host_calls, raise_pending
 from xlanb.cpu.records import CodeRecord
 from xlanb.display import Displayable
 from xlanb.errors import ArgumentError
@@ -113,7 +114,8 @@ class Executable(Displayable):
         self.source_module = source
         self.buffer_assignment = assignment
         self._program = program
-        self.code = jit.MachineCode(program.text, program.constants)
+        self._host = make_host_calls(program.host)
+        self.code = self.machine_code(program)
         self._parameters = [p.shape for p in module.entry_computation.parameters]
         self._result_shape = module.entry_computation.root.shape
         self._nested = any(isinstance(s, TupleShape) for s in self._parameters)
@@ -155,6 +157,8 @@ class Executable(Displayable):
             outputs.append(array)
             frame.results[k] = array.__array_interface__["data"][0]
         function(frame.arguments, frame.results, frame.temp, *more)
+        if self._host:
+            raise_pending()
         given = [spec.given(a) if spec is not None else None for spec, a in zip(self._results, outputs, strict=True)]
         return given[0] if not isinstance(self._result_shape, TupleShape) else _nest(self._result_shape, iter(given))
 
@@ -191,7 +195,11 @@ class Executable(Displayable):
         """The same program with debug locations, for those who read it; the code that runs carries none."""
         target = jit.host()
         program = emit_program(self.buffer_assignment, target.triple, target.data_layout, self._lines)
-        return program, jit.MachineCode(program.text, program.constants)
+        return program, self.machine_code(program)
+
+    def machine_code(self, program: Program) -> jit.MachineCode:
+        """Machine code of this executable's program or of a variant of it, with its constants and host calls."""
+        return jit.MachineCode(program.text, program.constants, {symbol: h.address for symbol, h in self._host.items()})
 
     @cached_property
     def llvm_record(self) -> CodeRecord:

@@ -49,16 +49,24 @@ def _machine(target: Target, level: int) -> Any:
 class MachineCode:
     """A module of LLVM IR: parsed and verified, optimised when it is first asked for more.
 
-    `constants` gives the memory of its external symbols; it is kept alive as long as the code is. Methods may be called from several threads.
+    `constants` gives the memory of its external symbols; it is kept alive as long as the code is. `functions` gives the addresses of external functions
+    (host calls), which the caller keeps alive. Methods may be called from several threads.
 
     Raises:
         CompilationError: LLVM refuses the IR.
     """
 
-    def __init__(self, text: str, constants: Mapping[str, NDArray[np.uint8]] | None = None, level: int = 3) -> None:
+    def __init__(
+        self,
+        text: str,
+        constants: Mapping[str, NDArray[np.uint8]] | None = None,
+        functions: Mapping[str, int] | None = None,
+        level: int = 3,
+    ) -> None:
         self.target = host()
         self.level = level
         self._constants = dict(constants or {})
+        self._functions = dict(functions or {})
         self._engine: Any = None
         self._optimized = False
         with _LOCK:
@@ -107,6 +115,8 @@ class MachineCode:
                 self._engine = llvm.create_mcjit_compiler(copy, _machine(self.target, self.level))
                 for symbol, memory in self._constants.items():
                     self._engine.add_global_mapping(copy.get_global_variable(symbol), memory.ctypes.data)
+                for symbol, address in self._functions.items():
+                    self._engine.add_global_mapping(copy.get_function(symbol), address)
                 self._engine.finalize_object()
             found: int = self._engine.get_function_address(name)
         if not found:

@@ -25,7 +25,7 @@ def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tu
     """Each kernel's time in one run (the mean of `runs`), and how often one run calls it."""
     target = jit.host()
     program = emit_program(exe.buffer_assignment, target.triple, target.data_layout, profile=True)
-    code = jit.MachineCode(program.text, program.constants)
+    code = exe.machine_code(program)
     function = code.function("run", 4)
     counters = np.zeros((max(len(program.calls), 1), 2), np.uint64)
     flat = exe.flatten(arrays)

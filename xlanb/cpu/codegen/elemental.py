@@ -252,7 +252,7 @@ def pack(types: Sequence[PrimitiveType], flat: Sequence[str]) -> list[Value]:
     return [(next(rest), next(rest)) if t.is_complex else next(rest) for t in types]
 
 
-_FORWARDING = frozenset({Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN, Op.COPY_DONE, Op.COPY_START})
+_FORWARDING = frozenset({Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN, Op.COPY_DONE, Op.COPY_START, Op.COPY})
 
 
 # -- elementwise opcodes ------------------------------------------------------------------------------------------
@@ -297,6 +297,7 @@ def _abs(e: Elemental, i: HloInstruction, x: Index) -> Value:
 
 @elemental(Op.COPY)
 def _copy(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    """Only a name in the registry: `Elemental` passes copies on, leaf by leaf."""
     return e.element(i.operands[0], x)
 
 

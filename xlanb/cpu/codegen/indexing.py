@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from xlanb.cpu.codegen.ir import Function, Ix
-from xlanb.cpu.codegen.types import Value, load, store
+from xlanb.cpu.codegen.types import Value, load, store, zero
 from xlanb.shape import ArrayShape
 
 
@@ -163,7 +163,9 @@ class IrArray:
     shape: ArrayShape
 
     def load(self, f: Function, index: Index) -> Value:
-        """The element at an index of the same dimensions."""
+        """The element at an index of the same dimensions; zero where there is none (a gather from an empty array)."""
+        if self.shape.element_count == 0:
+            return zero(self.shape.element_type)
         return load(f, self.shape.element_type, self.pointer, flatten_at(f, index, self.shape))
 
     def store(self, f: Function, index: Index, value: Value) -> None:

@@ -22,6 +22,7 @@ from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLarge, Leaf, 
 from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.types import from_memory, register
+from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.errors import CompilationError, UnimplementedError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -44,6 +45,7 @@ class Program:
     kernels: Mapping[str, str]
     constants: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
     calls: tuple[str, ...] = ()
+    host: dict[str, HloInstruction] = field(default_factory=dict)
 
 
 def emit_program(
@@ -66,7 +68,7 @@ def emit_program(
     emitter = _Emitter(assignment, line_of, profile)
     emitter.emit()
     m = emitter.module
-    return Program(m.text(triple, data_layout), tuple(f.name for f in m.functions), dict(m.kernels), emitter.constants, tuple(emitter.calls))
+    return Program(m.text(triple, data_layout), tuple(f.name for f in m.functions), dict(m.kernels), emitter.constants, tuple(emitter.calls), emitter.host)
 
 
 class _Emitter:
@@ -77,6 +79,7 @@ class _Emitter:
         self.profile = profile
         self.constants: dict[str, NDArray[np.uint8]] = {}
         self.calls: dict[str, int] = {}
+        self.host: dict[str, HloInstruction] = {}
         self._constant_names: dict[object, str] = {}
         self._bases: dict[int, str] = {}
         self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
@@ -255,6 +258,9 @@ class _KernelBuilder:
 
     def emit(self) -> None:
         i, f = self.instruction, self.f
+        if i.opcode in HOST_OPCODES:
+            self._emit_host_call()
+            return
         outputs = {}
         for leaf, shape in i.shape.leaves():
             if not shape.is_token:
@@ -279,6 +285,23 @@ class _KernelBuilder:
         if not fused and root.opcode not in RULES and root.opcode not in kernels.SPECIAL:
             raise UnimplementedError(f"the CPU backend has no kernel for {root.opcode}:\n  {i}")
         kernels.emit(k)
+        self._sign()
+
+    def _emit_host_call(self) -> None:
+        """A call of the runtime with the addresses of all operands and results."""
+        i, f = self.instruction, self.f
+        symbol = self.program.module.unique(f"host.{i.opcode}.{i.name}")
+        self.program.host[symbol] = i
+        places = [self.assignment.slice_of(o, leaf) for o in i.operands for leaf, _ in o.shape.leaves()]
+        own = [self.assignment.slice_of(i, leaf) for leaf, _ in i.shape.leaves()]
+        self.written.update(own)
+        table = f.alloca("ptr", len(places) + len(own))
+        for k, place in enumerate((*places, *own)):
+            constant = self.assignment.allocations[place.allocation].constant
+            address = self._memory(constant).pointer if constant is not None else self._argument(place)
+            f.do(f"store ptr {address}, ptr {f.let(f'getelementptr inbounds ptr, ptr {table}, i64 {k}')}")
+        self.program.module.declare("void", symbol, "ptr")
+        f.do(f"call void @{symbol}(ptr {table})")
         self._sign()
 
     def _sign(self) -> None:

@@ -1,0 +1,107 @@
+"""Functions of the runtime that machine code calls for rare opcodes: NumPy does what no kernel is worth.
+
+The kernel of such an instruction is a call of `host.OPCODE` (it stands so in the LLVM IR, the list of kernels and the profile) with the addresses of operands and results.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.errors import XlanbError
+from xlanb.evaluator.interpreter import Evaluator
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape, Shape
+
+HOST_OPCODES = frozenset(
+    {
+        Op.FFT, Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.TOPK, Op.RNG_BIT_GENERATOR, Op.BATCH_NORM_TRAINING, Op.BATCH_NORM_INFERENCE,
+        Op.BATCH_NORM_GRAD, Op.CUSTOM_CALL, Op.RAGGED_DOT, Op.SCALED_DOT, Op.ALL_GATHER, Op.ALL_REDUCE, Op.ALL_TO_ALL,
+        Op.COLLECTIVE_BROADCAST, Op.COLLECTIVE_PERMUTE, Op.COLLECTIVE_REDUCE, Op.REDUCE_SCATTER, Op.SHUFFLE,
+    }
+)  # fmt: skip
+"""Opcodes that the runtime computes with NumPy: a function call a piece, no kernel of their own yet."""
+
+_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p))
+_ERRORS = threading.local()
+
+
+class HostCall:
+    """The function behind one instruction: it takes a table of addresses, operands' leaves first, then those of the result.
+
+    An error must not travel through machine code: it is kept, and `raise_pending` raises it when the program has returned.
+    """
+
+    def __init__(self, i: HloInstruction) -> None:
+        self.instruction = i
+        self._callback = _PROTOTYPE(self._run)
+        self.address: int = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+
+    def _run(self, table: Any) -> None:
+        try:
+            addresses = iter(table[k] or 0 for k in range(leaf_count(self.instruction)))
+            operands = tuple(_read(o.shape, addresses) for o in self.instruction.operands)
+            with np.errstate(all="ignore"):
+                result = Evaluator().apply(self.instruction, operands)
+            _write(self.instruction.shape, result, addresses)
+        except Exception as error:  # noqa: BLE001 - it is raised again outside the machine code
+            if getattr(_ERRORS, "pending", None) is None:
+                _ERRORS.pending = error
+
+
+def leaf_count(i: HloInstruction) -> int:
+    """Arrays that an instruction reads and writes."""
+    return sum(1 for shape in (*(o.shape for o in i.operands), i.shape) for _ in shape.leaves())
+
+
+def raise_pending() -> None:
+    """Raise what a host call of this thread has kept."""
+    error: Exception | None = getattr(_ERRORS, "pending", None)
+    if error is not None:
+        _ERRORS.pending = None
+        if isinstance(error, XlanbError):
+            raise error
+        raise RuntimeError("a function of the runtime failed") from error
+
+
+def _view(shape: ArrayShape, address: int) -> NDArray[Any]:
+    """The memory of an array, seen under its logical dimensions."""
+    order = tuple(reversed(shape.minor_to_major))
+    dims = tuple(shape.dimensions[d] for d in order)
+    memory = (ctypes.c_uint8 * max(shape.byte_size, 1)).from_address(address)
+    flat = np.frombuffer(memory, np.uint8, shape.byte_size).view(shape.dtype)
+    return flat.reshape(dims).transpose(np.argsort(order)) if order else flat.reshape(())
+
+
+def _read(shape: Shape, addresses: Any) -> Any:
+    if isinstance(shape, ArrayShape):
+        address = next(addresses)
+        return _view(shape, address) if shape.is_array and shape.element_count else _empty(shape)
+    return tuple(_read(s, addresses) for s in getattr(shape, "shapes", ()))
+
+
+def _empty(shape: ArrayShape) -> Any:
+    return np.empty(shape.dimensions, shape.dtype) if shape.is_array else None
+
+
+def _write(shape: Shape, value: Any, addresses: Any) -> None:
+    if isinstance(shape, ArrayShape):
+        address = next(addresses)
+        if shape.is_array and shape.element_count:
+            _view(shape, address)[...] = value
+        return
+    for s, v in zip(getattr(shape, "shapes", ()), value, strict=True):
+        _write(s, v, addresses)
+
+
+def make_host_calls(instructions: dict[str, HloInstruction]) -> dict[str, HostCall]:
+    """A function per symbol."""
+    return {symbol: HostCall(i) for symbol, i in instructions.items()}
+
+
+__all__ = ["HOST_OPCODES", "HostCall", "leaf_count", "make_host_calls", "raise_pending"]
