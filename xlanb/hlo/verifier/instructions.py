@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from xlanb.hlo.computation import HloComputation
@@ -47,7 +48,7 @@ def _fusion(i: HloInstruction) -> None:
     _same_thread(i, fused)
 
 
-@_check(_O.CALL, _O.WHILE, _O.CONDITIONAL, _O.REDUCE, _O.MAP, _O.SORT, _O.SCATTER, _O.REDUCE_WINDOW, _O.SELECT_AND_SCATTER, _O.ALL_REDUCE, _O.REDUCE_SCATTER)
+@_check(_O.CALL, _O.WHILE, _O.CONDITIONAL, _O.REDUCE, _O.MAP, _O.SORT, _O.SCATTER, _O.REDUCE_WINDOW, _O.SELECT_AND_SCATTER)
 def _callers(i: HloInstruction) -> None:
     for called in i._called():
         _same_thread(i, called)
@@ -57,6 +58,48 @@ def _same_thread(i: HloInstruction, called: HloComputation) -> None:
     here, there = i.parent.execution_thread or "main", called.execution_thread or "main"
     if here != there:
         fail(i, f"it runs in thread {here}, but {called.name}, which it calls, in {there}")
+
+
+# -- collectives ------------------------------------------------------------------------------------------------
+
+_COLLECTIVES = frozenset(o for o in HloOpcode if "replica_groups" in o.attribute)
+_REDUCING = frozenset((_O.ALL_REDUCE, _O.ALL_REDUCE_START, _O.REDUCE_SCATTER))
+_GROUP = re.compile(r"\{([\d,\s]*)\}")
+
+
+@_check(*_COLLECTIVES)
+def _collective(i: HloInstruction) -> None:
+    """Groups are not empty and no replica is in two; a list of groups names all from 0 on."""
+    if i.opcode in _REDUCING:
+        _callers(i)
+    text: str = i.attributes.get("replica_groups") or ""
+    if not text.startswith("{") or text == "{}":
+        return  # one group of all, or the form that counts them off: [2,4]<=[8]
+    seen: set[int] = set()
+    for group in _GROUP.findall(text[1:-1]):
+        members = [int(n) for n in group.split(",") if n.strip()]
+        if not members:
+            fail(i, f"replica_groups has an empty group: {text}")
+        for n in members:
+            if n in seen:
+                fail(i, f"replica_groups names replica {n} twice: {text}")
+            seen.add(n)
+    missing = set(range(len(seen))) - seen
+    if missing:
+        fail(i, f"replica_groups does not name replica {min(missing)}: {text}")
+
+
+@_check(_O.COLLECTIVE_PERMUTE)
+def _permute(i: HloInstruction) -> None:
+    if len(i.operands) == 4:
+        return  # several slices may go from and to one place
+    for side, name in enumerate(("source", "target")):
+        seen: set[int] = set()
+        for pair in i.attributes["source_target_pairs"]:
+            n = pair[side]
+            if n < 0 or n in seen:
+                fail(i, f"source_target_pairs has {name} {n}{' twice' if n >= 0 else ''}")
+            seen.add(n)
 
 
 # -- what runs aside: a start, updates perhaps, a done ----------------------------------------------------------
@@ -91,6 +134,10 @@ def _pair(i: HloInstruction) -> None:
         fail(i, f"expected {' or '.join(map(str, operands))} as operand, not {i.operands[0].opcode}")
     if i.opcode is _O.ASYNC_START:
         _async_start(i)
+    elif i.opcode is _O.COLLECTIVE_PERMUTE_START:
+        _permute(i)
+    elif i.opcode is _O.ALL_REDUCE_START:
+        _collective(i)
     elif i.opcode in (_O.SEND_DONE, _O.RECV_DONE):
         _transfer_done(i)
 

@@ -1,0 +1,329 @@
+"""Every rule of HLO broken once; what is right passes, and the message shows where it is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xlanb import hlo
+from xlanb.errors import HloVerifierError
+from xlanb.hlo import HloModule, HloOpcode
+from xlanb.hlo.attributes import OpMetadata
+from xlanb.hlo.builder import HloBuilder
+from xlanb.hlo.diagnostic import NEIGHBOURS, context
+from xlanb.hlo.verifier import VerifierOptions, verify_module
+from xlanb.shape import PrimitiveType
+from xlanb.shape.shape import TOKEN, array
+
+O = HloOpcode  # noqa: E741 - a table of opcodes
+F32 = PrimitiveType.F32
+
+ADD = """
+add {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT sum = f32[] add(x, y)
+}
+"""
+
+
+def chain(length: int) -> HloModule:
+    """x, then `length` negations."""
+    b = HloBuilder("chain")
+    x = b.parameter(0, array(F32, [2]))
+    for _ in range(length):
+        x = b.negate(x)
+    return b.build(x)
+
+
+def entry(body: str, before: str = "") -> str:
+    return f"HloModule m\n{before}\nENTRY main {{\n{body}\n}}\n"
+
+
+GOOD = [
+    entry("x = f32[2] parameter(0)\nROOT y = f32[2]{0} negate(x)"),
+    entry("x = f32[2,3]{0,1} parameter(0)\nROOT y = f32[2,3]{1,0} copy(x)"),
+    entry("x = f32[2] parameter(0)\ny = bf16[2] parameter(1)\nROOT z = bf16[2] add(x, y)"),
+    entry("x = s8[2,3] parameter(0)\ny = s8[3,2] parameter(1)\nROOT z = s32[2,2] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    entry("x = f32[2] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add", ADD),
+    entry("x = f32[2] parameter(0)\ns = (f32[2], f32[2], u32[]) copy-start(x)\nROOT d = f32[2] copy-done(s)"),
+    entry("x = f32[2] parameter(0)\na = f32[2] negate(x)\nROOT b = f32[2] negate(x), control-predecessors={a}"),
+    entry("x = f32[<=2] parameter(0)\ny = f32[2] parameter(1)\nROOT z = f32[<=2] add(x, y)"),
+    entry(
+        "x = f32[2] parameter(0)\ns = ((f32[2]), f32[2], s32[]) async-start(x), calls=aside\nROOT d = f32[2] async-done(s)",
+        "aside {\n p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p)\n}",
+    ),
+    "HloModule m, is_scheduled=true\nENTRY main {\n x = f32[2] parameter(0)\n a = f32[2] negate(x)\n ROOT b = f32[2] add(a, x)\n}",
+    "HloModule m, input_output_alias={ {0}: (0, {}, must-alias) }\nENTRY main {\n x = f32[2] parameter(0)\n ROOT t = (f32[2]) tuple(x)\n}",
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_right_modules_pass(text: str) -> None:
+    hlo.parse(text).verify()
+
+
+WHILE = "c {{ p = {0} parameter(0)\n ROOT t = pred[] constant(true) }}\nb {{ p = {1} parameter(0)\n ROOT r = {2} custom-call(p), custom_call_target=\"f\" }}"
+
+BAD = [
+    (entry("x = f32[2] parameter(0)\nROOT y = f32[3] negate(x)"), "%y: expected the shape f32[2], not f32[3]"),
+    (entry("x = f32[2] parameter(0)\nROOT y = s32[2] negate(x)"), "%y: expected the shape f32[2], not s32[2]"),
+    (entry("x = f32[2] parameter(0)\ny = f32[3] parameter(1)\nROOT z = f32[2] add(x, y)"), "%z: add(f32[2]{0}, f32[3]{0}): expected operands of the same dimensions"),
+    (entry("x = s8[2] parameter(0)\ny = s32[2] parameter(1)\nROOT z = s8[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}"), "no narrower than s32"),
+    (entry("x = f32[2] parameter(0)\nROOT z = f32[1] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}"), "expected the dimensions of f32[]"),
+    (entry("x = f32[2] parameter(0)\nROOT y = f32[3] reshape(x)"), "%y: reshape(f32[2]{0}): expected a result of 2 elements"),
+    (entry("x = f32[2] parameter(0)\nROOT y = f32[3] broadcast(x), dimensions={0}"), "size of the operand's dimension 0"),
+    (entry("ROOT y = f32[3] iota(), iota_dimension=1"), "iota_dimension in [0, 1)"),
+    (entry("x = f32[2] parameter(0)\nROOT y = pred[2] compare(x, x), direction=LT, type=SIGNED"), "comparison of type FLOAT or TOTALORDER"),
+    (entry("x = f32[2] parameter(0)\nROOT t = (f32[2], f32[3]) tuple(x, x)"), "%t: expected the shape (f32[2], f32[2])"),
+    (entry("x = f32[2] parameter(0)\nz = s32[] constant(0)\nROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add", ADD), "initial value 0"),
+    (entry("x = (f32[2]) parameter(0)\nROOT y = f32[2] get-tuple-element(x), index=1"), "an index in [0, 1)"),
+    (entry("x = s32[] parameter(0)\nROOT w = s32[] while(x), condition=c, body=b", WHILE.format("s32[]", "s32[]", "f32[]")), "give its parameter's shape"),
+    (entry("x = s32[] parameter(0)\nROOT w = s32[] while(x), condition=c, body=b", WHILE.format("f32[]", "s32[]", "s32[]")), "parameter 0 of c to have the operand's shape"),
+    (entry("x = f32[2] parameter(0)\nROOT s = (f32[2], f32[2], u32[]) copy-start(x)"), "%s: expected one user, copy-done, not none"),
+    (entry("x = f32[2] parameter(0)\nu = u32[] constant(0)\nt = (f32[2], f32[2], u32[]) tuple(x, x, u)\nROOT d = f32[2] copy-done(t)"), "%d: expected copy-start as operand, not tuple"),
+    (entry("x = f32[2] parameter(0)\ntok = token[] after-all()\ns = (f32[2], u32[], token[]) send(x, tok), channel_id=1\nROOT d = token[] send-done(s), channel_id=2"), "channel_id of s, 1, not 2"),
+    (entry("x = f32[2] parameter(0)\ntok = token[] after-all()\ns = (f32[2], u32[], token[]) send(x, tok), channel_id=1\nd = token[] send-done(s), channel_id=1\nROOT r = f32[2] all-reduce(x), channel_id=1, to_apply=add", ADD), "which is of another kind"),
+    (entry("x = f32[2] parameter(0)\na = f32[2] fusion(x), kind=kLoop, calls=f\nROOT b = f32[2] fusion(a), kind=kLoop, calls=f", "f {\n p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p)\n}"), "the fused computation f is a's, too"),
+    (entry("x = f32[2] parameter(0)\nROOT a = f32[2] fusion(x), kind=kLoop, calls=f", "f {\n p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p)\n m = f32[2] negate(n)\n}"), "the root n of the fused computation f has users"),
+    ("HloModule m, entry_computation_layout={(f32[3])->f32[2]}\nENTRY main {\n x = f32[2] parameter(0)\n ROOT y = f32[2] negate(x)\n}", "entry_computation_layout"),
+    ("HloModule m, input_output_alias={ {}: (1, {}, may-alias) }\nENTRY main {\n ROOT x = f32[2] parameter(0)\n}", "input_output_alias names parameter 1"),
+    ("HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }\nENTRY main {\n ROOT x = f32[2] parameter(0)\n}", "no subshape {0}"),
+    (entry("x = f32[2] parameter(0)\nROOT r = f32[2] collective-permute(x), source_target_pairs={{0,1},{0,2}}"), "source 0 twice"),
+    (entry("x = f32[2] parameter(0)\nROOT r = f32[2] all-reduce(x), replica_groups={{0,1},{1,2}}, to_apply=add", ADD), "replica 1 twice"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), BAD, ids=[m for _, m in BAD])
+def test_broken_modules_are_refused(text: str, message: str) -> None:
+    module = hlo.parse(text)
+    with pytest.raises(HloVerifierError) as caught:
+        module.verify()
+    assert message in str(caught.value)
+
+
+def refuse(module: HloModule, message: str) -> None:
+    with pytest.raises(HloVerifierError) as caught:
+        module.verify()
+    assert message in str(caught.value)
+
+
+# -- the graph itself, broken behind the mutators' back ---------------------------------------------------------
+
+
+def test_an_operand_of_another_computation_is_found() -> None:
+    module = chain(2)
+    other = module.add_computation("other")
+    stranger = other.add(O.PARAMETER, (), array(F32, [2]), parameter_number=0)
+    other.set_root(stranger)
+    root = module.entry_computation.root
+    root.operands = (stranger,)
+    stranger._users[root] = 1
+    refuse(module, f"its operand {stranger.name} is in computation other")
+
+
+def test_an_operand_that_was_removed_is_found() -> None:
+    module = chain(2)
+    root = module.entry_computation.root
+    del module.entry_computation._instructions[root.operands[0]]
+    refuse(module, "was removed from computation chain")
+
+
+def test_users_that_do_not_know_their_operands_are_found() -> None:
+    module = chain(2)
+    root = module.entry_computation.root
+    root.operands[0]._users.clear()
+    refuse(module, "does not have it among its users")
+
+
+def test_an_instruction_that_belongs_elsewhere_is_found() -> None:
+    module = chain(1)
+    module.entry_computation.root.parent = module.add_computation("other")
+    refuse(module, "it is in computation chain but belongs to other")
+
+
+def test_a_cycle_is_found_and_shown() -> None:
+    module = chain(4)
+    c = module.entry_computation
+    first, last = c.instructions[1], c.root
+    c.set_operands(first, [last])
+    refuse(module, "it depends on itself")
+
+
+def test_a_cycle_through_control_dependencies_is_found() -> None:
+    module = chain(3)
+    c = module.entry_computation
+    c.add_control_dependency(c.root, c.instructions[1])
+    refuse(module, "it depends on itself")
+
+
+def test_instructions_out_of_order_are_no_cycle() -> None:
+    module = chain(3)
+    c = module.entry_computation
+    c._instructions = dict.fromkeys(reversed(c.instructions))
+    module.verify()
+
+
+@pytest.mark.parametrize("numbers", [(0, 0), (0, 2), (-1, 0)])
+def test_parameters_are_numbered_without_gap(numbers: tuple[int, int]) -> None:
+    b = HloBuilder("numbers")
+    x, y = (b.parameter(n, array(F32)) for n in numbers)
+    refuse(b.build(b.add(x, y)), "parameter")
+
+
+def test_two_instructions_of_one_name_are_found_across_computations() -> None:
+    module = chain(1)
+    other = module.add_computation("other")
+    other.set_root(other.add(O.PARAMETER, (), array(F32), name="p", parameter_number=0))
+    other.root.name = module.entry_computation.root.name
+    refuse(module, "the name is not unique")
+
+
+def test_two_computations_of_one_name_are_found() -> None:
+    module = chain(1)
+    other = module.add_computation("other")
+    other.set_root(other.add(O.PARAMETER, (), array(F32), parameter_number=0))
+    other.name = "chain"
+    refuse(module, "two computations are called chain")
+
+
+def test_a_root_is_needed() -> None:
+    module = chain(1)
+    module.add_computation("empty")
+    refuse(module, "computation empty has no root")
+
+
+def test_an_entry_is_needed() -> None:
+    refuse(HloModule("nothing"), "no entry computation")
+
+
+def test_operand_count_and_attributes_follow_the_table() -> None:
+    module = chain(1)
+    c = module.entry_computation
+    c.set_operands(c.root, [c.parameters[0], c.parameters[0]])
+    refuse(module, "negate takes 1 operands, not 2")
+    module = chain(1)
+    module.entry_computation.update(module.entry_computation.root, attributes={"dimensions": (0,)})
+    refuse(module, "negate has no attribute dimensions")
+
+
+def test_a_computation_that_calls_itself_is_found() -> None:
+    b = HloBuilder("m")
+    first, second = b.sub_computation("first"), b.sub_computation("second")
+    for one, other in ((first, second), (second, first)):
+        x = one.parameter(0, array(F32))
+        one.build_computation(one.instruction(O.CALL, (x,), array(F32), to_apply=other.computation))
+    refuse(b.build(b.instruction(O.CALL, (b.parameter(0, array(F32)),), array(F32), to_apply=first.computation)), "calls itself")
+
+
+def test_a_called_computation_of_another_module_is_found() -> None:
+    other = chain(1).entry_computation
+    b = HloBuilder("m")
+    refuse(b.build(b.call(other, [b.parameter(0, array(F32, [2]))])), "not in module m")
+
+
+def test_the_entry_may_not_be_called() -> None:
+    module = chain(1)
+    other = module.add_computation("other")
+    x = other.add(O.PARAMETER, (), array(F32, [2]), parameter_number=0)
+    other.set_root(other.add(O.CALL, (x,), to_apply=module.entry_computation))
+    refuse(module, "calls the entry computation")
+
+
+def test_many_paths_through_few_computations_take_no_time() -> None:
+    """2 ** 60 paths; the dead instruction is asked for side effects, too."""
+    b = HloBuilder("m")
+    last = b.sub_computation("c")
+    called = last.build_computation(last.negate(last.parameter(0, array(F32))))
+    for _ in range(60):
+        c = b.sub_computation("c")
+        x = c.parameter(0, array(F32))
+        called = c.build_computation(c.add(c.call(called, [x]), c.call(called, [x])))
+    x = b.parameter(0, array(F32))
+    dead = b.call(called, [x])
+    module = b.build(x)
+    module.verify()
+    assert not dead.has_side_effect
+
+
+# -- schedules --------------------------------------------------------------------------------------------------
+
+
+def test_schedules_name_every_instruction_once_after_its_operands() -> None:
+    module = chain(2)
+    c = module.entry_computation
+    x, first, second = c.instructions
+    module.set_schedule(c, (x, first, second))
+    module.verify()
+    module.set_schedule(c, (x, second, first))
+    refuse(module, f"puts it before {first.name}")
+    module.set_schedule(c, (x, first))
+    refuse(module, "leaves it out")
+    module.set_schedule(c, (x, first, second, first))
+    refuse(module, "twice")
+
+
+# -- options ----------------------------------------------------------------------------------------------------
+
+
+def test_mixed_precision_is_refused_where_it_is_not_allowed() -> None:
+    module = hlo.parse(GOOD[2])
+    with pytest.raises(HloVerifierError, match="expected the shape f32"):
+        verify_module(module, VerifierOptions(allow_mixed_precision=False))
+    module.entry_computation.update(module.entry_computation.root, shape=array(F32, [2]))
+    with pytest.raises(HloVerifierError, match="one floating type, not of bf16 and f32"):
+        verify_module(module, VerifierOptions(allow_mixed_precision=False))
+
+
+def test_a_tuple_hands_layouts_on_where_layouts_count() -> None:
+    text = entry("x = f32[2,3]{0,1} parameter(0)\nROOT t = (f32[2,3]{1,0}) tuple(x)")
+    hlo.parse(text).verify()
+    with pytest.raises(HloVerifierError, match="layouts of"):
+        verify_module(hlo.parse(text), VerifierOptions(layout_sensitive=True))
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------
+
+
+def test_the_fault_stands_among_its_neighbours() -> None:
+    module = chain(40)
+    middle = module.entry_computation.instructions[20]
+    module.entry_computation.update(middle, shape=array(F32, [3]))
+    with pytest.raises(HloVerifierError) as caught:
+        module.verify()
+    shown = str(caught.value).splitlines()
+    arrows = [i for i, line in enumerate(shown) if "-->" in line]
+    assert len(arrows) == 1
+    assert f"%{middle.name} = f32[3]{{0}} negate(" in shown[arrows[0]]
+    instructions = [line for line in shown if " = " in line]
+    assert len(instructions) == 2 * NEIGHBOURS + 1
+    assert "(10 more)" in shown[2] and shown[-1].strip() == "(10 more)"
+
+
+def test_the_root_is_marked_and_long_lines_are_cut() -> None:
+    b = HloBuilder("m")
+    with b.metadata(OpMetadata(op_name="n" * 1000)):
+        module = b.build(b.constant(np.float32(1)))
+    text = context(module.entry_computation.root)
+    assert "--> ROOT %constant" in text
+    assert max(map(len, text.splitlines())) < 220
+
+
+def test_context_shows_even_what_cannot_be_printed() -> None:
+    module = chain(3)
+    root = module.entry_computation.root
+    root.shape = None  # type: ignore[assignment]
+    root._record = None
+    root.attributes["window"] = object()
+    assert f"%{root.name}" in context(root)
+
+
+def test_tokens_are_shapes_like_any_other() -> None:
+    b = HloBuilder("m")
+    x = b.parameter(0, array(F32))
+    root = b.instruction(O.ADD_DEPENDENCY, (x, b.after_all()), array(F32))
+    module = b.build(root)
+    module.verify()
+    b.computation.update(root.operands[1], shape=array(F32))
+    assert TOKEN.is_token
+    refuse(module, "expected the shape token[], not f32[]")
