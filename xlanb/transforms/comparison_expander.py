@@ -1,0 +1,47 @@
+"""Total-order comparisons of floats as comparisons of integers (xla/service/comparison_expander.h).
+
+    compare(a, b), direction=LT, type=TOTALORDER    =>    compare(key(a), key(b)), direction=LT
+
+key(x) reads the bits of x as a signed integer and turns round all but the sign of the negative ones, which orders them -NaN < -inf < .. < -0 < 0 < .. < inf < NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.builder import Builder
+
+_BITS = {16: PrimitiveType.S16, 32: PrimitiveType.S32, 64: PrimitiveType.S64}
+
+
+@dataclass(frozen=True)
+class ComparisonExpander(HloPass):
+    """Expands comparisons in total order."""
+
+    name = "comparison-expander"
+
+    def apply(self, module: HloModule) -> None:
+        for c in module.post_order():
+            for i in c.post_order():
+                if i.opcode is O.COMPARE and i.attributes.get("type") == "TOTALORDER" and i.operands[0].shape.element_type.is_floating:
+                    if i.operands[0].shape.element_type.bits in _BITS:
+                        _expand(i)
+
+
+def _expand(i: HloInstruction) -> None:
+    b = Builder(i)
+    left, right = (_key(b, o) for o in i.operands)
+    i.parent.replace(i, b.add(O.COMPARE, (left, right), i.shape, direction=i.get("direction")))
+
+
+def _key(b: Builder, x: HloInstruction) -> HloInstruction:
+    integers = x.array_shape.with_type(_BITS[x.shape.element_type.bits])
+    bits = b.add(O.BITCAST_CONVERT, (x,), integers)
+    negative = b.compare(bits, "LT", b.full(0, integers))
+    flipped = b.binary(O.XOR, b.full((1 << (integers.element_type.bits - 1)) - 1, integers), bits)
+    return b.select(negative, flipped, bits)

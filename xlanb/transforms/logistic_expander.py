@@ -1,0 +1,34 @@
+"""The logistic function by exponential and division (xla/hlo/transforms/expanders/logistic_expander.h).
+
+    logistic(x)    =>    1 / (1 + exp(-x))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.builder import Builder
+
+
+@dataclass(frozen=True)
+class LogisticExpander(HloPass):
+    """Expands every logistic."""
+
+    name = "logistic-expander"
+
+    def apply(self, module: HloModule) -> None:
+        for c in module.post_order():
+            for i in c.post_order():
+                if i.opcode is O.LOGISTIC:
+                    c.replace(i, _expanded(i))
+
+
+def _expanded(i: HloInstruction) -> HloInstruction:
+    b = Builder(i)
+    one = b.full(1, i.array_shape)
+    exponential = b.unary(O.EXPONENTIAL, b.unary(O.NEGATE, i.operands[0]))
+    return b.binary(O.DIVIDE, one, b.binary(O.ADD, one, exponential))

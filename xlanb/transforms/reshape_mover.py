@@ -1,0 +1,121 @@
+"""Reshapes and transposes moved from the operands of elementwise instructions to their results (xla/hlo/transforms/simplifiers/reshape_mover.h).
+
+    add(reshape(a), reshape(b))            =>    reshape(add(a, b))
+    add(transpose(a), broadcast(c))        =>    transpose(add(transpose'(transpose(a)), transpose'(broadcast(c))))
+
+One reshape is left of several, and it may meet another one further down that undoes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.analysis.operand_use import is_elementwise
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape, Layout
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.builder import Builder
+
+_REARRANGES = frozenset((O.RESHAPE, O.TRANSPOSE))
+
+
+@dataclass(frozen=True)
+class ReshapeMover(HloPass):
+    """Moves a rearrangement below the instructions that use it, where all of its users let it pass."""
+
+    name = "reshape-mover"
+
+    def apply(self, module: HloModule) -> None:
+        for c in module.post_order():
+            for i in _candidates(c):
+                _sink(i)
+
+
+def _candidates(computation: HloComputation) -> list[HloInstruction]:
+    """Elementwise instructions all of whose operands are rearranged alike, closed under: every user of such an operand is one too."""
+    found = {i: None for i in computation.post_order() if _is_candidate(i)}
+    removed = True
+    while found and removed:
+        operands = {o for i in found for o in i.operands if not _is_trivial(o, _first_rearrange(i))}
+        before = len(found)
+        for o in operands:
+            if any(u not in found for u in o.users) or o.is_root:
+                for u in o.users:
+                    found.pop(u, None)
+        removed = len(found) < before
+    return list(found)
+
+
+def _is_candidate(i: HloInstruction) -> bool:
+    if not is_elementwise(i) or i.opcode is O.CONSTANT or i.opcode is O.FUSION or not i.operands or i.has_side_effect:
+        return False
+    if i.control_predecessors or i.control_successors or not i.shape.is_array or i.array_shape.is_dynamic:
+        return False
+    if any(o.array_shape.dimensions != i.array_shape.dimensions for o in i.operands if not _scalar_beside(i, o)):
+        return False
+    first = _first_rearrange(i)
+    if first is None:
+        return False
+    return all(_is_equivalent(o, first) or _is_trivial(o, first) for o in i.operands)
+
+
+def _scalar_beside(i: HloInstruction, o: HloInstruction) -> bool:
+    """A scalar bound of a clamp, or predicate of a select, needs no rearrangement."""
+    return i.opcode in (O.CLAMP, O.SELECT) and o.array_shape.is_scalar and i.array_shape.rank > 0
+
+
+def _first_rearrange(i: HloInstruction) -> HloInstruction | None:
+    return next((o for o in i.operands if o.opcode in _REARRANGES and not o.array_shape.is_dynamic and not o.operands[0].array_shape.is_dynamic), None)
+
+
+def _is_equivalent(a: HloInstruction, b: HloInstruction) -> bool:
+    if a.opcode is not b.opcode:
+        return False
+    same = a.operands[0].array_shape.dimensions == b.operands[0].array_shape.dimensions
+    return same and (a.opcode is O.RESHAPE or a.dimensions == b.dimensions)
+
+
+def _is_trivial(o: HloInstruction, rearrange: HloInstruction | None) -> bool:
+    """Whether rearranging it costs nothing: constants, broadcast scalars, random numbers of one use."""
+    if rearrange is not None and o.opcode in _REARRANGES and _is_equivalent(o, rearrange):
+        return False
+    if o.opcode is O.BROADCAST:
+        return o.operands[0].array_shape.is_scalar
+    return o.opcode is O.CONSTANT or (o.opcode is O.RNG and o.user_count == 1) or o.array_shape.is_scalar
+
+
+def _sink(i: HloInstruction) -> None:
+    first = _first_rearrange(i)
+    if first is None:
+        return
+    b, source = Builder(i), first.operands[0].array_shape
+    operands = [o if _scalar_beside(i, o) else _undone(b, o, first) for o in i.operands]
+    shape = source.with_type(i.shape.element_type)
+    inner = b.add(i.opcode, operands, shape, **i.attributes)
+    i.parent.replace(i, b.add(first.opcode, (inner,), i.shape, **first.attributes))
+
+
+def _undone(b: Builder, o: HloInstruction, rearrange: HloInstruction) -> HloInstruction:
+    """An operand before the rearrangement."""
+    if rearrange.opcode is O.RESHAPE:
+        if _is_equivalent(o, rearrange):
+            return o.operands[0]
+        return b.add(O.RESHAPE, (o,), rearrange.operands[0].array_shape.with_type(o.shape.element_type).with_layout(_plain(rearrange.operands[0].array_shape)))
+    permutation = rearrange.dimensions
+    inverse = tuple(permutation.index(d) for d in range(len(permutation)))
+    return b.add(O.TRANSPOSE, (o,), _permuted(o.array_shape, inverse), dimensions=inverse)
+
+
+def _plain(shape: ArrayShape) -> Layout | None:
+    return None if shape.layout is None else Layout.default(shape.rank)
+
+
+def _permuted(shape: ArrayShape, permutation: tuple[int, ...]) -> ArrayShape:
+    """The shape of a transpose that leaves the bytes where they are, as shape inference gives it."""
+    places = {d: n for n, d in enumerate(permutation)}
+    dims = tuple(shape.dimensions[d] for d in permutation)
+    layout = None if shape.layout is None else Layout(tuple(places[d] for d in shape.minor_to_major))
+    return ArrayShape(shape.element_type, dims, layout)

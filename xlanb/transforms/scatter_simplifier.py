@@ -1,0 +1,103 @@
+"""Scatters in canonical form (xla/service/scatter_simplifier.h): indices [n, k], updates [n, window...] with a window as large in rank as the operand.
+
+    scatter(f32[10,4] x, s32[3,5,1] i, f32[3,5,4] u), inserted_window_dims={0}, ...
+      =>  scatter(x, reshape(s32[15,1], i), reshape(f32[15,1,4], u)), update_window_dims={1,2}, inserted_window_dims={}, index_vector_dim=1
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.builder import Builder
+
+
+@dataclass(frozen=True)
+class ScatterSimplifier(HloPass):
+    """Rewrites every scatter that is not in canonical form."""
+
+    name = "scatter_simplifier"
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            for i in c.post_order():
+                if i.opcode is HloOpcode.SCATTER and not is_simplified(i) and not i.ints("input_batching_dims"):
+                    i.parent.replace(i, _simplified(i))
+
+
+def _parts(scatter: HloInstruction) -> tuple[tuple[HloInstruction, ...], HloInstruction, tuple[HloInstruction, ...]]:
+    n = len(scatter.operands) // 2
+    return scatter.operands[:n], scatter.operands[n], scatter.operands[n + 1 :]
+
+
+def is_simplified(scatter: HloInstruction) -> bool:
+    """Whether it is in canonical form."""
+    operands, indices, updates = _parts(scatter)
+    if indices.array_shape.rank != 2 or scatter.get("index_vector_dim") != 1 or scatter.ints("inserted_window_dims"):
+        return False
+    if scatter.ints("scatter_dims_to_operand_dims") != tuple(range(len(scatter.ints("scatter_dims_to_operand_dims")))):
+        return False
+    rank = operands[0].array_shape.rank
+    return scatter.ints("update_window_dims") == tuple(range(1, rank + 1)) and all(u.array_shape.rank == rank + 1 for u in updates)
+
+
+def _simplified(scatter: HloInstruction) -> HloInstruction:
+    b = Builder(scatter)
+    operands, indices, updates = _parts(scatter)
+    mapped = scatter.ints("scatter_dims_to_operand_dims")
+    rank = operands[0].array_shape.rank
+    # Operand dimensions that the indices speak of come first, in the order in which they do.
+    order = (*mapped, *(d for d in range(rank) if d not in mapped))
+    identity = tuple(range(rank))
+    new_indices = _index_rows(b, indices, scatter.get("index_vector_dim"))
+    new_updates = [_windows(b, u, scatter, order) for u in updates]
+    new_operands = [o if order == identity else b.transpose(o, order) for o in operands]
+    made = b.add(
+        HloOpcode.SCATTER,
+        (*new_operands, new_indices, *new_updates),
+        scatter.shape if order == identity else None,
+        **{
+            **scatter.attributes,
+            "update_window_dims": tuple(range(1, rank + 1)),
+            "inserted_window_dims": (),
+            "scatter_dims_to_operand_dims": tuple(range(len(mapped))),
+            "index_vector_dim": 1,
+        },
+    )
+    if order == identity:
+        return made
+    back = [order.index(d) for d in range(rank)]
+    if len(operands) == 1:
+        return b.transpose(made, back)
+    return b.tuple(b.transpose(b.element(made, n), back) for n in range(len(operands)))
+
+
+def _index_rows(b: Builder, indices: HloInstruction, vector_dim: int) -> HloInstruction:
+    """Indices as [number of updates, length of an index]."""
+    s = indices.array_shape
+    if vector_dim == s.rank:
+        return b.reshape(indices, (s.element_count, 1))
+    if vector_dim != s.rank - 1:
+        indices = b.transpose(indices, [*(d for d in range(s.rank) if d != vector_dim), vector_dim])
+    length = s.dimensions[vector_dim]
+    return b.reshape(indices, (math.prod(d for n, d in enumerate(s.dimensions) if n != vector_dim), length))
+
+
+def _windows(b: Builder, update: HloInstruction, scatter: HloInstruction, order: tuple[int, ...]) -> HloInstruction:
+    """Updates as [number of updates, one window dimension for each operand dimension]."""
+    window, inserted = scatter.ints("update_window_dims"), scatter.ints("inserted_window_dims")
+    outer = [d for d in range(update.array_shape.rank) if d not in window]
+    kept = [d for d in range(len(order)) if d not in inserted]  # operand dimensions that the window has, in its order
+    place = dict(zip(kept, window, strict=True))
+    wanted = [*outer, *(place[d] for d in order if d in place)]
+    if wanted != list(range(len(wanted))):
+        update = b.transpose(update, wanted)
+    dims = update.array_shape.dimensions
+    sizes = dict(zip((d for d in order if d in place), dims[len(outer) :], strict=True))
+    update = b.reshape(update, (math.prod(dims[: len(outer)]), *dims[len(outer) :]))
+    return b.reshape(update, (update.array_shape.dimensions[0], *(sizes.get(d, 1) for d in order)))

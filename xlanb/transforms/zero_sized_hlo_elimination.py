@@ -1,0 +1,39 @@
+"""Arrays without elements are constants (xla/hlo/transforms/simplifiers/zero_sized_hlo_elimination.h).
+
+    a = f32[0,4] add(x, y)    =>    a = f32[0,4] constant({})
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import Literal
+from xlanb.transforms.base import HloPass
+
+
+@dataclass(frozen=True)
+class ZeroSizedHloElimination(HloPass):
+    """Replaces every instruction whose value has no element."""
+
+    name = "zero_sized_hlo_elimination"
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            for i in c.post_order():
+                if i in c and _is_empty(i):
+                    shape = i.array_shape
+                    c.replace(i, c.constant(Literal(shape, np.zeros(shape.dimensions, shape.dtype)), like=i))
+
+
+def _is_empty(i: HloInstruction) -> bool:
+    if i.opcode in (O.CONSTANT, O.PARAMETER) or not i.shape.is_array or i.has_side_effect:
+        return False
+    if i.control_predecessors or i.control_successors:
+        return False
+    return i.array_shape.element_count == 0 and not i.array_shape.is_dynamic
