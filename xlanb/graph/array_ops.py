@@ -330,4 +330,5 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, n
             maxlen = convert_to_tensor(maxlen)
         row = call("Range", constant(0, maxlen.dtype), maxlen, constant(1, maxlen.dtype))
         result = row < cast(expand_dims(lengths, -1), maxlen.dtype)
-        return cast(result, dtype)
+        mask: Tensor = cast(result, dtype)
+        return mask

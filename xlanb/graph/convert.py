@@ -62,7 +62,9 @@ def make_array(value: Any, dtype: DType | None = None) -> tuple[np.ndarray[Any, 
     value = _plain(value)
     is_numpy = isinstance(value, np.ndarray | np.generic)
     try:
-        array = np.asarray(value)
+        # Texts as objects: NumPy's fixed-width strings lose zeros at their end, and do not mix with bytes.
+        has_text = isinstance(value, list) and any(isinstance(v, str | bytes) for v in _leaves(value))
+        array = np.asarray(value, np.object_) if has_text else np.asarray(value)
     except (ValueError, OverflowError) as error:
         raise GraphValueError(f"no tensor has the value {_short(value)}: {error}") from error
     if array.dtype.kind == "O" and not _is_text(array):
@@ -125,8 +127,7 @@ def _strings(array: np.ndarray[Any, Any], value: Any, dtype: DType | None) -> tu
     if dtype is not None and dtype.base_dtype is not dtypes.string:
         raise GraphTypeError(f"expected {dtype.name}, got {_short(value)} of type {type(value).__name__}")
     result = np.empty(array.shape, np.object_)
-    # Through the list, not the array: NumPy's fixed-width strings lose zeros at the end.
-    flat = array.astype(np.object_).ravel() if array.dtype.kind in "SUO" and not isinstance(value, list | bytes | str) else _leaves(value)
+    flat = [value] if isinstance(value, str | bytes) else array.astype(np.object_).ravel()
     result.ravel()[:] = [v.encode() if isinstance(v, str) else bytes(v) for v in flat]
     result.flags.writeable = False
     return result, dtypes.string

@@ -44,7 +44,8 @@ class DType:
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
         """The NumPy dtype of the elements; errors as for `as_numpy_dtype`."""
-        return np.dtype(self.as_numpy_dtype)
+        dtype: np.dtype[Any] = np.dtype(self.as_numpy_dtype)
+        return dtype
 
     @property
     def has_numpy_dtype(self) -> bool:
@@ -113,9 +114,9 @@ class DType:
 
     def _limit(self, which: str) -> Any:
         if self.is_floating:
-            return getattr(ml_dtypes.finfo(self._scalar), which)
+            return getattr(ml_dtypes.finfo(self._scalar), which)  # type: ignore[no-untyped-call]
         if self.is_integer:
-            return getattr(ml_dtypes.iinfo(self._scalar), which)
+            return getattr(ml_dtypes.iinfo(self._scalar), which)  # type: ignore[no-untyped-call]
         raise GraphError(f"tf.{self.name} has no {which}imum")
 
     def is_compatible_with(self, other: Any) -> bool:
@@ -236,8 +237,8 @@ def as_dtype(value: Any) -> DType:
 
 
 def _of_numpy(value: Any) -> DType | None:
-    if value is None:
-        return None
+    if value is None or (isinstance(value, type) and not issubclass(value, np.generic)):
+        return None  # NumPy takes any class to mean objects
     try:
         dtype = np.dtype(value)
     except TypeError:

@@ -168,7 +168,8 @@ class Graph(Displayable):
         if not _NODE_NAME.fullmatch(name):
             raise GraphValueError(f"{name!r} is not a valid name of a node")
         tensors, waits = tuple(inputs), tuple(control_inputs)
-        for element in (*tensors, *waits):
+        elements: list[Operation | Tensor] = [*tensors, *waits]
+        for element in elements:
             self.check_own(element)
         values = dict(attrs or {})
         if dtypes is None:

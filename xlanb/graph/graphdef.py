@@ -190,7 +190,8 @@ def write_graphdef(graph: Graph) -> bytes:
 
 def write_graphdef_text(graph: Graph) -> str:
     """The graph as a GraphDef in text form (.pbtxt)."""
-    return text_format.MessageToString(graph_to_proto(graph))
+    text: str = text_format.MessageToString(graph_to_proto(graph))
+    return text
 
 
 def graph_to_proto(graph: Graph) -> Any:

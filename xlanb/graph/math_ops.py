@@ -10,7 +10,16 @@ import numpy as np
 
 from xlanb.errors import GraphTypeError, GraphValueError
 from xlanb.graph import dtypes
-from xlanb.graph.array_ops import ones, rank, reshape, shape, size, stop_gradient, transpose, zeros_like
+from xlanb.graph.array_ops import (
+    ones,
+    rank,
+    reshape,
+    shape,
+    size,
+    stop_gradient,
+    transpose,
+    zeros_like,
+)
 from xlanb.graph.constant_value import constant_value
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.dtypes import as_dtype

@@ -2,151 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from xlanb.errors import GraphTypeError, GraphValueError
+from xlanb.errors import GraphValueError
 from xlanb.graph import dtypes, math_ops
-from xlanb.graph.array_ops import concat, identity, ones_like, rank, reshape, shape, slice_, squeeze, stack, stop_gradient, transpose, where, where_v2, zeros_like
+from xlanb.graph.array_ops import gather, identity, shape, squeeze, stop_gradient, where_v2
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.indexed_slices import IndexedSlices
 from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Tensor
 from xlanb.graph.random_ops import random_uniform
 from xlanb.graph.tensor_shape import TensorShape
-
-# ------------------------------------------------------------------------------------------------------ softmax
-
-
-def _along(op_type: str, logits: Any, axis: int, name: str | None) -> Tensor:
-    """An op over the last dimension, applied to any: by exchanging the two before and after."""
-    logits = convert_to_tensor(logits)
-    dims = logits.shape.rank
-    if axis == -1 or (dims is not None and axis == dims - 1):
-        return call(op_type, logits, name=name)
-    if dims is None or not -dims <= axis < dims:
-        raise GraphValueError(f"{op_type} along dimension {axis} of {logits.name!r} with shape {logits.shape}")
-    count = rank(logits)
-    axis %= dims
-    swapped = _swap(logits, axis, call("Sub", count, 1))
-    return _swap(call(op_type, swapped), axis, call("Sub", count, 1), name)
-
-
-def _swap(x: Tensor, axis: int, last: Tensor, name: str | None = None) -> Tensor:
-    order = concat([math_ops.range(axis), [last], math_ops.range(axis + 1, last), [axis]], 0)
-    return transpose(x, order, name=name)
-
-
-def softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
-    """exp(x) / sum(exp(x)) along a dimension, the last by default."""
-    axis = dim if axis is None else axis
-    return _along("Softmax", logits, -1 if axis is None else axis, name)
-
-
-def log_softmax(logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None) -> Tensor:
-    """log(softmax(x)) along a dimension, the last by default."""
-    axis = dim if axis is None else axis
-    return _along("LogSoftmax", logits, -1 if axis is None else axis, name)
-
-
-def _flatten_outer(logits: Tensor) -> Tensor:
-    """All dimensions but the last as one."""
-    count = rank(logits)
-    last = slice_(shape(logits), [call("Sub", count, 1)], [1])
-    result = reshape(logits, concat([[-1], last], 0))
-    dims = logits.shape.as_tuple()
-    if dims is not None and None not in dims[:-1]:
-        result.set_shape([int(np.prod([d for d in dims[:-1] if d is not None])), dims[-1]])
-    return result
-
-
-def softmax_cross_entropy_with_logits_v2(labels: Any = None, logits: Any = None, axis: int | None = None, name: str | None = None, dim: Any = None) -> Tensor:
-    """-sum(labels * log(softmax(logits))) along a dimension; gradients flow to both.
-
-    labels, logits: floating point, of one shape; the result has that dimension less.
-    """
-    axis = dim if axis is None else axis
-    axis = -1 if axis is None else axis
-    with name_scope(name, "softmax_cross_entropy_with_logits", [logits, labels]) as scope:
-        logits = convert_to_tensor(logits, name="logits")
-        labels = convert_to_tensor(labels, name="labels")
-        narrow = logits.dtype.name in {"float16", "bfloat16"}
-        precise = math_ops.cast(logits, dtypes.float32) if narrow else logits
-        labels = math_ops.cast(labels, precise.dtype)
-        count = rank(precise)
-        if axis != -1:
-            precise, labels = (_to_end(t, axis, count) for t in (precise, labels))
-        outer = shape(precise)
-        flat, flat_labels = _flatten_outer(precise), _flatten_outer(labels)
-        cost = call("SoftmaxCrossEntropyWithLogits", flat, flat_labels, name=scope)
-        cost = reshape(cost, slice_(outer, [0], [call("Sub", count, 1)]))
-        dims = logits.shape.as_tuple()
-        if dims is not None:
-            cost.set_shape([d for i, d in enumerate(dims) if i != axis % len(dims)])
-        result: Tensor = math_ops.cast(cost, logits.dtype) if narrow else cost
-        return result
-
-
-def _to_end(x: Tensor, axis: int, count: Tensor) -> Tensor:
-    return transpose(x, concat([math_ops.range(axis), math_ops.range(axis + 1, count), [axis]], 0))
-
-
-def softmax_cross_entropy_with_logits(
-    _sentinel: Any = None, labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None, axis: int | None = None
-) -> Tensor:
-    """As the second version, but no gradient flows to the labels.
-
-    Raises:
-        GraphTypeError: labels and logits are not given by name.
-    """
-    _check_named("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
-    with name_scope(name, "softmax_cross_entropy_with_logits_sg", [logits, labels]) as scope:
-        labels = stop_gradient(labels, name="labels_stop_gradient")
-    return softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits, axis=dim if axis is None else axis, name=scope)
-
-
-def _check_named(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
-    if sentinel is not None or labels is None or logits is None:
-        raise GraphTypeError(f"{function} takes its arguments by name: labels=..., logits=...")
-
-
-def sparse_softmax_cross_entropy_with_logits(_sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None) -> Tensor:
-    """Cross entropy with the right class given by its index. labels: int32 or int64, one rank less than logits."""
-    _check_named("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
-    with name_scope(name, "SparseSoftmaxCrossEntropyWithLogits", [labels, logits]):
-        labels, logits = convert_to_tensor(labels), convert_to_tensor(logits)
-        precise = math_ops.cast(logits, dtypes.float32) if logits.dtype is dtypes.float16 else logits
-        labels_shape = shape(labels)
-        if logits.shape.rank == 2:
-            cost = call("SparseSoftmaxCrossEntropyWithLogits", precise, labels, name=name)
-        else:
-            classes = shape(logits)[rank(logits) - 1]
-            flat, flat_labels = reshape(precise, [-1, classes]), reshape(labels, [-1])
-            cost = reshape(call("SparseSoftmaxCrossEntropyWithLogits", flat, flat_labels, name=name), labels_shape)
-            cost.set_shape(labels.shape)
-        result: Tensor = math_ops.cast(cost, dtypes.float16) if logits.dtype is dtypes.float16 else cost
-        return result
-
-
-def sigmoid_cross_entropy_with_logits(_sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None) -> Tensor:
-    """max(x, 0) - x * z + log(1 + exp(-|x|)), elementwise, for logits x and labels z."""
-    _check_named("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
-    with name_scope(name, "logistic_loss", [logits, labels]) as scope:
-        logits, labels = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")
-        if not labels.shape.is_compatible_with(logits.shape):
-            raise GraphValueError(f"logits and labels must have the same shape, not {logits.shape} and {labels.shape}")
-        nothing = zeros_like(logits, logits.dtype)
-        positive = logits >= nothing
-        relu_logits = where(positive, logits, nothing)
-        negative = where(positive, -logits, logits)
-        return call("AddV2", relu_logits - logits * labels, call("Log1p", call("Exp", negative)), name=scope)
-
-
-# ---------------------------------------------------------------------------------------------- layers' arithmetic
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
@@ -298,7 +165,7 @@ def moments(
         if not keep:
             mean, variance = squeeze(mean, axes), squeeze(variance, axes)
         if x.dtype is dtypes.float16:
-            return math_ops.cast(mean, dtypes.float16), math_ops.cast(variance, dtypes.float16)
+            mean, variance = math_ops.cast(mean, dtypes.float16), math_ops.cast(variance, dtypes.float16)
         return mean, variance
 
 
@@ -367,21 +234,21 @@ def dropout(x: Any, keep_prob: Any = None, noise_shape: Any = None, seed: int | 
     if rate is None:
         raise GraphValueError("dropout needs rate or keep_prob")
     with name_scope(name, "dropout", [x]):
+        tensor = convert_to_tensor(x, name="x")
         number = isinstance(rate, int | float)
         if number and not 0 <= rate < 1:
             raise GraphValueError(f"dropout's rate is in [0, 1), not {rate}")
-        x = convert_to_tensor(x, name="x")
         if number and rate == 0:
-            return x
+            return tensor
         if number:
-            scaled = call("Mul", x, convert_to_tensor(1 / (1 - rate), x.dtype.base_dtype))
+            scaled = call("Mul", tensor, convert_to_tensor(1 / (1 - rate), tensor.dtype.base_dtype))
         else:
-            rate = math_ops.cast(convert_to_tensor(rate), x.dtype)
-            scaled = call("RealDiv", x, call("Sub", constant(1, x.dtype.base_dtype), rate))
-        drawn = random_uniform(_noise_shape(x, noise_shape), dtype=x.dtype.base_dtype, seed=seed)
+            rate = math_ops.cast(convert_to_tensor(rate), tensor.dtype)
+            scaled = call("RealDiv", tensor, call("Sub", constant(1, tensor.dtype.base_dtype), rate))
+        drawn = random_uniform(_noise_shape(tensor, noise_shape), dtype=tensor.dtype.base_dtype, seed=seed)
         kept = drawn >= rate
-        result = where_v2(kept, scaled, constant(0, x.dtype.base_dtype))
-        result.set_shape(x.shape)
+        result = where_v2(kept, scaled, constant(0, tensor.dtype.base_dtype))
+        result.set_shape(tensor.shape)
         return result
 
 
@@ -413,73 +280,8 @@ def embedding_lookup(params: Any, ids: Any, partition_strategy: str = "mod", nam
     if len(items) != 1 or max_norm is not None:
         raise GraphValueError("embedding_lookup of partitioned variables, or with max_norm, is not supported")
     with name_scope(name, "embedding_lookup", [*items, ids]) as scope:
-        from xlanb.graph.array_ops import gather
-
         graph = get_default_graph()
         ids = convert_to_tensor(ids, name="ids")
         with graph.colocate_with(items[0]):
             rows = gather(items[0], ids, name=scope)
         return identity(rows)
-
-
-def _values(tensors: Sequence[Any]) -> list[Any]:
-    items = enumerate(tensors)
-    return [None if t is None else convert_to_tensor(t.values if isinstance(t, IndexedSlices) else t, name=f"t_{i}") for i, t in items]
-
-
-def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
-    """min(max(x, low), high)."""
-    with name_scope(name, "clip_by_value", [t]) as scope:
-        values = convert_to_tensor(t.values if isinstance(t, IndexedSlices) else t, name="t")
-        result = call("Maximum", call("Minimum", values, clip_value_max), clip_value_min, name=scope)
-        return IndexedSlices(result, t.indices, t.dense_shape) if isinstance(t, IndexedSlices) else result
-
-
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
-    """Scaled down so that its norm is at most `clip_norm`."""
-    with name_scope(name, "clip_by_norm", [t]) as scope:
-        values = convert_to_tensor(t.values if isinstance(t, IndexedSlices) else t, name="t")
-        total = math_ops.reduce_sum(values * values, axes, keepdims=True)
-        positive = total > 0
-        norm = where(positive, call("Sqrt", where(positive, total, ones_like(total))), total)
-        result = identity(values * clip_norm / call("Maximum", norm, clip_norm), name=scope)
-        return IndexedSlices(result, t.indices, t.dense_shape) if isinstance(t, IndexedSlices) else result
-
-
-def l2_loss(t: Any, name: str | None = None) -> Tensor:
-    """sum(t^2) / 2."""
-    return call("L2Loss", t, name=name)
-
-
-def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
-    """The square root of the sum of all elements' squares."""
-    items = list(t_list)
-    graph = get_default_graph()
-    with name_scope(name, "global_norm", [t for t in items if t is not None]):
-        halves = []
-        for value in _values(items):
-            if value is not None:
-                with graph.colocate_with(value):
-                    halves.append(l2_loss(value))
-        half = math_ops.reduce_sum(stack(halves))
-        return call("Sqrt", half * constant(2.0, half.dtype), name="global_norm")
-
-
-def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[list[Any], Tensor]:
-    """All scaled by one factor so that their global norm is at most `clip_norm`; with that norm."""
-    items = list(t_list)
-    norm = global_norm(items, name) if use_norm is None else use_norm
-    graph = get_default_graph()
-    with name_scope(name, "clip_by_global_norm", [t for t in items if t is not None]) as scope:
-        bounded = call("Minimum", 1.0 / norm, constant(1.0, norm.dtype) / clip_norm)
-        finite = clip_norm * bounded
-        scale = finite + (norm - norm)  # NaN and infinity stay visible
-        clipped: list[Any] = []
-        for i, (item, value) in enumerate(zip(items, _values(items), strict=True)):
-            if value is None:
-                clipped.append(None)
-                continue
-            with graph.colocate_with(value):
-                result = identity(value * math_ops.cast(scale, value.dtype), name=f"{scope}_{i}")
-            clipped.append(IndexedSlices(result, item.indices, item.dense_shape) if isinstance(item, IndexedSlices) else result)
-        return clipped, norm

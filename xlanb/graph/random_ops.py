@@ -59,10 +59,10 @@ def random_uniform(
         to_one = isinstance(maxval, int) and maxval == 1
         if not (from_zero and to_one) or element_type.is_integer:
             minval, maxval = convert_to_tensor(minval, element_type, "min"), convert_to_tensor(maxval, element_type, "max")
-        seeds = dict(zip(("seed", "seed2"), get_seed(seed), strict=True))
+        seed1, seed2 = get_seed(seed)
         if element_type.is_integer:
-            return call("RandomUniformInt", sizes, minval, maxval, name=scope, **seeds)
-        result = call("RandomUniform", sizes, dtype=element_type, **seeds)
+            return call("RandomUniformInt", sizes, minval, maxval, seed=seed1, seed2=seed2, name=scope)
+        result = call("RandomUniform", sizes, dtype=element_type, seed=seed1, seed2=seed2)
         if from_zero:
             return result if to_one else call("Mul", result, maxval)
         return call("AddV2", result * (maxval - minval), minval, name=scope)

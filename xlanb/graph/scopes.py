@@ -128,8 +128,8 @@ _SKIPPED = (_OWN, str(Path(sys.modules["contextlib"].__file__ or "")))
 
 def python_line() -> tuple[str, int]:
     """File and line of the innermost frame that is not xlanb's own."""
-    frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack reads source files, thousands of times too slow
-    while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED):
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_SKIPPED):
         if frame.f_back is None:
             return "", 0
         frame = frame.f_back

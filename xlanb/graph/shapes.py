@@ -22,7 +22,7 @@ def set_shape_function(function: ShapeFunction | None) -> ShapeFunction | None:
     It gives one entry an output (None: unknown rank; None inside: unknown size), or None where it knows nothing, and
     raises an XlanbError where the inputs' shapes do not fit the op.
     """
-    global _shape_function  # noqa: PLW0603 - one registration for the process, made by the lowering when imported
+    global _shape_function
     previous, _shape_function = _shape_function, function
     return previous
 
@@ -33,7 +33,7 @@ def output_shapes(op: Operation) -> list[Dims | None]:
     Raises:
         GraphValueError: the inputs' shapes do not fit the op; the message names the node.
     """
-    known = _from_attributes(op)
+    known: Sequence[Dims | None] | None = _from_attributes(op)
     if known is None and _shape_function is not None:
         try:
             known = _shape_function(op)

@@ -185,7 +185,7 @@ def _size(value: Any) -> int | None:
     return None if size == -1 else size
 
 
-def _merged(a: Dims | None, b: Dims | None) -> Dims | None | bool:
+def _merged(a: Dims | None, b: Dims | None) -> Dims | bool | None:
     if a is None or b is None:
         return b if a is None else a
     if len(a) != len(b) or any(x is not None and y is not None and x != y for x, y in zip(a, b, strict=True)):

@@ -57,7 +57,7 @@ class Variable:
     constraint: Callable[[Any], Any] | None
     _shape: TensorShape
 
-    def __new__(cls, *args: Any, use_resource: bool | None = None, **kwargs: Any) -> Variable:
+    def __new__(cls, *_args: Any, use_resource: bool | None = None, **_kwargs: Any) -> Variable:  # noqa: PYI034 - one of two kinds
         """A reference variable, or a resource variable where `use_resource` says so or a scope has asked for it."""
         if cls is Variable:
             from xlanb.graph.variable_scope import resource_variables_wanted
@@ -378,7 +378,7 @@ class AssignedVariable:
     def value(self) -> Tensor:
         """The value after the assignment."""
         with self.graph.as_default(), self.graph.control_dependencies([self.op]):
-            return self.variable._read()  # noqa: SLF001 - a part of the variable
+            return self.variable._read()
 
     def as_tensor(self, dtype: DType | None = None, name: str | None = None, as_ref: bool = False) -> Tensor:
         """The value after the assignment."""

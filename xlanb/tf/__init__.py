@@ -1,5 +1,7 @@
 """`import xlanb.tf as tf`: TensorFlow 1's names, for programs of its time."""
 
+# ruff: noqa: F401, N813 - names for programs to use, under TensorFlow's spelling
+
 from __future__ import annotations
 
 import sys
@@ -46,6 +48,7 @@ from xlanb.graph.array_ops import (
     zeros_like,
 )
 from xlanb.graph.array_ops import slice_ as slice  # noqa: A004
+from xlanb.graph.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from xlanb.graph.control_ops import group, no_op
 from xlanb.graph.control_ops import tuple_ as tuple  # noqa: A004
 from xlanb.graph.convert import constant, convert_to_tensor
@@ -122,10 +125,15 @@ from xlanb.graph.math_ops import (
     tensordot,
 )
 from xlanb.graph.name_scope import name_scope
-from xlanb.graph.nn_ops import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.operators import truediv
-from xlanb.graph.random_ops import random_normal, random_shuffle, random_uniform, set_random_seed, truncated_normal
+from xlanb.graph.random_ops import (
+    random_normal,
+    random_shuffle,
+    random_uniform,
+    set_random_seed,
+    truncated_normal,
+)
 from xlanb.graph.tensor_shape import Dimension, TensorShape
 from xlanb.graph.variable_scope import (
     AUTO_REUSE,
@@ -146,7 +154,14 @@ from xlanb.graph.variables import (
     trainable_variables,
     variables_initializer,
 )
-from xlanb.runtime.config import ConfigProto, GPUOptions, GraphOptions, OptimizerOptions, RunMetadata, RunOptions
+from xlanb.runtime.config import (
+    ConfigProto,
+    GPUOptions,
+    GraphOptions,
+    OptimizerOptions,
+    RunMetadata,
+    RunOptions,
+)
 from xlanb.runtime.session import InteractiveSession, Session
 from xlanb.tf import contrib, nn, train
 from xlanb.tf.generated import ARRAY, LINALG, MATH, functions

@@ -18,7 +18,13 @@ from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call, call_n, call_op
 from xlanb.graph.operation import Operation, Tensor, as_operation
 from xlanb.graph.variable_scope import get_variable, variable_scope
-from xlanb.graph.variables import GraphKeys, RefVariable, ResourceVariable, Variable, trainable_variables
+from xlanb.graph.variables import (
+    GraphKeys,
+    RefVariable,
+    ResourceVariable,
+    Variable,
+    trainable_variables,
+)
 
 _TRAINABLE_TYPES = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
 
@@ -284,15 +290,15 @@ class AdamOptimizer(Optimizer):
     ) -> None:
         super().__init__(use_locking, name)
         self._values = {"learning_rate": learning_rate, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
-        self._powers: tuple[Any, Any] | None = None
+        self._powers: tuple[Any, ...] = ()  # of beta1 and beta2; made with the slots
 
     def _create_slots(self, variables: Sequence[Any]) -> None:
         first = min(variables, key=lambda v: str(v.name))
-        if self._powers is None:
+        if not self._powers:
             resource = isinstance(first, ResourceVariable)
             with get_default_graph().colocate_with(first):
                 made = [Variable(self._values[b], name=f"{b}_power", trainable=False, use_resource=resource) for b in ("beta1", "beta2")]
-            self._powers = made[0], made[1]
+            self._powers = tuple(made)
         for v in variables:
             self._slot(v, "m")
             self._slot(v, "v")
@@ -302,7 +308,6 @@ class AdamOptimizer(Optimizer):
             self._prepare_tensor(name, value)
 
     def _power_values(self, variable: Any) -> list[Tensor]:
-        assert self._powers is not None  # made with the slots, before any update
         return [cast(p, variable.dtype.base_dtype) for p in self._powers]
 
     def _apply_dense(self, grad: Tensor, variable: Any) -> Operation:
@@ -335,7 +340,6 @@ class AdamOptimizer(Optimizer):
             return result
 
     def _finish(self, updates: list[Operation], scope: str) -> Operation:
-        assert self._powers is not None  # made with the slots, before any update
         graph = get_default_graph()
         with graph.control_dependencies(updates), graph.colocate_with(self._powers[0]):
             counted = [
@@ -345,7 +349,7 @@ class AdamOptimizer(Optimizer):
 
     def variables(self) -> list[Any]:
         """All variables that the optimizer made."""
-        return sorted((*super().variables(), *(self._powers or ())), key=lambda v: str(v.name))
+        return sorted((*super().variables(), *self._powers), key=lambda v: str(v.name))
 
 
 class AdagradOptimizer(Optimizer):

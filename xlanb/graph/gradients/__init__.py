@@ -2,7 +2,12 @@
 
 from xlanb.graph.gradients import array, math, nn, reductions, state
 from xlanb.graph.gradients.backprop import AggregationMethod, gradients
-from xlanb.graph.gradients.registry import differentiable_ops, gradient_function, is_differentiable, register_gradient
+from xlanb.graph.gradients.registry import (
+    differentiable_ops,
+    gradient_function,
+    is_differentiable,
+    register_gradient,
+)
 
 __all__ = [
     "AggregationMethod",

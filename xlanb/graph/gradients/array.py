@@ -5,7 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from xlanb.graph import math_ops
-from xlanb.graph.array_ops import concat, expand_dims, gather, rank, reshape, shape, shape_n, size, slice_, split, squeeze, stack, transpose, unstack, zeros_like
+from xlanb.graph.array_ops import (
+    concat,
+    expand_dims,
+    gather,
+    rank,
+    reshape,
+    shape,
+    shape_n,
+    size,
+    slice_,
+    split,
+    squeeze,
+    stack,
+    transpose,
+    unstack,
+    zeros_like,
+)
 from xlanb.graph.constant_value import constant_value
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.gradients.registry import not_differentiable, register_gradient

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from xlanb.graph import math_ops
-from xlanb.graph.array_ops import ones, ones_like, reshape, shape, where, where_v2, zeros, zeros_like
+from xlanb.graph.array_ops import (
+    ones,
+    ones_like,
+    reshape,
+    shape,
+    where,
+    where_v2,
+    zeros,
+    zeros_like,
+)
 from xlanb.graph.convert import constant
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import float32, int32

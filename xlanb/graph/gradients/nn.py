@@ -7,7 +7,24 @@ from typing import Any
 import numpy as np
 
 from xlanb.graph import math_ops
-from xlanb.graph.array_ops import concat, expand_dims, gather, ones_like, reshape, shape, shape_n, size, squeeze, stack, stop_gradient, tile, transpose, where, zeros, zeros_like
+from xlanb.graph.array_ops import (
+    concat,
+    expand_dims,
+    gather,
+    ones_like,
+    reshape,
+    shape,
+    shape_n,
+    size,
+    squeeze,
+    stack,
+    stop_gradient,
+    tile,
+    transpose,
+    where,
+    zeros,
+    zeros_like,
+)
 from xlanb.graph.constant_value import constant_value
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import int32, int64
@@ -133,7 +150,7 @@ def _is_zeros(tensor: Tensor) -> bool:
 def _by_logits(op: Operation, grad_loss: Tensor, grad_grad: Tensor) -> Tensor:
     """By the logits: the loss's gradient times output 1, and the softmax's derivative where output 1 is used itself."""
     grad = _times_rows(grad_loss, op.outputs[1])
-    if grad_grad is not None and not _is_zeros(grad_grad):
+    if not _is_zeros(grad_grad):
         softmax = call("Softmax", op.inputs[0])
         product = math_ops.matmul(expand_dims(grad_grad, 1), expand_dims(softmax, 2))
         grad += (grad_grad - squeeze(product, axis=[1])) * softmax

@@ -8,7 +8,21 @@ from typing import Any
 import numpy as np
 
 from xlanb.graph import math_ops
-from xlanb.graph.array_ops import broadcast_to, concat, gather, ones, ones_like, rank, reshape, shape, size, tile, transpose, where_v2, zeros_like
+from xlanb.graph.array_ops import (
+    broadcast_to,
+    concat,
+    gather,
+    ones,
+    ones_like,
+    rank,
+    reshape,
+    shape,
+    size,
+    tile,
+    transpose,
+    where_v2,
+    zeros_like,
+)
 from xlanb.graph.constant_value import constant_value
 from xlanb.graph.convert import constant
 from xlanb.graph.default_graph import get_default_graph
@@ -17,6 +31,7 @@ from xlanb.graph.gradients.registry import register_gradient
 from xlanb.graph.math_ops import cast, conj, divide, matmul, reduce_sum
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.operators import truediv
 
 
 def sum_gradient(op: Operation, grad: Tensor) -> Tensor:
@@ -76,7 +91,7 @@ def _mean(op: Operation, grad: Tensor) -> Any:
         count = size(dims)
         axes = (cast(op.inputs[1], count.dtype) + count) % count
         factor = math_ops.reduce_prod(gather(dims, axes))
-    return math_ops.truediv(total, cast(factor, total.dtype)), None
+    return truediv(total, cast(factor, total.dtype)), None
 
 
 @register_gradient("Max", "Min")
@@ -154,15 +169,13 @@ def _batch_products(op: Operation, grad: Tensor, *, marked: bool = False) -> tup
     """As for MatMul, with adjoints; `marked` says whether TensorFlow marks the two products with what they are gradients of."""
     x, y = op.inputs
     adj_x, adj_y = op.get_attr("adj_x"), op.get_attr("adj_y")
-    mark_x = {"grad_a": True} if marked else {}
-    mark_y = {"grad_b": True} if marked else {}
     if adj_x:
-        grad_x = matmul(y, grad, adjoint_a=adj_y, adjoint_b=True, **mark_x)
+        grad_x = matmul(y, grad, adjoint_a=adj_y, adjoint_b=True, grad_a=marked)
     else:
-        grad_x = matmul(grad, y, adjoint_b=not adj_y, **mark_x)
+        grad_x = matmul(grad, y, adjoint_b=not adj_y, grad_a=marked)
     if adj_y:
-        return grad_x, matmul(grad, x, adjoint_a=True, adjoint_b=adj_x, **mark_y)
-    return grad_x, matmul(x, grad, adjoint_a=not adj_x, **mark_y)
+        return grad_x, matmul(grad, x, adjoint_a=True, adjoint_b=adj_x, grad_b=marked)
+    return grad_x, matmul(x, grad, adjoint_a=not adj_x, grad_b=marked)
 
 
 @register_gradient("BatchMatMul")
