@@ -10,7 +10,7 @@ import pytest
 from xlanb.view.page import page_html, write_page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
-from factory import EVIL, make_trace  # noqa: E402 - the folder of the view's tests is no package
+from factory import EVIL, make_trace
 
 
 class Stepper:

@@ -10,7 +10,7 @@ from xlanb.errors import PassError, XlanbError
 from xlanb.notebook.widget import StepWidget
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
-from factory import FakeCompiler, make_trace  # noqa: E402 - the folder of the view's tests is no package
+from factory import FakeCompiler, make_trace
 
 
 class Front:
@@ -18,7 +18,7 @@ class Front:
 
     def __init__(self, widget):
         self.messages = []
-        widget.send = lambda content, buffers=None: self.messages.append(json.loads(json.dumps(content)))
+        widget.send = lambda content: self.messages.append(json.loads(json.dumps(content)))
 
     def types(self):
         return [m["type"] for m in self.messages]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,16 @@ from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo import HloOpcode, parse
-from xlanb.tracing import CompilationStarted, Decision, Predicate, StageFinished, because, current_cause, emit, observing
+from xlanb.tracing import (
+    CompilationStarted,
+    Decision,
+    Predicate,
+    StageFinished,
+    because,
+    current_cause,
+    emit,
+    observing,
+)
 
 EVIL = "<img src=x onerror=\"document.title='owned'\">"
 
@@ -192,7 +202,7 @@ class FakeCompiler:
         entry = self.module.entry_computation
         find = entry.find
         outer = ("optimization", "simplification")
-        yield self._pass("call-inliner", outer, lambda: self._inline())
+        yield self._pass("call-inliner", outer, self._inline)
         yield self._pass("tuple-simplifier", outer, lambda: None)
 
         def simplify() -> None:
@@ -229,7 +239,7 @@ class FakeCompiler:
         second = inner.add(HloOpcode.ADD, [first, inner.add(HloOpcode.BROADCAST, [p[2]], shape=shape, dimensions=())])
         inner.set_root(inner.add(HloOpcode.SUBTRACT, [second, p[3]]))
         names = ["broadcast", "multiply", "broadcast.1", "add", "subtract"]
-        for producer, consumer in zip(names, names[1:], strict=False):
+        for producer, consumer in pairwise(names):
             emit(Decision(current_cause(), "fuse", (producer, consumer), True, (Predicate("producer is fusible", True, "multiply"), Predicate("fits in registers", True, "2 of 32"))))
         emit(Decision(current_cause(), "fuse", ("subtract", "reduce"), False, (Predicate("producer is fusible", True), Predicate("producer has one user", False, "2 users: multiply.9, grad"))))
         subtract = entry.find("subtract")

@@ -15,7 +15,7 @@ SIZE = (80.0, 40.0)
 def boxes_overlap(boxes):
     items = sorted(boxes.values())
     for i, (x, y, w, h) in enumerate(items):
-        for x2, y2, w2, h2 in items[i + 1 :]:
+        for x2, y2, _, h2 in items[i + 1 :]:
             if x2 >= x + w:
                 break
             if y < y2 + h2 and y2 < y + h:
@@ -128,7 +128,8 @@ def test_a_group_holds_its_nodes_and_edges_enter_it_from_above():
     x, y, w, h = drawing.groups["f"]
     for n in ("p", "q"):
         nx, ny, nw, nh = drawing.nodes[n]
-        assert x < nx and y < ny and nx + nw < x + w and ny + nh < y + h
+        assert x < nx < nx + nw < x + w
+        assert y < ny < ny + nh < y + h
     assert drawing.nodes["a"][1] + 40 < y
     assert y + h < drawing.nodes["z"][1]
     passing = drawing.edges["a", "q"]

@@ -173,6 +173,19 @@ def test_a_large_trace_stays_under_two_megabytes():
     assert len(payload["traces"][0]["stages"]) == 10
 
 
+def test_a_pass_over_a_huge_module_sends_little():
+    module = chain(5000)
+    before = module.record()
+    entry = module.entry_computation
+    entry.replace(entry.find("negate.5"), entry.find("negate.3"))
+    trace = Trace("huge", [Stage(0, "hlo", "start", None, before)])
+    builder = PayloadBuilder()
+    builder.update([trace])
+    trace.stages.append(Stage(1, "hlo_pass", "pass", before, module.record()))
+    assert len(json.dumps(builder.update([trace]))) < 150_000  # one neighbourhood, and which lines are there
+    assert len(json.dumps(builder.payload)) < 1_000_000
+
+
 def test_name_scopes_are_folded_where_a_graph_is_large():
     nodes = tuple(NodeRecord(f"layer{k // 100}/block{k % 100 // 10}/op{k}", "Relu", (f"layer{(k - 1) // 100}/block{(k - 1) % 100 // 10}/op{k - 1}",) if k else ()) for k in range(1000))
     sheet = graph_sheet(GraphRecord("deep", nodes), 400)
@@ -219,7 +232,7 @@ def test_diff_rows_of_reordered_nodes_pair_up():
 
 
 def test_lines_of_code_know_their_op():
-    text = "define void @k1() {\n  ret void\n}\ndefine void @\"k 2\"() {\n  ret void\n}\n"
+    text = 'define void @k1() {\n  ret void\n}\ndefine void @"k 2"() {\n  ret void\n}\n'
     record = CodeRecord("llvm", text, ("k1", "k 2"), {"k1": "fusion", "k 2": "dot"}, {5: "dot.inner"})
     assert line_ops(record, text.splitlines()) == ["fusion", "fusion", "fusion", "dot", "dot.inner", "dot"]
     asm = CodeRecord("asm", "\t.text\nk1:\n\tret\n.L1:\n\tret\n", ("k1",), {"k1": "fusion"})

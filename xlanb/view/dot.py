@@ -37,7 +37,7 @@ def digraph(record: ModuleRecord | ComputationRecord | GraphRecord, max_nodes: i
 
     Where the graph has more than `max_nodes`, boxes and scopes are folded, and at last only a neighbourhood is drawn; the title says so.
     """
-    import graphviz  # noqa: PLC0415 - the only place that needs it
+    import graphviz
 
     sheet: Sheet | GraphSheet
     if isinstance(record, GraphRecord):
@@ -64,7 +64,7 @@ def write_graph(record: ModuleRecord | ComputationRecord | GraphRecord, path: st
     Raises:
         XlanbError: the ending is none of these, or it needs `dot` and there is none.
     """
-    import graphviz  # noqa: PLC0415
+    import graphviz
 
     path = Path(path)
     dot = digraph(record, max_nodes)
@@ -110,7 +110,7 @@ def _html(text: str) -> str:
 
 def _text(text: str) -> str:
     """A label that Graphviz shows as it is: no escapes, no HTML."""
-    import graphviz  # noqa: PLC0415
+    import graphviz
 
     escaped: str = graphviz.escape(text)
     return escaped

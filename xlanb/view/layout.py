@@ -54,6 +54,8 @@ def layout(
     all others, those in `last` below: there edges enter and leave a box.
     """
     wanted = list(dict.fromkeys((a, b) for a, b in edges if a != b and a in sizes and b in sizes))
+    if previous is not None and previous.routes.keys() == set(wanted) and {n: b[2:] for n, b in previous.boxes.items()} == sizes:
+        return previous
     names = list(sizes)
     graph = _Ranked(names, wanted, first, last)
     fresh = _fresh(graph, sizes, wanted)
@@ -64,7 +66,7 @@ def layout(
         return fresh
     anchored = _anchored(graph, sizes, wanted, previous)
     grown = anchored.width * anchored.height > 2.5 * max(fresh.width * fresh.height, 1.0)
-    return fresh if grown or _length(anchored) > 2.2 * _length(fresh) + 400 else anchored
+    return fresh if grown or _length(anchored) > 1.7 * _length(fresh) + 400 else anchored
 
 
 def _length(placement: Placement) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 Layers = list[list[int]]
 
@@ -29,7 +30,7 @@ def order_by_barycentre(layers: Layers, neighbours: Sequence[Sequence[int]], *, 
 def count_crossings(layers: Layers, down: Sequence[Sequence[int]]) -> int:
     """Pairs of edges between neighbouring layers that cross, by a Fenwick tree (Barth, Juenger and Mutzel 2002)."""
     total = 0
-    for upper, lower in zip(layers, layers[1:], strict=False):
+    for upper, lower in pairwise(layers):
         place = {v: i for i, v in enumerate(lower)}
         tree = [0] * (len(lower) + 1)
         seen = 0

@@ -132,12 +132,12 @@ class PayloadBuilder:
         return -1
 
     def _diff(self, stage: Stage) -> list[Payload]:
-        if not stage.changed or not self.limits.diff_rows:
-            return []
         before, after = stage.before, stage.after
-        if isinstance(after, ModuleRecord) and isinstance(before, ModuleRecord | None):
+        if before is None or not stage.changed or not self.limits.diff_rows:
+            return []
+        if isinstance(after, ModuleRecord) and isinstance(before, ModuleRecord):
             return diff_rows(self.pool, module_diff(before, after))
-        if isinstance(after, GraphRecord) and isinstance(before, GraphRecord | None):
+        if isinstance(after, GraphRecord) and isinstance(before, GraphRecord):
             return diff_rows(self.pool, graph_diff(before, after))
         return []
 

@@ -150,16 +150,17 @@ def diff_rows(pool: Pool, sections: Sequence[DiffSection[InstructionRecord]] | S
     for section in sections:
         if not section.changed:
             continue
-        rows = _compact(pool, section.rows)
-        if len(rows) > left:
-            out.append({"name": section.name, "rows": rows[:left], "cut": len(rows) - left})
+        rows, cut = _compact(pool, section.rows, left)
+        if cut:
+            out.append({"name": section.name, "rows": rows, "cut": cut})
             return out
         left -= len(rows)
         out.append({"name": section.name, "rows": rows})
     return out
 
 
-def _compact(pool: Pool, rows: Sequence[DiffRow[Any]]) -> list[Any]:
+def _compact(pool: Pool, rows: Sequence[DiffRow[Any]], limit: int) -> tuple[list[Any], int]:
+    """Rows as plain data, at most `limit`; and how many rows were cut off."""
     keep = [False] * len(rows)
     for k, row in enumerate(rows):
         if row.mark != "=":
@@ -167,7 +168,9 @@ def _compact(pool: Pool, rows: Sequence[DiffRow[Any]]) -> list[Any]:
                 keep[near] = True
     out: list[Any] = []
     skipped = 0
-    for row, kept in zip(rows, keep, strict=True):
+    for k, (row, kept) in enumerate(zip(rows, keep, strict=True)):
+        if len(out) >= limit:
+            return out, len(rows) - k
         if not kept:
             skipped += 1
             continue
@@ -180,4 +183,4 @@ def _compact(pool: Pool, rows: Sequence[DiffRow[Any]]) -> list[Any]:
             out.append([-1 if row.before is None else pool.item(row.before), -1 if row.after is None else pool.item(row.after)])
     if skipped:
         out.append(-skipped)
-    return out
+    return out, 0

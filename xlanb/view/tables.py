@@ -10,7 +10,7 @@ from xlanb.explorer.trace import Trace
 
 def stages_table(trace: Trace) -> Any:
     """A DataFrame with a row per stage: kind, name, pipeline, changed, added, removed, modified, milliseconds (NaN where unknown), what it did."""
-    import pandas as pd  # noqa: PLC0415 - takes half a second
+    import pandas as pd
 
     rows = [
         {
@@ -32,7 +32,7 @@ def stages_table(trace: Trace) -> Any:
 
 def kernels_table(record: ExecutionRecord) -> Any:
     """A DataFrame with a row per kernel of a run, the slowest first: microseconds, bytes, flops, and both per second."""
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     kernels = sorted(record.kernels, key=lambda k: -k.seconds)
     rows = [

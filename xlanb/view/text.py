@@ -67,8 +67,10 @@ def graph_text(graph: GraphRecord) -> str:
 def execution_text(record: ExecutionRecord) -> str:
     """Wall time, kernels with the slowest first, results."""
     lines = [f"ran in {time_text(record.seconds)}" + (f" (of {record.runs} runs)" if record.runs > 1 else "")]
-    for k in sorted(record.kernels, key=lambda k: -k.seconds):
-        lines.append(f"  {time_text(k.seconds):>9}  {k.name}  {bytes_text(k.bytes_accessed)}  {k.flops:,} flops  {k.op_name}".rstrip())
+    lines.extend(
+        f"  {time_text(k.seconds):>9}  {k.name}  {bytes_text(k.bytes_accessed)}  {k.flops:,} flops  {k.op_name}".rstrip()
+        for k in sorted(record.kernels, key=lambda k: -k.seconds)
+    )
     lines.extend(f"  {shape} {text}" for shape, text in record.results)
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ def figure(trace: Trace) -> Any:
     Raises:
         XlanbError: no stage of the trace was timed.
     """
-    import plotly.graph_objects as go  # noqa: PLC0415 - takes a quarter of a second
+    import plotly.graph_objects as go
 
     timed = [s for s in trace if s.seconds is not None and s.kind not in {"execution", "compilation_cache"}]
     if not timed:
@@ -41,7 +41,7 @@ def kernel_figure(record: ExecutionRecord) -> Any:
     Raises:
         XlanbError: the run was not timed by kernel.
     """
-    import plotly.graph_objects as go  # noqa: PLC0415
+    import plotly.graph_objects as go
 
     if not record.kernels:
         raise XlanbError("the run was not timed by kernel")

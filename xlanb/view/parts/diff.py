@@ -60,11 +60,8 @@ def graph_diff(before: GraphRecord | None, after: GraphRecord | None) -> list[Di
     """A graph and its functions, those that differ."""
     old = _graphs(before)
     new = _graphs(after)
-    sections = []
-    for name in [*new, *(n for n in old if n not in new)]:
-        if old.get(name) is not new.get(name):
-            sections.append(DiffSection(name, tuple(match(old.get(name, ()), new.get(name, ())))))
-    return sections
+    names = [n for n in (*new, *(n for n in old if n not in new)) if old.get(n) is not new.get(n)]
+    return [DiffSection(n, tuple(match(old.get(n, ()), new.get(n, ())))) for n in names]
 
 
 def _graphs(graph: GraphRecord | None) -> dict[str, tuple[NodeRecord, ...]]:

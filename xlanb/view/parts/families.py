@@ -49,10 +49,10 @@ def tf_family(op: str) -> str:
     known = _TF_FAMILY.get(op)
     if known is not None:
         return known
-    if op.startswith("ResourceApply") or op.startswith("Apply"):
+    if op.startswith(("ResourceApply", "Apply")):
         return "tf-variable"
     if "Conv" in op or "Pool" in op or "BatchNorm" in op:
         return "tf-matrix"
-    if op.startswith("Random") or op.startswith("StatelessRandom"):
+    if op.startswith(("Random", "StatelessRandom")):
         return "tf-constant"
     return "tf-element"

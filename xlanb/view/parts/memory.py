@@ -55,10 +55,9 @@ def memory_data(record: BufferAssignmentRecord) -> dict[str, Any]:
 
 def memory_text(record: BufferAssignmentRecord) -> str:
     """A report in the manner of XLA's buffer-assignment.txt."""
-    lines = [
-        f"BufferAssignment of {record.module}: {bytes_text(record.total_bytes)} in {len(record.allocations)} allocations, "
-        f"temp {bytes_text(record.temp_bytes)}, peak {bytes_text(record.peak_bytes)}"
-    ]
+    sizes = f"temp {bytes_text(record.temp_bytes)}, peak {bytes_text(record.peak_bytes)}"
+    count = len(record.allocations)
+    lines = [f"BufferAssignment of {record.module}: {bytes_text(record.total_bytes)} in {count} allocations, {sizes}"]
     for a in record.allocations:
         where = f" parameter {a.parameter_number}" if a.parameter_number is not None else ""
         lines.append(f"allocation {a.index}: size {a.size}, {a.kind}{where}")

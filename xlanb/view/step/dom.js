@@ -51,6 +51,7 @@ function fill(element, props, children) {
 /** @param {number | null | undefined} seconds */
 export function time(seconds) {
   if (seconds === null || seconds === undefined) return "unknown";
+  if (seconds === 0) return "–"; // it was skipped: nothing was there to measure
   if (seconds >= 1) return `${seconds.toPrecision(3)} s`;
   if (seconds >= 1e-3) return `${(seconds * 1e3).toPrecision(3)} ms`;
   if (seconds >= 1e-6) return `${(seconds * 1e6).toPrecision(3)} µs`;

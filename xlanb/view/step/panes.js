@@ -203,13 +203,18 @@ function decision(d) {
     "li",
     { class: d.taken ? "yes" : "no" },
     h("div", { class: "verdict" }, h("b", { class: "tick" }, d.taken ? "✓" : "✗"), h("span", { class: "action" }, d.action), " ", names),
-    h(
-      "div",
-      { class: "predicates" },
-      d.predicates.map(([name, holds, value]) => h("span", { class: `predicate ${holds ? "holds" : "fails"}` }, `${holds ? "✓" : "✗"} ${name}`, value ? h("i", {}, value) : null)),
-    ),
+    predicates(d.predicates),
     d.where ? h("div", { class: "where" }, d.rule ? `${d.rule} · ` : "", d.where) : null,
   );
+}
+
+/** What failed stands first; what held is folded where it is much. @param {[string, number, string][]} all */
+function predicates(all) {
+  const chip = (/** @type {[string, number, string]} */ [name, holds, value]) => h("span", { class: `predicate ${holds ? "holds" : "fails"}` }, `${holds ? "✓" : "✗"} ${name}`, value ? h("i", {}, value) : null);
+  const failed = all.filter((p) => !p[1]);
+  const held = all.filter((p) => p[1]);
+  if (all.length <= 3) return h("div", { class: "predicates" }, all.map(chip));
+  return h("div", { class: "predicates" }, failed.map(chip), held.length ? h("details", {}, h("summary", {}, `✓ ${plural(held.length, "condition")} ${held.length === 1 ? "holds" : "hold"}`), h("div", { class: "held" }, held.map(chip))) : null);
 }
 
 /** @param {any} r @param {number} k @param {{rewrite: number, choose(k: number): void}} state */
