@@ -68,6 +68,7 @@ def _function(name: str, ops: list[Operation], inputs: list[Tensor], outputs: li
     for index, t in enumerate(inputs):
         attrs = {"T": t.dtype.base_dtype, "index": index, "_output_shapes": (t.shape,)}
         arg = body.add_op("_Arg", body.unique_name(f"{t.op.name}_{t.value_index}_arg".replace("/", "_").lower()), (), [t.dtype], attrs)
+        arg.outputs[0].give_shape(t.shape.as_tuple())
         made[t] = arg.outputs[0]
     copies: dict[Operation, Operation] = {}
     for op in ops:
