@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf.message import EncodeError
+from google.protobuf.message import Error
 
 from xlanb.errors import HloParseError, UnimplementedError
 from xlanb.hlo.attributes import NO_METADATA
@@ -46,7 +46,7 @@ def to_proto(module: HloModule) -> bytes:
     """
     try:
         data: bytes = module_message(module).SerializeToString(deterministic=True)
-    except (EncodeError, UnicodeEncodeError, ValueError) as error:
+    except (Error, UnicodeEncodeError, ValueError) as error:
         raise UnimplementedError(f"module {module.name} has no binary form: {error}") from error
     return data
 
@@ -63,12 +63,12 @@ class _Writer:
         self.ids: dict[HloInstruction, int] = {}
         self.shapes: dict[Shape, Message] = {}
         self.shardings: dict[str, Message] = {}
-        self.literal_bytes = 0
         for c, n in self.computation_ids.items():
             self.ids |= {i: n << _ID_BITS | k for k, i in enumerate(c)}
 
     def write(self) -> Message:
         module = self.module
+        _check_size(module)
         entry = module.entry_computation
         proto = SCHEMA.HloModuleProto(
             name=module.name,
@@ -147,19 +147,9 @@ class _Writer:
         attributes = i.attributes
         for row, codec in codecs(i.opcode):
             value = attributes.get(row.name)
-            if row.kind == "literal" and value is not None:
-                self._account(value.shape)
             if value is not None:
                 codec.write(proto, value, i)
         _complete(i, proto)
-
-    def _account(self, shape: Shape) -> None:
-        """Elided constants take no memory before they are written: refuse before it is taken."""
-        self.literal_bytes += shape.byte_size
-        if self.literal_bytes > MESSAGE_LIMIT:
-            raise UnimplementedError(
-                f"the constants of module {self.module.name} are too large for a binary message"
-            )
 
     def _common(self, i: HloInstruction, proto: Message) -> None:
         for name in ("metadata", "frontend_attributes", "statistics_viz"):
@@ -179,6 +169,15 @@ class _Writer:
             statistics_to_proto(i.statistics, proto.statistics_viz)
         if i.origin:
             origin_to_proto(i.origin, proto.original_value)
+
+
+def _check_size(module: HloModule) -> None:
+    """Elided constants take no memory until they are written: refuse them before they do."""
+    literals = (i.attributes.get("literal") for i in module.instructions())
+    if sum(literal.shape.byte_size for literal in literals if literal is not None) > MESSAGE_LIMIT:
+        raise UnimplementedError(
+            f"the constants of module {module.name} are too large for a binary message"
+        )
 
 
 def _signature(computation: HloComputation) -> Signature:
