@@ -102,6 +102,8 @@ def _scatter_places(i: HloInstruction, shape: tuple[int, ...], indices: Array, u
     batching = i.ints("input_batching_dims")
     absent = {*i.ints("inserted_window_dims"), *batching}
     starts = _starts(vectors, len(shape), i.ints("scatter_dims_to_operand_dims"), batching, i.ints("scatter_indices_batching_dims"), vector_dim)
+    if len(window_dims) + len(absent) != len(shape):
+        raise EvaluationError(f"{len(window_dims)} window dimensions and {len(absent)} left out for an operand of {len(shape)}")
     batch_dims = [d for d in range(len(update_shape)) if d not in window_dims]
     flat: Array = np.zeros((1,) * len(update_shape), np.int64)
     valid: Array = np.ones((1,) * len(update_shape), np.bool_)

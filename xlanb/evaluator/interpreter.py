@@ -17,7 +17,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import ArrayShape, BufferShape, Shape, TupleShape
 
-MAX_STEPS = 20_000_000
+MAX_STEPS = 10_000_000
 MAX_BYTES = 4 << 30
 MAX_DEPTH = 64
 
@@ -29,14 +29,26 @@ _TRANSPARENT = frozenset({HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT, HloOpcod
 
 @dataclass(slots=True)
 class _Step:
-    """One instruction of a plan: where its operands lie, and whose values nobody needs after it."""
+    """One instruction of a plan: the slots of its operands and of its value, and the slots that nobody reads after it."""
 
     instruction: HloInstruction
     rule: Rule
     operands: tuple[int, ...]
+    slot: int
     dead: tuple[int, ...]
     is_checked: bool
-    bytes: int
+    # what to find in the value where the shape is a static array's
+    dtype: np.dtype[Any] | None
+    dimensions: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Plan:
+    """How to evaluate a computation: a slot for every instruction that the root needs, constants filled in; the root's is the last."""
+
+    initial: list[Value]
+    parameters: list[tuple[int, int]]
+    steps: list[_Step]
 
 
 class _LocatedError(EvaluationError):
@@ -60,7 +72,7 @@ class Evaluator:
         self._steps_left = max_steps
         self._max_bytes = max_bytes
         self._parameters: list[tuple[Value, ...]] = []
-        self._plans: dict[tuple[HloComputation, bool], list[_Step]] = {}
+        self._plans: dict[tuple[HloComputation, bool], _Plan] = {}
         self._liftable: dict[HloComputation, bool] = {}
 
     # -- entry points -------------------------------------------------------------------------------------------
@@ -74,6 +86,8 @@ class Evaluator:
         parameters = computation.parameters
         if len(arguments) != len(parameters):
             raise EvaluationError(f"computation {computation.name} takes {len(parameters)} arguments, not {len(arguments)}")
+        if [p.parameter_number for p in parameters] != list(range(len(parameters))):
+            raise EvaluationError(f"the parameters of computation {computation.name} are not numbered from 0 on")
         values = tuple(_argument(a, p) for a, p in zip(arguments, parameters, strict=True))
         with np.errstate(all="ignore"):
             return _fresh(self.call(computation, values))
@@ -108,7 +122,7 @@ class Evaluator:
 
     def apply(self, i: HloInstruction, operands: tuple[Value, ...]) -> Value:
         """One instruction applied to operand values."""
-        return self._apply(_step(i, RULES), operands, lifted=False)
+        return self._apply(self._step(i, RULES, (), 0, ()), operands, lifted=False)
 
     @property
     def arguments(self) -> tuple[Value, ...]:
@@ -118,57 +132,74 @@ class Evaluator:
     # -- the walk -----------------------------------------------------------------------------------------------
 
     def _walk(self, computation: HloComputation, arguments: tuple[Value, ...], *, lifted: bool) -> Value:
-        plan = self._plan(computation, lifted=lifted)
-        values: list[Value] = [None] * len(plan)
         if len(self._parameters) >= MAX_DEPTH:
             raise EvaluationError(f"computations call each other more than {MAX_DEPTH} deep, at {computation.name}")
+        plan = self._plan(computation, lifted=lifted)
+        values = plan.initial.copy()
+        for slot, number in plan.parameters:
+            values[slot] = arguments[number]
+        self._steps_left -= len(plan.steps)
         self._parameters.append(arguments)
         try:
-            for slot, step in enumerate(plan):
-                operands = tuple([values[o] for o in step.operands])
-                values[slot] = self._apply(step, operands, lifted=lifted)
-                del operands
+            for step in plan.steps:
+                values[step.slot] = self._apply(step, [values[o] for o in step.operands], lifted=lifted)
                 for d in step.dead:
                     values[d] = None
         finally:
             self._parameters.pop()
         return values[-1]
 
-    def _apply(self, step: _Step, operands: tuple[Value, ...], *, lifted: bool) -> Value:
+    def _apply(self, step: _Step, operands: Sequence[Value], *, lifted: bool) -> Value:
         i = step.instruction
-        self._steps_left -= 1
-        if self._steps_left < 0:
-            raise _located(i, "too many instructions evaluated; a loop without end?")
-        if step.bytes > self._max_bytes:
-            raise _located(i, f"the value would take {step.bytes} bytes, more than the limit of {self._max_bytes}")
         try:
+            if self._steps_left < 0:
+                raise EvaluationError("too many instructions evaluated; a loop without end?")
             value = step.rule(self, i, *operands)
         except _LocatedError:
             raise
         except _FAILURES as error:
             text = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
             raise _located(i, text) from error
-        if value is not TOKEN and not isinstance(value, (np.ndarray, tuple)):
-            value = np.asarray(value)
-        problem = mismatch(value, i.shape, lifted=lifted) if step.is_checked else None
-        if problem:
-            raise _located(i, problem)
+        if step.is_checked:
+            if value is not TOKEN and not isinstance(value, (np.ndarray, tuple)):
+                value = np.asarray(value)
+            if isinstance(value, np.ndarray) and value.dtype == step.dtype and (lifted or value.shape == step.dimensions):
+                return value
+            problem = mismatch(value, i.shape, lifted=lifted)
+            if problem:
+                raise _located(i, problem)
         return value
 
-    def _plan(self, computation: HloComputation, *, lifted: bool) -> list[_Step]:
+    def _plan(self, computation: HloComputation, *, lifted: bool) -> _Plan:
         found = self._plans.get((computation, lifted))
-        if found is not None:
-            return found
+        if found is None:
+            found = self._plans[computation, lifted] = self._new_plan(computation, LIFTED if lifted else RULES)
+        return found
+
+    def _new_plan(self, computation: HloComputation, rules: dict[HloOpcode, Rule]) -> _Plan:
         order = _reachable(computation)
         slots = {i: n for n, i in enumerate(order)}
         last_use = {o: n for n, i in enumerate(order) for o in i.operands}
         dead: list[list[int]] = [[] for _ in order]
         for o, n in last_use.items():
             dead[n].append(slots[o])
-        rules = LIFTED if lifted else RULES
-        plan = [_step(i, rules, tuple(slots[o] for o in i.operands), tuple(dead[n])) for n, i in enumerate(order)]
-        self._plans[computation, lifted] = plan
+        plan = _Plan([None] * len(order), [], [])
+        for n, i in enumerate(order):
+            if i.opcode is HloOpcode.PARAMETER:
+                plan.parameters.append((n, i.parameter_number))
+            elif i.opcode is HloOpcode.CONSTANT:
+                plan.initial[n] = i.literal.numpy()
+            else:
+                plan.steps.append(self._step(i, rules, tuple(slots[o] for o in i.operands), n, tuple(dead[n])))
         return plan
+
+    def _step(self, i: HloInstruction, rules: dict[HloOpcode, Rule], operands: tuple[int, ...], slot: int, dead: tuple[int, ...]) -> _Step:
+        is_view = i.opcode in _TRANSPARENT or i.opcode is HloOpcode.BROADCAST
+        if not is_view and i.shape.byte_size > self._max_bytes:
+            raise _located(i, f"the value would take {i.shape.byte_size} bytes, more than the limit of {self._max_bytes}")
+        is_static = isinstance(i.shape, ArrayShape) and i.shape.is_array and not i.shape.is_dynamic
+        dtype, dimensions = (i.array_shape.dtype, i.array_shape.dimensions) if is_static else (None, ())
+        return _Step(i, rules.get(i.opcode, _missing), operands, slot, dead, i.opcode not in _TRANSPARENT, dtype, dimensions)
 
     def _map_one_by_one(self, computation: HloComputation, arguments: Sequence[Array], shape: tuple[int, ...]) -> Value:
         """For computations that use arrays inside: the only place where elements are walked one by one."""
@@ -181,11 +212,6 @@ class Evaluator:
 
 def _missing(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value:
     raise EvaluationError(f"{i.opcode} has no value on a single device without a host")
-
-
-def _step(i: HloInstruction, rules: dict[HloOpcode, Rule], operands: tuple[int, ...] = (), dead: tuple[int, ...] = ()) -> _Step:
-    is_view = i.opcode in _TRANSPARENT or i.opcode is HloOpcode.BROADCAST
-    return _Step(i, rules.get(i.opcode, _missing), operands, dead, i.opcode not in _TRANSPARENT, 0 if is_view else i.shape.byte_size)
 
 
 def _reachable(computation: HloComputation) -> list[HloInstruction]:

@@ -30,12 +30,13 @@ def _wide(t: PrimitiveType) -> np.dtype[Any] | None:
     return None
 
 
-_WIDE: dict[np.dtype[Any], np.dtype[Any]] = {t.dtype: w for t in PrimitiveType if (w := _wide(t)) is not None}
+# By the dtypes' numbers: hashing a dtype costs more than adding two scalars.
+_WIDE: dict[int, np.dtype[Any]] = {t.dtype.num: w for t in PrimitiveType if (w := _wide(t)) is not None}
 
 
 def widen(x: Array) -> Array:
     """The same values in a dtype that NumPy computes in: f32 for narrow floats, bytes for sub-byte integers."""
-    wide = _WIDE.get(x.dtype)
+    wide = _WIDE.get(x.dtype.num)
     return x if wide is None else x.astype(wide)
 
 
