@@ -310,7 +310,8 @@ def test_custom_calls_carry_what_they_are_given() -> None:
 def test_random_bits() -> None:
     state, bits = run(lambda b, s: b.rng_bit_generator(s, array(PrimitiveType.U32, [5])), np.array([1, 2], np.uint64))
     assert state.shape == (2,)
-    assert bits.dtype == np.uint32 and len(set(bits.tolist())) == 5
+    assert bits.dtype == np.uint32
+    assert len(set(bits.tolist())) == 5
 
 
 def test_metadata_is_given_to_all_that_is_added_inside_also_in_other_computations() -> None:

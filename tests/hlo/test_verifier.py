@@ -54,6 +54,9 @@ GOOD = [
         "aside {\n p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p)\n}",
     ),
     "HloModule m, is_scheduled=true\nENTRY main {\n x = f32[2] parameter(0)\n a = f32[2] negate(x)\n ROOT b = f32[2] add(a, x)\n}",
+    entry("x = f32[4,2] parameter(0), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate}\nROOT t = (f32[4,2], f32[4,2]) tuple(x, x), sharding={{replicated}, {devices=[2,1]<=[2]}}"),
+    entry('x = f32[2] parameter(0)\nROOT r = (f32[2], s8[]) custom-call(x), custom_call_target="f", output_to_operand_aliasing={{0}: (0, {})}'),
+    entry('x = f32[] parameter(0)\ny = f32[] parameter(1)\nROOT r = f32[] call(x, y), to_apply=add, is_composite=true, frontend_attributes={composite.name="foo.add",composite.version="1"}', ADD),
     "HloModule m, input_output_alias={ {0}: (0, {}, must-alias) }\nENTRY main {\n x = f32[2] parameter(0)\n ROOT t = (f32[2]) tuple(x)\n}",
 ]
 
@@ -63,7 +66,7 @@ def test_right_modules_pass(text: str) -> None:
     hlo.parse(text).verify()
 
 
-WHILE = "c {{ p = {0} parameter(0)\n ROOT t = pred[] constant(true) }}\nb {{ p = {1} parameter(0)\n ROOT r = {2} custom-call(p), custom_call_target=\"f\" }}"
+WHILE = 'c {{ p = {0} parameter(0)\n ROOT t = pred[] constant(true) }}\nb {{ p = {1} parameter(0)\n ROOT r = {2} custom-call(p), custom_call_target="f" }}'
 
 BAD = [
     (entry("x = f32[2] parameter(0)\nROOT y = f32[3] negate(x)"), "%y: expected the shape f32[2], not f32[3]"),
@@ -89,6 +92,14 @@ BAD = [
     ("HloModule m, entry_computation_layout={(f32[3])->f32[2]}\nENTRY main {\n x = f32[2] parameter(0)\n ROOT y = f32[2] negate(x)\n}", "entry_computation_layout"),
     ("HloModule m, input_output_alias={ {}: (1, {}, may-alias) }\nENTRY main {\n ROOT x = f32[2] parameter(0)\n}", "input_output_alias names parameter 1"),
     ("HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }\nENTRY main {\n ROOT x = f32[2] parameter(0)\n}", "no subshape {0}"),
+    (entry('x = f32[2] parameter(0)\nROOT r = f32[2] custom-call(x), custom_call_target="f", output_to_operand_aliasing={{}: (1, {})}'), "names operand 1 of 1"),
+    (entry('x = f32[2] parameter(0)\nROOT r = f32[3] custom-call(x), custom_call_target="f", output_to_operand_aliasing={{}: (0, {})}'), "the result there is f32[3]"),
+    (entry('x = f32[2] parameter(0)\nROOT r = f32[2] custom-call(x), custom_call_target="f", output_to_operand_aliasing={{0}: (0, {})}'), "no subshape {0}"),
+    (entry("ROOT x = f32[4,2] parameter(0), sharding={devices=[1,2,2,1]0,1,2,3}"), "to tile 2 dimensions, not 4"),
+    (entry("ROOT x = f32[4,2] parameter(0), sharding={devices=[2,1]0,0}"), "2 devices, none twice"),
+    (entry("ROOT x = f32[4,2] parameter(0), sharding={maximal device=-1}"), "expected a device"),
+    (entry("ROOT x = (f32[4], f32[4]) parameter(0), sharding={{replicated}}"), "each of 2 leaves, not 1"),
+    (entry("x = f32[] parameter(0)\ny = f32[] parameter(1)\nROOT r = f32[] call(x, y), to_apply=add, is_composite=true", ADD), "composite.name"),
     (entry("x = f32[2] parameter(0)\nROOT r = f32[2] collective-permute(x), source_target_pairs={{0,1},{0,2}}"), "source 0 twice"),
     (entry("x = f32[2] parameter(0)\nROOT r = f32[2] all-reduce(x), replica_groups={{0,1},{1,2}}, to_apply=add", ADD), "replica 1 twice"),
 ]  # fmt: skip
@@ -297,7 +308,8 @@ def test_the_fault_stands_among_its_neighbours() -> None:
     assert f"%{middle.name} = f32[3]{{0}} negate(" in shown[arrows[0]]
     instructions = [line for line in shown if " = " in line]
     assert len(instructions) == 2 * NEIGHBOURS + 1
-    assert "(10 more)" in shown[2] and shown[-1].strip() == "(10 more)"
+    assert "(10 more)" in shown[2]
+    assert shown[-1].strip() == "(10 more)"
 
 
 def test_the_root_is_marked_and_long_lines_are_cut() -> None:

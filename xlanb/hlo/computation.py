@@ -301,7 +301,8 @@ class HloComputation:
             ShapeError: a slot that cannot be set so.
         """
         if not slots.keys() <= _UPDATED:
-            raise ShapeError(f"update does not set {', '.join(sorted(slots.keys() - _UPDATED))} of {instruction.name}")
+            refused = ", ".join(sorted(slots.keys() - _UPDATED))
+            raise ShapeError(f"{instruction.name}: {refused} cannot be set by update")
         before = instruction.record() if is_observed() else None
         for slot, value in slots.items():
             setattr(instruction, slot, value)

@@ -200,7 +200,7 @@ class HloModule(Displayable):
         Raises:
             HloParseError, ShapeError, LiteralError: the bytes are no well-formed module.
         """
-        from xlanb.hlo.proto import from_proto  # noqa: PLC0415 - the reader builds modules; protobuf is loaded only here
+        from xlanb.hlo.proto import from_proto
 
         return from_proto(data)
 
@@ -210,7 +210,7 @@ class HloModule(Displayable):
         Raises:
             UnimplementedError: the module does not fit into a binary message.
         """
-        from xlanb.hlo.proto import to_proto  # noqa: PLC0415 - the writer reads modules
+        from xlanb.hlo.proto import to_proto
 
         return to_proto(self)
 
@@ -220,7 +220,7 @@ class HloModule(Displayable):
         Raises:
             HloVerifierError: one is broken; the message shows the instruction among its neighbours.
         """
-        from xlanb.hlo.verifier import verify_module  # noqa: PLC0415 - the verifier reads modules
+        from xlanb.hlo.verifier import verify_module
 
         verify_module(self)
 
@@ -278,7 +278,7 @@ def _visit(start: HloComputation, calls: dict[HloComputation, list[tuple[HloComp
 
 
 def _header(module: HloModule) -> dict[str, str]:
-    from xlanb.hlo.printer import header_fields  # noqa: PLC0415 - the printer reads modules
+    from xlanb.hlo.printer import header_fields
 
     return header_fields(module)
 

@@ -13,7 +13,15 @@ from typing import Any
 
 from xlanb.errors import ShapeError
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.shape_inference import collectives, control, data, elementwise, indexing, linalg, reductions
+from xlanb.hlo.shape_inference import (
+    collectives,
+    control,
+    data,
+    elementwise,
+    indexing,
+    linalg,
+    reductions,
+)
 from xlanb.hlo.shape_inference.registry import CHECKS, RULES, Site, compatible
 from xlanb.shape import Literal, Shape
 

@@ -71,7 +71,7 @@ def _slice(site: Site) -> Shape:
     for d, (part, size, dynamic) in enumerate(zip(parts, x.dimensions, dynamics(x), strict=True)):
         if part.stride <= 0:
             site.fail(f"expected a positive stride in dimension {d}, not {part.stride}")
-        if part.start < 0 or part.start > part.limit or (part.limit > size and size >= 0):
+        if part.start < 0 or part.start > part.limit or (part.limit > size >= 0):
             site.fail(f"expected 0 <= start <= limit <= {size} in dimension {d}, not [{part.start}:{part.limit}]")
         dims.append(-(-(part.limit - part.start) // part.stride))
         flags.append(dynamic and dims[-1] != 1)
@@ -187,7 +187,7 @@ def _dynamic_slice(site: Site) -> Shape:
     if len(sizes) != x.rank:
         site.fail(f"expected {x.rank} slice sizes, not {len(sizes)}")
     for d, (size, whole) in enumerate(zip(sizes, x.dimensions, strict=True)):
-        if size < 0 or (size > whole and whole >= 0):
+        if size < 0 or (size > whole >= 0):
             site.fail(f"expected a slice size in [0, {whole}] for dimension {d}, not {size}")
     return make(x.element_type, sizes)
 

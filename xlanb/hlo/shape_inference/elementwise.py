@@ -45,6 +45,10 @@ def _is_pred_or_integral(t: PrimitiveType) -> bool:
     return t is PrimitiveType.PRED or t.is_integral
 
 
+def _is_any(t: PrimitiveType) -> bool:
+    return t.is_array
+
+
 def _is_not_pred(t: PrimitiveType) -> bool:
     return t is not PrimitiveType.PRED
 
@@ -98,12 +102,12 @@ def _reduce_precision(site: Site) -> Shape:
 
 
 _BINARY: dict[HloOpcode, tuple[_Allowed, str]] = {
-    **dict.fromkeys((_O.ADD, _O.MULTIPLY, _O.MAXIMUM, _O.MINIMUM), (lambda t: True, "")),
+    **dict.fromkeys((_O.ADD, _O.MULTIPLY, _O.MAXIMUM, _O.MINIMUM), (_is_any, "")),
     **dict.fromkeys((_O.SUBTRACT, _O.DIVIDE, _O.POWER, _O.REMAINDER, _O.ATAN2, _O.SHIFT_LEFT, _O.SHIFT_RIGHT_ARITHMETIC, _O.SHIFT_RIGHT_LOGICAL), (_is_not_pred, "a type that is not pred")),
     **dict.fromkeys((_O.AND, _O.OR, _O.XOR), (_is_pred_or_integral, "pred or an integer type")),
     _O.MULHI: (_is_integral, "an integer type"),
     _O.COMPLEX: (lambda t: t in (PrimitiveType.F32, PrimitiveType.F64), "f32 or f64"),
-    _O.COMPARE: (lambda t: True, ""),
+    _O.COMPARE: (_is_any, ""),
 }
 
 

@@ -114,9 +114,9 @@ def rule(*opcodes: HloOpcode) -> Callable[[Rule], Rule]:
     """Register the inference of these opcodes."""
 
     def register(function: Rule) -> Rule:
-        for o in opcodes:
-            assert o not in RULES, f"two rules for {o}"
-            RULES[o] = function
+        if twice := RULES.keys() & set(opcodes):
+            raise ValueError(f"two rules for {', '.join(map(str, twice))}")
+        RULES.update(dict.fromkeys(opcodes, function))
         return function
 
     return register
@@ -126,9 +126,9 @@ def check_rule(*opcodes: HloOpcode) -> Callable[[Check], Check]:
     """Register the check of these opcodes, whose shape has to be given."""
 
     def register(function: Check) -> Check:
-        for o in opcodes:
-            assert o not in CHECKS, f"two checks for {o}"
-            CHECKS[o] = function
+        if twice := CHECKS.keys() & set(opcodes):
+            raise ValueError(f"two checks for {', '.join(map(str, twice))}")
+        CHECKS.update(dict.fromkeys(opcodes, function))
         return function
 
     return register

@@ -5,16 +5,17 @@ from __future__ import annotations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.verifier.aliases import verify_instruction_aliases, verify_module_aliases
 from xlanb.hlo.verifier.fault import VerifierOptions
 from xlanb.hlo.verifier.instructions import CHECKS
 from xlanb.hlo.verifier.module import (
-    verify_aliases,
     verify_channels,
     verify_entry_layout,
     verify_fusions,
     verify_schedule,
 )
 from xlanb.hlo.verifier.shapes import verify_shape
+from xlanb.hlo.verifier.sharding import verify_sharding
 from xlanb.hlo.verifier.structure import verify_structure
 
 __all__ = ["VerifierOptions", "verify_module"]
@@ -42,8 +43,12 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
                 fusions.append(i)
             if "channel_id" in i.attributes:
                 channels.append(i)
+            if "output_to_operand_aliasing" in i.attributes:
+                verify_instruction_aliases(i)
+            if i.sharding:
+                verify_sharding(i)
     verify_fusions(module, fusions)
     verify_channels(channels)
     verify_entry_layout(module)
     verify_schedule(module)
-    verify_aliases(module)
+    verify_module_aliases(module)

@@ -48,7 +48,21 @@ def _fusion(i: HloInstruction) -> None:
     _same_thread(i, fused)
 
 
-@_check(_O.CALL, _O.WHILE, _O.CONDITIONAL, _O.REDUCE, _O.MAP, _O.SORT, _O.SCATTER, _O.REDUCE_WINDOW, _O.SELECT_AND_SCATTER)
+@_check(_O.CALL)
+def _call(i: HloInstruction) -> None:
+    """A composite call says by frontend attributes what it is composed for."""
+    _callers(i)
+    if not i.attributes.get("is_composite"):
+        return
+    facts = dict(i.frontend_attributes)
+    if not facts.get("composite.name"):
+        fail(i, "expected a composite call to have the frontend attribute composite.name")
+    version = facts.get("composite.version", "0").strip('"')
+    if not version.isdecimal():
+        fail(i, f"expected composite.version to be a number that is not negative, not {version}")
+
+
+@_check(_O.WHILE, _O.CONDITIONAL, _O.REDUCE, _O.MAP, _O.SORT, _O.SCATTER, _O.REDUCE_WINDOW, _O.SELECT_AND_SCATTER)
 def _callers(i: HloInstruction) -> None:
     for called in i._called():
         _same_thread(i, called)

@@ -1,20 +1,16 @@
-"""What must hold for the module as a whole: entry layout, schedule, channels, fusions, aliases (HloVerifier::Run in hlo_verifier.cc)."""
+"""What must hold for the module as a whole: entry layout, schedule, channels, fusions (HloVerifier::Run in hlo_verifier.cc)."""
 
 from __future__ import annotations
 
-import re
-
-from xlanb.errors import HloVerifierError, ShapeError
+from xlanb.errors import HloVerifierError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.shape_inference.registry import compatible
 from xlanb.hlo.verifier.fault import fail
-from xlanb.shape.shape import subshape
 
 _O = HloOpcode
-_ALIAS = re.compile(r"\{\s*([\d,\s]*)\}\s*:\s*\(\s*(\d+)\s*,\s*\{\s*([\d,\s]*)\}(?:\s*,\s*([\w\-]+))?")
 _TRANSFERS = frozenset((_O.SEND, _O.SEND_DONE, _O.RECV, _O.RECV_DONE))
 
 
@@ -68,31 +64,3 @@ def verify_channels(channels: list[HloInstruction]) -> None:
         other = first.setdefault(i.attributes["channel_id"], i)
         if (other.opcode in _TRANSFERS) != (i.opcode in _TRANSFERS):
             fail(i, f"channel {i.attributes['channel_id']} is used by {other.name} ({other.opcode}), too, which is of another kind")
-
-
-def verify_aliases(module: HloModule) -> None:
-    """Results that may share a parameter's buffer name a part of either, no part twice; those that must are of the same shape."""
-    text = module.header.get("input_output_alias")
-    if not text:
-        return
-    entry = module.entry_computation
-    outputs, taken = set(), set()
-    for output, number, inner, kind in _ALIAS.findall(text):
-        where, which = _index(output), (int(number), _index(inner))
-        if which[0] >= len(entry.parameters):
-            raise HloVerifierError(f"input_output_alias names parameter {number}, but {entry.name} has {len(entry.parameters)}: {text}")
-        try:
-            result = subshape(entry.root.shape, where)
-            parameter = subshape(entry.parameters[which[0]].shape, which[1])
-        except ShapeError as error:
-            raise HloVerifierError(f"input_output_alias: {error}: {text}") from None
-        if where in outputs or which in taken:
-            raise HloVerifierError(f"input_output_alias names a part twice: {text}")
-        if kind != "may-alias" and kind and not compatible(result, parameter):
-            raise HloVerifierError(f"input_output_alias: result {where} is {result}, but parameter {number} there {parameter}: {text}")
-        outputs.add(where)
-        taken.add(which)
-
-
-def _index(text: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in text.replace(" ", "").split(",") if n)

@@ -1,0 +1,73 @@
+"""Shardings against the shapes that they divide (HloSharding::Validate in xla/hlo/ir/hlo_sharding.cc).
+
+What is looked at are tiles and single devices; named meshes are taken as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.verifier.fault import fail
+from xlanb.shape import ArrayShape, Shape, TupleShape
+
+_TILES = re.compile(r"\{devices=\[([\d,]+)\]([\d,]*)")
+_LAST_DIMS = re.compile(r"last_tile_dims=\{([^}]*)\}")
+_MAXIMAL = re.compile(r"\{maximal device=(-?\d+)")
+
+
+def verify_sharding(i: HloInstruction) -> None:
+    """Tiles have a number for each dimension, devices are not repeated, a tuple has a sharding for each leaf."""
+    text = i.sharding
+    if i.opcode is HloOpcode.OUTFEED:
+        return  # it is that of the data, not of the token
+    if text.startswith("{{"):
+        parts = _elements(text)
+        leaves = _leaves(i.shape)
+        if not isinstance(i.shape, TupleShape) or len(parts) != len(leaves):
+            fail(i, f"expected a sharding for each of {len(leaves)} leaves, not {len(parts)}: {text}")
+        for part, leaf in zip(parts, leaves, strict=True):
+            _verify_one(i, part, leaf)
+    elif not isinstance(i.shape, TupleShape):
+        _verify_one(i, text, i.shape)
+
+
+def _verify_one(i: HloInstruction, text: str, shape: Shape) -> None:
+    maximal = _MAXIMAL.match(text)
+    if maximal and int(maximal[1]) < 0:
+        fail(i, f"expected a device in the sharding {text}, not {maximal[1]}")
+    tiles = _TILES.match(text)
+    if not tiles or not isinstance(shape, ArrayShape) or not shape.is_array:
+        return
+    sizes = [int(n) for n in tiles[1].split(",")]
+    last = _LAST_DIMS.search(text)
+    extra = len(last[1].split(",")) if last else int("last_tile_dim_replicate" in text)
+    if len(sizes) - extra != shape.rank:
+        fail(i, f"expected the sharding {text} to tile {shape.rank} dimensions, not {len(sizes) - extra}")
+    devices = [n for n in tiles[2].split(",") if n]
+    if devices and (len(set(devices)) != len(devices) or len(devices) != prod(sizes)):
+        fail(i, f"expected the sharding {text} to name {prod(sizes)} devices, none twice")
+
+
+def _leaves(shape: Shape) -> list[Shape]:
+    """Subshapes that are no tuples; an empty tuple counts as one."""
+    if not isinstance(shape, TupleShape):
+        return [shape]
+    return [leaf for s in shape.shapes for leaf in _leaves(s)] or [shape]
+
+
+def _elements(text: str) -> list[str]:
+    """The parts of `{{..}, {..}}`."""
+    parts, depth, start = [], 0, 0
+    for at, c in enumerate(text):
+        if c == "{":
+            depth += 1
+            if depth == 2:
+                start = at
+        elif c == "}":
+            if depth == 2:
+                parts.append(text[start : at + 1])
+            depth -= 1
+    return parts
