@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
 from xlanb.graph import dtypes
 from xlanb.graph.convert import constant, convert_to_tensor, make_array

@@ -1,6 +1,7 @@
 """Graphs: names, scopes, control dependencies, changes, copies, records."""
 
 import pytest
+
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
 from xlanb.graph import dtypes
 from xlanb.graph.array_ops import identity, placeholder

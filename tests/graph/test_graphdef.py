@@ -4,10 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from xlanb.errors import GraphError, GraphValueError
 from xlanb.graph import dtypes
 from xlanb.graph.array_ops import identity, placeholder, split
-from xlanb.graph.attr_values import attr_from_proto, attr_to_proto, new_message, tensor_from_proto, tensor_to_proto
+from xlanb.graph.attr_values import (
+    attr_from_proto,
+    attr_to_proto,
+    new_message,
+    tensor_from_proto,
+    tensor_to_proto,
+)
 from xlanb.graph.control_ops import no_op
 from xlanb.graph.convert import constant
 from xlanb.graph.functions import FunctionRef, GraphFunction

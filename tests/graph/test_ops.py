@@ -1,6 +1,7 @@
 """The op table: every row parses, and says what TensorFlow's OpDef says."""
 
 import pytest
+
 from xlanb.errors import GraphError, UnknownOpError
 from xlanb.graph import dtypes
 from xlanb.graph.gradients import differentiable_ops

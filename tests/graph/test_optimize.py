@@ -1,12 +1,19 @@
 """Graph rewrites before clustering."""
 
 import numpy as np
+
 from xlanb.graph.array_ops import identity, placeholder
 from xlanb.graph.constant_value import constant_value
 from xlanb.graph.convert import constant
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import call
-from xlanb.graph.optimize import fold_constants, merge_common_subgraphs, optimize_steps, prune, remove_identities
+from xlanb.graph.optimize import (
+    fold_constants,
+    merge_common_subgraphs,
+    optimize_steps,
+    prune,
+    remove_identities,
+)
 
 
 def evaluate(tensor):

@@ -116,7 +116,7 @@ class Graph(Displayable):
             raise GraphValueError(f"{element!r} is not an element of this graph, but of another one")
         op = element.op if isinstance(element, Tensor) else element
         if self._ops.get(op.name) is not op:
-            raise GraphValueError(f"{element!r} has been removed from its graph")
+            raise GraphValueError(f"{element.name!r} has been removed from its graph")
 
     # ---------------------------------------------------------------------------------------------------- construct
 

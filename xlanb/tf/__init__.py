@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from xlanb import tf2xla as _shapes  # noqa: F401 - registers itself as what knows tensors' shapes
+from xlanb import tf2xla as _shapes
 from xlanb.graph import dtypes as _dtypes
 from xlanb.graph import initializers as _initializers
 from xlanb.graph.array_ops import (
