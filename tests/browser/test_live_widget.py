@@ -20,7 +20,14 @@ compilation = xlanb.Compilation(TEXT)
 
 
 def test_next_runs_one_more_stage_of_the_compiler(lab):
-    lab.open(lab.write("live.ipynb", PROGRAM, "from xlanb.notebook.explore import explore\nexplore(compilation)", "len(compilation.trace)"))
+    lab.open(
+        lab.write(
+            "live.ipynb",
+            PROGRAM,
+            "from xlanb.notebook.explore import explore\nexplore(compilation)",
+            "len(compilation.trace)",
+        )
+    )
     lab.run_all()
     page = lab.page
     root = page.locator(".xlanb-step .root").first
@@ -40,7 +47,8 @@ def test_next_runs_one_more_stage_of_the_compiler(lab):
             break
         page.keyboard.press("ArrowDown")
         page.wait_for_function(
-            "n => { const r = document.querySelector('.xlanb-step').shadowRoot; return r.querySelector('.root').dataset.stages >= n || r.querySelector('header .badge.static'); }", arg=stages
+            "n => { const r = document.querySelector('.xlanb-step').shadowRoot; return r.querySelector('.root').dataset.stages >= n || r.querySelector('header .badge.static'); }",
+            arg=stages,
         )
     assert "assembly" in page.get_by_role("status").filter(has_text="/").inner_text()
     assert page.get_by_text("retq").first.is_visible()

@@ -21,8 +21,14 @@ class Stepper:
         self.errors = []
         self.requests = []
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("console", lambda m: self.errors.append(m.text) if m.type in {"error", "warning"} else None)
-        page.on("request", lambda r: self.requests.append(r.url) if not r.url.startswith("file:") else None)
+        page.on(
+            "console",
+            lambda m: self.errors.append(m.text) if m.type in {"error", "warning"} else None,
+        )
+        page.on(
+            "request",
+            lambda r: self.requests.append(r.url) if not r.url.startswith("file:") else None,
+        )
 
     def open(self, path):
         self.page.goto(path.as_uri())
@@ -137,7 +143,9 @@ def test_filter_and_hide(stepper):
     assert rows.count() == 14
     stepper.press("h", "/")
     stepper.page.keyboard.type("simp")
-    assert rows.count() == 4  # three of a pipeline called simplification, and tuple-simplifier in it
+    assert (
+        rows.count() == 4
+    )  # three of a pipeline called simplification, and tuple-simplifier in it
     stepper.page.get_by_label("Filter").fill("dce")
     assert rows.count() == 1
     rows.first.click()
@@ -146,7 +154,9 @@ def test_filter_and_hide(stepper):
 
 def test_play_goes_on_by_itself_and_stops(stepper):
     stepper.button("Play").click()
-    stepper.page.wait_for_function("() => document.querySelector('.xlanb-step').shadowRoot.querySelector('.root').dataset.step >= 2")
+    stepper.page.wait_for_function(
+        "() => document.querySelector('.xlanb-step').shadowRoot.querySelector('.root').dataset.step >= 2"
+    )
     stepper.button("Play").click()
     here = stepper.step
     stepper.page.wait_for_timeout(1200)
@@ -161,7 +171,9 @@ def test_survivors_stand_still(stepper):
     after = dict(stepper.page.evaluate(place))
     assert "w.one" in before
     assert "w.one" not in after
-    assert {n: t for n, t in before.items() if n in after} == {n: t for n, t in after.items() if n in before}
+    assert {n: t for n, t in before.items() if n in after} == {
+        n: t for n, t in after.items() if n in before
+    }
 
 
 def test_the_page_exports_itself(stepper, tmp_path):
@@ -183,7 +195,10 @@ def test_dark_and_light_follow_the_system(stepper):
 
 def test_nothing_leaks_into_the_page(stepper):
     assert stepper.page.evaluate("() => document.styleSheets.length") == 0
-    assert stepper.page.evaluate("() => Object.keys(window).filter(k => /xlanb|StepView/.test(k))") == []
+    assert (
+        stepper.page.evaluate("() => Object.keys(window).filter(k => /xlanb|StepView/.test(k))")
+        == []
+    )
 
 
 @pytest.mark.parametrize("keys", [("t",), ("d",), ("w",), ("g",), ("i",)])
@@ -195,9 +210,16 @@ def test_an_evil_name_does_nothing(context, tmp_path, keys):
     for _ in range(5):
         stepper.press(*keys, "ArrowDown")
     stepper.press("Home", "g")
-    stepper.page.evaluate("() => { for (const n of document.querySelectorAll('.xlanb-step')[0].shadowRoot.querySelectorAll('.node')) n.dispatchEvent(new MouseEvent('click', {bubbles: true, composed: true})) }")
+    stepper.page.evaluate(
+        "() => { for (const n of document.querySelectorAll('.xlanb-step')[0].shadowRoot.querySelectorAll('.node')) n.dispatchEvent(new MouseEvent('click', {bubbles: true, composed: true})) }"
+    )
     assert stepper.page.title() == f"{EVIL}, {EVIL}"
-    assert stepper.page.evaluate("() => document.querySelectorAll('img').length + document.querySelector('.xlanb-step').shadowRoot.querySelectorAll('img').length") == 0
+    assert (
+        stepper.page.evaluate(
+            "() => document.querySelectorAll('img').length + document.querySelector('.xlanb-step').shadowRoot.querySelectorAll('img').length"
+        )
+        == 0
+    )
     assert stepper.errors == []
 
 
@@ -218,7 +240,10 @@ def test_two_views_on_one_page_do_not_disturb_each_other(context, tmp_path):
     from xlanb.view.page import fragment_html
 
     path = tmp_path / "two.html"
-    path.write_text(f"<!doctype html><title>t</title><body>{fragment_html([make_trace('a')])}{fragment_html([make_trace('b')])}</body>", encoding="utf-8")
+    path.write_text(
+        f"<!doctype html><title>t</title><body>{fragment_html([make_trace('a')])}{fragment_html([make_trace('b')])}</body>",
+        encoding="utf-8",
+    )
     page = context.new_page()
     page.goto(path.as_uri())
     roots = page.locator(".root")

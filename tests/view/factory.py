@@ -121,7 +121,12 @@ def graph_record(*, clustered: bool = False) -> GraphRecord:
         ("gradients/mul_grad/Mul", "Mul", ("gradients/Square_grad/Mul_1", "x_observed"), "f32[?]"),
         ("gradients/mul_grad/Sum", "Sum", ("gradients/mul_grad/Mul", "Const"), "f32[]"),
         ("GradientDescent/learning_rate", "Const", (), "f32[]"),
-        ("GradientDescent/update_weights", "ApplyGradientDescent", ("weights", "GradientDescent/learning_rate", "gradients/mul_grad/Sum"), "f32_ref[]"),
+        (
+            "GradientDescent/update_weights",
+            "ApplyGradientDescent",
+            ("weights", "GradientDescent/learning_rate", "gradients/mul_grad/Sum"),
+            "f32_ref[]",
+        ),
         ("GradientDescent", "NoOp", ("^GradientDescent/update_weights",), ""),
         ("Print", "PrintV2", ("Mean",), ""),
     ]
@@ -129,9 +134,24 @@ def graph_record(*, clustered: bool = False) -> GraphRecord:
     nodes = []
     for line, (name, op, inputs, shape) in enumerate(rows, 1):
         inside = clustered and name not in outside
-        reason = "No registered 'PrintV2' OpKernel for XLA_CPU_JIT" if clustered and op == "PrintV2" else ""
+        reason = (
+            "No registered 'PrintV2' OpKernel for XLA_CPU_JIT"
+            if clustered and op == "PrintV2"
+            else ""
+        )
         nodes.append(
-            NodeRecord(name, op, inputs, {"value": "0.025"} if name.endswith("rate") else {}, (shape,) if shape else (), "", "cluster_0" if inside else "", reason, "cell.py", line)
+            NodeRecord(
+                name,
+                op,
+                inputs,
+                {"value": "0.025"} if name.endswith("rate") else {},
+                (shape,) if shape else (),
+                "",
+                "cluster_0" if inside else "",
+                reason,
+                "cell.py",
+                line,
+            )
         )
     return GraphRecord("train", tuple(nodes))
 
@@ -140,21 +160,31 @@ def encapsulated_record() -> GraphRecord:
     """The same graph with the cluster as a function."""
     full = graph_record(clustered=True)
     inside = [n for n in full.nodes if n.cluster]
-    arguments = [NodeRecord(f"arg_{k}", "_Arg", (), {"index": str(k)}, ("f32[?]",)) for k in range(3)]
+    arguments = [
+        NodeRecord(f"arg_{k}", "_Arg", (), {"index": str(k)}, ("f32[?]",)) for k in range(3)
+    ]
     names = {"weights/read": "arg_0", "x_observed": "arg_1", "y_observed": "arg_2"}
-    body = [replace(n, cluster="", inputs=tuple(names.get(i, i) for i in n.inputs)) for n in inside if n.name not in names]
+    body = [
+        replace(n, cluster="", inputs=tuple(names.get(i, i) for i in n.inputs))
+        for n in inside
+        if n.name not in names
+    ]
     result = NodeRecord("retval_0", "_Retval", ("Mean",), {"index": "0"})
     function = GraphRecord("cluster_0", (*arguments, *body, result))
     kept = [n for n in full.nodes if not n.cluster]
     kept = [replace(n, inputs=("cluster_0",)) if n.name == "Print" else n for n in kept]
-    call = NodeRecord("cluster_0", "cluster_0", ("weights", "x_observed", "y_observed"), {}, ("f32[]",))
+    call = NodeRecord(
+        "cluster_0", "cluster_0", ("weights", "x_observed", "y_observed"), {}, ("f32[]",)
+    )
     return GraphRecord("train", (*kept, call), (function,))
 
 
 class FakeCompiler:
     """Emits the events of a compilation, a stage at each call of `step`."""
 
-    def __init__(self, name: str = "linear regression", *, evil: bool = False, fail: bool = False) -> None:
+    def __init__(
+        self, name: str = "linear regression", *, evil: bool = False, fail: bool = False
+    ) -> None:
         self.recorder = Recorder()
         self.module = parse(HLO)
         self.evil = evil
@@ -181,17 +211,44 @@ class FakeCompiler:
         emit(CompilationStarted(1, self.name))
         graph = graph_record()
         if self.evil:
-            graph = GraphRecord(graph.name, (*graph.nodes, NodeRecord(EVIL, EVIL, ("Mean",), {"k": EVIL}, (EVIL,), EVIL, "", EVIL)))
+            graph = GraphRecord(
+                graph.name,
+                (
+                    *graph.nodes,
+                    NodeRecord(EVIL, EVIL, ("Mean",), {"k": EVIL}, (EVIL,), EVIL, "", EVIL),
+                ),
+            )
         yield self._finished("tf_graph", "graph", None, graph, 0.0004)
         yield self._finished("optimize", "constant folding", graph, graph, 0.0002)
         marked = graph_record(clustered=True)
         for n in marked.nodes:
             held = bool(n.cluster)
-            emit(Decision(current_cause(), "cluster", (n.name,), held, (Predicate("has a kernel for XLA_CPU_JIT", held, n.op), Predicate("cluster large enough", True, "13 >= 1"))))
+            emit(
+                Decision(
+                    current_cause(),
+                    "cluster",
+                    (n.name,),
+                    held,
+                    (
+                        Predicate("has a kernel for XLA_CPU_JIT", held, n.op),
+                        Predicate("cluster large enough", True, "13 >= 1"),
+                    ),
+                )
+            )
         yield self._finished("mark_for_compilation", "mark_for_compilation", graph, marked, 0.0011)
         inside = encapsulated_record()
-        yield self._finished("encapsulate_subgraphs", "encapsulate_subgraphs", marked, inside, 0.0009)
-        launch = replace(inside, nodes=tuple(replace(n, op="XlaLaunch", attributes={"function": "cluster_0"}) if n.name == "cluster_0" else n for n in inside.nodes))
+        yield self._finished(
+            "encapsulate_subgraphs", "encapsulate_subgraphs", marked, inside, 0.0009
+        )
+        launch = replace(
+            inside,
+            nodes=tuple(
+                replace(n, op="XlaLaunch", attributes={"function": "cluster_0"})
+                if n.name == "cluster_0"
+                else n
+                for n in inside.nodes
+            ),
+        )
         yield self._finished("build_xla_ops", "build_xla_ops", inside, launch, 0.0003)
         yield self._finished("tf2xla", "tf2xla", None, self.module.record(), 0.0031)
         yield from self._passes()
@@ -209,14 +266,24 @@ class FakeCompiler:
             with because(rule="A * 1 => A", where="multiply.py:41"):
                 entry.replace(find("w.one"), find("w"))
             with because(rule="A / C => A * (1 / C)", where="divide.py:22"):
-                new = entry.add(HloOpcode.MULTIPLY, [find("reduce"), entry.constant(np.float32(0.01))])
+                new = entry.add(
+                    HloOpcode.MULTIPLY, [find("reduce"), entry.constant(np.float32(0.01))]
+                )
                 entry.replace(find("divide"), new)
 
         yield self._pass("algsimp", outer, simplify)
         yield self._pass("dce", outer, lambda: None)
         if self.fail:
             record = self.module.record()
-            yield self._finished("hlo_pass", "fusion", record, record, 0.001, outer, error="PassError: fusion broke the module\n  %x = f32[100] parameter(0)")
+            yield self._finished(
+                "hlo_pass",
+                "fusion",
+                record,
+                record,
+                0.001,
+                outer,
+                error="PassError: fusion broke the module\n  %x = f32[100] parameter(0)",
+            )
             return
         yield self._pass("fusion", ("after layout",), self._fuse)
         yield self._pass("copy-insertion", ("after layout",), lambda: None)
@@ -233,46 +300,133 @@ class FakeCompiler:
         entry = self.module.entry_computation
         x, w, b, y = (entry.find(n) for n in ("x", "w", "b.1", "y"))
         inner = self.module.add_computation("fused_computation")
-        p = [inner.add(HloOpcode.PARAMETER, [], shape=i.shape, parameter_number=k) for k, i in enumerate((x, w, b, y))]
+        p = [
+            inner.add(HloOpcode.PARAMETER, [], shape=i.shape, parameter_number=k)
+            for k, i in enumerate((x, w, b, y))
+        ]
         shape = x.shape
-        first = inner.add(HloOpcode.MULTIPLY, [inner.add(HloOpcode.BROADCAST, [p[1]], shape=shape, dimensions=()), p[0]])
-        second = inner.add(HloOpcode.ADD, [first, inner.add(HloOpcode.BROADCAST, [p[2]], shape=shape, dimensions=())])
+        first = inner.add(
+            HloOpcode.MULTIPLY,
+            [inner.add(HloOpcode.BROADCAST, [p[1]], shape=shape, dimensions=()), p[0]],
+        )
+        second = inner.add(
+            HloOpcode.ADD,
+            [first, inner.add(HloOpcode.BROADCAST, [p[2]], shape=shape, dimensions=())],
+        )
         inner.set_root(inner.add(HloOpcode.SUBTRACT, [second, p[3]]))
         names = ["broadcast", "multiply", "broadcast.1", "add", "subtract"]
         for producer, consumer in pairwise(names):
-            emit(Decision(current_cause(), "fuse", (producer, consumer), True, (Predicate("producer is fusible", True, "multiply"), Predicate("fits in registers", True, "2 of 32"))))
-        emit(Decision(current_cause(), "fuse", ("subtract", "reduce"), False, (Predicate("producer is fusible", True), Predicate("producer has one user", False, "2 users: multiply.9, grad"))))
+            emit(
+                Decision(
+                    current_cause(),
+                    "fuse",
+                    (producer, consumer),
+                    True,
+                    (
+                        Predicate("producer is fusible", True, "multiply"),
+                        Predicate("fits in registers", True, "2 of 32"),
+                    ),
+                )
+            )
+        emit(
+            Decision(
+                current_cause(),
+                "fuse",
+                ("subtract", "reduce"),
+                False,
+                (
+                    Predicate("producer is fusible", True),
+                    Predicate("producer has one user", False, "2 users: multiply.9, grad"),
+                ),
+            )
+        )
         subtract = entry.find("subtract")
-        fusion = entry.add(HloOpcode.FUSION, [x, w, b, y], shape=shape, kind="kLoop", calls=inner, name="fusion")
+        fusion = entry.add(
+            HloOpcode.FUSION, [x, w, b, y], shape=shape, kind="kLoop", calls=inner, name="fusion"
+        )
         entry.replace(subtract, fusion)
 
     def _backend(self) -> Any:
         record = self.module.record()
-        values = (BufferValue("fusion", (), "f32[100]", 0, 400, 5, 11), BufferValue("grad", (), "f32[100]", 448, 400, 9, 12), BufferValue("reduce", (), "f32[]", 896, 4, 10, 11))
+        values = (
+            BufferValue("fusion", (), "f32[100]", 0, 400, 5, 11),
+            BufferValue("grad", (), "f32[100]", 448, 400, 9, 12),
+            BufferValue("reduce", (), "f32[]", 896, 4, 10, 11),
+        )
         later = (BufferValue("gradx", (), "f32[100]", 0, 400, 12, 14),)
         order = tuple(i.name for i in record.entry_computation.instructions)
         allocations = (
-            BufferAllocation(0, "parameter", 400, (BufferValue("x", (), "f32[100]", 0, 400, 0, 18),), 0),
-            BufferAllocation(1, "output", 16, (BufferValue("tuple", (), "(f32[], f32[])", 0, 16, 17, 18),)),
+            BufferAllocation(
+                0, "parameter", 400, (BufferValue("x", (), "f32[100]", 0, 400, 0, 18),), 0
+            ),
+            BufferAllocation(
+                1, "output", 16, (BufferValue("tuple", (), "(f32[], f32[])", 0, 16, 17, 18),)
+            ),
             BufferAllocation(2, "temp", 960, values + later),
         )
-        yield self._finished("buffer_assignment", "buffer_assignment", None, BufferAssignmentRecord("cluster_0", order, allocations, 804), 0.0006)
-        ir = CodeRecord("llvm", LLVM, ("fusion",), {"fusion": "fusion"}, {11: "multiply", 12: "add"})
+        yield self._finished(
+            "buffer_assignment",
+            "buffer_assignment",
+            None,
+            BufferAssignmentRecord("cluster_0", order, allocations, 804),
+            0.0006,
+        )
+        ir = CodeRecord(
+            "llvm", LLVM, ("fusion",), {"fusion": "fusion"}, {11: "multiply", 12: "add"}
+        )
         yield self._finished("llvm_ir", "emit LLVM IR", None, ir, 0.0021)
-        optimized = CodeRecord("llvm", LLVM.replace("; multiply", ""), ("fusion",), {"fusion": "fusion"}, {11: "multiply"})
+        optimized = CodeRecord(
+            "llvm",
+            LLVM.replace("; multiply", ""),
+            ("fusion",),
+            {"fusion": "fusion"},
+            {11: "multiply"},
+        )
         yield self._finished("llvm_ir_optimized", "optimize LLVM IR", ir, optimized, 0.0182)
-        yield self._finished("assembly", "assembly", optimized, CodeRecord("asm", ASM, ("fusion",), {"fusion": "fusion"}, {5: "multiply"}), 0.0071)
-        kernels = (KernelTime("fusion", "fusion", 4.1e-6, 1600, 300, "sub"), KernelTime("reduce", "reduce", 1.2e-6, 404, 100, "Mean"))
-        yield self._finished("execution", "run", None, ExecutionRecord(7.5e-6, kernels, (("f32[]", "0.1042"), ("f32[]", "2.013"))), 7.5e-6)
-        yield self._finished("compilation_cache", "second run", None, CacheRecord("f32[100] f32[100] f32[] f32[]", True, 1, 1, 1, 5e-6), 5e-6)
+        yield self._finished(
+            "assembly",
+            "assembly",
+            optimized,
+            CodeRecord("asm", ASM, ("fusion",), {"fusion": "fusion"}, {5: "multiply"}),
+            0.0071,
+        )
+        kernels = (
+            KernelTime("fusion", "fusion", 4.1e-6, 1600, 300, "sub"),
+            KernelTime("reduce", "reduce", 1.2e-6, 404, 100, "Mean"),
+        )
+        yield self._finished(
+            "execution",
+            "run",
+            None,
+            ExecutionRecord(7.5e-6, kernels, (("f32[]", "0.1042"), ("f32[]", "2.013"))),
+            7.5e-6,
+        )
+        yield self._finished(
+            "compilation_cache",
+            "second run",
+            None,
+            CacheRecord("f32[100] f32[100] f32[] f32[]", True, 1, 1, 1, 5e-6),
+            5e-6,
+        )
 
     def _pass(self, name: str, pipeline: tuple[str, ...], change: Any) -> Any:
         before = self.module.record()
         with because(pass_name=name):
             change()
-        return self._finished("hlo_pass", name, before, self.module.record(), 0.0002 + 0.0001 * len(name), pipeline)
+        return self._finished(
+            "hlo_pass", name, before, self.module.record(), 0.0002 + 0.0001 * len(name), pipeline
+        )
 
-    def _finished(self, kind: str, name: str, before: Any, after: Any, seconds: float | None, pipeline: tuple[str, ...] = (), error: str | None = None) -> bool:
+    def _finished(
+        self,
+        kind: str,
+        name: str,
+        before: Any,
+        after: Any,
+        seconds: float | None,
+        pipeline: tuple[str, ...] = (),
+        error: str | None = None,
+    ) -> bool:
         emit(StageFinished(1, kind, name, before, after, pipeline, seconds, "", error))
         return True
 

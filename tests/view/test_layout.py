@@ -26,7 +26,9 @@ def boxes_overlap(boxes):
 @st.composite
 def graphs(draw_from, *, cyclic=False):
     n = draw_from(st.integers(1, 25))
-    pairs = draw_from(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=50))
+    pairs = draw_from(
+        st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=50)
+    )
     edges = [(f"n{a}", f"n{b}") for a, b in pairs if cyclic or a < b]
     sizes = {f"n{i}": (40.0 + 10 * (i % 7), 30.0 + 5 * (i % 3)) for i in range(n)}
     return sizes, edges
@@ -66,7 +68,9 @@ def test_taking_a_node_away_moves_no_other(graph, gone):
     second = layout(left, edges, first)
     moved = [n for n in left if second.boxes[n] != first.boxes[n]]
     fresh = layout(left, edges)
-    assert not moved or second == fresh  # where the old drawing would be far larger, all is placed afresh
+    assert (
+        not moved or second == fresh
+    )  # where the old drawing would be far larger, all is placed afresh
     assert not boxes_overlap(second.boxes)
 
 
@@ -103,7 +107,9 @@ def test_crossings_are_counted():
 def test_ten_thousand_nodes_take_seconds_at_most():
     n = 10_000
     sizes = {f"n{i}": SIZE for i in range(n)}
-    edges = [(f"n{max(0, i - 1 - (i * 7919) % 30)}", f"n{i}") for i in range(1, n)] + [(f"n{i - 1}", f"n{i}") for i in range(1, n, 3)]
+    edges = [(f"n{max(0, i - 1 - (i * 7919) % 30)}", f"n{i}") for i in range(1, n)] + [
+        (f"n{i - 1}", f"n{i}") for i in range(1, n, 3)
+    ]
     begin = time.perf_counter()
     placed = layout(sizes, edges)
     assert time.perf_counter() - begin < 5  # half a second on an idle machine
@@ -112,7 +118,9 @@ def test_ten_thousand_nodes_take_seconds_at_most():
 
 def test_a_long_chain_does_not_recurse():
     n = 5000
-    placed = layout({f"n{i}": SIZE for i in range(n)}, [(f"n{i}", f"n{i + 1}") for i in range(n - 1)])
+    placed = layout(
+        {f"n{i}": SIZE for i in range(n)}, [(f"n{i}", f"n{i + 1}") for i in range(n - 1)]
+    )
     assert placed.boxes["n4999"][1] > placed.boxes["n0"][1]
 
 
@@ -124,7 +132,9 @@ def test_nodes_without_edges_stand_in_rows():
 
 def test_a_group_holds_its_nodes_and_edges_enter_it_from_above():
     nodes = [Node("a", 60, 40), Node("p", 60, 40, "f"), Node("q", 60, 40, "f"), Node("z", 60, 40)]
-    drawing = draw(nodes, [("a", "p"), ("a", "q"), ("p", "q"), ("q", "z")], [Group("f", "fusion", "fusion")])
+    drawing = draw(
+        nodes, [("a", "p"), ("a", "q"), ("p", "q"), ("q", "z")], [Group("f", "fusion", "fusion")]
+    )
     x, y, w, h = drawing.groups["f"]
     for n in ("p", "q"):
         nx, ny, nw, nh = drawing.nodes[n]
@@ -134,10 +144,14 @@ def test_a_group_holds_its_nodes_and_edges_enter_it_from_above():
     assert y + h < drawing.nodes["z"][1]
     passing = drawing.edges["a", "q"]
     px, py, pw, ph = drawing.nodes["p"]
-    assert not any(px < ex < px + pw and py < ey < py + ph for ex, ey in passing), "the edge passes beside p, not through it"
+    assert not any(px < ex < px + pw and py < ey < py + ph for ex, ey in passing), (
+        "the edge passes beside p, not through it"
+    )
 
 
 def test_a_node_may_have_any_name():
     nodes = [Node("", 60, 40), Node("\x01a", 60, 40, "\x02"), Node("a", 60, 40)]
-    drawing = draw(nodes, [("a", "\x01a"), ("\x01a", "")], [Group("\x02", "g", "fusion", "missing")])
+    drawing = draw(
+        nodes, [("a", "\x01a"), ("\x01a", "")], [Group("\x02", "g", "fusion", "missing")]
+    )
     assert set(drawing.nodes) == {"", "\x01a", "a"}

@@ -37,7 +37,9 @@ def test_a_page_is_whole_small_and_needs_no_network(trace):
     assert len(html) < 100_000
     assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org/)", html)
     program = part(html, "program")
-    assert not re.search(r"https?://(?!www\.w3\.org/)|\bfetch\(|import\((?!\"\./)", program + part(html, "style"))
+    assert not re.search(
+        r"https?://(?!www\.w3\.org/)|\bfetch\(|import\((?!\"\./)", program + part(html, "style")
+    )
     assert json.loads(part(html, "payload"))["traces"][0]["name"] == "linear regression"
 
 
@@ -50,7 +52,14 @@ def test_untrusted_names_are_never_markup():
 
 
 def test_the_program_puts_no_data_into_markup():
-    for name in ("innerHTML", "outerHTML =", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+    for name in (
+        "innerHTML",
+        "outerHTML =",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+    ):
         assert name not in assets.program(), name
 
 
@@ -73,7 +82,9 @@ def test_trace_text_is_a_table_of_stages(trace):
 
 
 def test_an_unknown_time_is_never_zero(trace):
-    untimed = Trace("untimed", [s.__class__(s.index, s.kind, s.name, s.before, s.after) for s in trace])
+    untimed = Trace(
+        "untimed", [s.__class__(s.index, s.kind, s.name, s.before, s.after) for s in trace]
+    )
     assert "unknown  graph" in trace_text(untimed)
     assert stages_table(untimed)["ms"].isna().all()
     with pytest.raises(XlanbError, match="no stage of 'untimed' was timed"):
@@ -98,9 +109,26 @@ def test_kernels_table_and_figures(trace):
     assert "17 second run" not in passes.data[0].y
 
 
-@pytest.mark.parametrize("pick", ["trace", "stage", "module", "record", "graph", "buffers", "code", "run", "cache", "computation", "instruction"])
+@pytest.mark.parametrize(
+    "pick",
+    [
+        "trace",
+        "stage",
+        "module",
+        "record",
+        "graph",
+        "buffers",
+        "code",
+        "run",
+        "cache",
+        "computation",
+        "instruction",
+    ],
+)
 def test_everything_shows_itself_in_html_and_text(trace, pick):
-    module = parse("HloModule tiny\n\nENTRY %main (x: f32[2]) -> f32[2] {\n  %x = f32[2]{0} parameter(0)\n  ROOT %n = f32[2]{0} negate(%x)\n}\n")
+    module = parse(
+        "HloModule tiny\n\nENTRY %main (x: f32[2]) -> f32[2] {\n  %x = f32[2]{0} parameter(0)\n  ROOT %n = f32[2]{0} negate(%x)\n}\n"
+    )
     shown = {
         "trace": trace,
         "stage": trace["algsimp"],
@@ -117,7 +145,15 @@ def test_everything_shows_itself_in_html_and_text(trace, pick):
     bundle = mimebundle(shown)
     html5lib.HTMLParser(strict=True).parseFragment(bundle["text/html"])
     assert bundle["text/plain"].strip()
-    expected = {"trace": "algsimp", "stage": "4 removed", "module": "negate", "record": "negate", "graph": "[cluster_0]", "buffers": "allocation 2", "code": "vmulps"}
+    expected = {
+        "trace": "algsimp",
+        "stage": "4 removed",
+        "module": "negate",
+        "record": "negate",
+        "graph": "[cluster_0]",
+        "buffers": "allocation 2",
+        "code": "vmulps",
+    }
     assert expected.get(pick, "") in bundle["text/plain"]
     assert json.loads(part(bundle["text/html"], "payload"))["traces"][0]["stages"]
 
@@ -127,7 +163,10 @@ def test_what_is_unknown_shows_its_text():
         def __str__(self):
             return "<b>odd</b>"
 
-    assert mimebundle(Odd()) == {"text/html": '<pre style="white-space:pre-wrap;font-size:12px">&lt;b&gt;odd&lt;/b&gt;</pre>', "text/plain": "<b>odd</b>"}
+    assert mimebundle(Odd()) == {
+        "text/html": '<pre style="white-space:pre-wrap;font-size:12px">&lt;b&gt;odd&lt;/b&gt;</pre>',
+        "text/plain": "<b>odd</b>",
+    }
 
 
 def test_dot_has_nodes_edges_and_clusters(trace, tmp_path):

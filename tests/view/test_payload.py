@@ -40,7 +40,9 @@ def chain(count):
     """A module of `count` negations in a row."""
     module = HloModule("chain")
     entry = module.add_computation("main", entry=True)
-    value = entry.add(HloOpcode.PARAMETER, [], shape=array(PrimitiveType.F32, [4]), parameter_number=0)
+    value = entry.add(
+        HloOpcode.PARAMETER, [], shape=array(PrimitiveType.F32, [4]), parameter_number=0
+    )
     for _ in range(count):
         value = entry.add(HloOpcode.NEGATE, [value])
     entry.set_root(value)
@@ -71,7 +73,12 @@ def test_what_did_not_change_is_there_once(payload):
 
 
 def test_counts_are_those_of_the_trace(payload, trace):
-    assert payload["traces"][0]["counts"] == {"stages": len(trace), "passes": 6, "changed": len(trace.changed), "kernels": 1}
+    assert payload["traces"][0]["counts"] == {
+        "stages": len(trace),
+        "passes": 6,
+        "changed": len(trace.changed),
+        "kernels": 1,
+    }
 
 
 def test_a_surviving_instruction_stands_still_when_a_pass_removes_others(payload):
@@ -88,7 +95,10 @@ def test_a_surviving_instruction_stands_still_when_a_pass_removes_others(payload
 def test_marking_moves_no_node_and_shows_the_cluster_only_from_then_on(payload):
     before = payload["artifacts"][stage(payload, "constant folding")["a"]]["g"]
     after = payload["artifacts"][stage(payload, "mark_for_compilation")["a"]]["g"]
-    places = [{payload["items"][n[0]]["n"]: n[1:] for n in picture["nodes"]} for picture in (before, after)]
+    places = [
+        {payload["items"][n[0]]["n"]: n[1:] for n in picture["nodes"]}
+        for picture in (before, after)
+    ]
     assert places[0] == places[1]
     assert before["groups"] == []
     assert [g[1] for g in after["groups"]] == ["cluster_0"]
@@ -100,7 +110,11 @@ def test_a_fusion_is_a_box_around_its_instructions(payload):
     item, label, kind, x, y, w, h = group
     assert payload["items"][item]["n"] == "fusion"
     assert (label, kind) == ("fusion  kLoop", "fusion")
-    inside = {payload["items"][n[0]]["o"] for n in picture["nodes"] if x < n[1] and n[1] + n[3] < x + w and y < n[2] and n[2] + n[4] < y + h}
+    inside = {
+        payload["items"][n[0]]["o"]
+        for n in picture["nodes"]
+        if x < n[1] and n[1] + n[3] < x + w and y < n[2] and n[2] + n[4] < y + h
+    }
     assert {"subtract", "multiply", "add", "broadcast"} <= inside
 
 
@@ -167,7 +181,10 @@ def test_no_more_than_four_hundred_nodes_are_drawn_and_the_note_says_so():
 
 def test_a_large_trace_stays_under_two_megabytes():
     modules = [chain(3000 + k).record() for k in range(10)]
-    stages = [Stage(k, "hlo_pass", f"pass{k}", modules[k - 1] if k else None, m) for k, m in enumerate(modules)]
+    stages = [
+        Stage(k, "hlo_pass", f"pass{k}", modules[k - 1] if k else None, m)
+        for k, m in enumerate(modules)
+    ]
     payload = build_payload([Trace("large", stages)])
     assert len(json.dumps(payload, separators=(",", ":"))) <= MAX_BYTES
     assert len(payload["traces"][0]["stages"]) == 10
@@ -182,21 +199,36 @@ def test_a_pass_over_a_huge_module_sends_little():
     builder = PayloadBuilder()
     builder.update([trace])
     trace.stages.append(Stage(1, "hlo_pass", "pass", before, module.record()))
-    assert len(json.dumps(builder.update([trace]))) < 150_000  # one neighbourhood, and which lines are there
+    assert (
+        len(json.dumps(builder.update([trace]))) < 150_000
+    )  # one neighbourhood, and which lines are there
     assert len(json.dumps(builder.payload)) < 1_000_000
 
 
 def test_name_scopes_are_folded_where_a_graph_is_large():
-    nodes = tuple(NodeRecord(f"layer{k // 100}/block{k % 100 // 10}/op{k}", "Relu", (f"layer{(k - 1) // 100}/block{(k - 1) % 100 // 10}/op{k - 1}",) if k else ()) for k in range(1000))
+    nodes = tuple(
+        NodeRecord(
+            f"layer{k // 100}/block{k % 100 // 10}/op{k}",
+            "Relu",
+            (f"layer{(k - 1) // 100}/block{(k - 1) % 100 // 10}/op{k - 1}",) if k else (),
+        )
+        for k in range(1000)
+    )
     sheet = graph_sheet(GraphRecord("deep", nodes), 400)
     assert len(sheet.nodes) == 100
     assert "folded at depth 2" in sheet.note
-    assert graph_sheet(GraphRecord("deep", nodes), 20).note.startswith("Name scopes are folded at depth 1")
+    assert graph_sheet(GraphRecord("deep", nodes), 20).note.startswith(
+        "Name scopes are folded at depth 1"
+    )
     assert len(graph_sheet(GraphRecord("deep", nodes), 5).nodes) == 5
 
 
 def test_a_graph_with_a_loop_or_a_missing_input_is_drawn():
-    nodes = (NodeRecord("merge", "Merge", ("enter", "next:1", "^gone")), NodeRecord("enter", "Enter"), NodeRecord("next", "NextIteration", ("merge",)))
+    nodes = (
+        NodeRecord("merge", "Merge", ("enter", "next:1", "^gone")),
+        NodeRecord("enter", "Enter"),
+        NodeRecord("next", "NextIteration", ("merge",)),
+    )
     drawing = graph_sheet(GraphRecord("loop", nodes)).draw()
     assert set(drawing.nodes) == {"merge", "enter", "next"}
     assert ("next", "merge") in drawing.edges
@@ -210,7 +242,10 @@ def test_structural_diff_pairs_by_identity_and_keeps_what_is_gone_in_place():
     entry.rename(middle, "renamed")
     entry.replace(entry.find("negate.2"), entry.add(HloOpcode.ABS, [middle], name="abs"))
     (section,) = module_diff(before, module.record())
-    marks = {(r.before.name if r.before else None, r.after.name if r.after else None): r.mark for r in section.rows}
+    marks = {
+        (r.before.name if r.before else None, r.after.name if r.after else None): r.mark
+        for r in section.rows
+    }
     assert marks["negate.1", "renamed"] == "~"
     assert marks["negate.2", None] == "-"
     assert marks[None, "abs"] == "+"
@@ -228,13 +263,27 @@ def test_diff_of_graphs_sees_a_node_that_got_its_cluster():
 def test_diff_rows_of_reordered_nodes_pair_up():
     nodes = [NodeRecord(n, "Op") for n in "abcd"]
     rows = match(nodes, [nodes[2], nodes[0], nodes[3]])
-    assert sorted((r.mark, (r.before or r.after).name) for r in rows) == [("-", "b"), ("=", "a"), ("=", "c"), ("=", "d")]
+    assert sorted((r.mark, (r.before or r.after).name) for r in rows) == [
+        ("-", "b"),
+        ("=", "a"),
+        ("=", "c"),
+        ("=", "d"),
+    ]
 
 
 def test_lines_of_code_know_their_op():
     text = 'define void @k1() {\n  ret void\n}\ndefine void @"k 2"() {\n  ret void\n}\n'
-    record = CodeRecord("llvm", text, ("k1", "k 2"), {"k1": "fusion", "k 2": "dot"}, {5: "dot.inner"})
-    assert line_ops(record, text.splitlines()) == ["fusion", "fusion", "fusion", "dot", "dot.inner", "dot"]
+    record = CodeRecord(
+        "llvm", text, ("k1", "k 2"), {"k1": "fusion", "k 2": "dot"}, {5: "dot.inner"}
+    )
+    assert line_ops(record, text.splitlines()) == [
+        "fusion",
+        "fusion",
+        "fusion",
+        "dot",
+        "dot.inner",
+        "dot",
+    ]
     asm = CodeRecord("asm", "\t.text\nk1:\n\tret\n.L1:\n\tret\n", ("k1",), {"k1": "fusion"})
     assert line_ops(asm, asm.text.splitlines()) == ["", "fusion", "fusion", "fusion", "fusion"]
 

@@ -32,7 +32,12 @@ class StepWidget(anywidget.AnyWidget):
     payload = traitlets.Dict().tag(sync=True)
     can = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, traces: Traces, on_step: Callable[[], Stage | None] | None = None, on_run: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self,
+        traces: Traces,
+        on_step: Callable[[], Stage | None] | None = None,
+        on_run: Callable[[], Any] | None = None,
+    ) -> None:
         self._source: Callable[[], Sequence[Trace]] = traces if callable(traces) else lambda: traces
         self._on_step = on_step
         self._on_run = on_run
@@ -40,7 +45,10 @@ class StepWidget(anywidget.AnyWidget):
         self._builder = PayloadBuilder()
         self.error: BaseException | None = None
         self._builder.update(self._source(), live=self._is_live)
-        super().__init__(payload=self._builder.payload, can={"step": on_step is not None, "run": on_run is not None})
+        super().__init__(
+            payload=self._builder.payload,
+            can={"step": on_step is not None, "run": on_run is not None},
+        )
         self.on_msg(self._handle)
 
     @property
@@ -109,7 +117,13 @@ class StepWidget(anywidget.AnyWidget):
 
     def _export(self) -> None:
         traces = self.traces
-        self.send({"type": "page", "html": page_html(traces), "name": f"{traces[0].name if traces else 'xlanb'}.html"})
+        self.send(
+            {
+                "type": "page",
+                "html": page_html(traces),
+                "name": f"{traces[0].name if traces else 'xlanb'}.html",
+            }
+        )
 
     def _sync(self) -> None:
         self.send_state("payload")

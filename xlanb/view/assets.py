@@ -11,7 +11,7 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "step"
 # In the order of their imports. Every top-level name is unique, as one scope holds them all in the end.
-_MODULES = ("dom", "store", "highlight", "graph", "panes", "charts", "side", "main")
+_MODULES = ("dom", "store", "highlight", "graph", "panes", "charts", "side", "frame", "main")
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re.MULTILINE)
 

@@ -32,7 +32,9 @@ _FILL = {
 }
 
 
-def digraph(record: ModuleRecord | ComputationRecord | GraphRecord, max_nodes: int = MAX_NODES) -> Any:
+def digraph(
+    record: ModuleRecord | ComputationRecord | GraphRecord, max_nodes: int = MAX_NODES
+) -> Any:
     """A `graphviz.Digraph`, computations and clusters as subgraphs; `.source` is the DOT text.
 
     Where the graph has more than `max_nodes`, boxes and scopes are folded, and at last only a neighbourhood is drawn; the title says so.
@@ -47,8 +49,22 @@ def digraph(record: ModuleRecord | ComputationRecord | GraphRecord, max_nodes: i
     else:
         sheet = module_sheet(record, max_nodes)
     dot = graphviz.Digraph(_plain(record.name))
-    dot.attr("graph", fontname="Helvetica", fontsize="11", compound="true", label=_text(sheet.note), labelloc="t")
-    dot.attr("node", shape="box", style="rounded,filled", fontname="Helvetica", fontsize="11", color="#98a2b3")
+    dot.attr(
+        "graph",
+        fontname="Helvetica",
+        fontsize="11",
+        compound="true",
+        label=_text(sheet.note),
+        labelloc="t",
+    )
+    dot.attr(
+        "node",
+        shape="box",
+        style="rounded,filled",
+        fontname="Helvetica",
+        fontsize="11",
+        color="#98a2b3",
+    )
     dot.attr("edge", color="#8b95a3", arrowsize="0.6")
     ids = {key: f"n{k}" for k, key in enumerate(n.key for n in sheet.nodes)}
     _fill(dot, sheet, "", ids)
@@ -58,7 +74,11 @@ def digraph(record: ModuleRecord | ComputationRecord | GraphRecord, max_nodes: i
     return dot
 
 
-def write_graph(record: ModuleRecord | ComputationRecord | GraphRecord, path: str | Path, max_nodes: int = MAX_NODES) -> None:
+def write_graph(
+    record: ModuleRecord | ComputationRecord | GraphRecord,
+    path: str | Path,
+    max_nodes: int = MAX_NODES,
+) -> None:
     """Write a .dot file, or a .svg, .pdf or .png by Graphviz' `dot`.
 
     Raises:
@@ -72,11 +92,15 @@ def write_graph(record: ModuleRecord | ComputationRecord | GraphRecord, path: st
         path.write_text(dot.source, encoding="utf-8")
         return
     if path.suffix not in {".svg", ".pdf", ".png"}:
-        raise XlanbError(f"cannot write a graph as {path.name!r}: .dot, .svg, .pdf and .png are known")
+        raise XlanbError(
+            f"cannot write a graph as {path.name!r}: .dot, .svg, .pdf and .png are known"
+        )
     try:
         path.write_bytes(dot.pipe(format=path.suffix[1:]))
     except graphviz.ExecutableNotFound:
-        raise XlanbError(f"{path.name} needs Graphviz' dot on the PATH; a .dot file does not") from None
+        raise XlanbError(
+            f"{path.name} needs Graphviz' dot on the PATH; a .dot file does not"
+        ) from None
 
 
 def _fill(dot: Any, sheet: Sheet | GraphSheet, group: str, ids: dict[str, str]) -> None:
@@ -86,11 +110,22 @@ def _fill(dot: Any, sheet: Sheet | GraphSheet, group: str, ids: dict[str, str]) 
             item = _item(sheet.subjects[node.key])
             title, rest, below = graph_label(item)
             family = item["f"].removeprefix("tf-")
-            dot.node(ids[node.key], label=f"<<b>{_html(title)}</b>{_html(rest)}<br/><font point-size='9'>{_html(below)}</font>>", fillcolor=_FILL.get(family, "#fdf3d9"), tooltip=_text(item["n"]))
+            dot.node(
+                ids[node.key],
+                label=f"<<b>{_html(title)}</b>{_html(rest)}<br/><font point-size='9'>{_html(below)}</font>>",
+                fillcolor=_FILL.get(family, "#fdf3d9"),
+                tooltip=_text(item["n"]),
+            )
     for number, g in enumerate(sheet.groups):
         if (g.parent if g.parent in known else "") == group and g.key != group:
             with dot.subgraph(name=f"cluster_{number}") as inner:
-                inner.attr("graph", label=_text(g.label), style="rounded", color="#2f8c9b", fontcolor="#2f8c9b")
+                inner.attr(
+                    "graph",
+                    label=_text(g.label),
+                    style="rounded",
+                    color="#2f8c9b",
+                    fontcolor="#2f8c9b",
+                )
                 _fill(inner, sheet, g.key, ids)
 
 

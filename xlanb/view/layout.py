@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from xlanb.view.layout_ranks import Ranked
 from xlanb.view.layout_steps import assign_x, count_crossings, order_by_barycentre, straighten
 
 Point = tuple[float, float]
@@ -54,10 +55,14 @@ def layout(
     all others, those in `last` below: there edges enter and leave a box.
     """
     wanted = list(dict.fromkeys((a, b) for a, b in edges if a != b and a in sizes and b in sizes))
-    if previous is not None and previous.routes.keys() == set(wanted) and {n: b[2:] for n, b in previous.boxes.items()} == sizes:
+    if (
+        previous is not None
+        and previous.routes.keys() == set(wanted)
+        and {n: b[2:] for n, b in previous.boxes.items()} == sizes
+    ):
         return previous
     names = list(sizes)
-    graph = _Ranked(names, wanted, first, last)
+    graph = Ranked(names, wanted, first, last)
     fresh = _fresh(graph, sizes, wanted)
     if previous is None or not previous.boxes:
         return fresh
@@ -74,89 +79,12 @@ def _length(placement: Placement) -> float:
     return sum(abs(r[-1][0] - r[0][0]) + abs(r[-1][1] - r[0][1]) for r in placement.routes.values())
 
 
-class _Ranked:
-    """The graph over integers, without cycles, each node with its rank."""
-
-    def __init__(self, names: Sequence[str], edges: Sequence[Edge], first: frozenset[str], last: frozenset[str]) -> None:
-        self.names = names
-        self.index = {n: i for i, n in enumerate(names)}
-        pairs = [(self.index[a], self.index[b]) for a, b in edges]
-        backwards = _back_edges(len(names), pairs)
-        self.pairs = [(b, a) if (a, b) in backwards else (a, b) for a, b in pairs]
-        self.flipped = [(a, b) in backwards for a, b in pairs]
-        self.below: list[list[int]] = [[] for _ in names]
-        self.above: list[list[int]] = [[] for _ in names]
-        for a, b in dict.fromkeys(self.pairs):
-            self.below[a].append(b)
-            self.above[b].append(a)
-        self.order = _topological(self.above, self.below)
-        self.rank = self._ranks()
-        self._pin(first, last)
-
-    def _ranks(self) -> list[int]:
-        rank = [0] * len(self.names)
-        for v in self.order:
-            if self.above[v]:
-                rank[v] = 1 + max(rank[u] for u in self.above[v])
-        for v in range(len(rank)):  # a source stands just above its first user: constants beside what they feed
-            if not self.above[v] and self.below[v]:
-                rank[v] = min(rank[w] for w in self.below[v]) - 1
-        return rank
-
-    def _pin(self, first: frozenset[str], last: frozenset[str]) -> None:
-        inner = [r for r, n in zip(self.rank, self.names, strict=True) if n not in first and n not in last]
-        for v, n in enumerate(self.names):
-            if n in first:
-                self.rank[v] = min(inner, default=0) - 1
-            elif n in last:
-                self.rank[v] = max(inner, default=0) + 1
-
-
-def _back_edges(n: int, pairs: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Edges that close a cycle in a depth-first walk from the sources."""
-    below: list[list[int]] = [[] for _ in range(n)]
-    indegree = [0] * n
-    for a, b in pairs:
-        below[a].append(b)
-        indegree[b] += 1
-    state = bytearray(n)  # 0 unseen, 1 on the path, 2 done
-    back: set[tuple[int, int]] = set()
-    starts = [v for v in range(n) if not indegree[v]] + [v for v in range(n) if indegree[v]]
-    for start in starts:
-        if state[start]:
-            continue
-        state[start] = 1
-        stack = [(start, iter(below[start]))]
-        while stack:
-            v, rest = stack[-1]
-            for w in rest:
-                if state[w] == 1:
-                    back.add((v, w))
-                elif not state[w]:
-                    state[w] = 1
-                    stack.append((w, iter(below[w])))
-                    break
-            else:
-                state[v] = 2
-                stack.pop()
-    return back
-
-
-def _topological(above: Sequence[Sequence[int]], below: Sequence[Sequence[int]]) -> list[int]:
-    missing = [len(a) for a in above]
-    order = [v for v, m in enumerate(missing) if not m]
-    for v in order:  # grows while it is walked
-        for w in below[v]:
-            missing[w] -= 1
-            if not missing[w]:
-                order.append(w)
-    return order
-
-
 # -- afresh -----------------------------------------------------------------------------------------------------
 
 
-def _fresh(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], edges: Sequence[Edge]) -> Placement:
+def _fresh(
+    graph: Ranked, sizes: Mapping[str, tuple[float, float]], edges: Sequence[Edge]
+) -> Placement:
     lonely = [v for v in range(len(graph.names)) if not graph.above[v] and not graph.below[v]]
     skipped = set(lonely)
     layers, chains, up, down = _layers(graph, skipped)
@@ -164,7 +92,9 @@ def _fresh(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], edges: Sequ
     widths = [sizes[n][0] for n in graph.names] + [_DUMMY_WIDTH] * (len(up) - len(graph.names))
     x = assign_x(layers, up, down, widths, _GAP_X)
     for _ in range(2 if len(x) < 5000 else 1):
-        straighten([[d for d, _ in chain] for chain in chains.values()], layers, x, widths, _GAP_EDGES)
+        straighten(
+            [[d for d, _ in chain] for chain in chains.values()], layers, x, widths, _GAP_EDGES
+        )
     top, heights = _rank_tops(graph, sizes, layers)
     boxes: dict[str, tuple[float, float, float, float]] = {}
     for k, layer in enumerate(layers):
@@ -177,7 +107,9 @@ def _fresh(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], edges: Sequ
     return _normal(boxes, routes)
 
 
-def _layers(graph: _Ranked, skipped: set[int]) -> tuple[list[list[int]], dict[int, list[tuple[int, int]]], list[list[int]], list[list[int]]]:
+def _layers(
+    graph: Ranked, skipped: set[int]
+) -> tuple[list[list[int]], dict[int, list[tuple[int, int]]], list[list[int]], list[list[int]]]:
     """Nodes and dummies by rank; `chains` gives the (dummy, rank)s of an edge by its number."""
     n = len(graph.names)
     used = sorted({graph.rank[v] for v in range(n) if v not in skipped})
@@ -210,7 +142,7 @@ def _layers(graph: _Ranked, skipped: set[int]) -> tuple[list[list[int]], dict[in
     return layers, chains, up, down
 
 
-def _walk_order(graph: _Ranked) -> list[int]:
+def _walk_order(graph: Ranked) -> list[int]:
     """A depth-first order from the sinks upwards: neighbours start near each other."""
     seen = bytearray(len(graph.names))
     order: list[int] = []
@@ -228,15 +160,21 @@ def _walk_order(graph: _Ranked) -> list[int]:
     return order
 
 
-def _best_order(layers: list[list[int]], up: list[list[int]], down: list[list[int]]) -> list[list[int]]:
+def _best_order(
+    layers: list[list[int]], up: list[list[int]], down: list[list[int]]
+) -> list[list[int]]:
     edges = sum(map(len, down))
     if edges > _COUNTED_EDGES:
         for sweep in range(4):
-            layers = order_by_barycentre(layers, up if sweep % 2 == 0 else down, downwards=sweep % 2 == 0)
+            layers = order_by_barycentre(
+                layers, up if sweep % 2 == 0 else down, downwards=sweep % 2 == 0
+            )
         return layers
     best, fewest = layers, count_crossings(layers, down)
     for sweep in range(14):
-        layers = order_by_barycentre(layers, up if sweep % 2 == 0 else down, downwards=sweep % 2 == 0)
+        layers = order_by_barycentre(
+            layers, up if sweep % 2 == 0 else down, downwards=sweep % 2 == 0
+        )
         crossings = count_crossings(layers, down)
         if crossings < fewest:
             best, fewest = layers, crossings
@@ -245,7 +183,9 @@ def _best_order(layers: list[list[int]], up: list[list[int]], down: list[list[in
     return best
 
 
-def _rank_tops(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], layers: list[list[int]]) -> tuple[list[float], list[float]]:
+def _rank_tops(
+    graph: Ranked, sizes: Mapping[str, tuple[float, float]], layers: list[list[int]]
+) -> tuple[list[float], list[float]]:
     tops: list[float] = []
     heights: list[float] = []
     y = 0.0
@@ -262,7 +202,11 @@ def _step(height: float) -> float:
     return height + (_GAP_Y if height else _GAP_PORT)
 
 
-def _grid(boxes: dict[str, tuple[float, float, float, float]], lonely: list[str], sizes: Mapping[str, tuple[float, float]]) -> None:
+def _grid(
+    boxes: dict[str, tuple[float, float, float, float]],
+    lonely: list[str],
+    sizes: Mapping[str, tuple[float, float]],
+) -> None:
     """Nodes without any edge, in rows under the rest."""
     if not lonely:
         return
@@ -282,7 +226,7 @@ def _grid(boxes: dict[str, tuple[float, float, float, float]], lonely: list[str]
 
 
 def _routes(
-    graph: _Ranked,
+    graph: Ranked,
     edges: Sequence[Edge],
     chains: Mapping[int, list[tuple[int, int]]],
     boxes: Mapping[str, tuple[float, float, float, float]],
@@ -301,12 +245,18 @@ def _routes(
     return routes
 
 
-def straight(a: tuple[float, float, float, float], b: tuple[float, float, float, float], middle: Sequence[Point] = ()) -> tuple[Point, ...]:
+def straight(
+    a: tuple[float, float, float, float],
+    b: tuple[float, float, float, float],
+    middle: Sequence[Point] = (),
+) -> tuple[Point, ...]:
     """Points of an edge from the bottom of box `a` to the top of box `b`, by way of `middle`."""
     return ((a[0] + a[2] / 2, a[1] + a[3]), *middle, (b[0] + b[2] / 2, b[1]))
 
 
-def _normal(boxes: Mapping[str, tuple[float, float, float, float]], routes: Mapping[Edge, tuple[Point, ...]]) -> Placement:
+def _normal(
+    boxes: Mapping[str, tuple[float, float, float, float]], routes: Mapping[Edge, tuple[Point, ...]]
+) -> Placement:
     """Everything moved to start at (0, 0)."""
     points = [p for r in routes.values() for p in r]
     left = min([b[0] for b in boxes.values()] + [p[0] for p in points], default=0.0)
@@ -316,8 +266,13 @@ def _normal(boxes: Mapping[str, tuple[float, float, float, float]], routes: Mapp
     return _measured(moved, shifted)
 
 
-def _measured(boxes: Mapping[str, tuple[float, float, float, float]], routes: Mapping[Edge, tuple[Point, ...]]) -> Placement:
-    width = max([b[0] + b[2] for b in boxes.values()] + [p[0] for r in routes.values() for p in r], default=0.0)
+def _measured(
+    boxes: Mapping[str, tuple[float, float, float, float]], routes: Mapping[Edge, tuple[Point, ...]]
+) -> Placement:
+    width = max(
+        [b[0] + b[2] for b in boxes.values()] + [p[0] for r in routes.values() for p in r],
+        default=0.0,
+    )
     height = max((b[1] + b[3] for b in boxes.values()), default=0.0)
     return Placement(boxes, routes, width, height)
 
@@ -325,7 +280,12 @@ def _measured(boxes: Mapping[str, tuple[float, float, float, float]], routes: Ma
 # -- where things stood -----------------------------------------------------------------------------------------
 
 
-def _anchored(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], edges: Sequence[Edge], previous: Placement) -> Placement:
+def _anchored(
+    graph: Ranked,
+    sizes: Mapping[str, tuple[float, float]],
+    edges: Sequence[Edge],
+    previous: Placement,
+) -> Placement:
     y = _anchored_y(graph, sizes, previous)
     boxes: dict[str, tuple[float, float, float, float]] = {}
     room = _Room()
@@ -347,7 +307,11 @@ def _anchored(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], edges: S
     routes = {}
     for a, b in edges:
         old_route = previous.routes.get((a, b))
-        still = old_route is not None and boxes[a] == previous.boxes.get(a) and boxes[b] == previous.boxes.get(b)
+        still = (
+            old_route is not None
+            and boxes[a] == previous.boxes.get(a)
+            and boxes[b] == previous.boxes.get(b)
+        )
         routes[a, b] = old_route if still and old_route is not None else _around(a, b, boxes)
     left = min((b[0] for b in boxes.values()), default=0.0)
     upper = min((b[1] for b in boxes.values()), default=0.0)
@@ -356,14 +320,18 @@ def _anchored(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], edges: S
     return _measured(boxes, routes)
 
 
-def _around(a: str, b: str, boxes: Mapping[str, tuple[float, float, float, float]]) -> tuple[Point, ...]:
+def _around(
+    a: str, b: str, boxes: Mapping[str, tuple[float, float, float, float]]
+) -> tuple[Point, ...]:
     """A route past the boxes that stand between two others, on the nearer side of each."""
     (x0, y0), (x1, y1) = straight(boxes[a], boxes[b])
     if y1 - y0 < 2 * _GAP_Y:
         return (x0, y0), (x1, y1)
     points: list[Point] = []
     x = x0
-    between = [q for n, q in boxes.items() if n not in (a, b) and q[3] and q[1] > y0 and q[1] + q[3] < y1]
+    between = [
+        q for n, q in boxes.items() if n not in (a, b) and q[3] and q[1] > y0 and q[1] + q[3] < y1
+    ]
     for left, top, w, h in sorted(between, key=lambda q: q[1]):
         at = x + (x1 - x) * (top + h / 2 - y0) / max(y1 - y0, 1.0)
         if left - _GAP_EDGES < at < left + w + _GAP_EDGES and (not points or top >= points[-1][1]):
@@ -373,11 +341,15 @@ def _around(a: str, b: str, boxes: Mapping[str, tuple[float, float, float, float
     return (x0, straight(boxes[a], boxes[b])[0][1]), *points, (x1, y1)
 
 
-def _anchored_y(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], previous: Placement) -> list[float]:
+def _anchored_y(
+    graph: Ranked, sizes: Mapping[str, tuple[float, float]], previous: Placement
+) -> list[float]:
     y = [0.0] * len(graph.names)
     later: list[int] = []
     for v in graph.order:
-        need = max((y[u] + _step(sizes[graph.names[u]][1]) for u in graph.above[v]), default=-math.inf)
+        need = max(
+            (y[u] + _step(sizes[graph.names[u]][1]) for u in graph.above[v]), default=-math.inf
+        )
         old = previous.boxes.get(graph.names[v])
         if old is not None:
             y[v] = max(old[1], need)
@@ -389,18 +361,33 @@ def _anchored_y(graph: _Ranked, sizes: Mapping[str, tuple[float, float]], previo
         else:
             y[v] = previous.height + _GAP_Y
     for v in later:
-        y[v] = min((y[w] for w in graph.below[v] if y[w] > -math.inf), default=0.0) - _GAP_Y - sizes[graph.names[v]][1]
+        y[v] = (
+            min((y[w] for w in graph.below[v] if y[w] > -math.inf), default=0.0)
+            - _GAP_Y
+            - sizes[graph.names[v]][1]
+        )
     for v in graph.order:  # users of new sources only were placed from nothing
-        need = max((y[u] + _step(sizes[graph.names[u]][1]) for u in graph.above[v]), default=-math.inf)
+        need = max(
+            (y[u] + _step(sizes[graph.names[u]][1]) for u in graph.above[v]), default=-math.inf
+        )
         y[v] = max(y[v], need)
     return y
 
 
-def _wish(graph: _Ranked, v: int, boxes: Mapping[str, tuple[float, float, float, float]], previous: Placement, w: float) -> float:
+def _wish(
+    graph: Ranked,
+    v: int,
+    boxes: Mapping[str, tuple[float, float, float, float]],
+    previous: Placement,
+    w: float,
+) -> float:
     old = previous.boxes.get(graph.names[v])
     if old is not None:
         return old[0] + old[2] / 2 - w / 2
-    near = [boxes.get(graph.names[u]) or previous.boxes.get(graph.names[u]) for u in (*graph.above[v], *graph.below[v])]
+    near = [
+        boxes.get(graph.names[u]) or previous.boxes.get(graph.names[u])
+        for u in (*graph.above[v], *graph.below[v])
+    ]
     centres = [b[0] + b[2] / 2 for b in near if b is not None]
     return (sum(centres) / len(centres) if centres else previous.width / 2) - w / 2
 

@@ -8,7 +8,9 @@ from itertools import pairwise
 Layers = list[list[int]]
 
 
-def order_by_barycentre(layers: Layers, neighbours: Sequence[Sequence[int]], *, downwards: bool) -> Layers:
+def order_by_barycentre(
+    layers: Layers, neighbours: Sequence[Sequence[int]], *, downwards: bool
+) -> Layers:
     """Each layer sorted by the mean place of its nodes' neighbours in the layer before it; a node without any keeps its place."""
     place = [0.0] * len(neighbours)
     result = list(layers)
@@ -51,7 +53,13 @@ def count_crossings(layers: Layers, down: Sequence[Sequence[int]]) -> int:
     return total
 
 
-def assign_x(layers: Layers, up: Sequence[Sequence[int]], down: Sequence[Sequence[int]], widths: Sequence[float], gap: float) -> list[float]:
+def assign_x(
+    layers: Layers,
+    up: Sequence[Sequence[int]],
+    down: Sequence[Sequence[int]],
+    widths: Sequence[float],
+    gap: float,
+) -> list[float]:
     """Centres, so that neighbours stand over each other as far as order and widths allow.
 
     Each sweep moves every layer to the least-squares solution: every node as near as possible to the mean of its neighbours,
@@ -70,7 +78,13 @@ def assign_x(layers: Layers, up: Sequence[Sequence[int]], down: Sequence[Sequenc
     return x
 
 
-def straighten(chains: Sequence[Sequence[int]], layers: Layers, x: list[float], widths: Sequence[float], gap: float) -> None:
+def straighten(
+    chains: Sequence[Sequence[int]],
+    layers: Layers,
+    x: list[float],
+    widths: Sequence[float],
+    gap: float,
+) -> None:
     """Let the dummies of a long edge stand under each other, in runs as long as the free room between their neighbours allows."""
     neighbours: dict[int, tuple[int, int]] = {}
     for layer in layers:

@@ -33,7 +33,9 @@ Payload = dict[str, Any]
 MAX_BYTES = 2_000_000
 
 
-def build_payload(traces: Sequence[Trace], *, live: bool = False, title: str = "", max_bytes: int = MAX_BYTES) -> Payload:
+def build_payload(
+    traces: Sequence[Trace], *, live: bool = False, title: str = "", max_bytes: int = MAX_BYTES
+) -> Payload:
     """The payload of finished or running traces, under `max_bytes` of JSON: where needed with less text and smaller pictures, which it notes."""
     payload: Payload = {}
     for level in LEVELS:
@@ -55,14 +57,24 @@ class PayloadBuilder:
     def __init__(self, limits: Limits | None = None, *, title: str = "") -> None:
         self.limits = limits or LEVELS[0]
         self.pool = Pool(self.limits)
-        self.payload: Payload = {"revision": 0, "title": title, "items": [], "chunks": [], "artifacts": [], "traces": [], "order": []}
+        self.payload: Payload = {
+            "revision": 0,
+            "title": title,
+            "items": [],
+            "chunks": [],
+            "artifacts": [],
+            "traces": [],
+            "order": [],
+        }
         self._artifacts: dict[int, tuple[Artifact, int]] = {}
         self._traces: list[Trace] = []
         self._pictures: list[dict[str, Drawing]] = []
         self._new: list[dict[str, Any]] = []
         self._bytes = 0
 
-    def update(self, traces: Sequence[Trace], *, live: bool | Callable[[Trace], bool] = False) -> Payload:
+    def update(
+        self, traces: Sequence[Trace], *, live: bool | Callable[[Trace], bool] = False
+    ) -> Payload:
         """Take in what the traces hold by now, and give back what was added.
 
         `live` says whether a trace can still be stepped. Traces that are no longer listed stay in the payload but out of its order.
@@ -75,13 +87,23 @@ class PayloadBuilder:
                 number = len(self._traces)
                 self._traces.append(trace)
                 self._pictures.append({})
-                self.payload["traces"].append({"name": trace.name, "live": False, "counts": {}, "stages": []})
+                self.payload["traces"].append(
+                    {"name": trace.name, "live": False, "counts": {}, "stages": []}
+                )
             order.append(number)
             running = live(trace) if callable(live) else live
             changes.append(self._trace(number, trace, running))
         items, chunks = self.pool.take_new()
         base = self.payload["revision"]
-        delta = {"base": base, "revision": base + 1, "items": items, "chunks": chunks, "artifacts": self._new, "traces": changes, "order": order}
+        delta = {
+            "base": base,
+            "revision": base + 1,
+            "items": items,
+            "chunks": chunks,
+            "artifacts": self._new,
+            "traces": changes,
+            "order": order,
+        }
         merge(self.payload, delta)
         self._bytes += len(json.dumps(delta, separators=(",", ":")))
         if self._bytes > MAX_BYTES // 2 and self.limits is LEVELS[0]:
@@ -95,7 +117,14 @@ class PayloadBuilder:
         future = _clusters(trace)
         stages = [self._stage(number, s, trace, future) for s in trace.stages[done:]]
         runs = [round(r, 9) for r in list(trace.runs)[-200:]]
-        return {"number": number, "name": trace.name, "live": running, "counts": _counts(trace), "runs": runs, "stages": stages}
+        return {
+            "number": number,
+            "name": trace.name,
+            "live": running,
+            "counts": _counts(trace),
+            "runs": runs,
+            "stages": stages,
+        }
 
     def _stage(self, number: int, stage: Stage, trace: Trace, future: dict[str, str]) -> Payload:
         before = self._artifact(number, stage.before, stage, future)
@@ -128,7 +157,11 @@ class PayloadBuilder:
         for kind in (ModuleRecord, GraphRecord):
             for earlier in reversed(trace.stages[: stage.index]):
                 if isinstance(earlier.after, kind):
-                    return self._artifacts[id(earlier.after)][1] if id(earlier.after) in self._artifacts else -1
+                    return (
+                        self._artifacts[id(earlier.after)][1]
+                        if id(earlier.after) in self._artifacts
+                        else -1
+                    )
         return -1
 
     def _diff(self, stage: Stage) -> list[Payload]:
@@ -141,7 +174,9 @@ class PayloadBuilder:
             return diff_rows(self.pool, graph_diff(before, after))
         return []
 
-    def _artifact(self, number: int, record: Artifact | None, stage: Stage, future: dict[str, str]) -> int:
+    def _artifact(
+        self, number: int, record: Artifact | None, stage: Stage, future: dict[str, str]
+    ) -> int:
         if record is None:
             return -1
         known = self._artifacts.get(id(record))
@@ -150,16 +185,33 @@ class PayloadBuilder:
         data = self._data(number, record, stage, future)
         index = len(self.payload["artifacts"]) + len(self._new)
         self._new.append(data)
-        self._artifacts[id(record)] = (record, index)  # the record too: an id is only unique while its object lives
+        self._artifacts[id(record)] = (
+            record,
+            index,
+        )  # the record too: an id is only unique while its object lives
         return index
 
     def _data(self, number: int, record: Artifact, stage: Stage, future: dict[str, str]) -> Payload:
         if isinstance(record, ModuleRecord):
             chunks, note = self.pool.module_chunks(record)
-            return {"k": "module", "name": record.name, "c": chunks, "n": record.instruction_count, "note": note, "g": self._module_picture(number, record, stage)}
+            return {
+                "k": "module",
+                "name": record.name,
+                "c": chunks,
+                "n": record.instruction_count,
+                "note": note,
+                "g": self._module_picture(number, record, stage),
+            }
         if isinstance(record, GraphRecord):
             chunks, note = self.pool.graph_chunks(record)
-            return {"k": "graph", "name": record.name, "c": chunks, "n": len(record.nodes), "note": note, "g": self._graph_picture(number, record, stage, future)}
+            return {
+                "k": "graph",
+                "name": record.name,
+                "c": chunks,
+                "n": len(record.nodes),
+                "note": note,
+                "g": self._graph_picture(number, record, stage, future),
+            }
         if isinstance(record, BufferAssignmentRecord):
             return memory_data(record)
         if isinstance(record, CodeRecord):
@@ -176,7 +228,9 @@ class PayloadBuilder:
         self._pictures[number]["module"] = drawing
         return self.pool.picture(drawing, sheet.subjects)
 
-    def _graph_picture(self, number: int, record: GraphRecord, stage: Stage, future: dict[str, str]) -> Payload | None:
+    def _graph_picture(
+        self, number: int, record: GraphRecord, stage: Stage, future: dict[str, str]
+    ) -> Payload | None:
         if not self.limits.nodes:
             return None
 
@@ -187,7 +241,9 @@ class PayloadBuilder:
         drawing = sheet.draw(self._pictures[number].get("graph"))
         self._pictures[number]["graph"] = drawing
         marked = {n.cluster for n in record.nodes if n.cluster} | {f.name for f in record.functions}
-        shown = frozenset(k for k, g in drawing.labels.items() if not k.endswith("]") or g.label in marked)
+        shown = frozenset(
+            k for k, g in drawing.labels.items() if not k.endswith("]") or g.label in marked
+        )
         return self.pool.picture(drawing, sheet.subjects, shown)
 
 
@@ -221,15 +277,34 @@ def _counts(trace: Trace) -> Payload:
         if isinstance(stage.after, CodeRecord):
             kernels = max(kernels, len(stage.after.kernels) or len(stage.after.functions))
     passes = sum(s.kind == "hlo_pass" for s in trace.stages)
-    return {"stages": len(trace.stages), "passes": passes, "changed": len(trace.changed), "kernels": kernels}
+    return {
+        "stages": len(trace.stages),
+        "passes": passes,
+        "changed": len(trace.changed),
+        "kernels": kernels,
+    }
 
 
 def _cache(record: CacheRecord) -> Payload:
-    counts = {"hit": int(record.hit), "hits": record.hits, "misses": record.misses, "entries": record.entries}
+    counts = {
+        "hit": int(record.hit),
+        "hits": record.hits,
+        "misses": record.misses,
+        "entries": record.entries,
+    }
     return {"k": "cache", "signature": clip(record.signature), **counts, "s": record.seconds}
 
 
 def _execution(record: ExecutionRecord) -> Payload:
-    kernels = [[k.name, k.instruction, k.seconds, k.bytes_accessed, k.flops, k.op_name] for k in sorted(record.kernels, key=lambda k: -k.seconds)[:500]]
+    kernels = [
+        [k.name, k.instruction, k.seconds, k.bytes_accessed, k.flops, k.op_name]
+        for k in sorted(record.kernels, key=lambda k: -k.seconds)[:500]
+    ]
     results = [[shape, clip(text, 1000)] for shape, text in record.results[:50]]
-    return {"k": "execution", "s": record.seconds, "runs": record.runs, "kernels": kernels, "results": results}
+    return {
+        "k": "execution",
+        "s": record.seconds,
+        "runs": record.runs,
+        "kernels": kernels,
+        "results": results,
+    }

@@ -77,7 +77,13 @@ class Pool:
         self._items[id(record)] = (record, index)
         return index
 
-    def _chunk(self, source: object, head: str, records: Sequence[InstructionRecord] | Sequence[NodeRecord], tail: str) -> int:
+    def _chunk(
+        self,
+        source: object,
+        head: str,
+        records: Sequence[InstructionRecord] | Sequence[NodeRecord],
+        tail: str,
+    ) -> int:
         key = (id(source), head)
         known = self._chunks.get(key)
         if known is not None and known[0] is source:
@@ -123,27 +129,51 @@ class Pool:
             chunks.append(self._chunk(g, f"{word} {g.name} {{", shown, "}"))
         return chunks, f"{hidden:,} more nodes are not shown." if hidden else ""
 
-    def picture(self, drawing: Drawing, subjects: Mapping[str, InstructionRecord | NodeRecord | Item], shown: frozenset[str] | None = None) -> dict[str, Any]:
+    def picture(
+        self,
+        drawing: Drawing,
+        subjects: Mapping[str, InstructionRecord | NodeRecord | Item],
+        shown: frozenset[str] | None = None,
+    ) -> dict[str, Any]:
         """A drawing as plain data: nodes [item, x, y, w, h], edges [from, to, x, y, x, y, ...], groups [item or -1, label, kind, x, y, w, h].
 
         Groups that are not in `shown` (where given) have shaped the layout but are not drawn.
         """
         number = {key: k for k, key in enumerate(drawing.nodes)}
         nodes = [[self.item(subjects[key]), *map(round, box)] for key, box in drawing.nodes.items()]
-        edges = [[number[a], number[b], *(round(c) for p in route for c in p)] for (a, b), route in drawing.edges.items()]
+        edges = [
+            [number[a], number[b], *(round(c) for p in route for c in p)]
+            for (a, b), route in drawing.edges.items()
+        ]
         groups = []
         for key, box in drawing.groups.items():
             if shown is None or key in shown:
                 g = drawing.labels[key]
                 subject = subjects.get(key)
-                groups.append([-1 if subject is None else self.item(subject), g.label, g.kind, *map(round, box)])
-        data: dict[str, Any] = {"w": round(drawing.width), "h": round(drawing.height), "nodes": nodes, "edges": edges, "groups": groups}
+                groups.append(
+                    [
+                        -1 if subject is None else self.item(subject),
+                        g.label,
+                        g.kind,
+                        *map(round, box),
+                    ]
+                )
+        data: dict[str, Any] = {
+            "w": round(drawing.width),
+            "h": round(drawing.height),
+            "nodes": nodes,
+            "edges": edges,
+            "groups": groups,
+        }
         if drawing.note:
             data["note"] = drawing.note
         return data
 
 
-def diff_rows(pool: Pool, sections: Sequence[DiffSection[InstructionRecord]] | Sequence[DiffSection[NodeRecord]]) -> list[dict[str, Any]]:
+def diff_rows(
+    pool: Pool,
+    sections: Sequence[DiffSection[InstructionRecord]] | Sequence[DiffSection[NodeRecord]],
+) -> list[dict[str, Any]]:
     """Sections of a diff as plain data: a row is [before, after] with -1 for nothing, an index for an equal one, -n for n equal rows left out."""
     left = pool.limits.diff_rows
     out: list[dict[str, Any]] = []
@@ -180,7 +210,12 @@ def _compact(pool: Pool, rows: Sequence[DiffRow[Any]], limit: int) -> tuple[list
         if row.mark == "=" and row.after is not None:
             out.append(pool.item(row.after))
         else:
-            out.append([-1 if row.before is None else pool.item(row.before), -1 if row.after is None else pool.item(row.after)])
+            out.append(
+                [
+                    -1 if row.before is None else pool.item(row.before),
+                    -1 if row.after is None else pool.item(row.after),
+                ]
+            )
     if skipped:
         out.append(-skipped)
     return out, 0

@@ -15,7 +15,14 @@ from xlanb.view.page import fragment_html, pre_html, view_html
 from xlanb.view.payload import build_payload
 from xlanb.view.text import artifact_text, stage_text, trace_text
 
-_ARTIFACTS = (GraphRecord, ModuleRecord, BufferAssignmentRecord, CodeRecord, ExecutionRecord, CacheRecord)
+_ARTIFACTS = (
+    GraphRecord,
+    ModuleRecord,
+    BufferAssignmentRecord,
+    CodeRecord,
+    ExecutionRecord,
+    CacheRecord,
+)
 _KINDS = {
     GraphRecord: "tf_graph",
     ModuleRecord: "hlo",
@@ -29,8 +36,7 @@ _KINDS = {
 def mimebundle(obj: Any) -> dict[str, str]:
     """HTML and plain text of an object.
 
-    A Trace, a Stage, or what has `traces`; any record, or what gives one by `record()`, `trace` or `hlo_module`. What is none of these shows its text. Whatever
-    fails to be drawn still shows its text.
+    A Trace, a Stage, or what has `traces`; any record, or what gives one by `record()`, `trace` or `hlo_module`. What is none of these shows its text.
     """
     if isinstance(obj, Trace):
         return {"text/html": fragment_html([obj]), "text/plain": trace_text(obj)}
@@ -42,7 +48,10 @@ def mimebundle(obj: Any) -> dict[str, str]:
         return {"text/html": fragment_html(list(traces)), "text/plain": text}
     record = _record_of(obj)
     if isinstance(record, Trace):
-        return {"text/html": fragment_html([record]), "text/plain": _own_text(obj, trace_text(record))}
+        return {
+            "text/html": fragment_html([record]),
+            "text/plain": _own_text(obj, trace_text(record)),
+        }
     artifact = _as_artifact(record)
     if artifact is not None:
         text = artifact_text(record) if record is obj else _own_text(obj, artifact_text(record))
@@ -53,7 +62,12 @@ def mimebundle(obj: Any) -> dict[str, str]:
 
 def artifact_html(artifact: Artifact, title: str = "") -> str:
     """One artifact by itself: its graph, its text, or its figures."""
-    name = title or str(getattr(artifact, "name", "") or getattr(artifact, "module", "") or getattr(artifact, "language", "") or type(artifact).__name__)
+    name = title or str(
+        getattr(artifact, "name", "")
+        or getattr(artifact, "module", "")
+        or getattr(artifact, "language", "")
+        or type(artifact).__name__
+    )
     kind = _KINDS[type(artifact)]
     payload = build_payload([Trace(name, [Stage(0, kind, name, artifact, artifact)])], title=name)
     payload["single"] = 1
@@ -63,7 +77,17 @@ def artifact_html(artifact: Artifact, title: str = "") -> str:
 def _stage_html(stage: Stage) -> str:
     """A stage with what it changed and why, without the stages around it."""
     alone = Stage(
-        0, stage.kind, stage.name, stage.before, stage.after, stage.pipeline, stage.edits, stage.decisions, stage.seconds, stage.summary, stage.error
+        0,
+        stage.kind,
+        stage.name,
+        stage.before,
+        stage.after,
+        stage.pipeline,
+        stage.edits,
+        stage.decisions,
+        stage.seconds,
+        stage.summary,
+        stage.error,
     )
     payload = build_payload([Trace(stage.name, [alone])], title=stage.name)
     payload["single"] = 1

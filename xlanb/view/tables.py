@@ -26,8 +26,20 @@ def stages_table(trace: Trace) -> Any:
         }
         for s in trace
     ]
-    columns = ["kind", "name", "pipeline", "changed", "added", "removed", "modified", "ms", "summary"]
-    return pd.DataFrame(rows, columns=columns, index=pd.Index([s.index for s in trace], name="stage"))
+    columns = [
+        "kind",
+        "name",
+        "pipeline",
+        "changed",
+        "added",
+        "removed",
+        "modified",
+        "ms",
+        "summary",
+    ]
+    return pd.DataFrame(
+        rows, columns=columns, index=pd.Index([s.index for s in trace], name="stage")
+    )
 
 
 def kernels_table(record: ExecutionRecord) -> Any:
@@ -48,4 +60,7 @@ def kernels_table(record: ExecutionRecord) -> Any:
         }
         for k in kernels
     ]
-    return pd.DataFrame(rows, columns=["kernel", "instruction", "us", "bytes", "flops", "GB/s", "GFLOP/s", "op_name"])
+    return pd.DataFrame(
+        rows,
+        columns=["kernel", "instruction", "us", "bytes", "flops", "GB/s", "GFLOP/s", "op_name"],
+    )

@@ -28,7 +28,12 @@ class GraphSheet:
         return draw(self.nodes, self.edges, self.groups, previous, self.note)
 
 
-def graph_sheet(graph: GraphRecord, max_nodes: int = 400, focus: Iterable[str] = (), cluster_of: Callable[[NodeRecord], str] | None = None) -> GraphSheet:
+def graph_sheet(
+    graph: GraphRecord,
+    max_nodes: int = 400,
+    focus: Iterable[str] = (),
+    cluster_of: Callable[[NodeRecord], str] | None = None,
+) -> GraphSheet:
     """A graph with its clusters, and the bodies of functions that a node calls, as boxes.
 
     Beyond `max_nodes` bodies are folded first, then name scopes, the deepest first; at last only what is near `focus` remains. `cluster_of` overrides the
@@ -41,7 +46,9 @@ def graph_sheet(graph: GraphRecord, max_nodes: int = 400, focus: Iterable[str] =
         _add(sheet, graph, functions, "", "", _MAX_DEPTH, clusters)
         return sheet
     if len(graph.nodes) <= max_nodes:
-        sheet = GraphSheet(note=f"Function bodies are folded: more than {max_nodes:,} nodes otherwise.")
+        sheet = GraphSheet(
+            note=f"Function bodies are folded: more than {max_nodes:,} nodes otherwise."
+        )
         _add(sheet, graph, {}, "", "", 0, clusters)
         return sheet
     return _folded(graph, max_nodes, focus)
@@ -92,7 +99,9 @@ def _add(
                 sheet.groups.append(Group(parent, cluster, "cluster", group))
         if called and functions[called].nodes:
             box = f"{key}/"
-            sheet.groups.append(Group(box, f"{n.name}  {n.op}" if n.op != n.name else n.name, "cluster", group))
+            sheet.groups.append(
+                Group(box, f"{n.name}  {n.op}" if n.op != n.name else n.name, "cluster", group)
+            )
             sheet.subjects[box] = n
             _add(sheet, functions[called], functions, box, box, depth - 1, lambda _: "")
         else:
@@ -103,7 +112,9 @@ def _add(
     _connect(sheet, graph, functions if depth else {}, keys)
 
 
-def _connect(sheet: GraphSheet, graph: GraphRecord, functions: dict[str, GraphRecord], keys: dict[str, str]) -> None:
+def _connect(
+    sheet: GraphSheet, graph: GraphRecord, functions: dict[str, GraphRecord], keys: dict[str, str]
+) -> None:
     """Edges, those of a node that is drawn as a box leading to its arguments and from its results."""
     drawn = {n.key for n in sheet.nodes}
     inner: dict[str, tuple[list[str], list[str]]] = {}
@@ -113,8 +124,13 @@ def _connect(sheet: GraphSheet, graph: GraphRecord, functions: dict[str, GraphRe
             body = functions[called].nodes
             box = f"{keys[n.name]}/"
             arguments = [box + b.name for b in body if b.op in {"_Arg", "Placeholder"}]
-            results = [box + b.name for b in body if b.op == "_Retval"] or ([box + body[-1].name] if body else [])
-            inner[n.name] = ([a for a in arguments if a in drawn], [r for r in results if r in drawn])
+            results = [box + b.name for b in body if b.op == "_Retval"] or (
+                [box + body[-1].name] if body else []
+            )
+            inner[n.name] = (
+                [a for a in arguments if a in drawn],
+                [r for r in results if r in drawn],
+            )
     for n in graph.nodes:
         data = [x for x in n.inputs if not x.startswith("^")]
         for k, reference in enumerate(n.inputs):
@@ -139,9 +155,16 @@ def _folded(graph: GraphRecord, max_nodes: int, focus: Iterable[str]) -> GraphSh
     """Name scopes folded into one node each, as few as needed."""
     deepest = max((n.name.count("/") for n in graph.nodes), default=0)
     for depth in range(deepest, 0, -1):
-        scope_of = {n.name: "/".join(n.name.split("/")[:depth]) if n.name.count("/") >= depth else n.name for n in graph.nodes}
+        scope_of = {
+            n.name: "/".join(n.name.split("/")[:depth]) if n.name.count("/") >= depth else n.name
+            for n in graph.nodes
+        }
         if len(set(scope_of.values())) <= max_nodes:
-            return _fold(graph, scope_of, f"Name scopes are folded at depth {depth}: {len(graph.nodes):,} nodes.")
+            return _fold(
+                graph,
+                scope_of,
+                f"Name scopes are folded at depth {depth}: {len(graph.nodes):,} nodes.",
+            )
     return _focused(graph, max_nodes, focus)
 
 
@@ -151,7 +174,11 @@ def _fold(graph: GraphRecord, scope_of: dict[str, str], note: str) -> GraphSheet
         members.setdefault(scope_of[n.name], []).append(n)
     sheet = GraphSheet(note=note)
     for scope, inside in members.items():
-        item = node_item(inside[0]) if len(inside) == 1 and inside[0].name == scope else _scope_item(scope, inside)
+        item = (
+            node_item(inside[0])
+            if len(inside) == 1 and inside[0].name == scope
+            else _scope_item(scope, inside)
+        )
         sheet.subjects[scope] = inside[0] if "fold" not in item else item
         width, height = node_size(item)
         clusters = {n.cluster for n in inside}
@@ -160,19 +187,30 @@ def _fold(graph: GraphRecord, scope_of: dict[str, str], note: str) -> GraphSheet
             sheet.groups.append(Group(f"[{cluster}]", cluster, "cluster"))
         sheet.nodes.append(Node(scope, width, height, f"[{cluster}]" if cluster else ""))
     for n in graph.nodes:
-        sheet.edges.extend((scope_of[s], scope_of[n.name]) for s in map(operand_name, n.inputs) if s in scope_of)
+        sheet.edges.extend(
+            (scope_of[s], scope_of[n.name]) for s in map(operand_name, n.inputs) if s in scope_of
+        )
     sheet.edges = list(dict.fromkeys(sheet.edges))
     return sheet
 
 
 def _scope_item(scope: str, inside: list[NodeRecord]) -> Item:
-    item: Item = {"n": scope, "o": f"{scope.rsplit('/', 1)[-1]}/", "s": "", "f": "tf-scope", "fold": len(inside), "t": f"  {scope}/  ({len(inside)} nodes)"}
+    item: Item = {
+        "n": scope,
+        "o": f"{scope.rsplit('/', 1)[-1]}/",
+        "s": "",
+        "f": "tf-scope",
+        "fold": len(inside),
+        "t": f"  {scope}/  ({len(inside)} nodes)",
+    }
     item["h"] = [item["o"], "", f"{len(inside)} nodes"]
     return item
 
 
 def _focused(graph: GraphRecord, max_nodes: int, focus: Iterable[str]) -> GraphSheet:
-    neighbours: dict[str, list[str]] = {n.name: [operand_name(x) for x in n.inputs] for n in graph.nodes}
+    neighbours: dict[str, list[str]] = {
+        n.name: [operand_name(x) for x in n.inputs] for n in graph.nodes
+    }
     for n in graph.nodes:
         for source in map(operand_name, n.inputs):
             if source in neighbours:
@@ -180,7 +218,9 @@ def _focused(graph: GraphRecord, max_nodes: int, focus: Iterable[str]) -> GraphS
     centres = [f for f in focus if f in neighbours] or [graph.nodes[-1].name]
     kept = near(neighbours, centres, max_nodes)
     part = GraphRecord(graph.name, tuple(n for n in graph.nodes if n.name in kept))
-    sheet = GraphSheet(note=f"Showing {len(part.nodes):,} of {len(graph.nodes):,} nodes, those nearest to {centres[0]}.")
+    sheet = GraphSheet(
+        note=f"Showing {len(part.nodes):,} of {len(graph.nodes):,} nodes, those nearest to {centres[0]}."
+    )
     _add(sheet, part, {}, "", "", 0, lambda n: n.cluster)
     return sheet
 

@@ -6,6 +6,7 @@ constant's value or a parameter's number, `m` TF node, `y` TF op, `w` Python lin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,22 +19,38 @@ from xlanb.view.parts.families import hlo_family, tf_family
 
 Item = dict[str, Any]
 
+_CELL = re.compile(r"ipykernel_\d+/\d+\.py$|^<ipython-input-")
+
 MAX_LINE = 2000  # characters of one line of text
 
 
 def clip(text: str, limit: int = MAX_LINE) -> str:
     """Text cut to a length, with a note of how much is left out."""
-    return text if len(text) <= limit else f"{text[:limit]} ... ({len(text) - limit:,} more characters)"
+    return (
+        text
+        if len(text) <= limit
+        else f"{text[:limit]} ... ({len(text) - limit:,} more characters)"
+    )
 
 
 def instruction_item(i: InstructionRecord) -> Item:
     """An HLO instruction as plain data."""
-    item: Item = {"n": i.name, "o": i.opcode.text, "s": i.shape.text(layout=False), "f": hlo_family(i.opcode), "t": clip(_line(i))}
+    item: Item = {
+        "n": i.name,
+        "o": i.opcode.text,
+        "s": i.shape.text(layout=False),
+        "f": hlo_family(i.opcode),
+        "t": clip(_line(i)),
+    }
     if len(item["s"]) > 400:
         item["s"] = clip(item["s"], 400)
-    layout = str(i.shape.layout) if isinstance(i.shape, ArrayShape) and i.shape.layout is not None and i.shape.dimensions else ""
+    layout = (
+        str(i.shape.layout)
+        if isinstance(i.shape, ArrayShape) and i.shape.layout is not None and i.shape.dimensions
+        else ""
+    )
     meta = i.metadata
-    where = f"{meta.source_file}:{meta.source_line}" if meta.source_file else ""
+    where = _place(meta.source_file, meta.source_line)
     optional = {
         "l": layout,
         "v": _value(i),
@@ -57,7 +74,12 @@ def _line(i: InstructionRecord) -> str:
 def _value(i: InstructionRecord) -> str:
     if i.opcode is HloOpcode.CONSTANT:
         literal = i.attributes.get("literal")
-        return _short(literal_text(literal).replace(" ", "") if isinstance(literal, Literal) else str(literal or ""), 24)
+        return _short(
+            literal_text(literal).replace(" ", "")
+            if isinstance(literal, Literal)
+            else str(literal or ""),
+            24,
+        )
     if i.opcode is HloOpcode.PARAMETER:
         return str(i.attributes.get("parameter_number", ""))
     if i.opcode is HloOpcode.FUSION:
@@ -71,14 +93,35 @@ def _value(i: InstructionRecord) -> str:
     return ""
 
 
+def _place(file: str, line: int) -> str:
+    """A Python line for people; a notebook's cell is called a cell, not by the file that its kernel makes of it."""
+    if not file:
+        return ""
+    return f"{'cell' if _CELL.search(file) else file}:{line}"
+
+
 def node_item(n: NodeRecord) -> Item:
     """A node of a TensorFlow graph as plain data."""
-    item: Item = {"n": n.name, "o": n.op, "s": clip(", ".join(n.outputs), 400), "f": tf_family(n.op), "t": clip(node_text(n))}
-    where = f"{n.source_file}:{n.source_line}" if n.source_file else ""
+    item: Item = {
+        "n": n.name,
+        "o": n.op,
+        "s": clip(", ".join(n.outputs), 400),
+        "f": tf_family(n.op),
+        "t": clip(node_text(n)),
+    }
+    where = _place(n.source_file, n.source_line)
     data = [operand_name(x) for x in n.inputs if not x.startswith("^")]
     control = [x[1:] for x in n.inputs if x.startswith("^")]
     value = clip(n.attributes.get("value", ""), 24) if n.op == "Const" else ""
-    optional = {"w": where, "p": data, "cp": control, "g": n.cluster, "x": n.reason, "d": n.device, "v": value}
+    optional = {
+        "w": where,
+        "p": data,
+        "cp": control,
+        "g": n.cluster,
+        "x": n.reason,
+        "d": n.device,
+        "v": value,
+    }
     item.update({k: v for k, v in optional.items() if v})
     return item
 
@@ -90,7 +133,9 @@ def operand_name(reference: str) -> str:
 
 def node_text(n: NodeRecord) -> str:
     """A node as one line: `loss = Mean(sq, axes) : f32[]  {keep_dims=false}`."""
-    attributes = ", ".join(f"{k}={clip(str(v), 80)}" for k, v in n.attributes.items() if not k.startswith("_"))
+    attributes = ", ".join(
+        f"{k}={clip(str(v), 80)}" for k, v in n.attributes.items() if not k.startswith("_")
+    )
     text = f"  {n.name} = {n.op}({', '.join(n.inputs)})"
     if n.outputs:
         text += f" : {', '.join(n.outputs)}"

@@ -19,7 +19,12 @@ def code_data(record: CodeRecord, max_lines: int = 1500) -> dict[str, Any]:
     belongs to its function's instruction. Lines beyond the limit are left out, whole functions last, with a note.
     """
     lines = record.text.splitlines()
-    data: dict[str, Any] = {"k": "code", "lang": record.language, "lines": [clip(x, 400) for x in lines[:max_lines]], "total": len(lines)}
+    data: dict[str, Any] = {
+        "k": "code",
+        "lang": record.language,
+        "lines": [clip(x, 400) for x in lines[:max_lines]],
+        "total": len(lines),
+    }
     data["ops"] = _runs(record, lines[:max_lines])
     data["functions"] = list(record.functions)
     if len(lines) > max_lines:

@@ -18,19 +18,28 @@ def rewrites(edits: Sequence[Edit]) -> list[list[Edit]]:
     """Edits that belong to one rewrite: neighbours with one cause object; with no rule named, each edit of an equal cause is in one group."""
     groups: list[list[Edit]] = []
     for edit in edits:
-        if groups and groups[-1][-1].cause is edit.cause and (edit.cause.rule or len(groups[-1]) < 50):
+        if (
+            groups
+            and groups[-1][-1].cause is edit.cause
+            and (edit.cause.rule or len(groups[-1]) < 50)
+        ):
             groups[-1].append(edit)
         else:
             groups.append([edit])
     return groups
 
 
-def why_data(edits: Sequence[Edit], decisions: Sequence[Decision], limit: int = MAX_REWRITES) -> dict[str, Any] | None:
+def why_data(
+    edits: Sequence[Edit], decisions: Sequence[Decision], limit: int = MAX_REWRITES
+) -> dict[str, Any] | None:
     """Plain data for the Why pane, None where there is nothing to tell."""
     groups = rewrites(edits)
     if not groups and not decisions:
         return None
-    data: dict[str, Any] = {"rewrites": [_rewrite(g) for g in groups[:limit]], "decisions": [_decision(d) for d in decisions[:limit]]}
+    data: dict[str, Any] = {
+        "rewrites": [_rewrite(g) for g in groups[:limit]],
+        "decisions": [_decision(d) for d in decisions[:limit]],
+    }
     if len(groups) > limit:
         data["more_rewrites"] = len(groups) - limit
     if len(decisions) > limit:
@@ -60,7 +69,12 @@ def _rewrite(group: list[Edit]) -> dict[str, Any]:
 
 def _decision(d: Decision) -> dict[str, Any]:
     predicates = [[p.name, int(p.holds), clip(str(p.value), 300)] for p in d.predicates]
-    return _cause(d.cause) | {"action": d.action, "subject": [clip(s, 200) for s in d.subject[:20]], "taken": int(d.taken), "predicates": predicates}
+    return _cause(d.cause) | {
+        "action": d.action,
+        "subject": [clip(s, 200) for s in d.subject[:20]],
+        "taken": int(d.taken),
+        "predicates": predicates,
+    }
 
 
 def record_text(record: object) -> str:

@@ -88,3 +88,20 @@ const ICONS = {
 export function icon(name) {
   return s("svg", { class: `icon ${name}`, viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, s("path", { d: ICONS[name] }));
 }
+
+/** What shows an op. @param {string} name */
+export function selector(name) {
+  return `[data-op="${CSS.escape(name)}"]`;
+}
+
+/** The op under a pointer. @param {Event} e */
+export function opOf(e) {
+  return /** @type {Element} */ (e.target).closest?.("[data-op]")?.getAttribute("data-op") || "";
+}
+
+/** Hand a page to the reader as a file. @param {string} html @param {string} name */
+export function download(html, name) {
+  const url = URL.createObjectURL(new Blob([html], { type: "text/html" }));
+  h("a", { href: url, download: name.replace(/[^\w.-]+/g, "_") }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

@@ -5,7 +5,7 @@ import { h, s } from "./dom.js";
 /** @typedef {import("./store.js").Item} Item */
 /** @typedef {import("./store.js").Marks} Marks */
 
-const MIN_READABLE = 0.36;
+const MIN_READABLE = 0.3;
 const MARGIN = 28;
 const LEGEND = 26;
 

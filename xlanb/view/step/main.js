@@ -1,6 +1,7 @@
 // The step view: one renderer for the live widget and for pages without a kernel.
 import { cacheView, memoryView, sparkline, timingView } from "./charts.js";
-import { h, icon, plural } from "./dom.js";
+import { download, h, icon, opOf, plural, selector } from "./dom.js";
+import { buildFrame, followTheme } from "./frame.js";
 import { GraphView } from "./graph.js";
 import { codeView, diffView, linesOf, whyView } from "./panes.js";
 import { opCard, passList, ribbon, stageCard, tally } from "./side.js";
@@ -17,22 +18,6 @@ import { merge, stationOf, Store } from "./store.js";
 
 const TABS = ["Graph", "Diff", "Text", "Why", "Memory", "Timing"];
 const PLAY_MS = 900;
-const HELP = [
-  ["↑ ↓", "previous, next pass"],
-  ["n p", "next, previous pass that changed something"],
-  ["← →", "single rewrites within the pass"],
-  ["[ ]", "previous, next kind of stage"],
-  ["Home End", "first, last pass"],
-  ["g d t", "graph, diff, text"],
-  ["w m i", "why, memory, timing"],
-  ["b", "before or after, in graph and text"],
-  ["h", "hide passes that changed nothing"],
-  ["/", "filter passes"],
-  ["space", "fit the graph"],
-  ["Enter", "play or pause"],
-  ["Esc", "let go of the pinned op, close this"],
-];
-
 /**
  * Where the reader stood, by payload: a notebook takes views away that are scrolled out of sight, and makes them anew.
  * @type {WeakMap<Payload, {trace: number, stage: number, tab: string, side: string, pinned: string, hide: boolean, waiting: string, error: string}>}
@@ -66,7 +51,7 @@ class StepView {
     this.graph = new GraphView();
     this.shadow = host.shadowRoot || host.attachShadow({ mode: "open" });
     this._build(css);
-    this._theme();
+    this.cleanup.push(followTheme(this.root));
     this._listen();
     this.update();
   }
@@ -89,61 +74,10 @@ class StepView {
 
   /** @param {string} css */
   _build(css) {
-    const button = (/** @type {string} */ name, /** @type {string | Node} */ face, /** @type {() => void} */ act, cls = "") => h("button", { type: "button", class: `ctl ${cls}`, "aria-label": name, title: name, onclick: act }, face);
-    this.title = h("div", { class: "title" });
-    this.counts = h("div", { class: "counts" });
-    this.badge = h("span", { class: "badge" });
-    this.traceTabs = h("div", { class: "traces", role: "tablist", "aria-label": "Compilations" });
-    this.ribbon = h("nav", { class: "ribbon", "aria-label": "Pipeline" });
-    this.filterBox = /** @type {HTMLInputElement} */ (h("input", { class: "filter", type: "search", "aria-label": "Filter", placeholder: "/ filter", autocomplete: "off", spellcheck: "false", oninput: () => this._filtered() }));
-    this.list = h("div", { class: "list", role: "listbox", "aria-label": "Passes", tabindex: 0 });
-    this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Panes" });
-    this.sides = h("div", { class: "sides", role: "group", "aria-label": "Which side" });
-    this.pane = h("div", { class: "pane", role: "tabpanel" });
-    this.card = h("aside", { class: "card", "aria-label": "Op" });
-    this.status = h("div", { class: "status", role: "status", "aria-live": "polite" });
-    this.spark = h("div", { class: "sparkbox" });
-    this.play = button("Play", icon("play"), () => this.togglePlay());
-    this.run = button("Run", "Run", () => this.ask("run"), "text primary");
-    this.help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys" }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
-    const foot = h(
-      "footer",
-      {},
-      h("div", { class: "buttons" }, button("First pass", icon("first"), () => this.go(0)), button("Previous pass", icon("previous"), () => this.previous(), "wide"), button("Next pass", icon("next"), () => this.next(), "wide next"), button("Last pass", icon("last"), () => this.go(this.current.stages.length - 1)), this.play),
-      this.status,
-      this.spark,
-      h("div", { class: "buttons" }, this.run, button("Export", "Export", () => this.exportPage(), "text"), button("Keys", "?", () => this.toggleHelp())),
-    );
-    this.root = h(
-      "div",
-      { class: "root", tabindex: 0, role: "application", "aria-label": "Compilation, pass by pass", data: { "lm-suppress-shortcuts": "true", step: this.stage } },
-      h("header", {}, this.title, this.counts, this.badge),
-      this.traceTabs,
-      h("div", { class: "bar" }, this.ribbon, this.filterBox),
-      h("div", { class: "main" }, this.list, h("section", { class: "middle" }, h("div", { class: "tabrow" }, this.tabs, this.sides), this.pane), this.card),
-      foot,
-      this.help,
-    );
+    Object.assign(this, buildFrame(this));
+    this.root.dataset.step = String(this.stage);
     this.host.dataset.lmSuppressShortcuts = "true";
     this.shadow.replaceChildren(h("style", {}, css), this.root);
-  }
-
-  /** The host's theme: JupyterLab's and VS Code's own word where they give it, else the system's. */
-  _theme() {
-    const media = matchMedia("(prefers-color-scheme: dark)");
-    const apply = () => {
-      const body = document.body;
-      let dark = media.matches;
-      if (body.dataset.jpThemeLight) dark = body.dataset.jpThemeLight === "false";
-      else if (body.dataset.vscodeThemeKind) dark = /dark|contrast/.test(body.dataset.vscodeThemeKind) && !/light/.test(body.dataset.vscodeThemeKind);
-      else if (document.documentElement.dataset.theme) dark = document.documentElement.dataset.theme === "dark";
-      this.root.dataset.theme = dark ? "dark" : "light";
-    };
-    media.addEventListener("change", apply);
-    const watcher = new MutationObserver(apply);
-    watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-vscode-theme-kind"] });
-    this.cleanup.push(() => media.removeEventListener("change", apply), () => watcher.disconnect());
-    apply();
   }
 
   _listen() {
@@ -342,6 +276,7 @@ class StepView {
     this.root.classList.toggle("waiting", Boolean(this.waiting));
     this.root.classList.toggle("has-pin", Boolean(this.pinned));
     this.root.classList.toggle("single", Boolean(this.payload.single));
+    this.root.classList.toggle("small", ["cache", "execution"].includes(this.store.artifact(this.now?.a ?? -1)?.k || ""));
     this._showHead(trace);
     this.ribbon.replaceChildren(...ribbon(trace, this.stage, (k) => this.go(k)));
     this._showList();
@@ -408,7 +343,7 @@ class StepView {
       Text: Boolean(after && ["module", "graph", "code", "text"].includes(after.k)) || (stage.ctx ?? -1) >= 0,
       Why: Boolean(stage.why || stage.e),
       Memory: Boolean(this.store.latest(this.current, this.stage, "buffers")),
-      Timing: true,
+      Timing: !this.payload.single || !["module", "graph", "code", "buffers"].includes(after?.k || ""),
     };
   }
 
@@ -611,23 +546,6 @@ class StepView {
     };
     return Object.hasOwn(keys, key) ? keys[key] : null;
   }
-}
-
-/** @param {string} name */
-function selector(name) {
-  return `[data-op="${CSS.escape(name)}"]`;
-}
-
-/** @param {Event} e */
-function opOf(e) {
-  return /** @type {Element} */ (e.target).closest?.("[data-op]")?.getAttribute("data-op") || "";
-}
-
-/** @param {string} html @param {string} name */
-function download(html, name) {
-  const url = URL.createObjectURL(new Blob([html], { type: "text/html" }));
-  h("a", { href: url, download: name.replace(/[^\w.-]+/g, "_") }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
 /**

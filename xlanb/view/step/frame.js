@@ -1,0 +1,87 @@
+// The frame of the step view: what stands where, and which theme it wears.
+import { h, icon } from "./dom.js";
+
+const HELP = [
+  ["↑ ↓", "previous, next pass"],
+  ["n p", "next, previous pass that changed something"],
+  ["← →", "single rewrites within the pass"],
+  ["[ ]", "previous, next kind of stage"],
+  ["Home End", "first, last pass"],
+  ["g d t", "graph, diff, text"],
+  ["w m i", "why, memory, timing"],
+  ["b", "before or after, in graph and text"],
+  ["h", "hide passes that changed nothing"],
+  ["/", "filter passes"],
+  ["space", "fit the graph"],
+  ["Enter", "play or pause"],
+  ["Esc", "let go of the pinned op, close this"],
+];
+
+/**
+ * The elements of the view, by name; what is pressed is asked of the view.
+ * @param {any} view
+ */
+export function buildFrame(view) {
+  const button = (/** @type {string} */ name, /** @type {string | Node} */ face, /** @type {() => void} */ act, cls = "") => h("button", { type: "button", class: `ctl ${cls}`, "aria-label": name, title: name, onclick: act }, face);
+  const title = h("div", { class: "title" });
+  const counts = h("div", { class: "counts" });
+  const badge = h("span", { class: "badge" });
+  const traceTabs = h("div", { class: "traces", role: "tablist", "aria-label": "Compilations" });
+  const ribbon = h("nav", { class: "ribbon", "aria-label": "Pipeline" });
+  const filterBox = /** @type {HTMLInputElement} */ (h("input", { class: "filter", type: "search", "aria-label": "Filter", placeholder: "/ filter", autocomplete: "off", spellcheck: "false", oninput: () => view._filtered() }));
+  const list = h("div", { class: "list", role: "listbox", "aria-label": "Passes", tabindex: 0 });
+  const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Panes" });
+  const sides = h("div", { class: "sides", role: "group", "aria-label": "Which side" });
+  const pane = h("div", { class: "pane", role: "tabpanel" });
+  const card = h("aside", { class: "card", "aria-label": "Op" });
+  const status = h("div", { class: "status", role: "status", "aria-live": "polite" });
+  const spark = h("div", { class: "sparkbox" });
+  const play = button("Play", icon("play"), () => view.togglePlay());
+  const run = button("Run", "Run", () => view.ask("run"), "text primary");
+  const help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys" }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
+  const foot = h(
+    "footer",
+    {},
+    h("div", { class: "buttons" }, button("First pass", icon("first"), () => view.go(0)), button("Previous pass", icon("previous"), () => view.previous(), "wide"), button("Next pass", icon("next"), () => view.next(), "wide next"), button("Last pass", icon("last"), () => view.go(view.current.stages.length - 1)), play),
+    status,
+    spark,
+    h("div", { class: "buttons" }, run, button("Export", "Export", () => view.exportPage(), "text"), button("Keys", "?", () => view.toggleHelp())),
+  );
+  const root = h(
+    "div",
+    { class: "root", tabindex: 0, role: "application", "aria-label": "Compilation, pass by pass", data: { "lm-suppress-shortcuts": "true" } },
+    h("header", {}, title, counts, badge),
+    traceTabs,
+    h("div", { class: "bar" }, ribbon, filterBox),
+    h("div", { class: "main" }, list, h("section", { class: "middle" }, h("div", { class: "tabrow" }, tabs, sides), pane), card),
+    foot,
+    help,
+  );
+  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, help, root };
+}
+
+/**
+ * The host's theme: JupyterLab's and VS Code's own word where they give it, else the system's.
+ * @param {HTMLElement} root
+ * @returns {() => void} what stops it
+ */
+export function followTheme(root) {
+  const media = matchMedia("(prefers-color-scheme: dark)");
+  const apply = () => {
+    const { jpThemeLight, vscodeThemeKind } = document.body.dataset;
+    const page = document.documentElement.dataset.theme;
+    let dark = media.matches;
+    if (jpThemeLight) dark = jpThemeLight === "false";
+    else if (vscodeThemeKind) dark = !/light/.test(vscodeThemeKind);
+    else if (page) dark = page === "dark";
+    root.dataset.theme = dark ? "dark" : "light";
+  };
+  const watcher = new MutationObserver(apply);
+  media.addEventListener("change", apply);
+  watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-vscode-theme-kind"] });
+  apply();
+  return () => {
+    media.removeEventListener("change", apply);
+    watcher.disconnect();
+  };
+}
