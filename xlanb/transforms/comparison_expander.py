@@ -35,13 +35,12 @@ class ComparisonExpander(HloPass):
 
 def _expand(i: HloInstruction) -> None:
     b = Builder(i)
-    left, right = (_key(b, o) for o in i.operands)
+    integers = i.operands[0].array_shape.with_type(_BITS[i.operands[0].shape.element_type.bits])
+    zero, low_bits = b.full(0, integers), b.full((1 << (integers.element_type.bits - 1)) - 1, integers)
+    left, right = (_key(b, o, zero, low_bits) for o in i.operands)
     i.parent.replace(i, b.add(O.COMPARE, (left, right), i.shape, direction=i.get("direction")))
 
 
-def _key(b: Builder, x: HloInstruction) -> HloInstruction:
-    integers = x.array_shape.with_type(_BITS[x.shape.element_type.bits])
-    bits = b.add(O.BITCAST_CONVERT, (x,), integers)
-    negative = b.compare(bits, "LT", b.full(0, integers))
-    flipped = b.binary(O.XOR, b.full((1 << (integers.element_type.bits - 1)) - 1, integers), bits)
-    return b.select(negative, flipped, bits)
+def _key(b: Builder, x: HloInstruction, zero: HloInstruction, low_bits: HloInstruction) -> HloInstruction:
+    bits = b.add(O.BITCAST_CONVERT, (x,), zero.shape)
+    return b.select(b.compare(bits, "LT", zero), b.binary(O.XOR, low_bits, bits), bits)

@@ -54,17 +54,12 @@ def _is_candidate(i: HloInstruction) -> bool:
         return False
     if i.control_predecessors or i.control_successors or not i.shape.is_array or i.array_shape.is_dynamic:
         return False
-    if any(o.array_shape.dimensions != i.array_shape.dimensions for o in i.operands if not _scalar_beside(i, o)):
+    if any(o.array_shape.dimensions != i.array_shape.dimensions for o in i.operands):
         return False
     first = _first_rearrange(i)
     if first is None:
         return False
     return all(_is_equivalent(o, first) or _is_trivial(o, first) for o in i.operands)
-
-
-def _scalar_beside(i: HloInstruction, o: HloInstruction) -> bool:
-    """A scalar bound of a clamp, or predicate of a select, needs no rearrangement."""
-    return i.opcode in (O.CLAMP, O.SELECT) and o.array_shape.is_scalar and i.array_shape.rank > 0
 
 
 def _first_rearrange(i: HloInstruction) -> HloInstruction | None:
@@ -84,7 +79,7 @@ def _is_trivial(o: HloInstruction, rearrange: HloInstruction | None) -> bool:
         return False
     if o.opcode is O.BROADCAST:
         return o.operands[0].array_shape.is_scalar
-    return o.opcode is O.CONSTANT or (o.opcode is O.RNG and o.user_count == 1) or o.array_shape.is_scalar
+    return o.opcode is O.CONSTANT or (o.opcode is O.RNG and o.user_count == 1)
 
 
 def _sink(i: HloInstruction) -> None:
@@ -92,7 +87,7 @@ def _sink(i: HloInstruction) -> None:
     if first is None:
         return
     b, source = Builder(i), first.operands[0].array_shape
-    operands = [o if _scalar_beside(i, o) else _undone(b, o, first) for o in i.operands]
+    operands = [_undone(b, o, first) for o in i.operands]
     shape = source.with_type(i.shape.element_type)
     inner = b.add(i.opcode, operands, shape, **i.attributes)
     i.parent.replace(i, b.add(first.opcode, (inner,), i.shape, **first.attributes))

@@ -228,11 +228,8 @@ def _(r: HloInstruction) -> HloInstruction:
     guard("max is used here only", lambda p: only_user(p)),
     guard("real or integral", lambda root: is_real(root) or is_integral(root)),
 )
-def _(b: Builder, root: HloInstruction, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction | None:
-    low, high = _scalar(c1), _scalar(c2)
-    if low is None or high is None:
-        return None
-    return b.add(O.CLAMP, (b.reshape(low, ()), a, b.reshape(high, ())), root.shape)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
+    return b.add(O.CLAMP, (c1, a, c2), root.shape)
 
 
 def _at_most(c1: HloInstruction, c2: HloInstruction) -> bool:

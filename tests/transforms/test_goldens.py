@@ -1,0 +1,28 @@
+"""Every pass over the modules of the folder that bears its name: IR in, IR out, the same meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xlanb.hlo import parse
+from xlanb.transforms import PASSES
+
+HERE = Path(__file__).parent
+INPUTS = sorted(p for p in HERE.glob("*/*.hlo") if not p.name.endswith(".expected.hlo"))
+
+
+@pytest.mark.parametrize("path", INPUTS, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_golden(path: Path, golden, keeps_meaning):
+    text = path.read_text(encoding="utf-8")
+    hlo_pass = PASSES[path.parent.name]()
+    after = keeps_meaning(text, hlo_pass.run)
+    assert str(after) != str(parse(text)), "the example is there to show a change"
+    golden(path.with_suffix(".expected.hlo"), str(after))
+
+
+def test_every_pass_has_an_example():
+    shown = {p.parent.name for p in INPUTS}
+    ours = {n for n, p in PASSES.items() if p.__module__.startswith("xlanb.transforms.")}  # not those that tests define
+    assert shown == ours, f"without example: {ours - shown}; without pass: {shown - ours}"

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from xlanb.errors import PassError, ShapeError
+from xlanb.hlo import HloModule, HloOpcode, parse
+from xlanb.shape import PrimitiveType
+from xlanb.tracing import Decision, Edit, current_cause, observing
+from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline
+
+TEXT = """HloModule m
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  zero = f32[] constant(0)
+  zeros = f32[4] broadcast(zero), dimensions={}
+  a = f32[4] add(x, zeros)
+  b = f32[4] add(a, zeros)
+  dead = f32[4] negate(x)
+  ROOT n = f32[4] negate(b)
+}
+"""
+
+
+class Recorder:
+    def __init__(self):
+        self.events = []
+
+    def on_event(self, event):
+        self.events.append(event)
+
+
+def opcodes(module: HloModule) -> list[str]:
+    return [str(i.opcode) for i in module.entry_computation]
+
+
+def simplify() -> HloPassPipeline:
+    return HloPassPipeline("simplify", [PASSES["algsimp"](), PASSES["dce"]()])
+
+
+def test_run_gives_a_result_for_each_pass():
+    module = parse(TEXT)
+    results = simplify().run(module)
+    assert [r.name for r in results] == ["algsimp", "dce"]
+    assert [r.changed for r in results] == [True, True]
+    assert opcodes(module) == ["parameter", "negate"]
+    assert all(r.pipeline == ("simplify",) and r.seconds >= 0 for r in results)
+
+
+def test_a_pass_by_itself_shows_before_and_after():
+    module = parse(TEXT)
+    before = module.record()
+    result = PASSES["dce"]().run(module)
+    assert result.changed
+    assert result.before is before
+    assert result.after is module.record()
+    again = PASSES["dce"]().run(module)
+    assert not again.changed
+    assert again.before is again.after
+
+
+def test_steps_run_exactly_one_pass_each():
+    module = parse(TEXT)
+    steps = simplify().steps(module)
+    assert "negate" in opcodes(module)
+    first = next(steps)
+    assert first.name == "algsimp"
+    assert opcodes(module).count("negate") == 2
+    second = next(steps)
+    assert second.name == "dce"
+    assert second.before is first.after
+    assert opcodes(module).count("negate") == 1
+    with pytest.raises(StopIteration):
+        next(steps)
+
+
+def test_no_cause_is_held_between_steps():
+    module = parse(TEXT)
+    for _ in simplify().steps(module):
+        assert current_cause().pass_name == ""
+
+
+def test_edits_are_caused_by_pass_and_rule():
+    recorder = Recorder()
+    with observing(recorder):
+        simplify().run(parse(TEXT))
+    causes = {(e.cause.pass_name, e.cause.rule) for e in recorder.events if isinstance(e, Edit)}
+    assert ("algsimp", "A + 0 => A") in causes
+    assert ("dce", "") in causes
+    where = next(e.cause.where for e in recorder.events if e.cause.rule)
+    assert where.startswith("xlanb/transforms/algebraic_simplifier/arithmetic.py:")
+
+
+def test_observed_and_unobserved_runs_agree():
+    quiet, loud = parse(TEXT), parse(TEXT)
+    HloPassFix(simplify()).run(quiet)
+    with observing(Recorder()):
+        results = HloPassFix(simplify()).run(loud)
+    assert str(quiet) == str(loud)
+    assert all(r.before is not None for r in results)
+
+
+def test_fixed_point_counts_rounds_and_stops():
+    module = parse(TEXT)
+    results = HloPassFix(simplify()).run(module)
+    rounds = [r.iteration for r in results]
+    assert rounds == [0, 0, 1, 1]
+    assert not any(r.changed for r in results if r.iteration == rounds[-1])
+
+
+@dataclass(frozen=True)
+class Flip(HloPass):
+    """Never reaches a fixed point."""
+
+    name: ClassVar[str] = "flip"
+
+    def apply(self, module):
+        c = module.entry_computation
+        c.set_root(c.add(HloOpcode.NEGATE, (c.root,)))
+
+
+def test_fixed_point_has_a_limit():
+    recorder = Recorder()
+    with observing(recorder):
+        results = HloPassFix(Flip(), limit=3).run(parse(TEXT))
+    assert len(results) == 3
+    last = recorder.events[-1]
+    assert isinstance(last, Decision)
+    assert (last.action, last.taken) == ("fixed point", False)
+
+
+@dataclass(frozen=True)
+class Fidget(HloPass):
+    """Touches the module and puts everything back."""
+
+    name: ClassVar[str] = "fidget"
+
+    def apply(self, module):
+        c = module.entry_computation
+        c.remove(c.add(HloOpcode.NEGATE, (c.root,)))
+
+
+def test_changed_is_computed_from_what_the_module_says():
+    module = parse(TEXT)
+    result = Fidget().run(module)
+    assert not result.changed
+    assert len(HloPassFix(Fidget()).run(module)) == 1
+
+
+@dataclass(frozen=True)
+class Refuse(HloPass):
+    name: ClassVar[str] = "refuse"
+    kind: type[Exception] = ShapeError
+
+    def apply(self, module):
+        raise self.kind("no, thank you")
+
+
+def test_an_error_names_the_pass_and_shows_the_module():
+    with pytest.raises(PassError, match=r"outer/refuse: no, thank you\n(.|\n)*ENTRY %main") as caught:
+        HloPassPipeline("outer", [Refuse()]).run(parse(TEXT))
+    assert isinstance(caught.value.__cause__, ShapeError)
+
+
+def test_a_bug_stays_what_it_is_but_says_where():
+    with pytest.raises(KeyError) as caught:
+        HloPassPipeline("outer", [Refuse(kind=KeyError)]).run(parse(TEXT))
+    assert "outer/refuse" in caught.value.__notes__[0]
+
+
+@dataclass(frozen=True)
+class Break(HloPass):
+    name: ClassVar[str] = "break"
+
+    def apply(self, module):
+        c = module.entry_computation
+        c.update(c.root, shape=c.root.array_shape.with_type(PrimitiveType.S32))
+
+
+def test_verify_catches_a_pass_that_breaks_the_module():
+    HloPassPipeline("outer", [Break()]).run(parse(TEXT))
+    with pytest.raises(PassError, match="outer/break"):
+        HloPassPipeline("outer", [Break()]).run(parse(TEXT), verify=True)
+
+
+def nested() -> HloPassPipeline:
+    inner = HloPassFix(HloPassPipeline("inner", [PASSES["algsimp"](), PASSES["dce"]()]))
+    return HloPassPipeline("outer", [PASSES["cse"](), inner, PASSES["fusion"](), PASSES["dce"]()])
+
+
+def test_nested_pipelines_are_walked_and_named():
+    results = nested().run(parse(TEXT))
+    assert results[0].pipeline == ("outer",)
+    assert results[1].pipeline == ("outer", "inner")
+    assert nested().names == ["cse", "inner", "algsimp", "dce", "fusion", "dce"]
+
+
+def test_without_only_until_insert_reorder():
+    p = nested()
+    assert p.without("dce", "fusion").names == ["cse", "inner", "algsimp"]
+    assert p.without("inner").names == ["cse", "fusion", "dce"]
+    assert p.without("algsimp", "dce").names == ["cse", "fusion"]
+    assert p.only("algsimp").names == ["inner", "algsimp"]
+    assert p.only("inner").names == ["inner", "algsimp", "dce"]
+    assert p.until("algsimp").names == ["cse", "inner", "algsimp"]
+    assert p.until("fusion").names == ["cse", "inner", "algsimp", "dce", "fusion"]
+    assert p.insert(PASSES["tuple-simplifier"](), after="algsimp").names == ["cse", "inner", "algsimp", "tuple-simplifier", "dce", "fusion", "dce"]
+    assert p.insert(PASSES["tuple-simplifier"](), before="cse").names[0] == "tuple-simplifier"
+    assert p.insert(PASSES["tuple-simplifier"]()).names[-1] == "tuple-simplifier"
+    assert p.reorder("fusion", "cse").names == ["fusion", "inner", "algsimp", "dce", "cse", "dce"]
+    assert p.names == nested().names
+
+
+def test_until_stops_after_the_first_run_within_a_loop():
+    module = parse(TEXT)
+    results = nested().until("algsimp").run(module)
+    assert [r.name for r in results] == ["cse", "algsimp"]
+
+
+@pytest.mark.parametrize("wrong", [lambda p: p.until("nope"), lambda p: p.insert(PASSES["cse"](), after="nope"), lambda p: p.reorder("algsimp")])
+def test_unknown_names_are_refused(wrong):
+    with pytest.raises(PassError, match="no pass"):
+        wrong(nested())
+
+
+def test_pipelines_print_as_trees():
+    text = str(nested())
+    assert text.splitlines() == [
+        "outer",
+        "  cse",
+        "  inner (until nothing changes, at most 25 rounds)",
+        "    algsimp",
+        "    dce",
+        "  fusion",
+        "  dce",
+    ]
+    assert str(PASSES["cse"](is_layout_sensitive=True)) == "cse{is_layout_sensitive=True}"
+
+
+def test_registry_knows_passes_by_xla_name():
+    for name in ("algsimp", "dce", "cse", "constant_folding", "call-inliner", "flatten-call-graph", "tuple-simplifier", "fusion"):
+        assert PASSES[name].name == name
+    assert "no-such-pass" not in PASSES
+    with pytest.raises(KeyError):
+        PASSES["no-such-pass"]

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from xlanb.hlo import HloOpcode as O
+from xlanb.hlo import parse
+from xlanb.tracing import Decision, observing
+from xlanb.transforms import match as m
+from xlanb.transforms.rules import RuleSet, guard
+
+TEXT = """HloModule m
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  n = f32[4] negate(x)
+  ROOT r = f32[4] negate(n)
+}
+"""
+
+
+class Recorder:
+    def __init__(self):
+        self.events = []
+
+    def on_event(self, event):
+        self.events.append(event)
+
+
+def double_negation(*guards) -> RuleSet:
+    rules = RuleSet("test")
+
+    @rules.rule("-(-A) => A", m.op(O.NEGATE, m.op(O.NEGATE, "a")), *guards)
+    def _(a):
+        return a
+
+    return rules
+
+
+def test_a_rule_fires_and_says_so():
+    module, recorder = parse(TEXT), Recorder()
+    with observing(recorder):
+        double_negation(guard("real", lambda a: a.shape.element_type.is_floating)).run(module.entry_computation)
+    assert module.entry_computation.root.name == "x"
+    (decision,) = [e for e in recorder.events if isinstance(e, Decision)]
+    assert (decision.action, decision.subject, decision.taken) == ("-(-A) => A", ("r",), True)
+    assert decision.cause.where.startswith("tests/transforms/test_rules.py:")
+
+
+def test_a_guard_that_fails_is_told():
+    module, recorder = parse(TEXT), Recorder()
+    with observing(recorder):
+        double_negation(guard("first", lambda: True), guard("wide", lambda a: a.array_shape.rank > 1), guard("never asked", lambda: 1 / 0)).run(module.entry_computation)
+    assert module.entry_computation.root.name == "r"
+    (decision,) = recorder.events
+    assert not decision.taken
+    assert [(p.name, p.holds) for p in decision.predicates] == [("first", True), ("wide", False)]
+
+
+def test_a_formula_may_decline():
+    rules = RuleSet("test")
+
+    @rules.rule("no", m.op(O.NEGATE, "a"))
+    def _(a):
+        return None
+
+    module = parse(TEXT)
+    before = module.record()
+    rules.run(module.entry_computation)
+    assert module.record() is before
+
+
+def test_a_replacement_of_another_shape_is_dropped():
+    rules = RuleSet("test")
+
+    @rules.rule("wrong", m.op(O.NEGATE, "a"))
+    def _(b, a):
+        return b.reshape(a, (2, 2))
+
+    module = parse(TEXT)
+    before = module.record()
+    rules.run(module.entry_computation)
+    assert module.record() is before
+
+
+def test_asking_for_what_is_not_captured_is_refused():
+    rules = RuleSet("test")
+    with pytest.raises(TypeError, match="captures no 'zzz'"):
+
+        @rules.rule("bad", m.op(O.NEGATE, "a"))
+        def _(zzz):
+            return zzz
+
+
+def test_rules_print_with_pattern_and_guards():
+    (rule,) = double_negation(guard("real", lambda a: True)).rules
+    assert str(rule).splitlines()[1:] == ["    negate(negate(a))", "    if real"]
+
+
+def test_each_instruction_is_visited_once():
+    rules = RuleSet("test")
+
+    @rules.rule("A => -(-A)", m.op(O.NEGATE, "a", name="self"))
+    def _(b, a):
+        return b.unary(O.NEGATE, b.unary(O.NEGATE, b.unary(O.NEGATE, a)))
+
+    module = parse(TEXT)
+    rules.run(module.entry_computation)
+    assert sum(i.opcode is O.NEGATE for i in module.entry_computation) == 6

@@ -1,0 +1,178 @@
+"""What an instruction costs by counting (xla/service/hlo_cost_analysis.h): floating-point operations, bytes, transcendental functions.
+
+Counts, not times: `flops` and `transcendentals` per run of the instruction, `bytes_accessed` in bytes read and written once each. The computation of a fusion, reduce, map, ...
+counts as often as it is applied; a while loop as often as its trip count says, once where that is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape, Shape
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Counts; they add up, and multiply by how often something runs."""
+
+    flops: float = 0
+    bytes_accessed: float = 0
+    transcendentals: float = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.flops + other.flops, self.bytes_accessed + other.bytes_accessed, self.transcendentals + other.transcendentals)
+
+    def __mul__(self, times: float) -> Cost:
+        return Cost(self.flops * times, self.bytes_accessed * times, self.transcendentals * times)
+
+    @property
+    def intensity(self) -> float:
+        """Floating-point operations per byte; infinite where no byte is touched."""
+        return self.flops / self.bytes_accessed if self.bytes_accessed else math.inf
+
+
+_TRANSCENDENTAL = frozenset(
+    (O.ACOS, O.ACOSH, O.ASIN, O.ASINH, O.ATAN, O.ATAN2, O.ATANH, O.CBRT, O.COSH, O.COSINE, O.ERF, O.EXPONENTIAL, O.EXPONENTIAL_MINUS_ONE)
+    + (O.LOG, O.LOG_PLUS_ONE, O.LOGISTIC, O.POWER, O.RSQRT, O.SINE, O.SINH, O.SQRT, O.TAN, O.TANH)
+)
+# They rename values; nothing is computed and no byte is touched.
+_FREE = frozenset((O.PARAMETER, O.CONSTANT, O.TUPLE, O.GET_TUPLE_ELEMENT, O.BITCAST, O.AFTER_ALL, O.ADD_DEPENDENCY, O.OPT_BARRIER, O.DOMAIN, O.PARTITION_ID, O.REPLICA_ID))
+_CONTROL = frozenset((O.CALL, O.WHILE, O.CONDITIONAL, O.ASYNC_START, O.ASYNC_UPDATE, O.ASYNC_DONE))
+_TRIP_COUNT = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d+)')
+
+
+def cost(what: HloInstruction | HloComputation | HloModule) -> Cost:
+    """The cost of one run of an instruction, of a computation with all that it calls, or of a module's entry."""
+    if isinstance(what, HloModule):
+        return cost(what.entry_computation)
+    if isinstance(what, HloComputation):
+        return sum((cost(i) for i in what), Cost())
+    arithmetic = _arithmetic(what)
+    if what.opcode in _FREE or what.opcode in _CONTROL:
+        return arithmetic
+    return Cost(arithmetic.flops, _bytes(what), arithmetic.transcendentals)
+
+
+def _arithmetic(i: HloInstruction) -> Cost:
+    code = i.opcode
+    if code.is_elementwise:
+        return _elementwise(i)
+    if code in (O.FUSION, *_CONTROL):
+        return _called(i)
+    if code in (O.DOT, O.RAGGED_DOT, O.SCALED_DOT):
+        return Cost(2 * _elements(i.shape) * _contracted(i))
+    if code is O.CONVOLUTION:
+        return Cost(_convolution(i))
+    if code is O.REDUCE:
+        folded = _elements(i.operands[0].shape) - _elements(_first(i.shape))
+        return _body(i.to_apply) * max(0, folded)
+    if code is O.REDUCE_WINDOW:
+        window = math.prod(d.size for d in i.window.dimensions)
+        return _body(i.to_apply) * (_elements(_first(i.shape)) * max(0, window - 1))
+    if code is O.MAP:
+        return _body(i.to_apply) * _elements(i.shape)
+    if code is O.SCATTER:
+        return _body(i.to_apply) * _elements(i.operands[-1].shape)
+    if code is O.SELECT_AND_SCATTER:
+        window = math.prod(d.size for d in i.window.dimensions)
+        source = _elements(i.operands[1].shape)
+        return _body(i.attributes["select"]) * (source * max(0, window - 1)) + _body(i.attributes["scatter"]) * source
+    if code is O.SORT:
+        n = max(1, _first(i.operands[0].shape).dimensions[i.dimensions[0]])
+        return Cost(_elements(i.operands[0].shape) * math.ceil(math.log2(n)) if n > 1 else 0)
+    if code is O.FFT:
+        n = math.prod(i.ints("fft_length"))
+        return Cost(4 * _elements(i.shape) * math.log2(max(2, n)))
+    if code in (O.BATCH_NORM_GRAD, O.BATCH_NORM_INFERENCE, O.BATCH_NORM_TRAINING):
+        return Cost(5 * _elements(i.operands[0].shape))
+    if code in (O.CHOLESKY, O.TRIANGULAR_SOLVE):
+        shape = _first(i.operands[0].shape)
+        return Cost(_elements(i.shape) * shape.dimensions[-1] * (1 if code is O.TRIANGULAR_SOLVE else 1 / 3))
+    return Cost()
+
+
+def _elementwise(i: HloInstruction) -> Cost:
+    elements = _elements(i.shape)
+    if i.opcode in _TRANSCENDENTAL:
+        return Cost(transcendentals=elements)
+    per_element = 2 if i.opcode is O.CLAMP else 0 if i.opcode in (O.CONVERT, O.REAL, O.IMAG, O.COMPLEX, O.REDUCE_PRECISION) else 1
+    return Cost(elements * per_element)
+
+
+def _called(i: HloInstruction) -> Cost:
+    bodies = [cost(c) if i.opcode in _CONTROL else _arithmetic_of(c) for c in i.called_computations]
+    if i.opcode is O.WHILE:
+        found = _TRIP_COUNT.search(i.backend_config)
+        return sum(bodies, Cost()) * (int(found[1]) if found else 1)
+    if i.opcode is O.CONDITIONAL:
+        return max(bodies, key=lambda c: (c.flops + c.transcendentals, c.bytes_accessed), default=Cost())
+    return sum(bodies, Cost())
+
+
+def _arithmetic_of(computation: HloComputation) -> Cost:
+    """Without bytes: what happens inside of a kernel stays in registers."""
+    return sum((_arithmetic(i) for i in computation), Cost())
+
+
+def _body(computation: HloComputation) -> Cost:
+    return _arithmetic_of(computation)
+
+
+def _bytes(i: HloInstruction) -> float:
+    out = i.shape.byte_size
+    code = i.opcode
+    if code in (O.SLICE, O.DYNAMIC_SLICE, O.GATHER):
+        # Only the part that is taken is read.
+        return 2 * out + sum(o.shape.byte_size for o in i.operands[1:])
+    if code is O.DYNAMIC_UPDATE_SLICE:
+        return 2 * i.operands[1].shape.byte_size + sum(o.shape.byte_size for o in i.operands[2:])
+    if code is O.SCATTER:
+        return 3 * i.operands[-1].shape.byte_size + i.operands[len(i.operands) // 2].shape.byte_size
+    return out + sum(o.shape.byte_size for o in dict.fromkeys(i.operands))
+
+
+def _contracted(dot: HloInstruction) -> int:
+    left = _first(dot.operands[0].shape)
+    return math.prod(left.dimensions[d] for d in dot.ints("lhs_contracting_dims"))
+
+
+def _convolution(i: HloInstruction) -> float:
+    """Two operations for each kernel tap that meets a real element: padding and holes of dilation do not count."""
+    numbers = i.attributes["dim_labels"]
+    left, kernel, out = (_first(s) for s in (i.operands[0].shape, i.operands[1].shape, i.shape))
+    taps = 1
+    for w, d_in, d_out in zip(i.window.dimensions, numbers.input_spatial, numbers.output_spatial, strict=True):
+        taps *= _meeting(w.size, w.stride, w.padding_low, w.window_dilation, w.base_dilation, left.dimensions[d_in], out.dimensions[d_out])
+    features: int = kernel.dimensions[numbers.kernel_input_feature]
+    return 2.0 * features * out.dimensions[numbers.output_feature] * out.dimensions[numbers.output_batch] * taps
+
+
+def _meeting(size: int, stride: int, low: int, window_dilation: int, base_dilation: int, n_in: int, n_out: int) -> int:
+    """Pairs (output position, kernel tap) that read an element of the input, along one dimension."""
+    total = 0
+    last = (n_in - 1) * base_dilation
+    for k in range(size):
+        # position = o * stride + k * window_dilation - low, must be a multiple of base_dilation in [0, last]
+        offset = k * window_dilation - low
+        if base_dilation == 1:
+            first = max(0, -(offset // stride) if offset < 0 else 0)
+            end = min(n_out - 1, (last - offset) // stride)
+            total += max(0, end - first + 1)
+        else:
+            total += sum(0 <= p <= last and p % base_dilation == 0 for p in range(offset, offset + n_out * stride, stride))
+    return total
+
+
+def _elements(shape: Shape) -> int:
+    return sum(s.element_count for _, s in shape.leaves() if isinstance(s, ArrayShape) and s.is_array)
+
+
+def _first(shape: Shape) -> ArrayShape:
+    """The first array of a shape."""
+    return next(s for _, s in shape.leaves() if isinstance(s, ArrayShape))
