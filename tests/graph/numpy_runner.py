@@ -1,5 +1,7 @@
 """Runs a graph with NumPy, op by op: an independent meaning to check gradients against."""
 
+# ruff: noqa: ARG005, PLW0108 - each takes the operation and its inputs, used or not
+
 import numpy as np
 
 TINY = {

@@ -135,13 +135,13 @@ def test_arguments_that_do_not_fit():
             gradients([x, x], x, grad_ys=[x])
         with pytest.raises(GraphTypeError, match="needs grad_ys"):
             gradients(a.placeholder("complex64", [2], name="c"), x)
-        with pytest.raises(UnimplementedError, match="'Qr'.*stop_gradient"):
-            gradients(call("Qr", a.placeholder("float64", [2, 2], name="q")), [])
-            q = a.placeholder("float64", [2, 2])
-            gradients(call("Qr", q), q)
+        q = a.placeholder("float64", [2, 2])
+        r = call("Qr", q)
+        with pytest.raises(UnimplementedError, match=r"'Qr'.*stop_gradient"):
+            gradients(r, q)
 
 
 def test_an_op_type_has_one_gradient():
     assert {"Mul", "MatMul", "Conv2D", "FusedBatchNormV3"} <= set(differentiable_ops())
     with pytest.raises(Exception, match="'Mul' has a gradient already"):
-        register_gradient("Mul")(lambda op, grad: None)
+        register_gradient("Mul")(print)

@@ -1,5 +1,7 @@
 """GraphDefs in and out: everything survives, and what is damaged is refused with the node's name."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -57,7 +59,7 @@ def test_files(tmp_path):
     (tmp_path / "g.pbtxt").write_text(write_graphdef_text(graph))
     for name in ("g.pb", "g.pbtxt"):
         assert facts(Graph.from_graphdef(str(tmp_path / name))) == facts(graph)
-    with pytest.raises(GraphError, match="cannot read the graph.*No such file"):
+    with pytest.raises(GraphError, match=r"cannot read the graph.*No such file"):
         Graph.from_graphdef(tmp_path / "none.pb")
 
 
@@ -135,17 +137,15 @@ def test_a_tensor_that_asks_for_too_much_is_refused():
     tensor.dtype = 1
     for _ in range(4):
         tensor.tensor_shape.dim.add(size=1 << 20)
-    with pytest.raises(GraphValueError, match="node 'huge'.*attribute 'value': a tensor of"):
+    with pytest.raises(GraphValueError, match=r"node 'huge'.*attribute 'value': a tensor of"):
         Graph.from_graphdef(proto.SerializeToString())
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200))
 def test_bytes_of_any_kind_end_in_a_graph_or_a_clear_error(data):
-    try:
+    with contextlib.suppress(GraphError):
         Graph.from_graphdef(data)
-    except GraphError:
-        pass
 
 
 @settings(max_examples=40, deadline=None)
@@ -153,10 +153,8 @@ def test_bytes_of_any_kind_end_in_a_graph_or_a_clear_error(data):
 def test_a_damaged_file_ends_in_a_graph_or_a_clear_error(position, value):
     data = bytearray(example().to_graphdef())
     data[position % len(data)] = value
-    try:
+    with contextlib.suppress(GraphError):
         Graph.from_graphdef(bytes(data))
-    except GraphError:
-        pass
 
 
 NUMERIC = [t for t in dtypes.BY_NUMBER.values() if t.has_numpy_dtype and not t.is_ref_dtype and t is not dtypes.string]

@@ -102,10 +102,14 @@ LINEAR_REGRESSION = [
     f"{G}/mul_grad/tuple/control_dependency = Identity({G}/mul_grad/Reshape, ^{G}/mul_grad/tuple/group_deps)",
     f"{G}/mul_grad/tuple/control_dependency_1 = Identity({G}/mul_grad/Mul_1, ^{G}/mul_grad/tuple/group_deps)",
     "GradientDescent/learning_rate = Const()",
-    "GradientDescent/update_weights/ApplyGradientDescent = "
-    f"ApplyGradientDescent(weights, GradientDescent/learning_rate, {G}/mul_grad/tuple/control_dependency)",
-    "GradientDescent/update_bias/ApplyGradientDescent = "
-    f"ApplyGradientDescent(bias, GradientDescent/learning_rate, {G}/add_grad/tuple/control_dependency_1)",
+    (
+        "GradientDescent/update_weights/ApplyGradientDescent = "
+        f"ApplyGradientDescent(weights, GradientDescent/learning_rate, {G}/mul_grad/tuple/control_dependency)"
+    ),
+    (
+        "GradientDescent/update_bias/ApplyGradientDescent = "
+        f"ApplyGradientDescent(bias, GradientDescent/learning_rate, {G}/add_grad/tuple/control_dependency_1)"
+    ),
     "GradientDescent = NoOp(^GradientDescent/update_bias/ApplyGradientDescent, ^GradientDescent/update_weights/ApplyGradientDescent)",
 ]
 

@@ -88,6 +88,8 @@ from xlanb.graph.initializers import (
 from xlanb.graph.initializers import (
     glorot_uniform as glorot_uniform_initializer,
 )
+from xlanb.graph.loss_ops import log_softmax as _log_softmax
+from xlanb.graph.loss_ops import softmax as _softmax
 from xlanb.graph.math_ops import (
     abs,  # noqa: A004
     add,
@@ -177,7 +179,7 @@ newaxis = None
 math = SimpleNamespace(
     **functions(MATH), abs=abs, add=add, add_n=add_n, argmax=argmax, argmin=argmin, conj=conj, cumprod=cumprod, cumsum=cumsum, divide_no_nan=div_no_nan,
     imag=imag, pow=pow, real=real, reduce_logsumexp=reduce_logsumexp, reduce_max=reduce_max, reduce_mean=reduce_mean, reduce_min=reduce_min,
-    reduce_prod=reduce_prod, reduce_sum=reduce_sum, sigmoid=sigmoid, sign=sign, softmax=nn.softmax, log_softmax=nn.log_softmax,
+    reduce_prod=reduce_prod, reduce_sum=reduce_sum, sigmoid=sigmoid, sign=sign, softmax=_softmax, log_softmax=_log_softmax,
 )  # fmt: skip
 linalg = SimpleNamespace(**functions(LINALG), matmul=matmul, transpose=matrix_transpose)
 initializers = SimpleNamespace(
