@@ -23,13 +23,18 @@ body { p = (s32[], s32[]) parameter(0)
 
 
 def test_while():
-    text = LOOP + "ENTRY e { p = (s32[], s32[]) parameter(0)\n ROOT w = (s32[], s32[]) while(p), condition=cond, body=body }"
+    text = (
+        LOOP
+        + "ENTRY e { p = (s32[], s32[]) parameter(0)\n ROOT w = (s32[], s32[]) while(p), condition=cond, body=body }"
+    )
     assert evaluate(text, (np.int32(0), np.int32(10))) == (12, 10)
     assert evaluate(text, (np.int32(11), np.int32(10))) == (11, 10)
 
 
 def test_a_loop_inside_map_runs_for_each_element_as_long_as_it_must():
-    text = LOOP + """f { a = s32[] parameter(0)
+    text = (
+        LOOP
+        + """f { a = s32[] parameter(0)
  b = s32[] parameter(1)
  t = (s32[], s32[]) tuple(a, b)
  w = (s32[], s32[]) while(t), condition=cond, body=body
@@ -37,6 +42,7 @@ def test_a_loop_inside_map_runs_for_each_element_as_long_as_it_must():
 ENTRY e { x = s32[2,3] parameter(0)
  y = s32[2,3] parameter(1)
  ROOT r = s32[2,3] map(x, y), dimensions={0,1}, to_apply=f }"""
+    )
     x, y = np.array([[0, 5, 2], [9, 1, -7]], np.int32), np.array([[10, 5, 3], [0, 2, 0]], np.int32)
     expected = np.where(x >= y, x, x + -(-(y - x) // 3) * 3)
     np.testing.assert_array_equal(evaluate(text, x, y), expected)
@@ -54,22 +60,33 @@ third { p = f32[] parameter(0)
 
 
 def test_conditional_by_predicate_and_by_index():
-    by_predicate = BRANCHES + "ENTRY e { c = pred[] parameter(0)\n a = f32[] constant(4)\n b = f32[] constant(5)\n ROOT r = f32[] conditional(c, a, b), true_computation=pos, false_computation=neg }"
+    by_predicate = (
+        BRANCHES
+        + "ENTRY e { c = pred[] parameter(0)\n a = f32[] constant(4)\n b = f32[] constant(5)\n ROOT r = f32[] conditional(c, a, b), true_computation=pos, false_computation=neg }"
+    )
     assert evaluate(by_predicate, np.bool_(True)) == 2
     assert evaluate(by_predicate, np.bool_(False)) == -5
-    by_index = BRANCHES + "ENTRY e { c = s32[] parameter(0)\n a = f32[] constant(4)\n ROOT r = f32[] conditional(c, a, a, a), branch_computations={pos, neg, third} }"
+    by_index = (
+        BRANCHES
+        + "ENTRY e { c = s32[] parameter(0)\n a = f32[] constant(4)\n ROOT r = f32[] conditional(c, a, a, a), branch_computations={pos, neg, third} }"
+    )
     for index, value in ((0, 2), (1, -4), (2, 104), (7, 104), (-1, 104)):
         assert evaluate(by_index, np.int32(index)) == value
 
 
 def test_a_conditional_inside_map_takes_each_elements_own_branch():
-    text = BRANCHES + """f { p = f32[] parameter(0)
+    text = (
+        BRANCHES
+        + """f { p = f32[] parameter(0)
  z = f32[] constant(0)
  c = pred[] compare(p, z), direction=GE
  ROOT r = f32[] conditional(c, p, p), true_computation=pos, false_computation=neg }
 ENTRY e { x = f32[4] parameter(0)
  ROOT r = f32[4] map(x), dimensions={0}, to_apply=f }"""
-    np.testing.assert_array_equal(evaluate(text, np.array([4, -4, 9, -1], np.float32)), [2, 4, 3, 1])
+    )
+    np.testing.assert_array_equal(
+        evaluate(text, np.array([4, -4, 9, -1], np.float32)), [2, 4, 3, 1]
+    )
     assert evaluate(text.replace("f32[4]", "f32[0]"), np.zeros(0, np.float32)).shape == (0,)
 
 
@@ -100,13 +117,18 @@ ENTRY e { p = (f32[], s32[]) parameter(0)
 
 
 def test_a_loop_that_stays_where_it_is_has_that_value():
-    x, i = evaluate(STUCK.replace("BODY", "z = s32[] constant(0)\n j = s32[] add(i, z)"), (np.float32(np.nan), np.int32(5)))
+    x, i = evaluate(
+        STUCK.replace("BODY", "z = s32[] constant(0)\n j = s32[] add(i, z)"),
+        (np.float32(np.nan), np.int32(5)),
+    )
     assert np.isnan(x)
     assert i == 5
 
 
 def test_a_loop_in_a_circle_is_refused():
-    with pytest.raises(EvaluationError, match="never ends: it comes back to the same state every 2 steps"):
+    with pytest.raises(
+        EvaluationError, match="never ends: it comes back to the same state every 2 steps"
+    ):
         evaluate(STUCK.replace("BODY", "j = s32[] negate(i)"), (np.float32(1), np.int32(5)))
 
 
@@ -123,7 +145,12 @@ ENTRY e { p = f32[2] parameter(0)
     np.testing.assert_array_equal(evaluate(text, np.array([1, -2], np.float32)), [-1, 2])
 
 
-@pytest.mark.parametrize("line", ["t = token[] after-all()\n i = (f32[2], token[]) infeed(t)\n ROOT r = f32[2] get-tuple-element(i), index=0"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "t = token[] after-all()\n i = (f32[2], token[]) infeed(t)\n ROOT r = f32[2] get-tuple-element(i), index=0"
+    ],
+)
 def test_what_needs_a_host_is_refused(line):
     with pytest.raises(EvaluationError, match="needs a host"):
         evaluate(f"HloModule m\nENTRY e {{ {line} }}")
@@ -144,4 +171,7 @@ ENTRY e { p = f32[2] parameter(0)
     np.testing.assert_array_equal(value, [1, 2])
     assert number == 0
     with pytest.raises(EvaluationError, match="more than one participant"):
-        evaluate("HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT g = f32[4] all-gather(p), replica_groups={{0,1}}, dimensions={0} }", np.zeros(2, np.float32))
+        evaluate(
+            "HloModule m\nENTRY e { p = f32[2] parameter(0)\n ROOT g = f32[4] all-gather(p), replica_groups={{0,1}}, dimensions={0} }",
+            np.zeros(2, np.float32),
+        )

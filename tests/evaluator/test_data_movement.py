@@ -19,18 +19,33 @@ X = np.arange(6, dtype=np.int32).reshape(2, 3)
 
 
 def test_broadcast_with_dimensions_in_any_order():
-    np.testing.assert_array_equal(run("p = s32[2,3] parameter(0)\n ROOT r = s32[3,4,2] broadcast(p), dimensions={2,0}", X), np.broadcast_to(X.T[:, None, :], (3, 4, 2)))
+    np.testing.assert_array_equal(
+        run("p = s32[2,3] parameter(0)\n ROOT r = s32[3,4,2] broadcast(p), dimensions={2,0}", X),
+        np.broadcast_to(X.T[:, None, :], (3, 4, 2)),
+    )
 
 
 def test_iota_wraps_in_its_own_type():
-    np.testing.assert_array_equal(run("ROOT r = u8[2,300] iota(), iota_dimension=1")[1], np.arange(300).astype(np.uint8))
+    np.testing.assert_array_equal(
+        run("ROOT r = u8[2,300] iota(), iota_dimension=1")[1], np.arange(300).astype(np.uint8)
+    )
 
 
 def test_transpose_reverse_reshape_concatenate():
-    np.testing.assert_array_equal(run("p = s32[2,3] parameter(0)\n ROOT r = s32[3,2] transpose(p), dimensions={1,0}", X), X.T)
-    np.testing.assert_array_equal(run("p = s32[2,3] parameter(0)\n ROOT r = s32[2,3] reverse(p), dimensions={1}", X), X[:, ::-1])
-    np.testing.assert_array_equal(run("p = s32[2,3] parameter(0)\n ROOT r = s32[3,2] reshape(p)", X), X.reshape(3, 2))
-    np.testing.assert_array_equal(run("p = s32[2,3] parameter(0)\n ROOT r = s32[2,6] concatenate(p, p), dimensions={1}", X), np.hstack([X, X]))
+    np.testing.assert_array_equal(
+        run("p = s32[2,3] parameter(0)\n ROOT r = s32[3,2] transpose(p), dimensions={1,0}", X), X.T
+    )
+    np.testing.assert_array_equal(
+        run("p = s32[2,3] parameter(0)\n ROOT r = s32[2,3] reverse(p), dimensions={1}", X),
+        X[:, ::-1],
+    )
+    np.testing.assert_array_equal(
+        run("p = s32[2,3] parameter(0)\n ROOT r = s32[3,2] reshape(p)", X), X.reshape(3, 2)
+    )
+    np.testing.assert_array_equal(
+        run("p = s32[2,3] parameter(0)\n ROOT r = s32[2,6] concatenate(p, p), dimensions={1}", X),
+        np.hstack([X, X]),
+    )
 
 
 def test_bitcast_keeps_the_place_in_memory():
@@ -60,7 +75,9 @@ def test_pad_in_one_dimension(n, low, high, interior):
     spread = n + max(n - 1, 0) * interior
     if low < -spread or high < -spread:
         return
-    np.testing.assert_array_equal(run(text, np.array(x, np.int32)), padded_one_by_one(x, low, high, interior, 9))
+    np.testing.assert_array_equal(
+        run(text, np.array(x, np.int32)), padded_one_by_one(x, low, high, interior, 9)
+    )
 
 
 @pytest.mark.parametrize(("start", "clamped"), [(-3, 0), (0, 0), (1, 1), (99, 1)])
@@ -82,7 +99,10 @@ def test_dynamic_slices_are_clamped(start, clamped):
 
 
 def test_slice_with_strides():
-    np.testing.assert_array_equal(run("p = s32[2,3] parameter(0)\n ROOT r = s32[1,2] slice(p), slice={[1:2], [0:3:2]}", X), [[3, 5]])
+    np.testing.assert_array_equal(
+        run("p = s32[2,3] parameter(0)\n ROOT r = s32[1,2] slice(p), slice={[1:2], [0:3:2]}", X),
+        [[3, 5]],
+    )
 
 
 def test_dynamic_sizes_bear_on_reductions():

@@ -68,13 +68,25 @@ ENTRY e { x = f32[3] parameter(0)
 
 def windows_one_by_one(x, sizes, strides, pads, base, window):
     """Lists of the elements of each window of a matrix, missing ones left out."""
-    spread = {(r * base[0], c * base[1]): x[r, c] for r in range(x.shape[0]) for c in range(x.shape[1])}
+    spread = {
+        (r * base[0], c * base[1]): x[r, c] for r in range(x.shape[0]) for c in range(x.shape[1])
+    }
     out = []
-    extent = [(n - 1) * b + 1 + sum(p) - ((k - 1) * w + 1) for n, b, p, k, w in zip(x.shape, base, pads, sizes, window, strict=True)]
+    extent = [
+        (n - 1) * b + 1 + sum(p) - ((k - 1) * w + 1)
+        for n, b, p, k, w in zip(x.shape, base, pads, sizes, window, strict=True)
+    ]
     shape = [max(e // s + 1, 0) if e >= 0 else 0 for e, s in zip(extent, strides, strict=True)]
     for r in range(shape[0]):
         for c in range(shape[1]):
-            at = [(r * strides[0] + i * window[0] - pads[0][0], c * strides[1] + j * window[1] - pads[1][0]) for i in range(sizes[0]) for j in range(sizes[1])]
+            at = [
+                (
+                    r * strides[0] + i * window[0] - pads[0][0],
+                    c * strides[1] + j * window[1] - pads[1][0],
+                )
+                for i in range(sizes[0])
+                for j in range(sizes[1])
+            ]
             out.append([spread[p] for p in at if p in spread])
     return out, shape
 
@@ -87,8 +99,16 @@ pad = st.tuples(st.integers(0, 2), st.integers(0, 2))
 def test_reduce_window(sizes, strides, pads, base, window, generic):
     x = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
     elements, shape = windows_one_by_one(x, sizes, strides, pads, base, window)
-    attributes = "size={}x{} stride={}x{} pad={}_{}x{}_{} lhs_dilate={}x{} rhs_dilate={}x{}".format(*sizes, *strides, *pads[0], *pads[1], *base, *window)
-    computation = ADD.replace("add(a, b)", "maximum(a, b)") if not generic else ADD.replace("ROOT r = f32[] add(a, b)", "m = f32[] maximum(a, b)\n ROOT r = f32[] abs(m)")
+    attributes = "size={}x{} stride={}x{} pad={}_{}x{}_{} lhs_dilate={}x{} rhs_dilate={}x{}".format(
+        *sizes, *strides, *pads[0], *pads[1], *base, *window
+    )
+    computation = (
+        ADD.replace("add(a, b)", "maximum(a, b)")
+        if not generic
+        else ADD.replace(
+            "ROOT r = f32[] add(a, b)", "m = f32[] maximum(a, b)\n ROOT r = f32[] abs(m)"
+        )
+    )
     text = f"HloModule m\n{computation}ENTRY e {{ x = f32[3,4] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32{shape} reduce-window(x, z), window={{{attributes}}}, to_apply=c }}"
     np.testing.assert_array_equal(evaluate(text, x).reshape(-1), [max([0, *e]) for e in elements])
 
@@ -103,7 +123,10 @@ ENTRY e {{ x = f32[5] parameter(0)
  z = f32[] constant(1)
  ROOT r = f32[5] select-and-scatter(x, y, z), window={{size=3 stride=2}}, select=s, scatter=c }}"""
     # both windows choose the middle element; of equal ones the first is kept
-    np.testing.assert_array_equal(evaluate(text, np.array([1, 2, 7, 7, 0], np.float32), np.array([10, 20], np.float32)), [1, 1, 31, 1, 1])
+    np.testing.assert_array_equal(
+        evaluate(text, np.array([1, 2, 7, 7, 0], np.float32), np.array([10, 20], np.float32)),
+        [1, 1, 31, 1, 1],
+    )
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -148,7 +171,9 @@ def test_sort_is_stable_for_any_comparator(rng, comparator, direction, n):
     values, order = evaluate(sort_text(comparator, n, key=direction), x)
     sign = 1 if direction == "LT" else -1
     for row, line, places in zip(x, values, order, strict=True):
-        expected = sorted(range(n), key=lambda k: sign * (abs(row[k]) if comparator == "abs" else row[k]))
+        expected = sorted(
+            range(n), key=lambda k: sign * (abs(row[k]) if comparator == "abs" else row[k])
+        )
         np.testing.assert_array_equal(places, expected)
         np.testing.assert_array_equal(line, row[expected])
 

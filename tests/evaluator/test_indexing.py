@@ -21,7 +21,9 @@ def test_gather_clamps_its_starts(rng):
         for c in range(3):
             last, first = indices[b, :, c]
             first, last = min(max(first, 0), 4), min(max(last, 0), 2)
-            np.testing.assert_array_equal(result[b, :, c, :], x[first : first + 2, 0, last : last + 2])
+            np.testing.assert_array_equal(
+                result[b, :, c, :], x[first : first + 2, 0, last : last + 2]
+            )
 
 
 def test_gather_with_batching_dimensions(rng):
@@ -76,7 +78,15 @@ ENTRY e { x = s32[3] parameter(0)
  i = s32[4] parameter(1)
  u = s32[4] parameter(2)
  ROOT s = s32[3] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=c }"""
-    np.testing.assert_array_equal(evaluate(text, np.zeros(3, np.int32), np.array([1, 1, 5, 0], np.int32), np.array([1, 2, 3, 4], np.int32)), [4, 2, 0])
+    np.testing.assert_array_equal(
+        evaluate(
+            text,
+            np.zeros(3, np.int32),
+            np.array([1, 1, 5, 0], np.int32),
+            np.array([1, 2, 3, 4], np.int32),
+        ),
+        [4, 2, 0],
+    )
 
 
 def test_a_variadic_scatter():
@@ -94,6 +104,13 @@ ENTRY e { x = s32[3] parameter(0)
  u = s32[3] parameter(3)
  v = f32[3] parameter(4)
  ROOT s = (s32[3], f32[3]) scatter(x, y, i, u, v), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=c }"""
-    sums, tops = evaluate(text, np.zeros(3, np.int32), np.zeros(3, np.float32), np.array([[2], [2], [0]], np.int32), np.array([1, 2, 3], np.int32), np.array([5, 4, -1], np.float32))
+    sums, tops = evaluate(
+        text,
+        np.zeros(3, np.int32),
+        np.zeros(3, np.float32),
+        np.array([[2], [2], [0]], np.int32),
+        np.array([1, 2, 3], np.int32),
+        np.array([5, 4, -1], np.float32),
+    )
     np.testing.assert_array_equal(sums, [3, 0, 3])
     np.testing.assert_array_equal(tops, [0, 0, 5])

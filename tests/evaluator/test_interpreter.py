@@ -123,19 +123,25 @@ def test_a_giant_value_is_refused_before_it_is_made():
     with pytest.raises(EvaluationError, match="bytes, more than the limit"):
         evaluate("HloModule m\nENTRY e { ROOT i = s32[100000,100000] iota(), iota_dimension=0 }")
     with pytest.raises(EvaluationError, match="bytes, more than the limit"):
-        evaluate("HloModule m\nENTRY e { z = f32[] constant(1)\n b = f32[100000,100000] broadcast(z), dimensions={}\n ROOT n = f32[100000,100000] negate(b) }")
+        evaluate(
+            "HloModule m\nENTRY e { z = f32[] constant(1)\n b = f32[100000,100000] broadcast(z), dimensions={}\n ROOT n = f32[100000,100000] negate(b) }"
+        )
 
 
 def test_one_instruction_from_operand_values():
     module = parse("HloModule m\nENTRY e { p = s32[2] parameter(0)\n ROOT r = s32[2] add(p, p) }")
     root = module.entry_computation.root
-    np.testing.assert_array_equal(evaluate_instruction(root, [np.array([1, 2], np.int32), np.array([5, 5], np.int32)]), [6, 7])
+    np.testing.assert_array_equal(
+        evaluate_instruction(root, [np.array([1, 2], np.int32), np.array([5, 5], np.int32)]), [6, 7]
+    )
     with pytest.raises(EvaluationError, match="no value that depends on its operands alone"):
         evaluate_instruction(module.entry_computation.parameters[0], [])
 
 
 def test_one_instruction_does_not_read_hidden_state():
-    module = parse("HloModule m\nENTRY e { a = f32[] constant(0)\n b = f32[] constant(1)\n ROOT r = f32[4] rng(a, b), distribution=rng_uniform }")
+    module = parse(
+        "HloModule m\nENTRY e { a = f32[] constant(0)\n b = f32[] constant(1)\n ROOT r = f32[4] rng(a, b), distribution=rng_uniform }"
+    )
     values = evaluate(module)
     assert ((values >= 0) & (values < 1)).all()
     with pytest.raises(EvaluationError, match="hidden state"):
@@ -144,4 +150,6 @@ def test_one_instruction_does_not_read_hidden_state():
 
 def test_numpys_warnings_do_not_leak():
     text = "HloModule m\nENTRY e { p = f32[3] parameter(0)\n l = f32[3] log(p)\n ROOT c = s8[3] convert(l) }"
-    np.testing.assert_array_equal(evaluate(text, np.array([-1, 0, np.inf], np.float32)), [0, -128, 127])
+    np.testing.assert_array_equal(
+        evaluate(text, np.array([-1, 0, np.inf], np.float32)), [0, -128, 127]
+    )

@@ -26,10 +26,22 @@ def test_dot_with_batches_and_several_contractions(rng):
     text = """x = f32[3,4,5,2] parameter(0)
  y = f32[5,6,4,3] parameter(1)
  ROOT d = f32[4,2,6] dot(x, y), lhs_batch_dims={1}, rhs_batch_dims={2}, lhs_contracting_dims={0,2}, rhs_contracting_dims={3,0}"""
-    np.testing.assert_allclose(run(text, x, y), np.einsum("abcd,cfba->bdf", x, y), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        run(text, x, y), np.einsum("abcd,cfba->bdf", x, y), rtol=1e-5, atol=1e-5
+    )
 
 
-@pytest.mark.parametrize(("a", "b", "o"), [("s8", "s8", "s32"), ("u8", "s8", "s32"), ("s8", "s8", "s8"), ("s64", "s64", "s64"), ("u32", "u32", "u32"), ("s4", "s4", "s32")])
+@pytest.mark.parametrize(
+    ("a", "b", "o"),
+    [
+        ("s8", "s8", "s32"),
+        ("u8", "s8", "s32"),
+        ("s8", "s8", "s8"),
+        ("s64", "s64", "s64"),
+        ("u32", "u32", "u32"),
+        ("s4", "s4", "s32"),
+    ],
+)
 def test_integer_dots_are_exact_modulo_the_result(rng, a, b, o):
     def numbers(t, shape):
         bits = BY_TEXT[t].bits
@@ -40,13 +52,20 @@ def test_integer_dots_are_exact_modulo_the_result(rng, a, b, o):
     exact = x.astype(object) @ y.astype(object)
     bits = BY_TEXT[o].bits
     wrapped = [[int(v) % 2**bits for v in row] for row in exact]
-    result = run(f"x = {a}[3,7] parameter(0)\n y = {b}[7,2] parameter(1)\n ROOT d = {o}[3,2] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}", x.astype(BY_TEXT[a].dtype), y.astype(BY_TEXT[b].dtype))
+    result = run(
+        f"x = {a}[3,7] parameter(0)\n y = {b}[7,2] parameter(1)\n ROOT d = {o}[3,2] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
+        x.astype(BY_TEXT[a].dtype),
+        y.astype(BY_TEXT[b].dtype),
+    )
     assert [[int(v) % 2**bits for v in row] for row in result] == wrapped
 
 
 def test_narrow_dots_accumulate_in_f32():
     x = np.full((1, 1000), 1, ml_dtypes.bfloat16)
-    result = run("x = bf16[1,1000] parameter(0)\n ROOT d = f32[1,1] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}", x)
+    result = run(
+        "x = bf16[1,1000] parameter(0)\n ROOT d = f32[1,1] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        x,
+    )
     assert result == 1000
 
 
@@ -76,7 +95,9 @@ def test_scaled_dot(rng):
  b = bf16[2,3] parameter(3)
  ROOT d = f32[4,3] scaled-dot(x, y, a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
     x, y, a, b = (v.astype(ml_dtypes.bfloat16) for v in (x, y, a, b))
-    expected = (x.astype(float) * np.repeat(a.astype(float), 32, 1)) @ (y.astype(float) * np.repeat(b.astype(float), 32, 0))
+    expected = (x.astype(float) * np.repeat(a.astype(float), 32, 1)) @ (
+        y.astype(float) * np.repeat(b.astype(float), 32, 0)
+    )
     np.testing.assert_allclose(run(text, x, y, a, b), expected, rtol=1e-5, atol=1e-4)
 
 
@@ -93,7 +114,14 @@ def convolved_one_by_one(x, k, stride, pads, base, dilation, reverse):
     return np.stack(out, axis=1) if out else np.zeros((n, 0, k.shape[2]))
 
 
-@given(st.integers(1, 3), st.integers(1, 3), st.tuples(st.integers(0, 3), st.integers(0, 3)), st.integers(1, 2), st.integers(1, 2), st.booleans())
+@given(
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    st.integers(1, 2),
+    st.integers(1, 2),
+    st.booleans(),
+)
 def test_convolution_in_one_dimension(width, stride, pads, base, dilation, reverse):
     x = np.arange(2 * 5 * 2, dtype=np.float32).reshape(2, 5, 2)
     k = np.arange(width * 2 * 3, dtype=np.float32).reshape(width, 2, 3) - 4
@@ -107,11 +135,20 @@ def test_grouped_convolutions(rng):
     x, k = f32(rng, 2, 4, 4, 6), f32(rng, 3, 3, 2, 9)
     text = "x = f32[2,4,4,6] parameter(0)\n k = f32[3,3,2,9] parameter(1)\n ROOT c = f32[2,2,2,9] convolution(x, k), window={size=3x3}, dim_labels=b01f_01io->b01f, feature_group_count=3"
     one = "x = f32[2,4,4,2] parameter(0)\n k = f32[3,3,2,3] parameter(1)\n ROOT c = f32[2,2,2,3] convolution(x, k), window={size=3x3}, dim_labels=b01f_01io->b01f"
-    expected = np.concatenate([run(one, x[..., 2 * g : 2 * g + 2].copy(), k[..., 3 * g : 3 * g + 3].copy()) for g in range(3)], axis=-1)
+    expected = np.concatenate(
+        [
+            run(one, x[..., 2 * g : 2 * g + 2].copy(), k[..., 3 * g : 3 * g + 3].copy())
+            for g in range(3)
+        ],
+        axis=-1,
+    )
     np.testing.assert_allclose(run(text, x, k), expected, rtol=1e-4, atol=1e-5)
     x, k = f32(rng, 6, 4, 4, 2), f32(rng, 3, 3, 2, 9)
     text = "x = f32[6,4,4,2] parameter(0)\n k = f32[3,3,2,9] parameter(1)\n ROOT c = f32[2,2,2,9] convolution(x, k), window={size=3x3}, dim_labels=b01f_01io->b01f, batch_group_count=3"
-    expected = np.concatenate([run(one, x[2 * g : 2 * g + 2], k[..., 3 * g : 3 * g + 3].copy()) for g in range(3)], axis=-1)
+    expected = np.concatenate(
+        [run(one, x[2 * g : 2 * g + 2], k[..., 3 * g : 3 * g + 3].copy()) for g in range(3)],
+        axis=-1,
+    )
     np.testing.assert_allclose(run(text, x, k), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -120,7 +157,10 @@ def test_cholesky(rng, is_lower):
     a = f32(rng, 2, 4, 4)
     a = a @ a.transpose(0, 2, 1) + 4 * np.eye(4, dtype=np.float32)
     half = np.tril(a) if is_lower else np.triu(a)
-    factor = run(f"a = f32[2,4,4] parameter(0)\n ROOT c = f32[2,4,4] cholesky(a), lower={str(is_lower).lower()}", half)
+    factor = run(
+        f"a = f32[2,4,4] parameter(0)\n ROOT c = f32[2,4,4] cholesky(a), lower={str(is_lower).lower()}",
+        half,
+    )
     product = factor @ factor.transpose(0, 2, 1) if is_lower else factor.transpose(0, 2, 1) @ factor
     np.testing.assert_allclose(product, a, rtol=1e-4, atol=1e-4)
 
@@ -137,10 +177,16 @@ def test_cholesky_of_what_is_not_positive_definite_is_nan():
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
 @pytest.mark.parametrize("unit", [True, False])
 def test_triangular_solve(rng, left, lower, transpose, unit):
-    a = (rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)) + 4 * np.eye(4)).astype(np.complex64)
+    a = (rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)) + 4 * np.eye(4)).astype(
+        np.complex64
+    )
     b = f32(rng, 4, 4).astype(np.complex64)
     flags = f"left_side={str(left).lower()}, lower={str(lower).lower()}, unit_diagonal={str(unit).lower()}, transpose_a={transpose}"
-    x = run(f"a = c64[4,4] parameter(0)\n b = c64[4,4] parameter(1)\n ROOT c = c64[4,4] triangular-solve(a, b), {flags}", a, b)
+    x = run(
+        f"a = c64[4,4] parameter(0)\n b = c64[4,4] parameter(1)\n ROOT c = c64[4,4] triangular-solve(a, b), {flags}",
+        a,
+        b,
+    )
     matrix = np.tril(a) if lower else np.triu(a)
     if unit:
         np.fill_diagonal(matrix, 1)
@@ -150,19 +196,37 @@ def test_triangular_solve(rng, left, lower, transpose, unit):
 
 def test_fft(rng):
     x = f32(rng, 2, 9)
-    np.testing.assert_allclose(run("x = f32[2,9] parameter(0)\n ROOT f = c64[2,5] fft(x), fft_type=RFFT, fft_length={9}", x), np.fft.rfft(x), rtol=1e-4, atol=1e-4)
-    back = run("x = f32[2,9] parameter(0)\n f = c64[2,5] fft(x), fft_type=RFFT, fft_length={9}\n ROOT b = f32[2,9] fft(f), fft_type=IRFFT, fft_length={9}", x)
+    np.testing.assert_allclose(
+        run(
+            "x = f32[2,9] parameter(0)\n ROOT f = c64[2,5] fft(x), fft_type=RFFT, fft_length={9}", x
+        ),
+        np.fft.rfft(x),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    back = run(
+        "x = f32[2,9] parameter(0)\n f = c64[2,5] fft(x), fft_type=RFFT, fft_length={9}\n ROOT b = f32[2,9] fft(f), fft_type=IRFFT, fft_length={9}",
+        x,
+    )
     np.testing.assert_allclose(back, x, rtol=1e-4, atol=1e-5)
 
 
 def test_batch_normalisation(rng):
     x = f32(rng, 8, 3)
-    y, mean, variance = run("x = f32[8,3] parameter(0)\n s = f32[3] constant({1,2,3})\n o = f32[3] constant({0,1,0})\n ROOT b = (f32[8,3], f32[3], f32[3]) batch-norm-training(x, s, o), epsilon=0.1, feature_index=1", x)
+    y, mean, variance = run(
+        "x = f32[8,3] parameter(0)\n s = f32[3] constant({1,2,3})\n o = f32[3] constant({0,1,0})\n ROOT b = (f32[8,3], f32[3], f32[3]) batch-norm-training(x, s, o), epsilon=0.1, feature_index=1",
+        x,
+    )
     np.testing.assert_allclose(mean, x.mean(0), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(variance, x.var(0), rtol=1e-5)
     expected = (x - x.mean(0)) / np.sqrt(x.var(0) + 0.1) * [1, 2, 3] + [0, 1, 0]
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
-    inference = run("x = f32[8,3] parameter(0)\n s = f32[3] constant({1,2,3})\n o = f32[3] constant({0,1,0})\n m = f32[3] parameter(1)\n v = f32[3] parameter(2)\n ROOT b = f32[8,3] batch-norm-inference(x, s, o, m, v), epsilon=0.1, feature_index=1", x, mean, variance)
+    inference = run(
+        "x = f32[8,3] parameter(0)\n s = f32[3] constant({1,2,3})\n o = f32[3] constant({0,1,0})\n m = f32[3] parameter(1)\n v = f32[3] parameter(2)\n ROOT b = f32[8,3] batch-norm-inference(x, s, o, m, v), epsilon=0.1, feature_index=1",
+        x,
+        mean,
+        variance,
+    )
     np.testing.assert_allclose(inference, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -183,7 +247,9 @@ def test_the_gradient_of_batch_normalisation_is_a_difference_quotient(rng):
     np.testing.assert_allclose(ds, (dy * (x - x.mean(0)) / np.sqrt(x.var(0) + 0.1)).sum(0))
 
 
-@pytest.mark.parametrize("target", ["topk(x), k=3, largest=true", 'custom-call(x), custom_call_target="TopK"'])
+@pytest.mark.parametrize(
+    "target", ["topk(x), k=3, largest=true", 'custom-call(x), custom_call_target="TopK"']
+)
 def test_top_k_takes_the_first_of_equals(target):
     x = np.array([[1, 5, 5, 2, 7]], np.float32)
     values, places = run(f"x = f32[1,5] parameter(0)\n ROOT t = (f32[1,3], s32[1,3]) {target}", x)
@@ -193,9 +259,21 @@ def test_top_k_takes_the_first_of_equals(target):
 
 # What XLA:CPU gave for the state 1, 2, 3 ...
 KNOWN_BITS = [
-    ("rng_three_fry", "u32[5]", 2, [1, 5], [43444564, 2150618427, 3979645651, 3745730563, 1672743891]),
+    (
+        "rng_three_fry",
+        "u32[5]",
+        2,
+        [1, 5],
+        [43444564, 2150618427, 3979645651, 3745730563, 1672743891],
+    ),
     ("rng_three_fry", "u64[2]", 2, [1, 4], [9236835810183407956, 16087790271692313299]),
-    ("rng_philox", "u32[5]", 3, [1, 4, 3], [4031113034, 1366700262, 495645701, 3051723414, 89414891]),
+    (
+        "rng_philox",
+        "u32[5]",
+        3,
+        [1, 4, 3],
+        [4031113034, 1366700262, 495645701, 3051723414, 89414891],
+    ),
     ("rng_default", "u64[2]", 2, [1, 3], [12229731395331991369, 3437131457114678231]),
 ]
 
@@ -203,7 +281,10 @@ KNOWN_BITS = [
 @pytest.mark.parametrize(("algorithm", "shape", "words", "after", "bits"), KNOWN_BITS)
 def test_random_bits(algorithm, shape, words, after, bits):
     state = np.array([1, 2, 3][:words], np.uint64)
-    new_state, value = run(f"s = u64[{words}] parameter(0)\n ROOT r = (u64[{words}], {shape}) rng-bit-generator(s), algorithm={algorithm}", state)
+    new_state, value = run(
+        f"s = u64[{words}] parameter(0)\n ROOT r = (u64[{words}], {shape}) rng-bit-generator(s), algorithm={algorithm}",
+        state,
+    )
     assert new_state.tolist() == after
     assert value.tolist() == bits
 
@@ -222,9 +303,18 @@ def test_a_kernel_that_does_not_fit_its_window_is_refused():
     from xlanb.shape.shape import array
 
     entry = (module := HloModule("m")).add_computation("e", entry=True)
-    x, k = entry.constant(np.zeros((1, 4, 1), np.float32)), entry.constant(np.zeros((4, 1, 1), np.float32))
+    x, k = (
+        entry.constant(np.zeros((1, 4, 1), np.float32)),
+        entry.constant(np.zeros((4, 1, 1), np.float32)),
+    )
     numbers = ConvolutionDimensionNumbers(0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
-    conv = entry.add(HloOpcode.CONVOLUTION, (x, k), array(PrimitiveType.F32, (1, 4, 1)), window=Window((WindowDimension(1),)), dim_labels=numbers)
+    conv = entry.add(
+        HloOpcode.CONVOLUTION,
+        (x, k),
+        array(PrimitiveType.F32, (1, 4, 1)),
+        window=Window((WindowDimension(1),)),
+        dim_labels=numbers,
+    )
     entry.set_root(conv)
     with pytest.raises(EvaluationError, match="window of sizes"):
         evaluate(module)

@@ -22,11 +22,20 @@ def _alone(i: HloInstruction, operands: tuple[Value, ...], shape: Shape) -> Valu
     """The operands as the result of `shape`; refused where only several participants could give such a result."""
     result: Value = operands if isinstance(shape, TupleShape) else operands[0]
     if mismatch(result, shape) is not None:
-        raise EvaluationError(f"{i.opcode} of {describe(operands)} into {shape.text(layout=False)} takes more than one participant")
+        raise EvaluationError(
+            f"{i.opcode} of {describe(operands)} into {shape.text(layout=False)} takes more than one participant"
+        )
     return result
 
 
-@rule("all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-reduce", "reduce-scatter")
+@rule(
+    "all-gather",
+    "all-reduce",
+    "all-to-all",
+    "collective-broadcast",
+    "collective-reduce",
+    "reduce-scatter",
+)
 def _collective(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
     return _alone(i, operands, i.shape)
 

@@ -35,7 +35,11 @@ def _iota(ev: Evaluator, i: HloInstruction) -> Array:
     size = shape.dimensions[axis]
     line = np.arange(size, dtype=np.int64)
     # XLA counts in the element type: integers wrap around, floats are rounded from the exact index.
-    values = line.astype(shape.dtype) if shape.element_type.bits >= 16 or shape.element_type.is_integral else line.astype(np.float32).astype(shape.dtype)
+    values = (
+        line.astype(shape.dtype)
+        if shape.element_type.bits >= 16 or shape.element_type.is_integral
+        else line.astype(np.float32).astype(shape.dtype)
+    )
     column = values.reshape([size if d == axis else 1 for d in range(shape.rank)])
     return np.broadcast_to(column, shape.dimensions)
 
@@ -114,7 +118,12 @@ def _slice(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
     cuts: tuple[SliceDimension, ...] = i.get("slice") or ()
     shape = i.array_shape
     # A dynamic dimension taken whole stays as long as it is.
-    return x[tuple(slice(c.start, None if shape.is_dynamic_dimension(d) else c.limit, c.stride) for d, c in enumerate(cuts))]
+    return x[
+        tuple(
+            slice(c.start, None if shape.is_dynamic_dimension(d) else c.limit, c.stride)
+            for d, c in enumerate(cuts)
+        )
+    ]
 
 
 @rule("concatenate")
@@ -135,7 +144,11 @@ def padded(x: Array, value: Array, padding: tuple[PaddingDimension, ...]) -> Arr
         first = max(0, -(p.low // step))  # the first element that is not cut away at the low end
         last = min(n, (size - 1 - p.low) // step + 1) if size else 0
         source.append(slice(first, max(last, first)))
-        target.append(slice(p.low + first * step, max(p.low + first * step, p.low + (last - 1) * step + 1), step))
+        target.append(
+            slice(
+                p.low + first * step, max(p.low + first * step, p.low + (last - 1) * step + 1), step
+            )
+        )
     out[tuple(target)] = x[tuple(source)]
     return out
 
@@ -155,11 +168,16 @@ def _get_tuple_element(ev: Evaluator, i: HloInstruction, x: tuple[Value, ...]) -
     return x[i.tuple_index]
 
 
-def clamped_starts(starts: tuple[Array, ...], sizes: tuple[int, ...], dimensions: tuple[int, ...]) -> list[int]:
+def clamped_starts(
+    starts: tuple[Array, ...], sizes: tuple[int, ...], dimensions: tuple[int, ...]
+) -> list[int]:
     """Start indices moved so that a box of `sizes` lies within `dimensions`; they may come as scalars or as one vector."""
     if len(starts) == 1 and starts[0].ndim == 1:
         starts = tuple(starts[0])
-    return [min(max(scalar_int(np.asarray(s)), 0), n - size) for s, size, n in zip(starts, sizes, dimensions, strict=True)]
+    return [
+        min(max(scalar_int(np.asarray(s)), 0), n - size)
+        for s, size, n in zip(starts, sizes, dimensions, strict=True)
+    ]
 
 
 @rule("dynamic-slice")
@@ -170,7 +188,9 @@ def _dynamic_slice(ev: Evaluator, i: HloInstruction, x: Array, *starts: Array) -
 
 
 @rule("dynamic-update-slice")
-def _dynamic_update_slice(ev: Evaluator, i: HloInstruction, x: Array, update: Array, *starts: Array) -> Array:
+def _dynamic_update_slice(
+    ev: Evaluator, i: HloInstruction, x: Array, update: Array, *starts: Array
+) -> Array:
     first = clamped_starts(starts, update.shape, x.shape)
     out = np.array(x)
     out[tuple(slice(s, s + n) for s, n in zip(first, update.shape, strict=True))] = update

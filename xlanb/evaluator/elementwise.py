@@ -59,17 +59,34 @@ def _complex_divide(x: Array, y: Array) -> Array:
     lost = np.isnan(quotient.real) & np.isnan(quotient.imag)
     if not lost.any():
         return quotient
-    a, b, c, d = (np.broadcast_to(part, quotient.shape)[lost] for part in (np.real(x), np.imag(x), np.real(y), np.imag(y)))
+    a, b, c, d = (
+        np.broadcast_to(part, quotient.shape)[lost]
+        for part in (np.real(x), np.imag(x), np.real(y), np.imag(y))
+    )
     x_finite, y_finite = np.isfinite(a) & np.isfinite(b), np.isfinite(c) & np.isfinite(d)
     x_infinite, y_infinite = np.isinf(a) | np.isinf(b), np.isinf(c) | np.isinf(d)
     infinity = np.copysign(a.dtype.type(np.inf), c)
     by_zero = (c == 0) & (d == 0) & (~np.isnan(a) | ~np.isnan(b))
-    big_a, big_b = np.copysign(np.isinf(a).astype(a.dtype), a), np.copysign(np.isinf(b).astype(a.dtype), b)
-    big_c, big_d = np.copysign(np.isinf(c).astype(a.dtype), c), np.copysign(np.isinf(d).astype(a.dtype), d)
+    big_a, big_b = (
+        np.copysign(np.isinf(a).astype(a.dtype), a),
+        np.copysign(np.isinf(b).astype(a.dtype), b),
+    )
+    big_c, big_d = (
+        np.copysign(np.isinf(c).astype(a.dtype), c),
+        np.copysign(np.isinf(d).astype(a.dtype), d),
+    )
     cases = [by_zero, x_infinite & y_finite, y_infinite & x_finite]
     out = quotient[lost]
-    out.real = np.select(cases, [infinity * a, np.inf * (big_a * c + big_b * d), 0 * (a * big_c + b * big_d)], out.real)
-    out.imag = np.select(cases, [infinity * b, np.inf * (big_b * c - big_a * d), 0 * (b * big_c - a * big_d)], out.imag)
+    out.real = np.select(
+        cases,
+        [infinity * a, np.inf * (big_a * c + big_b * d), 0 * (a * big_c + b * big_d)],
+        out.real,
+    )
+    out.imag = np.select(
+        cases,
+        [infinity * b, np.inf * (big_b * c - big_a * d), 0 * (b * big_c - a * big_d)],
+        out.imag,
+    )
     quotient[lost] = out
     return quotient
 

@@ -28,7 +28,10 @@ _UFUNCS: dict[HloOpcode, np.ufunc] = {
     HloOpcode.OR: np.bitwise_or,
     HloOpcode.XOR: np.bitwise_xor,
 }
-_ON_PREDICATES: dict[HloOpcode, np.ufunc] = {HloOpcode.ADD: np.logical_or, HloOpcode.MULTIPLY: np.logical_and}
+_ON_PREDICATES: dict[HloOpcode, np.ufunc] = {
+    HloOpcode.ADD: np.logical_or,
+    HloOpcode.MULTIPLY: np.logical_and,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,11 @@ class Monoid:
 
     def rounds(self, x: Array) -> bool:
         """Whether every step of a fold over x is rounded to a narrow float, so that the order of the steps is to be kept."""
-        return self.opcode in (HloOpcode.ADD, HloOpcode.MULTIPLY) and is_floating(x) and widen(x).dtype != x.dtype
+        return (
+            self.opcode in (HloOpcode.ADD, HloOpcode.MULTIPLY)
+            and is_floating(x)
+            and widen(x).dtype != x.dtype
+        )
 
     def accumulator(self, x: Array) -> Array:
         """x in the type in which it is folded: sums and products of f32 and c64 in the next wider one, of narrower floats in their own."""
@@ -71,22 +78,37 @@ def monoid(computation: HloComputation) -> Monoid | None:
     root = computation.root
     if root.opcode not in _UFUNCS or len(computation.parameters) != 2:
         return None
-    if any(o.opcode is not HloOpcode.PARAMETER for o in root.operands) or root.operands[0] is root.operands[1]:
+    if (
+        any(o.opcode is not HloOpcode.PARAMETER for o in root.operands)
+        or root.operands[0] is root.operands[1]
+    ):
         return None
     shapes = [p.shape for p in computation.parameters]
-    if any(s.is_tuple or s.as_array().dimensions or s.element_type is not root.shape.element_type for s in shapes):
+    if any(
+        s.is_tuple or s.as_array().dimensions or s.element_type is not root.shape.element_type
+        for s in shapes
+    ):
         return None
     t = root.shape.element_type
     if t.is_complex and root.opcode in (HloOpcode.MAXIMUM, HloOpcode.MINIMUM):
         return None
     is_predicate = t.text == "pred"
-    return Monoid(root.opcode, _ON_PREDICATES.get(root.opcode, _UFUNCS[root.opcode]) if is_predicate else _UFUNCS[root.opcode])
+    return Monoid(
+        root.opcode,
+        _ON_PREDICATES.get(root.opcode, _UFUNCS[root.opcode])
+        if is_predicate
+        else _UFUNCS[root.opcode],
+    )
 
 
 def takes_second(computation: HloComputation) -> bool:
     """Whether the computation gives its second parameter as it is: an update that overwrites."""
     root = computation.root
-    return root.opcode is HloOpcode.PARAMETER and len(computation.parameters) == 2 and root.parameter_number == 1
+    return (
+        root.opcode is HloOpcode.PARAMETER
+        and len(computation.parameters) == 2
+        and root.parameter_number == 1
+    )
 
 
 def as_tuple(value: Value) -> tuple[Array, ...]:
@@ -94,12 +116,20 @@ def as_tuple(value: Value) -> tuple[Array, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def combine(ev: Evaluator, computation: HloComputation, left: Sequence[Array], right: Sequence[Array]) -> tuple[Array, ...]:
+def combine(
+    ev: Evaluator, computation: HloComputation, left: Sequence[Array], right: Sequence[Array]
+) -> tuple[Array, ...]:
     """The computation applied elementwise to accumulators and new elements."""
     return as_tuple(ev.map(computation, [*left, *right]))
 
 
-def fold(ev: Evaluator, computation: HloComputation, operands: Sequence[Array], inits: Sequence[Array], axes: tuple[int, ...]) -> tuple[Array, ...]:
+def fold(
+    ev: Evaluator,
+    computation: HloComputation,
+    operands: Sequence[Array],
+    inits: Sequence[Array],
+    axes: tuple[int, ...],
+) -> tuple[Array, ...]:
     """Arrays folded along axes, from initial scalars.
 
     Args:
@@ -115,7 +145,9 @@ def fold(ev: Evaluator, computation: HloComputation, operands: Sequence[Array], 
     lines = [_lines(x, axes) for x in operands]
     accumulators = tuple(np.broadcast_to(v, lines[0].shape[1:]) for v in inits)
     count = lines[0].shape[0]
-    if count > SEQUENTIAL_LIMIT and all(a.dtype == x.dtype for a, x in zip(accumulators, lines, strict=True)):
+    if count > SEQUENTIAL_LIMIT and all(
+        a.dtype == x.dtype for a, x in zip(accumulators, lines, strict=True)
+    ):
         return combine(ev, computation, accumulators, _fold_pairs(ev, computation, lines))
     for k in range(count):
         accumulators = combine(ev, computation, accumulators, [x[k] for x in lines])
@@ -126,7 +158,9 @@ def _fold_known(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> 
     if known.rounds(x):
         return _fold_rounding(known, x, init, axes)
     wide = known.accumulator(x)
-    total = known.ufunc.reduce(wide, axis=axes, dtype=wide.dtype, initial=known.identity(wide.dtype)[()])
+    total = known.ufunc.reduce(
+        wide, axis=axes, dtype=wide.dtype, initial=known.identity(wide.dtype)[()]
+    )
     return narrow(np.asarray(known.ufunc(known.accumulator(init), total)), x.dtype)
 
 
@@ -146,7 +180,9 @@ def _lines(x: Array, axes: tuple[int, ...]) -> Array:
 def _fold_pairs(ev: Evaluator, computation: HloComputation, lines: list[Array]) -> list[Array]:
     """Neighbours folded until one is left of each line; there is at least one."""
     while (count := lines[0].shape[0]) > 1:
-        pairs = combine(ev, computation, [x[0 : count - 1 : 2] for x in lines], [x[1::2] for x in lines])
+        pairs = combine(
+            ev, computation, [x[0 : count - 1 : 2] for x in lines], [x[1::2] for x in lines]
+        )
         odd = count % 2
         lines = [np.concatenate([p, x[count - odd :]]) for p, x in zip(pairs, lines, strict=True)]
     return [x[0] for x in lines]

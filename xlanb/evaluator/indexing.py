@@ -23,12 +23,25 @@ def index_vectors(indices: Array, index_vector_dim: int) -> Array:
     """Start indices as s64[batch..., n]: the dimension of the index vector last; it may be left out where n is 1."""
     wide = widen(indices)
     # u64 above the range of s64 is out of bounds either way
-    whole = np.minimum(wide, np.uint64(2**63 - 1)).astype(np.int64) if wide.dtype == np.uint64 else wide.astype(np.int64)
-    return whole[..., None] if index_vector_dim == whole.ndim else np.moveaxis(whole, index_vector_dim, -1)
+    whole = (
+        np.minimum(wide, np.uint64(2**63 - 1)).astype(np.int64)
+        if wide.dtype == np.uint64
+        else wide.astype(np.int64)
+    )
+    return (
+        whole[..., None]
+        if index_vector_dim == whole.ndim
+        else np.moveaxis(whole, index_vector_dim, -1)
+    )
 
 
 def _starts(
-    vectors: Array, rank: int, index_map: Sequence[int], operand_batching: Sequence[int], indices_batching: Sequence[int], vector_dim: int
+    vectors: Array,
+    rank: int,
+    index_map: Sequence[int],
+    operand_batching: Sequence[int],
+    indices_batching: Sequence[int],
+    vector_dim: int,
 ) -> list[Array | int]:
     """For each operand dimension where the slices begin: an array over the batch, or 0 for all."""
     starts: list[Array | int] = [0] * rank
@@ -37,7 +50,9 @@ def _starts(
     batch = vectors.shape[:-1]
     for d, b in zip(operand_batching, indices_batching, strict=True):
         axis = b - (b > vector_dim)
-        starts[d] = np.arange(batch[axis]).reshape([-1 if a == axis else 1 for a in range(len(batch))])
+        starts[d] = np.arange(batch[axis]).reshape(
+            [-1 if a == axis else 1 for a in range(len(batch))]
+        )
     return starts
 
 
@@ -47,16 +62,34 @@ def _gather(ev: Evaluator, i: HloInstruction, x: Array, indices: Array) -> Array
     vector_dim = i.attributes["index_vector_dim"]
     vectors = index_vectors(indices, vector_dim)
     batching = i.ints("operand_batching_dims")
-    starts = _starts(vectors, x.ndim, i.ints("start_index_map"), batching, i.ints("start_indices_batching_dims"), vector_dim)
+    starts = _starts(
+        vectors,
+        x.ndim,
+        i.ints("start_index_map"),
+        batching,
+        i.ints("start_indices_batching_dims"),
+        vector_dim,
+    )
     if any(size > bound for size, bound in zip(sizes, x.shape, strict=True)):
-        raise EvaluationError(f"slices of sizes {list(sizes)} of an operand of shape {list(x.shape)}")
+        raise EvaluationError(
+            f"slices of sizes {list(sizes)} of an operand of shape {list(x.shape)}"
+        )
     batch = vectors.shape[:-1]
     dropped = {*i.ints("collapsed_slice_dims"), *batching}
     kept = [d for d in range(x.ndim) if d not in dropped]
     if 0 in sizes or 0 in batch:
         result = np.zeros((*batch, *(sizes[d] for d in kept)), x.dtype)
     else:
-        result = x[tuple(_open_index(x.shape[d], sizes[d], starts[d], len(batch), d, kept) for d in range(x.ndim))] if x.ndim else np.broadcast_to(x, batch)
+        result = (
+            x[
+                tuple(
+                    _open_index(x.shape[d], sizes[d], starts[d], len(batch), d, kept)
+                    for d in range(x.ndim)
+                )
+            ]
+            if x.ndim
+            else np.broadcast_to(x, batch)
+        )
         result = np.broadcast_to(result, (*batch, *(sizes[d] for d in kept)))
     offset_dims = i.ints("offset_dims")
     rank = len(batch) + len(kept)
@@ -65,11 +98,17 @@ def _gather(ev: Evaluator, i: HloInstruction, x: Array, indices: Array) -> Array
     return result.transpose(order)
 
 
-def _open_index(bound: int, size: int, start: Array | int, batch_rank: int, dimension: int, kept: Sequence[int]) -> Array:
+def _open_index(
+    bound: int, size: int, start: Array | int, batch_rank: int, dimension: int, kept: Sequence[int]
+) -> Array:
     """Indices along one operand dimension as an array over (batch..., kept slice dimensions...), of size 1 where they do not vary."""
     first = np.clip(np.asarray(start), 0, bound - size)
     first = first.reshape(first.shape + (1,) * (batch_rank - first.ndim + len(kept)))
-    along = np.arange(size).reshape([-1 if d == dimension else 1 for d in kept]) if dimension in kept else 0
+    along = (
+        np.arange(size).reshape([-1 if d == dimension else 1 for d in kept])
+        if dimension in kept
+        else 0
+    )
     return np.asarray(first + along)
 
 
@@ -94,16 +133,27 @@ def _scatter(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     return shaped if i.shape.is_tuple else shaped[0]
 
 
-def _scatter_places(i: HloInstruction, shape: tuple[int, ...], indices: Array, update_shape: tuple[int, ...]) -> tuple[Array, Array]:
+def _scatter_places(
+    i: HloInstruction, shape: tuple[int, ...], indices: Array, update_shape: tuple[int, ...]
+) -> tuple[Array, Array]:
     """For each update element its flat index in the operand, and whether its whole window lies within: XLA skips a window that does not."""
     vector_dim = i.attributes["index_vector_dim"]
     vectors = index_vectors(indices, vector_dim)
     window_dims = i.ints("update_window_dims")
     batching = i.ints("input_batching_dims")
     absent = {*i.ints("inserted_window_dims"), *batching}
-    starts = _starts(vectors, len(shape), i.ints("scatter_dims_to_operand_dims"), batching, i.ints("scatter_indices_batching_dims"), vector_dim)
+    starts = _starts(
+        vectors,
+        len(shape),
+        i.ints("scatter_dims_to_operand_dims"),
+        batching,
+        i.ints("scatter_indices_batching_dims"),
+        vector_dim,
+    )
     if len(window_dims) + len(absent) != len(shape):
-        raise EvaluationError(f"{len(window_dims)} window dimensions and {len(absent)} left out for an operand of {len(shape)}")
+        raise EvaluationError(
+            f"{len(window_dims)} window dimensions and {len(absent)} left out for an operand of {len(shape)}"
+        )
     batch_dims = [d for d in range(len(update_shape)) if d not in window_dims]
     flat: Array = np.zeros((1,) * len(update_shape), np.int64)
     valid: Array = np.ones((1,) * len(update_shape), np.bool_)
@@ -114,7 +164,11 @@ def _scatter_places(i: HloInstruction, shape: tuple[int, ...], indices: Array, u
         size = 1 if axis is None else update_shape[axis]
         start = _spread(np.asarray(starts[d]), batch_dims, len(update_shape))
         valid = valid & (start >= 0) & (start <= bound - size)
-        along = 0 if axis is None else np.arange(size).reshape([-1 if a == axis else 1 for a in range(len(update_shape))])
+        along = (
+            0
+            if axis is None
+            else np.arange(size).reshape([-1 if a == axis else 1 for a in range(len(update_shape))])
+        )
         flat = flat + (np.clip(start, 0, max(bound - size, 0)) + along) * strides[d]
     return flat, valid
 
@@ -128,7 +182,11 @@ def _spread(start: Array, batch_dims: Sequence[int], rank: int) -> Array:
 
 
 def scatter_into(
-    ev: Evaluator, computation: HloComputation, targets: Sequence[Array], places: Array, updates: Sequence[Array]
+    ev: Evaluator,
+    computation: HloComputation,
+    targets: Sequence[Array],
+    places: Array,
+    updates: Sequence[Array],
 ) -> tuple[Array, ...]:
     """Updates combined into flat arrays, in order.
 
@@ -159,7 +217,11 @@ def _last_at(places: Array) -> tuple[Array, Array]:
 
 
 def _scatter_in_rounds(
-    ev: Evaluator, computation: HloComputation, targets: Sequence[Array], places: Array, updates: Sequence[Array]
+    ev: Evaluator,
+    computation: HloComputation,
+    targets: Sequence[Array],
+    places: Array,
+    updates: Sequence[Array],
 ) -> tuple[Array, ...]:
     """The first update of every place at once, then the second of each, and so on."""
     out = [np.array(t) for t in targets]

@@ -32,7 +32,9 @@ def _sort(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
 def _known_order(comparator: HloComputation, lines: Sequence[Array]) -> Array | None:
     """The order by one operand, where the comparator does no more than compare two elements of it by < or >."""
     root = comparator.root
-    if root.opcode is not HloOpcode.COMPARE or any(o.opcode is not HloOpcode.PARAMETER for o in root.operands):
+    if root.opcode is not HloOpcode.COMPARE or any(
+        o.opcode is not HloOpcode.PARAMETER for o in root.operands
+    ):
         return None
     a, b = (o.parameter_number for o in root.operands)
     direction = root.attributes["direction"]
@@ -51,7 +53,9 @@ def order_by_key(key: Array, *, descending: bool) -> Array:
     wide = widen(key)
     if not descending:
         return np.argsort(wide, axis=-1, kind="stable")
-    return np.asarray(wide.shape[-1] - 1 - np.flip(np.argsort(np.flip(wide, -1), axis=-1, kind="stable"), -1))
+    return np.asarray(
+        wide.shape[-1] - 1 - np.flip(np.argsort(np.flip(wide, -1), axis=-1, kind="stable"), -1)
+    )
 
 
 def merge_order(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array]) -> Array:
@@ -69,7 +73,9 @@ def merge_order(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array
     return order
 
 
-def _merge_runs(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array], order: Array, run: int) -> Array:
+def _merge_runs(
+    ev: Evaluator, comparator: HloComputation, lines: Sequence[Array], order: Array, run: int
+) -> Array:
     length = order.shape[-1]
     at = np.arange(length)
     pair = at // (2 * run) * (2 * run)
@@ -84,7 +90,10 @@ def _merge_runs(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array
         middle = np.where(searching, (low + high) // 2, 0)
         theirs = np.take_along_axis(order, np.minimum(middle, length - 1), axis=-1)
         comes_first = searching & _less(ev, comparator, lines, theirs, mine)
-        low, high = np.where(comes_first, middle + 1, low), np.where(searching & ~comes_first, middle, high)
+        low, high = (
+            np.where(comes_first, middle + 1, low),
+            np.where(searching & ~comes_first, middle, high),
+        )
     # a comparator that is no order must not make two elements take one place
     before = np.maximum.accumulate(low - begin + pair[left] * length, axis=-1) - pair[left] * length
     places = left + np.minimum(before, end - begin)
@@ -96,7 +105,9 @@ def _merge_runs(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array
     return out
 
 
-def _less(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array], a: Array, b: Array) -> Array:
+def _less(
+    ev: Evaluator, comparator: HloComputation, lines: Sequence[Array], a: Array, b: Array
+) -> Array:
     """Whether the elements at indices a come before those at b."""
     arguments = [np.take_along_axis(x, index, axis=-1) for x in lines for index in (a, b)]
     return np.asarray(ev.map(comparator, arguments))

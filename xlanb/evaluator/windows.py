@@ -65,7 +65,9 @@ def _reduce_window(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     return results if i.shape.is_tuple else results[0]
 
 
-def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[WindowDimension]) -> Array:
+def _reduce_known(
+    known: Monoid, x: Array, init: Array, dimensions: Sequence[WindowDimension]
+) -> Array:
     """One dimension after the other: what lies outside counts as the identity."""
     wide = known.accumulator(x)
     identity = known.identity(wide.dtype)
@@ -82,19 +84,28 @@ def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[Win
     return narrow(np.asarray(known.ufunc(known.accumulator(init), wide)), x.dtype)
 
 
-def _offsets(dimensions: Sequence[WindowDimension], sizes: Sequence[int]) -> Iterator[tuple[tuple[Array, ...], Array]]:
+def _offsets(
+    dimensions: Sequence[WindowDimension], sizes: Sequence[int]
+) -> Iterator[tuple[tuple[Array, ...], Array]]:
     """For each offset within the window, in row-major order: the open mesh of indices into the operand, and which of them are there."""
     tables = [window_positions(n, d) for n, d in zip(sizes, dimensions, strict=True)]
     for offset in np.ndindex(*(d.size for d in dimensions)):
         at, inside = (
-            [t[part][:, k].reshape([-1 if d == axis else 1 for d in range(len(tables))]) for axis, (t, k) in enumerate(zip(tables, offset, strict=True))]
+            [
+                t[part][:, k].reshape([-1 if d == axis else 1 for d in range(len(tables))])
+                for axis, (t, k) in enumerate(zip(tables, offset, strict=True))
+            ]
             for part in (0, 1)
         )
         yield tuple(at), math.prod(inside, start=np.ones((), np.bool_))
 
 
 def _reduce_any(
-    ev: Evaluator, i: HloInstruction, arrays: Sequence[Array], inits: Sequence[Array], dimensions: Sequence[WindowDimension]
+    ev: Evaluator,
+    i: HloInstruction,
+    arrays: Sequence[Array],
+    inits: Sequence[Array],
+    dimensions: Sequence[WindowDimension],
 ) -> tuple[Array, ...]:
     sizes = arrays[0].shape
     shape = tuple(window_count(n, d) for n, d in zip(sizes, dimensions, strict=True))
@@ -108,18 +119,26 @@ def _reduce_any(
 
 
 @rule("select-and-scatter")
-def _select_and_scatter(ev: Evaluator, i: HloInstruction, operand: Array, source: Array, init: Array) -> Array:
+def _select_and_scatter(
+    ev: Evaluator, i: HloInstruction, operand: Array, source: Array, init: Array
+) -> Array:
     dimensions = checked_window(i.window, operand.ndim)
     out = np.full(operand.shape, init, init.dtype)
     if 0 in source.shape or 0 in operand.shape:
         return out
     found, place = _selected(ev, i, operand, dimensions, source.shape)
-    flat = scatter_into(ev, i.attributes["scatter"], [out.reshape(-1)], place[found], [source[found]])[0]
+    flat = scatter_into(
+        ev, i.attributes["scatter"], [out.reshape(-1)], place[found], [source[found]]
+    )[0]
     return flat.reshape(operand.shape)
 
 
 def _selected(
-    ev: Evaluator, i: HloInstruction, operand: Array, dimensions: Sequence[WindowDimension], shape: tuple[int, ...]
+    ev: Evaluator,
+    i: HloInstruction,
+    operand: Array,
+    dimensions: Sequence[WindowDimension],
+    shape: tuple[int, ...],
 ) -> tuple[Array, Array]:
     """For each window whether it holds any element, and the flat index of the one that `select` prefers over all later ones."""
     select = i.attributes["select"]
@@ -130,7 +149,9 @@ def _selected(
     for at, inside in _offsets(dimensions, operand.shape):
         element = operand[at]
         if element.shape != shape:
-            raise EvaluationError(f"the window has {element.shape} places for a source of shape {shape}")
+            raise EvaluationError(
+                f"the window has {element.shape} places for a source of shape {shape}"
+            )
         keeps = np.asarray(ev.map(select, [chosen, element]))
         takes = inside & (~found | ~keeps)
         chosen = np.where(takes, element, chosen)
