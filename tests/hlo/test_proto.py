@@ -248,6 +248,7 @@ def test_a_sharding_comes_back(text: str) -> None:
         lambda s: s.tile_assignment_dimensions.extend([2**62] * 100),
         lambda s: setattr(s, "type", 1),
         lambda s: s.last_tile_dims.append(-1),
+        lambda s: (setattr(s, "type", 2), s.tuple_shardings.add(type=2)),
         lambda s: (
             s.named_sharding.manual_axes.add(mesh_axis_index=1)
             and s.named_sharding.mesh.axes.add(name="x", size=2)

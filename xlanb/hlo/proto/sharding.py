@@ -141,6 +141,8 @@ def sharding_from_proto(proto: Message) -> str:
         HloParseError: its type is unknown, or its devices do not fit its tiles.
     """
     if proto.type == _TUPLE:
+        if any(p.type == _TUPLE for p in proto.tuple_shardings):
+            raise HloParseError("a tuple of shardings within another")
         return "{" + ", ".join(map(sharding_from_proto, proto.tuple_shardings)) + "}"
     if proto.HasField("named_sharding"):
         return _named_text(proto.named_sharding)
