@@ -280,7 +280,7 @@ def test_schedules_name_every_instruction_once_after_its_operands() -> None:
 def test_mixed_precision_is_refused_where_it_is_not_allowed() -> None:
     module = hlo.parse(GOOD[2])
     with pytest.raises(HloVerifierError, match="expected the shape f32"):
-        verify_module(module, VerifierOptions(allow_mixed_precision=False))
+        module.verify(allow_mixed_precision=False)
     module.entry_computation.update(module.entry_computation.root, shape=array(F32, [2]))
     with pytest.raises(HloVerifierError, match="one floating type, not of bf16 and f32"):
         verify_module(module, VerifierOptions(allow_mixed_precision=False))
@@ -291,6 +291,15 @@ def test_a_tuple_hands_layouts_on_where_layouts_count() -> None:
     hlo.parse(text).verify()
     with pytest.raises(HloVerifierError, match="layouts of"):
         verify_module(hlo.parse(text), VerifierOptions(layout_sensitive=True))
+
+
+def test_only_some_opcodes_change_layouts_where_layouts_count() -> None:
+    text = entry("x = f32[2,3]{0,1} parameter(0)\ny = f32[2,3]{1,0} copy(x)\nROOT z = f32[2,3]{1,0} add(y, y)")
+    hlo.parse(text).verify(layout_sensitive=True)
+    wrong = text.replace("add(y, y)", "add(x, y)")
+    hlo.parse(wrong).verify()
+    with pytest.raises(HloVerifierError, match="the layout of its operand x"):
+        hlo.parse(wrong).verify(layout_sensitive=True)
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------

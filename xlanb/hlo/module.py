@@ -214,15 +214,15 @@ class HloModule(Displayable):
 
         return to_proto(self)
 
-    def verify(self) -> None:
-        """Check every rule of HLO.
+    def verify(self, **options: bool) -> None:
+        """Check every rule of HLO; the options are those of verifier.VerifierOptions (layout_sensitive, allow_mixed_precision).
 
         Raises:
             HloVerifierError: one is broken; the message shows the instruction among its neighbours.
         """
-        from xlanb.hlo.verifier import verify_module
+        from xlanb.hlo.verifier import VerifierOptions, verify_module
 
-        verify_module(self)
+        verify_module(self, VerifierOptions(**options))
 
     def record(self) -> ModuleRecord:
         """The frozen snapshot; the very object of the last call where nothing has changed since."""

@@ -34,6 +34,12 @@ MAY_MIX = EXACT | CHOOSES_TYPE | frozenset(
 """Opcodes whose operands may have different floating types whatever the options say."""
 
 
+KEEPS_LAYOUT = frozenset(o for o in HloOpcode if o.is_elementwise) | frozenset(
+    (_O.CONCATENATE, _O.DYNAMIC_SLICE, _O.DYNAMIC_UPDATE_SLICE, _O.MAP, _O.PAD, _O.REVERSE, _O.SLICE, _O.SORT)
+)
+"""Opcodes whose result lies as their operands do, once layouts count (LayoutAssignment::InstructionCanChangeLayout)."""
+
+
 def verify_shape(i: HloInstruction, options: VerifierOptions) -> None:
     """The shape is the inferred one, layouts and dynamic dimensions aside."""
     try:
@@ -60,6 +66,15 @@ def _verify_shape(i: HloInstruction, options: VerifierOptions) -> None:
         fail(i, str(error))
     if not options.allow_mixed_precision and opcode not in MAY_MIX:
         _verify_one_precision(i)
+    if options.layout_sensitive and opcode in KEEPS_LAYOUT and isinstance(shape, ArrayShape):
+        _verify_same_layout(i, shape)
+
+
+def _verify_same_layout(i: HloInstruction, shape: ArrayShape) -> None:
+    for o in i.operands:
+        x = o.shape
+        if isinstance(x, ArrayShape) and x.rank == shape.rank and not _same_layouts(x, shape):
+            fail(i, f"expected the layout of its operand {o.name}, {x}")
 
 
 def _is_completed_by_updates(i: HloInstruction) -> bool:
