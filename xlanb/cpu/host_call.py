@@ -73,9 +73,9 @@ def _view(shape: ArrayShape, address: int) -> NDArray[Any]:
     """The memory of an array, seen under its logical dimensions."""
     order = tuple(reversed(shape.minor_to_major))
     dims = tuple(shape.dimensions[d] for d in order)
-    memory = (ctypes.c_uint8 * max(shape.byte_size, 1)).from_address(address)
-    flat = np.frombuffer(memory, np.uint8, shape.byte_size).view(shape.dtype)
-    return flat.reshape(dims).transpose(np.argsort(order)) if order else flat.reshape(())
+    memory = (ctypes.c_uint8 * shape.byte_size).from_address(address)
+    logical: NDArray[Any] = np.ctypeslib.as_array(memory).view(shape.dtype).reshape(dims)
+    return logical.transpose(np.argsort(order)) if order else logical
 
 
 def _read(shape: Shape, addresses: Any) -> Any:

@@ -78,6 +78,13 @@ class MachineCode:
             except RuntimeError as error:
                 raise CompilationError(f"LLVM refuses the IR:\n{error}") from error
 
+    def __del__(self) -> None:
+        # The context must outlive all that was made in it; left to itself Python would let it go first.
+        for name in ("_engine", "_module", "_context"):
+            made = getattr(self, name, None)
+            if made is not None:
+                made.close()
+
     def optimize(self) -> None:
         """Run LLVM's default pipeline for the level, with the loop and SLP vectorisers, for the host's vector units."""
         with _LOCK:

@@ -181,6 +181,8 @@ class _Emitter:
 
     def _while(self, i: HloInstruction) -> None:
         loop, f = self._loop_of[i], self.run
+        if not loop.state and not i.has_side_effect:
+            return  # the body changes nothing: where the loop ends at all, its result is what it began with
         condition, body = i.attributes["condition"], i.attributes["body"]
         self._copies(loop.begin)
         head, inside, exit_ = f.fresh("while"), f.fresh("body"), f.fresh("exit")
