@@ -119,6 +119,19 @@ def test_the_assembly_is_on_the_screen(stepper):
     assert stepper.page.get_by_text("vmulps").is_visible()
 
 
+def test_the_text_is_the_records_own_to_the_letter(stepper):
+    trace = make_trace()
+    stepper.press(*["ArrowDown"] * 6, "t")
+    shown = [line.rstrip("\n") for line in stepper.page.locator(".line .tx").all_inner_texts()]
+    expected = [i.text for c in trace[6].after.computations for i in c.instructions]
+    assert [line.strip().removeprefix("ROOT ") for line in shown if " = " in line] == expected
+    stepper.press("End", *["ArrowUp"] * 2)
+    assert (
+        stepper.page.locator(".line .tx").all_inner_texts()
+        == trace["assembly"].after.text.splitlines()
+    )
+
+
 def test_pointing_at_an_op_lights_it_everywhere_and_a_click_pins_it(stepper):
     stepper.press(*["ArrowDown"] * 10)
     node = stepper.page.locator(".node[data-op='reduce']")

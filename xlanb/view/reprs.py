@@ -56,7 +56,7 @@ def mimebundle(obj: Any) -> dict[str, str]:
     if artifact is not None:
         text = artifact_text(record) if record is obj else _own_text(obj, artifact_text(record))
         return {"text/html": artifact_html(artifact), "text/plain": text}
-    text = _own_text(obj, object.__repr__(obj))
+    text = _own_text(obj, repr(obj))
     return {"text/html": pre_html(text), "text/plain": text}
 
 

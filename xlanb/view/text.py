@@ -7,6 +7,8 @@ from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
+from xlanb.hlo.printer import computation_text
+from xlanb.hlo.records import ComputationRecord
 from xlanb.view.parts.items import node_text
 from xlanb.view.parts.memory import bytes_text, memory_text
 
@@ -51,6 +53,8 @@ def artifact_text(artifact: object) -> str:
     """An artifact of a stage as plain text."""
     if isinstance(artifact, GraphRecord):
         return graph_text(artifact)
+    if isinstance(artifact, ComputationRecord):
+        return computation_text(artifact)
     if isinstance(artifact, BufferAssignmentRecord):
         return memory_text(artifact)
     if isinstance(artifact, CodeRecord):

@@ -41,7 +41,7 @@ export function buildFrame(view) {
   const help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys" }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
   const foot = h(
     "footer",
-    {},
+    { role: "group", "aria-label": "Stepping" },
     h("div", { class: "buttons" }, button("First pass", icon("first"), () => view.go(0)), button("Previous pass", icon("previous"), () => view.previous(), "wide"), button("Next pass", icon("next"), () => view.next(), "wide next"), button("Last pass", icon("last"), () => view.go(view.current.stages.length - 1)), play),
     status,
     spark,
@@ -50,7 +50,7 @@ export function buildFrame(view) {
   const root = h(
     "div",
     { class: "root", tabindex: 0, role: "application", "aria-label": "Compilation, pass by pass", data: { "lm-suppress-shortcuts": "true" } },
-    h("header", {}, title, counts, badge),
+    h("header", { role: "group", "aria-label": "Compilation" }, title, counts, badge),
     traceTabs,
     h("div", { class: "bar" }, ribbon, filterBox),
     h("div", { class: "main" }, list, h("section", { class: "middle" }, h("div", { class: "tabrow" }, tabs, sides), pane), card),

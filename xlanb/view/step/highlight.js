@@ -25,14 +25,15 @@ export function tokens(line, language) {
   const quiet = language === "hlo" ? line.indexOf(", metadata={") : -1; // the card tells it; here it only stands in the way
   for (const match of line.matchAll(pattern)) {
     const index = match.index ?? 0;
-    if (index > at) out.push([line.slice(at, index), ""]);
     if (quiet >= 0 && index > quiet) break;
+    if (index > at) out.push([line.slice(at, index), ""]);
     const kind = kinds[match.slice(1).findIndex((g) => g !== undefined)] || "";
     out.push([match[0], kind === "word" ? "" : kind]);
     at = index + match[0].length;
   }
-  if (quiet >= at) {
-    out.push([line.slice(at, quiet), ""], [line.slice(quiet), "quiet"]);
+  if (quiet >= 0) {
+    const from = Math.max(at, quiet); // a string may hold the word too
+    out.push([line.slice(at, from), ""], [line.slice(from), "quiet"]);
   } else if (at < line.length) {
     out.push([line.slice(at), ""]);
   }

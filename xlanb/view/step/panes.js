@@ -230,8 +230,8 @@ function rewrite(r, k, state) {
   return h(
     "section",
     { class: `rewrite${state.rewrite === k ? " current" : ""}`, data: { rewrite: k }, onclick: () => state.choose(k) },
-    h("header", {}, h("span", { class: "n" }, String(k + 1)), h("b", {}, r.rule || r.pass || "edit"), r.where ? h("span", { class: "where" }, r.where) : null),
-    h("div", { class: "code" }, lines),
+    h("header", { role: "presentation" }, h("span", { class: "n" }, String(k + 1)), h("b", {}, r.rule || r.pass || "edit"), r.where ? h("span", { class: "where" }, r.where) : null),
+    h("div", { class: "code", tabindex: 0, role: "group", "aria-label": `Rewrite ${k + 1}` }, lines),
     r.more ? h("p", { class: "note inline" }, `${plural(r.more, "more edit")}.`) : null,
   );
 }
