@@ -13,7 +13,7 @@ _MODULES = (array, control, data, linalg, math, nn, random, state, training, xla
 
 @cache
 def _rows() -> dict[str, tuple[str, str]]:
-    """Row and documentation by op type: a row begins at the margin, its documentation is indented below it."""
+    """Row and documentation by op type: a row begins at the margin; indented below it stand the rest of its attributes and its documentation."""
     found: dict[str, tuple[str, str]] = {}
     for module in _MODULES:
         name = ""
@@ -23,7 +23,9 @@ def _rows() -> dict[str, tuple[str, str]]:
                 found[name] = (line, "")
             elif line.strip():
                 row, doc = found[name]
-                found[name] = (row, f"{doc} {line.strip()}".strip())
+                text = line.strip()
+                is_open = row.count("[") != row.count("]")
+                found[name] = (f"{row} {text}", doc) if is_open or text.startswith("[") else (row, f"{doc} {text}".strip())
     return found
 
 
