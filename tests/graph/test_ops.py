@@ -14,6 +14,7 @@ def test_every_row_parses_and_refers_only_to_its_own_attributes():
     for name in op_names():
         op = get_op(name)
         assert op.name == name
+        assert not op.doc or (op.doc.endswith(".") and not op.doc.startswith(("stateful", "commutative", "["))), name
         for arg in (*op.inputs, *op.outputs):
             assert arg.type is not None or arg.type_attr or arg.type_list_attr, (name, arg)
             for attr in (arg.type_attr, arg.number_attr, arg.type_list_attr):

@@ -98,7 +98,6 @@ TensorListStack(input_handle: variant, element_shape: s32) -> (tensor: element_d
 ToBool(input: T) -> (output: pred) [T: type]
     Whether a scalar is not zero, or a tensor not empty.
 While(input: list(T)) -> (output: list(T))
-    [T: list(type) >= 0; cond: func; body: func; output_shapes: list(shape) = []; parallel_iterations: int = 10]
-     stateful
+    [T: list(type) >= 0; cond: func; body: func; output_shapes: list(shape) = []; parallel_iterations: int = 10] stateful
     Calls body as long as cond holds.
 """

@@ -155,8 +155,7 @@ _UnaryOpsComposition(x: T) -> (y: T) [T: type in {f32, f16, f64}; op_names: list
 _XlaAotOnlyVarHandleOp() -> (resource: resource)
     [container: string = ""; shared_name: string = ""; debug_name: string = ""; dtype: type; shape: shape] stateful
 _XlaCompile(constants: list(Tconstants), args: list(Targs), resources: Nresources * resource) -> (key: string, compilation_successful: pred)
-    [Tconstants: list(type) >= 0; must_compile: bool; Targs: list(type) >= 0; Nresources: int >= 0; function: func]
-     stateful
+    [Tconstants: list(type) >= 0; must_compile: bool; Targs: list(type) >= 0; Nresources: int >= 0; function: func] stateful
     Compiles a cluster; gives a key of the executable and whether that succeeded.
 _XlaMerge(partitioned_call: T, xla_run: T) -> (output: T) [T: type]
     The results of a cluster, compiled or called.
