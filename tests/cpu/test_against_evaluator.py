@@ -90,6 +90,12 @@ BODIES = {
         "z = f32[] constant(-inf)\n ROOT r = f32[5,4] reduce-window(x, z), window={size=3x2 stride=2x3 pad=1_1x0_1}, to_apply=max",
         MAX,
     ),
+    "complex division at the edges": (
+        "x = f32[4] parameter(0)",
+        "a = c64[9] constant({(1, 1), (1, nan), (1, inf), (inf, inf), (inf, 1), (inf, nan), (nan, nan), (1, 2), (-inf, 0)})\n"
+        " b = c64[9] constant({(0, 0), (0, 0), (0, 0), (1, -2), (0, 0), (inf, 1), (1, inf), (inf, -inf), (-0, 3)})\n ROOT r = c64[9] divide(a, b)",
+        "",
+    ),
     "select-and-scatter": (
         "x = f32[6,6] parameter(0)\n s = f32[3,3] parameter(1)",
         "z = f32[] constant(0)\n ROOT r = f32[6,6] select-and-scatter(x, s, z), window={size=2x2 stride=2x2}, select=ge, scatter=sum",

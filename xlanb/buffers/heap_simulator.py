@@ -54,7 +54,7 @@ def peak(blocks: Sequence[Block]) -> int:
     """The most bytes in use at one position: no packing can do with less."""
     events: dict[int, int] = {}
     for b in blocks:
-        for start, end in b.intervals:
+        for start, end in _joined(b.intervals):
             events[start] = events.get(start, 0) + b.size
             events[end + 1] = events.get(end + 1, 0) - b.size
     live = most = 0
@@ -62,6 +62,17 @@ def peak(blocks: Sequence[Block]) -> int:
         live += events[position]
         most = max(most, live)
     return most
+
+
+def _joined(intervals: Sequence[Interval]) -> list[Interval]:
+    """The same positions in intervals that do not overlap: values that hand over at a position both hold it."""
+    out: list[Interval] = []
+    for start, end in sorted(intervals):
+        if out and start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((start, end))
+    return out
 
 
 def _rounded(size: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
@@ -250,7 +251,7 @@ def is_plain_reshape(i: HloInstruction) -> bool:
 
 def _row_major(shape: ArrayShape) -> bool:
     order = [d for d in shape.minor_to_major if shape.dimensions[d] != 1]
-    return all(a > b for a, b in zip(order, order[1:], strict=False))
+    return all(a > b for a, b in pairwise(order))
 
 
 def is_invariant(body: HloComputation, leaf: Leaf) -> bool:

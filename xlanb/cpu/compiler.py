@@ -10,7 +10,7 @@ from typing import Any
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
 from xlanb.buffers.memory_scheduler import schedule_module
 from xlanb.cpu import jit
-from xlanb.cpu.codegen.elemental import KernelTooLarge
+from xlanb.cpu.codegen.elemental import KernelTooLargeError
 from xlanb.cpu.codegen.kernel import KernelPolicy
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.executable import Executable
@@ -142,7 +142,7 @@ def _backend(module: HloModule) -> tuple[BufferAssignment, Program]:
         assignment = assign_buffers(module, KernelPolicy(), schedule_module(module))
         try:
             return assignment, emit_program(assignment, target.triple, target.data_layout)
-        except KernelTooLarge as error:
+        except KernelTooLargeError as error:
             name = error.instruction.name  # type: ignore[attr-defined]
             if name in too_large:
                 raise CompilationError(f"the kernel of {name} is too large even by itself") from error

@@ -70,7 +70,7 @@ class ArraySpec:
                 raise ArgumentError(f"{self.label}: expected {self._expected()}, got {value!r}: {error}") from None
         try:
             return np.asarray(value)
-        except Exception as error:
+        except (TypeError, ValueError) as error:
             raise ArgumentError(f"{self.label}: expected {self._expected()}, got {type(value).__name__}: {error}") from None
 
     def _expected(self) -> str:

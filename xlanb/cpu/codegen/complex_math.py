@@ -63,17 +63,51 @@ class Complex:
         return re, im
 
     def divide(self, a: Pair, b: Pair) -> Pair:
-        """R. L. Smith's way: the larger part of the divisor is divided out first."""
+        """R. L. Smith's way: the larger part of the divisor is divided out first; what comes out as NaN is recovered as C99 (annex G.5.1) does."""
         first = self.test("oge", self.intrinsic("fabs", b[0]), self.intrinsic("fabs", b[1]))
         big, small = self.pick(first, b[0], b[1]), self.pick(first, b[1], b[0])
         ratio = self.op("fdiv", small, big)
-        ratio = self.pick(self.test("oeq", big, self.c(0.0)), self.c(0.0), ratio)
         scale = self.op("fadd", big, self.op("fmul", small, ratio))
         # (ar + i ai) / (br + i bi): with the roles of the parts exchanged where |bi| is larger.
         p, q = self.pick(first, a[0], a[1]), self.pick(first, a[1], a[0])
         re = self.op("fdiv", self.op("fadd", p, self.op("fmul", q, ratio)), scale)
         im = self.op("fdiv", self.op("fsub", q, self.op("fmul", p, ratio)), scale)
-        return re, self.pick(first, im, self.neg(im))
+        return self._recovered(a, b, (re, self.pick(first, im, self.neg(im))))
+
+    def _recovered(self, a: Pair, b: Pair, quotient: Pair) -> Pair:
+        """The quotient; where both parts are NaN, what limits give: division by zero, of the infinite, by the infinite."""
+        infinity, none = self.c(float("inf")), self.c(0.0)
+        lost = self._all(self.test("uno", *[quotient[0]] * 2), self.test("uno", *[quotient[1]] * 2))
+        a_size, b_size = ([self.intrinsic("fabs", v) for v in x] for x in (a, b))
+        a_infinite, b_infinite = (self._any(*(self.test("oeq", v, infinity) for v in x)) for x in (a_size, b_size))
+        a_finite, b_finite = (self._all(*(self.test("olt", v, infinity) for v in x)) for x in (a_size, b_size))
+        known = self._any(*(self.test("ord", v, v) for v in a))
+        endless = self.intrinsic("copysign", infinity, b[0])
+        # Of an infinite number only where it is infinite counts, as a one with its sign.
+        boxed = []
+        for x, sizes in ((a, a_size), (b, b_size)):
+            ones = [self.pick(self.test("oeq", s, infinity), self.c(1.0), none) for s in sizes]
+            boxed.append(tuple(self.intrinsic("copysign", one, v) for one, v in zip(ones, x, strict=True)))
+        (ar, ai), (br, bi) = boxed
+        by_zero = self.op("fmul", endless, a[0]), self.op("fmul", endless, a[1])
+        of_infinite = self._scaled(infinity, (ar, ai), b)
+        by_infinite = self._scaled(none, a, (br, bi))
+        made = self.pick2(self._all(b_infinite, a_finite), by_infinite, quotient)
+        made = self.pick2(self._all(a_infinite, b_finite), of_infinite, made)
+        made = self.pick2(self._all(self.is_zero(b), known), by_zero, made)
+        return self.pick2(lost, made, quotient)
+
+    def _scaled(self, factor: str, a: Pair, b: Pair) -> Pair:
+        """factor * a * conjugate(b)."""
+        re = self.op("fadd", self.op("fmul", a[0], b[0]), self.op("fmul", a[1], b[1]))
+        im = self.op("fsub", self.op("fmul", a[1], b[0]), self.op("fmul", a[0], b[1]))
+        return self.op("fmul", factor, re), self.op("fmul", factor, im)
+
+    def _all(self, a: str, b: str) -> str:
+        return self.f.let(f"and i1 {a}, {b}")
+
+    def _any(self, a: str, b: str) -> str:
+        return self.f.let(f"or i1 {a}, {b}")
 
     def power(self, a: Pair, b: Pair) -> Pair:
         """e^(b log a); zero to the zero is one, zero to a positive number zero."""

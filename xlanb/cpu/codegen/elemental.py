@@ -32,7 +32,7 @@ SIZE_LIMIT = 30_000
 """Lines of a function past which a fusion is not compiled as one kernel: inlining has multiplied its producers."""
 
 
-class KernelTooLarge(XlanbError):
+class KernelTooLargeError(XlanbError):
     """A fusion whose inlined producers grow beyond `SIZE_LIMIT`: it is to be compiled instruction by instruction."""
 
 
@@ -103,7 +103,7 @@ class Elemental:
         if op in (Op.FUSION, Op.CALL):
             return self.inlined(i).element(i.called_computations[0].root, index, leaf)
         if self.f.size > SIZE_LIMIT:
-            raise KernelTooLarge(f"the kernel of {self.f.name} is too large")
+            raise KernelTooLargeError(f"the kernel of {self.f.name} is too large")
         rule = RULES.get(op)
         if rule is None:
             raise UnimplementedError(f"no element of a {op} can be computed by itself:\n  {i}")

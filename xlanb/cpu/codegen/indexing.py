@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.types import Value, load, store, zero
@@ -53,8 +54,7 @@ class Index:
     def multi(self, f: Function) -> tuple[Ix, ...]:
         """The index per dimension; computed by divisions where only the offset is known (each time: a branch's values do not hold outside it)."""
         if self._multi is None:
-            assert self.flat is not None
-            return unflatten(f, self.flat, self.shape)
+            return unflatten(f, 0 if self.flat is None else self.flat, self.shape)
         return self._multi
 
 
@@ -121,7 +121,7 @@ def bitcast(f: Function, index: Index, to: ArrayShape) -> Index:
 
 def _row_major(shape: ArrayShape) -> bool:
     order = _order(shape)
-    return all(a > b for a, b in zip(order, order[1:], strict=False))
+    return all(a > b for a, b in pairwise(order))
 
 
 @lru_cache(maxsize=4096)

@@ -50,8 +50,10 @@ class ModuleBuilder:
         if self.debug:
             self._metadata += [
                 '!DIFile(filename: "' + name.replace("\\", "\\5C").replace('"', "\\22") + '.hlo", directory: "")',
-                'distinct !DICompileUnit(language: DW_LANG_C, file: !0, producer: "xlanb", isOptimized: true, '
-                "runtimeVersion: 0, emissionKind: LineTablesOnly)",
+                (
+                    'distinct !DICompileUnit(language: DW_LANG_C, file: !0, producer: "xlanb", isOptimized: true, '
+                    "runtimeVersion: 0, emissionKind: LineTablesOnly)"
+                ),
                 "!DISubroutineType(types: !3)",
                 "!{null}",
                 '!{i32 2, !"Debug Info Version", i32 3}',

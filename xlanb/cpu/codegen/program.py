@@ -18,7 +18,7 @@ from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_resha
 from xlanb.cpu.codegen import kernel as kernels
 from xlanb.cpu.codegen import scatter as _scatter  # noqa: F401 - registers its kernels
 from xlanb.cpu.codegen import sort as _sort  # noqa: F401 - registers its kernels
-from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLarge, Leaf, array_of
+from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLargeError, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.types import from_memory, register
@@ -63,7 +63,7 @@ def emit_program(
 
     Raises:
         UnimplementedError: an instruction that the backend does not know; the message shows it.
-        KernelTooLarge: a fusion whose kernel would grow out of hand; its `instruction` names it.
+        KernelTooLargeError: a fusion whose kernel would grow out of hand; its `instruction` names it.
     """
     emitter = _Emitter(assignment, line_of, profile)
     emitter.emit()
@@ -228,7 +228,7 @@ class _Emitter:
         built = _KernelBuilder(self, i)
         try:
             built.emit()
-        except KernelTooLarge as error:
+        except KernelTooLargeError as error:
             error.instruction = i  # type: ignore[attr-defined]
             raise
         arguments = ", ".join(f"ptr {self._pointer(place)}" for place in built.slices)

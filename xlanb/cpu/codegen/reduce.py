@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xlanb.cpu.codegen import arithmetic, complex_math
-from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental, pack
+from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
 from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Ix
-from xlanb.cpu.codegen.types import Value, is_narrow, names, pair, real, register, rounded
+from xlanb.cpu.codegen.types import Value, is_narrow, pair, real
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -28,9 +28,10 @@ def simple_reducer(target: HloComputation) -> Op | None:
 
 
 class Reducer:
-    """A reducing computation over values of some types: how accumulators are held, and one step of it.
+    """A reducing computation over values of some types, and one step of it.
 
-    The sum and product of floats may be taken in any order (`reassoc`), as XLA does; narrow floats are then accumulated as f32 and rounded once.
+    The sum and product of floats may be taken in any order (`reassoc`), as XLA does. A narrow float is rounded after every step, as XLA does too:
+    a long sum in bf16 stands still once it is large (programs that mind sum in f32).
     """
 
     def __init__(self, e: Elemental, target: HloComputation, types: Sequence[PrimitiveType]) -> None:
@@ -38,15 +39,13 @@ class Reducer:
         self.target = target
         self.op = simple_reducer(target) if len(types) == 1 else None
         self.types = list(types)
-        self.wide = self.op is not None and is_narrow(types[0])
-        self.held = [T.F32] if self.wide else self.types
 
     def step(self, accumulators: list[Value], values: list[Value]) -> list[Value]:
         """The next accumulators."""
         f = self.e.f
         if self.op is None:
             return self.e.apply(self.target, [*accumulators, *values])
-        t = self.held[0]
+        t = self.types[0]
         mark = f.at(self.target.root.name)
         if t.is_complex:
             made: Value = complex_math.binary(f, self.op, t, pair(accumulators[0]), pair(values[0]))
@@ -55,10 +54,6 @@ class Reducer:
             made = arithmetic.binary(f, self.op, t, real(accumulators[0]), real(values[0]), flags)
         f.restore(mark)
         return [made]
-
-    def done(self, accumulators: list[Value]) -> list[Value]:
-        """The results of the last accumulators."""
-        return [rounded(self.e.f, self.types[0], real(accumulators[0]))] if self.wide else accumulators
 
 
 def leaf_shapes(i: HloInstruction) -> list[ArrayShape]:
@@ -83,9 +78,8 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Value | tuple[Value, .
         at = Index(source, where)
         return reducer.step(accumulators, [e.element(o, at) for o in inputs])
 
-    folded = e.fold([source.dimensions[d] for d in order], reducer.held, [e.scalar(o) for o in initial], body)
-    results = reducer.done(folded)
-    return tuple(results) if i.shape.is_tuple else results[0]
+    folded = e.fold([source.dimensions[d] for d in order], reducer.types, [e.scalar(o) for o in initial], body)
+    return tuple(folded) if i.shape.is_tuple else folded[0]
 
 
 @elemental(Op.REDUCE_WINDOW)
@@ -102,15 +96,14 @@ def _reduce_window(e: Elemental, i: HloInstruction, x: Index) -> Value | tuple[V
     def body(indices: list[Ix], accumulators: list[Value]) -> list[Value]:
         inside, where = window_position(e, window, multi, indices, source.dimensions)
         return e.branches(
-            reducer.held,
+            reducer.types,
             inside,
             lambda: reducer.step(accumulators, [e.element(o, Index(source, where)) for o in inputs]),
             lambda: accumulators,
         )
 
-    folded = e.fold([w.size for w in window], reducer.held, [e.scalar(o) for o in initial], body)
-    results = reducer.done(folded)
-    return tuple(results) if i.shape.is_tuple else results[0]
+    folded = e.fold([w.size for w in window], reducer.types, [e.scalar(o) for o in initial], body)
+    return tuple(folded) if i.shape.is_tuple else folded[0]
 
 
 def window_position(
@@ -180,11 +173,3 @@ def emit_column_reduce(e: Elemental, i: HloInstruction, output: IrArray) -> bool
 
     run(slow, {}, rows)
     return True
-
-
-def accumulators_of(types: Sequence[PrimitiveType], values: Sequence[Value]) -> list[tuple[str, str]]:
-    """(register type, name) of every part of some values: what a loop carries."""
-    return [(register(t), n) for t, v in zip(types, values, strict=True) for n in names(v)]
-
-
-__all__ = ["Reducer", "accumulators_of", "emit_column_reduce", "leaf_shapes", "pack", "simple_reducer", "window_position"]

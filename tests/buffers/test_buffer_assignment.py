@@ -1,0 +1,126 @@
+"""Packing, sharing in place, loops, and the report."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xlanb.buffers import heap_simulator
+from xlanb.buffers.buffer_assignment import assign_buffers
+from xlanb.buffers.heap_simulator import Block, overlap, pack, peak
+from xlanb.buffers.memory_scheduler import peak_bytes, schedule_computation
+from xlanb.cpu.codegen.kernel import KernelPolicy
+from xlanb.hlo import parse
+
+intervals = st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda p: (p[0], p[0] + p[1]))
+blocks = st.builds(Block, st.integers(1, 500), st.lists(intervals, min_size=1, max_size=2).map(tuple))
+
+
+@given(st.lists(blocks, min_size=1, max_size=30))
+def test_no_two_live_blocks_overlap(given_blocks):
+    packing = pack(given_blocks)
+    assert packing.size >= peak(given_blocks)
+    for k, a in enumerate(given_blocks):
+        assert packing.offsets[k] % heap_simulator.ALIGNMENT == 0
+        assert packing.offsets[k] + a.size <= packing.size
+        for j, b in enumerate(given_blocks[:k]):
+            if overlap(a.intervals, b.intervals):
+                low, high = sorted(((packing.offsets[k], a.size), (packing.offsets[j], b.size)))
+                assert low[0] + low[1] <= high[0]
+
+
+CHAIN = """HloModule chain
+ENTRY main {
+  x = f32[256] parameter(0)
+  a = f32[256] negate(x)
+  b = f32[256] exponential(a)
+  c = f32[256] add(b, b)
+  ROOT d = f32[256] sqrt(c)
+}
+"""
+
+
+def test_a_chain_is_computed_in_its_result():
+    assignment = assign_buffers(parse(CHAIN), KernelPolicy())
+    assert assignment.temp_size == 0
+    assert len({assignment.slice_of(i) for i in assignment.module.entry_computation if i.name in "abcd"}) == 1
+
+
+def test_without_a_policy_nothing_is_written_in_place():
+    assignment = assign_buffers(parse(CHAIN))
+    assert assignment.temp_size == 2 * 1024
+
+
+def test_a_parameter_is_never_written():
+    assignment = assign_buffers(parse(CHAIN), KernelPolicy())
+    parameter = assignment.slice_of(assignment.module.entry_computation.parameters[0])
+    others = [assignment.slice_of(i) for i in assignment.module.entry_computation if i.name in "abcd"]
+    assert parameter.allocation not in {s.allocation for s in others}
+
+
+LOOP = """HloModule loop
+
+body {
+  p = (s32[], f32[64], f32[64]) parameter(0)
+  n = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  m = s32[] add(n, one)
+  a = f32[64] get-tuple-element(p), index=1
+  b = f32[64] get-tuple-element(p), index=2
+  s = f32[64] add(a, b)
+  ROOT t = (s32[], f32[64], f32[64]) tuple(m, s, b)
+}
+
+condition {
+  p = (s32[], f32[64], f32[64]) parameter(0)
+  n = s32[] get-tuple-element(p), index=0
+  k = s32[] constant(10)
+  ROOT lt = pred[] compare(n, k), direction=LT
+}
+
+ENTRY main {
+  z = s32[] parameter(0)
+  x = f32[64] parameter(1)
+  y = f32[64] parameter(2)
+  t = (s32[], f32[64], f32[64]) tuple(z, x, y)
+  w = (s32[], f32[64], f32[64]) while(t), condition=condition, body=body
+  ROOT g = f32[64] get-tuple-element(w), index=1
+}
+"""
+
+
+def test_a_loop_updates_its_state_in_place_and_copies_only_the_arguments_it_changes():
+    assignment = assign_buffers(parse(LOOP), KernelPolicy())
+    moved = [(c.source.instruction.name, c.target.leaf) for copies in assignment.copies.values() for c in copies]
+    assert sorted(moved) == [("x", (1,)), ("z", (0,))]
+    find = {i.name: i for i in assignment.module.instructions()}
+    assert assignment.slice_of(find["s"]) == assignment.slice_of(find["w"], (1,))
+    assert assignment.slice_of(find["y"]) == assignment.slice_of(find["w"], (2,))
+
+
+def test_the_record_and_the_report_say_where_everything_lies():
+    assignment = assign_buffers(parse(LOOP), KernelPolicy())
+    record = assignment.record()
+    assert record is assignment.record()
+    assert record.temp_bytes == assignment.temp_size >= record.peak_bytes
+    assert {a.kind for a in record.allocations} == {"parameter", "constant", "output", "temp"}
+    for a in record.allocations:
+        for v in a.values:
+            assert v.offset >= 0
+            assert v.offset + v.size <= a.size
+            assert 0 <= v.start <= v.end <= len(record.sequence)
+    text = str(assignment)
+    assert "allocation 0: size 4, parameter 0" in text
+    assert "maybe-live-out" in text
+    assert "<w{1} @" in text
+
+
+def test_the_schedule_with_the_lower_peak_is_taken():
+    lines = [f"  b{k} = f32[1000] broadcast(v{k}), dimensions={{}}\n  r{k} = f32[] reduce(b{k}, z), dimensions={{0}}, to_apply=sum" for k in range(6)]
+    text = "HloModule m\nsum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\nENTRY main {\n"
+    text += "\n".join(f"  v{k} = f32[] parameter({k})" for k in range(6)) + "\n  z = f32[] constant(0)\n"
+    text += "\n".join(lines) + "\n  ROOT t = (" + ", ".join(["f32[]"] * 6) + ") tuple(" + ", ".join(f"r{k}" for k in range(6)) + ")\n}\n"
+    entry = parse(text).entry_computation
+    order = schedule_computation(entry)
+    assert sorted(i.name for i in order) == sorted(i.name for i in entry)
+    assert peak_bytes(entry, order) <= 4000 + 6 * 4
