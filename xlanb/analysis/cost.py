@@ -150,7 +150,8 @@ def _convolution(i: HloInstruction) -> float:
     for w, d_in, d_out in zip(i.window.dimensions, numbers.input_spatial, numbers.output_spatial, strict=True):
         taps *= _meeting(w.size, w.stride, w.padding_low, w.window_dilation, w.base_dilation, left.dimensions[d_in], out.dimensions[d_out])
     features: int = kernel.dimensions[numbers.kernel_input_feature]
-    return 2.0 * features * out.dimensions[numbers.output_feature] * out.dimensions[numbers.output_batch] * taps
+    outputs: int = out.dimensions[numbers.output_feature] * out.dimensions[numbers.output_batch]
+    return 2.0 * features * outputs * taps
 
 
 def _meeting(size: int, stride: int, low: int, window_dilation: int, base_dilation: int, n_in: int, n_out: int) -> int:

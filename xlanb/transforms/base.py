@@ -104,6 +104,8 @@ def execute(
             hlo_pass.apply(module)
         seconds = time.perf_counter() - start
         touched = module.version != version
+        if touched:
+            _drop_stale_schedule(module)
         if verify and touched:
             module.verify()
     except PassError:
@@ -116,6 +118,13 @@ def execute(
     after = module.record() if before is not None else None
     changed = touched if before is None else before is not after
     return PassResult(hlo_pass.name, changed, seconds, before, after, pipeline, iteration)
+
+
+def _drop_stale_schedule(module: HloModule) -> None:
+    """An order that names what is gone, or misses what is new, orders nothing: the module is no longer scheduled."""
+    if any(set(order) != set(c.instructions) for c, order in module.schedule.items()):
+        module.clear_schedule()
+        module.header.pop("is_scheduled", None)
 
 
 def _shown(module: HloModule) -> str:

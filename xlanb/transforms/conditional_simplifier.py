@@ -1,0 +1,47 @@
+"""Conditionals whose branch is known (xla/service/conditional_simplifier.h, the pass simplify-conditional).
+
+    conditional(true, a, b), branches f and g    =>    f(a), inlined
+    conditional(p, a), one branch f              =>    f(a), inlined
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.inlining import inline_call
+
+
+@dataclass(frozen=True)
+class ConditionalSimplifier(HloPass):
+    """Inlines the branch that is taken, where that is constant."""
+
+    name = "simplify-conditional"
+
+    def apply(self, module: HloModule) -> None:
+        changed = False
+        for c in module.post_order():
+            for i in c.post_order():
+                taken = _taken(i) if i.opcode is O.CONDITIONAL else None
+                if taken is not None:
+                    inline_call(i, i.called_computations[taken], (i.operands[1 + taken],))
+                    changed = True
+        if changed:
+            module.remove_unused_computations()
+
+
+def _taken(conditional: HloInstruction) -> int | None:
+    """The number of the branch that is always taken; an index out of range takes the last."""
+    branches = conditional.called_computations
+    if len(branches) == 1:
+        return 0
+    selector = conditional.operands[0]
+    if selector.opcode is not O.CONSTANT or selector.literal.is_elided:
+        return None
+    value = selector.literal.array.item()
+    if "true_computation" in conditional.attributes:
+        return 0 if value else 1
+    return int(value) if 0 <= value < len(branches) else len(branches) - 1
