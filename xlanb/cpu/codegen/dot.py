@@ -18,6 +18,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
 
 T = PrimitiveType
+_PANEL_BYTES = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +109,26 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
         return False
     f = e.f
     block = 4
+    # Columns of the right side that stay in the second-level cache while all rows of the left side pass over them.
+    panel = n if n * depth * b.element_type.byte_size <= _PANEL_BYTES else max(64, _PANEL_BYTES // (depth * b.element_type.byte_size) // 64 * 64)
 
     def batch(k: int, at: list[Ix]) -> None:
         if k < len(d.lhs_batch):
             with e.loop(a.dimensions[d.lhs_batch[k]]) as v:
                 batch(k + 1, [*at, v])
             return
+        if n >= panel:
+            with e.loop(n // panel) as p:
+                columns(at, f.mul(p, panel), panel)
+        if n % panel:
+            columns(at, n - n % panel, n % panel)
+
+    def columns(at: list[Ix], first: Ix, width: int) -> None:
         if rows >= block:
             with e.loop(rows // block) as m:
-                tile(at, f.mul(m, block), block)
+                tile(at, f.mul(m, block), block, first, width)
         if rows % block:
-            tile(at, rows - rows % block, rows % block)
+            tile(at, rows - rows % block, rows % block, first, width)
 
     def place(at: list[Ix], m: Ix, column: Ix) -> Index:
         return Index(result, [*at, *([m] if d.lhs_free else []), column])
@@ -140,22 +150,24 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
         where[d.rhs_free[0]] = column
         return arithmetic.convert(f, b.element_type, to, e.element(rhs, Index(b, where)))
 
-    def tile(at: list[Ix], m: Ix, height: int) -> None:
+    def tile(at: list[Ix], m: Ix, height: int, first: Ix, width: int) -> None:
         lines = [f.add(m, r) for r in range(height)]
-        with e.loop(n) as column:
+        with e.loop(width) as c:
+            column = f.add(first, c)
             for line in lines:
                 output.store(f, place(at, line, column), zero(to))
         # Four steps of the contraction at a time: the result's rows are read and written a quarter as often.
         whole = depth // 4
         if whole:
             with e.loop(whole) as k4:
-                steps(at, lines, [f.add(f.mul(k4, 4), s) for s in range(4)])
+                steps(at, lines, [f.add(f.mul(k4, 4), s) for s in range(4)], first, width)
         if depth % 4:
-            steps(at, lines, [whole * 4 + s for s in range(depth % 4)])
+            steps(at, lines, [whole * 4 + s for s in range(depth % 4)], first, width)
 
-    def steps(at: list[Ix], lines: list[Ix], ks: list[Ix]) -> None:
+    def steps(at: list[Ix], lines: list[Ix], ks: list[Ix], first: Ix, width: int) -> None:
         factors = [[left(at, line, k) for k in ks] for line in lines]
-        with e.loop(n) as column:
+        with e.loop(width) as c:
+            column = f.add(first, c)
             row = [right(at, k, column) for k in ks]
             for line, own in zip(lines, factors, strict=True):
                 total = output.load(f, place(at, line, column))
