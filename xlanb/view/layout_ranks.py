@@ -37,10 +37,10 @@ class Ranked:
         for v in self.order:
             if self.above[v]:
                 rank[v] = 1 + max(rank[u] for u in self.above[v])
-        for v in range(
-            len(rank)
-        ):  # a source stands just above its first user: constants beside what they feed
-            if not self.above[v] and self.below[v]:
+        # What has no more operands than users stands just above its first user: a constant, or
+        # a variable and its read, beside what they feed. In this order whole chains come down.
+        for v in reversed(self.order):
+            if self.below[v] and len(self.above[v]) <= len(self.below[v]):
                 rank[v] = min(rank[w] for w in self.below[v]) - 1
         return rank
 

@@ -178,16 +178,17 @@ export function stageCard(store, stage) {
   if (!stage) return h("p", { class: "muted" }, "Nothing was compiled yet.");
   const after = store.artifact(stage.a);
   const before = store.artifact(stage.b);
-  const size = after && after.n !== undefined ? `${before && before.n !== undefined && before.k === after.k ? `${before.n.toLocaleString("en")} → ` : ""}${plural(after.n, after.k === "graph" ? "node" : "instruction")}` : "";
+  const alone = store.payload.single && !stage.ch && !stage.e; // an object, not a step
+  const size = after && after.n !== undefined ? `${before && before !== after && before.n !== undefined && before.k === after.k ? `${before.n.toLocaleString("en")} → ` : ""}${plural(after.n, after.k === "graph" ? "node" : "instruction")}` : "";
   return h(
     "div",
     { class: "card-body" },
     h("h3", {}, h("span", { class: "opname" }, stage.name)),
-    h("p", { class: stage.ch ? "" : "muted" }, stage.d),
+    alone ? null : h("p", { class: stage.ch ? "" : "muted" }, stage.d),
     rows([
       ["Pipeline", stage.pl.join(" › ")],
       ["Size", size],
-      ["Time", time(stage.s)],
+      ["Time", alone ? "" : time(stage.s)],
       ["Program", after?.name],
     ]),
     stage.e ? h("pre", { class: "error" }, stage.e) : null,
