@@ -45,6 +45,8 @@ GOOD = [
     entry("x = f32[2,3]{0,1} parameter(0)\nROOT y = f32[2,3]{1,0} copy(x)"),
     entry("x = f32[2] parameter(0)\ny = bf16[2] parameter(1)\nROOT z = bf16[2] add(x, y)"),
     entry("x = s8[2,3] parameter(0)\ny = s8[3,2] parameter(1)\nROOT z = s32[2,2] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    entry("x = s32[2] parameter(0)\nROOT z = s32[] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
+    entry("x = f32[2] parameter(0)\nROOT z = bf16[] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
     entry("x = f32[2] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add", ADD),
     entry("x = f32[2] parameter(0)\ns = (f32[2], f32[2], u32[]) copy-start(x)\nROOT d = f32[2] copy-done(s)"),
     entry("x = f32[2] parameter(0)\na = f32[2] negate(x)\nROOT b = f32[2] negate(x), control-predecessors={a}"),
