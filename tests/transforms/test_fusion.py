@@ -1,0 +1,70 @@
+"""Why and why not: what the fusion pass tells of its decisions."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlanb.hlo import parse
+from xlanb.tracing import Decision, observing
+from xlanb.transforms import PASSES
+from xlanb.transforms.cpu_instruction_fusion import CONDITIONS
+
+
+class Recorder:
+    def __init__(self):
+        self.events = []
+
+    def on_event(self, event):
+        self.events.append(event)
+
+
+def decisions(body: str, before: str = "") -> dict[tuple[str, ...], Decision]:
+    recorder = Recorder()
+    with observing(recorder):
+        PASSES["fusion"]().run(parse(f"HloModule m\n{before}ENTRY main {{\n{body}\n}}\n"))
+    return {e.subject: e for e in recorder.events if isinstance(e, Decision)}
+
+
+def test_a_fused_edge_shows_every_condition():
+    got = decisions("x = f32[8] parameter(0)\nn = f32[8] negate(x)\nROOT e = f32[8] exponential(n)")
+    decision = got["n", "e"]
+    assert decision.taken
+    assert decision.action == "fuse"
+    assert [p.name for p in decision.predicates] == [c.name for c in CONDITIONS]
+    assert all(p.holds for p in decision.predicates)
+
+
+WHY_NOT = [
+    ("x = f32[8] parameter(0)\nROOT n = f32[8] negate(x)", None, None),
+    ("x = f32[4,4] parameter(0)\nd = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\nROOT n = f32[4,4] negate(d)", ("d", "n"), "producer is loop-fusible"),
+    ("x = f32[8] parameter(0)\nc = f32[8] constant({1, 2, 3, 4, 5, 6, 7, 8})\nROOT a = f32[8] add(x, c)", ("c", "a"), "producer is no array constant"),
+    ("x = f32[8] parameter(0)\ne = f32[8] exponential(x)\nROOT b = f32[8,4] broadcast(e), dimensions={0}", ("e", "b"), "producer is cheap, or its elements are used once"),
+    ("x = f32[8] parameter(0)\ne = f32[8] exponential(x)\nn = f32[8] negate(e)\ns = f32[8] sine(e)\nROOT t = (f32[8], f32[8]) tuple(n, s)", ("e", "n"), "no expensive producer is duplicated"),
+    ("x = f32[] parameter(0)\nc = f32[] constant(2)\nROOT a = f32[] add(x, c)", ("c", "a"), "more than a constant to fuse"),
+    (
+        "x = f32[8] parameter(0)\nu = f32[2] parameter(1)\ni = s32[] parameter(2)\nr = f32[8] reverse(x), dimensions={0}\ns = f32[2] slice(r), slice={[0:2]}\n"
+        "q = f32[2] slice(x), slice={[4:6]}\na = f32[2] add(u, q)\nROOT w = f32[8] dynamic-update-slice(x, q, i)",
+        ("q", "w"),
+        "no conflict with an update in place",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "edge", "reason"), WHY_NOT)
+def test_an_edge_that_is_not_fused_ends_with_the_reason(body, edge, reason):
+    got = decisions(body)
+    if edge is None:
+        assert not got
+        return
+    decision = got[edge]
+    assert not decision.taken
+    assert decision.predicates[-1].name == reason
+    assert not decision.predicates[-1].holds
+    assert all(p.holds for p in decision.predicates[:-1])
+
+
+def test_nothing_is_fused_where_elements_move_through_a_reducer():
+    text = "HloModule m\nsum { a = f32[] parameter(0)  b = f32[] parameter(1)  n = f32[] negate(b)  ROOT s = f32[] add(a, n) }\n"
+    text += "ENTRY main {\nx = f32[8] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=sum\n}\n"
+    module = parse(text)
+    assert not PASSES["fusion"]().run(module).changed
