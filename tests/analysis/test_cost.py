@@ -54,7 +54,7 @@ def test_a_loop_counts_as_often_as_it_is_known_to_run():
         "body { p = (f32[4]) parameter(0)  x = f32[4] get-tuple-element(p), index=0  n = f32[4] negate(x)  ROOT t = (f32[4]) tuple(n) }\n"
         "cond { p = (f32[4]) parameter(0)  ROOT c = pred[] constant(false) }\n"
     )
-    text = 'x = f32[4] parameter(0)\nt = (f32[4]) tuple(x)\nROOT w = (f32[4]) while(t), condition=cond, body=body'
+    text = "x = f32[4] parameter(0)\nt = (f32[4]) tuple(x)\nROOT w = (f32[4]) while(t), condition=cond, body=body"
     assert of(text, loop).flops == 4
     assert of(text + ', backend_config={"known_trip_count":{"n":"5"}}', loop).flops == 20
 

@@ -10,6 +10,7 @@ import pytest
 
 from xlanb.errors import XlanbError
 from xlanb.hlo import HloInstruction, HloModule, HloOpcode, parse
+from xlanb.hlo import HloOpcode as O
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.tracing import Decision, observing
@@ -18,7 +19,6 @@ from xlanb.transforms.algebraic_simplifier.facts import common_factors
 from xlanb.transforms.match import Anything, Constant, Op, Pattern
 from xlanb.transforms.rules import Rule, RuleSet
 
-O = HloOpcode
 SUM = "sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }\n"
 MAX = "max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] maximum(a, b) }\n"
 

@@ -92,7 +92,7 @@ def test_asking_for_what_is_not_captured_is_refused():
 
 
 def test_rules_print_with_pattern_and_guards():
-    (rule,) = double_negation(guard("real", lambda a: True)).rules
+    (rule,) = double_negation(guard("real", lambda: True)).rules
     assert str(rule).splitlines()[1:] == ["    negate(negate(a))", "    if real"]
 
 

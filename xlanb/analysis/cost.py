@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import BY_TEXT
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Shape
 
@@ -38,8 +39,11 @@ class Cost:
 
 
 _TRANSCENDENTAL = frozenset(
-    (O.ACOS, O.ACOSH, O.ASIN, O.ASINH, O.ATAN, O.ATAN2, O.ATANH, O.CBRT, O.COSH, O.COSINE, O.ERF, O.EXPONENTIAL, O.EXPONENTIAL_MINUS_ONE)
-    + (O.LOG, O.LOG_PLUS_ONE, O.LOGISTIC, O.POWER, O.RSQRT, O.SINE, O.SINH, O.SQRT, O.TAN, O.TANH)
+    BY_TEXT[text]
+    for text in (
+        "acos acosh asin asinh atan atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one "
+        "log log-plus-one logistic power rsqrt sine sinh sqrt tan tanh"
+    ).split()
 )
 # They rename values; nothing is computed and no byte is touched.
 _FREE = frozenset((O.PARAMETER, O.CONSTANT, O.TUPLE, O.GET_TUPLE_ELEMENT, O.BITCAST, O.AFTER_ALL, O.ADD_DEPENDENCY, O.OPT_BARRIER, O.DOMAIN, O.PARTITION_ID, O.REPLICA_ID))

@@ -28,9 +28,12 @@ class ComparisonExpander(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in module.post_order():
             for i in c.post_order():
-                if i.opcode is O.COMPARE and i.attributes.get("type") == "TOTALORDER" and i.operands[0].shape.element_type.is_floating:
-                    if i.operands[0].shape.element_type.bits in _BITS:
-                        _expand(i)
+                if i.opcode is O.COMPARE and i.attributes.get("type") == "TOTALORDER" and _has_key(i.operands[0]):
+                    _expand(i)
+
+
+def _has_key(x: HloInstruction) -> bool:
+    return x.shape.element_type.is_floating and x.shape.element_type.bits in _BITS
 
 
 def _expand(i: HloInstruction) -> None:

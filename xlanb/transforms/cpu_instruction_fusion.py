@@ -15,21 +15,31 @@ from xlanb.analysis.operand_use import is_elementwise
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import BY_TEXT
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType
 from xlanb.transforms import in_place
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.instruction_fusion import Condition, Edge, FusionPolicy, is_always_duplicable, is_effective_scalar, run_fusion
+from xlanb.transforms.instruction_fusion import (
+    Condition,
+    Edge,
+    FusionPolicy,
+    is_always_duplicable,
+    is_effective_scalar,
+    run_fusion,
+)
 
 _LOOP_FUSIBLE = frozenset(
     (O.BITCAST, O.BROADCAST, O.CONCATENATE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE, O.GATHER, O.IOTA, O.PAD, O.REDUCE, O.RESHAPE, O.REVERSE, O.SLICE, O.TRANSPOSE)
 )
 _CHEAP = frozenset(
-    (O.ADD, O.AND, O.BITCAST, O.BITCAST_CONVERT, O.BROADCAST, O.CEIL, O.CLAMP, O.COUNT_LEADING_ZEROS, O.COMPARE, O.COMPLEX, O.CONCATENATE, O.CONSTANT, O.COPY)
-    + (O.COPY_DONE, O.COPY_START, O.DYNAMIC_RESHAPE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE, O.FLOOR, O.GET_TUPLE_ELEMENT, O.IMAG, O.INFEED, O.IOTA)
-    + (O.IS_FINITE, O.MAXIMUM, O.MINIMUM, O.MULTIPLY, O.MULHI, O.NEGATE, O.NOT, O.OPT_BARRIER, O.OR, O.OUTFEED, O.PAD, O.PARTITION_ID, O.POPCNT, O.REAL)
-    + (O.REDUCE_PRECISION, O.REPLICA_ID, O.RESHAPE, O.REVERSE, O.ROUND_NEAREST_AFZ, O.ROUND_NEAREST_EVEN, O.SELECT, O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC)
-    + (O.SHIFT_RIGHT_LOGICAL, O.SHUFFLE, O.SLICE, O.STOCHASTIC_CONVERT, O.SUBTRACT, O.TRANSPOSE, O.TUPLE, O.XOR)
+    BY_TEXT[text]
+    for text in (
+        "add and bitcast bitcast-convert broadcast ceil clamp count-leading-zeros compare complex concatenate constant copy copy-done copy-start dynamic-reshape "
+        "dynamic-slice dynamic-update-slice floor get-tuple-element imag infeed iota is-finite maximum minimum multiply mulhi negate not opt-barrier or outfeed pad "
+        "partition-id popcnt real reduce-precision replica-id reshape reverse round-nearest-afz round-nearest-even select shift-left shift-right-arithmetic "
+        "shift-right-logical shuffle slice stochastic-convert subtract transpose tuple xor"
+    ).split()
 )
 _CHEAP_FOR_REALS = frozenset((O.ABS, O.SIGN, O.COSINE, O.SINE, O.TAN))
 

@@ -14,6 +14,7 @@ from xlanb.errors import EvaluationError
 from xlanb.evaluator import evaluate_instruction
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import BY_TEXT
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Literal
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
@@ -21,8 +22,11 @@ from xlanb.transforms.base import HloPass
 
 # They have no operands, grow what they are given, hide their value on purpose, or are not functions of their operands.
 _NEVER = frozenset(
-    (O.CONSTANT, O.PARAMETER, O.TUPLE, O.GET_TUPLE_ELEMENT, O.BROADCAST, O.IOTA, O.AFTER_ALL, O.ADD_DEPENDENCY, O.OPT_BARRIER, O.FFT, O.RNG, O.RNG_BIT_GENERATOR)
-    + (O.RNG_GET_AND_UPDATE_STATE, O.CUSTOM_CALL, O.FUSION, O.BITCAST, O.COPY_START, O.COPY_DONE, O.DOMAIN, O.PARTITION_ID, O.REPLICA_ID, O.INFEED, O.OUTFEED)
+    BY_TEXT[text]
+    for text in (
+        "constant parameter tuple get-tuple-element broadcast iota after-all add-dependency opt-barrier fft rng rng-bit-generator rng-get-and-update-state "
+        "custom-call fusion bitcast copy-start copy-done domain partition-id replica-id infeed outfeed"
+    ).split()
 )
 _MAX_STEPS = 200_000  # evaluated instructions of called computations
 _MAX_ELEMENTS = 1 << 16  # of a result that is larger than its operands together

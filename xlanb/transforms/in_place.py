@@ -1,5 +1,6 @@
 """Updates in place: which operand an instruction may overwrite, and when fusing something into it would read what is overwritten already
-(HloDataflowAnalysis::GetInPlaceInputOutputPairs, InstructionFusion::ShouldFuseInPlaceOp)."""
+(HloDataflowAnalysis::GetInPlaceInputOutputPairs, InstructionFusion::ShouldFuseInPlaceOp).
+"""
 
 from __future__ import annotations
 

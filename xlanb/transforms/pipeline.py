@@ -53,11 +53,11 @@ class HloPassPipeline(Displayable):
 
     def without(self, *names: str) -> HloPassPipeline:
         """The same without the passes or pipelines of these names."""
-        return self._kept(lambda p: p.name not in names)
+        return _kept(self, lambda p: p.name not in names)
 
     def only(self, *names: str) -> HloPassPipeline:
         """Only the passes of these names (and whole pipelines of these names)."""
-        return self._kept(lambda p: p.name in names or not isinstance(p, HloPass), whole=names)
+        return _kept(self, lambda p: p.name in names or not isinstance(p, HloPass), whole=names)
 
     def until(self, name: str) -> HloPassPipeline:
         """Everything up to the first run of the pass `name`, which is the last to run; a loop around it is cut to one round.
@@ -65,7 +65,7 @@ class HloPassPipeline(Displayable):
         Raises:
             PassError: there is no such pass in the pipeline.
         """
-        found, kept = self._until(name)
+        found, kept = _until(self, name)
         if not found:
             raise self._missing(name)
         return kept
@@ -112,33 +112,6 @@ class HloPassPipeline(Displayable):
             if not isinstance(p, HloPass):
                 out.extend(_inner(p).names)
         return out
-
-    def _kept(self, keep: Callable[[AnyPass], bool], whole: tuple[str, ...] = ()) -> HloPassPipeline:
-        out: list[AnyPass] = []
-        for p in self.passes:
-            if not keep(p):
-                continue
-            if isinstance(p, HloPass) or p.name in whole:
-                out.append(p)
-            else:
-                inner = _mapped(p, lambda q: q._kept(keep, whole))
-                if _inner(inner).passes:
-                    out.append(inner)
-        return replace_passes(self, out)
-
-    def _until(self, name: str) -> tuple[bool, HloPassPipeline]:
-        out: list[AnyPass] = []
-        for p in self.passes:
-            if isinstance(p, HloPass) or p.name == name:
-                out.append(p)
-                if p.name == name:
-                    return True, replace_passes(self, out)
-                continue
-            found, inner = _inner(p)._until(name)
-            out.append(inner if found else p)
-            if found:
-                return True, replace_passes(self, out)
-        return False, self
 
     def _missing(self, name: str) -> PassError:
         return PassError(f"no pass {name!r} in pipeline {self.name!r}; there are: {', '.join(dict.fromkeys(self.names))}")
@@ -244,6 +217,32 @@ def _inner(p: HloPassPipeline | HloPassFix) -> HloPassPipeline:
 
 def _mapped(p: HloPassPipeline | HloPassFix, f: Callable[[HloPassPipeline], HloPassPipeline]) -> HloPassPipeline | HloPassFix:
     return f(p) if isinstance(p, HloPassPipeline) else HloPassFix(f(_inner(p)), p.limit)
+
+
+def _kept(pipeline: HloPassPipeline, keep: Callable[[AnyPass], bool], whole: tuple[str, ...] = ()) -> HloPassPipeline:
+    """The members that `keep` takes; pipelines of the names in `whole` as they are, others cut down likewise and left out where nothing remains."""
+    out: list[AnyPass] = []
+    for p in pipeline.passes:
+        if not keep(p):
+            continue
+        if isinstance(p, HloPass) or p.name in whole:
+            out.append(p)
+            continue
+        inner = _mapped(p, lambda q: _kept(q, keep, whole))
+        if _inner(inner).passes:
+            out.append(inner)
+    return replace_passes(pipeline, out)
+
+
+def _until(pipeline: HloPassPipeline, name: str) -> tuple[bool, HloPassPipeline]:
+    """Whether a pass of the name is in it, and everything up to there."""
+    out: list[AnyPass] = []
+    for p in pipeline.passes:
+        found, part = (p.name == name, p) if isinstance(p, HloPass) or p.name == name else _until(_inner(p), name)
+        out.append(part if found else p)
+        if found:
+            return True, replace_passes(pipeline, out)
+    return False, pipeline
 
 
 def _tree(p: AnyPass, indent: str) -> Iterator[str]:

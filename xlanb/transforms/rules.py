@@ -38,9 +38,9 @@ class Guard:
     wants: tuple[str, ...]
 
 
-def guard(name: str, holds: Callable[..., object]) -> Guard:
-    """A condition under a name; the parameters of `holds` say which captures it looks at."""
-    return Guard(name, holds, tuple(inspect.signature(holds).parameters))
+def guard(name: str, holds: Callable[..., object], *wants: str) -> Guard:
+    """A condition under a name, over the captures that `wants` names, or that the parameters of `holds` name where it is empty."""
+    return Guard(name, holds, wants or tuple(inspect.signature(holds).parameters))
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _drop_dead_elements(loop: HloInstruction) -> bool:
     live = sorted(_live_elements(loop, body, condition))
     if len(live) == len(shape.shapes) or not live:
         return False
-    _narrow(loop, body, condition, live)
+    _narrow(loop, body, condition, shape, live)
     return True
 
 
@@ -91,11 +91,11 @@ def _live_elements(loop: HloInstruction, body: HloComputation, condition: HloCom
     return live
 
 
-def _narrow(loop: HloInstruction, body: HloComputation, condition: HloComputation, live: list[int]) -> None:
+def _narrow(loop: HloInstruction, body: HloComputation, condition: HloComputation, old: TupleShape, live: list[int]) -> None:
     parent, module = loop.parent, loop.parent.module
     shapes = [loop.operands[0].operands[n].shape for n in live]
     shape = tuple_of(shapes)
-    new_body, new_condition = (_narrowed(module, c, shape, live, is_body=c is body) for c in (body, condition))
+    new_body, new_condition = (_narrowed(module, c, old, shape, live, is_body=c is body) for c in (body, condition))
     start = parent.add(O.TUPLE, [loop.operands[0].operands[n] for n in live], shape, like=loop)
     attributes = {**loop.attributes, "body": new_body, "condition": new_condition}
     new = parent.add(O.WHILE, (start,), shape, like=loop, **attributes)
@@ -105,17 +105,15 @@ def _narrow(loop: HloInstruction, body: HloComputation, condition: HloComputatio
         _remove(loop)
 
 
-def _narrowed(module: HloModule, source: HloComputation, shape: TupleShape, live: list[int], *, is_body: bool) -> HloComputation:
+def _narrowed(module: HloModule, source: HloComputation, old: TupleShape, shape: TupleShape, live: list[int], *, is_body: bool) -> HloComputation:
     """A copy of a body or condition over the narrower tuple; what it computes for dead elements alone is copied too, for dce, over zeros of their own."""
     new = module.add_computation(source.name)
-    old = source.parameters[0]
-    p = new.add(O.PARAMETER, (), shape, name=old.name, parameter_number=0)
+    p = new.add(O.PARAMETER, (), shape, name=source.parameters[0].name, parameter_number=0)
     b = Builder(p)
     # A stand-in for the old parameter: the live elements in their places, anything of the right shape in the others.
-    assert isinstance(old.shape, TupleShape)
     elements = {n: b.element(p, k) for k, n in enumerate(live)}
-    filler = [elements[n] if n in elements else _zero(b, s) for n, s in enumerate(old.shape.shapes)]
-    wide = new.add(O.TUPLE, filler, old.shape)
+    filler = [elements[n] if n in elements else _zero(b, s) for n, s in enumerate(old.shapes)]
+    wide = new.add(O.TUPLE, filler, old)
     root = copy_body(source, new, (wide,), p)
     new.set_root(b.tuple(root.operands[n] for n in live) if is_body else root)
     for i in reversed(new.post_order()):

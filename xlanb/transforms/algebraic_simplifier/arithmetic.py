@@ -8,15 +8,19 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import is_constant, is_inexact, is_integral, is_predicate, is_real, only_user
+from xlanb.transforms.algebraic_simplifier.facts import (
+    is_constant,
+    is_inexact,
+    is_integral,
+    is_predicate,
+    is_real,
+    only_user,
+)
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
 
 ARITHMETIC = RuleSet("arithmetic")
 rule = ARITHMETIC.rule
-
-_not_constant = guard("A is not constant", lambda a: not is_constant(a))
-_integers = guard("integers", lambda root: is_integral(root))
 
 
 def _scalar(i: HloInstruction) -> HloInstruction | None:
@@ -32,6 +36,53 @@ def _folded(b: Builder, opcode: O, c1: HloInstruction, c2: HloInstruction) -> Hl
     if s1 is None or s2 is None:
         return b.binary(opcode, c1, c2)
     return b.broadcast(b.binary(opcode, b.reshape(s1, ()), b.reshape(s2, ())), (), shape)
+
+
+def _exact_factor(c: HloInstruction) -> bool:
+    """Whether multiplying by a constant only shifts the exponent, so that distributing is exact."""
+    value = m.scalar_value(c)
+    return isinstance(value, float) and value != 0 and math.isfinite(value) and math.frexp(value)[0] in (0.5, -0.5)
+
+
+def _is_positive(a: HloInstruction) -> bool:
+    return is_real(a) and (a.opcode in (O.ABS, O.EXPONENTIAL) or (a.opcode is O.MULTIPLY and a.operands[0] is a.operands[1]))
+
+
+def _extreme(root: HloInstruction, c: HloInstruction, *, neutral: bool) -> bool:
+    """Whether a constant is the least (greatest) value of its type: what changes nothing in a max, or swallows everything."""
+    value = m.scalar_value(c)
+    if value is None or isinstance(value, complex):
+        return False
+    low, high = _limits(c.array_shape)
+    return value == (low if (root.opcode is O.MAXIMUM) is neutral else high)
+
+
+def _limits(shape: ArrayShape) -> tuple[float, float]:
+    t = shape.element_type
+    if t.is_floating:
+        return -math.inf, math.inf
+    if not t.is_integral:
+        return 0, 1
+    return (-(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1) if t.is_signed else (0, (1 << t.bits) - 1)
+
+
+def _reduce_starts_beyond(root: HloInstruction, r: HloInstruction, c: HloInstruction) -> bool:
+    """Whether r folds with root's opcode from a value that is at least as far out as c."""
+    if len(r.operands) != 2 or r.to_apply.root.opcode is not root.opcode or any(o.opcode is not O.PARAMETER for o in r.to_apply.root.operands):
+        return False
+    start, limit = m.scalar_value(r.operands[1]), m.scalar_value(c)
+    if start is None or limit is None or isinstance(start, complex) or isinstance(limit, complex):
+        return False
+    return start >= limit if root.opcode is O.MAXIMUM else start <= limit
+
+
+def _at_most(c1: HloInstruction, c2: HloInstruction) -> bool:
+    low, high = m.scalar_value(c1), m.scalar_value(c2)
+    return low is not None and high is not None and not isinstance(low, complex) and not isinstance(high, complex) and low <= high
+
+
+_not_constant = guard("A is not constant", lambda a: not is_constant(a))
+_integers = guard("integers", is_integral, "root")
 
 
 # -- sums ----------------------------------------------------------------------------------------------------------
@@ -50,12 +101,6 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
 @rule("(A + C1) + C2 => A + (C1 + C2)", m.op(O.ADD, m.op(O.ADD, "a", m.constant("c1")), m.constant("c2")), _not_constant)
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.ADD, a, _folded(b, O.ADD, c1, c2))
-
-
-def _exact_factor(c: HloInstruction) -> bool:
-    """Whether multiplying by a constant only shifts the exponent, so that distributing is exact."""
-    value = m.scalar_value(c)
-    return isinstance(value, float) and value != 0 and math.isfinite(value) and math.frexp(value)[0] in (0.5, -0.5)
 
 
 _one_use_each = guard("both products are used here only", lambda p, q: only_user(p) and only_user(q))
@@ -139,7 +184,7 @@ def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> 
 @rule(
     "convert(P) * A => select(P, A, 0)",
     m.op(O.MULTIPLY, m.op(O.CONVERT, "p"), "a"),
-    guard("P is a predicate", lambda p: is_predicate(p)),
+    guard("P is a predicate", is_predicate, "p"),
     guard("real or integral", lambda root: is_real(root) or is_integral(root)),
 )
 def _(b: Builder, p: HloInstruction, a: HloInstruction) -> HloInstruction:
@@ -151,13 +196,9 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.unary(O.EXPONENTIAL, b.binary(O.ADD, a, b2))
 
 
-@rule("rsqrt(A) * rsqrt(A) => 1 / A", m.op(O.MULTIPLY, m.op(O.RSQRT, "a"), m.op(O.RSQRT, "a")), guard("A is abs, exp or a square", lambda a: _is_positive(a)))
+@rule("rsqrt(A) * rsqrt(A) => 1 / A", m.op(O.MULTIPLY, m.op(O.RSQRT, "a"), m.op(O.RSQRT, "a")), guard("A is abs, exp or a square", _is_positive, "a"))
 def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.binary(O.DIVIDE, b.full(1, a.array_shape), a)
-
-
-def _is_positive(a: HloInstruction) -> bool:
-    return is_real(a) and (a.opcode in (O.ABS, O.EXPONENTIAL) or (a.opcode is O.MULTIPLY and a.operands[0] is a.operands[1]))
 
 
 # -- minimum and maximum ----------------------------------------------------------------------------------------------
@@ -166,24 +207,6 @@ def _is_positive(a: HloInstruction) -> bool:
 @rule("min(A, A) => A, max(A, A) => A", m.op((O.MINIMUM, O.MAXIMUM), "a", "a"))
 def _(a: HloInstruction) -> HloInstruction:
     return a
-
-
-def _extreme(root: HloInstruction, c: HloInstruction, *, neutral: bool) -> bool:
-    """Whether a constant is the least (greatest) value of its type: what changes nothing in a max, or swallows everything."""
-    value = m.scalar_value(c)
-    if value is None or isinstance(value, complex):
-        return False
-    low, high = _limits(c.array_shape)
-    return value == (low if (root.opcode is O.MAXIMUM) is neutral else high)
-
-
-def _limits(shape: ArrayShape) -> tuple[float, float]:
-    t = shape.element_type
-    if t.is_floating:
-        return -math.inf, math.inf
-    if not t.is_integral:
-        return 0, 1
-    return (-(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1) if t.is_signed else (0, (1 << t.bits) - 1)
 
 
 @rule("max(A, lowest) => A, min(A, highest) => A", m.op((O.MINIMUM, O.MAXIMUM), "a", m.constant("c")), guard("C is neutral", lambda root, c: _extreme(root, c, neutral=True)))
@@ -201,16 +224,6 @@ def _(c: HloInstruction) -> HloInstruction:
     return c
 
 
-def _reduce_starts_beyond(root: HloInstruction, r: HloInstruction, c: HloInstruction) -> bool:
-    """Whether r folds with root's opcode from a value that is at least as far out as c."""
-    if len(r.operands) != 2 or r.to_apply.root.opcode is not root.opcode or any(o.opcode is not O.PARAMETER for o in r.to_apply.root.operands):
-        return False
-    start, limit = m.scalar_value(r.operands[1]), m.scalar_value(c)
-    if start is None or limit is None or isinstance(start, complex) or isinstance(limit, complex):
-        return False
-    return start >= limit if root.opcode is O.MAXIMUM else start <= limit
-
-
 @rule(
     "max(reduce_max(A, C1), C2) => reduce_max(A, C1) if C1 >= C2",
     m.op((O.MINIMUM, O.MAXIMUM), m.op(O.REDUCE, name="r"), m.constant("c")),
@@ -224,17 +237,12 @@ def _(r: HloInstruction) -> HloInstruction:
     "min(max(A, C1), C2) => clamp(C1, A, C2)",
     m.op(O.MINIMUM, m.op(O.MAXIMUM, "a", m.constant("c1"), name="p"), m.constant("c2")),
     guard("C1 and C2 are scalars", lambda c1, c2: m.scalar_value(c1) is not None and m.scalar_value(c2) is not None),
-    guard("C1 <= C2", lambda c1, c2: _at_most(c1, c2)),
-    guard("max is used here only", lambda p: only_user(p)),
+    guard("C1 <= C2", _at_most, "c1", "c2"),
+    guard("max is used here only", only_user, "p"),
     guard("real or integral", lambda root: is_real(root) or is_integral(root)),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.add(O.CLAMP, (c1, a, c2), root.shape)
-
-
-def _at_most(c1: HloInstruction, c2: HloInstruction) -> bool:
-    low, high = m.scalar_value(c1), m.scalar_value(c2)
-    return low is not None and high is not None and not isinstance(low, complex) and not isinstance(high, complex) and low <= high
 
 
 @rule(
@@ -259,6 +267,6 @@ def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("|A| => A for A = exp(B) or B * B", m.op(O.ABS, "a"), guard("A is exp(B) or B * B", lambda a: _is_positive(a)))
+@rule("|A| => A for A = exp(B) or B * B", m.op(O.ABS, "a"), guard("A is exp(B) or B * B", _is_positive, "a"))
 def _(a: HloInstruction) -> HloInstruction:
     return a

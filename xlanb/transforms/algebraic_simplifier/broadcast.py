@@ -5,12 +5,20 @@ from __future__ import annotations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import degenerate_only, only_user, unmodified_dimensions
+from xlanb.transforms.algebraic_simplifier.facts import (
+    degenerate_only,
+    only_user,
+    unmodified_dimensions,
+)
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
 
 BROADCAST = RuleSet("broadcast")
 rule = BROADCAST.rule
+
+
+def _sources(a: HloInstruction, r: HloInstruction) -> list[int] | None:
+    return unmodified_dimensions(a.array_shape, r.array_shape, tuple(range(a.array_shape.rank)))
 
 
 @rule("broadcast(A) => A to its own shape", m.op(O.BROADCAST, "a"), guard("the same shape", lambda root, a: root.array_shape.dimensions == a.array_shape.dimensions and root.dimensions == tuple(range(a.array_shape.rank))))
@@ -47,10 +55,6 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, r: HloInstruction) ->
     if len(kept) != a.array_shape.rank:
         return None
     return b.add(O.BROADCAST, (a,), root.shape, dimensions=tuple(root.dimensions[j] for j in kept))
-
-
-def _sources(a: HloInstruction, r: HloInstruction) -> list[int] | None:
-    return unmodified_dimensions(a.array_shape, r.array_shape, tuple(range(a.array_shape.rank)))
 
 
 @rule("broadcast(iota) => iota", m.op(O.BROADCAST, m.op(O.IOTA, name="i")))

@@ -5,16 +5,28 @@ from __future__ import annotations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import is_constant, is_inexact, is_integral, is_non_negative, is_predicate
+from xlanb.transforms.algebraic_simplifier.facts import (
+    is_constant,
+    is_inexact,
+    is_integral,
+    is_non_negative,
+    is_predicate,
+)
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
 
 COMPARE_SELECT = RuleSet("compare_select")
 rule = COMPARE_SELECT.rule
 
-_MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
-_of_predicates = guard("of predicates", lambda a: is_predicate(a))
 
+def _spans(low: HloInstruction, high: HloInstruction) -> bool:
+    t = low.shape.element_type
+    bounds = (-(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1) if t.is_signed else (0, (1 << t.bits) - 1)
+    return m.is_all(low, bounds[0]) and m.is_all(high, bounds[1])
+
+
+_MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
+_of_predicates = guard("of predicates", is_predicate, "a")
 
 
 @rule("compare(A, A) => true for EQ, LE, GE, false for NE, LT, GT", m.op(O.COMPARE, "a", "a"), guard("no NaN", lambda a: not is_inexact(a)))
@@ -37,7 +49,7 @@ def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.unary(O.NOT, a)
 
 
-@rule("A < 0 => false for A >= 0", m.op(O.COMPARE, "a", m.all_equal(0)), guard("direction LT", lambda root: root.get("direction") == "LT"), guard("A >= 0", lambda a: is_non_negative(a)))
+@rule("A < 0 => false for A >= 0", m.op(O.COMPARE, "a", m.all_equal(0)), guard("direction LT", lambda root: root.get("direction") == "LT"), guard("A >= 0", is_non_negative, "a"))
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(False, root.array_shape)
 
@@ -47,7 +59,7 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(True, root.array_shape)
 
 
-@rule("0 > A => false for A >= 0", m.op(O.COMPARE, m.all_equal(0), "a"), guard("direction GT", lambda root: root.get("direction") == "GT"), guard("A >= 0", lambda a: is_non_negative(a)))
+@rule("0 > A => false for A >= 0", m.op(O.COMPARE, m.all_equal(0), "a"), guard("direction GT", lambda root: root.get("direction") == "GT"), guard("A >= 0", is_non_negative, "a"))
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(False, root.array_shape)
 
@@ -102,12 +114,6 @@ def _(inner: HloInstruction) -> HloInstruction:
     return inner
 
 
-@rule("clamp(lowest, A, highest) => A", m.op(O.CLAMP, m.constant("low"), "a", m.constant("high")), guard("integers", lambda root: is_integral(root)), guard("nothing lies outside", lambda low, high: _spans(low, high)))
+@rule("clamp(lowest, A, highest) => A", m.op(O.CLAMP, m.constant("low"), "a", m.constant("high")), guard("integers", is_integral, "root"), guard("nothing lies outside", _spans, "low", "high"))
 def _(a: HloInstruction) -> HloInstruction:
     return a
-
-
-def _spans(low: HloInstruction, high: HloInstruction) -> bool:
-    t = low.shape.element_type
-    bounds = (-(1 << (t.bits - 1)), (1 << (t.bits - 1)) - 1) if t.is_signed else (0, (1 << t.bits) - 1)
-    return m.is_all(low, bounds[0]) and m.is_all(high, bounds[1])

@@ -12,8 +12,6 @@ from xlanb.transforms.rules import RuleSet, guard
 CONVERT = RuleSet("convert")
 rule = CONVERT.rule
 
-_MANTISSA = {PrimitiveType.F64: (11, 52), PrimitiveType.F32: (8, 23), PrimitiveType.F16: (5, 10), PrimitiveType.BF16: (8, 7)}
-
 
 def is_lossless(source: PrimitiveType, target: PrimitiveType) -> bool:
     """Whether every value of `source` is a value of `target`."""
@@ -30,6 +28,14 @@ def is_lossless(source: PrimitiveType, target: PrimitiveType) -> bool:
     if source.is_integral and target in _MANTISSA:
         return source.bits - source.is_signed <= _MANTISSA[target][1] + 1
     return source is PrimitiveType.C64 and target is PrimitiveType.C128
+
+
+def _same_width(root: HloInstruction, a: HloInstruction) -> bool:
+    x, y = root.array_shape, a.array_shape
+    return x.element_type.bits == y.element_type.bits and x.dimensions == y.dimensions and x.minor_to_major == y.minor_to_major
+
+
+_MANTISSA = {PrimitiveType.F64: (11, 52), PrimitiveType.F32: (8, 23), PrimitiveType.F16: (5, 10), PrimitiveType.BF16: (8, 7)}
 
 
 @rule("convert(A) => A to its own type", m.op((O.CONVERT, O.BITCAST_CONVERT), "a"), guard("the same type", lambda root, a: root.shape.element_type is a.shape.element_type and root.shape.without_layout() == a.shape.without_layout()))
@@ -64,11 +70,6 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction | N
     if a.shape.element_type is root.shape.element_type:
         return a
     return b.add(O.BITCAST_CONVERT, (a,), root.shape)
-
-
-def _same_width(root: HloInstruction, a: HloInstruction) -> bool:
-    x, y = root.array_shape, a.array_shape
-    return x.element_type.bits == y.element_type.bits and x.dimensions == y.dimensions and x.minor_to_major == y.minor_to_major
 
 
 @rule("bitcast-convert(A) => bitcast(A)", m.op(O.BITCAST_CONVERT, "a"), guard("layouts count", lambda options: options.is_layout_sensitive), guard("the same bytes", _same_width))

@@ -8,14 +8,45 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import Literal
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import evaluated, is_inexact, is_integral, is_non_negative, is_real, only_user, power_of_two, spread
+from xlanb.transforms.algebraic_simplifier.facts import (
+    evaluated,
+    is_inexact,
+    is_integral,
+    is_non_negative,
+    is_real,
+    only_user,
+    power_of_two,
+    spread,
+)
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
 
 DIVISION = RuleSet("division")
 rule = DIVISION.rule
 
-_inexact = guard("floating-point or complex", lambda root: is_inexact(root))
+
+def _shift(b: Builder, c: HloInstruction) -> HloInstruction:
+    return b.full(power_of_two(c) or 0, c.array_shape)
+
+
+def _at_least(c: HloInstruction, size: int) -> bool:
+    value = m.scalar_value(c)
+    return isinstance(value, int) and value >= size
+
+
+def _reciprocal_is_finite(c: HloInstruction) -> bool:
+    behind = m.constant_behind(c)
+    if behind is None:
+        return False
+    value = behind.literal.array
+    wide = value.astype(np.complex128 if np.iscomplexobj(value) else np.float64)
+    with np.errstate(all="ignore"):
+        inverse = (1 / wide).astype(value.dtype).astype(wide.dtype)
+    # Zeros, infinities, NaN and what overflows or underflows when inverted stay divisions.
+    return bool(np.all(np.isfinite(inverse)) and np.all(inverse != 0))
+
+
+_inexact = guard("floating-point or complex", is_inexact, "root")
 _wide_enough = guard("at least 16 bits", lambda root: root.shape.element_type.bits >= 16)
 
 
@@ -24,7 +55,7 @@ def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("A / -1 => -A", m.op(O.DIVIDE, "a", m.all_equal(-1)), guard("signed or inexact", lambda root: is_inexact(root)))
+@rule("A / -1 => -A", m.op(O.DIVIDE, "a", m.all_equal(-1)), guard("signed or inexact", is_inexact, "root"))
 def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.unary(O.NEGATE, a)
 
@@ -32,14 +63,10 @@ def _(b: Builder, a: HloInstruction) -> HloInstruction:
 # -- integers ---------------------------------------------------------------------------------------------------------
 
 
-def _shift(b: Builder, c: HloInstruction) -> HloInstruction:
-    return b.full(power_of_two(c) or 0, c.array_shape)
-
-
 _power = guard("C is a power of two", lambda c: power_of_two(c) is not None)
 
 
-@rule("A / 2^k => A >> k for A >= 0", m.op(O.DIVIDE, "a", m.constant("c")), _power, guard("A >= 0", lambda a: is_non_negative(a)))
+@rule("A / 2^k => A >> k for A >= 0", m.op(O.DIVIDE, "a", m.constant("c")), _power, guard("A >= 0", is_non_negative, "a"))
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.SHIFT_RIGHT_LOGICAL, a, _shift(b, c))
 
@@ -53,7 +80,7 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.select(negative, b.unary(O.NEGATE, quotient), quotient)
 
 
-@rule("A % 2^k => A & (2^k - 1) for A >= 0", m.op(O.REMAINDER, "a", m.constant("c")), _power, guard("A >= 0", lambda a: is_non_negative(a)))
+@rule("A % 2^k => A & (2^k - 1) for A >= 0", m.op(O.REMAINDER, "a", m.constant("c")), _power, guard("A >= 0", is_non_negative, "a"))
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.AND, a, b.full((1 << (power_of_two(c) or 0)) - 1, a.array_shape))
 
@@ -66,7 +93,7 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.select(negative, below, b.binary(O.AND, a, mask))
 
 
-@rule("(A % C) % C => A % C", m.op(O.REMAINDER, m.op(O.REMAINDER, "a", "c", name="inner"), "c"), guard("integers", lambda root: is_integral(root)))
+@rule("(A % C) % C => A % C", m.op(O.REMAINDER, m.op(O.REMAINDER, "a", "c", name="inner"), "c"), guard("integers", is_integral, "root"))
 def _(inner: HloInstruction) -> HloInstruction:
     return inner
 
@@ -74,16 +101,11 @@ def _(inner: HloInstruction) -> HloInstruction:
 @rule(
     "iota % C => iota for C >= its size",
     m.op(O.REMAINDER, m.op(O.IOTA, name="i"), m.constant("c")),
-    guard("integers", lambda root: is_integral(root)),
+    guard("integers", is_integral, "root"),
     guard("C is no less than the dimension", lambda i, c: _at_least(c, i.array_shape.dimensions[i.get("iota_dimension")])),
 )
 def _(i: HloInstruction) -> HloInstruction:
     return i
-
-
-def _at_least(c: HloInstruction, size: int) -> bool:
-    value = m.scalar_value(c)
-    return isinstance(value, int) and value >= size
 
 
 # -- exponentials and roots -------------------------------------------------------------------------------------------
@@ -99,17 +121,17 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.unary(O.EXPONENTIAL, b.unary(O.NEGATE, b2)))
 
 
-@rule("A / pow(B, C) => A * pow(B, -C)", m.op(O.DIVIDE, "a", m.op(O.POWER, "b2", "c")), guard("floating-point", lambda root: is_real(root)))
+@rule("A / pow(B, C) => A * pow(B, -C)", m.op(O.DIVIDE, "a", m.op(O.POWER, "b2", "c")), guard("floating-point", is_real, "root"))
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.binary(O.POWER, b2, b.unary(O.NEGATE, c)))
 
 
-@rule("A / sqrt(B) => A * rsqrt(B)", m.op(O.DIVIDE, "a", m.op(O.SQRT, "b2", name="s")), guard("sqrt is used here only", lambda s: only_user(s)))
+@rule("A / sqrt(B) => A * rsqrt(B)", m.op(O.DIVIDE, "a", m.op(O.SQRT, "b2", name="s")), guard("sqrt is used here only", only_user, "s"))
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.unary(O.RSQRT, b2))
 
 
-@rule("A / rsqrt(B) => A * sqrt(B)", m.op(O.DIVIDE, "a", m.op(O.RSQRT, "b2", name="s")), guard("rsqrt is used here only", lambda s: only_user(s)))
+@rule("A / rsqrt(B) => A * sqrt(B)", m.op(O.DIVIDE, "a", m.op(O.RSQRT, "b2", name="s")), guard("rsqrt is used here only", only_user, "s"))
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.unary(O.SQRT, b2))
 
@@ -117,19 +139,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
 # -- reciprocals ------------------------------------------------------------------------------------------------------
 
 
-def _reciprocal_is_finite(c: HloInstruction) -> bool:
-    behind = m.constant_behind(c)
-    if behind is None:
-        return False
-    value = behind.literal.array
-    wide = value.astype(np.complex128 if np.iscomplexobj(value) else np.float64)
-    with np.errstate(all="ignore"):
-        inverse = (1 / wide).astype(value.dtype).astype(wide.dtype)
-    # Zeros, infinities, NaN and what overflows or underflows when inverted stay divisions.
-    return bool(np.all(np.isfinite(inverse)) and np.all(inverse != 0))
-
-
-@rule("A / C => A * (1 / C)", m.op(O.DIVIDE, "a", m.constant("c")), _inexact, _wide_enough, guard("1 / C is finite and not 0", lambda c: _reciprocal_is_finite(c)))
+@rule("A / C => A * (1 / C)", m.op(O.DIVIDE, "a", m.constant("c")), _inexact, _wide_enough, guard("1 / C is finite and not 0", _reciprocal_is_finite, "c"))
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction | None:
     behind = m.constant_behind(c)
     if behind is None:

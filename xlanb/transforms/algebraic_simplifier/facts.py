@@ -116,9 +116,7 @@ def unmodified_dimensions(source: ArrayShape, target: ArrayShape, wanted: tuple[
 
     A dimension is kept where the products of the sizes before it agree and its size does (ShapeUtil::ReshapeLeavesDimensionsUnmodified).
     """
-    kept: dict[int, int] = {}
-    for i, j in unmodified_pairs(source.dimensions, target.dimensions):
-        kept[i] = j
+    kept = dict(unmodified_pairs(source.dimensions, target.dimensions))
     out = [kept.get(d) for d in wanted]
     return None if None in out else [d for d in out if d is not None]
 

@@ -12,8 +12,6 @@ from xlanb.transforms.rules import RuleSet, guard
 LOGIC = RuleSet("logic")
 rule = LOGIC.rule
 
-_predicates = guard("predicates", lambda root: is_predicate(root))
-
 
 def _is_ones(c: HloInstruction) -> bool:
     """Whether every bit of every element is one."""
@@ -21,7 +19,10 @@ def _is_ones(c: HloInstruction) -> bool:
     return m.is_all(c, 1 if is_predicate(c) else -1 if t.is_signed else (1 << t.bits) - 1)
 
 
-_ones = guard("C is all ones", lambda c: _is_ones(c))
+_predicates = guard("predicates", is_predicate, "root")
+
+
+_ones = guard("C is all ones", _is_ones, "c")
 
 
 @rule("A & A => A, A | A => A", m.op((O.AND, O.OR), "a", "a"))
@@ -69,6 +70,6 @@ def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("A << 0 => A, A >> 0 => A", m.op((O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC, O.SHIFT_RIGHT_LOGICAL), "a", m.all_equal(0)), guard("integers", lambda root: is_integral(root)))
+@rule("A << 0 => A, A >> 0 => A", m.op((O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC, O.SHIFT_RIGHT_LOGICAL), "a", m.all_equal(0)), guard("integers", is_integral, "root"))
 def _(a: HloInstruction) -> HloInstruction:
     return a

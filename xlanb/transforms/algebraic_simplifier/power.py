@@ -12,8 +12,8 @@ from xlanb.transforms.rules import RuleSet, guard
 POWER = RuleSet("power")
 rule = POWER.rule
 
-_inexact = guard("floating-point or complex", lambda root: is_inexact(root))
-_real = guard("floating-point", lambda root: is_real(root))
+_inexact = guard("floating-point or complex", is_inexact, "root")
+_real = guard("floating-point", is_real, "root")
 
 
 @rule("pow(A, 0) => 1", m.op(O.POWER, m.any("a"), m.all_equal(0)))

@@ -22,14 +22,6 @@ def reducer(c: HloComputation) -> O | None:
     return None
 
 
-_one_operand = guard("of one operand", lambda root: len(root.operands) == 2)
-
-
-@rule("reduce(A) => A over no dimension", m.op(O.REDUCE, "a", "init"), guard("no dimension, a neutral start", lambda root, init: not root.dimensions and _is_neutral(root, init)))
-def _(a: HloInstruction) -> HloInstruction:
-    return a
-
-
 def _is_neutral(root: HloInstruction, init: HloInstruction) -> bool:
     kind = reducer(root.to_apply)
     return (kind in (O.ADD, O.OR, O.XOR) and m.is_all(init, 0)) or (kind is O.MULTIPLY and m.is_all(init, 1)) or _is_extreme(kind, init)
@@ -41,11 +33,40 @@ def _is_extreme(kind: O | None, init: HloInstruction) -> bool:
     return m.is_all(init, float("-inf") if kind is O.MAXIMUM else float("inf"))
 
 
+def _kept_in_order(root: HloInstruction, t: HloInstruction) -> bool:
+    left = [s for d, s in enumerate(t.dimensions) if d not in root.dimensions]
+    return left == sorted(left) and reducer(root.to_apply) is not None
+
+
+def _count(root: HloInstruction, p: HloInstruction) -> int:
+    n = 1
+    for d in root.dimensions:
+        n *= p.array_shape.dimensions[d]
+    return n
+
+
+def _folds_as_one(root: HloInstruction) -> bool:
+    return len(root.operands) == 2 and reducer(root.to_apply) is not None
+
+
+def _is_trivial_window(root: HloInstruction) -> bool:
+    plain = all(d.size == 1 and d.stride == 1 and d.padding_low == 0 and d.padding_high == 0 and d.base_dilation == 1 for d in root.window.dimensions)
+    return plain and _folds_as_one(root) and root.shape.without_layout() == root.operands[0].shape.without_layout()
+
+
+_one_operand = guard("of one operand", lambda root: len(root.operands) == 2)
+
+
+@rule("reduce(A) => A over no dimension", m.op(O.REDUCE, "a", "init"), guard("no dimension, a neutral start", lambda root, init: not root.dimensions and _is_neutral(root, init)))
+def _(a: HloInstruction) -> HloInstruction:
+    return a
+
+
 @rule(
     "reduce(A) => reshape(A) over dimensions of size 1",
     m.op(O.REDUCE, "a", "init"),
     guard("only ones are folded", lambda root, a: bool(root.dimensions) and all(a.array_shape.dimensions[d] == 1 for d in root.dimensions)),
-    guard("a neutral start", lambda root, init: _is_neutral(root, init)),
+    guard("a neutral start", _is_neutral, "root", "init"),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     if a.opcode is O.RESHAPE and a.operands[0].shape.without_layout() == root.shape.without_layout():
@@ -62,7 +83,7 @@ def _(b: Builder, root: HloInstruction, init: HloInstruction) -> HloInstruction:
     "reduce_add(-A) => -reduce_add(A)",
     m.op(O.REDUCE, m.op(O.NEGATE, "a", name="n"), m.all_equal(0)),
     guard("a sum", lambda root: reducer(root.to_apply) is O.ADD),
-    guard("the negation is used here only", lambda n: only_user(n)),
+    guard("the negation is used here only", only_user, "n"),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     root.parent.replace_operand(root, 0, a)
@@ -72,16 +93,11 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
 @rule(
     "reduce(transpose(A)) => reduce(A)",
     m.op(O.REDUCE, m.op(O.TRANSPOSE, "a", name="t"), "init"),
-    guard("what is left keeps its order", lambda root, t: _kept_in_order(root, t)),
+    guard("what is left keeps its order", _kept_in_order, "root", "t"),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, t: HloInstruction, init: HloInstruction) -> HloInstruction:
     dims = tuple(sorted(t.dimensions[d] for d in root.dimensions))
     return b.add(O.REDUCE, (a, init), root.shape, dimensions=dims, to_apply=root.to_apply)
-
-
-def _kept_in_order(root: HloInstruction, t: HloInstruction) -> bool:
-    left = [s for d, s in enumerate(t.dimensions) if d not in root.dimensions]
-    return left == sorted(left) and reducer(root.to_apply) is not None
 
 
 @rule(
@@ -89,7 +105,7 @@ def _kept_in_order(root: HloInstruction, t: HloInstruction) -> bool:
     m.op(O.REDUCE, m.op(O.REDUCE, "a", "init", name="inner"), "init2"),
     guard("the same fold", lambda root, inner: reducer(root.to_apply) is not None and reducer(root.to_apply) is reducer(inner.to_apply)),
     guard("both start neutral", lambda root, inner, init, init2: _is_neutral(root, init2) and _is_neutral(inner, init)),
-    guard("the inner one is used here only", lambda inner: only_user(inner)),
+    guard("the inner one is used here only", only_user, "inner"),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction, inner: HloInstruction) -> HloInstruction:
     left = [d for d in range(a.array_shape.rank) if d not in inner.dimensions]
@@ -108,22 +124,6 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
     return b.broadcast(b.binary(O.MULTIPLY, a, b.scalar(_count(root, p), a.shape.element_type)), (), root.array_shape)
 
 
-def _count(root: HloInstruction, p: HloInstruction) -> int:
-    n = 1
-    for d in root.dimensions:
-        n *= p.array_shape.dimensions[d]
-    return n
-
-
-def _folds_as_one(root: HloInstruction) -> bool:
-    return len(root.operands) == 2 and reducer(root.to_apply) is not None
-
-
 @rule("reduce-window(A) => A of windows of size 1", m.op(O.REDUCE_WINDOW, "a", "init"), guard("one element each, nothing else", lambda root, init: _is_trivial_window(root) and _is_neutral(root, init)))
 def _(a: HloInstruction) -> HloInstruction:
     return a
-
-
-def _is_trivial_window(root: HloInstruction) -> bool:
-    plain = all(d.size == 1 and d.stride == 1 and d.padding_low == 0 and d.padding_high == 0 and d.base_dilation == 1 for d in root.window.dimensions)
-    return plain and _folds_as_one(root) and root.shape.without_layout() == root.operands[0].shape.without_layout()

@@ -6,13 +6,46 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import only_user, unmodified_dimensions, unmodified_pairs
+from xlanb.transforms.algebraic_simplifier.facts import (
+    only_user,
+    unmodified_dimensions,
+    unmodified_pairs,
+)
 from xlanb.transforms.bitcasts import is_bitcast
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
 
 RESHAPE_TRANSPOSE = RuleSet("reshape_transpose")
 rule = RESHAPE_TRANSPOSE.rule
+
+
+def _kept(root: HloInstruction, p: HloInstruction) -> list[int] | None:
+    return unmodified_dimensions(p.array_shape, root.array_shape, p.dimensions)
+
+
+def _iota_dimension(root: HloInstruction, i: HloInstruction) -> int | None:
+    return dict(unmodified_pairs(i.array_shape.dimensions, root.array_shape.dimensions)).get(i.get("iota_dimension"))
+
+
+def _swaps_sides(root: HloInstruction, d: HloInstruction) -> bool:
+    batch = len(d.ints("lhs_batch_dims"))
+    left = d.operands[0].array_shape.rank - batch - len(d.ints("lhs_contracting_dims"))
+    right = d.operands[1].array_shape.rank - batch - len(d.ints("rhs_contracting_dims"))
+    if left > 1 or right > 1:
+        return False
+    wanted = (*range(batch), *range(batch + left, batch + left + right), *range(batch, batch + left))
+    return bool(left and right) and root.dimensions == wanted
+
+
+def _only_ones_move(root: HloInstruction, source: ArrayShape) -> bool:
+    moving = [d for d in root.dimensions if source.dimensions[d] != 1]
+    return moving == sorted(moving) and not source.is_dynamic
+
+
+def _is_relabelling(root: HloInstruction, source: ArrayShape) -> bool:
+    """Whether the layout of the result undoes the permutation."""
+    return tuple(root.dimensions[d] for d in root.array_shape.minor_to_major) == source.minor_to_major
+
 
 _static = guard("static shapes", lambda root, a: not root.array_shape.is_dynamic and not a.array_shape.is_dynamic)
 
@@ -27,10 +60,6 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     if root.shape.without_layout() == a.shape.without_layout():
         return a
     return b.add(O.RESHAPE, (a,), root.shape)
-
-
-def _kept(root: HloInstruction, p: HloInstruction) -> list[int] | None:
-    return unmodified_dimensions(p.array_shape, root.array_shape, p.dimensions)
 
 
 @rule(
@@ -49,10 +78,6 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
 @rule("reshape(iota) => iota", m.op(O.RESHAPE, m.op(O.IOTA, name="i")), guard("the dimension is kept whole", lambda root, i: _iota_dimension(root, i) is not None))
 def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
     return b.add(O.IOTA, (), root.shape, iota_dimension=_iota_dimension(root, i))
-
-
-def _iota_dimension(root: HloInstruction, i: HloInstruction) -> int | None:
-    return dict(unmodified_pairs(i.array_shape.dimensions, root.array_shape.dimensions)).get(i.get("iota_dimension"))
 
 
 @rule("reshape(A) => bitcast(A)", m.op(O.RESHAPE, "a"), guard("layouts count", lambda options: options.is_layout_sensitive), guard("the bytes stay", lambda root, a: is_bitcast(a.array_shape, root.array_shape)))
@@ -105,8 +130,8 @@ def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
 @rule(
     "transpose(dot(A, B)) => dot(B, A)",
     m.op(O.TRANSPOSE, m.op(O.DOT, "a", "b2", name="d")),
-    guard("the dot is used here only", lambda d: only_user(d)),
-    guard("it swaps the two free sides", lambda root, d: _swaps_sides(root, d)),
+    guard("the dot is used here only", only_user, "d"),
+    guard("it swaps the two free sides", _swaps_sides, "root", "d"),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, d: HloInstruction) -> HloInstruction:
     swapped = {k.replace("lhs", "tmp").replace("rhs", "lhs").replace("tmp", "rhs"): v for k, v in d.attributes.items()}
@@ -115,34 +140,14 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, d
     return b.add(O.DOT, (b2, a), root.shape, **swapped)
 
 
-def _swaps_sides(root: HloInstruction, d: HloInstruction) -> bool:
-    batch = len(d.ints("lhs_batch_dims"))
-    left = d.operands[0].array_shape.rank - batch - len(d.ints("lhs_contracting_dims"))
-    right = d.operands[1].array_shape.rank - batch - len(d.ints("rhs_contracting_dims"))
-    if left > 1 or right > 1:
-        return False
-    wanted = (*range(batch), *range(batch + left, batch + left + right), *range(batch, batch + left))
-    return bool(left and right) and root.dimensions == wanted
-
-
 @rule("transpose(A) => reshape(A) where only ones move", m.op(O.TRANSPOSE, "a"), guard("only dimensions of size 1 move", lambda root, a: _only_ones_move(root, a.array_shape)))
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.add(O.RESHAPE, (a,), root.shape)
 
 
-def _only_ones_move(root: HloInstruction, source: ArrayShape) -> bool:
-    moving = [d for d in root.dimensions if source.dimensions[d] != 1]
-    return moving == sorted(moving) and not source.is_dynamic
-
-
 @rule("transpose(A) => bitcast(A)", m.op(O.TRANSPOSE, "a"), guard("layouts count", lambda options: options.is_layout_sensitive), guard("the bytes stay", lambda root, a: _is_relabelling(root, a.array_shape)))
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
-
-
-def _is_relabelling(root: HloInstruction, source: ArrayShape) -> bool:
-    """Whether the layout of the result undoes the permutation."""
-    return tuple(root.dimensions[d] for d in root.array_shape.minor_to_major) == source.minor_to_major
 
 
 # -- reverses ---------------------------------------------------------------------------------------------------------

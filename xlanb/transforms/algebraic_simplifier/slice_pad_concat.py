@@ -24,6 +24,39 @@ def _padding(i: HloInstruction) -> tuple[PaddingDimension, ...]:
     return found
 
 
+def _piece(root: HloInstruction, c: HloInstruction) -> tuple[HloInstruction, int] | None:
+    """The operand of a concatenation that a slice lies in wholly, and where it begins."""
+    d = c.dimensions[0]
+    box = _boxes(root)[d]
+    offset = 0
+    for o in c.operands:
+        size = o.array_shape.dimensions[d]
+        if offset <= box.start and box.limit <= offset + size and box.start < box.limit:
+            return o, offset
+        offset += size
+    return None
+
+
+def _inside(root: HloInstruction, p: HloInstruction, a: HloInstruction) -> bool:
+    rows = zip(_boxes(root), _padding(p), a.array_shape.dimensions, strict=True)
+    return all(q.interior == 0 and x.start >= q.low and x.limit - q.low <= n and x.start < x.limit for x, q, n in rows)
+
+
+def _first_neighbours(root: HloInstruction) -> int | None:
+    d = root.dimensions[0]
+    for n, (x, y) in enumerate(zip(root.operands, root.operands[1:], strict=False)):
+        if x.opcode is O.SLICE and y.opcode is O.SLICE and x.operands[0] is y.operands[0]:
+            p, q = _boxes(x), _boxes(y)
+            same = all(s == t for k, (s, t) in enumerate(zip(p, q, strict=True)) if k != d)
+            if same and all(s.stride == 1 for s in (*p, *q)) and p[d].limit == q[d].start:
+                return n
+    return None
+
+
+def _is_index(o: HloInstruction) -> bool:
+    return o.opcode is O.CONSTANT and is_integral(o) and not o.literal.is_elided and o.array_shape.is_scalar
+
+
 # -- slice ------------------------------------------------------------------------------------------------------------
 
 
@@ -56,30 +89,12 @@ def _(b: Builder, root: HloInstruction, c: HloInstruction) -> HloInstruction | N
     return b.add(O.SLICE, (operand,), root.shape, slice=boxes)
 
 
-def _piece(root: HloInstruction, c: HloInstruction) -> tuple[HloInstruction, int] | None:
-    """The operand of a concatenation that a slice lies in wholly, and where it begins."""
-    d = c.dimensions[0]
-    box = _boxes(root)[d]
-    offset = 0
-    for o in c.operands:
-        size = o.array_shape.dimensions[d]
-        if offset <= box.start and box.limit <= offset + size and box.start < box.limit:
-            return o, offset
-        offset += size
-    return None
-
-
-@rule("slice(pad(A)) => slice(A) within A", m.op(O.SLICE, m.op(O.PAD, "a", "value", name="p")), guard("no padding is seen", lambda root, p, a: _inside(root, p, a)))
+@rule("slice(pad(A)) => slice(A) within A", m.op(O.SLICE, m.op(O.PAD, "a", "value", name="p")), guard("no padding is seen", _inside, "root", "p", "a"))
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
     boxes = tuple(SliceDimension(x.start - q.low, x.limit - q.low, x.stride) for x, q in zip(_boxes(root), _padding(p), strict=True))
     if a.array_shape.dimensions == root.array_shape.dimensions:
         return a
     return b.add(O.SLICE, (a,), root.shape, slice=boxes)
-
-
-def _inside(root: HloInstruction, p: HloInstruction, a: HloInstruction) -> bool:
-    rows = zip(_boxes(root), _padding(p), a.array_shape.dimensions, strict=True)
-    return all(q.interior == 0 and x.start >= q.low and x.limit - q.low <= n and x.start < x.limit for x, q, n in rows)
 
 
 # -- pad --------------------------------------------------------------------------------------------------------------
@@ -133,17 +148,6 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction | None:
     return joined if len(operands) == 1 else b.add(O.CONCATENATE, operands, root.shape, dimensions=root.dimensions)
 
 
-def _first_neighbours(root: HloInstruction) -> int | None:
-    d = root.dimensions[0]
-    for n, (x, y) in enumerate(zip(root.operands, root.operands[1:], strict=False)):
-        if x.opcode is O.SLICE and y.opcode is O.SLICE and x.operands[0] is y.operands[0]:
-            p, q = _boxes(x), _boxes(y)
-            same = all(s == t for k, (s, t) in enumerate(zip(p, q, strict=True)) if k != d)
-            if same and all(s.stride == 1 for s in (*p, *q)) and p[d].limit == q[d].start:
-                return n
-    return None
-
-
 @rule("concatenate(broadcast(C), broadcast(C)) => broadcast(C)", m.op(O.CONCATENATE), guard("one scalar everywhere", lambda root: len({o.operands[0] if o.opcode is O.BROADCAST and o.operands[0].array_shape.is_scalar else o for o in root.operands}) == 1 and root.operands[0].opcode is O.BROADCAST and not root.operands[0].dimensions))
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(root.operands[0].operands[0], (), root.array_shape)
@@ -168,10 +172,6 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     starts = [min(max(0, int(o.literal.array)), n - s) for o, n, s in zip(root.operands[1:], source.array_shape.dimensions, sizes, strict=True)]
     boxes = tuple(SliceDimension(s, s + n) for s, n in zip(starts, sizes, strict=True))
     return b.add(O.SLICE, (source,), root.shape, slice=boxes)
-
-
-def _is_index(o: HloInstruction) -> bool:
-    return o.opcode is O.CONSTANT and is_integral(o) and not o.literal.is_elided and o.array_shape.is_scalar
 
 
 @rule("dynamic-update-slice(A, B) => B of everything", m.op(O.DYNAMIC_UPDATE_SLICE), guard("the same shape", lambda root: root.operands[1].array_shape.dimensions == root.array_shape.dimensions))

@@ -12,18 +12,18 @@ STRUCTURE = RuleSet("structure")
 rule = STRUCTURE.rule
 
 
-@rule("get-tuple-element(tuple(.., A, ..)) => A", m.op(O.GET_TUPLE_ELEMENT, m.op(O.TUPLE, name="t")))
-def _(root: HloInstruction, t: HloInstruction) -> HloInstruction:
-    return t.operands[root.tuple_index]
-
-
 def _maps_one_opcode(root: HloInstruction) -> bool:
     inner = root.to_apply.root
     plain = inner.opcode.is_elementwise and bool(inner.operands) and all(o.opcode is O.PARAMETER for o in inner.operands)
     return plain or inner.opcode is O.PARAMETER
 
 
-@rule("map(A, B) of one opcode => opcode(A, B)", m.op(O.MAP), guard("one elementwise opcode of parameters", lambda root: _maps_one_opcode(root)))
+@rule("get-tuple-element(tuple(.., A, ..)) => A", m.op(O.GET_TUPLE_ELEMENT, m.op(O.TUPLE, name="t")))
+def _(root: HloInstruction, t: HloInstruction) -> HloInstruction:
+    return t.operands[root.tuple_index]
+
+
+@rule("map(A, B) of one opcode => opcode(A, B)", m.op(O.MAP), guard("one elementwise opcode of parameters", _maps_one_opcode, "root"))
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     inner = root.to_apply.root
     if inner.opcode is O.PARAMETER:
