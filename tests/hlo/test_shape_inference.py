@@ -315,7 +315,7 @@ CHECKED: list[tuple[HloOpcode, tuple[str, ...], dict[str, Any], str, str]] = [
     (O.RESHAPE, ("f32[2,3]",), {}, "f32[6]", "f32[7]"),
     (O.RESHAPE, ("f32[2,3]",), {}, "f32[3,2]", "s32[3,2]"),
     (O.BROADCAST, ("f32[3]",), {"dimensions": (1,)}, "f32[2,3]", "f32[3,2]"),
-    (O.BROADCAST, ("f32[]",), {"dimensions": ()}, "f32[2,3]", "bf16[2,3]"),
+    (O.BROADCAST, ("f32[]",), {"dimensions": ()}, "f32[2,3]", "s32[2,3]"),
     (O.CONVERT, ("f32[2]",), {}, "s8[2]", "s8[3]"),
     (O.BITCAST_CONVERT, ("f32[2]",), {}, "s32[2]", "s16[2]"),
     (O.BITCAST_CONVERT, ("f32[2]",), {}, "u8[2,4]", "u8[8]"),

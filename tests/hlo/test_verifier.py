@@ -350,3 +350,11 @@ def test_tokens_are_shapes_like_any_other() -> None:
     b.computation.update(root.operands[1], shape=array(F32))
     assert TOKEN.is_token
     refuse(module, "expected the shape token[], not f32[]")
+
+
+@pytest.mark.parametrize("text", ["f32[2,3] broadcast(x), dimensions={}", "f32[] reshape(x)"])
+def test_a_given_shape_may_have_another_precision_only_where_precisions_may_mix(text: str) -> None:
+    module = hlo.parse(f"HloModule m\nENTRY e {{\n  x = f16[] parameter(0)\n  ROOT r = {text}\n}}")
+    module.verify()
+    with pytest.raises(HloVerifierError, match="values of one floating type"):
+        module.verify(allow_mixed_precision=False)

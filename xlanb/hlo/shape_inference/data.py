@@ -127,11 +127,17 @@ def _concatenate(site: Site) -> Shape:
     return make(kind, sizes, flags)
 
 
+def _may_hold(result: ArrayShape, x: ArrayShape) -> bool:
+    """Of one element type, or both floating: XLA's rule where precisions may mix (ShapeVerifier::SameElementType)."""
+    kinds = (result.element_type, x.element_type)
+    return kinds[0] is kinds[1] or (kinds[0].is_floating and kinds[1].is_floating)
+
+
 @check_rule(_O.BROADCAST)
 def _broadcast(site: Site, shape: Shape) -> None:
     site.count(1)
     x, result = site.array(0), shape
-    if not isinstance(result, ArrayShape) or result.element_type is not x.element_type:
+    if not isinstance(result, ArrayShape) or not _may_hold(result, x):
         site.fail(f"expected a result of the operand's element type, not {shape}")
     dims = site.axes("dimensions", result.rank)
     if len(dims) != x.rank:
@@ -154,7 +160,7 @@ def _dynamic_reshape(site: Site, shape: Shape) -> None:
 def _reshape(site: Site, shape: Shape) -> None:
     site.count(1)
     x = site.array(0)
-    if not isinstance(shape, ArrayShape) or shape.element_type is not x.element_type:
+    if not isinstance(shape, ArrayShape) or not _may_hold(shape, x):
         site.fail(f"expected a result of the operand's element type, not {shape}")
     unbounded = -1 in x.dimensions or -1 in shape.dimensions
     if x.element_count != shape.element_count and not unbounded:

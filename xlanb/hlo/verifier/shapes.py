@@ -34,6 +34,9 @@ MAY_MIX = EXACT | CHOOSES_TYPE | frozenset(
 """Opcodes whose operands may have different floating types whatever the options say."""
 
 
+KEEPS_TYPE = frozenset((_O.BROADCAST, _O.RESHAPE, _O.DYNAMIC_RESHAPE))
+"""Opcodes of a given shape whose result has the operand's very type where precisions do not mix."""
+
 KEEPS_LAYOUT = frozenset(o for o in HloOpcode if o.is_elementwise) | frozenset(
     (_O.CONCATENATE, _O.DYNAMIC_SLICE, _O.DYNAMIC_UPDATE_SLICE, _O.MAP, _O.PAD, _O.REVERSE, _O.SLICE, _O.SORT)
 )
@@ -120,8 +123,10 @@ def _same_layouts(a: Shape, b: Shape) -> bool:
 
 def _verify_one_precision(i: HloInstruction) -> None:
     kinds = {k for o in i.operands for k in _floating_types(o.shape)}
+    if i.opcode in KEEPS_TYPE:
+        kinds.update(_floating_types(i.shape))
     if len(kinds) > 1:
-        fail(i, f"expected operands of one floating type, not of {' and '.join(sorted(map(str, kinds)))}")
+        fail(i, f"expected values of one floating type, not of {' and '.join(sorted(map(str, kinds)))}")
 
 
 def _floating_types(shape: Shape) -> Iterator[PrimitiveType]:
