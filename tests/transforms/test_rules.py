@@ -106,3 +106,10 @@ def test_each_instruction_is_visited_once():
     module = parse(TEXT)
     rules.run(module.entry_computation)
     assert sum(i.opcode is O.NEGATE for i in module.entry_computation) == 6
+
+
+def test_what_orders_others_stays():
+    module = parse(TEXT.replace("ROOT r = f32[4] negate(n)", "r = f32[4] negate(n)\n  ROOT s = f32[4] exponential(r), control-predecessors={r}"))
+    before = module.record()
+    double_negation().run(module.entry_computation)
+    assert module.record() is before

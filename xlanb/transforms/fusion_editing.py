@@ -93,7 +93,7 @@ def drop_unused_outputs(fusion: HloInstruction) -> bool:
     shape, root = fusion.shape, fusion.fused_computation.root
     if not isinstance(shape, TupleShape) or root.opcode is not HloOpcode.TUPLE or fusion.is_root:
         return False
-    if any(u.opcode is not HloOpcode.GET_TUPLE_ELEMENT for u in fusion.users) or fusion.get("output_to_operand_aliasing"):
+    if any(not _is_free_access(u) for u in fusion.users) or fusion.get("output_to_operand_aliasing"):
         return False
     used = sorted({u.tuple_index for u in fusion.users})
     if not used or len(used) == len(shape.shapes):
@@ -113,3 +113,8 @@ def drop_unused_outputs(fusion: HloInstruction) -> bool:
             fusion.parent.update(u, attributes={"index": used.index(u.tuple_index)})
     fused.remove_dead(root)
     return True
+
+
+def _is_free_access(user: HloInstruction) -> bool:
+    """Whether it takes one element of a tuple and orders nothing else."""
+    return user.opcode is HloOpcode.GET_TUPLE_ELEMENT and not user.control_predecessors and not user.control_successors

@@ -132,10 +132,13 @@ class RuleSet:
         return found
 
     def run(self, computation: HloComputation, options: Any = None) -> None:
-        """Visit every instruction of a computation once, operands before users, and apply the first rule that fires on it."""
+        """Visit every instruction of a computation once, operands before users, and apply the first rule that fires on it.
+
+        Instructions with control dependencies stay: what they order would be lost with them.
+        """
         for i in computation.post_order():
             rules = self.for_opcode(i.opcode)
-            if rules and i in computation:
+            if rules and i in computation and not i.control_predecessors and not i.control_successors:
                 self.visit(i, rules, options)
 
     def visit(self, root: HloInstruction, rules: Iterable[Rule], options: Any) -> bool:
