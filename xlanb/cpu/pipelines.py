@@ -61,7 +61,7 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
 _NOT_BY_DEFAULT = frozenset(
     "rng-bit-generator-expander topk-decomposer cholesky_expander triangular_solve_expander select_and_scatter_expander "
     "scatter_expander reduce-window-rewriter scan_expander fusion-wrapper convolution-group-converter gather_expander logistic-expander "
-    "copy-insertion operand_upcaster result_caster float-normalization-bf16 reduce-decomposer".split()
+    "copy-insertion operand_upcaster result_caster float-normalization-bf16 reduce-decomposer tree_reduction_rewriter".split()
 )
 
 PIPELINES = ("default", "xla")
