@@ -36,7 +36,7 @@ class DotLibraryRewriter(HloPass):
             if not graph.is_control(c):
                 continue
             for i in c.post_order():
-                if _is_library_dot(i) or _is_library_reduce(i):
+                if _is_library_dot(i) or is_library_reduce(i):
                     fusion = create_fusion(i, "kCustom", name="ynn_fusion")
                     c.update(fusion, backend_config=_CONFIG)
 
@@ -47,7 +47,8 @@ def _is_library_dot(i: HloInstruction) -> bool:
     return i.ints("lhs_contracting_dims") == (i.operands[0].array_shape.rank - 1,)
 
 
-def _is_library_reduce(i: HloInstruction) -> bool:
+def is_library_reduce(i: HloInstruction) -> bool:
+    """Whether it is a reduction that the library takes."""
     if i.opcode is not O.REDUCE or len(i.operands) != 2 or i.shape.element_type is not PrimitiveType.F32:
         return False
     return reducer(i.to_apply) in (O.ADD, O.MAXIMUM, O.MINIMUM) and i.operands[0].array_shape.element_count >= _MIN_REDUCED
