@@ -95,9 +95,7 @@ def _constant_arguments(body: Graph, arguments: tuple[Tensor, ...]) -> frozenset
             must.update(op.inputs)
             continue
         found = kernel(op.type)
-        for index in found.constants if found else ():
-            if -len(op.inputs) <= index < len(op.inputs):
-                must.add(op.inputs[index])
+        must.update(op.inputs[i] for i in (found.constant_inputs(len(op.inputs)) if found else ()))
     return frozenset(i for i, t in enumerate(arguments) if t in must)
 
 

@@ -45,7 +45,7 @@ class Call:
     def of_op(op: Operation, kernel: Kernel) -> Call:
         """The call of a single op; results that are variables' references are left to the executor."""
         feeds = tuple(dict.fromkeys(op.inputs))
-        constants = frozenset(feeds.index(op.inputs[c]) for c in kernel.constants if -len(op.inputs) <= c < len(op.inputs))
+        constants = frozenset(feeds.index(op.inputs[c]) for c in kernel.constant_inputs(len(op.inputs)))
         fetches = tuple(t for t in op.outputs if not t.dtype.is_ref_dtype and t.dtype.name != "resource")
         where = [feeds.index(t) for t in op.inputs]
         return Call(op.type, feeds, fetches, (op,), constants, f"{op.type}{where}{sorted((k, str(v)) for k, v in op.attrs.items())}")

@@ -85,6 +85,13 @@ class OpContext:
                 f"input {index} of node {self.op.name!r} ({self.op.type}) must be a compile-time constant, but it depends on {error}"
             ) from None
 
+    def known(self, x: HloInstruction) -> np.ndarray[Any, Any] | None:
+        """The value of any HLO where it depends on no argument, else None."""
+        try:
+            return self._constants.of(x)
+        except NotConstantError:
+            return None
+
     def ints(self, index: int) -> list[int]:
         """The value of an integer input that must be known now, flat."""
         return [int(v) for v in self.constant(index).ravel()]

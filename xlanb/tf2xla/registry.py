@@ -22,20 +22,26 @@ class Kernel:
     """How one op type is lowered.
 
     `lower` takes an OpContext and returns the HLO of its output, a sequence for several outputs, or None for none. `constants` are positions of inputs whose values must be
-    known when compiling (negative: from the end); `is_compilable` is False for what TensorFlow's tf2xla leaves to the host (ref variables), which is
+    known when compiling (negative: from the end; a slice where their number varies); `is_compilable` is False for what TensorFlow's tf2xla leaves to the host (ref variables), which is
     then lowered only when it runs op by op.
     """
 
     op_type: str
     lower: Lowering
-    constants: tuple[int, ...] = ()
+    constants: tuple[int, ...] | slice = ()
     is_compilable: bool = True
+
+    def constant_inputs(self, count: int) -> list[int]:
+        """Positions, from 0, of the inputs that must be known, of a node with so many inputs."""
+        if isinstance(self.constants, slice):
+            return list(range(count))[self.constants]
+        return sorted({c % count for c in self.constants if -count <= c < count})
 
 
 _KERNELS: dict[str, Kernel] = {}
 
 
-def register(*op_types: str, constants: tuple[int, ...] = (), is_compilable: bool = True) -> Callable[[Lowering], Lowering]:
+def register(*op_types: str, constants: tuple[int, ...] | slice = (), is_compilable: bool = True) -> Callable[[Lowering], Lowering]:
     """Decorator: the function lowers these op types."""
 
     def decorate(lower: Lowering) -> Lowering:

@@ -116,7 +116,7 @@ def _dimensions(tensor: Tensor) -> Dimensions | None:
 
 def _known_inputs(op: Operation, found: Kernel) -> list[Array | None] | None:
     """The values of inputs that must be constant, None for the others; None in all where one that must be is not known."""
-    needed = {c % len(op.inputs) for c in found.constants} if op.inputs else set()
+    needed = found.constant_inputs(len(op.inputs))
     values = [constant_value(t) if i in needed else None for i, t in enumerate(op.inputs)]
     return None if any(values[i] is None for i in needed) else values
 

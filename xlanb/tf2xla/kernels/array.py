@@ -7,7 +7,6 @@ from math import prod
 import numpy as np
 
 from xlanb.hlo import HloInstruction
-from xlanb.shape.shape import same_dimensions
 from xlanb.tf2xla.broadcasting import broadcast_to, canonical_axes
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.registry import register
@@ -144,25 +143,6 @@ def _gather(ctx: OpContext) -> HloInstruction:
         index_vector_dim=where.rank,
         slice_sizes=[1 if i == axis else d for i, d in enumerate(dims)],
     )
-
-
-@register("ConcatV2", "Concat")
-def _concat(ctx: OpContext) -> HloInstruction:
-    position = -1 if ctx.op.type == "ConcatV2" else 0
-    parts = ctx.inputs[:-1] if position else ctx.inputs[1:]
-    (axis,) = canonical_axes(ctx.ints(position), parts[0].array_shape.rank, ctx.op.name)
-    return ctx.b.concatenate(parts, axis) if len(parts) > 1 else parts[0]
-
-
-@register("Pack")
-def _pack(ctx: OpContext) -> HloInstruction:
-    parts = ctx.inputs
-    if not all(same_dimensions(p.shape, parts[0].shape) for p in parts):
-        ctx.fail("values to stack must have the same shape")
-    dims = list(parts[0].array_shape.dimensions)
-    (axis,) = canonical_axes([ctx.attr("axis", 0)], len(dims) + 1, ctx.op.name)
-    grown = [*dims[:axis], 1, *dims[axis:]]
-    return ctx.b.concatenate([ctx.b.reshape(p, grown) for p in parts], axis)
 
 
 @register("BroadcastGradientArgs", constants=(0, 1))

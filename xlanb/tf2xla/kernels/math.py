@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.tf2xla.broadcasting import binary, broadcast_pair
 from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.kernels.constants import scalar
 from xlanb.tf2xla.registry import register
 
 _UNARY = {
@@ -73,11 +72,6 @@ for _op, _opcode in _BINARY.items():
     register(_op)(_binary(_opcode))
 for _op, _direction in _COMPARISON.items():
     register(_op)(_comparison(_direction))
-
-
-def scalar(ctx: OpContext, like: HloInstruction, value: float) -> HloInstruction:
-    """A scalar constant of the element type of `like`."""
-    return ctx.b.constant(np.asarray(value).astype(like.array_shape.dtype))
 
 
 @register("Square")

@@ -7,8 +7,7 @@ import numpy as np
 from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.tf2xla.broadcasting import broadcast_to
 from xlanb.tf2xla.context import OpContext
-from xlanb.tf2xla.kernels.math import scalar
-from xlanb.tf2xla.kernels.reductions import lowest
+from xlanb.tf2xla.kernels.constants import lowest, scalar
 from xlanb.tf2xla.registry import register
 
 

@@ -12,17 +12,8 @@ from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.shape import PrimitiveType
 from xlanb.tf2xla.broadcasting import broadcast_to, canonical_axes
 from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.kernels.constants import highest, lowest
 from xlanb.tf2xla.registry import register
-
-
-def lowest(kind: PrimitiveType) -> Any:
-    """The value that a maximum starts from: minus infinity, or the smallest integer."""
-    return np.asarray(-np.inf if kind.is_floating else False if kind.text == "pred" else np.iinfo(kind.dtype).min).astype(kind.dtype)
-
-
-def highest(kind: PrimitiveType) -> Any:
-    """The value that a minimum starts from."""
-    return np.asarray(np.inf if kind.is_floating else True if kind.text == "pred" else np.iinfo(kind.dtype).max).astype(kind.dtype)
 
 
 _REDUCTIONS: dict[str, tuple[HloOpcode, Callable[[PrimitiveType], Any]]] = {

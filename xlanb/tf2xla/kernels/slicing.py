@@ -1,0 +1,233 @@
+"""StridedSlice and its kin, Slice (tf2xla/kernels/{strided_slice_op,slice_op}.cc, core/util/strided_slice_op.cc)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlanb.hlo import HloInstruction, HloOpcode
+from xlanb.shape import PrimitiveType
+from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.kernels.constants import scalar, scalar_of
+from xlanb.tf2xla.registry import register
+
+_NEW = -1  # in a result's dimensions: made by new_axis_mask
+
+
+@dataclass(frozen=True)
+class _Subscript:
+    """One index of x[...] for a dimension: positions into begin, end and strides (None: the whole dimension), and what the masks say of it."""
+
+    position: int | None
+    begin_masked: bool = True
+    end_masked: bool = True
+    is_shrunk: bool = False
+
+
+@dataclass(frozen=True)
+class _Strided:
+    """What a strided slice takes of each dimension, and the dimensions of the result."""
+
+    ranges: tuple[range, ...]
+    result: tuple[int, ...]
+
+    @property
+    def backwards(self) -> list[int]:
+        """Dimensions that are read from the end."""
+        return [i for i, r in enumerate(self.ranges) if r.step < 0]
+
+    @property
+    def counts(self) -> list[int]:
+        """Elements taken of each dimension."""
+        return [len(r) for r in self.ranges]
+
+
+def _subscripts(ctx: OpContext, count: int, rank: int) -> tuple[list[_Subscript], list[int]]:
+    """The subscript of each dimension; and, of each dimension of the result, which one it comes from (_NEW for none)."""
+    begins, ends, ellipses, news, shrinks = (
+        int(ctx.attr(f"{name}_mask", 0)) for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    )
+    if ellipses & (ellipses - 1):
+        ctx.fail("a subscript may hold one ellipsis only")
+    if not ellipses & ((1 << count) - 1):
+        ellipses, count = 1 << count, count + 1
+    taken = sum(1 for i in range(count) if not (ellipses >> i & 1) and not (news >> i & 1))
+    if taken > rank:
+        ctx.fail(f"{taken} subscripts for {rank} dimensions")
+    subscripts: list[_Subscript] = []
+    result: list[int] = []
+    for i in range(count):
+        if ellipses >> i & 1:
+            result.extend(range(len(subscripts), len(subscripts) + rank - taken))
+            subscripts.extend(_Subscript(None) for _ in range(rank - taken))
+        elif news >> i & 1:
+            result.append(_NEW)
+        else:
+            is_shrunk = bool(shrinks >> i & 1)
+            if not is_shrunk:
+                result.append(len(subscripts))
+            subscripts.append(_Subscript(i, bool(begins >> i & 1), bool(ends >> i & 1), is_shrunk))
+    return subscripts, result
+
+
+def _range(ctx: OpContext, s: _Subscript, size: int, begin: int, end: int, stride: int) -> range:
+    if stride == 0:
+        ctx.fail(f"strides[{s.position}] must not be 0")
+    if not s.is_shrunk:
+        return range(*slice(None if s.begin_masked else begin, None if s.end_masked else end, stride).indices(size))
+    if stride < 0:
+        ctx.fail(f"strides[{s.position}] must be positive where a single element is taken")
+    # begin_mask is not heeded where shrink_axis_mask is set
+    start = begin + size if begin < 0 else begin
+    if not 0 <= start < size:
+        ctx.fail(f"slice index {begin} of dimension {s.position} is out of bounds for size {size}")
+    return range(start, start + 1)
+
+
+def _strided(ctx: OpContext, dims: Sequence[int], first: int) -> _Strided:
+    """The strided slice of an array of `dims` whose begin, end and strides are the inputs from `first` on."""
+    begin, end, strides = (ctx.ints(first + i) for i in range(3))
+    if not len(begin) == len(end) == len(strides):
+        ctx.fail(f"begin, end and strides have {len(begin)}, {len(end)} and {len(strides)} elements")
+    subscripts, result = _subscripts(ctx, len(strides), len(dims))
+    ranges = tuple(
+        range(size) if s.position is None else _range(ctx, s, size, begin[s.position], end[s.position], strides[s.position])
+        for s, size in zip(subscripts, dims, strict=True)
+    )
+    return _Strided(ranges, tuple(1 if i == _NEW else len(ranges[i]) for i in result))
+
+
+@register("StridedSlice", constants=(1, 2, 3))
+def _strided_slice(ctx: OpContext) -> HloInstruction:
+    x = ctx.input(0)
+    if ctx.known(ctx.input(1)) is None or ctx.known(ctx.input(2)) is None:
+        return _dynamic(ctx, x)
+    dims = x.array_shape.dimensions
+    s = _strided(ctx, dims, 1)
+    if s.backwards:
+        x = ctx.b.reverse(x, s.backwards)
+    starts = [r.start if r.step > 0 else size - 1 - r.start for r, size in zip(s.ranges, dims, strict=True)]
+    limits = [start + (len(r) - 1) * abs(r.step) + 1 if len(r) else start for r, start in zip(s.ranges, starts, strict=True)]
+    if list(limits) != list(dims) or any(starts) or any(abs(r.step) > 1 for r in s.ranges):
+        x = ctx.b.slice(x, [min(a, size) for a, size in zip(starts, dims, strict=True)], limits, [abs(r.step) for r in s.ranges])
+    return ctx.b.reshape(x, s.result)
+
+
+def _dynamic(ctx: OpContext, x: HloInstruction) -> HloInstruction:
+    """Begins known only when it runs: dimensions where they matter must be taken one element at a time, or have known ends."""
+    strides = ctx.ints(3)
+    if any(s != 1 for s in strides):
+        ctx.fail("strides must be 1 where begin or end are not compile-time constants")
+    dims = x.array_shape.dimensions
+    subscripts, result = _subscripts(ctx, len(strides), len(dims))
+    kind = ctx.shape(1).element_type
+    starts, sizes = [], []
+    for s, size in zip(subscripts, dims, strict=True):
+        if s.position is not None and s.is_shrunk:
+            starts.append(_wrapped(ctx, _element(ctx, 1, s.position), size))
+            sizes.append(1)
+            continue
+        taken = _known_range(ctx, s, size)
+        starts.append(scalar_of(ctx, kind, taken.start))
+        sizes.append(len(taken))
+    return ctx.b.reshape(ctx.b.dynamic_slice(x, starts, sizes), [1 if i == _NEW else sizes[i] for i in result])
+
+
+def _known_range(ctx: OpContext, s: _Subscript, size: int) -> range:
+    """The range of a dimension of which several elements are taken: its size must be known now."""
+    ends: list[int | None] = []
+    for number, masked in ((1, s.begin_masked), (2, s.end_masked)):
+        if s.position is None or masked:
+            ends.append(None)
+            continue
+        known = ctx.known(_element(ctx, number, s.position))
+        if known is None:
+            ctx.fail(f"{'begin' if number == 1 else 'end'}[{s.position}] must be a compile-time constant: it decides the result's shape")
+        ends.append(int(known))
+    return range(*slice(*ends).indices(size))
+
+
+def _element(ctx: OpContext, number: int, position: int) -> HloInstruction:
+    """One element of an input that is a vector, as a scalar; through the concatenation that made it, so that constants stay known."""
+    x = ctx.input(number)
+    while x.opcode is HloOpcode.CONCATENATE:
+        for operand in x.operands:
+            length = operand.array_shape.dimensions[0]
+            if position < length:
+                x = operand
+                break
+            position -= length
+    return ctx.b.reshape(ctx.b.slice(x, [position], [position + 1]), [])
+
+
+def _wrapped(ctx: OpContext, index: HloInstruction, size: int) -> HloInstruction:
+    """An index that counts from the end where it is negative."""
+    return ctx.b.select(ctx.b.compare(index, scalar(ctx, index, 0), "LT"), ctx.b.add(index, scalar(ctx, index, size)), index)
+
+
+def _spread(ctx: OpContext, s: _Strided, dims: Sequence[int], value: HloInstruction, background: HloInstruction) -> HloInstruction:
+    """`value`, shaped as the slice's result, put where the slice takes it from, within `background`."""
+    value = ctx.b.reshape(value, s.counts)
+    if s.backwards:
+        value = ctx.b.reverse(value, s.backwards)
+    padding = []
+    for r, size in zip(s.ranges, dims, strict=True):
+        low = min(r.start, r[-1]) if len(r) else 0
+        width = (len(r) - 1) * abs(r.step) + 1 if len(r) else 0
+        padding.append((low, size - low - width, abs(r.step) - 1))
+    return ctx.b.pad(value, background, padding)
+
+
+@register("StridedSliceGrad", constants=(0, 1, 2, 3))
+def _strided_slice_grad(ctx: OpContext) -> HloInstruction:
+    dims, dy = ctx.ints(0), ctx.input(4)
+    s = _strided(ctx, dims, 1)
+    if dy.array_shape.dimensions != s.result:
+        ctx.fail(f"the gradient has shape {list(dy.array_shape.dimensions)}, the slice {list(s.result)}")
+    return _spread(ctx, s, dims, dy, scalar(ctx, dy, 0))
+
+
+def _updated(ctx: OpContext, x: HloInstruction, value: HloInstruction) -> HloInstruction:
+    """`x` with its strided slice replaced by `value`, which is broadcast."""
+    dims = x.array_shape.dimensions
+    s = _strided(ctx, dims, 1)
+    value = ctx.b.broadcast_in_dim(value, s.result, range(len(s.result) - value.array_shape.rank, len(s.result)))
+    new = _spread(ctx, s, dims, value, scalar(ctx, x, 0))
+    inside = ctx.b.constant(np.zeros((), np.bool_))
+    mask = _spread(ctx, s, dims, ctx.b.broadcast_in_dim(ctx.b.constant(np.ones((), np.bool_)), s.result, []), inside)
+    return ctx.b.select(mask, new, x)
+
+
+@register("TensorStridedSliceUpdate", constants=(1, 2, 3))
+def _tensor_strided_slice_update(ctx: OpContext) -> HloInstruction:
+    return _updated(ctx, ctx.input(0), ctx.input(4))
+
+
+@register("ResourceStridedSliceAssign", constants=(1, 2, 3))
+def _resource_strided_slice_assign(ctx: OpContext) -> None:
+    ctx.assign_variable(0, _updated(ctx, ctx.read_variable(0), ctx.input(4)))
+
+
+@register("Slice", constants=(1, 2))
+def _slice(ctx: OpContext) -> HloInstruction:
+    """A size of -1 goes to the end; a begin that is not known now is clamped to fit, as dynamic-slice does."""
+    x, sizes = ctx.input(0), ctx.ints(2)
+    dims = x.array_shape.dimensions
+    rank = len(dims)
+    if len(sizes) != rank or ctx.shape(1).element_count != rank:
+        ctx.fail(f"begin and size must have {rank} elements")
+    known = ctx.known(ctx.input(1))
+    if known is None:
+        if any(not 0 <= n <= d for n, d in zip(sizes, dims, strict=True)):
+            ctx.fail(f"size {sizes} must lie within shape {list(dims)} where begin is not a compile-time constant")
+        indices = ctx.input(1)
+        if indices.array_shape.element_type is PrimitiveType.S16:
+            indices = ctx.b.convert(indices, PrimitiveType.S32)
+        return ctx.b.dynamic_slice(x, [ctx.b.reshape(ctx.b.slice(indices, [i], [i + 1]), []) for i in range(rank)], sizes)
+    begin = [int(v) for v in known.ravel()]
+    limits = [d if n == -1 else b + n for b, n, d in zip(begin, sizes, dims, strict=True)]
+    if any(not 0 <= b <= limit <= d for b, limit, d in zip(begin, limits, dims, strict=True)):
+        ctx.fail(f"begin {begin} and size {sizes} do not lie within shape {list(dims)}")
+    return x if not any(begin) and tuple(limits) == dims else ctx.b.slice(x, begin, limits)
