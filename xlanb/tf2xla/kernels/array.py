@@ -124,27 +124,6 @@ def _tile(ctx: OpContext) -> HloInstruction:
     return ctx.b.reshape(wide, [m * d for m, d in zip(multiples, dims, strict=True)])
 
 
-@register("GatherV2", "Gather", constants=(2,))
-def _gather(ctx: OpContext) -> HloInstruction:
-    params, indices = ctx.input(0), ctx.input(1)
-    rank = params.array_shape.rank
-    (axis,) = canonical_axes(ctx.ints(2) if ctx.input_count > 2 else [0], rank, ctx.op.name)
-    if ctx.attr("batch_dims", 0):
-        ctx.fail("batch_dims is only lowered for 0")
-    dims, where = params.array_shape.dimensions, indices.array_shape
-    if dims[axis] == 0 and where.element_count:
-        ctx.fail(f"cannot gather from an empty axis of {list(dims)}")
-    return ctx.b.gather(
-        params,
-        indices,
-        offset_dims=[*range(axis), *range(axis + where.rank, rank - 1 + where.rank)],
-        collapsed_slice_dims=[axis],
-        start_index_map=[axis],
-        index_vector_dim=where.rank,
-        slice_sizes=[1 if i == axis else d for i, d in enumerate(dims)],
-    )
-
-
 @register("BroadcastGradientArgs", constants=(0, 1))
 def _broadcast_gradient_args(ctx: OpContext) -> list[HloInstruction]:
     """The axes along which the gradients of two operands that were broadcast to each other must be summed."""

@@ -1,38 +1,16 @@
-"""Neural network ops (tf2xla/kernels/{matmul_op,relu_op,bias_ops,softmax_op,...}.cc)."""
+"""Neural network ops (tf2xla/kernels/{matmul_op,bias_ops,softmax_op,...}.cc)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from xlanb.hlo import HloInstruction, HloOpcode
-from xlanb.tf2xla.broadcasting import broadcast_to
+from xlanb.hlo.attributes import Window, WindowDimension
+from xlanb.tf2xla.broadcasting import broadcast_dimensions, broadcast_to
 from xlanb.tf2xla.context import OpContext
-from xlanb.tf2xla.kernels.constants import lowest, scalar
+from xlanb.tf2xla.kernels.constants import filled, lowest, scalar, sum_type
+from xlanb.tf2xla.kernels.indices import one_hot
 from xlanb.tf2xla.registry import register
-
-
-@register("MatMul")
-def _matmul(ctx: OpContext) -> HloInstruction:
-    a, b = ctx.inputs
-    if a.array_shape.rank != 2 or b.array_shape.rank != 2:
-        ctx.fail(f"operands must be matrices, not {a.shape} and {b.shape}")
-    lhs, rhs = int(not ctx.attr("transpose_a", False)), int(ctx.attr("transpose_b", False))
-    if a.array_shape.dimensions[lhs] != b.array_shape.dimensions[rhs]:
-        ctx.fail(f"inner dimensions {a.array_shape.dimensions[lhs]} and {b.array_shape.dimensions[rhs]} differ")
-    return ctx.b.dot_general(a, b, lhs_contracting_dims=[lhs], rhs_contracting_dims=[rhs])
-
-
-@register("Relu")
-def _relu(ctx: OpContext) -> HloInstruction:
-    x = ctx.input(0)
-    return ctx.b.maximum(broadcast_to(ctx.b, scalar(ctx, x, 0), x.array_shape.dimensions), x)
-
-
-@register("ReluGrad")
-def _relu_grad(ctx: OpContext) -> HloInstruction:
-    gradient, feature = ctx.inputs
-    zero = broadcast_to(ctx.b, scalar(ctx, feature, 0), feature.array_shape.dimensions)
-    return ctx.b.select(ctx.b.compare(feature, zero, "GT"), gradient, zero)
 
 
 @register("BiasAdd", "BiasAddV1")
@@ -77,8 +55,12 @@ def _softmax(ctx: OpContext) -> HloInstruction:
 def _softmax_cross_entropy(ctx: OpContext) -> list[HloInstruction]:
     """Loss per row, and softmax(logits) - labels, the gradient."""
     logits, labels = ctx.inputs
+    dims = broadcast_dimensions(logits.array_shape.dimensions, labels.array_shape.dimensions)
+    return _cross_entropy(ctx, broadcast_to(ctx.b, logits, dims), broadcast_to(ctx.b, labels, dims))
+
+
+def _cross_entropy(ctx: OpContext, logits: HloInstruction, labels: HloInstruction) -> list[HloInstruction]:
     dims = logits.array_shape.dimensions
-    labels = broadcast_to(ctx.b, labels, dims)
     shifted, exponentials, rows = _shifted(ctx, logits)
     zero = scalar(ctx, logits, 0)
     total = ctx.b.reduce(exponentials, zero, [len(dims) - 1], HloOpcode.ADD)
@@ -89,8 +71,64 @@ def _softmax_cross_entropy(ctx: OpContext) -> list[HloInstruction]:
     return [loss, gradient]
 
 
+@register("SparseSoftmaxCrossEntropyWithLogits")
+def _sparse_softmax_cross_entropy(ctx: OpContext) -> list[HloInstruction]:
+    """As with dense labels that are one-hot; a label out of range makes its row NaN."""
+    logits, labels = ctx.inputs
+    dims = logits.array_shape.dimensions
+    if len(dims) != 2 or labels.array_shape.dimensions != dims[:1]:
+        ctx.fail(f"logits {logits.shape} must be a matrix with a row for each label of {labels.shape}")
+    b = ctx.b
+    hot = one_hot(ctx, labels, dims[1], 1, scalar(ctx, logits, 1), scalar(ctx, logits, 0))
+    known = b.and_(b.compare(labels, scalar(ctx, labels, 0), "GE"), b.compare(labels, scalar(ctx, labels, dims[1]), "LT"))
+    marked = b.select(known, filled_vector(ctx, logits, 0, dims[0]), filled_vector(ctx, logits, float("nan"), dims[0]))
+    return _cross_entropy(ctx, logits, b.add(hot, b.broadcast_in_dim(marked, dims, [0])))
+
+
+def filled_vector(ctx: OpContext, like: HloInstruction, value: float, size: int) -> HloInstruction:
+    """A vector of one value, of the element type of `like`."""
+    return broadcast_to(ctx.b, scalar(ctx, like, value), [size])
+
+
 @register("L2Loss")
 def _l2_loss(ctx: OpContext) -> HloInstruction:
     x = ctx.input(0)
     total = ctx.b.reduce(ctx.b.multiply(x, x), scalar(ctx, x, 0), list(range(x.array_shape.rank)), HloOpcode.ADD)
     return ctx.b.multiply(total, ctx.b.constant(np.asarray(0.5).astype(x.array_shape.dtype)))
+
+
+def _squares_nearby(ctx: OpContext, x: HloInstruction) -> HloInstruction:
+    """bias + alpha * the sum over nearby channels of x^2: what LRN divides by, before the power."""
+    return ctx.b.add(
+        ctx.b.multiply(_sum_nearby(ctx, ctx.b.multiply(x, x)), scalar(ctx, x, float(ctx.attr("alpha", 1.0)))),
+        scalar(ctx, x, float(ctx.attr("bias", 1.0))),
+    )
+
+
+def _sum_nearby(ctx: OpContext, x: HloInstruction) -> HloInstruction:
+    """Each channel's sum over the channels not farther than depth_radius."""
+    radius = int(ctx.attr("depth_radius", 5))
+    window = Window((*[WindowDimension(1)] * (x.array_shape.rank - 1), WindowDimension(2 * radius + 1, 1, radius, radius)))
+    return ctx.b.reduce_window(x, scalar(ctx, x, 0), window, HloOpcode.ADD)
+
+
+@register("LRN")
+def _lrn(ctx: OpContext) -> HloInstruction:
+    """x (bias + alpha sum x^2)^-beta, the sum over nearby channels."""
+    x = ctx.input(0)
+    wide = ctx.b.convert(x, sum_type(x.array_shape.element_type))
+    factor = ctx.b.power(_squares_nearby(ctx, wide), filled(ctx, wide, -float(ctx.attr("beta", 0.5))))
+    return ctx.b.convert(ctx.b.multiply(wide, factor), x.array_shape.element_type)
+
+
+@register("LRNGrad")
+def _lrn_grad(ctx: OpContext) -> HloInstruction:
+    """dx = dy n^-beta - 2 alpha beta x sum(dy y / n), n what LRN raises to a power, the sum over nearby channels."""
+    kind = ctx.shape(1).element_type
+    dy, x, y = (ctx.b.convert(v, sum_type(kind)) for v in ctx.inputs)
+    norm = _squares_nearby(ctx, x)
+    alpha, beta = float(ctx.attr("alpha", 1.0)), float(ctx.attr("beta", 0.5))
+    shared = _sum_nearby(ctx, ctx.b.divide(ctx.b.multiply(dy, y), norm))
+    direct = ctx.b.multiply(dy, ctx.b.power(norm, filled(ctx, norm, -beta)))
+    indirect = ctx.b.multiply(ctx.b.multiply(x, scalar(ctx, x, 2 * alpha * beta)), shared)
+    return ctx.b.convert(ctx.b.subtract(direct, indirect), kind)
