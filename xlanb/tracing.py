@@ -31,8 +31,8 @@ class Cause:
 class Edit:
     """One change of an HLO computation.
 
-    `kind` is "add", "remove", "replace" (all uses of `old` now use `new`) or "update" (operands, attributes, shape or
-    name of one instruction). `old` and `new` are frozen `InstructionRecord`s, taken before and after.
+    `kind` is "add" (`old`: what the new one was derived or copied from, if anything), "remove", "replace" (all uses of `old` now use `new`), "set_root" or "update"
+    (operands, attributes, shape or name of one instruction). `old` and `new` are frozen `InstructionRecord`s, taken before and after.
     """
 
     cause: Cause

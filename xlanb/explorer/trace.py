@@ -8,6 +8,7 @@ from difflib import unified_diff
 
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
+from xlanb.explorer.lineage import Lineage, Provenance
 from xlanb.explorer.stage import Stage
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Decision
@@ -59,6 +60,19 @@ class Trace(Displayable):
         """Every recorded decision about these instructions or nodes (all of them must take part), in order."""
         wanted = {s.removeprefix("%") for s in subject}
         return [d for s in self.stages for d in s.decisions if wanted <= set(d.subject)]
+
+    def lineage(self, name: str) -> Lineage:
+        """Where an instruction (or a TensorFlow node) came from, and what became of it.
+
+        Raises:
+            XlanbError: there is no HLO in the trace, or nothing of that name.
+        """
+        return Provenance(self.stages).lineage(name)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the final instructions whose TensorFlow node (or op name) is known, 0 to 1."""
+        return Provenance(self.stages).coverage()
 
     def to_html(self, path: str) -> None:
         """Write the step view as one self-contained page that works from disk with no network."""

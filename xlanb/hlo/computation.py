@@ -140,7 +140,7 @@ class HloComputation:
             _derive(new, like)
         if metadata is not None:
             new.metadata = metadata
-        self._insert(new)
+        self._insert(new, like)
         return new
 
     def constant(self, value: Any, *, like: HloInstruction | None = None) -> HloInstruction:
@@ -170,7 +170,7 @@ class HloComputation:
         new.backend_config = source.backend_config
         new.statistics = source.statistics
         new.origin = source.origin
-        self._insert(new)
+        self._insert(new, source)
         return new
 
     def _check_mine(self, operands: Iterable[HloInstruction], user: str) -> None:
@@ -180,7 +180,7 @@ class HloComputation:
             if o not in self._instructions:
                 raise ShapeError(f"operand {o.name} of {user} was removed from computation {self.name}")
 
-    def _insert(self, new: HloInstruction) -> None:
+    def _insert(self, new: HloInstruction, source: HloInstruction | None = None) -> None:
         self._instructions[new] = None
         if new.opcode is HloOpcode.PARAMETER:
             self._parameters.append(new)
@@ -188,7 +188,7 @@ class HloComputation:
             o._users[new] = o._users.get(new, 0) + 1
         self._touch()
         if is_observed():
-            emit(Edit(current_cause(), "add", self.name, None, new.record()))
+            emit(Edit(current_cause(), "add", self.name, None if source is None else source.record(), new.record()))
 
     # -- changing -----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,56 @@
+"""From a fusion's instruction back to its node and line, and from a node forwards to the fusions it went into."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlanb.tf as tf
+from tests.programs import line_fit
+from xlanb.debug_options import flags
+from xlanb.errors import XlanbError
+from xlanb.explorer.recorder import Recorder
+from xlanb.explorer.trace import Trace
+from xlanb.tracing import observing
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    program = line_fit()
+    recorder = Recorder()
+    with observing(recorder), flags(tf_xla_auto_jit=2), tf.Session(program.graph) as session:
+        session.load_variables({"weights": np.float32(0.5), "bias": np.float32(0)})
+        session.run(program.train, program.feeds)
+    return recorder.traces[0]
+
+
+def last_module(trace: Trace):
+    return [s for s in trace if s.kind == "hlo_pass"][-1].after
+
+
+def test_every_final_instruction_knows_its_node(trace: Trace) -> None:
+    unknown = [i.name for c in last_module(trace).computations for i in c.instructions if not trace.lineage(i.name).nodes and not i.metadata.op_name]
+    assert trace.coverage >= 0.9, unknown
+
+
+def test_an_instruction_inside_a_fusion_leads_back_to_the_python_line(trace: Trace) -> None:
+    module = last_module(trace)
+    fused = [i for c in module.computations if c.name != module.entry for i in c.instructions if i.metadata.op_name == "Square" or str(i.opcode) == "subtract"]
+    assert fused
+    for i in fused:
+        found = trace.lineage(i.name)
+        assert set(found.nodes) & {"sub", "Square"}
+        assert any("programs.py:" in line for line in found.lines)
+        assert any(link.cause.pass_name == "fusion" for link in found.links)
+
+
+def test_a_node_leads_forwards_to_what_became_of_it(trace: Trace) -> None:
+    found = trace.lineage("sub")
+    names = {i.name for c in last_module(trace).computations for i in c.instructions}
+    assert found.results
+    assert set(found.results) <= names
+
+
+def test_what_never_was_is_refused(trace: Trace) -> None:
+    with pytest.raises(XlanbError, match="nothing_of_that_name"):
+        trace.lineage("nothing_of_that_name")

@@ -1,0 +1,160 @@
+"""Lineage: from a final instruction back to the TensorFlow nodes and Python lines that it came from, and forwards.
+
+Edits are the links. A copy comes from its source, a replacement from what it replaced; what a rule added on the way comes from what the rule replaced at
+its end. Names are the keys: a module never gives a name twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError
+from xlanb.explorer.stage import Stage
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.tracing import Cause, Edit
+
+
+@dataclass(frozen=True)
+class Link:
+    """`new` came from `old` in a stage, because of a pass and a rule."""
+
+    stage: int
+    cause: Cause
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        rule = f" by {self.cause.rule} ({self.cause.where})" if self.cause.rule else ""
+        return f"{self.stage:>4}  {self.cause.pass_name or 'edit'}: {self.new} from {self.old}{rule}"
+
+
+@dataclass(frozen=True)
+class Lineage(Displayable):
+    """Where an instruction (or a TensorFlow node) came from and what became of it.
+
+    `links` lead from `sources` (instructions of the first module) to `results` (instructions of the last). `nodes` are the TensorFlow nodes (or the `op_name`s) of the sources,
+    `lines` their Python lines as "file:line".
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    results: tuple[str, ...]
+    nodes: tuple[str, ...]
+    lines: tuple[str, ...]
+    links: tuple[Link, ...]
+
+    def __str__(self) -> str:
+        parts = [f"{self.name}"]
+        for title, items in (("nodes", self.nodes), ("lines", self.lines), ("from", self.sources), ("became", self.results)):
+            if items:
+                parts.append(f"  {title}: {', '.join(items)}")
+        return "\n".join([*parts, *(f"  {link}" for link in self.links)])
+
+
+class Provenance:
+    """The links of all stages of a trace, to be walked either way."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        modules = [s.after for s in stages if isinstance(s.after, ModuleRecord)]
+        if not modules:
+            raise XlanbError("the trace holds no HLO: there is nothing to follow")
+        self.first = _instructions(modules[0])
+        self.last = _instructions(modules[-1])
+        applied = _applied(modules[-1])
+        self._counted = [i.name for c in modules[-1].computations if c.name not in applied for i in c.instructions]
+        self._back: dict[str, dict[str, Link]] = {}
+        self._forth: dict[str, dict[str, Link]] = {}
+        for stage in stages:
+            for link in _links(stage):
+                self._back.setdefault(link.new, {}).setdefault(link.old, link)
+                self._forth.setdefault(link.old, {}).setdefault(link.new, link)
+
+    def lineage(self, name: str) -> Lineage:
+        """The lineage of an instruction of any stage, or of a TensorFlow node.
+
+        Raises:
+            XlanbError: nothing of that name ever was.
+        """
+        name = name.removeprefix("%")
+        starts = [name] if name in self.first or name in self.last or name in self._back or name in self._forth else self._of_node(name)
+        if not starts:
+            raise XlanbError(f"no instruction and no node {name!r} in this trace")
+        before = self._walk(starts, self._back)
+        after = self._walk(starts, self._forth)
+        sources = [n for n in before if n in self.first]
+        origins = [self.first[n].metadata for n in sources]
+        links = {k for names, table in ((before, self._back), (after, self._forth)) for n in names for k in table.get(n, {}).values()}
+        return Lineage(
+            name,
+            tuple(sources),
+            tuple(n for n in after if n in self.last),
+            tuple(dict.fromkeys(m.op_name for m in origins if m.op_name)),
+            tuple(dict.fromkeys(f"{m.source_file}:{m.source_line}" for m in origins if m.source_line)),
+            tuple(sorted(links, key=lambda k: (k.stage, k.new, k.old))),
+        )
+
+    def coverage(self) -> float:
+        """Share of the final instructions that lead back to one of the first module that names its op, 0 to 1.
+
+        Scalar computations that a reduce, a sort, ... applies belong to it and do not count.
+        """
+        known = [self._names_its_op(name) for name in self._counted]
+        return sum(known) / len(known) if known else 1.0
+
+    def _names_its_op(self, name: str) -> bool:
+        ancestors = (self.first[n] for n in self._walk([name], self._back) if n in self.first)
+        return bool(self.last[name].metadata.op_name) or any(i.metadata.op_name for i in ancestors)
+
+    def _of_node(self, node: str) -> list[str]:
+        return [n for n, i in self.first.items() if i.metadata.op_name == node]
+
+    def _walk(self, starts: Iterable[str], table: dict[str, dict[str, Link]]) -> list[str]:
+        seen = dict.fromkeys(starts)
+        stack = list(seen)
+        while stack:
+            for n in table.get(stack.pop(), {}):
+                if n not in seen:
+                    seen[n] = None
+                    stack.append(n)
+        return list(seen)
+
+
+def _instructions(module: ModuleRecord) -> dict[str, InstructionRecord]:
+    return {i.name: i for c in module.computations for i in c.instructions}
+
+
+def _applied(module: ModuleRecord) -> set[str]:
+    """Names of the scalar computations that instructions apply to elements."""
+    found = set()
+    for i in _instructions(module).values():
+        for key in ("to_apply", "select", "scatter"):
+            applied = i.attributes.get(key)
+            if applied is not None and i.opcode is not HloOpcode.CALL:
+                found.add(applied.name)
+    return found
+
+
+def _links(stage: Stage) -> Iterable[Link]:
+    """The links that one stage's edits make."""
+    waiting: list[Edit] = []
+    derived: set[str] = set()
+    for e in stage.edits:
+        if waiting and waiting[-1].cause != e.cause:
+            waiting = []
+        if e.kind == "add" and e.old is None:
+            waiting.append(e)
+        elif e.kind == "replace":
+            for added in waiting:
+                if added.new.name != e.new.name:
+                    yield Link(stage.index, e.cause, e.old.name, added.new.name)
+            waiting = []
+        if e.kind not in ("add", "replace", "update") or e.old is None or e.new is None or e.old.name == e.new.name:
+            continue
+        # a parameter of a fusion stands for what is copied in its place: the copy comes from its source
+        if e.kind == "replace" and e.old.opcode is HloOpcode.PARAMETER and e.new.name in derived:
+            continue
+        derived.add(e.new.name)
+        yield Link(stage.index, e.cause, e.old.name, e.new.name)
