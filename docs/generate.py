@@ -14,12 +14,19 @@ def opcodes() -> str:
     kinds: dict[str, list[HloOpcode]] = {}
     for opcode in HloOpcode:
         kinds.setdefault(opcode.kind, []).append(opcode)
-    lines = ["# HLO opcodes", "", f"All {len(HloOpcode)} opcodes that the parser, the verifier and the evaluator know. Made from the table in `xlanb/hlo/opcode.py`.", ""]
+    lines = [
+        "# HLO opcodes",
+        "",
+        f"All {len(HloOpcode)} opcodes that the parser, the verifier and the evaluator know. Made from the table in `xlanb/hlo/opcode.py`.",
+        "",
+    ]
     for kind, members in sorted(kinds.items()):
         lines += [f"## {kind}", "", "| opcode | operands | attributes | meaning |", "|---|---|---|---|"]
         for opcode in members:
             arity = "any" if opcode.arity is None else str(opcode.arity)
-            lines.append(f"| `{opcode.text}` | {arity} | {', '.join(map(_attribute, opcode.attributes))} | {opcode.summary} |")
+            lines.append(
+                f"| `{opcode.text}` | {arity} | {', '.join(map(_attribute, opcode.attributes))} | {opcode.summary} |"
+            )
         lines.append("")
     return "\n".join(lines)
 

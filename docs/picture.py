@@ -13,7 +13,14 @@ PAGE = ROOT / "build" / "demo.html"
 PICTURE = ROOT / "docs" / "images" / "step-widget.png"
 STAGE = sys.argv[1] if len(sys.argv) > 1 else "fusion"
 # as root, without a GPU, and never phoning home
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-import xlanb.tf as tf
+from xlanb import tf
 
 
 @dataclass

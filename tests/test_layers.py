@@ -10,9 +10,7 @@ from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 ROOT = Path(__file__).parent.parent
 
 
-def test_imports_keep_the_contracts(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_imports_keep_the_contracts(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.syspath_prepend(ROOT)  # lint_imports adds to sys.path too: this restores it
     status = lint_imports(config_filename="pyproject.toml", no_cache=True, no_logo=True)

@@ -27,9 +27,7 @@ HEAVY = [
 
 def python(*args: str) -> str:
     """What a new interpreter, for which warnings are errors, prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", *args], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-W", "error", *args], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -24,8 +24,7 @@ def test_the_classes_hold_what_the_table_says() -> None:
     path.points.add(x=-1, y=0)
     # By the wire format: a point of ten bytes for -1 and two for the zero that is present, a string, packed doubles.
     assert (
-        path.SerializeToString().hex()
-        == "0a0d08" + "ff" * 9 + "01" + "1000" + "1a0170" + "2208" + "000000000000f83f"
+        path.SerializeToString().hex() == "0a0d08" + "ff" * 9 + "01" + "1000" + "1a0170" + "2208" + "000000000000f83f"
     )
     again = schema.Path.FromString(path.SerializeToString())
     assert again.points[0].HasField("y")

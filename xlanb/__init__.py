@@ -17,13 +17,14 @@ _FACE = {
     "explore": "xlanb.notebook.explore",
     "extract": "xlanb.runtime.extract",
     "flags": "xlanb.debug_options",
+    "from_jax": "xlanb.peers.xla",
     "jit": "xlanb.runtime.jit",
     "load_ipython_extension": "xlanb.notebook.magic",
     "trace": "xlanb.explorer.explore",
 }
 _ROOMS = ("cpu", "errors", "graph", "hlo", "peers", "shape", "tf", "tracing", "transforms", "view")
 
-__all__ = [*_FACE, *_ROOMS]
+__all__ = [*_FACE, *_ROOMS]  # noqa: PLE0604 - said once, above
 
 
 def __getattr__(name: str) -> Any:

@@ -41,7 +41,9 @@ def _parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", help="compile a module, run it and print its results")
     _file(run)
-    run.add_argument("--inputs", type=Path, help=".npz file with the arguments, in the order of their names (default: random)")
+    run.add_argument(
+        "--inputs", type=Path, help=".npz file with the arguments, in the order of their names (default: random)"
+    )
     run.add_argument("--reference", choices=("evaluator",), help="compare with the reference interpreter")
     run.add_argument("--iterations", type=int, default=1, help="how often to run; the median time is printed")
     run.add_argument("--profile", action="store_true", help="print the time of each kernel")
@@ -69,14 +71,22 @@ def _text(name: str) -> str:
 
 def _opt(options: argparse.Namespace) -> int:
     tool = import_module("xlanb.runtime.opt")
-    shown: str = tool.optimize_text(_text(options.file), options.passes, print_after_all=options.print_after_all, diff=options.diff)
+    shown: str = tool.optimize_text(
+        _text(options.file), options.passes, print_after_all=options.print_after_all, diff=options.diff
+    )
     print(shown)
     return 0
 
 
 def _run(options: argparse.Namespace) -> int:
     tool = import_module("xlanb.runtime.opt")
-    outcome = tool.run_text(_text(options.file), options.inputs, options.iterations, profile=options.profile, compare=options.reference is not None)
+    outcome = tool.run_text(
+        _text(options.file),
+        options.inputs,
+        options.iterations,
+        profile=options.profile,
+        compare=options.reference is not None,
+    )
     print(outcome.text)
     return 0 if outcome.agrees else 1
 

@@ -84,7 +84,11 @@ def _of_environment(texts: tuple[str, ...]) -> DebugOptions:
     for variable, text in zip(ENVIRONMENT, texts, strict=True):
         known = {f.name for f in fields(DebugOptions)}
         # The real XLA reads XLA_FLAGS and TF_XLA_FLAGS too: flags that are only its own are none of our business.
-        words = text.split() if variable == "XLANB_FLAGS" else [w for w in text.split() if w.lstrip("-").partition("=")[0] in known]
+        words = (
+            text.split()
+            if variable == "XLANB_FLAGS"
+            else [w for w in text.split() if w.lstrip("-").partition("=")[0] in known]
+        )
         options = parse_flags(" ".join(words), options)
     return options
 
@@ -108,8 +112,8 @@ def flags(text: str = "", **values: Any) -> Iterator[DebugOptions]:
     Raises:
         FlagError: a name is unknown or a value does not fit.
     """
-    for name in values:
-        _value(name, str(values[name]) if not isinstance(values[name], tuple) else ",".join(values[name]))
+    for name, value in values.items():
+        _value(name, ",".join(value) if isinstance(value, tuple) else str(value))
     options = replace(parse_flags(text, current()), **values)
     token = _CURRENT.set(options)
     try:

@@ -34,9 +34,7 @@ class Schema:
 
     def __init__(self, package: str, table: str) -> None:
         self._names: list[str] = []
-        file = descriptor_pb2.FileDescriptorProto(
-            name=f"{package}.proto", package=package, syntax="proto3"
-        )
+        file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
         for line in table.splitlines():
             words = line.split()
             if words[:1] == ["message"]:
@@ -57,9 +55,7 @@ class Schema:
         raise AttributeError(f"no message {name}; there are {', '.join(self._names)}")
 
 
-def _add_field(
-    message: descriptor_pb2.DescriptorProto, package: str, number: str, name: str, kind: str
-) -> None:
+def _add_field(message: descriptor_pb2.DescriptorProto, package: str, number: str, name: str, kind: str) -> None:
     field = message.field.add(
         name=name,
         number=int(number),

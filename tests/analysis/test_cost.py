@@ -19,12 +19,17 @@ def test_elementwise():
 
 
 def test_dot_counts_multiply_and_add():
-    got = of("x = f32[3,4] parameter(0)\ny = f32[4,5] parameter(1)\nROOT r = f32[3,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}")
+    got = of(
+        "x = f32[3,4] parameter(0)\ny = f32[4,5] parameter(1)\nROOT r = f32[3,5] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    )
     assert got == Cost(2 * 3 * 4 * 5, 4 * (12 + 20 + 15), 0)
 
 
 def test_reduce_counts_the_folds():
-    got = of("x = f32[3,4] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[3] reduce(x, z), dimensions={1}, to_apply=sum", SUM)
+    got = of(
+        "x = f32[3,4] parameter(0)\nz = f32[] parameter(1)\nROOT r = f32[3] reduce(x, z), dimensions={1}, to_apply=sum",
+        SUM,
+    )
     assert got == Cost(9, 4 * (12 + 1 + 3), 0)
 
 
@@ -37,13 +42,20 @@ def test_a_slice_reads_what_it_takes():
     assert of("x = f32[1000] parameter(0)\nROOT r = f32[10] slice(x), slice={[0:10]}").bytes_accessed == 80
 
 
-@pytest.mark.parametrize("window", ["size=3", "size=3 stride=2 pad=1_1", "size=3 pad=2_2 rhs_dilate=2", "size=2 pad=1_1 lhs_dilate=2"])
+@pytest.mark.parametrize(
+    "window", ["size=3", "size=3 stride=2 pad=1_1", "size=3 pad=2_2 rhs_dilate=2", "size=2 pad=1_1 lhs_dilate=2"]
+)
 def test_convolution_counts_taps_that_meet_elements(window):
     # one feature, ones everywhere: the sum of the result is the number of taps
     text = f"x = f32[1,8,1] parameter(0)\nk = f32[{window[5]},1,1] parameter(1)\nROOT r = f32[1,{{n}},1] convolution(x, k), window={{{{{window}}}}}, dim_labels=b0f_0io->b0f"
     from xlanb.evaluator import evaluate
 
-    n = {"size=3": 6, "size=3 stride=2 pad=1_1": 4, "size=3 pad=2_2 rhs_dilate=2": 8, "size=2 pad=1_1 lhs_dilate=2": 16}[window]
+    n = {
+        "size=3": 6,
+        "size=3 stride=2 pad=1_1": 4,
+        "size=3 pad=2_2 rhs_dilate=2": 8,
+        "size=2 pad=1_1 lhs_dilate=2": 16,
+    }[window]
     module = parse("HloModule m\nENTRY main {\n" + text.format(n=n) + "\n}\n")
     taps = evaluate(module, np.ones((1, 8, 1), np.float32), np.ones((int(window[5]), 1, 1), np.float32)).sum()
     assert cost(module).flops == 2 * taps

@@ -323,9 +323,7 @@ def look_back(screen: Screen) -> None:
 
 
 @pytest.fixture
-def lab(
-    server: Callable[[str], Server], context: BrowserContext, request: pytest.FixtureRequest
-) -> Iterator[Screen]:
+def lab(server: Callable[[str], Server], context: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Screen]:
     """JupyterLab."""
     screen = Screen(server("lab"), context.new_page(), request.node.name)
     yield screen

@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-STATIONS = ["mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops", "tf2xla", "fusion", "buffer_assignment", "llvm_ir", "assembly", "execution"]
+STATIONS = [
+    "mark_for_compilation",
+    "encapsulate_subgraphs",
+    "build_xla_ops",
+    "tf2xla",
+    "fusion",
+    "buffer_assignment",
+    "llvm_ir",
+    "assembly",
+    "execution",
+]
 
 
 @pytest.fixture

@@ -126,10 +126,7 @@ def test_the_text_is_the_records_own_to_the_letter(stepper):
     expected = [i.text for c in trace[6].after.computations for i in c.instructions]
     assert [line.strip().removeprefix("ROOT ") for line in shown if " = " in line] == expected
     stepper.press("End", *["ArrowUp"] * 2)
-    assert (
-        stepper.page.locator(".line .tx").all_inner_texts()
-        == trace["assembly"].after.text.splitlines()
-    )
+    assert stepper.page.locator(".line .tx").all_inner_texts() == trace["assembly"].after.text.splitlines()
 
 
 def test_pointing_at_an_op_lights_it_everywhere_and_a_click_pins_it(stepper):
@@ -156,9 +153,7 @@ def test_filter_and_hide(stepper):
     assert rows.count() == 14
     stepper.press("h", "/")
     stepper.page.keyboard.type("simp")
-    assert (
-        rows.count() == 4
-    )  # three of a pipeline called simplification, and tuple-simplifier in it
+    assert rows.count() == 4  # three of a pipeline called simplification, and tuple-simplifier in it
     stepper.page.get_by_label("Filter").fill("dce")
     assert rows.count() == 1
     rows.first.click()
@@ -184,9 +179,7 @@ def test_survivors_stand_still(stepper):
     after = dict(stepper.page.evaluate(place))
     assert "w.one" in before
     assert "w.one" not in after
-    assert {n: t for n, t in before.items() if n in after} == {
-        n: t for n, t in after.items() if n in before
-    }
+    assert {n: t for n, t in before.items() if n in after} == {n: t for n, t in after.items() if n in before}
 
 
 def test_the_page_exports_itself(stepper, tmp_path):
@@ -208,10 +201,7 @@ def test_dark_and_light_follow_the_system(stepper):
 
 def test_nothing_leaks_into_the_page(stepper):
     assert stepper.page.evaluate("() => document.styleSheets.length") == 0
-    assert (
-        stepper.page.evaluate("() => Object.keys(window).filter(k => /xlanb|StepView/.test(k))")
-        == []
-    )
+    assert stepper.page.evaluate("() => Object.keys(window).filter(k => /xlanb|StepView/.test(k))") == []
 
 
 @pytest.mark.parametrize("keys", [("t",), ("d",), ("w",), ("g",), ("i",)])

@@ -116,10 +116,20 @@ def test_the_record_and_the_report_say_where_everything_lies():
 
 
 def test_the_schedule_with_the_lower_peak_is_taken():
-    lines = [f"  b{k} = f32[1000] broadcast(v{k}), dimensions={{}}\n  r{k} = f32[] reduce(b{k}, z), dimensions={{0}}, to_apply=sum" for k in range(6)]
+    lines = [
+        f"  b{k} = f32[1000] broadcast(v{k}), dimensions={{}}\n  r{k} = f32[] reduce(b{k}, z), dimensions={{0}}, to_apply=sum"
+        for k in range(6)
+    ]
     text = "HloModule m\nsum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\nENTRY main {\n"
     text += "\n".join(f"  v{k} = f32[] parameter({k})" for k in range(6)) + "\n  z = f32[] constant(0)\n"
-    text += "\n".join(lines) + "\n  ROOT t = (" + ", ".join(["f32[]"] * 6) + ") tuple(" + ", ".join(f"r{k}" for k in range(6)) + ")\n}\n"
+    text += (
+        "\n".join(lines)
+        + "\n  ROOT t = ("
+        + ", ".join(["f32[]"] * 6)
+        + ") tuple("
+        + ", ".join(f"r{k}" for k in range(6))
+        + ")\n}\n"
+    )
     entry = parse(text).entry_computation
     order = schedule_computation(entry)
     assert sorted(i.name for i in order) == sorted(i.name for i in entry)

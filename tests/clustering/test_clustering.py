@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import xlanb
-import xlanb.tf as tf
 from tests.programs import line_fit
+from xlanb import tf
 from xlanb.clustering.build_xla_ops import LAUNCH, build_xla_ops
 from xlanb.clustering.clustering import cluster
 from xlanb.clustering.encapsulate_subgraphs import encapsulate_subgraphs
@@ -40,7 +40,9 @@ def test_a_node_that_cannot_be_compiled_splits_the_graph_in_two() -> None:
     with graph.as_default():
         x = tf.placeholder(tf.float32, [4], name="x")
         before = tf.tanh(tf.exp(x, name="a"), name="b")
-        host = graph.create_op("PyFunc", [before], [tf.float32], {"token": "f", "Tin": (tf.float32,), "Tout": (tf.float32,)}, "host").outputs[0]
+        host = graph.create_op(
+            "PyFunc", [before], [tf.float32], {"token": "f", "Tin": (tf.float32,), "Tout": (tf.float32,)}, "host"
+        ).outputs[0]
         host.set_shape([4])
         tf.add(tf.tanh(host, name="c"), before, name="d")
     with flags(tf_xla_min_cluster_size=1):

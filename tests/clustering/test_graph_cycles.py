@@ -32,7 +32,9 @@ def test_an_edge_is_refused_exactly_when_it_closes_a_cycle(edges: list[tuple[int
 
 
 @given(EDGES, st.integers(0, 9), st.integers(0, 9))
-def test_a_contraction_is_refused_exactly_when_another_path_joins_the_two(edges: list[tuple[int, int]], a: int, b: int) -> None:
+def test_a_contraction_is_refused_exactly_when_another_path_joins_the_two(
+    edges: list[tuple[int, int]], a: int, b: int
+) -> None:
     graph, kept = GraphCycles(10), set()
     for x, y in edges:
         if graph.insert_edge(x, y):

@@ -36,14 +36,26 @@ argmax {
 """
 
 BODIES = {
-    "elementwise": ("x = f32[5,7] parameter(0)\n y = f32[5,7] parameter(1)", "a = f32[5,7] divide(x, y)\n ROOT r = f32[5,7] maximum(a, y)", ""),
+    "elementwise": (
+        "x = f32[5,7] parameter(0)\n y = f32[5,7] parameter(1)",
+        "a = f32[5,7] divide(x, y)\n ROOT r = f32[5,7] maximum(a, y)",
+        "",
+    ),
     "broadcast": ("x = f32[7] parameter(0)", "ROOT r = f32[3,7,2] broadcast(x), dimensions={1}", ""),
     "transpose": ("x = f32[3,4,5] parameter(0)", "ROOT r = f32[5,3,4] transpose(x), dimensions={2,0,1}", ""),
     "layouts": ("x = f32[3,4,5]{0,2,1} parameter(0)", "ROOT r = f32[3,4,5]{1,0,2} negate(x)", ""),
-    "reshape": ("x = f32[3,4,5]{2,1,0} parameter(0)", "n = f32[3,4,5]{0,1,2} copy(x)\n ROOT r = f32[6,10]{0,1} reshape(n)", ""),
+    "reshape": (
+        "x = f32[3,4,5]{2,1,0} parameter(0)",
+        "n = f32[3,4,5]{0,1,2} copy(x)\n ROOT r = f32[6,10]{0,1} reshape(n)",
+        "",
+    ),
     "reverse": ("x = f32[3,4,5] parameter(0)", "ROOT r = f32[3,4,5] reverse(x), dimensions={0,2}", ""),
     "slice": ("x = f32[10,9] parameter(0)", "ROOT r = f32[3,4] slice(x), slice={[1:9:3],[2:9:2]}", ""),
-    "pad": ("x = f32[3,4] parameter(0)\n v = f32[] parameter(1)", "ROOT r = f32[8,3] pad(x, v), padding=2_1_1x-1_0", ""),
+    "pad": (
+        "x = f32[3,4] parameter(0)\n v = f32[] parameter(1)",
+        "ROOT r = f32[8,3] pad(x, v), padding=2_1_1x-1_0",
+        "",
+    ),
     "concatenate": (
         "x = f32[2,3] parameter(0)\n y = f32[2,1] parameter(1)\n z = f32[2,5] parameter(2)",
         "ROOT r = f32[2,9] concatenate(x, y, z), dimensions={1}",
@@ -71,14 +83,26 @@ BODIES = {
         "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum",
         SUM,
     ),
-    "reduce rows": ("x = f32[5,40] parameter(0)", "z = f32[] constant(0)\n ROOT r = f32[5] reduce(x, z), dimensions={1}, to_apply=sum", SUM),
-    "reduce columns": ("x = f32[5,40] parameter(0)", "z = f32[] constant(0)\n ROOT r = f32[40] reduce(x, z), dimensions={0}, to_apply=sum", SUM),
+    "reduce rows": (
+        "x = f32[5,40] parameter(0)",
+        "z = f32[] constant(0)\n ROOT r = f32[5] reduce(x, z), dimensions={1}, to_apply=sum",
+        SUM,
+    ),
+    "reduce columns": (
+        "x = f32[5,40] parameter(0)",
+        "z = f32[] constant(0)\n ROOT r = f32[40] reduce(x, z), dimensions={0}, to_apply=sum",
+        SUM,
+    ),
     "reduce middle": (
         "x = f32[3,5,40] parameter(0)",
         "z = f32[] constant(-inf)\n ROOT r = f32[3,40] reduce(x, z), dimensions={1}, to_apply=max",
         MAX,
     ),
-    "reduce all": ("x = f32[3,5,40] parameter(0)", "z = f32[] constant(1)\n ROOT r = f32[] reduce(x, z), dimensions={0,1,2}, to_apply=sum", SUM),
+    "reduce all": (
+        "x = f32[3,5,40] parameter(0)",
+        "z = f32[] constant(1)\n ROOT r = f32[] reduce(x, z), dimensions={0,1,2}, to_apply=sum",
+        SUM,
+    ),
     "argmax": (
         "x = f32[5,9] parameter(0)",
         "i = s32[5,9] iota(), iota_dimension=1\n v = f32[] constant(-inf)\n k = s32[] constant(0)\n"
@@ -172,8 +196,16 @@ less {
         "ROOT r = f32[4,4] map(x, y), dimensions={0,1}, to_apply=sum",
         SUM,
     ),
-    "bitcast-convert": ("x = f32[4] parameter(0)", "b = u16[4,2] bitcast-convert(x)\n ROOT r = f32[4] bitcast-convert(b)", ""),
-    "reduce-precision": ("x = f32[40] parameter(0)", "ROOT r = f32[40] reduce-precision(x), exponent_bits=5, mantissa_bits=10", ""),
+    "bitcast-convert": (
+        "x = f32[4] parameter(0)",
+        "b = u16[4,2] bitcast-convert(x)\n ROOT r = f32[4] bitcast-convert(b)",
+        "",
+    ),
+    "reduce-precision": (
+        "x = f32[40] parameter(0)",
+        "ROOT r = f32[40] reduce-precision(x), exponent_bits=5, mantissa_bits=10",
+        "",
+    ),
 }
 
 

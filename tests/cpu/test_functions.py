@@ -22,7 +22,9 @@ def every_kind_of_float(count: int = 40_000) -> np.ndarray:
     bits = rng.integers(0, 2**32, count, dtype=np.uint32).view(np.float32)
     near = rng.standard_normal(count).astype(np.float32) * 3
     small = (rng.standard_normal(count) * 10.0 ** rng.uniform(-8, 2, count)).astype(np.float32)
-    special = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 88.72284, 88.7229, -103.97, -104, 1e-45, -1e-45], np.float32)
+    special = np.array(
+        [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 88.72284, 88.7229, -103.97, -104, 1e-45, -1e-45], np.float32
+    )
     return np.concatenate([bits, near, small, special])
 
 
@@ -95,7 +97,9 @@ def test_rounding_to_narrow_floats_is_that_of_ml_dtypes(backend, name):
         grid = np.arange(2 ** min(BY_TEXT[name].bits, 12), dtype=np.uint16)
         codes = (grid << 4).view(dtype) if dtype.itemsize == 2 else grid.astype(np.uint8).view(dtype)
         exact = codes.astype(np.float32)
-        x = np.concatenate([exact, exact * 1.03, exact[:-1] / 2 + exact[1:] / 2, every_kind_of_float(2000)]).astype(np.float32)
+        x = np.concatenate([exact, exact * 1.03, exact[:-1] / 2 + exact[1:] / 2, every_kind_of_float(2000)]).astype(
+            np.float32
+        )
         if name == "f4e2m1fn":
             x = x[~np.isnan(x)]  # it has no NaN to give
         want = x.astype(dtype)
@@ -114,7 +118,9 @@ def test_narrow_floats_widen_exactly(backend, name):
 
 
 def test_f64_rounds_once_to_f16(backend):
-    x = np.array([1 + 2**-11 + 2**-40, 1 + 2**-11, 65519.999999, 65520.0, 1e300, 2**-25 + 2**-60, -(2**-25)], np.float64)
+    x = np.array(
+        [1 + 2**-11 + 2**-40, 1 + 2**-11, 65519.999999, 65520.0, 1e300, 2**-25 + 2**-60, -(2**-25)], np.float64
+    )
     got = backend(CONVERT.format(source="f64", to="f16", n=x.size))(x)
     with np.errstate(over="ignore"):
         assert np.array_equal(got, x.astype(np.float16))

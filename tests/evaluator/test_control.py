@@ -84,9 +84,7 @@ def test_a_conditional_inside_map_takes_each_elements_own_branch():
 ENTRY e { x = f32[4] parameter(0)
  ROOT r = f32[4] map(x), dimensions={0}, to_apply=f }"""
     )
-    np.testing.assert_array_equal(
-        evaluate(text, np.array([4, -4, 9, -1], np.float32)), [2, 4, 3, 1]
-    )
+    np.testing.assert_array_equal(evaluate(text, np.array([4, -4, 9, -1], np.float32)), [2, 4, 3, 1])
     assert evaluate(text.replace("f32[4]", "f32[0]"), np.zeros(0, np.float32)).shape == (0,)
 
 
@@ -126,9 +124,7 @@ def test_a_loop_that_stays_where_it_is_has_that_value():
 
 
 def test_a_loop_in_a_circle_is_refused():
-    with pytest.raises(
-        EvaluationError, match="never ends: it comes back to the same state every 2 steps"
-    ):
+    with pytest.raises(EvaluationError, match="never ends: it comes back to the same state every 2 steps"):
         evaluate(STUCK.replace("BODY", "j = s32[] negate(i)"), (np.float32(1), np.int32(5)))
 
 
@@ -147,9 +143,7 @@ ENTRY e { p = f32[2] parameter(0)
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "t = token[] after-all()\n i = (f32[2], token[]) infeed(t)\n ROOT r = f32[2] get-tuple-element(i), index=0"
-    ],
+    ["t = token[] after-all()\n i = (f32[2], token[]) infeed(t)\n ROOT r = f32[2] get-tuple-element(i), index=0"],
 )
 def test_what_needs_a_host_is_refused(line):
     with pytest.raises(EvaluationError, match="needs a host"):

@@ -39,9 +39,7 @@ def test_transpose_reverse_reshape_concatenate():
         run("p = s32[2,3] parameter(0)\n ROOT r = s32[2,3] reverse(p), dimensions={1}", X),
         X[:, ::-1],
     )
-    np.testing.assert_array_equal(
-        run("p = s32[2,3] parameter(0)\n ROOT r = s32[3,2] reshape(p)", X), X.reshape(3, 2)
-    )
+    np.testing.assert_array_equal(run("p = s32[2,3] parameter(0)\n ROOT r = s32[3,2] reshape(p)", X), X.reshape(3, 2))
     np.testing.assert_array_equal(
         run("p = s32[2,3] parameter(0)\n ROOT r = s32[2,6] concatenate(p, p), dimensions={1}", X),
         np.hstack([X, X]),
@@ -75,9 +73,7 @@ def test_pad_in_one_dimension(n, low, high, interior):
     spread = n + max(n - 1, 0) * interior
     if low < -spread or high < -spread:
         return
-    np.testing.assert_array_equal(
-        run(text, np.array(x, np.int32)), padded_one_by_one(x, low, high, interior, 9)
-    )
+    np.testing.assert_array_equal(run(text, np.array(x, np.int32)), padded_one_by_one(x, low, high, interior, 9))
 
 
 @pytest.mark.parametrize(("start", "clamped"), [(-3, 0), (0, 0), (1, 1), (99, 1)])

@@ -59,18 +59,10 @@ def test_integer_power():
 
 
 def test_shifts_by_the_width_or_more():
-    np.testing.assert_array_equal(
-        binary("shift-left", [1, 1, 1, -1], [3, 8, -1, 7], "s8"), [8, 0, 0, -128]
-    )
-    np.testing.assert_array_equal(
-        binary("shift-right-logical", [-1, -1, -1], [1, 8, 100], "s8"), [127, 0, 0]
-    )
-    np.testing.assert_array_equal(
-        binary("shift-right-arithmetic", [-128, 64, -1], [2, 8, 100], "s8"), [-32, 0, -1]
-    )
-    np.testing.assert_array_equal(
-        binary("shift-right-logical", [-1, -8], [1, 3], "s4").astype(int), [7, 1]
-    )
+    np.testing.assert_array_equal(binary("shift-left", [1, 1, 1, -1], [3, 8, -1, 7], "s8"), [8, 0, 0, -128])
+    np.testing.assert_array_equal(binary("shift-right-logical", [-1, -1, -1], [1, 8, 100], "s8"), [127, 0, 0])
+    np.testing.assert_array_equal(binary("shift-right-arithmetic", [-128, 64, -1], [2, 8, 100], "s8"), [-32, 0, -1])
+    np.testing.assert_array_equal(binary("shift-right-logical", [-1, -8], [1, 3], "s4").astype(int), [7, 1])
 
 
 def test_nan_wins_in_maximum_and_minimum():
@@ -93,16 +85,12 @@ def test_conversion_to_integers_saturates():
         unary("convert", [1e30, 2.0**64, 2.0**63], "f64", "u64"),
         np.array([2**64 - 1, 2**64 - 1, 2**63], np.uint64),
     )
-    np.testing.assert_array_equal(
-        unary("convert", [9, -9, 3.7], "f32", "s4").astype(int), [7, -8, 3]
-    )
+    np.testing.assert_array_equal(unary("convert", [9, -9, 3.7], "f32", "s4").astype(int), [7, -8, 3])
 
 
 def test_other_conversions():
     np.testing.assert_array_equal(unary("convert", [300, -1], "s32", "u8"), [44, 255])
-    np.testing.assert_array_equal(
-        unary("convert", [0.0, 0.1, np.nan], "f32", "pred"), [False, True, True]
-    )
+    np.testing.assert_array_equal(unary("convert", [0.0, 0.1, np.nan], "f32", "pred"), [False, True, True])
     np.testing.assert_array_equal(unary("convert", [1 + 2j], "c64", "s32"), [1])
     # 1 + 2^-8 lies between two bf16, the even one is below; 1 + 3 * 2^-8 rounds up
     np.testing.assert_array_equal(
@@ -126,21 +114,15 @@ def test_narrow_floats_are_rounded_once():
 def test_erf(t):
     x = np.linspace(-6, 6, 257).astype(BY_TEXT[t].dtype)
     expected = [math.erf(v) for v in x]
-    np.testing.assert_allclose(
-        unary("erf", x, t), expected, atol=1e-15 if t == "f64" else 1e-7, rtol=0
-    )
+    np.testing.assert_allclose(unary("erf", x, t), expected, atol=1e-15 if t == "f64" else 1e-7, rtol=0)
     assert np.isnan(unary("erf", [np.nan], t)).all()
     np.testing.assert_array_equal(unary("erf", [np.inf, -np.inf], t), [1, -1])
 
 
 def test_counts_of_bits():
     np.testing.assert_array_equal(unary("popcnt", [0, -1, 5], "s32"), [0, 32, 2])
-    np.testing.assert_array_equal(
-        unary("count-leading-zeros", [0, 1, -1, 255], "s32"), [32, 31, 0, 24]
-    )
-    np.testing.assert_array_equal(
-        unary("count-leading-zeros", [0, 1, 7], "u4").astype(int), [4, 3, 1]
-    )
+    np.testing.assert_array_equal(unary("count-leading-zeros", [0, 1, -1, 255], "s32"), [32, 31, 0, 24])
+    np.testing.assert_array_equal(unary("count-leading-zeros", [0, 1, 7], "u4").astype(int), [4, 3, 1])
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
@@ -166,9 +148,7 @@ def test_reduce_precision():
 def test_reduce_precision_to_bf16_is_the_conversion(x):
     value = np.float32(x)
     expected = value.astype(ml_dtypes.bfloat16).astype(np.float32)
-    result = unary(
-        "reduce-precision", value, "f32", attributes=", exponent_bits=8, mantissa_bits=7"
-    )
+    result = unary("reduce-precision", value, "f32", attributes=", exponent_bits=8, mantissa_bits=7")
     if not 0 < abs(value) < 1.2e-38:  # what is subnormal in the result becomes zero
         np.testing.assert_array_equal(result, expected)
 
@@ -201,16 +181,12 @@ def test_sub_byte_integers_wrap_around():
 
 def test_clamp_takes_scalar_bounds_and_keeps_nan():
     text = "HloModule m\nENTRY e { l = f32[] constant(0)\n p = f32[4] parameter(0)\n h = f32[] constant(1)\n ROOT r = f32[4] clamp(l, p, h) }"
-    np.testing.assert_array_equal(
-        evaluate(text, np.array([-1, 0.5, 2, np.nan], np.float32)), [0, 0.5, 1, np.nan]
-    )
+    np.testing.assert_array_equal(evaluate(text, np.array([-1, 0.5, 2, np.nan], np.float32)), [0, 0.5, 1, np.nan])
 
 
 def test_bitcast_convert_across_widths():
     text = "HloModule m\nENTRY e { p = u32[2] parameter(0)\n ROOT r = u8[2,4] bitcast-convert(p) }"
-    np.testing.assert_array_equal(
-        evaluate(text, np.array([0x04030201, 5], np.uint32)), [[1, 2, 3, 4], [5, 0, 0, 0]]
-    )
+    np.testing.assert_array_equal(evaluate(text, np.array([0x04030201, 5], np.uint32)), [[1, 2, 3, 4], [5, 0, 0, 0]])
     text = "HloModule m\nENTRY e { p = u8[1,2] parameter(0)\n ROOT r = u16[1] bitcast-convert(p) }"
     np.testing.assert_array_equal(evaluate(text, np.array([[1, 2]], np.uint8)), [0x0201])
     text = "HloModule m\nENTRY e { p = u8[2] parameter(0)\n n = s4[2,2] bitcast-convert(p)\n b = u8[2] bitcast-convert(n)\n ROOT t = (s4[2,2], u8[2]) tuple(n, b) }"

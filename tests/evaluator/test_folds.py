@@ -68,9 +68,7 @@ ENTRY e { x = f32[3] parameter(0)
 
 def windows_one_by_one(x, sizes, strides, pads, base, window):
     """Lists of the elements of each window of a matrix, missing ones left out."""
-    spread = {
-        (r * base[0], c * base[1]): x[r, c] for r in range(x.shape[0]) for c in range(x.shape[1])
-    }
+    spread = {(r * base[0], c * base[1]): x[r, c] for r in range(x.shape[0]) for c in range(x.shape[1])}
     out = []
     extent = [
         (n - 1) * b + 1 + sum(p) - ((k - 1) * w + 1)
@@ -105,9 +103,7 @@ def test_reduce_window(sizes, strides, pads, base, window, generic):
     computation = (
         ADD.replace("add(a, b)", "maximum(a, b)")
         if not generic
-        else ADD.replace(
-            "ROOT r = f32[] add(a, b)", "m = f32[] maximum(a, b)\n ROOT r = f32[] abs(m)"
-        )
+        else ADD.replace("ROOT r = f32[] add(a, b)", "m = f32[] maximum(a, b)\n ROOT r = f32[] abs(m)")
     )
     text = f"HloModule m\n{computation}ENTRY e {{ x = f32[3,4] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32{shape} reduce-window(x, z), window={{{attributes}}}, to_apply=c }}"
     np.testing.assert_array_equal(evaluate(text, x).reshape(-1), [max([0, *e]) for e in elements])
@@ -171,9 +167,7 @@ def test_sort_is_stable_for_any_comparator(rng, comparator, direction, n):
     values, order = evaluate(sort_text(comparator, n, key=direction), x)
     sign = 1 if direction == "LT" else -1
     for row, line, places in zip(x, values, order, strict=True):
-        expected = sorted(
-            range(n), key=lambda k: sign * (abs(row[k]) if comparator == "abs" else row[k])
-        )
+        expected = sorted(range(n), key=lambda k: sign * (abs(row[k]) if comparator == "abs" else row[k]))
         np.testing.assert_array_equal(places, expected)
         np.testing.assert_array_equal(line, row[expected])
 

@@ -21,9 +21,7 @@ def test_gather_clamps_its_starts(rng):
         for c in range(3):
             last, first = indices[b, :, c]
             first, last = min(max(first, 0), 4), min(max(last, 0), 2)
-            np.testing.assert_array_equal(
-                result[b, :, c, :], x[first : first + 2, 0, last : last + 2]
-            )
+            np.testing.assert_array_equal(result[b, :, c, :], x[first : first + 2, 0, last : last + 2])
 
 
 def test_gather_with_batching_dimensions(rng):

@@ -150,6 +150,4 @@ def test_one_instruction_does_not_read_hidden_state():
 
 def test_numpys_warnings_do_not_leak():
     text = "HloModule m\nENTRY e { p = f32[3] parameter(0)\n l = f32[3] log(p)\n ROOT c = s8[3] convert(l) }"
-    np.testing.assert_array_equal(
-        evaluate(text, np.array([-1, 0, np.inf], np.float32)), [0, -128, 127]
-    )
+    np.testing.assert_array_equal(evaluate(text, np.array([-1, 0, np.inf], np.float32)), [0, -128, 127])

@@ -26,9 +26,7 @@ def test_dot_with_batches_and_several_contractions(rng):
     text = """x = f32[3,4,5,2] parameter(0)
  y = f32[5,6,4,3] parameter(1)
  ROOT d = f32[4,2,6] dot(x, y), lhs_batch_dims={1}, rhs_batch_dims={2}, lhs_contracting_dims={0,2}, rhs_contracting_dims={3,0}"""
-    np.testing.assert_allclose(
-        run(text, x, y), np.einsum("abcd,cfba->bdf", x, y), rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(run(text, x, y), np.einsum("abcd,cfba->bdf", x, y), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +134,7 @@ def test_grouped_convolutions(rng):
     text = "x = f32[2,4,4,6] parameter(0)\n k = f32[3,3,2,9] parameter(1)\n ROOT c = f32[2,2,2,9] convolution(x, k), window={size=3x3}, dim_labels=b01f_01io->b01f, feature_group_count=3"
     one = "x = f32[2,4,4,2] parameter(0)\n k = f32[3,3,2,3] parameter(1)\n ROOT c = f32[2,2,2,3] convolution(x, k), window={size=3x3}, dim_labels=b01f_01io->b01f"
     expected = np.concatenate(
-        [
-            run(one, x[..., 2 * g : 2 * g + 2].copy(), k[..., 3 * g : 3 * g + 3].copy())
-            for g in range(3)
-        ],
+        [run(one, x[..., 2 * g : 2 * g + 2].copy(), k[..., 3 * g : 3 * g + 3].copy()) for g in range(3)],
         axis=-1,
     )
     np.testing.assert_allclose(run(text, x, k), expected, rtol=1e-4, atol=1e-5)
@@ -177,9 +172,7 @@ def test_cholesky_of_what_is_not_positive_definite_is_nan():
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
 @pytest.mark.parametrize("unit", [True, False])
 def test_triangular_solve(rng, left, lower, transpose, unit):
-    a = (rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)) + 4 * np.eye(4)).astype(
-        np.complex64
-    )
+    a = (rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)) + 4 * np.eye(4)).astype(np.complex64)
     b = f32(rng, 4, 4).astype(np.complex64)
     flags = f"left_side={str(left).lower()}, lower={str(lower).lower()}, unit_diagonal={str(unit).lower()}, transpose_a={transpose}"
     x = run(
@@ -197,9 +190,7 @@ def test_triangular_solve(rng, left, lower, transpose, unit):
 def test_fft(rng):
     x = f32(rng, 2, 9)
     np.testing.assert_allclose(
-        run(
-            "x = f32[2,9] parameter(0)\n ROOT f = c64[2,5] fft(x), fft_type=RFFT, fft_length={9}", x
-        ),
+        run("x = f32[2,9] parameter(0)\n ROOT f = c64[2,5] fft(x), fft_type=RFFT, fft_length={9}", x),
         np.fft.rfft(x),
         rtol=1e-4,
         atol=1e-4,
@@ -247,9 +238,7 @@ def test_the_gradient_of_batch_normalisation_is_a_difference_quotient(rng):
     np.testing.assert_allclose(ds, (dy * (x - x.mean(0)) / np.sqrt(x.var(0) + 0.1)).sum(0))
 
 
-@pytest.mark.parametrize(
-    "target", ["topk(x), k=3, largest=true", 'custom-call(x), custom_call_target="TopK"']
-)
+@pytest.mark.parametrize("target", ["topk(x), k=3, largest=true", 'custom-call(x), custom_call_target="TopK"'])
 def test_top_k_takes_the_first_of_equals(target):
     x = np.array([[1, 5, 5, 2, 7]], np.float32)
     values, places = run(f"x = f32[1,5] parameter(0)\n ROOT t = (f32[1,3], s32[1,3]) {target}", x)

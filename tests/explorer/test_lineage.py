@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import xlanb.tf as tf
 from tests.programs import line_fit
+from xlanb import tf
 from xlanb.debug_options import flags
 from xlanb.errors import XlanbError
 from xlanb.explorer.recorder import Recorder
@@ -29,13 +29,24 @@ def last_module(trace: Trace):
 
 
 def test_every_final_instruction_knows_its_node(trace: Trace) -> None:
-    unknown = [i.name for c in last_module(trace).computations for i in c.instructions if not trace.lineage(i.name).nodes and not i.metadata.op_name]
+    unknown = [
+        i.name
+        for c in last_module(trace).computations
+        for i in c.instructions
+        if not trace.lineage(i.name).nodes and not i.metadata.op_name
+    ]
     assert trace.coverage >= 0.9, unknown
 
 
 def test_an_instruction_inside_a_fusion_leads_back_to_the_python_line(trace: Trace) -> None:
     module = last_module(trace)
-    fused = [i for c in module.computations if c.name != module.entry for i in c.instructions if i.metadata.op_name == "Square" or str(i.opcode) == "subtract"]
+    fused = [
+        i
+        for c in module.computations
+        if c.name != module.entry
+        for i in c.instructions
+        if i.metadata.op_name == "Square" or str(i.opcode) == "subtract"
+    ]
     assert fused
     for i in fused:
         found = trace.lineage(i.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from threading import Thread
 from typing import Any
 
@@ -9,8 +10,8 @@ import numpy as np
 import pytest
 
 import xlanb
-import xlanb.tf as tf
 from tests.programs import line_fit
+from xlanb import tf
 from xlanb.debug_options import flags
 from xlanb.errors import HloParseError, XlanbError
 from xlanb.explorer.recorder import Recorder
@@ -103,7 +104,7 @@ def test_every_edit_of_a_pass_names_the_pass() -> None:
 
 def test_each_stage_begins_where_the_one_before_ended() -> None:
     modules = [s for s in xlanb.trace(TEXT) if isinstance(s.after, ModuleRecord)]
-    for earlier, later in zip(modules, modules[1:], strict=False):
+    for earlier, later in pairwise(modules):
         assert later.before is earlier.after
 
 
@@ -137,7 +138,9 @@ def test_hlo_names_the_nodes_and_lines_of_the_graph() -> None:
     assert len(named) >= len(module.entry_computation.instructions) - 1  # all but the tuple of the results
     inside = [i for i in named if str(i.opcode) != "parameter"]
     assert {i.metadata.op_name for i in inside} <= nodes
-    assert all(i.metadata.source_file.endswith(("programs.py", "test_live.py")) for i in inside if i.metadata.op_name == "mul")
+    assert all(
+        i.metadata.source_file.endswith(("programs.py", "test_live.py")) for i in inside if i.metadata.op_name == "mul"
+    )
 
 
 def test_why_a_node_is_in_a_cluster_or_not() -> None:

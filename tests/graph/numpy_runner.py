@@ -54,7 +54,9 @@ def _index(op, begin, end, strides):
         elif flag["shrink_axis"]:
             key.append(int(begin[i]))
         else:
-            key.append(slice(None if flag["begin"] else int(begin[i]), None if flag["end"] else int(end[i]), int(strides[i])))
+            key.append(
+                slice(None if flag["begin"] else int(begin[i]), None if flag["end"] else int(end[i]), int(strides[i]))
+            )
     return tuple(key)
 
 
@@ -67,7 +69,10 @@ def _strided_slice_grad(op, shape, begin, end, strides, grad):
 def _broadcast_axes(op, a, b):
     rank = max(len(a), len(b))
     a, b = (1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b)
-    return [np.array([i for i in range(rank) if x[i] == 1 and not (x[i] == y[i] == 1)], np.int32) for x, y in ((a, b), (b, a))]
+    return [
+        np.array([i for i in range(rank) if x[i] == 1 and not (x[i] == y[i] == 1)], np.int32)
+        for x, y in ((a, b), (b, a))
+    ]
 
 
 def _stitch(op, *values):

@@ -91,7 +91,10 @@ def test_default_types_of_constants(value, dtype):
     assert make_array(value)[1].name == dtype
 
 
-@pytest.mark.parametrize(("value", "dtype"), [(1.5, "int32"), (300, "uint8"), ("a", "float32"), (1j, "float32"), (1, "string"), (True, "int32")])
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(1.5, "int32"), (300, "uint8"), ("a", "float32"), (1j, "float32"), (1, "string"), (True, "int32")],
+)
 def test_constants_that_do_not_fit(value, dtype):
     with pytest.raises(GraphTypeError):
         make_array(value, as_dtype(dtype))

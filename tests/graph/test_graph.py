@@ -69,7 +69,12 @@ def test_integers_are_divided_as_floats(graph):
 def test_indexing_makes_a_strided_slice_with_masks(graph):
     x = placeholder("float32", [4, 5, 6], name="x")
     y = x[1, ..., 2:, None]
-    assert names(graph)[1:] == ["strided_slice/stack", "strided_slice/stack_1", "strided_slice/stack_2", "strided_slice"]
+    assert names(graph)[1:] == [
+        "strided_slice/stack",
+        "strided_slice/stack_1",
+        "strided_slice/stack_2",
+        "strided_slice",
+    ]
     assert [t.op.attrs["value"].tolist() for t in y.op.inputs[1:]] == [[1, 0, 2, 0], [2, 0, 0, 0], [1, 1, 1, 1]]
     masks = {k: v for k, v in y.op.attrs.items() if k.endswith("_mask")}
     assert masks == {"begin_mask": 0, "end_mask": 4, "ellipsis_mask": 2, "new_axis_mask": 8, "shrink_axis_mask": 1}
@@ -148,7 +153,9 @@ def test_the_python_line_that_made_a_node_is_kept(graph):
 def test_types_that_do_not_fit_name_the_node_and_both_inputs(graph):
     x = placeholder("float32", [2], name="x")
     i = placeholder("int32", [2], name="i")
-    with pytest.raises(TypeError, match=r"node 'add' \(op AddV2\): input 'y' is 'i:0' of type int32, but input 'x' has float32"):
+    with pytest.raises(
+        TypeError, match=r"node 'add' \(op AddV2\): input 'y' is 'i:0' of type int32, but input 'x' has float32"
+    ):
         x + i
     with pytest.raises(TypeError, match=r"expected int32, got 1\.5"):
         i + 1.5

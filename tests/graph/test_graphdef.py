@@ -39,7 +39,10 @@ def example():
 
 
 def facts(graph):
-    return [(op.name, op.type, op.node_inputs, op.device, [t.dtype.name for t in op.outputs], sorted(op.attrs)) for op in graph]
+    return [
+        (op.name, op.type, op.node_inputs, op.device, [t.dtype.name for t in op.outputs], sorted(op.attrs))
+        for op in graph
+    ]
 
 
 def test_binary_and_text_give_the_same_graph():
@@ -91,7 +94,13 @@ def test_functions_keep_their_definition_and_have_a_body():
     graph.functions["double"] = GraphFunction.of_body("double", body)
     with graph.as_default():
         x = placeholder("float32", [4], name="x")
-        graph.create_op("PartitionedCall", [x], [dtypes.float32], {"Tin": (dtypes.float32,), "Tout": (dtypes.float32,), "f": FunctionRef("double")}, "f")
+        graph.create_op(
+            "PartitionedCall",
+            [x],
+            [dtypes.float32],
+            {"Tin": (dtypes.float32,), "Tout": (dtypes.float32,), "f": FunctionRef("double")},
+            "f",
+        )
         graph.create_op("double", [x], name="direct")
     again = Graph.from_graphdef(graph.to_graphdef())
     function = again.functions["double"]

@@ -52,4 +52,13 @@ def test_malformed_rows(row):
 def test_gradients_are_of_ops_that_exist():
     unknown = [name for name in differentiable_ops() if find_op(name) is None]
     # Forms of ops that only graphs of long ago have.
-    assert set(unknown) <= {"Concat", "TopK", "BatchMatMul", "BiasAddV1", "InvGrad", "Inv", "FusedBatchNorm", "FusedBatchNormV2"}
+    assert set(unknown) <= {
+        "Concat",
+        "TopK",
+        "BatchMatMul",
+        "BiasAddV1",
+        "InvGrad",
+        "Inv",
+        "FusedBatchNorm",
+        "FusedBatchNormV2",
+    }

@@ -33,13 +33,22 @@ BAD = [
     ("HloModule m\nENTRY e {\n  c=f32[] constant(1)\n}", "expects name"),
     ("HloModule m\nENTRY e {\n  ROOT r = f32[] add(a, a)\n}", "does not exist|expects opcode"),
     ("HloModule m\nENTRY e {\n  ROOT r = f32[] nosuchop()\n}", "expects opcode but sees: nosuchop"),
-    ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] negate(p, p)\n}", "expects 1 operands, but has 2"),
+    (
+        "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] negate(p, p)\n}",
+        "expects 1 operands, but has 2",
+    ),
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  p = f32[] parameter(1)\n}", "already exists"),
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(1)\n}", "parameter numbers"),
     ("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0)\n  ROOT q = f32[] negate(p)\n}", "only one ROOT"),
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(0), nosuch=1\n}", "unexpected attribute"),
-    ("HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] reverse(p)\n}", "attribute dimensions is expected but not seen"),
-    ("HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] reverse(p), dimensions={0}, dimensions={0}\n}", "already exists"),
+    (
+        "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] reverse(p)\n}",
+        "attribute dimensions is expected but not seen",
+    ),
+    (
+        "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] reverse(p), dimensions={0}, dimensions={0}\n}",
+        "already exists",
+    ),
     ("HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(f32[3] p)\n}", "not compatible"),
     ("HloModule m\nENTRY e {\n  ROOT c = u4[] constant(-1)\n}", "out of range"),
     ("HloModule m\nENTRY e {\n  ROOT c = f16[] constant(65520)\n}", "out of range"),
@@ -51,13 +60,22 @@ BAD = [
     ("HloModule m\nENTRY e {\n  ROOT p = f32[2]{1} parameter(0)\n}", "permutation"),
     ("HloModule m\nENTRY e {\n  ROOT p = f32[2]{1,0} parameter(0)\n}", "dimensions"),
     ("HloModule m, nosuch=1\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}", "unexpected attribute"),
-    ("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\nENTRY f {\n  ROOT p = f32[] parameter(0)\n}", "only one ENTRY"),
-    ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] call(p), to_apply=later\n}\nlater {\n  ROOT q = f32[] parameter(0)\n}", "does not exist"),
+    (
+        "HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\nENTRY f {\n  ROOT p = f32[] parameter(0)\n}",
+        "only one ENTRY",
+    ),
+    (
+        "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] call(p), to_apply=later\n}\nlater {\n  ROOT q = f32[] parameter(0)\n}",
+        "does not exist",
+    ),
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT d = f32[] async-done(p)\n}", "single async op"),
     ("HloModule m /* open", "unterminated comment"),
     ('HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), metadata={op_name="open}\n}', "expects string"),
     ('HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), backend_config={"a": {\n}', "JSON"),
-    ("HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p), sharding={devices=[2,2]0,1,2}\n}", "devices for tiles"),
+    (
+        "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p), sharding={devices=[2,2]0,1,2}\n}",
+        "devices for tiles",
+    ),
 ]
 
 
@@ -81,12 +99,15 @@ def test_caret_stands_under_the_fault() -> None:
 HOSTILE = {
     "nested shapes": "HloModule m\nENTRY e { p = " + "(" * 50_000,
     "nested operands": "HloModule m\nENTRY e { p = f32[] " + "add(" * 50_000,
-    "nested computations": "HloModule m\nENTRY e { q = f32[] call(), to_apply=" + "{ROOT a = f32[] call(), to_apply=" * 50_000,
+    "nested computations": "HloModule m\nENTRY e { q = f32[] call(), to_apply="
+    + "{ROOT a = f32[] call(), to_apply=" * 50_000,
     "nested origin": "HloModule m\nENTRY e { q = f32[] parameter(0), origin={" + "(" * 50_000,
     "digits": "HloModule m\nENTRY e { q = f32[" + "1" * 50_000,
     "quotes": "HloModule m // x\n" + '"' + '\\"' * 50_000,
     "comments": "/*" * 50_000,
-    "blanks": "HloModule m\nENTRY e { p = f32[2] parameter(0)\n r = f32[2] reverse(p), dimensions={1" + " " * 50_000 + "x",
+    "blanks": "HloModule m\nENTRY e { p = f32[2] parameter(0)\n r = f32[2] reverse(p), dimensions={1"
+    + " " * 50_000
+    + "x",
     "zeros": "HloModule m\nENTRY e {" + "".join(f" c{i} = f32[4096,4095] constant(0)\n" for i in range(40)) + "}",
 }
 
@@ -100,12 +121,19 @@ def test_hostile_text_is_refused_soon(name: str) -> None:
 
 
 def test_allowed_depth_does_not_exhaust_the_stack() -> None:
-    text = "HloModule m\nENTRY e { q = f32[] parameter(0)\n ROOT p = f32[] " + "negate(f32[] " * 90 + "q" + ")" * 90 + "}"
+    text = (
+        "HloModule m\nENTRY e { q = f32[] parameter(0)\n ROOT p = f32[] " + "negate(f32[] " * 90 + "q" + ")" * 90 + "}"
+    )
     assert parse(text).instruction_count == 91
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.integers(0, len(GOOD)), st.integers(0, 12), st.text(max_size=6) | st.sampled_from([*'{}()[]",=%:', "ROOT", "f32[]", "-1", "99999999999999999999", "nan(0x", "..."]))
+@given(
+    st.integers(0, len(GOOD)),
+    st.integers(0, 12),
+    st.text(max_size=6)
+    | st.sampled_from([*'{}()[]",=%:', "ROOT", "f32[]", "-1", "99999999999999999999", "nan(0x", "..."]),
+)
 def test_mutations(at: int, cut: int, new: str) -> None:
     text = GOOD[:at] + new + GOOD[at + cut :]
     try:

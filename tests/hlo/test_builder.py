@@ -113,7 +113,17 @@ def test_binary_methods_are_what_they_are_called(name: str, function: Callable[[
     np.testing.assert_allclose(run(lambda b, p, q: getattr(b, name)(p, q), x, y), function(x, y), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "want"), [("and_", 2), ("or_", 7), ("xor", 5), ("shift_left", 48), ("shift_right_arithmetic", 0), ("shift_right_logical", 0)])
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("and_", 2),
+        ("or_", 7),
+        ("xor", 5),
+        ("shift_left", 48),
+        ("shift_right_arithmetic", 0),
+        ("shift_right_logical", 0),
+    ],
+)
 def test_bitwise_methods(name: str, want: int) -> None:
     assert run(lambda b, p, q: getattr(b, name)(p, q), np.int32(6), np.int32(3)) == want
 
@@ -135,15 +145,21 @@ def test_compare_select_clamp_take_scalars() -> None:
 def test_conversions() -> None:
     x = np.array([1.5, -2.5], np.float32)
     np.testing.assert_array_equal(run(lambda b, p: b.convert(p, S32), x), [1, -2])
-    np.testing.assert_array_equal(run(lambda b, p: b.bitcast_convert(p, PrimitiveType.U8), x), x.view(np.uint8).reshape(2, 4))
-    np.testing.assert_array_equal(run(lambda b, p: b.bitcast_convert(b.bitcast_convert(p, PrimitiveType.U16), F32), x), x)
+    np.testing.assert_array_equal(
+        run(lambda b, p: b.bitcast_convert(p, PrimitiveType.U8), x), x.view(np.uint8).reshape(2, 4)
+    )
+    np.testing.assert_array_equal(
+        run(lambda b, p: b.bitcast_convert(b.bitcast_convert(p, PrimitiveType.U16), F32), x), x
+    )
     assert run(lambda b, p: b.reduce_precision(p, 8, 2), np.float32(1.3)) == 1.25
 
 
 def test_broadcasts() -> None:
     x = ones(2, 1)
     np.testing.assert_array_equal(run(lambda b, p: b.broadcast(p, [3]), x), np.broadcast_to(x, (3, 2, 1)))
-    np.testing.assert_array_equal(run(lambda b, p: b.broadcast_in_dim(p, [2, 4, 3], [0, 2]), x), np.broadcast_to(x[:, None], (2, 4, 3)))
+    np.testing.assert_array_equal(
+        run(lambda b, p: b.broadcast_in_dim(p, [2, 4, 3], [0, 2]), x), np.broadcast_to(x[:, None], (2, 4, 3))
+    )
     b = HloBuilder("main")
     with pytest.raises(ShapeError, match="cannot broadcast"):
         b.broadcast_in_dim(b.parameter(0, array(F32, [2])), [3], [0])
@@ -155,7 +171,9 @@ def test_data_movement() -> None:
     np.testing.assert_array_equal(run(lambda b, p: b.reshape(p, [2, 6]), x), x.reshape(2, 6))
     np.testing.assert_array_equal(run(lambda b, p: b.transpose(p, [1, 0]), x), x.T)
     np.testing.assert_array_equal(run(lambda b, p: b.slice(p, [0, 1], [3, 4], [2, 1]), x), x[::2, 1:])
-    np.testing.assert_array_equal(run(lambda b, p, z: b.pad(p, z, [(1, 0, 0), (0, -1, 0)]), x, zero), np.pad(x, ((1, 0), (0, 0)))[:, :-1])
+    np.testing.assert_array_equal(
+        run(lambda b, p, z: b.pad(p, z, [(1, 0, 0), (0, -1, 0)]), x, zero), np.pad(x, ((1, 0), (0, 0)))[:, :-1]
+    )
     np.testing.assert_array_equal(run(lambda b, p: b.concatenate([p, p], 1), x), np.concatenate([x, x], 1))
     np.testing.assert_array_equal(run(lambda b, p: b.reverse(p, [1]), x), x[:, ::-1])
     np.testing.assert_array_equal(run(lambda b, p, i: b.dynamic_slice(p, [i, i], [2, 2]), x, np.int32(1)), x[1:3, 1:3])
@@ -169,14 +187,23 @@ def test_data_movement() -> None:
 def test_gather_and_scatter_rows() -> None:
     x, rows = ones(5, 3), np.array([4, 0], np.int32)
     got = run(
-        lambda b, p, i: b.gather(p, i, offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1, slice_sizes=[1, 3]),
+        lambda b, p, i: b.gather(
+            p, i, offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1, slice_sizes=[1, 3]
+        ),
         x,
         rows,
     )
     np.testing.assert_array_equal(got, x[rows])
     got = run(
         lambda b, p, i, u: b.scatter(
-            p, i, u, HloOpcode.ADD, update_window_dims=[1], inserted_window_dims=[0], scatter_dims_to_operand_dims=[0], index_vector_dim=1
+            p,
+            i,
+            u,
+            HloOpcode.ADD,
+            update_window_dims=[1],
+            inserted_window_dims=[0],
+            scatter_dims_to_operand_dims=[0],
+            index_vector_dim=1,
         ),
         x,
         rows,
@@ -226,11 +253,17 @@ def test_products() -> None:
     np.testing.assert_allclose(run(lambda b, p, q: b.dot(p, q), x, y), x @ y)
     batch = ones(5, 2, 3)
     got = run(
-        lambda b, p, q: b.dot_general(p, q, lhs_contracting_dims=[2], rhs_contracting_dims=[2], lhs_batch_dims=[0], rhs_batch_dims=[0]), batch, batch
+        lambda b, p, q: b.dot_general(
+            p, q, lhs_contracting_dims=[2], rhs_contracting_dims=[2], lhs_batch_dims=[0], rhs_batch_dims=[0]
+        ),
+        batch,
+        batch,
     )
     np.testing.assert_allclose(got, batch @ batch.transpose(0, 2, 1))
     small = np.array([[100, 100]], np.int8)
-    got = run(lambda b, p: b.dot_general(p, p, lhs_contracting_dims=[1], rhs_contracting_dims=[1], element_type=S32), small)
+    got = run(
+        lambda b, p: b.dot_general(p, p, lhs_contracting_dims=[1], rhs_contracting_dims=[1], element_type=S32), small
+    )
     np.testing.assert_array_equal(got, [[20000]])
 
 

@@ -95,7 +95,9 @@ def test_added_instructions_are_used_and_named(module: HloModule, main: HloCompu
     assert main.instructions[-2:] == (first, second)
 
 
-def test_derived_instructions_carry_metadata_and_where_it_fits_sharding(module: HloModule, main: HloComputation) -> None:
+def test_derived_instructions_carry_metadata_and_where_it_fits_sharding(
+    module: HloModule, main: HloComputation
+) -> None:
     b = named(module, "b")
     same = main.add(O.EXPONENTIAL, (b,), like=b)
     other = main.add(O.RESHAPE, (b,), array(F32, [2, 2]), like=b)
@@ -131,7 +133,9 @@ def test_operands_must_be_here(module: HloModule, main: HloComputation) -> None:
 # -- replacing --------------------------------------------------------------------------------------------------
 
 
-def test_replace_hands_over_uses_metadata_and_sharding_and_removes_what_dies(module: HloModule, main: HloComputation) -> None:
+def test_replace_hands_over_uses_metadata_and_sharding_and_removes_what_dies(
+    module: HloModule, main: HloComputation
+) -> None:
     a, b, c, t = (named(module, n) for n in "abct")
     new = main.add(O.EXPONENTIAL, (a,))
     main.replace(b, new)
@@ -218,7 +222,9 @@ def test_what_is_used_or_the_root_stays(module: HloModule, main: HloComputation)
         main.remove(removed)
 
 
-def test_removing_takes_along_what_dies_but_parameters_and_side_effects(module: HloModule, main: HloComputation) -> None:
+def test_removing_takes_along_what_dies_but_parameters_and_side_effects(
+    module: HloModule, main: HloComputation
+) -> None:
     a = named(module, "a")
     effect = main.add(O.CUSTOM_CALL, (a,), a.shape, custom_call_target="print", custom_call_has_side_effect=True)
     x = main.add(O.ADD, (effect, a))
@@ -295,7 +301,9 @@ def test_renaming_the_root_reaches_the_computations_record(module: HloModule, ma
 # -- updating ---------------------------------------------------------------------------------------------------
 
 
-def test_update_sets_and_removes_attributes_and_refuses_what_has_a_method(module: HloModule, main: HloComputation) -> None:
+def test_update_sets_and_removes_attributes_and_refuses_what_has_a_method(
+    module: HloModule, main: HloComputation
+) -> None:
     d, b = named(module, "d"), named(module, "b")
     main.update(d, attributes={"dimensions": ()})
     assert d.record().attributes["dimensions"] == ()
@@ -313,7 +321,9 @@ def test_every_change_is_an_edit_with_its_cause(module: HloModule, main: HloComp
     a, b = named(module, "a"), named(module, "b")
     with edits() as seen, because(pass_name="test", rule="--A => A"):
         new = main.replace_with(b, O.EXPONENTIAL, (a,))
-    assert all(e.cause.pass_name == "test" and e.cause.rule == "--A => A" and e.computation == "main" for e in seen.seen)
+    assert all(
+        e.cause.pass_name == "test" and e.cause.rule == "--A => A" and e.computation == "main" for e in seen.seen
+    )
     assert seen.kinds[0] == "add"
     assert seen.kinds[-1] == "remove"
     assert "replace" in seen.kinds
@@ -426,7 +436,10 @@ def test_a_clone_prints_the_same_and_shares_nothing(module: HloModule) -> None:
     assert not ours & theirs
     copy.entry_computation.update(named(copy, "b"), metadata=NO_METADATA)
     assert named(module, "b").metadata.op_name == "node_b"
-    assert copy.entry_computation.add(O.NEGATE, (named(copy, "b"),)).name == module.entry_computation.add(O.NEGATE, (named(module, "b"),)).name
+    assert (
+        copy.entry_computation.add(O.NEGATE, (named(copy, "b"),)).name
+        == module.entry_computation.add(O.NEGATE, (named(module, "b"),)).name
+    )
 
 
 def test_a_cloned_computation_is_called_alike_and_calls_the_same(module: HloModule, main: HloComputation) -> None:
@@ -483,7 +496,11 @@ def test_any_changes_keep_the_module_right(data: st.DataObject) -> None:
         def pick(items: list[HloInstruction] = some) -> HloInstruction:
             return items[data.draw(st.integers(0, len(items) - 1))]
 
-        action = data.draw(st.sampled_from(["unary", "binary", "constant", "replace", "root", "rename", "remove", "operand", "snapshot"]))
+        action = data.draw(
+            st.sampled_from(
+                ["unary", "binary", "constant", "replace", "root", "rename", "remove", "operand", "snapshot"]
+            )
+        )
         if action == "unary":
             c.add(O.NEGATE, (pick(),))
         elif action == "binary":

@@ -26,7 +26,9 @@ def test_long_and_short_forms_agree() -> None:
         "%a = f32[2,3]{1,0} parameter(0)\n%b = (f32[2,3]{1,0}, s32[]) parameter(1)\n%g = f32[2,3]{1,0} get-tuple-element((f32[2,3]{1,0}, s32[]) %b), index=0\n"
         "ROOT %r = f32[2,3]{1,0} add(f32[2,3]{1,0} %a, f32[2,3]{1,0} %g)"
     )
-    short = entry("a = f32[2, 3] parameter(0) // one\nb = (f32[2,3], /*index=1*/s32[]) parameter(1)\ng = get-tuple-element(b), index=0\nROOT r = add(a, g)")
+    short = entry(
+        "a = f32[2, 3] parameter(0) // one\nb = (f32[2,3], /*index=1*/s32[]) parameter(1)\ng = get-tuple-element(b), index=0\nROOT r = add(a, g)"
+    )
     assert str(parse(long)) == str(parse(short))
 
 
@@ -49,7 +51,9 @@ def test_nested_instructions_get_anonymous_names() -> None:
 
 
 def test_names_are_made_unique_over_the_module() -> None:
-    module = parse("HloModule m\nf {\n  ROOT p = f32[] parameter(0)\n}\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT c = f32[] call(p), to_apply=f\n}\n")
+    module = parse(
+        "HloModule m\nf {\n  ROOT p = f32[] parameter(0)\n}\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT c = f32[] call(p), to_apply=f\n}\n"
+    )
     assert [i.name for i in module.instructions()] == ["p", "p.1", "c"]
 
 
@@ -97,7 +101,9 @@ def test_schedule_is_the_order_of_the_text() -> None:
 
 
 def test_control_predecessors() -> None:
-    root = parse(entry("a = f32[] parameter(0)\nb = f32[] negate(a)\nROOT r = f32[] negate(a), control-predecessors={b}")).entry_computation.root
+    root = parse(
+        entry("a = f32[] parameter(0)\nb = f32[] negate(a)\nROOT r = f32[] negate(a), control-predecessors={b}")
+    ).entry_computation.root
     assert [p.name for p in root.control_predecessors] == ["b"]
     assert root.control_predecessors[0].control_successors == (root,)
 
@@ -152,14 +158,22 @@ def test_elided_constants_take_no_memory() -> None:
 
 
 def test_values_of_its_own_where_xla_ignores_the_text() -> None:
-    send = parse(entry("p = f32[2] parameter(0)\nt = token[] after-all()\nROOT s = (f32[2], u32[], token[]) send(p, t), channel_id=1")).entry_computation.root
+    send = parse(
+        entry(
+            "p = f32[2] parameter(0)\nt = token[] after-all()\nROOT s = (f32[2], u32[], token[]) send(p, t), channel_id=1"
+        )
+    ).entry_computation.root
     assert str(send.shape) == "(f32[2]{0}, u32[], token[])"
-    default = parse(entry("p = s32[] parameter(0)\nROOT r = pred[] compare(p, p), direction=LT, type=SIGNED")).entry_computation.root
+    default = parse(
+        entry("p = s32[] parameter(0)\nROOT r = pred[] compare(p, p), direction=LT, type=SIGNED")
+    ).entry_computation.root
     assert "type" not in default.attributes
 
 
 def test_inferred_shapes_keep_the_first_operands_layout() -> None:
-    root = parse(entry("p = f32[5,4]{0,1} parameter(0)\nt = transpose(p), dimensions={1,0}\nROOT r = add(t, t)")).entry_computation.root
+    root = parse(
+        entry("p = f32[5,4]{0,1} parameter(0)\nt = transpose(p), dimensions={1,0}\nROOT r = add(t, t)")
+    ).entry_computation.root
     assert str(root.shape) == "f32[4,5]{1,0}"
     assert root.shape.element_type is PrimitiveType.F32
 

@@ -65,7 +65,10 @@ def test_canonical_instruction(line: str) -> None:
 @pytest.mark.parametrize(
     ("given", "printed"),
     [
-        ("{devices=[1,1,2,4]<=[2,4]T(1,0) last_tile_dim_replicate}", "{devices=[1,1,2,4]<=[2,2,2]T(1,0,2) last_tile_dim_replicate}"),
+        (
+            "{devices=[1,1,2,4]<=[2,4]T(1,0) last_tile_dim_replicate}",
+            "{devices=[1,1,2,4]<=[2,2,2]T(1,0,2) last_tile_dim_replicate}",
+        ),
         ("{devices=[2,1,2]3,2,1,0 last_tile_dim_replicate}", "{devices=[2,1,2]2,3,0,1 last_tile_dim_replicate}"),
         ("{devices=[1,8]<=[8] last_tile_dim_replicate}", "{replicated}"),
         ("{devices=[2,1]<=[2] last_tile_dim_replicate}", "{devices=[2]<=[2]}"),
@@ -124,7 +127,9 @@ def test_options() -> None:
     short = module_text(record, PrintOptions.short_parsable())
     assert "%" not in short
     assert "metadata" not in short
-    assert str(parse(short)) == CANONICAL.replace(', metadata={op_type="Add" op_name="net/add" source_file="net.py" source_line=7}', "")
+    assert str(parse(short)) == CANONICAL.replace(
+        ', metadata={op_type="Add" op_name="net/add" source_file="net.py" source_line=7}', ""
+    )
     human = module_text(record, PrintOptions.human())
     assert "p = f32[2] parameter(0)" in human
     assert "{0}" not in human.replace("{ {0}: (0, {}, may-alias) }", "")

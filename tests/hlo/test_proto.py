@@ -29,8 +29,7 @@ from xlanb.hlo.proto.sharding import sharding_from_proto, sharding_to_proto
 from xlanb.shape import ArrayShape, Layout, Literal, PrimitiveType, TupleShape
 
 MODULES = [
-    xlanb.hlo.parse(text)
-    for text in (Path(__file__).parent / "proto_modules.hlo").read_text().split("// ----\n")
+    xlanb.hlo.parse(text) for text in (Path(__file__).parent / "proto_modules.hlo").read_text().split("// ----\n")
 ]
 NAMES = [m.name for m in MODULES]
 
@@ -110,15 +109,11 @@ def test_graphs_share_what_they_shared() -> None:
     (x,) = module.entry_computation.parameters
     assert [u.name for u in x.users] == ["init", "a"]
     assert module.entry_computation.root.name == "o"
-    assert (
-        len(module.schedule) == len(module.computations) - 1
-    )  # the fused one has no order of its own
+    assert len(module.schedule) == len(module.computations) - 1  # the fused one has no order of its own
 
 
 def test_callees_are_written_before_their_callers() -> None:
-    message = SCHEMA.HloModuleProto.FromString(
-        next(m for m in MODULES if m.name == "control").to_proto()
-    )
+    message = SCHEMA.HloModuleProto.FromString(next(m for m in MODULES if m.name == "control").to_proto())
     known: set[int] = set()
     for computation in message.computations:
         assert all(set(i.called_computation_ids) <= known for i in computation.instructions)
@@ -142,11 +137,7 @@ def literals(draw: st.DrawFn) -> Literal:
         low = draw(st.lists(st.integers(0, 2**kind.bits - 1), min_size=count, max_size=count))
         bits = np.array(low, np.uint8)
         signed = (bits << (8 - kind.bits)).view(np.int8) >> (8 - kind.bits)
-        values = (
-            (signed if kind.is_signed else bits).astype(kind.dtype)
-            if kind.is_integral
-            else bits.view(kind.dtype)
-        )
+        values = (signed if kind.is_signed else bits).astype(kind.dtype) if kind.is_integral else bits.view(kind.dtype)
     else:
         size = count * kind.byte_size
         values = np.frombuffer(draw(st.binary(min_size=size, max_size=size)), kind.dtype)
@@ -194,9 +185,7 @@ def test_bits_above_a_small_element_say_nothing(kind: PrimitiveType) -> None:
     ],
 )
 def test_a_shape_comes_back(text: str, wanted: dict[str, Any]) -> None:
-    shape = xlanb.hlo.parse(
-        f"HloModule m\nENTRY e {{ ROOT p = {text} parameter(0) }}"
-    ).entry_computation.root.shape
+    shape = xlanb.hlo.parse(f"HloModule m\nENTRY e {{ ROOT p = {text} parameter(0) }}").entry_computation.root.shape
     proto = shape_to_proto(shape)
     for name, value in wanted.items():
         found = getattr(proto, name)
@@ -250,8 +239,7 @@ def test_a_sharding_comes_back(text: str) -> None:
         lambda s: s.last_tile_dims.append(-1),
         lambda s: (setattr(s, "type", 2), s.tuple_shardings.add(type=2)),
         lambda s: (
-            s.named_sharding.manual_axes.add(mesh_axis_index=1)
-            and s.named_sharding.mesh.axes.add(name="x", size=2)
+            s.named_sharding.manual_axes.add(mesh_axis_index=1) and s.named_sharding.mesh.axes.add(name="x", size=2)
         ),
     ],
 )
@@ -395,9 +383,7 @@ def test_a_size_that_nothing_can_hold_is_refused() -> None:
         HloModule.from_proto(broken(change))
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\0", b"\xff" * 50, b"HloModule m", FROM_XLA[:-1], b"\x12" + b"\x80" * 20]
-)
+@pytest.mark.parametrize("data", [b"", b"\0", b"\xff" * 50, b"HloModule m", FROM_XLA[:-1], b"\x12" + b"\x80" * 20])
 def test_bytes_that_are_no_message(data: bytes) -> None:
     with pytest.raises(HloParseError):
         HloModule.from_proto(data)
@@ -421,18 +407,14 @@ def test_nesting_has_a_limit() -> None:
 
 def test_constants_beyond_what_a_message_holds() -> None:
     constants = "".join(f"  c{i} = f32[400000000] constant({{...}})\n" for i in range(2))
-    module = xlanb.hlo.parse(
-        f"HloModule m\nENTRY e {{\n{constants}  ROOT t = f32[400000000] add(c0, c1)\n}}"
-    )
+    module = xlanb.hlo.parse(f"HloModule m\nENTRY e {{\n{constants}  ROOT t = f32[400000000] add(c0, c1)\n}}")
     with pytest.raises(UnimplementedError, match="too large for a binary message"):
         module.to_proto()
 
 
 def test_elided_constants_become_zeros() -> None:
     module = xlanb.hlo.parse("HloModule m\nENTRY e { ROOT c = f32[3]{0} constant({...}) }")
-    assert HloModule.from_proto(
-        module.to_proto()
-    ).entry_computation.root.literal.array.tolist() == [0, 0, 0]
+    assert HloModule.from_proto(module.to_proto()).entry_computation.root.literal.array.tolist() == [0, 0, 0]
 
 
 SEEDS = [m.to_proto() for m in MODULES]
@@ -459,7 +441,5 @@ def test_every_attribute_of_the_table_has_a_codec() -> None:
     from xlanb.hlo.proto.fields import codecs
 
     for opcode in HloOpcode:
-        rows = {
-            a.name for a in opcode.attributes if a.kind not in (*COMPUTATION_KINDS, "group_mode")
-        }
+        rows = {a.name for a in opcode.attributes if a.kind not in (*COMPUTATION_KINDS, "group_mode")}
         assert {row.name for row, _ in codecs(opcode)} == rows

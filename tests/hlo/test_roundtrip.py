@@ -22,7 +22,9 @@ def shapes(draw: st.DrawFn, depth: int = 2) -> Shape:
         return TupleShape(tuple(draw(st.lists(shapes(depth - 1), max_size=7))))
     dims = draw(st.lists(st.integers(0, 9), max_size=4))
     order = draw(st.permutations(range(len(dims))))
-    tiles = draw(st.lists(st.lists(st.one_of(st.none(), st.integers(1, 8)), min_size=1, max_size=2).map(tuple), max_size=2))
+    tiles = draw(
+        st.lists(st.lists(st.one_of(st.none(), st.integers(1, 8)), min_size=1, max_size=2).map(tuple), max_size=2)
+    )
     layout = Layout(tuple(order), tuple(tiles), draw(st.integers(0, 3)), 0, draw(st.sampled_from([1, 4])))
     dynamic = tuple(draw(st.booleans()) for _ in dims)
     return ArrayShape(draw(st.sampled_from(ARRAYS)), tuple(dims), layout, dynamic)
@@ -36,7 +38,9 @@ def test_shapes(shape: Shape) -> None:
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_strings(text: str) -> None:
     assert unescape(escape(text), Cursor("")) == text
-    module = parse(f'HloModule m\nENTRY e {{\n  ROOT p = f32[] parameter(0), metadata={{op_name="{escape(text)}"}}\n}}\n')
+    module = parse(
+        f'HloModule m\nENTRY e {{\n  ROOT p = f32[] parameter(0), metadata={{op_name="{escape(text)}"}}\n}}\n'
+    )
     assert module.entry_computation.root.metadata.op_name == text
     assert str(parse(str(module))) == str(module)
 
@@ -47,12 +51,21 @@ def modules(draw: st.DrawFn) -> HloModule:
     module = HloModule("m")
     entry = module.add_computation("e", entry=True)
     shape = ArrayShape(PrimitiveType.F32, (2, 3), Layout.default(2))
-    values = [entry.add(HloOpcode.PARAMETER, (), shape, name=draw(st.sampled_from(["p", "x.1", "a-b"])), parameter_number=0)]
+    values = [
+        entry.add(HloOpcode.PARAMETER, (), shape, name=draw(st.sampled_from(["p", "x.1", "a-b"])), parameter_number=0)
+    ]
     for _ in range(draw(st.integers(1, 12))):
-        opcode = draw(st.sampled_from([HloOpcode.ADD, HloOpcode.NEGATE, HloOpcode.MULTIPLY, HloOpcode.REVERSE, HloOpcode.SELECT]))
+        opcode = draw(
+            st.sampled_from([HloOpcode.ADD, HloOpcode.NEGATE, HloOpcode.MULTIPLY, HloOpcode.REVERSE, HloOpcode.SELECT])
+        )
         operands = [draw(st.sampled_from(values)) for _ in range(opcode.arity or 0)]
         if opcode is HloOpcode.SELECT:
-            operands[0] = entry.add(HloOpcode.COMPARE, operands[1:], ArrayShape(PrimitiveType.PRED, (2, 3), Layout.default(2)), direction="LT")
+            operands[0] = entry.add(
+                HloOpcode.COMPARE,
+                operands[1:],
+                ArrayShape(PrimitiveType.PRED, (2, 3), Layout.default(2)),
+                direction="LT",
+            )
         more = {"dimensions": (0,)} if opcode is HloOpcode.REVERSE else {}
         values.append(entry.add(opcode, operands, shape, **more))
     entry.set_root(values[-1])
@@ -76,14 +89,20 @@ def test_float_literals(values: list[float]) -> None:
     assert again.entry_computation.root.literal == module.entry_computation.root.literal
 
 
-@pytest.mark.parametrize("kind", ["bf16", "f16", "f8e4m3fn", "f8e5m2", "f8e5m2fnuz", "f8e4m3b11fnuz", "f4e2m1fn", "f8e3m4"])
+@pytest.mark.parametrize(
+    "kind", ["bf16", "f16", "f8e4m3fn", "f8e5m2", "f8e5m2fnuz", "f8e4m3b11fnuz", "f4e2m1fn", "f8e3m4"]
+)
 def test_every_value_of_a_small_type(kind: str) -> None:
     dtype = PrimitiveType[kind.upper()].dtype
     import numpy as np
 
-    raw = np.arange(2 ** min(8 * dtype.itemsize, 16), dtype=f"u{dtype.itemsize}") if kind != "f4e2m1fn" else np.arange(16, dtype="u1")
+    raw = (
+        np.arange(2 ** min(8 * dtype.itemsize, 16), dtype=f"u{dtype.itemsize}")
+        if kind != "f4e2m1fn"
+        else np.arange(16, dtype="u1")
+    )
     values = raw.view(dtype)
-    finite = values[np.isfinite(values.astype(np.float32))][::17 if dtype.itemsize == 2 else 1]
+    finite = values[np.isfinite(values.astype(np.float32))][:: 17 if dtype.itemsize == 2 else 1]
     for value in finite:
         from xlanb.hlo.literal_text import float_text
 

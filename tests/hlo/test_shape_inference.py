@@ -88,8 +88,19 @@ def test_results_are_row_major_whatever_the_operands_are() -> None:
 
 WINDOW = Window((WindowDimension(2, stride=2), WindowDimension(3, padding_low=1, padding_high=1)))
 NHWC = ConvolutionDimensionNumbers(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2))
-GATHER = {"offset_dims": (1,), "collapsed_slice_dims": (0,), "start_index_map": (0,), "index_vector_dim": 1, "slice_sizes": (1, 4)}
-SCATTER = {"update_window_dims": (1,), "inserted_window_dims": (0,), "scatter_dims_to_operand_dims": (0,), "index_vector_dim": 1}
+GATHER = {
+    "offset_dims": (1,),
+    "collapsed_slice_dims": (0,),
+    "start_index_map": (0,),
+    "index_vector_dim": 1,
+    "slice_sizes": (1, 4),
+}
+SCATTER = {
+    "update_window_dims": (1,),
+    "inserted_window_dims": (0,),
+    "scatter_dims_to_operand_dims": (0,),
+    "index_vector_dim": 1,
+}
 BATCHED = {
     "offset_dims": (2,), "collapsed_slice_dims": (1,), "operand_batching_dims": (0,), "start_indices_batching_dims": (0,),
     "start_index_map": (1,), "index_vector_dim": 2, "slice_sizes": (1, 1, 4),
@@ -211,8 +222,12 @@ GOOD: list[tuple[HloOpcode, tuple[str, ...], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("opcode", "operands", "attributes", "expected"), GOOD, ids=lambda v: str(v) if isinstance(v, HloOpcode) else "")
-def test_inferred_shape(opcode: HloOpcode, operands: tuple[str, ...], attributes: dict[str, Any], expected: str) -> None:
+@pytest.mark.parametrize(
+    ("opcode", "operands", "attributes", "expected"), GOOD, ids=lambda v: str(v) if isinstance(v, HloOpcode) else ""
+)
+def test_inferred_shape(
+    opcode: HloOpcode, operands: tuple[str, ...], attributes: dict[str, Any], expected: str
+) -> None:
     assert infer(opcode, *operands, **attributes) == expected
 
 
@@ -304,8 +319,12 @@ BAD: list[tuple[HloOpcode, tuple[str, ...], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("opcode", "operands", "attributes", "message"), BAD, ids=lambda v: str(v) if isinstance(v, HloOpcode) else "")
-def test_refused_operands(opcode: HloOpcode, operands: tuple[str, ...], attributes: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("opcode", "operands", "attributes", "message"), BAD, ids=lambda v: str(v) if isinstance(v, HloOpcode) else ""
+)
+def test_refused_operands(
+    opcode: HloOpcode, operands: tuple[str, ...], attributes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ShapeError, match=message) as caught:
         infer(opcode, *operands, **attributes)
     assert str(caught.value).startswith(f"{opcode}(")
@@ -339,8 +358,14 @@ CHECKED: list[tuple[HloOpcode, tuple[str, ...], dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("opcode", "operands", "attributes", "right", "wrong"), CHECKED, ids=lambda v: str(v) if isinstance(v, HloOpcode) else "")
-def test_given_shapes_are_checked(opcode: HloOpcode, operands: tuple[str, ...], attributes: dict[str, Any], right: str, wrong: str) -> None:
+@pytest.mark.parametrize(
+    ("opcode", "operands", "attributes", "right", "wrong"),
+    CHECKED,
+    ids=lambda v: str(v) if isinstance(v, HloOpcode) else "",
+)
+def test_given_shapes_are_checked(
+    opcode: HloOpcode, operands: tuple[str, ...], attributes: dict[str, Any], right: str, wrong: str
+) -> None:
     shapes = [shape(o) for o in operands]
     shape_inference.check(opcode, shapes, attributes, shape(right))
     with pytest.raises(ShapeError, match=re.escape(f"{opcode}(")):
@@ -383,13 +408,20 @@ def test_transposes_have_numpys_sizes(case: tuple[list[int], list[int]]) -> None
 @given(st.data())
 def test_dots_have_einsums_sizes(data: st.DataObject) -> None:
     """Letters name dimensions: common and kept are batch, common and dropped contracting."""
-    batch, summed, left, right = ("ab"[: data.draw(st.integers(0, 2))], "cd"[: data.draw(st.integers(0, 2))], "ef", "gh")
+    batch, summed, left, right = (
+        "ab"[: data.draw(st.integers(0, 2))],
+        "cd"[: data.draw(st.integers(0, 2))],
+        "ef",
+        "gh",
+    )
     size = {letter: data.draw(st.integers(1, 4)) for letter in "abcdefgh"}
     lhs = data.draw(st.permutations(batch + summed + left))
     rhs = data.draw(st.permutations(batch + summed + right))
     free = "".join(c for c in lhs if c in left) + "".join(c for c in rhs if c in right)
     want = np.einsum(
-        f"{''.join(lhs)},{''.join(rhs)}->{batch}{free}", np.zeros([size[c] for c in lhs]), np.zeros([size[c] for c in rhs])
+        f"{''.join(lhs)},{''.join(rhs)}->{batch}{free}",
+        np.zeros([size[c] for c in lhs]),
+        np.zeros([size[c] for c in rhs]),
     ).shape
     attributes = {
         "lhs_batch_dims": tuple(map(lhs.index, batch)), "rhs_batch_dims": tuple(map(rhs.index, batch)),
@@ -399,12 +431,26 @@ def test_dots_have_einsums_sizes(data: st.DataObject) -> None:
     assert shape_inference.infer(O.DOT, shapes, attributes) == array(PrimitiveType.F64, want)
 
 
-@given(st.integers(0, 9), st.integers(1, 4), st.integers(1, 3), st.integers(-2, 3), st.integers(-2, 3), st.integers(1, 3), st.integers(1, 3))
-def test_windows_are_as_many_as_fit(size: int, width: int, stride: int, low: int, high: int, holes: int, base: int) -> None:
+@given(
+    st.integers(0, 9),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(-2, 3),
+    st.integers(-2, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+def test_windows_are_as_many_as_fit(
+    size: int, width: int, stride: int, low: int, high: int, holes: int, base: int
+) -> None:
     """Counted one by one over the padded, dilated array."""
     window = Window((WindowDimension(width, stride, low, high, holes, base),))
     padded = max(0, (size - 1) * base + 1 if size else 0) + low + high
     reach = (width - 1) * holes + 1
     want = sum(1 for start in range(0, max(padded, 0), stride) if start + reach <= padded)
-    found = shape_inference.infer(O.REDUCE_WINDOW, [array(PrimitiveType.F32, [size]), array(PrimitiveType.F32)], {"window": window, "to_apply": add()})
+    found = shape_inference.infer(
+        O.REDUCE_WINDOW,
+        [array(PrimitiveType.F32, [size]), array(PrimitiveType.F32)],
+        {"window": window, "to_apply": add()},
+    )
     assert found == array(PrimitiveType.F32, [want])

@@ -44,10 +44,14 @@ GOOD = [
     entry("x = f32[2] parameter(0)\nROOT y = f32[2]{0} negate(x)"),
     entry("x = f32[2,3]{0,1} parameter(0)\nROOT y = f32[2,3]{1,0} copy(x)"),
     entry("x = f32[2] parameter(0)\ny = bf16[2] parameter(1)\nROOT z = bf16[2] add(x, y)"),
-    entry("x = s8[2,3] parameter(0)\ny = s8[3,2] parameter(1)\nROOT z = s32[2,2] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    entry(
+        "x = s8[2,3] parameter(0)\ny = s8[3,2] parameter(1)\nROOT z = s32[2,2] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    ),
     entry("x = s32[2] parameter(0)\nROOT z = s32[] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
     entry("x = f32[2] parameter(0)\nROOT z = bf16[] dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}"),
-    entry("x = f32[2] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add", ADD),
+    entry(
+        "x = f32[2] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=add", ADD
+    ),
     entry("x = f32[2] parameter(0)\ns = (f32[2], f32[2], u32[]) copy-start(x)\nROOT d = f32[2] copy-done(s)"),
     entry("x = f32[2] parameter(0)\na = f32[2] negate(x)\nROOT b = f32[2] negate(x), control-predecessors={a}"),
     entry("x = f32[<=2] parameter(0)\ny = f32[2] parameter(1)\nROOT z = f32[<=2] add(x, y)"),
@@ -56,9 +60,16 @@ GOOD = [
         "aside {\n p = f32[2] parameter(0)\n ROOT n = f32[2] negate(p)\n}",
     ),
     "HloModule m, is_scheduled=true\nENTRY main {\n x = f32[2] parameter(0)\n a = f32[2] negate(x)\n ROOT b = f32[2] add(a, x)\n}",
-    entry("x = f32[4,2] parameter(0), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate}\nROOT t = (f32[4,2], f32[4,2]) tuple(x, x), sharding={{replicated}, {devices=[2,1]<=[2]}}"),
-    entry('x = f32[2] parameter(0)\nROOT r = (f32[2], s8[]) custom-call(x), custom_call_target="f", output_to_operand_aliasing={{0}: (0, {})}'),
-    entry('x = f32[] parameter(0)\ny = f32[] parameter(1)\nROOT r = f32[] call(x, y), to_apply=add, is_composite=true, frontend_attributes={composite.name="foo.add",composite.version="1"}', ADD),
+    entry(
+        "x = f32[4,2] parameter(0), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate}\nROOT t = (f32[4,2], f32[4,2]) tuple(x, x), sharding={{replicated}, {devices=[2,1]<=[2]}}"
+    ),
+    entry(
+        'x = f32[2] parameter(0)\nROOT r = (f32[2], s8[]) custom-call(x), custom_call_target="f", output_to_operand_aliasing={{0}: (0, {})}'
+    ),
+    entry(
+        'x = f32[] parameter(0)\ny = f32[] parameter(1)\nROOT r = f32[] call(x, y), to_apply=add, is_composite=true, frontend_attributes={composite.name="foo.add",composite.version="1"}',
+        ADD,
+    ),
     "HloModule m, input_output_alias={ {0}: (0, {}, must-alias) }\nENTRY main {\n x = f32[2] parameter(0)\n ROOT t = (f32[2]) tuple(x)\n}",
 ]
 
@@ -226,7 +237,10 @@ def test_a_computation_that_calls_itself_is_found() -> None:
     for one, other in ((first, second), (second, first)):
         x = one.parameter(0, array(F32))
         one.build_computation(one.instruction(O.CALL, (x,), array(F32), to_apply=other.computation))
-    refuse(b.build(b.instruction(O.CALL, (b.parameter(0, array(F32)),), array(F32), to_apply=first.computation)), "calls itself")
+    refuse(
+        b.build(b.instruction(O.CALL, (b.parameter(0, array(F32)),), array(F32), to_apply=first.computation)),
+        "calls itself",
+    )
 
 
 def test_a_called_computation_of_another_module_is_found() -> None:

@@ -143,7 +143,10 @@ def test_a_function_is_compiled_with_its_arguments(shell: InteractiveShell) -> N
 
 def test_a_cell_of_hlo_is_compiled_and_run(shell: InteractiveShell) -> None:
     shell.user_ns["v"] = np.arange(3, dtype=np.float32)
-    result, _ = run(shell, "%%xla_jit --lang hlo --args (v,)\nHloModule m\nENTRY e {\n  a = f32[3] parameter(0)\n  ROOT r = f32[3] add(a, a)\n}")
+    result, _ = run(
+        shell,
+        "%%xla_jit --lang hlo --args (v,)\nHloModule m\nENTRY e {\n  a = f32[3] parameter(0)\n  ROOT r = f32[3] add(a, a)\n}",
+    )
     np.testing.assert_array_equal(result.result, [0, 2, 4])
 
 

@@ -81,9 +81,7 @@ def test_what_the_compiler_raises_is_shown_and_kept():
     assert front.types() == ["delta", "error"]
     assert front.messages[-1]["message"] == "PassError: fusion broke the module"
     assert isinstance(widget.error, PassError)
-    assert front.messages[0]["delta"]["traces"][0]["live"] is False, (
-        "a compilation that failed goes no further"
-    )
+    assert front.messages[0]["delta"]["traces"][0]["live"] is False, "a compilation that failed goes no further"
 
 
 def test_run_runs_and_shows_what_came():

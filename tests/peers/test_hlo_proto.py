@@ -47,12 +47,8 @@ def test_we_read_what_xla_writes(text: str) -> None:
 @pytest.mark.parametrize("text", TEXTS, ids=NAMES)
 def test_not_a_field_is_forgotten(text: str) -> None:
     """Both messages, as our table of fields sees them, are one."""
-    theirs = SCHEMA.HloModuleProto.FromString(
-        real.hlo_module_from_text(text).as_serialized_hlo_module_proto()
-    )
-    ours = SCHEMA.HloModuleProto.FromString(
-        HloModule.from_proto(theirs.SerializeToString()).to_proto()
-    )
+    theirs = SCHEMA.HloModuleProto.FromString(real.hlo_module_from_text(text).as_serialized_hlo_module_proto())
+    ours = SCHEMA.HloModuleProto.FromString(HloModule.from_proto(theirs.SerializeToString()).to_proto())
     for message in (theirs, ours):
         message.id = 0
         for row in message.original_value_recovery_table.entries:
@@ -96,8 +92,6 @@ def test_a_dump_opens(tmp_path: Path) -> None:
     for path in dumps:
         text = path.with_name(path.name.replace(".hlo.pb", ".txt")).read_text()
         module = HloModule.from_proto(path.read_bytes())
-        assert {i.name for i in module.instructions()} == {
-            i.name for i in xlanb.hlo.parse(text).instructions()
-        }
+        assert {i.name for i in module.instructions()} == {i.name for i in xlanb.hlo.parse(text).instructions()}
         theirs = SCHEMA.HloProto.FromString(path.read_bytes()).hlo_module.SerializeToString()
         assert said_by_xla(module.to_proto()) == said_by_xla(theirs)

@@ -88,7 +88,23 @@ def scopes(tf):
 
 def operators(tf):
     x, y = tf.placeholder(tf.float32, [2, 3], name="x"), tf.placeholder(tf.float32, [3], name="y")
-    results = [x + 1, 1 - x, x * 2, 2 / x, x / y, x**2, -x, x % y, x // y, 2.0**x, x @ tf.transpose(x), tf.maximum(x, y), tf.exp(x), tf.log(x), x - y]
+    results = [
+        x + 1,
+        1 - x,
+        x * 2,
+        2 / x,
+        x / y,
+        x**2,
+        -x,
+        x % y,
+        x // y,
+        2.0**x,
+        x @ tf.transpose(x),
+        tf.maximum(x, y),
+        tf.exp(x),
+        tf.log(x),
+        x - y,
+    ]
     for result in results:
         tf.gradients(result, [x, y])
 
@@ -133,7 +149,12 @@ def test_the_op_table_is_tensorflows(tf1):
         op, definition = get_op(name), theirs[name]
         for side in ("input", "output"):
             mine = [(a.name, a.type_attr, a.number_attr, a.type_list_attr, a.is_ref) for a in getattr(op, f"{side}s")]
-            assert mine == [(a.name, a.type_attr, a.number_attr, a.type_list_attr, a.is_ref) for a in getattr(definition, f"{side}_arg")], name
+            assert mine == [
+                (a.name, a.type_attr, a.number_attr, a.type_list_attr, a.is_ref)
+                for a in getattr(definition, f"{side}_arg")
+            ], name
         mine = [(a.name, a.kind, a.has_default) for a in op.attrs if a.name != "bad_color"]
-        assert mine == [(a.name, a.type, a.HasField("default_value")) for a in definition.attr if a.name != "bad_color"], name
+        assert mine == [
+            (a.name, a.type, a.HasField("default_value")) for a in definition.attr if a.name != "bad_color"
+        ], name
         assert op.is_stateful == definition.is_stateful, name

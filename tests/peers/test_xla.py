@@ -15,14 +15,14 @@ pytestmark = pytest.mark.peer
 
 
 def line(x: Any, y: Any, w: Any, b: Any) -> Any:
-    import xlanb.tf as tf
+    from xlanb import tf
 
     error = w * x + b - y
     return tf.reduce_mean(tf.square(error)), tf.reduce_sum(error * x), tf.reduce_sum(error)
 
 
 def layer(x: Any, w: Any, b: Any) -> Any:
-    import xlanb.tf as tf
+    from xlanb import tf
 
     return tf.nn.relu(tf.matmul(x, w) + b)
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import xlanb.tf as tf
 from tests.programs import LineFit, line_fit
+from xlanb import tf
 from xlanb.debug_options import flags
 from xlanb.errors import FeedError, GraphError, UninitializedError, UnknownOpError
 
@@ -60,7 +60,9 @@ def test_fetches_keep_their_structure() -> None:
     program = line_fit()
     with tf.Session(program.graph) as session:
         session.run(program.init)
-        result = session.run({"loss": program.loss, "both": (program.weights, ["bias:0", program.train])}, program.feeds)
+        result = session.run(
+            {"loss": program.loss, "both": (program.weights, ["bias:0", program.train])}, program.feeds
+        )
         assert set(result) == {"loss", "both"}
         weights, (bias, train) = result["both"]
         assert weights.dtype == bias.dtype == np.float32

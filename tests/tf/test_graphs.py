@@ -121,7 +121,12 @@ def test_linear_regression(graph):
     assert attrs["weights"] == {
         "shape": [], "dtype": tf.float32, "container": "", "shared_name": "", "_class": ("loc:@weights",),
     }  # fmt: skip
-    assert attrs["weights/Assign"] == {"T": tf.float32, "use_locking": True, "validate_shape": True, "_class": ("loc:@weights",)}
+    assert attrs["weights/Assign"] == {
+        "T": tf.float32,
+        "use_locking": True,
+        "validate_shape": True,
+        "_class": ("loc:@weights",),
+    }
     assert attrs["GradientDescent/update_bias/ApplyGradientDescent"] == {
         "T": tf.float32, "use_locking": False, "_class": ("loc:@bias",), "_has_manual_control_dependencies": True,
     }  # fmt: skip
@@ -143,7 +148,9 @@ def test_linear_regression_with_resource_variables(graph):
         "x_observed = Placeholder()", "ReadVariableOp = ReadVariableOp(weights)", "mul = Mul(ReadVariableOp, x_observed)",
         "add/ReadVariableOp = ReadVariableOp(bias)",
     ]  # fmt: skip
-    assert found[-2].startswith("GradientDescent/update_bias/ResourceApplyGradientDescent = ResourceApplyGradientDescent(bias, ")
+    assert found[-2].startswith(
+        "GradientDescent/update_bias/ResourceApplyGradientDescent = ResourceApplyGradientDescent(bias, "
+    )
     assert graph.get_operation_by_name("weights").attrs["debug_name"] == "weights/"
 
 
@@ -171,7 +178,13 @@ def test_relu_layer(graph):
         "gradients/matmul_grad/MatMul_1 = MatMul(x, gradients/Relu_grad/ReluGrad)",
     ]
     assert gradient.shape == [4, 3]
-    assert gradient.op.attrs == {"T": tf.float32, "transpose_a": True, "transpose_b": False, "grad_a": False, "grad_b": True}
+    assert gradient.op.attrs == {
+        "T": tf.float32,
+        "transpose_a": True,
+        "transpose_b": False,
+        "grad_a": False,
+        "grad_b": True,
+    }
 
 
 def test_jit_scope_marks_nodes(graph):
@@ -229,7 +242,13 @@ def test_adam_makes_slots_and_powers(graph, use_resource):
         w = tf.get_variable("w", [3, 4])
     optimizer = tf.train.AdamOptimizer(0.01)
     optimizer.minimize(tf.reduce_sum(w * w))
-    assert [v.name for v in tf.global_variables()] == ["layer/w:0", "beta1_power:0", "beta2_power:0", "layer/w/Adam:0", "layer/w/Adam_1:0"]
+    assert [v.name for v in tf.global_variables()] == [
+        "layer/w:0",
+        "beta1_power:0",
+        "beta2_power:0",
+        "layer/w/Adam:0",
+        "layer/w/Adam_1:0",
+    ]
     assert optimizer.get_slot(w, "v").name == "layer/w/Adam_1:0"
     kind = "ResourceApplyAdam" if use_resource else "ApplyAdam"
     update = graph.get_operation_by_name(f"Adam/update_layer/w/{kind}")

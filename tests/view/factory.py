@@ -134,11 +134,7 @@ def graph_record(*, clustered: bool = False) -> GraphRecord:
     nodes = []
     for line, (name, op, inputs, shape) in enumerate(rows, 1):
         inside = clustered and name not in outside
-        reason = (
-            "No registered 'PrintV2' OpKernel for XLA_CPU_JIT"
-            if clustered and op == "PrintV2"
-            else ""
-        )
+        reason = "No registered 'PrintV2' OpKernel for XLA_CPU_JIT" if clustered and op == "PrintV2" else ""
         nodes.append(
             NodeRecord(
                 name,
@@ -160,31 +156,23 @@ def encapsulated_record() -> GraphRecord:
     """The same graph with the cluster as a function."""
     full = graph_record(clustered=True)
     inside = [n for n in full.nodes if n.cluster]
-    arguments = [
-        NodeRecord(f"arg_{k}", "_Arg", (), {"index": str(k)}, ("f32[?]",)) for k in range(3)
-    ]
+    arguments = [NodeRecord(f"arg_{k}", "_Arg", (), {"index": str(k)}, ("f32[?]",)) for k in range(3)]
     names = {"weights/read": "arg_0", "x_observed": "arg_1", "y_observed": "arg_2"}
     body = [
-        replace(n, cluster="", inputs=tuple(names.get(i, i) for i in n.inputs))
-        for n in inside
-        if n.name not in names
+        replace(n, cluster="", inputs=tuple(names.get(i, i) for i in n.inputs)) for n in inside if n.name not in names
     ]
     result = NodeRecord("retval_0", "_Retval", ("Mean",), {"index": "0"})
     function = GraphRecord("cluster_0", (*arguments, *body, result))
     kept = [n for n in full.nodes if not n.cluster]
     kept = [replace(n, inputs=("cluster_0",)) if n.name == "Print" else n for n in kept]
-    call = NodeRecord(
-        "cluster_0", "cluster_0", ("weights", "x_observed", "y_observed"), {}, ("f32[]",)
-    )
+    call = NodeRecord("cluster_0", "cluster_0", ("weights", "x_observed", "y_observed"), {}, ("f32[]",))
     return GraphRecord("train", (*kept, call), (function,))
 
 
 class FakeCompiler:
     """Emits the events of a compilation, a stage at each call of `step`."""
 
-    def __init__(
-        self, name: str = "linear regression", *, evil: bool = False, fail: bool = False
-    ) -> None:
+    def __init__(self, name: str = "linear regression", *, evil: bool = False, fail: bool = False) -> None:
         self.recorder = Recorder()
         self.module = parse(HLO)
         self.evil = evil
@@ -237,15 +225,11 @@ class FakeCompiler:
             )
         yield self._finished("mark_for_compilation", "mark_for_compilation", graph, marked, 0.0011)
         inside = encapsulated_record()
-        yield self._finished(
-            "encapsulate_subgraphs", "encapsulate_subgraphs", marked, inside, 0.0009
-        )
+        yield self._finished("encapsulate_subgraphs", "encapsulate_subgraphs", marked, inside, 0.0009)
         launch = replace(
             inside,
             nodes=tuple(
-                replace(n, op="XlaLaunch", attributes={"function": "cluster_0"})
-                if n.name == "cluster_0"
-                else n
+                replace(n, op="XlaLaunch", attributes={"function": "cluster_0"}) if n.name == "cluster_0" else n
                 for n in inside.nodes
             ),
         )
@@ -266,9 +250,7 @@ class FakeCompiler:
             with because(rule="A * 1 => A", where="multiply.py:41"):
                 entry.replace(find("w.one"), find("w"))
             with because(rule="A / C => A * (1 / C)", where="divide.py:22"):
-                new = entry.add(
-                    HloOpcode.MULTIPLY, [find("reduce"), entry.constant(np.float32(0.01))]
-                )
+                new = entry.add(HloOpcode.MULTIPLY, [find("reduce"), entry.constant(np.float32(0.01))])
                 entry.replace(find("divide"), new)
 
         yield self._pass("algsimp", outer, simplify)
@@ -300,10 +282,7 @@ class FakeCompiler:
         entry = self.module.entry_computation
         x, w, b, y = (entry.find(n) for n in ("x", "w", "b.1", "y"))
         inner = self.module.add_computation("fused_computation")
-        p = [
-            inner.add(HloOpcode.PARAMETER, [], shape=i.shape, parameter_number=k)
-            for k, i in enumerate((x, w, b, y))
-        ]
+        p = [inner.add(HloOpcode.PARAMETER, [], shape=i.shape, parameter_number=k) for k, i in enumerate((x, w, b, y))]
         shape = x.shape
         first = inner.add(
             HloOpcode.MULTIPLY,
@@ -341,9 +320,7 @@ class FakeCompiler:
             )
         )
         subtract = entry.find("subtract")
-        fusion = entry.add(
-            HloOpcode.FUSION, [x, w, b, y], shape=shape, kind="kLoop", calls=inner, name="fusion"
-        )
+        fusion = entry.add(HloOpcode.FUSION, [x, w, b, y], shape=shape, kind="kLoop", calls=inner, name="fusion")
         entry.replace(subtract, fusion)
 
     def _backend(self) -> Any:
@@ -356,12 +333,8 @@ class FakeCompiler:
         later = (BufferValue("gradx", (), "f32[100]", 0, 400, 12, 14),)
         order = tuple(i.name for i in record.entry_computation.instructions)
         allocations = (
-            BufferAllocation(
-                0, "parameter", 400, (BufferValue("x", (), "f32[100]", 0, 400, 0, 18),), 0
-            ),
-            BufferAllocation(
-                1, "output", 16, (BufferValue("tuple", (), "(f32[], f32[])", 0, 16, 17, 18),)
-            ),
+            BufferAllocation(0, "parameter", 400, (BufferValue("x", (), "f32[100]", 0, 400, 0, 18),), 0),
+            BufferAllocation(1, "output", 16, (BufferValue("tuple", (), "(f32[], f32[])", 0, 16, 17, 18),)),
             BufferAllocation(2, "temp", 960, values + later),
         )
         yield self._finished(
@@ -371,9 +344,7 @@ class FakeCompiler:
             BufferAssignmentRecord("cluster_0", order, allocations, 804),
             0.0006,
         )
-        ir = CodeRecord(
-            "llvm", LLVM, ("fusion",), {"fusion": "fusion"}, {11: "multiply", 12: "add"}
-        )
+        ir = CodeRecord("llvm", LLVM, ("fusion",), {"fusion": "fusion"}, {11: "multiply", 12: "add"})
         yield self._finished("llvm_ir", "emit LLVM IR", None, ir, 0.0021)
         optimized = CodeRecord(
             "llvm",
@@ -413,9 +384,7 @@ class FakeCompiler:
         before = self.module.record()
         with because(pass_name=name):
             change()
-        return self._finished(
-            "hlo_pass", name, before, self.module.record(), 0.0002 + 0.0001 * len(name), pipeline
-        )
+        return self._finished("hlo_pass", name, before, self.module.record(), 0.0002 + 0.0001 * len(name), pipeline)
 
     def _finished(
         self,

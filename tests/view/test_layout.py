@@ -26,9 +26,7 @@ def boxes_overlap(boxes):
 @st.composite
 def graphs(draw_from, *, cyclic=False):
     n = draw_from(st.integers(1, 25))
-    pairs = draw_from(
-        st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=50)
-    )
+    pairs = draw_from(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=50))
     edges = [(f"n{a}", f"n{b}") for a, b in pairs if cyclic or a < b]
     sizes = {f"n{i}": (40.0 + 10 * (i % 7), 30.0 + 5 * (i % 3)) for i in range(n)}
     return sizes, edges
@@ -68,9 +66,7 @@ def test_taking_a_node_away_moves_no_other(graph, gone):
     second = layout(left, edges, first)
     moved = [n for n in left if second.boxes[n] != first.boxes[n]]
     fresh = layout(left, edges)
-    assert (
-        not moved or second == fresh
-    )  # where the old drawing would be far larger, all is placed afresh
+    assert not moved or second == fresh  # where the old drawing would be far larger, all is placed afresh
     assert not boxes_overlap(second.boxes)
 
 
@@ -118,9 +114,7 @@ def test_ten_thousand_nodes_take_seconds_at_most():
 
 def test_a_long_chain_does_not_recurse():
     n = 5000
-    placed = layout(
-        {f"n{i}": SIZE for i in range(n)}, [(f"n{i}", f"n{i + 1}") for i in range(n - 1)]
-    )
+    placed = layout({f"n{i}": SIZE for i in range(n)}, [(f"n{i}", f"n{i + 1}") for i in range(n - 1)])
     assert placed.boxes["n4999"][1] > placed.boxes["n0"][1]
 
 
@@ -132,9 +126,7 @@ def test_nodes_without_edges_stand_in_rows():
 
 def test_a_group_holds_its_nodes_and_edges_enter_it_from_above():
     nodes = [Node("a", 60, 40), Node("p", 60, 40, "f"), Node("q", 60, 40, "f"), Node("z", 60, 40)]
-    drawing = draw(
-        nodes, [("a", "p"), ("a", "q"), ("p", "q"), ("q", "z")], [Group("f", "fusion", "fusion")]
-    )
+    drawing = draw(nodes, [("a", "p"), ("a", "q"), ("p", "q"), ("q", "z")], [Group("f", "fusion", "fusion")])
     x, y, w, h = drawing.groups["f"]
     for n in ("p", "q"):
         nx, ny, nw, nh = drawing.nodes[n]
@@ -151,7 +143,5 @@ def test_a_group_holds_its_nodes_and_edges_enter_it_from_above():
 
 def test_a_node_may_have_any_name():
     nodes = [Node("", 60, 40), Node("\x01a", 60, 40, "\x02"), Node("a", 60, 40)]
-    drawing = draw(
-        nodes, [("a", "\x01a"), ("\x01a", "")], [Group("\x02", "g", "fusion", "missing")]
-    )
+    drawing = draw(nodes, [("a", "\x01a"), ("\x01a", "")], [Group("\x02", "g", "fusion", "missing")])
     assert set(drawing.nodes) == {"", "\x01a", "a"}

@@ -37,9 +37,7 @@ def test_a_page_is_whole_small_and_needs_no_network(trace):
     assert len(html) < 100_000
     assert not re.search(r"(?:src|href)=|https?://(?!www\.w3\.org/)", html)
     program = part(html, "program")
-    assert not re.search(
-        r"https?://(?!www\.w3\.org/)|\bfetch\(|import\((?!\"\./)", program + part(html, "style")
-    )
+    assert not re.search(r"https?://(?!www\.w3\.org/)|\bfetch\(|import\((?!\"\./)", program + part(html, "style"))
     assert json.loads(part(html, "payload"))["traces"][0]["name"] == "linear regression"
 
 
@@ -82,9 +80,7 @@ def test_trace_text_is_a_table_of_stages(trace):
 
 
 def test_an_unknown_time_is_never_zero(trace):
-    untimed = Trace(
-        "untimed", [s.__class__(s.index, s.kind, s.name, s.before, s.after) for s in trace]
-    )
+    untimed = Trace("untimed", [s.__class__(s.index, s.kind, s.name, s.before, s.after) for s in trace])
     assert "unknown  graph" in trace_text(untimed)
     assert stages_table(untimed)["ms"].isna().all()
     with pytest.raises(XlanbError, match="no stage of 'untimed' was timed"):

@@ -40,9 +40,7 @@ def chain(count):
     """A module of `count` negations in a row."""
     module = HloModule("chain")
     entry = module.add_computation("main", entry=True)
-    value = entry.add(
-        HloOpcode.PARAMETER, [], shape=array(PrimitiveType.F32, [4]), parameter_number=0
-    )
+    value = entry.add(HloOpcode.PARAMETER, [], shape=array(PrimitiveType.F32, [4]), parameter_number=0)
     for _ in range(count):
         value = entry.add(HloOpcode.NEGATE, [value])
     entry.set_root(value)
@@ -95,10 +93,7 @@ def test_a_surviving_instruction_stands_still_when_a_pass_removes_others(payload
 def test_marking_moves_no_node_and_shows_the_cluster_only_from_then_on(payload):
     before = payload["artifacts"][stage(payload, "constant folding")["a"]]["g"]
     after = payload["artifacts"][stage(payload, "mark_for_compilation")["a"]]["g"]
-    places = [
-        {payload["items"][n[0]]["n"]: n[1:] for n in picture["nodes"]}
-        for picture in (before, after)
-    ]
+    places = [{payload["items"][n[0]]["n"]: n[1:] for n in picture["nodes"]} for picture in (before, after)]
     assert places[0] == places[1]
     assert before["groups"] == []
     assert [g[1] for g in after["groups"]] == ["cluster_0"]
@@ -181,10 +176,7 @@ def test_no_more_than_four_hundred_nodes_are_drawn_and_the_note_says_so():
 
 def test_a_large_trace_stays_under_two_megabytes():
     modules = [chain(3000 + k).record() for k in range(10)]
-    stages = [
-        Stage(k, "hlo_pass", f"pass{k}", modules[k - 1] if k else None, m)
-        for k, m in enumerate(modules)
-    ]
+    stages = [Stage(k, "hlo_pass", f"pass{k}", modules[k - 1] if k else None, m) for k, m in enumerate(modules)]
     payload = build_payload([Trace("large", stages)])
     assert len(json.dumps(payload, separators=(",", ":"))) <= MAX_BYTES
     assert len(payload["traces"][0]["stages"]) == 10
@@ -199,9 +191,7 @@ def test_a_pass_over_a_huge_module_sends_little():
     builder = PayloadBuilder()
     builder.update([trace])
     trace.stages.append(Stage(1, "hlo_pass", "pass", before, module.record()))
-    assert (
-        len(json.dumps(builder.update([trace]))) < 150_000
-    )  # one neighbourhood, and which lines are there
+    assert len(json.dumps(builder.update([trace]))) < 150_000  # one neighbourhood, and which lines are there
     assert len(json.dumps(builder.payload)) < 1_000_000
 
 
@@ -217,9 +207,7 @@ def test_name_scopes_are_folded_where_a_graph_is_large():
     sheet = graph_sheet(GraphRecord("deep", nodes), 400)
     assert len(sheet.nodes) == 100
     assert "folded at depth 2" in sheet.note
-    assert graph_sheet(GraphRecord("deep", nodes), 20).note.startswith(
-        "Name scopes are folded at depth 1"
-    )
+    assert graph_sheet(GraphRecord("deep", nodes), 20).note.startswith("Name scopes are folded at depth 1")
     assert len(graph_sheet(GraphRecord("deep", nodes), 5).nodes) == 5
 
 
@@ -242,10 +230,7 @@ def test_structural_diff_pairs_by_identity_and_keeps_what_is_gone_in_place():
     entry.rename(middle, "renamed")
     entry.replace(entry.find("negate.2"), entry.add(HloOpcode.ABS, [middle], name="abs"))
     (section,) = module_diff(before, module.record())
-    marks = {
-        (r.before.name if r.before else None, r.after.name if r.after else None): r.mark
-        for r in section.rows
-    }
+    marks = {(r.before.name if r.before else None, r.after.name if r.after else None): r.mark for r in section.rows}
     assert marks["negate.1", "renamed"] == "~"
     assert marks["negate.2", None] == "-"
     assert marks[None, "abs"] == "+"
@@ -273,9 +258,7 @@ def test_diff_rows_of_reordered_nodes_pair_up():
 
 def test_lines_of_code_know_their_op():
     text = 'define void @k1() {\n  ret void\n}\ndefine void @"k 2"() {\n  ret void\n}\n'
-    record = CodeRecord(
-        "llvm", text, ("k1", "k 2"), {"k1": "fusion", "k 2": "dot"}, {5: "dot.inner"}
-    )
+    record = CodeRecord("llvm", text, ("k1", "k 2"), {"k1": "fusion", "k 2": "dot"}, {5: "dot.inner"})
     assert line_ops(record, text.splitlines()) == [
         "fusion",
         "fusion",

@@ -12,7 +12,16 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 
-_CONTROL = frozenset((HloOpcode.CALL, HloOpcode.WHILE, HloOpcode.CONDITIONAL, HloOpcode.ASYNC_START, HloOpcode.ASYNC_UPDATE, HloOpcode.ASYNC_DONE))
+_CONTROL = frozenset(
+    (
+        HloOpcode.CALL,
+        HloOpcode.WHILE,
+        HloOpcode.CONDITIONAL,
+        HloOpcode.ASYNC_START,
+        HloOpcode.ASYNC_UPDATE,
+        HloOpcode.ASYNC_DONE,
+    )
+)
 
 
 @dataclass(frozen=True)

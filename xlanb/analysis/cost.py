@@ -27,7 +27,11 @@ class Cost:
     transcendentals: float = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.flops + other.flops, self.bytes_accessed + other.bytes_accessed, self.transcendentals + other.transcendentals)
+        return Cost(
+            self.flops + other.flops,
+            self.bytes_accessed + other.bytes_accessed,
+            self.transcendentals + other.transcendentals,
+        )
 
     def __mul__(self, times: float) -> Cost:
         return Cost(self.flops * times, self.bytes_accessed * times, self.transcendentals * times)
@@ -46,7 +50,21 @@ _TRANSCENDENTAL = frozenset(
     ).split()
 )
 # They rename values; nothing is computed and no byte is touched.
-_FREE = frozenset((O.PARAMETER, O.CONSTANT, O.TUPLE, O.GET_TUPLE_ELEMENT, O.BITCAST, O.AFTER_ALL, O.ADD_DEPENDENCY, O.OPT_BARRIER, O.DOMAIN, O.PARTITION_ID, O.REPLICA_ID))
+_FREE = frozenset(
+    (
+        O.PARAMETER,
+        O.CONSTANT,
+        O.TUPLE,
+        O.GET_TUPLE_ELEMENT,
+        O.BITCAST,
+        O.AFTER_ALL,
+        O.ADD_DEPENDENCY,
+        O.OPT_BARRIER,
+        O.DOMAIN,
+        O.PARTITION_ID,
+        O.REPLICA_ID,
+    )
+)
 _CONTROL = frozenset((O.CALL, O.WHILE, O.CONDITIONAL, O.ASYNC_START, O.ASYNC_UPDATE, O.ASYNC_DONE))
 _TRIP_COUNT = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d+)')
 
@@ -105,7 +123,9 @@ def _elementwise(i: HloInstruction) -> Cost:
     elements = _elements(i.shape)
     if i.opcode in _TRANSCENDENTAL:
         return Cost(transcendentals=elements)
-    per_element = 2 if i.opcode is O.CLAMP else 0 if i.opcode in (O.CONVERT, O.REAL, O.IMAG, O.COMPLEX, O.REDUCE_PRECISION) else 1
+    per_element = (
+        2 if i.opcode is O.CLAMP else 0 if i.opcode in (O.CONVERT, O.REAL, O.IMAG, O.COMPLEX, O.REDUCE_PRECISION) else 1
+    )
     return Cost(elements * per_element)
 
 
@@ -152,7 +172,15 @@ def _convolution(i: HloInstruction) -> float:
     left, kernel, out = (_first(s) for s in (i.operands[0].shape, i.operands[1].shape, i.shape))
     taps = 1
     for w, d_in, d_out in zip(i.window.dimensions, numbers.input_spatial, numbers.output_spatial, strict=True):
-        taps *= _meeting(w.size, w.stride, w.padding_low, w.window_dilation, w.base_dilation, left.dimensions[d_in], out.dimensions[d_out])
+        taps *= _meeting(
+            w.size,
+            w.stride,
+            w.padding_low,
+            w.window_dilation,
+            w.base_dilation,
+            left.dimensions[d_in],
+            out.dimensions[d_out],
+        )
     features: int = kernel.dimensions[numbers.kernel_input_feature]
     outputs: int = out.dimensions[numbers.output_feature] * out.dimensions[numbers.output_batch]
     return 2.0 * features * outputs * taps
@@ -170,7 +198,9 @@ def _meeting(size: int, stride: int, low: int, window_dilation: int, base_dilati
             end = min(n_out - 1, (last - offset) // stride)
             total += max(0, end - first + 1)
         else:
-            total += sum(0 <= p <= last and p % base_dilation == 0 for p in range(offset, offset + n_out * stride, stride))
+            total += sum(
+                0 <= p <= last and p % base_dilation == 0 for p in range(offset, offset + n_out * stride, stride)
+            )
     return total
 
 

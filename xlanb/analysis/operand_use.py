@@ -30,7 +30,9 @@ class UseKind(IntEnum):
 def is_elementwise(i: HloInstruction) -> bool:
     """Whether element n of the result depends on element n of the operands only."""
     if i.opcode is O.FUSION:
-        return i.get("kind") == "kLoop" and all(is_elementwise(f) or f.opcode is O.PARAMETER for f in i.fused_computation)
+        return i.get("kind") == "kLoop" and all(
+            is_elementwise(f) or f.opcode is O.PARAMETER for f in i.fused_computation
+        )
     if i.opcode is O.BITCAST_CONVERT:
         return i.array_shape.dimensions == i.operands[0].array_shape.dimensions
     return i.opcode.is_elementwise or i.opcode in _ALSO_ELEMENTWISE

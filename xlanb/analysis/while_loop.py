@@ -73,7 +73,12 @@ def _element_of_parameter(i: HloInstruction) -> int | None:
 
 
 def _integer(i: HloInstruction) -> int | None:
-    if i.opcode is not O.CONSTANT or not i.shape.element_type.is_integral or i.literal.is_elided or i.literal.array.size != 1:
+    if (
+        i.opcode is not O.CONSTANT
+        or not i.shape.element_type.is_integral
+        or i.literal.is_elided
+        or i.literal.array.size != 1
+    ):
         return None
     return int(i.literal.array.item())
 

@@ -76,7 +76,9 @@ class BufferAssignment(Displayable):
     `copies` what has to be copied when; `temp_size` the bytes of the arena.
     """
 
-    def __init__(self, module: HloModule, orders: Mapping[HloComputation, Sequence[HloInstruction]], policy: Policy) -> None:
+    def __init__(
+        self, module: HloModule, orders: Mapping[HloComputation, Sequence[HloInstruction]], policy: Policy
+    ) -> None:
         self.module = module
         self.orders = orders
         self.dataflow = Dataflow(module.entry_computation, orders)
@@ -143,7 +145,9 @@ class BufferAssignment(Displayable):
         owners: list[list[HloValue] | HloInstruction | tuple[int, HloValue]] = []
         for group in self._groups.all():
             if group[0] not in self._slices:
-                blocks.append(heap_simulator.Block(max(v.size for v in group), tuple(n for v in group for n in v.intervals)))
+                blocks.append(
+                    heap_simulator.Block(max(v.size for v in group), tuple(n for v in group for n in v.intervals))
+                )
                 owners.append(group)
         for i, position in flow.position.items():
             size = policy.scratch_bytes(i)
@@ -200,7 +204,8 @@ class BufferAssignment(Displayable):
                 value = BufferValue(v.instruction.name, v.leaf, str(v.shape), place.offset, v.size, start, end)
                 held[place.allocation].append(value)
             allocations = tuple(
-                BufferAllocation(a.index, a.kind, a.size, tuple(held[a.index]), *(a.parameter or (None, ()))) for a in self.allocations
+                BufferAllocation(a.index, a.kind, a.size, tuple(held[a.index]), *(a.parameter or (None, ())))
+                for a in self.allocations
             )
             self._record = BufferAssignmentRecord(self.module.name, tuple(self.sequence), allocations, self.peak_bytes)
         return self._record
@@ -264,14 +269,20 @@ class Groups:
     def _find_shares(self) -> None:
         self._shares: list[tuple[HloValue, HloValue]] = []
         for i, position in self.flow.position.items():
-            results = [(leaf, v) for leaf, s in i.shape.leaves() if (v := self.flow.value(i, leaf)).instruction is i and v.size]
+            results = [
+                (leaf, v) for leaf, s in i.shape.leaves() if (v := self.flow.value(i, leaf)).instruction is i and v.size
+            ]
             for k, o in enumerate(i.operands):
                 for operand_leaf, _ in o.shape.leaves():
                     operand = self.flow.value(o, operand_leaf)
                     if operand.kind != "value" or not any(e == position for _, e in operand.intervals):
                         continue
                     for leaf, result in results:
-                        if operand.size == result.size and result.start == position and self.policy.can_share(i, k, operand_leaf, leaf):
+                        if (
+                            operand.size == result.size
+                            and result.start == position
+                            and self.policy.can_share(i, k, operand_leaf, leaf)
+                        ):
                             self._hand_over.add((operand, result, position))
                             self._shares.append((operand, result))
 
@@ -311,7 +322,9 @@ class Groups:
 
 
 def assign_buffers(
-    module: HloModule, policy: Policy | None = None, orders: Mapping[HloComputation, Sequence[HloInstruction]] | None = None
+    module: HloModule,
+    policy: Policy | None = None,
+    orders: Mapping[HloComputation, Sequence[HloInstruction]] | None = None,
 ) -> BufferAssignment:
     """Assign memory to every value of a module whose call graph is flat (each computation that runs as a program has one caller).
 

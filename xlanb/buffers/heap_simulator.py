@@ -38,7 +38,11 @@ def pack(blocks: Sequence[Block]) -> Packing:
     total = 0
     for k in order:
         near = np.flatnonzero(placed & (first <= last[k]) & (last >= first[k]))
-        taken = sorted((offsets[j], offsets[j] + _rounded(blocks[j].size)) for j in near.tolist() if overlap(blocks[j].intervals, blocks[k].intervals))
+        taken = sorted(
+            (offsets[j], offsets[j] + _rounded(blocks[j].size))
+            for j in near.tolist()
+            if overlap(blocks[j].intervals, blocks[k].intervals)
+        )
         offsets[k] = _best_gap(taken, _rounded(blocks[k].size))
         placed[k] = True
         total = max(total, offsets[k] + _rounded(blocks[k].size))

@@ -1,7 +1,7 @@
 """The order in which a computation's instructions run (XLA's memory schedulers): the order that needs less memory of two.
 
-    post order        operands just before their users
-    list scheduling   of what is ready, always the instruction that frees the most bytes (bytes of operands that it uses last, less those of its result)
+post order        operands just before their users
+list scheduling   of what is ready, always the instruction that frees the most bytes (bytes of operands that it uses last, less those of its result)
 """
 
 from __future__ import annotations

@@ -14,9 +14,13 @@ def report(record: BufferAssignmentRecord) -> str:
         lines.append(f"allocation {a.index}: {_head(a)}:")
         for v in sorted(a.values, key=lambda v: (v.offset, v.start)):
             index = "{" + ",".join(map(str, v.index)) + "}" if v.index else ""
-            lines.append(f" value: <{v.instruction}{index} @{v.start}-{v.end}> (size={v.size},offset={v.offset}): {v.shape}")
+            lines.append(
+                f" value: <{v.instruction}{index} @{v.start}-{v.end}> (size={v.size},offset={v.offset}): {v.shape}"
+            )
     lines += ["", f"Total bytes used: {record.total_bytes} ({human(record.total_bytes)})"]
-    lines.append(f"Temp bytes used: {record.temp_bytes} ({human(record.temp_bytes)}), live at the peak: {record.peak_bytes}")
+    lines.append(
+        f"Temp bytes used: {record.temp_bytes} ({human(record.temp_bytes)}), live at the peak: {record.peak_bytes}"
+    )
     return "\n".join(lines) + "\n"
 
 

@@ -117,7 +117,9 @@ class Dataflow:
 
     def _visit(self, c: HloComputation) -> None:
         if c in self._visited:
-            raise CompilationError(f"computation {c.name} is called from more than one place: the call graph is not flat")
+            raise CompilationError(
+                f"computation {c.name} is called from more than one place: the call graph is not flat"
+            )
         self._visited.add(c)
         for i in self.orders[c]:
             handler = {Op.WHILE: self._while, Op.CONDITIONAL: self._conditional, Op.CALL: self._call}.get(i.opcode)
@@ -235,7 +237,11 @@ class Dataflow:
         for loop in self.loops:
             for state in loop.state.values():
                 read = loop.last_read[state]
-                state.intervals = [(loop.begin, read), (loop.body_end, state.end)] if read < loop.body_end else [(loop.begin, state.end)]
+                state.intervals = (
+                    [(loop.begin, read), (loop.body_end, state.end)]
+                    if read < loop.body_end
+                    else [(loop.begin, state.end)]
+                )
         for choice in self.choices:
             for result in choice.results.values():
                 result.intervals = [(end, end) for end, _ in choice.branches] + [(result.start, result.end)]

@@ -29,13 +29,22 @@ def build_xla_ops(encapsulated: Encapsulated) -> Launches:
             continue
         attrs = {
             "function": function.name,
-            "Tconstants": tuple(t.dtype.base_dtype for i, t in enumerate(op.inputs) if i in function.constant_arguments),
+            "Tconstants": tuple(
+                t.dtype.base_dtype for i, t in enumerate(op.inputs) if i in function.constant_arguments
+            ),
             "Targs": tuple(t.dtype.base_dtype for i, t in enumerate(op.inputs) if i not in function.constant_arguments),
             "Nresources": sum(t.dtype.name == "resource" for t in op.inputs),
             "Tresults": tuple(t.dtype for t in op.outputs),
         }
         waits, waiting = op.control_inputs, op.control_outputs
-        launch = graph.add_op(LAUNCH, graph.unique_name(f"{function.name}/{LAUNCH}"), op.inputs, [t.dtype for t in op.outputs], attrs, waits)
+        launch = graph.add_op(
+            LAUNCH,
+            graph.unique_name(f"{function.name}/{LAUNCH}"),
+            op.inputs,
+            [t.dtype for t in op.outputs],
+            attrs,
+            waits,
+        )
         for old, new in zip(op.outputs, launch.outputs, strict=True):
             new.give_shape(old.shape.as_tuple())
             old.replace_uses(new)

@@ -54,7 +54,9 @@ class Cluster(Displayable):
         if dtype is None or dims is None or None in dims:
             raise GraphError(f"{self.name} takes {origin.name!r}, whose shape {shape} is not known before it runs")
         kind = "variable" if is_handle else "parameter"
-        return Argument(kind, array(from_dtype(dtype.as_numpy_dtype), [d for d in dims if d is not None]), None, origin.name)
+        return Argument(
+            kind, array(from_dtype(dtype.as_numpy_dtype), [d for d in dims if d is not None]), None, origin.name
+        )
 
     def record(self) -> GraphRecord:
         """The body as a graph."""
@@ -84,7 +86,13 @@ class Clustering(Displayable):
         for name, nodes in members.items():
             function = found.functions[name]
             inside = set(nodes)
-            inputs = dict.fromkeys(t for op in self.graph.topological_order() if op.name in inside for t in op.inputs if t.op.name not in inside)
+            inputs = dict.fromkeys(
+                t
+                for op in self.graph.topological_order()
+                if op.name in inside
+                for t in op.inputs
+                if t.op.name not in inside
+            )
             origins = {arg.op.name: t for arg, t in zip(function.arguments, inputs, strict=True)}
             clusters.append(Cluster(name, nodes, function, origins))
         return clusters
@@ -105,7 +113,9 @@ class Clustering(Displayable):
         refusal = self._marking.refusals.get((node, other)) or self._marking.refusals.get((other, node))
         if refusal:
             out.append(Predicate("the two clusters may be merged", False, refusal))
-        return tuple(out) or (Predicate("an edge joins their clusters", False, f"{node} and {other} do not feed each other"),)
+        return tuple(out) or (
+            Predicate("an edge joins their clusters", False, f"{node} and {other} do not feed each other"),
+        )
 
     def record(self) -> GraphRecord:
         """The marked graph."""
@@ -114,7 +124,9 @@ class Clustering(Displayable):
     def __str__(self) -> str:
         lines = [repr(self)]
         lines += [f"  {c.name}: {len(c)} nodes" for c in self.clusters]
-        lines += [f"  - {node}: {self._marking.reasons.get(node, '')}" for node, c in self.cluster_of.items() if c is None]
+        lines += [
+            f"  - {node}: {self._marking.reasons.get(node, '')}" for node, c in self.cluster_of.items() if c is None
+        ]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -10,7 +10,17 @@ from xlanb.tf2xla.registry import kernel
 from xlanb.tracing import Predicate
 
 _ARGUMENTS = frozenset({"_Arg", "_Retval", "Placeholder", "PlaceholderV2"})
-_RANDOM = frozenset({"RandomUniform", "RandomStandardNormal", "TruncatedNormal", "RandomUniformInt", "Multinomial", "RandomShuffle", "RandomGamma"})
+_RANDOM = frozenset(
+    {
+        "RandomUniform",
+        "RandomStandardNormal",
+        "TruncatedNormal",
+        "RandomUniformInt",
+        "Multinomial",
+        "RandomShuffle",
+        "RandomGamma",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,9 @@ class GraphCycles:
         """All nodes, those that others lead to first."""
         return iter(sorted(range(len(self._rank)), key=self._rank.__getitem__, reverse=True))
 
-    def _reach(self, start: int, edges: list[dict[int, None]], *, lower: int = -1, upper: int | None = None) -> list[int]:
+    def _reach(
+        self, start: int, edges: list[dict[int, None]], *, lower: int = -1, upper: int | None = None
+    ) -> list[int]:
         seen = {start: None}
         stack = [start]
         while stack:

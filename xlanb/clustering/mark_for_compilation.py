@@ -130,7 +130,6 @@ class _Contraction:
         ordered = {op.name: cluster_of[op.name] for op in self.graph}
         return Marking(self.graph, ordered, {n: r for n, r in self.reasons.items() if r}, self._refusals())
 
-
     def _too_small(self, size: int, *, forced: bool) -> str:
         least = self.options.tf_xla_min_cluster_size
         if size >= least or (forced and size):
@@ -143,7 +142,9 @@ def predicates(op: Operation, marking: Marking) -> tuple[Predicate, ...]:
     found = evaluate(op)
     if all(p.holds for p in found):
         reason = marking.reasons.get(op.name, "")
-        found.append(Predicate("its cluster has the minimum size", not reason, reason or str(marking.cluster_of.get(op.name))))
+        found.append(
+            Predicate("its cluster has the minimum size", not reason, reason or str(marking.cluster_of.get(op.name)))
+        )
     return tuple(found)
 
 

@@ -92,7 +92,9 @@ def _backend_steps(module: HloModule, before: ModuleRecord, assignment: BufferAs
     start = time.perf_counter()
     after = _scheduled(module, assignment)
     count = sum(len(order) for order in assignment.orders.values())
-    yield CompileStep("schedule", "schedule", (), before, after, time.perf_counter() - start, f"{count} instructions in order")
+    yield CompileStep(
+        "schedule", "schedule", (), before, after, time.perf_counter() - start, f"{count} instructions in order"
+    )
     start = time.perf_counter()
     record = assignment.record()
     saved = sum(v.size for v in assignment.dataflow.values if v.kind == "value")
@@ -110,7 +112,9 @@ def _text_steps(exe: Executable, emitted: float) -> Iterable[CompileStep]:
         "llvm_ir_optimized", "llvm_ir_optimized", (), first, second, seconds, f"{second.text.count(chr(10))} lines"
     )
     third, seconds = _timed(lambda: exe.assembly_record)
-    yield CompileStep("assembly", "assembly", (), second, third, seconds, f"{third.text.count(chr(10))} lines for {jit.host().cpu}")
+    yield CompileStep(
+        "assembly", "assembly", (), second, third, seconds, f"{third.text.count(chr(10))} lines for {jit.host().cpu}"
+    )
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:

@@ -44,7 +44,9 @@ class ArraySpec:
         """The spec of an array shape."""
         array = shape.as_array()
         order = tuple(reversed(array.minor_to_major))
-        return ArraySpec(label, array, array.dtype, array.dimensions, None if order == tuple(range(array.rank)) else order)
+        return ArraySpec(
+            label, array, array.dtype, array.dimensions, None if order == tuple(range(array.rank)) else order
+        )
 
     def taken(self, value: Any) -> Array:
         """The argument as the program reads it: contiguous and aligned; copied only where it is not.
@@ -54,7 +56,9 @@ class ArraySpec:
         """
         array = value if type(value) is np.ndarray else self._coerced(value)
         if array.dtype is not self.dtype and array.dtype != self.dtype:
-            raise ArgumentError(f"{self.label}: expected {self._expected()}, got dtype {array.dtype} of shape {array.shape}")
+            raise ArgumentError(
+                f"{self.label}: expected {self._expected()}, got dtype {array.dtype} of shape {array.shape}"
+            )
         if array.shape != self.dimensions:
             raise ArgumentError(f"{self.label}: expected {self._expected()}, got shape {array.shape}")
         if self.order is not None:
@@ -71,7 +75,9 @@ class ArraySpec:
         try:
             return np.asarray(value)
         except (TypeError, ValueError) as error:
-            raise ArgumentError(f"{self.label}: expected {self._expected()}, got {type(value).__name__}: {error}") from None
+            raise ArgumentError(
+                f"{self.label}: expected {self._expected()}, got {type(value).__name__}: {error}"
+            ) from None
 
     def _expected(self) -> str:
         return f"{self.shape.text(layout=False)} (dtype {self.dtype}, shape {self.dimensions})"
@@ -139,7 +145,9 @@ class Executable(Displayable):
         """
         if len(arrays) != len(self._parameters):
             expected = ", ".join(s.text(layout=False) for s in self._parameters)
-            raise ArgumentError(f"{self.hlo_module.name} takes {len(self._parameters)} arguments ({expected}), not {len(arrays)}")
+            raise ArgumentError(
+                f"{self.hlo_module.name} takes {len(self._parameters)} arguments ({expected}), not {len(arrays)}"
+            )
         return self.run_with(self._function, self.flatten(arrays) if self._nested else arrays)
 
     def run_with(self, function: Callable[..., None], flat: Any, *more: Any) -> Any:

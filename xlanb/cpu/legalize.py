@@ -1,7 +1,7 @@
 """What codegen needs of a module: one caller for each computation that runs as a program, and fusions that are one kernel.
 
-    fusion of what has no elemental form  =>  call
-    call graph with shared computations   =>  a copy for every further caller
+fusion of what has no elemental form  =>  call
+call graph with shared computations   =>  a copy for every further caller
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ def _open_fusions(c: HloComputation, too_large: frozenset[str], seen: set[HloCom
     for i in c:
         if i.opcode is Op.FUSION and (i.name in too_large or not is_kernel(i)):
             target = i.fused_computation
-            c.update(i, opcode=Op.CALL, attributes={"calls": None, "kind": None, "to_apply": target, "output_to_operand_aliasing": None})
+            c.update(
+                i,
+                opcode=Op.CALL,
+                attributes={"calls": None, "kind": None, "to_apply": target, "output_to_operand_aliasing": None},
+            )
             changed = True
         if i.opcode in PROGRAM_OPCODES:
             for d in i.called_computations:

@@ -40,7 +40,14 @@ def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tu
         i = by_name[program.kernels[name]]
         per_run = round(count / runs)
         times.append(
-            KernelTime(name, i.name, cycles * cycle / runs, bytes_accessed(i) * per_run, flop_count(i) * per_run, i.metadata.op_name)
+            KernelTime(
+                name,
+                i.name,
+                cycles * cycle / runs,
+                bytes_accessed(i) * per_run,
+                flop_count(i) * per_run,
+                i.metadata.op_name,
+            )
         )
         calls.append(per_run)
     return times, calls
@@ -59,7 +66,18 @@ def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame
         )
         for t, n in zip(times, calls, strict=True)
     ]  # fmt: skip
-    columns = ["kernel", "instruction", "op_name", "calls", "seconds", "share", "bytes", "flops", "gbytes_per_second", "gflops_per_second"]
+    columns = [
+        "kernel",
+        "instruction",
+        "op_name",
+        "calls",
+        "seconds",
+        "share",
+        "bytes",
+        "flops",
+        "gbytes_per_second",
+        "gflops_per_second",
+    ]
     return pd.DataFrame(rows, columns=columns).sort_values("seconds", ascending=False, ignore_index=True)
 
 

@@ -81,18 +81,14 @@ def _signed(raw: Array, x: Array) -> Array:
 def _shift_left(ev: Evaluator, i: HloInstruction, x: Array, y: Array) -> Array:
     bits = primitive_type(x).bits
     raw, amount = _unsigned(np.asarray(x), bits), _unsigned(np.asarray(y), bits)
-    return _signed(
-        np.where(amount < bits, raw << np.minimum(amount, bits - 1), 0).astype(raw.dtype), x
-    )
+    return _signed(np.where(amount < bits, raw << np.minimum(amount, bits - 1), 0).astype(raw.dtype), x)
 
 
 @rule("shift-right-logical", lifted=True)
 def _shift_right_logical(ev: Evaluator, i: HloInstruction, x: Array, y: Array) -> Array:
     bits = primitive_type(x).bits
     raw, amount = _unsigned(np.asarray(x), bits), _unsigned(np.asarray(y), bits)
-    return _signed(
-        np.where(amount < bits, raw >> np.minimum(amount, bits - 1), 0).astype(raw.dtype), x
-    )
+    return _signed(np.where(amount < bits, raw >> np.minimum(amount, bits - 1), 0).astype(raw.dtype), x)
 
 
 @rule("shift-right-arithmetic", lifted=True)
@@ -176,18 +172,14 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
         reduced_bias = (1 << (exponent_bits - 1)) - 1
         exponent = raw & u(exponent_mask)
         sign = raw & sign_mask
-        raw = np.where(
-            exponent > u((bias + reduced_bias) << mantissa), sign | u(exponent_mask), raw
-        )
+        raw = np.where(exponent > u((bias + reduced_bias) << mantissa), sign | u(exponent_mask), raw)
         raw = np.where(exponent <= u((bias - reduced_bias) << mantissa), sign, raw)
     return np.where(np.isnan(widen(x)), x, raw.astype(unsigned).view(x.dtype))
 
 
 @rule("reduce-precision", lifted=True)
 def _reduce_precision(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
-    return reduce_precision(
-        np.asarray(x), i.attributes["exponent_bits"], i.attributes["mantissa_bits"]
-    )
+    return reduce_precision(np.asarray(x), i.attributes["exponent_bits"], i.attributes["mantissa_bits"])
 
 
 @rule("stochastic-convert", lifted=True)
@@ -195,9 +187,7 @@ def _stochastic_convert(ev: Evaluator, i: HloInstruction, x: Array, random: Arra
     """Towards zero, then one further where the random number is below the fraction that was cut."""
     target = i.array_shape.element_type
     if not target.is_integral or not is_floating(x):
-        raise EvaluationError(
-            f"stochastic-convert to {target} is defined from floats to integers only"
-        )
+        raise EvaluationError(f"stochastic-convert to {target} is defined from floats to integers only")
     wide = widen(x).astype(np.float64)
     magnitude = np.abs(wide)
     whole = np.floor(magnitude)

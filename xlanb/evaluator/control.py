@@ -44,9 +44,7 @@ def _while(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
         if _is_same(earlier[0], state) and earlier[1] == ev.rng_state:
             if steps == 1:
                 return state
-            raise EvaluationError(
-                f"the loop never ends: it comes back to the same state every {steps} steps"
-            )
+            raise EvaluationError(f"the loop never ends: it comes back to the same state every {steps} steps")
         if steps == power:
             earlier, steps, power = (state, ev.rng_state), 0, power * 2
     return state
@@ -169,9 +167,7 @@ def _conditional_lifted(ev: Evaluator, i: HloInstruction, index: Array, *operand
         here = chosen == k
         # With no element at all some branch still has to say what there is none of.
         if here.any() or (k == 0 and not here.size):
-            result = _merge(
-                result, ev.call_lifted(computation, (_select(operands[k], here, shape),)), here
-            )
+            result = _merge(result, ev.call_lifted(computation, (_select(operands[k], here, shape),)), here)
     return result
 
 
@@ -209,14 +205,8 @@ def _select(value: Value, here: Array, shape: tuple[int, ...]) -> Value:
 
 def _merge(old: Value, part: Value, here: Array) -> Value:
     def put(new: Array, before: Array | None) -> Array:
-        out = (
-            np.empty(here.shape, new.dtype)
-            if before is None
-            else np.array(np.broadcast_to(before, here.shape))
-        )
+        out = np.empty(here.shape, new.dtype) if before is None else np.array(np.broadcast_to(before, here.shape))
         out[here] = new
         return out
 
-    return (
-        map_leaves(lambda new: put(new, None), part) if old is None else map_leaves(put, part, old)
-    )
+    return map_leaves(lambda new: put(new, None), part) if old is None else map_leaves(put, part, old)

@@ -31,9 +31,7 @@ _PATCH_BYTES = 64 << 20
 @rule("convolution")
 def _convolution(ev: Evaluator, i: HloInstruction, lhs: Array, rhs: Array, *rest: Array) -> Array:
     if rest:
-        raise EvaluationError(
-            "a convolution of more than two operands is a ragged one, which has no rule"
-        )
+        raise EvaluationError("a convolution of more than two operands is a ragged one, which has no rule")
     return convolve(
         lhs,
         rhs,
@@ -70,13 +68,9 @@ def convolve(
     dimensions = checked_window(window, rank)
     sizes = tuple(d.size for d in dimensions)
     if tuple(rhs.shape[d] for d in numbers.kernel_spatial) != sizes:  # the views below rely on it
-        raise EvaluationError(
-            f"a window of sizes {list(sizes)} for a kernel of shape {list(rhs.shape)}"
-        )
+        raise EvaluationError(f"a window of sizes {list(sizes)} for a kernel of shape {list(rhs.shape)}")
     image = lhs.transpose(numbers.input_batch, *numbers.input_spatial, numbers.input_feature)
-    kernel = rhs.transpose(
-        *numbers.kernel_spatial, numbers.kernel_input_feature, numbers.kernel_output_feature
-    )
+    kernel = rhs.transpose(*numbers.kernel_spatial, numbers.kernel_input_feature, numbers.kernel_output_feature)
     kernel = np.flip(kernel, tuple(d for d in range(rank) if dimensions[d].reversal))
     places = tuple(window_count(n, d) for n, d in zip(image.shape[1:-1], dimensions, strict=True))
     image = _prepared(image, dimensions)
@@ -85,9 +79,7 @@ def convolve(
         kernel.reshape(*kernel.shape[:-1], groups, kernel.shape[-1] // groups), -2, 0
     )  # [groups, spatial..., in, out]
     grouped = _grouped(image, feature_groups, batch_groups)  # [groups, batch, spatial..., in]
-    result = _correlate(
-        grouped, kernel, dimensions, places, dtype
-    )  # [groups, batch, places..., out]
+    result = _correlate(grouped, kernel, dimensions, places, dtype)  # [groups, batch, places..., out]
     merged = np.moveaxis(result, 0, -2).reshape(*result.shape[1:-1], groups * result.shape[-1])
     order = np.argsort([numbers.output_batch, *numbers.output_spatial, numbers.output_feature])
     return merged.transpose(order)
@@ -97,26 +89,20 @@ def _prepared(image: Array, dimensions: tuple[WindowDimension, ...]) -> Array:
     """The image with its base dilated and padded."""
     if all(d.padding_low == d.padding_high == 0 and d.base_dilation == 1 for d in dimensions):
         return np.ascontiguousarray(image)
-    inner = tuple(
-        PaddingDimension(d.padding_low, d.padding_high, d.base_dilation - 1) for d in dimensions
-    )
+    inner = tuple(PaddingDimension(d.padding_low, d.padding_high, d.base_dilation - 1) for d in dimensions)
     low_cut = tuple(
         max(0, -(n - 1) * d.base_dilation - 1 - d.padding_low - d.padding_high)
         for n, d in zip(image.shape[1:-1], dimensions, strict=True)
     )
     if any(low_cut):  # no window fits anywhere: what is left of the image does not matter
         return np.zeros((image.shape[0], *(0 for _ in dimensions), image.shape[-1]), image.dtype)
-    return padded(
-        image, np.zeros((), image.dtype), (PaddingDimension(), *inner, PaddingDimension())
-    )
+    return padded(image, np.zeros((), image.dtype), (PaddingDimension(), *inner, PaddingDimension()))
 
 
 def _grouped(image: Array, feature_groups: int, batch_groups: int) -> Array:
     if batch_groups > 1:
         return image.reshape(batch_groups, image.shape[0] // batch_groups, *image.shape[1:])
-    return np.moveaxis(
-        image.reshape(*image.shape[:-1], feature_groups, image.shape[-1] // feature_groups), -2, 0
-    )
+    return np.moveaxis(image.reshape(*image.shape[:-1], feature_groups, image.shape[-1] // feature_groups), -2, 0)
 
 
 def _correlate(

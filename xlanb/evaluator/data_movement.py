@@ -119,10 +119,7 @@ def _slice(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
     shape = i.array_shape
     # A dynamic dimension taken whole stays as long as it is.
     return x[
-        tuple(
-            slice(c.start, None if shape.is_dynamic_dimension(d) else c.limit, c.stride)
-            for d, c in enumerate(cuts)
-        )
+        tuple(slice(c.start, None if shape.is_dynamic_dimension(d) else c.limit, c.stride) for d, c in enumerate(cuts))
     ]
 
 
@@ -144,11 +141,7 @@ def padded(x: Array, value: Array, padding: tuple[PaddingDimension, ...]) -> Arr
         first = max(0, -(p.low // step))  # the first element that is not cut away at the low end
         last = min(n, (size - 1 - p.low) // step + 1) if size else 0
         source.append(slice(first, max(last, first)))
-        target.append(
-            slice(
-                p.low + first * step, max(p.low + first * step, p.low + (last - 1) * step + 1), step
-            )
-        )
+        target.append(slice(p.low + first * step, max(p.low + first * step, p.low + (last - 1) * step + 1), step))
     out[tuple(target)] = x[tuple(source)]
     return out
 
@@ -168,15 +161,12 @@ def _get_tuple_element(ev: Evaluator, i: HloInstruction, x: tuple[Value, ...]) -
     return x[i.tuple_index]
 
 
-def clamped_starts(
-    starts: tuple[Array, ...], sizes: tuple[int, ...], dimensions: tuple[int, ...]
-) -> list[int]:
+def clamped_starts(starts: tuple[Array, ...], sizes: tuple[int, ...], dimensions: tuple[int, ...]) -> list[int]:
     """Start indices moved so that a box of `sizes` lies within `dimensions`; they may come as scalars or as one vector."""
     if len(starts) == 1 and starts[0].ndim == 1:
         starts = tuple(starts[0])
     return [
-        min(max(scalar_int(np.asarray(s)), 0), n - size)
-        for s, size, n in zip(starts, sizes, dimensions, strict=True)
+        min(max(scalar_int(np.asarray(s)), 0), n - size) for s, size, n in zip(starts, sizes, dimensions, strict=True)
     ]
 
 
@@ -188,9 +178,7 @@ def _dynamic_slice(ev: Evaluator, i: HloInstruction, x: Array, *starts: Array) -
 
 
 @rule("dynamic-update-slice")
-def _dynamic_update_slice(
-    ev: Evaluator, i: HloInstruction, x: Array, update: Array, *starts: Array
-) -> Array:
+def _dynamic_update_slice(ev: Evaluator, i: HloInstruction, x: Array, update: Array, *starts: Array) -> Array:
     first = clamped_starts(starts, update.shape, x.shape)
     out = np.array(x)
     out[tuple(slice(s, s + n) for s, n in zip(first, update.shape, strict=True))] = update

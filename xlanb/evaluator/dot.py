@@ -40,15 +40,9 @@ def _integer_matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
         return np.zeros(np.matmul(a, b).shape, dtype)
     if a.dtype.kind == "f" or b.dtype.kind == "f":
         return convert(np.matmul(a.astype(np.float64), b.astype(np.float64)), dtype)
-    bound = (
-        max(abs(int(a.max())), abs(int(a.min())))
-        * max(abs(int(b.max())), abs(int(b.min())))
-        * a.shape[-1]
-    )
+    bound = max(abs(int(a.max())), abs(int(a.min()))) * max(abs(int(b.max())), abs(int(b.min()))) * a.shape[-1]
     if bound < _EXACT_IN_DOUBLE:
-        return convert(
-            np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64), dtype
-        )
+        return convert(np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64), dtype)
     return convert(np.matmul(a.astype(np.int64), b.astype(np.int64)), dtype)
 
 
@@ -66,12 +60,8 @@ def dot_general(
     sizes_a, sizes_b = [a.shape[d] for d in free_a], [b.shape[d] for d in free_b]
     inner = math.prod(a.shape[d] for d in contracting[0])
     count = math.prod(sizes_batch)
-    left = a.transpose([*batch[0], *free_a, *contracting[0]]).reshape(
-        count, math.prod(sizes_a), inner
-    )
-    right = b.transpose([*batch[1], *contracting[1], *free_b]).reshape(
-        count, inner, math.prod(sizes_b)
-    )
+    left = a.transpose([*batch[0], *free_a, *contracting[0]]).reshape(count, math.prod(sizes_a), inner)
+    right = b.transpose([*batch[1], *contracting[1], *free_b]).reshape(count, inner, math.prod(sizes_b))
     return matmul(left, right, dtype).reshape(sizes_batch + sizes_a + sizes_b)
 
 
@@ -93,14 +83,10 @@ def _dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
 
 
 @rule("scaled-dot")
-def _scaled_dot(
-    ev: Evaluator, i: HloInstruction, a: Array, b: Array, a_scale: Array, b_scale: Array
-) -> Array:
+def _scaled_dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array, a_scale: Array, b_scale: Array) -> Array:
     """Each operand is multiplied by its scale, one for every block of elements, and then they are multiplied as by dot."""
     batch, contracting = _numbers(i)
-    return dot_general(
-        _scaled(a, a_scale), _scaled(b, b_scale), batch, contracting, i.array_shape.dtype
-    )
+    return dot_general(_scaled(a, a_scale), _scaled(b, b_scale), batch, contracting, i.array_shape.dtype)
 
 
 def _scaled(x: Array, scale: Array) -> Array:
@@ -133,25 +119,19 @@ def _ragged_dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array, sizes: Arr
     groups = sizes.shape[-1]
     parts = []
     for g in range(groups):
-        masked = np.where(
-            _aligned(inside[..., g, :], a.ndim, ragged, batch[0]), a, np.zeros((), a.dtype)
-        )
+        masked = np.where(_aligned(inside[..., g, :], a.ndim, ragged, batch[0]), a, np.zeros((), a.dtype))
         if ragged in contracting[0]:
             parts.append(dot_general(masked, b, batch, contracting, dtype))
             continue
         axis = group_dims[0]
         one = np.take(b, g, axis=axis)
         shifted = [[d - (d > axis) for d in dims] for dims in (batch[1], contracting[1])]
-        parts.append(
-            dot_general(masked, one, (batch[0], shifted[0]), (contracting[0], shifted[1]), dtype)
-        )
+        parts.append(dot_general(masked, one, (batch[0], shifted[0]), (contracting[0], shifted[1]), dtype))
     if ragged in contracting[0]:
         return np.stack(parts)
     total = parts[0]
     for p in parts[1:]:
-        total = convert(
-            widen(total) + widen(p), dtype
-        )  # of every element all parts but one are zero
+        total = convert(widen(total) + widen(p), dtype)  # of every element all parts but one are zero
     return total
 
 

@@ -60,8 +60,7 @@ def _complex_divide(x: Array, y: Array) -> Array:
     if not lost.any():
         return quotient
     a, b, c, d = (
-        np.broadcast_to(part, quotient.shape)[lost]
-        for part in (np.real(x), np.imag(x), np.real(y), np.imag(y))
+        np.broadcast_to(part, quotient.shape)[lost] for part in (np.real(x), np.imag(x), np.real(y), np.imag(y))
     )
     x_finite, y_finite = np.isfinite(a) & np.isfinite(b), np.isfinite(c) & np.isfinite(d)
     x_infinite, y_infinite = np.isinf(a) | np.isinf(b), np.isinf(c) | np.isinf(d)

@@ -58,11 +58,7 @@ class Monoid:
 
     def rounds(self, x: Array) -> bool:
         """Whether every step of a fold over x is rounded to a narrow float, so that the order of the steps is to be kept."""
-        return (
-            self.opcode in (HloOpcode.ADD, HloOpcode.MULTIPLY)
-            and is_floating(x)
-            and widen(x).dtype != x.dtype
-        )
+        return self.opcode in (HloOpcode.ADD, HloOpcode.MULTIPLY) and is_floating(x) and widen(x).dtype != x.dtype
 
     def accumulator(self, x: Array) -> Array:
         """x in the type in which it is folded: sums and products of f32 and c64 in the next wider one, of narrower floats in their own."""
@@ -78,16 +74,10 @@ def monoid(computation: HloComputation) -> Monoid | None:
     root = computation.root
     if root.opcode not in _UFUNCS or len(computation.parameters) != 2:
         return None
-    if (
-        any(o.opcode is not HloOpcode.PARAMETER for o in root.operands)
-        or root.operands[0] is root.operands[1]
-    ):
+    if any(o.opcode is not HloOpcode.PARAMETER for o in root.operands) or root.operands[0] is root.operands[1]:
         return None
     shapes = [p.shape for p in computation.parameters]
-    if any(
-        s.is_tuple or s.as_array().dimensions or s.element_type is not root.shape.element_type
-        for s in shapes
-    ):
+    if any(s.is_tuple or s.as_array().dimensions or s.element_type is not root.shape.element_type for s in shapes):
         return None
     t = root.shape.element_type
     if t.is_complex and root.opcode in (HloOpcode.MAXIMUM, HloOpcode.MINIMUM):
@@ -95,20 +85,14 @@ def monoid(computation: HloComputation) -> Monoid | None:
     is_predicate = t.text == "pred"
     return Monoid(
         root.opcode,
-        _ON_PREDICATES.get(root.opcode, _UFUNCS[root.opcode])
-        if is_predicate
-        else _UFUNCS[root.opcode],
+        _ON_PREDICATES.get(root.opcode, _UFUNCS[root.opcode]) if is_predicate else _UFUNCS[root.opcode],
     )
 
 
 def takes_second(computation: HloComputation) -> bool:
     """Whether the computation gives its second parameter as it is: an update that overwrites."""
     root = computation.root
-    return (
-        root.opcode is HloOpcode.PARAMETER
-        and len(computation.parameters) == 2
-        and root.parameter_number == 1
-    )
+    return root.opcode is HloOpcode.PARAMETER and len(computation.parameters) == 2 and root.parameter_number == 1
 
 
 def as_tuple(value: Value) -> tuple[Array, ...]:
@@ -145,9 +129,7 @@ def fold(
     lines = [_lines(x, axes) for x in operands]
     accumulators = tuple(np.broadcast_to(v, lines[0].shape[1:]) for v in inits)
     count = lines[0].shape[0]
-    if count > SEQUENTIAL_LIMIT and all(
-        a.dtype == x.dtype for a, x in zip(accumulators, lines, strict=True)
-    ):
+    if count > SEQUENTIAL_LIMIT and all(a.dtype == x.dtype for a, x in zip(accumulators, lines, strict=True)):
         return combine(ev, computation, accumulators, _fold_pairs(ev, computation, lines))
     for k in range(count):
         accumulators = combine(ev, computation, accumulators, [x[k] for x in lines])
@@ -158,9 +140,7 @@ def _fold_known(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> 
     if known.rounds(x):
         return _fold_rounding(known, x, init, axes)
     wide = known.accumulator(x)
-    total = known.ufunc.reduce(
-        wide, axis=axes, dtype=wide.dtype, initial=known.identity(wide.dtype)[()]
-    )
+    total = known.ufunc.reduce(wide, axis=axes, dtype=wide.dtype, initial=known.identity(wide.dtype)[()])
     return narrow(np.asarray(known.ufunc(known.accumulator(init), total)), x.dtype)
 
 
@@ -180,9 +160,7 @@ def _lines(x: Array, axes: tuple[int, ...]) -> Array:
 def _fold_pairs(ev: Evaluator, computation: HloComputation, lines: list[Array]) -> list[Array]:
     """Neighbours folded until one is left of each line; there is at least one."""
     while (count := lines[0].shape[0]) > 1:
-        pairs = combine(
-            ev, computation, [x[0 : count - 1 : 2] for x in lines], [x[1::2] for x in lines]
-        )
+        pairs = combine(ev, computation, [x[0 : count - 1 : 2] for x in lines], [x[1::2] for x in lines])
         odd = count % 2
         lines = [np.concatenate([p, x[count - odd :]]) for p, x in zip(pairs, lines, strict=True)]
     return [x[0] for x in lines]

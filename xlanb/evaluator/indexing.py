@@ -24,15 +24,9 @@ def index_vectors(indices: Array, index_vector_dim: int) -> Array:
     wide = widen(indices)
     # u64 above the range of s64 is out of bounds either way
     whole = (
-        np.minimum(wide, np.uint64(2**63 - 1)).astype(np.int64)
-        if wide.dtype == np.uint64
-        else wide.astype(np.int64)
+        np.minimum(wide, np.uint64(2**63 - 1)).astype(np.int64) if wide.dtype == np.uint64 else wide.astype(np.int64)
     )
-    return (
-        whole[..., None]
-        if index_vector_dim == whole.ndim
-        else np.moveaxis(whole, index_vector_dim, -1)
-    )
+    return whole[..., None] if index_vector_dim == whole.ndim else np.moveaxis(whole, index_vector_dim, -1)
 
 
 def _starts(
@@ -50,9 +44,7 @@ def _starts(
     batch = vectors.shape[:-1]
     for d, b in zip(operand_batching, indices_batching, strict=True):
         axis = b - (b > vector_dim)
-        starts[d] = np.arange(batch[axis]).reshape(
-            [-1 if a == axis else 1 for a in range(len(batch))]
-        )
+        starts[d] = np.arange(batch[axis]).reshape([-1 if a == axis else 1 for a in range(len(batch))])
     return starts
 
 
@@ -71,9 +63,7 @@ def _gather(ev: Evaluator, i: HloInstruction, x: Array, indices: Array) -> Array
         vector_dim,
     )
     if any(size > bound for size, bound in zip(sizes, x.shape, strict=True)):
-        raise EvaluationError(
-            f"slices of sizes {list(sizes)} of an operand of shape {list(x.shape)}"
-        )
+        raise EvaluationError(f"slices of sizes {list(sizes)} of an operand of shape {list(x.shape)}")
     batch = vectors.shape[:-1]
     dropped = {*i.ints("collapsed_slice_dims"), *batching}
     kept = [d for d in range(x.ndim) if d not in dropped]
@@ -81,12 +71,7 @@ def _gather(ev: Evaluator, i: HloInstruction, x: Array, indices: Array) -> Array
         result = np.zeros((*batch, *(sizes[d] for d in kept)), x.dtype)
     else:
         result = (
-            x[
-                tuple(
-                    _open_index(x.shape[d], sizes[d], starts[d], len(batch), d, kept)
-                    for d in range(x.ndim)
-                )
-            ]
+            x[tuple(_open_index(x.shape[d], sizes[d], starts[d], len(batch), d, kept) for d in range(x.ndim))]
             if x.ndim
             else np.broadcast_to(x, batch)
         )
@@ -104,11 +89,7 @@ def _open_index(
     """Indices along one operand dimension as an array over (batch..., kept slice dimensions...), of size 1 where they do not vary."""
     first = np.clip(np.asarray(start), 0, bound - size)
     first = first.reshape(first.shape + (1,) * (batch_rank - first.ndim + len(kept)))
-    along = (
-        np.arange(size).reshape([-1 if d == dimension else 1 for d in kept])
-        if dimension in kept
-        else 0
-    )
+    along = np.arange(size).reshape([-1 if d == dimension else 1 for d in kept]) if dimension in kept else 0
     return np.asarray(first + along)
 
 
@@ -165,9 +146,7 @@ def _scatter_places(
         start = _spread(np.asarray(starts[d]), batch_dims, len(update_shape))
         valid = valid & (start >= 0) & (start <= bound - size)
         along = (
-            0
-            if axis is None
-            else np.arange(size).reshape([-1 if a == axis else 1 for a in range(len(update_shape))])
+            0 if axis is None else np.arange(size).reshape([-1 if a == axis else 1 for a in range(len(update_shape))])
         )
         flat = flat + (np.clip(start, 0, max(bound - size, 0)) + along) * strides[d]
     return flat, valid

@@ -83,9 +83,7 @@ class Evaluator:
         seed: of the opcode rng; without one, instructions that read hidden state are refused.
     """
 
-    def __init__(
-        self, *, max_steps: int = MAX_STEPS, max_bytes: int = MAX_BYTES, seed: int | None = 42
-    ) -> None:
+    def __init__(self, *, max_steps: int = MAX_STEPS, max_bytes: int = MAX_BYTES, seed: int | None = 42) -> None:
         self.seed = seed
         self.rng_state = 7  # XLA:CPU starts its 128-bit counter there
         self._steps_left = max_steps
@@ -108,9 +106,7 @@ class Evaluator:
                 f"computation {computation.name} takes {len(parameters)} arguments, not {len(arguments)}"
             )
         if [p.parameter_number for p in parameters] != list(range(len(parameters))):
-            raise EvaluationError(
-                f"the parameters of computation {computation.name} are not numbered from 0 on"
-            )
+            raise EvaluationError(f"the parameters of computation {computation.name} are not numbered from 0 on")
         values = tuple(_argument(a, p) for a, p in zip(arguments, parameters, strict=True))
         with np.errstate(all="ignore"):
             return _fresh(self.call(computation, values))
@@ -131,9 +127,7 @@ class Evaluator:
         shape = np.broadcast_shapes(*(a.shape for a in arguments))
         if self.is_liftable(computation):
             return _broadcast(self.call_lifted(computation, tuple(arguments)), shape)
-        return self._map_one_by_one(
-            computation, [np.broadcast_to(a, shape) for a in arguments], shape
-        )
+        return self._map_one_by_one(computation, [np.broadcast_to(a, shape) for a in arguments], shape)
 
     def is_liftable(self, computation: HloComputation) -> bool:
         """Whether the computation works on scalars alone and every instruction has a lifted rule."""
@@ -141,9 +135,7 @@ class Evaluator:
         if found is None:
             self._liftable[computation] = False  # for a computation that calls itself
             found = self._liftable[computation] = all(
-                i.opcode in LIFTED
-                and _is_scalar(i.shape)
-                and all(map(self.is_liftable, i.called_computations))
+                i.opcode in LIFTED and _is_scalar(i.shape) and all(map(self.is_liftable, i.called_computations))
                 for i in _reachable(computation)
             )
         return found
@@ -159,13 +151,9 @@ class Evaluator:
 
     # -- the walk -----------------------------------------------------------------------------------------------
 
-    def _walk(
-        self, computation: HloComputation, arguments: tuple[Value, ...], *, lifted: bool
-    ) -> Value:
+    def _walk(self, computation: HloComputation, arguments: tuple[Value, ...], *, lifted: bool) -> Value:
         if len(self._parameters) >= MAX_DEPTH:
-            raise EvaluationError(
-                f"computations call each other more than {MAX_DEPTH} deep, at {computation.name}"
-            )
+            raise EvaluationError(f"computations call each other more than {MAX_DEPTH} deep, at {computation.name}")
         plan = self._plan(computation, lifted=lifted)
         values = plan.initial.copy()
         for slot, number in plan.parameters:
@@ -174,9 +162,7 @@ class Evaluator:
         self._parameters.append(arguments)
         try:
             for step in plan.steps:
-                values[step.slot] = self._apply(
-                    step, [values[o] for o in step.operands], lifted=lifted
-                )
+                values[step.slot] = self._apply(step, [values[o] for o in step.operands], lifted=lifted)
                 for d in step.dead:
                     values[d] = None
         finally:
@@ -192,9 +178,7 @@ class Evaluator:
         except _LocatedError:
             raise
         except _FAILURES as error:
-            text = (
-                str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
-            )
+            text = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
             raise _located(i, text) from error
         if step.is_checked:
             if value is not TOKEN and not isinstance(value, (np.ndarray, tuple)):
@@ -213,9 +197,7 @@ class Evaluator:
     def _plan(self, computation: HloComputation, *, lifted: bool) -> _Plan:
         found = self._plans.get((computation, lifted))
         if found is None:
-            found = self._plans[computation, lifted] = self._new_plan(
-                computation, LIFTED if lifted else RULES
-            )
+            found = self._plans[computation, lifted] = self._new_plan(computation, LIFTED if lifted else RULES)
         return found
 
     def _new_plan(self, computation: HloComputation, rules: dict[HloOpcode, Rule]) -> _Plan:
@@ -232,9 +214,7 @@ class Evaluator:
             elif i.opcode is HloOpcode.CONSTANT:
                 plan.initial[n] = i.literal.numpy()
             else:
-                plan.steps.append(
-                    self._step(i, rules, tuple(slots[o] for o in i.operands), n, tuple(dead[n]))
-                )
+                plan.steps.append(self._step(i, rules, tuple(slots[o] for o in i.operands), n, tuple(dead[n])))
         return plan
 
     def _step(
@@ -252,9 +232,7 @@ class Evaluator:
                 f"the value would take {i.shape.byte_size} bytes, more than the limit of {self._max_bytes}",
             )
         is_static = isinstance(i.shape, ArrayShape) and i.shape.is_array and not i.shape.is_dynamic
-        dtype, dimensions = (
-            (i.array_shape.dtype, i.array_shape.dimensions) if is_static else (None, ())
-        )
+        dtype, dimensions = (i.array_shape.dtype, i.array_shape.dimensions) if is_static else (None, ())
         return _Step(
             i,
             rules.get(i.opcode, _missing),
@@ -266,19 +244,14 @@ class Evaluator:
             dimensions,
         )
 
-    def _map_one_by_one(
-        self, computation: HloComputation, arguments: Sequence[Array], shape: tuple[int, ...]
-    ) -> Value:
+    def _map_one_by_one(self, computation: HloComputation, arguments: Sequence[Array], shape: tuple[int, ...]) -> Value:
         """For computations that use arrays inside: the only place where elements are walked one by one."""
         results = [
-            self.call(computation, tuple(np.asarray(a[index]) for a in arguments))
-            for index in np.ndindex(shape)
+            self.call(computation, tuple(np.asarray(a[index]) for a in arguments)) for index in np.ndindex(shape)
         ]
         root = computation.root.shape
         if isinstance(root, TupleShape):
-            return tuple(
-                _stack([r[k] for r in results], s, shape) for k, s in enumerate(root.shapes)
-            )
+            return tuple(_stack([r[k] for r in results], s, shape) for k, s in enumerate(root.shapes))
         return _stack(results, root, shape)
 
 
@@ -336,9 +309,7 @@ def _argument(argument: Any, parameter: HloInstruction) -> Value:
     value = _converted(argument, parameter.shape)
     problem = mismatch(value, parameter.shape)
     if problem:
-        raise EvaluationError(
-            f"argument {parameter.parameter_number} ({parameter.name}): {problem}"
-        )
+        raise EvaluationError(f"argument {parameter.parameter_number} ({parameter.name}): {problem}")
     return value
 
 
@@ -353,15 +324,9 @@ def _converted(argument: Any, shape: Shape) -> Value:
     if not shape.is_array or isinstance(argument, tuple):
         return argument
     try:
-        value = (
-            np.asarray(argument)
-            if hasattr(argument, "dtype")
-            else np.asarray(argument, shape.as_array().dtype)
-        )
+        value = np.asarray(argument) if hasattr(argument, "dtype") else np.asarray(argument, shape.as_array().dtype)
     except (ValueError, TypeError, OverflowError) as error:
-        raise EvaluationError(
-            f"expected {shape.text(layout=False)}, not {describe(argument)}: {error}"
-        ) from error
+        raise EvaluationError(f"expected {shape.text(layout=False)}, not {describe(argument)}: {error}") from error
     return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
 
 
@@ -414,6 +379,4 @@ def evaluate_instruction(
     if i.opcode is HloOpcode.PARAMETER:
         raise _located(i, f"{i.opcode} has no value that depends on its operands alone")
     with np.errstate(all="ignore"):
-        return _fresh(
-            Evaluator(max_steps=max_steps, max_bytes=max_bytes, seed=None).apply(i, tuple(operands))
-        )
+        return _fresh(Evaluator(max_steps=max_steps, max_bytes=max_bytes, seed=None).apply(i, tuple(operands)))

@@ -78,9 +78,7 @@ def _triangular_solve(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> A
     if i.get("left_side"):
         return narrow(_substitute(matrix, widen(b), lower=is_lower), b.dtype)
     # x a = b is a^T x^T = b^T
-    solved = _substitute(
-        np.swapaxes(matrix, -1, -2), np.swapaxes(widen(b), -1, -2), lower=not is_lower
-    )
+    solved = _substitute(np.swapaxes(matrix, -1, -2), np.swapaxes(widen(b), -1, -2), lower=not is_lower)
     return narrow(np.swapaxes(solved, -1, -2), b.dtype)
 
 

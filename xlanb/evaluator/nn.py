@@ -20,9 +20,7 @@ def _features(i: HloInstruction, x: Array, *vectors: Array) -> tuple[list[Array]
     """Vectors over the features so that they broadcast against x, and the other dimensions."""
     feature = i.attributes["feature_index"]
     others = tuple(d for d in range(x.ndim) if d != feature)
-    return [
-        widen(v).reshape([-1 if d == feature else 1 for d in range(x.ndim)]) for v in vectors
-    ], others
+    return [widen(v).reshape([-1 if d == feature else 1 for d in range(x.ndim)]) for v in vectors], others
 
 
 def _moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
@@ -33,9 +31,7 @@ def _moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 @rule("batch-norm-training")
-def _batch_norm_training(
-    ev: Evaluator, i: HloInstruction, x: Array, scale: Array, offset: Array
-) -> tuple[Array, ...]:
+def _batch_norm_training(ev: Evaluator, i: HloInstruction, x: Array, scale: Array, offset: Array) -> tuple[Array, ...]:
     (s, o), axes = _features(i, x, scale, offset)
     mean, variance = _moments(widen(x), axes)
     y = (widen(x) - mean) / np.sqrt(variance + i.attributes["epsilon"]) * s + o
@@ -89,9 +85,7 @@ def _batch_norm_grad(
 
 def top_k(x: Array, k: int, *, largest: bool) -> tuple[Array, Array]:
     """The k largest (or smallest, in IEEE's total order) of the last dimension, and where they were (s32); of equals the first comes first."""
-    order = order_by_key(
-        total_order(np.ascontiguousarray(x)) if is_floating(x) else x, descending=largest
-    )[..., :k]
+    order = order_by_key(total_order(np.ascontiguousarray(x)) if is_floating(x) else x, descending=largest)[..., :k]
     return np.take_along_axis(x, order, axis=-1), order.astype(np.int32)
 
 

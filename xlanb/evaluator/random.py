@@ -47,9 +47,7 @@ def threefry_2x32(counter: tuple[Array, Array], key: tuple[int, int]) -> tuple[A
     return x0, x1
 
 
-def philox_4x32(
-    counter: tuple[Array, ...], key: tuple[int, int]
-) -> tuple[Array, Array, Array, Array]:
+def philox_4x32(counter: tuple[Array, ...], key: tuple[int, int]) -> tuple[Array, Array, Array, Array]:
     """Philox with four words of 32 bits and 10 rounds."""
     x0, x1, x2, x3 = counter
     k0, k1 = key
@@ -74,9 +72,7 @@ def _threefry_counters(state: int, dimensions: tuple[int, ...]) -> tuple[Array, 
 def _split_dimension(dimensions: tuple[int, ...]) -> int:
     """The first even dimension, else the largest: the two words of a counter make its halves."""
     even = next((d for d, n in enumerate(dimensions) if n % 2 == 0), None)
-    return (
-        even if even is not None else max(range(len(dimensions)), key=lambda d: (dimensions[d], -d))
-    )
+    return even if even is not None else max(range(len(dimensions)), key=lambda d: (dimensions[d], -d))
 
 
 def threefry_bits_32(key: int, state: int, dimensions: tuple[int, ...]) -> tuple[Array, int]:
@@ -106,9 +102,7 @@ def philox_bits(key: int, state: int, count: int) -> tuple[Array, int]:
     return np.stack(words, axis=1).reshape(-1), (state + blocks) % (1 << 128)
 
 
-def _philox_array(
-    key: int, state: int, dimensions: tuple[int, ...], bits: int
-) -> tuple[Array, int]:
+def _philox_array(key: int, state: int, dimensions: tuple[int, ...], bits: int) -> tuple[Array, int]:
     count = math.prod(dimensions)
     words, after = philox_bits(key, state, count * (2 if bits == 64 else 1))
     if bits == 64:
@@ -116,14 +110,8 @@ def _philox_array(
     return words[:count].reshape(dimensions), after
 
 
-def _threefry_array(
-    key: int, state: int, dimensions: tuple[int, ...], bits: int
-) -> tuple[Array, int]:
-    return (
-        threefry_bits_64(key, state, dimensions)
-        if bits == 64
-        else threefry_bits_32(key, state, dimensions)
-    )
+def _threefry_array(key: int, state: int, dimensions: tuple[int, ...], bits: int) -> tuple[Array, int]:
+    return threefry_bits_64(key, state, dimensions) if bits == 64 else threefry_bits_32(key, state, dimensions)
 
 
 def _as_type(words: Array, shape: ArrayShape) -> Array:
@@ -140,9 +128,7 @@ def _rng_bit_generator(ev: Evaluator, i: HloInstruction, state: Array) -> Any:
     shape = shapes[-1].as_array()
     words = [int(w) for w in np.ascontiguousarray(state).reshape(-1).view(np.uint64)]
     if len(words) not in (2, 3):
-        raise EvaluationError(
-            f"a state of {len(words)} words of 64 bits; two or three were expected"
-        )
+        raise EvaluationError(f"a state of {len(words)} words of 64 bits; two or three were expected")
     key = words[0]
     if i.attributes["algorithm"] == "rng_three_fry":
         value, after = _threefry_array(key, words[1], shape.dimensions, shape.element_type.bits)
@@ -183,9 +169,7 @@ def _rng(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
         top = max(int(high), int(low) + 1)
         holder = np.uint64 if shape.dtype == np.uint64 else np.int64
         return (
-            generator.integers(int(low), top, shape.dimensions, dtype=holder)
-            .astype(widen(a).dtype)
-            .astype(shape.dtype)
+            generator.integers(int(low), top, shape.dimensions, dtype=holder).astype(widen(a).dtype).astype(shape.dtype)
         )
     values = narrow(low + (high - low) * generator.random(shape.dimensions), shape.dtype)
     return np.where(widen(values) >= high, a, values)  # rounding may reach the bound, which is open

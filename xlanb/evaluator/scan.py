@@ -27,10 +27,7 @@ def _scan(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     length = inputs[0].shape[axis]
     lines = [np.moveaxis(x, axis, 0) for x in inputs]
     shapes = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
-    outputs = [
-        np.empty(s.as_array().dimensions, s.as_array().dtype)
-        for s in shapes[: len(shapes) - len(carries)]
-    ]
+    outputs = [np.empty(s.as_array().dimensions, s.as_array().dtype) for s in shapes[: len(shapes) - len(carries)]]
     views = [np.moveaxis(o, axis, 0) for o in outputs]
     for k in reversed(range(length)) if i.get("is_reverse") else range(length):
         row = as_tuple(ev.call(i.to_apply, (*(x[k, ...] for x in lines), *carries)))

@@ -32,9 +32,7 @@ def _sort(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
 def _known_order(comparator: HloComputation, lines: Sequence[Array]) -> Array | None:
     """The order by one operand, where the comparator does no more than compare two elements of it by < or >."""
     root = comparator.root
-    if root.opcode is not HloOpcode.COMPARE or any(
-        o.opcode is not HloOpcode.PARAMETER for o in root.operands
-    ):
+    if root.opcode is not HloOpcode.COMPARE or any(o.opcode is not HloOpcode.PARAMETER for o in root.operands):
         return None
     a, b = (o.parameter_number for o in root.operands)
     direction = root.attributes["direction"]
@@ -53,9 +51,7 @@ def order_by_key(key: Array, *, descending: bool) -> Array:
     wide = widen(key)
     if not descending:
         return np.argsort(wide, axis=-1, kind="stable")
-    return np.asarray(
-        wide.shape[-1] - 1 - np.flip(np.argsort(np.flip(wide, -1), axis=-1, kind="stable"), -1)
-    )
+    return np.asarray(wide.shape[-1] - 1 - np.flip(np.argsort(np.flip(wide, -1), axis=-1, kind="stable"), -1))
 
 
 def merge_order(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array]) -> Array:
@@ -73,9 +69,7 @@ def merge_order(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array
     return order
 
 
-def _merge_runs(
-    ev: Evaluator, comparator: HloComputation, lines: Sequence[Array], order: Array, run: int
-) -> Array:
+def _merge_runs(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array], order: Array, run: int) -> Array:
     length = order.shape[-1]
     at = np.arange(length)
     pair = at // (2 * run) * (2 * run)
@@ -105,9 +99,7 @@ def _merge_runs(
     return out
 
 
-def _less(
-    ev: Evaluator, comparator: HloComputation, lines: Sequence[Array], a: Array, b: Array
-) -> Array:
+def _less(ev: Evaluator, comparator: HloComputation, lines: Sequence[Array], a: Array, b: Array) -> Array:
     """Whether the elements at indices a come before those at b."""
     arguments = [np.take_along_axis(x, index, axis=-1) for x in lines for index in (a, b)]
     return np.asarray(ev.map(comparator, arguments))

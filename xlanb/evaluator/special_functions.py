@@ -86,11 +86,7 @@ def erf(x: Array) -> Array:
 def _erf(wide: Array) -> Array:
     y = np.abs(wide)
     square = y * y
-    small = (
-        wide
-        * _polynomial(np.minimum(square, 1.0), _SMALL_P)
-        / _polynomial(np.minimum(square, 1.0), _SMALL_Q)
-    )
+    small = wide * _polynomial(np.minimum(square, 1.0), _SMALL_P) / _polynomial(np.minimum(square, 1.0), _SMALL_Q)
     clipped = np.clip(y, 0.4, 28.0)
     decay = np.exp(-clipped * clipped)
     middle = decay * _polynomial(clipped, _MIDDLE_P) / _polynomial(clipped, _MIDDLE_Q)

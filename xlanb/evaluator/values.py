@@ -15,9 +15,7 @@ from xlanb.shape import ArrayShape, BufferShape, PrimitiveType, Shape, TupleShap
 from xlanb.shape.primitive_type import from_dtype
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Value: TypeAlias = (
-    Any  # Array | tuple[Value, ...] | None; the alias is loose because rules know which by opcode
-)
+Value: TypeAlias = Any  # Array | tuple[Value, ...] | None; the alias is loose because rules know which by opcode
 TOKEN = None
 
 
@@ -33,9 +31,7 @@ def _wide(t: PrimitiveType) -> np.dtype[Any] | None:
 
 
 # By the dtypes' numbers: hashing a dtype costs more than adding two scalars.
-_WIDE: dict[int, np.dtype[Any]] = {
-    t.dtype.num: w for t in PrimitiveType if (w := _wide(t)) is not None
-}
+_WIDE: dict[int, np.dtype[Any]] = {t.dtype.num: w for t in PrimitiveType if (w := _wide(t)) is not None}
 
 
 def widen(x: Array) -> Array:
@@ -81,28 +77,16 @@ def mismatch(value: Value, shape: Shape, *, lifted: bool = False) -> str | None:
         if not isinstance(value, tuple) or len(value) != len(shape.shapes):
             return f"expected a tuple of {len(shape.shapes)}, not {describe(value)}"
         return next(
-            (
-                m
-                for v, s in zip(value, shape.shapes, strict=True)
-                if (m := mismatch(v, s, lifted=lifted))
-            ),
+            (m for v, s in zip(value, shape.shapes, strict=True) if (m := mismatch(v, s, lifted=lifted))),
             None,
         )
     if isinstance(shape, BufferShape):
         shape = shape.array
     if not isinstance(shape, ArrayShape) or not shape.is_array:
-        return (
-            None
-            if value is TOKEN
-            else f"expected {shape.text(layout=False)}, not {describe(value)}"
-        )
+        return None if value is TOKEN else f"expected {shape.text(layout=False)}, not {describe(value)}"
     if not isinstance(value, np.ndarray) or value.dtype != shape.dtype:
         return f"expected {shape.text(layout=False)}, not {describe(value)}"
-    if (
-        lifted
-        or value.shape == shape.dimensions
-        or (shape.is_dynamic and _fits(value.shape, shape))
-    ):
+    if lifted or value.shape == shape.dimensions or (shape.is_dynamic and _fits(value.shape, shape)):
         return None
     return f"expected {shape.text(layout=False)}, not {describe(value)}"
 
@@ -123,9 +107,7 @@ def describe(value: Value) -> str:
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         return type(value).__name__
-    name = next(
-        (t.text for t in PrimitiveType if t.scalar is not None and t.dtype == dtype), str(dtype)
-    )
+    name = next((t.text for t in PrimitiveType if t.scalar is not None and t.dtype == dtype), str(dtype))
     return f"{name}[{','.join(map(str, value.shape))}]"
 
 

@@ -65,9 +65,7 @@ def _reduce_window(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     return results if i.shape.is_tuple else results[0]
 
 
-def _reduce_known(
-    known: Monoid, x: Array, init: Array, dimensions: Sequence[WindowDimension]
-) -> Array:
+def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[WindowDimension]) -> Array:
     """One dimension after the other: what lies outside counts as the identity."""
     wide = known.accumulator(x)
     identity = known.identity(wide.dtype)
@@ -84,9 +82,7 @@ def _reduce_known(
     return narrow(np.asarray(known.ufunc(known.accumulator(init), wide)), x.dtype)
 
 
-def _offsets(
-    dimensions: Sequence[WindowDimension], sizes: Sequence[int]
-) -> Iterator[tuple[tuple[Array, ...], Array]]:
+def _offsets(dimensions: Sequence[WindowDimension], sizes: Sequence[int]) -> Iterator[tuple[tuple[Array, ...], Array]]:
     """For each offset within the window, in row-major order: the open mesh of indices into the operand, and which of them are there."""
     tables = [window_positions(n, d) for n, d in zip(sizes, dimensions, strict=True)]
     for offset in np.ndindex(*(d.size for d in dimensions)):
@@ -119,17 +115,13 @@ def _reduce_any(
 
 
 @rule("select-and-scatter")
-def _select_and_scatter(
-    ev: Evaluator, i: HloInstruction, operand: Array, source: Array, init: Array
-) -> Array:
+def _select_and_scatter(ev: Evaluator, i: HloInstruction, operand: Array, source: Array, init: Array) -> Array:
     dimensions = checked_window(i.window, operand.ndim)
     out = np.full(operand.shape, init, init.dtype)
     if 0 in source.shape or 0 in operand.shape:
         return out
     found, place = _selected(ev, i, operand, dimensions, source.shape)
-    flat = scatter_into(
-        ev, i.attributes["scatter"], [out.reshape(-1)], place[found], [source[found]]
-    )[0]
+    flat = scatter_into(ev, i.attributes["scatter"], [out.reshape(-1)], place[found], [source[found]])[0]
     return flat.reshape(operand.shape)
 
 
@@ -149,9 +141,7 @@ def _selected(
     for at, inside in _offsets(dimensions, operand.shape):
         element = operand[at]
         if element.shape != shape:
-            raise EvaluationError(
-                f"the window has {element.shape} places for a source of shape {shape}"
-            )
+            raise EvaluationError(f"the window has {element.shape} places for a source of shape {shape}")
         keeps = np.asarray(ev.map(select, [chosen, element]))
         takes = inside & (~found | ~keeps)
         chosen = np.where(takes, element, chosen)

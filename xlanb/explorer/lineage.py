@@ -48,7 +48,12 @@ class Lineage(Displayable):
 
     def __str__(self) -> str:
         parts = [f"{self.name}"]
-        for title, items in (("nodes", self.nodes), ("lines", self.lines), ("from", self.sources), ("became", self.results)):
+        for title, items in (
+            ("nodes", self.nodes),
+            ("lines", self.lines),
+            ("from", self.sources),
+            ("became", self.results),
+        ):
             if items:
                 parts.append(f"  {title}: {', '.join(items)}")
         return "\n".join([*parts, *(f"  {link}" for link in self.links)])
@@ -79,14 +84,23 @@ class Provenance:
             XlanbError: nothing of that name ever was.
         """
         name = name.removeprefix("%")
-        starts = [name] if name in self.first or name in self.last or name in self._back or name in self._forth else self._of_node(name)
+        starts = (
+            [name]
+            if name in self.first or name in self.last or name in self._back or name in self._forth
+            else self._of_node(name)
+        )
         if not starts:
             raise XlanbError(f"no instruction and no node {name!r} in this trace")
         before = self._walk(starts, self._back)
         after = self._walk(starts, self._forth)
         sources = [n for n in before if n in self.first]
         origins = [self.first[n].metadata for n in sources]
-        links = {k for names, table in ((before, self._back), (after, self._forth)) for n in names for k in table.get(n, {}).values()}
+        links = {
+            k
+            for names, table in ((before, self._back), (after, self._forth))
+            for n in names
+            for k in table.get(n, {}).values()
+        }
         return Lineage(
             name,
             tuple(sources),

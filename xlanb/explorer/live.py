@@ -104,5 +104,9 @@ def _is_graph(x: Any) -> bool:
 def _module_stages(module: Any) -> Stages[Any]:
     key = start_compilation(module.name)
     record = module.record()
-    yield finished(StageFinished(key, "hlo", "before_optimizations", None, record, summary=f"{record.instruction_count} HLO instructions"))
+    yield finished(
+        StageFinished(
+            key, "hlo", "before_optimizations", None, record, summary=f"{record.instruction_count} HLO instructions"
+        )
+    )
     return (yield from hlo_stages(module, key))

@@ -40,9 +40,11 @@ class Trace(Displayable):
         """
         if isinstance(key, int):
             return self.stages[key]
-        found = next((s for s in reversed(self.stages) if s.name == key or s.kind == key), None)
+        found = next((s for s in reversed(self.stages) if key in {s.name, s.kind}), None)
         if found is None:
-            raise XlanbError(f"no stage {key!r} in trace {self.name!r}; it has: {', '.join(dict.fromkeys(s.name for s in self.stages))}")
+            raise XlanbError(
+                f"no stage {key!r} in trace {self.name!r}; it has: {', '.join(dict.fromkeys(s.name for s in self.stages))}"
+            )
         return found
 
     @property
@@ -53,7 +55,12 @@ class Trace(Displayable):
     def diff(self, a: int | str, b: int | str) -> str:
         """Unified diff of the HLO text (or other text) after stage `a` and after stage `b`."""
         left, right = self[a], self[b]
-        texts = [str(s.after).splitlines() if isinstance(s.after, ModuleRecord) else str(getattr(s.after, "text", s.after)).splitlines() for s in (left, right)]
+        texts = [
+            str(s.after).splitlines()
+            if isinstance(s.after, ModuleRecord)
+            else str(getattr(s.after, "text", s.after)).splitlines()
+            for s in (left, right)
+        ]
         return "\n".join(unified_diff(texts[0], texts[1], left.name, right.name, lineterm=""))
 
     def why(self, *subject: str) -> list[Decision]:
@@ -76,12 +83,12 @@ class Trace(Displayable):
 
     def to_html(self, path: str) -> None:
         """Write the step view as one self-contained page that works from disk with no network."""
-        from importlib import import_module  # noqa: PLC0415 - the view reads traces, not the other way round
+        from importlib import import_module
 
         import_module("xlanb.view.page").write_page([self], path)
 
     def __str__(self) -> str:
-        from importlib import import_module  # noqa: PLC0415
+        from importlib import import_module
 
         text: str = import_module("xlanb.view.text").trace_text(self)
         return text

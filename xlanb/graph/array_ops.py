@@ -94,7 +94,11 @@ def _filled(number: int, default_name: str, shape: Any, dtype: DType, name: str 
             known = _known_sizes(shape)
             if known is not None and int(np.prod(known)) < _LARGEST_INLINE:
                 return constant(value, dtype, known, scope)
-            shape = convert_to_tensor(shape, dtypes.int32) if known is None else constant(known, dtypes.int32, name="shape_as_tensor")
+            shape = (
+                convert_to_tensor(shape, dtypes.int32)
+                if known is None
+                else constant(known, dtypes.int32, name="shape_as_tensor")
+            )
         if shape.shape.rank == 0:
             shape = reshape(shape, [-1])
         return fill(shape, constant(value, dtype), scope)
@@ -203,11 +207,15 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
         dims = value.shape.as_tuple()
         num = None if dims is None or not -len(dims) <= axis < len(dims) else dims[axis]
         if num is None:
-            raise GraphValueError(f"unstack cannot tell how many there are along axis {axis} of {value.name!r} with shape {value.shape}")
+            raise GraphValueError(
+                f"unstack cannot tell how many there are along axis {axis} of {value.name!r} with shape {value.shape}"
+            )
     return call_n("Unpack", value, num=num, axis=axis, name=name)
 
 
-def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split") -> list[Tensor]:
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
+) -> list[Tensor]:
     """Pieces along a dimension: so many equal ones, or of these sizes."""
     if isinstance(num_or_size_splits, int):
         return call_n("Split", axis, value, num_split=num_or_size_splits, name=name)
@@ -224,7 +232,9 @@ def slice_(input: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     return call("Slice", input, begin, size, name=name)
 
 
-def strided_slice(input: Any, begin: Any, end: Any, strides: Any = None, name: str | None = None, **masks: int) -> Tensor:
+def strided_slice(
+    input: Any, begin: Any, end: Any, strides: Any = None, name: str | None = None, **masks: int
+) -> Tensor:
     """Every `strides`-th element from `begin` to `end`, with StridedSlice's masks."""
     return call("StridedSlice", input, begin, end, ones_like(begin) if strides is None else strides, name=name, **masks)
 
@@ -255,12 +265,20 @@ def _where(op_type: str, condition: Any, x: Any, y: Any, name: str | None) -> Te
         raise GraphValueError("where takes both x and y, or neither")
     if x is None:
         with name_scope(name, "Where", [condition]) as scope:
-            return call("Where", convert_to_tensor(condition, name="condition", preferred_dtype=dtypes.bool_), name=scope)
+            return call(
+                "Where", convert_to_tensor(condition, name="condition", preferred_dtype=dtypes.bool_), name=scope
+            )
     return call(op_type, condition, x, y, name=name)
 
 
 def one_hot(
-    indices: Any, depth: Any, on_value: Any = None, off_value: Any = None, axis: int | None = None, dtype: Any = None, name: str | None = None
+    indices: Any,
+    depth: Any,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: int | None = None,
+    dtype: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """`on_value` (1) at each index along a new dimension of size `depth`, `off_value` (0) elsewhere."""
     with name_scope(name, "one_hot", [indices]) as scope:
@@ -269,10 +287,20 @@ def one_hot(
         element_type = as_dtype(dtype) if dtype is not None else known or dtypes.float32
         on = given[0] if given[0] is not None else convert_to_tensor(1, element_type, "on_value")
         off = given[1] if given[1] is not None else convert_to_tensor(0, element_type, "off_value")
-        return call("OneHot", convert_to_tensor(indices, name="indices"), depth, on, off, axis=-1 if axis is None else axis, name=scope)
+        return call(
+            "OneHot",
+            convert_to_tensor(indices, name="indices"),
+            depth,
+            on,
+            off,
+            axis=-1 if axis is None else axis,
+            name=scope,
+        )
 
 
-def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0) -> Tensor:
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", name: str | None = None, constant_values: Any = 0
+) -> Tensor:
     """Elements added around: a constant, or the tensor's own reflected or repeated at the border."""
     mode = mode.upper()
     if mode in {"REFLECT", "SYMMETRIC"}:
@@ -309,7 +337,9 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int =
     with name_scope(name, "boolean_mask", [tensor, mask]):
         tensor, mask = convert_to_tensor(tensor, name="tensor"), convert_to_tensor(mask, name="mask")
         if not mask.shape.rank:
-            raise GraphValueError(f"boolean_mask needs a mask of known rank of at least 1, not {mask.shape} of {mask.name!r}")
+            raise GraphValueError(
+                f"boolean_mask needs a mask of known rank of at least 1, not {mask.shape} of {mask.name!r}"
+            )
         end = axis + mask.shape.rank
         leading = call("Prod", shape(tensor)[axis:end], [0])
         flat = reshape(tensor, concat([shape(tensor)[:axis], [leading], shape(tensor)[end:]], 0))

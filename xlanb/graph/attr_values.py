@@ -88,9 +88,10 @@ def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
 def _from_content(content: bytes, dtype: DType, count: int) -> np.ndarray[Any, Any]:
     if len(content) != count * dtype.size:
         raise GraphValueError(f"a tensor of {count} elements of type {dtype.name} with {len(content)} bytes")
-    return np.frombuffer(content, dtype.numpy_dtype.newbyteorder("<") if dtype.size > 1 and dtype.name != "bfloat16" else dtype.numpy_dtype).astype(
-        dtype.numpy_dtype
-    )
+    return np.frombuffer(
+        content,
+        dtype.numpy_dtype.newbyteorder("<") if dtype.size > 1 and dtype.name != "bfloat16" else dtype.numpy_dtype,
+    ).astype(dtype.numpy_dtype)
 
 
 def _from_values(proto: Any, dtype: DType, count: int) -> np.ndarray[Any, Any]:
@@ -148,7 +149,9 @@ def attr_from_proto(proto: Any) -> Any:
     if kind is None:
         return None
     if kind == "list":
-        found = next((f for f in ("s", "i", "f", "b", "type", "shape", "tensor", "func") if len(getattr(proto.list, f))), None)
+        found = next(
+            (f for f in ("s", "i", "f", "b", "type", "shape", "tensor", "func") if len(getattr(proto.list, f))), None
+        )
         return () if found is None else tuple(_from(found, v) for v in getattr(proto.list, found))
     return _from(kind, getattr(proto, kind))
 

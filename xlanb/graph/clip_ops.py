@@ -17,7 +17,10 @@ from xlanb.graph.operation import Tensor
 
 def _values(tensors: Sequence[Any]) -> list[Any]:
     items = enumerate(tensors)
-    return [None if t is None else convert_to_tensor(t.values if isinstance(t, IndexedSlices) else t, name=f"t_{i}") for i, t in items]
+    return [
+        None if t is None else convert_to_tensor(t.values if isinstance(t, IndexedSlices) else t, name=f"t_{i}")
+        for i, t in items
+    ]
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
@@ -58,7 +61,9 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
         return call("Sqrt", half * constant(2.0, half.dtype), name="global_norm")
 
 
-def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[list[Any], Tensor]:
+def clip_by_global_norm(
+    t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: str | None = None
+) -> tuple[list[Any], Tensor]:
     """All scaled by one factor so that their global norm is at most `clip_norm`; with that norm."""
     items = list(t_list)
     norm = global_norm(items, name) if use_norm is None else use_norm
@@ -74,5 +79,7 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
                 continue
             with graph.colocate_with(value):
                 result = identity(value * math_ops.cast(scale, value.dtype), name=f"{scope}_{i}")
-            clipped.append(IndexedSlices(result, item.indices, item.dense_shape) if isinstance(item, IndexedSlices) else result)
+            clipped.append(
+                IndexedSlices(result, item.indices, item.dense_shape) if isinstance(item, IndexedSlices) else result
+            )
         return clipped, norm

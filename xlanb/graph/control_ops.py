@@ -57,7 +57,9 @@ def _flat(values: Iterable[Any]) -> list[Any]:
 
 def tuple_(tensors: Sequence[Any], name: str | None = None, control_inputs: Iterable[Any] = ()) -> list[Any]:
     """The same tensors, each available only when all of them are (tf.tuple). None stays None."""
-    items = [t if t is None or isinstance(t, Tensor | Operation | IndexedSlices) else convert_to_tensor(t) for t in tensors]
+    items = [
+        t if t is None or isinstance(t, Tensor | Operation | IndexedSlices) else convert_to_tensor(t) for t in tensors
+    ]
     with name_scope(name, "tuple", [t for t in items if t is not None]):
         graph = get_default_graph()
         waits = [as_operation(t) for t in items if t is not None] + [as_operation(c) for c in control_inputs]

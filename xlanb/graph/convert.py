@@ -33,7 +33,9 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
     array, element_type = make_array(value, None if dtype is None else as_dtype(dtype))
     if shape is not None:
         array = _spread(array, TensorShape(shape))
-    op = get_default_graph().create_op("Const", (), [element_type], {"dtype": element_type, "value": array}, name or "Const")
+    op = get_default_graph().create_op(
+        "Const", (), [element_type], {"dtype": element_type, "value": array}, name or "Const"
+    )
     return op.outputs[0]
 
 
@@ -111,7 +113,12 @@ def _check_kind(array: np.ndarray[Any, Any], dtype: DType, value: Any) -> None:
 def _as_type(array: np.ndarray[Any, Any], dtype: DType, value: Any) -> np.ndarray[Any, Any]:
     if dtype is dtypes.string or not dtype.has_numpy_dtype:
         raise GraphTypeError(f"expected {dtype.name}, got {_short(value)} of type {type(value).__name__}")
-    if dtype.is_integer and array.dtype.kind in "iu" and array.size and (int(array.min()) < int(dtype.min) or int(array.max()) > int(dtype.max)):
+    if (
+        dtype.is_integer
+        and array.dtype.kind in "iu"
+        and array.size
+        and (int(array.min()) < int(dtype.min) or int(array.max()) > int(dtype.max))
+    ):
         raise GraphTypeError(f"{_short(value)} does not fit {dtype.name}: its range is {dtype.min} to {dtype.max}")
     with np.errstate(all="ignore"):
         result = np.array(array, dtype.numpy_dtype, order="C")
@@ -142,7 +149,9 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, as_ref: bool = False) -> Tensor:
+def convert_to_tensor(
+    value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, as_ref: bool = False
+) -> Tensor:
     """The tensor of a tensor, a variable, a list with tensors in it (Pack), or a Python value (Const, called `name`).
 
     `preferred_dtype` is tried first where the value leaves the choice.
@@ -162,7 +171,10 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None, pr
             return convert_to_tensor(value, None, name)
     if isinstance(value, list | tuple) and _has_tensor(value):
         return _pack(value, wanted, name)
-    if isinstance(value, np.ndarray | np.generic | bool | int | float | complex | str | bytes | list | tuple | TensorShape | Dimension) or hasattr(value, "__array__"):
+    if isinstance(
+        value,
+        np.ndarray | np.generic | bool | int | float | complex | str | bytes | list | tuple | TensorShape | Dimension,
+    ) or hasattr(value, "__array__"):
         return constant(value, wanted, name=name or "Const")
     raise GraphTypeError(f"cannot convert {_short(value)} of type {type(value).__name__} to a tensor")
 
@@ -179,7 +191,13 @@ def _has_tensor(values: Iterable[Any]) -> bool:
 
 def _first_type(values: Iterable[Any]) -> DType | None:
     for v in values:
-        found = v.dtype.base_dtype if isinstance(v, Tensor | TensorLike) else _first_type(v) if isinstance(v, list | tuple) else None  # type: ignore[union-attr]
+        found = (
+            v.dtype.base_dtype
+            if isinstance(v, Tensor | TensorLike)
+            else _first_type(v)
+            if isinstance(v, list | tuple)
+            else None
+        )  # type: ignore[union-attr]
         if isinstance(found, DType):
             return found
     return None
@@ -192,13 +210,17 @@ def _pack(values: Any, dtype: DType | None, name: str | None) -> Tensor:
     graph = get_default_graph()
     with graph.name_scope(name or "packed") as scope:
         parts = [
-            _pack(v, element_type, str(i)) if isinstance(v, list | tuple) and _has_tensor(v) else convert_to_tensor(v, element_type, str(i))
+            _pack(v, element_type, str(i))
+            if isinstance(v, list | tuple) and _has_tensor(v)
+            else convert_to_tensor(v, element_type, str(i))
             for i, v in enumerate(values)
         ]
         return apply_op("Pack", scope, values=parts).outputs[0]
 
 
-def convert_n_to_tensor(values: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, as_ref: bool = False) -> list[Tensor]:
+def convert_n_to_tensor(
+    values: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, as_ref: bool = False
+) -> list[Tensor]:
     """A list of tensors of a list of values; constants are called name_0, name_1, ...
 
     Raises:
@@ -206,7 +228,10 @@ def convert_n_to_tensor(values: Any, dtype: Any = None, name: str | None = None,
     """
     if not isinstance(values, list | tuple):
         raise GraphTypeError(f"expected a list of tensors, not {_short(values)}")
-    return [convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}", preferred_dtype, as_ref) for i, v in enumerate(values)]
+    return [
+        convert_to_tensor(v, dtype, None if name is None else f"{name}_{i}", preferred_dtype, as_ref)
+        for i, v in enumerate(values)
+    ]
 
 
 def graph_of(values: Iterable[Any]) -> Any:

@@ -40,7 +40,9 @@ def reset_default_graph() -> None:
         GraphError: inside `with graph.as_default()`, where it would change nothing.
     """
     if any(g not in _global for g in _STACK.graphs):
-        raise GraphError("reset_default_graph() inside `with graph.as_default()` would change nothing: leave that block first")
+        raise GraphError(
+            "reset_default_graph() inside `with graph.as_default()` would change nothing: leave that block first"
+        )
     _global.clear()
     _STACK.graphs.clear()
 

@@ -6,7 +6,9 @@ import re
 
 from xlanb.errors import GraphValueError
 
-_PART = re.compile(r"(?P<key>job|replica|task):(?P<value>[A-Za-z0-9_.*-]+)$|(?:device:)?(?P<kind>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<number>\d+|\*))?$")
+_PART = re.compile(
+    r"(?P<key>job|replica|task):(?P<value>[A-Za-z0-9_.*-]+)$|(?:device:)?(?P<kind>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<number>\d+|\*))?$"
+)
 
 
 def parse_device(name: str) -> dict[str, str]:

@@ -212,7 +212,14 @@ string = BY_NAME["string"]
 complex64, complex128 = BY_NAME["complex64"], BY_NAME["complex128"]
 resource, variant = BY_NAME["resource"], BY_NAME["variant"]
 
-_PYTHON_TYPES: dict[Any, DType] = {float: float32, int: int32, bool: bool_, str: string, bytes: string, complex: complex128}
+_PYTHON_TYPES: dict[Any, DType] = {
+    float: float32,
+    int: int32,
+    bool: bool_,
+    str: string,
+    bytes: string,
+    complex: complex128,
+}
 
 
 def as_dtype(value: Any) -> DType:

@@ -23,7 +23,9 @@ def read_function(proto: Any, library: Graph) -> GraphFunction:
     name = proto.signature.name
     if not name:
         raise GraphValueError("a function without a name in the graph's library")
-    inputs, outputs = ([_argument(name, a) for a in args] for args in (proto.signature.input_arg, proto.signature.output_arg))
+    inputs, outputs = (
+        [_argument(name, a) for a in args] for args in (proto.signature.input_arg, proto.signature.output_arg)
+    )
     attrs = {k: attr_from_proto(v) for k, v in proto.attr.items()}
     serialized = proto.SerializeToString(deterministic=True)
     return GraphFunction(name, tuple(inputs), tuple(outputs), lambda: _body(serialized, library), serialized, attrs)
@@ -31,7 +33,9 @@ def read_function(proto: Any, library: Graph) -> GraphFunction:
 
 def _argument(function: str, proto: Any) -> FunctionArg:
     if proto.type_attr or proto.number_attr or proto.type_list_attr:
-        raise GraphValueError(f"function {function!r}: argument {proto.name!r} has a type that depends on an attribute, which is not supported")
+        raise GraphValueError(
+            f"function {function!r}: argument {proto.name!r} has a type that depends on an attribute, which is not supported"
+        )
     return FunctionArg(proto.name, data_type(proto.type))
 
 
@@ -85,7 +89,7 @@ def _signature_node(op_type: str, argument: Any, index: int, source: str | None)
 
 
 def _plain(text: str, arguments: set[str], ranges: dict[str, dict[str, int] | None], reader: str) -> str:
-    """"arg" or "node:output:index" as a graph writes it: "node:number"."""
+    """An argument's name, or "node:output:index", as a graph writes it: "node:number"."""
     parts = text.split(":")
     if parts[0] in arguments and len(parts) == 1:
         return text

@@ -84,7 +84,9 @@ class Graph(Displayable):
             raise GraphValueError(f"there is no tensor {name!r}: {op!r} has {len(op.outputs)} outputs")
         return op.outputs[int(index)]
 
-    def as_graph_element(self, value: Any, *, allow_tensor: bool = True, allow_operation: bool = True) -> Operation | Tensor:
+    def as_graph_element(
+        self, value: Any, *, allow_tensor: bool = True, allow_operation: bool = True
+    ) -> Operation | Tensor:
         """The operation or tensor that `value` means: itself, a name, or an object that stands for one (a variable).
 
         Raises:
@@ -143,7 +145,9 @@ class Graph(Displayable):
         unique = name[:-1] if name.endswith("/") else self.unique_name(name)
         waits = self.scopes.control_inputs_for({t.op for t in tensors})
         waits += [op for op in control_inputs or () if op not in waits]
-        op = self.add_op(op_type, unique, tensors, dtypes, attrs, waits, device if device is not None else self.scopes.device())
+        op = self.add_op(
+            op_type, unique, tensors, dtypes, attrs, waits, device if device is not None else self.scopes.device()
+        )
         op.source_file, op.source_line = python_line()
         self.scopes.apply(op)
         return op

@@ -75,7 +75,9 @@ def _parse_binary(data: bytes, where: str) -> Any:
     try:
         proto.ParseFromString(data)
     except DecodeError as error:
-        raise GraphError(f"{where} is not a binary GraphDef ({error}): {len(data)} bytes that begin with {data[:16]!r}") from error
+        raise GraphError(
+            f"{where} is not a binary GraphDef ({error}): {len(data)} bytes that begin with {data[:16]!r}"
+        ) from error
     return proto
 
 
@@ -153,10 +155,15 @@ def _types(graph: Graph, proto: Any, attrs: dict[str, Any], read: int) -> list[D
     """The types of the outputs; of ops that the table does not know, as many as are read, of the type that an attribute names."""
     if proto.op in graph.functions or find_op(proto.op) is not None:
         return output_dtypes(proto.op, attrs, (), proto.name, graph)
-    listed = next((attrs[k] for k in ("Tout", "output_types", "out_types", "_output_types") if isinstance(attrs.get(k), tuple)), None)
+    listed = next(
+        (attrs[k] for k in ("Tout", "output_types", "out_types", "_output_types") if isinstance(attrs.get(k), tuple)),
+        None,
+    )
     if listed is not None and all(isinstance(t, DType) for t in listed):
         return list(listed)
-    named = next((attrs[k] for k in ("dtype", "T", "out_type", "DstT", "Tout") if isinstance(attrs.get(k), DType)), data_type(21))
+    named = next(
+        (attrs[k] for k in ("dtype", "T", "out_type", "DstT", "Tout") if isinstance(attrs.get(k), DType)), data_type(21)
+    )
     return [named] * read
 
 
@@ -169,7 +176,9 @@ def _connect(graph: Graph, proto: Any) -> None:
         name, index = _input(text, proto.name)
         source = _source(graph, name, proto.name)
         if index >= len(source.outputs):
-            raise GraphValueError(f"node {proto.name!r} reads output {index} of {source!r}, which has {len(source.outputs)}")
+            raise GraphValueError(
+                f"node {proto.name!r} reads output {index} of {source!r}, which has {len(source.outputs)}"
+            )
         op.add_input(source.outputs[index])
 
 

@@ -115,7 +115,9 @@ class VarianceScaling:
 
     def __post_init__(self) -> None:
         if self.scale <= 0 or self.mode not in {"fan_in", "fan_out", "fan_avg"}:
-            raise GraphValueError(f"variance scaling takes a positive scale and fan_in, fan_out or fan_avg, not {self.scale}, {self.mode!r}")
+            raise GraphValueError(
+                f"variance scaling takes a positive scale and fan_in, fan_out or fan_avg, not {self.scale}, {self.mode!r}"
+            )
         if self.distribution not in {"normal", "truncated_normal", "untruncated_normal", "uniform"}:
             raise GraphValueError(f"variance scaling knows no distribution {self.distribution!r}")
 
@@ -165,7 +167,9 @@ class Orthogonal:
         if len(sizes) < 2:
             raise GraphValueError(f"an orthogonal initial value has at least two dimensions, not {sizes}")
         rows, columns = math.prod(sizes[:-1]), sizes[-1]
-        drawn = random_ops.random_normal([max(rows, columns), min(rows, columns)], dtype=dtype or self.dtype, seed=self.seed)
+        drawn = random_ops.random_normal(
+            [max(rows, columns), min(rows, columns)], dtype=dtype or self.dtype, seed=self.seed
+        )
         q, r = call_n("Qr", drawn, full_matrices=False)
         q *= sign(call("DiagPart", r))
         if rows < columns:

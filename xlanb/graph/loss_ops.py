@@ -67,7 +67,9 @@ def _flatten_outer(logits: Tensor) -> Tensor:
     return result
 
 
-def softmax_cross_entropy_with_logits_v2(labels: Any = None, logits: Any = None, axis: int | None = None, name: str | None = None, dim: Any = None) -> Tensor:
+def softmax_cross_entropy_with_logits_v2(
+    labels: Any = None, logits: Any = None, axis: int | None = None, name: str | None = None, dim: Any = None
+) -> Tensor:
     """-sum(labels * log(softmax(logits))) along a dimension; gradients flow to both.
 
     labels, logits: floating point, of one shape; the result has that dimension less.
@@ -99,7 +101,12 @@ def _to_end(x: Tensor, axis: int, count: Tensor) -> Tensor:
 
 
 def softmax_cross_entropy_with_logits(
-    _sentinel: Any = None, labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None, axis: int | None = None
+    _sentinel: Any = None,
+    labels: Any = None,
+    logits: Any = None,
+    dim: int = -1,
+    name: str | None = None,
+    axis: int | None = None,
 ) -> Tensor:
     """As the second version, but no gradient flows to the labels.
 
@@ -109,7 +116,9 @@ def softmax_cross_entropy_with_logits(
     _check_named("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     with name_scope(name, "softmax_cross_entropy_with_logits_sg", [logits, labels]) as scope:
         labels = stop_gradient(labels, name="labels_stop_gradient")
-    return softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits, axis=dim if axis is None else axis, name=scope)
+    return softmax_cross_entropy_with_logits_v2(
+        labels=labels, logits=logits, axis=dim if axis is None else axis, name=scope
+    )
 
 
 def _check_named(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
@@ -117,7 +126,9 @@ def _check_named(function: str, sentinel: Any, labels: Any, logits: Any) -> None
         raise GraphTypeError(f"{function} takes its arguments by name: labels=..., logits=...")
 
 
-def sparse_softmax_cross_entropy_with_logits(_sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None) -> Tensor:
+def sparse_softmax_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
     """Cross entropy with the right class given by its index. labels: int32 or int64, one rank less than logits."""
     _check_named("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     with name_scope(name, "SparseSoftmaxCrossEntropyWithLogits", [labels, logits]):
@@ -135,7 +146,9 @@ def sparse_softmax_cross_entropy_with_logits(_sentinel: Any = None, labels: Any 
         return result
 
 
-def sigmoid_cross_entropy_with_logits(_sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None) -> Tensor:
+def sigmoid_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
     """max(x, 0) - x * z + log(1 + exp(-|x|)), elementwise, for logits x and labels z."""
     _check_named("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
     with name_scope(name, "logistic_loss", [logits, labels]) as scope:

@@ -71,7 +71,11 @@ def imag(input: Any, name: str | None = None) -> Tensor:
     """Imaginary part; of real numbers zeros."""
     with name_scope(name, "Imag", [input]) as scope:
         input = convert_to_tensor(input, name="input")
-        return call("Imag", input, Tout=input.dtype.real_dtype, name=scope) if input.dtype.is_complex else zeros_like(input)
+        return (
+            call("Imag", input, Tout=input.dtype.real_dtype, name=scope)
+            if input.dtype.is_complex
+            else zeros_like(input)
+        )
 
 
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
@@ -205,43 +209,100 @@ def reduction_dims(x: Any, axis: Any) -> Any:
     return range(0, rank(x))
 
 
-def _reduce(op_type: str, x: Any, axis: Any, keepdims: Any, name: str | None, reduction_indices: Any = None, keep_dims: Any = None) -> Tensor:
+def _reduce(
+    op_type: str,
+    x: Any,
+    axis: Any,
+    keepdims: Any,
+    name: str | None,
+    reduction_indices: Any = None,
+    keep_dims: Any = None,
+) -> Tensor:
     axis = reduction_indices if axis is None else axis
     keep = bool(keepdims if keepdims is not None else keep_dims)
     return call(op_type, x, reduction_dims(x, axis), keep_dims=keep, name=name)
 
 
-def reduce_sum(input_tensor: Any, axis: Any = None, keepdims: Any = None, name: str | None = None, reduction_indices: Any = None, keep_dims: Any = None) -> Tensor:
+def reduce_sum(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: Any = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: Any = None,
+) -> Tensor:
     """Sum over the dimensions `axis`, over all where None."""
     return _reduce("Sum", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: Any = None, name: str | None = None, reduction_indices: Any = None, keep_dims: Any = None) -> Tensor:
+def reduce_mean(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: Any = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: Any = None,
+) -> Tensor:
     """Mean over the dimensions `axis`, over all where None; of integers an integer."""
     return _reduce("Mean", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-def reduce_max(input_tensor: Any, axis: Any = None, keepdims: Any = None, name: str | None = None, reduction_indices: Any = None, keep_dims: Any = None) -> Tensor:
+def reduce_max(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: Any = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: Any = None,
+) -> Tensor:
     """Largest element over the dimensions `axis`, over all where None."""
     return _reduce("Max", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-def reduce_min(input_tensor: Any, axis: Any = None, keepdims: Any = None, name: str | None = None, reduction_indices: Any = None, keep_dims: Any = None) -> Tensor:
+def reduce_min(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: Any = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: Any = None,
+) -> Tensor:
     """Smallest element over the dimensions `axis`, over all where None."""
     return _reduce("Min", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-def reduce_prod(input_tensor: Any, axis: Any = None, keepdims: Any = None, name: str | None = None, reduction_indices: Any = None, keep_dims: Any = None) -> Tensor:
+def reduce_prod(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: Any = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: Any = None,
+) -> Tensor:
     """Product over the dimensions `axis`, over all where None."""
     return _reduce("Prod", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-def reduce_all(input_tensor: Any, axis: Any = None, keepdims: Any = None, name: str | None = None, reduction_indices: Any = None, keep_dims: Any = None) -> Tensor:
+def reduce_all(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: Any = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: Any = None,
+) -> Tensor:
     """Whether all are true over the dimensions `axis`, over all where None."""
     return _reduce("All", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 
-def reduce_any(input_tensor: Any, axis: Any = None, keepdims: Any = None, name: str | None = None, reduction_indices: Any = None, keep_dims: Any = None) -> Tensor:
+def reduce_any(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: Any = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: Any = None,
+) -> Tensor:
     """Whether any is true over the dimensions `axis`, over all where None."""
     return _reduce("Any", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
@@ -271,13 +332,17 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
         return call("Sqrt", reduce_variance(convert_to_tensor(input_tensor), axis, keepdims))
 
 
-def argmax(input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64) -> Tensor:
+def argmax(
+    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64
+) -> Tensor:
     """Index of the largest element along a dimension (0 by default), the first where several are."""
     axis = dimension if axis is None else axis
     return call("ArgMax", input, 0 if axis is None else axis, output_type=output_type, name=name)
 
 
-def argmin(input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64) -> Tensor:
+def argmin(
+    input: Any, axis: Any = None, name: str | None = None, dimension: Any = None, output_type: Any = dtypes.int64
+) -> Tensor:
     """Index of the smallest element along a dimension (0 by default), the first where several are."""
     axis = dimension if axis is None else axis
     return call("ArgMin", input, 0 if axis is None else axis, output_type=output_type, name=name)
@@ -332,17 +397,23 @@ def matmul(
     """
     with name_scope(name, "MatMul", [a, b]) as scope:
         if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
-            raise GraphValueError(f"matmul {scope.removesuffix('/')!r}: a matrix is either transposed or adjoint, not both")
+            raise GraphValueError(
+                f"matmul {scope.removesuffix('/')!r}: a matrix is either transposed or adjoint, not both"
+            )
         a = convert_to_tensor(a, name="a")
         b = convert_to_tensor(b, name="b", preferred_dtype=a.dtype.base_dtype)
         batched = any(t.shape.rank is None or t.shape.rank > 2 for t in (a, b))
         if batched and not a_is_sparse and not b_is_sparse:
             a, adjoint_a = (conj(a), True) if transpose_a else (a, adjoint_a)
             b, adjoint_b = (conj(b), True) if transpose_b else (b, adjoint_b)
-            return call("BatchMatMulV2", a, b, adj_x=adjoint_a, adj_y=adjoint_b, grad_x=grad_a, grad_y=grad_b, name=scope)
+            return call(
+                "BatchMatMulV2", a, b, adj_x=adjoint_a, adj_y=adjoint_b, grad_x=grad_a, grad_y=grad_b, name=scope
+            )
         a, transpose_a = (conj(a), True) if adjoint_a else (a, transpose_a)
         b, transpose_b = (conj(b), True) if adjoint_b else (b, transpose_b)
-        return call("MatMul", a, b, transpose_a=transpose_a, transpose_b=transpose_b, grad_a=grad_a, grad_b=grad_b, name=scope)
+        return call(
+            "MatMul", a, b, transpose_a=transpose_a, transpose_b=transpose_b, grad_a=grad_a, grad_b=grad_b, name=scope
+        )
 
 
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:

@@ -27,14 +27,18 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
     """x @ weights + biases."""
     with name_scope(name, "xw_plus_b", [x, weights, biases]) as scope:
-        x, weights, biases = (convert_to_tensor(v, name=n) for v, n in ((x, "x"), (weights, "weights"), (biases, "biases")))
+        x, weights, biases = (
+            convert_to_tensor(v, name=n) for v, n in ((x, "x"), (weights, "weights"), (biases, "biases"))
+        )
         return bias_add(math_ops.matmul(x, weights), biases, name=scope)
 
 
 def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
     """relu(x @ weights + biases)."""
     with name_scope(name, "relu_layer", [x, weights, biases]) as scope:
-        x, weights, biases = (convert_to_tensor(v, name=n) for v, n in ((x, "x"), (weights, "weights"), (biases, "biases")))
+        x, weights, biases = (
+            convert_to_tensor(v, name=n) for v, n in ((x, "x"), (weights, "weights"), (biases, "biases"))
+        )
         return call("Relu", bias_add(math_ops.matmul(x, weights), biases), name=scope)
 
 
@@ -99,7 +103,13 @@ def conv2d(
 
 
 def conv2d_transpose(
-    value: Any, filter: Any, output_shape: Any, strides: Any, padding: str = "SAME", data_format: str = "NHWC", name: str | None = None
+    value: Any,
+    filter: Any,
+    output_shape: Any,
+    strides: Any,
+    padding: str = "SAME",
+    data_format: str = "NHWC",
+    name: str | None = None,
 ) -> Tensor:
     """The transpose of a convolution: what its gradient by the images is. Kernel: [height, width, out, in]."""
     with name_scope(name, "conv2d_transpose", [value, filter]) as scope:
@@ -111,14 +121,35 @@ def conv2d_transpose(
 
 
 def depthwise_conv2d_native(
-    input: Any, filter: Any, strides: Any, padding: str, data_format: str = "NHWC", dilations: Any = (1, 1, 1, 1), name: str | None = None
+    input: Any,
+    filter: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
 ) -> Tensor:
     """Convolution of each channel on its own with `multiplier` kernels [height, width, channels, multiplier]."""
-    return call("DepthwiseConv2dNative", input, filter, strides=strides, padding=padding, data_format=data_format, dilations=dilations, name=name)
+    return call(
+        "DepthwiseConv2dNative",
+        input,
+        filter,
+        strides=strides,
+        padding=padding,
+        data_format=data_format,
+        dilations=dilations,
+        name=name,
+    )
 
 
 def depthwise_conv2d(
-    input: Any, filter: Any, strides: Any, padding: str, rate: Any = None, name: str | None = None, data_format: str | None = None
+    input: Any,
+    filter: Any,
+    strides: Any,
+    padding: str,
+    rate: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
 ) -> Tensor:
     """As the native one. Raises GraphValueError for a rate other than 1."""
     if rate is not None and any(r != 1 for r in rate):
@@ -128,22 +159,30 @@ def depthwise_conv2d(
         return depthwise_conv2d_native(input, filter, strides, padding, data_format or "NHWC", name=scope)
 
 
-def _pool(op_type: str, value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None, name: str | None) -> Tensor:
+def _pool(
+    op_type: str, value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None, name: str | None
+) -> Tensor:
     data_format = data_format or "NHWC"
     first = data_format.startswith("NC")
     with name_scope(name, op_type, [value]) as scope:
         kind, explicit = _padding(padding)
         extra = {"explicit_paddings": explicit} if op_type == "MaxPool" else {}
         sizes, steps = _window(ksize, 2, first, "ksize"), _window(strides, 2, first, "strides")
-        return call(op_type, value, ksize=sizes, strides=steps, padding=kind, data_format=data_format, name=scope, **extra)
+        return call(
+            op_type, value, ksize=sizes, strides=steps, padding=kind, data_format=data_format, name=scope, **extra
+        )
 
 
-def max_pool(value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None) -> Tensor:
+def max_pool(
+    value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
+) -> Tensor:
     """The largest element of each window."""
     return _pool("MaxPool", value, ksize, strides, padding, data_format, name)
 
 
-def avg_pool(value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None) -> Tensor:
+def avg_pool(
+    value: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = "NHWC", name: str | None = None
+) -> Tensor:
     """The mean of each window."""
     return _pool("AvgPool", value, ksize, strides, padding, data_format, name)
 
@@ -152,7 +191,12 @@ def avg_pool(value: Any, ksize: Any, strides: Any, padding: Any, data_format: st
 
 
 def moments(
-    x: Any, axes: Any, shift: Any = None, name: str | None = None, keep_dims: bool | None = None, keepdims: bool | None = None
+    x: Any,
+    axes: Any,
+    shift: Any = None,
+    name: str | None = None,
+    keep_dims: bool | None = None,
+    keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Mean and variance over dimensions."""
     keep = bool(keepdims if keepdims is not None else keep_dims)
@@ -169,7 +213,9 @@ def moments(
         return mean, variance
 
 
-def batch_normalization(x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: Any, name: str | None = None) -> Tensor:
+def batch_normalization(
+    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: Any, name: str | None = None
+) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, the constant part computed first."""
     with name_scope(name, "batchnorm", [x, mean, variance, scale, offset]):
         inverse = call("Rsqrt", variance + variance_epsilon)
@@ -223,7 +269,14 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
 # ------------------------------------------------------------------------------------------------------- others
 
 
-def dropout(x: Any, keep_prob: Any = None, noise_shape: Any = None, seed: int | None = None, name: str | None = None, rate: Any = None) -> Tensor:
+def dropout(
+    x: Any,
+    keep_prob: Any = None,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+    rate: Any = None,
+) -> Tensor:
     """Elements set to 0 with probability `rate` = 1 - keep_prob, the others scaled up by 1 / keep_prob.
 
     Raises:
@@ -274,7 +327,9 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
         return call("InTopKV2", predictions, targets, k, name=name)
 
 
-def embedding_lookup(params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None, max_norm: Any = None) -> Tensor:
+def embedding_lookup(
+    params: Any, ids: Any, partition_strategy: str = "mod", name: str | None = None, max_norm: Any = None
+) -> Tensor:
     """Rows of a matrix (or variable) by their indices. Raises GraphValueError for several params or a norm."""
     items = list(params) if isinstance(params, list | tuple) else [params]
     if len(items) != 1 or max_norm is not None:

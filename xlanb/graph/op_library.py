@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from xlanb.graph.graph import Graph
 
 
-def output_dtypes(op_type: str, attrs: Mapping[str, Any], inputs: Sequence[Tensor], name: str, graph: Graph | None = None) -> list[DType]:
+def output_dtypes(
+    op_type: str, attrs: Mapping[str, Any], inputs: Sequence[Tensor], name: str, graph: Graph | None = None
+) -> list[DType]:
     """Element types of the outputs, from the op table and the attributes; of a call, from the function's signature.
 
     Raises:
@@ -130,7 +132,9 @@ def _take_input(call: _Call, arg: ArgDef, value: Any) -> None:
         elif arg.number_attr:
             tensors = _convert_same(value, wanted or preferred, arg, strict=wanted is not None)
         else:
-            tensors = [convert_to_tensor(value, None if isinstance(value, Tensor) else wanted, arg.name, preferred, arg.is_ref)]
+            tensors = [
+                convert_to_tensor(value, None if isinstance(value, Tensor) else wanted, arg.name, preferred, arg.is_ref)
+            ]
     except (GraphTypeError, GraphValueError) as error:
         raise type(error)(f"{call.where}: input {arg.name!r}: {error}") from error
     for tensor in tensors:
@@ -148,22 +152,30 @@ def _convert_same(value: Any, dtype: DType | None, arg: ArgDef, *, strict: bool)
         dtype = next((v.dtype.base_dtype for v in value if isinstance(v, Tensor)), dtype)
     items = list(value) if isinstance(value, list | tuple) else value
     if isinstance(items, list) and any(isinstance(v, Tensor) for v in items):
-        return [v if isinstance(v, Tensor) else convert_to_tensor(v, dtype, f"{arg.name}_{i}") for i, v in enumerate(items)]
+        return [
+            v if isinstance(v, Tensor) else convert_to_tensor(v, dtype, f"{arg.name}_{i}") for i, v in enumerate(items)
+        ]
     return convert_n_to_tensor(items, dtype, arg.name)
 
 
 def _check_input(call: _Call, arg: ArgDef, tensor: Tensor) -> None:
     base = tensor.dtype.base_dtype
     if arg.is_ref and not tensor.dtype.is_ref_dtype:
-        raise GraphTypeError(f"{call.where}: input {arg.name!r} must be a reference variable, not {tensor.name!r} of type {base.name}")
+        raise GraphTypeError(
+            f"{call.where}: input {arg.name!r} must be a reference variable, not {tensor.name!r} of type {base.name}"
+        )
     if arg.type is not None and base is not arg.type:
-        raise GraphTypeError(f"{call.where}: input {arg.name!r} is {tensor.name!r} of type {base.name}, not {arg.type.name}")
+        raise GraphTypeError(
+            f"{call.where}: input {arg.name!r} is {tensor.name!r} of type {base.name}, not {arg.type.name}"
+        )
     if arg.type_attr:
         _infer(call, arg.type_attr, base, arg.name, tensor)
         allowed = call.op_def.attr_defs[arg.type_attr].allowed
         if allowed and base not in allowed:
             names = ", ".join(t.name for t in allowed)
-            raise GraphTypeError(f"{call.where}: input {arg.name!r} is {tensor.name!r} of type {base.name}; allowed: {names}")
+            raise GraphTypeError(
+                f"{call.where}: input {arg.name!r} is {tensor.name!r} of type {base.name}; allowed: {names}"
+            )
 
 
 def _infer(call: _Call, attr: str, value: Any, arg_name: str, tensor: Tensor | None = None) -> None:

@@ -31,7 +31,9 @@ class Operation:
     __slots__ = ("_control_inputs", "_control_outputs", "_inputs", "attrs", "device", "graph", "name", "outputs",
                  "raw_attrs", "source_file", "source_line", "type")  # fmt: skip
 
-    def __init__(self, graph: Graph, op_type: str, name: str, dtypes: Iterable[DType], attrs: dict[str, Any], device: str) -> None:
+    def __init__(
+        self, graph: Graph, op_type: str, name: str, dtypes: Iterable[DType], attrs: dict[str, Any], device: str
+    ) -> None:
         self.graph = graph
         self.type = op_type
         self.name = name
@@ -72,7 +74,9 @@ class Operation:
         try:
             return self.attrs[name]
         except KeyError:
-            raise GraphValueError(f"Operation {self.name!r} (op {self.type}) has no attr named {name!r}; it has: {', '.join(sorted(self.attrs)) or 'none'}") from None
+            raise GraphValueError(
+                f"Operation {self.name!r} (op {self.type}) has no attr named {name!r}; it has: {', '.join(sorted(self.attrs)) or 'none'}"
+            ) from None
 
     def set_attr(self, name: str, value: Any) -> None:
         """Set one attribute; shapes that were derived are derived again."""
@@ -305,11 +309,15 @@ class Tensor:
 
     def __iter__(self) -> Iterator[Tensor]:
         if self.shape.rank is None or self.shape.rank == 0 or self.shape[0].value is None:
-            raise GraphTypeError(f"tensor {self.name!r} of shape {self.shape} cannot be iterated over while the graph is built")
+            raise GraphTypeError(
+                f"tensor {self.name!r} of shape {self.shape} cannot be iterated over while the graph is built"
+            )
         return (self[i] for i in range(int(self.shape[0])))
 
     def __len__(self) -> NoReturn:
-        raise GraphTypeError(f"len is not defined for the tensor {self.name!r}: use tensor.shape[0] or tf.shape(tensor)[0]")
+        raise GraphTypeError(
+            f"len is not defined for the tensor {self.name!r}: use tensor.shape[0] or tf.shape(tensor)[0]"
+        )
 
     def __float__(self) -> NoReturn:
         raise GraphTypeError(f"the tensor {self.name!r} has no value while the graph is built: run it in a Session")
@@ -317,7 +325,9 @@ class Tensor:
     __int__ = __index__ = __complex__ = __float__
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        raise GraphTypeError(f"the tensor {self.name!r} has no value while the graph is built: NumPy functions need Session.run")
+        raise GraphTypeError(
+            f"the tensor {self.name!r} has no value while the graph is built: NumPy functions need Session.run"
+        )
 
     def _binary(self, method: str, other: Any, *, reverse: bool = False) -> Any:
         from xlanb.graph import operators

@@ -70,7 +70,9 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
         x = convert_to_tensor(x, name="x")
         y = convert_to_tensor(y, name="y", preferred_dtype=x.dtype.base_dtype)
         if x.dtype.base_dtype is not y.dtype.base_dtype:
-            raise GraphTypeError(f"node {scope.removesuffix('/')!r}: x has the type {x.dtype.base_dtype.name}, y {y.dtype.base_dtype.name}; they must be the same")
+            raise GraphTypeError(
+                f"node {scope.removesuffix('/')!r}: x has the type {x.dtype.base_dtype.name}, y {y.dtype.base_dtype.name}; they must be the same"
+            )
         target = _TRUEDIV_TYPES.get(x.dtype.base_dtype.name)
         if target is not None:
             x, y = cast(x, target), cast(y, target)
@@ -114,7 +116,9 @@ def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
         parts = [_stack(values) for values in (begin, end, strides)]
         if not begin:
             parts = [constant([], dtypes.int32, name=n) for n in ("begin", "end", "strides")]
-        return apply_op("StridedSlice", scope, input=tensor, begin=parts[0], end=parts[1], strides=parts[2], **masks).outputs[0]
+        return apply_op(
+            "StridedSlice", scope, input=tensor, begin=parts[0], end=parts[1], strides=parts[2], **masks
+        ).outputs[0]
 
 
 def _index(tensor: Tensor, key: Any, bit: int, masks: dict[str, int]) -> tuple[Any, Any, Any]:
@@ -140,7 +144,9 @@ def _index(tensor: Tensor, key: Any, bit: int, masks: dict[str, int]) -> tuple[A
         return key, key + 1, constant(1, key.dtype.base_dtype) if wide else 1
     if not isinstance(key, str | float | bool) and hasattr(key, "__index__"):
         return key, key + 1, 1
-    raise GraphTypeError(f"tensor {tensor.name!r} can be indexed by integers, slices, `...`, None and integer tensors, not by {key!r}")
+    raise GraphTypeError(
+        f"tensor {tensor.name!r} can be indexed by integers, slices, `...`, None and integer tensors, not by {key!r}"
+    )
 
 
 def _bound_type(key: slice) -> Any:

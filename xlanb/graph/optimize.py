@@ -54,7 +54,11 @@ def fold_constants(graph: Graph, keep: Collection[str], fed: Collection[str], ev
     """
     foldable = _foldable(graph, fed)
     frontier = [op for op in foldable if op.name in keep or any(user not in foldable for user in op.outputs[0].uses)]
-    values = {op.name: value for op in frontier if (value := evaluate(op.outputs[0])) is not None and value.size <= _LARGEST_CONSTANT}
+    values = {
+        op.name: value
+        for op in frontier
+        if (value := evaluate(op.outputs[0])) is not None and value.size <= _LARGEST_CONSTANT
+    }
     if not values:
         return graph
     result = copy_graph(graph)
@@ -74,7 +78,11 @@ def _foldable(graph: Graph, fed: Collection[str]) -> dict[Operation, None]:
         if op.type == "Const":
             constant.add(op)
         elif op.type not in _NOT_FOLDED and not op.control_inputs and op.inputs and len(op.outputs) == 1:
-            simple = op.outputs[0].dtype.has_numpy_dtype and op.outputs[0].dtype.name != "string" and not op.outputs[0].dtype.is_ref_dtype
+            simple = (
+                op.outputs[0].dtype.has_numpy_dtype
+                and op.outputs[0].dtype.name != "string"
+                and not op.outputs[0].dtype.is_ref_dtype
+            )
             if simple and not op_has_side_effects(op) and all(t.op in constant for t in op.inputs):
                 constant.add(op)
                 found[op] = None
@@ -101,13 +109,22 @@ def remove_identities(graph: Graph, keep: Collection[str]) -> Graph:
         copy.remove_ops(going)
         return bool(going)
 
-    return edit(graph, change) if any(op.type == "Identity" and op.name not in keep and _is_transparent(op) for op in graph) else graph
+    return (
+        edit(graph, change)
+        if any(op.type == "Identity" and op.name not in keep and _is_transparent(op) for op in graph)
+        else graph
+    )
 
 
 def _is_transparent(op: Operation) -> bool:
     source = op.inputs[0]
     # An Identity behind a Switch is what holds the control edges of a branch.
-    return not (op.control_inputs or op.control_outputs or source.dtype.is_ref_dtype or source.op.type in {"Switch", "RefSwitch"})
+    return not (
+        op.control_inputs
+        or op.control_outputs
+        or source.dtype.is_ref_dtype
+        or source.op.type in {"Switch", "RefSwitch"}
+    )
 
 
 def merge_common_subgraphs(graph: Graph, keep: Collection[str], fed: Collection[str]) -> Graph:

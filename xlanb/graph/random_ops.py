@@ -42,7 +42,12 @@ def _shape(shape: Any) -> Tensor:
 
 
 def random_uniform(
-    shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Evenly distributed in [minval, maxval). dtype: floating point, int32, int64 (these need maxval).
 
@@ -58,7 +63,10 @@ def random_uniform(
         from_zero = isinstance(minval, int) and minval == 0
         to_one = isinstance(maxval, int) and maxval == 1
         if not (from_zero and to_one) or element_type.is_integer:
-            minval, maxval = convert_to_tensor(minval, element_type, "min"), convert_to_tensor(maxval, element_type, "max")
+            minval, maxval = (
+                convert_to_tensor(minval, element_type, "min"),
+                convert_to_tensor(maxval, element_type, "max"),
+            )
         seed1, seed2 = get_seed(seed)
         if element_type.is_integer:
             return call("RandomUniformInt", sizes, minval, maxval, seed=seed1, seed2=seed2, name=scope)
@@ -69,20 +77,32 @@ def random_uniform(
 
 
 def random_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Normally distributed."""
     return _normal("RandomStandardNormal", "random_normal", shape, mean, stddev, dtype, seed, name)
 
 
 def truncated_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = dtypes.float32, seed: int | None = None, name: str | None = None
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Normally distributed, values beyond two standard deviations drawn again."""
     return _normal("TruncatedNormal", "truncated_normal", shape, mean, stddev, dtype, seed, name)
 
 
-def _normal(op_type: str, default_name: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
+def _normal(
+    op_type: str, default_name: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, name: str | None
+) -> Tensor:
     with name_scope(name, default_name, [shape, mean, stddev]) as scope:
         sizes = _shape(shape)
         mean, stddev = convert_to_tensor(mean, dtype, "mean"), convert_to_tensor(stddev, dtype, "stddev")

@@ -64,7 +64,9 @@ def needed_by(targets: Iterable[Operation], stop: Collection[Tensor] = ()) -> se
     return found
 
 
-def subgraph(graph: Graph, fetches: Iterable[Operation | Tensor], feeds: Mapping[Tensor, Tensor] | Collection[Tensor] = ()) -> Graph:
+def subgraph(
+    graph: Graph, fetches: Iterable[Operation | Tensor], feeds: Mapping[Tensor, Tensor] | Collection[Tensor] = ()
+) -> Graph:
     """The part of the graph that the fetches need, as a graph of its own.
 
     Operations whose outputs are fed and that nothing else computes become Placeholders of their own name, type and shape, if they have one
@@ -133,7 +135,9 @@ def topological_order(graph: Graph) -> list[Operation]:
                     order.append(reader)
     if len(order) < len(ops):
         done = set(order)
-        raise GraphValueError(f"the graph has a cycle outside of loops: {_cycle([op for op in ops if op not in done], done)}")
+        raise GraphValueError(
+            f"the graph has a cycle outside of loops: {_cycle([op for op in ops if op not in done], done)}"
+        )
     return order
 
 

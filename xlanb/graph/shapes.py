@@ -62,7 +62,13 @@ def _from_attributes(op: Operation) -> list[Dims | None] | None:
 
         sizes = constant_value(op.inputs[0])
         return [None if sizes is None else tuple(int(d) for d in sizes)]
-    if op.outputs and op.outputs[0].dtype.is_ref_dtype and op.inputs and op.inputs[0].dtype.is_ref_dtype and len(op.outputs) == 1:
+    if (
+        op.outputs
+        and op.outputs[0].dtype.is_ref_dtype
+        and op.inputs
+        and op.inputs[0].dtype.is_ref_dtype
+        and len(op.outputs) == 1
+    ):
         return [op.inputs[0].shape.as_tuple()]  # an update gives the reference that it was given
     return None
 

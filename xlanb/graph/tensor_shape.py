@@ -31,7 +31,9 @@ class Dimension:
         return int(self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Dimension | int | None) and self.value == (other.value if isinstance(other, Dimension) else other)
+        return isinstance(other, Dimension | int | None) and self.value == (
+            other.value if isinstance(other, Dimension) else other
+        )
 
     def __hash__(self) -> int:
         return hash(self.value)

@@ -94,9 +94,13 @@ class _Store:
                 )
             return _fitting(found, full, shape, wanted)
         if scope.reuse is True:
-            raise GraphValueError(f"Variable {full} does not exist. Did you mean to set reuse=tf.AUTO_REUSE in the variable scope?")
+            raise GraphValueError(
+                f"Variable {full} does not exist. Did you mean to set reuse=tf.AUTO_REUSE in the variable scope?"
+            )
         element_type = wanted or as_dtype(scope.dtype)
-        value, value_type = _initial_value(full, shape, element_type, initializer if initializer is not None else scope.initializer)
+        value, value_type = _initial_value(
+            full, shape, element_type, initializer if initializer is not None else scope.initializer
+        )
         resource = use_resource if use_resource is not None else scope.use_resource
         with get_default_graph().control_dependencies(None), name_scope(None):
             made = Variable(
@@ -120,9 +124,13 @@ class _Store:
 
 def _fitting(found: Any, name: str, shape: Any, dtype: DType | None) -> Any:
     if shape is not None and not TensorShape(shape).is_compatible_with(found.shape):
-        raise GraphValueError(f"Trying to share variable {name}, but specified shape {TensorShape(shape)} and found shape {found.shape}.")
+        raise GraphValueError(
+            f"Trying to share variable {name}, but specified shape {TensorShape(shape)} and found shape {found.shape}."
+        )
     if dtype is not None and dtype is not found.dtype.base_dtype:
-        raise GraphValueError(f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype {found.dtype.base_dtype.name}.")
+        raise GraphValueError(
+            f"Trying to share variable {name}, but specified dtype {dtype.name} and found dtype {found.dtype.base_dtype.name}."
+        )
     return found
 
 
@@ -235,7 +243,11 @@ def variable_scope(
         }  # fmt: skip
         inherited = base.reuse or old.reuse
         store.scope = replace(
-            base, name=full, reuse=reuse or inherited, original_name_scope=names, **{k: v for k, v in changes.items() if v is not None}
+            base,
+            name=full,
+            reuse=reuse or inherited,
+            original_name_scope=names,
+            **{k: v for k, v in changes.items() if v is not None},
         )
         store.opened[full] = store.opened.get(full, 0) + 1
         try:

@@ -103,7 +103,13 @@ class Variable:
         raise AssertionError("abstract")
 
     def _known_shape(self, shape: Any) -> TensorShape:
-        found = TensorShape(shape) if shape is not None else self.initial_value.shape if self._validate_shape else TensorShape(None)
+        found = (
+            TensorShape(shape)
+            if shape is not None
+            else self.initial_value.shape
+            if self._validate_shape
+            else TensorShape(None)
+        )
         if self._validate_shape and not self.initial_value.shape.is_fully_defined():
             raise GraphValueError(f"the initial value of a variable must have a known shape: {self.initial_value!r}")
         return found
@@ -132,11 +138,15 @@ class Variable:
         """Set the value."""
         raise AssertionError("abstract")
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Add to the value."""
         raise AssertionError("abstract")
 
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Subtract from the value."""
         raise AssertionError("abstract")
 
@@ -250,7 +260,9 @@ class RefVariable(Variable):
     def as_tensor(self, dtype: DType | None = None, name: str | None = None, as_ref: bool = False) -> Tensor:
         """The reference, or the shared read."""
         if dtype is not None and not dtype.is_compatible_with(self.dtype):
-            raise GraphTypeError(f"variable {self.name!r} has the dtype {self.dtype.base_dtype.name}, where {dtype.name} is wanted")
+            raise GraphTypeError(
+                f"variable {self.name!r} has the dtype {self.dtype.base_dtype.name}, where {dtype.name} is wanted"
+            )
         return self._variable if as_ref else self._snapshot
 
     def _as_graph_element(self) -> Tensor:
@@ -261,12 +273,16 @@ class RefVariable(Variable):
         result = call("Assign", self._variable, value, use_locking=use_locking, name=name)
         return result if read_value else result.op
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Add to the value; gives the reference to it."""
         result = call("AssignAdd", self._variable, delta, use_locking=use_locking, name=name)
         return result if read_value else result.op
 
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Subtract from the value; gives the reference to it."""
         result = call("AssignSub", self._variable, delta, use_locking=use_locking, name=name)
         return result if read_value else result.op
@@ -292,10 +308,16 @@ class ResourceVariable(Variable):
                 self.initial_value = convert_to_tensor(value, dtype, "initial_value")
             self._shape = self._known_shape(shape)
             self._dtype = self.initial_value.dtype.base_dtype
-            self.handle = call("VarHandleOp", dtype=self._dtype, shape=self._shape, shared_name=label, debug_name=scope, name=scope)
+            self.handle = call(
+                "VarHandleOp", dtype=self._dtype, shape=self._shape, shared_name=label, debug_name=scope, name=scope
+            )
         with graph.name_scope("IsInitialized"):
             self._is_initialized = call("VarIsInitializedOp", self.handle)
-        with graph.name_scope("Assign") as name, graph.colocate_with(None, ignore_existing=True), graph.device(self.handle.device):
+        with (
+            graph.name_scope("Assign") as name,
+            graph.colocate_with(None, ignore_existing=True),
+            graph.device(self.handle.device),
+        ):
             self.initializer = call_op("AssignVariableOp", self.handle, self.initial_value, name=name)
         with graph.name_scope("Read"), graph.device(self.handle.device):
             self._graph_element = self._read()
@@ -331,7 +353,9 @@ class ResourceVariable(Variable):
     def as_tensor(self, dtype: DType | None = None, name: str | None = None, as_ref: bool = False) -> Tensor:
         """A read, or the handle."""
         if dtype is not None and not dtype.is_compatible_with(self._dtype):
-            raise GraphTypeError(f"variable {self.name!r} has the dtype {self._dtype.name}, where {dtype.name} is wanted")
+            raise GraphTypeError(
+                f"variable {self.name!r} has the dtype {self._dtype.name}, where {dtype.name} is wanted"
+            )
         return self.handle if as_ref else self.value()
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
@@ -346,17 +370,29 @@ class ResourceVariable(Variable):
         """Set the value; gives the value after it."""
         tensor = convert_to_tensor(value, self._dtype)
         if not self._shape.is_compatible_with(tensor.shape):
-            raise GraphValueError(f"variable {self.name!r} has the shape {self._shape}: {tensor!r} cannot be assigned to it")
+            raise GraphValueError(
+                f"variable {self.name!r} has the shape {self._shape}: {tensor!r} cannot be assigned to it"
+            )
         checked = self._validate_shape and self._shape.is_fully_defined()
-        return self._after(call_op("AssignVariableOp", self.handle, tensor, validate_shape=checked, name=name), read_value)
+        return self._after(
+            call_op("AssignVariableOp", self.handle, tensor, validate_shape=checked, name=name), read_value
+        )
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Add to the value; gives the value after it."""
-        return self._after(call_op("AssignAddVariableOp", self.handle, convert_to_tensor(delta, self._dtype), name=name), read_value)
+        return self._after(
+            call_op("AssignAddVariableOp", self.handle, convert_to_tensor(delta, self._dtype), name=name), read_value
+        )
 
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
         """Subtract from the value; gives the value after it."""
-        return self._after(call_op("AssignSubVariableOp", self.handle, convert_to_tensor(delta, self._dtype), name=name), read_value)
+        return self._after(
+            call_op("AssignSubVariableOp", self.handle, convert_to_tensor(delta, self._dtype), name=name), read_value
+        )
 
     def _after(self, op: Operation, read_value: bool) -> Any:
         return AssignedVariable(self, op) if read_value else op

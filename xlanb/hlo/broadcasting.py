@@ -14,16 +14,22 @@ if TYPE_CHECKING:
     from xlanb.hlo.builder import HloBuilder
 
 
-def broadcast_in_dim(b: HloBuilder, x: HloInstruction, sizes: tuple[int, ...], dimensions: tuple[int, ...]) -> HloInstruction:
+def broadcast_in_dim(
+    b: HloBuilder, x: HloInstruction, sizes: tuple[int, ...], dimensions: tuple[int, ...]
+) -> HloInstruction:
     """`x` repeated to `sizes`, its dimension i becoming dimensions[i]; HLO's broadcast never stretches, so a size of 1 is dropped first.
 
     Raises:
         ShapeError: a dimension of `x` is neither 1 nor the wanted size, or there are not as many as `dimensions`.
     """
     have = x.array_shape.dimensions
-    fits = len(have) == len(dimensions) and all(0 <= d < len(sizes) and h in (1, sizes[d]) for h, d in zip(have, dimensions, strict=True))
+    fits = len(have) == len(dimensions) and all(
+        0 <= d < len(sizes) and h in (1, sizes[d]) for h, d in zip(have, dimensions, strict=True)
+    )
     if not fits:
-        raise ShapeError(f"cannot broadcast {x.name} of shape {x.shape} to {list(sizes)} with dimensions {list(dimensions)}")
+        raise ShapeError(
+            f"cannot broadcast {x.name} of shape {x.shape} to {list(sizes)} with dimensions {list(dimensions)}"
+        )
     if have == sizes and dimensions == tuple(range(len(sizes))):
         return x
     kept = [i for i, d in enumerate(dimensions) if have[i] == sizes[d]]
@@ -46,9 +52,13 @@ def broadcast_pair(
         return x, y
     if not left.dimensions or not right.dimensions:
         wide = right.dimensions or left.dimensions
-        return broadcast_in_dim(b, x, wide, tuple(range(left.rank))), broadcast_in_dim(b, y, wide, tuple(range(right.rank)))
+        return broadcast_in_dim(b, x, wide, tuple(range(left.rank))), broadcast_in_dim(
+            b, y, wide, tuple(range(right.rank))
+        )
     if left.rank != right.rank and dimensions is None:
-        raise ShapeError(f"{opcode}({left}, {right}): expected operands of the same rank, a scalar, or broadcast_dimensions")
+        raise ShapeError(
+            f"{opcode}({left}, {right}): expected operands of the same rank, a scalar, or broadcast_dimensions"
+        )
     rank = max(left.rank, right.rank)
     identity = tuple(range(rank))
     places = [identity if s.rank == rank else tuple(dimensions or ()) for s in (left, right)]

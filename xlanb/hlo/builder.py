@@ -1,8 +1,8 @@
 """HloBuilder: a computation written down as one thinks of it, with XLA's implicit broadcasting (xla/hlo/builder/xla_builder.h).
 
-    b = HloBuilder("axpy")
-    x = b.parameter(0, array(PrimitiveType.F32, [8]))
-    module = b.build(b.add(b.multiply(x, b.constant(np.float32(2))), x))
+b = HloBuilder("axpy")
+x = b.parameter(0, array(PrimitiveType.F32, [8]))
+module = b.build(b.add(b.multiply(x, b.constant(np.float32(2))), x))
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def _unary(opcode: HloOpcode) -> Callable[[HloBuilder, HloInstruction], HloInstr
 def _binary(opcode: HloOpcode) -> Callable[..., HloInstruction]:
     """A method for an elementwise opcode of two operands."""
 
-    def method(self: HloBuilder, x: HloInstruction, y: HloInstruction, broadcast_dimensions: Sequence[int] | None = None) -> HloInstruction:
+    def method(
+        self: HloBuilder, x: HloInstruction, y: HloInstruction, broadcast_dimensions: Sequence[int] | None = None
+    ) -> HloInstruction:
         return self.binary(opcode, x, y, broadcast_dimensions)
 
     method.__doc__ = opcode.summary
@@ -58,7 +60,9 @@ class HloBuilder:
     `module` is the module to build in, a new one called `name` where it is not given. Dimensions are numbered from 0, none may be negative.
     """
 
-    def __init__(self, name: str = "main", module: HloModule | None = None, *, _outer: HloBuilder | None = None) -> None:
+    def __init__(
+        self, name: str = "main", module: HloModule | None = None, *, _outer: HloBuilder | None = None
+    ) -> None:
         self.module = HloModule(name) if module is None else module
         self.computation = self.module.add_computation(name)
         self._outer = _outer
@@ -122,7 +126,9 @@ class HloBuilder:
 
     def parameter(self, number: int, shape: Shape, name: str | None = None) -> HloInstruction:
         """Argument `number` of the computation; row major where no layout is set."""
-        return self.instruction(_O.PARAMETER, (), shape.with_default_layout(), name=name or f"arg{number}", parameter_number=number)
+        return self.instruction(
+            _O.PARAMETER, (), shape.with_default_layout(), name=name or f"arg{number}", parameter_number=number
+        )
 
     def constant(self, value: Any) -> HloInstruction:
         """A Literal, or a NumPy value whose dtype decides the element type."""
@@ -223,7 +229,11 @@ class HloBuilder:
     def convert(self, x: HloInstruction, element_type: PrimitiveType) -> HloInstruction:
         """The same values in another element type; `x` itself where it has that type."""
         shape = x.array_shape
-        return x if shape.element_type is element_type else self.instruction(_O.CONVERT, (x,), _row_major(shape).with_type(element_type))
+        return (
+            x
+            if shape.element_type is element_type
+            else self.instruction(_O.CONVERT, (x,), _row_major(shape).with_type(element_type))
+        )
 
     def bitcast_convert(self, x: HloInstruction, element_type: PrimitiveType) -> HloInstruction:
         """The same bits in another element type; the last dimension is split or merged where the sizes differ."""
@@ -247,7 +257,9 @@ class HloBuilder:
         new = len(dimensions)
         return self.broadcast_in_dim(x, (*dimensions, *shape.dimensions), range(new, new + shape.rank))
 
-    def broadcast_in_dim(self, x: HloInstruction, shape: Shape | Sequence[int], dimensions: Sequence[int]) -> HloInstruction:
+    def broadcast_in_dim(
+        self, x: HloInstruction, shape: Shape | Sequence[int], dimensions: Sequence[int]
+    ) -> HloInstruction:
         """`x` repeated to `shape` (or to a list of sizes); its dimension i becomes dimensions[i]. A size of 1 stretches (by a reshape)."""
         sizes = shape.as_array().dimensions if isinstance(shape, Shape) else tuple(shape)
         return broadcasting.broadcast_in_dim(self, x, sizes, tuple(dimensions))
@@ -266,9 +278,13 @@ class HloBuilder:
     ) -> HloInstruction:
         """Elements start, start + stride, ... below limit of each dimension."""
         steps = strides or (1,) * len(starts)
-        return self.instruction(_O.SLICE, (x,), slice=tuple(SliceDimension(*d) for d in zip(starts, limits, steps, strict=True)))
+        return self.instruction(
+            _O.SLICE, (x,), slice=tuple(SliceDimension(*d) for d in zip(starts, limits, steps, strict=True))
+        )
 
-    def pad(self, x: HloInstruction, value: HloInstruction, padding: Iterable[PaddingDimension | tuple[int, int, int]]) -> HloInstruction:
+    def pad(
+        self, x: HloInstruction, value: HloInstruction, padding: Iterable[PaddingDimension | tuple[int, int, int]]
+    ) -> HloInstruction:
         """`x` within padding of a scalar: (low, high, interior) for each dimension; low and high may be negative."""
         dims = tuple(p if isinstance(p, PaddingDimension) else PaddingDimension(*p) for p in padding)
         return self.instruction(_O.PAD, (x, value), padding=dims)
@@ -281,11 +297,15 @@ class HloBuilder:
         """Dimensions in opposite order."""
         return self.instruction(_O.REVERSE, (x,), dimensions=tuple(dimensions))
 
-    def dynamic_slice(self, x: HloInstruction, starts: Sequence[HloInstruction], sizes: Sequence[int]) -> HloInstruction:
+    def dynamic_slice(
+        self, x: HloInstruction, starts: Sequence[HloInstruction], sizes: Sequence[int]
+    ) -> HloInstruction:
         """A box of `sizes` at start indices (a scalar each) that are clamped to fit."""
         return self.instruction(_O.DYNAMIC_SLICE, (x, *starts), dynamic_slice_sizes=tuple(sizes))
 
-    def dynamic_update_slice(self, x: HloInstruction, update: HloInstruction, starts: Sequence[HloInstruction]) -> HloInstruction:
+    def dynamic_update_slice(
+        self, x: HloInstruction, update: HloInstruction, starts: Sequence[HloInstruction]
+    ) -> HloInstruction:
         """`x` with a box overwritten at start indices that are clamped to fit."""
         return self.instruction(_O.DYNAMIC_UPDATE_SLICE, (x, update, *starts))
 
@@ -350,7 +370,12 @@ class HloBuilder:
         )
 
     def sort(
-        self, operands: HloInstruction | Sequence[HloInstruction], dimension: int, comparator: HloComputation | str = "LT", *, stable: bool = False
+        self,
+        operands: HloInstruction | Sequence[HloInstruction],
+        dimension: int,
+        comparator: HloComputation | str = "LT",
+        *,
+        stable: bool = False,
     ) -> HloInstruction:
         """Operands sorted together along a dimension; the comparator is a computation, or a direction to compare the first operand by."""
         xs = _listed(operands)
@@ -381,19 +406,33 @@ class HloBuilder:
         return self.instruction(_O.REDUCE, (*xs, *_listed(inits)), dimensions=tuple(dimensions), to_apply=to_apply)
 
     def reduce_window(
-        self, operands: HloInstruction | Sequence[HloInstruction], inits: HloInstruction | Sequence[HloInstruction], window: Window, region: Region
+        self,
+        operands: HloInstruction | Sequence[HloInstruction],
+        inits: HloInstruction | Sequence[HloInstruction],
+        window: Window,
+        region: Region,
     ) -> HloInstruction:
         """Each window folded by a computation from scalar initial values."""
         xs = _listed(operands)
-        return self.instruction(_O.REDUCE_WINDOW, (*xs, *_listed(inits)), window=window, to_apply=self.region(region, _types(xs)))
+        return self.instruction(
+            _O.REDUCE_WINDOW, (*xs, *_listed(inits)), window=window, to_apply=self.region(region, _types(xs))
+        )
 
     def select_and_scatter(
-        self, x: HloInstruction, source: HloInstruction, init: HloInstruction, window: Window, select: str | HloComputation, scatter: Region
+        self,
+        x: HloInstruction,
+        source: HloInstruction,
+        init: HloInstruction,
+        window: Window,
+        select: str | HloComputation,
+        scatter: Region,
     ) -> HloInstruction:
         """Each source element combined in at the place of its window that `select` (a computation or a direction, "GE") picks."""
         types = _types([x])
         chosen = regions.comparator(self.module, self._regions, select, types) if isinstance(select, str) else select
-        return self.instruction(_O.SELECT_AND_SCATTER, (x, source, init), window=window, select=chosen, scatter=self.region(scatter, types))
+        return self.instruction(
+            _O.SELECT_AND_SCATTER, (x, source, init), window=window, select=chosen, scatter=self.region(scatter, types)
+        )
 
     def map(self, operands: Sequence[HloInstruction], computation: HloComputation) -> HloInstruction:
         """A scalar computation applied to every element."""
@@ -477,9 +516,13 @@ class HloBuilder:
         """The computation applied to the operands."""
         return self.instruction(_O.CALL, operands, to_apply=computation)
 
-    def custom_call(self, target: str, operands: Sequence[HloInstruction], shape: Shape, **attributes: Any) -> HloInstruction:
+    def custom_call(
+        self, target: str, operands: Sequence[HloInstruction], shape: Shape, **attributes: Any
+    ) -> HloInstruction:
         """A function known to the backend by name; `shape` is its result's."""
-        return self.instruction(_O.CUSTOM_CALL, operands, shape.with_default_layout(), custom_call_target=target, **attributes)
+        return self.instruction(
+            _O.CUSTOM_CALL, operands, shape.with_default_layout(), custom_call_target=target, **attributes
+        )
 
     def after_all(self, operands: Sequence[HloInstruction] = ()) -> HloInstruction:
         """A token that orders side effects."""
@@ -487,7 +530,9 @@ class HloBuilder:
 
     # -- random -------------------------------------------------------------------------------------------------
 
-    def rng_bit_generator(self, state: HloInstruction, shape: ArrayShape, algorithm: str = "rng_default") -> HloInstruction:
+    def rng_bit_generator(
+        self, state: HloInstruction, shape: ArrayShape, algorithm: str = "rng_default"
+    ) -> HloInstruction:
         """The tuple of new state and random bits: rng_default, rng_three_fry or rng_philox."""
         both = tuple_of([_row_major(state.array_shape), shape.with_default_layout()])
         return self.instruction(_O.RNG_BIT_GENERATOR, (state,), both, algorithm=algorithm)
@@ -506,4 +551,8 @@ def _types(xs: Sequence[HloInstruction]) -> list[PrimitiveType]:
 
 
 def _row_major(shape: ArrayShape) -> ArrayShape:
-    return array(shape.element_type, shape.dimensions) if not shape.is_dynamic else shape.without_layout().with_default_layout()
+    return (
+        array(shape.element_type, shape.dimensions)
+        if not shape.is_dynamic
+        else shape.without_layout().with_default_layout()
+    )

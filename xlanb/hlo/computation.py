@@ -18,7 +18,9 @@ from xlanb.tracing import Edit, current_cause, emit, is_observed
 if TYPE_CHECKING:
     from xlanb.hlo.module import HloModule
 
-_UPDATED = frozenset("shape opcode metadata sharding frontend_attributes backend_config statistics origin control_predecessors".split())
+_UPDATED = frozenset(
+    "shape opcode metadata sharding frontend_attributes backend_config statistics origin control_predecessors".split()
+)
 """What `update` may set."""
 
 
@@ -148,7 +150,9 @@ class HloComputation:
         literal = value if isinstance(value, Literal) else Literal.of(value)
         return self.add(HloOpcode.CONSTANT, (), literal.shape, like=like, literal=literal)
 
-    def clone_instruction(self, source: HloInstruction, operands: Iterable[HloInstruction] | None = None, shape: Shape | None = None) -> HloInstruction:
+    def clone_instruction(
+        self, source: HloInstruction, operands: Iterable[HloInstruction] | None = None, shape: Shape | None = None
+    ) -> HloInstruction:
         """A copy of an instruction (of this or another computation) with other operands perhaps; called computations are shared.
 
         Raises:
@@ -242,7 +246,9 @@ class HloComputation:
         self.replace(old, new)
         return new
 
-    def replace_uses(self, old: HloInstruction, new: HloInstruction, *, users: Iterable[HloInstruction] | None = None) -> None:
+    def replace_uses(
+        self, old: HloInstruction, new: HloInstruction, *, users: Iterable[HloInstruction] | None = None
+    ) -> None:
         """Let uses of `old` use `new` (all of them and the root, or only those by `users`); `old` stays.
 
         Raises:

@@ -38,7 +38,19 @@ _INTS = re.compile(r"\{[ \t\n\r]*(?:(-?[0-9]{1,18}(?:[ \t\n\r]*,[ \t\n\r]*-?[0-9
 _STRING_TOKEN = re.compile(rf"(?:{_STRING})")
 _JSON_STEP = re.compile(r'[^{}"]+|"[^"\\]*(?:\\[\s\S][^"\\]*)*"|[{}]')
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]+)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([\s\S]))")
-_SIMPLE_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "?": "?", "'": "'", '"': '"'}
+_SIMPLE_ESCAPES = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "?": "?",
+    "'": "'",
+    '"': '"',
+}
 _INT_MIN, _UINT_MAX = -(2**63), 2**64 - 1
 
 KEYWORDS = frozenset(

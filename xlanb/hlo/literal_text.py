@@ -191,7 +191,9 @@ class _Dense:
         else:
             low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
         if not low <= value <= high:
-            raise ValueError(f"value {text} is out of range for literal's primitive type {self.type} namely [{low}, {high}].")
+            raise ValueError(
+                f"value {text} is out of range for literal's primitive type {self.type} namely [{low}, {high}]."
+            )
         return value
 
     def _float(self, text: str) -> float:
@@ -214,7 +216,9 @@ class _Dense:
         if payload and wanted == 1 << 51:
             wanted = 0  # the quiet bit of a double says no more than plain nan
         if wanted >= 1 << bits and wanted:
-            raise ValueError(f"tries to set NaN payload {wanted:#x} to a literal of {self.type}, but it is out of range")
+            raise ValueError(
+                f"tries to set NaN payload {wanted:#x} to a literal of {self.type}, but it is out of range"
+            )
         self.nans.append((index, part, text[0] == "-", wanted))
 
     def _complex(self, token: re.Match[str]) -> None:
@@ -260,7 +264,9 @@ class _Dense:
             return _elided(shape)
         missing = shape.element_count - len(self.values)
         if missing < 0:
-            self.cursor.fail(f"expects {shape.element_count} elements in a literal {shape}, but sees {len(self.values)}")
+            self.cursor.fail(
+                f"expects {shape.element_count} elements in a literal {shape}, but sees {len(self.values)}"
+            )
         self.cursor.filled += missing
         if self.cursor.filled > MAX_MISSING:
             self.cursor.fail(f"a literal {shape} with only {len(self.values)} values is too large")
@@ -305,7 +311,9 @@ def _int64(text: str, kind: PrimitiveType) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def _set_nan(array: np.ndarray[Any, Any], kind: PrimitiveType, index: int, part: int, negative: bool, payload: int) -> None:
+def _set_nan(
+    array: np.ndarray[Any, Any], kind: PrimitiveType, index: int, part: int, negative: bool, payload: int
+) -> None:
     """Write a NaN of a certain sign and payload (0: the quiet NaN) by its bits."""
     bits = _PAYLOAD_BITS.get(kind)
     if kind.is_complex:

@@ -235,8 +235,18 @@ class HloModule(Displayable):
         computations = tuple(c.record(old.get(c.name)) for c in self.post_order())
         header = tuple(_header(self).items())
         entry = self.entry_computation.name
-        same = last is not None and (last.name, last.entry, last.header, last.tables) == (self.name, entry, header, self.tables)
-        if same and last is not None and len(last.computations) == len(computations) and all(a is b for a, b in zip(last.computations, computations, strict=True)):
+        same = last is not None and (last.name, last.entry, last.header, last.tables) == (
+            self.name,
+            entry,
+            header,
+            self.tables,
+        )
+        if (
+            same
+            and last is not None
+            and len(last.computations) == len(computations)
+            and all(a is b for a, b in zip(last.computations, computations, strict=True))
+        ):
             new = last
         else:
             new = ModuleRecord(self.name, computations, entry, header, self.tables)
@@ -258,7 +268,11 @@ def _calls(instruction: HloInstruction) -> tuple[HloComputation, ...]:
     return called
 
 
-def _visit(start: HloComputation, calls: dict[HloComputation, list[tuple[HloComputation, ...]]], order: dict[HloComputation, None]) -> None:
+def _visit(
+    start: HloComputation,
+    calls: dict[HloComputation, list[tuple[HloComputation, ...]]],
+    order: dict[HloComputation, None],
+) -> None:
     """Put all that is called below `start` into `order`, called ones first, then `start` itself.
 
     As in XLA's walk, what one instruction calls counts as seen before any of it is entered.
@@ -283,7 +297,9 @@ def _header(module: HloModule) -> dict[str, str]:
     return header_fields(module)
 
 
-def _clone(module: HloModule, source: HloComputation, name: str, memo: dict[HloComputation, HloComputation]) -> HloComputation:
+def _clone(
+    module: HloModule, source: HloComputation, name: str, memo: dict[HloComputation, HloComputation]
+) -> HloComputation:
     target = module.add_computation(name, execution_thread=source.execution_thread)
     memo[source] = target
     foreign = source.module is not module

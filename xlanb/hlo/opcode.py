@@ -96,6 +96,7 @@ class HloOpcode(Enum):
     # Identity is equality here; Enum's own __hash__ is a Python call, too slow for the hot dictionaries.
     __hash__ = object.__hash__
 
+    # fmt: off
     ABS = "abs", 1, "elementwise", "", "absolute value; of a complex number its modulus, real"
     ACOS = "acos", 1, "elementwise", "result_accuracy:accuracy", "arc cosine"
     ACOSH = "acosh", 1, "elementwise", "result_accuracy:accuracy", "inverse hyperbolic cosine"
@@ -331,6 +332,7 @@ class HloOpcode(Enum):
     TUPLE = "tuple", VARIADIC, "data", "", "operands as a tuple"
     WHILE = "while", 1, "control", "condition:computation! body:computation!", "the body applied as long as the condition holds"
     XOR = "xor", 2, "elementwise", "", "bitwise exclusive or"
+    # fmt: on
 
 
 BY_TEXT: dict[str, HloOpcode] = {o.text: o for o in HloOpcode}

@@ -64,7 +64,9 @@ class Async:
     def _read_start(self) -> None:
         shape, attributes, cursor = self.shape, self.attributes, self.cursor
         if not isinstance(shape, TupleShape) or len(shape.shapes) < 2 or not shape.shapes[0].is_tuple:
-            cursor.fail("AsyncStart expects the op shape to be in the form of ((async-operands), async-outputs, state).")
+            cursor.fail(
+                "AsyncStart expects the op shape to be in the form of ((async-operands), async-outputs, state)."
+            )
         if self.wrapped is not None:
             attributes["calls"] = self._wrap(self.wrapped, shape.shapes[1])
         elif not self.nested:
@@ -102,14 +104,18 @@ class Async:
         parser, attributes = self.parser, self.attributes
         outer = self.opcode.attribute["async_execution_thread"], self.opcode.attribute["output_to_operand_aliasing"]
         if not self.nested:
-            parser.read_attributes(self.scope, wrapped, {a.name: a for a in outer} | wrapped.attribute, attributes, self.common)
+            parser.read_attributes(
+                self.scope, wrapped, {a.name: a for a in outer} | wrapped.attribute, attributes, self.common
+            )
         inner = {k: attributes.pop(k) for k in list(attributes) if k in wrapped.attribute}
         parser.require(wrapped, inner)
         inside = Scope(HloComputation("async_wrapped", parser.module))
         parameters: list[HloInstruction] = []
         for i, o in enumerate(self.operands):
             name = f"async_param.{i}" if i else "async_param"
-            parameters.append(parser.insert(inside, name, 0, HloOpcode.PARAMETER, o.shape, (), {"parameter_number": i}, {}))
+            parameters.append(
+                parser.insert(inside, name, 0, HloOpcode.PARAMETER, o.shape, (), {"parameter_number": i}, {})
+            )
         shape = parser.refined(wrapped, shape, parameters, inner, self.cursor.pos)
         parser.insert(inside, wrapped.text, 0, wrapped, shape, parameters, inner, {})
         computation = inside.close(self.cursor)

@@ -58,7 +58,9 @@ def _token(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, att
 
 
 @_check(HloOpcode.ADD_DEPENDENCY)
-def _add_dependency(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _add_dependency(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     return operands[0].shape
 
 
@@ -75,7 +77,9 @@ def _recv(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attr
 
 
 @_check(HloOpcode.RECV_DONE)
-def _recv_done(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _recv_done(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     sent = operands[0].shape
     if not isinstance(sent, TupleShape) or not sent.shapes:
         cursor.fail("recv-done expects the tuple of a recv", at)
@@ -104,7 +108,9 @@ def _id(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attrib
 
 
 @_check(HloOpcode.BROADCAST)
-def _broadcast(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _broadcast(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     if "dimensions" not in attributes:
         if getattr(operands[0].shape, "dimensions", None) != ():
             cursor.fail("attribute dimensions is expected but not seen")
@@ -136,14 +142,18 @@ def _map(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attri
 
 
 @_check(HloOpcode.SORT, HloOpcode.CONCATENATE)
-def _one_dimension(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _one_dimension(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     if len(attributes["dimensions"]) != 1:
         cursor.fail("expects exactly one dimension", at)
     return shape
 
 
 @_check(HloOpcode.GET_DIMENSION_SIZE, HloOpcode.SET_DIMENSION_SIZE)
-def _some_dimension(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _some_dimension(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     if not attributes["dimensions"]:
         cursor.fail("expects a dimension", at)
     attributes["dimensions"] = attributes["dimensions"][:1]
@@ -159,20 +169,26 @@ def _gather(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, at
 
 
 @_check(HloOpcode.COLLECTIVE_BROADCAST)
-def _with_groups(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _with_groups(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     attributes.setdefault("replica_groups", "{}")
     return shape
 
 
 @_check(HloOpcode.ALL_TO_ALL, HloOpcode.RAGGED_ALL_TO_ALL)
-def _all_to_all(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _all_to_all(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     if len(attributes.get("dimensions", (0,))) != 1:
         cursor.fail("expects exactly one dimension", at)
     return _with_groups(cursor, at, shape, operands, attributes)
 
 
 @_check(HloOpcode.ALL_REDUCE, HloOpcode.ALL_REDUCE_START, HloOpcode.REDUCE_SCATTER)
-def _all_reduce(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _all_reduce(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     if attributes.get("use_global_device_ids") and attributes.get("channel_id") is None:
         cursor.fail("use_global_device_ids needs a channel_id", at)
     if "dimensions" in attributes:
@@ -208,16 +224,24 @@ def _scan(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attr
     attributes.setdefault("is_associative", False)
     parameters = len(attributes["to_apply"].parameters)
     if len(operands) != parameters:
-        cursor.fail(f"expects {len(operands)} operands to match the number of parameters of to_apply, but to_apply has {parameters} parameters", at)
+        cursor.fail(
+            f"expects {len(operands)} operands to match the number of parameters of to_apply, but to_apply has {parameters} parameters",
+            at,
+        )
     if len(attributes["dimensions"]) != 1:
         cursor.fail("expects exactly one dimension", at)
     if not 0 <= attributes["num_carries"] <= len(operands):
-        cursor.fail(f"expects at least {attributes['num_carries']} operands to match the number of carries, but has {len(operands)} operands", at)
+        cursor.fail(
+            f"expects at least {attributes['num_carries']} operands to match the number of carries, but has {len(operands)} operands",
+            at,
+        )
     return shape
 
 
 @_check(HloOpcode.DYNAMIC_SLICE, HloOpcode.DYNAMIC_UPDATE_SLICE)
-def _dynamic_slice(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _dynamic_slice(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     first = 1 if "dynamic_slice_sizes" in attributes else 2
     if len(operands) < first:
         cursor.fail(f"Expected at least {first} operands.", at)
@@ -230,7 +254,9 @@ def _dynamic_slice(cursor: Cursor, at: int, shape: Shape | None, operands: Opera
 
 
 @_check(HloOpcode.CONDITIONAL)
-def _conditional(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _conditional(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     if not operands or getattr(operands[0].shape, "dimensions", None) != () or not operands[0].shape.is_array:
         cursor.fail("The first operand must be a scalar", at)
     kind = operands[0].shape.element_type
@@ -250,7 +276,9 @@ def _conditional(cursor: Cursor, at: int, shape: Shape | None, operands: Operand
 
 
 @_check(HloOpcode.CUSTOM_CALL)
-def _custom_call(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _custom_call(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     to_apply = attributes.pop("to_apply", None)
     if to_apply is not None:
         attributes["called_computations"] = (to_apply,)
@@ -260,7 +288,10 @@ def _custom_call(cursor: Cursor, at: int, shape: Shape | None, operands: Operand
             cursor.fail(f"Expected {len(operands)} operand layout constraints, {len(constraints)} given", at)
         for constraint, operand in zip(constraints, operands, strict=True):
             if not compatible(constraint, operand.shape):
-                cursor.fail(f"Operand layout constraint shape {constraint} is not compatible with operand shape {operand.shape}", at)
+                cursor.fail(
+                    f"Operand layout constraint shape {constraint} is not compatible with operand shape {operand.shape}",
+                    at,
+                )
     return _precision(cursor, at, shape, operands, attributes)
 
 
@@ -272,7 +303,9 @@ def _dot(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attri
 
 
 @_check(HloOpcode.CONVOLUTION)
-def _precision(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+def _precision(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
     if all(p == "default" for p in attributes.get("operand_precision", ("default",))):
         attributes.pop("operand_precision", None)
     return shape
@@ -289,4 +322,6 @@ def inferred_layout(opcode: HloOpcode, shape: Shape, operands: Operands, attribu
         target = {old: new for new, old in enumerate(attributes["dimensions"])}
         order = tuple(target[d] for d in source.layout.minor_to_major)
         return shape.with_layout(replace(source.layout, minor_to_major=order))
-    return shape.with_layout(source.layout) if opcode.is_elementwise and source.dimensions == shape.dimensions else shape
+    return (
+        shape.with_layout(source.layout) if opcode.is_elementwise and source.dimensions == shape.dimensions else shape
+    )

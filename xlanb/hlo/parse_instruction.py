@@ -32,14 +32,28 @@ from xlanb.shape import Literal, Shape, TupleShape
 _B = r"[ \t\n\r]*"
 _NAME = r"[A-Za-z_][A-Za-z0-9_.\-]*"
 _SHAPE = rf"{SIMPLE}|\([^()]*\)"
-_HEAD = re.compile(rf"(ROOT[ \t\n\r]+)?(?:%({_NAME})|({_NAME})(?=[ \t\n\r])){_B}={_B}({_SHAPE})[ \t\n\r]+([a-z][a-z0-9\-]*)\({_B}")
+_HEAD = re.compile(
+    rf"(ROOT[ \t\n\r]+)?(?:%({_NAME})|({_NAME})(?=[ \t\n\r])){_B}={_B}({_SHAPE})[ \t\n\r]+([a-z][a-z0-9\-]*)\({_B}"
+)
 _OPERAND = re.compile(rf"(?:({_SHAPE})[ \t\n\r]+)?(?:%({_NAME})|({_NAME})){_B}([,)]){_B}")
 _ATTRIBUTE = re.compile(rf",{_B}({_NAME})={_B}(\{{[^{{}}\"']*\}}|[^\s,{{}}\"'()]+)?{_B}")
 _PARAMETER = re.compile(r"([0-9]{1,9})\)[ \t\n\r]*")
 
-_REQUIRED = {o: tuple(a.name for a in o.attributes if a.required and (o.kind != "leaf" or o is HloOpcode.IOTA)) for o in HloOpcode}
+_REQUIRED = {
+    o: tuple(a.name for a in o.attributes if a.required and (o.kind != "leaf" or o is HloOpcode.IOTA))
+    for o in HloOpcode
+}
 _MISSING = object()
-_COMMON = ("backend_config", "control-predecessors", "frontend_attributes", "metadata", "origin", "parameter_replication", "sharding", "statistics")
+_COMMON = (
+    "backend_config",
+    "control-predecessors",
+    "frontend_attributes",
+    "metadata",
+    "origin",
+    "parameter_replication",
+    "sharding",
+    "statistics",
+)
 
 
 class Scope:
@@ -220,7 +234,12 @@ class InstructionParser:
         return self.insert(scope, name, at, opcode, shape, operands, attributes, common)
 
     def refined(
-        self, opcode: HloOpcode, shape: Shape | None, operands: list[HloInstruction], attributes: dict[str, Any], at: int
+        self,
+        opcode: HloOpcode,
+        shape: Shape | None,
+        operands: list[HloInstruction],
+        attributes: dict[str, Any],
+        at: int,
     ) -> Shape:
         """The shape of an instruction after XLA's own checks and completions; inferred where none is written."""
         check = refine.get(opcode)
@@ -344,7 +363,8 @@ class InstructionParser:
                 cursor.fail(f"instruction does not exist: {name}" if name else "expects name", named_at)
             if shape is not None and not compatible(shape, operand.shape):
                 cursor.fail(
-                    f"The declared operand shape {shape} is not compatible with the shape of the operand instruction {operand.shape}.", at
+                    f"The declared operand shape {shape} is not compatible with the shape of the operand instruction {operand.shape}.",
+                    at,
                 )
             return operand
         cursor.pos = at
@@ -352,17 +372,26 @@ class InstructionParser:
 
     def _missing_parameter(self, scope: Scope, name: str, shape: Shape | None, at: int) -> HloInstruction:
         if shape is None:
-            self.cursor.fail("Operand had no shape in HLO text; cannot create parameter for single-instruction module.", at)
+            self.cursor.fail(
+                "Operand had no shape in HLO text; cannot create parameter for single-instruction module.", at
+            )
         number = len(scope.computation._parameters)
         last = scope.last
-        new = self.insert(scope, name or f"_{number}", at, HloOpcode.PARAMETER, shape, (), {"parameter_number": number}, {})
+        new = self.insert(
+            scope, name or f"_{number}", at, HloOpcode.PARAMETER, shape, (), {"parameter_number": number}, {}
+        )
         scope.last = last
         return new
 
     # -- attributes ---------------------------------------------------------------------------------------------
 
     def read_attributes(
-        self, scope: Scope, opcode: HloOpcode, allowed: dict[str, Attribute], attributes: dict[str, Any], common: dict[str, Any]
+        self,
+        scope: Scope,
+        opcode: HloOpcode,
+        allowed: dict[str, Attribute],
+        attributes: dict[str, Any],
+        common: dict[str, Any],
     ) -> None:
         """`, name=value` as often as it comes."""
         cursor, text = self.cursor, self.cursor.text
@@ -383,7 +412,9 @@ class InstructionParser:
             if row is None:
                 self._common_attribute(scope, opcode, allowed, name, found, common)
                 continue
-            value = self.values[row.kind].get(flat, _MISSING) if flat is not None and row.kind in self.values else _MISSING
+            value = (
+                self.values[row.kind].get(flat, _MISSING) if flat is not None and row.kind in self.values else _MISSING
+            )
             if value is not _MISSING:
                 cursor.pos = found.end()
             else:
@@ -409,7 +440,11 @@ class InstructionParser:
         else:
             value = READERS[kind](cursor)
         # A computation in braces is another one each time.
-        if flat is not None and (kind != "computation" or flat[0] != "{") and cursor.text[start : cursor.pos].rstrip() == flat:
+        if (
+            flat is not None
+            and (kind != "computation" or flat[0] != "{")
+            and cursor.text[start : cursor.pos].rstrip() == flat
+        ):
             self.values[kind][flat] = value
         return value
 
@@ -441,7 +476,13 @@ class InstructionParser:
         return literal
 
     def _common_attribute(
-        self, scope: Scope, opcode: HloOpcode, allowed: dict[str, Attribute], name: str, found: re.Match[str], common: dict[str, Any]
+        self,
+        scope: Scope,
+        opcode: HloOpcode,
+        allowed: dict[str, Attribute],
+        name: str,
+        found: re.Match[str],
+        common: dict[str, Any],
     ) -> None:
         cursor = self.cursor
         cursor.pos = found.start(2) if found[2] is not None else found.end()

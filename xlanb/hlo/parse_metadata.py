@@ -30,7 +30,17 @@ def parse_metadata(cursor: Cursor) -> OpMetadata:
     if fast is not None:
         cursor.pos = fast.end()
         a, b, c, line, end_line, column, end_column, frame = fast.groups()
-        return OpMetadata(a or "", b or "", c or "", int(line or 0), int(frame or 0), (), int(end_line or 0), int(column or 0), int(end_column or 0))
+        return OpMetadata(
+            a or "",
+            b or "",
+            c or "",
+            int(line or 0),
+            int(frame or 0),
+            (),
+            int(end_line or 0),
+            int(column or 0),
+            int(end_column or 0),
+        )
     cursor.expect("{", "to start sub attributes")
     fields: dict[str, Any] = {}
     while not cursor.at("}"):
@@ -50,9 +60,14 @@ def parse_metadata(cursor: Cursor) -> OpMetadata:
             if any(v not in range(6) for v in fields[name]):
                 cursor.fail("unknown profile type", at)
         else:
-            cursor.fail(f'unexpected attribute "{name}". Allowed attributes: {", ".join((*_STRINGS, *_INTS, "profile_type"))}', at)
+            cursor.fail(
+                f'unexpected attribute "{name}". Allowed attributes: {", ".join((*_STRINGS, *_INTS, "profile_type"))}',
+                at,
+            )
     cursor.expect("}", "to end sub attributes")
-    rest = tuple((n, index_text(fields[n]) if n == "profile_type" else f'"{escape(fields[n])}"') for n in _REST if fields.get(n))
+    rest = tuple(
+        (n, index_text(fields[n]) if n == "profile_type" else f'"{escape(fields[n])}"') for n in _REST if fields.get(n)
+    )
     for n in _REST:
         fields.pop(n, None)
     return OpMetadata(**fields, rest=rest) if fields or rest else NO_METADATA
@@ -60,7 +75,12 @@ def parse_metadata(cursor: Cursor) -> OpMetadata:
 
 def is_shown(metadata: OpMetadata) -> bool:
     """Whether XLA prints it at all: only where there is an op, a source file or a name for the scheduler."""
-    return bool(metadata.op_name or metadata.op_type or metadata.source_file or any(n == "scheduling_name" for n, _ in metadata.rest))
+    return bool(
+        metadata.op_name
+        or metadata.op_type
+        or metadata.source_file
+        or any(n == "scheduling_name" for n, _ in metadata.rest)
+    )
 
 
 def metadata_text(metadata: OpMetadata) -> str:

@@ -140,7 +140,9 @@ def _named(cursor: Cursor) -> str:
         if name in found or name not in ("replicated", "unreduced", "manual", "metadata"):
             cursor.fail("unknown attribute in named sharding: expected replicated, unreduced, manual or metadata", at)
         found[name] = metadata_list(cursor) if name == "metadata" else _axes(cursor, axes)
-    parts += [f"{n}={found[n]}" for n in ("replicated", "unreduced", "manual", "metadata") if n in found and found[n] != "{}"]
+    parts += [
+        f"{n}={found[n]}" for n in ("replicated", "unreduced", "manual", "metadata") if n in found and found[n] != "{}"
+    ]
     return "{" + ", ".join([mesh, *parts]) + "}"
 
 
@@ -350,7 +352,9 @@ class _Tiled:
             return f"{{{kind}"
         wanted = sorted(sizes, key=_SUBGROUP_ORDER.index)
         devices, iota = self.devices, self.iota
-        if [t for t, s in zip(types, self.tile[len(data) :], strict=True) if s != 1] != [t for t in wanted for _ in range(types.count(t))][: len(types)]:
+        if [t for t, s in zip(types, self.tile[len(data) :], strict=True) if s != 1] != [
+            t for t in wanted for _ in range(types.count(t))
+        ][: len(types)]:
             devices, iota = self._regrouped(types, data, wanted), None
         tile = (*data, *(sizes[t] for t in wanted))
         if wanted and wanted == ["replicated"]:
@@ -369,7 +373,9 @@ class _Tiled:
         if count > MAX_DEVICES:
             self.cursor.fail("too many devices", self.at)
         array = _iota_array(*self.iota) if self.iota else np.array(self.devices)
-        order = [i for t in wanted for i, k in enumerate(types) if k == t] + [i for i, k in enumerate(types) if k not in wanted]
+        order = [i for t in wanted for i, k in enumerate(types) if k == t] + [
+            i for i, k in enumerate(types) if k not in wanted
+        ]
         perm = (*range(len(data)), *(len(data) + i for i in order))
         return tuple(int(d) for d in array.reshape(self.tile).transpose(perm).reshape(-1))
 

@@ -146,7 +146,9 @@ class _ModuleParser:
         else:
             parser.instruction(scope)
         if not cursor.at_end:
-            cursor.fail('Expected eof after parsing single instruction. Did you mean to write an HLO module and forget the "HloModule" header?')
+            cursor.fail(
+                'Expected eof after parsing single instruction. Did you mean to write an HLO module and forget the "HloModule" header?'
+            )
         entry = scope.close(cursor)
         self._finish([entry, *parser.finished], entry)
         self.module.header["is_scheduled"] = "true"

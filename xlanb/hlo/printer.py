@@ -153,7 +153,9 @@ def header_fields(module: HloModule) -> dict[str, str]:
         parameters, result = module.entry_layout
     else:
         parameters, result = tuple(p.shape for p in entry.parameters), entry.root.shape
-    listed = ", ".join(f"/*index={i}*/{p}" if i and i % OPERAND_INDEX_INTERVAL == 0 else str(p) for i, p in enumerate(parameters))
+    listed = ", ".join(
+        f"/*index={i}*/{p}" if i and i % OPERAND_INDEX_INTERVAL == 0 else str(p) for i, p in enumerate(parameters)
+    )
     fields["entry_computation_layout"] = f"{{({listed})->{result}}}"
     known = {name: fields[name] for name in HEADER_ORDER if name in fields}
     return known | {name: text for name, text in fields.items() if name not in known}
@@ -168,7 +170,8 @@ def computation_text(record: ComputationRecord, *, is_entry: bool = False, optio
     lines = [f"{'ENTRY ' if is_entry else ''}{percent}{record.name} "]
     if options.program_shape:
         parameters = sorted(
-            (i for i in record.instructions if i.opcode is HloOpcode.PARAMETER), key=lambda i: int(i.attributes["parameter_number"])
+            (i for i in record.instructions if i.opcode is HloOpcode.PARAMETER),
+            key=lambda i: int(i.attributes["parameter_number"]),
         )
         listed = ", ".join(f"{p.name}: {_plain(p.shape)}" for p in parameters)
         lines[0] += f"({listed}) -> {_plain(record.by_name[record.root].shape)} "
@@ -297,7 +300,6 @@ def _common(record: InstructionRecord, options: PrintOptions, out: list[str]) ->
 
 
 # -- attribute values -------------------------------------------------------------------------------------------
-
 
 
 def _computation(value: ComputationName, options: PrintOptions) -> str:

@@ -47,7 +47,7 @@ class InstructionRecord:
     @cached_property
     def text(self) -> str:
         """XLA's canonical line for it, without indentation and without ROOT."""
-        from xlanb.hlo.printer import instruction_text  # noqa: PLC0415 - the printer reads records
+        from xlanb.hlo.printer import instruction_text
 
         return instruction_text(self)
 
@@ -97,7 +97,7 @@ class ModuleRecord:
     @cached_property
     def text(self) -> str:
         """XLA's canonical text."""
-        from xlanb.hlo.printer import module_text  # noqa: PLC0415 - the printer reads records
+        from xlanb.hlo.printer import module_text
 
         return module_text(self)
 

@@ -19,7 +19,9 @@ def binary_region(module: HloModule, cache: Cache, opcode: HloOpcode, kind: Prim
     made = cache.get(key)
     if made is None:
         made = cache[key] = module.add_computation(f"{opcode.text}_{kind}")
-        x, y = (made.add(HloOpcode.PARAMETER, (), array(kind), name=n, parameter_number=i) for i, n in enumerate(("x", "y")))
+        x, y = (
+            made.add(HloOpcode.PARAMETER, (), array(kind), name=n, parameter_number=i) for i, n in enumerate(("x", "y"))
+        )
         made.set_root(made.add(opcode, (x, y)))
     return made
 
@@ -35,7 +37,9 @@ def comparator(module: HloModule, cache: Cache, direction: str, kinds: Sequence[
         made = cache[key] = module.add_computation(f"compare_{direction.lower()}_{kinds[0]}")
         for i, kind in enumerate(kinds):
             for side in range(2):
-                made.add(HloOpcode.PARAMETER, (), array(kind), name=f"p.{i}.{'xy'[side]}", parameter_number=2 * i + side)
+                made.add(
+                    HloOpcode.PARAMETER, (), array(kind), name=f"p.{i}.{'xy'[side]}", parameter_number=2 * i + side
+                )
         total = "TOTALORDER" if kinds[0].is_floating else None
         made.set_root(made.add(HloOpcode.COMPARE, made.parameters[:2], direction=direction, type=total))
     return made

@@ -45,13 +45,26 @@ class XlaMagics(Magics):
     @argument("-o", "--output", metavar="VAR", help="put what was seen into a variable: its traces, the cell's result")
     @argument("-n", "--name", help="a name for the compilation")
     @argument("-f", "--function", metavar="FN", help="compile this function of the cell, called with --args")
-    @argument("--args", metavar="EXPR", help="a dict of feeds for a cell that ends in a tensor, or a tuple of arguments for -f and --lang hlo")
+    @argument(
+        "--args",
+        metavar="EXPR",
+        help="a dict of feeds for a cell that ends in a tensor, or a tuple of arguments for -f and --lang hlo",
+    )
     @argument("-F", "--force", action="store_true", help="compile anew, whatever was compiled before")
     @argument("--only", metavar="RE", help="show only compilations whose name matches")
     @argument("--disable", metavar="P,..", default="", help="HLO passes to leave out")
-    @argument("--min-cluster-size", type=int, default=1, help="operations that a cluster must have (TensorFlow's own default is 4)")
-    @argument("--export", metavar="FILE.html", help="write the step view as one page that works with no kernel and no network")
-    @argument("--lang", choices=("tf", "hlo"), default="tf", help="what the cell holds: Python with xlanb.tf, or HLO text")
+    @argument(
+        "--min-cluster-size",
+        type=int,
+        default=1,
+        help="operations that a cluster must have (TensorFlow's own default is 4)",
+    )
+    @argument(
+        "--export", metavar="FILE.html", help="write the step view as one page that works with no kernel and no network"
+    )
+    @argument(
+        "--lang", choices=("tf", "hlo"), default="tf", help="what the cell holds: Python with xlanb.tf, or HLO text"
+    )
     @argument("-q", "--quiet", action="store_true", help="no summary")
     def xla_jit(self, line: str, cell: str) -> Any:
         """Run the cell as Python, with sessions compiling through XLA, and observe every compilation.
@@ -80,7 +93,8 @@ class XlaMagics(Magics):
 
     @property
     def _shell(self) -> InteractiveShell:
-        assert self.shell is not None  # IPython sets it when it registers the magics
+        if self.shell is None:
+            raise XlanbError("the magics of xlanb are not registered in a shell: %load_ext xlanb")
         return self.shell
 
     def _run(self, options: Any, cell: str) -> Any:
@@ -99,7 +113,11 @@ class XlaMagics(Magics):
         return value
 
     def _evaluated(self, expression: str | None) -> Any:
-        return None if expression is None else self._shell.ev(expression.strip("\"'") if expression[:1] in "\"'" else expression)
+        return (
+            None
+            if expression is None
+            else self._shell.ev(expression.strip("\"'") if expression[:1] in "\"'" else expression)
+        )
 
     def _run_hlo(self, text: str, args: Any) -> Any:
         compilation = Compilation(text)
@@ -168,7 +186,9 @@ def _chosen(recorder: Recorder, options: Any) -> list[Trace]:
 
 def _initialize(session: Session, variables: list[Operation]) -> None:
     """Run the initialisers of these variables; what a graph does not initialise says so when it is read."""
-    initializers = [user for op in variables for t in op.outputs for user in t.uses if user.type in ("Assign", "AssignVariableOp")]
+    initializers = [
+        user for op in variables for t in op.outputs for user in t.uses if user.type in ("Assign", "AssignVariableOp")
+    ]
     first = {op.inputs[0].op: op for op in reversed(initializers)}
     if first:
         session.run(list(first.values()))

@@ -62,7 +62,9 @@ def describe(trace: Trace) -> str:
     timed = [s.seconds for s in trace if s.seconds is not None and s.kind not in ("execution", "compilation_cache")]
     parts.append(f"{len(trace)} stages, {len(trace.changed)} changed something, {sum(timed) * 1e3:.0f} ms")
     if trace.runs:
-        parts.append(f"{len(trace.runs)} run{'s' * (len(trace.runs) != 1)}, median {statistics.median(trace.runs) * 1e6:.0f} us")
+        parts.append(
+            f"{len(trace.runs)} run{'s' * (len(trace.runs) != 1)}, median {statistics.median(trace.runs) * 1e6:.0f} us"
+        )
     return f"{trace.name}: {'; '.join(parts)}"
 
 

@@ -34,6 +34,7 @@ class Call:
     targets: tuple[Operation, ...]
     constants: frozenset[int]
     fingerprint: str
+    is_single: bool = False
 
     @staticmethod
     def of_cluster(function: ClusterFunction) -> Call:
@@ -48,7 +49,7 @@ class Call:
         constants = frozenset(feeds.index(op.inputs[c]) for c in kernel.constant_inputs(len(op.inputs)))
         fetches = tuple(t for t in op.outputs if not t.dtype.is_ref_dtype and t.dtype.name != "resource")
         where = [feeds.index(t) for t in op.inputs]
-        return Call(op.type, feeds, fetches, (op,), constants, f"{op.type}{where}{sorted((k, str(v)) for k, v in op.attrs.items())}")
+        return Call(op.type, feeds, fetches, (op,), constants, f"{op.type}{where}{sorted((k, str(v)) for k, v in op.attrs.items())}", True)
 
 
 def run_cluster(
@@ -116,7 +117,7 @@ def _compile(call: Call, arguments: list[Argument], signature: Signature, cache:
     key = start_compilation(call.name, parent)
     begin = perf_counter()
     with unobserved():  # each instruction names its node: an edit per instruction would say no more
-        result: CompilationResult = lower(call.name, list(zip(call.feeds, arguments, strict=True)), call.fetches, call.targets)
+        result: CompilationResult = lower(call.name, list(zip(call.feeds, arguments, strict=True)), call.fetches, call.targets, follow_control=not call.is_single)
     if is_observed():
         record = result.module.record()
         summary = f"{record.instruction_count} HLO instructions for {describe(call.name, arguments)}"

@@ -31,7 +31,11 @@ def optimize_text(text: str, passes: str | None, *, print_after_all: bool = Fals
         XlanbError: the text is malformed, or there is no such pass.
     """
     module = parse(text)
-    chosen = pipeline() if passes is None else HloPassPipeline("opt", tuple(_pass(name.strip()) for name in passes.split(",")))
+    chosen = (
+        pipeline()
+        if passes is None
+        else HloPassPipeline("opt", tuple(_pass(name.strip()) for name in passes.split(",")))
+    )
     shown: list[str] = []
     before = module.record()
     for result in chosen.steps(module):
@@ -40,7 +44,13 @@ def optimize_text(text: str, passes: str | None, *, print_after_all: bool = Fals
             if print_after_all:
                 shown.append(f"// ---- after {result.name}\n{after.text}")
             if diff:
-                lines = difflib.unified_diff(before.text.splitlines(), after.text.splitlines(), f"before {result.name}", f"after {result.name}", lineterm="")
+                lines = difflib.unified_diff(
+                    before.text.splitlines(),
+                    after.text.splitlines(),
+                    f"before {result.name}",
+                    f"after {result.name}",
+                    lineterm="",
+                )
                 shown.append("\n".join(lines))
         before = after
     if not (print_after_all or diff):
@@ -51,7 +61,10 @@ def optimize_text(text: str, passes: str | None, *, print_after_all: bool = Fals
 def _pass(name: str) -> Any:
     if name not in PASSES:
         near = difflib.get_close_matches(name, list(PASSES), 1)
-        raise PassError(f"no pass {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(sorted(PASSES))}"))
+        raise PassError(
+            f"no pass {name!r}"
+            + (f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(sorted(PASSES))}")
+        )
     return PASSES[name]()
 
 
@@ -77,11 +90,17 @@ def run_text(text: str, inputs: Path | None, iterations: int, *, profile: bool, 
         begin = time.perf_counter()
         result = executable(*arguments)
         seconds.append(time.perf_counter() - begin)
-    lines = [f"{i}: {v.dtype}{list(v.shape)} {np.array2string(v, threshold=8, edgeitems=2)}" for i, v in enumerate(_leaves(result))]
+    lines = [
+        f"{i}: {v.dtype}{list(v.shape)} {np.array2string(v, threshold=8, edgeitems=2)}"
+        for i, v in enumerate(_leaves(result))
+    ]
     lines.append(f"{statistics.median(seconds) * 1e6:.1f} us, median of {len(seconds)}")
     agrees = True
     if compare:
-        worst = max((_error(a, b) for a, b in zip(_leaves(result), _leaves(evaluate(module, *arguments)), strict=True)), default=0.0)
+        worst = max(
+            (_error(a, b) for a, b in zip(_leaves(result), _leaves(evaluate(module, *arguments)), strict=True)),
+            default=0.0,
+        )
         agrees = worst <= _TOLERANCE
         lines.append(f"largest difference from the evaluator: {worst:.2g} ({'agrees' if agrees else 'DIFFERS'})")
     if profile:
@@ -99,7 +118,9 @@ def random_value(shape: Shape, seed: int = 0) -> Any:
         a = s.as_array()
         if a.element_type.is_floating or a.element_type.is_complex:
             return rng.standard_normal(a.dimensions).astype(a.dtype)
-        return rng.integers(0, 2 if a.element_type.bits < 8 or a.element_type.text == "pred" else 10, a.dimensions).astype(a.dtype)
+        return rng.integers(
+            0, 2 if a.element_type.bits < 8 or a.element_type.text == "pred" else 10, a.dimensions
+        ).astype(a.dtype)
 
     return make(shape)
 
@@ -124,5 +145,3 @@ def _error(a: Any, b: Any) -> float:
     with np.errstate(all="ignore"):
         off = np.abs(x - y) / np.maximum(1, np.abs(y))
     return float(np.max(np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0, off), initial=0))
-
-

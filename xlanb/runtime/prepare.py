@@ -9,7 +9,6 @@ from typing import Any
 from xlanb.clustering.build_xla_ops import build_xla_ops
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction, encapsulate_subgraphs
 from xlanb.clustering.mark_for_compilation import mark_for_compilation
-from xlanb.debug_options import current
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.optimize import optimize_steps
@@ -21,7 +20,13 @@ from xlanb.tracing import StageFinished
 
 
 def prepare(
-    graph: Graph, feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation], *, jit: bool, name: str
+    graph: Graph,
+    feeds: Sequence[Tensor],
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation],
+    *,
+    jit: bool,
+    name: str,
 ) -> Stages[Prepared]:
     """Prepare a graph to be run with these feeds and fetches; `jit` says whether clusters are made.
 
@@ -33,7 +38,9 @@ def prepare(
     pruned = subgraph(graph, [*fetches, *targets], list(feeds))
     yield stages.told("optimize", "prune", graph, pruned)
     before = pruned
-    for step, after in optimize_steps(pruned, [f.name for f in fetches], [f.name for f in feeds], [t.name for t in targets], constant_value):
+    for step, after in optimize_steps(
+        pruned, [f.name for f in fetches], [f.name for f in feeds], [t.name for t in targets], constant_value
+    ):
         yield stages.told("optimize", step, before, after)
         before = after
     rewritten, arguments, results = _with_arguments(before, [f.name for f in feeds], [f.name for f in fetches])
@@ -77,7 +84,9 @@ def _with_arguments(graph: Graph, feeds: Sequence[str], fetches: Sequence[str]) 
             continue
         fed = graph.get_tensor_by_name(name)
         attrs = {"T": fed.dtype.base_dtype, "index": index, "_output_shapes": (fed.shape,)}
-        arg = graph.add_op("_Arg", graph.unique_name(f"_arg_{op_name}_{port}_{index}"), (), [fed.dtype.base_dtype], attrs)
+        arg = graph.add_op(
+            "_Arg", graph.unique_name(f"_arg_{op_name}_{port}_{index}"), (), [fed.dtype.base_dtype], attrs
+        )
         arg.source_file, arg.source_line = fed.op.source_file, fed.op.source_line
         arg.outputs[0].give_shape(fed.shape.as_tuple())
         fed.replace_uses(arg.outputs[0])
@@ -105,7 +114,12 @@ def _prepared(
     fetched = tuple(graph.get_operation_by_name(r).inputs[0] for r in results)
     # A target that a cluster swallowed runs with its cluster: every node that nobody reads is a target.
     wanted = {t.name for t in targets}
-    last = [op for op in graph if op.type != "_Retval" and (op.name in wanted or (op.type == "XlaLaunch" and not any(t.uses for t in op.outputs)))]
+    last = [
+        op
+        for op in graph
+        if op.type != "_Retval"
+        and (op.name in wanted or (op.type == "XlaLaunch" and not any(t.uses for t in op.outputs)))
+    ]
     return Prepared(graph, args, fetched, tuple(last), functions, key)
 
 
@@ -117,4 +131,7 @@ def _clusters(marked: Graph) -> str:
             sizes[cluster] = sizes.get(cluster, 0) + 1
     if not sizes:
         return "no cluster"
-    return ", ".join(f"{c} of {n} nodes" for c, n in sizes.items()) + f"; {len(marked) - sum(sizes.values())} nodes stay out"
+    return (
+        ", ".join(f"{c} of {n} nodes" for c, n in sizes.items())
+        + f"; {len(marked) - sum(sizes.values())} nodes stay out"
+    )

@@ -35,11 +35,15 @@ def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
         return x
     if isinstance(x, str):
         return parse(x)
-    if isinstance(x, Tensor | Operation) or (isinstance(x, list | tuple) and x and all(isinstance(t, Tensor | Operation) for t in x)):
+    if isinstance(x, Tensor | Operation) or (
+        isinstance(x, list | tuple) and x and all(isinstance(t, Tensor | Operation) for t in x)
+    ):
         return extract_module([x] if isinstance(x, Tensor | Operation) else list(x), named)
     if callable(x):
         return trace_function(x, args)[0]
-    raise TypeError(f"cannot make HLO of a {type(x).__name__}: give HLO text, an HloModule, tensors, or a function and its arguments")
+    raise TypeError(
+        f"cannot make HLO of a {type(x).__name__}: give HLO text, an HloModule, tensors, or a function and its arguments"
+    )
 
 
 def inputs_of(fetches: Sequence[Tensor | Operation]) -> list[Tensor]:
@@ -50,7 +54,9 @@ def inputs_of(fetches: Sequence[Tensor | Operation]) -> list[Tensor]:
     return [op.outputs[0] for op in graph.get_operations() if op in needed and op.type in _SOURCES | _VARIABLES]
 
 
-def extract_module(fetches: Sequence[Tensor | Operation], values: Mapping[str, Any] | None = None, name: str | None = None) -> HloModule:
+def extract_module(
+    fetches: Sequence[Tensor | Operation], values: Mapping[str, Any] | None = None, name: str | None = None
+) -> HloModule:
     """The program that computes `fetches` as one module: placeholders and variables are its parameters, in the order of the graph.
 
     Its root is a tuple: the fetched tensors, then the new values of variables that the program writes. Shapes come from the graph, or from `values`, arrays by
@@ -63,7 +69,9 @@ def extract_module(fetches: Sequence[Tensor | Operation], values: Mapping[str, A
     tensors, targets = _split(fetches)
     feeds = [(t, _argument(t, values)) for t in inputs_of(fetches)]
     if values:
-        raise ArgumentError(f"no placeholder or variable named {', '.join(map(repr, values))}; the program reads {', '.join(t.op.name for t, _ in feeds)}")
+        raise ArgumentError(
+            f"no placeholder or variable named {', '.join(map(repr, values))}; the program reads {', '.join(t.op.name for t, _ in feeds)}"
+        )
     return lower(name or fetches[0].graph.name, feeds, tensors, targets).module
 
 
@@ -81,7 +89,11 @@ def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[H
     with graph.as_default():
         inputs = [
             graph.create_op(
-                "Placeholder", (), [dtypes.as_dtype(a.dtype)], {"dtype": dtypes.as_dtype(a.dtype), "shape": TensorShape(a.shape)}, f"arg{i}"
+                "Placeholder",
+                (),
+                [dtypes.as_dtype(a.dtype)],
+                {"dtype": dtypes.as_dtype(a.dtype), "shape": TensorShape(a.shape)},
+                f"arg{i}",
             ).outputs[0]
             for i, a in enumerate(arrays)
         ]
@@ -111,5 +123,9 @@ def _argument(tensor: Tensor, values: dict[str, Any]) -> Argument:
         return argument_of(value, kind=kind, name=tensor.op.name)
     dims = shape.as_tuple()
     if dims is None or None in dims:
-        raise GraphError(f"the shape {shape} of {tensor.op.name!r} is not known: give an array for it by name, {tensor.op.name}=...")
-    return Argument(kind, array(from_dtype(dtype.as_numpy_dtype), [int(d) for d in dims if d is not None]), None, tensor.op.name)
+        raise GraphError(
+            f"the shape {shape} of {tensor.op.name!r} is not known: give an array for it by name, {tensor.op.name}=..."
+        )
+    return Argument(
+        kind, array(from_dtype(dtype.as_numpy_dtype), [int(d) for d in dims if d is not None]), None, tensor.op.name
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -43,7 +43,13 @@ class Session:
 
     # -- running ------------------------------------------------------------------------------------------------
 
-    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, options: RunOptions | None = None, run_metadata: RunMetadata | None = None) -> Any:
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
+    ) -> Any:
         """The values of `fetches`: a tensor, an operation (None), a name, or a list, tuple or dict of these, nested.
 
         Tensors that are not fetched or needed are not computed. Variables change only when the whole run succeeds.
@@ -63,11 +69,20 @@ class Session:
         feeds = {self.fed_tensor(k): v for k, v in (feed_dict or {}).items()}
         values = {t: _fit(t, v) for t, v in feeds.items()}
         tensors = sorted(values, key=lambda t: t.name)
-        key = (self.graph.version, tuple(tensors), tuple(wanted.tensors), tuple(wanted.operations), self.is_jit, current())
+        key = (
+            self.graph.version,
+            tuple(tensors),
+            tuple(wanted.tensors),
+            tuple(wanted.operations),
+            self.is_jit,
+            current(),
+        )
         executor = self._executors.get(key)
         if executor is None:
             name = ", ".join([*(t.name for t in wanted.tensors), *(o.name for o in wanted.operations)]) or "nothing"
-            prepared = yield from prepare(self.graph, tensors, wanted.tensors, wanted.operations, jit=self.is_jit, name=name)
+            prepared = yield from prepare(
+                self.graph, tensors, wanted.tensors, wanted.operations, jit=self.is_jit, name=name
+            )
             executor = self._executors[key] = Executor(prepared, self.cache)
         used = executor.prepared.feeds
         by_index = [values[tensors[t.op.attrs["index"]]] for t in used]
@@ -93,7 +108,9 @@ class Session:
             raise FeedError(f"cannot feed {key!r}: {error}") from None
         if isinstance(found, Operation):
             if len(found.outputs) != 1:
-                raise FeedError(f"cannot feed {key!r}: an operation with {len(found.outputs)} outputs; feed one of its tensors")
+                raise FeedError(
+                    f"cannot feed {key!r}: an operation with {len(found.outputs)} outputs; feed one of its tensors"
+                )
             found = found.outputs[0]
         return found
 
@@ -126,7 +143,11 @@ class Session:
 
     def _variable(self, name: str) -> Operation:
         name = name.removesuffix(":0")
-        if name not in self.graph or self.graph.get_operation_by_name(name).type not in ("VariableV2", "Variable", "VarHandleOp"):
+        if name not in self.graph or self.graph.get_operation_by_name(name).type not in (
+            "VariableV2",
+            "Variable",
+            "VarHandleOp",
+        ):
             known = [op.name for op in self.graph if op.type in ("VariableV2", "Variable", "VarHandleOp")]
             raise FeedError(f"no variable {name!r}; the graph has: {', '.join(known) or 'none'}")
         return self.graph.get_operation_by_name(name)
@@ -141,14 +162,14 @@ class Session:
         """A block in which this is the default session."""
         return session_scope(self)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         scope = self.graph.as_default()
         scope.__enter__()
         self._scopes.append(scope)
         push_session(self)
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         pop_session(self)
         self._scopes.pop().__exit__(*error)
         self.close()
@@ -236,12 +257,18 @@ def _fit(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(value)
         if not _converts(array, dtype):
-            raise FeedError(f"Cannot feed value of dtype {array.dtype} for tensor {tensor.name!r}, which has dtype {dtype}")
+            raise FeedError(
+                f"Cannot feed value of dtype {array.dtype} for tensor {tensor.name!r}, which has dtype {dtype}"
+            )
         array = np.ascontiguousarray(array, dtype).reshape(array.shape)
     except (TypeError, ValueError, OverflowError) as error:
-        raise FeedError(f"Cannot feed {type(value).__name__} for tensor {tensor.name!r} of dtype {dtype}: {error}") from None
+        raise FeedError(
+            f"Cannot feed {type(value).__name__} for tensor {tensor.name!r} of dtype {dtype}: {error}"
+        ) from None
     if not tensor.shape.is_compatible_with(array.shape):
-        raise FeedError(f"Cannot feed value of shape {array.shape} for tensor {tensor.name!r}, which has shape {tensor.shape}")
+        raise FeedError(
+            f"Cannot feed value of shape {array.shape} for tensor {tensor.name!r}, which has shape {tensor.shape}"
+        )
     return array
 
 

@@ -18,7 +18,9 @@ class Literal:
 
     __slots__ = ("_array", "_key", "elements", "is_elided", "shape")
 
-    def __init__(self, shape: Shape, array: Any = None, elements: tuple[Literal, ...] = (), *, is_elided: bool = False) -> None:
+    def __init__(
+        self, shape: Shape, array: Any = None, elements: tuple[Literal, ...] = (), *, is_elided: bool = False
+    ) -> None:
         self.shape = shape
         self.elements = elements
         self.is_elided = is_elided

@@ -1,7 +1,7 @@
 """Shapes and layouts (xla/shape.h, xla/layout.h): immutable values with XLA's text form.
 
-    f32[2,?<=3]{1,0:T(8,128)S(1)}      an array: element type, dimensions (`<=` bounded dynamic), layout
-    (f32[2]{0}, token[])               a tuple
+f32[2,?<=3]{1,0:T(8,128)S(1)}      an array: element type, dimensions (`<=` bounded dynamic), layout
+(f32[2]{0}, token[])               a tuple
 """
 
 from __future__ import annotations
@@ -189,7 +189,9 @@ class ArrayShape(Shape):
     def with_dimensions(self, dimensions: Iterable[int], dynamic: Sequence[bool] = ()) -> ArrayShape:
         """The same element type with other dimensions, row major where a layout was set."""
         dims = tuple(dimensions)
-        return ArrayShape(self.element_type, dims, None if self.layout is None else _default_layout(len(dims)), tuple(dynamic))
+        return ArrayShape(
+            self.element_type, dims, None if self.layout is None else _default_layout(len(dims)), tuple(dynamic)
+        )
 
     def with_layout(self, layout: Layout | Sequence[int] | None) -> ArrayShape:
         """The same shape with another layout (a `Layout`, or minor_to_major), or none."""
@@ -249,7 +251,9 @@ class TupleShape(Shape):
 
     def text(self, *, layout: bool = True) -> str:
         # XLA marks every fifth element, so that a person can count long tuples.
-        parts = [(f"/*index={i}*/" if i and i % 5 == 0 else "") + s.text(layout=layout) for i, s in enumerate(self.shapes)]
+        parts = [
+            (f"/*index={i}*/" if i and i % 5 == 0 else "") + s.text(layout=layout) for i, s in enumerate(self.shapes)
+        ]
         return "(" + ", ".join(parts) + ")"
 
     def __repr__(self) -> str:

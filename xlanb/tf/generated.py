@@ -59,7 +59,9 @@ def function_of(op_type: str, name: str) -> Callable[..., Any]:
         missing = [a.name for a in op_def.inputs if a.name not in inputs]
         if missing:
             raise GraphTypeError(f"{function.__name__} lacks {', '.join(missing)}")
-        return _results(call_op(op_type, *(inputs[a.name] for a in op_def.inputs), name=name, **given).outputs, op_def.outputs)
+        return _results(
+            call_op(op_type, *(inputs[a.name] for a in op_def.inputs), name=name, **given).outputs, op_def.outputs
+        )
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{op_def.doc or op_type} Arguments: {', '.join(order)}."

@@ -90,10 +90,14 @@ class Optimizer:
         Raises:
             GraphValueError: there is no variable, or the loss depends on none of them.
         """
-        found = self.compute_gradients(loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss)
+        found = self.compute_gradients(
+            loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
+        )
         if all(grad is None for grad, _ in found):
             names = ", ".join(v.name for _, v in found)
-            raise GraphValueError(f"No gradients provided for any variable: the loss {loss.name!r} depends on none of {names}")
+            raise GraphValueError(
+                f"No gradients provided for any variable: the loss {loss.name!r} depends on none of {names}"
+            )
         return self.apply_gradients(found, global_step, name)
 
     def compute_gradients(
@@ -112,7 +116,9 @@ class Optimizer:
             GraphValueError: there is no variable.
         """
         if loss.dtype.base_dtype.name not in _TRAINABLE_TYPES:
-            raise GraphTypeError(f"the loss {loss.name!r} has the type {loss.dtype.name}: only floating point numbers can be optimised")
+            raise GraphTypeError(
+                f"the loss {loss.name!r} has the type {loss.dtype.name}: only floating point numbers can be optimised"
+            )
         variables = trainable_variables() if var_list is None else list(var_list)
         if not variables:
             raise GraphValueError("No variables to optimize.")
@@ -203,12 +209,16 @@ class Optimizer:
             slots[variable] = _make_slot(variable, self._name, initializer or initializers.Zeros())
         return slots[variable]
 
-    def _apply(self, op_type: str, variable: Any, inputs: Sequence[Any], slots: Sequence[Any] = (), **attrs: Any) -> Operation:
+    def _apply(
+        self, op_type: str, variable: Any, inputs: Sequence[Any], slots: Sequence[Any] = (), **attrs: Any
+    ) -> Operation:
         """The update node: of a resource variable `Resource` + op type on handles, else on references."""
         names = (variable, *slots)
         if isinstance(variable, RefVariable):
             return call_op(op_type, *names, *inputs, use_locking=self._use_locking, **attrs)
-        return call_op(f"Resource{op_type}", *(v.handle for v in names), *inputs, use_locking=self._use_locking, **attrs)
+        return call_op(
+            f"Resource{op_type}", *(v.handle for v in names), *inputs, use_locking=self._use_locking, **attrs
+        )
 
 
 def _gradient(value: Any) -> Tensor | IndexedSlices | None:
@@ -249,7 +259,14 @@ class GradientDescentOptimizer(Optimizer):
 class MomentumOptimizer(Optimizer):
     """accumulation = momentum * accumulation + grad; var -= learning_rate * accumulation."""
 
-    def __init__(self, learning_rate: Any, momentum: Any, use_locking: bool = False, name: str = "Momentum", use_nesterov: bool = False) -> None:
+    def __init__(
+        self,
+        learning_rate: Any,
+        momentum: Any,
+        use_locking: bool = False,
+        name: str = "Momentum",
+        use_nesterov: bool = False,
+    ) -> None:
         super().__init__(use_locking, name)
         self._learning_rate = learning_rate
         self._momentum = momentum
@@ -266,7 +283,9 @@ class MomentumOptimizer(Optimizer):
     def _apply_dense(self, grad: Tensor, variable: Any) -> Operation:
         rate = self._as_type("learning_rate", variable)
         inputs = [rate, grad, self._as_type("momentum", variable)]
-        return self._apply("ApplyMomentum", variable, inputs, [self.get_slot(variable, "momentum")], use_nesterov=self._use_nesterov)
+        return self._apply(
+            "ApplyMomentum", variable, inputs, [self.get_slot(variable, "momentum")], use_nesterov=self._use_nesterov
+        )
 
     def _apply_sparse(self, values: Tensor, indices: Tensor, variable: Any) -> Operation:
         rate = self._as_type("learning_rate", variable)
@@ -297,7 +316,10 @@ class AdamOptimizer(Optimizer):
         if not self._powers:
             resource = isinstance(first, ResourceVariable)
             with get_default_graph().colocate_with(first):
-                made = [Variable(self._values[b], name=f"{b}_power", trainable=False, use_resource=resource) for b in ("beta1", "beta2")]
+                made = [
+                    Variable(self._values[b], name=f"{b}_power", trainable=False, use_resource=resource)
+                    for b in ("beta1", "beta2")
+                ]
             self._powers = tuple(made)
         for v in variables:
             self._slot(v, "m")
@@ -319,7 +341,9 @@ class AdamOptimizer(Optimizer):
     def _apply_sparse(self, values: Tensor, indices: Tensor, variable: Any) -> Operation:
         """By single steps: the moments decay everywhere, rows are added where there are gradients."""
         power1, power2 = self._power_values(variable)
-        rate, beta1, beta2, epsilon = (self._as_type(n, variable) for n in ("learning_rate", "beta1", "beta2", "epsilon"))
+        rate, beta1, beta2, epsilon = (
+            self._as_type(n, variable) for n in ("learning_rate", "beta1", "beta2", "epsilon")
+        )
         rate = rate * call("Sqrt", 1 - power2) / (1 - power1)
         m = self._decayed(self.get_slot(variable, "m"), beta1, values * (1 - beta1), indices)
         v = self._decayed(self.get_slot(variable, "v"), beta2, values * values * (1 - beta2), indices)
@@ -343,7 +367,8 @@ class AdamOptimizer(Optimizer):
         graph = get_default_graph()
         with graph.control_dependencies(updates), graph.colocate_with(self._powers[0]):
             counted = [
-                p.assign(p * self._prepared[b], use_locking=self._use_locking) for p, b in zip(self._powers, ("beta1", "beta2"), strict=True)
+                p.assign(p * self._prepared[b], use_locking=self._use_locking)
+                for p, b in zip(self._powers, ("beta1", "beta2"), strict=True)
             ]
         return group(*updates, *counted, name=scope)
 
@@ -355,7 +380,13 @@ class AdamOptimizer(Optimizer):
 class AdagradOptimizer(Optimizer):
     """accumulation += grad^2; var -= learning_rate * grad / sqrt(accumulation)."""
 
-    def __init__(self, learning_rate: Any, initial_accumulator_value: float = 0.1, use_locking: bool = False, name: str = "Adagrad") -> None:
+    def __init__(
+        self,
+        learning_rate: Any,
+        initial_accumulator_value: float = 0.1,
+        use_locking: bool = False,
+        name: str = "Adagrad",
+    ) -> None:
         if initial_accumulator_value <= 0:
             raise GraphValueError(f"initial_accumulator_value must be positive, not {initial_accumulator_value}")
         super().__init__(use_locking, name)
@@ -375,7 +406,9 @@ class AdagradOptimizer(Optimizer):
 
     def _apply_sparse(self, values: Tensor, indices: Tensor, variable: Any) -> Operation:
         slots = [self.get_slot(variable, "accumulator")]
-        return self._apply("SparseApplyAdagrad", variable, [self._as_type("learning_rate", variable), values, indices], slots)
+        return self._apply(
+            "SparseApplyAdagrad", variable, [self._as_type("learning_rate", variable), values, indices], slots
+        )
 
 
 class RMSPropOptimizer(Optimizer):
@@ -421,4 +454,11 @@ def get_or_create_global_step() -> Any:
         return found[0]
     keys = [GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_STEP]
     with name_scope(None):
-        return get_variable("global_step", shape=[], dtype=dtypes.int64, initializer=initializers.Zeros(), trainable=False, collections=keys)
+        return get_variable(
+            "global_step",
+            shape=[],
+            dtype=dtypes.int64,
+            initializer=initializers.Zeros(),
+            trainable=False,
+            collections=keys,
+        )

@@ -32,9 +32,7 @@ _FILL = {
 }
 
 
-def digraph(
-    record: ModuleRecord | ComputationRecord | GraphRecord, max_nodes: int = MAX_NODES
-) -> Any:
+def digraph(record: ModuleRecord | ComputationRecord | GraphRecord, max_nodes: int = MAX_NODES) -> Any:
     """A `graphviz.Digraph`, computations and clusters as subgraphs; `.source` is the DOT text.
 
     Where the graph has more than `max_nodes`, boxes and scopes are folded, and at last only a neighbourhood is drawn; the title says so.
@@ -92,15 +90,11 @@ def write_graph(
         path.write_text(dot.source, encoding="utf-8")
         return
     if path.suffix not in {".svg", ".pdf", ".png"}:
-        raise XlanbError(
-            f"cannot write a graph as {path.name!r}: .dot, .svg, .pdf and .png are known"
-        )
+        raise XlanbError(f"cannot write a graph as {path.name!r}: .dot, .svg, .pdf and .png are known")
     try:
         path.write_bytes(dot.pipe(format=path.suffix[1:]))
     except graphviz.ExecutableNotFound:
-        raise XlanbError(
-            f"{path.name} needs Graphviz' dot on the PATH; a .dot file does not"
-        ) from None
+        raise XlanbError(f"{path.name} needs Graphviz' dot on the PATH; a .dot file does not") from None
 
 
 def _fill(dot: Any, sheet: Sheet | GraphSheet, group: str, ids: dict[str, str]) -> None:

@@ -78,9 +78,7 @@ def draw(
 
 
 class _Scene:
-    def __init__(
-        self, nodes: Sequence[Node], groups: Sequence[Group], edges: list[tuple[str, str]]
-    ) -> None:
+    def __init__(self, nodes: Sequence[Node], groups: Sequence[Group], edges: list[tuple[str, str]]) -> None:
         known = {g.key for g in groups}
         self.parent = {g.key: g.parent if g.parent in known else "" for g in groups}
         self.node = {n.key: n for n in nodes}
@@ -134,9 +132,7 @@ class _Scene:
         sizes.update(dict.fromkeys(ports, (6.0, 0.0)))
         first = frozenset(p for p in ports if p.startswith(_IN))
         last = frozenset(p for p in ports if p.startswith(_OUT))
-        placement = layout(
-            sizes, self._lifted.get(group, ()), previous.get(group), first=first, last=last
-        )
+        placement = layout(sizes, self._lifted.get(group, ()), previous.get(group), first=first, last=last)
         self.placements[group] = placement
         return placement.width + 2 * _PAD, placement.height + _PAD + _HEAD + 4
 
@@ -163,9 +159,7 @@ class _Scene:
                 inner = self.placements[group].routes.get((x, y), ())
                 # where one piece ends another begins: of the two points the one at the port stays
                 points = inner[
-                    0 if k and x.startswith(_IN) else 1 : None
-                    if k < len(pieces) - 1 and y.startswith(_OUT)
-                    else -1
+                    0 if k and x.startswith(_IN) else 1 : None if k < len(pieces) - 1 and y.startswith(_OUT) else -1
                 ]
                 middle.extend((px + dx, py + dy) for px, py in points)
             routes[a, b] = straight(self.node_boxes[a], self.node_boxes[b], middle)

@@ -82,9 +82,7 @@ def _length(placement: Placement) -> float:
 # -- afresh -----------------------------------------------------------------------------------------------------
 
 
-def _fresh(
-    graph: Ranked, sizes: Mapping[str, tuple[float, float]], edges: Sequence[Edge]
-) -> Placement:
+def _fresh(graph: Ranked, sizes: Mapping[str, tuple[float, float]], edges: Sequence[Edge]) -> Placement:
     lonely = [v for v in range(len(graph.names)) if not graph.above[v] and not graph.below[v]]
     skipped = set(lonely)
     layers, chains, up, down = _layers(graph, skipped)
@@ -92,9 +90,7 @@ def _fresh(
     widths = [sizes[n][0] for n in graph.names] + [_DUMMY_WIDTH] * (len(up) - len(graph.names))
     x = assign_x(layers, up, down, widths, _GAP_X)
     for _ in range(2 if len(x) < 5000 else 1):
-        straighten(
-            [[d for d, _ in chain] for chain in chains.values()], layers, x, widths, _GAP_EDGES
-        )
+        straighten([[d for d, _ in chain] for chain in chains.values()], layers, x, widths, _GAP_EDGES)
     top, heights = _rank_tops(graph, sizes, layers)
     boxes: dict[str, tuple[float, float, float, float]] = {}
     for k, layer in enumerate(layers):
@@ -160,21 +156,15 @@ def _walk_order(graph: Ranked) -> list[int]:
     return order
 
 
-def _best_order(
-    layers: list[list[int]], up: list[list[int]], down: list[list[int]]
-) -> list[list[int]]:
+def _best_order(layers: list[list[int]], up: list[list[int]], down: list[list[int]]) -> list[list[int]]:
     edges = sum(map(len, down))
     if edges > _COUNTED_EDGES:
         for sweep in range(4):
-            layers = order_by_barycentre(
-                layers, up if sweep % 2 == 0 else down, downwards=sweep % 2 == 0
-            )
+            layers = order_by_barycentre(layers, up if sweep % 2 == 0 else down, downwards=sweep % 2 == 0)
         return layers
     best, fewest = layers, count_crossings(layers, down)
     for sweep in range(14):
-        layers = order_by_barycentre(
-            layers, up if sweep % 2 == 0 else down, downwards=sweep % 2 == 0
-        )
+        layers = order_by_barycentre(layers, up if sweep % 2 == 0 else down, downwards=sweep % 2 == 0)
         crossings = count_crossings(layers, down)
         if crossings < fewest:
             best, fewest = layers, crossings
@@ -307,11 +297,7 @@ def _anchored(
     routes = {}
     for a, b in edges:
         old_route = previous.routes.get((a, b))
-        still = (
-            old_route is not None
-            and boxes[a] == previous.boxes.get(a)
-            and boxes[b] == previous.boxes.get(b)
-        )
+        still = old_route is not None and boxes[a] == previous.boxes.get(a) and boxes[b] == previous.boxes.get(b)
         routes[a, b] = old_route if still and old_route is not None else _around(a, b, boxes)
     left = min((b[0] for b in boxes.values()), default=0.0)
     upper = min((b[1] for b in boxes.values()), default=0.0)
@@ -320,18 +306,14 @@ def _anchored(
     return _measured(boxes, routes)
 
 
-def _around(
-    a: str, b: str, boxes: Mapping[str, tuple[float, float, float, float]]
-) -> tuple[Point, ...]:
+def _around(a: str, b: str, boxes: Mapping[str, tuple[float, float, float, float]]) -> tuple[Point, ...]:
     """A route past the boxes that stand between two others, on the nearer side of each."""
     (x0, y0), (x1, y1) = straight(boxes[a], boxes[b])
     if y1 - y0 < 2 * _GAP_Y:
         return (x0, y0), (x1, y1)
     points: list[Point] = []
     x = x0
-    between = [
-        q for n, q in boxes.items() if n not in (a, b) and q[3] and q[1] > y0 and q[1] + q[3] < y1
-    ]
+    between = [q for n, q in boxes.items() if n not in (a, b) and q[3] and q[1] > y0 and q[1] + q[3] < y1]
     for left, top, w, h in sorted(between, key=lambda q: q[1]):
         at = x + (x1 - x) * (top + h / 2 - y0) / max(y1 - y0, 1.0)
         if left - _GAP_EDGES < at < left + w + _GAP_EDGES and (not points or top >= points[-1][1]):
@@ -341,15 +323,11 @@ def _around(
     return (x0, straight(boxes[a], boxes[b])[0][1]), *points, (x1, y1)
 
 
-def _anchored_y(
-    graph: Ranked, sizes: Mapping[str, tuple[float, float]], previous: Placement
-) -> list[float]:
+def _anchored_y(graph: Ranked, sizes: Mapping[str, tuple[float, float]], previous: Placement) -> list[float]:
     y = [0.0] * len(graph.names)
     later: list[int] = []
     for v in graph.order:
-        need = max(
-            (y[u] + _step(sizes[graph.names[u]][1]) for u in graph.above[v]), default=-math.inf
-        )
+        need = max((y[u] + _step(sizes[graph.names[u]][1]) for u in graph.above[v]), default=-math.inf)
         old = previous.boxes.get(graph.names[v])
         if old is not None:
             y[v] = max(old[1], need)
@@ -361,15 +339,9 @@ def _anchored_y(
         else:
             y[v] = previous.height + _GAP_Y
     for v in later:
-        y[v] = (
-            min((y[w] for w in graph.below[v] if y[w] > -math.inf), default=0.0)
-            - _GAP_Y
-            - sizes[graph.names[v]][1]
-        )
+        y[v] = min((y[w] for w in graph.below[v] if y[w] > -math.inf), default=0.0) - _GAP_Y - sizes[graph.names[v]][1]
     for v in graph.order:  # users of new sources only were placed from nothing
-        need = max(
-            (y[u] + _step(sizes[graph.names[u]][1]) for u in graph.above[v]), default=-math.inf
-        )
+        need = max((y[u] + _step(sizes[graph.names[u]][1]) for u in graph.above[v]), default=-math.inf)
         y[v] = max(y[v], need)
     return y
 
@@ -384,10 +356,7 @@ def _wish(
     old = previous.boxes.get(graph.names[v])
     if old is not None:
         return old[0] + old[2] / 2 - w / 2
-    near = [
-        boxes.get(graph.names[u]) or previous.boxes.get(graph.names[u])
-        for u in (*graph.above[v], *graph.below[v])
-    ]
+    near = [boxes.get(graph.names[u]) or previous.boxes.get(graph.names[u]) for u in (*graph.above[v], *graph.below[v])]
     centres = [b[0] + b[2] / 2 for b in near if b is not None]
     return (sum(centres) / len(centres) if centres else previous.width / 2) - w / 2
 

@@ -45,11 +45,7 @@ class Ranked:
         return rank
 
     def _pin(self, first: frozenset[str], last: frozenset[str]) -> None:
-        inner = [
-            r
-            for r, n in zip(self.rank, self.names, strict=True)
-            if n not in first and n not in last
-        ]
+        inner = [r for r, n in zip(self.rank, self.names, strict=True) if n not in first and n not in last]
         for v, n in enumerate(self.names):
             if n in first:
                 self.rank[v] = min(inner, default=0) - 1

@@ -8,9 +8,7 @@ from itertools import pairwise
 Layers = list[list[int]]
 
 
-def order_by_barycentre(
-    layers: Layers, neighbours: Sequence[Sequence[int]], *, downwards: bool
-) -> Layers:
+def order_by_barycentre(layers: Layers, neighbours: Sequence[Sequence[int]], *, downwards: bool) -> Layers:
     """Each layer sorted by the mean place of its nodes' neighbours in the layer before it; a node without any keeps its place."""
     place = [0.0] * len(neighbours)
     result = list(layers)

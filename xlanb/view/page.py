@@ -44,17 +44,14 @@ def view_html(payload: Payload, text: str) -> str:
     """
     lines = text.splitlines()
     if len(lines) > _FALLBACK_LINES:
-        text = "\n".join(
-            [*lines[:_FALLBACK_LINES], f"... {len(lines) - _FALLBACK_LINES:,} more lines"]
-        )
+        text = "\n".join([*lines[:_FALLBACK_LINES], f"... {len(lines) - _FALLBACK_LINES:,} more lines"])
     parts = {
         "program": assets.packed(assets.script()),
         "style": assets.packed(assets.css()),
         "payload": assets.packed(json.dumps(payload, separators=(",", ":"))),
     }
     scripts = "\n".join(
-        f'<script type="application/octet-stream" data-part="{name}">{data}</script>'
-        for name, data in parts.items()
+        f'<script type="application/octet-stream" data-part="{name}">{data}</script>' for name, data in parts.items()
     )
     return (
         f'<div class="xlanb-static">\n<pre class="xlanb-fallback" style="white-space:pre-wrap;font-size:12px">{escape(text)}</pre>\n'

@@ -72,9 +72,7 @@ class PayloadBuilder:
         self._new: list[dict[str, Any]] = []
         self._bytes = 0
 
-    def update(
-        self, traces: Sequence[Trace], *, live: bool | Callable[[Trace], bool] = False
-    ) -> Payload:
+    def update(self, traces: Sequence[Trace], *, live: bool | Callable[[Trace], bool] = False) -> Payload:
         """Take in what the traces hold by now, and give back what was added.
 
         `live` says whether a trace can still be stepped. Traces that are no longer listed stay in the payload but out of its order.
@@ -87,9 +85,7 @@ class PayloadBuilder:
                 number = len(self._traces)
                 self._traces.append(trace)
                 self._pictures.append({})
-                self.payload["traces"].append(
-                    {"name": trace.name, "live": False, "counts": {}, "stages": []}
-                )
+                self.payload["traces"].append({"name": trace.name, "live": False, "counts": {}, "stages": []})
             order.append(number)
             running = live(trace) if callable(live) else live
             changes.append(self._trace(number, trace, running))
@@ -157,11 +153,7 @@ class PayloadBuilder:
         for kind in (ModuleRecord, GraphRecord):
             for earlier in reversed(trace.stages[: stage.index]):
                 if isinstance(earlier.after, kind):
-                    return (
-                        self._artifacts[id(earlier.after)][1]
-                        if id(earlier.after) in self._artifacts
-                        else -1
-                    )
+                    return self._artifacts[id(earlier.after)][1] if id(earlier.after) in self._artifacts else -1
         return -1
 
     def _diff(self, stage: Stage) -> list[Payload]:
@@ -174,9 +166,7 @@ class PayloadBuilder:
             return diff_rows(self.pool, graph_diff(before, after))
         return []
 
-    def _artifact(
-        self, number: int, record: Artifact | None, stage: Stage, future: dict[str, str]
-    ) -> int:
+    def _artifact(self, number: int, record: Artifact | None, stage: Stage, future: dict[str, str]) -> int:
         if record is None:
             return -1
         known = self._artifacts.get(id(record))
@@ -228,9 +218,7 @@ class PayloadBuilder:
         self._pictures[number]["module"] = drawing
         return self.pool.picture(drawing, sheet.subjects)
 
-    def _graph_picture(
-        self, number: int, record: GraphRecord, stage: Stage, future: dict[str, str]
-    ) -> Payload | None:
+    def _graph_picture(self, number: int, record: GraphRecord, stage: Stage, future: dict[str, str]) -> Payload | None:
         if not self.limits.nodes:
             return None
 
@@ -241,9 +229,7 @@ class PayloadBuilder:
         drawing = sheet.draw(self._pictures[number].get("graph"))
         self._pictures[number]["graph"] = drawing
         marked = {n.cluster for n in record.nodes if n.cluster} | {f.name for f in record.functions}
-        shown = frozenset(
-            k for k, g in drawing.labels.items() if not k.endswith("]") or g.label in marked
-        )
+        shown = frozenset(k for k, g in drawing.labels.items() if not k.endswith("]") or g.label in marked)
         return self.pool.picture(drawing, sheet.subjects, shown)
 
 

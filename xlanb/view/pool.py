@@ -142,8 +142,7 @@ class Pool:
         number = {key: k for k, key in enumerate(drawing.nodes)}
         nodes = [[self.item(subjects[key]), *map(round, box)] for key, box in drawing.nodes.items()]
         edges = [
-            [number[a], number[b], *(round(c) for p in route for c in p)]
-            for (a, b), route in drawing.edges.items()
+            [number[a], number[b], *(round(c) for p in route for c in p)] for (a, b), route in drawing.edges.items()
         ]
         groups = []
         for key, box in drawing.groups.items():

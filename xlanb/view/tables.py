@@ -37,9 +37,7 @@ def stages_table(trace: Trace) -> Any:
         "ms",
         "summary",
     ]
-    return pd.DataFrame(
-        rows, columns=columns, index=pd.Index([s.index for s in trace], name="stage")
-    )
+    return pd.DataFrame(rows, columns=columns, index=pd.Index([s.index for s in trace], name="stage"))
 
 
 def kernels_table(record: ExecutionRecord) -> Any:

@@ -36,14 +36,9 @@ def stage_text(stage: Stage) -> str:
     lines = [stage.describe()]
     for d in stage.decisions[:_MAX_DIFF]:
         values = "; ".join(
-            f"{'' if p.holds else 'NOT '}{p.name}{f' ({p.value})' if p.value else ''}"
-            for p in d.predicates
+            f"{'' if p.holds else 'NOT '}{p.name}{f' ({p.value})' if p.value else ''}" for p in d.predicates
         )
-        lines.append(
-            f"  {'yes' if d.taken else 'no '} {d.action} {' -> '.join(d.subject)}: {values}".rstrip(
-                ": "
-            )
-        )
+        lines.append(f"  {'yes' if d.taken else 'no '} {d.action} {' -> '.join(d.subject)}: {values}".rstrip(": "))
     if len(stage.decisions) > _MAX_DIFF:
         lines.append(f"  ... {len(stage.decisions) - _MAX_DIFF} more decisions")
     return "\n".join(lines)
@@ -77,10 +72,7 @@ def graph_text(graph: GraphRecord) -> str:
 
 def execution_text(record: ExecutionRecord) -> str:
     """Wall time, kernels with the slowest first, results."""
-    lines = [
-        f"ran in {time_text(record.seconds)}"
-        + (f" (of {record.runs} runs)" if record.runs > 1 else "")
-    ]
+    lines = [f"ran in {time_text(record.seconds)}" + (f" (of {record.runs} runs)" if record.runs > 1 else "")]
     lines.extend(
         f"  {time_text(k.seconds):>9}  {k.name}  {bytes_text(k.bytes_accessed)}  {k.flops:,} flops  {k.op_name}".rstrip()
         for k in sorted(record.kernels, key=lambda k: -k.seconds)

@@ -21,11 +21,7 @@ def figure(trace: Trace) -> Any:
     """
     import plotly.graph_objects as go
 
-    timed = [
-        s
-        for s in trace
-        if s.seconds is not None and s.kind not in {"execution", "compilation_cache"}
-    ]
+    timed = [s for s in trace if s.seconds is not None and s.kind not in {"execution", "compilation_cache"}]
     if not timed:
         raise XlanbError(f"no stage of {trace.name!r} was timed")
     bars = go.Bar(

@@ -115,7 +115,9 @@ def _remainder(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str
 def _shift(name: str) -> Rule:
     def rule(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
         kind = register(t)
-        amount, wide = (b, kind) if t.bits >= 8 else (f.let(f"zext {kind} {b} to i8"), "i8")  # 4 does not fit an s4's sign
+        amount, wide = (
+            (b, kind) if t.bits >= 8 else (f.let(f"zext {kind} {b} to i8"), "i8")
+        )  # 4 does not fit an s4's sign
         fits = f.let(f"icmp ult {wide} {amount}, {t.bits}")
         safe = f.let(f"select i1 {fits}, {kind} {b}, {kind} 0")
         shifted = f.let(f"{name} {kind} {a}, {safe}")
@@ -294,7 +296,9 @@ def select(f: Function, t: PrimitiveType, condition: str, a: Value, b: Value) ->
     kind = register(t)
     if t.is_complex:
         (ar, ai), (br, bi) = pair(a), pair(b)
-        return f.let(f"select i1 {condition}, {kind} {ar}, {kind} {br}"), f.let(f"select i1 {condition}, {kind} {ai}, {kind} {bi}")
+        return f.let(f"select i1 {condition}, {kind} {ar}, {kind} {br}"), f.let(
+            f"select i1 {condition}, {kind} {ai}, {kind} {bi}"
+        )
     return f.let(f"select i1 {condition}, {kind} {a}, {kind} {b}")
 
 
@@ -321,7 +325,11 @@ def convert(f: Function, source: PrimitiveType, to: PrimitiveType, value: Value)
         return convert(f, inner, to, pair(value)[0])
     x = real(value)
     if to is T.PRED:
-        return f.let(f"fcmp une {register(source)} {x}, 0.0") if source.is_floating else f.let(f"icmp ne {register(source)} {x}, 0")
+        return (
+            f.let(f"fcmp une {register(source)} {x}, 0.0")
+            if source.is_floating
+            else f.let(f"icmp ne {register(source)} {x}, 0")
+        )
     if source.is_floating:
         return _from_float(f, source, to, x)
     if to.is_floating:

@@ -39,7 +39,9 @@ class Convolution:
         source, kernel = (array_of(o) for o in i.operands[:2])
         numbers: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
         window = (i.attributes.get("window") or Window()).dimensions
-        return Convolution(i, numbers, window, source, kernel, array_of(i), kernel.dimensions[numbers.kernel_input_feature])
+        return Convolution(
+            i, numbers, window, source, kernel, array_of(i), kernel.dimensions[numbers.kernel_input_feature]
+        )
 
     @property
     def type(self) -> PrimitiveType:
@@ -65,7 +67,9 @@ class Convolution:
         at[self.numbers.input_batch], at[self.numbers.input_feature] = batch, feature
         for d, v in zip(self.numbers.input_spatial, where, strict=True):
             at[d] = v
-        return arithmetic.convert(e.f, self.source.element_type, self.type, e.element(self.i.operands[0], Index(self.source, at)))
+        return arithmetic.convert(
+            e.f, self.source.element_type, self.type, e.element(self.i.operands[0], Index(self.source, at))
+        )
 
     def kernel_at(self, e: Elemental, feature: Ix, output: Ix, offset: list[Ix]) -> Value:
         """An element of the kernel in the accumulator's type."""
@@ -73,12 +77,19 @@ class Convolution:
         at[self.numbers.kernel_input_feature], at[self.numbers.kernel_output_feature] = feature, output
         for d, v, w in zip(self.numbers.kernel_spatial, offset, self.window, strict=True):
             at[d] = e.f.sub(w.size - 1, v) if w.reversal else v
-        return arithmetic.convert(e.f, self.kernel.element_type, self.type, e.element(self.i.operands[1], Index(self.kernel, at)))
+        return arithmetic.convert(
+            e.f, self.kernel.element_type, self.type, e.element(self.i.operands[1], Index(self.kernel, at))
+        )
 
     def position(self, e: Elemental, output: list[Ix], offset: list[Ix]) -> tuple[str, list[Ix]]:
         """(i1: inside the input, spatial input index) of a window's position."""
-        plain = [WindowDimension(w.size, w.stride, w.padding_low, w.padding_high, w.window_dilation, w.base_dilation) for w in self.window]
-        return window_position(e, plain, output, offset, [self.source.dimensions[d] for d in self.numbers.input_spatial])
+        plain = [
+            WindowDimension(w.size, w.stride, w.padding_low, w.padding_high, w.window_dilation, w.base_dilation)
+            for w in self.window
+        ]
+        return window_position(
+            e, plain, output, offset, [self.source.dimensions[d] for d in self.numbers.input_spatial]
+        )
 
 
 @elemental(Op.CONVOLUTION)
@@ -107,11 +118,22 @@ def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
     """A convolution along rows of output features; False where the rule above has to do."""
     c = Convolution.of(i)
     n = c.result.dimensions[c.numbers.output_feature]
-    if (i.get("feature_group_count") or 1) > 1 or (i.get("batch_group_count") or 1) > 1 or is_narrow(c.result.element_type):
+    if (
+        (i.get("feature_group_count") or 1) > 1
+        or (i.get("batch_group_count") or 1) > 1
+        or is_narrow(c.result.element_type)
+    ):
         return False
-    if n < 8 or c.result.minor_to_major[0] != c.numbers.output_feature or c.kernel.minor_to_major[0] != c.numbers.kernel_output_feature:
+    if (
+        n < 8
+        or c.result.minor_to_major[0] != c.numbers.output_feature
+        or c.kernel.minor_to_major[0] != c.numbers.kernel_output_feature
+    ):
         return False
-    if not all(isinstance(e.bindings.get(o, {}).get((), None), IrArray) for o in i.operands[:2]) or c.kernel.element_count == 0:
+    if (
+        not all(isinstance(e.bindings.get(o, {}).get((), None), IrArray) for o in i.operands[:2])
+        or c.kernel.element_count == 0
+    ):
         return False
     f = e.f
     order = [d for d in reversed(c.result.minor_to_major) if d != c.numbers.output_feature]

@@ -51,7 +51,9 @@ def _bitcast(e: Elemental, i: HloInstruction, x: Index) -> Value:
     if shape.element_type is source.element_type:
         return value
     if shape.element_type.bits != source.element_type.bits:
-        raise UnimplementedError(f"bitcast between element types of {source.element_type.bits} and {shape.element_type.bits} bits")
+        raise UnimplementedError(
+            f"bitcast between element types of {source.element_type.bits} and {shape.element_type.bits} bits"
+        )
     return from_bits(e.f, shape.element_type, to_bits(e.f, source.element_type, real(value)))
 
 
@@ -97,7 +99,9 @@ def _pad(e: Elemental, i: HloInstruction, x: Index) -> Value:
             inside = f.both(inside, _is_zero(e, f.rem(at, step)))
             at = f.div(at, step)
         where.append(at)
-    return e.branch(source.element_type, inside, lambda: e.element(operand, Index(source, where)), lambda: e.scalar(value))
+    return e.branch(
+        source.element_type, inside, lambda: e.element(operand, Index(source, where)), lambda: e.scalar(value)
+    )
 
 
 def _is_zero(e: Elemental, at: Ix) -> str:

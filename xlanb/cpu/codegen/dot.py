@@ -99,7 +99,13 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
     a, b, result = array_of(lhs), array_of(rhs), array_of(i)
     to = result.element_type
     d = DotDimensions.of(i)
-    if len(d.rhs_free) != 1 or len(d.lhs_contracting) != 1 or len(d.lhs_free) > 1 or is_narrow(to) or result.element_count == 0:
+    if (
+        len(d.rhs_free) != 1
+        or len(d.lhs_contracting) != 1
+        or len(d.lhs_free) > 1
+        or is_narrow(to)
+        or result.element_count == 0
+    ):
         return False
     n, depth = b.dimensions[d.rhs_free[0]], a.dimensions[d.lhs_contracting[0]]
     rows = a.dimensions[d.lhs_free[0]] if d.lhs_free else 1
@@ -110,7 +116,11 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
     f = e.f
     block = 4
     # Columns of the right side that stay in the second-level cache while all rows of the left side pass over them.
-    panel = n if n * depth * b.element_type.byte_size <= _PANEL_BYTES else max(64, _PANEL_BYTES // (depth * b.element_type.byte_size) // 64 * 64)
+    panel = (
+        n
+        if n * depth * b.element_type.byte_size <= _PANEL_BYTES
+        else max(64, _PANEL_BYTES // (depth * b.element_type.byte_size) // 64 * 64)
+    )
 
     def batch(k: int, at: list[Ix]) -> None:
         if k < len(d.lhs_batch):

@@ -135,16 +135,23 @@ class Elemental:
 
     def apply(self, target: HloComputation, values: Sequence[Value], flags: str = "") -> list[Value]:
         """A scalar computation applied to values: its results, one or those of its root tuple."""
-        bindings: dict[HloInstruction, Binding] = {p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)}
+        bindings: dict[HloInstruction, Binding] = {
+            p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)
+        }
         inner = Elemental(self.f, bindings, self.constants, flags)
         mark = self.f.at(target.root.name)
-        out = [inner.element(target.root, Index(array_of(target.root, leaf), ()), leaf) for leaf, _ in target.root.shape.leaves()]
+        out = [
+            inner.element(target.root, Index(array_of(target.root, leaf), ()), leaf)
+            for leaf, _ in target.root.shape.leaves()
+        ]
         self.f.restore(mark)
         return out
 
     def apply_at(self, target: HloComputation, values: Sequence[Value], index: Sequence[Ix]) -> list[Value]:
         """An elementwise computation over slices applied to values at one index of the slices."""
-        bindings: dict[HloInstruction, Binding] = {p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)}
+        bindings: dict[HloInstruction, Binding] = {
+            p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)
+        }
         inner = Elemental(self.f, bindings, self.constants)
         shapes = {leaf: array_of(target.root, leaf) for leaf, _ in target.root.shape.leaves()}
         return [inner.element(target.root, Index(s, index if s.rank else ()), leaf) for leaf, s in shapes.items()]
@@ -173,7 +180,11 @@ class Elemental:
             yield loop
 
     def fold(
-        self, sizes: Sequence[int], types: Sequence[PrimitiveType], initial: Sequence[Value], body: Callable[[list[Ix], list[Value]], list[Value]]
+        self,
+        sizes: Sequence[int],
+        types: Sequence[PrimitiveType],
+        initial: Sequence[Value],
+        body: Callable[[list[Ix], list[Value]], list[Value]],
     ) -> list[Value]:
         """Nested loops, outermost first, that carry values of the given types; `body(indices, values)` gives the next values."""
         if 0 in sizes:
@@ -189,12 +200,18 @@ class Elemental:
 
         return nest([], list(initial))
 
-    def branch(self, t: PrimitiveType, condition: str, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+    def branch(
+        self, t: PrimitiveType, condition: str, then: Callable[[], Value], otherwise: Callable[[], Value]
+    ) -> Value:
         """A value by either way, only one of them taken."""
         return self.branches([t], condition, lambda: [then()], lambda: [otherwise()])[0]
 
     def branches(
-        self, types: Sequence[PrimitiveType], condition: str, then: Callable[[], list[Value]], otherwise: Callable[[], list[Value]]
+        self,
+        types: Sequence[PrimitiveType],
+        condition: str,
+        then: Callable[[], list[Value]],
+        otherwise: Callable[[], list[Value]],
     ) -> list[Value]:
         """Values by either way, only one of them taken."""
         if condition in ("true", "false"):
@@ -380,7 +397,9 @@ def _stochastic_convert(e: Elemental, i: HloInstruction, x: Index) -> Value:
     whole = f.call(kind, f"llvm.trunc.{suffix}", (kind, size))
     fraction = f.let(f"fsub {kind} {size}, {whole}")
     scale = constant(T.F64 if kind == "double" else T.F32, 2.0**r.bits)
-    cut = f.call(register(r), f"llvm.fptoui.sat.{register(r)}.{suffix}", (kind, f.let(f"fmul {kind} {fraction}, {scale}")))
+    cut = f.call(
+        register(r), f"llvm.fptoui.sat.{register(r)}.{suffix}", (kind, f.let(f"fmul {kind} {fraction}, {scale}"))
+    )
     up = f.let(f"icmp ult {register(r)} {e.element(random, x)}, {cut}")
     one = constant(T.F64 if kind == "double" else T.F32, 1.0)
     size = f.let(f"select i1 {up}, {kind} {f.let(f'fadd {kind} {whole}, {one}')}, {kind} {whole}")

@@ -74,7 +74,9 @@ class ModuleBuilder:
         """An external function or an intrinsic, declared once."""
         self.declarations[name] = f"declare {result} @{name}({parameters})"
 
-    def function(self, name: str, parameters: Sequence[str], attributes: str, instruction: str, linkage: str = "internal") -> Function:
+    def function(
+        self, name: str, parameters: Sequence[str], attributes: str, instruction: str, linkage: str = "internal"
+    ) -> Function:
         """A new function `void name(parameters)`; `instruction` is the HLO instruction that it computes."""
         name = self.unique(name)
         scope = None
@@ -106,7 +108,12 @@ class ModuleBuilder:
 
     def text(self, triple: str, data_layout: str) -> str:
         """The whole module."""
-        parts = [f"; ModuleID = '{self.name}'", f'target datalayout = "{data_layout}"', f'target triple = "{triple}"', ""]
+        parts = [
+            f"; ModuleID = '{self.name}'",
+            f'target datalayout = "{data_layout}"',
+            f'target triple = "{triple}"',
+            "",
+        ]
         parts += self.globals
         for f in self.functions:
             parts += ["", *f.text()]
@@ -121,7 +128,13 @@ class Function:
     """Builds one LLVM function, statement after statement."""
 
     def __init__(
-        self, module: ModuleBuilder, name: str, parameters: Sequence[str], attributes: str, scope: int | None, linkage: str
+        self,
+        module: ModuleBuilder,
+        name: str,
+        parameters: Sequence[str],
+        attributes: str,
+        scope: int | None,
+        linkage: str,
     ) -> None:
         self.module = module
         self.name = name
@@ -267,7 +280,9 @@ class Function:
         self.do(f"br i1 {condition}, label {then}, label {otherwise}")
 
     @contextmanager
-    def carried(self, count: Ix, initial: Sequence[tuple[str, str]] = (), start: Ix = 0, *, guarded: bool = False) -> Iterator[Loop]:
+    def carried(
+        self, count: Ix, initial: Sequence[tuple[str, str]] = (), start: Ix = 0, *, guarded: bool = False
+    ) -> Iterator[Loop]:
         """A loop over start, ..., count - 1 that carries values of the given (type, initial value); at least one round.
 
         The body sets `loop.next`; after the block `loop.values` are the results. A loop whose `count` is not known must be `guarded`: it may then run
@@ -300,12 +315,15 @@ class Function:
         self.branch_if(again, head, exit_)
         self._lines[at] = f"  {index} = phi i64 [ {start}, %{pre} ], [ {after}, %{latch} ]{mark}"
         for k, (type_, first) in enumerate(initial):
-            self._lines[at + 1 + k] = f"  {phis[k]} = phi {type_} [ {first}, %{pre} ], [ {loop.next[k]}, %{latch} ]{mark}"
+            self._lines[at + 1 + k] = (
+                f"  {phis[k]} = phi {type_} [ {first}, %{pre} ], [ {loop.next[k]}, %{latch} ]{mark}"
+            )
         self.label(exit_)
         loop.values = loop.next
         if guarded:
             loop.values = [
-                self.let(f"phi {t} [ {first}, %{pre} ], [ {v}, %{latch} ]") for (t, first), v in zip(initial, loop.next, strict=True)
+                self.let(f"phi {t} [ {first}, %{pre} ], [ {v}, %{latch} ]")
+                for (t, first), v in zip(initial, loop.next, strict=True)
             ]
 
     @contextmanager

@@ -115,7 +115,11 @@ class KernelPolicy:
             return _reads_in_place(target.root, leaf, target.parameters[operand], operand_leaf)
         if instruction.opcode in (Op.DYNAMIC_UPDATE_SLICE, Op.SCATTER):
             inputs = (len(instruction.operands) - 1) // 2 if instruction.opcode is Op.SCATTER else 1
-            return operand < inputs and leaf == ((operand,) if instruction.shape.is_tuple else ()) and _once(instruction, operand)
+            return (
+                operand < inputs
+                and leaf == ((operand,) if instruction.shape.is_tuple else ())
+                and _once(instruction, operand)
+            )
         if not instruction.opcode.is_elementwise and instruction.opcode is not Op.COPY:
             return False
         return same_order(array_of(instruction.operands[operand], operand_leaf), array_of(instruction))

@@ -1,8 +1,8 @@
 """The program of a module: `run(args, results, temp)`, which calls the kernels in schedule order, with loops and branches in machine code.
 
-    args      pointers to the arrays of the entry's parameters, leaf after leaf
-    results   pointers to the arrays of the entry's result, leaf after leaf
-    temp      the arena of the buffer assignment
+args      pointers to the arrays of the entry's parameters, leaf after leaf
+results   pointers to the arrays of the entry's result, leaf after leaf
+temp      the arena of the buffer assignment
 """
 
 from __future__ import annotations
@@ -68,7 +68,14 @@ def emit_program(
     emitter = _Emitter(assignment, line_of, profile)
     emitter.emit()
     m = emitter.module
-    return Program(m.text(triple, data_layout), tuple(f.name for f in m.functions), dict(m.kernels), emitter.constants, tuple(emitter.calls), emitter.host)
+    return Program(
+        m.text(triple, data_layout),
+        tuple(f.name for f in m.functions),
+        dict(m.kernels),
+        emitter.constants,
+        tuple(emitter.calls),
+        emitter.host,
+    )
 
 
 class _Emitter:
@@ -104,7 +111,9 @@ class _Emitter:
         for value, number in self.assignment.result_copies:
             target = next(a for a in self.assignment.allocations if a.kind == "output" and a.number == number)
             if value.size:
-                self._memcpy(self._bases[target.index], self._pointer(self.assignment.slice_of_value(value)), value.size)
+                self._memcpy(
+                    self._bases[target.index], self._pointer(self.assignment.slice_of_value(value)), value.size
+                )
         # functions called stand before their caller
         self.module.functions.remove(built)
         self.module.functions.append(built)
@@ -202,7 +211,9 @@ class _Emitter:
         """The value of a scalar pred or integer, in `run`."""
         t = array_of(i).element_type
         pointer = self._pointer(self.assignment.slice_of(i))
-        return from_memory(self.run, t, self.run.let(f"load {'i8' if t is PrimitiveType.PRED else register(t)}, ptr {pointer}"))
+        return from_memory(
+            self.run, t, self.run.let(f"load {'i8' if t is PrimitiveType.PRED else register(t)}, ptr {pointer}")
+        )
 
     def _conditional(self, i: HloInstruction) -> None:
         f = self.run
@@ -276,7 +287,9 @@ class _KernelBuilder:
         targets: Sequence[HloInstruction] = i.fused_computation.parameters if fused else i.operands
         for target, operand in zip(targets, i.operands, strict=True):
             if operand.opcode is not Op.CONSTANT:
-                bindings[target] = {leaf: self._operand(operand, leaf) for leaf, s in operand.shape.leaves() if not s.is_token}
+                bindings[target] = {
+                    leaf: self._operand(operand, leaf) for leaf, s in operand.shape.leaves() if not s.is_token
+                }
             elif fused:
                 bindings[target] = {(): lambda index, operand=operand: outside.element(operand, index)}
         e = Elemental(f, bindings, self._memory)  # type: ignore[arg-type]

@@ -132,7 +132,7 @@ def window_position(
 def emit_column_reduce(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
     """Sum rows into the output as memory has them, where the fastest dimension is kept; False if this is not such a reduction.
 
-        for outer kept: for minor kept: out = init; for reduced: for minor kept: out = step(out, in)
+    for outer kept: for minor kept: out = init; for reduced: for minor kept: out = step(out, in)
     """
     inputs, initial = i.operands
     source, result = array_of(inputs), array_of(i)

@@ -135,12 +135,18 @@ def _select_and_scatter(k: Kernel) -> bool:
         return True
     dims = i.window.dimensions
     select, scatter = i.attributes["select"], i.attributes["scatter"]
-    kinds = [("i1", "false"), *((register(t), n) for n in names(e.scalar(initial))), *(("i64", "0") for _ in range(base.rank))]
+    kinds = [
+        ("i1", "false"),
+        *((register(t), n) for n in names(e.scalar(initial))),
+        *(("i64", "0") for _ in range(base.rank)),
+    ]
     parts = 2 if t.is_complex else 1
 
     def pick(at: list[Ix], offset: list[Ix], carried: list[str]) -> list[str]:
         if len(offset) < len(dims):
-            with e.carried(dims[len(offset)].size, list(zip([kind for kind, _ in kinds], carried, strict=True))) as loop:
+            with e.carried(
+                dims[len(offset)].size, list(zip([kind for kind, _ in kinds], carried, strict=True))
+            ) as loop:
                 loop.next = pick(at, [*offset, loop.index], list(loop.values))
             return loop.values
         inside, where = window_position(e, dims, at, offset, base.dimensions)
@@ -151,11 +157,21 @@ def _select_and_scatter(k: Kernel) -> bool:
             keep = real(e.apply(select, [best, value])[0])
             stays = f.let(f"and i1 {carried[0]}, {keep}")
             chosen = arithmetic.select(f, t, stays, best, value)
-            spots = [f.let(f"select i1 {stays}, i64 {old}, i64 {new}") for old, new in zip(carried[1 + parts :], where, strict=True)]
+            spots = [
+                f.let(f"select i1 {stays}, i64 {old}, i64 {new}")
+                for old, new in zip(carried[1 + parts :], where, strict=True)
+            ]
             return ["true", *names(chosen), *spots]
 
-        types = [T.PRED, *[T.F32 if kind == "float" else T.F64 if kind == "double" else t for kind, _ in kinds[1 : 1 + parts]]]
-        return [n for v in e.branches([*types, *[T.S64] * base.rank], inside, visit, lambda: list(carried)) for n in names(v)]
+        types = [
+            T.PRED,
+            *[T.F32 if kind == "float" else T.F64 if kind == "double" else t for kind, _ in kinds[1 : 1 + parts]],
+        ]
+        return [
+            n
+            for v in e.branches([*types, *[T.S64] * base.rank], inside, visit, lambda: list(carried))
+            for n in names(v)
+        ]
 
     def nest(at: dict[int, Ix]) -> None:
         if len(at) < windows.rank:

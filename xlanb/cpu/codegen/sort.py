@@ -132,5 +132,3 @@ def _not64(k: Kernel, bit: str) -> str:
 
 def _least(k: Kernel, value: Ix, limit: int) -> str:
     return k.f.call("i64", "llvm.umin.i64", ("i64", str(value)), ("i64", str(limit)))
-
-

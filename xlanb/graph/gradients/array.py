@@ -303,7 +303,9 @@ def _gather_v2(op: Operation, grad: Any) -> Any:
     if batch_dims:
         from xlanb.errors import UnimplementedError
 
-        raise UnimplementedError(f"the gradient of GatherV2 with batch_dims={batch_dims} is not made here: {op.describe()}")
+        raise UnimplementedError(
+            f"the gradient of GatherV2 with batch_dims={batch_dims} is not made here: {op.describe()}"
+        )
     outer, inner = params_shape[:axis], params_shape[axis:][1:]
     flat_shape = concat([outer, [-1], inner], 0)
     values_rank, axis_rank = size(flat_shape), size(outer)
@@ -340,7 +342,11 @@ def _scatter_nd(op: Operation, grad: Tensor) -> Any:
 def _tensor_scatter_update(op: Operation, grad: Tensor) -> Any:
     indices, updates = op.inputs[1:]
     by_updates = call("GatherNd", grad, indices)
-    return call("TensorScatterUpdate", call("Identity", grad), indices, zeros_like(updates, grad.dtype)), None, by_updates
+    return (
+        call("TensorScatterUpdate", call("Identity", grad), indices, zeros_like(updates, grad.dtype)),
+        None,
+        by_updates,
+    )
 
 
 @register_gradient("TensorScatterAdd")

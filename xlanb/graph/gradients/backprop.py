@@ -117,7 +117,17 @@ def is_trainable(tensor: Tensor) -> bool:
 class _Backprop:
     """One walk: how many gradients each operation still waits for, and those it has."""
 
-    def __init__(self, ys: list[Tensor], xs: list[Tensor], stops: list[Any], aggregation: int, *, scope: str, colocate: bool, gate: bool) -> None:
+    def __init__(
+        self,
+        ys: list[Tensor],
+        xs: list[Tensor],
+        stops: list[Any],
+        aggregation: int,
+        *,
+        scope: str,
+        colocate: bool,
+        gate: bool,
+    ) -> None:
         self.ys = ys
         self.scope = scope
         self.graph = get_default_graph()
@@ -213,7 +223,9 @@ class _Backprop:
             with name_scope(f"{op.name}_grad"), self.graph.attr_scope(self._jit_attrs(op)):
                 found = as_list(function(op, *out_grads))
                 if len(found) != len(op.inputs):
-                    raise GraphValueError(f"the gradient of op type {op.type!r} gives {len(found)} gradients for {len(op.inputs)} inputs: {op.describe()}")
+                    raise GraphValueError(
+                        f"the gradient of op type {op.type!r} gives {len(found)} gradients for {len(op.inputs)} inputs: {op.describe()}"
+                    )
                 if self.gate and sum(g is not None for g in found) > 1:
                     with self.graph.device(None), self.graph.colocate_with(None, ignore_existing=True):
                         found = tuple_(found)
@@ -238,7 +250,9 @@ def _zeros(tensor: Tensor) -> Tensor:
 
 def _add_known_shape(op: Operation, tensor: Tensor, grad: Tensor) -> None:
     if not grad.shape.is_compatible_with(tensor.shape):
-        raise GraphValueError(f"the gradient {grad!r} does not have the shape of its input {tensor.name!r}: {op.describe()}")
+        raise GraphValueError(
+            f"the gradient {grad!r} does not have the shape of its input {tensor.name!r}: {op.describe()}"
+        )
     grad.set_shape(tensor.shape)
 
 

@@ -422,7 +422,10 @@ def _by_broadcast_args(op: Operation, grad: Tensor, partials: Any) -> Any:
     axes = call_n("BroadcastGradientArgs", *shapes)
     with _after(grad):
         made = partials(x, y)
-        return tuple(None if p is None else reshape(reduce_sum(p * grad, a), s) for p, a, s in zip(made, axes, shapes, strict=True))
+        return tuple(
+            None if p is None else reshape(reduce_sum(p * grad, a), s)
+            for p, a, s in zip(made, axes, shapes, strict=True)
+        )
 
 
 def _is_nonzero(x: Tensor) -> Tensor:
@@ -442,7 +445,9 @@ def _xlog1py(op: Operation, grad: Tensor) -> Any:
 
 @register_gradient("Xdivy")
 def _xdivy(op: Operation, grad: Tensor) -> Any:
-    return _by_broadcast_args(op, grad, lambda x, y: (call("Xdivy", _is_nonzero(x), y), call("Xdivy", call("Neg", x), y**2)))
+    return _by_broadcast_args(
+        op, grad, lambda x, y: (call("Xdivy", _is_nonzero(x), y), call("Xdivy", call("Neg", x), y**2))
+    )
 
 
 @register_gradient("Igamma")

@@ -86,8 +86,12 @@ class OpDef:
         return frozenset(n for a in self.inputs for n in (a.type_attr, a.number_attr, a.type_list_attr) if n)
 
 
-_ROW = re.compile(r"(?P<name>\w+)\((?P<inputs>.*?)\) -> \((?P<outputs>.*?)\)(?: \[(?P<attrs>.*)\])?(?P<flags>(?: stateful| commutative)*)$")
-_ATTR = re.compile(r"(?P<name>\w+): (?P<kind>list\(\w+\)|\w+)(?: in (?P<allowed>\{.*?\}|\w+))?(?: >= (?P<minimum>-?\d+))?(?: = (?P<default>.+))?$")
+_ROW = re.compile(
+    r"(?P<name>\w+)\((?P<inputs>.*?)\) -> \((?P<outputs>.*?)\)(?: \[(?P<attrs>.*)\])?(?P<flags>(?: stateful| commutative)*)$"
+)
+_ATTR = re.compile(
+    r"(?P<name>\w+): (?P<kind>list\(\w+\)|\w+)(?: in (?P<allowed>\{.*?\}|\w+))?(?: >= (?P<minimum>-?\d+))?(?: = (?P<default>.+))?$"
+)
 
 
 def parse_row(row: str, doc: str) -> OpDef:
@@ -136,10 +140,14 @@ def _attr(text: str) -> AttrDef:
     kind, allowed = match["kind"], match["allowed"]
     values: tuple[Any, ...] = ()
     if allowed:
-        values = TYPE_SETS.get(allowed) or tuple(_value(v, kind.removeprefix("list(").removesuffix(")")) for v in _split(allowed[1:-1], ","))
+        values = TYPE_SETS.get(allowed) or tuple(
+            _value(v, kind.removeprefix("list(").removesuffix(")")) for v in _split(allowed[1:-1], ",")
+        )
     default = match["default"]
     minimum = int(match["minimum"]) if match["minimum"] else None
-    return AttrDef(match["name"], kind, None if default is None else _value(default, kind), default is not None, values, minimum)
+    return AttrDef(
+        match["name"], kind, None if default is None else _value(default, kind), default is not None, values, minimum
+    )
 
 
 def _value(text: str, kind: str) -> Any:

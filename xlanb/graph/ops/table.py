@@ -25,7 +25,9 @@ def _rows() -> dict[str, tuple[str, str]]:
                 row, doc = found[name]
                 text = line.strip()
                 is_open = row.count("[") != row.count("]")
-                found[name] = (f"{row} {text}", doc) if is_open or text.startswith("[") else (row, f"{doc} {text}".strip())
+                found[name] = (
+                    (f"{row} {text}", doc) if is_open or text.startswith("[") else (row, f"{doc} {text}".strip())
+                )
     return found
 
 
@@ -47,7 +49,9 @@ def get_op(name: str) -> OpDef:
         from difflib import get_close_matches
 
         close = get_close_matches(name, _rows(), 3)
-        raise UnknownOpError(f"unknown TensorFlow op type {name!r}" + (f"; near it: {', '.join(close)}" if close else ""))
+        raise UnknownOpError(
+            f"unknown TensorFlow op type {name!r}" + (f"; near it: {', '.join(close)}" if close else "")
+        )
     return found
 
 

@@ -117,9 +117,7 @@ CODECS: dict[str, Codec] = {
     "index": _plain("tuple_index", always=True),
     "direction": _plain("comparison_direction"),
     "kind": _plain("fusion_kind"),
-    "type": Codec(
-        lambda proto, value, _: setattr(proto, "comparison_type", value), values.read_comparison
-    ),
+    "type": Codec(lambda proto, value, _: setattr(proto, "comparison_type", value), values.read_comparison),
     "dimensions": _ints("dimensions"),
     "dynamic_slice_sizes": _ints("dynamic_slice_sizes", always=True),
     "fft_length": _ints("fft_length", always=True),
@@ -151,29 +149,17 @@ CODECS: dict[str, Codec] = {
     "outfeed_shape": _copied("outfeed_shape", shape_to_proto, shape_from_proto),
     "cross_program_prefetch_index": Codec(
         lambda proto, value, _: setattr(proto, "cross_program_prefetch_index", value),
-        lambda proto, _: (
-            proto.cross_program_prefetch_index
-            if proto.HasField("cross_program_prefetch_index")
-            else None
-        ),
+        lambda proto, _: proto.cross_program_prefetch_index if proto.HasField("cross_program_prefetch_index") else None,
     ),
     "is_associative": Codec(
         lambda proto, value, _: setattr(proto, "is_associative", _TRISTATE.index(value)),
-        lambda proto, _: (
-            _TRISTATE[proto.is_associative] if 0 <= proto.is_associative < len(_TRISTATE) else None
-        ),
+        lambda proto, _: _TRISTATE[proto.is_associative] if 0 <= proto.is_associative < len(_TRISTATE) else None,
     ),
     "algorithm": _words("precision_config.algorithm", values.ALGORITHMS, "dot algorithm"),
-    "convolution_kind": _words(
-        "conv_kind", ("unset", "fprop", "dgrad", "wgrad"), "convolution kind"
-    ),
+    "convolution_kind": _words("conv_kind", ("unset", "fprop", "dgrad", "wgrad"), "convolution kind"),
     "fft_type": _words("fft_type", ("FFT", "IFFT", "RFFT", "IRFFT"), "FFT type"),
-    "distribution": _words(
-        "distribution", ("rng_invalid", "rng_uniform", "rng_normal"), "random distribution"
-    ),
-    "padding_type": _words(
-        "padding_type", ("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME"), "padding type"
-    ),
+    "distribution": _words("distribution", ("rng_invalid", "rng_uniform", "rng_normal"), "random distribution"),
+    "padding_type": _words("padding_type", ("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME"), "padding type"),
     "schedule": _words(
         "custom_call_schedule",
         ("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"),
@@ -230,9 +216,7 @@ OWN_CODECS: dict[tuple[HloOpcode, str], Codec] = {
     ),
     (HloOpcode.SCATTER, "index_vector_dim"): _plain(f"{_SCATTER}.index_vector_dim", always=True),
     (HloOpcode.COLLECTIVE_PERMUTE, "slice_sizes"): Codec(values.write_boxes, values.read_boxes),
-    (HloOpcode.COLLECTIVE_PERMUTE_START, "slice_sizes"): Codec(
-        values.write_boxes, values.read_boxes
-    ),
+    (HloOpcode.COLLECTIVE_PERMUTE_START, "slice_sizes"): Codec(values.write_boxes, values.read_boxes),
     **{
         (HloOpcode.RAGGED_DOT, f"{side}_{what}_dims"): _ints(
             f"{_RAGGED}.{_DOT}.{side}_{what}_dimensions", always=what == "contracting"
@@ -259,11 +243,7 @@ _BY_OPCODE = {
         (
             row,
             OWN_CODECS.get((opcode, row.name))
-            or (
-                _ALWAYS_DIMENSIONS
-                if row.required and row.name == "dimensions"
-                else CODECS[row.name]
-            ),
+            or (_ALWAYS_DIMENSIONS if row.required and row.name == "dimensions" else CODECS[row.name]),
         )
         for row in opcode.attributes
         if row.kind not in (*COMPUTATION_KINDS, *_ELSEWHERE)

@@ -73,9 +73,7 @@ def donor_to_proto(text: str, module: Message) -> None:
 
 def donor_from_proto(module: Message) -> str:
     """The text of `buffer_donor`; "" where there is none."""
-    rows = sorted(
-        {(e.parameter_number, tuple(e.parameter_shape_index)) for e in module.buffer_donor.entries}
-    )
+    rows = sorted({(e.parameter_number, tuple(e.parameter_shape_index)) for e in module.buffer_donor.entries})
     return "{ " + ", ".join(f"({n}, {index_text(i)})" for n, i in rows) + " }" if rows else ""
 
 
@@ -118,10 +116,7 @@ def recovery_from_proto(module: Message, nested: Callable[[Message], str]) -> st
         old = original_array_text(row.old_original_array)
         text = f"  {old} : {original_array_text(row.new_original_array)}"
         if row.HasField("recovery_module"):
-            inner = "".join(
-                f"    {line}\n" if line else "\n"
-                for line in nested(row.recovery_module).split("\n")
-            )
+            inner = "".join(f"    {line}\n" if line else "\n" for line in nested(row.recovery_module).split("\n"))
             text += f",\n{_QUOTE}\n{inner}{_QUOTE}"
         rows.setdefault(old, text)
     return "{\n" + "".join(rows[old] + "\n" for old in sorted(rows)) + "}\n" if rows else ""

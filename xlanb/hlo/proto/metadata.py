@@ -32,9 +32,7 @@ def metadata_from_proto(proto: Message) -> OpMetadata:
     rest: list[tuple[str, str]] = []
     if proto.profile_type:
         rest.append(("profile_type", "{" + ",".join(map(str, proto.profile_type)) + "}"))
-    rest += [
-        (name, f'"{escape(getattr(proto, name))}"') for name in _QUOTED if getattr(proto, name)
-    ]
+    rest += [(name, f'"{escape(getattr(proto, name))}"') for name in _QUOTED if getattr(proto, name)]
     fields = {name: getattr(proto, name) for name in _SAME}
     return OpMetadata(**fields, rest=tuple(rest)) if rest or any(fields.values()) else NO_METADATA
 
@@ -145,9 +143,7 @@ def _between(last: tuple[int, ...] | None, index: tuple[int, ...]) -> str:
         same = next((i for i, (a, b) in enumerate(zip(last, index, strict=False)) if a != b), -1)
         follows = same >= 0 and index[same] == last[same] + 1 and not any(index[same + 1 :])
     if not follows or len(index) > MAX_DEPTH:
-        raise HloParseError(
-            f"original value: no leaf {list(index[:20])} can come after {list((last or ())[:20])}"
-        )
+        raise HloParseError(f"original value: no leaf {list(index[:20])} can come after {list((last or ())[:20])}")
     if last is None:
         return "(" * len(index)
     return ")" * (len(last) - same - 1) + ", " + "(" * (len(index) - same - 1)

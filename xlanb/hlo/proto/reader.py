@@ -67,9 +67,7 @@ class _Reader:
         proto, module = self.proto, self.module
         for p in proto.computations:
             if p.id in self.computations:
-                raise HloParseError(
-                    f"two computations have the id {p.id}: {self.computations[p.id].name} and {p.name}"
-                )
+                raise HloParseError(f"two computations have the id {p.id}: {self.computations[p.id].name} and {p.name}")
             self.computations[p.id] = self._computation(p)
         entry = self._entry()
         for number in sorted(self.computations):
@@ -114,9 +112,7 @@ class _Reader:
         for row in self.proto.schedule.sequences:
             computation = self.computations.get(row.key)
             if computation is None:
-                raise HloParseError(
-                    f"the schedule names a computation {row.key} that does not exist"
-                )
+                raise HloParseError(f"the schedule names a computation {row.key} that does not exist")
             known = self.instructions[row.key]
             order = [known[n] for n in row.value.instruction_ids if n in known]
             if (
@@ -124,17 +120,13 @@ class _Reader:
                 or len(set(order)) != len(known)
                 or len(order) != len(known)
             ):
-                raise HloParseError(
-                    f"the schedule of {computation.name} is no order of its {len(known)} instructions"
-                )
+                raise HloParseError(f"the schedule of {computation.name} is no order of its {len(known)} instructions")
             self.module.set_schedule(computation, order)
 
     # -- computations -------------------------------------------------------------------------------------------
 
     def _computation(self, proto: Message) -> HloComputation:
-        computation = HloComputation(
-            proto.name or "computation", self.module, proto.execution_thread
-        )
+        computation = HloComputation(proto.name or "computation", self.module, proto.execution_thread)
         known: dict[int, HloInstruction] = {}
         for p in proto.instructions:
             if p.id in known:
@@ -152,14 +144,10 @@ class _Reader:
         self._finish(computation, known, root)
         return computation
 
-    def _finish(
-        self, computation: HloComputation, known: dict[int, HloInstruction], root: HloInstruction
-    ) -> None:
+    def _finish(self, computation: HloComputation, known: dict[int, HloInstruction], root: HloInstruction) -> None:
         # The order of ids is the order in which the instructions were added; the list's is a post order.
         computation._instructions = {known[n]: None for n in sorted(known)}
-        computation._parameters = [
-            i for i in computation._instructions if i.opcode is HloOpcode.PARAMETER
-        ]
+        computation._parameters = [i for i in computation._instructions if i.opcode is HloOpcode.PARAMETER]
         computation._root = root
         successors: dict[HloInstruction, list[HloInstruction]] = {}
         for i in computation._instructions:
@@ -180,9 +168,7 @@ class _Reader:
 
     # -- instructions -------------------------------------------------------------------------------------------
 
-    def _instruction(
-        self, proto: Message, known: dict[int, HloInstruction], parent: HloComputation
-    ) -> HloInstruction:
+    def _instruction(self, proto: Message, known: dict[int, HloInstruction], parent: HloComputation) -> HloInstruction:
         opcode = BY_TEXT.get(proto.opcode)
         if opcode is None:
             raise HloParseError(f"unknown opcode {proto.opcode!r}")
@@ -206,9 +192,7 @@ class _Reader:
         self._common(proto, new)
         return new
 
-    def _others(
-        self, ids: Any, known: dict[int, HloInstruction], what: str
-    ) -> list[HloInstruction]:
+    def _others(self, ids: Any, known: dict[int, HloInstruction], what: str) -> list[HloInstruction]:
         found = [known.get(n) for n in ids]
         for n, instruction in zip(ids, found, strict=True):
             if instruction is None:
@@ -222,9 +206,7 @@ class _Reader:
             found = self.shapes[key] = shape_from_proto(proto)
         return found
 
-    def _attributes(
-        self, proto: Message, opcode: HloOpcode, operands: list[Shape]
-    ) -> dict[str, Any]:
+    def _attributes(self, proto: Message, opcode: HloOpcode, operands: list[Shape]) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
         self._called(proto, opcode, operands, attributes)
         for row, codec in codecs(opcode):
@@ -237,9 +219,7 @@ class _Reader:
                 attributes[row.name] = value
         return attributes
 
-    def _called(
-        self, proto: Message, opcode: HloOpcode, operands: list[Shape], attributes: dict[str, Any]
-    ) -> None:
+    def _called(self, proto: Message, opcode: HloOpcode, operands: list[Shape], attributes: dict[str, Any]) -> None:
         called = [self._callee(n) for n in proto.called_computation_ids]
         if not called or opcode in _LINKED:
             return
@@ -251,9 +231,7 @@ class _Reader:
         elif opcode is HloOpcode.CUSTOM_CALL:
             attributes["called_computations"] = tuple(called)
         else:
-            names = CALLED_ORDER.get(opcode) or tuple(
-                r.name for r in opcode.attributes if r.kind in COMPUTATION_KINDS
-            )
+            names = CALLED_ORDER.get(opcode) or tuple(r.name for r in opcode.attributes if r.kind in COMPUTATION_KINDS)
             _spread(names, called, attributes)
 
     def _callee(self, number: int) -> HloComputation:
@@ -284,15 +262,11 @@ _PERMUTES = (HloOpcode.COLLECTIVE_PERMUTE, HloOpcode.COLLECTIVE_PERMUTE_START)
 """The collectives that may have no replica groups; of the others they are at least empty."""
 
 
-def _spread(
-    names: tuple[str, ...], called: list[HloComputation], attributes: dict[str, Any]
-) -> None:
+def _spread(names: tuple[str, ...], called: list[HloComputation], attributes: dict[str, Any]) -> None:
     if len(called) > len(names):
         _too_many(names, called)
     attributes.update(zip(names, called, strict=False))
 
 
 def _too_many(names: tuple[str, ...], called: list[HloComputation]) -> NoReturn:
-    raise HloParseError(
-        f"{len(called)} called computations for {', '.join(names) or 'an opcode that calls none'}"
-    )
+    raise HloParseError(f"{len(called)} called computations for {', '.join(names) or 'an opcode that calls none'}")

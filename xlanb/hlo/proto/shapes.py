@@ -61,9 +61,7 @@ def _layout_to_proto(layout: Layout, proto: Message) -> None:
             BY_TEXT[kind].number,
         )
     for dimension, indices in _SPLIT.findall(layout.extra):
-        proto.split_configs.add(
-            dimension=int(dimension), split_indices=[int(i) for i in indices.split(",") if i]
-        )
+        proto.split_configs.add(dimension=int(dimension), split_indices=[int(i) for i in indices.split(",") if i])
     if prefix := _PREFIX.search(layout.extra):
         proto.dynamic_shape_metadata_prefix_bytes = int(prefix[1])
 
@@ -93,22 +91,16 @@ def _array_from_proto(kind: PrimitiveType, proto: Message) -> ArrayShape:
     dynamic = tuple(proto.is_dynamic_dimension)
     dimensions = tuple(proto.dimensions)
     if dynamic and len(dynamic) != len(dimensions):
-        raise ShapeError(
-            f"{len(dynamic)} dynamic flags for {len(dimensions)} dimensions in a ShapeProto"
-        )
+        raise ShapeError(f"{len(dynamic)} dynamic flags for {len(dimensions)} dimensions in a ShapeProto")
     extent = 1
     for i, size in enumerate(dimensions):
         if size < 0 and (size != UNBOUNDED or not dynamic or not dynamic[i]):
             raise ShapeError(f"dimension {size} in a ShapeProto")
         extent *= max(1, size)
         if extent >= _EXTENT_LIMIT:
-            raise ShapeError(
-                f"{kind}[{','.join(map(str, dimensions[:20]))}] in a ShapeProto is too large"
-            )
+            raise ShapeError(f"{kind}[{','.join(map(str, dimensions[:20]))}] in a ShapeProto is too large")
     layout = _layout_from_proto(proto.layout) if proto.HasField("layout") else None
-    return ArrayShape(
-        kind, tuple(-1 if d < 0 else d for d in dimensions), layout, dynamic if any(dynamic) else ()
-    )
+    return ArrayShape(kind, tuple(-1 if d < 0 else d for d in dimensions), layout, dynamic if any(dynamic) else ())
 
 
 def _layout_from_proto(proto: Message) -> Layout:
@@ -118,9 +110,7 @@ def _layout_from_proto(proto: Message) -> Layout:
         if number and BY_NUMBER.get(number):
             extra += f"{mark}({BY_NUMBER[number]})"
     if proto.split_configs:
-        extra += "SC" + "".join(
-            f"({s.dimension}:{','.join(map(str, s.split_indices))})" for s in proto.split_configs
-        )
+        extra += "SC" + "".join(f"({s.dimension}:{','.join(map(str, s.split_indices))})" for s in proto.split_configs)
     if proto.dynamic_shape_metadata_prefix_bytes:
         extra += f"M({proto.dynamic_shape_metadata_prefix_bytes})"
     tiles = tuple(tuple(None if d == UNBOUNDED else d for d in t.dimensions) for t in proto.tiles)

@@ -146,11 +146,7 @@ def sharding_from_proto(proto: Message) -> str:
         return "{" + ", ".join(map(sharding_from_proto, proto.tuple_shardings)) + "}"
     if proto.HasField("named_sharding"):
         return _named_text(proto.named_sharding)
-    tail = (
-        f" {_GROUP_TYPES[proto.shard_group_type & 1]} {proto.shard_group_id}"
-        if proto.is_shard_group
-        else ""
-    )
+    tail = f" {_GROUP_TYPES[proto.shard_group_type & 1]} {proto.shard_group_id}" if proto.is_shard_group else ""
     if proto.metadata:
         texts = ["{" + metadata_text(metadata_from_proto(m)) + "}" for m in proto.metadata]
         tail += " metadata=" + (texts[0] if len(texts) == 1 else "{" + ", ".join(texts) + "}")
@@ -160,9 +156,7 @@ def sharding_from_proto(proto: Message) -> str:
     if word != "maximal":
         return f"{{{word}{tail}}}"
     if len(proto.tile_assignment_devices) != 1:
-        raise HloParseError(
-            f"a maximal sharding has one device, not {len(proto.tile_assignment_devices)}"
-        )
+        raise HloParseError(f"a maximal sharding has one device, not {len(proto.tile_assignment_devices)}")
     return f"{{maximal device={proto.tile_assignment_devices[0]}{tail}}}"
 
 
@@ -175,24 +169,14 @@ def _word(number: int) -> str:
 def _tiles_text(proto: Message) -> str:
     """`devices=[2,1,2]<=[4] last_tile_dim_replicate`."""
     tiles = _product(proto.tile_assignment_dimensions)
-    count = (
-        _product(proto.iota_reshape_dims)
-        if proto.iota_reshape_dims
-        else len(proto.tile_assignment_devices)
-    )
+    count = _product(proto.iota_reshape_dims) if proto.iota_reshape_dims else len(proto.tile_assignment_devices)
     if tiles != count or not proto.tile_assignment_dimensions:
         raise HloParseError(f"a sharding of {tiles} tiles for {count} devices")
-    devices = (
-        _iota_text(proto) if proto.iota_reshape_dims else _comma(proto.tile_assignment_devices)
-    )
+    devices = _iota_text(proto) if proto.iota_reshape_dims else _comma(proto.tile_assignment_devices)
     last = " last_tile_dim_replicate" if proto.replicate_on_last_tile_dim else ""
     if proto.last_tile_dims:
         words = list(map(_word, proto.last_tile_dims))
-        last = (
-            " last_tile_dim_replicate"
-            if words == ["replicated"]
-            else " last_tile_dims={" + ", ".join(words) + "}"
-        )
+        last = " last_tile_dim_replicate" if words == ["replicated"] else " last_tile_dims={" + ", ".join(words) + "}"
     return f"devices=[{_comma(proto.tile_assignment_dimensions)}]{devices}{last}"
 
 
@@ -207,9 +191,7 @@ def _product(sizes: Iterable[int]) -> int:
 
 
 def _iota_text(proto: Message) -> str:
-    transpose = (
-        f"T({_comma(proto.iota_transpose_perm)})" if len(proto.iota_reshape_dims) > 1 else ""
-    )
+    transpose = f"T({_comma(proto.iota_transpose_perm)})" if len(proto.iota_reshape_dims) > 1 else ""
     return f"<=[{_comma(proto.iota_reshape_dims)}]{transpose}"
 
 
@@ -317,13 +299,9 @@ def _mesh_text(mesh: Message) -> str:
     axes = ",".join(f"'{a.name}'={a.size}" for a in mesh.axes)
     if mesh.HasField("iota_transform"):
         transform = mesh.iota_transform
-        transpose = (
-            f"T({_comma(transform.transpose_perm)})" if len(transform.reshape_dims) > 1 else ""
-        )
+        transpose = f"T({_comma(transform.transpose_perm)})" if len(transform.reshape_dims) > 1 else ""
         return f"mesh[{axes}], device_ids=([{_comma(transform.reshape_dims)}]{transpose})"
-    return f"mesh[{axes}]" + (
-        f", device_ids=({_comma(mesh.device_ids)})" if mesh.device_ids else ""
-    )
+    return f"mesh[{axes}]" + (f", device_ids=({_comma(mesh.device_ids)})" if mesh.device_ids else "")
 
 
 def _axis_text(mesh: Message, axis: Message) -> str:
@@ -331,9 +309,7 @@ def _axis_text(mesh: Message, axis: Message) -> str:
     if not 0 <= index < len(mesh.axes):
         raise HloParseError(f"axis {index} of a mesh with {len(mesh.axes)} axes")
     return f"'{mesh.axes[index].name}'" + (
-        f":({axis.sub_axis_info.pre_size}){axis.sub_axis_info.size}"
-        if axis.HasField("sub_axis_info")
-        else ""
+        f":({axis.sub_axis_info.pre_size}){axis.sub_axis_info.size}" if axis.HasField("sub_axis_info") else ""
     )
 
 
@@ -346,36 +322,22 @@ def _named_text(proto: Message) -> str:
     metadata = ""
     if proto.metadata:
         metadata = (
-            ", metadata={"
-            + ", ".join("{" + metadata_text(metadata_from_proto(m)) + "}" for m in proto.metadata)
-            + "}"
+            ", metadata={" + ", ".join("{" + metadata_text(metadata_from_proto(m)) + "}" for m in proto.metadata) + "}"
         )
     start = "{" + _mesh_text(mesh)
     if not mesh.axes:
         return start + metadata + "}"
     everything = [(i, False) for i in range(len(mesh.axes))]
     lists = {
-        name: [
-            (a.mesh_axis_index, a.HasField("sub_axis_info")) for a in getattr(proto, f"{name}_axes")
-        ]
+        name: [(a.mesh_axis_index, a.HasField("sub_axis_info")) for a in getattr(proto, f"{name}_axes")]
         for name in _AXIS_LISTS
     }
     if not proto.dim_shardings:
-        whole = [n for n in _AXIS_LISTS[1:] if lists[n] == everything] or ["replicated"] * (
-            not any(lists.values())
-        )
+        whole = [n for n in _AXIS_LISTS[1:] if lists[n] == everything] or ["replicated"] * (not any(lists.values()))
         if whole:
             return f"{start}, {whole[0]}{metadata}}}"
-    parts = [
-        ", ["
-        + ", ".join(_axes_text(mesh, d.axes, closed=d.is_closed) for d in proto.dim_shardings)
-        + "]"
-    ]
-    parts += [
-        f", {name}={_axes_text(mesh, getattr(proto, f'{name}_axes'))}"
-        for name in _AXIS_LISTS
-        if lists[name]
-    ]
+    parts = [", [" + ", ".join(_axes_text(mesh, d.axes, closed=d.is_closed) for d in proto.dim_shardings) + "]"]
+    parts += [f", {name}={_axes_text(mesh, getattr(proto, f'{name}_axes'))}" for name in _AXIS_LISTS if lists[name]]
     return start + "".join(parts) + metadata + "}"
 
 

@@ -186,13 +186,7 @@ def read_accuracy(proto: Message, _: Sequence[Shape]) -> str | None:
 
 def comparison_type(kind: PrimitiveType) -> str:
     """How values of a type are compared where nothing is said."""
-    return (
-        "FLOAT"
-        if kind.is_floating or kind.is_complex
-        else "SIGNED"
-        if kind.is_signed
-        else "UNSIGNED"
-    )
+    return "FLOAT" if kind.is_floating or kind.is_complex else "SIGNED" if kind.is_signed else "UNSIGNED"
 
 
 def read_comparison(proto: Message, shapes: Sequence[Shape]) -> str | None:
@@ -233,9 +227,7 @@ def read_aliasing(proto: Message, _: Sequence[Shape]) -> str | None:
 def write_bools(proto: Message, text: str, _: HloInstruction) -> None:
     """Write `parameter_replication` from its text."""
     proto.parameter_replication.SetInParent()
-    proto.parameter_replication.replicated_at_leaf_buffers.extend(
-        w == "true" for w in text.strip("{}").split(",") if w
-    )
+    proto.parameter_replication.replicated_at_leaf_buffers.extend(w == "true" for w in text.strip("{}").split(",") if w)
 
 
 def read_bools(proto: Message, _: Sequence[Shape]) -> str | None:
@@ -277,9 +269,7 @@ def write_sparsity(proto: Message, text: str, _: HloInstruction) -> None:
             setattr(getattr(proto.sparsity_config, side), name, int(number or 0))
 
 
-_SPARSE_SIDE = re.compile(
-    r"(lhs|rhs)=\{sparsity=(\d+)x(\d+)(?: dimension=(-?\d+))?(?: stride=(-?\d+))?\}"
-)
+_SPARSE_SIDE = re.compile(r"(lhs|rhs)=\{sparsity=(\d+)x(\d+)(?: dimension=(-?\d+))?(?: stride=(-?\d+))?\}")
 
 
 def read_sparsity(proto: Message, _: Sequence[Shape]) -> str | None:
@@ -330,8 +320,4 @@ def write_constraints(proto: Message, shapes: tuple[Shape, ...], _: HloInstructi
 
 def read_constraints(proto: Message, _: Sequence[Shape]) -> tuple[Shape, ...] | None:
     """Read the layouts that a custom-call asks of its operands; None where it asks none."""
-    return (
-        tuple(map(shape_from_proto, proto.operand_shapes_with_layout))
-        if proto.constrain_layout
-        else None
-    )
+    return tuple(map(shape_from_proto, proto.operand_shapes_with_layout)) if proto.constrain_layout else None

@@ -75,18 +75,11 @@ class _Writer:
             entry_computation_name=entry.name,
             entry_computation_id=self.computation_ids[entry],
         )
-        fused = {
-            c
-            for i in module.instructions()
-            if i.opcode is HloOpcode.FUSION
-            for c in i.called_computations
-        }
+        fused = {c for i in module.instructions() if i.opcode is HloOpcode.FUSION for c in i.called_computations}
         for c in _callees_first(module):
             self._computation(c, proto.computations.add(), is_fused=c in fused)
         names = [f"p{n}" for n in range(len(entry.parameters))]
-        self._program_shape(
-            proto.host_program_shape, module.entry_layout or _signature(entry), names
-        )
+        self._program_shape(proto.host_program_shape, module.entry_layout or _signature(entry), names)
         if module.schedule:
             proto.schedule.SetInParent()
         for c, order in module.schedule.items():
@@ -128,9 +121,7 @@ class _Writer:
         proto.name, proto.id = computation.name, self.computation_ids[computation]
         proto.root_id = self.ids[computation.root]
         proto.is_fusion_computation, proto.execution_thread = is_fused, computation.execution_thread
-        self._program_shape(
-            proto.program_shape, _signature(computation), [p.name for p in computation.parameters]
-        )
+        self._program_shape(proto.program_shape, _signature(computation), [p.name for p in computation.parameters])
         for i in computation.post_order():
             self._instruction(i, proto.instructions.add())
 
@@ -175,9 +166,7 @@ def _check_size(module: HloModule) -> None:
     """Elided constants take no memory until they are written: refuse them before they do."""
     literals = (i.attributes.get("literal") for i in module.instructions())
     if sum(literal.shape.byte_size for literal in literals if literal is not None) > MESSAGE_LIMIT:
-        raise UnimplementedError(
-            f"the constants of module {module.name} are too large for a binary message"
-        )
+        raise UnimplementedError(f"the constants of module {module.name} are too large for a binary message")
 
 
 def _signature(computation: HloComputation) -> Signature:
@@ -186,10 +175,7 @@ def _signature(computation: HloComputation) -> Signature:
 
 def _callees_first(module: HloModule) -> list[HloComputation]:
     """All computations, each behind those that it calls: readers know only what they have read. (The order of printing, XLA's post order, is none such.)"""
-    calls = {
-        c: list(dict.fromkeys(d for i in c for d in i.called_computations))
-        for c in module.computations
-    }
+    calls = {c: list(dict.fromkeys(d for i in c for d in i.called_computations)) for c in module.computations}
     order: dict[HloComputation, None] = {}
     for start in module.computations:
         stack = [(start, iter(calls[start]))]
@@ -242,9 +228,7 @@ CALLED_ORDER = {HloOpcode.WHILE: ("body", "condition")}
 
 def _called(i: HloInstruction) -> list[HloComputation]:
     """The called computations in the order of the message."""
-    names = CALLED_ORDER.get(i.opcode) or [
-        r.name for r in i.opcode.attributes if r.kind in COMPUTATION_KINDS
-    ]
+    names = CALLED_ORDER.get(i.opcode) or [r.name for r in i.opcode.attributes if r.kind in COMPUTATION_KINDS]
     called: list[HloComputation] = []
     for name in names:
         value: Any = i.attributes.get(name)

@@ -79,7 +79,12 @@ def _in_place(site: Site) -> bool:
 @check_rule(_O.COLLECTIVE_PERMUTE_START)
 def _permute_start(site: Site, shape: Shape) -> None:
     source = site.shapes[0] if _in_place(site) else _one_or_all(site.shapes)
-    if not isinstance(shape, TupleShape) or len(shape.shapes) < 2 or not compatible(shape.shapes[0], source) or not compatible(shape.shapes[1], _permute(site)):
+    if (
+        not isinstance(shape, TupleShape)
+        or len(shape.shapes) < 2
+        or not compatible(shape.shapes[0], source)
+        or not compatible(shape.shapes[1], _permute(site))
+    ):
         site.fail(f"expected a tuple of operand, result and context as result, not {shape}")
 
 
@@ -88,18 +93,29 @@ _Fits = Callable[[int, int], bool]
 
 def _check_along(site: Site, operands: Sequence[Shape], results: Shape, fits: _Fits, expected: str) -> None:
     """Each result has its operand's dimensions but for one, which `fits(operand's size, result's size)`."""
-    parts = results.shapes if isinstance(results, TupleShape) and (len(operands) > 1 or len(results.shapes) == 1) else (results,)
+    parts = (
+        results.shapes
+        if isinstance(results, TupleShape) and (len(operands) > 1 or len(results.shapes) == 1)
+        else (results,)
+    )
     if not operands or len(parts) != len(operands):
         site.fail(f"expected a result for each operand, not {results}")
     for x, y in zip(operands, parts, strict=True):
-        if not isinstance(x, ArrayShape) or not isinstance(y, ArrayShape) or x.rank != y.rank or x.element_type is not y.element_type:
+        if (
+            not isinstance(x, ArrayShape)
+            or not isinstance(y, ArrayShape)
+            or x.rank != y.rank
+            or x.element_type is not y.element_type
+        ):
             site.fail(f"expected arrays of the operands' rank and element type, not {results}")
         dims = site.axes("dimensions", x.rank)
         if len(dims) != 1:
             site.fail("expected one dimension")
         for d, (a, b) in enumerate(zip(x.dimensions, y.dimensions, strict=True)):
             if not fits(a, b) if d in dims else a != b:
-                site.fail(f"expected {expected} in dimension {dims[0]} and the operand's size in all others, not {results}")
+                site.fail(
+                    f"expected {expected} in dimension {dims[0]} and the operand's size in all others, not {results}"
+                )
 
 
 def _divides(a: int, b: int) -> bool:
@@ -113,7 +129,11 @@ def _all_gather(site: Site, shape: Shape) -> None:
 
 @check_rule(_O.ALL_GATHER_START)
 def _all_gather_start(site: Site, shape: Shape) -> None:
-    if not isinstance(shape, TupleShape) or len(shape.shapes) < 2 or not compatible(shape.shapes[0], _one_or_all(site.shapes)):
+    if (
+        not isinstance(shape, TupleShape)
+        or len(shape.shapes) < 2
+        or not compatible(shape.shapes[0], _one_or_all(site.shapes))
+    ):
         site.fail(f"expected a tuple of operand and result as result, not {shape}")
     _check_along(site, site.shapes, shape.shapes[1], _divides, "a multiple of the operand's size")
 

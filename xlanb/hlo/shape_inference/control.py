@@ -129,7 +129,12 @@ def _send_done(site: Site) -> Shape:
 
 @check_rule(_O.RECV)
 def _recv(site: Site, shape: Shape) -> None:
-    if not isinstance(shape, TupleShape) or len(shape.shapes) != 3 or not compatible(shape.shapes[1], _U32) or not shape.shapes[2].is_token:
+    if (
+        not isinstance(shape, TupleShape)
+        or len(shape.shapes) != 3
+        or not compatible(shape.shapes[1], _U32)
+        or not shape.shapes[2].is_token
+    ):
         site.fail(f"expected a tuple of the data, a u32[] and a token as result, not {shape}")
 
 

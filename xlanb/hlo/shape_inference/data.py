@@ -150,7 +150,11 @@ def _broadcast(site: Site, shape: Shape) -> None:
 @check_rule(_O.DYNAMIC_RESHAPE)
 def _dynamic_reshape(site: Site, shape: Shape) -> None:
     x, sizes = site.array(0), [site.array(i) for i in range(1, len(site.shapes))]
-    if not isinstance(shape, ArrayShape) or shape.element_type is not x.element_type or x.element_count != shape.element_count:
+    if (
+        not isinstance(shape, ArrayShape)
+        or shape.element_type is not x.element_type
+        or x.element_count != shape.element_count
+    ):
         site.fail(f"expected a result of the operand's element type and number of elements, not {shape}")
     if len(sizes) != shape.rank or any(s.element_type is not PrimitiveType.S32 or s.dimensions for s in sizes):
         site.fail(f"expected an s32 for each of the {shape.rank} dimensions")

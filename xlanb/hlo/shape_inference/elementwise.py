@@ -103,7 +103,19 @@ def _reduce_precision(site: Site) -> Shape:
 
 _BINARY: dict[HloOpcode, tuple[_Allowed, str]] = {
     **dict.fromkeys((_O.ADD, _O.MULTIPLY, _O.MAXIMUM, _O.MINIMUM), (_is_any, "")),
-    **dict.fromkeys((_O.SUBTRACT, _O.DIVIDE, _O.POWER, _O.REMAINDER, _O.ATAN2, _O.SHIFT_LEFT, _O.SHIFT_RIGHT_ARITHMETIC, _O.SHIFT_RIGHT_LOGICAL), (_is_not_pred, "a type that is not pred")),
+    **dict.fromkeys(
+        (
+            _O.SUBTRACT,
+            _O.DIVIDE,
+            _O.POWER,
+            _O.REMAINDER,
+            _O.ATAN2,
+            _O.SHIFT_LEFT,
+            _O.SHIFT_RIGHT_ARITHMETIC,
+            _O.SHIFT_RIGHT_LOGICAL,
+        ),
+        (_is_not_pred, "a type that is not pred"),
+    ),
     **dict.fromkeys((_O.AND, _O.OR, _O.XOR), (_is_pred_or_integral, "pred or an integer type")),
     _O.MULHI: (_is_integral, "an integer type"),
     _O.COMPLEX: (lambda t: t in (PrimitiveType.F32, PrimitiveType.F64), "f32 or f64"),
@@ -137,7 +149,10 @@ def _joined(site: Site, kind: PrimitiveType, arrays: Sequence[ArrayShape]) -> Ar
             continue
         if len(other.dimensions) != len(dims):
             site.fail("expected operands of the same dimensions")
-        merged = [_merge(site, *p) for p in zip(dims, dynamic or (False,) * len(dims), other.dimensions, dynamics(other), strict=True)]
+        merged = [
+            _merge(site, *p)
+            for p in zip(dims, dynamic or (False,) * len(dims), other.dimensions, dynamics(other), strict=True)
+        ]
         dims, dynamic = tuple(d for d, _ in merged), tuple(f for _, f in merged)
     return make(kind, dims, dynamic)
 
@@ -164,7 +179,12 @@ def _select(site: Site) -> Shape:
         site.fail("expected the second and third operand to have the same element type")
     kind = higher_precision(x.element_type, y.element_type)
     result = _joined(site, kind, (x, y))
-    if condition.dimensions and not condition.is_dynamic and condition.dimensions != result.dimensions and not result.is_dynamic:
+    if (
+        condition.dimensions
+        and not condition.is_dynamic
+        and condition.dimensions != result.dimensions
+        and not result.is_dynamic
+    ):
         site.fail("expected a first operand that is a scalar or has the dimensions of the others")
     return _joined(site, kind, (result, condition)) if condition.dimensions else result
 

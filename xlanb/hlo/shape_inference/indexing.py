@@ -71,13 +71,19 @@ def _gather(site: Site) -> Shape:
             site.fail(f"expected a slice size in [0, {whole}] for dimension {d}, not {s}")
         if s > 1 and (d in collapsed or d in batching):
             site.fail(f"expected a slice size of 1 for dimension {d}, which is collapsed or batching, not {s}")
-    window = [(slices[d], x.is_dynamic_dimension(d) and slices[d] == x.dimensions[d]) for d in range(x.rank) if d not in collapsed and d not in batching]
+    window = [
+        (slices[d], x.is_dynamic_dimension(d) and slices[d] == x.dimensions[d])
+        for d in range(x.rank)
+        if d not in collapsed and d not in batching
+    ]
     batch = [(s, f) for d, (s, f) in enumerate(zip(sizes, flags, strict=True)) if d != vector]
     merged = _interleave(window, batch, offsets)
     return make(x.element_type, [s for s, _ in merged], [f for _, f in merged])
 
 
-def _interleave(window: list[tuple[int, bool]], batch: list[tuple[int, bool]], places: tuple[int, ...]) -> list[tuple[int, bool]]:
+def _interleave(
+    window: list[tuple[int, bool]], batch: list[tuple[int, bool]], places: tuple[int, ...]
+) -> list[tuple[int, bool]]:
     """`window` at the given places, `batch` in between, each in order."""
     of_window, of_batch = iter(window), iter(batch)
     return [next(of_window) if d in places else next(of_batch) for d in range(len(window) + len(batch))]
@@ -93,7 +99,12 @@ def _scatter(site: Site) -> Shape:
     sizes, _, vector = _index_dims(site, indices)
     for x, update in zip(operands, updates, strict=True):
         _check_update(site, x, update, sizes, vector)
-    check_reducer(site, site.computation("to_apply"), [u.element_type for u in updates], [make(x.element_type, ()) for x in operands])
+    check_reducer(
+        site,
+        site.computation("to_apply"),
+        [u.element_type for u in updates],
+        [make(x.element_type, ()) for x in operands],
+    )
     shapes = tuple(row_major(x) for x in operands)
     return shapes[0] if count == 1 else TupleShape(shapes)
 
@@ -102,11 +113,15 @@ def _check_update(site: Site, x: ArrayShape, update: ArrayShape, sizes: list[int
     places = _sorted_axes(site, "update_window_dims", update.rank)
     inserted = _sorted_axes(site, "inserted_window_dims", x.rank)
     index_map = site.axes("scatter_dims_to_operand_dims", x.rank)
-    batching = _check_batching(site, x, sizes, vector, ("input_batching_dims", "scatter_indices_batching_dims"), inserted)
+    batching = _check_batching(
+        site, x, sizes, vector, ("input_batching_dims", "scatter_indices_batching_dims"), inserted
+    )
     if len(places) + len(inserted) + len(batching) != x.rank:
         site.fail(f"expected each of {x.rank} dimensions to be in update_window_dims, inserted or batching")
     if len(index_map) != sizes[vector]:
-        site.fail(f"expected {sizes[vector]} entries in scatter_dims_to_operand_dims, an index vector's size, not {len(index_map)}")
+        site.fail(
+            f"expected {sizes[vector]} entries in scatter_dims_to_operand_dims, an index vector's size, not {len(index_map)}"
+        )
     if update.rank != len(sizes) - 1 + len(places):
         site.fail(f"expected updates of rank {len(sizes) - 1 + len(places)}, not {update.rank}")
     window = [x.dimensions[d] for d in range(x.rank) if d not in inserted and d not in batching]
@@ -116,4 +131,6 @@ def _check_update(site: Site, x: ArrayShape, update: ArrayShape, sizes: list[int
     wanted = [s for d, s in enumerate(sizes) if d != vector]
     found = [s for d, s in enumerate(update.dimensions) if d not in places]
     if any(w != f and -1 not in (w, f) for w, f in zip(wanted, found, strict=True)):
-        site.fail(f"expected updates of sizes {brackets(wanted)} in the dimensions that are the indices', not {brackets(found)}")
+        site.fail(
+            f"expected updates of sizes {brackets(wanted)} in the dimensions that are the indices', not {brackets(found)}"
+        )

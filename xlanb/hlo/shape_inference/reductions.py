@@ -17,7 +17,9 @@ _O = HloOpcode
 _PREDICATE = make(PrimitiveType.PRED, ())
 
 
-def check_reducer(site: Site, computation: HloComputation, types: Sequence[PrimitiveType], inits: Sequence[ArrayShape]) -> list[PrimitiveType]:
+def check_reducer(
+    site: Site, computation: HloComputation, types: Sequence[PrimitiveType], inits: Sequence[ArrayShape]
+) -> list[PrimitiveType]:
     """A reducer takes a scalar accumulator for each array, then a scalar of each array, and gives the accumulators (XLA's VerifyReducerShape).
 
     Floating types may differ in precision. Returns the accumulators' types.
@@ -35,12 +37,16 @@ def check_reducer(site: Site, computation: HloComputation, types: Sequence[Primi
             site.fail(f"expected {name} to give {'scalars' if n > 1 else 'a scalar'}, not {root}")
         element = make(kind, ())
         if not compatible(parameters[i].shape, result, mixed_precision=True):
-            site.fail(f"expected parameter {i} of {name} to have the shape of result {i}, {result}, not {parameters[i].shape}")
+            site.fail(
+                f"expected parameter {i} of {name} to have the shape of result {i}, {result}, not {parameters[i].shape}"
+            )
         if not compatible(init, result, mixed_precision=True):
             site.fail(f"expected initial value {i} of shape {result}, as {name} gives, not {init}")
         for what, wanted in (("the array's elements", element), ("the accumulator", result)):
             if not compatible(parameters[n + i].shape, wanted, mixed_precision=True):
-                site.fail(f"expected parameter {n + i} of {name} to have the shape of {what}, {wanted}, not {parameters[n + i].shape}")
+                site.fail(
+                    f"expected parameter {n + i} of {name} to have the shape of {what}, {wanted}, not {parameters[n + i].shape}"
+                )
         kinds.append(result.element_type)
     return kinds
 
@@ -80,7 +86,9 @@ def _reduce_window(site: Site) -> Shape:
     computation = site.computation("to_apply")
     check_reducer(site, computation, [v.element_type for v in values], inits)
     window = site.get("window")
-    return _gathered(computation, [window_output(site, v, window, i.element_type) for v, i in zip(values, inits, strict=True)])
+    return _gathered(
+        computation, [window_output(site, v, window, i.element_type) for v, i in zip(values, inits, strict=True)]
+    )
 
 
 @rule(_O.SELECT_AND_SCATTER)
@@ -118,7 +126,9 @@ def _map(site: Site) -> Shape:
         site.fail(f"expected {computation.name} to take {len(arrays)} parameters, not {len(parameters)}")
     for i, (p, a) in enumerate(zip(parameters, arrays, strict=True)):
         if not compatible(p.shape, make(a.element_type, ()), mixed_precision=True):
-            site.fail(f"expected parameter {i} of {computation.name} to be a scalar of type {a.element_type}, not {p.shape}")
+            site.fail(
+                f"expected parameter {i} of {computation.name} to be a scalar of type {a.element_type}, not {p.shape}"
+            )
     result = computation.root.shape
     if not isinstance(result, ArrayShape) or result.dimensions or not result.is_array:
         site.fail(f"expected {computation.name} to give a scalar, not {result}")
@@ -137,10 +147,14 @@ def _sort(site: Site) -> Shape:
     compare = site.computation("to_apply")
     parameters = compare.parameters
     if len(parameters) != 2 * len(arrays):
-        site.fail(f"expected {compare.name} to take {2 * len(arrays)} parameters, a pair for each operand, not {len(parameters)}")
+        site.fail(
+            f"expected {compare.name} to take {2 * len(arrays)} parameters, a pair for each operand, not {len(parameters)}"
+        )
     for i, p in enumerate(parameters):
         if not compatible(p.shape, make(arrays[i // 2].element_type, ()), mixed_precision=True):
-            site.fail(f"expected parameter {i} of {compare.name} to be a scalar of type {arrays[i // 2].element_type}, not {p.shape}")
+            site.fail(
+                f"expected parameter {i} of {compare.name} to be a scalar of type {arrays[i // 2].element_type}, not {p.shape}"
+            )
     if not compatible(compare.root.shape, _PREDICATE):
         site.fail(f"expected {compare.name} to give a pred[], not {compare.root.shape}")
     shapes = tuple(make(a.element_type, a.dimensions, a.dynamic) for a in arrays)

@@ -193,7 +193,9 @@ def compatible(a: Shape, b: Shape, *, mixed_precision: bool = False) -> bool:
     if isinstance(a, ArrayShape):
         if not isinstance(b, ArrayShape) or a.dimensions != b.dimensions:
             return False
-        return a.element_type is b.element_type or (mixed_precision and a.element_type.is_floating and b.element_type.is_floating)
+        return a.element_type is b.element_type or (
+            mixed_precision and a.element_type.is_floating and b.element_type.is_floating
+        )
     if isinstance(a, TupleShape):
         if not isinstance(b, TupleShape) or len(a.shapes) != len(b.shapes):
             return False

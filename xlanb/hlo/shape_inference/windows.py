@@ -25,7 +25,12 @@ def check_window(site: Site, window: Window | None, rank: int) -> Window:
     if len(window.dimensions) != rank:
         site.fail(f"expected a window of {rank} dimensions, not {len(window.dimensions)}")
     for d, w in enumerate(window.dimensions):
-        for name, value in (("size", w.size), ("stride", w.stride), ("window dilation", w.window_dilation), ("base dilation", w.base_dilation)):
+        for name, value in (
+            ("size", w.size),
+            ("stride", w.stride),
+            ("window dilation", w.window_dilation),
+            ("base dilation", w.base_dilation),
+        ):
             if value < 1:
                 site.fail(f"expected a positive {name} in window dimension {d}, not {value}")
     return window
@@ -34,5 +39,7 @@ def check_window(site: Site, window: Window | None, rank: int) -> Window:
 def window_output(site: Site, base: ArrayShape, window: Window | None, kind: PrimitiveType) -> ArrayShape:
     """One element of type `kind` for each window over `base`."""
     found = check_window(site, window, base.rank)
-    sizes = [window_count(size, w) if size >= 0 else size for size, w in zip(base.dimensions, found.dimensions, strict=True)]
+    sizes = [
+        window_count(size, w) if size >= 0 else size for size, w in zip(base.dimensions, found.dimensions, strict=True)
+    ]
     return make(kind, sizes, dynamics(base))

@@ -28,7 +28,9 @@ def verify_module_aliases(module: HloModule) -> None:
     for output, number, inner, kind in _ALIAS.findall(text):
         where, which = _index(output), (int(number), _index(inner))
         if which[0] >= len(parameters):
-            raise HloVerifierError(f"input_output_alias names parameter {number}, but {entry.name} has {len(parameters)}: {text}")
+            raise HloVerifierError(
+                f"input_output_alias names parameter {number}, but {entry.name} has {len(parameters)}: {text}"
+            )
         try:
             result, parameter = subshape(entry.root.shape, where), subshape(parameters[which[0]], which[1])
         except ShapeError as error:
@@ -36,7 +38,9 @@ def verify_module_aliases(module: HloModule) -> None:
         if where in outputs or which in taken:
             raise HloVerifierError(f"input_output_alias names a part twice: {text}")
         if kind == "must-alias" and not compatible(result, parameter):
-            raise HloVerifierError(f"input_output_alias: result {where} is {result}, but parameter {number} there {parameter}: {text}")
+            raise HloVerifierError(
+                f"input_output_alias: result {where} is {result}, but parameter {number} there {parameter}: {text}"
+            )
         outputs.add(where)
         taken.add(which)
 

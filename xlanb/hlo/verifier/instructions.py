@@ -165,7 +165,10 @@ def _async_start(i: HloInstruction) -> None:
     for o in called._instructions:
         alone = o is called.root or o.opcode in (_O.PARAMETER, _O.TUPLE, _O.GET_TUPLE_ELEMENT)
         if not alone and o.opcode.kind not in ("side", "collective", "async"):
-            fail(o, f"expected nothing but the root, parameters and collectives in {called.name}, which {i.name} runs aside")
+            fail(
+                o,
+                f"expected nothing but the root, parameters and collectives in {called.name}, which {i.name} runs aside",
+            )
 
 
 def _transfer_done(i: HloInstruction) -> None:

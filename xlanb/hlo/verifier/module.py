@@ -23,7 +23,9 @@ def verify_entry_layout(module: HloModule) -> None:
     if not compatible(entry.root.shape, result):
         fail(entry.root, f"expected the result shape of entry_computation_layout, {result}, not {entry.root.shape}")
     if len(parameters) != len(entry.parameters):
-        raise HloVerifierError(f"entry_computation_layout has {len(parameters)} parameters, {entry.name} {len(entry.parameters)}")
+        raise HloVerifierError(
+            f"entry_computation_layout has {len(parameters)} parameters, {entry.name} {len(entry.parameters)}"
+        )
     for p, shape in zip(entry.parameters, parameters, strict=True):
         if not compatible(p.shape, shape):
             fail(p, f"expected the shape that entry_computation_layout gives, {shape}, not {p.shape}")
@@ -37,7 +39,10 @@ def verify_schedule(module: HloModule) -> None:
         done: set[HloInstruction] = set()
         for i in order:
             if i in done or i not in computation:
-                fail(i, f"the schedule of {computation.name} names it {'twice' if i in done else 'though it is not in it'}")
+                fail(
+                    i,
+                    f"the schedule of {computation.name} names it {'twice' if i in done else 'though it is not in it'}",
+                )
             for o in (*i.operands, *i.control_predecessors):
                 if o not in done:
                     fail(i, f"the schedule of {computation.name} puts it before {o.name}, which it needs")
@@ -63,4 +68,7 @@ def verify_channels(channels: list[HloInstruction]) -> None:
     for i in channels:
         other = first.setdefault(i.attributes["channel_id"], i)
         if (other.opcode in _TRANSFERS) != (i.opcode in _TRANSFERS):
-            fail(i, f"channel {i.attributes['channel_id']} is used by {other.name} ({other.opcode}), too, which is of another kind")
+            fail(
+                i,
+                f"channel {i.attributes['channel_id']} is used by {other.name} ({other.opcode}), too, which is of another kind",
+            )

@@ -96,7 +96,11 @@ def _verify_result(i: HloInstruction, expected: Shape, options: VerifierOptions)
     if opcode is _O.SCAN and isinstance(shape, TupleShape) and len(shape.shapes) == 1:
         expected = TupleShape((expected,))  # one value may stand in a tuple or alone
     if opcode in CHOOSES_TYPE:
-        if not isinstance(shape, ArrayShape) or not isinstance(expected, ArrayShape) or shape.dimensions != expected.dimensions:
+        if (
+            not isinstance(shape, ArrayShape)
+            or not isinstance(expected, ArrayShape)
+            or shape.dimensions != expected.dimensions
+        ):
             fail(i, f"expected the dimensions of {expected.text(layout=False)}")
         _verify_not_narrower(i, expected.element_type)
     elif not compatible(shape, expected, mixed_precision=options.allow_mixed_precision and opcode not in EXACT):

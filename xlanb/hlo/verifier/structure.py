@@ -44,14 +44,19 @@ def _verify_computation(computation: HloComputation, names: dict[str, HloInstruc
     instructions = computation._instructions
     root = computation._root
     if root is None or root not in instructions:
-        raise HloVerifierError(f"computation {computation.name} has no root{'' if root is None else f': {root.name} is not in it'}")
+        raise HloVerifierError(
+            f"computation {computation.name} has no root{'' if root is None else f': {root.name} is not in it'}"
+        )
     seen: set[HloInstruction] = set()
     in_order = True
     for i in instructions:
         if i.parent is not computation:
             fail(i, f"it is in computation {computation.name} but belongs to {i.parent.name}")
         if names.setdefault(i.name, i) is not i:
-            fail(i, f"the name is not unique: computation {names[i.name].parent.name} has an instruction of that name, too")
+            fail(
+                i,
+                f"the name is not unique: computation {names[i.name].parent.name} has an instruction of that name, too",
+            )
         opcode = i.opcode
         if opcode.arity is not None and len(i.operands) != opcode.arity:
             fail(i, f"{opcode} takes {opcode.arity} operands, not {len(i.operands)}")
@@ -146,7 +151,9 @@ def _verify_call_graph(module: HloModule, computations: set[HloComputation]) -> 
 
 
 def _verify_no_recursion(
-    start: HloComputation, calls: dict[HloComputation, list[tuple[HloInstruction, HloComputation]]], done: set[HloComputation]
+    start: HloComputation,
+    calls: dict[HloComputation, list[tuple[HloInstruction, HloComputation]]],
+    done: set[HloComputation],
 ) -> None:
     path: dict[HloComputation, None] = {}
     stack: list[tuple[HloComputation, bool]] = [(start, False)]

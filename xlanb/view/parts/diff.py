@@ -43,9 +43,7 @@ class DiffSection(Generic[R]):
         return any(r.mark != "=" for r in self.rows)
 
 
-def module_diff(
-    before: ModuleRecord | None, after: ModuleRecord | None
-) -> list[DiffSection[InstructionRecord]]:
+def module_diff(before: ModuleRecord | None, after: ModuleRecord | None) -> list[DiffSection[InstructionRecord]]:
     """Every computation of either side, those of `after` first; computations that are one object on both sides are left out."""
     old = dict(before.by_name) if before else {}
     new = dict(after.by_name) if after else {}
@@ -58,9 +56,7 @@ def module_diff(
     return sections
 
 
-def graph_diff(
-    before: GraphRecord | None, after: GraphRecord | None
-) -> list[DiffSection[NodeRecord]]:
+def graph_diff(before: GraphRecord | None, after: GraphRecord | None) -> list[DiffSection[NodeRecord]]:
     """A graph and its functions, those that differ."""
     old = _graphs(before)
     new = _graphs(after)
@@ -106,12 +102,7 @@ def _partners(left: Sequence[R], right: Sequence[R]) -> dict[int, int]:
     taken = set(found.values())
     for k, r in enumerate(right):
         p = by_name.get(r.name)
-        if (
-            k not in found
-            and p is not None
-            and p not in taken
-            and not (_identity(r) and _identity(left[p]))
-        ):
+        if k not in found and p is not None and p not in taken and not (_identity(r) and _identity(left[p])):
             found[k] = p
             taken.add(p)
     return found

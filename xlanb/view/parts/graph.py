@@ -46,9 +46,7 @@ def graph_sheet(
         _add(sheet, graph, functions, "", "", _MAX_DEPTH, clusters)
         return sheet
     if len(graph.nodes) <= max_nodes:
-        sheet = GraphSheet(
-            note=f"Function bodies are folded: more than {max_nodes:,} nodes otherwise."
-        )
+        sheet = GraphSheet(note=f"Function bodies are folded: more than {max_nodes:,} nodes otherwise.")
         _add(sheet, graph, {}, "", "", 0, clusters)
         return sheet
     return _folded(graph, max_nodes, focus)
@@ -99,9 +97,7 @@ def _add(
                 sheet.groups.append(Group(parent, cluster, "cluster", group))
         if called and functions[called].nodes:
             box = f"{key}/"
-            sheet.groups.append(
-                Group(box, f"{n.name}  {n.op}" if n.op != n.name else n.name, "cluster", group)
-            )
+            sheet.groups.append(Group(box, f"{n.name}  {n.op}" if n.op != n.name else n.name, "cluster", group))
             sheet.subjects[box] = n
             _add(sheet, functions[called], functions, box, box, depth - 1, lambda _: "")
         else:
@@ -112,9 +108,7 @@ def _add(
     _connect(sheet, graph, functions if depth else {}, keys)
 
 
-def _connect(
-    sheet: GraphSheet, graph: GraphRecord, functions: dict[str, GraphRecord], keys: dict[str, str]
-) -> None:
+def _connect(sheet: GraphSheet, graph: GraphRecord, functions: dict[str, GraphRecord], keys: dict[str, str]) -> None:
     """Edges, those of a node that is drawn as a box leading to its arguments and from its results."""
     drawn = {n.key for n in sheet.nodes}
     inner: dict[str, tuple[list[str], list[str]]] = {}
@@ -124,9 +118,7 @@ def _connect(
             body = functions[called].nodes
             box = f"{keys[n.name]}/"
             arguments = [box + b.name for b in body if b.op in {"_Arg", "Placeholder"}]
-            results = [box + b.name for b in body if b.op == "_Retval"] or (
-                [box + body[-1].name] if body else []
-            )
+            results = [box + b.name for b in body if b.op == "_Retval"] or ([box + body[-1].name] if body else [])
             inner[n.name] = (
                 [a for a in arguments if a in drawn],
                 [r for r in results if r in drawn],
@@ -156,8 +148,7 @@ def _folded(graph: GraphRecord, max_nodes: int, focus: Iterable[str]) -> GraphSh
     deepest = max((n.name.count("/") for n in graph.nodes), default=0)
     for depth in range(deepest, 0, -1):
         scope_of = {
-            n.name: "/".join(n.name.split("/")[:depth]) if n.name.count("/") >= depth else n.name
-            for n in graph.nodes
+            n.name: "/".join(n.name.split("/")[:depth]) if n.name.count("/") >= depth else n.name for n in graph.nodes
         }
         if len(set(scope_of.values())) <= max_nodes:
             return _fold(
@@ -174,11 +165,7 @@ def _fold(graph: GraphRecord, scope_of: dict[str, str], note: str) -> GraphSheet
         members.setdefault(scope_of[n.name], []).append(n)
     sheet = GraphSheet(note=note)
     for scope, inside in members.items():
-        item = (
-            node_item(inside[0])
-            if len(inside) == 1 and inside[0].name == scope
-            else _scope_item(scope, inside)
-        )
+        item = node_item(inside[0]) if len(inside) == 1 and inside[0].name == scope else _scope_item(scope, inside)
         sheet.subjects[scope] = inside[0] if "fold" not in item else item
         width, height = node_size(item)
         clusters = {n.cluster for n in inside}
@@ -187,9 +174,7 @@ def _fold(graph: GraphRecord, scope_of: dict[str, str], note: str) -> GraphSheet
             sheet.groups.append(Group(f"[{cluster}]", cluster, "cluster"))
         sheet.nodes.append(Node(scope, width, height, f"[{cluster}]" if cluster else ""))
     for n in graph.nodes:
-        sheet.edges.extend(
-            (scope_of[s], scope_of[n.name]) for s in map(operand_name, n.inputs) if s in scope_of
-        )
+        sheet.edges.extend((scope_of[s], scope_of[n.name]) for s in map(operand_name, n.inputs) if s in scope_of)
     sheet.edges = list(dict.fromkeys(sheet.edges))
     return sheet
 
@@ -208,9 +193,7 @@ def _scope_item(scope: str, inside: list[NodeRecord]) -> Item:
 
 
 def _focused(graph: GraphRecord, max_nodes: int, focus: Iterable[str]) -> GraphSheet:
-    neighbours: dict[str, list[str]] = {
-        n.name: [operand_name(x) for x in n.inputs] for n in graph.nodes
-    }
+    neighbours: dict[str, list[str]] = {n.name: [operand_name(x) for x in n.inputs] for n in graph.nodes}
     for n in graph.nodes:
         for source in map(operand_name, n.inputs):
             if source in neighbours:

@@ -47,24 +47,16 @@ def module_sheet(module: ModuleRecord, max_nodes: int = 400, focus: Iterable[str
             sheet = Sheet()
             _Expander(module, sheet).add(entry, "", "", depth)
             if depth < _MAX_DEPTH and _count(module, entry, depth + 1, max_nodes) > max_nodes:
-                sheet.note = (
-                    f"Fusions and calls are folded: more than {max_nodes:,} nodes otherwise."
-                )
+                sheet.note = f"Fusions and calls are folded: more than {max_nodes:,} nodes otherwise."
             return sheet
     return computation_sheet(entry, max_nodes, focus)
 
 
-def computation_sheet(
-    computation: ComputationRecord, max_nodes: int = 400, focus: Iterable[str] = ()
-) -> Sheet:
+def computation_sheet(computation: ComputationRecord, max_nodes: int = 400, focus: Iterable[str] = ()) -> Sheet:
     """One computation by itself, nothing unfolded; a neighbourhood of `focus` where it is too large."""
     by_name = computation.by_name
     centres = [n for n in focus if n in by_name] or [computation.root]
-    kept = (
-        set(by_name)
-        if len(by_name) <= max_nodes
-        else near(_neighbours(computation), centres, max_nodes)
-    )
+    kept = set(by_name) if len(by_name) <= max_nodes else near(_neighbours(computation), centres, max_nodes)
     sheet = Sheet()
     for i in computation.instructions:
         if i.name in kept:
@@ -124,9 +116,7 @@ class _Expander:
         self.sheet = sheet
         self.drawn: dict[str, int] = {}
 
-    def add(
-        self, computation: ComputationRecord, group: str, prefix: str, depth: int
-    ) -> tuple[list[str], str]:
+    def add(self, computation: ComputationRecord, group: str, prefix: str, depth: int) -> tuple[list[str], str]:
         """Draw a computation into a group; the keys of its parameters by number, and of its root's last node."""
         ends: dict[str, str] = {}
         parameters: dict[int, str] = {}
@@ -141,9 +131,7 @@ class _Expander:
             self.sheet.edges.extend((ends[o], key) for o in i.operands if o in ends)
             if i.opcode is HloOpcode.PARAMETER:
                 parameters[int(i.attributes.get("parameter_number", len(parameters)))] = key
-        return [parameters.get(k, "") for k in range(max(parameters, default=-1) + 1)], ends.get(
-            computation.root, ""
-        )
+        return [parameters.get(k, "") for k in range(max(parameters, default=-1) + 1)], ends.get(computation.root, "")
 
     def _box(
         self,
@@ -168,12 +156,8 @@ class _Expander:
                 self.sheet.subjects[inner] = i
             times = self.drawn[callee.name] = self.drawn.get(callee.name, 0) + 1
             parameters, root = self.add(callee, inner, f"{key}/" if times > 1 else "", depth - 1)
-            given = (
-                operands[number + 1 : number + 2] if i.opcode is HloOpcode.CONDITIONAL else operands
-            )
-            self.sheet.edges.extend(
-                (a, b) for a, b in zip(given, parameters, strict=False) if a and b
-            )
+            given = operands[number + 1 : number + 2] if i.opcode is HloOpcode.CONDITIONAL else operands
+            self.sheet.edges.extend((a, b) for a, b in zip(given, parameters, strict=False) if a and b)
         return root
 
 

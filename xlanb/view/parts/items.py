@@ -26,11 +26,7 @@ MAX_LINE = 2000  # characters of one line of text
 
 def clip(text: str, limit: int = MAX_LINE) -> str:
     """Text cut to a length, with a note of how much is left out."""
-    return (
-        text
-        if len(text) <= limit
-        else f"{text[:limit]} ... ({len(text) - limit:,} more characters)"
-    )
+    return text if len(text) <= limit else f"{text[:limit]} ... ({len(text) - limit:,} more characters)"
 
 
 def instruction_item(i: InstructionRecord) -> Item:
@@ -75,9 +71,7 @@ def _value(i: InstructionRecord) -> str:
     if i.opcode is HloOpcode.CONSTANT:
         literal = i.attributes.get("literal")
         return _short(
-            literal_text(literal).replace(" ", "")
-            if isinstance(literal, Literal)
-            else str(literal or ""),
+            literal_text(literal).replace(" ", "") if isinstance(literal, Literal) else str(literal or ""),
             24,
         )
     if i.opcode is HloOpcode.PARAMETER:
@@ -133,9 +127,7 @@ def operand_name(reference: str) -> str:
 
 def node_text(n: NodeRecord) -> str:
     """A node as one line: `loss = Mean(sq, axes) : f32[]  {keep_dims=false}`."""
-    attributes = ", ".join(
-        f"{k}={clip(str(v), 80)}" for k, v in n.attributes.items() if not k.startswith("_")
-    )
+    attributes = ", ".join(f"{k}={clip(str(v), 80)}" for k, v in n.attributes.items() if not k.startswith("_"))
     text = f"  {n.name} = {n.op}({', '.join(n.inputs)})"
     if n.outputs:
         text += f" : {', '.join(n.outputs)}"

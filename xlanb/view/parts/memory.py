@@ -33,10 +33,7 @@ def memory_data(record: BufferAssignmentRecord) -> dict[str, Any]:
     for a in sorted(record.allocations, key=lambda a: (-a.size, a.index)):
         values = sorted(a.values, key=lambda v: -v.size)[: max(left, 0)]
         left -= len(values)
-        rows = [
-            [v.instruction, list(v.index), v.shape, v.offset, v.size, v.start, v.end]
-            for v in values
-        ]
+        rows = [[v.instruction, list(v.index), v.shape, v.offset, v.size, v.start, v.end] for v in values]
         allocations.append(
             {
                 "i": a.index,
@@ -68,9 +65,7 @@ def memory_text(record: BufferAssignmentRecord) -> str:
     """A report in the manner of XLA's buffer-assignment.txt."""
     sizes = f"temp {bytes_text(record.temp_bytes)}, peak {bytes_text(record.peak_bytes)}"
     count = len(record.allocations)
-    lines = [
-        f"BufferAssignment of {record.module}: {bytes_text(record.total_bytes)} in {count} allocations, {sizes}"
-    ]
+    lines = [f"BufferAssignment of {record.module}: {bytes_text(record.total_bytes)} in {count} allocations, {sizes}"]
     for a in record.allocations:
         where = f" parameter {a.parameter_number}" if a.parameter_number is not None else ""
         lines.append(f"allocation {a.index}: size {a.size}, {a.kind}{where}")

@@ -18,20 +18,14 @@ def rewrites(edits: Sequence[Edit]) -> list[list[Edit]]:
     """Edits that belong to one rewrite: neighbours with one cause object; with no rule named, each edit of an equal cause is in one group."""
     groups: list[list[Edit]] = []
     for edit in edits:
-        if (
-            groups
-            and groups[-1][-1].cause is edit.cause
-            and (edit.cause.rule or len(groups[-1]) < 50)
-        ):
+        if groups and groups[-1][-1].cause is edit.cause and (edit.cause.rule or len(groups[-1]) < 50):
             groups[-1].append(edit)
         else:
             groups.append([edit])
     return groups
 
 
-def why_data(
-    edits: Sequence[Edit], decisions: Sequence[Decision], limit: int = MAX_REWRITES
-) -> dict[str, Any] | None:
+def why_data(edits: Sequence[Edit], decisions: Sequence[Decision], limit: int = MAX_REWRITES) -> dict[str, Any] | None:
     """Plain data for the Why pane, None where there is nothing to tell."""
     groups = rewrites(edits)
     if not groups and not decisions:

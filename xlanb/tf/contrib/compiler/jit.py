@@ -13,7 +13,9 @@ _KEY = "__xla_scope_counter"
 
 
 @contextmanager
-def experimental_jit_scope(compile_ops: bool | Callable[[Operation], bool] = True, separate_compiled_gradients: bool = False) -> Iterator[None]:
+def experimental_jit_scope(
+    compile_ops: bool | Callable[[Operation], bool] = True, separate_compiled_gradients: bool = False
+) -> Iterator[None]:
     """Mark the nodes made inside to be compiled (attributes _XlaCompile and _XlaScope), or not to be.
 
     `compile_ops` may be a function of the node. Each outermost scope gets a number of its own; nested ones belong to it.
