@@ -31,7 +31,7 @@ class HloComputation:
     computation. Every method that changes anything emits an `Edit` when observed, keeps users and names right, and marks the snapshot stale.
     """
 
-    __slots__ = ("_instructions", "_parameters", "_record", "_root", "execution_thread", "module", "name")
+    __slots__ = ("_instructions", "_order", "_parameters", "_record", "_root", "execution_thread", "module", "name")
 
     def __init__(self, name: str, module: HloModule, execution_thread: str = "") -> None:
         self.name = name
@@ -41,6 +41,7 @@ class HloComputation:
         self._parameters: list[HloInstruction] = []
         self._root: HloInstruction | None = None
         self._record: ComputationRecord | None = None
+        self._order: tuple[HloInstruction, ...] | None = None
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -89,6 +90,11 @@ class HloComputation:
         Roots of the walk are the instructions without users, in the order in which they were added; control predecessors come before operands, the last
         of them first.
         """
+        if self._order is None:
+            self._order = tuple(self._walk())
+        return list(self._order)
+
+    def _walk(self) -> list[HloInstruction]:
         order: list[HloInstruction] = []
         done: set[HloInstruction] = set()
         open_: set[HloInstruction] = set()
@@ -393,6 +399,7 @@ class HloComputation:
 
     def _touch(self) -> None:
         self._record = None
+        self._order = None
         self.module._version += 1
 
     def invalidate(self) -> None:

@@ -98,7 +98,7 @@ class HloInstruction:
     @property
     def called_computations(self) -> tuple[HloComputation, ...]:
         """The computations that its attributes name, in their order."""
-        return tuple(self._called())
+        return tuple(self._called()) if self.opcode.may_call else ()
 
     def _called(self) -> Iterator[HloComputation]:
         for value in self.attributes.values():
@@ -113,13 +113,13 @@ class HloInstruction:
         if self._has_own_side_effect():
             return True
         # Each computation once: a call graph may have exponentially many paths.
-        pending = list(self._called())
+        pending = list(self.called_computations)
         seen = set(pending)
         while pending:
             for i in pending.pop()._instructions:
                 if i._has_own_side_effect():
                     return True
-                new = [c for c in i._called() if c not in seen]
+                new = [c for c in i.called_computations if c not in seen]
                 seen.update(new)
                 pending.extend(new)
         return False
@@ -198,7 +198,9 @@ class HloInstruction:
     def record(self) -> InstructionRecord:
         """The frozen snapshot; the same object until the instruction changes."""
         if self._record is None or self.opcode.text in _ASYNC:
-            attributes = {k: _frozen(v) for k, v in self.attributes.items()}
+            attributes = dict(self.attributes)
+            if self.opcode.may_call:
+                attributes = {k: _frozen(v) for k, v in attributes.items()}
             if self.opcode.text in _ASYNC:
                 attributes["async_wrapped"] = _wrapped(self)
             self._record = InstructionRecord(

@@ -84,6 +84,7 @@ class HloOpcode(Enum):
         self.attribute = {a.name: a for a in self.attributes}
         self.summary = summary
         self.is_elementwise = kind == "elementwise"
+        self.may_call = any(a.kind in {"computation", "computations"} for a in self.attributes)
         self.is_commutative = text in _COMMUTATIVE
         self.has_side_effect = text in _SIDE_EFFECT
 

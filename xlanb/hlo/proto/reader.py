@@ -149,6 +149,7 @@ class _Reader:
         computation._instructions = {known[n]: None for n in sorted(known)}
         computation._parameters = [i for i in computation._instructions if i.opcode is HloOpcode.PARAMETER]
         computation._root = root
+        computation._touch()
         successors: dict[HloInstruction, list[HloInstruction]] = {}
         for i in computation._instructions:
             for p in i.control_predecessors:
