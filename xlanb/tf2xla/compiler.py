@@ -48,23 +48,31 @@ class CompilationResult:
 
 
 def lower(
-    name: str, feeds: Sequence[tuple[Tensor, Argument]], fetches: Sequence[Tensor], targets: Sequence[Operation] = ()
+    name: str,
+    feeds: Sequence[tuple[Tensor, Argument]],
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation] = (),
+    *,
+    follow_control: bool = True,
 ) -> CompilationResult:
     """Lower everything between `feeds` and `fetches` (and `targets`, run for their effect) to a module called `name`.
 
-    Every instruction carries its TensorFlow node in its metadata (op_type, op_name, source_file, source_line).
+    Every instruction carries its TensorFlow node in its metadata (op_type, op_name, source_file, source_line). A single op is
+    lowered without what it only waits for: `follow_control` False.
 
     Raises:
         UnknownOpError: an op type has no lowering.
         GraphError: a node's inputs do not fit, or something that must be constant is not; the message names the node.
     """
     state = _Lowering(name, feeds)
-    for op in between([t for t, _ in feeds], fetches, targets):
+    for op in between([t for t, _ in feeds], fetches, targets, follow_control=follow_control):
         state.run(op)
     return state.finish(fetches)
 
 
-def between(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation] = ()) -> list[Operation]:
+def between(
+    feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation] = (), *, follow_control: bool = True
+) -> list[Operation]:
     """The operations that `fetches` and `targets` need when `feeds` are given, each after what it needs.
 
     Raises:
@@ -84,7 +92,7 @@ def between(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequenc
             order[op] = None
             continue
         open_.add(op)
-        before = [*(t.op for t in op.inputs if t not in fed), *op.control_inputs]
+        before = [*(t.op for t in op.inputs if t not in fed), *(op.control_inputs if follow_control else ())]
         for o in reversed(before):
             if o in order:
                 continue

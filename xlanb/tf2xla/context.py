@@ -48,6 +48,10 @@ class OpContext:
         self._values = values
         self._constants = constants
 
+    def within(self, b: HloBuilder) -> OpContext:
+        """The same node, building in another computation: a loop's body, a branch."""
+        return OpContext(self.op, self._values, b, self._constants)
+
     @property
     def input_count(self) -> int:
         """Number of data inputs."""

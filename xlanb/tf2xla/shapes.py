@@ -101,7 +101,7 @@ def constant_value(tensor: Tensor) -> Array | None:
             stack.extend(t.op.inputs)
     try:
         with unobserved():
-            module = lower("constant", list(feeds.items()), [tensor]).module
+            module = lower("constant", list(feeds.items()), [tensor], follow_control=False).module
         return ConstantValues().of(module.entry_computation.root.operands[0])
     except GraphError:
         return None
@@ -135,7 +135,7 @@ def _lowered_shapes(
             return [None for _ in op.outputs]
         shape = array(from_dtype(element.as_numpy_dtype), [size if n is None else n for n in d])
         feeds[t] = Argument("variable" if is_handle or t.dtype.is_ref_dtype else "parameter", shape)
-    root = lower(op.name, list(feeds.items()), op.outputs).module.entry_computation.root
+    root = lower(op.name, list(feeds.items()), op.outputs, follow_control=False).module.entry_computation.root
     return [o.array_shape.dimensions for o in root.operands[: len(op.outputs)]]
 
 
