@@ -124,15 +124,15 @@ def conjugate(ctx: OpContext, x: HloInstruction) -> HloInstruction:
 
 @register("TanhGrad")
 def _tanh_grad(ctx: OpContext) -> HloInstruction:
-    """dy (1 - y^2), y conjugated."""
-    y, dy = conjugate(ctx, ctx.input(0)), ctx.input(1)
+    """dy (1 - y^2); TensorFlow does not conjugate here."""
+    y, dy = ctx.inputs
     return ctx.b.multiply(dy, ctx.b.subtract(filled(ctx, y, 1), ctx.b.multiply(y, y)))
 
 
 @register("SigmoidGrad")
 def _sigmoid_grad(ctx: OpContext) -> HloInstruction:
-    """dy y (1 - y), y conjugated."""
-    y, dy = conjugate(ctx, ctx.input(0)), ctx.input(1)
+    """dy y (1 - y); TensorFlow does not conjugate here."""
+    y, dy = ctx.inputs
     return ctx.b.multiply(ctx.b.multiply(dy, y), ctx.b.subtract(filled(ctx, y, 1), y))
 
 
