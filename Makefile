@@ -68,10 +68,10 @@ format: $(VENV)/.installed-dev ## format the code, repair what can be repaired
 
 # What is asked for by name must run: here a skipped test is a failure.
 browser: $(VENV)/.installed-browser ## tests in a real JupyterLab (needs chromium on the PATH)
-	$(BIN)/python -m pytest -m browser --fail-on-skip $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/browser --fail-on-skip $(PYTEST_ARGS)
 
 peers: $(VENV)/.installed-peers ## tests against the real XLA (installs JAX and TensorFlow)
-	$(BIN)/python -m pytest -m peer --fail-on-skip $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/peers --fail-on-skip $(PYTEST_ARGS)
 
 # As a user installs it: a wheel, in an environment of its own, far from the sources.
 install-check: ## `pip install .` into a fresh environment
