@@ -115,6 +115,13 @@ class OpContext:
             return self._read(value, index)
         self.fail(f"input {index} is no variable")
 
+    def has_value(self, index: int) -> bool:
+        """Whether a variable input has a value."""
+        value = self._values[index]
+        if not isinstance(value, Variable):
+            self.fail(f"input {index} is no variable")
+        return value.value is not None
+
     def assign_variable(self, index: int, new: HloInstruction) -> None:
         """Give a variable input a new value."""
         value = self._values[index]

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlanb.hlo import HloInstruction, HloOpcode
-from xlanb.tf2xla.broadcasting import binary, broadcast_pair
+from xlanb.tf2xla.broadcasting import binary, broadcast_pair, broadcast_to
 from xlanb.tf2xla.context import OpContext
-from xlanb.tf2xla.kernels.constants import scalar
+from xlanb.tf2xla.kernels.constants import filled, scalar
 from xlanb.tf2xla.registry import register
 
 _UNARY = {
     "Abs": HloOpcode.ABS,
+    "Acos": HloOpcode.ACOS,
+    "Acosh": HloOpcode.ACOSH,
+    "Asin": HloOpcode.ASIN,
+    "Asinh": HloOpcode.ASINH,
+    "Atan": HloOpcode.ATAN,
+    "Atanh": HloOpcode.ATANH,
     "Ceil": HloOpcode.CEIL,
     "Cos": HloOpcode.COSINE,
+    "Cosh": HloOpcode.COSH,
     "Erf": HloOpcode.ERF,
     "Exp": HloOpcode.EXPONENTIAL,
     "Expm1": HloOpcode.EXPONENTIAL_MINUS_ONE,
@@ -24,11 +31,11 @@ _UNARY = {
     "LogicalNot": HloOpcode.NOT,
     "Neg": HloOpcode.NEGATE,
     "Rint": HloOpcode.ROUND_NEAREST_EVEN,
-    "Round": HloOpcode.ROUND_NEAREST_EVEN,
     "Rsqrt": HloOpcode.RSQRT,
     "Sigmoid": HloOpcode.LOGISTIC,
     "Sign": HloOpcode.SIGN,
     "Sin": HloOpcode.SINE,
+    "Sinh": HloOpcode.SINH,
     "Sqrt": HloOpcode.SQRT,
     "Tan": HloOpcode.TAN,
     "Tanh": HloOpcode.TANH,
@@ -42,12 +49,12 @@ _BINARY = {
     "LogicalAnd": HloOpcode.AND,
     "LogicalOr": HloOpcode.OR,
     "Maximum": HloOpcode.MAXIMUM,
+    "Mod": HloOpcode.REMAINDER,
     "Minimum": HloOpcode.MINIMUM,
     "Mul": HloOpcode.MULTIPLY,
     "Pow": HloOpcode.POWER,
     "RealDiv": HloOpcode.DIVIDE,
     "Sub": HloOpcode.SUBTRACT,
-    "TruncateDiv": HloOpcode.DIVIDE,
     "TruncateMod": HloOpcode.REMAINDER,
 }
 
@@ -122,11 +129,70 @@ def _floor_div(ctx: OpContext) -> HloInstruction:
     return ctx.b.select(ctx.b.binary(HloOpcode.AND, differs, inexact), ctx.b.subtract(quotient, one), quotient)
 
 
+@register("TruncateDiv")
+def _truncate_div(ctx: OpContext) -> HloInstruction:
+    """Quotient towards zero."""
+    quotient = binary(ctx.b, HloOpcode.DIVIDE, ctx.input(0), ctx.input(1))
+    if not quotient.array_shape.element_type.is_floating:
+        return quotient
+    down, up = ctx.b.floor(quotient), ctx.b.ceil(quotient)
+    return ctx.b.select(ctx.b.compare(quotient, filled(ctx, quotient, 0), "LT"), up, down)
+
+
+@register("Round")
+def _round(ctx: OpContext) -> HloInstruction:
+    x = ctx.input(0)
+    return ctx.b.round_nearest_even(x) if x.array_shape.element_type.is_floating else x
+
+
+@register("IsNan")
+def _is_nan(ctx: OpContext) -> HloInstruction:
+    return ctx.b.compare(ctx.input(0), ctx.input(0), "NE")
+
+
+@register("IsInf")
+def _is_inf(ctx: OpContext) -> HloInstruction:
+    size = ctx.b.abs(ctx.input(0))
+    return ctx.b.compare(size, filled(ctx, size, float("inf")), "EQ")
+
+
+@register("ClipByValue")
+def _clip_by_value(ctx: OpContext) -> HloInstruction:
+    x, low, high = (ctx.input(i) for i in range(3))
+    dims = x.array_shape.dimensions
+    return ctx.b.maximum(broadcast_to(ctx.b, low, dims), ctx.b.minimum(x, broadcast_to(ctx.b, high, dims)))
+
+
+def _unless_zero(ctx: OpContext, test: int, make: Callable[[HloInstruction, HloInstruction], HloInstruction]) -> HloInstruction:
+    """What `make` gives of both inputs, 0 where input `test` is 0."""
+    pair = broadcast_pair(ctx.b, ctx.input(0), ctx.input(1))
+    zero = filled(ctx, pair[0], 0)
+    return ctx.b.select(ctx.b.compare(pair[test], zero, "EQ"), zero, make(*pair))
+
+
 @register("DivNoNan")
 def _div_no_nan(ctx: OpContext) -> HloInstruction:
-    x, y = broadcast_pair(ctx.b, ctx.input(0), ctx.input(1))
-    zero = ctx.b.broadcast_in_dim(scalar(ctx, x, 0), x.array_shape.dimensions, [])
-    return ctx.b.select(ctx.b.compare(y, zero, "EQ"), zero, ctx.b.divide(x, y))
+    return _unless_zero(ctx, 1, ctx.b.divide)
+
+
+@register("MulNoNan")
+def _mul_no_nan(ctx: OpContext) -> HloInstruction:
+    return _unless_zero(ctx, 1, ctx.b.multiply)
+
+
+@register("Xdivy")
+def _xdivy(ctx: OpContext) -> HloInstruction:
+    return _unless_zero(ctx, 0, ctx.b.divide)
+
+
+@register("Xlogy")
+def _xlogy(ctx: OpContext) -> HloInstruction:
+    return _unless_zero(ctx, 0, lambda x, y: ctx.b.multiply(x, ctx.b.log(y)))
+
+
+@register("Xlog1py")
+def _xlog1py(ctx: OpContext) -> HloInstruction:
+    return _unless_zero(ctx, 0, lambda x, y: ctx.b.multiply(x, ctx.b.log1p(y)))
 
 
 @register("Cast")
