@@ -1,0 +1,105 @@
+"""compile, jit, extract: HLO text, modules, functions and graphs, all to one executable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlanb
+import xlanb.tf as tf
+from tests.programs import line_fit
+from xlanb.errors import ArgumentError, FeedError, GraphError
+
+TEXT = "HloModule m\nENTRY e {\n  a = f32[3] parameter(0)\n  ROOT r = f32[3] add(a, a)\n}"
+
+
+def layer(x: Any, w: Any, b: Any) -> Any:
+    return tf.nn.relu(tf.matmul(x, w) + b)
+
+
+def arguments(rows: int = 4) -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    return [rng.standard_normal(s).astype(np.float32) for s in ((rows, 5), (5, 2), (2,))]
+
+
+def expected(x: Any, w: Any, b: Any) -> Any:
+    return np.maximum(x @ w + b, 0)
+
+
+def test_text_and_module_compile_to_the_same():
+    x = np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(xlanb.compile(TEXT)(x), xlanb.compile(xlanb.hlo.parse(TEXT))(x))
+
+
+def test_the_callers_module_is_not_changed():
+    module = xlanb.hlo.parse(TEXT)
+    before = str(module)
+    xlanb.compile(module)
+    assert str(module) == before
+
+
+def test_a_function_compiles_for_its_example_arguments():
+    (result,) = xlanb.compile(layer, *arguments())(*arguments())
+    np.testing.assert_allclose(result, expected(*arguments()), rtol=1e-5, atol=1e-6)
+
+
+def test_jit_compiles_once_per_signature():
+    compiled = xlanb.jit(layer)
+    for rows in (4, 4, 7):
+        np.testing.assert_allclose(compiled(*arguments(rows)), expected(*arguments(rows)), rtol=1e-5, atol=1e-6)
+    assert repr(compiled) == "<xlanb.jit of layer: 2 signatures compiled>"
+    assert compiled.executable(*arguments()) is compiled.executable(*arguments())
+
+
+def test_jit_gives_back_the_structure_of_the_function():
+    pair = xlanb.jit(lambda x: [x + 1.0, x * 2.0])(np.ones(2, np.float32))
+    assert isinstance(pair, list)
+    np.testing.assert_array_equal(pair, [[2, 2], [2, 2]])
+
+
+def test_a_function_must_give_back_tensors():
+    with pytest.raises(GraphError, match="must give back tensors"):
+        xlanb.compile(lambda x: 3, np.ones(2, np.float32))
+
+
+def test_a_tensor_compiles_with_placeholders_and_variables_as_parameters():
+    program = line_fit()
+    x, y = program.points
+    executable = xlanb.compile(program.loss, x_observed=x, y_observed=y)
+    (loss,) = executable(np.float32(1.5), np.float32(-0.5), x, y)
+    np.testing.assert_allclose(loss, np.mean((1.5 * x - 0.5 - y) ** 2), rtol=1e-5)
+
+
+def test_extract_gives_new_values_of_variables_too():
+    program = line_fit(use_resource=True)
+    x, y = program.points
+    module = xlanb.extract(program.graph, [program.loss, program.train], x_observed=x, y_observed=y)
+    loss, *updated = xlanb.evaluate(module, np.float32(1.5), np.float32(-0.5), x, y)
+    error = 1.5 * x - 0.5 - y
+    np.testing.assert_allclose(loss, np.mean(error**2), rtol=1e-5)
+    steps = sorted((1.5 - 0.025 * np.mean(2 * error * x), -0.5 - 0.025 * np.mean(2 * error)))
+    np.testing.assert_allclose(sorted(map(float, updated)), steps, rtol=1e-4)
+
+
+def test_an_open_shape_names_the_placeholder():
+    with pytest.raises(GraphError, match=r"'x_observed' is not known: give an array for it by name"):
+        xlanb.compile(line_fit().loss)
+
+
+def test_an_array_for_nothing_is_refused():
+    program = line_fit()
+    x, y = program.points
+    with pytest.raises(ArgumentError, match="no placeholder or variable named 'z'"):
+        xlanb.compile(program.loss, x_observed=x, y_observed=y, z=x)
+
+
+def test_extract_refuses_what_is_not_in_the_graph():
+    with pytest.raises(FeedError, match="cannot fetch"):
+        xlanb.extract(line_fit().graph, "nothing:0")
+
+
+def test_what_is_no_program_is_refused():
+    with pytest.raises(TypeError, match="cannot make HLO of a int"):
+        xlanb.compile(3)
