@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlanb.errors import PassError
 from xlanb.transforms import PASSES
+from xlanb.transforms.float_normalization import WIDER
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
 _SIMPLIFICATION = (
@@ -11,11 +12,12 @@ _SIMPLIFICATION = (
     "while-loop-invariant-code-motion tuple-simplifier while-loop-constant-sinking simplify-while-loops dce reshape-mover "
     "constant_folding simplify-conditional"
 )
+_FLOAT_NORMALIZATION = " ".join(f"float-normalization-{low}" for low in WIDER)
 _BEFORE_LAYOUT = (
     "batched_gather_scatter_normalizer result_caster dot_decomposer operand_upcaster rng-expander rng-bit-generator-expander "
     "zero_sized_hlo_elimination dynamic-index-splitter conditional-to-select map-inline topk-decomposer comparison-expander "
     "cholesky_expander qr_expander eigh_expander triangular_solve_expander all_to_all_decomposer stochastic_convert_decomposer "
-    "call-inliner batch-dot-simplification dot_decomposer all-reduce-promotion float-normalization-bf16 batch-dot-simplification "
+    "call-inliner batch-dot-simplification dot_decomposer all-reduce-promotion " + _FLOAT_NORMALIZATION + " batch-dot-simplification "
     "convolution-group-converter convolution-group-converter batchnorm_expander logistic-expander conditional-canonicalizer "
     "dynamic-dimension-simplifier associative-scan-rewriter reduce-window-rewriter reduce-window-resizer scan_expander dynamic_padder "
     "convolution-canonicalization change-op-data-type"
@@ -61,8 +63,9 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
 _NOT_BY_DEFAULT = frozenset(
     "rng-bit-generator-expander topk-decomposer cholesky_expander triangular_solve_expander select_and_scatter_expander "
     "scatter_expander reduce-window-rewriter scan_expander fusion-wrapper convolution-group-converter gather_expander logistic-expander "
-    "copy-insertion operand_upcaster result_caster float-normalization-bf16 reduce-decomposer tree_reduction_rewriter".split()
-)
+    "copy-insertion operand_upcaster result_caster reduce-decomposer tree_reduction_rewriter small-while-loop-hoisting topk-rewriter "
+    "change-op-data-type bitcast_dtypes_expander sub-byte-size-setter gather_simplifier".split()
+) | frozenset(_FLOAT_NORMALIZATION.split())
 
 PIPELINES = ("default", "xla")
 

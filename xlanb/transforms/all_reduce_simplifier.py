@@ -1,0 +1,47 @@
+"""Collectives among nobody else (xla/hlo/transforms/simplifiers/... all_reduce_simplifier.h, the pass all-reduce-simp).
+
+    all-reduce(x), replica_groups={{0}}, to_apply=add    =>    x
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape.shape import same
+from xlanb.transforms.base import HloPass
+
+_COLLECTIVES = frozenset({O.ALL_REDUCE, O.ALL_GATHER, O.REDUCE_SCATTER, O.ALL_TO_ALL})
+_GROUP = re.compile(r"\{([\d,\s]*)\}")
+
+
+@dataclass(frozen=True)
+class AllReduceSimplifier(HloPass):
+    """Removes collectives each of whose groups has one participant."""
+
+    name = "all-reduce-simp"
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            for i in c.post_order():
+                if i.opcode in _COLLECTIVES and len(i.operands) == 1 and same(i.shape, i.operands[0].shape) and _is_alone(i):
+                    for p in i.control_predecessors:
+                        for s in i.control_successors:
+                            c.add_control_dependency(p, s)
+                    c.drop_control_dependencies(i)
+                    c.replace(i, i.operands[0])
+
+
+def _is_alone(i: HloInstruction) -> bool:
+    groups = i.attributes.get("replica_groups") or "{}"
+    inner = str(groups).strip()[1:-1]
+    members = [m.group(1).split(",") for m in _GROUP.finditer(inner)]
+    if members:
+        return all(len(m) == 1 for m in members)
+    # No list of groups: all replicas together.
+    header = i.parent.module.header
+    return inner.strip() == "" and all(int(header.get(k, 1)) == 1 for k in ("replica_count", "num_partitions"))

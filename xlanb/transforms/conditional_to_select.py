@@ -1,0 +1,53 @@
+"""Conditionals inside of scalar computations as selects (xla/service/conditional_to_select.h).
+
+    map(x), to_apply={ROOT conditional(p, a, b), true_computation=f, false_computation=g}    =>    map(x), to_apply={ROOT select(p, f(a), g(b))}
+
+Where a computation is applied to every element there is nothing to jump over: both branches are computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import CallGraph
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType, TupleShape
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.builder import Builder
+from xlanb.transforms.inlining import copy_body
+
+
+@dataclass(frozen=True)
+class ConditionalToSelect(HloPass):
+    """Rewrites two-way conditionals without side effects in computations that are not run as programs."""
+
+    name = "conditional-to-select"
+
+    def apply(self, module: HloModule) -> None:
+        graph = CallGraph(module)
+        changed = False
+        for c in module.post_order():
+            if graph.is_control(c):
+                continue
+            for i in c.post_order():
+                if i.opcode is O.CONDITIONAL and i.operands[0].shape.element_type is PrimitiveType.PRED and not i.has_side_effect:
+                    _select(i)
+                    changed = True
+        if changed:
+            module.remove_unused_computations()
+
+
+def _select(conditional: HloInstruction) -> None:
+    c, b = conditional.parent, Builder(conditional)
+    # A predicate's first branch is the one for true, however the branches are written.
+    branches = conditional.called_computations
+    chosen, other = (copy_body(f, c, (o,), conditional) for f, o in zip(branches, conditional.operands[1:], strict=True))
+    c.replace(conditional, _select_each(b, conditional.operands[0], chosen, other))
+
+
+def _select_each(b: Builder, test: HloInstruction, x: HloInstruction, y: HloInstruction) -> HloInstruction:
+    if isinstance(x.shape, TupleShape):
+        return b.tuple(_select_each(b, test, b.element(x, n), b.element(y, n)) for n in range(len(x.shape.shapes)))
+    return b.select(b.broadcast(test, (), x.array_shape), x, y)

@@ -1,0 +1,145 @@
+"""Narrow floats computed in wider ones (xla/hlo/transforms/simplifiers/float_normalization.h): one pass for each type that XLA:CPU has no arithmetic of.
+
+    ROOT c = bf16[8] add(a, b)    =>    ROOT convert(bf16, f32[8] add(convert(f32, a), convert(f32, b)))
+
+What only passes values on (tuples, calls, loops, converts, parameters, constants) keeps the narrow type; computations that a rewritten instruction calls get wide
+parameters and a wide result, and round in between as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType, Shape, TupleShape
+from xlanb.shape.shape import tuple_of
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.hlo_dce import HloDce
+from xlanb.transforms.tuple_simplifier import TupleSimplifier
+
+P = PrimitiveType
+
+# What each type is computed in, by XLA:CPU.
+WIDER: dict[PrimitiveType, PrimitiveType] = {
+    P.BF16: P.F32,
+    P.F8E5M2: P.F16,
+    P.F8E4M3: P.F16,
+    P.F8E4M3FN: P.F16,
+    P.F8E4M3B11FNUZ: P.F16,
+    P.F8E5M2FNUZ: P.F16,
+    P.F8E4M3FNUZ: P.F16,
+    P.F8E3M4: P.F16,
+    P.S4: P.S8,
+    P.U4: P.U8,
+    P.F4E2M1FN: P.F16,
+    P.F8E8M0FNU: P.F32,
+}
+
+_UNTOUCHED = frozenset(
+    {
+        *(O.TUPLE, O.GET_TUPLE_ELEMENT, O.CONSTANT, O.DOMAIN, O.PARAMETER, O.FUSION, O.CONVERT, O.CALL, O.CUSTOM_CALL, O.WHILE, O.CONDITIONAL),
+        *(O.BITCAST_CONVERT, O.BITCAST, O.OPT_BARRIER, O.ASYNC_START, O.ASYNC_UPDATE, O.ASYNC_DONE),
+    }
+)
+_KEEP_COMPUTATIONS = frozenset({O.ALL_REDUCE, O.REDUCE_SCATTER})
+
+
+def normalize(module: HloModule, low: PrimitiveType, high: PrimitiveType) -> None:
+    """Compute in `high` whatever a module computes in `low`."""
+    skipped = {d for i in module.instructions() if i.opcode in _KEEP_COMPUTATIONS for d in i.called_computations}
+    version = module.version
+    for c in module.post_order():
+        if c in skipped:
+            continue
+        for i in c.post_order():
+            if i.opcode not in _UNTOUCHED and not i.has_side_effect and _speaks_of(i, low):
+                _Widening(i, low, high).run()
+    if module.version != version:
+        TupleSimplifier().apply(module)
+        HloDce().apply(module)
+
+
+def _speaks_of(i: HloInstruction, low: PrimitiveType) -> bool:
+    called = (s for d in i.called_computations for s in (d.root.shape, *(p.shape for p in d.parameters)))
+    return any(_has(s, low) for s in (i.shape, *(o.shape for o in i.operands), *called))
+
+
+def _has(shape: Shape, kind: PrimitiveType) -> bool:
+    return any(_has(s, kind) for s in shape.shapes) if isinstance(shape, TupleShape) else shape.is_array and shape.as_array().element_type is kind
+
+
+class _Widening:
+    """One instruction, the two types, and what it takes to exchange them."""
+
+    def __init__(self, i: HloInstruction, low: PrimitiveType, high: PrimitiveType) -> None:
+        self.i, self.low, self.high = i, low, high
+
+    def run(self) -> None:
+        i, c = self.i, self.i.parent
+        wide = c.clone_instruction(i, [self._raised(c, o) for o in i.operands], self._raised_shape(i.shape))
+        if i.opcode not in _KEEP_COMPUTATIONS:
+            for key, value in i.attributes.items():
+                if isinstance(value, HloComputation) and any(_has(s.shape, self.low) for s in (value.root, *value.parameters)):
+                    c.update(wide, attributes={key: self._raised_computation(value)})
+        for p in i.control_predecessors:
+            c.add_control_dependency(p, wide)
+        for s in i.control_successors:
+            c.add_control_dependency(wide, s)
+        c.drop_control_dependencies(i)
+        c.replace(i, self._lowered(c, wide, i.shape))
+
+    def _raised_shape(self, shape: Shape) -> Shape:
+        if isinstance(shape, TupleShape):
+            return tuple_of(self._raised_shape(s) for s in shape.shapes)
+        if not shape.is_array or shape.as_array().element_type is not self.low:
+            return shape
+        return shape.as_array().with_type(self.high)
+
+    def _raised(self, c: HloComputation, x: HloInstruction) -> HloInstruction:
+        """x in the wide type."""
+        return self._converted(c, x, self._raised_shape(x.shape))
+
+    def _lowered(self, c: HloComputation, x: HloInstruction, shape: Shape) -> HloInstruction:
+        """x in the types of `shape`."""
+        return self._converted(c, x, shape)
+
+    def _converted(self, c: HloComputation, x: HloInstruction, shape: Shape) -> HloInstruction:
+        if x.shape == shape:
+            return x
+        if isinstance(shape, TupleShape):
+            elements = [c.add(O.GET_TUPLE_ELEMENT, (x,), like=x, index=n) for n in range(len(shape.shapes))]
+            return c.add(O.TUPLE, [self._converted(c, e, s) for e, s in zip(elements, shape.shapes, strict=True)], shape, like=x)
+        return c.add(O.CONVERT, (x,), shape, like=x)
+
+    def _raised_computation(self, source: HloComputation) -> HloComputation:
+        """A clone that takes and gives the wide type."""
+        clone = source.module.clone_computation(source, f"{source.name}.clone")
+        if _has(clone.root.shape, self.low):
+            clone.set_root(self._raised(clone, clone.root))
+        for p in clone.parameters:
+            if _has(p.shape, self.low):
+                users, shape = p.users, p.shape
+                clone.update(p, shape=self._raised_shape(shape))
+                narrow = self._lowered(clone, p, shape)
+                for u in users:
+                    clone.set_operands(u, [narrow if o is p else o for o in u.operands])
+        return clone
+
+
+def _pass_for(low: PrimitiveType, high: PrimitiveType) -> type[HloPass]:
+    @dataclass(frozen=True)
+    class FloatNormalization(HloPass):
+        name = f"float-normalization-{low}"
+
+        def apply(self, module: HloModule) -> None:
+            normalize(module, low, high)
+
+    FloatNormalization.__doc__ = f"Computes {low} in {high}."
+    return FloatNormalization
+
+
+PASSES_BY_TYPE: dict[PrimitiveType, Callable[[], HloPass]] = {low: _pass_for(low, high) for low, high in WIDER.items()}

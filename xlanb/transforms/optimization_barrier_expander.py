@@ -1,0 +1,36 @@
+"""Barriers taken out once what they hold apart has been seen by cse (xla/hlo/transforms/expanders/optimization_barrier_expander.h, the pass cse_barrier_expander).
+
+    opt-barrier(x)    =>    x
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+
+
+@dataclass(frozen=True)
+class OptimizationBarrierExpander(HloPass):
+    """Replaces every barrier by its operand; what it ordered stays in order."""
+
+    name = "cse_barrier_expander"
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            for i in c.post_order():
+                if i.opcode is O.OPT_BARRIER:
+                    _remove(i)
+
+
+def _remove(barrier: HloInstruction) -> None:
+    c = barrier.parent
+    for before in barrier.control_predecessors:
+        for after in barrier.control_successors:
+            c.add_control_dependency(before, after)
+    c.drop_control_dependencies(barrier)
+    c.replace(barrier, barrier.operands[0])

@@ -1,0 +1,30 @@
+"""What says how values are spread over devices, taken out where there is one (xla/hlo/transforms/simplifiers/... sharding_remover.h).
+
+    custom-call(x), custom_call_target="Sharding", sharding={devices=[2,1]0,1}    =>    x
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape.shape import same
+from xlanb.transforms.base import HloPass
+
+_TARGETS = frozenset({"Sharding", "SPMDShardToFullShape", "SPMDFullToShardShape"})
+
+
+@dataclass(frozen=True)
+class ShardingRemover(HloPass):
+    """Replaces sharding annotations by what they annotate."""
+
+    name = "sharding-remover"
+
+    def apply(self, module: HloModule) -> None:
+        for c in module.post_order():
+            for i in c.post_order():
+                if i.opcode is O.CUSTOM_CALL and i.get("custom_call_target") in _TARGETS and len(i.operands) == 1 and same(i.shape, i.operands[0].shape):
+                    # The annotation speaks of devices that are not there: the operand does not take it over.
+                    c.update(i, sharding="")
+                    c.replace(i, i.operands[0])
