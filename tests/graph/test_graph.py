@@ -8,6 +8,7 @@ from xlanb.graph.array_ops import identity, placeholder
 from xlanb.graph.control_ops import group, no_op, tuple_
 from xlanb.graph.convert import constant
 from xlanb.graph.default_graph import get_default_graph, reset_default_graph
+from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.rewrite import subgraph
@@ -287,3 +288,14 @@ def test_the_default_graph():
     assert get_default_graph() is outer
     reset_default_graph()
     assert get_default_graph() is not outer
+
+
+def test_functions_that_share_a_library_are_recorded_once_each():
+    library = {}
+    graph, body = Graph(), Graph("f")
+    library["f"] = GraphFunction.of_body("f", body)
+    body.functions = graph.functions = library
+    body.add_op("NoOp", "n", (), [])
+    record = graph.record()
+    assert [(f.name, len(f.nodes), f.functions) for f in record.functions] == [("f", 1, ())]
+    assert library["f"].record() is library["f"].record()

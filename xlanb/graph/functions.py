@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xlanb.errors import GraphValueError
@@ -63,6 +63,7 @@ class GraphFunction:
         self.attrs = dict(attrs or {})
         self._make_body = make_body
         self._body: Graph | None = None
+        self._record: tuple[int, GraphRecord] | None = None
 
     @staticmethod
     def of_body(name: str, body: Graph) -> GraphFunction:
@@ -88,9 +89,13 @@ class GraphFunction:
         return [o.dtype for o in self.outputs]
 
     def record(self) -> GraphRecord:
-        """A frozen snapshot of the body, under the function's name."""
-        record = self.body.record()
-        return record if record.name == self.name else replace(record, name=self.name)
+        """A frozen snapshot of the body alone, under the function's name."""
+        if self._record is None or self._record[0] != self.body.version:
+            from xlanb.graph.recording import record_node
+
+            nodes = tuple(record_node(op) for op in self.body)
+            self._record = (self.body.version, GraphRecord(self.name, nodes))
+        return self._record[1]
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{a.name}: {a.dtype.name}" for a in self.inputs)

@@ -18,6 +18,7 @@ _LONGEST_TENSOR = 16  # elements shown of a tensor attribute
 
 def record_graph(graph: Graph) -> GraphRecord:
     """A snapshot of the graph and of its functions' bodies."""
+    # a body is recorded without its library, which is this very one: functions may call each other, and themselves
     functions = tuple(f.record() for f in graph.functions.values())
     return GraphRecord(graph.name, tuple(record_node(op) for op in graph), functions)
 
