@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from xlanb.errors import ShapeError
 from xlanb.hlo import parse
 from xlanb.hlo.literal_text import float_text
 from xlanb.hlo.printer import PrintOptions, computation_text, instruction_text, module_text
@@ -148,3 +149,16 @@ def test_async_sugar() -> None:
     assert "wrapped" not in printed
     plain = module_text(parse(text).record(), PrintOptions(async_sugar=False))
     assert "async-start(%a), calls=%wrapped" in plain
+
+
+def test_the_module_gives_its_text_in_three_forms():
+    module = parse(
+        'HloModule m\nENTRY e {\n  a = f32[2] parameter(0), metadata={op_name="x"}\n  ROOT r = f32[2] negate(a)\n}'
+    )
+    assert module.to_string() == str(module)
+    assert "%" not in module.to_string("short")
+    assert str(parse(module.to_string("short"))).count("negate") == 1
+    assert "{0}" not in module.to_string("human")
+    assert "op_name" not in module.to_string("human")
+    with pytest.raises(ShapeError, match="no form 'tall'"):
+        module.to_string("tall")

@@ -1,0 +1,1 @@
+"""What is known of a module without changing it: reachability, calls, induction, cost."""

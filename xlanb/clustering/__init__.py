@@ -1,0 +1,1 @@
+"""Which nodes of a TensorFlow graph are compiled together, and why (TensorFlow's compiler/jit)."""

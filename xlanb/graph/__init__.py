@@ -1,0 +1,1 @@
+"""TensorFlow graphs: operations, functions, gradients, GraphDef."""

@@ -1,0 +1,1 @@
+"""In Jupyter: the magics and the step widget."""

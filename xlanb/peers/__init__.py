@@ -1,0 +1,1 @@
+"""The real XLA and TensorFlow, when they are installed."""

@@ -1,0 +1,1 @@
+"""Sessions, the compilation cache, and the stages of a compilation in order."""

@@ -10,4 +10,13 @@ from xlanb.tf2xla.shapes import constant_value, infer_shapes
 
 set_shape_function(infer_shapes)
 
-__all__ = ["Argument", "CompilationResult", "constant_value", "infer_shapes", "kernel", "lower", "register", "registered"]
+__all__ = [
+    "Argument",
+    "CompilationResult",
+    "constant_value",
+    "infer_shapes",
+    "kernel",
+    "lower",
+    "register",
+    "registered",
+]

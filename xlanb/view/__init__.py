@@ -1,0 +1,1 @@
+"""Records as pictures and text; only this room knows HTML."""
