@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -36,10 +38,18 @@ _KERNELS: dict[str, HostKernel] = {}
 
 def host_kernel(op_type: str) -> HostKernel | None:
     """The host kernel of an op type, None if it is lowered instead."""
+    _load()
     return _KERNELS.get(op_type)
 
 
-def _host(*op_types: str) -> Callable[[HostKernel], HostKernel]:
+@cache
+def _load() -> None:
+    import_module("xlanb.runtime.host_strings")
+
+
+def host(*op_types: str) -> Callable[[HostKernel], HostKernel]:
+    """Decorator: the function runs these op types."""
+
     def decorate(kernel: HostKernel) -> HostKernel:
         _KERNELS.update(dict.fromkeys(op_types, kernel))
         return kernel
@@ -47,24 +57,24 @@ def _host(*op_types: str) -> Callable[[HostKernel], HostKernel]:
     return decorate
 
 
-@_host("Placeholder", "PlaceholderV2", "_Arg")
+@host("Placeholder", "PlaceholderV2", "_Arg")
 def _placeholder(op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     dtype = op.outputs[0].dtype.name
     raise FeedError(f"You must feed a value for placeholder tensor {op.name!r} with dtype {dtype} and shape {op.outputs[0].shape}")
 
 
-@_host("VariableV2", "Variable", "VarHandleOp")
+@host("VariableV2", "Variable", "VarHandleOp")
 def _variable(op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     name = op.attrs.get("shared_name") or op.name
     return [VariableHandle(f"{op.attrs.get('container') or ''}/{name}", op.name)]
 
 
-@_host("IsVariableInitialized", "VarIsInitializedOp")
+@host("IsVariableInitialized", "VarIsInitializedOp")
 def _is_initialized(_op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     return [np.asarray(state.variables.has(inputs[0]))]
 
 
-@_host("NoOp", "_Retval", "ControlTrigger")
+@host("NoOp", "_Retval", "ControlTrigger")
 def _nothing(_op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     return []
 
@@ -76,19 +86,19 @@ def _shape(op: Operation, value: Any) -> tuple[int, ...]:
     return dims
 
 
-@_host("RandomUniform")
+@host("RandomUniform")
 def _random_uniform(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     dtype = op.outputs[0].dtype.numpy_dtype
     wide = np.float64 if dtype == np.float64 else np.float32
     return [np.asarray(state.generator(op).random(_shape(op, inputs[0]), wide)).astype(dtype)]
 
 
-@_host("RandomStandardNormal")
+@host("RandomStandardNormal")
 def _random_normal(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     return [np.asarray(state.generator(op).standard_normal(_shape(op, inputs[0]))).astype(op.outputs[0].dtype.numpy_dtype)]
 
 
-@_host("TruncatedNormal")
+@host("TruncatedNormal")
 def _truncated_normal(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     """Standard normal, values beyond two standard deviations drawn again."""
     values = np.asarray(state.generator(op).standard_normal(_shape(op, inputs[0])))
@@ -97,9 +107,25 @@ def _truncated_normal(op: Operation, inputs: Sequence[Any], state: HostState) ->
     return [values.astype(op.outputs[0].dtype.numpy_dtype)]
 
 
-@_host("RandomUniformInt")
+@host("RandomUniformInt")
 def _random_int(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     low, high = int(inputs[1]), int(inputs[2])
     if low >= high:
         raise GraphError(f"node {op.name!r} ({op.type}): need minval < maxval, not {low} and {high}")
     return [state.generator(op).integers(low, high, _shape(op, inputs[0]), op.outputs[0].dtype.numpy_dtype)]
+
+
+@host("RandomShuffle")
+def _random_shuffle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    """The rows in a random order."""
+    return [state.generator(op).permutation(np.asarray(inputs[0]), axis=0)] if np.ndim(inputs[0]) else [inputs[0]]
+
+
+@host("Multinomial")
+def _multinomial(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    """Classes drawn by their logits: the largest of logits plus Gumbel noise."""
+    logits, (count,) = np.asarray(inputs[0], np.float64), _shape(op, inputs[1])
+    if logits.ndim != 2 or logits.shape[1] == 0:
+        raise GraphError(f"node {op.name!r} ({op.type}): logits of shape {list(logits.shape)} must be a matrix with columns")
+    noise = state.generator(op).gumbel(size=(logits.shape[0], count, logits.shape[1]))
+    return [np.argmax(logits[:, None, :] + noise, axis=2).astype(op.outputs[0].dtype.numpy_dtype)]
