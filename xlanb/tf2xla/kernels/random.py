@@ -10,9 +10,13 @@ import math
 import numpy as np
 
 from xlanb.hlo import HloInstruction, HloOpcode
+from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.tf2xla.broadcasting import broadcast_to
 from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.kernels.constants import sum_type
+from xlanb.tf2xla.kernels.gathering import gather_slices
+from xlanb.tf2xla.kernels.indices import arg_reduce
 from xlanb.tf2xla.registry import register
 
 
@@ -36,6 +40,35 @@ def _normal(ctx: OpContext) -> HloInstruction:
 def _uniform_int(ctx: OpContext) -> HloInstruction:
     low, high = ctx.input(1), ctx.input(2)
     return ctx.b.rng("rng_uniform", low, high, array(low.array_shape.element_type, ctx.ints(0)))
+
+
+@register("RandomShuffle")
+def _shuffle(ctx: OpContext) -> HloInstruction:
+    """Rows in the order of random numbers drawn for them."""
+    x = ctx.input(0)
+    if not x.array_shape.rank or x.array_shape.dimensions[0] < 2:
+        return x
+    rows = [x.array_shape.dimensions[0]]
+    b = ctx.b
+    low, high = (b.constant(np.uint32(v)) for v in (0, 2**32 - 1))
+    keys = b.rng("rng_uniform", low, high, array(PrimitiveType.U32, rows))
+    order = b.get_tuple_element(b.sort([keys, b.iota(array(PrimitiveType.S32, rows), 0)], 0, "LT"), 1)
+    return gather_slices(ctx, x, order, 0)
+
+
+@register("Multinomial", constants=(1,))
+def _multinomial(ctx: OpContext) -> HloInstruction:
+    """Classes drawn by their logits: the largest of logits plus Gumbel noise, -log(-log(u))."""
+    logits, (count,) = ctx.input(0), ctx.ints(1)
+    b = ctx.b
+    rows, classes = logits.array_shape.dimensions
+    wide = b.convert(logits, sum_type(logits.array_shape.element_type))
+    kind = wide.array_shape.element_type
+    tiny = b.constant(np.finfo(kind.dtype).tiny)
+    drawn = b.rng("rng_uniform", tiny, b.constant(kind.dtype.type(1)), array(kind, [rows, count, classes]))
+    noise = b.negate(b.log(b.negate(b.log(drawn))))
+    total = b.add(noise, b.broadcast_in_dim(wide, [rows, count, classes], [0, 2]))
+    return arg_reduce(ctx, total, 2, largest=True, kind=ctx.element_type("output_dtype"))
 
 
 @register("TruncatedNormal", constants=(0,))

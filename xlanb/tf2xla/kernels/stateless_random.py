@@ -1,0 +1,85 @@
+"""Stateless random ops (tensorflow/core/kernels/stateless_random_ops{,_v2}.cc): the numbers of TensorFlow's CPU kernels, from Philox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xlanb.hlo import HloInstruction
+from xlanb.shape import PrimitiveType
+from xlanb.tf2xla.broadcasting import broadcast_to
+from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.kernels import philox
+from xlanb.tf2xla.kernels.constants import scalar_of
+from xlanb.tf2xla.registry import register
+
+_PHILOX, _AUTO = 1, 3
+
+Draw = Callable[[OpContext, philox.Generator, tuple[int, ...], PrimitiveType], HloInstruction]
+
+
+def _dims(ctx: OpContext) -> tuple[int, ...]:
+    dims = tuple(ctx.ints(0))
+    if any(d < 0 for d in dims):
+        ctx.fail(f"shape {list(dims)} has a negative dimension")
+    return dims
+
+
+def _from_seed(draw: Draw) -> Callable[[OpContext], HloInstruction]:
+    """Inputs: shape, seed, ..."""
+    return lambda ctx: _drawn(ctx, draw, philox.seeded(ctx, ctx.input(1)))
+
+
+def _from_key(draw: Draw) -> Callable[[OpContext], HloInstruction]:
+    """Inputs: shape, key, counter, algorithm, ..."""
+
+    def lower(ctx: OpContext) -> HloInstruction:
+        (algorithm,) = ctx.ints(3)
+        if algorithm not in (_PHILOX, _AUTO):
+            ctx.fail(f"random algorithm {algorithm} is not known here: 1 (Philox) and 3 (automatic) are")
+        return _drawn(ctx, draw, philox.given(ctx, ctx.input(1), ctx.input(2)))
+
+    return lower
+
+
+def _drawn(ctx: OpContext, draw: Draw, g: philox.Generator) -> HloInstruction:
+    dims = _dims(ctx)
+    kind = ctx.element_type("dtype")
+    if any(d == 0 for d in dims):
+        return broadcast_to(ctx.b, scalar_of(ctx, kind, 0), dims)
+    return draw(ctx, g, dims, kind)
+
+
+def _within(ctx: OpContext, g: philox.Generator, dims: tuple[int, ...], kind: PrimitiveType) -> HloInstruction:
+    """low + bits mod (high - low), unsigned; low and high are the last two inputs."""
+    b = ctx.b
+    unsigned = PrimitiveType.U64 if kind.bits == 64 else PrimitiveType.U32
+    low, high = (b.reshape(x if kind is unsigned else b.bitcast_convert(x, unsigned), []) for x in (ctx.input(-2), ctx.input(-1)))
+    span = broadcast_to(b, b.subtract(high, low), dims)
+    drawn = b.add(b.remainder(philox.full_range(ctx, g, dims, unsigned), span), broadcast_to(b, low, dims))
+    return drawn if kind is unsigned else b.bitcast_convert(drawn, kind)
+
+
+_DRAWS: dict[str, Draw] = {
+    "RandomUniform": philox.uniform,
+    "RandomNormal": philox.normal,
+    "TruncatedNormal": philox.truncated_normal,
+    "RandomUniformFullInt": philox.full_range,
+    "RandomUniformInt": _within,
+}
+
+for _name, _draw in _DRAWS.items():
+    register(f"Stateless{_name}", constants=(0,))(_from_seed(_draw))
+    register(f"Stateless{_name}V2", constants=(0, 3))(_from_key(_draw))
+
+
+@register("StatelessRandomGetAlg")
+def _get_algorithm(ctx: OpContext) -> HloInstruction:
+    return scalar_of(ctx, PrimitiveType.S32, _PHILOX)
+
+
+@register("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
+def _get_key_counter(ctx: OpContext) -> list[HloInstruction]:
+    g = philox.seeded(ctx, ctx.input(0))
+    b = ctx.b
+    counter = b.concatenate([b.reshape(x, [1]) for x in (g.low, g.high)], 0)
+    return [b.reshape(g.key, [1]), counter, scalar_of(ctx, PrimitiveType.S32, _PHILOX)]
