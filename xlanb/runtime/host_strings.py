@@ -85,10 +85,16 @@ def _string_length(op: Operation, inputs: Sequence[Any], _state: HostState) -> S
     return [_mapped(lambda s: len(_bytes(s)) if is_bytes else len(_bytes(s).decode(errors="replace")), inputs[0]).astype(np.int32)]
 
 
+_CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "StringLower": lambda s: s.lower(),
+    "StringUpper": lambda s: s.upper(),
+    "StringStrip": lambda s: s.strip(),
+}
+
+
 @host("StringLower", "StringUpper", "StringStrip")
 def _string_changed(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    change = {"StringLower": bytes.lower, "StringUpper": bytes.upper, "StringStrip": bytes.strip}[op.type]
-    return [_mapped(lambda s: change(_bytes(s)), inputs[0])]
+    return [_mapped(lambda s: _CHANGES[op.type](_bytes(s)), inputs[0])]
 
 
 @host("StringToHashBucketFast")
@@ -139,5 +145,5 @@ def _assert(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _print(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     count = int(op.attrs.get("summarize", 3))
     shown = "".join(f"[{' '.join(map(str, np.asarray(v).ravel()[:count]))}]" for v in inputs[1:])
-    print(f"{_bytes(op.attrs.get('message', '')).decode(errors='replace')}{shown}", file=sys.stderr)
+    sys.stderr.write(f"{_bytes(op.attrs.get('message', '')).decode(errors='replace')}{shown}\n")
     return [inputs[0]]

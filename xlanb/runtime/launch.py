@@ -117,7 +117,9 @@ def _compile(call: Call, arguments: list[Argument], signature: Signature, cache:
     key = start_compilation(call.name, parent)
     begin = perf_counter()
     with unobserved():  # each instruction names its node: an edit per instruction would say no more
-        result: CompilationResult = lower(call.name, list(zip(call.feeds, arguments, strict=True)), call.fetches, call.targets, follow_control=not call.is_single)
+        result: CompilationResult = lower(
+            call.name, list(zip(call.feeds, arguments, strict=True)), call.fetches, call.targets, follow_control=not call.is_single
+        )
     if is_observed():
         record = result.module.record()
         summary = f"{record.instruction_count} HLO instructions for {describe(call.name, arguments)}"

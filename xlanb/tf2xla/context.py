@@ -94,7 +94,7 @@ class OpContext:
         try:
             return self._constants.of(x)
         except NotConstantError:
-            return None
+            return None  # that is the answer
 
     def ints(self, index: int) -> list[int]:
         """The value of an integer input that must be known now, flat."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def _fused_batch_norm(ctx: OpContext) -> list[HloInstruction]:
     b = ctx.b
     kind, feature = x.array_shape.element_type, _feature(ctx)
     wide = b.convert(x, scale.array_shape.element_type)
-    attributes = {"epsilon": float(ctx.attr("epsilon", 1e-4)), "feature_index": feature}
+    attributes: dict[str, Any] = {"epsilon": float(ctx.attr("epsilon", 1e-4)), "feature_index": feature}
     rest = [_nothing(ctx)] if ctx.op.type == "FusedBatchNormV3" else []
     if not ctx.attr("is_training", True):
         y = b.instruction(HloOpcode.BATCH_NORM_INFERENCE, (wide, scale, offset, mean, variance), **attributes)

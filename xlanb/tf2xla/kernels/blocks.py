@@ -1,4 +1,7 @@
-"""Blocks of space moved into the batch or the channels, and back (tf2xla/kernels/{spacetobatch_op,batchtospace_op,spacetodepth_op,depthtospace_op}.cc)."""
+"""Blocks of space moved into the batch or the channels, and back.
+
+After tf2xla/kernels/{spacetobatch_op,batchtospace_op,spacetodepth_op,depthtospace_op}.cc.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from xlanb.hlo import HloInstruction
@@ -37,6 +38,11 @@ def lowest(kind: PrimitiveType) -> Any:
 def highest(kind: PrimitiveType) -> Any:
     """The value that a minimum starts from."""
     return np.asarray(np.inf if kind.is_floating else True if kind.text == "pred" else np.iinfo(kind.dtype).max).astype(kind.dtype)
+
+
+def finite_limit(kind: PrimitiveType) -> Any:
+    """The largest finite number of a float type."""
+    return np.asarray(ml_dtypes.finfo(kind.dtype).max).astype(kind.dtype)  # type: ignore[no-untyped-call]
 
 
 def sum_type(kind: PrimitiveType) -> PrimitiveType:

@@ -48,7 +48,7 @@ class _Diagonals:
 
 def _diagonals(ctx: OpContext, numbers: Sequence[int], rows: int, columns: int, default: str) -> _Diagonals:
     low, high = (numbers[0], numbers[-1]) if numbers else (0, 0)
-    if low > high or len(numbers) > 2 or (prod((rows, columns)) and not (-rows < low < columns and -rows < high < columns)):
+    if low > high or len(numbers) > 2 or (rows and columns and not (-rows < low < columns and -rows < high < columns)):
         ctx.fail(f"diagonals {low} to {high} do not lie in a matrix of {rows} x {columns}")
     return _Diagonals(low, high, rows, columns, str(ctx.attr("align", default)))
 

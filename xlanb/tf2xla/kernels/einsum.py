@@ -91,8 +91,8 @@ def _take_diagonals(ctx: OpContext, o: _Operand) -> None:
 
 
 def _equal_indices(ctx: OpContext, dims: tuple[int, ...], first: int, second: int) -> HloInstruction:
-    indices = (ctx.b.iota(array(PrimitiveType.S32, dims), d) for d in (first, second))
-    return ctx.b.compare(*indices, "EQ")
+    rows, columns = (ctx.b.iota(array(PrimitiveType.S32, dims), d) for d in (first, second))
+    return ctx.b.compare(rows, columns, "EQ")
 
 
 def _drop_ones(ctx: OpContext, operands: list[_Operand]) -> None:

@@ -1,4 +1,7 @@
-"""Reading by index (tf2xla/kernels/{gather_op,gather_op_helpers}.cc). An index out of bounds is clamped, as XLA's gather does; TensorFlow's CPU kernels refuse it."""
+"""Reading by index (tf2xla/kernels/{gather_op,gather_op_helpers}.cc).
+
+An index out of bounds is clamped, as XLA's gather does; TensorFlow's CPU kernels refuse it.
+"""
 
 from __future__ import annotations
 

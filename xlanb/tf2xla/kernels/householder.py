@@ -56,13 +56,13 @@ def _reflect(ctx: OpContext, k: HloInstruction, state: list[HloInstruction]) -> 
     here = broadcast_to(b, k, column.array_shape.dimensions)
     below = b.select(b.compare(rows, here, "GT"), column, filled(ctx, column, 0))
     tail = _squares(ctx, below)
-    beta, tau, divisor = _coefficients(ctx, alpha, tail)
+    tau, divisor = _coefficients(ctx, alpha, tail)
     spread = broadcast_to(b, divisor, column.array_shape.dimensions)
     v = b.select(b.compare(rows, here, "EQ"), filled(ctx, column, 1), b.divide(below, spread))
     adjoint = b.transpose(conjugate(ctx, v), [*range(len(batch)), len(batch) + 1, len(batch)])
     r_change = multiply(ctx, b.multiply(v, broadcast_to(b, tau, v.array_shape.dimensions)), multiply(ctx, adjoint, r))
     back = conjugate(ctx, tau)
-    q_change = multiply(ctx, b.multiply(multiply(ctx, q, v), broadcast_to(b, back, q.array_shape.dimensions[:-1] + (1,))), adjoint)
+    q_change = multiply(ctx, b.multiply(multiply(ctx, q, v), broadcast_to(b, back, (*q.array_shape.dimensions[:-1], 1))), adjoint)
     return [b.subtract(q, q_change), b.subtract(r, r_change)]
 
 
@@ -75,8 +75,8 @@ def _squares(ctx: OpContext, column: HloInstruction) -> HloInstruction:
     return b.reshape(total, [*batch, 1, width])
 
 
-def _coefficients(ctx: OpContext, alpha: HloInstruction, tail: HloInstruction) -> tuple[HloInstruction, HloInstruction, HloInstruction]:
-    """beta, what the column becomes; tau; and alpha - beta. Where the tail is zero (and alpha real) nothing is reflected: tau 0."""
+def _coefficients(ctx: OpContext, alpha: HloInstruction, tail: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
+    """tau, and alpha - beta, beta being what the column becomes. Where the tail is zero (and alpha real) nothing is reflected: tau 0."""
     b = ctx.b
     kind = alpha.array_shape.element_type
     real = b.real(alpha) if kind.is_complex else alpha
@@ -93,4 +93,4 @@ def _coefficients(ctx: OpContext, alpha: HloInstruction, tail: HloInstruction) -
     one = filled(ctx, alpha, 1)
     tau = conjugate(ctx, b.divide(b.subtract(beta_wide, alpha), b.select(done, one, beta_wide)))
     divisor = b.select(done, one, b.subtract(alpha, beta_wide))
-    return beta, b.select(done, filled(ctx, alpha, 0), tau), divisor
+    return b.select(done, filled(ctx, alpha, 0), tau), divisor

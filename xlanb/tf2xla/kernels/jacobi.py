@@ -1,7 +1,7 @@
 """Singular values and eigenvalues by one-sided Jacobi rotations, all disjoint pairs of columns at once.
 
-Hestenes' method (1958) in the tournament order of Brent and Luk (1985): columns sit in two rows, each step rotates every column of the upper row with the
-one below until they are orthogonal, then all but the first move on by one seat; after 2h - 1 steps all pairs have met and everyone is back.
+Hestenes' method (1958) in the tournament order of Brent and Luk (1985): columns sit in two rows, each step rotates every column of the upper row with
+the one below until they are orthogonal, then all but the first move on by one seat; after 2h - 1 steps all pairs have met and everyone is back.
 """
 
 from __future__ import annotations

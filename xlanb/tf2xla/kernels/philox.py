@@ -1,6 +1,6 @@
-"""Philox 4x32-10 in HLO, and its words as numbers, bit for bit as TensorFlow's CPU kernels draw them (tsl/lib/random/{philox_random,random_distributions}.h).
+"""Philox 4x32-10 in HLO, and its words as numbers, bit for bit as TensorFlow's CPU kernels draw them.
 
-The generator is that of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+After tsl/lib/random/{philox_random,random_distributions}.h; the generator is that of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 """
 
 from __future__ import annotations

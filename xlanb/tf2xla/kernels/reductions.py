@@ -15,7 +15,6 @@ from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.constants import highest, lowest
 from xlanb.tf2xla.registry import register
 
-
 _REDUCTIONS: dict[str, tuple[HloOpcode, Callable[[PrimitiveType], Any]]] = {
     "Sum": (HloOpcode.ADD, lambda k: np.zeros((), k.dtype)),
     "Mean": (HloOpcode.ADD, lambda k: np.zeros((), k.dtype)),

@@ -1,4 +1,4 @@
-"""Writing by index (tf2xla/kernels/{scatter_nd_op,resource_variable_ops,segment_reduction_ops}.cc, lib/scatter.cc). What is out of bounds is left out."""
+"""Writing by index (tf2xla/kernels/{scatter_nd_op,segment_reduction_ops}.cc, lib/scatter.cc). What is out of bounds is left out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.tf2xla.broadcasting import broadcast_to
 from xlanb.tf2xla.context import OpContext
-from xlanb.tf2xla.kernels.constants import highest, lowest, scalar, scalar_of
+from xlanb.tf2xla.kernels.constants import finite_limit, highest, lowest, scalar, scalar_of
 from xlanb.tf2xla.registry import register
 
 _UPDATES: dict[str, HloOpcode | None] = {
@@ -96,28 +96,14 @@ for _name, _opcode in _UPDATES.items():
 _SEGMENTS: dict[str, tuple[HloOpcode, Callable[[PrimitiveType], Any]]] = {
     "Sum": (HloOpcode.ADD, lambda k: np.zeros((), k.dtype)),
     "Prod": (HloOpcode.MULTIPLY, lambda k: np.ones((), k.dtype)),
-    "Max": (HloOpcode.MAXIMUM, lambda k: _finite(lowest(k), k)),
-    "Min": (HloOpcode.MINIMUM, lambda k: _finite(highest(k), k)),
+    "Max": (HloOpcode.MAXIMUM, lambda k: -finite_limit(k) if k.is_floating else lowest(k)),
+    "Min": (HloOpcode.MINIMUM, lambda k: finite_limit(k) if k.is_floating else highest(k)),
 }
-
-
-def _finite(bound: Any, kind: PrimitiveType) -> Any:
-    """An empty segment holds the type's largest or smallest finite number."""
-    return np.nan_to_num(bound.astype(np.float64)).astype(kind.dtype) if kind is PrimitiveType.F64 else _finite_narrow(bound, kind)
-
-
-def _finite_narrow(bound: Any, kind: PrimitiveType) -> Any:
-    if not kind.is_floating:
-        return bound
-    import ml_dtypes
-
-    largest = ml_dtypes.finfo(kind.dtype).max
-    return np.asarray(largest if bound > 0 else -largest).astype(kind.dtype)
 
 
 @register(*(f"UnsortedSegment{s}" for s in _SEGMENTS), *(f"Segment{s}V2" for s in _SEGMENTS), constants=(2,))
 def _segments(ctx: OpContext) -> HloInstruction:
-    """Rows combined by segment id; negative ids are left out."""
+    """Rows combined by segment id; negative ids are left out; where there is none a maximum is the least finite number."""
     data, ids = ctx.input(0), ctx.input(1)
     (count,) = ctx.ints(2)
     rank = ids.array_shape.rank

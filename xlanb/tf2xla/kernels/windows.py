@@ -1,4 +1,7 @@
-"""Windows over images and volumes: which dimension is what, SAME, VALID and EXPLICIT padding (core/kernels/conv_grad_shape_utils.cc, core/util/padding.cc)."""
+"""Windows over images and volumes: which dimension is what, SAME, VALID and EXPLICIT padding.
+
+After core/kernels/conv_grad_shape_utils.cc and core/util/padding.cc.
+"""
 
 from __future__ import annotations
 
