@@ -64,7 +64,7 @@ _NOT_BY_DEFAULT = frozenset(
     "rng-bit-generator-expander topk-decomposer cholesky_expander triangular_solve_expander select_and_scatter_expander "
     "scatter_expander reduce-window-rewriter scan_expander fusion-wrapper convolution-group-converter gather_expander logistic-expander "
     "copy-insertion operand_upcaster result_caster reduce-decomposer tree_reduction_rewriter small-while-loop-hoisting topk-rewriter "
-    "change-op-data-type bitcast_dtypes_expander sub-byte-size-setter gather_simplifier".split()
+    "change-op-data-type bitcast_dtypes_expander sub-byte-size-setter gather_simplifier broadcast_canonicalizer".split()
 ) | frozenset(_FLOAT_NORMALIZATION.split())
 
 PIPELINES = ("default", "xla")

@@ -1,0 +1,49 @@
+"""The names of calls, borne by what they call (xla/hlo/transforms/propagate_call_metadata.h).
+
+    call(x), metadata={op_name="outer"}, to_apply={ROOT n = negate(p), metadata={op_name="inner"}}    =>    n with metadata={op_name="outer/inner"}
+
+Loops and conditionals within pass the name on. Stack frames stay as they are: only names are joined here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+
+_LONGEST = 1024
+_CONTROL = frozenset({O.WHILE, O.CONDITIONAL})
+
+
+@dataclass(frozen=True)
+class PropagateCallMetadata(HloPass):
+    """Puts the op name of every call before the op names in its computation, outermost calls first."""
+
+    name = "propagate-call-metadata"
+
+    def apply(self, module: HloModule) -> None:
+        for c in reversed(nonfusion_computations(module)):
+            for i in c.post_order():
+                if i.opcode is O.CALL and i.metadata.op_name.rstrip("/"):
+                    _propagate(i.to_apply, i.metadata.op_name.rstrip("/"))
+
+
+def _propagate(c: HloComputation, prefix: str) -> None:
+    for i in c.post_order():
+        joined = _joined(prefix, i.metadata.op_name.strip("/"))
+        if joined is not None:
+            c.update(i, metadata=replace(i.metadata, op_name=joined))
+        if i.opcode in _CONTROL:
+            for d in i.called_computations:
+                _propagate(d, prefix)
+
+
+def _joined(prefix: str, name: str) -> str | None:
+    """prefix/name; None where the name has the prefix already, or would grow too long."""
+    if name.startswith(prefix) or len(prefix) + len(name) >= _LONGEST:
+        return None
+    return f"{prefix}/{name}" if name else prefix
