@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import GraphError, LiteralError, ShapeError, UnknownOpError
+from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloInstruction, HloModule
 from xlanb.hlo.attributes import OpMetadata
@@ -132,22 +133,7 @@ class _Lowering:
 
     def run(self, op: Operation) -> None:
         """Lower one operation whose inputs are lowered."""
-        found = kernel(op.type)
-        if found is None:
-            raise UnknownOpError(f"node {op.name!r}: no lowering to HLO for op {op.type!r}")
-        metadata = OpMetadata(op_type=op.type, op_name=op.name, source_file=op.source_file, source_line=op.source_line)
-        with self.b.metadata(metadata):
-            inputs = [self.values[t] for t in op.inputs]
-            try:
-                result = found.lower(OpContext(op, inputs, self.b, self.constants))
-            except (ShapeError, LiteralError) as error:
-                raise explain(op, inputs, error) from error
-        results: Sequence[HloInstruction | None] = result if isinstance(result, list | tuple) else (result,)
-        for index, output in enumerate(op.outputs):
-            value: Value = results[index] if index < len(results) else None
-            if output.dtype.is_ref_dtype and value is None and op.inputs:
-                value = self.values[op.inputs[0]]  # an op on a ref variable hands the variable on
-            self.values[output] = value
+        lower_op(op, self.values, self.b, self.constants)
 
     def finish(self, fetches: Sequence[Tensor]) -> CompilationResult:
         """Close the module over its results."""
@@ -165,6 +151,52 @@ class _Lowering:
         for i in reversed(module.entry_computation.instructions):
             module.entry_computation.remove_dead(i)
         return CompilationResult(module, tuple(self.parameters), len(fetches), tuple(v.argument for v in written))
+
+
+def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constants: ConstantValues) -> None:
+    """Lower one operation: its inputs are in `values`, its outputs go there.
+
+    Raises:
+        UnknownOpError: the op type has no lowering.
+        GraphError: the inputs do not fit; the message names the node.
+    """
+    found = kernel(op.type)
+    if found is None:
+        raise UnknownOpError(f"node {op.name!r}: no lowering to HLO for op {op.type!r}")
+    inputs = [values[t] for t in op.inputs]
+    metadata = OpMetadata(op_type=op.type, op_name=op.name, source_file=op.source_file, source_line=op.source_line)
+    with b.metadata(metadata):
+        try:
+            result = found.lower(OpContext(op, inputs, b, constants))
+        except (ShapeError, LiteralError) as error:
+            raise explain(op, inputs, error) from error
+    results: Sequence[Value] = result if isinstance(result, list | tuple) else (result,)
+    for index, output in enumerate(op.outputs):
+        value: Value = results[index] if index < len(results) else None
+        if output.dtype.is_ref_dtype and value is None and op.inputs:
+            value = values[op.inputs[0]]  # an op on a ref variable hands the variable on
+        values[output] = value
+
+
+def lower_body(body: Graph, inputs: Sequence[Value], b: HloBuilder, constants: ConstantValues) -> list[Value]:
+    """Lower a function's body in place of its call; the values of its results.
+
+    Raises:
+        GraphError: as `lower_op`; also where the body's arguments are not those of the call.
+    """
+    values: dict[Tensor, Value] = {}
+    results: dict[int, Value] = {}
+    for op in body.topological_order():
+        if op.type == "_Arg":
+            index = int(op.attrs["index"])
+            if not 0 <= index < len(inputs):
+                raise GraphError(f"function {body.name!r} has argument {index}, its call gives {len(inputs)}")
+            values[op.outputs[0]] = inputs[index]
+        elif op.type == "_Retval":
+            results[int(op.attrs["index"])] = values[op.inputs[0]]
+        else:
+            lower_op(op, values, b, constants)
+    return [results[i] for i in sorted(results)]
 
 
 def argument_of(value: Any, *, kind: str = "parameter", name: str = "") -> Argument:

@@ -160,8 +160,9 @@ def normal_pairs(ctx: OpContext, words: HloInstruction, kind: PrimitiveType) -> 
     zeros = [0] * (len(dims) - 1)
     both = unit_interval(ctx, words, kind)
     first, second = (b.slice(both, [*zeros, i], [*dims[:-1], i + 1]) for i in range(2))
-    # TensorFlow computes 2 pi in double and multiplies in single precision
-    angle = b.multiply(second, filled(ctx, second, 2 * math.pi))
+    # TensorFlow multiplies by 2 pi in double precision
+    fine = b.convert(second, PrimitiveType.F64)
+    angle = b.convert(b.multiply(fine, filled(ctx, fine, 2 * math.pi)), kind)
     kept = b.maximum(first, filled(ctx, first, _SMALLEST_UNIFORM))
     radius = b.sqrt(b.multiply(b.log(kept), filled(ctx, first, -2)))
     return b.concatenate([b.multiply(b.sin(angle), radius), b.multiply(b.cos(angle), radius)], len(dims) - 1)
