@@ -7,8 +7,9 @@ from math import prod
 import numpy as np
 
 from xlanb.hlo import HloInstruction
-from xlanb.tf2xla.broadcasting import broadcast_to, canonical_axes
+from xlanb.tf2xla.broadcasting import broadcast_dimensions, broadcast_to, canonical_axes
 from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.kernels.gathering import gather_slices
 from xlanb.tf2xla.registry import register
 
 
@@ -136,3 +137,61 @@ def _broadcast_gradient_args(ctx: OpContext) -> list[HloInstruction]:
         axes = [[], []]
     dtype = ctx.shape(0).dtype
     return [ctx.b.constant(np.asarray(x, dtype)) for x in axes]
+
+
+@register("BroadcastArgs", constants=(0, 1))
+def _broadcast_args(ctx: OpContext) -> HloInstruction:
+    dims = broadcast_dimensions(ctx.ints(0), ctx.ints(1))
+    return ctx.b.constant(np.asarray(dims, ctx.shape(0).dtype))
+
+
+@register("Empty", constants=(0,))
+def _empty(ctx: OpContext) -> HloInstruction:
+    """Zeros, whether they are asked for or not."""
+    return broadcast_to(ctx.b, ctx.b.constant(np.zeros((), ctx.element_type("dtype").dtype)), ctx.ints(0))
+
+
+@register("EnsureShape")
+def _ensure_shape(ctx: OpContext) -> HloInstruction:
+    x, wanted = ctx.input(0), ctx.attr("shape")
+    dims = x.array_shape.dimensions
+    if wanted.rank is not None and (wanted.rank != len(dims) or any(w not in (None, d) for w, d in zip(wanted.as_list(), dims, strict=True))):
+        ctx.fail(f"shape {list(dims)} is not compatible with {wanted}")
+    return x
+
+
+def _formats(ctx: OpContext) -> tuple[str, str]:
+    source, target = str(ctx.attr("src_format", "NHWC")), str(ctx.attr("dst_format", "NCHW"))
+    if sorted(source) != sorted(target):
+        ctx.fail(f"formats {source} and {target} have different dimensions")
+    return source, target
+
+
+@register("DataFormatDimMap")
+def _format_dim_map(ctx: OpContext) -> HloInstruction:
+    """The place in the target format of dimensions given by their place in the source format; negative ones count from the end."""
+    source, target = _formats(ctx)
+    x = ctx.input(0)
+    b, kind = ctx.b, x.array_shape.dtype
+    dims = x.array_shape.dimensions
+    rank = broadcast_to(b, b.constant(np.asarray(len(source)).astype(kind)), dims)
+    index = b.remainder(b.add(x, rank), rank)
+    table = b.constant(np.asarray([target.index(c) for c in source]).astype(kind))
+    return b.reshape(gather_slices(ctx, table, index, 0), dims)
+
+
+@register("DataFormatVecPermute")
+def _format_vec_permute(ctx: OpContext) -> HloInstruction:
+    """Sizes (or pairs) in the order of the target format; a vector of two is that of height and width alone."""
+    source, target = _formats(ctx)
+    x = ctx.input(0)
+    if x.array_shape.dimensions[:1] == (len(source) - 2,):
+        source, target = ("".join(c for c in f if c not in "NC") for f in (source, target))
+    if x.array_shape.dimensions[:1] != (len(source),):
+        ctx.fail(f"{x.shape} does not have an element for each of {source}")
+    return gather_slices(ctx, x, ctx.b.constant(np.asarray([source.index(c) for c in target], np.int32)), 0)
+
+
+@register("_ListToArray", "_ArrayToList", "_EagerConst", "XlaOptimizationBarrier")
+def _passed_on(ctx: OpContext) -> list[HloInstruction]:
+    return ctx.inputs
