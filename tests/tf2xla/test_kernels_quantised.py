@@ -10,7 +10,7 @@ import pytest
 from xlanb.errors import GraphError
 from xlanb.graph.tensor_shape import TensorShape
 
-X = np.array([-9, -3.1, -0.2, 0, 0.13, 4, 9], np.float32)
+X = np.array([-9, -3.1, -0.2, 0, 0.13, 3, 9], np.float32)
 
 
 def test_fake_quantisation_has_few_values_and_zero_among_them(run_op: Any) -> None:
