@@ -8,9 +8,7 @@ from xlanb.clustering.mark_for_compilation import CLUSTER
 from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.tf2xla.registry import kernel
-
-_SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank"})  # they ask for no value
+from xlanb.tf2xla.const_analysis import constant_arguments
 
 
 @dataclass(frozen=True)
@@ -64,17 +62,22 @@ def _borders(ops: list[Operation]) -> tuple[list[Tensor], list[Tensor]]:
 
 def _function(name: str, ops: list[Operation], inputs: list[Tensor], outputs: list[Tensor]) -> ClusterFunction:
     body = Graph(name)
+    body.functions = ops[0].graph.functions
     made: dict[Tensor, Tensor] = {}
     for index, t in enumerate(inputs):
         attrs = {"T": t.dtype.base_dtype, "index": index, "_output_shapes": (t.shape,)}
-        arg = body.add_op("_Arg", body.unique_name(f"{t.op.name}_{t.value_index}_arg".replace("/", "_").lower()), (), [t.dtype], attrs)
+        arg = body.add_op(
+            "_Arg", body.unique_name(f"{t.op.name}_{t.value_index}_arg".replace("/", "_").lower()), (), [t.dtype], attrs
+        )
         arg.outputs[0].give_shape(t.shape.as_tuple())
         made[t] = arg.outputs[0]
     copies: dict[Operation, Operation] = {}
     for op in ops:
         attrs = {k: v for k, v in op.attrs.items() if k != CLUSTER}
         waits = [copies[c] for c in op.control_inputs if c in copies]
-        copy = body.add_op(op.type, op.name, [made[t] for t in op.inputs], [t.dtype for t in op.outputs], attrs, waits, op.device)
+        copy = body.add_op(
+            op.type, op.name, [made[t] for t in op.inputs], [t.dtype for t in op.outputs], attrs, waits, op.device
+        )
         copy.source_file, copy.source_line = op.source_file, op.source_line
         copies[op] = copy
         made.update(zip(op.outputs, copy.outputs, strict=True))
@@ -82,25 +85,17 @@ def _function(name: str, ops: list[Operation], inputs: list[Tensor], outputs: li
         label = f"{t.op.name}_{t.value_index}_retval".replace("/", "_").lower()
         body.add_op("_Retval", body.unique_name(label), [made[t]], [], {"T": t.dtype.base_dtype, "index": index})
     arguments = tuple(made[t] for t in inputs)
-    return ClusterFunction(name, body, arguments, tuple(made[t] for t in outputs), _constant_arguments(body, arguments))
-
-
-def _constant_arguments(body: Graph, arguments: tuple[Tensor, ...]) -> frozenset[int]:
-    """Arguments whose value some op of the body must know when compiling, through whatever lies between (backwards const analysis)."""
-    must: set[Tensor] = set()
-    for op in reversed(body.topological_order()):
-        if op.type in ("_Arg", "_Retval"):
-            continue
-        if any(t in must for t in op.outputs) and op.type not in _SHAPE_ONLY:
-            must.update(op.inputs)
-            continue
-        found = kernel(op.type)
-        must.update(op.inputs[i] for i in (found.constant_inputs(len(op.inputs)) if found else ()))
-    return frozenset(i for i, t in enumerate(arguments) if t in must)
+    return ClusterFunction(name, body, arguments, tuple(made[t] for t in outputs), constant_arguments(body))
 
 
 def _replace(
-    graph: Graph, name: str, ops: list[Operation], inputs: list[Tensor], outputs: list[Tensor], function: ClusterFunction, moved: dict[str, Tensor]
+    graph: Graph,
+    name: str,
+    ops: list[Operation],
+    inputs: list[Tensor],
+    outputs: list[Tensor],
+    function: ClusterFunction,
+    moved: dict[str, Tensor],
 ) -> None:
     inside = set(ops)
     waits = dict.fromkeys(c for op in ops for c in op.control_inputs if c not in inside)
@@ -111,7 +106,9 @@ def _replace(
         "_XlaNumResourceArgs": sum(t.dtype.name == "resource" for t in inputs),
     }
     graph.functions[name] = GraphFunction.of_body(name, function.body)
-    call = graph.add_op(name, graph.unique_name(name), inputs, [t.dtype.base_dtype for t in outputs], attrs, list(waits))
+    call = graph.add_op(
+        name, graph.unique_name(name), inputs, [t.dtype.base_dtype for t in outputs], attrs, list(waits)
+    )
     for old, new in zip(outputs, call.outputs, strict=True):
         new.give_shape(old.shape.as_tuple())
         for user in old.consumers():

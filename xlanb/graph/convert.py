@@ -191,13 +191,11 @@ def _has_tensor(values: Iterable[Any]) -> bool:
 
 def _first_type(values: Iterable[Any]) -> DType | None:
     for v in values:
-        found = (
-            v.dtype.base_dtype
-            if isinstance(v, Tensor | TensorLike)
-            else _first_type(v)
-            if isinstance(v, list | tuple)
-            else None
-        )  # type: ignore[union-attr]
+        found: Any = None
+        if isinstance(v, Tensor | TensorLike):
+            found = getattr(v, "dtype").base_dtype  # noqa: B009 - a TensorLike may have a dtype, its type does not say so
+        elif isinstance(v, list | tuple):
+            found = _first_type(v)
         if isinstance(found, DType):
             return found
     return None

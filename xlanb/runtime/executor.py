@@ -43,7 +43,9 @@ class Executor:
         self._plan = between(prepared.feeds, prepared.fetches, prepared.targets)
         for op in self._plan:
             if op.type != LAUNCH and host_kernel(op.type) is None and kernel(op.type) is None:
-                raise UnknownOpError(f"cannot run {op.describe()}: xlanb has no kernel and no lowering for op {op.type!r}")
+                raise UnknownOpError(
+                    f"cannot run {op.describe()}: xlanb has no kernel and no lowering for op {op.type!r}"
+                )
 
     def run(self, feeds: Sequence[Any], state: HostState) -> Stages[list[Any]]:
         """Run once; the values of the fetches, variables' references as their values.
@@ -57,7 +59,9 @@ class Executor:
             host = host_kernel(op.type)
             if op.type == LAUNCH:
                 function = self.prepared.functions[op.attrs["function"]]
-                outputs = yield from run_cluster(function, inputs, state.variables, self.cache, self.prepared.compilation)
+                outputs = yield from run_cluster(
+                    function, inputs, state.variables, self.cache, self.prepared.compilation
+                )
             elif host is not None:
                 outputs = list(host(op, inputs, state))
             else:
@@ -73,7 +77,7 @@ class Executor:
         found = kernel(op.type)
         if found is None:
             raise UnknownOpError(f"cannot run {op.describe()}: xlanb has no kernel and no lowering for op {op.type!r}")
-        return run_op(op, found, inputs, state.variables, self.cache)
+        return run_op(op, inputs, state.variables, self.cache)
 
 
 def _given(tensor: Tensor, value: Any, state: HostState) -> Any:

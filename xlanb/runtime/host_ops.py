@@ -60,7 +60,9 @@ def host(*op_types: str) -> Callable[[HostKernel], HostKernel]:
 @host("Placeholder", "PlaceholderV2", "_Arg")
 def _placeholder(op: Operation, _inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     dtype = op.outputs[0].dtype.name
-    raise FeedError(f"You must feed a value for placeholder tensor {op.name!r} with dtype {dtype} and shape {op.outputs[0].shape}")
+    raise FeedError(
+        f"You must feed a value for placeholder tensor {op.name!r} with dtype {dtype} and shape {op.outputs[0].shape}"
+    )
 
 
 @host("VariableV2", "Variable", "VarHandleOp")
@@ -95,7 +97,9 @@ def _random_uniform(op: Operation, inputs: Sequence[Any], state: HostState) -> S
 
 @host("RandomStandardNormal")
 def _random_normal(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
-    return [np.asarray(state.generator(op).standard_normal(_shape(op, inputs[0]))).astype(op.outputs[0].dtype.numpy_dtype)]
+    return [
+        np.asarray(state.generator(op).standard_normal(_shape(op, inputs[0]))).astype(op.outputs[0].dtype.numpy_dtype)
+    ]
 
 
 @host("TruncatedNormal")
@@ -126,6 +130,8 @@ def _multinomial(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequ
     """Classes drawn by their logits: the largest of logits plus Gumbel noise."""
     logits, (count,) = np.asarray(inputs[0], np.float64), _shape(op, inputs[1])
     if logits.ndim != 2 or logits.shape[1] == 0:
-        raise GraphError(f"node {op.name!r} ({op.type}): logits of shape {list(logits.shape)} must be a matrix with columns")
+        raise GraphError(
+            f"node {op.name!r} ({op.type}): logits of shape {list(logits.shape)} must be a matrix with columns"
+        )
     noise = state.generator(op).gumbel(size=(logits.shape[0], count, logits.shape[1]))
     return [np.argmax(logits[:, None, :] + noise, axis=2).astype(op.outputs[0].dtype.numpy_dtype)]

@@ -46,7 +46,10 @@ def _py_func(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
     token = str(op.attrs.get("token", ""))
     function = _FUNCTIONS.get(token)
     if function is None:
-        raise _fail(op, f"no Python function is registered under the token {token!r}: a GraphDef names functions, it does not hold them")
+        raise _fail(
+            op,
+            f"no Python function is registered under the token {token!r}: a GraphDef names functions, it does not hold them",
+        )
     result = function(*inputs)
     listed = list(result) if isinstance(result, list | tuple) else [] if result is None else [result]
     if len(listed) != len(op.outputs):
@@ -82,7 +85,11 @@ def _string_join(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seq
 @host("StringLength")
 def _string_length(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     is_bytes = op.attrs.get("unit", "BYTE") == "BYTE"
-    return [_mapped(lambda s: len(_bytes(s)) if is_bytes else len(_bytes(s).decode(errors="replace")), inputs[0]).astype(np.int32)]
+    return [
+        _mapped(lambda s: len(_bytes(s)) if is_bytes else len(_bytes(s).decode(errors="replace")), inputs[0]).astype(
+            np.int32
+        )
+    ]
 
 
 _CHANGES: dict[str, Callable[[bytes], bytes]] = {

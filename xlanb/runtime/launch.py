@@ -18,7 +18,7 @@ from xlanb.runtime.compiler import Stages, exhaust, finished, hlo_stages, start_
 from xlanb.runtime.variables import Transaction, VariableHandle
 from xlanb.shape.shape import of_array
 from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, lower
-from xlanb.tf2xla.registry import Kernel
+from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tracing import Executed, StageFinished, emit, is_observed, unobserved
 
 _LONGEST_RESULT = 6  # values shown of a result
@@ -39,21 +39,42 @@ class Call:
     @staticmethod
     def of_cluster(function: ClusterFunction) -> Call:
         """The call of a cluster."""
-        text = "\n".join(f"{n.name}={n.op}{n.inputs}{sorted(n.attributes.items())}" for n in function.body.record().nodes)
-        return Call(function.name, function.arguments, function.results, tuple(function.targets), function.constant_arguments, text)
+        text = "\n".join(
+            f"{n.name}={n.op}{n.inputs}{sorted(n.attributes.items())}" for n in function.body.record().nodes
+        )
+        return Call(
+            function.name,
+            function.arguments,
+            function.results,
+            tuple(function.targets),
+            function.constant_arguments,
+            text,
+        )
 
     @staticmethod
-    def of_op(op: Operation, kernel: Kernel) -> Call:
+    def of_op(op: Operation) -> Call:
         """The call of a single op; results that are variables' references are left to the executor."""
         feeds = tuple(dict.fromkeys(op.inputs))
-        constants = frozenset(feeds.index(op.inputs[c]) for c in kernel.constant_inputs(len(op.inputs)))
+        constants = frozenset(feeds.index(op.inputs[c]) for c in constant_inputs(op))
         fetches = tuple(t for t in op.outputs if not t.dtype.is_ref_dtype and t.dtype.name != "resource")
         where = [feeds.index(t) for t in op.inputs]
-        return Call(op.type, feeds, fetches, (op,), constants, f"{op.type}{where}{sorted((k, str(v)) for k, v in op.attrs.items())}", True)
+        return Call(
+            op.type,
+            feeds,
+            fetches,
+            (op,),
+            constants,
+            f"{op.type}{where}{sorted((k, str(v)) for k, v in op.attrs.items())}",
+            True,
+        )
 
 
 def run_cluster(
-    function: ClusterFunction, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache, parent: int | None
+    function: ClusterFunction,
+    inputs: Sequence[Any],
+    variables: Transaction,
+    cache: CompilationCache,
+    parent: int | None,
 ) -> Stages[list[Any]]:
     """Run a cluster, compiled at its first run for each signature; observers see every stage of that, the first run, and the first hit in the cache."""
     call = Call.of_cluster(function)
@@ -71,15 +92,21 @@ def run_cluster(
         if not is_hit:
             yield _executed(entry, seconds, outputs)
         elif entry.hits == 1:
-            record = CacheRecord(describe(call.name, arguments), True, cache.hits, cache.misses, len(cache), entry.seconds)
+            record = CacheRecord(
+                describe(call.name, arguments), True, cache.hits, cache.misses, len(cache), entry.seconds
+            )
             summary = f"hit for {record.signature}: {entry.seconds * 1e3:.0f} ms of compilation saved"
-            yield finished(StageFinished(entry.compilation, "compilation_cache", "XlaCompilationCache", None, record, (), seconds, summary))
+            yield finished(
+                StageFinished(
+                    entry.compilation, "compilation_cache", "XlaCompilationCache", None, record, (), seconds, summary
+                )
+            )
     return outputs
 
 
-def run_op(op: Operation, kernel: Kernel, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache) -> list[Any]:
+def run_op(op: Operation, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache) -> list[Any]:
     """Run one op by itself: the same lowering, compiled alone; nobody watches."""
-    call = Call.of_op(op, kernel)
+    call = Call.of_op(op)
     by_tensor = dict(zip(op.inputs, inputs, strict=True))
     values = [by_tensor[t] for t in call.feeds]
     arguments = _arguments(call, values, variables)
@@ -109,16 +136,24 @@ def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> lis
             shape = of_array(variables.read(value)) if variables.has(value) else None
             arguments.append(Argument("variable", shape, None, value.node))
         else:
-            arguments.append(argument_of(value, kind="constant" if index in call.constants else "parameter", name=tensor.op.name))
+            arguments.append(
+                argument_of(value, kind="constant" if index in call.constants else "parameter", name=tensor.op.name)
+            )
     return arguments
 
 
-def _compile(call: Call, arguments: list[Argument], signature: Signature, cache: CompilationCache, parent: int | None) -> Stages[Entry]:
+def _compile(
+    call: Call, arguments: list[Argument], signature: Signature, cache: CompilationCache, parent: int | None
+) -> Stages[Entry]:
     key = start_compilation(call.name, parent)
     begin = perf_counter()
     with unobserved():  # each instruction names its node: an edit per instruction would say no more
         result: CompilationResult = lower(
-            call.name, list(zip(call.feeds, arguments, strict=True)), call.fetches, call.targets, follow_control=not call.is_single
+            call.name,
+            list(zip(call.feeds, arguments, strict=True)),
+            call.fetches,
+            call.targets,
+            follow_control=not call.is_single,
         )
     if is_observed():
         record = result.module.record()
@@ -131,7 +166,9 @@ def _compile(call: Call, arguments: list[Argument], signature: Signature, cache:
 
 
 def _execute(entry: Entry, inputs: Sequence[Any], variables: Transaction) -> list[Any]:
-    values = [variables.read(v) if isinstance(v, VariableHandle) else v for v in (inputs[i] for i in entry.result.parameters)]
+    values = [
+        variables.read(v) if isinstance(v, VariableHandle) else v for v in (inputs[i] for i in entry.result.parameters)
+    ]
     results = entry.executable(*values)
     count = entry.result.fetch_count
     for argument, value in zip(entry.result.updates, results[count:], strict=True):
@@ -141,7 +178,18 @@ def _execute(entry: Entry, inputs: Sequence[Any], variables: Transaction) -> lis
 
 def _executed(entry: Entry, seconds: float, outputs: Sequence[Any]) -> StageFinished:
     record = ExecutionRecord(seconds, (), tuple((str(of_array(o)), _short(o)) for o in outputs))
-    return finished(StageFinished(entry.compilation, "execution", "execution", None, record, (), seconds, f"first run in {seconds * 1e6:.0f} us"))
+    return finished(
+        StageFinished(
+            entry.compilation,
+            "execution",
+            "execution",
+            None,
+            record,
+            (),
+            seconds,
+            f"first run in {seconds * 1e6:.0f} us",
+        )
+    )
 
 
 def _short(value: Any) -> str:

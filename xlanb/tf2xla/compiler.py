@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,10 @@ from xlanb.shape import ArrayShape
 from xlanb.shape.shape import of_array
 from xlanb.tf2xla.context import ConstantValues, OpContext, Value, Variable, explain
 from xlanb.tf2xla.registry import kernel
+
+
+_DEEPEST = 40
+_DEPTH: ContextVar[int] = ContextVar("xlanb_function_depth", default=0)
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,11 @@ def lower(
 
 
 def between(
-    feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation] = (), *, follow_control: bool = True
+    feeds: Sequence[Tensor],
+    fetches: Sequence[Tensor],
+    targets: Sequence[Operation] = (),
+    *,
+    follow_control: bool = True,
 ) -> list[Operation]:
     """The operations that `fetches` and `targets` need when `feeds` are given, each after what it needs.
 
@@ -184,6 +193,17 @@ def lower_body(body: Graph, inputs: Sequence[Value], b: HloBuilder, constants: C
     Raises:
         GraphError: as `lower_op`; also where the body's arguments are not those of the call.
     """
+    depth = _DEPTH.get() + 1
+    if depth > _DEEPEST:
+        raise GraphError(f"functions are nested more than {_DEEPEST} deep at {body.name!r}: does it call itself?")
+    token = _DEPTH.set(depth)
+    try:
+        return _lower_inside(body, inputs, b, constants)
+    finally:
+        _DEPTH.reset(token)
+
+
+def _lower_inside(body: Graph, inputs: Sequence[Value], b: HloBuilder, constants: ConstantValues) -> list[Value]:
     values: dict[Tensor, Value] = {}
     results: dict[int, Value] = {}
     for op in body.topological_order():
@@ -203,5 +223,3 @@ def argument_of(value: Any, *, kind: str = "parameter", name: str = "") -> Argum
     """The argument that an array is, with its own shape and dtype."""
     array = np.asarray(value)
     return Argument(kind, of_array(array), array if kind == "constant" else None, name)
-
-

@@ -16,7 +16,9 @@ from xlanb.hlo.builder import HloBuilder
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.shape.primitive_type import from_dtype
 
-_UNKNOWN_UNTIL_RUN = frozenset({HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.INFEED, HloOpcode.RNG_GET_AND_UPDATE_STATE})
+_UNKNOWN_UNTIL_RUN = frozenset(
+    {HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.INFEED, HloOpcode.RNG_GET_AND_UPDATE_STATE}
+)
 
 
 class NotConstantError(GraphError):
@@ -51,6 +53,16 @@ class OpContext:
     def within(self, b: HloBuilder) -> OpContext:
         """The same node, building in another computation: a loop's body, a branch."""
         return OpContext(self.op, self._values, b, self._constants)
+
+    @property
+    def values(self) -> list[Value]:
+        """All inputs as they are: HLO, or variables."""
+        return self._values
+
+    @property
+    def constants(self) -> ConstantValues:
+        """What is known of values while the whole function is lowered."""
+        return self._constants
 
     @property
     def input_count(self) -> int:

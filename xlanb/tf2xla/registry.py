@@ -9,12 +9,10 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from xlanb.hlo import HloInstruction
-
 if TYPE_CHECKING:
-    from xlanb.tf2xla.context import OpContext
+    from xlanb.tf2xla.context import OpContext, Value
 
-Lowering = Callable[["OpContext"], "HloInstruction | Sequence[HloInstruction | None] | None"]
+Lowering = Callable[["OpContext"], "Value | Sequence[Value]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,9 @@ class Kernel:
 _KERNELS: dict[str, Kernel] = {}
 
 
-def register(*op_types: str, constants: tuple[int, ...] | slice = (), is_compilable: bool = True) -> Callable[[Lowering], Lowering]:
+def register(
+    *op_types: str, constants: tuple[int, ...] | slice = (), is_compilable: bool = True
+) -> Callable[[Lowering], Lowering]:
     """Decorator: the function lowers these op types."""
 
     def decorate(lower: Lowering) -> Lowering:

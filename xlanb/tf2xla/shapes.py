@@ -18,8 +18,9 @@ from xlanb.graph.shapes import handle_shape
 from xlanb.shape.primitive_type import from_dtype
 from xlanb.shape.shape import array
 from xlanb.tf2xla.compiler import Argument, lower
+from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tf2xla.context import ConstantValues, NotConstantError
-from xlanb.tf2xla.registry import Kernel, kernel
+from xlanb.tf2xla.registry import kernel
 from xlanb.tracing import unobserved
 
 # Sizes that hardly any real dimension has, so that a stand-in is not mistaken for a known size.
@@ -45,7 +46,7 @@ def _inferred(op: Operation) -> list[Dimensions | None] | None:
     if found is None or not all(t.dtype.has_numpy_dtype or t.dtype.name == "resource" for t in op.inputs):
         return None
     dims = [_dimensions(t) for t in op.inputs]
-    known = _known_inputs(op, found)
+    known = _known_inputs(op)
     if known is None or any(d is None and k is None for d, k in zip(dims, known, strict=True)):
         return None
     if not any(d is not None and k is None and None in d for d, k in zip(dims, known, strict=True)):
@@ -114,9 +115,9 @@ def _dimensions(tensor: Tensor) -> Dimensions | None:
     return tensor.shape.as_tuple()
 
 
-def _known_inputs(op: Operation, found: Kernel) -> list[Array | None] | None:
+def _known_inputs(op: Operation) -> list[Array | None] | None:
     """The values of inputs that must be constant, None for the others; None in all where one that must be is not known."""
-    needed = found.constant_inputs(len(op.inputs))
+    needed = constant_inputs(op)
     values = [constant_value(t) if i in needed else None for i, t in enumerate(op.inputs)]
     return None if any(values[i] is None for i in needed) else values
 

@@ -6,18 +6,21 @@ Variables go into a loop or a branch by value and come out by value; what is wri
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xlanb.graph.graph import Graph
-from xlanb.graph.operation import Operation
 from xlanb.hlo import HloComputation, HloInstruction
 from xlanb.hlo.builder import HloBuilder
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import same
 from xlanb.tf2xla.compiler import lower_body
+from xlanb.tf2xla.const_analysis import unchanged_arguments
 from xlanb.tf2xla.context import NotConstantError, OpContext, Value, Variable
 from xlanb.tf2xla.registry import register
+
+Array = np.ndarray[Any, Any]
 
 
 def _body(ctx: OpContext, name: str) -> Graph:
@@ -61,10 +64,11 @@ def _case(ctx: OpContext) -> Sequence[Value]:
 def _branches(ctx: OpContext, selector: HloInstruction, names: Sequence[str]) -> Sequence[Value]:
     given = ctx.values[1:]
     operand = ctx.b.tuple([_held(ctx, v, i + 1) for i, v in enumerate(given)])
-    made = [_Function(ctx, name, given, operand) for name in names]
+    known = [_known(ctx, v) for v in given]
+    made = [_Function(ctx, _body(ctx, name), given, known, operand) for name in names]
     written = [i for i, v in enumerate(given) if isinstance(v, Variable) and any(m.writes[i] for m in made)]
     computations = [m.close([*m.results, *(m.after(i) for i in written)]) for m in made]
-    whole = ctx.b.conditional(selector, [operand] * len(names), computations)
+    whole = ctx.b.conditional(selector, computations, [operand] * len(names))
     count = len(made[0].results)
     for k, i in enumerate(written):
         ctx.assign_variable(i + 1, ctx.b.get_tuple_element(whole, count + k))
@@ -72,21 +76,27 @@ def _branches(ctx: OpContext, selector: HloInstruction, names: Sequence[str]) ->
 
 
 class _Function:
-    """A function lowered into a computation of its own that takes a tuple."""
+    """A function's body lowered into a computation of its own that takes a tuple; inputs that are `known` are constants inside."""
 
-    def __init__(self, ctx: OpContext, name: str, given: Sequence[Value], operand: HloInstruction) -> None:
+    def __init__(
+        self,
+        ctx: OpContext,
+        body: Graph,
+        given: Sequence[Value],
+        known: Sequence[Array | None],
+        operand: HloInstruction,
+    ) -> None:
         self.ctx = ctx
-        self.b: HloBuilder = ctx.b.sub_computation(name)
+        self.b: HloBuilder = ctx.b.sub_computation(body.name)
         parameter = self.b.parameter(0, operand.shape)
         self.inside: list[Value] = []
-        for index, value in enumerate(given):
+        for index, (value, constant) in enumerate(zip(given, known, strict=True)):
             element = self.b.get_tuple_element(parameter, index)
-            known = _known(ctx, value)
             if isinstance(value, Variable):
                 self.inside.append(Variable(value.name, value.argument, element))
             else:
-                self.inside.append(element if known is None else self.b.constant(known))
-        self.results = [self._hlo(v) for v in lower_body(_body(ctx, name), self.inside, self.b, ctx.constants)]
+                self.inside.append(element if constant is None else self.b.constant(constant))
+        self.results = [self._hlo(v) for v in lower_body(body, self.inside, self.b, ctx.constants)]
 
     @property
     def writes(self) -> list[bool]:
@@ -108,7 +118,7 @@ class _Function:
         return held
 
 
-def _known(ctx: OpContext, value: Value) -> np.ndarray | None:  # type: ignore[type-arg]
+def _known(ctx: OpContext, value: Value) -> Array | None:
     """The value of an input that depends on no argument: it stays known inside."""
     if not isinstance(value, HloInstruction):
         return None
@@ -122,15 +132,20 @@ def _known(ctx: OpContext, value: Value) -> np.ndarray | None:  # type: ignore[t
 def _while(ctx: OpContext) -> Sequence[Value]:
     """Loop variables that the body hands on unchanged are known inside as they are outside, constants among them."""
     body = _body(ctx, ctx.attr("body").name)
-    unchanged = _unchanged(body)
+    unchanged = unchanged_arguments(body)
+    known = [_known(ctx, v) if i in unchanged else None for i, v in enumerate(ctx.values)]
     state = ctx.b.tuple([_held(ctx, v, i) for i, v in enumerate(ctx.values)])
-    loop = _LoopFunction(ctx, body, unchanged, state)
-    results = [loop.after(i) if isinstance(v, Variable) else r for i, (v, r) in enumerate(zip(ctx.values, loop.results, strict=True))]
-    for index, (before, after) in enumerate(zip(state.operands, results, strict=True)):
-        if not same(before.shape, after.shape):
-            ctx.fail(f"loop variable {index} is {before.shape} before the loop's body and {after.shape} after it")
-    done = loop.b.build_computation(loop.b.tuple(results))
-    condition = _LoopFunction(ctx, _body(ctx, ctx.attr("cond").name), unchanged, state)
+    loop = _Function(ctx, body, ctx.values, known, state)
+    # what was known goes round as it came in
+    after = [
+        loop.after(i) if isinstance(v, Variable) else r
+        for i, (v, r) in enumerate(zip(ctx.values, loop.results, strict=True))
+    ]
+    for index, (before, result) in enumerate(zip(state.operands, after, strict=True)):
+        if not same(before.shape, result.shape):
+            ctx.fail(f"loop variable {index} is {before.shape} before the loop's body and {result.shape} after it")
+    done = loop.close(after)
+    condition = _Function(ctx, _body(ctx, ctx.attr("cond").name), ctx.values, known, state)
     holds = condition.results[0]
     if holds.array_shape.element_type is not PrimitiveType.PRED:
         holds = condition.b.compare(holds, condition.b.constant(np.zeros((), holds.array_shape.dtype)), "NE")
@@ -138,45 +153,10 @@ def _while(ctx: OpContext) -> Sequence[Value]:
     out: list[Value] = []
     for index, value in enumerate(ctx.values):
         element = ctx.b.get_tuple_element(whole, index)
+        if isinstance(value, Variable) and loop.writes[index]:
+            ctx.assign_variable(index, element)
         if isinstance(value, Variable):
-            if loop.writes[index]:
-                ctx.assign_variable(index, element)
             out.append(value)
         else:
-            known = _known(ctx, value) if index in unchanged else None
-            out.append(element if known is None else state.operands[index])
+            out.append(element if known[index] is None else state.operands[index])
     return out
-
-
-class _LoopFunction(_Function):
-    """A loop's body or condition: a constant stays one inside only where the body hands it on."""
-
-    def __init__(self, ctx: OpContext, body: Graph, unchanged: frozenset[int], state: HloInstruction) -> None:
-        self.ctx = ctx
-        self.b = ctx.b.sub_computation(body.name)
-        parameter = self.b.parameter(0, state.shape)
-        self.inside = []
-        for index, value in enumerate(ctx.values):
-            element = self.b.get_tuple_element(parameter, index)
-            known = _known(ctx, value) if index in unchanged else None
-            if isinstance(value, Variable):
-                self.inside.append(Variable(value.name, value.argument, element))
-            else:
-                self.inside.append(element if known is None else self.b.constant(known))
-        self.results = [self._hlo(v) for v in lower_body(body, self.inside, self.b, ctx.constants)]
-
-
-def _unchanged(body: Graph) -> frozenset[int]:
-    """Numbers of the arguments that a loop's body gives back as they came, through identities perhaps."""
-    found = set()
-    for op in body:
-        if op.type != "_Retval":
-            continue
-        source: Operation = op.inputs[0].op
-        while source.type == "Identity":
-            source = source.inputs[0].op
-        if source.type == "_Arg" and source.attrs["index"] == op.attrs["index"]:
-            found.add(int(op.attrs["index"]))
-    return frozenset(found)
-
-

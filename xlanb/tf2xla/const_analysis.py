@@ -1,0 +1,75 @@
+"""Which inputs of a node must be known when compiling, functions that it calls included (TensorFlow's backwards const analysis)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.tf2xla.registry import kernel
+
+_SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank"})  # they ask for no value
+# op: the attributes that name functions, and how many inputs stand before the functions' own
+_FUNCTIONAL: dict[str, tuple[tuple[str, ...], int]] = {
+    "PartitionedCall": (("f",), 0),
+    "StatefulPartitionedCall": (("f",), 0),
+    "If": (("then_branch", "else_branch"), 1),
+    "StatelessIf": (("then_branch", "else_branch"), 1),
+    "Case": (("branches",), 1),
+    "StatelessCase": (("branches",), 1),
+    "While": (("cond", "body"), 0),
+    "StatelessWhile": (("cond", "body"), 0),
+}
+
+
+def called_functions(op: Operation) -> Iterator[str]:
+    """Names of the library's functions that a node calls."""
+    for attribute in _FUNCTIONAL.get(op.type, ((), 0))[0]:
+        value = op.attrs.get(attribute)
+        for function in value if isinstance(value, tuple | list) else (value,):
+            if function is not None:
+                yield function.name
+
+
+def constant_inputs(op: Operation, open_: frozenset[str] = frozenset()) -> list[int]:
+    """Positions of the inputs of a node whose values its lowering must know."""
+    found = kernel(op.type)
+    positions = set(found.constant_inputs(len(op.inputs)) if found else ())
+    first = _FUNCTIONAL.get(op.type, ((), 0))[1]
+    for name in called_functions(op):
+        function = op.graph.functions.get(name)
+        if function is not None and name not in open_:
+            positions.update(first + i for i in constant_arguments(function.body, open_ | {name}))
+    if op.type in ("While", "StatelessWhile"):  # what changes from round to round is never known
+        body = op.graph.functions.get(op.attrs["body"].name)
+        positions &= unchanged_arguments(body.body) if body is not None else set()
+    return sorted(p for p in positions if p < len(op.inputs))
+
+
+def constant_arguments(body: Graph, open_: frozenset[str] = frozenset()) -> frozenset[int]:
+    """Numbers of the arguments of a function whose value some op of its body must know, through whatever lies between."""
+    must: set[Tensor] = set()
+    arguments = set()
+    for op in reversed(body.topological_order()):
+        if op.type == "_Arg":
+            if op.outputs[0] in must:
+                arguments.add(int(op.attrs["index"]))
+        elif any(t in must for t in op.outputs) and op.type not in _SHAPE_ONLY:
+            must.update(op.inputs)
+        elif op.type != "_Retval":
+            must.update(op.inputs[i] for i in constant_inputs(op, open_))
+    return frozenset(arguments)
+
+
+def unchanged_arguments(body: Graph) -> frozenset[int]:
+    """Numbers of the arguments that a loop's body gives back as they came, through identities perhaps."""
+    found = set()
+    for op in body:
+        if op.type != "_Retval":
+            continue
+        source = op.inputs[0].op
+        while source.type == "Identity":
+            source = source.inputs[0].op
+        if source.type == "_Arg" and source.attrs["index"] == op.attrs["index"]:
+            found.add(int(op.attrs["index"]))
+    return frozenset(found)
