@@ -24,7 +24,7 @@ def run(name: str, text: str, **options):
     return module
 
 
-@pytest.mark.parametrize("base, count", [(1, 1), (4, 2), (40, 1)])
+@pytest.mark.parametrize(("base", "count"), [(1, 1), (4, 2), (40, 1)])
 def test_scans_are_cut_at_the_base_length(base, count):
     text = f"HloModule m\n{ADD}ENTRY main {{\n  x = f32[20] parameter(0)\n  z = f32[] constant(0)\n  ROOT w = f32[20] reduce-window(x, z), window={{size=20 pad=19_0}}, to_apply=add\n}}"
     module = run("reduce-window-rewriter", text, base_length=base)
@@ -72,7 +72,7 @@ ENTRY main {
     assert "rng" not in codes(run("while-loop-invariant-code-motion", text))
 
 
-@pytest.mark.parametrize("groups, left", [("{{0}}", 0), ("{{0},{1}}", 0), ("{{0,1}}", 1)])
+@pytest.mark.parametrize(("groups", "left"), [("{{0}}", 0), ("{{0},{1}}", 0), ("{{0,1}}", 1)])
 def test_all_reduces_go_where_nobody_else_takes_part(groups, left):
     text = f"HloModule m\n{ADD}ENTRY main {{\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] all-reduce(x), replica_groups={groups}, to_apply=add\n}}"
     assert codes(run("all-reduce-simp", text)).count("all-reduce") == left
@@ -89,7 +89,7 @@ def test_stochastic_conversion_is_to_signed_integers():
         run("stochastic_convert_decomposer", text)
 
 
-@pytest.mark.parametrize("location, inserted", [("OP_OUTPUTS", 1), ("OP_INPUTS", 2)])
+@pytest.mark.parametrize(("location", "inserted"), [("OP_OUTPUTS", 1), ("OP_INPUTS", 2)])
 def test_reduce_precision_before_or_after(location, inserted):
     text = "HloModule m\nENTRY main {\n  x = f32[4] parameter(0)\n  y = f32[4] parameter(1)\n  n = f32[4] negate(x)\n  ROOT a = f32[4] add(n, y)\n}"
     module = run("reduce-precision-insertion", text, location=location, exponent_bits=8, mantissa_bits=2, opcodes=frozenset({HloOpcode.ADD}))
@@ -105,3 +105,59 @@ def test_a_small_loop_is_hoisted_once():
     assert hlo_pass.run(module).changed
     assert not hlo_pass.run(module).changed
     assert not PASSES["small-while-loop-hoisting"](small_buffer_access_size=8).run(parse(text)).changed
+
+
+def test_a_whole_loop_that_never_changes_is_hoisted_out_of_another(keeps_meaning):
+    text = """HloModule m
+
+inner_body {
+  t = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  x = f32[4] get-tuple-element(t), index=1
+  y = f32[4] get-tuple-element(t), index=2
+  e = f32[4] sine(y)
+  s = f32[4] add(x, e)
+  ROOT u = (s32[], f32[4], f32[4]) tuple(j, s, y)
+}
+
+inner_cond {
+  t = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+
+body {
+  t = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  x = f32[4] get-tuple-element(t), index=1
+  y = f32[4] get-tuple-element(t), index=2
+  zero = s32[] constant(0)
+  start = (s32[], f32[4], f32[4]) tuple(zero, y, y)
+  w = (s32[], f32[4], f32[4]) while(start), condition=inner_cond, body=inner_body
+  v = f32[4] get-tuple-element(w), index=1
+  s = f32[4] subtract(v, x)
+  ROOT u = (s32[], f32[4], f32[4]) tuple(j, s, y)
+}
+
+cond {
+  t = (s32[], f32[4], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(2)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  z = s32[] constant(0)
+  t = (s32[], f32[4], f32[4]) tuple(z, x, y)
+  ROOT w = (s32[], f32[4], f32[4]) while(t), condition=cond, body=body
+}"""
+    module = keeps_meaning(text, PASSES["while-loop-invariant-code-motion"]().run)
+    assert codes(module).count("while") == 2
+    assert "sine" in codes(module)

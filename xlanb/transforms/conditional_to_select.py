@@ -26,6 +26,8 @@ class ConditionalToSelect(HloPass):
     name = "conditional-to-select"
 
     def apply(self, module: HloModule) -> None:
+        if not any(i.opcode is O.CONDITIONAL for i in module.instructions()):
+            return
         graph = CallGraph(module)
         changed = False
         for c in module.post_order():

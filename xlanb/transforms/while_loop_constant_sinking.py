@@ -25,11 +25,13 @@ class WhileLoopConstantSinking(HloPass):
     sink_broadcast_of_constants: bool = False
 
     def apply(self, module: HloModule) -> None:
+        loops = [i for c in reversed(module.post_order()) for i in c.post_order() if i.opcode is O.WHILE and i.operands[0].opcode is O.TUPLE]
+        if not loops:
+            return
         graph = CallGraph(module)
-        for c in reversed(module.post_order()):
-            for i in c.post_order():
-                if i.opcode is O.WHILE and i.operands[0].opcode is O.TUPLE and all(len(graph.callers[d]) == 1 for d in i.called_computations):
-                    self._sink(i)
+        for i in loops:
+            if all(len(graph.callers[d]) == 1 for d in i.called_computations):
+                self._sink(i)
 
     def _sink(self, loop: HloInstruction) -> None:
         body, condition = loop.attributes["body"], loop.attributes["condition"]

@@ -33,12 +33,15 @@ class WhileLoopInvariantCodeMotion(HloPass):
     name = "while-loop-invariant-code-motion"
 
     def apply(self, module: HloModule) -> None:
+        loops = [i for c in module.post_order() for i in c.post_order() if i.opcode is O.WHILE]
+        if not loops:
+            return
         graph = CallGraph(module)
+        own = [i for i in loops if all(len(graph.callers[d]) == 1 for d in i.called_computations)]
         changed = False
-        for c in module.post_order():
-            for i in c.post_order():
-                if i.opcode is O.WHILE and all(len(graph.callers[d]) == 1 for d in i.called_computations):
-                    changed |= _hoist(i)
+        # Inner loops come first: what leaves one may leave the next one too.
+        for i in own:
+            changed |= _hoist(i)
         if changed:
             HloDce().apply(module)
             TupleSimplifier().apply(module)
