@@ -12,6 +12,13 @@ from dataclasses import dataclass, field
 
 Ix = int | str
 
+# An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C library's function.
+_C_LIBRARY = frozenset(
+    f"{name}{suffix}"
+    for name in "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp expm1 fmod log log1p pow sin sinh sqrt tan tanh".split()
+    for suffix in ("", "f")
+) | {"memcpy", "memset", "memmove"}
+
 _PLAIN = re.compile(r"[^A-Za-z0-9_.\-]")
 
 
@@ -46,7 +53,7 @@ class ModuleBuilder:
         self.kernels: dict[str, str] = {}
         self._metadata: list[str] = []
         self._locations: dict[tuple[int, int], int] = {}
-        self._taken: set[str] = set()
+        self._taken = set(_C_LIBRARY)
         if self.debug:
             self._metadata += [
                 '!DIFile(filename: "' + name.replace("\\", "\\5C").replace('"', "\\22") + '.hlo", directory: "")',
