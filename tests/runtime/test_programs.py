@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import xlanb
-import xlanb.tf as tf
 from tests.programs import line_fit
+from xlanb import tf
 from xlanb.errors import ArgumentError, FeedError, GraphError
 
 TEXT = "HloModule m\nENTRY e {\n  a = f32[3] parameter(0)\n  ROOT r = f32[3] add(a, a)\n}"
@@ -61,7 +61,7 @@ def test_jit_gives_back_the_structure_of_the_function():
 
 def test_a_function_must_give_back_tensors():
     with pytest.raises(GraphError, match="must give back tensors"):
-        xlanb.compile(lambda x: 3, np.ones(2, np.float32))
+        xlanb.compile(lambda _: 3, np.ones(2, np.float32))
 
 
 def test_a_tensor_compiles_with_placeholders_and_variables_as_parameters():

@@ -21,7 +21,14 @@ RunOp = Callable[..., Any]
 class OpRunner:
     """run_op("Pad", x, paddings, mode=...): arrays in, the array out (a list, of several). Inputs that must be constants are."""
 
-    def __call__(self, op_type: str, *inputs: Any, outputs: Sequence[Any] | None = None, variables: Sequence[Any] = (), **attrs: Any) -> Any:
+    def __call__(
+        self,
+        op_type: str,
+        *inputs: Any,
+        outputs: Sequence[Any] | None = None,
+        variables: Sequence[Any] = (),
+        **attrs: Any,
+    ) -> Any:
         """`outputs`: the outputs' dtypes, the first input's where not given; `variables` come before the inputs: their new values are given."""
         graph = Graph()
         values = [*map(np.asarray, variables), *map(np.asarray, inputs)]
@@ -30,14 +37,20 @@ class OpRunner:
         for i, (v, t) in enumerate(zip(values, types, strict=True)):
             kind = dtypes.resource if i < len(variables) else t
             attributes = {"dtype": t, "shape": TensorShape(list(v.shape))}
-            made.append(graph.create_op("VarHandleOp" if i < len(variables) else "Placeholder", (), [kind], attributes, f"in{i}").outputs[0])
+            made.append(
+                graph.create_op(
+                    "VarHandleOp" if i < len(variables) else "Placeholder", (), [kind], attributes, f"in{i}"
+                ).outputs[0]
+            )
         result_types = [dtypes.as_dtype(o) for o in outputs] if outputs is not None else [] if variables else types[:1]
         op = graph.create_op(op_type, made, result_types, {"T": types[0], **attrs}, "node")
         found = kernel(op_type)
         assert found is not None
         must = set(found.constant_inputs(len(values)))
         arguments = [
-            Argument("variable", argument_of(v).shape) if i < len(variables) else argument_of(v, kind="constant" if i in must else "parameter")
+            Argument("variable", argument_of(v).shape)
+            if i < len(variables)
+            else argument_of(v, kind="constant" if i in must else "parameter")
             for i, v in enumerate(values)
         ]
         lowered = lower("f", list(zip(made, arguments, strict=True)), op.outputs, [op])

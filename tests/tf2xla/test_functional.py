@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import xlanb.tf as tf
+from xlanb import tf
 from xlanb.errors import GraphError
 from xlanb.graph import dtypes
 from xlanb.graph.functions import FunctionRef, GraphFunction

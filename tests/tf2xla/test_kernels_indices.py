@@ -19,7 +19,9 @@ ROWS = np.array([[0, 3], [4, 4]])
 def test_ranges_and_one_hot(run_op: Any) -> None:
     np.testing.assert_array_equal(run_op("Range", np.int32(3), np.int32(20), np.int32(4)), np.arange(3, 20, 4))
     np.testing.assert_allclose(run_op("LinSpace", np.float64(1), np.float64(2), np.int32(7)), np.linspace(1, 2, 7))
-    hot = run_op("OneHot", np.array([2, -1, 0]), np.int32(3), np.float32(5), np.float32(1), outputs=[np.float32], axis=0)
+    hot = run_op(
+        "OneHot", np.array([2, -1, 0]), np.int32(3), np.float32(5), np.float32(1), outputs=[np.float32], axis=0
+    )
     np.testing.assert_array_equal(hot, [[1, 1, 5], [1, 1, 1], [5, 1, 1]])
     with pytest.raises(GraphError, match="cannot go by"):
         run_op("Range", np.int32(3), np.int32(0), np.int32(4))
@@ -45,10 +47,19 @@ def test_gathers(run_op: Any) -> None:
     got = run_op("GatherV2", X, batched, np.int32(2), batch_dims=2)
     np.testing.assert_array_equal(got, np.take_along_axis(X, batched, 2))
     np.testing.assert_array_equal(run_op("GatherNd", X, ROWS[:, :1]), X[ROWS[:, 0]])
-    np.testing.assert_array_equal(run_op("ResourceGather", ROWS, variables=[X], outputs=[np.float64], dtype=np.float64), X)
+    np.testing.assert_array_equal(
+        run_op("ResourceGather", ROWS, variables=[X], outputs=[np.float64], dtype=np.float64), X
+    )
 
 
-SCATTERS = {"Add": np.add, "Sub": np.subtract, "Max": np.maximum, "Min": np.minimum, "Mul": np.multiply, "Div": np.divide}
+SCATTERS = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Max": np.maximum,
+    "Min": np.minimum,
+    "Mul": np.multiply,
+    "Div": np.divide,
+}
 
 
 @pytest.mark.parametrize("name", SCATTERS)
@@ -71,8 +82,14 @@ def test_scatter_into_zeros_and_what_is_out_of_bounds_is_left_out(run_op: Any) -
 def test_segments(run_op: Any) -> None:
     data, ids = np.array([[1.0, 2], [3, 4], [5, 6]]), np.array([2, -1, 2])
     np.testing.assert_array_equal(run_op("UnsortedSegmentSum", data, ids, np.int32(3)), [[0, 0], [0, 0], [6, 8]])
-    np.testing.assert_array_equal(run_op("UnsortedSegmentMax", data, ids, np.int32(3))[[0, 2]], [[-np.finfo(float).max] * 2, [5, 6]])
-    assert run_op("Bincount", np.array([1, 1, 9, 0]), np.int32(3), np.zeros(0), outputs=[np.float64]).tolist() == [1, 2, 0]
+    np.testing.assert_array_equal(
+        run_op("UnsortedSegmentMax", data, ids, np.int32(3))[[0, 2]], [[-np.finfo(float).max] * 2, [5, 6]]
+    )
+    assert run_op("Bincount", np.array([1, 1, 9, 0]), np.int32(3), np.zeros(0), outputs=[np.float64]).tolist() == [
+        1,
+        2,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("exclusive", [False, True])

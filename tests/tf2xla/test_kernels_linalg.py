@@ -54,13 +54,21 @@ def test_qr_and_svd_give_the_matrix_back(run_op: Any, dims: tuple[int, ...], ful
     x = normal(*dims, is_complex=is_complex)
     q, r = run_op("Qr", x, outputs=[x.dtype] * 2, full_matrices=full)
     np.testing.assert_allclose(q @ r, x, atol=1e-12)
-    np.testing.assert_allclose(np.conj(q).swapaxes(-1, -2) @ q, np.broadcast_to(np.eye(q.shape[-1]), (*q.shape[:-2], *[q.shape[-1]] * 2)), atol=1e-12)
+    np.testing.assert_allclose(
+        np.conj(q).swapaxes(-1, -2) @ q,
+        np.broadcast_to(np.eye(q.shape[-1]), (*q.shape[:-2], *[q.shape[-1]] * 2)),
+        atol=1e-12,
+    )
     np.testing.assert_array_equal(r, np.triu(r))
     s, u, v = run_op("Svd", x, outputs=[x.dtype] * 3, full_matrices=full, compute_uv=True)
     k = s.shape[-1]
     np.testing.assert_allclose(s.real, np.linalg.svd(x, compute_uv=False), atol=1e-10)
     np.testing.assert_allclose((u[..., :k] * s[..., None, :]) @ np.conj(v[..., :k]).swapaxes(-1, -2), x, atol=1e-10)
-    np.testing.assert_allclose(np.conj(u).swapaxes(-1, -2) @ u, np.broadcast_to(np.eye(u.shape[-1]), (*u.shape[:-2], *[u.shape[-1]] * 2)), atol=1e-10)
+    np.testing.assert_allclose(
+        np.conj(u).swapaxes(-1, -2) @ u,
+        np.broadcast_to(np.eye(u.shape[-1]), (*u.shape[:-2], *[u.shape[-1]] * 2)),
+        atol=1e-10,
+    )
 
 
 def test_eigenvalues_of_what_the_lower_triangle_says(run_op: Any) -> None:
@@ -100,7 +108,9 @@ def band(x: Any, lower: int, upper: int) -> Any:
 def test_bands_and_diagonals(run_op: Any) -> None:
     x = normal(2, 4, 5)
     for lower, upper in ((0, 1), (-1, 0), (2, -1)):
-        np.testing.assert_array_equal(run_op("MatrixBandPart", x, np.int32(lower), np.int32(upper)), band(x, lower, upper))
+        np.testing.assert_array_equal(
+            run_op("MatrixBandPart", x, np.int32(lower), np.int32(upper)), band(x, lower, upper)
+        )
     np.testing.assert_array_equal(run_op("MatrixDiagPart", x), np.diagonal(x, axis1=1, axis2=2))
     assert run_op("Diag", x[0]).shape == (4, 5, 4, 5)
     np.testing.assert_array_equal(run_op("DiagPart", run_op("Diag", x[0])), x[0])
@@ -129,4 +139,6 @@ def test_fourier_transforms(run_op: Any) -> None:
     np.testing.assert_allclose(run_op("FFT", z), np.fft.fft(z))
     np.testing.assert_allclose(run_op("IFFT2D", z), np.fft.ifft2(z))
     np.testing.assert_allclose(run_op("RFFT", x, np.array([5], np.int32), outputs=[np.complex128]), np.fft.rfft(x, 5))
-    np.testing.assert_allclose(run_op("IRFFT2D", z, np.array([4, 7], np.int32), outputs=[np.float64]), np.fft.irfft2(z, (4, 7)))
+    np.testing.assert_allclose(
+        run_op("IRFFT2D", z, np.array([4, 7], np.int32), outputs=[np.float64]), np.fft.irfft2(z, (4, 7))
+    )

@@ -42,7 +42,10 @@ def convolved(x: Any, w: Any, stride: int, dilation: int, padding: str) -> Any:
     return y
 
 
-CASES = [(s, d, p, g) for s, d, p, g in ((1, 1, "SAME", 1), (2, 1, "VALID", 1), (2, 1, "SAME", 2), (1, 2, "VALID", 2), (1, 2, "SAME", 1))]
+CASES = [
+    (s, d, p, g)
+    for s, d, p, g in ((1, 1, "SAME", 1), (2, 1, "VALID", 1), (2, 1, "SAME", 2), (1, 2, "VALID", 2), (1, 2, "SAME", 1))
+]
 
 
 @pytest.mark.parametrize(("stride", "dilation", "padding", "groups"), CASES)
@@ -107,12 +110,16 @@ def test_batch_norm_when_training_and_when_not(run_op: Any) -> None:
     x = normal(4, 3, 3, 2).astype(np.float32)
     scale, offset, mean, variance = (np.abs(normal(2)).astype(np.float32) for _ in range(4))
     outs = [np.float32] * 6
-    y, m, v, *_ = run_op("FusedBatchNormV3", x, scale, offset, mean, variance, outputs=outs, epsilon=1e-3, is_training=True)
+    y, m, v, *_ = run_op(
+        "FusedBatchNormV3", x, scale, offset, mean, variance, outputs=outs, epsilon=1e-3, is_training=True
+    )
     want = (x - x.mean((0, 1, 2))) / np.sqrt(x.var((0, 1, 2)) + 1e-3) * scale + offset
     np.testing.assert_allclose(y, want, atol=1e-4)
     np.testing.assert_allclose(m, x.mean((0, 1, 2)), atol=1e-5)
     np.testing.assert_allclose(v, x.reshape(-1, 2).var(0, ddof=1), rtol=1e-4)
-    y, m, *_ = run_op("FusedBatchNormV3", x, scale, offset, mean, variance, outputs=outs, epsilon=1e-3, is_training=False)
+    y, m, *_ = run_op(
+        "FusedBatchNormV3", x, scale, offset, mean, variance, outputs=outs, epsilon=1e-3, is_training=False
+    )
     np.testing.assert_allclose(y, (x - mean) / np.sqrt(variance + 1e-3) * scale + offset, atol=1e-4)
     np.testing.assert_array_equal(m, mean)
 

@@ -24,7 +24,9 @@ def test_fake_quantisation_has_few_values_and_zero_among_them(run_op: Any) -> No
 def test_gradients_beyond_the_bounds_go_to_the_bounds(run_op: Any) -> None:
     gradient = np.arange(1, 8, dtype=np.float32)
     outs = [np.float32] * 3
-    by_x, by_low, by_high = run_op("FakeQuantWithMinMaxVarsGradient", gradient, X, np.float32(-3), np.float32(5), outputs=outs)
+    by_x, by_low, by_high = run_op(
+        "FakeQuantWithMinMaxVarsGradient", gradient, X, np.float32(-3), np.float32(5), outputs=outs
+    )
     np.testing.assert_array_equal(by_x, [0, 0, 3, 4, 5, 6, 0])
     assert (by_low, by_high) == (3, 7)
 

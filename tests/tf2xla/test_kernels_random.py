@@ -26,7 +26,15 @@ def test_bounds_and_moments(run_op: Any) -> None:
 
 
 def test_integers_stay_between_their_bounds(run_op: Any) -> None:
-    got = run_op("StatelessRandomUniformInt", np.array([999]), SEED, np.int32(-3), np.int32(4), outputs=[np.int32], dtype=dtypes.int32)
+    got = run_op(
+        "StatelessRandomUniformInt",
+        np.array([999]),
+        SEED,
+        np.int32(-3),
+        np.int32(4),
+        outputs=[np.int32],
+        dtype=dtypes.int32,
+    )
     assert set(got.tolist()) == set(range(-3, 4))
 
 
@@ -36,7 +44,13 @@ def test_a_counter_carries_into_its_upper_half(run_op: Any) -> None:
     def words(low: int, high: int, count: int) -> Any:
         counter = np.array([low, high], np.uint64)
         return run_op(
-            "StatelessRandomUniformFullIntV2", np.array([count]), key, counter, np.int32(1), outputs=[np.uint32], dtype=dtypes.uint32
+            "StatelessRandomUniformFullIntV2",
+            np.array([count]),
+            key,
+            counter,
+            np.int32(1),
+            outputs=[np.uint32],
+            dtype=dtypes.uint32,
         )
 
     np.testing.assert_array_equal(words(2**64 - 1, 0, 8)[4:], words(0, 1, 4))

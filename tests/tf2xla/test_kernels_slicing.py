@@ -70,7 +70,9 @@ def test_strided_slices_are_numpys_subscripts(run_op: Any, items: list[Any], dot
         ([0, 0], [1, 1], {"ellipsis_mask": 3}, "one ellipsis only"),
     ],
 )
-def test_subscripts_that_do_not_fit_name_the_node(run_op: Any, begin: Any, strides: Any, masks: Any, message: str) -> None:
+def test_subscripts_that_do_not_fit_name_the_node(
+    run_op: Any, begin: Any, strides: Any, masks: Any, message: str
+) -> None:
     with pytest.raises(GraphError, match=f"'node'.*{message}"):
         run_op("StridedSlice", X, np.array(begin), np.array(begin) + 1, np.array(strides), **masks)
 
@@ -102,13 +104,17 @@ def test_splitting_and_joining(run_op: Any) -> None:
     f3 = [np.float32] * 3
     for got, want in zip(run_op("Split", np.int32(1), X, outputs=f3), np.split(X, 3, 1), strict=True):
         np.testing.assert_array_equal(got, want)
-    for got, want in zip(run_op("SplitV", X, np.array([1, -1, 2]), np.int32(-1), outputs=f3), np.split(X, [1, 5], 2), strict=True):
+    for got, want in zip(
+        run_op("SplitV", X, np.array([1, -1, 2]), np.int32(-1), outputs=f3), np.split(X, [1, 5], 2), strict=True
+    ):
         np.testing.assert_array_equal(got, want)
     for got, want in zip(run_op("Unpack", X, outputs=[np.float32] * 5, axis=0), X, strict=True):
         np.testing.assert_array_equal(got, want)
     np.testing.assert_array_equal(run_op("ConcatV2", X, X[:, :2], np.int32(1)), np.concatenate([X, X[:, :2]], 1))
     np.testing.assert_array_equal(run_op("Pack", X, X, axis=-1), np.stack([X, X], -1))
-    offsets = run_op("ConcatOffset", np.int32(1), np.array([2, 3], np.int32), np.array([2, 4], np.int32), outputs=[np.int32] * 2)
+    offsets = run_op(
+        "ConcatOffset", np.int32(1), np.array([2, 3], np.int32), np.array([2, 4], np.int32), outputs=[np.int32] * 2
+    )
     assert [o.tolist() for o in offsets] == [[0, 0], [0, 3]]
     with pytest.raises(GraphError, match="does not split into 4"):
         run_op("Split", np.int32(1), X, outputs=[np.float32] * 4)

@@ -24,14 +24,20 @@ class Builder:
         self.graph = Graph()
 
     def placeholder(self, name: str, dims: Any, dtype: Any = dtypes.float32) -> Tensor:
-        return self.graph.create_op("Placeholder", (), [dtype], {"dtype": dtype, "shape": TensorShape(dims)}, name).outputs[0]
+        return self.graph.create_op(
+            "Placeholder", (), [dtype], {"dtype": dtype, "shape": TensorShape(dims)}, name
+        ).outputs[0]
 
     def const(self, value: Any, name: str = "Const") -> Tensor:
         array = np.asarray(value)
-        return self.graph.create_op("Const", (), [dtypes.as_dtype(array.dtype)], {"dtype": dtypes.as_dtype(array.dtype), "value": array}, name).outputs[0]
+        return self.graph.create_op(
+            "Const", (), [dtypes.as_dtype(array.dtype)], {"dtype": dtypes.as_dtype(array.dtype), "value": array}, name
+        ).outputs[0]
 
     def op(self, op_type: str, *inputs: Tensor, dtype: Any = None, outputs: int = 1, **attrs: Any) -> Tensor:
-        made = self.graph.create_op(op_type, inputs, [dtype or inputs[0].dtype] * outputs, {"T": inputs[0].dtype, **attrs}, op_type)
+        made = self.graph.create_op(
+            op_type, inputs, [dtype or inputs[0].dtype] * outputs, {"T": inputs[0].dtype, **attrs}, op_type
+        )
         return made.outputs[0]
 
 
@@ -53,7 +59,13 @@ X = np.array([[7, -7, 5], [-5, 3, 0]], np.float32)
 
 @pytest.mark.parametrize(
     ("op", "function"),
-    [("FloorMod", np.mod), ("FloorDiv", np.floor_divide), ("TruncateMod", np.fmod), ("Sub", np.subtract), ("Maximum", np.maximum)],
+    [
+        ("FloorMod", np.mod),
+        ("FloorDiv", np.floor_divide),
+        ("TruncateMod", np.fmod),
+        ("Sub", np.subtract),
+        ("Maximum", np.maximum),
+    ],
 )
 @pytest.mark.parametrize("dtype", [np.int32, np.float32])
 def test_binary_ops_broadcast_as_numpy(b: Builder, op: str, function: Any, dtype: Any) -> None:
@@ -64,7 +76,9 @@ def test_binary_ops_broadcast_as_numpy(b: Builder, op: str, function: Any, dtype
     assert fetch.shape.as_list() == [2, 3]
 
 
-@pytest.mark.parametrize(("op", "function"), [("Sum", np.sum), ("Mean", np.mean), ("Max", np.max), ("Min", np.min), ("Prod", np.prod)])
+@pytest.mark.parametrize(
+    ("op", "function"), [("Sum", np.sum), ("Mean", np.mean), ("Max", np.max), ("Min", np.min), ("Prod", np.prod)]
+)
 @pytest.mark.parametrize(("axes", "keep"), [([0], False), ([-1], True), ([0, 1], False), ([], False)])
 def test_reductions(b: Builder, op: str, function: Any, axes: list[int], keep: bool) -> None:
     fetch = b.op(op, b.placeholder("x", [2, 3]), b.const(np.array(axes, np.int32)), keep_dims=keep)
@@ -90,7 +104,10 @@ def test_tile_gather_reshape(b: Builder) -> None:
 @pytest.mark.parametrize(("a", "c"), [([3], [2, 3]), ([2, 1], [2, 3]), ([], [4]), ([2, 3], [2, 3]), ([1, 1], [1, 5])])
 def test_broadcast_gradient_args_sum_back_to_the_operand(b: Builder, a: list[int], c: list[int]) -> None:
     node = b.graph.create_op(
-        "BroadcastGradientArgs", [b.const(np.array(a, np.int32)), b.const(np.array(c, np.int32))], [dtypes.int32] * 2, {"T": dtypes.int32}
+        "BroadcastGradientArgs",
+        [b.const(np.array(a, np.int32)), b.const(np.array(c, np.int32))],
+        [dtypes.int32] * 2,
+        {"T": dtypes.int32},
     )
     wide = np.broadcast_shapes(tuple(a), tuple(c))
     for output, dims in zip(node.outputs, (a, c), strict=True):

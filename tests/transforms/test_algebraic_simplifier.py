@@ -34,7 +34,8 @@ EXAMPLES = {
     "convert(P) * A => select(P, A, 0)": "p = pred[4] parameter(0) a = f32[4] parameter(1) c = f32[4] convert(p) ROOT r = f32[4] multiply(c, a)",
     "max(A, lowest) => A, min(A, highest) => A": "x = f32[4] parameter(0) l = f32[] constant(-inf) c = f32[4] broadcast(l), dimensions={} ROOT r = f32[4] maximum(x, c)",
     "max(A, highest) => highest, min(A, lowest) => lowest": "x = s8[4] parameter(0) l = s8[] constant(127) c = s8[4] broadcast(l), dimensions={} ROOT r = s8[4] maximum(x, c)",
-    "max(reduce_max(A, C1), C2) => reduce_max(A, C1) if C1 >= C2": MAX + "x = f32[4,3] parameter(0) l = f32[] constant(-1) k = f32[] constant(-2) "
+    "max(reduce_max(A, C1), C2) => reduce_max(A, C1) if C1 >= C2": MAX
+    + "x = f32[4,3] parameter(0) l = f32[] constant(-1) k = f32[] constant(-2) "
     "m = f32[4] reduce(x, l), dimensions={1}, to_apply=max c = f32[4] broadcast(k), dimensions={} ROOT r = f32[4] maximum(m, c)",
     "min(max(A, C1), C2) => clamp(C1, A, C2)": "x = f32[4] parameter(0) l = f32[] constant(-1) h = f32[] constant(1) lo = f32[4] broadcast(l), dimensions={} "
     "hi = f32[4] broadcast(h), dimensions={} m = f32[4] maximum(x, lo) ROOT r = f32[4] minimum(m, hi)",
@@ -105,17 +106,25 @@ EXAMPLES = {
     "op(broadcast(A), broadcast(B)) => broadcast(op(A, B))": "a = f32[4] parameter(0) b = f32[4] parameter(1) x = f32[4,3] broadcast(a), dimensions={0} y = f32[4,3] broadcast(b), dimensions={0} "
     "ROOT r = f32[4,3] subtract(x, y)",
     "op(broadcast(A)) => broadcast(op(A))": "a = f32[4] parameter(0) x = f32[4,3] broadcast(a), dimensions={0} ROOT r = f32[4,3] negate(x)",
-    "reduce(A) => A over no dimension": SUM + "a = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[4] reduce(a, z), dimensions={}, to_apply=sum",
-    "reduce(A) => reshape(A) over dimensions of size 1": MAX + "a = f32[4,1,2] parameter(0) z = f32[] constant(-inf) ROOT r = f32[4,2] reduce(a, z), dimensions={1}, to_apply=max",
-    "reduce of nothing => broadcast(init)": SUM + "a = f32[4,0] parameter(0) z = f32[] parameter(1) ROOT r = f32[4] reduce(a, z), dimensions={1}, to_apply=sum",
-    "reduce_add(-A) => -reduce_add(A)": SUM + "a = f32[4,3] parameter(0) n = f32[4,3] negate(a) z = f32[] constant(0) ROOT r = f32[4] reduce(n, z), dimensions={1}, to_apply=sum",
-    "reduce(transpose(A)) => reduce(A)": SUM + "a = f32[4,3,2] parameter(0) z = f32[] parameter(1) t = f32[2,4,3] transpose(a), dimensions={2,0,1} "
+    "reduce(A) => A over no dimension": SUM
+    + "a = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[4] reduce(a, z), dimensions={}, to_apply=sum",
+    "reduce(A) => reshape(A) over dimensions of size 1": MAX
+    + "a = f32[4,1,2] parameter(0) z = f32[] constant(-inf) ROOT r = f32[4,2] reduce(a, z), dimensions={1}, to_apply=max",
+    "reduce of nothing => broadcast(init)": SUM
+    + "a = f32[4,0] parameter(0) z = f32[] parameter(1) ROOT r = f32[4] reduce(a, z), dimensions={1}, to_apply=sum",
+    "reduce_add(-A) => -reduce_add(A)": SUM
+    + "a = f32[4,3] parameter(0) n = f32[4,3] negate(a) z = f32[] constant(0) ROOT r = f32[4] reduce(n, z), dimensions={1}, to_apply=sum",
+    "reduce(transpose(A)) => reduce(A)": SUM
+    + "a = f32[4,3,2] parameter(0) z = f32[] parameter(1) t = f32[2,4,3] transpose(a), dimensions={2,0,1} "
     "ROOT r = f32[4,3] reduce(t, z), dimensions={0}, to_apply=sum",
-    "reduce(reduce(A)) => reduce(A)": SUM + "a = f32[4,3,2] parameter(0) z = f32[] constant(0) s = f32[4,2] reduce(a, z), dimensions={1}, to_apply=sum "
+    "reduce(reduce(A)) => reduce(A)": SUM
+    + "a = f32[4,3,2] parameter(0) z = f32[] constant(0) s = f32[4,2] reduce(a, z), dimensions={1}, to_apply=sum "
     "ROOT r = f32[4] reduce(s, z), dimensions={1}, to_apply=sum",
-    "reduce_add(broadcast(scalar)) => scalar * count": SUM + "a = f32[] parameter(0) z = f32[] constant(0) b = f32[4,3] broadcast(a), dimensions={} "
+    "reduce_add(broadcast(scalar)) => scalar * count": SUM
+    + "a = f32[] parameter(0) z = f32[] constant(0) b = f32[4,3] broadcast(a), dimensions={} "
     "ROOT r = f32[4] reduce(b, z), dimensions={1}, to_apply=sum",
-    "reduce-window(A) => A of windows of size 1": SUM + "a = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[4] reduce-window(a, z), window={size=1}, to_apply=sum",
+    "reduce-window(A) => A of windows of size 1": SUM
+    + "a = f32[4] parameter(0) z = f32[] constant(0) ROOT r = f32[4] reduce-window(a, z), window={size=1}, to_apply=sum",
     "slice(A) => A of everything": "a = f32[4] parameter(0) ROOT r = f32[4] slice(a), slice={[0:4]}",
     "slice(slice(A)) => slice(A)": "a = f32[9] parameter(0) s = f32[6] slice(a), slice={[2:8]} ROOT r = f32[3] slice(s), slice={[1:4]}",
     "slice(broadcast(scalar)) => broadcast(scalar)": "a = f32[] parameter(0) s = f32[6] broadcast(a), dimensions={} ROOT r = f32[3] slice(s), slice={[1:4]}",
@@ -141,7 +150,8 @@ EXAMPLES = {
     "ROOT c = f32[5] dynamic-update-slice(a, b, i)",
     "dot(empty, empty) => 0": "a = f32[2,0] parameter(0) b = f32[0,3] parameter(1) ROOT d = f32[2,3] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
     "get-tuple-element(tuple(.., A, ..)) => A": "a = f32[2] parameter(0) b = f32[3] parameter(1) t = (f32[2], f32[3]) tuple(a, b) ROOT e = f32[3] get-tuple-element(t), index=1",
-    "map(A, B) of one opcode => opcode(A, B)": SUM + "a = f32[2] parameter(0) b = f32[2] parameter(1) ROOT m = f32[2] map(a, b), dimensions={0}, to_apply=sum",
+    "map(A, B) of one opcode => opcode(A, B)": SUM
+    + "a = f32[2] parameter(0) b = f32[2] parameter(1) ROOT m = f32[2] map(a, b), dimensions={0}, to_apply=sum",
     "map to a constant => broadcast(constant)": "seven { a = f32[] parameter(0)  ROOT s = f32[] constant(7) }\na = f32[2] parameter(0) ROOT m = f32[2] map(a), dimensions={0}, to_apply=seven",
     "sort along a dimension of size 1 => its operands": "less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = pred[] compare(a, b), direction=LT }\n"
     "a = f32[2,1] parameter(0) ROOT m = f32[2,1] sort(a), dimensions={1}, to_apply=less",
@@ -169,7 +179,9 @@ def generated(rule: Rule) -> Iterator[str]:
         yield str(module)
 
 
-def build(pattern: Pattern, opcode: HloOpcode | None, kind: PrimitiveType, entry, made: dict[str, HloInstruction]) -> HloInstruction:
+def build(
+    pattern: Pattern, opcode: HloOpcode | None, kind: PrimitiveType, entry, made: dict[str, HloInstruction]
+) -> HloInstruction:
     name = getattr(pattern, "name", "")
     if name in made:
         return made[name]
@@ -247,7 +259,11 @@ def test_minus_zero_and_nan_are_kept_apart():
 
 def test_division_by_what_has_no_reciprocal_stays():
     for value in ("0", "inf", "nan", "1e-40", "3e38"):
-        module = parse(written(f"x = f32[4] parameter(0) k = f32[] constant({value}) c = f32[4] broadcast(k), dimensions={{}} ROOT r = f32[4] divide(x, c)"))
+        module = parse(
+            written(
+                f"x = f32[4] parameter(0) k = f32[] constant({value}) c = f32[4] broadcast(k), dimensions={{}} ROOT r = f32[4] divide(x, c)"
+            )
+        )
         AlgebraicSimplifier().run(module)
         wanted = O.MULTIPLY if value == "3e38" else O.DIVIDE
         assert module.entry_computation.root.opcode is wanted, value

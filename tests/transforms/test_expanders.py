@@ -92,7 +92,14 @@ def test_stochastic_conversion_is_to_signed_integers():
 @pytest.mark.parametrize(("location", "inserted"), [("OP_OUTPUTS", 1), ("OP_INPUTS", 2)])
 def test_reduce_precision_before_or_after(location, inserted):
     text = "HloModule m\nENTRY main {\n  x = f32[4] parameter(0)\n  y = f32[4] parameter(1)\n  n = f32[4] negate(x)\n  ROOT a = f32[4] add(n, y)\n}"
-    module = run("reduce-precision-insertion", text, location=location, exponent_bits=8, mantissa_bits=2, opcodes=frozenset({HloOpcode.ADD}))
+    module = run(
+        "reduce-precision-insertion",
+        text,
+        location=location,
+        exponent_bits=8,
+        mantissa_bits=2,
+        opcodes=frozenset({HloOpcode.ADD}),
+    )
     assert codes(module).count("reduce-precision") == inserted
     with pytest.raises(PassError, match="no location"):
         run("reduce-precision-insertion", text, location="EVERYWHERE")

@@ -36,14 +36,36 @@ def test_a_fused_edge_shows_every_condition():
 
 WHY_NOT = [
     ("x = f32[8] parameter(0)\nROOT n = f32[8] negate(x)", None, None),
-    ("x = f32[4,4] parameter(0)\nd = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\nROOT n = f32[4,4] negate(d)", ("d", "n"), "producer is loop-fusible"),
-    ("x = f32[8] parameter(0)\nc = f32[8] constant({1, 2, 3, 4, 5, 6, 7, 8})\nROOT a = f32[8] add(x, c)", ("c", "a"), "producer is no array constant"),
-    ("x = f32[8] parameter(0)\ne = f32[8] exponential(x)\nROOT b = f32[8,4] broadcast(e), dimensions={0}", ("e", "b"), "producer is cheap, or its elements are used once"),
-    ("x = f32[8] parameter(0)\ne = f32[8] exponential(x)\nn = f32[8] negate(e)\ns = f32[8] sine(e)\nROOT t = (f32[8], f32[8]) tuple(n, s)", ("e", "n"), "no expensive producer is duplicated"),
-    ("x = f32[] parameter(0)\nc = f32[] constant(2)\nROOT a = f32[] add(x, c)", ("c", "a"), "more than a constant to fuse"),
     (
-        ("x = f32[8] parameter(0)\nu = f32[2] parameter(1)\ni = s32[] parameter(2)\nr = f32[8] reverse(x), dimensions={0}\ns = f32[2] slice(r), slice={[0:2]}\n"
-        "q = f32[2] slice(x), slice={[4:6]}\na = f32[2] add(u, q)\nROOT w = f32[8] dynamic-update-slice(x, q, i)"),
+        "x = f32[4,4] parameter(0)\nd = f32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}\nROOT n = f32[4,4] negate(d)",
+        ("d", "n"),
+        "producer is loop-fusible",
+    ),
+    (
+        "x = f32[8] parameter(0)\nc = f32[8] constant({1, 2, 3, 4, 5, 6, 7, 8})\nROOT a = f32[8] add(x, c)",
+        ("c", "a"),
+        "producer is no array constant",
+    ),
+    (
+        "x = f32[8] parameter(0)\ne = f32[8] exponential(x)\nROOT b = f32[8,4] broadcast(e), dimensions={0}",
+        ("e", "b"),
+        "producer is cheap, or its elements are used once",
+    ),
+    (
+        "x = f32[8] parameter(0)\ne = f32[8] exponential(x)\nn = f32[8] negate(e)\ns = f32[8] sine(e)\nROOT t = (f32[8], f32[8]) tuple(n, s)",
+        ("e", "n"),
+        "no expensive producer is duplicated",
+    ),
+    (
+        "x = f32[] parameter(0)\nc = f32[] constant(2)\nROOT a = f32[] add(x, c)",
+        ("c", "a"),
+        "more than a constant to fuse",
+    ),
+    (
+        (
+            "x = f32[8] parameter(0)\nu = f32[2] parameter(1)\ni = s32[] parameter(2)\nr = f32[8] reverse(x), dimensions={0}\ns = f32[2] slice(r), slice={[0:2]}\n"
+            "q = f32[2] slice(x), slice={[4:6]}\na = f32[2] add(u, q)\nROOT w = f32[8] dynamic-update-slice(x, q, i)"
+        ),
         ("q", "w"),
         "no conflict with an update in place",
     ),

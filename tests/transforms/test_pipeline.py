@@ -207,7 +207,15 @@ def test_without_only_until_insert_reorder():
     assert p.only("inner").names == ["inner", "algsimp", "dce"]
     assert p.until("algsimp").names == ["cse", "inner", "algsimp"]
     assert p.until("fusion").names == ["cse", "inner", "algsimp", "dce", "fusion"]
-    assert p.insert(PASSES["tuple-simplifier"](), after="algsimp").names == ["cse", "inner", "algsimp", "tuple-simplifier", "dce", "fusion", "dce"]
+    assert p.insert(PASSES["tuple-simplifier"](), after="algsimp").names == [
+        "cse",
+        "inner",
+        "algsimp",
+        "tuple-simplifier",
+        "dce",
+        "fusion",
+        "dce",
+    ]
     assert p.insert(PASSES["tuple-simplifier"](), before="cse").names[0] == "tuple-simplifier"
     assert p.insert(PASSES["tuple-simplifier"]()).names[-1] == "tuple-simplifier"
     assert p.reorder("fusion", "cse").names == ["fusion", "inner", "algsimp", "dce", "cse", "dce"]
@@ -220,7 +228,10 @@ def test_until_stops_after_the_first_run_within_a_loop():
     assert [r.name for r in results] == ["cse", "algsimp"]
 
 
-@pytest.mark.parametrize("wrong", [lambda p: p.until("nope"), lambda p: p.insert(PASSES["cse"](), after="nope"), lambda p: p.reorder("algsimp")])
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda p: p.until("nope"), lambda p: p.insert(PASSES["cse"](), after="nope"), lambda p: p.reorder("algsimp")],
+)
 def test_unknown_names_are_refused(wrong):
     with pytest.raises(PassError, match="no pass"):
         wrong(nested())
@@ -241,7 +252,16 @@ def test_pipelines_print_as_trees():
 
 
 def test_registry_knows_passes_by_xla_name():
-    for name in ("algsimp", "dce", "cse", "constant_folding", "call-inliner", "flatten-call-graph", "tuple-simplifier", "fusion"):
+    for name in (
+        "algsimp",
+        "dce",
+        "cse",
+        "constant_folding",
+        "call-inliner",
+        "flatten-call-graph",
+        "tuple-simplifier",
+        "fusion",
+    ):
         assert PASSES[name].name == name
     assert "no-such-pass" not in PASSES
     with pytest.raises(KeyError):

@@ -49,7 +49,11 @@ def test_a_rule_fires_and_says_so():
 def test_a_guard_that_fails_is_told():
     module, recorder = parse(TEXT), Recorder()
     with observing(recorder):
-        double_negation(guard("first", lambda: True), guard("wide", lambda a: a.array_shape.rank > 1), guard("never asked", lambda: 1 / 0)).run(module.entry_computation)
+        double_negation(
+            guard("first", lambda: True),
+            guard("wide", lambda a: a.array_shape.rank > 1),
+            guard("never asked", lambda: 1 / 0),
+        ).run(module.entry_computation)
     assert module.entry_computation.root.name == "r"
     (decision,) = recorder.events
     assert not decision.taken
@@ -109,7 +113,12 @@ def test_each_instruction_is_visited_once():
 
 
 def test_what_orders_others_stays():
-    module = parse(TEXT.replace("ROOT r = f32[4] negate(n)", "r = f32[4] negate(n)\n  ROOT s = f32[4] exponential(r), control-predecessors={r}"))
+    module = parse(
+        TEXT.replace(
+            "ROOT r = f32[4] negate(n)",
+            "r = f32[4] negate(n)\n  ROOT s = f32[4] exponential(r), control-predecessors={r}",
+        )
+    )
     before = module.record()
     double_negation().run(module.entry_computation)
     assert module.record() is before

@@ -17,7 +17,9 @@ _BEFORE_LAYOUT = (
     "batched_gather_scatter_normalizer result_caster dot_decomposer operand_upcaster rng-expander rng-bit-generator-expander "
     "zero_sized_hlo_elimination dynamic-index-splitter conditional-to-select map-inline topk-decomposer comparison-expander "
     "cholesky_expander qr_expander eigh_expander triangular_solve_expander all_to_all_decomposer stochastic_convert_decomposer "
-    "call-inliner batch-dot-simplification dot_decomposer all-reduce-promotion " + _FLOAT_NORMALIZATION + " batch-dot-simplification "
+    "call-inliner batch-dot-simplification dot_decomposer all-reduce-promotion "
+    + _FLOAT_NORMALIZATION
+    + " batch-dot-simplification "
     "convolution-group-converter convolution-group-converter batchnorm_expander logistic-expander conditional-canonicalizer "
     "dynamic-dimension-simplifier associative-scan-rewriter reduce-window-rewriter reduce-window-resizer scan_expander dynamic_padder "
     "convolution-canonicalization change-op-data-type"
@@ -79,7 +81,9 @@ def pipeline(name: str = "default") -> HloPassPipeline:
     if name not in PIPELINES:
         raise PassError(f"no pipeline {name!r}: there are {', '.join(PIPELINES)}")
     skip = _NOT_BY_DEFAULT if name == "default" else frozenset()
-    return HloPassPipeline("cpu" if name == "default" else name, [p for part in _XLA if (p := _build(*part, skip)) is not None])
+    return HloPassPipeline(
+        "cpu" if name == "default" else name, [p for part in _XLA if (p := _build(*part, skip)) is not None]
+    )
 
 
 def _build(name: str, parts: tuple[object, ...], skip: frozenset[str]) -> AnyPass | None:

@@ -20,7 +20,6 @@ from xlanb.shape.shape import of_array
 from xlanb.tf2xla.context import ConstantValues, OpContext, Value, Variable, explain
 from xlanb.tf2xla.registry import kernel
 
-
 _DEEPEST = 40
 _DEPTH: ContextVar[int] = ContextVar("xlanb_function_depth", default=0)
 

@@ -123,9 +123,9 @@ class OpContext:
     def read_variable(self, index: int) -> HloInstruction:
         """The value of a variable input (a resource, or a ref)."""
         value = self._values[index]
-        if isinstance(value, Variable):
-            return self._read(value, index)
-        self.fail(f"input {index} is no variable")
+        if not isinstance(value, Variable):
+            self.fail(f"input {index} is no variable")
+        return self._read(value, index)
 
     def has_value(self, index: int) -> bool:
         """Whether a variable input has a value."""

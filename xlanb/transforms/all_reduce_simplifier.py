@@ -1,6 +1,6 @@
 """Collectives among nobody else (xla/hlo/transforms/simplifiers/... all_reduce_simplifier.h, the pass all-reduce-simp).
 
-    all-reduce(x), replica_groups={{0}}, to_apply=add    =>    x
+all-reduce(x), replica_groups={{0}}, to_apply=add    =>    x
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ class AllReduceSimplifier(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode in _COLLECTIVES and len(i.operands) == 1 and same(i.shape, i.operands[0].shape) and _is_alone(i):
+                if (
+                    i.opcode in _COLLECTIVES
+                    and len(i.operands) == 1
+                    and same(i.shape, i.operands[0].shape)
+                    and _is_alone(i)
+                ):
                     for p in i.control_predecessors:
                         for s in i.control_successors:
                             c.add_control_dependency(p, s)

@@ -1,6 +1,6 @@
 """Dots without batch dimensions of size 1 (xla/service/batch_dot_simplification.h).
 
-    dot(f32[1,4,8] a, f32[1,8,5] b), batch {0}, contracting {2} and {1}    =>    reshape(f32[1,4,5], dot(reshape(f32[4,8], a), reshape(f32[8,5], b)))
+dot(f32[1,4,8] a, f32[1,8,5] b), batch {0}, contracting {2} and {1}    =>    reshape(f32[1,4,5], dot(reshape(f32[4,8], a), reshape(f32[8,5], b)))
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ class BatchDotSimplification(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode is O.DOT and len(i.operands) == 2 and not any(o.array_shape.is_dynamic for o in i.operands) and _degenerate(i):
+                if (
+                    i.opcode is O.DOT
+                    and len(i.operands) == 2
+                    and not any(o.array_shape.is_dynamic for o in i.operands)
+                    and _degenerate(i)
+                ):
                     c.replace(i, _without(i, _degenerate(i)))
 
 

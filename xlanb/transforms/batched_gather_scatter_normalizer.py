@@ -1,7 +1,7 @@
 """Batching dimensions of gathers and scatters as indices (xla/service/batched_gather_scatter_normalizer.h).
 
-    gather(x, i), operand_batching_dims={0}, start_indices_batching_dims={0}, start_index_map={1}
-      =>  gather(x, concatenate(iota, i)), collapsed_slice_dims={0}, start_index_map={0,1}
+gather(x, i), operand_batching_dims={0}, start_indices_batching_dims={0}, start_index_map={1}
+  =>  gather(x, concatenate(iota, i)), collapsed_slice_dims={0}, start_index_map={0,1}
 """
 
 from __future__ import annotations
@@ -28,9 +28,21 @@ class BatchedGatherScatterNormalizer(HloPass):
         for c in nonfusion_computations(module):
             for i in c.post_order():
                 if i.opcode is O.GATHER and i.ints("operand_batching_dims"):
-                    _normalize(i, 1, "operand_batching_dims", "start_indices_batching_dims", "collapsed_slice_dims", "start_index_map")
+                    _normalize(
+                        i,
+                        1,
+                        "operand_batching_dims",
+                        "start_indices_batching_dims",
+                        "collapsed_slice_dims",
+                        "start_index_map",
+                    )
                 elif i.opcode is O.SCATTER and i.ints("input_batching_dims"):
-                    places = ("input_batching_dims", "scatter_indices_batching_dims", "inserted_window_dims", "scatter_dims_to_operand_dims")
+                    places = (
+                        "input_batching_dims",
+                        "scatter_indices_batching_dims",
+                        "inserted_window_dims",
+                        "scatter_dims_to_operand_dims",
+                    )
                     _normalize(i, len(i.operands) // 2, *places)
 
 

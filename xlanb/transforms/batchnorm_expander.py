@@ -1,8 +1,8 @@
 """Batch normalisation in terms of reductions and arithmetic (xla/hlo/transforms/expanders/... batchnorm_expander.h; Ioffe and Szegedy 2015).
 
-    batch-norm-inference(x, scale, offset, mean, variance)    =>    (x - mean) * rsqrt(variance + epsilon) * scale + offset
-    batch-norm-training(x, scale, offset)                     =>    the same over the batch's own mean E[x] and variance E[x^2] - E[x]^2, and both of them
-    batch-norm-grad(x, scale, mean, variance, dy)             =>    (dx, dscale, doffset)
+batch-norm-inference(x, scale, offset, mean, variance)    =>    (x - mean) * rsqrt(variance + epsilon) * scale + offset
+batch-norm-training(x, scale, offset)                     =>    the same over the batch's own mean E[x] and variance E[x^2] - E[x]^2, and both of them
+batch-norm-grad(x, scale, mean, variance, dy)             =>    (dx, dscale, doffset)
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class _Norm:
         epsilon = self.b.full(self.i.get("epsilon"), self.narrow)
         return self.b.unary(O.RSQRT, self.b.binary(O.ADD, variance, epsilon))
 
-    def normalized(self, mean: HloInstruction, variance: HloInstruction, scale: HloInstruction, offset: HloInstruction) -> HloInstruction:
+    def normalized(
+        self, mean: HloInstruction, variance: HloInstruction, scale: HloInstruction, offset: HloInstruction
+    ) -> HloInstruction:
         """(x - mean) / sqrt(variance + epsilon) * scale + offset."""
         b = self.b
         centred = b.binary(O.SUBTRACT, self.x, self.wide(mean))
@@ -97,7 +99,11 @@ def _gradient(n: _Norm) -> HloInstruction:
     # dx = scale * inverse / count * (count * dy - sum(dy) - centred * inverse^2 * sum(dy * centred))
     pull = n.wide(b.binary(O.MULTIPLY, product, b.binary(O.MULTIPLY, inverse, inverse)))
     count = b.full(n.count, x.array_shape)
-    inner = b.binary(O.SUBTRACT, b.binary(O.SUBTRACT, b.binary(O.MULTIPLY, count, dy), n.wide(doffset)), b.binary(O.MULTIPLY, centred, pull))
+    inner = b.binary(
+        O.SUBTRACT,
+        b.binary(O.SUBTRACT, b.binary(O.MULTIPLY, count, dy), n.wide(doffset)),
+        b.binary(O.MULTIPLY, centred, pull),
+    )
     factor = b.binary(O.DIVIDE, b.binary(O.MULTIPLY, scale, inverse), b.full(n.count, n.narrow))
     return b.tuple((b.binary(O.MULTIPLY, n.wide(factor), inner), dscale, doffset))
 

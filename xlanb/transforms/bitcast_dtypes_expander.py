@@ -1,7 +1,7 @@
 """bitcast-convert between widths by shifts (xla/hlo/transforms/expanders/bitcast_dtypes_expander.h).
 
-    bitcast-convert(f32[4]) to u8[4,4]    =>    convert(u8, and(shift-right-logical(broadcast(u32), 8 * iota), 255))
-    bitcast-convert(u8[4,4]) to f32[4]    =>    bitcast-convert(f32, or of each byte converted to u32 and shifted to its place)
+bitcast-convert(f32[4]) to u8[4,4]    =>    convert(u8, and(shift-right-logical(broadcast(u32), 8 * iota), 255))
+bitcast-convert(u8[4,4]) to f32[4]    =>    bitcast-convert(f32, or of each byte converted to u32 and shifted to its place)
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
-_UNSIGNED = {t.bits: t for t in (PrimitiveType.U2, PrimitiveType.U4, PrimitiveType.U8, PrimitiveType.U16, PrimitiveType.U32, PrimitiveType.U64)}
+_UNSIGNED = {
+    t.bits: t
+    for t in (
+        PrimitiveType.U2,
+        PrimitiveType.U4,
+        PrimitiveType.U8,
+        PrimitiveType.U16,
+        PrimitiveType.U32,
+        PrimitiveType.U64,
+    )
+}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,12 @@ def is_bitcast(source: ArrayShape, target: ArrayShape) -> bool:
     Both are cut into their finest runs of equal products; within each run of more than one element the dimensions must lie together, most significant first, and the runs
     must follow each other in memory in the same order. Dimensions of size 1 lie nowhere.
     """
-    if source.element_type.bits != target.element_type.bits or source.element_count != target.element_count or source.is_dynamic or target.is_dynamic:
+    if (
+        source.element_type.bits != target.element_type.bits
+        or source.element_count != target.element_count
+        or source.is_dynamic
+        or target.is_dynamic
+    ):
         return False
     if source.element_count <= 1:
         return True

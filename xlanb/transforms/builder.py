@@ -24,7 +24,9 @@ class Builder:
         self.root = root
         self.computation: HloComputation = root.parent
 
-    def add(self, opcode: HloOpcode, operands: Iterable[HloInstruction] = (), shape: Shape | None = None, **attributes: Any) -> HloInstruction:
+    def add(
+        self, opcode: HloOpcode, operands: Iterable[HloInstruction] = (), shape: Shape | None = None, **attributes: Any
+    ) -> HloInstruction:
         """Any instruction; the shape is inferred where none is given."""
         return self.computation.add(opcode, operands, shape, like=self.root, **attributes)
 
@@ -38,7 +40,9 @@ class Builder:
 
     def compare(self, a: HloInstruction, direction: str, b: HloInstruction, **attributes: Any) -> HloInstruction:
         """A comparison: direction EQ, NE, LT, LE, GT or GE."""
-        return self.add(HloOpcode.COMPARE, (a, b), a.array_shape.with_type(PrimitiveType.PRED), direction=direction, **attributes)
+        return self.add(
+            HloOpcode.COMPARE, (a, b), a.array_shape.with_type(PrimitiveType.PRED), direction=direction, **attributes
+        )
 
     def select(self, p: HloInstruction, a: HloInstruction, b: HloInstruction) -> HloInstruction:
         """`a` where `p` holds, else `b`."""
@@ -64,7 +68,9 @@ class Builder:
         """Operand dimension i becomes dimension dimensions[i] of `shape`; a scalar stays what it is."""
         if shape.is_scalar:
             return a
-        return self.add(HloOpcode.BROADCAST, (a,), shape.with_type(a.array_shape.element_type), dimensions=tuple(dimensions))
+        return self.add(
+            HloOpcode.BROADCAST, (a,), shape.with_type(a.array_shape.element_type), dimensions=tuple(dimensions)
+        )
 
     def reshape(self, a: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
         """The same elements under other dimensions; `a` itself where they are its own."""
@@ -80,9 +86,16 @@ class Builder:
     def transpose(self, a: HloInstruction, permutation: Sequence[int]) -> HloInstruction:
         """Result dimension i is operand dimension permutation[i]."""
         s = a.array_shape
-        return self.add(HloOpcode.TRANSPOSE, (a,), array(s.element_type, [s.dimensions[p] for p in permutation]), dimensions=tuple(permutation))
+        return self.add(
+            HloOpcode.TRANSPOSE,
+            (a,),
+            array(s.element_type, [s.dimensions[p] for p in permutation]),
+            dimensions=tuple(permutation),
+        )
 
-    def slice(self, a: HloInstruction, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None) -> HloInstruction:
+    def slice(
+        self, a: HloInstruction, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None
+    ) -> HloInstruction:
         """Elements from starts below limits by strides (1 where not given)."""
         steps = strides or (1,) * len(starts)
         dims = [max(0, -(-(e - s) // t)) for s, e, t in zip(starts, limits, steps, strict=True)]

@@ -1,7 +1,7 @@
 """Inlining of calls (xla/service/call_inliner.h).
 
-    f { p = f32[] parameter(0); ROOT n = negate(p) }
-    ROOT c = f32[] call(x), to_apply=f                  =>      ROOT n = f32[] negate(x)
+f { p = f32[] parameter(0); ROOT n = negate(p) }
+ROOT c = f32[] call(x), to_apply=f                  =>      ROOT n = f32[] negate(x)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Instructions computed in another element type (xla/service/change_op_data_type.h): on CPU, dots and convolutions of f16 in f32.
 
-    f16[4,4] dot(f16[4,8] a, f16[8,4] b)    =>    convert(f16, f32[4,4] dot(convert(f32, a), convert(f32, b)))
+f16[4,4] dot(f16[4,8] a, f16[8,4] b)    =>    convert(f16, f32[4,4] dot(convert(f32, a), convert(f32, b)))
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class ChangeOpDataType(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode in self.opcodes and all(x.shape.is_array and x.shape.element_type is self.source for x in (i, *i.operands)):
+                if i.opcode in self.opcodes and all(
+                    x.shape.is_array and x.shape.element_type is self.source for x in (i, *i.operands)
+                ):
                     self._change(i)
 
     def _change(self, i: HloInstruction) -> None:

@@ -50,7 +50,12 @@ def _expanded(i: HloInstruction, cache: regions.Cache) -> HloInstruction:
     _, factor = counted_loop(b, n, [matrix, start], column)
     either = regions.binary_region(i.parent.module, cache, O.OR, PrimitiveType.PRED)
     rank = factor.array_shape.rank
-    is_bad = b.add(O.REDUCE, (b.compare(factor, "NE", factor), b.scalar(0, PrimitiveType.PRED)), dimensions=(rank - 2, rank - 1), to_apply=either)
+    is_bad = b.add(
+        O.REDUCE,
+        (b.compare(factor, "NE", factor), b.scalar(0, PrimitiveType.PRED)),
+        dimensions=(rank - 2, rank - 1),
+        to_apply=either,
+    )
     batch = tuple(range(rank - 2))
     factor = b.select(b.broadcast(is_bad, batch, factor.array_shape), b.full(float("nan"), factor.array_shape), factor)
     return b.add(O.RESHAPE, (factor if is_lower else b.transpose(factor, swap),), i.shape)

@@ -1,6 +1,6 @@
 """Conditionals whose branches take and give tuples (xla/service/conditional_canonicalizer.h).
 
-    conditional(p, a, b), branches f32[4] -> f32[4]    =>    get-tuple-element(conditional(p, tuple(a), tuple(b))), branches (f32[4]) -> (f32[4])
+conditional(p, a, b), branches f32[4] -> f32[4]    =>    get-tuple-element(conditional(p, tuple(a), tuple(b))), branches (f32[4]) -> (f32[4])
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def _canonicalize(conditional: HloInstruction, done: set[HloComputation]) -> Non
     wraps_result = not conditional.shape.is_tuple
     if any(b in done for b in branches) or any(len(b.parameters) != 1 for b in branches):
         return
-    if len(set(branches)) != len(branches) or not (wraps_result or any(not o.shape.is_tuple for o in conditional.operands[1:])):
+    if len(set(branches)) != len(branches) or not (
+        wraps_result or any(not o.shape.is_tuple for o in conditional.operands[1:])
+    ):
         return
     done.update(branches)
     parent = conditional.parent

@@ -1,7 +1,7 @@
 """Conditionals whose branch is known (xla/service/conditional_simplifier.h, the pass simplify-conditional).
 
-    conditional(true, a, b), branches f and g    =>    f(a), inlined
-    conditional(p, a), one branch f              =>    f(a), inlined
+conditional(true, a, b), branches f and g    =>    f(a), inlined
+conditional(p, a), one branch f              =>    f(a), inlined
 """
 
 from __future__ import annotations

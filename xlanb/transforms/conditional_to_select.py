@@ -34,7 +34,11 @@ class ConditionalToSelect(HloPass):
             if graph.is_control(c):
                 continue
             for i in c.post_order():
-                if i.opcode is O.CONDITIONAL and i.operands[0].shape.element_type is PrimitiveType.PRED and not i.has_side_effect:
+                if (
+                    i.opcode is O.CONDITIONAL
+                    and i.operands[0].shape.element_type is PrimitiveType.PRED
+                    and not i.has_side_effect
+                ):
                     _select(i)
                     changed = True
         if changed:
@@ -45,7 +49,9 @@ def _select(conditional: HloInstruction) -> None:
     c, b = conditional.parent, Builder(conditional)
     # A predicate's first branch is the one for true, however the branches are written.
     branches = conditional.called_computations
-    chosen, other = (copy_body(f, c, (o,), conditional) for f, o in zip(branches, conditional.operands[1:], strict=True))
+    chosen, other = (
+        copy_body(f, c, (o,), conditional) for f, o in zip(branches, conditional.operands[1:], strict=True)
+    )
     c.replace(conditional, _select_each(b, conditional.operands[0], chosen, other))
 
 

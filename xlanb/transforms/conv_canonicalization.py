@@ -1,6 +1,6 @@
 """Convolutions with features last (xla/service/cpu/conv_canonicalization.h, the pass convolution-canonicalization).
 
-    convolution(x, k), dim_labels=bf01_oi01->bf01    =>    transpose(convolution(transpose(x), transpose(k)), dim_labels=b01f_01io->b01f)
+convolution(x, k), dim_labels=bf01_oi01->bf01    =>    transpose(convolution(transpose(x), transpose(k)), dim_labels=b01f_01io->b01f)
 """
 
 from __future__ import annotations
@@ -27,21 +27,29 @@ class ConvCanonicalization(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode is O.CONVOLUTION and _is_fast(i) and i.attributes["dim_labels"] != canonical(len(i.window.dimensions)):
+                if (
+                    i.opcode is O.CONVOLUTION
+                    and _is_fast(i)
+                    and i.attributes["dim_labels"] != canonical(len(i.window.dimensions))
+                ):
                     i.parent.replace(i, _canonicalized(i))
 
 
 def canonical(spatial: int) -> ConvolutionDimensionNumbers:
     """b01f_01io->b01f for so many spatial dimensions."""
     inner = tuple(range(1, spatial + 1))
-    return ConvolutionDimensionNumbers(0, spatial + 1, inner, spatial, spatial + 1, tuple(range(spatial)), 0, spatial + 1, inner)
+    return ConvolutionDimensionNumbers(
+        0, spatial + 1, inner, spatial, spatial + 1, tuple(range(spatial)), 0, spatial + 1, inner
+    )
 
 
 def _is_fast(i: HloInstruction) -> bool:
     window = i.window.dimensions
     if not 1 <= len(window) <= 3 or any(w.reversal for w in window) or i.get("batch_group_count") != 1:
         return False
-    return i.shape.element_type in (PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.S32) and not any(o.array_shape.is_dynamic for o in i.operands)
+    return i.shape.element_type in (PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.S32) and not any(
+        o.array_shape.is_dynamic for o in i.operands
+    )
 
 
 def _canonicalized(i: HloInstruction) -> HloInstruction:
@@ -52,5 +60,7 @@ def _canonicalized(i: HloInstruction) -> HloInstruction:
     kernel = b.transpose(k, (*n.kernel_spatial, n.kernel_input_feature, n.kernel_output_feature))
     order = (n.output_batch, *n.output_spatial, n.output_feature)
     shape = array(i.shape.element_type, [i.array_shape.dimensions[d] for d in order])
-    made = b.add(O.CONVOLUTION, (left, kernel), shape, **{**i.attributes, "dim_labels": canonical(len(n.input_spatial))})
+    made = b.add(
+        O.CONVOLUTION, (left, kernel), shape, **{**i.attributes, "dim_labels": canonical(len(n.input_spatial))}
+    )
     return b.add(O.TRANSPOSE, (made,), i.shape, dimensions=tuple(order.index(d) for d in range(len(order))))

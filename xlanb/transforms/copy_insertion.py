@@ -64,7 +64,9 @@ def _copy_loop(loop: HloInstruction) -> None:
     for n, o in enumerate(start.operands):
         source = _source(o)
         # What the body only hands on is never written: it may stay where it is.
-        fights = n not in constant and (source.opcode in (O.PARAMETER, O.CONSTANT) or source in taken or _read_elsewhere(o, start, loop))
+        fights = n not in constant and (
+            source.opcode in (O.PARAMETER, O.CONSTANT) or source in taken or _read_elsewhere(o, start, loop)
+        )
         operands.append(deep_copy(b, o) if fights else o)
         taken.add(source)
     if tuple(operands) != start.operands:
@@ -74,7 +76,11 @@ def _copy_loop(loop: HloInstruction) -> None:
 
 
 def _passed_through(body: HloComputation) -> set[int]:
-    return {n for n, o in enumerate(body.root.operands) if o.opcode is O.GET_TUPLE_ELEMENT and o.operands[0].opcode is O.PARAMETER and o.tuple_index == n}
+    return {
+        n
+        for n, o in enumerate(body.root.operands)
+        if o.opcode is O.GET_TUPLE_ELEMENT and o.operands[0].opcode is O.PARAMETER and o.tuple_index == n
+    }
 
 
 def _read_elsewhere(o: HloInstruction, start: HloInstruction, loop: HloInstruction) -> bool:

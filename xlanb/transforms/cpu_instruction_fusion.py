@@ -30,7 +30,21 @@ from xlanb.transforms.instruction_fusion import (
 )
 
 _LOOP_FUSIBLE = frozenset(
-    (O.BITCAST, O.BROADCAST, O.CONCATENATE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE, O.GATHER, O.IOTA, O.PAD, O.REDUCE, O.RESHAPE, O.REVERSE, O.SLICE, O.TRANSPOSE)
+    (
+        O.BITCAST,
+        O.BROADCAST,
+        O.CONCATENATE,
+        O.DYNAMIC_SLICE,
+        O.DYNAMIC_UPDATE_SLICE,
+        O.GATHER,
+        O.IOTA,
+        O.PAD,
+        O.REDUCE,
+        O.RESHAPE,
+        O.REVERSE,
+        O.SLICE,
+        O.TRANSPOSE,
+    )
 )
 _CHEAP = frozenset(
     BY_TEXT[text]
@@ -87,7 +101,9 @@ class _CpuPolicy(FusionPolicy):
         return skipped
 
 
-_APPLIES_INSIDE_LOOPS = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.MAP, O.SELECT_AND_SCATTER, O.SORT, O.ALL_REDUCE, O.REDUCE_SCATTER, O.SCAN))
+_APPLIES_INSIDE_LOOPS = frozenset(
+    (O.REDUCE, O.REDUCE_WINDOW, O.MAP, O.SELECT_AND_SCATTER, O.SORT, O.ALL_REDUCE, O.REDUCE_SCATTER, O.SCAN)
+)
 
 
 # -- facts about instructions ----------------------------------------------------------------------------------------
@@ -248,4 +264,10 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("code duplication is low", _code_stays_small),
     Condition("consumer is loop-fusible, a loop fusion or a small matrix-vector product", _consumer_takes_it),
 )
-_OUTPUT_CONDITIONS = (CONDITIONS[0], Condition("matrix-vector product whose only use is an addition", lambda e: (can_be_output_fused(e.producer, e.consumer), "")))
+_OUTPUT_CONDITIONS = (
+    CONDITIONS[0],
+    Condition(
+        "matrix-vector product whose only use is an addition",
+        lambda e: (can_be_output_fused(e.producer, e.consumer), ""),
+    ),
+)

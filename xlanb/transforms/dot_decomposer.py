@@ -1,7 +1,7 @@
 """Dots in canonical form (xla/service/dot_decomposer.h): batch dimensions first, one free dimension on either side, one contracting dimension.
 
-    dot(f32[2,3,8] a, f32[8,4] b), contracting {2} and {0}
-      =>  reshape(f32[2,3,4], dot(reshape(f32[6,8], transpose(a)), reshape(f32[8,4], transpose(b))), contracting {1} and {0})
+dot(f32[2,3,8] a, f32[8,4] b), contracting {2} and {0}
+  =>  reshape(f32[2,3,4], dot(reshape(f32[6,8], transpose(a)), reshape(f32[8,4], transpose(b))), contracting {1} and {0})
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ class DotDecomposer(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode is HloOpcode.DOT and not is_canonical(i) and not any(o.array_shape.is_dynamic for o in i.operands):
+                if (
+                    i.opcode is HloOpcode.DOT
+                    and not is_canonical(i)
+                    and not any(o.array_shape.is_dynamic for o in i.operands)
+                ):
                     i.parent.replace(i, _canonical(i))
 
 
@@ -57,7 +61,11 @@ def _canonical(dot: HloInstruction) -> HloInstruction:
     c = _matrices(b, right, batch2, [contracted2, free2], [True, bool(free2)])
     n = len(batch)
     sizes = [left.array_shape.dimensions[d] for d in batch]
-    dims = [*sizes, *([a.array_shape.dimensions[n]] if free else []), *([c.array_shape.dimensions[n + 1]] if free2 else [])]
+    dims = [
+        *sizes,
+        *([a.array_shape.dimensions[n]] if free else []),
+        *([c.array_shape.dimensions[n + 1]] if free2 else []),
+    ]
     made = b.add(
         HloOpcode.DOT,
         (a, c),
@@ -72,7 +80,9 @@ def _canonical(dot: HloInstruction) -> HloInstruction:
     return b.add(HloOpcode.RESHAPE, (made,), dot.shape)
 
 
-def _matrices(b: Builder, operand: HloInstruction, batch: Sequence[int], groups: list[Sequence[int]], kept: list[bool]) -> HloInstruction:
+def _matrices(
+    b: Builder, operand: HloInstruction, batch: Sequence[int], groups: list[Sequence[int]], kept: list[bool]
+) -> HloInstruction:
     """An operand with its batch dimensions first and each group of dimensions as one (left out where it is not kept)."""
     sizes = operand.array_shape.dimensions
     moved = b.transpose(operand, [*batch, *groups[0], *groups[1]])

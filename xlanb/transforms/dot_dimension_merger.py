@@ -1,6 +1,6 @@
 """Neighbouring batch dimensions of a dot as one (xla/.../dot_dimension_merger.h).
 
-    dot(f32[2,3,4,8] a, f32[2,3,8,5] b), batch {0,1}    =>    reshape(f32[2,3,4,5], dot(reshape(f32[6,4,8], a), reshape(f32[6,8,5], b)), batch {0})
+dot(f32[2,3,4,8] a, f32[2,3,8,5] b), batch {0,1}    =>    reshape(f32[2,3,4,5], dot(reshape(f32[6,4,8], a), reshape(f32[6,8,5], b)), batch {0})
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def _is_mergeable(dot: HloInstruction) -> bool:
     if n < 2 or dot.array_shape.is_dynamic:
         return False
     in_a_row = all(batch == tuple(range(batch[0], batch[0] + n)) for batch, _ in sides)
-    return in_a_row and all(not s.is_dynamic and s.minor_to_major == tuple(reversed(range(s.rank))) for s in (*(s for _, s in sides), dot.array_shape))
+    return in_a_row and all(
+        not s.is_dynamic and s.minor_to_major == tuple(reversed(range(s.rank)))
+        for s in (*(s for _, s in sides), dot.array_shape)
+    )
 
 
 def _merged(dot: HloInstruction) -> HloInstruction:
@@ -47,7 +50,9 @@ def _merged(dot: HloInstruction) -> HloInstruction:
         dims = o.array_shape.dimensions
         operands.append(b.reshape(o, (*dims[:first], math.prod(dims[first : first + n]), *dims[first + n :])))
         attributes[f"{side}_batch_dims"] = (first,)
-        attributes[f"{side}_contracting_dims"] = tuple(d if d < first else d - n + 1 for d in dot.ints(f"{side}_contracting_dims"))
+        attributes[f"{side}_contracting_dims"] = tuple(
+            d if d < first else d - n + 1 for d in dot.ints(f"{side}_contracting_dims")
+        )
     dims = dot.array_shape.dimensions
     made = b.add(O.DOT, operands, array(dot.shape.element_type, (math.prod(dims[:n]), *dims[n:])), **attributes)
     return b.add(O.RESHAPE, (made,), dot.shape)

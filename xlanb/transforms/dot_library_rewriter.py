@@ -51,4 +51,6 @@ def is_library_reduce(i: HloInstruction) -> bool:
     """Whether it is a reduction that the library takes."""
     if i.opcode is not O.REDUCE or len(i.operands) != 2 or i.shape.element_type is not PrimitiveType.F32:
         return False
-    return reducer(i.to_apply) in (O.ADD, O.MAXIMUM, O.MINIMUM) and i.operands[0].array_shape.element_count >= _MIN_REDUCED
+    return (
+        reducer(i.to_apply) in (O.ADD, O.MAXIMUM, O.MINIMUM) and i.operands[0].array_shape.element_count >= _MIN_REDUCED
+    )

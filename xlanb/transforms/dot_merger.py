@@ -17,7 +17,14 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 
-_NUMBERS = ("lhs_batch_dims", "lhs_contracting_dims", "rhs_batch_dims", "rhs_contracting_dims", "operand_precision", "algorithm")
+_NUMBERS = (
+    "lhs_batch_dims",
+    "lhs_contracting_dims",
+    "rhs_batch_dims",
+    "rhs_contracting_dims",
+    "operand_precision",
+    "algorithm",
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,9 @@ def _is_canonical(dot: HloInstruction) -> bool:
     batch = set(range(len(dot.ints("lhs_batch_dims"))))
     if set(dot.ints("lhs_batch_dims")) != batch or set(dot.ints("rhs_batch_dims")) != batch or len(dot.operands) != 2:
         return False
-    return len(dot.ints("lhs_contracting_dims")) == 1 and all(o.array_shape.rank == len(batch) + 2 for o in dot.operands)
+    return len(dot.ints("lhs_contracting_dims")) == 1 and all(
+        o.array_shape.rank == len(batch) + 2 for o in dot.operands
+    )
 
 
 def _bytes(dot: HloInstruction) -> int:

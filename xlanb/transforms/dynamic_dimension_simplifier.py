@@ -1,11 +1,11 @@
 """What stands between a dynamic dimension and its size (xla/service/dynamic_dimension_simplifier.h): reshapes, conversions and concatenations that do nothing.
 
-    reshape(f32[4] x) to f32[4]                     =>  x
-    convert(s32[] x) to s32[]                       =>  x
-    reshape(reshape(x)) to the shape of x           =>  x
-    concatenate(concatenate(a, b), c)               =>  concatenate(a, b, c)
-    slice(concatenate(a, b)), exactly b             =>  b
-    reshape(broadcast(scalar)) to a scalar          =>  scalar
+reshape(f32[4] x) to f32[4]                     =>  x
+convert(s32[] x) to s32[]                       =>  x
+reshape(reshape(x)) to the shape of x           =>  x
+concatenate(concatenate(a, b), c)               =>  concatenate(a, b, c)
+slice(concatenate(a, b)), exactly b             =>  b
+reshape(broadcast(scalar)) to a scalar          =>  scalar
 """
 
 from __future__ import annotations

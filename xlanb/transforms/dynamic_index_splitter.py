@@ -1,7 +1,7 @@
 """Dynamic slices by one index a dimension (xla/hlo/transforms/expanders/dynamic_index_splitter.h).
 
-    dynamic-slice(f32[8,8] x, s32[2] i)    =>    dynamic-slice(x, reshape(s32[], slice(i), [0:1]), reshape(s32[], slice(i), [1:2]))
-    dynamic-slice(f32[] x, s32[0] i)       =>    x
+dynamic-slice(f32[8,8] x, s32[2] i)    =>    dynamic-slice(x, reshape(s32[], slice(i), [0:1]), reshape(s32[], slice(i), [1:2]))
+dynamic-slice(f32[] x, s32[0] i)       =>    x
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One computation per call (xla/hlo/transforms/simplifiers/flatten_call_graph.h), so that each call can be given buffers and be changed by itself.
 
-    a = call(x), to_apply=f;  b = call(y), to_apply=f    =>    a = call(x), to_apply=f;  b = call(y), to_apply=f.clone
+a = call(x), to_apply=f;  b = call(y), to_apply=f    =>    a = call(x), to_apply=f;  b = call(y), to_apply=f.clone
 """
 
 from __future__ import annotations

@@ -41,7 +41,19 @@ WIDER: dict[PrimitiveType, PrimitiveType] = {
 
 _UNTOUCHED = frozenset(
     {
-        *(O.TUPLE, O.GET_TUPLE_ELEMENT, O.CONSTANT, O.DOMAIN, O.PARAMETER, O.FUSION, O.CONVERT, O.CALL, O.CUSTOM_CALL, O.WHILE, O.CONDITIONAL),
+        *(
+            O.TUPLE,
+            O.GET_TUPLE_ELEMENT,
+            O.CONSTANT,
+            O.DOMAIN,
+            O.PARAMETER,
+            O.FUSION,
+            O.CONVERT,
+            O.CALL,
+            O.CUSTOM_CALL,
+            O.WHILE,
+            O.CONDITIONAL,
+        ),
         *(O.BITCAST_CONVERT, O.BITCAST, O.OPT_BARRIER, O.ASYNC_START, O.ASYNC_UPDATE, O.ASYNC_DONE),
     }
 )
@@ -69,7 +81,11 @@ def _speaks_of(i: HloInstruction, low: PrimitiveType) -> bool:
 
 
 def _has(shape: Shape, kind: PrimitiveType) -> bool:
-    return any(_has(s, kind) for s in shape.shapes) if isinstance(shape, TupleShape) else shape.is_array and shape.as_array().element_type is kind
+    return (
+        any(_has(s, kind) for s in shape.shapes)
+        if isinstance(shape, TupleShape)
+        else shape.is_array and shape.as_array().element_type is kind
+    )
 
 
 class _Widening:
@@ -83,7 +99,9 @@ class _Widening:
         wide = c.clone_instruction(i, [self._raised(c, o) for o in i.operands], self._raised_shape(i.shape))
         if i.opcode not in _KEEP_COMPUTATIONS:
             for key, value in i.attributes.items():
-                if isinstance(value, HloComputation) and any(_has(s.shape, self.low) for s in (value.root, *value.parameters)):
+                if isinstance(value, HloComputation) and any(
+                    _has(s.shape, self.low) for s in (value.root, *value.parameters)
+                ):
                     c.update(wide, attributes={key: self._raised_computation(value)})
         for p in i.control_predecessors:
             c.add_control_dependency(p, wide)
@@ -112,7 +130,9 @@ class _Widening:
             return x
         if isinstance(shape, TupleShape):
             elements = [c.add(O.GET_TUPLE_ELEMENT, (x,), like=x, index=n) for n in range(len(shape.shapes))]
-            return c.add(O.TUPLE, [self._converted(c, e, s) for e, s in zip(elements, shape.shapes, strict=True)], shape, like=x)
+            return c.add(
+                O.TUPLE, [self._converted(c, e, s) for e, s in zip(elements, shape.shapes, strict=True)], shape, like=x
+            )
         return c.add(O.CONVERT, (x,), shape, like=x)
 
     def _raised_computation(self, source: HloComputation) -> HloComputation:

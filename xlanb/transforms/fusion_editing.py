@@ -12,7 +12,9 @@ from xlanb.shape import TupleShape
 from xlanb.shape.shape import tuple_of
 
 
-def create_fusion(root: HloInstruction, kind: str, computation_name: str = "fused_computation", name: str = "fusion") -> HloInstruction:
+def create_fusion(
+    root: HloInstruction, kind: str, computation_name: str = "fused_computation", name: str = "fusion"
+) -> HloInstruction:
     """A fusion that holds `root` alone takes root's place.
 
         r = f32[8] add(a, b)    =>    r.fusion = f32[8] fusion(a, b), kind=..., calls={p0, p1, ROOT r = add(p0, p1)}

@@ -1,6 +1,6 @@
 """Wrapping of single instructions into fusions, so that the emitter of fusions emits them too (XLA's fusion-wrapper on the CPU).
 
-    ROOT a = f32[8] add(x, y)    =>    ROOT wrapped_add = f32[8] fusion(x, y), kind=kLoop, calls={ROOT a = add(p0, p1)}
+ROOT a = f32[8] add(x, y)    =>    ROOT wrapped_add = f32[8] fusion(x, y), kind=kLoop, calls={ROOT a = add(p0, p1)}
 """
 
 from __future__ import annotations
@@ -16,7 +16,21 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_editing import create_fusion
 
 _MOVES_DATA = frozenset(
-    (O.BROADCAST, O.CONCATENATE, O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE, O.GATHER, O.IOTA, O.PAD, O.REDUCE, O.REDUCE_WINDOW, O.REVERSE, O.SCATTER, O.SLICE, O.TRANSPOSE)
+    (
+        O.BROADCAST,
+        O.CONCATENATE,
+        O.DYNAMIC_SLICE,
+        O.DYNAMIC_UPDATE_SLICE,
+        O.GATHER,
+        O.IOTA,
+        O.PAD,
+        O.REDUCE,
+        O.REDUCE_WINDOW,
+        O.REVERSE,
+        O.SCATTER,
+        O.SLICE,
+        O.TRANSPOSE,
+    )
 )
 _NOT_WORTH_IT = frozenset((O.CONSTANT, O.MAP, O.BITCAST_CONVERT))
 

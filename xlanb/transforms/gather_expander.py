@@ -1,6 +1,6 @@
 """Gathers of one slice as a dynamic slice (xla/service/gather_expander.h, as XLA:CPU runs it: kEliminateSimpleGathers).
 
-    gather(f32[10,4] x, s32[1] i), offset_dims={0}, collapsed_slice_dims={0}, slice_sizes={1,4}    =>    reshape(f32[4], dynamic-slice(x, i, 0), {1,4})
+gather(f32[10,4] x, s32[1] i), offset_dims={0}, collapsed_slice_dims={0}, slice_sizes={1,4}    =>    reshape(f32[4], dynamic-slice(x, i, 0), {1,4})
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def start_scalars(b: Builder, indices: HloInstruction, mapped: Sequence[int], ra
     vector = b.reshape(indices, (len(mapped),))
     zero = b.scalar(0, indices.shape.element_type)
     places = {d: n for n, d in enumerate(mapped)}
-    return [b.reshape(b.slice(vector, (places[d],), (places[d] + 1,)), ()) if d in places else zero for d in range(rank)]
+    return [
+        b.reshape(b.slice(vector, (places[d],), (places[d] + 1,)), ()) if d in places else zero for d in range(rank)
+    ]
 
 
 def _expanded(gather: HloInstruction) -> HloInstruction:

@@ -1,8 +1,8 @@
 """Gathers in canonical form (xla/hlo/transforms/simplifiers/gather_simplifier.h): indices [n, k], result [n, slice...], no dimension dropped.
 
-    gather(f32[10,4] x, s32[3,5] i), offset_dims={2}, collapsed_slice_dims={0}, index_vector_dim=2, slice_sizes={1,4}
-      =>  g = f32[15,1,4] gather(x, reshape(s32[15,1], i)), offset_dims={1,2}, collapsed_slice_dims={}, index_vector_dim=1, slice_sizes={1,4}
-          reshape(f32[3,5,4], reshape(f32[15,4], g))
+gather(f32[10,4] x, s32[3,5] i), offset_dims={2}, collapsed_slice_dims={0}, index_vector_dim=2, slice_sizes={1,4}
+  =>  g = f32[15,1,4] gather(x, reshape(s32[15,1], i)), offset_dims={1,2}, collapsed_slice_dims={}, index_vector_dim=1, slice_sizes={1,4}
+      reshape(f32[3,5,4], reshape(f32[15,4], g))
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ class GatherSimplifier(HloPass):
 def is_simplified(gather: HloInstruction) -> bool:
     """Whether it is in canonical form."""
     offset = gather.ints("offset_dims")
-    if not offset or gather.operands[1].array_shape.rank != 2 or gather.get("index_vector_dim") != 1 or gather.ints("collapsed_slice_dims"):
+    if (
+        not offset
+        or gather.operands[1].array_shape.rank != 2
+        or gather.get("index_vector_dim") != 1
+        or gather.ints("collapsed_slice_dims")
+    ):
         return False
     return offset == tuple(range(1, len(offset) + 1))
 
@@ -62,7 +67,12 @@ def _simplified(gather: HloInstruction) -> HloInstruction:
     vector_dim: int = gather.get("index_vector_dim")
     rows = index_rows(b, indices, vector_dim)
     n = rows.array_shape.dimensions[0]
-    attributes = {**gather.attributes, "offset_dims": tuple(range(1, len(sizes) + 1)), "collapsed_slice_dims": (), "index_vector_dim": 1}
+    attributes = {
+        **gather.attributes,
+        "offset_dims": tuple(range(1, len(sizes) + 1)),
+        "collapsed_slice_dims": (),
+        "index_vector_dim": 1,
+    }
     result = b.add(O.GATHER, (x, rows), array(x.shape.element_type, (n, *sizes)), **attributes)
     collapsed = gather.ints("collapsed_slice_dims")
     kept = [s for d, s in enumerate(sizes) if d not in collapsed]

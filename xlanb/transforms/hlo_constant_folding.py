@@ -47,7 +47,9 @@ class HloConstantFolding(HloPass):
 
     def _fold(self, i: HloInstruction) -> None:
         try:
-            value = evaluate_instruction(i, [value_of(o) for o in i.operands], max_steps=_MAX_STEPS, max_bytes=_MAX_BYTES)
+            value = evaluate_instruction(
+                i, [value_of(o) for o in i.operands], max_steps=_MAX_STEPS, max_bytes=_MAX_BYTES
+            )
         except EvaluationError as error:
             # Too long, too large, or without a value here: the instruction stays, and whoever looks is told why.
             if is_observed():
@@ -59,7 +61,13 @@ class HloConstantFolding(HloPass):
 
 def is_foldable(i: HloInstruction) -> bool:
     """Whether an instruction is constant and worth folding."""
-    if i.opcode in _NEVER or not i.operands or not isinstance(i.shape, ArrayShape) or not i.shape.is_array or i.shape.is_dynamic:
+    if (
+        i.opcode in _NEVER
+        or not i.operands
+        or not isinstance(i.shape, ArrayShape)
+        or not i.shape.is_array
+        or i.shape.is_dynamic
+    ):
         return False
     if not any(o.opcode is O.CONSTANT for o in i.operands) or not all(_is_constant(o) for o in i.operands):
         return False

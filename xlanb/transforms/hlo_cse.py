@@ -19,7 +19,9 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
 
-_UNIQUE = frozenset((HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.RNG_GET_AND_UPDATE_STATE, HloOpcode.AFTER_ALL, HloOpcode.OPT_BARRIER))
+_UNIQUE = frozenset(
+    (HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.RNG_GET_AND_UPDATE_STATE, HloOpcode.AFTER_ALL, HloOpcode.OPT_BARRIER)
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,11 @@ class _Keys:
         if i.opcode is HloOpcode.CONSTANT:
             # Of a literal in another layout only the values count.
             literal = i.literal
-            return (literal,) if self.is_layout_sensitive or not i.shape.is_array or literal.is_elided else literal.array.tobytes()
+            return (
+                (literal,)
+                if self.is_layout_sensitive or not i.shape.is_array or literal.is_elided
+                else literal.array.tobytes()
+            )
         return tuple((k, self._value(i.attributes[k])) for k in sorted(i.attributes))
 
     def _value(self, value: Any) -> Any:

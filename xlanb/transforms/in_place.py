@@ -88,4 +88,8 @@ def _outside(consumer: HloInstruction, i: HloInstruction) -> HloInstruction:
 
 
 def _constant(i: HloInstruction) -> int | None:
-    return int(i.literal.array) if i.opcode is O.CONSTANT and i.literal.array.size == 1 and not i.literal.is_elided else None
+    return (
+        int(i.literal.array)
+        if i.opcode is O.CONSTANT and i.literal.array.size == 1 and not i.literal.is_elided
+        else None
+    )

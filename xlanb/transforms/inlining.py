@@ -10,7 +10,9 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 
 
-def copy_body(body: HloComputation, into: HloComputation, arguments: Sequence[HloInstruction], caller: HloInstruction) -> HloInstruction:
+def copy_body(
+    body: HloComputation, into: HloComputation, arguments: Sequence[HloInstruction], caller: HloInstruction
+) -> HloInstruction:
     """Copy a computation's instructions into another one, parameters replaced by `arguments`; the copy of its root.
 
     Instructions that bear no metadata take over the caller's.
@@ -28,7 +30,9 @@ def copy_body(body: HloComputation, into: HloComputation, arguments: Sequence[Hl
     return new[body.root]
 
 
-def inline_call(call: HloInstruction, body: HloComputation, arguments: Sequence[HloInstruction] | None = None) -> HloInstruction:
+def inline_call(
+    call: HloInstruction, body: HloComputation, arguments: Sequence[HloInstruction] | None = None
+) -> HloInstruction:
     """Replace `call` by the body of a computation over its operands (or other arguments); what took its place.
 
     Control dependencies of the call pass to the body: what came before it comes before every instruction of the body without operands there.

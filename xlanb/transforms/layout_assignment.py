@@ -80,7 +80,11 @@ def _assign(i: HloInstruction, outside: tuple[Shape, ...] | None) -> None:
 def _set_shape(i: HloInstruction, shape: Shape) -> None:
     if shape == i.shape:
         return
-    literal = Literal(shape, i.literal.array, is_elided=i.literal.is_elided) if i.opcode is O.CONSTANT and shape.is_array else None
+    literal = (
+        Literal(shape, i.literal.array, is_elided=i.literal.is_elided)
+        if i.opcode is O.CONSTANT and shape.is_array
+        else None
+    )
     i.parent.update(i, shape=shape, attributes={"literal": literal} if literal is not None else {})
 
 

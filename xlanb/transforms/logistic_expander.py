@@ -1,6 +1,6 @@
 """The logistic function by exponential and division (xla/hlo/transforms/expanders/logistic_expander.h).
 
-    logistic(x)    =>    1 / (1 + exp(-x))
+logistic(x)    =>    1 / (1 + exp(-x))
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Maps as elementwise instructions (xla/service/map_inliner.h, the pass map-inline).
 
-    map(a, b), to_apply={p0, p1, ROOT add(p0, p1)}    =>    add(a, b)
+map(a, b), to_apply={p0, p1, ROOT add(p0, p1)}    =>    add(a, b)
 """
 
 from __future__ import annotations

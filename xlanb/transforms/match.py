@@ -148,7 +148,9 @@ def any(name: str) -> Anything:  # noqa: A001 - the pattern language's word
     return Anything(name)
 
 
-def op(codes: HloOpcode | Iterable[HloOpcode], *operands: Pattern | str, name: str = "", where: Iterable[Condition] = ()) -> Op:
+def op(
+    codes: HloOpcode | Iterable[HloOpcode], *operands: Pattern | str, name: str = "", where: Iterable[Condition] = ()
+) -> Op:
     """An instruction of an opcode (or one of several) and its operands' patterns; none given: any operands."""
     several = (codes,) if isinstance(codes, HloOpcode) else tuple(codes)
     patterns = tuple(Anything(o) if isinstance(o, str) else o for o in operands)
@@ -167,7 +169,12 @@ def all_equal(value: float, name: str = "") -> Constant:
 
 def one_user(pattern: Op) -> Op:
     """The same, used by one instruction only."""
-    return Op(pattern.codes, pattern.operands, pattern.name, (*pattern.where, Condition("one user", lambda i: i.user_count == 1 and not i.is_root)))
+    return Op(
+        pattern.codes,
+        pattern.operands,
+        pattern.name,
+        (*pattern.where, Condition("one user", lambda i: i.user_count == 1 and not i.is_root)),
+    )
 
 
 def constant_behind(i: HloInstruction) -> HloInstruction | None:

@@ -1,6 +1,6 @@
 """Barriers taken out once what they hold apart has been seen by cse (xla/hlo/transforms/expanders/optimization_barrier_expander.h, the pass cse_barrier_expander).
 
-    opt-barrier(x)    =>    x
+opt-barrier(x)    =>    x
 """
 
 from __future__ import annotations

@@ -23,7 +23,21 @@ from xlanb.transforms.in_place import in_place_operands
 
 _BYTES_PER_TASK = 256 << 10
 _UNITS_PER_TASK = 100_000
-_LOOPS = frozenset((O.BROADCAST, O.CONCATENATE, O.DYNAMIC_SLICE, O.GATHER, O.IOTA, O.PAD, O.REDUCE, O.REDUCE_WINDOW, O.REVERSE, O.SLICE, O.TRANSPOSE))
+_LOOPS = frozenset(
+    (
+        O.BROADCAST,
+        O.CONCATENATE,
+        O.DYNAMIC_SLICE,
+        O.GATHER,
+        O.IOTA,
+        O.PAD,
+        O.REDUCE,
+        O.REDUCE_WINDOW,
+        O.REVERSE,
+        O.SLICE,
+        O.TRANSPOSE,
+    )
+)
 
 
 @dataclass(frozen=True)

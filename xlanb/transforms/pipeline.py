@@ -114,7 +114,9 @@ class HloPassPipeline(Displayable):
         return out
 
     def _missing(self, name: str) -> PassError:
-        return PassError(f"no pass {name!r} in pipeline {self.name!r}; there are: {', '.join(dict.fromkeys(self.names))}")
+        return PassError(
+            f"no pass {name!r} in pipeline {self.name!r}; there are: {', '.join(dict.fromkeys(self.names))}"
+        )
 
     # -- what it shows --------------------------------------------------------------------------------------------
 
@@ -215,7 +217,9 @@ def _inner(p: HloPassPipeline | HloPassFix) -> HloPassPipeline:
     return HloPassPipeline(p.name, (p.inner,)) if isinstance(p.inner, HloPass) else _inner(p.inner)
 
 
-def _mapped(p: HloPassPipeline | HloPassFix, f: Callable[[HloPassPipeline], HloPassPipeline]) -> HloPassPipeline | HloPassFix:
+def _mapped(
+    p: HloPassPipeline | HloPassFix, f: Callable[[HloPassPipeline], HloPassPipeline]
+) -> HloPassPipeline | HloPassFix:
     return f(p) if isinstance(p, HloPassPipeline) else HloPassFix(f(_inner(p)), p.limit)
 
 

@@ -1,6 +1,6 @@
 """Reductions that keep the order of memory, and a copy where another layout is wanted (xla/hlo/transforms/expanders/reduce_decomposer.h).
 
-    f32[4,8]{0,1} reduce(f32[4,8,3]{2,1,0} x, 0), dimensions={2}    =>    f32[4,8]{0,1} copy(f32[4,8]{1,0} reduce(x, 0), dimensions={2})
+f32[4,8]{0,1} reduce(f32[4,8,3]{2,1,0} x, 0), dimensions={2}    =>    f32[4,8]{0,1} copy(f32[4,8]{1,0} reduce(x, 0), dimensions={2})
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def _equalize(i: HloInstruction) -> None:
     """Copy inputs that lie otherwise than the first one."""
     b, n = Builder(i), len(i.operands) // 2
     wanted = i.operands[0].array_shape.minor_to_major
-    inputs = [o if o.array_shape.minor_to_major == wanted else b.add(O.COPY, (o,), o.array_shape.with_layout(wanted)) for o in i.operands[:n]]
+    inputs = [
+        o if o.array_shape.minor_to_major == wanted else b.add(O.COPY, (o,), o.array_shape.with_layout(wanted))
+        for o in i.operands[:n]
+    ]
     if any(x is not o for x, o in zip(inputs, i.operands, strict=False)):
         i.parent.set_operands(i, [*inputs, *i.operands[n:]])
 

@@ -19,7 +19,9 @@ from xlanb.shape import PrimitiveType
 from xlanb.transforms.base import HloPass
 
 LOCATIONS = ("OP_OUTPUTS", "OP_INPUTS")
-_UNTOUCHED = frozenset({O.REDUCE_PRECISION, O.TUPLE, O.GET_TUPLE_ELEMENT, O.WHILE, O.CONDITIONAL, O.CALL, O.PARAMETER, O.CONSTANT})
+_UNTOUCHED = frozenset(
+    {O.REDUCE_PRECISION, O.TUPLE, O.GET_TUPLE_ELEMENT, O.WHILE, O.CONDITIONAL, O.CALL, O.PARAMETER, O.CONSTANT}
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,14 @@ class ReducePrecisionInsertion(HloPass):
     def _rounded(self, c: HloComputation, x: HloInstruction) -> HloInstruction:
         if not _is_rounded(x):
             return x
-        return c.add(O.REDUCE_PRECISION, (x,), x.shape, like=x, exponent_bits=self.exponent_bits, mantissa_bits=self.mantissa_bits)
+        return c.add(
+            O.REDUCE_PRECISION,
+            (x,),
+            x.shape,
+            like=x,
+            exponent_bits=self.exponent_bits,
+            mantissa_bits=self.mantissa_bits,
+        )
 
 
 def _is_rounded(x: HloInstruction) -> bool:

@@ -62,7 +62,14 @@ def _scan_of(i: HloInstruction) -> _Scan | None:
     n = i.operands[0].array_shape.dimensions[d]
     is_forward = w.padding_high == 0 and w.padding_low in (n - 1, n)
     is_backward = w.padding_low == 0 and w.padding_high in (n - 1, n)
-    if w.size != n or not (is_forward or is_backward) or w.stride != 1 or w.reversal or w.base_dilation != 1 or w.window_dilation != 1:
+    if (
+        w.size != n
+        or not (is_forward or is_backward)
+        or w.stride != 1
+        or w.reversal
+        or w.base_dilation != 1
+        or w.window_dilation != 1
+    ):
         return None
     return _Scan(d, n, is_forward, n in (w.padding_low, w.padding_high))
 
@@ -140,12 +147,16 @@ def _permuted(b: Builder, x: HloInstruction, order: list[int]) -> HloInstruction
     if order == sorted(order):
         return x
     s = x.array_shape
-    shape = ArrayShape(s.element_type, tuple(s.dimensions[d] for d in order)).with_layout([order[d] for d in s.minor_to_major])
+    shape = ArrayShape(s.element_type, tuple(s.dimensions[d] for d in order)).with_layout(
+        [order[d] for d in s.minor_to_major]
+    )
     return b.add(O.TRANSPOSE, (x,), shape, dimensions=tuple(order))
 
 
 def _with_second_dimension(i: HloInstruction) -> HloInstruction:
     b, (x, start) = Builder(i), i.operands
     window = Window((*i.window.dimensions, WindowDimension(1)))
-    made = b.add(O.REDUCE_WINDOW, (b.reshape(x, (*x.array_shape.dimensions, 1)), start), window=window, to_apply=i.to_apply)
+    made = b.add(
+        O.REDUCE_WINDOW, (b.reshape(x, (*x.array_shape.dimensions, 1)), start), window=window, to_apply=i.to_apply
+    )
     return b.add(O.RESHAPE, (made,), i.shape)

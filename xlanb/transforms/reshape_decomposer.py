@@ -1,7 +1,7 @@
 """Reshapes as what they do to bytes (xla/service/reshape_decomposer.h): a bitcast where no byte moves, a copy and a bitcast where some do.
 
-    r = f32[6]{0} reshape(f32[2,3]{1,0} x)    =>    r = f32[6]{0} bitcast(x)
-    r = f32[6]{0} reshape(f32[2,3]{0,1} x)    =>    c = f32[2,3]{1,0} copy(x);  r = f32[6]{0} bitcast(c)
+r = f32[6]{0} reshape(f32[2,3]{1,0} x)    =>    r = f32[6]{0} bitcast(x)
+r = f32[6]{0} reshape(f32[2,3]{0,1} x)    =>    c = f32[2,3]{1,0} copy(x);  r = f32[6]{0} bitcast(c)
 """
 
 from __future__ import annotations

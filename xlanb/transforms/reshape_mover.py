@@ -63,7 +63,14 @@ def _is_candidate(i: HloInstruction) -> bool:
 
 
 def _first_rearrange(i: HloInstruction) -> HloInstruction | None:
-    return next((o for o in i.operands if o.opcode in _REARRANGES and not o.array_shape.is_dynamic and not o.operands[0].array_shape.is_dynamic), None)
+    return next(
+        (
+            o
+            for o in i.operands
+            if o.opcode in _REARRANGES and not o.array_shape.is_dynamic and not o.operands[0].array_shape.is_dynamic
+        ),
+        None,
+    )
 
 
 def _is_equivalent(a: HloInstruction, b: HloInstruction) -> bool:
@@ -98,7 +105,13 @@ def _undone(b: Builder, o: HloInstruction, rearrange: HloInstruction) -> HloInst
     if rearrange.opcode is O.RESHAPE:
         if _is_equivalent(o, rearrange):
             return o.operands[0]
-        return b.add(O.RESHAPE, (o,), rearrange.operands[0].array_shape.with_type(o.shape.element_type).with_layout(_plain(rearrange.operands[0].array_shape)))
+        return b.add(
+            O.RESHAPE,
+            (o,),
+            rearrange.operands[0]
+            .array_shape.with_type(o.shape.element_type)
+            .with_layout(_plain(rearrange.operands[0].array_shape)),
+        )
     permutation = rearrange.dimensions
     inverse = tuple(permutation.index(d) for d in range(len(permutation)))
     return b.add(O.TRANSPOSE, (o,), _permuted(o.array_shape, inverse), dimensions=inverse)

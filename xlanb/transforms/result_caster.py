@@ -1,6 +1,6 @@
 """Dots and convolutions whose result holds less than what they multiply (xla/service/result_caster.h).
 
-    s32[4,4] dot(f32[4,8] a, f32[8,4] b)    =>    convert(s32, f32[4,4] dot(a, b))
+s32[4,4] dot(f32[4,8] a, f32[8,4] b)    =>    convert(s32, f32[4,4] dot(a, b))
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ class ResultCaster(HloPass):
                 if i.opcode in PRODUCTS:
                     wide = _operand_type(i)
                     if wide is not i.shape.element_type and holds_all_of(wide, i.shape.element_type):
-                        c.replace(i, Builder(i).convert(c.clone_instruction(i, shape=i.array_shape.with_type(wide)), i.shape.element_type))
+                        c.replace(
+                            i,
+                            Builder(i).convert(
+                                c.clone_instruction(i, shape=i.array_shape.with_type(wide)), i.shape.element_type
+                            ),
+                        )
 
 
 def _operand_type(i: HloInstruction) -> PrimitiveType:

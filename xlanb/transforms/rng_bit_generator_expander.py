@@ -54,7 +54,11 @@ def _expanded(i: HloInstruction, shape: ArrayShape) -> HloInstruction:
     bits, used = _wide(b, key, counter, shape) if shape.element_type.bits == 64 else _narrow(b, key, counter, shape)
     after = b.binary(O.ADD, counter, b.scalar(used, P.U64))
     new_state = b.add(O.CONCATENATE, (b.reshape(key, (1,)), b.reshape(after, (1,))), dimensions=(0,))
-    typed = bits if bits.shape.element_type is shape.element_type else b.add(O.BITCAST_CONVERT, (bits,), bits.array_shape.with_type(shape.element_type))
+    typed = (
+        bits
+        if bits.shape.element_type is shape.element_type
+        else b.add(O.BITCAST_CONVERT, (bits,), bits.array_shape.with_type(shape.element_type))
+    )
     return b.tuple((new_state, typed))
 
 

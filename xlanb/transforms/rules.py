@@ -102,7 +102,9 @@ class RuleSet:
     rules: list[Rule] = field(default_factory=list)
     _index: dict[HloOpcode, tuple[Rule, ...]] = field(default_factory=dict, repr=False)
 
-    def rule(self, label: str, pattern: Pattern, *guards: Guard) -> Callable[[Callable[..., HloInstruction | None]], Callable[..., HloInstruction | None]]:
+    def rule(
+        self, label: str, pattern: Pattern, *guards: Guard
+    ) -> Callable[[Callable[..., HloInstruction | None]], Callable[..., HloInstruction | None]]:
         """Add the decorated formula as a rule."""
         known = {"root", "b", "options", *pattern.names}
 
@@ -128,7 +130,9 @@ class RuleSet:
         """The rules whose root can have this opcode."""
         found = self._index.get(opcode)
         if found is None:
-            found = self._index[opcode] = tuple(r for r in self.rules if r.pattern.opcodes is None or opcode in r.pattern.opcodes)
+            found = self._index[opcode] = tuple(
+                r for r in self.rules if r.pattern.opcodes is None or opcode in r.pattern.opcodes
+            )
         return found
 
     def run(self, computation: HloComputation, options: Any = None) -> None:

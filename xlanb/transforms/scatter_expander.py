@@ -1,8 +1,8 @@
 """Scatters of one update as a dynamic update (xla/service/scatter_expander.h, as XLA:CPU runs it: kEliminateSimpleScatters).
 
-    scatter(f32[10,4] x, s32[1] i, f32[4] u), to_apply=add
-      =>  old = dynamic-slice(x, i, 0), {1,4}
-          dynamic-update-slice(x, select(0 <= i and i <= 9, map(old, reshape(f32[1,4], u)), to_apply=add, old), i, 0)
+scatter(f32[10,4] x, s32[1] i, f32[4] u), to_apply=add
+  =>  old = dynamic-slice(x, i, 0), {1,4}
+      dynamic-update-slice(x, select(0 <= i and i <= 9, map(old, reshape(f32[1,4], u)), to_apply=add, old), i, 0)
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def _window_sizes(scatter: HloInstruction) -> tuple[int, ...]:
     """The size of the update along every dimension of the operand."""
     inserted, update = scatter.ints("inserted_window_dims"), scatter.operands[2].array_shape
     given = iter(scatter.ints("update_window_dims"))
-    return tuple(1 if d in inserted else update.dimensions[next(given)] for d in range(scatter.operands[0].array_shape.rank))
+    return tuple(
+        1 if d in inserted else update.dimensions[next(given)] for d in range(scatter.operands[0].array_shape.rank)
+    )
 
 
 def _fits(b: Builder, starts: Sequence[HloInstruction], highest: Sequence[int]) -> HloInstruction:

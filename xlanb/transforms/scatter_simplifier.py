@@ -1,7 +1,7 @@
 """Scatters in canonical form (xla/service/scatter_simplifier.h): indices [n, k], updates [n, window...] with a window as large in rank as the operand.
 
-    scatter(f32[10,4] x, s32[3,5,1] i, f32[3,5,4] u), inserted_window_dims={0}, ...
-      =>  scatter(x, reshape(s32[15,1], i), reshape(f32[15,1,4], u)), update_window_dims={1,2}, inserted_window_dims={}, index_vector_dim=1
+scatter(f32[10,4] x, s32[3,5,1] i, f32[3,5,4] u), inserted_window_dims={0}, ...
+  =>  scatter(x, reshape(s32[15,1], i), reshape(f32[15,1,4], u)), update_window_dims={1,2}, inserted_window_dims={}, index_vector_dim=1
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def is_simplified(scatter: HloInstruction) -> bool:
     if scatter.ints("scatter_dims_to_operand_dims") != tuple(range(len(scatter.ints("scatter_dims_to_operand_dims")))):
         return False
     rank = operands[0].array_shape.rank
-    return scatter.ints("update_window_dims") == tuple(range(1, rank + 1)) and all(u.array_shape.rank == rank + 1 for u in updates)
+    return scatter.ints("update_window_dims") == tuple(range(1, rank + 1)) and all(
+        u.array_shape.rank == rank + 1 for u in updates
+    )
 
 
 def _simplified(scatter: HloInstruction) -> HloInstruction:

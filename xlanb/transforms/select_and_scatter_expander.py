@@ -85,4 +85,7 @@ def _picking(module: HloModule, select: HloComputation, rank: int) -> HloComputa
 def _side(c: HloComputation, side: str, number: int, value: PrimitiveType, rank: int) -> list[HloInstruction]:
     shapes = [array(value), *[array(_POSITION)] * rank]
     names = [f"operand_{side}", *[f"iota_{side}"] * rank]
-    return [c.add(O.PARAMETER, (), s, name=n, parameter_number=number + k) for k, (s, n) in enumerate(zip(shapes, names, strict=True))]
+    return [
+        c.add(O.PARAMETER, (), s, name=n, parameter_number=number + k)
+        for k, (s, n) in enumerate(zip(shapes, names, strict=True))
+    ]

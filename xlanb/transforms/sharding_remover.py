@@ -1,6 +1,6 @@
 """What says how values are spread over devices, taken out where there is one (xla/hlo/transforms/simplifiers/... sharding_remover.h).
 
-    custom-call(x), custom_call_target="Sharding", sharding={devices=[2,1]0,1}    =>    x
+custom-call(x), custom_call_target="Sharding", sharding={devices=[2,1]0,1}    =>    x
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ class ShardingRemover(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in module.post_order():
             for i in c.post_order():
-                if i.opcode is O.CUSTOM_CALL and i.get("custom_call_target") in _TARGETS and len(i.operands) == 1 and same(i.shape, i.operands[0].shape):
+                if (
+                    i.opcode is O.CUSTOM_CALL
+                    and i.get("custom_call_target") in _TARGETS
+                    and len(i.operands) == 1
+                    and same(i.shape, i.operands[0].shape)
+                ):
                     # The annotation speaks of devices that are not there: the operand does not take it over.
                     c.update(i, sharding="")
                     c.replace(i, i.operands[0])

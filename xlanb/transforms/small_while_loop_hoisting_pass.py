@@ -32,7 +32,11 @@ class SmallWhileLoopHoistingPass(HloPass):
         known: dict[HloComputation, bool] = {}
         loops = [i for c in module.post_order() for i in c if i.opcode is O.WHILE]
         for loop in loops:
-            if not _is_hoisted(loop) and not _needs_runtime(loop, known) and _bytes_of_a_round(loop) < self.small_buffer_access_size:
+            if (
+                not _is_hoisted(loop)
+                and not _needs_runtime(loop, known)
+                and _bytes_of_a_round(loop) < self.small_buffer_access_size
+            ):
                 _hoist(loop)
 
 

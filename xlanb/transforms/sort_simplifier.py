@@ -1,6 +1,6 @@
 """Operands that a sort carries along for nobody (xla/hlo/transforms/simplifiers/sort_simplifier.h, the pass simplify-sorts).
 
-    s = (f32[8], s32[8]) sort(keys, values), by keys;  get-tuple-element(s), index=0    =>    f32[8] sort(keys), by keys
+s = (f32[8], s32[8]) sort(keys, values), by keys;  get-tuple-element(s), index=0    =>    f32[8] sort(keys), by keys
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class SortSimplifier(HloPass):
 def _drop_unused(sort: HloInstruction) -> None:
     if any(u.opcode is not O.GET_TUPLE_ELEMENT for u in sort.users):
         return
-    used = {u.tuple_index for u in sort.users} | {p.parameter_number // 2 for p in sort.to_apply.parameters if p.users or p.is_root}
+    used = {u.tuple_index for u in sort.users} | {
+        p.parameter_number // 2 for p in sort.to_apply.parameters if p.users or p.is_root
+    }
     if len(used) == len(sort.operands) or not used:
         return
     kept = sorted(used)
@@ -42,7 +44,9 @@ def _drop_unused(sort: HloInstruction) -> None:
     comparison = _narrowed(sort.to_apply, kept)
     new = parent.add(O.SORT, operands, shape, like=sort, **{**sort.attributes, "to_apply": comparison})
     for u in sort.users:
-        element = parent.add(O.GET_TUPLE_ELEMENT, (new,), index=kept.index(u.tuple_index), like=u) if len(kept) > 1 else new
+        element = (
+            parent.add(O.GET_TUPLE_ELEMENT, (new,), index=kept.index(u.tuple_index), like=u) if len(kept) > 1 else new
+        )
         parent.replace(u, element)
 
 

@@ -1,7 +1,7 @@
 """Stochastic rounding by comparison (xla/hlo/transforms/expanders/stochastic_convert_decomposer.h).
 
-    stochastic-convert(f32 x, u32 r) to s8
-      =>  n = floor(|x|);  n + 1 where r < convert((|x| - n) * 2^32), else n;  with the sign of x;  the type's bounds where x is at or past them
+stochastic-convert(f32 x, u32 r) to s8
+  =>  n = floor(|x|);  n + 1 where r < convert((|x| - n) * 2^32), else n;  with the sign of x;  the type's bounds where x is at or past them
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class StochasticConvertDecomposer(HloPass):
             for i in c.post_order():
                 if i.opcode is O.STOCHASTIC_CONVERT:
                     if not i.shape.element_type.is_signed:
-                        raise PassError(f"{self.name}: {i.name} converts to {i.shape.element_type}, only signed integers can be converted to: {i}")
+                        raise PassError(
+                            f"{self.name}: {i.name} converts to {i.shape.element_type}, only signed integers can be converted to: {i}"
+                        )
                     c.replace(i, _decomposed(i))
 
 

@@ -1,6 +1,6 @@
 """Layouts that say how many bits an element of less than a byte takes (xla/.../sub_byte_normalization.h, SET_ELEMENT_SIZE: the pass sub-byte-size-setter).
 
-    s4[8]{0} add(a, b)    =>    s4[8]{0:E(4)} add(a, b)
+s4[8]{0} add(a, b)    =>    s4[8]{0:E(4)} add(a, b)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The k largest by sorting (xla/hlo/transforms/expanders/... topk_rewriter.h, the pass topk-decomposer).
 
-    topk(x), k=5, largest=true    =>    tuple(slice(sort(x)), slice(positions that were sorted along)), descending, stable
+topk(x), k=5, largest=true    =>    tuple(slice(sort(x)), slice(positions that were sorted along)), descending, stable
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sorts of which only the front is read, as a custom call (xla/service/topk_rewriter.h, the pass topk-rewriter).
 
-    s = sort(x, iota), dimensions={1}, to_apply=greater        t = custom-call(x), custom_call_target="TopK"
-    slice(get-tuple-element(s), index=0), [0:64], [0:k]   =>   get-tuple-element(t), index=0
-    slice(get-tuple-element(s), index=1), [0:64], [0:k]        get-tuple-element(t), index=1
+s = sort(x, iota), dimensions={1}, to_apply=greater        t = custom-call(x), custom_call_target="TopK"
+slice(get-tuple-element(s), index=0), [0:64], [0:k]   =>   get-tuple-element(t), index=0
+slice(get-tuple-element(s), index=1), [0:64], [0:k]        get-tuple-element(t), index=1
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ class TopkRewriter(HloPass):
 def first_elements(sort: HloInstruction) -> int | None:
     """How many elements of the sorted dimension are read, where a sort is a topk; None where it is not."""
     x, d = sort.operands[0], sort.dimensions[0]
-    if x.shape.element_type is not PrimitiveType.F32 or len(sort.operands) > 2 or not is_greater_than(sort.to_apply) or sort.is_root:
+    if (
+        x.shape.element_type is not PrimitiveType.F32
+        or len(sort.operands) > 2
+        or not is_greater_than(sort.to_apply)
+        or sort.is_root
+    ):
         return None
     if len(sort.operands) == 2 and not _is_position(sort.operands[1], d):
         return None
@@ -94,15 +99,27 @@ def _behind_key(i: HloInstruction) -> int | None:
     test, turned, bits = i.operands
     if bits.opcode is not O.BITCAST_CONVERT or bits.operands[0].opcode is not O.PARAMETER:
         return None
-    if test.opcode is not O.COMPARE or test.get("direction") != "LT" or test.operands[0] is not bits or not _is_scalar(test.operands[1], 0):
+    if (
+        test.opcode is not O.COMPARE
+        or test.get("direction") != "LT"
+        or test.operands[0] is not bits
+        or not _is_scalar(test.operands[1], 0)
+    ):
         return None
     highest = np.iinfo(np.int32).max
-    is_turned = turned.opcode is O.XOR and bits in turned.operands and any(_is_scalar(o, highest) for o in turned.operands)
+    is_turned = (
+        turned.opcode is O.XOR and bits in turned.operands and any(_is_scalar(o, highest) for o in turned.operands)
+    )
     return bits.operands[0].parameter_number if is_turned else None
 
 
 def _is_scalar(i: HloInstruction, value: int) -> bool:
-    return i.opcode is O.CONSTANT and not i.literal.is_elided and i.literal.array.shape == () and i.literal.array.item() == value
+    return (
+        i.opcode is O.CONSTANT
+        and not i.literal.is_elided
+        and i.literal.array.shape == ()
+        and i.literal.array.item() == value
+    )
 
 
 def _rewrite(sort: HloInstruction, k: int) -> None:

@@ -1,6 +1,6 @@
 """Transposes folded into the dots that read them (xla/hlo/transforms/simplifiers/... transpose_folding.h).
 
-    t = transpose(a), dimensions={1,0};  dot(t, b), lhs_contracting_dims={1}    =>    dot(a, b), lhs_contracting_dims={0}
+t = transpose(a), dimensions={1,0};  dot(t, b), lhs_contracting_dims={1}    =>    dot(a, b), lhs_contracting_dims={0}
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ def _fold(dot: HloInstruction) -> None:
         if t.opcode is not HloOpcode.TRANSPOSE or any(t.dimensions[d] != d for d in dot.ints(f"{side}_batch_dims")):
             continue
         contracted = dot.ints(f"{side}_contracting_dims")
-        free = [t.dimensions[d] for d in range(t.array_shape.rank) if d not in contracted and d not in dot.ints(f"{side}_batch_dims")]
+        free = [
+            t.dimensions[d]
+            for d in range(t.array_shape.rank)
+            if d not in contracted and d not in dot.ints(f"{side}_batch_dims")
+        ]
         if free != sorted(free):
             continue  # the result would come out in another order
         dot.parent.update(dot, attributes={f"{side}_contracting_dims": tuple(t.dimensions[d] for d in contracted)})

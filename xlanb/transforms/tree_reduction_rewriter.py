@@ -36,9 +36,16 @@ class TreeReductionRewriter(HloPass):
 
     def _is_worth_it(self, i: HloInstruction) -> bool:
         # The first step starts from the initial value in every window: only a fold without order may be cut so, and its start must be neutral or idempotent.
-        if len(i.operands) != 2 or reducer(i.to_apply) is None or is_library_reduce(i) or i.operands[0].array_shape.is_dynamic:
+        if (
+            len(i.operands) != 2
+            or reducer(i.to_apply) is None
+            or is_library_reduce(i)
+            or i.operands[0].array_shape.is_dynamic
+        ):
             return False
-        return _starts_neutral(i) and any(i.operands[0].array_shape.dimensions[d] > self.reduce_window_size for d in i.dimensions)
+        return _starts_neutral(i) and any(
+            i.operands[0].array_shape.dimensions[d] > self.reduce_window_size for d in i.dimensions
+        )
 
     def _rewrite(self, i: HloInstruction) -> None:
         b, (x, start) = Builder(i), i.operands

@@ -72,7 +72,12 @@ def _with_row(b: Builder, k: HloInstruction, a: HloInstruction, y: HloInstructio
     wide = array(s.element_type, (*outer, 1, m))
 
     def taken(source: HloInstruction, starts: tuple[HloInstruction, ...], sizes: tuple[int, ...]) -> HloInstruction:
-        return b.add(O.DYNAMIC_SLICE, (source, *origin, *starts), array(s.element_type, (*outer, *sizes)), dynamic_slice_sizes=(*outer, *sizes))
+        return b.add(
+            O.DYNAMIC_SLICE,
+            (source, *origin, *starts),
+            array(s.element_type, (*outer, *sizes)),
+            dynamic_slice_sizes=(*outer, *sizes),
+        )
 
     product = b.add(
         O.DOT,

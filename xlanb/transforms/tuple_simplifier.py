@@ -1,7 +1,7 @@
 """Tuples that are taken apart or put together for nothing (xla/hlo/transforms/simplifiers/tuple_simplifier.h).
 
-    t = tuple(a, b);  get-tuple-element(t), index=1                       =>  b
-    tuple(get-tuple-element(t), index=0, get-tuple-element(t), index=1)   =>  t      (where t has just these two)
+t = tuple(a, b);  get-tuple-element(t), index=1                       =>  b
+tuple(get-tuple-element(t), index=0, get-tuple-element(t), index=1)   =>  t      (where t has just these two)
 """
 
 from __future__ import annotations

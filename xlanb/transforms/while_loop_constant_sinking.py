@@ -1,7 +1,7 @@
 """Constants that a loop carries, known to its body (xla/service/while_loop_constant_sinking.h).
 
-    while(tuple(i, 2)), body={t = parameter(0); c = get-tuple-element(t), index=1; ROOT tuple(multiply(..., c), c)}
-      =>  the same with multiply(..., constant(2)) in the body, and in the condition too; the element is still carried, for simplify-while-loops to drop
+while(tuple(i, 2)), body={t = parameter(0); c = get-tuple-element(t), index=1; ROOT tuple(multiply(..., c), c)}
+  =>  the same with multiply(..., constant(2)) in the body, and in the condition too; the element is still carried, for simplify-while-loops to drop
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ class WhileLoopConstantSinking(HloPass):
     sink_broadcast_of_constants: bool = False
 
     def apply(self, module: HloModule) -> None:
-        loops = [i for c in reversed(module.post_order()) for i in c.post_order() if i.opcode is O.WHILE and i.operands[0].opcode is O.TUPLE]
+        loops = [
+            i
+            for c in reversed(module.post_order())
+            for i in c.post_order()
+            if i.opcode is O.WHILE and i.operands[0].opcode is O.TUPLE
+        ]
         if not loops:
             return
         graph = CallGraph(module)

@@ -50,7 +50,11 @@ class WhileLoopInvariantCodeMotion(HloPass):
 def _hoist(loop: HloInstruction) -> bool:
     body: HloComputation = loop.attributes["body"]
     count = trip_count(loop)
-    if not isinstance(loop.shape, TupleShape) or (count is not None and count <= 1) or any(k == _DISABLED for k, _ in loop.frontend_attributes):
+    if (
+        not isinstance(loop.shape, TupleShape)
+        or (count is not None and count <= 1)
+        or any(k == _DISABLED for k, _ in loop.frontend_attributes)
+    ):
         return False
     known = {i for i in invariant_elements(body) if i.shape.is_array}
     if not known or any(i.opcode is O.DOMAIN for i in body):
@@ -73,10 +77,17 @@ def _hoist(loop: HloInstruction) -> bool:
 
 def _may_move(i: HloInstruction) -> bool:
     # Random numbers from hidden state are new ones in every round.
-    return not (i.has_side_effect or i.opcode in (O.AFTER_ALL, O.PARAMETER, O.RNG) or i.control_predecessors or i.control_successors)
+    return not (
+        i.has_side_effect
+        or i.opcode in (O.AFTER_ALL, O.PARAMETER, O.RNG)
+        or i.control_predecessors
+        or i.control_successors
+    )
 
 
-def _outside(i: HloInstruction, loop: HloInstruction, parameter: HloInstruction, done: dict[HloInstruction, HloInstruction]) -> HloInstruction:
+def _outside(
+    i: HloInstruction, loop: HloInstruction, parameter: HloInstruction, done: dict[HloInstruction, HloInstruction]
+) -> HloInstruction:
     """A copy of an instruction of the body before the loop, with all that it needs."""
     stack = [i]
     while stack:

@@ -1,8 +1,8 @@
 """Loops that run never or once, and what loops carry for nobody (xla/hlo/transforms/simplifiers/while_loop_simplifier.h, the pass simplify-while-loops).
 
-    while(t) that runs no time                               =>  t
-    while(t) that runs once                                  =>  body(t)
-    while(tuple(i, x, unused)), unused never read            =>  while(tuple(i, x))
+while(t) that runs no time                               =>  t
+while(t) that runs once                                  =>  body(t)
+while(tuple(i, x, unused)), unused never read            =>  while(tuple(i, x))
 """
 
 from __future__ import annotations
@@ -62,10 +62,19 @@ def _drop_dead_elements(loop: HloInstruction) -> bool:
     """Take out elements of the loop's tuple that reach neither the condition, nor a side effect, nor a user of the loop."""
     start, body, condition = loop.operands[0], loop.attributes["body"], loop.attributes["condition"]
     shape = loop.shape
-    if not isinstance(shape, TupleShape) or start.opcode is not O.TUPLE or body.root.opcode is not O.TUPLE or loop.is_root:
+    if (
+        not isinstance(shape, TupleShape)
+        or start.opcode is not O.TUPLE
+        or body.root.opcode is not O.TUPLE
+        or loop.is_root
+    ):
         return False
     readers = (*loop.users, *body.parameters[0].users, *condition.parameters[0].users)
-    if any(u.opcode is not O.GET_TUPLE_ELEMENT for u in readers) or body.parameters[0].is_root or condition.parameters[0].is_root:
+    if (
+        any(u.opcode is not O.GET_TUPLE_ELEMENT for u in readers)
+        or body.parameters[0].is_root
+        or condition.parameters[0].is_root
+    ):
         return False
     live = sorted(_live_elements(loop, body, condition))
     if len(live) == len(shape.shapes) or not live:
@@ -77,7 +86,9 @@ def _drop_dead_elements(loop: HloInstruction) -> bool:
 def _live_elements(loop: HloInstruction, body: HloComputation, condition: HloComputation) -> set[int]:
     live = {u.tuple_index for u in loop.users} | {u.tuple_index for u in condition.parameters[0].users}
     todo = [body.root.operands[n] for n in live]
-    todo += [i for i in body if i is not body.root and (i.has_side_effect or (i.is_dead and i.opcode is not O.PARAMETER))]
+    todo += [
+        i for i in body if i is not body.root and (i.has_side_effect or (i.is_dead and i.opcode is not O.PARAMETER))
+    ]
     seen: set[HloInstruction] = set()
     while todo:
         i = todo.pop()
@@ -91,7 +102,9 @@ def _live_elements(loop: HloInstruction, body: HloComputation, condition: HloCom
     return live
 
 
-def _narrow(loop: HloInstruction, body: HloComputation, condition: HloComputation, old: TupleShape, live: list[int]) -> None:
+def _narrow(
+    loop: HloInstruction, body: HloComputation, condition: HloComputation, old: TupleShape, live: list[int]
+) -> None:
     parent, module = loop.parent, loop.parent.module
     shapes = [loop.operands[0].operands[n].shape for n in live]
     shape = tuple_of(shapes)
@@ -105,7 +118,9 @@ def _narrow(loop: HloInstruction, body: HloComputation, condition: HloComputatio
         _remove(loop)
 
 
-def _narrowed(module: HloModule, source: HloComputation, old: TupleShape, shape: TupleShape, live: list[int], *, is_body: bool) -> HloComputation:
+def _narrowed(
+    module: HloModule, source: HloComputation, old: TupleShape, shape: TupleShape, live: list[int], *, is_body: bool
+) -> HloComputation:
     """A copy of a body or condition over the narrower tuple; what it computes for dead elements alone is copied too, for dce, over zeros of their own."""
     new = module.add_computation(source.name)
     p = new.add(O.PARAMETER, (), shape, name=source.parameters[0].name, parameter_number=0)

@@ -17,7 +17,11 @@ def invariant_elements(body: HloComputation) -> list[HloInstruction]:
     if body.root.opcode is not O.TUPLE:
         return []
     p = body.parameters[0]
-    found = (i for n, i in enumerate(body.root.operands) if i.opcode is O.GET_TUPLE_ELEMENT and i.operands[0] is p and i.tuple_index == n)
+    found = (
+        i
+        for n, i in enumerate(body.root.operands)
+        if i.opcode is O.GET_TUPLE_ELEMENT and i.operands[0] is p and i.tuple_index == n
+    )
     return list(dict.fromkeys(found))
 
 
@@ -32,11 +36,18 @@ def widen(loop: HloInstruction, extra: Sequence[HloInstruction]) -> list[HloInst
     width = len(old.shapes)
     for c in (body, condition):
         _widen_parameter(c, old, shape)
-    carried = [body.add(O.GET_TUPLE_ELEMENT, (body.parameters[0],), e.shape, like=e, index=width + n) for n, e in enumerate(extra)]
+    carried = [
+        body.add(O.GET_TUPLE_ELEMENT, (body.parameters[0],), e.shape, like=e, index=width + n)
+        for n, e in enumerate(extra)
+    ]
     root = body.root
     body.set_root(body.add(O.TUPLE, (*root.operands, *carried), shape, like=root))
     body.remove_dead(root)
-    first = start.operands if start.opcode is O.TUPLE else [parent.add(O.GET_TUPLE_ELEMENT, (start,), s, index=n) for n, s in enumerate(old.shapes)]
+    first = (
+        start.operands
+        if start.opcode is O.TUPLE
+        else [parent.add(O.GET_TUPLE_ELEMENT, (start,), s, index=n) for n, s in enumerate(old.shapes)]
+    )
     wide = parent.clone_instruction(loop, (parent.add(O.TUPLE, (*first, *extra), shape, like=start),), shape)
     for p in loop.control_predecessors:
         parent.add_control_dependency(p, wide)

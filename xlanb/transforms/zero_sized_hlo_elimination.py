@@ -1,6 +1,6 @@
 """Arrays without elements are constants (xla/hlo/transforms/simplifiers/zero_sized_hlo_elimination.h).
 
-    a = f32[0,4] add(x, y)    =>    a = f32[0,4] constant({})
+a = f32[0,4] add(x, y)    =>    a = f32[0,4] constant({})
 """
 
 from __future__ import annotations

@@ -51,7 +51,11 @@ def _leaky_relu(ctx: OpContext) -> HloInstruction:
 @register("LeakyReluGrad")
 def _leaky_relu_grad(ctx: OpContext) -> HloInstruction:
     gradient, feature = ctx.inputs
-    return ctx.b.select(_positive(ctx, feature), gradient, ctx.b.multiply(gradient, scalar(ctx, gradient, float(ctx.attr("alpha", 0.2)))))
+    return ctx.b.select(
+        _positive(ctx, feature),
+        gradient,
+        ctx.b.multiply(gradient, scalar(ctx, gradient, float(ctx.attr("alpha", 0.2)))),
+    )
 
 
 @register("Elu")

@@ -80,7 +80,9 @@ def _expand_dims(ctx: OpContext) -> HloInstruction:
 def _squeeze(ctx: OpContext) -> HloInstruction:
     x = ctx.input(0)
     dims = x.array_shape.dimensions
-    axes = canonical_axes(list(ctx.attr("squeeze_dims", [])), len(dims), ctx.op.name) or [i for i, d in enumerate(dims) if d == 1]
+    axes = canonical_axes(list(ctx.attr("squeeze_dims", [])), len(dims), ctx.op.name) or [
+        i for i, d in enumerate(dims) if d == 1
+    ]
     if any(dims[a] != 1 for a in axes):
         ctx.fail(f"cannot squeeze axes {axes} of shape {list(dims)}")
     return ctx.b.reshape(x, [d for i, d in enumerate(dims) if i not in axes])
@@ -155,7 +157,9 @@ def _empty(ctx: OpContext) -> HloInstruction:
 def _ensure_shape(ctx: OpContext) -> HloInstruction:
     x, wanted = ctx.input(0), ctx.attr("shape")
     dims = x.array_shape.dimensions
-    if wanted.rank is not None and (wanted.rank != len(dims) or any(w not in (None, d) for w, d in zip(wanted.as_list(), dims, strict=True))):
+    if wanted.rank is not None and (
+        wanted.rank != len(dims) or any(w not in (None, d) for w, d in zip(wanted.as_list(), dims, strict=True))
+    ):
         ctx.fail(f"shape {list(dims)} is not compatible with {wanted}")
     return x
 

@@ -59,7 +59,9 @@ def _fused_batch_norm_grad(ctx: OpContext) -> list[HloInstruction]:
     kind, feature, epsilon = x.array_shape.element_type, _feature(ctx), float(ctx.attr("epsilon", 1e-4))
     gradient, x = (b.convert(v, scale.array_shape.element_type) for v in (gradient, x))
     if ctx.attr("is_training", True):
-        made = b.instruction(HloOpcode.BATCH_NORM_GRAD, (x, scale, mean, variance, gradient), epsilon=epsilon, feature_index=feature)
+        made = b.instruction(
+            HloOpcode.BATCH_NORM_GRAD, (x, scale, mean, variance, gradient), epsilon=epsilon, feature_index=feature
+        )
         by_x, by_scale, by_offset = (b.get_tuple_element(made, i) for i in range(3))
     else:
         dims = x.array_shape.dimensions
@@ -78,7 +80,9 @@ def _global_normalization(ctx: OpContext) -> HloInstruction:
     """(t - m) * rsqrt(v + epsilon) [* gamma] + beta, over the last dimension."""
     x, mean, variance, beta, gamma = ctx.inputs
     dims = x.array_shape.dimensions
-    factor = ctx.b.unary(HloOpcode.RSQRT, ctx.b.add(variance, scalar(ctx, variance, float(ctx.attr("variance_epsilon", 1e-3)))))
+    factor = ctx.b.unary(
+        HloOpcode.RSQRT, ctx.b.add(variance, scalar(ctx, variance, float(ctx.attr("variance_epsilon", 1e-3))))
+    )
     if ctx.attr("scale_after_normalization", False):
         factor = ctx.b.multiply(factor, gamma)
     centered = ctx.b.subtract(x, broadcast_to(ctx.b, mean, dims))

@@ -31,7 +31,12 @@ def _left_shift(ctx: OpContext) -> HloInstruction:
 @register("RightShift")
 def _right_shift(ctx: OpContext) -> HloInstruction:
     unsigned = ctx.shape(0).element_type.is_unsigned
-    return binary(ctx.b, HloOpcode.SHIFT_RIGHT_LOGICAL if unsigned else HloOpcode.SHIFT_RIGHT_ARITHMETIC, ctx.input(0), ctx.input(1))
+    return binary(
+        ctx.b,
+        HloOpcode.SHIFT_RIGHT_LOGICAL if unsigned else HloOpcode.SHIFT_RIGHT_ARITHMETIC,
+        ctx.input(0),
+        ctx.input(1),
+    )
 
 
 @register("PopulationCount")
@@ -138,7 +143,9 @@ def _bucketize(ctx: OpContext) -> HloInstruction:
     boundaries = sorted(float(v) for v in ctx.attr("boundaries"))
     b = ctx.b
     total = filled(ctx, b.convert(x, PrimitiveType.S32), 0)
-    wide = b.convert(x, PrimitiveType.F32) if x.array_shape.element_type in (PrimitiveType.S32, PrimitiveType.S64) else x
+    wide = (
+        b.convert(x, PrimitiveType.F32) if x.array_shape.element_type in (PrimitiveType.S32, PrimitiveType.S64) else x
+    )
     for boundary in boundaries:
         total = b.add(total, b.convert(b.compare(wide, filled(ctx, wide, boundary), "GE"), PrimitiveType.S32))
     return total

@@ -48,7 +48,10 @@ def _to_batch(ctx: OpContext, block: list[int], paddings: list[tuple[int, int]])
         ctx.fail(f"padded sizes {space} are no multiples of the blocks {block}")
     split = ctx.b.reshape(x, [batch, *(v for s, b in zip(space, block, strict=True) for v in (s // b, b)), *rest])
     order = [*range(2, 2 * m + 1, 2), 0, *range(1, 2 * m + 1, 2), *range(2 * m + 1, 2 * m + 1 + len(rest))]
-    return ctx.b.reshape(ctx.b.transpose(split, order), [batch * prod(block), *(s // b for s, b in zip(space, block, strict=True)), *rest])
+    return ctx.b.reshape(
+        ctx.b.transpose(split, order),
+        [batch * prod(block), *(s // b for s, b in zip(space, block, strict=True)), *rest],
+    )
 
 
 @register("BatchToSpaceND", constants=(1, 2))
@@ -88,7 +91,10 @@ def _space_to_depth(ctx: OpContext) -> HloInstruction:
     if any(dims[i] % size for i in layout.spatial):
         ctx.fail(f"sizes of {x.shape} are no multiples of the block, {size}")
     channels = dims[layout.feature]
-    shape = {i: dims[i] // size for i in layout.spatial} | {layout.feature: channels * size * size, layout.batch: dims[layout.batch]}
+    shape = {i: dims[i] // size for i in layout.spatial} | {
+        layout.feature: channels * size * size,
+        layout.batch: dims[layout.batch],
+    }
     split: list[int] = []
     where: dict[int, int] = {}
     for i, d in enumerate(dims):

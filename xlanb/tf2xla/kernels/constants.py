@@ -32,12 +32,16 @@ def filled(ctx: OpContext, like: HloInstruction, value: Number) -> HloInstructio
 
 def lowest(kind: PrimitiveType) -> Any:
     """The value that a maximum starts from: minus infinity, or the smallest integer."""
-    return np.asarray(-np.inf if kind.is_floating else False if kind.text == "pred" else np.iinfo(kind.dtype).min).astype(kind.dtype)
+    return np.asarray(
+        -np.inf if kind.is_floating else False if kind.text == "pred" else np.iinfo(kind.dtype).min
+    ).astype(kind.dtype)
 
 
 def highest(kind: PrimitiveType) -> Any:
     """The value that a minimum starts from."""
-    return np.asarray(np.inf if kind.is_floating else True if kind.text == "pred" else np.iinfo(kind.dtype).max).astype(kind.dtype)
+    return np.asarray(np.inf if kind.is_floating else True if kind.text == "pred" else np.iinfo(kind.dtype).max).astype(
+        kind.dtype
+    )
 
 
 def finite_limit(kind: PrimitiveType) -> Any:

@@ -35,7 +35,9 @@ def _groups(ctx: OpContext, channels: int, filter_dims: tuple[int, ...]) -> int:
     return groups
 
 
-def _windows(ctx: OpContext, layout: ImageLayout, x_dims: tuple[int, ...], filter_dims: tuple[int, ...]) -> list[SpatialWindow]:
+def _windows(
+    ctx: OpContext, layout: ImageLayout, x_dims: tuple[int, ...], filter_dims: tuple[int, ...]
+) -> list[SpatialWindow]:
     if len(x_dims) != layout.rank or len(filter_dims) != layout.rank:
         ctx.fail(f"input and filter must have {layout.rank} dimensions, not {len(x_dims)} and {len(filter_dims)}")
     sizes = [x_dims[i] for i in layout.spatial]
@@ -45,7 +47,15 @@ def _windows(ctx: OpContext, layout: ImageLayout, x_dims: tuple[int, ...], filte
 def _forward_numbers(layout: ImageLayout) -> ConvolutionDimensionNumbers:
     n = len(layout.spatial)
     return ConvolutionDimensionNumbers(
-        layout.batch, layout.feature, layout.spatial, n, n + 1, tuple(range(n)), layout.batch, layout.feature, layout.spatial
+        layout.batch,
+        layout.feature,
+        layout.spatial,
+        n,
+        n + 1,
+        tuple(range(n)),
+        layout.batch,
+        layout.feature,
+        layout.spatial,
     )
 
 
@@ -57,10 +67,14 @@ def _convolution(ctx: OpContext) -> HloInstruction:
     spatial = _windows(ctx, layout, x.array_shape.dimensions, dims)
     groups = _groups(ctx, x.array_shape.dimensions[layout.feature], dims)
     window = Window(tuple(WindowDimension(w.window, w.stride, w.low, w.high, w.dilation) for w in spatial))
-    return ctx.b.convolution(x, ctx.b.reshape(kernel, dims), window, _forward_numbers(layout), feature_group_count=groups)
+    return ctx.b.convolution(
+        x, ctx.b.reshape(kernel, dims), window, _forward_numbers(layout), feature_group_count=groups
+    )
 
 
-def _checked_gradient(ctx: OpContext, layout: ImageLayout, gradient: HloInstruction, spatial: list[SpatialWindow], outputs: int) -> None:
+def _checked_gradient(
+    ctx: OpContext, layout: ImageLayout, gradient: HloInstruction, spatial: list[SpatialWindow], outputs: int
+) -> None:
     dims = gradient.array_shape.dimensions
     want = [w.count for w in spatial]
     if len(dims) != layout.rank or [dims[i] for i in layout.spatial] != want or dims[layout.feature] != outputs:
@@ -82,7 +96,9 @@ def _backprop_input(ctx: OpContext) -> HloInstruction:
         low = w.extent - 1 - w.low
         high = w.size + w.extent - 1 - ((w.count - 1) * w.stride + 1) - low
         window.append(WindowDimension(w.window, 1, low, high, w.dilation, w.stride))
-    return ctx.b.convolution(gradient, kernel, Window(tuple(window)), _forward_numbers(layout), feature_group_count=groups)
+    return ctx.b.convolution(
+        gradient, kernel, Window(tuple(window)), _forward_numbers(layout), feature_group_count=groups
+    )
 
 
 def _exchanged(ctx: OpContext, kernel: HloInstruction, groups: int) -> HloInstruction:
@@ -105,7 +121,15 @@ def _backprop_filter(ctx: OpContext) -> HloInstruction:
     groups = _groups(ctx, x.array_shape.dimensions[layout.feature], dims)
     n = len(spatial)
     numbers = ConvolutionDimensionNumbers(
-        layout.feature, layout.batch, layout.spatial, layout.batch, layout.feature, layout.spatial, n, n + 1, tuple(range(n))
+        layout.feature,
+        layout.batch,
+        layout.spatial,
+        layout.batch,
+        layout.feature,
+        layout.spatial,
+        n,
+        n + 1,
+        tuple(range(n)),
     )
     window = []
     for w in spatial:
@@ -129,7 +153,9 @@ def _conv(ctx: OpContext) -> HloInstruction:
     last = ctx.attr("data_format", "CHANNELS_LAST") == "CHANNELS_LAST"
     layout = ImageLayout(0, n + 1, tuple(range(1, n + 1))) if last else ImageLayout(0, 1, tuple(range(2, n + 2)))
     dilations = ctx.attr("dilations", ()) or (1,) * (n + 2)
-    spatial = spatial_windows(ctx, layout, [x.array_shape.dimensions[i] for i in layout.spatial], dims[:-2], ctx.attr("strides"), dilations)
+    spatial = spatial_windows(
+        ctx, layout, [x.array_shape.dimensions[i] for i in layout.spatial], dims[:-2], ctx.attr("strides"), dilations
+    )
     window = Window(tuple(WindowDimension(w.window, w.stride, w.low, w.high, w.dilation) for w in spatial))
     groups = _groups(ctx, x.array_shape.dimensions[layout.feature], dims)
     made = ctx.b.convolution(x, kernel, window, _forward_numbers(layout), feature_group_count=groups)

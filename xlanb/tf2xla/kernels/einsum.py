@@ -45,7 +45,9 @@ def _parse(ctx: OpContext) -> tuple[list[_Operand], Labels]:
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if not arrow or len(terms) != ctx.input_count or len(terms) > 2:
-        ctx.fail(f"equation {equation!r} must give a result and one or two operands, as many as the node has inputs: {ctx.input_count}")
+        ctx.fail(
+            f"equation {equation!r} must give a result and one or two operands, as many as the node has inputs: {ctx.input_count}"
+        )
     operands = [_Operand(x, _labels(ctx, t, x.array_shape.rank)) for t, x in zip(terms, ctx.inputs, strict=True)]
     hidden = max((sum(label.startswith("..") for label in o.labels) for o in operands), default=0)
     result: Labels = []
@@ -70,7 +72,9 @@ def _einsum(ctx: OpContext) -> HloInstruction:
     made = _product(ctx, operands[0], operands[1], distinct) if len(operands) == 2 else operands[0]
     # a label that only broadcasting of size 1 has left out
     missing = [label for label in distinct if label not in made.labels]
-    made = _Operand(ctx.b.reshape(made.value, [*made.value.array_shape.dimensions, *(1 for _ in missing)]), [*made.labels, *missing])
+    made = _Operand(
+        ctx.b.reshape(made.value, [*made.value.array_shape.dimensions, *(1 for _ in missing)]), [*made.labels, *missing]
+    )
     order = made.axes(distinct)
     value = made.value if order == list(range(len(order))) else ctx.b.transpose(made.value, order)
     return _repeat_labels(ctx, _Operand(value, distinct), result)
@@ -85,7 +89,9 @@ def _take_diagonals(ctx: OpContext, o: _Operand) -> None:
             shape = o.value.array_shape
             if shape.dimensions[first] != shape.dimensions[second]:
                 ctx.fail(f"label {label!r} stands for sizes {shape.dimensions[first]} and {shape.dimensions[second]}")
-            masked = ctx.b.select(_equal_indices(ctx, shape.dimensions, first, second), o.value, filled(ctx, o.value, 0))
+            masked = ctx.b.select(
+                _equal_indices(ctx, shape.dimensions, first, second), o.value, filled(ctx, o.value, 0)
+            )
             o.value = ctx.b.reduce(masked, scalar(ctx, masked, 0), [second], HloOpcode.ADD)
             del o.labels[second]
 
@@ -139,8 +145,10 @@ def _repeat_labels(ctx: OpContext, o: _Operand, result: Labels) -> HloInstructio
         return o.value
     sizes = dict(zip(o.labels, o.value.array_shape.dimensions, strict=True))
     dims = tuple(sizes[label] for label in result)
-    value = ctx.b.broadcast_in_dim(o.value, dims, [result.index(label) for label in o.labels]) if prod(dims) else broadcast_to(
-        ctx.b, scalar(ctx, o.value, 0), dims
+    value = (
+        ctx.b.broadcast_in_dim(o.value, dims, [result.index(label) for label in o.labels])
+        if prod(dims)
+        else broadcast_to(ctx.b, scalar(ctx, o.value, 0), dims)
     )
     for second, label in enumerate(result):
         first = result.index(label)

@@ -21,7 +21,9 @@ def _levels(ctx: OpContext) -> tuple[float, float]:
     return float(ctx.attr("narrow_range", False)), float(2**bits - 1)
 
 
-def _nudged(ctx: OpContext, low: HloInstruction, high: HloInstruction) -> tuple[HloInstruction, HloInstruction, HloInstruction]:
+def _nudged(
+    ctx: OpContext, low: HloInstruction, high: HloInstruction
+) -> tuple[HloInstruction, HloInstruction, HloInstruction]:
     """Bounds moved so that 0 is a value of the quantised type exactly, and the step between values."""
     b = ctx.b
     least, most = (filled(ctx, low, v) for v in _levels(ctx))
@@ -76,7 +78,10 @@ def _vars_gradient(ctx: OpContext) -> list[HloInstruction]:
     zero = filled(ctx, gradient, 0)
     rank = gradient.array_shape.rank
     axes = range(rank - 1 if "PerChannel" in ctx.op.type else rank)
-    ends = [b.reduce(b.select(where, gradient, zero), scalar(ctx, gradient, 0), axes, HloOpcode.ADD) for where in (below, above)]
+    ends = [
+        b.reduce(b.select(where, gradient, zero), scalar(ctx, gradient, 0), axes, HloOpcode.ADD)
+        for where in (below, above)
+    ]
     return [b.select(b.or_(below, above), zero, gradient), *ends]
 
 

@@ -11,7 +11,9 @@ from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.registry import register
 
 
-def gather_slices(ctx: OpContext, x: HloInstruction, indices: HloInstruction, axis: int, batch_dims: int = 0) -> HloInstruction:
+def gather_slices(
+    ctx: OpContext, x: HloInstruction, indices: HloInstruction, axis: int, batch_dims: int = 0
+) -> HloInstruction:
     """Slices of `x` at indices along `axis`; the first `batch_dims` dimensions of both go together.
 
     Result: x[:axis] + indices[batch_dims:] + x[axis + 1:].

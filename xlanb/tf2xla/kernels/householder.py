@@ -62,7 +62,9 @@ def _reflect(ctx: OpContext, k: HloInstruction, state: list[HloInstruction]) -> 
     adjoint = b.transpose(conjugate(ctx, v), [*range(len(batch)), len(batch) + 1, len(batch)])
     r_change = multiply(ctx, b.multiply(v, broadcast_to(b, tau, v.array_shape.dimensions)), multiply(ctx, adjoint, r))
     back = conjugate(ctx, tau)
-    q_change = multiply(ctx, b.multiply(multiply(ctx, q, v), broadcast_to(b, back, (*q.array_shape.dimensions[:-1], 1))), adjoint)
+    q_change = multiply(
+        ctx, b.multiply(multiply(ctx, q, v), broadcast_to(b, back, (*q.array_shape.dimensions[:-1], 1))), adjoint
+    )
     return [b.subtract(q, q_change), b.subtract(r, r_change)]
 
 

@@ -50,7 +50,9 @@ def _one_hot(ctx: OpContext) -> HloInstruction:
     return one_hot(ctx, indices, depth, axis, on, off)
 
 
-def one_hot(ctx: OpContext, indices: HloInstruction, depth: int, axis: int, on: HloInstruction, off: HloInstruction) -> HloInstruction:
+def one_hot(
+    ctx: OpContext, indices: HloInstruction, depth: int, axis: int, on: HloInstruction, off: HloInstruction
+) -> HloInstruction:
     """`on` where the index along a new dimension `axis` is the given one, `off` elsewhere."""
     dims = list(indices.array_shape.dimensions)
     wide = [*dims[:axis], depth, *dims[axis:]]
@@ -59,7 +61,9 @@ def one_hot(ctx: OpContext, indices: HloInstruction, depth: int, axis: int, on: 
     return ctx.b.select(hit, broadcast_to(ctx.b, on, wide), broadcast_to(ctx.b, off, wide))
 
 
-def arg_reduce(ctx: OpContext, x: HloInstruction, axis: int, *, largest: bool, kind: PrimitiveType = PrimitiveType.S32) -> HloInstruction:
+def arg_reduce(
+    ctx: OpContext, x: HloInstruction, axis: int, *, largest: bool, kind: PrimitiveType = PrimitiveType.S32
+) -> HloInstruction:
     """The index of the largest (smallest) element along an axis, the first of equal ones, as `kind`; values and indices are reduced together."""
     element = x.array_shape.element_type
     initial = ctx.b.constant(lowest(element) if largest else highest(element))
@@ -127,13 +131,13 @@ def _in_top_k(ctx: OpContext) -> HloInstruction:
     kind = targets.array_shape.element_type
     k = ctx.input(2) if ctx.op.type == "InTopKV2" else scalar_of(ctx, kind, int(ctx.attr("k")))
     zero = scalar(ctx, predictions, 0)
-    picked = b.reduce(
-        one_hot_select(ctx, targets, classes, predictions), zero, [1], HloOpcode.ADD
-    )
+    picked = b.reduce(one_hot_select(ctx, targets, classes, predictions), zero, [1], HloOpcode.ADD)
     larger = b.convert(b.compare(predictions, b.broadcast_in_dim(picked, [rows, classes], [0]), "GT"), kind)
     count = b.reduce(larger, scalar_of(ctx, kind, 0), [1], HloOpcode.ADD)
     finite = b.reduce(b.is_finite(predictions), b.constant(np.ones((), np.bool_)), [1], HloOpcode.AND)
-    known = b.and_(b.compare(targets, scalar(ctx, targets, 0), "GE"), b.compare(targets, scalar(ctx, targets, classes), "LT"))
+    known = b.and_(
+        b.compare(targets, scalar(ctx, targets, 0), "GE"), b.compare(targets, scalar(ctx, targets, classes), "LT")
+    )
     return b.and_(b.compare(count, broadcast_to(b, k, [rows]), "LT"), b.and_(known, finite))
 
 

@@ -55,7 +55,11 @@ def _step(ctx: OpContext, state: list[HloInstruction], m: int) -> list[HloInstru
     if half == 1:
         return [upper, lower]
     last = upper.array_shape.rank - 1
-    above = [_columns(ctx, upper, 0, 1), _columns(ctx, lower, 0, 1), *([_columns(ctx, upper, 1, half - 1)] if half > 2 else [])]
+    above = [
+        _columns(ctx, upper, 0, 1),
+        _columns(ctx, lower, 0, 1),
+        *([_columns(ctx, upper, 1, half - 1)] if half > 2 else []),
+    ]
     below = [_columns(ctx, lower, 1, half), _columns(ctx, upper, half - 1, half)]
     return [ctx.b.concatenate(above, last), ctx.b.concatenate(below, last)]
 
@@ -75,7 +79,9 @@ def _like(ctx: OpContext, real: HloInstruction, kind: PrimitiveType) -> HloInstr
     return ctx.b.convert(real, kind)
 
 
-def _rotated(ctx: OpContext, upper: HloInstruction, lower: HloInstruction, m: int) -> tuple[HloInstruction, HloInstruction]:
+def _rotated(
+    ctx: OpContext, upper: HloInstruction, lower: HloInstruction, m: int
+) -> tuple[HloInstruction, HloInstruction]:
     """Each pair (p, q) rotated, q's phase first, so that the first m rows become orthogonal."""
     b = ctx.b
     kind, dims = upper.array_shape.element_type, upper.array_shape.dimensions
@@ -105,7 +111,9 @@ def _rotated(ctx: OpContext, upper: HloInstruction, lower: HloInstruction, m: in
     )
 
 
-def _sorted(ctx: OpContext, keys: HloInstruction, direction: str, matrices: list[HloInstruction]) -> list[HloInstruction]:
+def _sorted(
+    ctx: OpContext, keys: HloInstruction, direction: str, matrices: list[HloInstruction]
+) -> list[HloInstruction]:
     """Keys [..., n] in order, and the columns of matrices in the same order."""
     dims = keys.array_shape.dimensions
     last = len(dims) - 1
@@ -127,7 +135,9 @@ def svd(ctx: OpContext, x: HloInstruction, *, full: bool) -> tuple[HloInstructio
     # q of its qr is u but for phases, and gives columns where s is 0, or beyond n, too
     q, r = qr(ctx, rotated, full=full)
     diagonal = ctx.b.reduce(
-        ctx.b.multiply(ctx.b.slice(r, [0] * (len(batch) + 2), [*batch, n, n]), identity(ctx, r.array_shape.element_type, batch, n)),
+        ctx.b.multiply(
+            ctx.b.slice(r, [0] * (len(batch) + 2), [*batch, n, n]), identity(ctx, r.array_shape.element_type, batch, n)
+        ),
         scalar(ctx, r, 0),
         [len(batch)],
         HloOpcode.ADD,

@@ -36,7 +36,9 @@ def _concat_offset(ctx: OpContext) -> list[HloInstruction]:
         ctx.fail(f"shapes {shapes} differ beside axis {axis}")
     offsets, offset = [], 0
     for shape in shapes:
-        offsets.append(ctx.b.constant(np.asarray([offset if i == axis else 0 for i in range(len(shape))], ctx.shape(1).dtype)))
+        offsets.append(
+            ctx.b.constant(np.asarray([offset if i == axis else 0 for i in range(len(shape))], ctx.shape(1).dtype))
+        )
         offset += shape[axis]
     return offsets
 

@@ -42,7 +42,9 @@ def _cholesky(ctx: OpContext) -> HloInstruction:
     return triangle(ctx, factor, lower=True)
 
 
-def solve_triangular(ctx: OpContext, a: HloInstruction, rhs: HloInstruction, *, lower: bool, transposed: str = "NO_TRANSPOSE") -> HloInstruction:
+def solve_triangular(
+    ctx: OpContext, a: HloInstruction, rhs: HloInstruction, *, lower: bool, transposed: str = "NO_TRANSPOSE"
+) -> HloInstruction:
     """x with a x = rhs; transposed: ADJOINT for the conjugate transpose of a."""
     return ctx.b.instruction(
         HloOpcode.TRIANGULAR_SOLVE, (a, rhs), left_side=True, lower=lower, unit_diagonal=False, transpose_a=transposed

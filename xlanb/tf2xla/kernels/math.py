@@ -163,7 +163,9 @@ def _clip_by_value(ctx: OpContext) -> HloInstruction:
     return ctx.b.maximum(broadcast_to(ctx.b, low, dims), ctx.b.minimum(x, broadcast_to(ctx.b, high, dims)))
 
 
-def _unless_zero(ctx: OpContext, test: int, make: Callable[[HloInstruction, HloInstruction], HloInstruction]) -> HloInstruction:
+def _unless_zero(
+    ctx: OpContext, test: int, make: Callable[[HloInstruction, HloInstruction], HloInstruction]
+) -> HloInstruction:
     """What `make` gives of both inputs, 0 where input `test` is 0."""
     pair = broadcast_pair(ctx.b, ctx.input(0), ctx.input(1))
     zero = filled(ctx, pair[0], 0)

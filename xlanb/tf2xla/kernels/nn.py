@@ -80,7 +80,9 @@ def _sparse_softmax_cross_entropy(ctx: OpContext) -> list[HloInstruction]:
         ctx.fail(f"logits {logits.shape} must be a matrix with a row for each label of {labels.shape}")
     b = ctx.b
     hot = one_hot(ctx, labels, dims[1], 1, scalar(ctx, logits, 1), scalar(ctx, logits, 0))
-    known = b.and_(b.compare(labels, scalar(ctx, labels, 0), "GE"), b.compare(labels, scalar(ctx, labels, dims[1]), "LT"))
+    known = b.and_(
+        b.compare(labels, scalar(ctx, labels, 0), "GE"), b.compare(labels, scalar(ctx, labels, dims[1]), "LT")
+    )
     marked = b.select(known, filled_vector(ctx, logits, 0, dims[0]), filled_vector(ctx, logits, float("nan"), dims[0]))
     return _cross_entropy(ctx, logits, b.add(hot, b.broadcast_in_dim(marked, dims, [0])))
 
@@ -108,7 +110,9 @@ def _squares_nearby(ctx: OpContext, x: HloInstruction) -> HloInstruction:
 def _sum_nearby(ctx: OpContext, x: HloInstruction) -> HloInstruction:
     """Each channel's sum over the channels not farther than depth_radius."""
     radius = int(ctx.attr("depth_radius", 5))
-    window = Window((*[WindowDimension(1)] * (x.array_shape.rank - 1), WindowDimension(2 * radius + 1, 1, radius, radius)))
+    window = Window(
+        (*[WindowDimension(1)] * (x.array_shape.rank - 1), WindowDimension(2 * radius + 1, 1, radius, radius))
+    )
     return ctx.b.reduce_window(x, scalar(ctx, x, 0), window, HloOpcode.ADD)
 
 

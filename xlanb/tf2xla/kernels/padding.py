@@ -26,7 +26,11 @@ def _pad(ctx: OpContext) -> HloInstruction:
 
 def _along(ctx: OpContext, x: HloInstruction, axis: int, start: int, limit: int) -> HloInstruction:
     dims = x.array_shape.dimensions
-    return ctx.b.slice(x, [start if i == axis else 0 for i in range(len(dims))], [limit if i == axis else d for i, d in enumerate(dims)])
+    return ctx.b.slice(
+        x,
+        [start if i == axis else 0 for i in range(len(dims))],
+        [limit if i == axis else d for i, d in enumerate(dims)],
+    )
 
 
 def _skipped(ctx: OpContext, size: int, low: int, high: int) -> int:
@@ -65,7 +69,9 @@ def _mirror_pad_grad(ctx: OpContext) -> HloInstruction:
         for width, start, before in ((low, 0, skip), (high, total - high, size - skip - high)):
             if width:
                 part = ctx.b.reverse(_along(ctx, x, axis, start, start + width), [axis])
-                around = [(before, size - before - width, 0) if i == axis else (0, 0, 0) for i in range(x.array_shape.rank)]
+                around = [
+                    (before, size - before - width, 0) if i == axis else (0, 0, 0) for i in range(x.array_shape.rank)
+                ]
                 middle = ctx.b.add(middle, ctx.b.pad(part, scalar(ctx, x, 0), around))
         x = middle
     return x

@@ -99,7 +99,9 @@ def blocks(ctx: OpContext, g: Generator, offsets: HloInstruction) -> HloInstruct
     low = b.add(start, offsets)
     carry = b.convert(b.compare(low, start, "LT"), _U64)
     high = b.add(broadcast_to(b, g.high, dims), carry)
-    words = rounds(ctx, [*_halves(ctx, low), *_halves(ctx, high)], [broadcast_to(b, k, dims) for k in _halves(ctx, g.key)])
+    words = rounds(
+        ctx, [*_halves(ctx, low), *_halves(ctx, high)], [broadcast_to(b, k, dims) for k in _halves(ctx, g.key)]
+    )
     return b.concatenate([b.reshape(w, [*dims, 1]) for w in words], len(dims))
 
 

@@ -19,7 +19,9 @@ from xlanb.tf2xla.registry import register
 def _pooling(ctx: OpContext, dims: Sequence[int], first: int | None) -> tuple[ImageLayout, list[SpatialWindow]]:
     """The windows over an input of `dims`; ksize and strides are attributes, or (V2) the inputs from `first` on."""
     layout = layout_of(ctx, 5 if "3D" in ctx.op.type else 4)
-    ksize, strides = (ctx.attr("ksize"), ctx.attr("strides")) if first is None else (ctx.ints(first), ctx.ints(first + 1))
+    ksize, strides = (
+        (ctx.attr("ksize"), ctx.attr("strides")) if first is None else (ctx.ints(first), ctx.ints(first + 1))
+    )
     if not len(dims) == len(ksize) == len(strides) == layout.rank:
         ctx.fail(f"input, ksize and strides must have {layout.rank} dimensions")
     if any(v != 1 for values in (ksize, strides) for i, v in enumerate(values) if i not in layout.spatial):
@@ -89,7 +91,9 @@ def _larger_of_pairs(ctx: OpContext, kinds: list[PrimitiveType]) -> HloComputati
     return inner.build_computation(inner.tuple([inner.select(first, a, b), inner.select(first, x, y)]))
 
 
-def _divided_by_count(ctx: OpContext, x: HloInstruction, layout: ImageLayout, spatial: Sequence[SpatialWindow]) -> HloInstruction:
+def _divided_by_count(
+    ctx: OpContext, x: HloInstruction, layout: ImageLayout, spatial: Sequence[SpatialWindow]
+) -> HloInstruction:
     """`x`, one element a window, over the number of elements in the window that are not padding."""
     for axis, w in zip(layout.spatial, spatial, strict=True):
         starts = np.arange(w.count) * w.stride - w.low
@@ -126,4 +130,6 @@ def _avg_pool_grad(ctx: OpContext) -> HloInstruction:
         low = w.window - 1 - w.low
         high = w.size + w.window - 1 - ((w.count - 1) * w.stride + 1) - low
         window[axis] = WindowDimension(w.window, 1, low, high, 1, w.stride)
-    return ctx.b.convert(ctx.b.reduce_window(shares, scalar(ctx, shares, 0), Window(tuple(window)), HloOpcode.ADD), kind)
+    return ctx.b.convert(
+        ctx.b.reduce_window(shares, scalar(ctx, shares, 0), Window(tuple(window)), HloOpcode.ADD), kind
+    )

@@ -35,7 +35,9 @@ def _region(ctx: OpContext, opcode: HloOpcode | None, kind: PrimitiveType) -> Hl
     return inner.build_computation(inner.parameter(1, array(kind)))
 
 
-def scatter_nd(ctx: OpContext, x: HloInstruction, indices: HloInstruction, updates: HloInstruction, opcode: HloOpcode | None) -> HloInstruction:
+def scatter_nd(
+    ctx: OpContext, x: HloInstruction, indices: HloInstruction, updates: HloInstruction, opcode: HloOpcode | None
+) -> HloInstruction:
     """`x` with updates combined in at index vectors, indices[..., k] into the first k dimensions; updates: indices[:-1] + x[k:], or a scalar."""
     dims, where = x.array_shape.dimensions, indices.array_shape
     depth = where.dimensions[-1] if where.rank else 0
@@ -59,7 +61,9 @@ def scatter_nd(ctx: OpContext, x: HloInstruction, indices: HloInstruction, updat
     )
 
 
-def scatter_rows(ctx: OpContext, x: HloInstruction, indices: HloInstruction, updates: HloInstruction, opcode: HloOpcode | None) -> HloInstruction:
+def scatter_rows(
+    ctx: OpContext, x: HloInstruction, indices: HloInstruction, updates: HloInstruction, opcode: HloOpcode | None
+) -> HloInstruction:
     """`x` with updates combined in at rows; updates: indices + x[1:], or a scalar."""
     if x.array_shape.rank < 1:
         ctx.fail("a scalar has no rows")
@@ -108,7 +112,9 @@ def _segments(ctx: OpContext) -> HloInstruction:
     (count,) = ctx.ints(2)
     rank = ids.array_shape.rank
     if count < 0 or data.array_shape.dimensions[:rank] != ids.array_shape.dimensions:
-        ctx.fail(f"segment ids {ids.shape} must have the first dimensions of {data.shape}, num_segments {count} not be negative")
+        ctx.fail(
+            f"segment ids {ids.shape} must have the first dimensions of {data.shape}, num_segments {count} not be negative"
+        )
     name = ctx.op.type.removeprefix("Unsorted").removeprefix("Segment").removesuffix("V2")
     opcode, initial = _SEGMENTS[name]
     kind = data.array_shape.element_type

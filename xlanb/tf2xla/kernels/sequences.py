@@ -81,9 +81,13 @@ def _reverse_sequence(ctx: OpContext) -> HloInstruction:
     x, lengths = ctx.inputs
     b = ctx.b
     dims = x.array_shape.dimensions
-    (batch,), (axis,) = (canonical_axes([int(ctx.attr(a, 0))], len(dims), ctx.op.name) for a in ("batch_dim", "seq_dim"))
+    (batch,), (axis,) = (
+        canonical_axes([int(ctx.attr(a, 0))], len(dims), ctx.op.name) for a in ("batch_dim", "seq_dim")
+    )
     if batch == axis or lengths.array_shape.dimensions != (dims[batch],):
-        ctx.fail(f"lengths {lengths.shape} must be one for each of {dims[batch]} sequences, batch_dim differ from seq_dim")
+        ctx.fail(
+            f"lengths {lengths.shape} must be one for each of {dims[batch]} sequences, batch_dim differ from seq_dim"
+        )
     kind = lengths.array_shape.element_type
     grid = array(kind, [dims[batch], dims[axis]])
     position = b.iota(grid, 1)

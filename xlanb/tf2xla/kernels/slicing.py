@@ -93,7 +93,9 @@ def _strided(ctx: OpContext, dims: Sequence[int], first: int) -> _Strided:
         ctx.fail(f"begin, end and strides have {len(begin)}, {len(end)} and {len(strides)} elements")
     subscripts, result = _subscripts(ctx, len(strides), len(dims))
     ranges = tuple(
-        range(size) if s.position is None else _range(ctx, s, size, begin[s.position], end[s.position], strides[s.position])
+        range(size)
+        if s.position is None
+        else _range(ctx, s, size, begin[s.position], end[s.position], strides[s.position])
         for s, size in zip(subscripts, dims, strict=True)
     )
     return _Strided(ranges, tuple(1 if i == _NEW else len(ranges[i]) for i in result))
@@ -109,9 +111,13 @@ def _strided_slice(ctx: OpContext) -> HloInstruction:
     if s.backwards:
         x = ctx.b.reverse(x, s.backwards)
     starts = [r.start if r.step > 0 else size - 1 - r.start for r, size in zip(s.ranges, dims, strict=True)]
-    limits = [start + (len(r) - 1) * abs(r.step) + 1 if len(r) else start for r, start in zip(s.ranges, starts, strict=True)]
+    limits = [
+        start + (len(r) - 1) * abs(r.step) + 1 if len(r) else start for r, start in zip(s.ranges, starts, strict=True)
+    ]
     if list(limits) != list(dims) or any(starts) or any(abs(r.step) > 1 for r in s.ranges):
-        x = ctx.b.slice(x, [min(a, size) for a, size in zip(starts, dims, strict=True)], limits, [abs(r.step) for r in s.ranges])
+        x = ctx.b.slice(
+            x, [min(a, size) for a, size in zip(starts, dims, strict=True)], limits, [abs(r.step) for r in s.ranges]
+        )
     return ctx.b.reshape(x, s.result)
 
 
@@ -144,7 +150,9 @@ def _known_range(ctx: OpContext, s: _Subscript, size: int) -> range:
             continue
         known = ctx.known(_element(ctx, number, s.position))
         if known is None:
-            ctx.fail(f"{'begin' if number == 1 else 'end'}[{s.position}] must be a compile-time constant: it decides the result's shape")
+            ctx.fail(
+                f"{'begin' if number == 1 else 'end'}[{s.position}] must be a compile-time constant: it decides the result's shape"
+            )
         ends.append(int(known))
     return range(*slice(*ends).indices(size))
 
@@ -164,10 +172,14 @@ def _element(ctx: OpContext, number: int, position: int) -> HloInstruction:
 
 def _wrapped(ctx: OpContext, index: HloInstruction, size: int) -> HloInstruction:
     """An index that counts from the end where it is negative."""
-    return ctx.b.select(ctx.b.compare(index, scalar(ctx, index, 0), "LT"), ctx.b.add(index, scalar(ctx, index, size)), index)
+    return ctx.b.select(
+        ctx.b.compare(index, scalar(ctx, index, 0), "LT"), ctx.b.add(index, scalar(ctx, index, size)), index
+    )
 
 
-def _spread(ctx: OpContext, s: _Strided, dims: Sequence[int], value: HloInstruction, background: HloInstruction) -> HloInstruction:
+def _spread(
+    ctx: OpContext, s: _Strided, dims: Sequence[int], value: HloInstruction, background: HloInstruction
+) -> HloInstruction:
     """`value`, shaped as the slice's result, put where the slice takes it from, within `background`."""
     value = ctx.b.reshape(value, s.counts)
     if s.backwards:
@@ -225,7 +237,9 @@ def _slice(ctx: OpContext) -> HloInstruction:
         indices = ctx.input(1)
         if indices.array_shape.element_type is PrimitiveType.S16:
             indices = ctx.b.convert(indices, PrimitiveType.S32)
-        return ctx.b.dynamic_slice(x, [ctx.b.reshape(ctx.b.slice(indices, [i], [i + 1]), []) for i in range(rank)], sizes)
+        return ctx.b.dynamic_slice(
+            x, [ctx.b.reshape(ctx.b.slice(indices, [i], [i + 1]), []) for i in range(rank)], sizes
+        )
     begin = [int(v) for v in known.ravel()]
     limits = [d if n == -1 else b + n for b, n, d in zip(begin, sizes, dims, strict=True)]
     if any(not 0 <= b <= limit <= d for b, limit, d in zip(begin, limits, dims, strict=True)):

@@ -111,7 +111,10 @@ def _lgamma(ctx: OpContext) -> HloInstruction:
     # log t as log(g + 1/2) + log1p(z / (g + 1/2)), and one product, keep what large terms would cancel
     log_t = b.add(filled(ctx, z, math.log(_LANCZOS_G + 0.5)), b.log1p(b.divide(z, filled(ctx, z, _LANCZOS_G + 0.5))))
     log_y = b.add(
-        b.add(b.multiply(b.subtract(b.add(z, filled(ctx, z, 0.5)), b.divide(t, log_t)), log_t), filled(ctx, z, math.log(2 * math.pi) / 2)),
+        b.add(
+            b.multiply(b.subtract(b.add(z, filled(ctx, z, 0.5)), b.divide(t, log_t)), log_t),
+            filled(ctx, z, math.log(2 * math.pi) / 2),
+        ),
         b.log(series),
     )
     size = b.abs(x)
@@ -154,13 +157,17 @@ def _chebyshev(ctx: OpContext, x: HloInstruction, coefficients: Sequence[float])
     return b.multiply(b.subtract(b0, b2), filled(ctx, x, 0.5))
 
 
-def _bessel(ctx: OpContext, near: Sequence[float], far: Sequence[float]) -> tuple[HloInstruction, HloInstruction, HloInstruction]:
+def _bessel(
+    ctx: OpContext, near: Sequence[float], far: Sequence[float]
+) -> tuple[HloInstruction, HloInstruction, HloInstruction]:
     """The widened input, and the approximations of exp(-|x|) I(x) for |x| up to 8 and beyond."""
     x = _widened(ctx)
     b = ctx.b
     size = b.abs(x)
     inside = _chebyshev(ctx, b.subtract(b.multiply(size, filled(ctx, x, 0.5)), filled(ctx, x, 2)), near)
-    outside = b.divide(_chebyshev(ctx, b.subtract(b.divide(filled(ctx, x, 32), size), filled(ctx, x, 2)), far), b.sqrt(size))
+    outside = b.divide(
+        _chebyshev(ctx, b.subtract(b.divide(filled(ctx, x, 32), size), filled(ctx, x, 2)), far), b.sqrt(size)
+    )
     return x, inside, outside
 
 

@@ -53,7 +53,9 @@ def _within(ctx: OpContext, g: philox.Generator, dims: tuple[int, ...], kind: Pr
     """low + bits mod (high - low), unsigned; low and high are the last two inputs."""
     b = ctx.b
     unsigned = PrimitiveType.U64 if kind.bits == 64 else PrimitiveType.U32
-    low, high = (b.reshape(x if kind is unsigned else b.bitcast_convert(x, unsigned), []) for x in (ctx.input(-2), ctx.input(-1)))
+    low, high = (
+        b.reshape(x if kind is unsigned else b.bitcast_convert(x, unsigned), []) for x in (ctx.input(-2), ctx.input(-1))
+    )
     span = broadcast_to(b, b.subtract(high, low), dims)
     drawn = b.add(b.remainder(philox.full_range(ctx, g, dims, unsigned), span), broadcast_to(b, low, dims))
     return drawn if kind is unsigned else b.bitcast_convert(drawn, kind)

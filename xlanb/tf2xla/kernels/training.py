@@ -263,5 +263,7 @@ def _sparse_adagrad(ctx: OpContext) -> None:
         accum = scatter_rows(ctx, accum, indices, ctx.b.multiply(grad, grad), HloOpcode.ADD)
         ctx.assign_variable(1, accum)
     rows = gather_slices(ctx, accum, indices, 0)
-    step = ctx.b.multiply(ctx.b.multiply(grad, broadcast_to(ctx.b, rate, grad.array_shape.dimensions)), ctx.b.rsqrt(rows))
+    step = ctx.b.multiply(
+        ctx.b.multiply(grad, broadcast_to(ctx.b, rate, grad.array_shape.dimensions)), ctx.b.rsqrt(rows)
+    )
     ctx.assign_variable(0, scatter_rows(ctx, var, indices, step, HloOpcode.SUBTRACT))

@@ -23,7 +23,9 @@ class ImageLayout:
     @staticmethod
     def of(data_format: str) -> ImageLayout:
         """The layout that a data_format names."""
-        return ImageLayout(data_format.index("N"), data_format.index("C"), tuple(i for i, c in enumerate(data_format) if c not in "NC"))
+        return ImageLayout(
+            data_format.index("N"), data_format.index("C"), tuple(i for i, c in enumerate(data_format) if c not in "NC")
+        )
 
     @property
     def rank(self) -> int:
@@ -63,7 +65,12 @@ def layout_of(ctx: OpContext, rank: int) -> ImageLayout:
 
 
 def spatial_windows(
-    ctx: OpContext, layout: ImageLayout, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int], dilations: Sequence[int] = ()
+    ctx: OpContext,
+    layout: ImageLayout,
+    sizes: Sequence[int],
+    windows: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int] = (),
 ) -> list[SpatialWindow]:
     """The window of each spatial dimension.
 
@@ -86,7 +93,9 @@ def spatial_windows(
             low, high = total // 2, total - total // 2
         made = SpatialWindow(size, window, stride, dilation, low, high)
         if made.size + low + high < made.extent and size:
-            ctx.fail(f"a window of {made.extent} does not fit dimension {axis} of size {size} with padding {low}, {high}")
+            ctx.fail(
+                f"a window of {made.extent} does not fit dimension {axis} of size {size} with padding {low}, {high}"
+            )
         out.append(made)
     return out
 

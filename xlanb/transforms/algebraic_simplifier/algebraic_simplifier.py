@@ -28,7 +28,20 @@ from xlanb.transforms.rules import RuleSet
 
 RULES = RuleSet.union(
     "algsimp",
-    (ARITHMETIC, DIVISION, POWER, LOGIC, COMPARE_SELECT, CONVERT, RESHAPE_TRANSPOSE, BROADCAST, REDUCE, SLICE_PAD_CONCAT, DOT, STRUCTURE),
+    (
+        ARITHMETIC,
+        DIVISION,
+        POWER,
+        LOGIC,
+        COMPARE_SELECT,
+        CONVERT,
+        RESHAPE_TRANSPOSE,
+        BROADCAST,
+        REDUCE,
+        SLICE_PAD_CONCAT,
+        DOT,
+        STRUCTURE,
+    ),
 )
 
 

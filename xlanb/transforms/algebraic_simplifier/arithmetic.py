@@ -45,7 +45,9 @@ def _exact_factor(c: HloInstruction) -> bool:
 
 
 def _is_positive(a: HloInstruction) -> bool:
-    return is_real(a) and (a.opcode in (O.ABS, O.EXPONENTIAL) or (a.opcode is O.MULTIPLY and a.operands[0] is a.operands[1]))
+    return is_real(a) and (
+        a.opcode in (O.ABS, O.EXPONENTIAL) or (a.opcode is O.MULTIPLY and a.operands[0] is a.operands[1])
+    )
 
 
 def _extreme(root: HloInstruction, c: HloInstruction, *, neutral: bool) -> bool:
@@ -68,7 +70,11 @@ def _limits(shape: ArrayShape) -> tuple[float, float]:
 
 def _reduce_starts_beyond(root: HloInstruction, r: HloInstruction, c: HloInstruction) -> bool:
     """Whether r folds with root's opcode from a value that is at least as far out as c."""
-    if len(r.operands) != 2 or r.to_apply.root.opcode is not root.opcode or any(o.opcode is not O.PARAMETER for o in r.to_apply.root.operands):
+    if (
+        len(r.operands) != 2
+        or r.to_apply.root.opcode is not root.opcode
+        or any(o.opcode is not O.PARAMETER for o in r.to_apply.root.operands)
+    ):
         return False
     start, limit = m.scalar_value(r.operands[1]), m.scalar_value(c)
     if start is None or limit is None or isinstance(start, complex) or isinstance(limit, complex):
@@ -78,7 +84,13 @@ def _reduce_starts_beyond(root: HloInstruction, r: HloInstruction, c: HloInstruc
 
 def _at_most(c1: HloInstruction, c2: HloInstruction) -> bool:
     low, high = m.scalar_value(c1), m.scalar_value(c2)
-    return low is not None and high is not None and not isinstance(low, complex) and not isinstance(high, complex) and low <= high
+    return (
+        low is not None
+        and high is not None
+        and not isinstance(low, complex)
+        and not isinstance(high, complex)
+        and low <= high
+    )
 
 
 _not_constant = guard("A is not constant", lambda a: not is_constant(a))
@@ -93,12 +105,20 @@ def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("C + A => A + C", m.op(O.ADD, m.any("a"), m.any("c")), guard("the constant stands first", lambda root: is_constant(root.operands[0]) and not is_constant(root.operands[1])))
+@rule(
+    "C + A => A + C",
+    m.op(O.ADD, m.any("a"), m.any("c")),
+    guard(
+        "the constant stands first", lambda root: is_constant(root.operands[0]) and not is_constant(root.operands[1])
+    ),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.add(O.ADD, root.operands[::-1], root.shape)
 
 
-@rule("(A + C1) + C2 => A + (C1 + C2)", m.op(O.ADD, m.op(O.ADD, "a", m.constant("c1")), m.constant("c2")), _not_constant)
+@rule(
+    "(A + C1) + C2 => A + (C1 + C2)", m.op(O.ADD, m.op(O.ADD, "a", m.constant("c1")), m.constant("c2")), _not_constant
+)
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.ADD, a, _folded(b, O.ADD, c1, c2))
 
@@ -106,7 +126,12 @@ def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> 
 _one_use_each = guard("both products are used here only", lambda p, q: only_user(p) and only_user(q))
 
 
-@rule("A*C + B*C => (A + B) * C", m.op(O.ADD, m.op(O.MULTIPLY, "a", "c", name="p"), m.op(O.MULTIPLY, "b2", "c", name="q")), _integers, _one_use_each)
+@rule(
+    "A*C + B*C => (A + B) * C",
+    m.op(O.ADD, m.op(O.MULTIPLY, "a", "c", name="p"), m.op(O.MULTIPLY, "b2", "c", name="q")),
+    _integers,
+    _one_use_each,
+)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, b.binary(O.ADD, a, b2), c)
 
@@ -161,7 +186,13 @@ def _(zero: HloInstruction) -> HloInstruction:
     return zero
 
 
-@rule("C * A => A * C", m.op(O.MULTIPLY, m.any("a"), m.any("c")), guard("the constant stands first", lambda root: is_constant(root.operands[0]) and not is_constant(root.operands[1])))
+@rule(
+    "C * A => A * C",
+    m.op(O.MULTIPLY, m.any("a"), m.any("c")),
+    guard(
+        "the constant stands first", lambda root: is_constant(root.operands[0]) and not is_constant(root.operands[1])
+    ),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.add(O.MULTIPLY, root.operands[::-1], root.shape)
 
@@ -171,12 +202,20 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b2)
 
 
-@rule("|A| * |A| => A * A", m.op(O.MULTIPLY, m.op(O.ABS, "a"), m.op(O.ABS, "a")), guard("A is real", lambda a: not a.shape.element_type.is_complex))
+@rule(
+    "|A| * |A| => A * A",
+    m.op(O.MULTIPLY, m.op(O.ABS, "a"), m.op(O.ABS, "a")),
+    guard("A is real", lambda a: not a.shape.element_type.is_complex),
+)
 def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, a)
 
 
-@rule("(A * C1) * C2 => A * (C1 * C2)", m.op(O.MULTIPLY, m.op(O.MULTIPLY, "a", m.constant("c1")), m.constant("c2")), _not_constant)
+@rule(
+    "(A * C1) * C2 => A * (C1 * C2)",
+    m.op(O.MULTIPLY, m.op(O.MULTIPLY, "a", m.constant("c1")), m.constant("c2")),
+    _not_constant,
+)
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, _folded(b, O.MULTIPLY, c1, c2))
 
@@ -191,12 +230,20 @@ def _(b: Builder, p: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.select(p, a, b.full(0, a.array_shape))
 
 
-@rule("exp(A) * exp(B) => exp(A + B)", m.op(O.MULTIPLY, m.op(O.EXPONENTIAL, "a", name="p"), m.op(O.EXPONENTIAL, "b2", name="q")), _one_use_each)
+@rule(
+    "exp(A) * exp(B) => exp(A + B)",
+    m.op(O.MULTIPLY, m.op(O.EXPONENTIAL, "a", name="p"), m.op(O.EXPONENTIAL, "b2", name="q")),
+    _one_use_each,
+)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.unary(O.EXPONENTIAL, b.binary(O.ADD, a, b2))
 
 
-@rule("rsqrt(A) * rsqrt(A) => 1 / A", m.op(O.MULTIPLY, m.op(O.RSQRT, "a"), m.op(O.RSQRT, "a")), guard("A is abs, exp or a square", _is_positive, "a"))
+@rule(
+    "rsqrt(A) * rsqrt(A) => 1 / A",
+    m.op(O.MULTIPLY, m.op(O.RSQRT, "a"), m.op(O.RSQRT, "a")),
+    guard("A is abs, exp or a square", _is_positive, "a"),
+)
 def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.binary(O.DIVIDE, b.full(1, a.array_shape), a)
 
@@ -209,7 +256,11 @@ def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("max(A, lowest) => A, min(A, highest) => A", m.op((O.MINIMUM, O.MAXIMUM), "a", m.constant("c")), guard("C is neutral", lambda root, c: _extreme(root, c, neutral=True)))
+@rule(
+    "max(A, lowest) => A, min(A, highest) => A",
+    m.op((O.MINIMUM, O.MAXIMUM), "a", m.constant("c")),
+    guard("C is neutral", lambda root, c: _extreme(root, c, neutral=True)),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 

@@ -21,18 +21,49 @@ def _sources(a: HloInstruction, r: HloInstruction) -> list[int] | None:
     return unmodified_dimensions(a.array_shape, r.array_shape, tuple(range(a.array_shape.rank)))
 
 
-@rule("broadcast(A) => A to its own shape", m.op(O.BROADCAST, "a"), guard("the same shape", lambda root, a: root.array_shape.dimensions == a.array_shape.dimensions and root.dimensions == tuple(range(a.array_shape.rank))))
+@rule(
+    "broadcast(A) => A to its own shape",
+    m.op(O.BROADCAST, "a"),
+    guard(
+        "the same shape",
+        lambda root, a: (
+            root.array_shape.dimensions == a.array_shape.dimensions
+            and root.dimensions == tuple(range(a.array_shape.rank))
+        ),
+    ),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("broadcast(A) => transpose(A) of the same elements", m.op(O.BROADCAST, "a"), guard("no element is repeated", lambda root, a: root.array_shape.element_count == a.array_shape.element_count and root.array_shape.rank == a.array_shape.rank and root.array_shape.element_count > 0))
+@rule(
+    "broadcast(A) => transpose(A) of the same elements",
+    m.op(O.BROADCAST, "a"),
+    guard(
+        "no element is repeated",
+        lambda root, a: (
+            root.array_shape.element_count == a.array_shape.element_count
+            and root.array_shape.rank == a.array_shape.rank
+            and root.array_shape.element_count > 0
+        ),
+    ),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     permutation = sorted(range(len(root.dimensions)), key=lambda d: root.dimensions[d])
     return b.add(O.TRANSPOSE, (a,), root.shape, dimensions=tuple(permutation))
 
 
-@rule("broadcast(A) => reshape(A) of the same elements", m.op(O.BROADCAST, "a"), guard("no element is repeated", lambda root, a: root.array_shape.element_count == a.array_shape.element_count and root.array_shape.element_count > 0), guard("in order", lambda root: list(root.dimensions) == sorted(root.dimensions)))
+@rule(
+    "broadcast(A) => reshape(A) of the same elements",
+    m.op(O.BROADCAST, "a"),
+    guard(
+        "no element is repeated",
+        lambda root, a: (
+            root.array_shape.element_count == a.array_shape.element_count and root.array_shape.element_count > 0
+        ),
+    ),
+    guard("in order", lambda root: list(root.dimensions) == sorted(root.dimensions)),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.add(O.RESHAPE, (a,), root.shape)
 
@@ -62,15 +93,31 @@ def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
     return b.add(O.IOTA, (), root.shape, iota_dimension=root.dimensions[i.get("iota_dimension")])
 
 
-@rule("iota of a dimension of size 1 => 0", m.op(O.IOTA), guard("one step", lambda root: root.array_shape.dimensions[root.get("iota_dimension")] <= 1 and root.array_shape.element_count > 0))
+@rule(
+    "iota of a dimension of size 1 => 0",
+    m.op(O.IOTA),
+    guard(
+        "one step",
+        lambda root: (
+            root.array_shape.dimensions[root.get("iota_dimension")] <= 1 and root.array_shape.element_count > 0
+        ),
+    ),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(0, root.array_shape)
 
 
 @rule(
     "op(broadcast(A), broadcast(B)) => broadcast(op(A, B))",
-    m.op([o for o in O if o.is_elementwise and o.arity == 2], m.op(O.BROADCAST, "a", name="p"), m.op(O.BROADCAST, "b2", name="q")),
-    guard("both spread alike", lambda p, q, a, b2: p.dimensions == q.dimensions and a.array_shape.dimensions == b2.array_shape.dimensions),
+    m.op(
+        [o for o in O if o.is_elementwise and o.arity == 2],
+        m.op(O.BROADCAST, "a", name="p"),
+        m.op(O.BROADCAST, "b2", name="q"),
+    ),
+    guard(
+        "both spread alike",
+        lambda p, q, a, b2: p.dimensions == q.dimensions and a.array_shape.dimensions == b2.array_shape.dimensions,
+    ),
     guard("not two constants", lambda a, b2: not (a.opcode is O.CONSTANT and b2.opcode is O.CONSTANT)),
     guard("the operands are smaller", lambda a, root: a.array_shape.element_count < root.array_shape.element_count),
 )

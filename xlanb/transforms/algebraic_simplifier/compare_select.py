@@ -29,44 +29,93 @@ _MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "
 _of_predicates = guard("of predicates", is_predicate, "a")
 
 
-@rule("compare(A, A) => true for EQ, LE, GE, false for NE, LT, GT", m.op(O.COMPARE, "a", "a"), guard("no NaN", lambda a: not is_inexact(a)))
+@rule(
+    "compare(A, A) => true for EQ, LE, GE, false for NE, LT, GT",
+    m.op(O.COMPARE, "a", "a"),
+    guard("no NaN", lambda a: not is_inexact(a)),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(root.get("direction") in ("EQ", "LE", "GE"), root.array_shape)
 
 
-@rule("compare(P, false), NE => P; compare(P, true), EQ => P", m.op(O.COMPARE, "a", m.constant("c")), _of_predicates, guard("it says P", lambda root, c: m.is_all(c, root.get("direction") == "EQ") and root.get("direction") in ("EQ", "NE")))
+@rule(
+    "compare(P, false), NE => P; compare(P, true), EQ => P",
+    m.op(O.COMPARE, "a", m.constant("c")),
+    _of_predicates,
+    guard(
+        "it says P",
+        lambda root, c: m.is_all(c, root.get("direction") == "EQ") and root.get("direction") in ("EQ", "NE"),
+    ),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("compare(false, P), NE => P; compare(true, P), EQ => P", m.op(O.COMPARE, m.constant("c"), "a"), _of_predicates, guard("it says P", lambda root, c: m.is_all(c, root.get("direction") == "EQ") and root.get("direction") in ("EQ", "NE")))
+@rule(
+    "compare(false, P), NE => P; compare(true, P), EQ => P",
+    m.op(O.COMPARE, m.constant("c"), "a"),
+    _of_predicates,
+    guard(
+        "it says P",
+        lambda root, c: m.is_all(c, root.get("direction") == "EQ") and root.get("direction") in ("EQ", "NE"),
+    ),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("compare(P, false), EQ => !P; compare(P, true), NE => !P", m.op(O.COMPARE, "a", m.constant("c")), _of_predicates, guard("it says not P", lambda root, c: m.is_all(c, root.get("direction") == "NE") and root.get("direction") in ("EQ", "NE")))
+@rule(
+    "compare(P, false), EQ => !P; compare(P, true), NE => !P",
+    m.op(O.COMPARE, "a", m.constant("c")),
+    _of_predicates,
+    guard(
+        "it says not P",
+        lambda root, c: m.is_all(c, root.get("direction") == "NE") and root.get("direction") in ("EQ", "NE"),
+    ),
+)
 def _(b: Builder, a: HloInstruction) -> HloInstruction:
     return b.unary(O.NOT, a)
 
 
-@rule("A < 0 => false for A >= 0", m.op(O.COMPARE, "a", m.all_equal(0)), guard("direction LT", lambda root: root.get("direction") == "LT"), guard("A >= 0", is_non_negative, "a"))
+@rule(
+    "A < 0 => false for A >= 0",
+    m.op(O.COMPARE, "a", m.all_equal(0)),
+    guard("direction LT", lambda root: root.get("direction") == "LT"),
+    guard("A >= 0", is_non_negative, "a"),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(False, root.array_shape)
 
 
-@rule("A >= 0 => true for A >= 0", m.op(O.COMPARE, "a", m.all_equal(0)), guard("direction GE", lambda root: root.get("direction") == "GE"), guard("A >= 0, no NaN", lambda a: not is_inexact(a) and is_non_negative(a)))
+@rule(
+    "A >= 0 => true for A >= 0",
+    m.op(O.COMPARE, "a", m.all_equal(0)),
+    guard("direction GE", lambda root: root.get("direction") == "GE"),
+    guard("A >= 0, no NaN", lambda a: not is_inexact(a) and is_non_negative(a)),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(True, root.array_shape)
 
 
-@rule("0 > A => false for A >= 0", m.op(O.COMPARE, m.all_equal(0), "a"), guard("direction GT", lambda root: root.get("direction") == "GT"), guard("A >= 0", is_non_negative, "a"))
+@rule(
+    "0 > A => false for A >= 0",
+    m.op(O.COMPARE, m.all_equal(0), "a"),
+    guard("direction GT", lambda root: root.get("direction") == "GT"),
+    guard("A >= 0", is_non_negative, "a"),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(False, root.array_shape)
 
 
-@rule("compare(C, A), LT => compare(A, C), GT, ...", m.op(O.COMPARE, "c", "a"), guard("only the first is constant", lambda c, a: is_constant(c) and not is_constant(a)))
+@rule(
+    "compare(C, A), LT => compare(A, C), GT, ...",
+    m.op(O.COMPARE, "c", "a"),
+    guard("only the first is constant", lambda c, a: is_constant(c) and not is_constant(a)),
+)
 def _(b: Builder, root: HloInstruction, c: HloInstruction, a: HloInstruction) -> HloInstruction:
-    return b.add(O.COMPARE, (a, c), root.shape, direction=_MIRRORED[root.get("direction")], type=root.attributes.get("type"))
+    return b.add(
+        O.COMPARE, (a, c), root.shape, direction=_MIRRORED[root.get("direction")], type=root.attributes.get("type")
+    )
 
 
 @rule("select(P, A, A) => A", m.op(O.SELECT, "p", "a", "a"))
@@ -89,12 +138,20 @@ def _(b: Builder, p: HloInstruction, a: HloInstruction, b2: HloInstruction) -> H
     return b.select(p, b2, a)
 
 
-@rule("select(P, true, false) => P", m.op(O.SELECT, "p", m.all_equal(1), m.all_equal(0)), guard("predicates of one shape", lambda root, p: is_predicate(root) and p.shape == root.shape))
+@rule(
+    "select(P, true, false) => P",
+    m.op(O.SELECT, "p", m.all_equal(1), m.all_equal(0)),
+    guard("predicates of one shape", lambda root, p: is_predicate(root) and p.shape == root.shape),
+)
 def _(p: HloInstruction) -> HloInstruction:
     return p
 
 
-@rule("select(P, false, true) => !P", m.op(O.SELECT, "p", m.all_equal(0), m.all_equal(1)), guard("predicates of one shape", lambda root, p: is_predicate(root) and p.shape == root.shape))
+@rule(
+    "select(P, false, true) => !P",
+    m.op(O.SELECT, "p", m.all_equal(0), m.all_equal(1)),
+    guard("predicates of one shape", lambda root, p: is_predicate(root) and p.shape == root.shape),
+)
 def _(b: Builder, p: HloInstruction) -> HloInstruction:
     return b.unary(O.NOT, p)
 
@@ -109,11 +166,19 @@ def _(b: Builder, p: HloInstruction, a: HloInstruction, c: HloInstruction) -> Hl
     return b.add(O.SELECT, (p, a, c), a.shape)
 
 
-@rule("clamp(C1, clamp(C1, A, C2), C2) => clamp(C1, A, C2)", m.op(O.CLAMP, "c1", m.op(O.CLAMP, "c1", "a", "c2", name="inner"), "c2"))
+@rule(
+    "clamp(C1, clamp(C1, A, C2), C2) => clamp(C1, A, C2)",
+    m.op(O.CLAMP, "c1", m.op(O.CLAMP, "c1", "a", "c2", name="inner"), "c2"),
+)
 def _(inner: HloInstruction) -> HloInstruction:
     return inner
 
 
-@rule("clamp(lowest, A, highest) => A", m.op(O.CLAMP, m.constant("low"), "a", m.constant("high")), guard("integers", is_integral, "root"), guard("nothing lies outside", _spans, "low", "high"))
+@rule(
+    "clamp(lowest, A, highest) => A",
+    m.op(O.CLAMP, m.constant("low"), "a", m.constant("high")),
+    guard("integers", is_integral, "root"),
+    guard("nothing lies outside", _spans, "low", "high"),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a

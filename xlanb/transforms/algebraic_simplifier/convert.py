@@ -32,13 +32,31 @@ def is_lossless(source: PrimitiveType, target: PrimitiveType) -> bool:
 
 def _same_width(root: HloInstruction, a: HloInstruction) -> bool:
     x, y = root.array_shape, a.array_shape
-    return x.element_type.bits == y.element_type.bits and x.dimensions == y.dimensions and x.minor_to_major == y.minor_to_major
+    return (
+        x.element_type.bits == y.element_type.bits
+        and x.dimensions == y.dimensions
+        and x.minor_to_major == y.minor_to_major
+    )
 
 
-_MANTISSA = {PrimitiveType.F64: (11, 52), PrimitiveType.F32: (8, 23), PrimitiveType.F16: (5, 10), PrimitiveType.BF16: (8, 7)}
+_MANTISSA = {
+    PrimitiveType.F64: (11, 52),
+    PrimitiveType.F32: (8, 23),
+    PrimitiveType.F16: (5, 10),
+    PrimitiveType.BF16: (8, 7),
+}
 
 
-@rule("convert(A) => A to its own type", m.op((O.CONVERT, O.BITCAST_CONVERT), "a"), guard("the same type", lambda root, a: root.shape.element_type is a.shape.element_type and root.shape.without_layout() == a.shape.without_layout()))
+@rule(
+    "convert(A) => A to its own type",
+    m.op((O.CONVERT, O.BITCAST_CONVERT), "a"),
+    guard(
+        "the same type",
+        lambda root, a: (
+            root.shape.element_type is a.shape.element_type and root.shape.without_layout() == a.shape.without_layout()
+        ),
+    ),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
@@ -63,20 +81,34 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.add(O.CONVERT, (a,), root.shape)
 
 
-@rule("bitcast-convert(bitcast-convert(A)) => bitcast-convert(A)", m.op(O.BITCAST_CONVERT, m.op(O.BITCAST_CONVERT, "a")))
+@rule(
+    "bitcast-convert(bitcast-convert(A)) => bitcast-convert(A)", m.op(O.BITCAST_CONVERT, m.op(O.BITCAST_CONVERT, "a"))
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction | None:
-    if a.array_shape.dimensions != root.array_shape.dimensions or a.shape.element_type.bits != root.shape.element_type.bits:
+    if (
+        a.array_shape.dimensions != root.array_shape.dimensions
+        or a.shape.element_type.bits != root.shape.element_type.bits
+    ):
         return None
     if a.shape.element_type is root.shape.element_type:
         return a
     return b.add(O.BITCAST_CONVERT, (a,), root.shape)
 
 
-@rule("bitcast-convert(A) => bitcast(A)", m.op(O.BITCAST_CONVERT, "a"), guard("layouts count", lambda options: options.is_layout_sensitive), guard("the same bytes", _same_width))
+@rule(
+    "bitcast-convert(A) => bitcast(A)",
+    m.op(O.BITCAST_CONVERT, "a"),
+    guard("layouts count", lambda options: options.is_layout_sensitive),
+    guard("the same bytes", _same_width),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
 
 
-@rule("reduce-precision(reduce-precision(A)) => reduce-precision(A)", m.op(O.REDUCE_PRECISION, m.op(O.REDUCE_PRECISION, name="inner")), guard("the same precision", lambda root, inner: root.attributes == inner.attributes))
+@rule(
+    "reduce-precision(reduce-precision(A)) => reduce-precision(A)",
+    m.op(O.REDUCE_PRECISION, m.op(O.REDUCE_PRECISION, name="inner")),
+    guard("the same precision", lambda root, inner: root.attributes == inner.attributes),
+)
 def _(inner: HloInstruction) -> HloInstruction:
     return inner

@@ -66,12 +66,19 @@ def _(b: Builder, a: HloInstruction) -> HloInstruction:
 _power = guard("C is a power of two", lambda c: power_of_two(c) is not None)
 
 
-@rule("A / 2^k => A >> k for A >= 0", m.op(O.DIVIDE, "a", m.constant("c")), _power, guard("A >= 0", is_non_negative, "a"))
+@rule(
+    "A / 2^k => A >> k for A >= 0", m.op(O.DIVIDE, "a", m.constant("c")), _power, guard("A >= 0", is_non_negative, "a")
+)
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.SHIFT_RIGHT_LOGICAL, a, _shift(b, c))
 
 
-@rule("A / 2^k => select(A < 0, -(|A| >> k), A >> k)", m.op(O.DIVIDE, "a", m.constant("c")), _power, guard("signed", lambda root: root.shape.element_type.is_signed))
+@rule(
+    "A / 2^k => select(A < 0, -(|A| >> k), A >> k)",
+    m.op(O.DIVIDE, "a", m.constant("c")),
+    _power,
+    guard("signed", lambda root: root.shape.element_type.is_signed),
+)
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     zero = b.full(0, a.array_shape)
     negative = b.compare(a, "LT", zero)
@@ -80,12 +87,22 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.select(negative, b.unary(O.NEGATE, quotient), quotient)
 
 
-@rule("A % 2^k => A & (2^k - 1) for A >= 0", m.op(O.REMAINDER, "a", m.constant("c")), _power, guard("A >= 0", is_non_negative, "a"))
+@rule(
+    "A % 2^k => A & (2^k - 1) for A >= 0",
+    m.op(O.REMAINDER, "a", m.constant("c")),
+    _power,
+    guard("A >= 0", is_non_negative, "a"),
+)
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.AND, a, b.full((1 << (power_of_two(c) or 0)) - 1, a.array_shape))
 
 
-@rule("A % 2^k => select(A < 0, -(-A & (2^k - 1)), A & (2^k - 1))", m.op(O.REMAINDER, "a", m.constant("c")), _power, guard("signed", lambda root: root.shape.element_type.is_signed))
+@rule(
+    "A % 2^k => select(A < 0, -(-A & (2^k - 1)), A & (2^k - 1))",
+    m.op(O.REMAINDER, "a", m.constant("c")),
+    _power,
+    guard("signed", lambda root: root.shape.element_type.is_signed),
+)
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     mask = b.full((1 << (power_of_two(c) or 0)) - 1, a.array_shape)
     negative = b.compare(a, "LT", b.full(0, a.array_shape))
@@ -93,7 +110,11 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.select(negative, below, b.binary(O.AND, a, mask))
 
 
-@rule("(A % C) % C => A % C", m.op(O.REMAINDER, m.op(O.REMAINDER, "a", "c", name="inner"), "c"), guard("integers", is_integral, "root"))
+@rule(
+    "(A % C) % C => A % C",
+    m.op(O.REMAINDER, m.op(O.REMAINDER, "a", "c", name="inner"), "c"),
+    guard("integers", is_integral, "root"),
+)
 def _(inner: HloInstruction) -> HloInstruction:
     return inner
 
@@ -102,7 +123,9 @@ def _(inner: HloInstruction) -> HloInstruction:
     "iota % C => iota for C >= its size",
     m.op(O.REMAINDER, m.op(O.IOTA, name="i"), m.constant("c")),
     guard("integers", is_integral, "root"),
-    guard("C is no less than the dimension", lambda i, c: _at_least(c, i.array_shape.dimensions[i.get("iota_dimension")])),
+    guard(
+        "C is no less than the dimension", lambda i, c: _at_least(c, i.array_shape.dimensions[i.get("iota_dimension")])
+    ),
 )
 def _(i: HloInstruction) -> HloInstruction:
     return i
@@ -121,17 +144,29 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.unary(O.EXPONENTIAL, b.unary(O.NEGATE, b2)))
 
 
-@rule("A / pow(B, C) => A * pow(B, -C)", m.op(O.DIVIDE, "a", m.op(O.POWER, "b2", "c")), guard("floating-point", is_real, "root"))
+@rule(
+    "A / pow(B, C) => A * pow(B, -C)",
+    m.op(O.DIVIDE, "a", m.op(O.POWER, "b2", "c")),
+    guard("floating-point", is_real, "root"),
+)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.binary(O.POWER, b2, b.unary(O.NEGATE, c)))
 
 
-@rule("A / sqrt(B) => A * rsqrt(B)", m.op(O.DIVIDE, "a", m.op(O.SQRT, "b2", name="s")), guard("sqrt is used here only", only_user, "s"))
+@rule(
+    "A / sqrt(B) => A * rsqrt(B)",
+    m.op(O.DIVIDE, "a", m.op(O.SQRT, "b2", name="s")),
+    guard("sqrt is used here only", only_user, "s"),
+)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.unary(O.RSQRT, b2))
 
 
-@rule("A / rsqrt(B) => A * sqrt(B)", m.op(O.DIVIDE, "a", m.op(O.RSQRT, "b2", name="s")), guard("rsqrt is used here only", only_user, "s"))
+@rule(
+    "A / rsqrt(B) => A * sqrt(B)",
+    m.op(O.DIVIDE, "a", m.op(O.RSQRT, "b2", name="s")),
+    guard("rsqrt is used here only", only_user, "s"),
+)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b.unary(O.SQRT, b2))
 
@@ -139,7 +174,13 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
 # -- reciprocals ------------------------------------------------------------------------------------------------------
 
 
-@rule("A / C => A * (1 / C)", m.op(O.DIVIDE, "a", m.constant("c")), _inexact, _wide_enough, guard("1 / C is finite and not 0", _reciprocal_is_finite, "c"))
+@rule(
+    "A / C => A * (1 / C)",
+    m.op(O.DIVIDE, "a", m.constant("c")),
+    _inexact,
+    _wide_enough,
+    guard("1 / C is finite and not 0", _reciprocal_is_finite, "c"),
+)
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction | None:
     behind = m.constant_behind(c)
     if behind is None:
@@ -150,7 +191,11 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction | None
     return b.binary(O.MULTIPLY, a, spread(b, inverse, a))
 
 
-@rule("(A / B) / (C / D) => (A * D) / (B * C)", m.op(O.DIVIDE, m.op(O.DIVIDE, "a", "b2"), m.op(O.DIVIDE, "c", "d")), _inexact)
+@rule(
+    "(A / B) / (C / D) => (A * D) / (B * C)",
+    m.op(O.DIVIDE, m.op(O.DIVIDE, "a", "b2"), m.op(O.DIVIDE, "c", "d")),
+    _inexact,
+)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction, d: HloInstruction) -> HloInstruction:
     return b.binary(O.DIVIDE, b.binary(O.MULTIPLY, a, d), b.binary(O.MULTIPLY, b2, c))
 
@@ -169,7 +214,10 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> H
     "A / broadcast(B) => A * broadcast(1 / B)",
     m.op(O.DIVIDE, "a", m.op(O.BROADCAST, "b2", name="spread_b")),
     _inexact,
-    guard("B is smaller, but no scalar", lambda b2, root: not b2.array_shape.is_scalar and b2.array_shape.element_count < root.array_shape.element_count),
+    guard(
+        "B is smaller, but no scalar",
+        lambda b2, root: not b2.array_shape.is_scalar and b2.array_shape.element_count < root.array_shape.element_count,
+    ),
     guard("A is not constant", lambda a: m.constant_behind(a) is None),
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, spread_b: HloInstruction) -> HloInstruction:

@@ -12,6 +12,15 @@ DOT = RuleSet("dot")
 rule = DOT.rule
 
 
-@rule("dot(empty, empty) => 0", m.op(O.DOT, "a", "b2"), guard("no element", lambda a, b2, root: 0 in (a.array_shape.element_count, b2.array_shape.element_count, root.array_shape.element_count)))
+@rule(
+    "dot(empty, empty) => 0",
+    m.op(O.DOT, "a", "b2"),
+    guard(
+        "no element",
+        lambda a, b2, root: (
+            0 in (a.array_shape.element_count, b2.array_shape.element_count, root.array_shape.element_count)
+        ),
+    ),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(0, root.array_shape)

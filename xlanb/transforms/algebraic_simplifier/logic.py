@@ -70,6 +70,10 @@ def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("A << 0 => A, A >> 0 => A", m.op((O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC, O.SHIFT_RIGHT_LOGICAL), "a", m.all_equal(0)), guard("integers", is_integral, "root"))
+@rule(
+    "A << 0 => A, A >> 0 => A",
+    m.op((O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC, O.SHIFT_RIGHT_LOGICAL), "a", m.all_equal(0)),
+    guard("integers", is_integral, "root"),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a

@@ -71,16 +71,36 @@ def _(b2: HloInstruction) -> HloInstruction:
     return b2
 
 
-@rule("complex(real(A), imag(A)) => A", m.op(O.COMPLEX, m.op(O.REAL, "a"), m.op(O.IMAG, "a")), guard("A is complex", lambda a: a.shape.element_type.is_complex))
+@rule(
+    "complex(real(A), imag(A)) => A",
+    m.op(O.COMPLEX, m.op(O.REAL, "a"), m.op(O.IMAG, "a")),
+    guard("A is complex", lambda a: a.shape.element_type.is_complex),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("round(round(A)) => round(A), floor(floor(A)) => floor(A), ...", m.op((O.FLOOR, O.CEIL, O.ROUND_NEAREST_AFZ, O.ROUND_NEAREST_EVEN, O.SIGN), m.op((O.FLOOR, O.CEIL, O.ROUND_NEAREST_AFZ, O.ROUND_NEAREST_EVEN, O.SIGN), name="inner")), guard("the same rounding", lambda root, inner: root.opcode is inner.opcode and not root.shape.element_type.is_complex))
+@rule(
+    "round(round(A)) => round(A), floor(floor(A)) => floor(A), ...",
+    m.op(
+        (O.FLOOR, O.CEIL, O.ROUND_NEAREST_AFZ, O.ROUND_NEAREST_EVEN, O.SIGN),
+        m.op((O.FLOOR, O.CEIL, O.ROUND_NEAREST_AFZ, O.ROUND_NEAREST_EVEN, O.SIGN), name="inner"),
+    ),
+    guard(
+        "the same rounding", lambda root, inner: root.opcode is inner.opcode and not root.shape.element_type.is_complex
+    ),
+)
 def _(inner: HloInstruction) -> HloInstruction:
     return inner
 
 
-@rule("copy(A) => A", m.op(O.COPY, "a"), guard("not across layouts where they count", lambda root, a, options: not options.is_layout_sensitive and root.shape == a.shape))
+@rule(
+    "copy(A) => A",
+    m.op(O.COPY, "a"),
+    guard(
+        "not across layouts where they count",
+        lambda root, a, options: not options.is_layout_sensitive and root.shape == a.shape,
+    ),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a

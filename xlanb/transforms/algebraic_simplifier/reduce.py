@@ -17,14 +17,23 @@ rule = REDUCE.rule
 def reducer(c: HloComputation) -> O | None:
     """The opcode of a computation that does nothing but combine its two parameters; None for any other."""
     root = c.root
-    if len(root.operands) == 2 and {o.opcode for o in root.operands} == {O.PARAMETER} and root.operands[0] is not root.operands[1] and root.opcode.is_commutative:
+    if (
+        len(root.operands) == 2
+        and {o.opcode for o in root.operands} == {O.PARAMETER}
+        and root.operands[0] is not root.operands[1]
+        and root.opcode.is_commutative
+    ):
         return root.opcode
     return None
 
 
 def _is_neutral(root: HloInstruction, init: HloInstruction) -> bool:
     kind = reducer(root.to_apply)
-    return (kind in (O.ADD, O.OR, O.XOR) and m.is_all(init, 0)) or (kind is O.MULTIPLY and m.is_all(init, 1)) or _is_extreme(kind, init)
+    return (
+        (kind in (O.ADD, O.OR, O.XOR) and m.is_all(init, 0))
+        or (kind is O.MULTIPLY and m.is_all(init, 1))
+        or _is_extreme(kind, init)
+    )
 
 
 def _is_extreme(kind: O | None, init: HloInstruction) -> bool:
@@ -50,14 +59,21 @@ def _folds_as_one(root: HloInstruction) -> bool:
 
 
 def _is_trivial_window(root: HloInstruction) -> bool:
-    plain = all(d.size == 1 and d.stride == 1 and d.padding_low == 0 and d.padding_high == 0 and d.base_dilation == 1 for d in root.window.dimensions)
+    plain = all(
+        d.size == 1 and d.stride == 1 and d.padding_low == 0 and d.padding_high == 0 and d.base_dilation == 1
+        for d in root.window.dimensions
+    )
     return plain and _folds_as_one(root) and root.shape.without_layout() == root.operands[0].shape.without_layout()
 
 
 _one_operand = guard("of one operand", lambda root: len(root.operands) == 2)
 
 
-@rule("reduce(A) => A over no dimension", m.op(O.REDUCE, "a", "init"), guard("no dimension, a neutral start", lambda root, init: not root.dimensions and _is_neutral(root, init)))
+@rule(
+    "reduce(A) => A over no dimension",
+    m.op(O.REDUCE, "a", "init"),
+    guard("no dimension, a neutral start", lambda root, init: not root.dimensions and _is_neutral(root, init)),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
@@ -65,7 +81,10 @@ def _(a: HloInstruction) -> HloInstruction:
 @rule(
     "reduce(A) => reshape(A) over dimensions of size 1",
     m.op(O.REDUCE, "a", "init"),
-    guard("only ones are folded", lambda root, a: bool(root.dimensions) and all(a.array_shape.dimensions[d] == 1 for d in root.dimensions)),
+    guard(
+        "only ones are folded",
+        lambda root, a: bool(root.dimensions) and all(a.array_shape.dimensions[d] == 1 for d in root.dimensions),
+    ),
     guard("a neutral start", _is_neutral, "root", "init"),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
@@ -74,7 +93,11 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.add(O.RESHAPE, (a,), root.shape)
 
 
-@rule("reduce of nothing => broadcast(init)", m.op(O.REDUCE, "a", "init"), guard("no element", lambda a: a.array_shape.element_count == 0))
+@rule(
+    "reduce of nothing => broadcast(init)",
+    m.op(O.REDUCE, "a", "init"),
+    guard("no element", lambda a: a.array_shape.element_count == 0),
+)
 def _(b: Builder, root: HloInstruction, init: HloInstruction) -> HloInstruction:
     return b.broadcast(init, (), root.array_shape)
 
@@ -103,11 +126,16 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, t: HloInstruction, in
 @rule(
     "reduce(reduce(A)) => reduce(A)",
     m.op(O.REDUCE, m.op(O.REDUCE, "a", "init", name="inner"), "init2"),
-    guard("the same fold", lambda root, inner: reducer(root.to_apply) is not None and reducer(root.to_apply) is reducer(inner.to_apply)),
+    guard(
+        "the same fold",
+        lambda root, inner: reducer(root.to_apply) is not None and reducer(root.to_apply) is reducer(inner.to_apply),
+    ),
     guard("both start neutral", lambda root, inner, init, init2: _is_neutral(root, init2) and _is_neutral(inner, init)),
     guard("the inner one is used here only", only_user, "inner"),
 )
-def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction, inner: HloInstruction) -> HloInstruction:
+def _(
+    b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction, inner: HloInstruction
+) -> HloInstruction:
     left = [d for d in range(a.array_shape.rank) if d not in inner.dimensions]
     dims = tuple(sorted((*inner.dimensions, *(left[d] for d in root.dimensions))))
     return b.add(O.REDUCE, (a, init), root.shape, dimensions=dims, to_apply=root.to_apply)
@@ -117,13 +145,22 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction,
     "reduce_add(broadcast(scalar)) => scalar * count",
     m.op(O.REDUCE, m.op(O.BROADCAST, "a", name="p"), m.all_equal(0)),
     _one_operand,
-    guard("a sum of equal integers or floats", lambda root, a: reducer(root.to_apply) is O.ADD and a.array_shape.is_scalar and (is_integral(root) or is_inexact(root))),
+    guard(
+        "a sum of equal integers or floats",
+        lambda root, a: (
+            reducer(root.to_apply) is O.ADD and a.array_shape.is_scalar and (is_integral(root) or is_inexact(root))
+        ),
+    ),
     guard("the count is exact", lambda root, p: _count(root, p) <= 256),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
     return b.broadcast(b.binary(O.MULTIPLY, a, b.scalar(_count(root, p), a.shape.element_type)), (), root.array_shape)
 
 
-@rule("reduce-window(A) => A of windows of size 1", m.op(O.REDUCE_WINDOW, "a", "init"), guard("one element each, nothing else", lambda root, init: _is_trivial_window(root) and _is_neutral(root, init)))
+@rule(
+    "reduce-window(A) => A of windows of size 1",
+    m.op(O.REDUCE_WINDOW, "a", "init"),
+    guard("one element each, nothing else", lambda root, init: _is_trivial_window(root) and _is_neutral(root, init)),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a

@@ -50,7 +50,11 @@ def _is_relabelling(root: HloInstruction, source: ArrayShape) -> bool:
 _static = guard("static shapes", lambda root, a: not root.array_shape.is_dynamic and not a.array_shape.is_dynamic)
 
 
-@rule("reshape(A) => A to its own shape", m.op(O.RESHAPE, "a"), guard("the same shape", lambda root, a: root.shape.without_layout() == a.shape.without_layout()))
+@rule(
+    "reshape(A) => A to its own shape",
+    m.op(O.RESHAPE, "a"),
+    guard("the same shape", lambda root, a: root.shape.without_layout() == a.shape.without_layout()),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
@@ -72,15 +76,28 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
     kept = _kept(root, p)
     if kept is None:
         return None
-    return b.add(O.BROADCAST, (a,), root.shape, dimensions=tuple(kept)) if root.array_shape.dimensions else b.reshape(a, ())
+    return (
+        b.add(O.BROADCAST, (a,), root.shape, dimensions=tuple(kept))
+        if root.array_shape.dimensions
+        else b.reshape(a, ())
+    )
 
 
-@rule("reshape(iota) => iota", m.op(O.RESHAPE, m.op(O.IOTA, name="i")), guard("the dimension is kept whole", lambda root, i: _iota_dimension(root, i) is not None))
+@rule(
+    "reshape(iota) => iota",
+    m.op(O.RESHAPE, m.op(O.IOTA, name="i")),
+    guard("the dimension is kept whole", lambda root, i: _iota_dimension(root, i) is not None),
+)
 def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
     return b.add(O.IOTA, (), root.shape, iota_dimension=_iota_dimension(root, i))
 
 
-@rule("reshape(A) => bitcast(A)", m.op(O.RESHAPE, "a"), guard("layouts count", lambda options: options.is_layout_sensitive), guard("the bytes stay", lambda root, a: is_bitcast(a.array_shape, root.array_shape)))
+@rule(
+    "reshape(A) => bitcast(A)",
+    m.op(O.RESHAPE, "a"),
+    guard("layouts count", lambda options: options.is_layout_sensitive),
+    guard("the bytes stay", lambda root, a: is_bitcast(a.array_shape, root.array_shape)),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
 
@@ -90,12 +107,24 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return a if a.shape == root.shape else b.bitcast(a, root.shape)
 
 
-@rule("bitcast(A) => A to its own shape", m.op(O.BITCAST, "a"), guard("the same shape and layout", lambda root, a: root.shape == a.shape))
+@rule(
+    "bitcast(A) => A to its own shape",
+    m.op(O.BITCAST, "a"),
+    guard("the same shape and layout", lambda root, a: root.shape == a.shape),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("copy(A) => bitcast(A)", m.op(O.COPY, "a"), guard("layouts count", lambda options: options.is_layout_sensitive), guard("another layout of the same bytes", lambda root, a: root.shape.is_array and root.shape != a.shape and is_bitcast(a.array_shape, root.array_shape)))
+@rule(
+    "copy(A) => bitcast(A)",
+    m.op(O.COPY, "a"),
+    guard("layouts count", lambda options: options.is_layout_sensitive),
+    guard(
+        "another layout of the same bytes",
+        lambda root, a: root.shape.is_array and root.shape != a.shape and is_bitcast(a.array_shape, root.array_shape),
+    ),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
 
@@ -103,7 +132,11 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
 # -- transposes -------------------------------------------------------------------------------------------------------
 
 
-@rule("transpose(A) => A in its own order", m.op(O.TRANSPOSE, "a"), guard("the identity", lambda root: root.dimensions == tuple(range(len(root.dimensions)))))
+@rule(
+    "transpose(A) => A in its own order",
+    m.op(O.TRANSPOSE, "a"),
+    guard("the identity", lambda root: root.dimensions == tuple(range(len(root.dimensions)))),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
@@ -140,12 +173,21 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, d
     return b.add(O.DOT, (b2, a), root.shape, **swapped)
 
 
-@rule("transpose(A) => reshape(A) where only ones move", m.op(O.TRANSPOSE, "a"), guard("only dimensions of size 1 move", lambda root, a: _only_ones_move(root, a.array_shape)))
+@rule(
+    "transpose(A) => reshape(A) where only ones move",
+    m.op(O.TRANSPOSE, "a"),
+    guard("only dimensions of size 1 move", lambda root, a: _only_ones_move(root, a.array_shape)),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.add(O.RESHAPE, (a,), root.shape)
 
 
-@rule("transpose(A) => bitcast(A)", m.op(O.TRANSPOSE, "a"), guard("layouts count", lambda options: options.is_layout_sensitive), guard("the bytes stay", lambda root, a: _is_relabelling(root, a.array_shape)))
+@rule(
+    "transpose(A) => bitcast(A)",
+    m.op(O.TRANSPOSE, "a"),
+    guard("layouts count", lambda options: options.is_layout_sensitive),
+    guard("the bytes stay", lambda root, a: _is_relabelling(root, a.array_shape)),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.bitcast(a, root.shape)
 
@@ -153,11 +195,19 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
 # -- reverses ---------------------------------------------------------------------------------------------------------
 
 
-@rule("reverse(A) => A along dimensions of size 1", m.op(O.REVERSE, "a"), guard("nothing to turn round", lambda root: all(root.array_shape.dimensions[d] == 1 for d in root.dimensions)))
+@rule(
+    "reverse(A) => A along dimensions of size 1",
+    m.op(O.REVERSE, "a"),
+    guard("nothing to turn round", lambda root: all(root.array_shape.dimensions[d] == 1 for d in root.dimensions)),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("reverse(reverse(A)) => A", m.op(O.REVERSE, m.op(O.REVERSE, "a", name="inner")), guard("the same dimensions", lambda root, inner: sorted(root.dimensions) == sorted(inner.dimensions)))
+@rule(
+    "reverse(reverse(A)) => A",
+    m.op(O.REVERSE, m.op(O.REVERSE, "a", name="inner")),
+    guard("the same dimensions", lambda root, inner: sorted(root.dimensions) == sorted(inner.dimensions)),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a

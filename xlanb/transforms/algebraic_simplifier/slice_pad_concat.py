@@ -60,38 +60,67 @@ def _is_index(o: HloInstruction) -> bool:
 # -- slice ------------------------------------------------------------------------------------------------------------
 
 
-@rule("slice(A) => A of everything", m.op(O.SLICE, "a"), guard("the same shape", lambda root, a: root.array_shape.dimensions == a.array_shape.dimensions))
+@rule(
+    "slice(A) => A of everything",
+    m.op(O.SLICE, "a"),
+    guard("the same shape", lambda root, a: root.array_shape.dimensions == a.array_shape.dimensions),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("slice(slice(A)) => slice(A)", m.op(O.SLICE, m.op(O.SLICE, "a", name="inner")), guard("no strides", lambda root, inner: all(x.stride == 1 for x in (*_boxes(root), *_boxes(inner)))))
+@rule(
+    "slice(slice(A)) => slice(A)",
+    m.op(O.SLICE, m.op(O.SLICE, "a", name="inner")),
+    guard("no strides", lambda root, inner: all(x.stride == 1 for x in (*_boxes(root), *_boxes(inner)))),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction) -> HloInstruction:
-    boxes = tuple(SliceDimension(p.start + q.start, p.start + q.limit, 1) for p, q in zip(_boxes(inner), _boxes(root), strict=True))
+    boxes = tuple(
+        SliceDimension(p.start + q.start, p.start + q.limit, 1)
+        for p, q in zip(_boxes(inner), _boxes(root), strict=True)
+    )
     return b.add(O.SLICE, (a,), root.shape, slice=boxes)
 
 
-@rule("slice(broadcast(scalar)) => broadcast(scalar)", m.op(O.SLICE, m.op(O.BROADCAST, "a")), guard("of a scalar", lambda a: a.array_shape.is_scalar))
+@rule(
+    "slice(broadcast(scalar)) => broadcast(scalar)",
+    m.op(O.SLICE, m.op(O.BROADCAST, "a")),
+    guard("of a scalar", lambda a: a.array_shape.is_scalar),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
     return b.add(O.BROADCAST, (a,), root.shape, dimensions=()) if root.array_shape.dimensions else a
 
 
-@rule("slice(concatenate(.., A, ..)) => slice(A)", m.op(O.SLICE, m.op(O.CONCATENATE, name="c")), guard("within one operand", lambda root, c: _piece(root, c) is not None))
+@rule(
+    "slice(concatenate(.., A, ..)) => slice(A)",
+    m.op(O.SLICE, m.op(O.CONCATENATE, name="c")),
+    guard("within one operand", lambda root, c: _piece(root, c) is not None),
+)
 def _(b: Builder, root: HloInstruction, c: HloInstruction) -> HloInstruction | None:
     piece = _piece(root, c)
     if piece is None:
         return None
     operand, offset = piece
     d = c.dimensions[0]
-    boxes = tuple(SliceDimension(x.start - offset, x.limit - offset, x.stride) if n == d else x for n, x in enumerate(_boxes(root)))
+    boxes = tuple(
+        SliceDimension(x.start - offset, x.limit - offset, x.stride) if n == d else x
+        for n, x in enumerate(_boxes(root))
+    )
     if operand.array_shape.dimensions == root.array_shape.dimensions:
         return operand
     return b.add(O.SLICE, (operand,), root.shape, slice=boxes)
 
 
-@rule("slice(pad(A)) => slice(A) within A", m.op(O.SLICE, m.op(O.PAD, "a", "value", name="p")), guard("no padding is seen", _inside, "root", "p", "a"))
+@rule(
+    "slice(pad(A)) => slice(A) within A",
+    m.op(O.SLICE, m.op(O.PAD, "a", "value", name="p")),
+    guard("no padding is seen", _inside, "root", "p", "a"),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
-    boxes = tuple(SliceDimension(x.start - q.low, x.limit - q.low, x.stride) for x, q in zip(_boxes(root), _padding(p), strict=True))
+    boxes = tuple(
+        SliceDimension(x.start - q.low, x.limit - q.low, x.stride)
+        for x, q in zip(_boxes(root), _padding(p), strict=True)
+    )
     if a.array_shape.dimensions == root.array_shape.dimensions:
         return a
     return b.add(O.SLICE, (a,), root.shape, slice=boxes)
@@ -100,24 +129,42 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) ->
 # -- pad --------------------------------------------------------------------------------------------------------------
 
 
-@rule("pad(A) => A by nothing", m.op(O.PAD, "a", "value"), guard("no padding", lambda root: all(q == PaddingDimension() for q in _padding(root))))
+@rule(
+    "pad(A) => A by nothing",
+    m.op(O.PAD, "a", "value"),
+    guard("no padding", lambda root: all(q == PaddingDimension() for q in _padding(root))),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("pad of nothing => broadcast(value)", m.op(O.PAD, "a", "value"), guard("no element", lambda a: a.array_shape.element_count == 0))
+@rule(
+    "pad of nothing => broadcast(value)",
+    m.op(O.PAD, "a", "value"),
+    guard("no element", lambda a: a.array_shape.element_count == 0),
+)
 def _(b: Builder, root: HloInstruction, value: HloInstruction) -> HloInstruction:
     return b.broadcast(value, (), root.array_shape)
 
 
-@rule("pad(broadcast(C), C) => broadcast(C)", m.op(O.PAD, m.op(O.BROADCAST, "c"), "c"), guard("of a scalar", lambda c: c.array_shape.is_scalar))
+@rule(
+    "pad(broadcast(C), C) => broadcast(C)",
+    m.op(O.PAD, m.op(O.BROADCAST, "c"), "c"),
+    guard("of a scalar", lambda c: c.array_shape.is_scalar),
+)
 def _(b: Builder, root: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.broadcast(c, (), root.array_shape)
 
 
-@rule("pad(A) with negative padding => slice(A)", m.op(O.PAD, "a", "value"), guard("it only cuts", lambda root: all(q.low <= 0 and q.high <= 0 and q.interior == 0 for q in _padding(root))))
+@rule(
+    "pad(A) with negative padding => slice(A)",
+    m.op(O.PAD, "a", "value"),
+    guard("it only cuts", lambda root: all(q.low <= 0 and q.high <= 0 and q.interior == 0 for q in _padding(root))),
+)
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
-    boxes = tuple(SliceDimension(-q.low, n + q.high) for q, n in zip(_padding(root), a.array_shape.dimensions, strict=True))
+    boxes = tuple(
+        SliceDimension(-q.low, n + q.high) for q, n in zip(_padding(root), a.array_shape.dimensions, strict=True)
+    )
     return b.add(O.SLICE, (a,), root.shape, slice=boxes)
 
 
@@ -129,13 +176,26 @@ def _(a: HloInstruction) -> HloInstruction:
     return a
 
 
-@rule("concatenate(A, empty) => A", m.op(O.CONCATENATE), guard("some operand is empty", lambda root: any(o.array_shape.element_count == 0 for o in root.operands) and root.array_shape.element_count > 0))
+@rule(
+    "concatenate(A, empty) => A",
+    m.op(O.CONCATENATE),
+    guard(
+        "some operand is empty",
+        lambda root: (
+            any(o.array_shape.element_count == 0 for o in root.operands) and root.array_shape.element_count > 0
+        ),
+    ),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     full = [o for o in root.operands if o.array_shape.element_count]
     return full[0] if len(full) == 1 else b.add(O.CONCATENATE, full, root.shape, dimensions=root.dimensions)
 
 
-@rule("concatenate(slice(A, i, j), slice(A, j, k)) => slice(A, i, k)", m.op(O.CONCATENATE), guard("neighbouring slices", lambda root: _first_neighbours(root) is not None))
+@rule(
+    "concatenate(slice(A, i, j), slice(A, j, k)) => slice(A, i, k)",
+    m.op(O.CONCATENATE),
+    guard("neighbouring slices", lambda root: _first_neighbours(root) is not None),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction | None:
     n = _first_neighbours(root)
     if n is None:
@@ -148,7 +208,24 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction | None:
     return joined if len(operands) == 1 else b.add(O.CONCATENATE, operands, root.shape, dimensions=root.dimensions)
 
 
-@rule("concatenate(broadcast(C), broadcast(C)) => broadcast(C)", m.op(O.CONCATENATE), guard("one scalar everywhere", lambda root: len({o.operands[0] if o.opcode is O.BROADCAST and o.operands[0].array_shape.is_scalar else o for o in root.operands}) == 1 and root.operands[0].opcode is O.BROADCAST and not root.operands[0].dimensions))
+@rule(
+    "concatenate(broadcast(C), broadcast(C)) => broadcast(C)",
+    m.op(O.CONCATENATE),
+    guard(
+        "one scalar everywhere",
+        lambda root: (
+            len(
+                {
+                    o.operands[0] if o.opcode is O.BROADCAST and o.operands[0].array_shape.is_scalar else o
+                    for o in root.operands
+                }
+            )
+            == 1
+            and root.operands[0].opcode is O.BROADCAST
+            and not root.operands[0].dimensions
+        ),
+    ),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(root.operands[0].operands[0], (), root.array_shape)
 
@@ -156,30 +233,56 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
 # -- dynamic slices -----------------------------------------------------------------------------------------------------
 
 
-@rule("dynamic-slice(A) => A of everything", m.op(O.DYNAMIC_SLICE), guard("the same shape", lambda root: root.array_shape.dimensions == root.operands[0].array_shape.dimensions))
+@rule(
+    "dynamic-slice(A) => A of everything",
+    m.op(O.DYNAMIC_SLICE),
+    guard("the same shape", lambda root: root.array_shape.dimensions == root.operands[0].array_shape.dimensions),
+)
 def _(root: HloInstruction) -> HloInstruction:
     return root.operands[0]
 
 
-@rule("dynamic-slice(broadcast(scalar)) => broadcast(scalar)", m.op(O.DYNAMIC_SLICE), guard("of a scalar", lambda root: root.operands[0].opcode is O.BROADCAST and root.operands[0].operands[0].array_shape.is_scalar))
+@rule(
+    "dynamic-slice(broadcast(scalar)) => broadcast(scalar)",
+    m.op(O.DYNAMIC_SLICE),
+    guard(
+        "of a scalar",
+        lambda root: root.operands[0].opcode is O.BROADCAST and root.operands[0].operands[0].array_shape.is_scalar,
+    ),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(root.operands[0].operands[0], (), root.array_shape)
 
 
-@rule("dynamic-slice(A, constants) => slice(A)", m.op(O.DYNAMIC_SLICE), guard("constant starts", lambda root: len(root.operands) > 1 and all(_is_index(o) for o in root.operands[1:])))
+@rule(
+    "dynamic-slice(A, constants) => slice(A)",
+    m.op(O.DYNAMIC_SLICE),
+    guard("constant starts", lambda root: len(root.operands) > 1 and all(_is_index(o) for o in root.operands[1:])),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     source, sizes = root.operands[0], root.array_shape.dimensions
-    starts = [min(max(0, int(o.literal.array)), n - s) for o, n, s in zip(root.operands[1:], source.array_shape.dimensions, sizes, strict=True)]
+    starts = [
+        min(max(0, int(o.literal.array)), n - s)
+        for o, n, s in zip(root.operands[1:], source.array_shape.dimensions, sizes, strict=True)
+    ]
     boxes = tuple(SliceDimension(s, s + n) for s, n in zip(starts, sizes, strict=True))
     return b.add(O.SLICE, (source,), root.shape, slice=boxes)
 
 
-@rule("dynamic-update-slice(A, B) => B of everything", m.op(O.DYNAMIC_UPDATE_SLICE), guard("the same shape", lambda root: root.operands[1].array_shape.dimensions == root.array_shape.dimensions))
+@rule(
+    "dynamic-update-slice(A, B) => B of everything",
+    m.op(O.DYNAMIC_UPDATE_SLICE),
+    guard("the same shape", lambda root: root.operands[1].array_shape.dimensions == root.array_shape.dimensions),
+)
 def _(root: HloInstruction) -> HloInstruction:
     return root.operands[1]
 
 
-@rule("dynamic-update-slice(A, nothing) => A", m.op(O.DYNAMIC_UPDATE_SLICE), guard("no element", lambda root: root.operands[1].array_shape.element_count == 0))
+@rule(
+    "dynamic-update-slice(A, nothing) => A",
+    m.op(O.DYNAMIC_UPDATE_SLICE),
+    guard("no element", lambda root: root.operands[1].array_shape.element_count == 0),
+)
 def _(root: HloInstruction) -> HloInstruction:
     return root.operands[0]
 
@@ -187,7 +290,14 @@ def _(root: HloInstruction) -> HloInstruction:
 @rule(
     "dynamic-update-slice(A, dynamic-slice(A, i), i) => A",
     m.op(O.DYNAMIC_UPDATE_SLICE),
-    guard("it writes back what it read", lambda root: root.operands[1].opcode is O.DYNAMIC_SLICE and root.operands[1].operands[0] is root.operands[0] and root.operands[1].operands[1:] == root.operands[2:]),
+    guard(
+        "it writes back what it read",
+        lambda root: (
+            root.operands[1].opcode is O.DYNAMIC_SLICE
+            and root.operands[1].operands[0] is root.operands[0]
+            and root.operands[1].operands[1:] == root.operands[2:]
+        ),
+    ),
 )
 def _(root: HloInstruction) -> HloInstruction:
     return root.operands[0]

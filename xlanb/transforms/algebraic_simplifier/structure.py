@@ -14,7 +14,9 @@ rule = STRUCTURE.rule
 
 def _maps_one_opcode(root: HloInstruction) -> bool:
     inner = root.to_apply.root
-    plain = inner.opcode.is_elementwise and bool(inner.operands) and all(o.opcode is O.PARAMETER for o in inner.operands)
+    plain = (
+        inner.opcode.is_elementwise and bool(inner.operands) and all(o.opcode is O.PARAMETER for o in inner.operands)
+    )
     return plain or inner.opcode is O.PARAMETER
 
 
@@ -23,7 +25,11 @@ def _(root: HloInstruction, t: HloInstruction) -> HloInstruction:
     return t.operands[root.tuple_index]
 
 
-@rule("map(A, B) of one opcode => opcode(A, B)", m.op(O.MAP), guard("one elementwise opcode of parameters", _maps_one_opcode, "root"))
+@rule(
+    "map(A, B) of one opcode => opcode(A, B)",
+    m.op(O.MAP),
+    guard("one elementwise opcode of parameters", _maps_one_opcode, "root"),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     inner = root.to_apply.root
     if inner.opcode is O.PARAMETER:
@@ -32,11 +38,19 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.add(inner.opcode, operands, root.shape, **inner.attributes)
 
 
-@rule("map to a constant => broadcast(constant)", m.op(O.MAP), guard("a constant scalar", lambda root: root.to_apply.root.opcode is O.CONSTANT))
+@rule(
+    "map to a constant => broadcast(constant)",
+    m.op(O.MAP),
+    guard("a constant scalar", lambda root: root.to_apply.root.opcode is O.CONSTANT),
+)
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(b.literal(root.to_apply.root.literal), (), root.array_shape)
 
 
-@rule("sort along a dimension of size 1 => its operands", m.op(O.SORT, "a"), guard("nothing to sort", lambda root, a: a.array_shape.dimensions[root.dimensions[0]] <= 1))
+@rule(
+    "sort along a dimension of size 1 => its operands",
+    m.op(O.SORT, "a"),
+    guard("nothing to sort", lambda root, a: a.array_shape.dimensions[root.dimensions[0]] <= 1),
+)
 def _(a: HloInstruction) -> HloInstruction:
     return a
