@@ -35,9 +35,13 @@ def tutorial(lab):
 
 
 def status(root) -> str:
-    found = root.get_by_role("status").filter(has_text="/")
-    found.wait_for()
-    return found.inner_text()
+    """The status line; JupyterLab may make the view anew while one reads, and the line is empty for a moment."""
+    for _ in range(100):
+        text = root.get_by_role("status").inner_text()
+        if "/" in text:
+            return text
+        root.page.wait_for_timeout(50)
+    pytest.fail("the status line stays empty")
 
 
 def test_every_stage_by_button_and_by_key(tutorial):
