@@ -3,6 +3,7 @@
 while(t) that runs no time                               =>  t
 while(t) that runs once                                  =>  body(t)
 while(tuple(i, x, unused)), unused never read            =>  while(tuple(i, x))
+while(tuple(i, c)) whose body gives the constant c again =>  the body hands its element on
 """
 
 from __future__ import annotations
@@ -48,7 +49,27 @@ def _simplify(loop: HloInstruction) -> bool:
     if count == 1 and not any(i.has_side_effect for i in condition):
         inline_call(loop, loop.attributes["body"])
         return True
-    return _drop_dead_elements(loop)
+    handed_on = _hand_on_constants(loop)
+    return _drop_dead_elements(loop) or handed_on
+
+
+def _hand_on_constants(loop: HloInstruction) -> bool:
+    """Where an element begins as a constant and the body gives that very constant again, let the body hand on what it got."""
+    start, body = loop.operands[0], loop.attributes["body"]
+    if start.opcode is not O.TUPLE or body.root.opcode is not O.TUPLE or loop.parent.module.callers(body) != [loop]:
+        return False
+    parameter = body.parameters[0]
+    same = [
+        k
+        for k, (first, again) in enumerate(zip(start.operands, body.root.operands, strict=True))
+        if first.opcode is O.CONSTANT and again.opcode is O.CONSTANT and first.literal == again.literal
+    ]
+    for k in same:
+        constant = body.root.operands[k]
+        element = body.add(O.GET_TUPLE_ELEMENT, (parameter,), constant.shape, like=constant, index=k)
+        body.replace_operand(body.root, k, element)
+        body.remove_dead(constant)
+    return bool(same)
 
 
 def _remove(loop: HloInstruction) -> None:
