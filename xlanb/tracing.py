@@ -71,7 +71,7 @@ class CompilationStarted:
     """A compilation begins; the stages that follow in this context belong to it until the next one begins.
 
     `key` is unique in the process; `parent` is the key of the compilation that it continues (a cluster of a graph
-    that was marked before), whose stages stand before its own. `owner` is the key of the session that runs it.
+    that was marked before), whose stages stand before its own.
     """
 
     key: int

@@ -106,8 +106,8 @@ class XlaMagics(Magics):
             function = self._shell.user_ns.get(options.function)
             if not callable(function):
                 raise ArgumentError(f"-f {options.function}: the cell defines no such function")
-            compilation = Compilation(function, *_tuple(self._evaluated(options.args)))
-            return compilation.finish()(*_tuple(self._evaluated(options.args)))
+            arguments = _tuple(self._evaluated(options.args))
+            return Compilation(function, *arguments).finish()(*arguments)
         if isinstance(value, Tensor):
             return self._run_tensor(value, self._evaluated(options.args))
         return value

@@ -16,10 +16,12 @@ from xlanb.graph.operation import Operation, Tensor
 from xlanb.runtime.compilation_cache import CompilationCache
 from xlanb.runtime.compiler import Stages
 from xlanb.runtime.host_ops import HostState, host_kernel
-from xlanb.runtime.launch import run_cluster, run_op
+from xlanb.runtime.launch import Call, run_cluster, run_op
 from xlanb.runtime.variables import VariableHandle
 from xlanb.tf2xla.compiler import between
 from xlanb.tf2xla.registry import kernel
+
+_PASSED_ON = frozenset({"Const", "Identity"})  # nothing is compiled for them
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,16 @@ class Executor:
         self.prepared = prepared
         self.cache = cache
         self._plan = between(prepared.feeds, prepared.fetches, prepared.targets)
+        self._calls: dict[Operation, Call] = {}
         for op in self._plan:
-            if op.type != LAUNCH and host_kernel(op.type) is None and kernel(op.type) is None:
-                raise UnknownOpError(
-                    f"cannot run {op.describe()}: xlanb has no kernel and no lowering for op {op.type!r}"
-                )
+            if op.type == LAUNCH:
+                self._calls[op] = Call.of_cluster(prepared.functions[op.attrs["function"]])
+            elif host_kernel(op.type) is None and op.type not in _PASSED_ON:
+                if kernel(op.type) is None:
+                    raise UnknownOpError(
+                        f"cannot run {op.describe()}: xlanb has no kernel and no lowering for op {op.type!r}"
+                    )
+                self._calls[op] = Call.of_op(op)
 
     def run(self, feeds: Sequence[Any], state: HostState) -> Stages[list[Any]]:
         """Run once; the values of the fetches, variables' references as their values.
@@ -58,9 +65,8 @@ class Executor:
             inputs = [_given(t, values[t], state) for t in op.inputs]
             host = host_kernel(op.type)
             if op.type == LAUNCH:
-                function = self.prepared.functions[op.attrs["function"]]
                 outputs = yield from run_cluster(
-                    function, inputs, state.variables, self.cache, self.prepared.compilation
+                    self._calls[op], inputs, state.variables, self.cache, self.prepared.compilation
                 )
             elif host is not None:
                 outputs = list(host(op, inputs, state))
@@ -74,10 +80,7 @@ class Executor:
             return [np.asarray(op.attrs["value"])]
         if op.type == "Identity":
             return inputs
-        found = kernel(op.type)
-        if found is None:
-            raise UnknownOpError(f"cannot run {op.describe()}: xlanb has no kernel and no lowering for op {op.type!r}")
-        return run_op(op, inputs, state.variables, self.cache)
+        return run_op(self._calls[op], inputs, state.variables, self.cache)
 
 
 def _given(tensor: Tensor, value: Any, state: HostState) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from time import perf_counter
 from typing import Any
 
@@ -39,9 +40,7 @@ class Call:
     @staticmethod
     def of_cluster(function: ClusterFunction) -> Call:
         """The call of a cluster."""
-        text = "\n".join(
-            f"{n.name}={n.op}{n.inputs}{sorted(n.attributes.items())}" for n in function.body.record().nodes
-        )
+        text = "\n".join(f"{op.name}={op.type}{op.node_inputs}{_attributes(op)}" for op in function.body)
         return Call(
             function.name,
             function.arguments,
@@ -64,20 +63,31 @@ class Call:
             fetches,
             (op,),
             constants,
-            f"{op.type}{where}{sorted((k, str(v)) for k, v in op.attrs.items())}",
+            f"{op.type}{where}{_attributes(op)}",
             True,
         )
 
 
+def _attributes(op: Operation) -> list[tuple[str, str]]:
+    """What a node's attributes are, to the last bit: of tensors a digest, for their text leaves most values out."""
+    return sorted((name, _exactly(value)) for name, value in op.attrs.items())
+
+
+def _exactly(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        held = repr(value.tolist()).encode() if value.dtype.kind == "O" else value.tobytes()
+        return f"{value.dtype}{value.shape}{sha256(held).hexdigest()}"
+    return str(value)
+
+
 def run_cluster(
-    function: ClusterFunction,
+    call: Call,
     inputs: Sequence[Any],
     variables: Transaction,
     cache: CompilationCache,
     parent: int | None,
 ) -> Stages[list[Any]]:
     """Run a cluster, compiled at its first run for each signature; observers see every stage of that, the first run, and the first hit in the cache."""
-    call = Call.of_cluster(function)
     arguments = _arguments(call, inputs, variables)
     signature = (_flags_key(), *signature_of(call.fingerprint, arguments))
     entry = cache.find(signature)
@@ -104,9 +114,9 @@ def run_cluster(
     return outputs
 
 
-def run_op(op: Operation, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache) -> list[Any]:
+def run_op(call: Call, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache) -> list[Any]:
     """Run one op by itself: the same lowering, compiled alone; nobody watches."""
-    call = Call.of_op(op)
+    (op,) = call.targets
     by_tensor = dict(zip(op.inputs, inputs, strict=True))
     values = [by_tensor[t] for t in call.feeds]
     arguments = _arguments(call, values, variables)
@@ -116,10 +126,10 @@ def run_op(op: Operation, inputs: Sequence[Any], variables: Transaction, cache: 
         with unobserved():
             entry = exhaust(_compile(call, arguments, signature, cache, None))
     results = iter(_execute(entry, values, variables))
-    return [_handle(op, inputs) if t.dtype.is_ref_dtype else next(results) for t in op.outputs]
+    return [_handle(inputs) if t.dtype.is_ref_dtype else next(results) for t in op.outputs]
 
 
-def _handle(op: Operation, inputs: Sequence[Any]) -> Any:
+def _handle(inputs: Sequence[Any]) -> Any:
     """An op on a ref variable hands the variable on."""
     return next(v for v in inputs if isinstance(v, VariableHandle))
 
