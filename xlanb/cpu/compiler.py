@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
@@ -16,6 +16,7 @@ from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.legalize import legalize
 from xlanb.cpu.pipelines import pipeline
+from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
@@ -77,7 +78,7 @@ def compile_steps(module: HloModule, options: CompileOptions | None = None) -> S
         yield CompileStep("hlo_pass", result.name, result.pipeline, result.before, result.after, result.seconds, rounds)
     before = module.record()
     start = time.perf_counter()
-    assignment, program = _backend(module)
+    assignment, program = _backend(module, _target(options))
     whole = time.perf_counter() - start
     yield from _backend_steps(module, before, assignment)
     start = time.perf_counter()
@@ -132,20 +133,24 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
     options = options or CompileOptions()
     source, module = module, module.clone()
     chosen_pipeline(options).run(module)
-    assignment, program = _backend(module)
+    assignment, program = _backend(module, _target(options))
     _scheduled(module, assignment, record=False)
     return Executable(module, source, assignment, program)
 
 
-def _backend(module: HloModule) -> tuple[BufferAssignment, Program]:
+def _target(options: CompileOptions) -> Target:
+    """The host, with one thread where the options allow no more."""
+    return jit.host() if options.multi_thread else replace(jit.host(), threads=1)
+
+
+def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
     """Legalise in place, schedule, assign buffers and emit; fusions that grow out of hand are opened, and it starts over."""
-    target = jit.host()
     too_large: set[str] = set()
     while True:
         legalize(module, too_large)
-        assignment = assign_buffers(module, KernelPolicy(), schedule_module(module))
+        assignment = assign_buffers(module, KernelPolicy(target.threads), schedule_module(module))
         try:
-            return assignment, emit_program(assignment, target.triple, target.data_layout)
+            return assignment, emit_program(assignment, target)
         except KernelTooLargeError as error:
             name = error.instruction.name  # type: ignore[attr-defined]
             if name in too_large:

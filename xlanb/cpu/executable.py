@@ -17,6 +17,7 @@ from xlanb.cpu import jit, lines
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.host_call import make_host_calls, raise_pending
 from xlanb.cpu.records import CodeRecord
+from xlanb.cpu.target import Target
 from xlanb.display import Displayable
 from xlanb.errors import ArgumentError
 from xlanb.hlo.instruction import HloInstruction
@@ -180,6 +181,11 @@ class Executable(Displayable):
     # -- what it is ---------------------------------------------------------------------------------------------
 
     @property
+    def target(self) -> Target:
+        """The machine that the code is made for."""
+        return self._program.target
+
+    @property
     def llvm_ir(self) -> str:
         """The LLVM IR as it was emitted, each instruction with the line of its HLO instruction as debug location."""
         return self.llvm_record.text
@@ -201,8 +207,7 @@ class Executable(Displayable):
     @cached_property
     def _traced(self) -> tuple[Program, jit.MachineCode]:
         """The same program with debug locations, for those who read it; the code that runs carries none."""
-        target = jit.host()
-        program = emit_program(self.buffer_assignment, target.triple, target.data_layout, self._lines)
+        program = emit_program(self.buffer_assignment, self._program.target, self._lines)
         return program, self.machine_code(program)
 
     def machine_code(self, program: Program) -> jit.MachineCode:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,19 +12,10 @@ import llvmlite.binding as llvm
 import numpy as np
 from numpy.typing import NDArray
 
+from xlanb.cpu.target import Target, thread_count
 from xlanb.errors import CompilationError
 
 _LOCK = threading.RLock()
-
-
-@dataclass(frozen=True)
-class Target:
-    """The machine that code is made for."""
-
-    triple: str
-    cpu: str
-    features: str
-    data_layout: str
 
 
 @cache
@@ -37,7 +27,7 @@ def host() -> Target:
         triple = llvm.get_process_triple()
         cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
-        return Target(triple, cpu, features, str(machine.target_data))
+        return Target(triple, cpu, features, str(machine.target_data), thread_count())
 
 
 def _machine(target: Target, level: int) -> Any:

@@ -168,6 +168,15 @@ class Elemental:
             self._scopes.pop()
 
     @contextmanager
+    def isolated(self) -> Iterator[None]:
+        """Nothing that was computed outside is known within, nor the other way round: the body of a function of its own."""
+        outer, self._scopes = self._scopes, [{}]
+        try:
+            yield
+        finally:
+            self._scopes = outer
+
+    @contextmanager
     def loop(self, count: Ix, start: Ix = 0) -> Iterator[Ix]:
         """A loop with a scope of its own."""
         with self.f.loop(count, start) as index, self.scope():

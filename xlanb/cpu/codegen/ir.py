@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from xlanb.cpu.target import Target
+
 Ix = int | str
 
 # An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C library's function.
@@ -43,8 +45,9 @@ class ModuleBuilder:
     HLO module's text (`line_of`: instruction name -> 1-based line).
     """
 
-    def __init__(self, name: str, line_of: dict[str, int] | None = None) -> None:
+    def __init__(self, name: str, target: Target, line_of: dict[str, int] | None = None) -> None:
         self.name = name
+        self.target = target
         self.debug = line_of is not None
         self.line_of = line_of or {}
         self.declarations: dict[str, str] = {}
@@ -86,21 +89,26 @@ class ModuleBuilder:
     ) -> Function:
         """A new function `void name(parameters)`; `instruction` is the HLO instruction that it computes."""
         name = self.unique(name)
-        scope = None
-        if self.debug:
-            line = self.line_of.get(instruction, 0)
-            local = "DISPFlagLocalToUnit | " if linkage == "internal" else ""
-            scope = self._node(
-                f'distinct !DISubprogram(name: "{name}", scope: !0, file: !0, line: {line}, type: !2, '
-                f"unit: !1, spFlags: {local}DISPFlagDefinition | DISPFlagOptimized)"
-            )
-        built = Function(self, name, parameters, attributes, scope, linkage)
+        built = Function(
+            self, name, parameters, attributes, self.subprogram(name, instruction, linkage), linkage, instruction
+        )
         if self.debug:
             built.at(instruction)
         self.functions.append(built)
         if instruction:
             self.kernels[name] = instruction
         return built
+
+    def subprogram(self, name: str, instruction: str, linkage: str) -> int | None:
+        """The metadata number of a function's DISubprogram; None without debug locations."""
+        if not self.debug:
+            return None
+        line = self.line_of.get(instruction, 0)
+        local = "DISPFlagLocalToUnit | " if linkage == "internal" else ""
+        return self._node(
+            f'distinct !DISubprogram(name: "{name}", scope: !0, file: !0, line: {line}, type: !2, '
+            f"unit: !1, spFlags: {local}DISPFlagDefinition | DISPFlagOptimized)"
+        )
 
     def location(self, line: int, scope: int) -> int:
         """The metadata number of a DILocation."""
@@ -113,12 +121,12 @@ class ModuleBuilder:
         self._metadata.append(text)
         return len(self._metadata) - 1
 
-    def text(self, triple: str, data_layout: str) -> str:
+    def text(self) -> str:
         """The whole module."""
         parts = [
             f"; ModuleID = '{self.name}'",
-            f'target datalayout = "{data_layout}"',
-            f'target triple = "{triple}"',
+            f'target datalayout = "{self.target.data_layout}"',
+            f'target triple = "{self.target.triple}"',
             "",
         ]
         parts += self.globals
@@ -131,8 +139,24 @@ class ModuleBuilder:
         return "\n".join(parts) + "\n"
 
 
+@dataclass
+class Outlined:
+    """A part of a function that became one of its own, `void name(the kernel's pointers, i64 %lo, i64 %hi, i64 %slot)`; it is called where `at` stands."""
+
+    name: str
+    count: Ix
+    at: int
+    scope: int | None
+    lines: list[str] = field(default_factory=list)
+    mark: str = ""
+
+
 class Function:
-    """Builds one LLVM function, statement after statement."""
+    """Builds one LLVM function, statement after statement.
+
+    An emitter sets `ready` where the IR that it wrote needs none of LLVM's IR passes to become good code. `slot` is the number of the thread that runs: an i64
+    inside of an outlined part, 0 elsewhere.
+    """
 
     def __init__(
         self,
@@ -142,6 +166,7 @@ class Function:
         attributes: str,
         scope: int | None,
         linkage: str,
+        instruction: str = "",
     ) -> None:
         self.module = module
         self.name = name
@@ -149,10 +174,15 @@ class Function:
         self.attributes = attributes
         self.linkage = linkage
         self.scope = scope
+        self.instruction = instruction
+        self.ready = False
+        self.slot: Ix = 0
+        self.outlined: list[Outlined] = []
         self.block = "entry"
         self._lines: list[str] = []
         self._allocas: list[str] = []
         self._count = 0
+        self._outside = 0
         self._dbg = ""
 
     # -- statements ---------------------------------------------------------------------------------------------
@@ -173,7 +203,12 @@ class Function:
     @property
     def size(self) -> int:
         """Lines so far."""
-        return len(self._lines)
+        return len(self._lines) + self._outside
+
+    @property
+    def target(self) -> Target:
+        """The machine that the code is made for."""
+        return self.module.target
 
     def fresh(self, prefix: str = "v") -> str:
         """A name that nothing else in the function has."""
@@ -351,10 +386,52 @@ class Function:
         self.branch(exit_)
         self.label(exit_)
 
+    # -- parts that become functions ----------------------------------------------------------------------------
+
+    @contextmanager
+    def outline(self, count: Ix) -> Iterator[tuple[str, str]]:
+        """What is written within becomes a function over a part lo..hi (never empty) of 0..count: gives the names of lo and hi.
+
+        Only the kernel's parameters, constants and what is made within may be used within: LLVM refuses the module otherwise.
+        """
+        name = self.module.unique(f"{self.name}.part")
+        scope = self.module.subprogram(name, self.instruction, "internal")
+        part = Outlined(name, count, len(self._lines), scope)
+        self._lines.append("")
+        part.mark = self._dbg
+        outer = (self._lines, self._allocas, self.block, self.scope, self._dbg, self._outside)
+        self._outside += len(self._lines)
+        self._lines, self._allocas, self.block, self.scope, self._dbg, self.slot = [], [], "entry", scope, "", "%slot"
+        self.at(self.instruction)
+        yield "%lo", "%hi"
+        part.lines = ["entry:", *self._allocas, *self._lines, f"  ret void{self._dbg}", "}"]
+        written = len(self._lines)
+        self._lines, self._allocas, self.block, self.scope, self._dbg, self._outside = outer
+        self._outside += written
+        self.slot = 0
+        self.outlined.append(part)
+
+    def sign(self, parameters: Sequence[str], attributes: str) -> None:
+        """Parameters and attributes of the finished function, the calls of its outlined parts with them."""
+        self.parameters, self.attributes = parameters, attributes
+        pointers = "".join(f"ptr {p.rsplit(' ', 1)[1]}, " for p in parameters)
+        for part in self.outlined:
+            self._lines[part.at] = f"  call void @{part.name}({pointers}i64 0, i64 {part.count}, i64 0){part.mark}"
+
     # -- the text -----------------------------------------------------------------------------------------------
 
     def text(self) -> list[str]:
-        """The function's lines; a `ret void` closes it."""
-        debug = f" !dbg !{self.scope}" if self.scope is not None else ""
-        head = f"define {self.linkage + ' ' if self.linkage else ''}void @{self.name}({', '.join(self.parameters)}) {self.attributes}{debug} {{"
-        return [head, "entry:", *self._allocas, *self._lines, f"  ret void{self._dbg}", "}"]
+        """The function's lines, after those of its outlined parts; a `ret void` closes each."""
+        lines = []
+        for part in self.outlined:
+            parameters = ", ".join((*self.parameters, "i64 %lo", "i64 %hi", "i64 %slot"))
+            attributes = self.attributes.replace("alwaysinline", "noinline")
+            lines += [_head("internal", part.name, parameters, attributes, part.scope), *part.lines, ""]
+        head = _head(self.linkage, self.name, ", ".join(self.parameters), self.attributes, self.scope)
+        return [*lines, head, "entry:", *self._allocas, *self._lines, f"  ret void{self._dbg}", "}"]
+
+
+def _head(linkage: str, name: str, parameters: str, attributes: str, scope: int | None) -> str:
+    """The first line of a function."""
+    debug = f" !dbg !{scope}" if scope is not None else ""
+    return f"define {linkage + ' ' if linkage else ''}void @{name}({parameters}) {attributes}{debug} {{"

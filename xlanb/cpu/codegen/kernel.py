@@ -27,6 +27,13 @@ class Kernel:
     root: HloInstruction
     outputs: dict[Leaf, IrArray]
     scratch: str = ""
+    shared_scratch: int = 0
+    own_scratch_bytes: int = 0
+
+    def own_scratch(self) -> str:
+        """The scratch of the thread that asks (see `SCRATCH_EACH`), aligned to a cache line; asked for inside of `parallel`, where threads differ."""
+        at = self.f.add(self.shared_scratch, self.f.mul(self.f.slot, self.own_scratch_bytes))
+        return self.f.let(f"getelementptr inbounds i8, ptr {self.scratch}, i64 {at}")
 
     @property
     def output(self) -> IrArray:
@@ -40,7 +47,9 @@ SPECIAL: dict[Op, Emitter] = {}
 MEMORY_ONLY: set[Op] = set()
 """Opcodes whose special emitter needs operands in memory: they make no part of a fusion's kernel."""
 SCRATCH: dict[Op, Callable[[HloInstruction], int]] = {}
-"""Bytes of scratch that the special emitter of an opcode needs."""
+"""Bytes of scratch that the special emitter of an opcode needs, once."""
+SCRATCH_EACH: dict[Op, Callable[[HloInstruction], int]] = {}
+"""Bytes of scratch that each thread needs besides (`Kernel.own_scratch`)."""
 
 
 def special(*opcodes: Op, memory_only: bool = False) -> Callable[[Emitter], Emitter]:
@@ -109,6 +118,9 @@ def is_inlinable(computation: HloComputation) -> bool:
 class KernelPolicy:
     """What the kernels of this backend can do in place, and what scratch they need (see buffers.buffer_assignment.Policy)."""
 
+    def __init__(self, threads: int = 1) -> None:
+        self.threads = threads
+
     def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
         if instruction.opcode is Op.FUSION:
             target = instruction.fused_computation
@@ -126,8 +138,15 @@ class KernelPolicy:
 
     def scratch_bytes(self, instruction: HloInstruction) -> int:
         root = instruction.fused_computation.root if instruction.opcode is Op.FUSION else instruction
-        need = SCRATCH.get(root.opcode)
-        return need(root) if need is not None else 0
+        once, each = scratch_of(root)
+        return once + self.threads * each
+
+
+def scratch_of(root: HloInstruction) -> tuple[int, int]:
+    """Bytes of scratch that the special emitter of a root needs: once, and for each thread; multiples of a cache line."""
+    needs = (table.get(root.opcode) for table in (SCRATCH, SCRATCH_EACH))
+    once, each = (-(-need(root) // 64) * 64 if need is not None else 0 for need in needs)
+    return once, each
 
 
 def _once(i: HloInstruction, operand: int) -> bool:

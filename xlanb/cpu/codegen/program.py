@@ -23,6 +23,7 @@ from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.types import from_memory, register
 from xlanb.cpu.host_call import HOST_OPCODES
+from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError, UnimplementedError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -46,12 +47,12 @@ class Program:
     constants: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
     calls: tuple[str, ...] = ()
     host: dict[str, HloInstruction] = field(default_factory=dict)
+    target: Target = field(kw_only=True)
 
 
 def emit_program(
     assignment: BufferAssignment,
-    triple: str,
-    data_layout: str,
+    target: Target,
     line_of: dict[str, int] | None = None,
     *,
     profile: bool = False,
@@ -65,24 +66,27 @@ def emit_program(
         UnimplementedError: an instruction that the backend does not know; the message shows it.
         KernelTooLargeError: a fusion whose kernel would grow out of hand; its `instruction` names it.
     """
-    emitter = _Emitter(assignment, line_of, profile)
+    emitter = _Emitter(assignment, target, line_of, profile)
     emitter.emit()
     m = emitter.module
     return Program(
-        m.text(triple, data_layout),
+        m.text(),
         tuple(f.name for f in m.functions),
         dict(m.kernels),
         emitter.constants,
         tuple(emitter.calls),
         emitter.host,
+        target=target,
     )
 
 
 class _Emitter:
-    def __init__(self, assignment: BufferAssignment, line_of: dict[str, int] | None, profile: bool) -> None:
+    def __init__(
+        self, assignment: BufferAssignment, target: Target, line_of: dict[str, int] | None, profile: bool
+    ) -> None:
         self.assignment = assignment
         self.flow = assignment.dataflow
-        self.module = ModuleBuilder(identifier(assignment.module.name), line_of)
+        self.module = ModuleBuilder(identifier(assignment.module.name), target, line_of)
         self.profile = profile
         self.constants: dict[str, NDArray[np.uint8]] = {}
         self.calls: dict[str, int] = {}
@@ -291,10 +295,12 @@ class _KernelBuilder:
                     leaf: self._operand(operand, leaf) for leaf, s in operand.shape.leaves() if not s.is_token
                 }
             elif fused:
-                bindings[target] = {(): lambda index, operand=operand: outside.element(operand, index)}
+                bindings[target] = {(): lambda index, operand=operand: RULES[Op.CONSTANT](outside, operand, index)}
         e = Elemental(f, bindings, self._memory)  # type: ignore[arg-type]
         scratch = self.assignment.scratch_of(i)
-        k = kernels.Kernel(f, e, i, root, outputs, self._argument(scratch) if scratch is not None else "")
+        k = kernels.Kernel(
+            f, e, i, root, outputs, self._argument(scratch) if scratch is not None else "", *kernels.scratch_of(root)
+        )
         if scratch is not None:
             self.written.add(scratch)
         if not fused and root.opcode not in RULES and root.opcode not in kernels.SPECIAL:
@@ -326,9 +332,8 @@ class _KernelBuilder:
             access = "" if place in self.written else " readonly"
             size = f" dereferenceable({place.size})" if place.size else ""
             parameters.append(f"ptr noalias{access} noundef{size} {name}")
-        self.f.parameters = parameters
         small = self.program.depth > 0 and self.f.size <= _INLINE_LINES and not self.program.profile
-        self.f.attributes = f"{'alwaysinline' if small else 'noinline'} {_ATTRIBUTES}"
+        self.f.sign(parameters, f"{'alwaysinline' if small else 'noinline'} {_ATTRIBUTES}")
 
     def _argument(self, place: Slice) -> str:
         """The parameter for a slice; one for both where a result lies in an operand's place."""

@@ -1,0 +1,58 @@
+"""The machine that code is made for: what emitters and LLVM have to know of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Target:
+    """The machine that code is made for; `features` as LLVM writes them ("+avx2,-avx512f"), `threads` is how many a program may use."""
+
+    triple: str
+    cpu: str
+    features: str
+    data_layout: str
+    threads: int = 1
+
+    @cached_property
+    def enabled(self) -> frozenset[str]:
+        """The features that the machine has."""
+        return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
+
+    @cached_property
+    def vector_bits(self) -> int:
+        """The width of a vector register."""
+        if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= self.enabled:
+            return 512
+        return 256 if "avx2" in self.enabled else 128
+
+    @cached_property
+    def vector_registers(self) -> int:
+        """How many vector registers there are."""
+        return 32 if self.vector_bits == 512 or self.triple.startswith(("aarch64", "arm64")) else 16
+
+    @cached_property
+    def has_fma(self) -> bool:
+        """Whether fused multiply-add is one instruction."""
+        return "fma" in self.enabled or self.triple.startswith(("aarch64", "arm64"))
+
+    @property
+    def is_linux(self) -> bool:
+        """Whether the system has futexes and the GNU C library's pthreads."""
+        return "linux" in self.triple
+
+
+def thread_count() -> int:
+    """How many threads a program uses: XLANB_NUM_THREADS, or else the CPUs that this process may run on."""
+    asked = os.environ.get("XLANB_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return min(int(asked), MAX_THREADS)
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(available, MAX_THREADS)
+
+
+MAX_THREADS = 64
+"""No program uses more threads."""
