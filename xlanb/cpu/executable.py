@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
-from xlanb.cpu import jit, lines
+from xlanb.cpu import jit, lines, pool
+from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.host_call import make_host_calls, raise_pending
 from xlanb.cpu.records import CodeRecord
@@ -212,7 +213,10 @@ class Executable(Displayable):
 
     def machine_code(self, program: Program) -> jit.MachineCode:
         """Machine code of this executable's program or of a variant of it, with its constants and host calls."""
-        return jit.MachineCode(program.text, program.constants, {symbol: h.address for symbol, h in self._host.items()})
+        functions = {symbol: h.address for symbol, h in self._host.items()}
+        if program.is_parallel:
+            functions[PARALLEL] = pool.address()
+        return jit.MachineCode(program.text, program.constants, functions)
 
     @cached_property
     def llvm_record(self) -> CodeRecord:

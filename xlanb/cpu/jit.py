@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.cpu.target import Target, thread_count
+from xlanb.cpu.target import Target, has_pool, thread_count
 from xlanb.errors import CompilationError
 
 _LOCK = threading.RLock()
@@ -27,7 +27,7 @@ def host() -> Target:
         triple = llvm.get_process_triple()
         cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
-        return Target(triple, cpu, features, str(machine.target_data), thread_count())
+        return Target(triple, cpu, features, str(machine.target_data), thread_count() if has_pool(triple) else 1)
 
 
 def _machine(target: Target, level: int) -> Any:
@@ -123,4 +123,6 @@ class MachineCode:
     def function(self, name: str, parameters: int) -> Any:
         """A ctypes function that takes so many pointers and gives nothing; calls release the GIL."""
         prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * parameters)
-        return prototype(self.address(name))
+        made = prototype(self.address(name))
+        made.code = self  # type: ignore[attr-defined]  # the code lives as long as its functions
+        return made

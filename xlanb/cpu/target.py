@@ -39,10 +39,14 @@ class Target:
         """Whether fused multiply-add is one instruction."""
         return "fma" in self.enabled or self.triple.startswith(("aarch64", "arm64"))
 
-    @property
-    def is_linux(self) -> bool:
-        """Whether the system has futexes and the GNU C library's pthreads."""
-        return "linux" in self.triple
+
+def has_pool(triple: str) -> bool:
+    """Whether there is a pool of threads for a machine: Linux, with a system call number of the futex that is known here."""
+    return "linux" in triple and triple.split("-", maxsplit=1)[0] in FUTEX
+
+
+FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
+"""The number of the futex system call."""
 
 
 def thread_count() -> int:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from xlanb.cpu.target import Target
 
 Ix = int | str
+PARALLEL = "xlanb.parallel"
+"""The symbol of the pool's entry (see xlanb.cpu.pool)."""
 
 # An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C library's function.
 _C_LIBRARY = frozenset(
@@ -141,10 +143,11 @@ class ModuleBuilder:
 
 @dataclass
 class Outlined:
-    """A part of a function that became one of its own, `void name(the kernel's pointers, i64 %lo, i64 %hi, i64 %slot)`; it is called where `at` stands."""
+    """A part of a function that became one of its own, `void name(the kernel's pointers, i64 %lo, i64 %hi, i64 %slot)`; the pool is given it where `at` stands."""
 
     name: str
     count: Ix
+    chunks: Ix
     at: int
     scope: int | None
     lines: list[str] = field(default_factory=list)
@@ -389,14 +392,14 @@ class Function:
     # -- parts that become functions ----------------------------------------------------------------------------
 
     @contextmanager
-    def outline(self, count: Ix) -> Iterator[tuple[str, str]]:
-        """What is written within becomes a function over a part lo..hi (never empty) of 0..count: gives the names of lo and hi.
+    def outline(self, count: Ix, chunks: Ix) -> Iterator[tuple[str, str]]:
+        """What is written within becomes a function over a part lo..hi (never empty) of 0..count, of which there are `chunks`: gives the names of lo and hi.
 
         Only the kernel's parameters, constants and what is made within may be used within: LLVM refuses the module otherwise.
         """
         name = self.module.unique(f"{self.name}.part")
         scope = self.module.subprogram(name, self.instruction, "internal")
-        part = Outlined(name, count, len(self._lines), scope)
+        part = Outlined(name, count, chunks, len(self._lines), scope)
         self._lines.append("")
         part.mark = self._dbg
         outer = (self._lines, self._allocas, self.block, self.scope, self._dbg, self._outside)
@@ -414,9 +417,25 @@ class Function:
     def sign(self, parameters: Sequence[str], attributes: str) -> None:
         """Parameters and attributes of the finished function, the calls of its outlined parts with them."""
         self.parameters, self.attributes = parameters, attributes
-        pointers = "".join(f"ptr {p.rsplit(' ', 1)[1]}, " for p in parameters)
+        if not self.outlined:
+            return
+        self.module.declare("void", PARALLEL, "ptr, ptr, i64, i64, i64")
+        names = [p.rsplit(" ", 1)[1] for p in parameters]
+        context = self.alloca("ptr", len(names))
         for part in self.outlined:
-            self._lines[part.at] = f"  call void @{part.name}({pointers}i64 0, i64 {part.count}, i64 0){part.mark}"
+            self._lines[part.at] = self._pool_call(part, names, context)
+
+    def _pool_call(self, part: Outlined, names: Sequence[str], context: str) -> str:
+        """The lines that put the kernel's pointers into a table and hand it to the pool."""
+        lines = []
+        for k, name in enumerate(names):
+            at = self.fresh("at")
+            lines.append(f"  {at} = getelementptr inbounds ptr, ptr {context}, i64 {k}{part.mark}")
+            lines.append(f"  store ptr {name}, ptr {at}{part.mark}")
+        arguments = (
+            f"ptr @{part.name}.thunk, ptr {context}, i64 {part.count}, i64 {part.chunks}, i64 {self.target.threads}"
+        )
+        return "\n".join([*lines, f"  call void @{PARALLEL}({arguments}){part.mark}"])
 
     # -- the text -----------------------------------------------------------------------------------------------
 
@@ -427,8 +446,19 @@ class Function:
             parameters = ", ".join((*self.parameters, "i64 %lo", "i64 %hi", "i64 %slot"))
             attributes = self.attributes.replace("alwaysinline", "noinline")
             lines += [_head("internal", part.name, parameters, attributes, part.scope), *part.lines, ""]
+            lines += [*_thunk(part.name, len(self.parameters)), ""]
         head = _head(self.linkage, self.name, ", ".join(self.parameters), self.attributes, self.scope)
         return [*lines, head, "entry:", *self._allocas, *self._lines, f"  ret void{self._dbg}", "}"]
+
+
+def _thunk(part: str, pointers: int) -> list[str]:
+    """The function that the pool calls: it takes the pointers of a part out of their table."""
+    lines = [f"define internal void @{part}.thunk(ptr %context, i64 %lo, i64 %hi, i64 %slot) nounwind {{"]
+    for k in range(pointers):
+        lines.append(f"  %at{k} = getelementptr inbounds ptr, ptr %context, i64 {k}")
+        lines.append(f"  %p{k} = load ptr, ptr %at{k}")
+    arguments = "".join(f"ptr %p{k}, " for k in range(pointers))
+    return [*lines, f"  call void @{part}({arguments}i64 %lo, i64 %hi, i64 %slot)", "  ret void", "}"]
 
 
 def _head(linkage: str, name: str, parameters: str, attributes: str, scope: int | None) -> str:

@@ -16,6 +16,10 @@ from xlanb.cpu.codegen.ir import Ix
 WORTH = 25_000
 """Nanoseconds of work from which on it pays to wake a thread."""
 
+_SMALLEST = 8_000
+"""Nanoseconds of the smallest part that is worth claiming, beyond one for each thread."""
+_PER_THREAD = 8
+
 
 def is_parallel(e: Elemental, count: Ix, nanoseconds: float) -> bool:
     """Whether `parallel` would make a function of its own."""
@@ -41,5 +45,14 @@ def parts(e: Elemental, count: Ix, *, nanoseconds: float) -> Iterator[tuple[Ix, 
     if not is_parallel(e, count, nanoseconds):
         yield 0, count
         return
-    with e.f.outline(count) as bounds, e.isolated():
+    with e.f.outline(count, _chunks(e, count, nanoseconds)) as bounds, e.isolated():
         yield bounds
+
+
+def _chunks(e: Elemental, count: Ix, nanoseconds: float) -> Ix:
+    """How many parts: some more than threads, so that one who comes late does less, but none of them tiny."""
+    threads = e.f.target.threads
+    if not isinstance(count, int):
+        return e.f.call("i64", "llvm.umin.i64", ("i64", count), ("i64", str(_PER_THREAD * threads)))
+    worth = int(count * nanoseconds / _SMALLEST)
+    return min(count, max(threads, min(_PER_THREAD * threads, worth)))

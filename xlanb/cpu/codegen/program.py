@@ -48,6 +48,7 @@ class Program:
     calls: tuple[str, ...] = ()
     host: dict[str, HloInstruction] = field(default_factory=dict)
     target: Target = field(kw_only=True)
+    is_parallel: bool = False
 
 
 def emit_program(
@@ -77,6 +78,7 @@ def emit_program(
         tuple(emitter.calls),
         emitter.host,
         target=target,
+        is_parallel=any(f.outlined for f in m.functions),
     )
 
 

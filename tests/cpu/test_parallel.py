@@ -1,0 +1,155 @@
+"""Loops that threads share: what an emitter writes, what the pool runs, and that no part is lost or done twice."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from xlanb.cpu import jit, pool
+from xlanb.cpu.codegen.elemental import Elemental
+from xlanb.cpu.codegen.indexing import IrArray
+from xlanb.cpu.codegen.ir import PARALLEL, ModuleBuilder
+from xlanb.cpu.codegen.parallel import is_parallel, parallel
+from xlanb.cpu.target import has_pool
+from xlanb.errors import CompilationError
+from xlanb.hlo.instruction import HloInstruction
+
+pytestmark = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool on this system")
+
+
+def _no_constants(_: HloInstruction) -> IrArray:
+    raise AssertionError
+
+
+def _counting(count: int, nanoseconds: float, *, threads: int = 2, leak: bool = False, debug: bool = False):
+    """A kernel that adds 1 to each of `count` numbers, and what it was told: the slot of the thread, beside."""
+    module = ModuleBuilder("counting", replace(jit.host(), threads=threads), {"count": 3} if debug else None)
+    f = module.function("count", [], "", "count", linkage="")
+    e = Elemental(f, {}, _no_constants)
+    outside = f.let("add i64 0, 1")
+    with parallel(e, count, nanoseconds=nanoseconds) as i:
+        at = f.let(f"getelementptr inbounds i64, ptr %p0, i64 {i}")
+        one = outside if leak else "1"
+        before = f.let(f"load i64, ptr {at}")
+        f.do(f"store i64 {f.let(f'add i64 {before}, {one}')}, ptr {at}")
+        f.do(f"store i64 {f.slot}, ptr {f.let(f'getelementptr inbounds i64, ptr %p1, i64 {i}')}")
+    f.sign(["ptr noalias noundef %p0", "ptr noalias noundef %p1"], "nounwind")
+    return module.text(), bool(f.outlined)
+
+
+def _machine_code(text: str) -> jit.MachineCode:
+    return jit.MachineCode(text, {}, {PARALLEL: pool.address()} if f"@{PARALLEL}" in text else {})
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("count", [2, 3, 17, 1000])
+def test_every_round_is_run_once(count, debug):
+    text, outlined = _counting(count, 1e6, debug=debug)
+    assert outlined
+    run = _machine_code(text).function("count", 2)
+    numbers, slots = np.zeros(count, np.int64), np.full(count, -1)
+    for _ in range(50):
+        run(numbers.ctypes.data, slots.ctypes.data)
+    np.testing.assert_array_equal(numbers, 50)
+    assert set(slots.tolist()) <= {0, 1}
+
+
+@pytest.mark.parametrize(("nanoseconds", "threads"), [(1.0, 2), (1e6, 1)])
+def test_small_work_and_one_thread_are_a_plain_loop(nanoseconds, threads):
+    text, outlined = _counting(100, nanoseconds, threads=threads)
+    assert not outlined
+    assert PARALLEL not in text
+    numbers, slots = np.zeros(100, np.int64), np.full(100, -1)
+    _machine_code(text).function("count", 2)(numbers.ctypes.data, slots.ctypes.data)
+    np.testing.assert_array_equal(numbers, 1)
+
+
+def test_what_is_made_outside_is_not_known_inside():
+    text, _ = _counting(100, 1e6, leak=True)
+    with pytest.raises(CompilationError, match="undefined value"):
+        _machine_code(text)
+
+
+def test_inside_of_a_part_there_are_no_parts():
+    module = ModuleBuilder("nested", replace(jit.host(), threads=2))
+    e = Elemental(module.function("nested", [], "", "nested"), {}, _no_constants)
+    assert is_parallel(e, 100, 1e6)
+    with parallel(e, 100, nanoseconds=1e6):
+        assert not is_parallel(e, 100, 1e6)
+    assert is_parallel(e, 100, 1e6)
+
+
+def test_several_threads_bring_jobs_at_once():
+    run = _machine_code(_counting(64, 1e6)[0]).function("count", 2)
+    own = [(np.zeros(64, np.int64), np.zeros(64, np.int64)) for _ in range(4)]
+
+    def work(k: int) -> None:
+        for _ in range(2000):
+            run(own[k][0].ctypes.data, own[k][1].ctypes.data)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for numbers, _ in own:
+        np.testing.assert_array_equal(numbers, 2000)
+
+
+def test_the_child_of_a_fork_has_a_pool_of_its_own():
+    code = """
+import os, sys
+sys.path.insert(0, "tests/cpu")
+import numpy as np
+import test_parallel as t
+run = t._machine_code(t._counting(64, 1e6)[0]).function("count", 2)
+def all_right():
+    numbers, slots = np.zeros(64, np.int64), np.zeros(64, np.int64)
+    for _ in range(200): run(numbers.ctypes.data, slots.ctypes.data)
+    return bool((numbers == 200).all())
+assert all_right()
+child = os.fork()
+if child == 0:
+    os._exit(0 if all_right() else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert all_right()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env={**os.environ, "XLANB_NUM_THREADS": "2"})
+
+
+def test_the_number_of_threads_is_asked_of_the_environment():
+    code = "from xlanb.cpu import jit; print(jit.host().threads)"
+    env = {**os.environ, "XLANB_NUM_THREADS": "3"}
+    asked = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60, env=env
+    )
+    assert asked.stdout.strip() == "3"
+
+
+def test_bounds_depend_on_the_number_of_parts_alone():
+    """The pool hands out k * count / chunks to (k + 1) * count / chunks, whoever takes them."""
+    source = """
+define void @part(ptr %context, i64 %lo, i64 %hi, i64 %slot) {
+  %at = getelementptr i64, ptr %context, i64 %lo
+  store i64 %hi, ptr %at
+  ret void
+}
+declare void @xlanb.parallel(ptr, ptr, i64, i64, i64)
+define void @run(ptr %context) {
+  call void @xlanb.parallel(ptr @part, ptr %context, i64 10, i64 4, i64 2)
+  ret void
+}
+"""
+    code = jit.MachineCode(source, {}, {PARALLEL: pool.address()})
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("run"))
+    for _ in range(100):
+        ends = np.zeros(10, np.int64)
+        run(ends.ctypes.data)
+        assert ends.tolist() == [2, 0, 5, 0, 0, 7, 0, 10, 0, 0]

@@ -1,0 +1,266 @@
+"""The pool of threads, in LLVM IR: `xlanb.parallel(part, context, count, chunks, threads)` runs part(context, low, high, slot) over 0..count in `chunks` parts.
+
+The parts are claimed one by one by whoever is free, the caller among them, so that a caller whose workers are late does all the work itself. A worker that finds nothing to
+do spins for some microseconds and then sleeps on a futex. One job runs at a time: a second thread that comes with a job meanwhile does it alone.
+
+`ticket` holds the generation of the job (upper half, which is also the futex) and the next part (lower half). A claim is a compare-and-exchange of the whole, so a
+worker that comes late with an old generation or an old number fails; between jobs the lower half is closed (all ones), and only then is the job's description changed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+
+from xlanb.cpu import jit
+from xlanb.cpu.codegen.ir import PARALLEL
+from xlanb.cpu.target import FUTEX, Target
+
+SPINS = 2000
+"""Rounds that a worker waits for the next job before it sleeps, each a `pause`: some tens of microseconds."""
+
+_PAUSE = {
+    "x86_64": "call void @llvm.x86.sse2.pause()",
+    "aarch64": "call void @llvm.aarch64.hint(i32 1)",
+}
+_DECLARE_PAUSE = {
+    "x86_64": "declare void @llvm.x86.sse2.pause()",
+    "aarch64": "declare void @llvm.aarch64.hint(i32)",
+}
+
+
+def _claims(who: str, slot: str, entry: str, ticket: str, done: str) -> str:
+    """Blocks `WHO.claim` and on: claim parts and run them until there is none, then go to `done`."""
+    return f"""
+{who}.claim:
+  %{who}.t = phi i64 [ {ticket}, %{entry} ], [ %{who}.old, %{who}.try ], [ %{who}.again, %{who}.run ]
+  %{who}.g = lshr i64 %{who}.t, 32
+  %{who}.same = icmp eq i64 %{who}.g, %generation
+  %{who}.k = and i64 %{who}.t, 4294967295
+  %{who}.left = icmp ult i64 %{who}.k, %chunks
+  %{who}.free = and i1 %{who}.same, %{who}.left
+  br i1 %{who}.free, label %{who}.try, label %{done}
+{who}.try:
+  %{who}.next = add i64 %{who}.t, 1
+  %{who}.pair = cmpxchg ptr @ticket, i64 %{who}.t, i64 %{who}.next acq_rel acquire
+  %{who}.old = extractvalue {{ i64, i1 }} %{who}.pair, 0
+  %{who}.won = extractvalue {{ i64, i1 }} %{who}.pair, 1
+  br i1 %{who}.won, label %{who}.run, label %{who}.claim
+{who}.run:
+  call void @chunk(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %{who}.k, i64 {slot})
+  %{who}.before = atomicrmw add ptr @done, i64 1 acq_rel
+  %{who}.again = load atomic i64, ptr @ticket acquire, align 8
+  br label %{who}.claim"""
+
+
+_TEMPLATE = """target datalayout = "{layout}"
+target triple = "{triple}"
+@ticket = internal global [8 x i64] [i64 4294967295, i64 0, i64 0, i64 0, i64 0, i64 0, i64 0, i64 0], align 64
+@done = internal global [8 x i64] zeroinitializer, align 64
+@job = internal global [8 x i64] zeroinitializer, align 64
+@busy = internal global [16 x i32] zeroinitializer, align 64
+@sleepers = internal global [16 x i32] zeroinitializer, align 64
+@created = internal global i32 0
+@start = internal global i32 0
+
+declare i64 @syscall(i64, ...)
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+{declare_pause}
+
+define internal void @chunk(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %k, i64 %slot) {{
+  %a = mul i64 %k, %count
+  %low = udiv i64 %a, %chunks
+  %b = add i64 %a, %count
+  %high = udiv i64 %b, %chunks
+  call void %part(ptr %context, i64 %low, i64 %high, i64 %slot)
+  ret void
+}}
+
+define internal ptr @worker(ptr %argument) {{
+entry:
+  %slot = ptrtoint ptr %argument to i64
+  %first = load atomic i32, ptr @start acquire, align 4
+  br label %idle
+idle:
+  %seen = phi i32 [ %first, %entry ], [ %now, %out ], [ %seen, %sleep ]
+  br label %spin
+spin:
+  %n = phi i32 [ 0, %idle ], [ %n.next, %wait ]
+  %t = load atomic i64, ptr @ticket acquire, align 8
+  %generation = lshr i64 %t, 32
+  %now = trunc i64 %generation to i32
+  %new = icmp ne i32 %now, %seen
+  br i1 %new, label %job, label %wait
+wait:
+  {pause}
+  %n.next = add i32 %n, 1
+  %more = icmp ult i32 %n.next, {spins}
+  br i1 %more, label %spin, label %sleep
+sleep:
+  %asleep = atomicrmw add ptr @sleepers, i32 1 seq_cst
+  %r = call i64 (i64, ...) @syscall(i64 {futex}, ptr getelementptr (i8, ptr @ticket, i64 4), i32 128, i32 %seen, ptr null, ptr null, i32 0)
+  %awake = atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  br label %idle
+job:
+  %part.n = load atomic i64, ptr @job monotonic, align 8
+  %context.n = load atomic i64, ptr getelementptr (i8, ptr @job, i64 8) monotonic, align 8
+  %count = load atomic i64, ptr getelementptr (i8, ptr @job, i64 16) monotonic, align 8
+  %chunks = load atomic i64, ptr getelementptr (i8, ptr @job, i64 24) monotonic, align 8
+  %threads = load atomic i64, ptr getelementptr (i8, ptr @job, i64 32) monotonic, align 8
+  %part = inttoptr i64 %part.n to ptr
+  %context = inttoptr i64 %context.n to ptr
+  %member = icmp ult i64 %slot, %threads
+  br i1 %member, label %w.claim, label %out{worker_claims}
+out:
+  br label %idle
+}}
+
+define internal void @create() {{
+entry:
+  %all = alloca [128 x i8], align 8
+  %old = alloca [128 x i8], align 8
+  %id = alloca ptr, align 8
+  call void @llvm.memset.p0.i64(ptr %all, i8 -1, i64 128, i1 false)
+  %t = load atomic i64, ptr @ticket acquire, align 8
+  %g = lshr i64 %t, 32
+  %now = trunc i64 %g to i32
+  store atomic i32 %now, ptr @start release, align 4
+  %m = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
+  br label %head
+head:
+  %k = phi i64 [ 1, %entry ], [ %next, %tail ]
+  %more = icmp ult i64 %k, {threads}
+  br i1 %more, label %one, label %end
+one:
+  %argument = inttoptr i64 %k to ptr
+  %failed = call i32 @pthread_create(ptr %id, ptr null, ptr @worker, ptr %argument)
+  %ok = icmp eq i32 %failed, 0
+  br i1 %ok, label %detach, label %tail
+detach:
+  %thread = load ptr, ptr %id
+  %d = call i32 @pthread_detach(ptr %thread)
+  br label %tail
+tail:
+  %next = add i64 %k, 1
+  br label %head
+end:
+  %u = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
+  store i32 1, ptr @created
+  ret void
+}}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+define void @{symbol}(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %threads) {{
+entry:
+  %timeout = alloca [2 x i64], align 8
+  %pair = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %mine, label %own, label %alone
+alone:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %alone ]
+  call void @chunk(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %k, i64 0)
+  %k.next = add i64 %k, 1
+  %k.more = icmp ult i64 %k.next, %chunks
+  br i1 %k.more, label %alone, label %end
+own:
+  %made = load i32, ptr @created
+  %ready = icmp ne i32 %made, 0
+  br i1 %ready, label %publish, label %make
+make:
+  call void @create()
+  br label %publish
+publish:
+  %t = load atomic i64, ptr @ticket monotonic, align 8
+  %closed = or i64 %t, 4294967295
+  store atomic i64 %closed, ptr @ticket seq_cst, align 8
+  fence seq_cst
+  %part.n = ptrtoint ptr %part to i64
+  %context.n = ptrtoint ptr %context to i64
+  store atomic i64 %part.n, ptr @job monotonic, align 8
+  store atomic i64 %context.n, ptr getelementptr (i8, ptr @job, i64 8) monotonic, align 8
+  store atomic i64 %count, ptr getelementptr (i8, ptr @job, i64 16) monotonic, align 8
+  store atomic i64 %chunks, ptr getelementptr (i8, ptr @job, i64 24) monotonic, align 8
+  store atomic i64 %threads, ptr getelementptr (i8, ptr @job, i64 32) monotonic, align 8
+  store atomic i64 0, ptr @done monotonic, align 8
+  %open = add i64 %closed, 1
+  store atomic i64 %open, ptr @ticket seq_cst, align 8
+  %generation = lshr i64 %open, 32
+  %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
+  %any = icmp ne i32 %asleep, 0
+  br i1 %any, label %wake, label %c.claim
+wake:
+  %r = call i64 (i64, ...) @syscall(i64 {futex}, ptr getelementptr (i8, ptr @ticket, i64 4), i32 129, i32 {threads}, ptr null, ptr null, i32 0)
+  br label %c.claim{caller_claims}
+finish:
+  %n = phi i64 [ 0, %c.claim ], [ %n.next, %again ]
+  %d = load atomic i64, ptr @done acquire, align 8
+  %over = icmp uge i64 %d, %chunks
+  br i1 %over, label %release, label %pending
+pending:
+  {pause}
+  %n.next = add i64 %n, 1
+  %patient = icmp ult i64 %n.next, {patience}
+  br i1 %patient, label %again, label %doze
+doze:
+  store i64 0, ptr %timeout
+  %ns = getelementptr i8, ptr %timeout, i64 8
+  store i64 50000, ptr %ns
+  %d32 = trunc i64 %d to i32
+  %z = call i64 (i64, ...) @syscall(i64 {futex}, ptr @done, i32 128, i32 %d32, ptr %timeout, ptr null, i32 0)
+  br label %again
+again:
+  br label %finish
+release:
+  store atomic i32 0, ptr @busy release, align 4
+  br label %end
+end:
+  ret void
+}}
+
+; In the child of a fork there are no workers any more, and no job of another thread.
+define void @xlanb.pool.reset() {{
+  store atomic i32 0, ptr @busy release, align 4
+  store i32 0, ptr @created
+  store atomic i32 0, ptr @sleepers release, align 4
+  %t = load atomic i64, ptr @ticket monotonic, align 8
+  %closed = or i64 %t, 4294967295
+  store atomic i64 %closed, ptr @ticket release, align 8
+  ret void
+}}
+"""
+
+
+def text(target: Target) -> str:
+    """The LLVM IR of the pool with `target.threads` threads, the caller counted."""
+    arch = target.triple.split("-")[0]
+    caller = _claims("c", "0", "publish", "%open", "finish").replace(
+        "[ %open, %publish ]", "[ %open, %publish ], [ %open, %wake ]"
+    )
+    return _TEMPLATE.format(
+        layout=target.data_layout,
+        triple=target.triple,
+        symbol=PARALLEL,
+        futex=FUTEX[arch],
+        pause=_PAUSE.get(arch, ""),
+        declare_pause=_DECLARE_PAUSE.get(arch, ""),
+        spins=SPINS,
+        patience=4 * SPINS,
+        threads=target.threads,
+        worker_claims=_claims("w", "%slot", "job", "%t", "out"),
+        caller_claims=caller,
+    )
+
+
+@cache
+def address() -> int:
+    """The address of `xlanb.parallel` in this process; the pool is loaded once, its threads start with the first job."""
+    code = jit.MachineCode(text(jit.host()), level=1)
+    found = code.address(PARALLEL)
+    # Sleeping workers stand in this code until the process ends, so it must outlive the interpreter's own clearing up.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+    reset = code.function("xlanb.pool.reset", 0)
+    os.register_at_fork(after_in_child=reset)
+    return found
