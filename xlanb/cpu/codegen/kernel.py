@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlanb.cpu.codegen import convolution, dot, loops, reduce
+from xlanb.cpu.codegen import convolution, dot, loops, reduce, variadic_reduce
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
@@ -75,7 +75,9 @@ def emit(k: Kernel) -> None:
 
 @special(Op.REDUCE)
 def _reduce(k: Kernel) -> bool:
-    return len(k.root.operands) == 2 and not k.root.shape.is_tuple and reduce.emit_column_reduce(k.e, k.root, k.output)
+    if k.root.shape.is_tuple:
+        return variadic_reduce.emit_variadic_reduce(k)
+    return len(k.root.operands) == 2 and reduce.emit_column_reduce(k.e, k.root, k.output)
 
 
 @special(Op.DOT)

@@ -1,0 +1,143 @@
+"""Reductions of (value, position) pairs: what a reducer is recognised to do, and vectors against the reference interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from xlanb.cpu import Executable
+from xlanb.cpu.codegen.variadic_reduce import choice
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+
+# How JAX, TensorFlow and hand-written HLO keep the larger of two values: (value kept, position kept).
+REDUCERS = {
+    "jax": """
+      gt = pred[] compare(v, w), direction=GT
+      ne = pred[] compare(v, v), direction=NE
+      left = pred[] or(gt, ne)
+      mv = T[] select(left, v, w)
+      eq = pred[] compare(v, w), direction=EQ
+      lt = pred[] compare(i, j), direction=LT
+      tie = pred[] and(eq, lt)
+      first = pred[] or(left, tie)
+      mi = P[] select(first, i, j)""",
+    "tf": """
+      ge = pred[] compare(v, w), direction=GE
+      mv = T[] select(ge, v, w)
+      eq = pred[] compare(v, w), direction=EQ
+      least = P[] minimum(i, j)
+      some = P[] select(ge, i, j)
+      mi = P[] select(eq, least, some)""",
+    "plain": """
+      ge = pred[] compare(v, w), direction=GE
+      mv = T[] select(ge, v, w)
+      mi = P[] select(ge, i, j)""",
+    "last": """
+      gt = pred[] compare(v, w), direction=GT
+      mv = T[] select(gt, v, w)
+      mi = P[] select(gt, i, j)""",
+    "least": """
+      le = pred[] compare(v, w), direction=LE
+      mv = T[] minimum(v, w)
+      mi = P[] select(le, i, j)""",
+    "sums": """
+      mv = T[] add(v, w)
+      mi = P[] maximum(i, j)""",
+}
+
+
+def module(
+    reducer: str,
+    dims: tuple[int, ...],
+    axis: int,
+    t: str = "f32",
+    p: str = "s32",
+    layout: str = "",
+    fused: bool = False,
+) -> str:
+    """A reduction along `axis` of a parameter and a count along it."""
+    shape = ",".join(map(str, dims))
+    kept = ",".join(str(n) for d, n in enumerate(dims) if d != axis)
+    body = REDUCERS[reducer].replace("T[]", f"{t}[]").replace("P[]", f"{p}[]")
+    made = f"y = {t}[{shape}]{layout} add(x, x)" if fused else f"y = {t}[{shape}]{layout} copy(x)"
+    return f"""HloModule m
+    keep {{
+      v = {t}[] parameter(0)
+      i = {p}[] parameter(1)
+      w = {t}[] parameter(2)
+      j = {p}[] parameter(3){body}
+      ROOT t = ({t}[], {p}[]) tuple(mv, mi)
+    }}
+    inner {{
+      x = {t}[{shape}]{layout} parameter(0)
+      first = {t}[] parameter(1)
+      {made}
+      at = {p}[{shape}]{layout} iota(), iota_dimension={axis}
+      zero = {p}[] constant(0)
+      ROOT r = ({t}[{kept}], {p}[{kept}]) reduce(y, at, first, zero), dimensions={{{axis}}}, to_apply=keep
+    }}
+    ENTRY e {{
+      x = {t}[{shape}]{layout} parameter(0)
+      first = {t}[] parameter(1)
+      ROOT r = ({t}[{kept}], {p}[{kept}]) fusion(x, first), kind=kLoop, calls=inner
+    }}"""
+
+
+def check(backend: Callable[[str], Executable], text: str, x: NDArray[np.generic], first: object) -> None:
+    arrays = (x, np.array(first, x.dtype))
+    for got, expected in zip(backend(text)(*arrays), evaluate(parse(text), *arrays), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("name", REDUCERS)
+def test_what_a_reducer_does(name: str) -> None:
+    found = choice(next(c for c in parse(module(name, (2, 3), 1)).computations if c.name == "keep"))
+    if name == "sums":
+        assert found is None
+        return
+    assert found is not None
+    assert not found.free  # of two NaN, or of two equal values, the first is kept
+    assert found.sortable == (name == "jax")
+    assert found.sortable_numbers
+    assert ("eq" in found.position["lt"]) == (name == "last")
+    assert ("lt" in found.value["lt"]) == (name != "least")
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("name", REDUCERS)
+@pytest.mark.parametrize(
+    ("dims", "axis"), [((3, 200), 1), ((41, 37), 0), ((5, 9, 33), 1), ((2, 77, 3), 1), ((3, 1100), 1)]
+)
+def test_ties_and_nan(
+    backend: Callable[[str], Executable], name: str, dims: tuple[int, ...], axis: int, fused: bool
+) -> None:
+    rng = np.random.default_rng(len(dims))
+    x = rng.integers(-3, 4, dims).astype(np.float32)
+    text = module(name, dims, axis, fused=fused)
+    check(backend, text, x, -np.inf)
+    with_nan = np.where(rng.random(dims) < 0.01, np.float32(np.nan), x)
+    check(backend, text, with_nan, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("t", "p"),
+    [("f64", "s64"), ("f64", "s32"), ("s8", "s32"), ("u8", "u32"), ("s64", "s32"), ("u16", "s16"), ("bf16", "s32")],
+)
+def test_element_types(backend: Callable[[str], Executable], t: str, p: str) -> None:
+    dtype = np.dtype({"bf16": ml_dtypes.bfloat16, "s8": "i1", "u8": "u1", "s64": "i8", "u16": "u2", "f64": "f8"}[t])
+    x = np.random.default_rng(1).integers(0, 100, (3, 300)).astype(dtype)
+    for name in ("jax", "tf", "plain", "least"):
+        check(backend, module(name, (3, 300), 1, t, p), x, 0)
+        check(backend, module(name, (300, 70), 0, t, p), np.resize(x, (300, 70)), 0)
+
+
+def test_layouts(backend: Callable[[str], Executable]) -> None:
+    x = np.random.default_rng(2).integers(0, 9, (40, 90)).astype(np.float32)
+    for axis in (0, 1):
+        for layout in ("{0,1}", "{1,0}"):
+            check(backend, module("jax", (40, 90), axis, layout=layout), x, -1.0)
