@@ -20,9 +20,10 @@ _FACE = {
     "from_jax": "xlanb.peers.xla",
     "jit": "xlanb.runtime.jit",
     "load_ipython_extension": "xlanb.notebook.magic",
+    "read_dump": "xlanb.explorer.dump_directory",
     "trace": "xlanb.explorer.explore",
 }
-_ROOMS = ("cpu", "errors", "graph", "hlo", "peers", "shape", "tf", "tracing", "transforms", "view")
+_ROOMS = ("cpu", "dump", "errors", "graph", "hlo", "peers", "shape", "tf", "tracing", "transforms", "view")
 
 __all__ = [*_FACE, *_ROOMS]  # noqa: PLE0604 - said once, above
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
-from xlanb.explorer.stage import Artifact, Stage
+from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.records import ModuleRecord
@@ -206,6 +206,8 @@ class PayloadBuilder:
             return memory_data(record)
         if isinstance(record, CodeRecord):
             return code_data(record, self.limits.code_lines)
+        if isinstance(record, TextRecord):
+            return code_data(CodeRecord(record.language, record.text), self.limits.code_lines)
         if isinstance(record, ExecutionRecord):
             return _execution(record)
         return _cache(record)

@@ -1,0 +1,104 @@
+"""Names of dumped files, taken apart and put together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xlanb.dump.names import DumpName, decode_name, encode_name, sanitized
+
+BETWEEN = "module_0004.jit_step.0025.HLO_passes_after_layout_assignment.after_copy-insertion.before_dce.txt"
+CLUSTER = "cluster_0__XlaCompiledKernel_true__XlaNumConstantArgs_1_.5"
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (
+            BETWEEN,
+            DumpName("pass", "txt", 4, "jit_step", 25, "HLO_passes_after_layout_assignment", "copy-insertion", "dce"),
+        ),
+        (
+            "module_0001.0003.IPU.after_allocation-finder.before_forward-allocation.dot",
+            DumpName("pass", "dot", 1, "", 3, "IPU", "allocation-finder", "forward-allocation"),
+        ),
+        (
+            f"module_0020.{CLUSTER}.0007.simplification.after_algsimp.before_simplify-sorts.hlo.pb.gz",
+            DumpName("pass", "hlo.pb", 20, CLUSTER, 7, "simplification", "algsimp", "simplify-sorts", compressed=True),
+        ),
+        (
+            "module_0000.jit_f.0013.copy-insertion.after_removing_unnecessary_copies.txt",
+            DumpName("step", "txt", 0, "jit_f", 13, "copy-insertion", "removing_unnecessary_copies"),
+        ),
+        (
+            "1700000000000.module_0003.jit_f.1.before_optimizations.txt",
+            DumpName("fixed", "txt", 3, "jit_f.1", label="before_optimizations", timestamp=1700000000000),
+        ),
+        (
+            "module_0003.jit_f.cpu_after_optimizations-buffer-assignment.txt",
+            DumpName("fixed", "txt", 3, "jit_f", label="cpu_after_optimizations-buffer-assignment"),
+        ),
+        ("module_0003.jit_f.debug_options", DumpName("fixed", "", 3, "jit_f", label="debug_options")),
+        (
+            "module_0003.jit_f.obj-file.add_fusion_kernel_module.o",
+            DumpName("object", "o", 3, "jit_f", label="obj-file", kernel="add_fusion_kernel_module"),
+        ),
+        (
+            "module_0003.jit_f.ir-with-opt.ll",
+            DumpName("llvm_ir_optimized", "ll", 3, "jit_f", label="ir-with-opt"),
+        ),
+        (
+            "hlo_0004_cluster_1.after_fusion,_before_dce.txt",
+            DumpName("pass", "txt", module="cluster_1", sequence=4, after="fusion", before="dce"),
+        ),
+        ("hlo_graph_12.aBcDeF.dot", DumpName("other", "dot", sequence=12, label="hlo_graph")),
+        ("mark_for_compilation_3.pbtxt", DumpName("graph", "pbtxt", sequence=3, label="mark_for_compilation")),
+        (
+            "encapsulate_subgraphs_subgraph_cluster_0.pbtxt",
+            DumpName("graph", "pbtxt", label="encapsulate_subgraphs_subgraph_cluster_0"),
+        ),
+        ("readme.md", DumpName("other", "", label="readme.md")),
+    ],
+)
+def test_a_name_is_taken_apart(file: str, expected: DumpName) -> None:
+    assert decode_name(file) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "module"),
+    [
+        (BETWEEN, ""),
+        (f"module_0020.{CLUSTER}.multiply_fusion.1_kernel_module.ir-no-opt.ll", CLUSTER),
+        (f"module_0020.{CLUSTER}.multiply_fusion_kernel_module-pre-optimization.mlir", CLUSTER),
+        (f"module_0020.{CLUSTER}.obj-file.multiply_fusion.o", CLUSTER),
+        ("12345678.module_0001.jit_f.sm_8.0_gpu_after_optimizations.hlo.pb", "jit_f"),
+        ("module_0001.0003.IPU.after_a.before_b.dot", ""),
+    ],
+)
+def test_a_name_taken_apart_goes_together_again(file: str, module: str) -> None:
+    assert encode_name(decode_name(file, module)) == file
+
+
+def test_a_name_that_would_be_too_long_leaves_the_module_out() -> None:
+    name = DumpName("pass", "txt", 3, "m" * 250, 7, "simplification", "algsimp", "dce")
+    assert encode_name(name) == "module_0003.0007.simplification.after_algsimp.before_dce.txt"
+
+
+def test_what_has_no_place_in_a_file_name_is_replaced() -> None:
+    assert sanitized("a/b\\c[d] e") == "a_b_c_d__e"
+
+
+def test_names_say_in_words_what_they_mean() -> None:
+    assert decode_name(BETWEEN).describe() == (
+        "HLO after copy-insertion, before dce, in pipeline HLO_passes_after_layout_assignment"
+    )
+    start = decode_name("module_0004.f.0001.simplification.after_pipeline-start.before_algsimp.dot")
+    assert start.describe() == ("Graphviz graph of the HLO before algsimp, at the start of pipeline simplification")
+    assert decode_name("module_0003.jit_f.obj-file.k.o").describe() == "machine code of k"
+    assert decode_name("module_0003.jit_f.cpu_after_optimizations.txt").describe() == "the optimised program"
+
+
+@given(st.text(max_size=300))
+def test_any_name_is_taken(name: str) -> None:
+    assert decode_name(name).describe() is not None

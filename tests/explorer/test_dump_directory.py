@@ -1,0 +1,215 @@
+"""Dump directories: modules ranked, names decoded, a module as a Trace; bad files harm nobody."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+
+import pytest
+
+import xlanb
+from xlanb.errors import DumpError
+from xlanb.explorer.dump_directory import DumpDirectory
+from xlanb.explorer.stage import Deferred, TextRecord
+from xlanb.hlo.records import ModuleRecord
+
+FIRST = """HloModule jit_step
+
+ENTRY main {
+  x = f32[8]{0} parameter(0)
+  one = f32[] constant(1)
+  ones = f32[8]{0} broadcast(one), dimensions={}
+  p = f32[8]{0} multiply(x, ones)
+  ROOT e = f32[8]{0} exponential(p)
+}
+"""
+SECOND = """HloModule jit_step
+
+ENTRY main {
+  x = f32[8]{0} parameter(0)
+  one = f32[] constant(1)
+  ones = f32[8]{0} broadcast(one), dimensions={}
+  ROOT e = f32[8]{0} exponential(x)
+}
+"""
+THIRD = """HloModule jit_step
+
+ENTRY main {
+  x = f32[8]{0} parameter(0)
+  ROOT e = f32[8]{0} exponential(x)
+}
+"""
+LLVM = "define ptr @exp_fusion_kernel(ptr %0) {\n  ret ptr null\n}\n"
+LONG = (
+    "HloModule jit_step\n\nENTRY main {\n  x = f32[8]{0} parameter(0)\n"
+    + "".join(f"  n{k} = f32[8]{{0}} negate({f'n{k - 1}' if k else 'x'})\n" for k in range(20))
+    + "  ROOT r = f32[8]{0} abs(n19)\n}\n"
+)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A dump of one program and a helper, with a fixed point of two rounds."""
+    through = "HLO_passes_through_layout_assignment"
+    files = {
+        "before_optimizations.txt": FIRST,
+        f"0000.{through}.after_pipeline-start.before_dot_decomposer.txt": FIRST,
+        "0001.simplification.after_pipeline-start.before_algsimp.txt": FIRST,
+        "0002.simplification.after_algsimp.before_dce.txt": SECOND,
+        "0003.simplification.after_pipeline-start.before_algsimp.txt": SECOND,
+        "0004.simplification.after_dce.before_cse.txt": THIRD,
+        f"0005.{through}.after_simplification.before_cse.txt": THIRD,
+        "cpu_after_optimizations.txt": THIRD,
+        "exp_fusion_kernel_module.ir-no-opt.ll": LLVM,
+    }
+    for name, text in files.items():
+        (tmp_path / f"module_0003.jit_step.{name}").write_text(text)
+    (tmp_path / "module_0001.jit_convert_element_type.before_optimizations.txt").write_text(
+        THIRD.replace("jit_step", "jit_convert_element_type")
+    )
+    return tmp_path
+
+
+def test_the_main_program_comes_first_and_says_why(directory: Path) -> None:
+    (directory / "module_0003.jit_step.before_optimizations.txt").write_text(LONG)
+    dump = xlanb.read_dump(directory)
+    assert [m.name for m in dump.ranked] == ["jit_step", "jit_convert_element_type"]
+    assert dump.main is not None
+    assert dump.main.why == "main program: the most instructions (22); all others are helpers"
+    assert dump.ranked[1].why == "helper: named after a single op"
+    table = dump.modules
+    assert list(table["module"]) == ["jit_step", "jit_convert_element_type"]
+    assert list(table["kernels"]) == [1, 0]
+    assert table["instructions_before"][0] == 22
+
+
+def test_a_module_is_a_trace_of_its_pipelines(directory: Path) -> None:
+    trace = xlanb.read_dump(directory)["jit_step"]
+    through = "HLO_passes_through_layout_assignment"
+    assert [(s.pipeline, s.name, s.changed) for s in trace] == [
+        ((), "before_optimizations", True),
+        ((through, "simplification"), "algsimp", True),
+        ((through, "simplification", "round 2"), "dce", True),
+        ((through,), "simplification", False),
+        ((), "after_optimizations", False),
+        ((), "llvm_ir", True),
+    ]
+    assert trace["algsimp"].describe() == "algsimp: 1 removed, 1 changed"
+    assert trace["dce"].removed == {"one", "ones"}
+    assert trace["llvm_ir"].after is not None
+    assert trace["llvm_ir"].after.kernels == {"exp_fusion_kernel": "exp_fusion"}  # type: ignore[union-attr]
+
+
+def test_equal_instructions_of_successive_dumps_are_one_object(directory: Path) -> None:
+    trace = xlanb.read_dump(directory)["jit_step"]
+    before, after = trace["dce"].before, trace["dce"].after
+    assert isinstance(before, ModuleRecord)
+    assert isinstance(after, ModuleRecord)
+    assert after.entry_computation.by_name["x"] is before.entry_computation.by_name["x"]
+
+
+def test_nothing_is_parsed_before_it_is_looked_at(directory: Path) -> None:
+    trace = xlanb.read_dump(directory)["jit_step"]
+    given = trace.stages[1].given_after
+    assert isinstance(given, Deferred)
+    assert given._artifact is None
+    assert isinstance(trace.stages[1].after, ModuleRecord)
+    assert given._artifact is not None
+
+
+def test_missing_dumps_are_said(directory: Path) -> None:
+    for number in ("0001", "0002"):
+        next(directory.glob(f"*.{number}.*")).unlink()
+    trace = xlanb.read_dump(directory)["jit_step"]
+    assert trace.stages[1].name == "pipeline-start"
+    assert trace.stages[1].summary == "dumps 0001 to 0002 are missing"
+
+
+def test_bad_files_stand_in_the_trace_as_such(directory: Path) -> None:
+    broken = next(directory.glob("*.0002.*"))
+    broken.write_text(SECOND[:120])
+    compressed = next(directory.glob("*.0004.*"))
+    compressed.with_name(compressed.name + ".gz").write_bytes(gzip.compress(THIRD.encode())[:-20])
+    compressed.unlink()
+    trace = xlanb.read_dump(directory)["jit_step"]
+    bad = trace["algsimp"].after
+    assert isinstance(bad, TextRecord)
+    assert bad.note.startswith("6:30: expects opcode")
+    truncated = trace["dce"].after
+    assert isinstance(truncated, TextRecord)
+    assert "cannot be read" in truncated.note
+    assert isinstance(trace["after_optimizations"].after, ModuleRecord)
+
+
+def test_binary_and_compressed_dumps_open(directory: Path) -> None:
+    module = xlanb.hlo.parse(SECOND)
+    text = next(directory.glob("*.0002.*"))
+    text.with_name(text.name.replace(".txt", ".hlo.pb")).write_bytes(module.to_proto())
+    text.unlink()
+    other = next(directory.glob("*.0004.*"))
+    other.with_name(other.name + ".gz").write_bytes(gzip.compress(THIRD.encode()))
+    other.unlink()
+    trace = xlanb.read_dump(directory)["jit_step"]
+    assert str(trace["algsimp"].after) == str(module.record())
+    assert trace["dce"].removed == {"one", "ones"}
+
+
+def test_folders_keep_processes_apart(directory: Path, tmp_path: Path) -> None:
+    for worker in ("worker0", "worker1"):
+        folder = tmp_path / "all" / worker
+        folder.mkdir(parents=True)
+        for file in directory.glob("module_*"):
+            shutil.copy(file, folder)
+    dump = xlanb.read_dump(tmp_path / "all")
+    assert len(dump) == 4
+    with pytest.raises(DumpError, match="2 modules are called 'jit_step'"):
+        dump["jit_step"]
+    assert len(dump[0]) == 6
+
+
+def test_a_name_that_is_not_there_lists_those_that_are(directory: Path) -> None:
+    dump = xlanb.read_dump(directory)
+    with pytest.raises(DumpError, match=r"no module 'step'; there are: .*jit_step \(module_0003\)"):
+        dump["step"]
+    assert dump["module_0003"] is dump["jit_step"]
+    with pytest.raises(DumpError, match="no module 2"):
+        dump[2]
+
+
+def test_a_file_is_no_directory(directory: Path) -> None:
+    file = next(directory.glob("*.0002.*"))
+    with pytest.raises(DumpError, match="is no directory: did you mean"):
+        xlanb.read_dump(file)
+
+
+def test_graphs_of_tensorflow_are_a_trace(directory: Path) -> None:
+    graph = 'node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }\n'
+    for name in ("mark_for_compilation", "before_mark_for_compilation", "build_xla_ops"):
+        (directory / f"{name}.pbtxt").write_text(graph)
+        (directory / f"{name}_1.pbtxt").write_text("node { nonsense" if name == "build_xla_ops" else graph)
+    graphs = xlanb.read_dump(directory).graphs
+    assert graphs is not None
+    assert [(s.name, s.pipeline) for s in graphs] == [
+        (name, (run,))
+        for run in ("run 0", "run 1")
+        for name in ("before_mark_for_compilation", "mark_for_compilation", "build_xla_ops")
+    ]
+    assert type(graphs.stages[1].after).__name__ == "GraphRecord"
+    assert isinstance(graphs.stages[5].after, TextRecord)
+
+
+def test_files_without_a_rule_are_listed(directory: Path) -> None:
+    (directory / "notes.md").write_text("mine")
+    dump = xlanb.read_dump(directory)
+    assert dump.others == [("notes.md", "follows no rule of naming")]
+    assert "1 other files" in str(dump)
+    assert len(dump.files) == 11
+
+
+def test_an_empty_directory_has_nothing_to_show(tmp_path: Path) -> None:
+    dump = xlanb.read_dump(tmp_path)
+    assert isinstance(dump, DumpDirectory)
+    assert dump.main is None
+    assert dump.traces == []
+    assert len(dump.modules) == 0

@@ -1,0 +1,275 @@
+r"""The names of dumped files, both ways: `decode_name` takes one apart, `encode_name` makes one.
+
+    [TIMESTAMP.]module_NNNN[.MODULE].SSSS.PIPELINE.after_PASS.before_PASS.EXT      between two passes
+    [TIMESTAMP.]module_NNNN[.MODULE].SSSS.PASS.after_STEP.EXT                      inside a pass
+    [TIMESTAMP.]module_NNNN[.MODULE].LABEL.EXT                                     before_optimizations, cpu_after_optimizations...
+    [TIMESTAMP.]module_NNNN[.MODULE].KERNEL.ir-no-opt.ll, .obj-file.KERNEL.o, ...  what the backend made of a kernel
+    hlo_N[_MODULE][.-]LABEL.EXT, hlo_graph_N[.RANDOM].EXT                          XLA of 2017 and 2018
+    PASS_NAME[_N].pbtxt                                                            graphs of TensorFlow (TF_DUMP_GRAPH_PREFIX)
+
+NNNN is the module's number in its process, SSSS counts the module's dumps. MODULE is missing in the dumps of some backends and where the whole would be too
+long. `/`, `\\`, `[`, `]` and blanks are written `_`. Source of the rules: xla/service/dump.cc, and the dumps that it wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+MAX_NAME = 255
+"""Longest name of a file: beyond it XLA leaves MODULE out."""
+
+COMPRESSED = ".gz"
+
+ENDS = {"pipeline-start": "the start of the pipeline", "pipeline-end": "the end of the pipeline"}
+
+# What follows the module's name, by its end: label, then words for it.
+LABELS = {
+    "before_optimizations": "the program as it was handed to XLA",
+    "after_optimizations": "the optimised program",
+    "after_optimizations_before_buffers": "the optimised program, before buffers were assigned",
+    "buffer-assignment": "buffer assignment",
+    "buffer-assignment-values": "the values of buffer assignment, with their uses",
+    "live-range": "when each buffer lives",
+    "memory-usage-report": "memory used, largest first",
+    "debug_options": "the flags of the compilation",
+    "autotune_results": "choices made by measuring",
+    "gpu_target_config": "the GPU that was compiled for",
+    "thunk_sequence": "the thunks in order",
+    "thunk_metadata": "the thunks and the instructions they run",
+    "flow_pushed_tensors": "tensors handed on",
+    "compile_options": "the options of the compilation",
+    "topology": "the devices that were compiled for",
+    "config": "the configuration of the module",
+    "execution_options": "the options of execution",
+    "unoptimized-snapshot": "the program with its inputs",
+    "snapshot": "the program with its inputs",
+}
+
+# Files of a kernel: what stands after (or before) the kernel's name, the kind, words.
+_KERNEL_ENDS = {
+    ".ir-no-opt.ll": ("llvm_ir", "LLVM IR as emitted"),
+    ".ir-with-opt.ll": ("llvm_ir_optimized", "LLVM IR after LLVM's passes"),
+    ".ir-no-opt-noconst.ll": ("llvm_ir_noconst", "LLVM IR as emitted, without its constants"),
+    "-pre-optimization.mlir": ("mlir", "MLIR before its passes"),
+    "-post-optimization.mlir": ("mlir_optimized", "MLIR after its optimisations"),
+    "-post-lowering.mlir": ("mlir_lowered", "MLIR lowered to the LLVM dialect"),
+    ".ptx": ("ptx", "PTX"),
+    ".hsaco": ("hsaco", "AMD machine code"),
+    ".s": ("assembly", "assembly"),
+    ".o": ("object", "machine code"),
+}
+_OBJECT = "obj-file."
+
+_PREFIX = re.compile(r"(?:(?P<time>\d{6,})\.)?module_(?P<id>\d{4,})(?:\.(?P<rest>.+))?", re.DOTALL)
+_BETWEEN = re.compile(
+    r"(?:(?P<module>.*)\.)?(?P<n>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<after>.+?)\.before_(?P<before>.+)", re.DOTALL
+)
+_INSIDE = re.compile(r"(?:(?P<module>.*)\.)?(?P<n>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<after>.+)", re.DOTALL)
+_OLD_GRAPH = re.compile(r"hlo_graph_(?P<n>\d+)(?:\.[A-Za-z0-9]{6})?")
+_OLD = re.compile(r"hlo_(?P<n>\d+)(?:_(?P<module>[^.]*?))?[.-](?P<label>.+)", re.DOTALL)
+_OLD_PASS = re.compile(r"(?:(?P<pipeline>[^:]+?):?[\s_.])?after[\s_](?P<after>.+?),?[\s_.]+before[\s_](?P<before>.+)")
+_EXTENSIONS = ("hlo.pb", "txt", "dot", "html", "hlo", "pb", "pbtxt", "mlir", "ll", "o", "ptx", "s", "svg", "url", "csv")
+_GRAPH = re.compile(r"(?P<label>.+)_(?P<n>\d+)")
+
+# Graphs that TensorFlow dumps, by the beginning of the name; the order is that of its passes.
+GRAPHS = {
+    "before_clone_constants_for_better_clustering": "before constants are cloned",
+    "after_clone_constants_for_better_clustering": "constants cloned, so that each cluster can have its own",
+    "before_mark_for_compilation": "before clusters are marked",
+    "mark_for_compilation_annotated": "clusters marked, with TensorFlow's notes",
+    "mark_for_compilation": "clusters marked",
+    "before_increase_dynamism_for_auto_jit_pass": "before slices are made dynamic",
+    "increase_dynamism_for_auto_jit_pass": "slices made dynamic",
+    "before_partially_decluster_pass": "before nodes leave their clusters again",
+    "partially_decluster": "some nodes left their clusters again",
+    "encapsulate_subgraphs_before": "before clusters become functions",
+    "encapsulate_subgraphs_subgraph": "one cluster, cut out",
+    "encapsulate_fdef_graph": "the body of a cluster's function, as a graph",
+    "encapsulate_fdef": "a cluster's function (a FunctionDef)",
+    "encapsulate_subgraphs_after": "clusters are calls of functions",
+    "build_xla_ops": "calls became _XlaCompile and _XlaRun",
+    "xla_compile_function_input": "a cluster's function as it is handed to the compiler",
+    "xla_compile_function": "a cluster's function as it is handed to the compiler",
+    "xla_compile_graph": "a cluster's graph as it is handed to the compiler",
+    "before_mark": "before clusters are marked",
+    "after_mark": "clusters marked",
+    "partition": "the part of the graph on one device",
+}
+
+
+@dataclass(frozen=True)
+class DumpName:
+    """What a file's name says.
+
+    `kind` is "pass" (between two passes), "step" (inside a pass), "fixed" (one of LABELS), a kind of kernel file ("llvm_ir", "object"...), "graph"
+    (TensorFlow's), or "other". `module_id` is the number in the name, `sequence` the counter of dumps, `timestamp` in the units of the writer.
+    """
+
+    kind: str
+    extension: str = ""
+    module_id: int | None = None
+    module: str = ""
+    sequence: int | None = None
+    pipeline: str = ""
+    after: str = ""
+    before: str = ""
+    label: str = ""
+    kernel: str = ""
+    timestamp: int | None = None
+    compressed: bool = False
+
+    def describe(self) -> str:
+        """The name in words: "HLO after algsimp, before dce, in pipeline simplification"."""
+        if self.kind == "pass":
+            if self.after == "pipeline-start":
+                place = f"before {self.before}, at the start of pipeline {self.pipeline}"
+            elif self.before == "pipeline-end":
+                place = f"after {self.after}, at the end of pipeline {self.pipeline}"
+            else:
+                place = f"after {self.after}, before {self.before}, in pipeline {self.pipeline}"
+            return f"{_form(self.extension)} {place}".strip()
+        if self.kind == "step":
+            return f"{_form(self.extension)} inside {self.pipeline}, after {self.after.replace('_', ' ')}".strip()
+        if self.kind == "graph":
+            return f"TensorFlow graph: {GRAPHS.get(_graph_label(self.label), self.label)}"
+        words = next((w for k, w in _KERNEL_ENDS.values() if k == self.kind), "")
+        if words:
+            return f"{words} of {self.kernel}" if self.kernel else words
+        return _label_words(self.label) or self.label
+
+
+def decode_name(name: str, module: str = "") -> DumpName:
+    """What the name of a file (without its folder) says; `module` is the module's name where it is known from other files of the same number.
+
+    Never fails: a name that follows no rule is of kind "other".
+    """
+    compressed = name.endswith(COMPRESSED)
+    plain = name.removesuffix(COMPRESSED)
+    found = _PREFIX.fullmatch(plain)
+    if found is None:
+        return _decode_old(plain, compressed=compressed)
+    return replace(
+        _decode_rest(found["rest"] or "", module),
+        module_id=int(found["id"]),
+        timestamp=int(found["time"]) if found["time"] else None,
+        compressed=compressed,
+    )
+
+
+def encode_name(name: DumpName) -> str:
+    """The file's name that XLA would give; the module's name is left out where the whole is too long."""
+    tail = {
+        "pass": f"{name.pipeline}.after_{name.after}.before_{name.before}",
+        "step": f"{name.pipeline}.after_{name.after}",
+    }.get(name.kind, name.label)
+    end = next((e for e, (kind, _) in _KERNEL_ENDS.items() if kind == name.kind), "")
+    if end:
+        tail = f"{name.kernel}{end}" if name.kernel else end.lstrip(".-")
+        tail = (_OBJECT if name.label == _OBJECT.rstrip(".") else "") + tail.removesuffix(f".{name.extension}")
+    number = f"{name.module_id or 0:04d}"
+    head = f"{name.timestamp}." if name.timestamp is not None else ""
+    count = f"{name.sequence:04d}." if name.sequence is not None else ""
+    last = f".{name.extension}" if name.extension else ""
+    whole = f"{head}module_{number}.{name.module}.{count}{tail}{last}"
+    if len(whole.encode()) > MAX_NAME or not name.module:
+        whole = f"{head}module_{number}.{count}{tail}{last}"
+    return sanitized(whole) + (COMPRESSED if name.compressed else "")
+
+
+def sanitized(name: str) -> str:
+    """A name fit for a file: slashes, brackets and blanks become `_`."""
+    return re.sub(r"[/\\\[\] ]", "_", name)
+
+
+def _split_extension(name: str) -> tuple[str, str]:
+    for extension in _EXTENSIONS:
+        if name.endswith("." + extension):
+            return name[: -len(extension) - 1], extension
+    return name, ""
+
+
+def _decode_rest(rest: str, module: str) -> DumpName:
+    stem, extension = _split_extension(rest)
+    found = _BETWEEN.fullmatch(stem)
+    if found is not None:
+        own, count, pipeline, after, before = found.groups()
+        return DumpName("pass", extension, None, own or "", int(count), pipeline, after, before)
+    found = _INSIDE.fullmatch(stem)
+    if found is not None:
+        own, count, pipeline, after = found.groups()
+        return DumpName("step", extension, None, own or "", int(count), pipeline, after)
+    own, tail = _split_module(rest, module)
+    kernel = _decode_kernel(tail)
+    if kernel is not None:
+        return replace(kernel, module=own, extension=extension)
+    label, extension = _split_extension(tail)
+    return DumpName("fixed" if _label_words(label) else "other", extension, module=own, label=label)
+
+
+def _split_module(rest: str, module: str) -> tuple[str, str]:
+    """The module's name and what follows it; names hold dots, so a name known from elsewhere decides, then the label."""
+    if module and (rest == module or rest.startswith(module + ".")):
+        return module, rest[len(module) + 1 :]
+    stem, extension = _split_extension(rest)
+    parts = stem.split(".")
+    for k in range(len(parts) - 1, 0, -1):
+        if _label_words(".".join(parts[k:])):
+            return ".".join(parts[:k]), ".".join([*parts[k:], *([extension] if extension else [])])
+    own, _, tail = rest.partition(".")
+    return (own, tail) if tail else ("", rest)
+
+
+def _decode_kernel(tail: str) -> DumpName | None:
+    if tail.startswith(_OBJECT) and tail.endswith(".o"):
+        return DumpName("object", kernel=tail[len(_OBJECT) : -2], label=_OBJECT.rstrip("."))
+    for end, (kind, _) in _KERNEL_ENDS.items():
+        whole = tail == end.lstrip(".-")  # of the module as a whole
+        if whole or tail.endswith(end):
+            return DumpName(kind, kernel="" if whole else tail[: -len(end)], label=end.strip(".-").rpartition(".")[0])
+    return None
+
+
+def _label_words(label: str) -> str:
+    """Words for a fixed label; backends put their name before it: cpu_after_optimizations, sm_8.0_gpu_after_optimizations-buffer-assignment."""
+    if label in LABELS:
+        return LABELS[label]
+    found = re.fullmatch(r"(?:.*_)?(after_optimizations(?:_before_buffers)?)(?:-(.+)|\.(top_level))?", label)
+    if found is None:
+        return ""
+    return LABELS.get(found[2] or found[1], "")
+
+
+def _decode_old(name: str, *, compressed: bool) -> DumpName:
+    stem, extension = _split_extension(name)
+    other = DumpName("other", extension, label=stem, compressed=compressed)
+    found = _OLD_GRAPH.fullmatch(stem)
+    if found is not None:
+        return replace(other, sequence=int(found["n"]), label="hlo_graph")
+    found = _OLD.fullmatch(stem)
+    if found is not None:
+        named = replace(other, module=found["module"] or "", sequence=int(found["n"]), label=found["label"])
+        between = _OLD_PASS.fullmatch(found["label"])
+        if between is not None:
+            pipeline, after, before = between.groups()
+            return replace(named, kind="pass", pipeline=pipeline or "", after=after, before=before, label="")
+        return replace(named, kind="fixed") if _label_words(found["label"]) else named
+    if extension in ("pbtxt", "pb") and _graph_label(stem):
+        numbered = _GRAPH.fullmatch(stem)
+        if numbered is not None and _graph_label(numbered["label"]) == numbered["label"]:
+            return replace(other, kind="graph", label=numbered["label"], sequence=int(numbered["n"]))
+        return replace(other, kind="graph")
+    return other
+
+
+def _graph_label(label: str) -> str:
+    """The entry of GRAPHS that a label begins with, the longest."""
+    return max((g for g in GRAPHS if label == g or label.startswith(g + "_")), key=len, default="")
+
+
+def _form(extension: str) -> str:
+    return {
+        "dot": "Graphviz graph of the HLO",
+        "html": "picture of the HLO",
+        "url": "link to a picture of the HLO",
+    }.get(extension, "HLO")

@@ -1,0 +1,278 @@
+"""What lies in a dump directory: its files by module, found by their names alone, opened only when asked for."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from xlanb.dump.names import COMPRESSED, DumpName, decode_name
+from xlanb.errors import DumpError
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.parser import parse
+
+MAX_FILES = 1_000_000
+MAX_BYTES = 1 << 30
+"""A file is read up to so many bytes (after gunzip); a longer one is refused."""
+
+HLO_EXTENSIONS = ("txt", "hlo.pb", "pb", "hlo")
+"""Forms of HLO that can be read back, best first."""
+
+
+@dataclass(frozen=True)
+class DumpFile:
+    """One file: `path`, size in bytes as it lies on disk, modification time in seconds, and what its name says."""
+
+    path: Path
+    size: int
+    modified: float
+    name: DumpName
+
+    def read_bytes(self) -> bytes:
+        """The content, gunzipped.
+
+        Raises:
+            DumpError: the file cannot be read, is no proper gzip, or is larger than MAX_BYTES.
+        """
+        try:
+            if not self.name.compressed:
+                if self.size > MAX_BYTES:
+                    raise DumpError(f"{self.path}: {self.size:,} bytes are more than the {MAX_BYTES:,} that are read")
+                return self.path.read_bytes()
+            with gzip.open(self.path) as file:
+                data = file.read(MAX_BYTES + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DumpError(f"{self.path}: cannot be read: {error}") from error
+        if len(data) > MAX_BYTES:
+            raise DumpError(f"{self.path}: holds more than the {MAX_BYTES:,} bytes that are read")
+        return data
+
+    def read_text(self) -> str:
+        """The content as text; bytes that are no UTF-8 are replaced, as XLA names may hold anything."""
+        return self.read_bytes().decode("utf-8", errors="replace")
+
+    def read_hlo(self) -> HloModule:
+        """The HLO module in it, from text or protocol buffer.
+
+        Raises:
+            XlanbError: it holds no HLO that can be read; the message names the file.
+        """
+        if self.name.extension in ("hlo.pb", "pb"):
+            return HloModule.from_proto(self.read_bytes())
+        return parse(self.read_text())
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A checksum of the content: equal where two dumps are equal."""
+        import hashlib
+
+        return hashlib.blake2b(self.read_bytes(), digest_size=16).digest()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One HLO dump in order: the forms in which it lies there (text, dot, ...), best first; `name` is that of the first."""
+
+    name: DumpName
+    files: tuple[DumpFile, ...]
+
+    @property
+    def readable(self) -> DumpFile | None:
+        """The file from which HLO can be read back, if there is one."""
+        return next((f for e in HLO_EXTENSIONS for f in self.files if f.name.extension == e), None)
+
+
+@dataclass
+class ModuleFiles:
+    """The files of one module. `number` is the module's number in its process (-1 where its names have none)."""
+
+    folder: Path
+    number: int
+    name: str
+    files: list[DumpFile] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files on disk."""
+        return sum(f.size for f in self.files)
+
+    @property
+    def modified(self) -> float:
+        """When the last of its files was written, seconds since the epoch."""
+        return max((f.modified for f in self.files), default=0.0)
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The HLO dumps between and inside passes, in the order in which they were written."""
+        return _in_steps(f for f in self.files if f.name.kind in ("pass", "step"))
+
+    def fixed(self, end: str) -> list[DumpFile]:
+        """The files under a fixed label that ends so: "before_optimizations", "buffer-assignment"."""
+        return [f for f in self.files if f.name.kind == "fixed" and _ends(f.name.label, end)]
+
+    def hlo(self, end: str) -> Step | None:
+        """The HLO under a fixed label, in its forms."""
+        found = sorted(self.fixed(end), key=_preference)
+        return Step(found[0].name, tuple(found)) if found else None
+
+    @cached_property
+    def kernels(self) -> dict[str, dict[str, DumpFile]]:
+        """What the backend made of each kernel: files by kind ("llvm_ir", "llvm_ir_optimized", "object", ...), by kernel."""
+        found: dict[str, dict[str, DumpFile]] = {}
+        for f in self.files:
+            if f.name.kind not in ("pass", "step", "fixed", "other", "graph"):
+                found.setdefault(f.name.kernel, {})[f.name.kind] = f
+        return dict(sorted(found.items()))
+
+
+@dataclass
+class DumpListing:
+    """All that lies in a directory: modules, TensorFlow graphs in order, and the files that are neither."""
+
+    directory: Path
+    modules: list[ModuleFiles] = field(default_factory=list)
+    graphs: list[DumpFile] = field(default_factory=list)
+    others: list[DumpFile] = field(default_factory=list)
+    unreadable: list[tuple[Path, str]] = field(default_factory=list)
+
+    @property
+    def file_count(self) -> int:
+        """Files in the directory and below."""
+        return sum(len(m.files) for m in self.modules) + len(self.graphs) + len(self.others)
+
+
+def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
+    """The files of a dump directory and its subfolders, by module; no file is opened.
+
+    Raises:
+        DumpError: there is no such directory, or it holds more than MAX_FILES files.
+    """
+    root = Path(directory).expanduser()
+    if not root.is_dir():
+        raise DumpError(f"{root} is no directory" + (f": did you mean {root.parent}?" if root.is_file() else ""))
+    listing = DumpListing(root)
+    files: list[DumpFile] = []
+    for path, size, modified in _walk(root, listing.unreadable):
+        files.append(DumpFile(path, size, modified, _decoded(path, root)))
+        if len(files) > MAX_FILES:
+            raise DumpError(f"{root} holds more than {MAX_FILES:,} files")
+    named = _module_names(files)
+    modules: dict[tuple[Path, int, str], ModuleFiles] = {}
+    for f in files:
+        name = f.name
+        if name.kind == "graph":
+            listing.graphs.append(f)
+        elif name.module_id is not None or name.module:
+            f = _renamed(f, named)
+            folder, number = _home(f), -1 if f.name.module_id is None else f.name.module_id
+            key = (folder, number, _joined(f, named))
+            modules.setdefault(key, ModuleFiles(*key)).files.append(f)
+        else:
+            listing.others.append(f)
+    listing.modules = sorted(modules.values(), key=lambda m: (m.folder, m.number, m.name))
+    listing.graphs.sort(key=_graph_order)
+    return listing
+
+
+def _walk(root: Path, unreadable: list[tuple[Path, str]]) -> Iterator[tuple[Path, int, float]]:
+    """Regular files below a folder; links are not followed out of it, what cannot be listed is noted."""
+    stack = [root]
+    while stack:
+        folder = stack.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda e: e.name)
+        except OSError as error:
+            unreadable.append((folder, str(error)))
+            continue
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    stack.append(Path(entry.path))
+                elif entry.is_file():
+                    stat = entry.stat()
+                    yield Path(entry.path), stat.st_size, stat.st_mtime
+            except OSError as error:
+                unreadable.append((Path(entry.path), str(error)))
+
+
+def _decoded(path: Path, root: Path) -> DumpName:
+    """What a name says; files in a folder module_NNNN.NAME belong to that module."""
+    name = decode_name(path.name)
+    if name.module_id is None and path.parent != root:
+        of_folder = decode_name(path.parent.name)
+        if of_folder.module_id is not None:
+            module = path.parent.name.partition(".")[2]
+            stem = path.name.removesuffix(COMPRESSED)
+            label, _, extension = stem.partition(".")
+            return replace(
+                decode_name(f"module_{of_folder.module_id:04d}.{module}.{stem}", module),
+                label=label,
+                extension=extension,
+            )
+    return name
+
+
+def _home(f: DumpFile) -> Path:
+    """The folder that tells modules apart: that of the file, or the one above a module's own folder."""
+    return _home_of(f.path.parent)
+
+
+@lru_cache(maxsize=4096)
+def _home_of(folder: Path) -> Path:
+    return folder.parent if decode_name(folder.name).module_id is not None else folder
+
+
+def _module_names(files: list[DumpFile]) -> dict[tuple[Path, int], Counter[str]]:
+    """The names of each number, from the files whose names leave no doubt."""
+    names: dict[tuple[Path, int], Counter[str]] = {}
+    for f in files:
+        if f.name.module_id is not None and f.name.module and f.name.kind in ("pass", "step", "fixed"):
+            names.setdefault((_home(f), f.name.module_id), Counter())[f.name.module] += 1
+    return names
+
+
+def _renamed(f: DumpFile, named: dict[tuple[Path, int], Counter[str]]) -> DumpFile:
+    """The file with its name taken apart anew, now that its module's name is known."""
+    names = named.get((_home(f), f.name.module_id)) if f.name.module_id is not None else None
+    if not names or f.name.kind in ("pass", "step"):
+        return f
+    rest = f.path.name.removesuffix(COMPRESSED).partition("module_")[2].partition(".")[2]
+    fitting = [n for n in names if rest.startswith(n + ".")]
+    if not fitting or max(fitting, key=len) == f.name.module:
+        return f
+    return replace(f, name=decode_name(f.path.name, max(fitting, key=len)))
+
+
+def _joined(f: DumpFile, named: dict[tuple[Path, int], Counter[str]]) -> str:
+    """The name of the file's module; where the file's own name leaves it out, that of the number's other files."""
+    if f.name.module or f.name.module_id is None:
+        return f.name.module
+    names = named.get((_home(f), f.name.module_id))
+    return next(iter(names)) if names is not None and len(names) == 1 else ""
+
+
+def _ends(label: str, end: str) -> bool:
+    return label == end or label.endswith(("_" + end, "-" + end))
+
+
+def _preference(f: DumpFile) -> tuple[int, str]:
+    extension = f.name.extension
+    return (HLO_EXTENSIONS.index(extension) if extension in HLO_EXTENSIONS else len(HLO_EXTENSIONS), extension)
+
+
+def _in_steps(files: Iterator[DumpFile]) -> list[Step]:
+    """Files grouped by what they show: a dump's text and its picture are one step, whether they share a number or follow one another."""
+    groups: dict[tuple[object, ...], list[DumpFile]] = {}
+    for f in sorted(files, key=lambda f: (f.name.sequence if f.name.sequence is not None else -1, f.modified)):
+        n = f.name
+        groups.setdefault((n.sequence, n.pipeline, n.after, n.before), []).append(f)
+    return [Step((best := sorted(g, key=_preference))[0].name, tuple(best)) for g in groups.values()]
+
+
+def _graph_order(f: DumpFile) -> tuple[str, int, float, str]:
+    return (str(f.path.parent), f.name.sequence or 0, f.modified, f.path.name)

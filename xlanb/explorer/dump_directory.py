@@ -1,0 +1,262 @@
+"""DumpDirectory: a directory that XLA or TensorFlow dumped into, as one object: which file is my program, and what became of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from xlanb.display import Displayable
+from xlanb.dump.names import GRAPHS
+from xlanb.dump.reader import DumpFile, DumpListing, ModuleFiles, list_dump
+from xlanb.errors import DumpError, XlanbError
+from xlanb.explorer.dump_trace import dump_trace
+from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
+from xlanb.explorer.trace import Trace
+from xlanb.graph.graph import Graph
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COUNT_BYTES = 64 << 20
+"""Instructions are counted in files up to so many bytes; of larger ones the count is estimated from their size."""
+_BYTES_PER_INSTRUCTION = 160
+_HELPER_INSTRUCTIONS = 12
+
+# Programs that frameworks compile on the side: one op called outside any jit, or a random key.
+_HELPERS = re.compile(
+    r"(?:jit_)?_?(?:convert_element_type|broadcast_in_dim|threefry\w*|iota|concatenate|copy|reshape|squeeze|transpose|"
+    r"dynamic_slice|slice|add|sub|subtract|mul|multiply|div|true_divide|neg|random_\w+|_?uniform|_?normal|_?truncated_normal|"
+    r"fill|full|zeros|ones|eye|less|greater|equal|where|gather|scatter|select_n|_?reduce_\w+|_?argmax|_?mean|_?lambda_?|fn|"
+    r"multi_slice|_multi_slice|device_put|stage|unstack|split|_power|integer_pow|IdsToData\w*|SyncTensorsGraph\.\d{1,2})(?:\.\d+)?"
+)
+
+
+@dataclass(frozen=True)
+class DumpedModule:
+    """One line of the table: `instructions` counts those before and after optimisation (0: not there), `why` says what it is thought to be."""
+
+    files: ModuleFiles
+    before: int
+    after: int
+    is_helper: bool
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        """The module's name; its number where it has none."""
+        return self.files.name or f"module_{self.files.number:04d}"
+
+
+class DumpDirectory(Displayable):
+    """What lies in a dump directory. `dump["jit_step"]` is a module's Trace, `dump[0]` that of the main program; `dump.modules` is the table.
+
+    Nothing but names and sizes is read at first. `graphs` is a Trace of the graphs that TensorFlow dumped beside (None where it dumped none); `others` are files that follow
+    no rule of naming, and files that could not be listed, with the reason.
+    """
+
+    def __init__(self, listing: DumpListing) -> None:
+        self.directory = listing.directory
+        self.listing = listing
+        self._traces: dict[int, Trace] = {}
+
+    @cached_property
+    def ranked(self) -> list[DumpedModule]:
+        """The modules, the main program first, helpers last."""
+        found = [_described(m) for m in self.listing.modules]
+        found.sort(key=lambda m: (m.is_helper, -max(m.before, m.after), -m.files.size, m.files.number))
+        return [_with_reason(m, k, found) for k, m in enumerate(found)]
+
+    @property
+    def main(self) -> DumpedModule | None:
+        """The module that is thought to be the program; its `why` says why."""
+        return self.ranked[0] if self.ranked else None
+
+    @property
+    def modules(self) -> pd.DataFrame:
+        """One row per module: name, number, what it is, instructions before and after, passes dumped, kernels, bytes on disk, when written, folder."""
+        import pandas as pd
+
+        rows = [
+            {
+                "module": m.name,
+                "number": m.files.number,
+                "what": m.why,
+                "instructions_before": m.before or None,
+                "instructions_after": m.after or None,
+                "dumps": len(m.files.steps),
+                "kernels": len(m.files.kernels),
+                "bytes": m.files.size,
+                "written": datetime.fromtimestamp(m.files.modified, UTC).replace(microsecond=0, tzinfo=None),
+                "folder": str(m.files.folder.relative_to(self.directory)),
+            }
+            for m in self.ranked
+        ]
+        return pd.DataFrame(rows).convert_dtypes()
+
+    @property
+    def files(self) -> pd.DataFrame:
+        """One row per file: name, what the name says in words, module, bytes."""
+        import pandas as pd
+
+        listed = [(f, m.name) for m in self.listing.modules for f in m.files]
+        listed += [(f, "") for f in (*self.listing.graphs, *self.listing.others)]
+        rows = [
+            {
+                "file": str(f.path.relative_to(self.directory)),
+                "what": f.name.describe(),
+                "module": name,
+                "bytes": f.size,
+            }
+            for f, name in listed
+        ]
+        return pd.DataFrame(rows, columns=["file", "what", "module", "bytes"])
+
+    @property
+    def others(self) -> list[tuple[str, str]]:
+        """Files that belong to no module and no graph: (path, what is known of it)."""
+        known = [(str(f.path.relative_to(self.directory)), "follows no rule of naming") for f in self.listing.others]
+        return known + [(str(path), reason) for path, reason in self.listing.unreadable]
+
+    def __len__(self) -> int:
+        return len(self.listing.modules)
+
+    def __iter__(self) -> Iterator[Trace]:
+        return (self.trace(m) for m in self.ranked)
+
+    def __getitem__(self, key: int | str) -> Trace:
+        """A module's Trace: by rank (0 is the main program), by name, by the beginning of its name, or as "module_0004".
+
+        Raises:
+            DumpError: there is no such module, or several; the message lists them.
+        """
+        if isinstance(key, int):
+            if not -len(self) <= key < len(self):
+                raise DumpError(f"no module {key}: {self.directory} holds {len(self)}")
+            return self.trace(self.ranked[key])
+        return self.trace(self._find(key))
+
+    def trace(self, module: DumpedModule) -> Trace:
+        """The Trace of a row of `ranked`."""
+        key = id(module.files)
+        if key not in self._traces:
+            self._traces[key] = dump_trace(module.files)
+        return self._traces[key]
+
+    def _find(self, key: str) -> DumpedModule:
+        number = re.fullmatch(r"(?:module_)?(\d{4,})(?:\..*)?", key)
+        found = [m for m in self.ranked if m.name == key or (number is not None and m.files.number == int(number[1]))]
+        found = found or [m for m in self.ranked if m.name.startswith(key)]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(f"{m.name} (module_{m.files.number:04d})" for m in (found or self.ranked)[:20])
+        raise DumpError(
+            f"{len(found)} modules are called {key!r}: {names}" if found else f"no module {key!r}; there are: {names}"
+        )
+
+    @cached_property
+    def graphs(self) -> Trace | None:
+        """The graphs that TensorFlow dumped, in its order of passes, each read when it is first looked at."""
+        files = sorted(self.listing.graphs, key=_graph_key)
+        if not files:
+            return None
+        stages: list[Stage] = []
+        before: Deferred | None = None
+        for f in files:
+            after = Deferred(lambda f=f: _graph(f))  # type: ignore[misc]
+            place = str(f.path.parent.relative_to(self.directory))
+            path = (place, _run(f)) if place != "." else (_run(f),)
+            stages.append(Stage(len(stages), "tf_graph", f.name.label, before, after, path, summary=f.name.describe()))
+            before = after
+        return Trace(f"{self.directory.name}: graphs", stages)
+
+    @property
+    def traces(self) -> list[Trace]:
+        """The traces to show first: the main program's, then the graphs."""
+        main = [self.trace(self.ranked[0])] if self.ranked else []
+        return main + ([self.graphs] if self.graphs is not None else [])
+
+    def __str__(self) -> str:
+        listing = self.listing
+        lines = [f"{self.directory}: {listing.file_count:,} files, {len(self)} modules, {len(listing.graphs)} graphs"]
+        for m in self.ranked[:30]:
+            counts = f"{m.before or '?'} -> {m.after or '?'} instructions, {len(m.files.steps)} dumps, {len(m.files.kernels)} kernels"
+            lines.append(f"  module_{m.files.number:04d} {m.name}: {counts}; {m.why}")
+        if len(self) > 30:
+            lines.append(f"  ... {len(self) - 30} more modules")
+        if self.others:
+            lines.append(f"  {len(self.others)} other files, see .others")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<DumpDirectory {self.directory}: {len(self)} modules>"
+
+
+def read_dump(directory: str | os.PathLike[str]) -> DumpDirectory:
+    """Open what --xla_dump_to (or TF_DUMP_GRAPH_PREFIX) wrote: of JAX, TensorFlow or another front end, today's names and those of 2018.
+
+    Raises:
+        DumpError: there is no such directory.
+    """
+    return DumpDirectory(list_dump(directory))
+
+
+def _described(module: ModuleFiles) -> DumpedModule:
+    first = module.hlo("before_optimizations")
+    steps = [s for s in module.steps if s.readable is not None]
+    before = first.readable if first is not None else steps[0].readable if steps else None
+    last = module.hlo("after_optimizations")
+    after = last.readable if last is not None else steps[-1].readable if steps else None
+    counts = [_count(f) if f is not None else 0 for f in (before, after)]
+    helper = bool(_HELPERS.fullmatch(module.name)) or max(counts) <= _HELPER_INSTRUCTIONS
+    return DumpedModule(module, counts[0], counts[1], helper)
+
+
+def _count(f: DumpFile) -> int:
+    """Instructions in a text of HLO, as lines with an equals sign: no parsing, and an estimate where the file is huge."""
+    if f.name.extension not in ("txt", "hlo") or f.size > _COUNT_BYTES:
+        return max(f.size // _BYTES_PER_INSTRUCTION, 1)
+    try:
+        return f.read_bytes().count(b" = ")
+    except XlanbError:
+        return 0
+
+
+def _with_reason(m: DumpedModule, rank: int, ranked: list[DumpedModule]) -> DumpedModule:
+    size = max(m.before, m.after)
+    if m.is_helper:
+        named = _HELPERS.fullmatch(m.files.name)
+        why = "helper: named after a single op" if named else f"helper: {size} instructions only"
+    elif rank == 0:
+        rest = [max(o.before, o.after) for o in ranked[1:] if not o.is_helper]
+        second = f"; the next has {rest[0]:,}" if rest else "; all others are helpers" if len(ranked) > 1 else ""
+        why = f"main program: the most instructions ({size:,}){second}"
+    else:
+        why = "program"
+    return DumpedModule(m.files, m.before, m.after, m.is_helper, why)
+
+
+def _run(f: DumpFile) -> str:
+    """The run of the session that a graph belongs to: repeats of a name are numbered from 1, a cluster's own graphs are not."""
+    return "clusters" if "cluster_" in f.name.label else f"run {f.name.sequence or 0}"
+
+
+def _graph_key(f: DumpFile) -> tuple[str, bool, int, int, str]:
+    order = list(GRAPHS)
+    label = next((k for k, g in enumerate(order) if f.name.label.startswith(g)), len(order))
+    return (str(f.path.parent), _run(f) == "clusters", f.name.sequence or 0, label, f.path.name)
+
+
+def _graph(f: DumpFile) -> Artifact:
+    try:
+        return Graph.from_graphdef(f.read_bytes()).record()
+    except XlanbError as error:
+        try:
+            text = f.read_text()
+        except XlanbError as unreadable:
+            text = str(unreadable)
+        return TextRecord(f.path.name, text, "text", str(error))

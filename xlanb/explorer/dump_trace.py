@@ -1,0 +1,264 @@
+"""A module of a dump directory as a Trace: the real compiler's passes as stages, in the tree of its pipelines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xlanb.buffers.records import BufferAssignmentRecord
+from xlanb.cpu.records import CodeRecord
+from xlanb.dump.buffer_assignment import parse_buffer_assignment
+from xlanb.dump.disassemble import disassemble
+from xlanb.dump.reader import DumpFile, ModuleFiles, Step
+from xlanb.errors import XlanbError
+from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
+from xlanb.explorer.trace import Trace
+from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+
+_DEFINE = re.compile(r'^define\b[^@\n]*@("[^"\n]*"|[\w.$-]+)', re.MULTILINE)
+_KERNEL_SUFFIX = "_kernel_module"
+_MODULE_PREFIX = "__compute_module_"
+
+# Pipelines that XLA runs inside another: told from the dumps where they show it, else from here.
+_PARENTS = {
+    "simplification": "HLO_passes_through_layout_assignment",
+    "post_scatter_expansion_simplification": "HLO_passes_through_layout_assignment",
+    "after_layout_assignment": "HLO_passes_after_layout_assignment",
+    "simplification_after_layout_assignment": "HLO_passes_after_layout_assignment",
+}
+
+
+def dump_trace(module: ModuleFiles) -> Trace:
+    """The stages of a module, each read when it is first looked at.
+
+    A dump that equals the one before (byte for byte) is a stage that changed nothing; the start of a pipeline is a stage only where it differs from what came
+    before, which means that passes between were not dumped. Files that cannot be read are stages that show their text and say why.
+    """
+    return Trace(module.name or f"module_{module.number:04d}", _Builder(module).stages())
+
+
+class _Sharing:
+    """Reads modules so that equal instructions of successive dumps are one object: diffs and deltas compare by identity first."""
+
+    def __init__(self) -> None:
+        self._instructions: dict[str, InstructionRecord] = {}
+
+    def record(self, file: DumpFile) -> Artifact:
+        """The module in a file, or its text where it holds none that can be read."""
+        try:
+            if file.name.extension not in ("txt", "hlo", "pb", "hlo.pb"):
+                return TextRecord(file.path.name, file.read_text(), file.name.extension or "text")
+            return self._share(file.read_hlo().record())
+        except XlanbError as error:
+            return TextRecord(file.path.name, _text_or_nothing(file), "text", str(error))
+
+    def _share(self, module: ModuleRecord) -> ModuleRecord:
+        computations = []
+        for c in module.computations:
+            mine = tuple(self._one(i) for i in c.instructions)
+            computations.append(ComputationRecord(c.name, mine, c.root, c.execution_thread))
+        return ModuleRecord(module.name, tuple(computations), module.entry, module.header, module.tables)
+
+    def _one(self, i: InstructionRecord) -> InstructionRecord:
+        known = self._instructions.get(i.name)
+        if known is not None and known == i:
+            return known
+        self._instructions[i.name] = i
+        return i
+
+
+@dataclass
+class _Builder:
+    module: ModuleFiles
+    made: list[Stage] = field(default_factory=list)
+    known: dict[bytes, Deferred] = field(default_factory=dict)
+    shared: _Sharing = field(default_factory=_Sharing)
+    current: Deferred | None = None
+
+    def stages(self) -> list[Stage]:
+        module = self.module
+        first = module.hlo("before_optimizations")
+        if first is not None:
+            self._take("hlo", "before_optimizations", first, (), "the program as it was handed to XLA")
+        steps = [s for s in module.steps if s.readable is not None] or module.steps
+        for step, path, note in zip(steps, pipelines_of(steps), _gaps(steps), strict=True):
+            self._step(step, path, note)
+        last = module.hlo("after_optimizations")
+        if last is not None:
+            self._take("hlo", "after_optimizations", last, ())
+        self._buffers()
+        self._kernels()
+        return self.made
+
+    def _step(self, step: Step, path: tuple[str, ...], note: str) -> None:
+        name = step.name
+        if name.kind == "step":
+            self._take("hlo_pass", f"{name.pipeline}: {name.after.replace('_', ' ')}", step, path, note)
+        elif name.after != "pipeline-start":
+            self._take("hlo_pass", name.after, step, path, note)
+        elif self.current is None or self._artifact(step) is not self.current:
+            words = note or ("passes in between were not dumped" if self.current is not None else "")
+            self._take("hlo_pass", "pipeline-start", step, path, words)
+
+    def _take(self, kind: str, name: str, step: Step, path: tuple[str, ...], summary: str = "") -> None:
+        before, self.current = self.current, self._artifact(step)
+        self.made.append(Stage(len(self.made), kind, name, before, self.current, path, summary=summary))
+
+    def _artifact(self, step: Step) -> Deferred:
+        """What a dump shows; the same object for files of equal content."""
+        file = step.readable or step.files[0]
+        try:
+            key = file.digest
+        except XlanbError:
+            key = str(file.path).encode()
+        if key not in self.known:
+            self.known[key] = Deferred(lambda: self.shared.record(file), file.size)
+        return self.known[key]
+
+    def _add(self, kind: str, artifact: Deferred, summary: str = "") -> None:
+        self.made.append(Stage(len(self.made), kind, kind, self.current, artifact, (), summary=summary))
+        self.current = artifact
+
+    def _buffers(self) -> None:
+        reports = self.module.fixed("buffer-assignment")
+        if not reports:
+            return
+        live = self.module.fixed("live-range")
+        name = self.module.name
+        self._add("buffer_assignment", Deferred(lambda: _buffer_record(reports[0], live, name)))
+
+    def _kernels(self) -> None:
+        kernels = self.module.kernels
+        for kind in ("llvm_ir", "llvm_ir_optimized"):
+            files = {k: f[kind] for k, f in kernels.items() if kind in f}
+            if files:
+                self._add(kind, Deferred(lambda files=files: _llvm(files)), _counted(files))  # type: ignore[misc]
+        files = {k: f.get("assembly") or f["object"] for k, f in kernels.items() if f.keys() & {"assembly", "object"}}
+        if files:
+            self._add("assembly", Deferred(lambda: _assembly(files)), _counted(files))
+        for kind, language in (("mlir", "mlir"), ("ptx", "ptx")):
+            found = {k: f[kind] for k, f in kernels.items() if kind in f}
+            if found:
+                text = Deferred(lambda found=found, language=language: _joined(found, language))  # type: ignore[misc]
+                self._add(kind, text, _counted(found))
+
+
+def pipelines_of(steps: Sequence[Step]) -> list[tuple[str, ...]]:
+    """The pipelines around each step, outermost first; a fixed point's later rounds are marked "round 2", "round 3"...
+
+    A dump names only the pipeline that it stands in directly. One is inside another when the outer one's next pass is named after it, when the outer one has more
+    dumps later, or when XLA is known to nest them.
+    """
+    last = {s.name.pipeline: k for k, s in enumerate(steps) if s.name.kind == "pass"}
+    stack: list[str] = []
+    rounds: dict[str, int] = {}
+    paths: list[tuple[str, ...]] = []
+    announced = ""
+    for k, step in enumerate(steps):
+        name = step.name.pipeline
+        if step.name.kind == "step":
+            # A pass tells of its own steps before its pipeline tells that it ran.
+            around = next((s.name.pipeline for s in steps[k:] if s.name.kind == "pass" and s.name.after == name), "")
+            if around in stack:
+                del stack[stack.index(around) + 1 :]
+            paths.append((*_with_rounds(stack, rounds), name))
+            continue
+        started = step.name.after == "pipeline-start"
+        if name in stack:
+            del stack[stack.index(name) + 1 :]
+            if started:
+                rounds[name] = rounds.get(name, 1) + 1
+        else:
+            while stack and not (announced == name or last[stack[-1]] > k or _PARENTS.get(name) == stack[-1]):
+                stack.pop()
+            stack.append(name)
+            rounds.pop(name, None)
+        announced = step.name.before
+        paths.append(_with_rounds(stack, rounds))
+    return paths
+
+
+def _with_rounds(stack: list[str], rounds: dict[str, int]) -> tuple[str, ...]:
+    path: list[str] = []
+    for name in stack:
+        path.append(name)
+        if rounds.get(name, 1) > 1:
+            path.append(f"round {rounds[name]}")
+    return tuple(path)
+
+
+def _gaps(steps: Sequence[Step]) -> list[str]:
+    """For each step what is missing before it: the counter in the names skips nothing while all files are there."""
+    notes = []
+    before = -1
+    for step in steps:
+        number = step.name.sequence
+        missing = number - before - 1 if number is not None else 0
+        first = before + 1
+        notes.append(
+            ""
+            if missing <= 0
+            else f"dump {first:04d} is missing"
+            if missing == 1
+            else f"dumps {first:04d} to {number - 1 if number else 0:04d} are missing"
+        )
+        before = number if number is not None else before
+    return notes
+
+
+def _buffer_record(report: DumpFile, live: Sequence[DumpFile], module: str) -> BufferAssignmentRecord | TextRecord:
+    text = _text_or_nothing(report)
+    try:
+        return parse_buffer_assignment(text, module, live[0].read_text() if live else "")
+    except XlanbError as error:
+        return TextRecord(report.path.name, text, "text", str(error))
+
+
+def _counted(files: dict[str, DumpFile]) -> str:
+    return f"{len(files)} kernel{'s' if len(files) != 1 else ''}, {sum(f.size for f in files.values()):,} bytes"
+
+
+def _llvm(files: dict[str, DumpFile]) -> CodeRecord:
+    """The IR of all kernels, one after another; each function is linked to the HLO instruction it computes."""
+    text, functions, kernels = [], [], {}
+    for kernel, file in files.items():
+        body = _text_or_nothing(file)
+        text.append(f"; {file.path.name}\n{body.rstrip()}\n")
+        for name in (m.strip('"') for m in _DEFINE.findall(body)):
+            functions.append(name)
+            kernels[name] = instruction_of(name, kernel)
+    return CodeRecord("llvm", "\n".join(text), tuple(functions), kernels)
+
+
+def instruction_of(function: str, kernel: str) -> str:
+    """The HLO instruction that a function of XLA:CPU computes: kernels are modules named after it."""
+    plain = kernel.removesuffix(_KERNEL_SUFFIX).removeprefix(_MODULE_PREFIX)
+    return function.removesuffix("_kernel").removesuffix("_wrapped") if function.startswith(plain) else plain
+
+
+def _assembly(files: dict[str, DumpFile]) -> CodeRecord | TextRecord:
+    text, functions, kernels = [], [], {}
+    try:
+        for kernel, file in files.items():
+            code = file.read_text() if file.name.kind == "assembly" else disassemble(file.read_bytes())
+            text.append(f"# {file.path.name}\n{code.rstrip()}\n")
+            for name in re.findall(r"^([A-Za-z_$][\w.$]*):", code, re.MULTILINE):
+                functions.append(name)
+                kernels[name] = instruction_of(name, kernel)
+    except XlanbError as error:
+        return TextRecord("assembly", str(error), "text", str(error))
+    return CodeRecord("asm", "\n".join(text), tuple(functions), kernels)
+
+
+def _joined(files: dict[str, DumpFile], language: str) -> TextRecord:
+    parts = [f"// {f.path.name}\n{_text_or_nothing(f).rstrip()}\n" for f in files.values()]
+    return TextRecord(language, "\n".join(parts), language)
+
+
+def _text_or_nothing(file: DumpFile) -> str:
+    try:
+        text = file.read_text()
+    except XlanbError as error:
+        return str(error)
+    return text if "\0" not in text[:4096] else f"{file.path.name}: {file.size:,} bytes that are no text"
