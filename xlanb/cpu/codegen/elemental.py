@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from xlanb.cpu.codegen import arithmetic, complex_math
+from xlanb.cpu.codegen import arithmetic, complex_math, vectors
 from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Function, Ix, Loop
 from xlanb.cpu.codegen.types import Value, constant, names, pair, real, register, rounded
@@ -56,6 +56,8 @@ class Elemental:
     """Emits elements into a function.
 
     `bindings` gives, per bound instruction and leaf of its tuple, the array that holds it or a function that emits an element. `constants` gives the memory of a constant array.
+    Of loops that are being written an element is computed in the outermost one in which its index is known, but no further out than `floor` (regions of the
+    function): what the bindings capture may be known only there.
     """
 
     def __init__(
@@ -64,25 +66,26 @@ class Elemental:
         bindings: Mapping[HloInstruction, Binding],
         constants: Callable[[HloInstruction], IrArray],
         flags: str = "",
+        floor: int = 0,
     ) -> None:
         self.f = f
         self.bindings = bindings
         self.constants = constants
         self.flags = flags
-        self._scopes: list[dict[object, Value]] = [{}]
+        self.floor = floor
 
     # -- elements -----------------------------------------------------------------------------------------------
 
     def element(self, i: HloInstruction, index: Index, leaf: Leaf = ()) -> Value:
         """The element at `index` of an instruction's result (of the array at `leaf` where that is a tuple)."""
-        key = (i, leaf, index.key)
-        for scope in self._scopes:
-            found = scope.get(key)
-            if found is not None:
-                return found
-        value = self._emit(i, index, leaf)
-        self._scopes[-1][key] = value
-        return value
+        key = (self, i, leaf, index.key)
+        f = self.f
+        found = f.recall(key)
+        if found is None:
+            with f.outside(f.home(*index.names, floor=self.floor)):
+                found = self._emit(i, index, leaf)
+                f.remember(key, found)
+        return found  # type: ignore[return-value]
 
     def scalar(self, i: HloInstruction, leaf: Leaf = ()) -> Value:
         """The value of a scalar."""
@@ -116,7 +119,7 @@ class Elemental:
         if not leaf:
             return value  # type: ignore[return-value]
         for k, v in enumerate(value):
-            self._scopes[-1][i, (k,), index.key] = v
+            self.f.remember((self, i, (k,), index.key), v)
         return value[leaf[0]]
 
     # -- called computations ------------------------------------------------------------------------------------
@@ -131,14 +134,14 @@ class Elemental:
         bindings: dict[HloInstruction, Binding] = {}
         for p, operand in zip(target.parameters, operands, strict=True):
             bindings[p] = _Lazy(self, operand)
-        return Elemental(self.f, bindings, self.constants, self.flags)
+        return Elemental(self.f, bindings, self.constants, self.flags, self.floor)
 
     def apply(self, target: HloComputation, values: Sequence[Value], flags: str = "") -> list[Value]:
         """A scalar computation applied to values: its results, one or those of its root tuple."""
         bindings: dict[HloInstruction, Binding] = {
             p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)
         }
-        inner = Elemental(self.f, bindings, self.constants, flags)
+        inner = Elemental(self.f, bindings, self.constants, flags, len(self.f.regions))
         mark = self.f.at(target.root.name)
         out = [
             inner.element(target.root, Index(array_of(target.root, leaf), ()), leaf)
@@ -152,7 +155,7 @@ class Elemental:
         bindings: dict[HloInstruction, Binding] = {
             p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)
         }
-        inner = Elemental(self.f, bindings, self.constants)
+        inner = Elemental(self.f, bindings, self.constants, floor=len(self.f.regions))
         shapes = {leaf: array_of(target.root, leaf) for leaf, _ in target.root.shape.leaves()}
         return [inner.element(target.root, Index(s, index if s.rank else ()), leaf) for leaf, s in shapes.items()]
 
@@ -160,32 +163,27 @@ class Elemental:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is remembered within does not hold outside: a loop's body, a branch."""
-        self._scopes.append({})
-        try:
+        """What is remembered within does not hold outside, and may not always run: a branch."""
+        with self.f.aside():
             yield
-        finally:
-            self._scopes.pop()
 
     @contextmanager
     def isolated(self) -> Iterator[None]:
         """Nothing that was computed outside is known within, nor the other way round: the body of a function of its own."""
-        outer, self._scopes = self._scopes, [{}]
-        try:
-            yield
-        finally:
-            self._scopes = outer
+        floor, self.floor = self.floor, 0
+        yield
+        self.floor = floor
 
     @contextmanager
     def loop(self, count: Ix, start: Ix = 0) -> Iterator[Ix]:
-        """A loop with a scope of its own."""
-        with self.f.loop(count, start) as index, self.scope():
+        """A loop; what is remembered within does not hold outside."""
+        with self.f.loop(count, start) as index:
             yield index
 
     @contextmanager
     def carried(self, count: Ix, initial: Sequence[tuple[str, str]]) -> Iterator[Loop]:
-        """A loop that carries values, with a scope of its own."""
-        with self.f.carried(count, initial) as loop, self.scope():
+        """A loop that carries values; what is remembered within does not hold outside."""
+        with self.f.carried(count, initial) as loop:
             yield loop
 
     def fold(
@@ -226,21 +224,29 @@ class Elemental:
         if condition in ("true", "false"):
             return then() if condition == "true" else otherwise()
         f = self.f
+        kinds = [register(t) for t in types for _ in range(2 if t.is_complex else 1)]
+        if condition in f.lanes:
+            raise vectors.NotAVectorError("a condition that differs from lane to lane")
         yes, no, end = f.fresh("yes"), f.fresh("no"), f.fresh("join")
         f.branch_if(condition, yes, no)
         sides: list[tuple[list[str], str]] = []
         for name, way in ((yes, then), (no, otherwise)):
-            f.label(name)
+            f.begin(name)
             with self.scope():
                 values = [n for v in way() for n in names(v)]
+                if f.width:
+                    values = [vectors.as_vector(f, k, v)[1] for k, v in zip(kinds, values, strict=True)]
             sides.append((values, f.block))
             f.branch(end)
-        f.label(end)
-        kinds = [register(t) for t in types for _ in range(2 if t.is_complex else 1)]
+        f.begin(end)
+        if f.width:
+            kinds = [vectors.kind(k, f.width) for k in kinds]
         merged = [
-            f.let(f"phi {kind} [ {a}, %{sides[0][1]} ], [ {b}, %{sides[1][1]} ]")
+            f.plain(f"phi {kind} [ {a}, %{sides[0][1]} ], [ {b}, %{sides[1][1]} ]")
             for kind, a, b in zip(kinds, sides[0][0], sides[1][0], strict=True)
         ]
+        if f.width:
+            f.lanes.update(dict.fromkeys(merged, f.width))
         return pack(types, merged)
 
     def start(self, i: HloInstruction, low: int, high: int) -> Ix:

@@ -22,9 +22,8 @@ from xlanb.shape import PrimitiveType
 def library(f: Function, name: str, t: PrimitiveType, *arguments: str) -> str:
     """A function of the C library for the register type (float or double)."""
     kind = register(t)
-    f.module.declare(kind, name + ("f" if kind == "float" else ""), ", ".join([kind] * len(arguments)))
-    given = ", ".join(f"{kind} {a}" for a in arguments)
-    return f.let(f"call {kind} @{name}{'f' if kind == 'float' else ''}({given}) memory(none) nounwind willreturn")
+    symbol = name + ("f" if kind == "float" else "")
+    return f.call(kind, symbol, *((kind, a) for a in arguments), attributes="memory(none) nounwind willreturn")
 
 
 def unary(f: Function, op: Op, t: PrimitiveType, a: str) -> str:

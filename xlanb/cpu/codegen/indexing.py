@@ -51,8 +51,13 @@ class Index:
         """Equal for equal indices."""
         return ("flat", self.flat, self.shape.minor_to_major) if self._multi is None else self._multi
 
+    @property
+    def names(self) -> tuple[Ix, ...]:
+        """What the index is made of."""
+        return (0 if self.flat is None else self.flat,) if self._multi is None else self._multi
+
     def multi(self, f: Function) -> tuple[Ix, ...]:
-        """The index per dimension; computed by divisions where only the offset is known (each time: a branch's values do not hold outside it)."""
+        """The index per dimension; computed by divisions where only the offset is known."""
         if self._multi is None:
             return unflatten(f, 0 if self.flat is None else self.flat, self.shape)
         return self._multi

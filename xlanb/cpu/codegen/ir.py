@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from xlanb.cpu.codegen import vectors
 from xlanb.cpu.target import Target
 
 Ix = int | str
@@ -38,6 +39,22 @@ class Loop:
     index: Ix
     values: list[str]
     next: list[str] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Region:
+    """A stretch of a function that is being written: a loop's body, a branch, the function itself.
+
+    `memo` holds what was computed here once, by key. Nothing is moved out of a `barrier` region: it may run no time at all. In a region of `width` > 0 each
+    statement may stand for so many consecutive elements (see vectors.py), those that `mask` names where it is not empty.
+    """
+
+    lines: list[str]
+    block: str
+    barrier: bool = False
+    width: int = 0
+    mask: str = ""
+    memo: dict[object, object] = field(default_factory=dict)
 
 
 class ModuleBuilder:
@@ -143,12 +160,11 @@ class ModuleBuilder:
 
 @dataclass
 class Outlined:
-    """A part of a function that became one of its own, `void name(the kernel's pointers, i64 %lo, i64 %hi, i64 %slot)`; the pool is given it where `at` stands."""
+    """A part of a function that became one of its own, `void name(the kernel's pointers, i64 %lo, i64 %hi, i64 %slot)`; the pool is given it where a line of its name stands."""
 
     name: str
     count: Ix
     chunks: Ix
-    at: int
     scope: int | None
     lines: list[str] = field(default_factory=list)
     mark: str = ""
@@ -181,8 +197,10 @@ class Function:
         self.ready = False
         self.slot: Ix = 0
         self.outlined: list[Outlined] = []
-        self.block = "entry"
-        self._lines: list[str] = []
+        self.regions = [Region([], "entry", barrier=True)]
+        self.depths: dict[str, int] = {}
+        self.lanes: dict[str, int] = {}
+        self.affine: dict[str, vectors.Affine] = {}
         self._allocas: list[str] = []
         self._count = 0
         self._outside = 0
@@ -206,7 +224,7 @@ class Function:
     @property
     def size(self) -> int:
         """Lines so far."""
-        return len(self._lines) + self._outside
+        return sum(len(r.lines) for r in self.regions) + self._outside
 
     @property
     def target(self) -> Target:
@@ -216,32 +234,137 @@ class Function:
     def fresh(self, prefix: str = "v") -> str:
         """A name that nothing else in the function has."""
         self._count += 1
-        return f"%{prefix}{self._count}"
+        name = f"%{prefix}{self._count}"
+        self.depths[name] = len(self.regions)
+        return name
 
     def do(self, text: str) -> None:
         """A statement without a value."""
         self._lines.append(f"  {text}{self._dbg}")
 
     def let(self, text: str) -> str:
-        """A statement with a value; gives its name."""
+        """A statement with a value; gives its name. In a region of vectors it becomes one on vectors where an operand is one."""
+        if self.width and (self.lanes or self.affine):
+            return vectors.widen(self, text)
+        return self.plain(text)
+
+    def plain(self, text: str) -> str:
+        """A statement with a value exactly as it is written; gives its name."""
         self._count += 1
         name = f"%v{self._count}"
-        self._lines.append(f"  {name} = {text}{self._dbg}")
+        self.depths[name] = len(self.regions)
+        self.regions[-1].lines.append(f"  {name} = {text}{self._dbg}")
         return name
 
-    def call(self, result: str, name: str, *arguments: tuple[str, str], flags: str = "") -> str:
+    def call(self, result: str, name: str, *arguments: tuple[str, str], flags: str = "", attributes: str = "") -> str:
         """A call of an intrinsic or an external function, declared by the way; arguments are (type, value)."""
+        if self.width and any(v in self.lanes or v in self.affine for _, v in arguments):
+            return vectors.widen_call(self, result, name, arguments, flags, attributes)
         self.module.declare(result, name, ", ".join(t for t, _ in arguments))
         given = ", ".join(f"{t} {v}" for t, v in arguments)
-        return self.let(f"call {flags}{' ' if flags else ''}{result} @{name}({given})")
+        return self.plain(
+            f"call {flags}{' ' if flags else ''}{result} @{name}({given}){' ' if attributes else ''}{attributes}"
+        )
 
     def alloca(self, type_: str, count: int = 1) -> str:
         """Stack memory, aligned to a cache line, made in the entry block."""
         name = self.fresh("stack")
+        self.depths[name] = 0
         self._allocas.append(f"  {name} = alloca [{count} x {type_}], align 64")
         return name
 
+    # -- regions ------------------------------------------------------------------------------------------------
+
+    @property
+    def _lines(self) -> list[str]:
+        return self.regions[-1].lines
+
+    @property
+    def block(self) -> str:
+        """The name of the basic block that is being written."""
+        return self.regions[-1].block
+
+    @block.setter
+    def block(self, name: str) -> None:
+        self.regions[-1].block = name
+
+    @property
+    def width(self) -> int:
+        """How many elements a vector has here; 0 where there are scalars only."""
+        return self.regions[-1].width
+
+    @property
+    def mask(self) -> str:
+        """The <width x i1> of the elements that there are; empty where all are."""
+        return self.regions[-1].mask
+
+    @contextmanager
+    def region(self, block: str, *, barrier: bool = False, width: int = 0, mask: str = "") -> Iterator[Region]:
+        """Lines of their own within; the caller puts them where they belong. What is remembered within does not hold outside."""
+        here = self.regions[-1]
+        made = Region([], block, barrier, width or here.width, mask or here.mask)
+        self.regions.append(made)
+        mark = self._dbg
+        yield made
+        self._dbg = mark
+        self.regions.pop()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is remembered within does not hold outside, and nothing is moved out of it."""
+        with self.region(self.block, barrier=True) as inner:
+            yield
+        self._lines.extend(inner.lines)
+        self.block = inner.block
+
+    @contextmanager
+    def outside(self, depth: int) -> Iterator[None]:
+        """Write before the loops that are deeper than `depth` (see `home`)."""
+        inner = self.regions[depth:]
+        if not inner:
+            yield
+            return
+        del self.regions[depth:]
+        size = sum(len(r.lines) for r in inner)
+        self._outside += size
+        try:
+            yield
+        finally:
+            self._outside -= size
+            self.regions += inner
+
+    def home(self, *names: Ix, floor: int = 0) -> int:
+        """The outermost region, no further out than `floor`, in which all of the names are known and what is written runs as soon as this region runs."""
+        target = max((self.depths.get(n, 0) for n in names if isinstance(n, str)), default=0)
+        target = max(target, floor)
+        at = len(self.regions)
+        while at > target and not self.regions[at - 1].barrier:
+            at -= 1
+        return at
+
+    def recall(self, key: object) -> object:
+        """What was remembered under a key here or in a region around; None where nothing was."""
+        for region in reversed(self.regions):
+            found = region.memo.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def remember(self, key: object, value: object) -> None:
+        """Keep a value for as long as this region lasts."""
+        self.regions[-1].memo[key] = value
+
     # -- index arithmetic ---------------------------------------------------------------------------------------
+
+    def _index(self, op: str, a: Ix, b: Ix) -> str:
+        """Index arithmetic, done once, where its operands are known first."""
+        key = (op, a, b)
+        found = self.recall(key)
+        if found is None:
+            with self.outside(self.home(a, b)):
+                found = self.let(f"{op} i64 {a}, {b}")
+                self.remember(key, found)
+        return str(found)
 
     def add(self, a: Ix, b: Ix, *, wrap: bool = False) -> Ix:
         """a + b of indices; with `wrap` the sum may be negative."""
@@ -251,13 +374,19 @@ class Function:
             return b
         if b == 0:
             return a
-        return self.let(f"add{'' if wrap else ' nuw nsw'} i64 {a}, {b}")
+        if a in self.affine or b in self.affine:
+            return vectors.add(self, a, b)
+        return self._index("add" if wrap else "add nuw nsw", a, b)
 
     def sub(self, a: Ix, b: Ix) -> Ix:
         """a - b of indices, perhaps negative."""
         if isinstance(a, int) and isinstance(b, int):
             return a - b
-        return a if b == 0 else self.let(f"sub nsw i64 {a}, {b}")
+        if b == 0:
+            return a
+        if a in self.affine or b in self.affine:
+            return vectors.sub(self, a, b)
+        return self._index("sub nsw", a, b)
 
     def mul(self, a: Ix, b: Ix, *, wrap: bool = False) -> Ix:
         """a * b of indices."""
@@ -269,19 +398,25 @@ class Function:
             return b
         if b == 1:
             return a
-        return self.let(f"mul{'' if wrap else ' nuw nsw'} i64 {a}, {b}")
+        if a in self.affine or b in self.affine:
+            return vectors.mul(self, a, b)
+        return self._index("mul" if wrap else "mul nuw nsw", a, b)
 
     def div(self, a: Ix, b: int) -> Ix:
         """Floor of a / b for a >= 0."""
         if isinstance(a, int):
             return a // b
-        return a if b == 1 else self.let(f"udiv i64 {a}, {b}")
+        if b == 1:
+            return a
+        return vectors.div(self, a, b) if a in self.affine else self._index("udiv", a, b)
 
     def rem(self, a: Ix, b: int) -> Ix:
         """a modulo b for a >= 0."""
         if isinstance(a, int):
             return a % b
-        return 0 if b == 1 else self.let(f"urem i64 {a}, {b}")
+        if b == 1:
+            return 0
+        return vectors.rem(self, a, b) if a in self.affine else self._index("urem", a, b)
 
     def clamp(self, a: Ix, low: int, high: int) -> Ix:
         """The nearest of low..high, both included; signed."""
@@ -296,6 +431,10 @@ class Function:
         """i1: low <= a < high, signed."""
         if isinstance(a, int):
             return "true" if low <= a < high else "false"
+        if a in self.affine:
+            known = vectors.within(self, a, low, high)
+            if known:
+                return known
         if low == 0:
             return self.let(f"icmp ult i64 {a}, {max(high, 0)}")
         shifted = self.let(f"sub i64 {a}, {low}")
@@ -312,7 +451,12 @@ class Function:
     # -- control flow -------------------------------------------------------------------------------------------
 
     def label(self, name: str) -> None:
-        """Begin a basic block."""
+        """Begin a basic block. What was remembered in this region is forgotten: it need not hold in the block."""
+        self.begin(name)
+        self.regions[-1].memo.clear()
+
+    def begin(self, name: str) -> None:
+        """Begin a basic block before which all that was remembered in this region was computed."""
         self._lines.append(f"{name[1:]}:")
         self.block = name[1:]
 
@@ -333,6 +477,8 @@ class Function:
         The body sets `loop.next`; after the block `loop.values` are the results. A loop whose `count` is not known must be `guarded`: it may then run
         no round at all. A loop of one known round costs nothing.
         """
+        if self.width:
+            initial = [vectors.as_vector(self, t, v) for t, v in initial]
         loop = Loop(start, [v for _, v in initial])
         if isinstance(count, int) and isinstance(start, int) and count - start == 1:
             yield loop
@@ -340,36 +486,42 @@ class Function:
                 loop.values = loop.next
             return
         head, exit_ = self.fresh("loop"), self.fresh("done")
+        mark = self._dbg
+        with self.region(head[1:], barrier=guarded) as body:
+            index = self.fresh("i")
+            phis = [self.fresh("c") for _ in initial]
+            if self.width:
+                self.lanes.update(dict.fromkeys(phis, self.width))
+            loop.index, loop.values = index, list(phis)
+            yield loop
+            if self.width:
+                loop.next = [vectors.as_vector(self, t, v)[1] for (t, _), v in zip(initial, loop.next, strict=True)]
+            self._dbg = mark
+            after = self.plain(f"add nuw nsw i64 {index}, 1")
+            again = self.plain(f"icmp slt i64 {after}, {count}")
+            latch = self.block
+            self.branch_if(again, head, exit_)
         pre = self.block
         if guarded:
-            self.branch_if(self.let(f"icmp slt i64 {start}, {count}"), head, exit_)
+            self.branch_if(self.plain(f"icmp slt i64 {start}, {count}"), head, exit_)
         else:
             self.branch(head)
-        self.label(head)
-        index = self.fresh("i")
-        phis = [self.fresh("c") for _ in initial]
-        at = len(self._lines)
-        self._lines += [""] * (1 + len(phis))
-        mark = self._dbg
-        loop.index, loop.values = index, list(phis)
-        yield loop
-        self._dbg = mark
-        after = self.let(f"add nuw nsw i64 {index}, 1")
-        again = self.let(f"icmp slt i64 {after}, {count}")
-        latch = self.block
-        self.branch_if(again, head, exit_)
-        self._lines[at] = f"  {index} = phi i64 [ {start}, %{pre} ], [ {after}, %{latch} ]{mark}"
-        for k, (type_, first) in enumerate(initial):
-            self._lines[at + 1 + k] = (
-                f"  {phis[k]} = phi {type_} [ {first}, %{pre} ], [ {loop.next[k]}, %{latch} ]{mark}"
-            )
-        self.label(exit_)
+        self.begin(head)
+        self._lines.append(f"  {index} = phi i64 [ {start}, %{pre} ], [ {after}, %{latch} ]{mark}")
+        for phi, (type_, first), last in zip(phis, initial, loop.next, strict=True):
+            self._lines.append(f"  {phi} = phi {type_} [ {first}, %{pre} ], [ {last}, %{latch} ]{mark}")
+        self._lines.extend(body.lines)
+        self.begin(exit_)
         loop.values = loop.next
         if guarded:
             loop.values = [
-                self.let(f"phi {t} [ {first}, %{pre} ], [ {v}, %{latch} ]")
+                self.plain(f"phi {t} [ {first}, %{pre} ], [ {v}, %{latch} ]")
                 for (t, first), v in zip(initial, loop.next, strict=True)
             ]
+        if self.width:
+            self.lanes.update(dict.fromkeys(loop.values, self.width))
+        for value in loop.values:
+            self.depths[value] = len(self.regions)
 
     @contextmanager
     def loop(self, count: Ix, start: Ix = 0, *, guarded: bool = False) -> Iterator[Ix]:
@@ -382,12 +534,11 @@ class Function:
         """What stands in the block happens only where the i1 holds."""
         then, exit_ = self.fresh("then"), self.fresh("endif")
         self.branch_if(condition, then, exit_)
-        self.label(then)
-        mark = self._dbg
-        yield
-        self._dbg = mark
+        self.begin(then)
+        with self.aside():
+            yield
         self.branch(exit_)
-        self.label(exit_)
+        self.begin(exit_)
 
     # -- parts that become functions ----------------------------------------------------------------------------
 
@@ -399,17 +550,18 @@ class Function:
         """
         name = self.module.unique(f"{self.name}.part")
         scope = self.module.subprogram(name, self.instruction, "internal")
-        part = Outlined(name, count, chunks, len(self._lines), scope)
-        self._lines.append("")
+        part = Outlined(name, count, chunks, scope)
+        self.do(name)
         part.mark = self._dbg
-        outer = (self._lines, self._allocas, self.block, self.scope, self._dbg, self._outside)
-        self._outside += len(self._lines)
-        self._lines, self._allocas, self.block, self.scope, self._dbg, self.slot = [], [], "entry", scope, "", "%slot"
+        outer = (self.regions, self._allocas, self.scope, self._dbg, self._outside)
+        self._outside = self.size
+        self.regions = [Region([], "entry", barrier=True)]
+        self._allocas, self.scope, self._dbg, self.slot = [], scope, "", "%slot"
         self.at(self.instruction)
         yield "%lo", "%hi"
         part.lines = ["entry:", *self._allocas, *self._lines, f"  ret void{self._dbg}", "}"]
         written = len(self._lines)
-        self._lines, self._allocas, self.block, self.scope, self._dbg, self._outside = outer
+        self.regions, self._allocas, self.scope, self._dbg, self._outside = outer
         self._outside += written
         self.slot = 0
         self.outlined.append(part)
@@ -423,7 +575,8 @@ class Function:
         names = [p.rsplit(" ", 1)[1] for p in parameters]
         context = self.alloca("ptr", len(names))
         for part in self.outlined:
-            self._lines[part.at] = self._pool_call(part, names, context)
+            at = self._lines.index(f"  {part.name}{part.mark}")
+            self._lines[at] = self._pool_call(part, names, context)
 
     def _pool_call(self, part: Outlined, names: Sequence[str], context: str) -> str:
         """The lines that put the kernel's pointers into a table and hand it to the pool."""
