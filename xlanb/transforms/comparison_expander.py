@@ -39,7 +39,12 @@ def _has_key(x: HloInstruction) -> bool:
 def _expand(i: HloInstruction) -> None:
     b = Builder(i)
     integers = i.operands[0].array_shape.with_type(_BITS[i.operands[0].shape.element_type.bits])
-    zero, low_bits = b.full(0, integers), b.full((1 << (integers.element_type.bits - 1)) - 1, integers)
+    # As in XLA scalars are broadcast too, and the sign bit is there though signed keys need it not: algsimp and dce take that away.
+    top = 1 << (integers.element_type.bits - 1)
+    zero, low_bits, _ = (
+        b.add(O.BROADCAST, (b.scalar(value, integers.element_type),), integers, dimensions=())
+        for value in (0, top - 1, -top)
+    )
     left, right = (_key(b, o, zero, low_bits) for o in i.operands)
     i.parent.replace(i, b.add(O.COMPARE, (left, right), i.shape, direction=i.get("direction")))
 

@@ -71,7 +71,8 @@ def _hoist(loop: HloInstruction) -> bool:
     outside: dict[HloInstruction, HloInstruction] = {}
     carried = widen(loop, [_outside(i, loop, body.parameters[0], outside) for i in moved])
     for i, value in zip(moved, carried, strict=True):
-        body.replace(i, value)
+        # The root keeps an access of its own, as in XLA.
+        body.replace(i, body.clone_instruction(value))
     return True
 
 
