@@ -1,138 +1,166 @@
 """Copies where two values would fight for one buffer (xla/service/copy_insertion.h).
 
-    ENTRY { ROOT p = f32[4] parameter(0) }                       =>    ROOT c = copy(p)
-    while(tuple(constant, x, y, y))                              =>    while(tuple(copy(constant), copy(x), y', copy(y)))
-    body { ROOT t = tuple(get-tuple-element(p), 1, get-tuple-element(p), 0) }    =>    the two swapped elements copied
+    while(tuple(x, y)), body={tuple(y', x')}        =>    x and y copied at the beginning of the body or at its end, whichever is needed
+    ENTRY { ROOT p = f32[4] parameter(0) }          =>    ROOT c = copy(p)
+    dynamic-update-slice(x, u, i) and add(x, x)     =>    dynamic-update-slice(copy(x), u, i)
 
-A buffer of the result, or of a loop, is written: it may be neither that of a parameter or constant, nor serve two values, nor be read under its old value after it was written.
+First everything that shares memory is taken apart by copies: what a loop changes (before the loop, at the beginning and at the end of its body, the latter two in order), what the branches of a
+conditional give, what is updated in place, results that alias parameters. Then each copy goes whose absence makes no two values live in one buffer at once. At last what must
+not be written is copied: parameters and constants that share a buffer or are results, and results that are given twice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from xlanb.analysis.dataflow import HloDataflowAnalysis, HloValue, Leaf, buffers, in_place_pairs
+from xlanb.analysis.input_output_alias import Alias, read_aliases
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
-from xlanb.shape import Shape, TupleShape
+from xlanb.shape import TupleShape
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.builder import Builder
+from xlanb.transforms.copy_removal import remove_copies
+from xlanb.transforms.flatten_call_graph import FlattenCallGraph
+from xlanb.transforms.hlo_dce import HloDce
+from xlanb.transforms.tuple_simplifier import TupleSimplifier
 
-_ALIASES = frozenset((O.BITCAST, O.GET_TUPLE_ELEMENT, O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN))
+Copies = dict[Leaf, HloInstruction]
 
 
 @dataclass(frozen=True)
 class CopyInsertion(HloPass):
-    """Copies conservatively: at the result of the entry and around while loops."""
+    """Adds the copies without which buffers could not be shared as loops, conditionals and updates in place demand."""
 
     name = "copy-insertion"
 
     def apply(self, module: HloModule) -> None:
-        for c in module.post_order():
-            for i in c.post_order():
-                if i.opcode is O.WHILE:
-                    _copy_loop(i)
-        _copy_result(module.entry_computation)
+        FlattenCallGraph().apply(module)
+        aliases = read_aliases(module)
+        version = module.version
+        _separate_all(module)
+        _separate_aliases(module.entry_computation, aliases)
+        if module.version != version:
+            TupleSimplifier().apply(module)
+            HloDce().apply(module)
+        remove_copies(module, [(a.parameter, a.parameter_leaf, a.result_leaf) for a in aliases])
+        version = module.version
+        _copy_what_is_not_ours(module, aliases)
+        if module.version != version:
+            TupleSimplifier().apply(module)
+            HloDce().apply(module)
 
 
-def _copy_result(entry: HloComputation) -> None:
-    root = entry.root
-    if root.opcode is O.TUPLE:
-        _separate(root, set())
-    elif _source(root).opcode in (O.PARAMETER, O.CONSTANT) and not root.shape.is_token:
-        entry.set_root(deep_copy(Builder(root), root))
-
-
-def _separate(tuple_: HloInstruction, taken: set[HloInstruction]) -> None:
-    """Copy elements whose buffer belongs to a parameter or constant, or to another element."""
-    for n, o in enumerate(tuple_.operands):
-        source = _source(o)
-        if source.opcode in (O.PARAMETER, O.CONSTANT) or source in taken:
-            tuple_.parent.replace_operand(tuple_, n, deep_copy(Builder(tuple_), o))
-        taken.add(source)
-
-
-def _copy_loop(loop: HloInstruction) -> None:
-    start, body = loop.operands[0], loop.attributes["body"]
-    if start.opcode is not O.TUPLE or body.root.opcode is not O.TUPLE or not isinstance(loop.shape, TupleShape):
-        return
-    constant = _passed_through(body)
-    parent, b = loop.parent, Builder(loop)
-    taken: set[HloInstruction] = set()
-    operands = []
-    for n, o in enumerate(start.operands):
-        source = _source(o)
-        # What the body only hands on is never written: it may stay where it is.
-        fights = n not in constant and (
-            source.opcode in (O.PARAMETER, O.CONSTANT) or source in taken or _read_elsewhere(o, start, loop)
-        )
-        operands.append(deep_copy(b, o) if fights else o)
-        taken.add(source)
-    if tuple(operands) != start.operands:
-        parent.replace_operand(loop, 0, parent.add(O.TUPLE, operands, start.shape, like=start))
-        parent.remove_dead(start)
-    _copy_body(body, constant)
-
-
-def _passed_through(body: HloComputation) -> set[int]:
-    return {
-        n
-        for n, o in enumerate(body.root.operands)
-        if o.opcode is O.GET_TUPLE_ELEMENT and o.operands[0].opcode is O.PARAMETER and o.tuple_index == n
-    }
-
-
-def _read_elsewhere(o: HloInstruction, start: HloInstruction, loop: HloInstruction) -> bool:
-    return any(u is not start for u in o.users) or any(u is not loop for u in start.users) or o.is_root
-
-
-def _copy_body(body: HloComputation, constant: set[int]) -> None:
-    """Elements that change places, constants and doubles are copied at the root of the body.
-
-    Where elements change places, the old ones are copied at the start too: each copy at the root comes after all reads of the element that it overwrites.
-    """
-    root = body.root
-    fighting: list[int] = []
-    taken: set[HloInstruction] = set()
-    for n, o in enumerate(root.operands):
-        source = _source(o)
-        if n not in constant and (source.opcode in (O.PARAMETER, O.CONSTANT) or source in taken):
-            fighting.append(n)
-        taken.add(source)
-    moves = any(_source(root.operands[n]).opcode is O.PARAMETER for n in fighting)
-    early = _copy_elements(body, constant) if moves else {}
-    for n in fighting:
-        late = deep_copy(Builder(root), root.operands[n])
-        body.replace_operand(root, n, late)
-        if n in early and late.opcode is O.COPY:
-            body.add_control_dependency(early[n], late)
-
-
-def _copy_elements(body: HloComputation, constant: set[int]) -> dict[int, HloInstruction]:
-    """Copies of the elements of a body's parameter that the loop changes; every use uses the copy."""
-    copies: dict[int, HloInstruction] = {}
-    for g in body.parameters[0].users:
-        if g.opcode is O.GET_TUPLE_ELEMENT and g.tuple_index not in constant and g.shape.is_array:
-            users = g.users
-            copy = deep_copy(Builder(g), g)
-            body.replace_uses(g, copy, users=users)
-            copies.setdefault(g.tuple_index, copy)
-    return copies
-
-
-def _source(i: HloInstruction) -> HloInstruction:
-    """The instruction whose buffer a value lies in, seen through what only renames; elements of a tuple count as the tuple's source."""
-    while i.opcode in _ALIASES:
-        if i.opcode is O.GET_TUPLE_ELEMENT and i.operands[0].opcode not in (*_ALIASES, O.PARAMETER):
-            return i
-        i = i.operands[0]
-    return i
-
-
-def deep_copy(b: Builder, i: HloInstruction) -> HloInstruction:
-    """A copy of every array in a value; tokens stay."""
-    shape: Shape = i.shape
+def deep_copy(
+    i: HloInstruction, wanted: Callable[[Leaf], bool] = lambda _: True, made: Copies | None = None, at: Leaf = ()
+) -> HloInstruction:
+    """A copy of every array of a value, or of the leaves that are `wanted`, noted in `made`; tokens stay."""
+    c, shape = i.parent, i.shape
     if isinstance(shape, TupleShape):
-        return b.add(O.TUPLE, [deep_copy(b, b.element(i, n)) for n in range(len(shape.shapes))], shape)
-    return i if not shape.is_array else b.add(O.COPY, (i,), shape)
+        elements = [c.add(O.GET_TUPLE_ELEMENT, (i,), index=n) for n in range(len(shape.shapes))]
+        return c.add(O.TUPLE, [deep_copy(e, wanted, made, (*at, n)) for n, e in enumerate(elements)], shape)
+    if not shape.is_array or not wanted(at):
+        return i
+    copy = c.add(O.COPY, (i,), shape)
+    if made is not None:
+        made[at] = copy
+    return copy
+
+
+def _separate_all(module: HloModule) -> None:
+    dataflow = HloDataflowAnalysis(module)
+    for c in module.post_order():
+        for i in c.post_order():
+            if i not in dataflow.at:
+                continue
+            if i.opcode is O.WHILE:
+                _separate_loop(dataflow, i)
+            elif i.opcode is O.CONDITIONAL:
+                _separate_branches(dataflow, i)
+            for n in dict.fromkeys(n for n, _ in in_place_pairs(i)):
+                c.replace_operand(i, n, deep_copy(i.operands[n]))
+
+
+def _separate_loop(dataflow: HloDataflowAnalysis, loop: HloInstruction) -> None:
+    start, body = loop.operands[0], loop.attributes["body"]
+    before = dataflow.at[start]
+    changed = {leaf for leaf, v in dataflow.at[loop].items() if v is not before[leaf]}
+    if not changed:
+        return
+    loop.parent.replace_operand(loop, 0, deep_copy(start, changed.__contains__))
+    _separate_ends(body, body.parameters[0], changed)
+
+
+def _separate_ends(body: HloComputation, parameter: HloInstruction, changed: set[Leaf]) -> None:
+    """Copies at the beginning of a body and at its end, each end after its beginning."""
+    early, late = Copies(), Copies()
+    users = parameter.users
+    root = body.root
+    inside = deep_copy(parameter, changed.__contains__, early)
+    body.replace_uses(parameter, inside, users=users)
+    if root is parameter:
+        root = inside
+    body.set_root(deep_copy(root, changed.__contains__, late))
+    for leaf, copy in late.items():
+        body.add_control_dependency(early[leaf], copy)
+
+
+def _separate_branches(dataflow: HloDataflowAnalysis, i: HloInstruction) -> None:
+    differing = {leaf for leaf, v in dataflow.at[i].items() if v.is_phi and v.instruction is i}
+    if differing:
+        for c in i.called_computations:
+            c.set_root(deep_copy(c.root, differing.__contains__))
+
+
+def _separate_aliases(entry: HloComputation, aliases: list[Alias]) -> None:
+    """Copies at parameters and results that share memory from outside."""
+    if not aliases:
+        return
+    early: dict[int, Copies] = {}
+    for p in entry.parameters:
+        leaves = {a.parameter_leaf for a in aliases if a.parameter == p.parameter_number}
+        if leaves:
+            users, was_root = p.users, p.is_root
+            copy = deep_copy(p, leaves.__contains__, early.setdefault(p.parameter_number, {}))
+            entry.replace_uses(p, copy, users=users)
+            if was_root:
+                entry.set_root(copy)
+    late = Copies()
+    results = {a.result_leaf for a in aliases}
+    entry.set_root(deep_copy(entry.root, results.__contains__, late))
+    for a in aliases:
+        before, after = early[a.parameter].get(a.parameter_leaf), late.get(a.result_leaf)
+        if before is not None and after is not None:
+            entry.add_control_dependency(before, after)
+
+
+def _copy_what_is_not_ours(module: HloModule, aliases: list[Alias]) -> None:
+    dataflow = HloDataflowAnalysis(module)
+    donated = {(a.parameter, a.parameter_leaf) for a in aliases}
+    wanted: dict[HloInstruction, set[Leaf]] = {}
+
+    def is_read_only(v: HloValue) -> bool:
+        if v.instruction.opcode is O.CONSTANT:
+            return True
+        return v.is_entry_parameter and (v.instruction.parameter_number, v.leaf) not in donated
+
+    shared = buffers(dataflow)
+    group = {v: n for n, values in enumerate(shared) for v in values}
+    for values in shared:
+        for v in values:
+            if len(values) > 1 and is_read_only(v):
+                wanted.setdefault(v.instruction, set()).add(v.leaf)
+    root, seen = module.entry_computation.root, set()
+    for leaf, v in dataflow.at[root].items():
+        if is_read_only(v) or group[v] in seen:
+            wanted.setdefault(root, set()).add(leaf)
+        seen.add(group[v])
+    for i, leaves in wanted.items():
+        users, was_root = i.users, i.is_root
+        copy = deep_copy(i, leaves.__contains__)
+        if copy is not i:
+            i.parent.replace_uses(i, copy, users=users)
+            if was_root:
+                i.parent.set_root(copy)

@@ -1,0 +1,237 @@
+"""Which value each part of each instruction holds (HloDataflowAnalysis in SSA form, xla/hlo/analysis/hlo_dataflow_analysis.h), and which values must share a buffer
+(HloAliasAnalysis).
+
+A value is defined by one instruction at one leaf of its shape; tuples, get-tuple-elements, bitcasts and calls only pass values on. Where a loop changes what it carries, or the branches
+of a conditional disagree, the parameter of the body, that of the condition, the loop itself or the conditional defines a phi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xlanb.analysis.input_output_alias import parse_aliases
+from xlanb.analysis.operand_use import is_elementwise
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+
+Leaf = tuple[int, ...]
+FORWARDING = frozenset((O.BITCAST, O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN))
+"""Opcodes whose result is their first operand."""
+
+
+@dataclass(frozen=True)
+class HloUse:
+    """An instruction that reads a value: operand `number`, at `leaf` of it."""
+
+    instruction: HloInstruction
+    number: int
+    leaf: Leaf
+
+
+@dataclass(eq=False)
+class HloValue:
+    """What `instruction` defines at `leaf`. `live_out` holds the computations whose result it is part of."""
+
+    instruction: HloInstruction
+    leaf: Leaf
+    is_phi: bool
+    uses: list[HloUse] = field(default_factory=list)
+    live_out: set[HloComputation] = field(default_factory=set)
+
+    @property
+    def is_entry_parameter(self) -> bool:
+        """Whether it is an argument of the module."""
+        return self.instruction.opcode is O.PARAMETER and self.instruction.parent.is_entry
+
+    def __str__(self) -> str:
+        return f"{self.instruction.name}{{{','.join(map(str, self.leaf))}}}{' phi' if self.is_phi else ''}"
+
+
+Values = dict[Leaf, HloValue]
+
+
+class HloDataflowAnalysis:
+    """The values of a module whose computations are each called once (see FlattenCallGraph); bodies of fusions and reducers have none.
+
+    Time is linear in the module for each level of nested loops, times the rounds (mostly two) until a loop's phis are known.
+    """
+
+    def __init__(self, module: HloModule) -> None:
+        self.at: dict[HloInstruction, Values] = {}
+        self._defined: dict[tuple[HloInstruction, Leaf, bool], HloValue] = {}
+        self._phis: dict[HloInstruction, set[Leaf]] = {}
+        entry = module.entry_computation
+        self._visit(entry, [self._all_new(p) for p in entry.parameters])
+        self._link()
+
+    @property
+    def values(self) -> list[HloValue]:
+        """All values that some instruction holds."""
+        return list(dict.fromkeys(v for values in self.at.values() for v in values.values()))
+
+    def value(self, i: HloInstruction, leaf: Leaf = ()) -> HloValue:
+        """The value that an instruction holds at a leaf of its shape."""
+        return self.at[i][leaf]
+
+    def _visit(self, c: HloComputation, arguments: list[Values]) -> Values:
+        """The values of a computation's root, given those of its parameters."""
+        for i in c.post_order():
+            self.at[i] = arguments[i.parameter_number] if i.opcode is O.PARAMETER else self._values_of(i)
+        return self.at[c.root]
+
+    def _values_of(self, i: HloInstruction) -> Values:
+        if i.opcode is O.TUPLE:
+            return {(n, *leaf): v for n, o in enumerate(i.operands) for leaf, v in self.at[o].items()}
+        if i.opcode is O.GET_TUPLE_ELEMENT:
+            n = i.tuple_index
+            return {leaf[1:]: v for leaf, v in self.at[i.operands[0]].items() if leaf[0] == n}
+        if i.opcode in FORWARDING:
+            return self.at[i.operands[0]]
+        if i.opcode is O.CALL:
+            return self._visit(i.to_apply, [self.at[o] for o in i.operands])
+        if i.opcode is O.WHILE:
+            return self._loop(i)
+        if i.opcode is O.CONDITIONAL:
+            return self._branches(i)
+        return self._all_new(i)
+
+    def _loop(self, loop: HloInstruction) -> Values:
+        start, body, condition = self.at[loop.operands[0]], loop.attributes["body"], loop.attributes["condition"]
+        phis = self._phis.setdefault(loop, set())
+        while True:
+            inside, tested = (
+                {leaf: self._new(c.parameters[0], leaf, phi=True) if leaf in phis else v for leaf, v in start.items()}
+                for c in (body, condition)
+            )
+            after = self._visit(body, [inside])
+            changed = {leaf for leaf, v in after.items() if leaf not in phis and v is not start[leaf]}
+            if not changed:
+                break
+            phis |= changed
+        self._visit(condition, [tested])
+        return {leaf: self._new(loop, leaf, phi=True) if leaf in phis else v for leaf, v in start.items()}
+
+    def _branches(self, i: HloInstruction) -> Values:
+        results = [self._visit(c, [self.at[o]]) for c, o in zip(i.called_computations, i.operands[1:], strict=True)]
+        first = results[0]
+        return {
+            leaf: v if all(r[leaf] is v for r in results) else self._new(i, leaf, phi=True) for leaf, v in first.items()
+        }
+
+    def _all_new(self, i: HloInstruction) -> Values:
+        return {leaf: self._new(i, leaf, phi=False) for leaf, _ in i.shape.leaves()}
+
+    def _new(self, i: HloInstruction, leaf: Leaf, *, phi: bool) -> HloValue:
+        return self._defined.setdefault((i, leaf, phi), HloValue(i, leaf, phi))
+
+    def _link(self) -> None:
+        """Note uses, and where values leave their computation."""
+        for i, values in self.at.items():
+            if i.is_root:
+                for v in values.values():
+                    v.live_out.add(i.parent)
+            if i.opcode in FORWARDING or i.opcode in (O.TUPLE, O.GET_TUPLE_ELEMENT):
+                continue
+            for n, o in enumerate(i.operands):
+                for leaf, v in self.at[o].items():
+                    v.uses.append(HloUse(i, n, leaf))
+
+
+def buffers(dataflow: HloDataflowAnalysis) -> list[list[HloValue]]:
+    """The values of a module, those that must lie in the same memory together: what a loop carries, what the branches of a conditional give, what is updated in place."""
+    parent: dict[HloValue, HloValue] = {v: v for v in dataflow.values}
+
+    def find(v: HloValue) -> HloValue:
+        while parent[v] is not v:
+            parent[v] = parent[parent[v]]
+            v = parent[v]
+        return v
+
+    for i in dataflow.at:
+        for a, b in _tied(dataflow, i):
+            parent[find(b)] = find(a)
+    groups: dict[HloValue, list[HloValue]] = {}
+    for v in parent:
+        groups.setdefault(find(v), []).append(v)
+    return list(groups.values())
+
+
+def _tied(dataflow: HloDataflowAnalysis, i: HloInstruction) -> Iterator[tuple[HloValue, HloValue]]:
+    """Pairs of values that `i` keeps in one buffer."""
+    at = dataflow.at
+    if i.opcode is O.WHILE:
+        body, condition = i.attributes["body"], i.attributes["condition"]
+        for other in (i, body.parameters[0], condition.parameters[0], body.root):
+            for leaf, v in at[i.operands[0]].items():
+                yield v, at[other][leaf]
+    elif i.opcode is O.CONDITIONAL:
+        for c in i.called_computations:
+            for leaf, v in at[i].items():
+                yield v, at[c.root][leaf]
+    else:
+        for number, leaf in in_place_pairs(i):
+            yield at[i.operands[number]][()], at[i][leaf]
+
+
+def in_place_pairs(i: HloInstruction) -> list[tuple[int, Leaf]]:
+    """(operand, leaf of the result) that lie in the same memory: of a dynamic-update-slice or scatter, also as (part of) the root of a fusion, and as an
+    aliasing attribute says
+    (HloDataflowAnalysis::GetInPlaceInputOutputPairs).
+    """
+    if i.opcode is O.DYNAMIC_UPDATE_SLICE:
+        return [(0, ())]
+    if i.opcode is O.SCATTER:
+        n = len(i.operands) // 2
+        return [(k, (k,) if n > 1 else ()) for k in range(n)]
+    given = i.attributes.get("output_to_operand_aliasing")
+    if given:
+        return [(a.parameter, a.result_leaf) for a in parse_aliases(given) if not a.parameter_leaf]
+    if i.opcode is not O.FUSION:
+        return []
+    root = i.fused_computation.root
+    many = root.opcode is O.TUPLE
+    pairs: list[tuple[int, Leaf]] = []
+    for k, r in enumerate(root.operands if many else (root,)):
+        while r.opcode is O.BITCAST:
+            r = r.operands[0]
+        if r.opcode in (O.DYNAMIC_UPDATE_SLICE, O.SCATTER):
+            target = r.operands[0]
+            while target.opcode is O.BITCAST:
+                target = target.operands[0]
+            if target.opcode is O.PARAMETER:
+                pairs.append((target.parameter_number, (k,) if many else ()))
+    return pairs
+
+
+def can_share(use: HloUse, value: HloValue) -> bool:
+    """Whether the instruction that reads at `use` may write its own result `value` over what it reads (CanShareOperandBufferWithUser)."""
+    i, operand = use.instruction, use.instruction.operands[use.number]
+    if use.leaf or not operand.shape.is_array or operand.shape != _shape_at(i, value.leaf):
+        return False
+    if i.opcode is O.FUSION:
+        if (use.number, value.leaf) in in_place_pairs(i):
+            return True
+        return _used_elementwise(i.fused_computation.parameters[use.number])
+    if i.opcode in (O.DYNAMIC_UPDATE_SLICE, O.SCATTER, O.CUSTOM_CALL):
+        return (use.number, value.leaf) in in_place_pairs(i) and i.operands.count(operand) == 1
+    return is_elementwise(i)
+
+
+def _shape_at(i: HloInstruction, leaf: Leaf) -> object:
+    return next((s for at, s in i.shape.leaves() if at == leaf), None)
+
+
+def _used_elementwise(parameter: HloInstruction) -> bool:
+    todo, seen = [parameter], {parameter}
+    while todo:
+        for u in todo.pop().users:
+            if u in seen:
+                continue
+            if u.opcode is not O.TUPLE and not is_elementwise(u):
+                return False
+            seen.add(u)
+            todo.append(u)
+    return True
