@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlanb.cpu.codegen import convolution, dot, loops, reduce, variadic_reduce
+from xlanb.cpu.codegen import convolution, dot, loops, reduce, scan, variadic_reduce
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
@@ -80,6 +80,11 @@ def _reduce(k: Kernel) -> bool:
     return len(k.root.operands) == 2 and reduce.emit_column_reduce(k.e, k.root, k.output)
 
 
+@special(Op.REDUCE_WINDOW)
+def _reduce_window(k: Kernel) -> bool:
+    return scan.emit_cumulative(k)
+
+
 @special(Op.DOT)
 def _dot(k: Kernel) -> bool:
     return dot.emit_dot(k.e, k.root, k.output)
@@ -104,6 +109,8 @@ def is_kernel(fusion: HloInstruction) -> bool:
                 return False
         elif i.opcode not in RULES or i.opcode in MEMORY_ONLY:
             return False
+        elif i is not target.root and scan.cumulative(i) is not None:
+            return False  # each element by itself would cost a whole window
     return True
 
 

@@ -1,0 +1,392 @@
+"""Cumulative sums and their kin: a reduce-window in which every window begins (or ends) with the array is a running fold, one step per element.
+
+Along the fastest dimension a vector is folded within itself by shifts that double (W. D. Hillis and G. L. Steele, "Data parallel algorithms", 1986) and then takes in what came before;
+along other dimensions each lane keeps a line of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xlanb.cpu.codegen import arithmetic, simd
+from xlanb.cpu.codegen.elemental import array_of, pack
+from xlanb.cpu.codegen.indexing import Index, IrArray
+from xlanb.cpu.codegen.ir import Function, Ix
+from xlanb.cpu.codegen.parallel import parallel
+from xlanb.cpu.codegen.reduce import Reducer, simple_reducer
+from xlanb.cpu.codegen.simd import Split
+from xlanb.cpu.codegen.types import Value, constant, float_text, is_narrow, load, lowest, names, register, store
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+if TYPE_CHECKING:
+    from xlanb.cpu.codegen.kernel import Kernel
+
+T = PrimitiveType
+_UNROLL = 4
+_TILE = 1024
+
+
+@dataclass(frozen=True)
+class Cumulative:
+    """Element j of a line of m is the fold of elements 0 .. j + shift of one of n (of those that there are); both counted from the end where `reverse`."""
+
+    axis: int
+    n: int
+    m: int
+    shift: int
+    reverse: bool
+
+    @property
+    def empty(self) -> int:
+        """How many elements of the result come before the first fold of anything."""
+        return min(max(-self.shift, 0), self.m)
+
+    @property
+    def early(self) -> int:
+        """How many elements of the operand are folded before the first result."""
+        return min(max(self.shift, 0), self.n)
+
+    @property
+    def steps(self) -> int:
+        """How many results take in one more element each; those behind them are the last fold again."""
+        return max(min(self.m - self.empty, self.n - self.early), 0)
+
+
+def cumulative(i: HloInstruction) -> Cumulative | None:
+    """What a reduce-window is as a running fold along one dimension; None where it is none."""
+    if i.opcode is not Op.REDUCE_WINDOW:
+        return None
+    source = array_of(i.operands[0])
+    result = i.shape.leaves()[0][1].as_array() if i.shape.is_tuple else array_of(i)
+    wide = [d for d, w in enumerate(i.window.dimensions) if w.size != 1 or result.dimensions[d] != source.dimensions[d]]
+    if any(w.stride != 1 or w.base_dilation != 1 or w.window_dilation != 1 for w in i.window.dimensions):
+        return None
+    if len(wide) != 1 or source.element_count == 0 or result.element_count == 0:
+        return None
+    (axis,) = wide
+    w = i.window.dimensions[axis]
+    others = (v for d, v in enumerate(i.window.dimensions) if d != axis)
+    if w.size < 3 or w.reversal or any(v.padding_low or v.padding_high for v in others):
+        return None
+    n, m = source.dimensions[axis], result.dimensions[axis]
+    if w.padding_low >= m - 1:
+        return Cumulative(axis, n, m, w.size - 1 - w.padding_low, reverse=False)
+    if w.size - 1 - w.padding_low >= n - 1:
+        return Cumulative(axis, n, m, n - m + w.padding_low, reverse=True)
+    return None
+
+
+def emit_cumulative(k: Kernel) -> bool:
+    """A running fold in as many steps as there are elements; False where the reduce-window is none."""
+    i = k.root
+    scan = cumulative(i)
+    if scan is None:
+        return False
+    source = array_of(i.operands[0])
+    result = next(iter(k.outputs.values())).shape
+    order = [d for d in source.minor_to_major if source.dimensions[d] != 1 or result.dimensions[d] != 1]
+    if any(order != [d for d in a.shape.minor_to_major if d in order] for a in k.outputs.values()):
+        return False
+    split, goal = Split.of(source, scan.axis), Split.of(result, scan.axis)
+    op = simple_reducer(i.to_apply) if len(i.operands) == 2 else None
+    t = array_of(i.operands[0]).element_type
+    if op is not None and simd.is_simple(t):
+        lanes = simd.lanes(k.f, t)
+        if split.inner == 1 and scan.steps >= 2 * lanes:
+            _Rows(k, scan, split, goal, op).emit()
+            return True
+        if split.inner >= lanes:
+            _columns(k, scan, split, goal, op)
+            return True
+    _plain(k, scan, split, goal)
+    return True
+
+
+def identity(op: Op, t: PrimitiveType) -> str:
+    """What an operation leaves everything as it is with."""
+    if op is Op.MAXIMUM:
+        return str(lowest(t))
+    if op is Op.MINIMUM:
+        return float_text(np.inf, register(t)) if t.is_floating else str(np.iinfo(t.dtype).max)
+    if op is Op.AND:
+        return "-1"
+    if op is Op.ADD and t.is_floating:
+        return str(constant(t, t.dtype.type(-0.0)))
+    return str(constant(t, t.dtype.type(1 if op is Op.MULTIPLY else 0)))
+
+
+_NAMES = {Op.ADD: "add", Op.MULTIPLY: "mul", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
+
+
+def combine(f: Function, op: Op, t: PrimitiveType, n: int, a: str, b: str) -> str:
+    """a op b of two vectors."""
+    kind = simd.kind(t, n)
+    if op not in (Op.MAXIMUM, Op.MINIMUM):
+        return f.let(f"{'f' if t.is_floating else ''}{_NAMES[op]} {kind} {a}, {b}")
+    way = "max" if op is Op.MAXIMUM else "min"
+    if not t.is_floating:
+        return f.call(kind, f"llvm.{'s' if t.is_signed else 'u'}{way}.v{n}{arithmetic.suffix(t)}", (kind, a), (kind, b))
+    # One instruction that gives b where either is NaN; so only a's NaN are to be put back.
+    beyond = f.let(f"fcmp {'ogt' if op is Op.MAXIMUM else 'olt'} {kind} {a}, {b}")
+    best = f.let(f"select <{n} x i1> {beyond}, {kind} {a}, {kind} {b}")
+    ordered = f.let(f"fcmp ord {kind} {a}, {a}")
+    return f.let(f"select <{n} x i1> {ordered}, {kind} {best}, {kind} {a}")
+
+
+class _Rows:
+    """Lines along memory, a vector at a time."""
+
+    def __init__(self, k: Kernel, scan: Cumulative, split: Split, goal: Split, op: Op) -> None:
+        self.k, self.e, self.f = k, k.e, k.f
+        self.scan, self.split, self.goal, self.op = scan, split, goal, op
+        self.operand = k.root.operands[0]
+        self.array = simd.array_in_order(k.e, self.operand, split.shape)
+        self.t = array_of(self.operand).element_type
+        self.n = simd.lanes(k.f, self.t)
+        self.kind = simd.kind(self.t, self.n)
+        self.reducer = Reducer(k.e, k.root.to_apply, [self.t])
+
+    def emit(self) -> None:
+        e, f, scan = self.e, self.f, self.scan
+        f.ready = self.array is not None
+        with parallel(e, self.split.outer, nanoseconds=scan.m / self.n * 3 + scan.m % self.n + 10) as o:
+            source, target = f.mul(o, self.split.n), f.mul(o, self.goal.n)
+            carry = str(e.scalar(self.k.root.operands[1]))
+            self._repeat(target, 0, scan.empty, carry)
+            carry = self._early(source, carry)
+            carry = self._vectors(source, target, carry)
+            done = scan.steps // self.n * self.n
+            carry = self._elements(source, target, done, scan.steps - done, carry)
+            last = scan.empty + scan.steps
+            self._repeat(target, last, scan.m - last, carry)
+
+    def _in(self, base: Ix, at: Ix, width: int = 1) -> Ix:
+        """Where `width` elements from place `at` on begin in the operand; places are counted from the end in reverse."""
+        f = self.f
+        return f.add(base, f.sub(self.scan.n - width, at) if self.scan.reverse else at)
+
+    def _out(self, base: Ix, at: Ix, width: int = 1) -> Ix:
+        f = self.f
+        return f.add(base, f.sub(self.scan.m - width, at) if self.scan.reverse else at)
+
+    def _element(self, place: Ix) -> Value:
+        if self.array is not None:
+            return load(self.f, self.t, self.array.pointer, place)
+        return self.e.element(self.operand, Index(self.split.shape, flat=place))
+
+    def _repeat(self, target: Ix, begin: int, count: int, value: str) -> None:
+        """The same value in `count` places."""
+        if count > 0:
+            with self.e.loop(begin + count, begin) as j:
+                store(self.f, self.t, self.k.output.pointer, self._out(target, j), value)
+
+    def _early(self, source: Ix, carry: str) -> str:
+        if not self.scan.early:
+            return carry
+        with self.e.carried(self.scan.early, [(register(self.t), carry)]) as loop:
+            loop.next = [
+                str(v) for v in self.reducer.step(list(loop.values), [self._element(self._in(source, loop.index))])
+            ]
+        return loop.values[0]
+
+    def _elements(self, source: Ix, target: Ix, begin: int, count: int, carry: str) -> str:
+        """One step after the other."""
+        if count <= 0:
+            return carry
+        with self.f.carried(begin + count, [(register(self.t), carry)], begin) as loop, self.e.scope():
+            value = self._element(self._in(source, self.f.add(loop.index, self.scan.early)))
+            (made,) = self.reducer.step(list(loop.values), [value])
+            store(
+                self.f, self.t, self.k.output.pointer, self._out(target, self.f.add(loop.index, self.scan.empty)), made
+            )
+            loop.next = [str(made)]
+        return loop.values[0]
+
+    def _vectors(self, source: Ix, target: Ix, carry: str) -> str:
+        f, n, t = self.f, self.n, self.t
+        size = max(_TILE // n, 1) * n
+        tile = "" if self.array is not None else f.alloca(f"i{t.bits}", size)
+        total = self.scan.steps // n * n
+        state = simd.splat(f, register(t), n, carry)
+
+        def run(low: Ix, count: int, state: str) -> str:
+            """`count` steps from step `low` on."""
+            begin = self._in(source, f.add(low, self.scan.early), count)
+            if tile:
+                simd.fill(self.e, self.operand, self.split.shape, begin, count, tile)
+            memory, first = (tile, 0) if self.array is None else (self.array.pointer, begin)
+            with self.e.carried(count // n, [(self.kind, state)]) as loop:
+                at = f.mul(loop.index, n)
+                place = f.add(first, f.sub(count - n, at) if self.scan.reverse else at)
+                inside = self._within(simd.load(f, t, memory, place, n))
+                made = combine(f, self.op, t, n, loop.values[0], inside)
+                out = self._out(target, f.add(f.add(low, at), self.scan.empty), n)
+                simd.write(f, t, self.k.output.pointer, out, n, made)
+                end = 0 if self.scan.reverse else n - 1
+                loop.next = [
+                    combine(f, self.op, t, n, loop.values[0], simd.shuffle(f, self.kind, inside, inside, [end] * n))
+                ]
+            return loop.values[0]
+
+        if tile and total > size:
+            with self.e.carried(total // size, [(self.kind, state)]) as outer:
+                outer.next = [run(f.mul(outer.index, size), size, outer.values[0])]
+            state = outer.values[0]
+            if total % size:
+                state = run(total // size * size, total % size, state)
+        else:
+            state = run(0, total, state)
+        return f.let(f"extractelement {self.kind} {state}, i64 0")
+
+    def _within(self, v: str) -> str:
+        """Each lane with all lanes before it (behind it, in reverse)."""
+        f, n = self.f, self.n
+        nothing = simd.splat(f, register(self.t), n, identity(self.op, self.t))
+        distance = 1
+        while distance < n:
+            lanes = range(n)
+            if self.scan.reverse:
+                which = [min(n, lane + distance) for lane in lanes]
+            else:
+                which = [lane - distance if lane >= distance else n for lane in lanes]
+            v = combine(f, self.op, self.t, n, simd.shuffle(f, self.kind, v, nothing, which), v)
+            distance *= 2
+        return v
+
+
+def _columns(k: Kernel, scan: Cumulative, split: Split, goal: Split, op: Op) -> None:
+    """Lines that lie side by side: a lane for each."""
+    e, f = k.e, k.f
+    operand = k.root.operands[0]
+    t = array_of(operand).element_type
+    n = simd.lanes(f, t)
+    kind = simd.kind(t, n)
+    group = next(g for g in (_UNROLL, 2, 1) if split.inner >= g * n)
+    width = group * n
+    blocks = -(-split.inner // width)
+    array = simd.array_in_order(e, operand, split.shape)
+    f.ready = array is not None
+    with parallel(e, split.outer * blocks, nanoseconds=scan.m * group * 1.5) as at:
+        o = f.div(at, blocks)
+        # The last block lies back over the one before: the same results are written twice.
+        column = f.clamp(f.mul(f.rem(at, blocks), width), 0, split.inner - width)
+        tile = "" if array is not None else f.alloca(f"i{t.bits}", width)
+
+        def place(view: Split, size: int, at: Ix) -> Ix:
+            return view.flat(f, o, f.sub(size - 1, at) if scan.reverse else at, column)
+
+        def vectors(at: Ix) -> list[str]:
+            begin = place(split, scan.n, at)
+            if array is not None:
+                return [simd.load(f, t, array.pointer, f.add(begin, g * n), n) for g in range(group)]
+            simd.fill(e, operand, split.shape, begin, width, tile)
+            return [simd.load(f, t, tile, g * n, n) for g in range(group)]
+
+        def put(at: Ix, values: list[str]) -> None:
+            begin = place(goal, scan.m, at)
+            for g, v in enumerate(values):
+                simd.write(f, t, k.output.pointer, f.add(begin, g * n), n, v)
+
+        def run(count: int, state: list[str], *, first_in: int, first_out: int | None) -> list[str]:
+            if count <= 0:
+                return state
+            with e.carried(count, [(kind, v) for v in state]) as loop:
+                new = vectors(f.add(loop.index, first_in))
+                loop.next = [combine(f, op, t, n, a, b) for a, b in zip(loop.values, new, strict=True)]
+                if first_out is not None:
+                    put(f.add(loop.index, first_out), loop.next)
+            return loop.values
+
+        def repeat(begin: int, count: int, state: list[str]) -> None:
+            if count > 0:
+                with e.loop(begin + count, begin) as j:
+                    put(j, state)
+
+        state = [simd.splat(f, register(t), n, str(e.scalar(k.root.operands[1])))] * group
+        repeat(0, scan.empty, state)
+        state = run(scan.early, state, first_in=0, first_out=None)
+        state = run(scan.steps, state, first_in=scan.early, first_out=scan.empty)
+        last = scan.empty + scan.steps
+        repeat(last, scan.m - last, state)
+
+
+def _plain(k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
+    """Any fold of any types: each result from the one before it, which is read back where lines lie side by side."""
+    e, f = k.e, k.f
+    count = len(k.root.operands) // 2
+    inputs, initial = k.root.operands[:count], k.root.operands[count:]
+    types = [array_of(o).element_type for o in initial]
+    reducer = Reducer(e, k.root.to_apply, types)
+    outputs: list[IrArray] = list(k.outputs.values())
+
+    def element(o: Ix, at: Ix, c: Ix) -> list[Value]:
+        place = f.sub(scan.n - 1, at) if scan.reverse else at
+        index = Index(split.shape, flat=split.flat(f, o, place, c))
+        return [
+            e.element(i, index if array_of(i) == split.shape else Index(array_of(i), index.multi(f))) for i in inputs
+        ]
+
+    def out(o: Ix, at: Ix, c: Ix) -> Ix:
+        return goal.flat(f, o, f.sub(scan.m - 1, at) if scan.reverse else at, c)
+
+    def put(o: Ix, at: Ix, c: Ix, values: list[Value]) -> None:
+        place = out(o, at, c)
+        for a, t, v in zip(outputs, types, values, strict=True):
+            store(f, t, a.pointer, place, v)
+
+    def first(o: Ix, c: Ix) -> list[Value]:
+        """The fold before the first step."""
+        start = [e.scalar(i) for i in initial]
+        if not scan.early:
+            return start
+        return e.fold([scan.early], types, start, lambda at, values: reducer.step(values, element(o, at[0], c)))
+
+    def line(o: Ix, c: Ix) -> None:
+        state = first(o, c)
+        if scan.empty:
+            with e.loop(scan.empty) as j:
+                put(o, j, c, state)
+        if scan.steps:
+            flat = [(register(t), v) for t, value in zip(types, state, strict=True) for v in names(value)]
+            with e.carried(scan.steps, flat) as loop:
+                made = reducer.step(pack(types, loop.values), element(o, f.add(loop.index, scan.early), c))
+                put(o, f.add(loop.index, scan.empty), c, made)
+                loop.next = [v for value in made for v in names(value)]
+            state = pack(types, loop.values)
+        last = scan.empty + scan.steps
+        if last < scan.m:
+            with e.loop(scan.m, last) as j:
+                put(o, j, c, state)
+
+    def lines(o: Ix) -> None:
+        """All lines at once, a row of results from the row before it."""
+        for count, begin in ((scan.empty, 0), (min(scan.steps, 1), scan.empty)):
+            if count:
+                with e.loop(begin + count, begin) as j, e.loop(split.inner) as c:
+                    state = first(o, c)
+                    put(o, j, c, state if begin < scan.empty else reducer.step(state, element(o, scan.early, c)))
+        for count, begin in (
+            (scan.steps - 1, scan.empty + 1),
+            (scan.m - scan.empty - scan.steps, scan.empty + scan.steps),
+        ):
+            if count <= 0:
+                continue
+            with e.loop(begin + count, begin) as j, e.loop(split.inner) as c:
+                before = out(o, f.sub(j, 1), c)
+                state = [load(f, t, a.pointer, before) for a, t in zip(outputs, types, strict=True)]
+                if begin == scan.empty + 1:
+                    state = reducer.step(state, element(o, f.add(f.sub(j, scan.empty), scan.early), c))
+                put(o, j, c, state)
+
+    cost = scan.m * len(outputs) * (6 if any(is_narrow(t) for t in types) else 4)
+    with parallel(e, split.outer, nanoseconds=cost * split.inner) as o:
+        if split.inner >= 8 and scan.steps:
+            lines(o)
+        else:
+            with e.loop(split.inner) as c:
+                line(o, c)
