@@ -62,7 +62,7 @@ def cumulative(i: HloInstruction) -> Cumulative | None:
     if i.opcode is not Op.REDUCE_WINDOW:
         return None
     source = array_of(i.operands[0])
-    result = i.shape.leaves()[0][1].as_array() if i.shape.is_tuple else array_of(i)
+    result = next(shape.as_array() for _, shape in i.shape.leaves())
     wide = [d for d, w in enumerate(i.window.dimensions) if w.size != 1 or result.dimensions[d] != source.dimensions[d]]
     if any(w.stride != 1 or w.base_dilation != 1 or w.window_dilation != 1 for w in i.window.dimensions):
         return None
