@@ -1,7 +1,6 @@
 """Dot: batch dimensions, free dimensions of either side, contracting dimensions, in any layout.
 
-One element by itself is a fold over the contracting dimensions (the rule below). As a kernel of its own a dot runs, where the right side's rows lie in memory, along
-those rows: `out[m, n] += lhs[m, k] * rhs[k, n]` for all n, so that LLVM vectorises over n; several m at a time share each row of the right side.
+One element by itself is a fold over the contracting dimensions (the rule below). As a kernel of its own a dot is a contraction (see `matmul`).
 """
 
 from __future__ import annotations
@@ -10,8 +9,12 @@ from dataclasses import dataclass
 
 from xlanb.cpu.codegen import arithmetic, complex_math
 from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
-from xlanb.cpu.codegen.indexing import Index, IrArray
+from xlanb.cpu.codegen.indexing import Index, IrArray, strides
 from xlanb.cpu.codegen.ir import Ix
+from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction
+from xlanb.cpu.codegen.matmul.gemm import emit_contraction
+from xlanb.cpu.codegen.matmul.lanes import Place
+from xlanb.cpu.codegen.matmul.plan import plan
 from xlanb.cpu.codegen.types import Value, is_narrow, pair, real, register, zero
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -90,8 +93,55 @@ def _dot(e: Elemental, i: HloInstruction, x: Index) -> Value:
     return arithmetic.convert(e.f, t, to, folded[0])
 
 
-def emit_dot(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
-    """A dot with plain rows, as a kernel of its own; False where the rule above has to do.
+def contraction_of(i: HloInstruction) -> Contraction:
+    """A dot as axes with strides."""
+    a, b, c = array_of(i.operands[0]), array_of(i.operands[1]), array_of(i)
+    d = DotDimensions.of(i)
+    sa, sb, sc = strides(a), strides(b), strides(c)
+    batch = len(d.lhs_batch)
+    rows = batch + len(d.lhs_free)
+    return Contraction(
+        tuple(
+            Axis(a.dimensions[p], sa[p], sb[q], sc[k])
+            for k, (p, q) in enumerate(zip(d.lhs_batch, d.rhs_batch, strict=True))
+        ),
+        tuple(Axis(a.dimensions[p], sa[p], 0, sc[batch + k]) for k, p in enumerate(d.lhs_free)),
+        tuple(Axis(b.dimensions[q], 0, sb[q], sc[rows + k]) for k, q in enumerate(d.rhs_free)),
+        tuple(Axis(a.dimensions[p], sa[p], sb[q]) for p, q in zip(d.lhs_contracting, d.rhs_contracting, strict=True)),
+        a.element_type,
+        b.element_type,
+        accumulator_type(c.element_type),
+        c.element_type,
+    )
+
+
+def scratch_bytes(i: HloInstruction) -> int:
+    """Bytes of scratch that `emit_dot` wants."""
+    made = plan(contraction_of(i))
+    return made.scratch_bytes if made is not None else 0
+
+
+def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: str) -> bool:
+    """A dot of operands in memory as a kernel of its own; False where the rule above has to do."""
+    a, b = (place_of(e, o) for o in i.operands[:2])
+    if a is None or b is None:
+        return False
+    made = plan(contraction_of(i))
+    if made is None:
+        return _emit_rows(e, i, output)
+    emit_contraction(e, made, a, b, Place(output.pointer), scratch)
+    e.f.ready = True
+    return True
+
+
+def place_of(e: Elemental, i: HloInstruction) -> Place | None:
+    """Where an operand lies; None where its elements are computed anew for every use, which would not pay."""
+    source = e.bindings.get(i, {}).get(())
+    return Place(source.pointer) if isinstance(source, IrArray) else None
+
+
+def _emit_rows(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
+    """A dot with plain rows of types that have no vectors here: `out[m, n] += lhs[m, k] * rhs[k, n]` for all n, so that LLVM vectorises over n.
 
     Needs one dimension of each free and contracting kind at most, the right side's free dimension being the fastest in the right side and in the result.
     """
@@ -110,8 +160,6 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
     n, depth = b.dimensions[d.rhs_free[0]], a.dimensions[d.lhs_contracting[0]]
     rows = a.dimensions[d.lhs_free[0]] if d.lhs_free else 1
     if n < 8 or depth == 0 or not _fastest(b, d.rhs_free[0]) or not _fastest(result, result.rank - 1):
-        return False
-    if not _reads_memory(e, lhs) or not _reads_memory(e, rhs):
         return False
     f = e.f
     block = 4
@@ -192,8 +240,3 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
 def _fastest(shape: ArrayShape, dimension: int) -> bool:
     order = [d for d in shape.minor_to_major if shape.dimensions[d] != 1]
     return bool(order) and order[0] == dimension
-
-
-def _reads_memory(e: Elemental, i: HloInstruction) -> bool:
-    """Whether an element costs a read only: computing an operand's element anew for every use would not pay."""
-    return isinstance(e.bindings.get(i, {}).get((), None), IrArray)

@@ -1,0 +1,110 @@
+"""Which block of the result a micro-kernel holds: the one that needs the fewest cycles by a simple count of multiply-adds and loads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
+from xlanb.cpu.target import Target
+
+_LINE, _SETS, _WAYS = 64, 64, 8
+"""The first-level data cache: bytes of a line, sets, ways."""
+_CONFLICT = 1.4
+_TILE_OVERHEAD = 24.0
+"""Cycles around each tile: the call, the position."""
+_VECTORS = (1, 2, 3, 4, 6, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that one tile takes: all of `whole` (an index into the row axes, or -1) times `part` of axis `partial` (or -1, where there is no row axis)."""
+
+    whole: int
+    partial: int
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """Rows and vectors of a tile, and what all tiles are guessed to take, in cycles."""
+
+    rows: Rows
+    vectors: int
+    cycles: float
+    tiles: int
+
+    def offsets(self, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        """The rows of a tile, as steps of one element each: (size unused, a, b, c)."""
+        whole = axes[self.rows.whole] if self.rows.whole >= 0 else Axis(1)
+        partial = axes[self.rows.partial] if self.rows.partial >= 0 else Axis(1)
+        return tuple(
+            Axis(1, p * partial.a + w * whole.a, 0, p * partial.c + w * whole.c)
+            for p in range(self.rows.part)
+            for w in range(whole.size)
+        )
+
+
+def lanes_of(target: Target, bits: int) -> int:
+    """Elements of the vectors that kernels work with."""
+    return min(max(target.vector_bits // bits, 1), 16)
+
+
+def blocking(x: Contraction, target: Target) -> Blocking:
+    """The best block for a contraction, whose last column axis is the one along which vectors lie."""
+    width = lanes_of(target, x.type.bits)
+    column = x.columns[-1] if x.columns else Axis(1)
+    options = [
+        _option(x, target, rows, vectors, width, column) for rows, vectors in _candidates(x, target, width, column)
+    ]
+    return min(options, key=lambda o: o.cycles)
+
+
+def _candidates(x: Contraction, target: Target, width: int, column: Axis) -> Iterator[tuple[Rows, int]]:
+    registers = target.vector_registers
+    most = -(-column.size // width)
+    for vectors in _VECTORS:
+        if vectors > most:
+            continue
+        limit = (registers - vectors - 1) // vectors
+        if limit < 1:
+            continue
+        for rows in _row_candidates(x.rows, limit):
+            yield rows, vectors
+
+
+def _row_candidates(axes: tuple[Axis, ...], limit: int) -> Iterator[Rows]:
+    if not axes:
+        yield Rows(-1, -1, 1)
+    for n, axis in enumerate(axes):
+        for part in range(1, min(limit, axis.size) + 1):
+            yield Rows(-1, n, part)
+        for m, other in enumerate(axes):
+            if m != n and other.size <= limit // 2:
+                for part in range(2, min(limit // other.size, axis.size) + 1):
+                    yield Rows(m, n, part)
+
+
+def _option(x: Contraction, target: Target, rows: Rows, vectors: int, width: int, column: Axis) -> Blocking:
+    whole = x.rows[rows.whole].size if rows.whole >= 0 else 1
+    partial = x.rows[rows.partial].size if rows.partial >= 0 else 1
+    height = whole * rows.part
+    tiles = x.batch_count * count(x.rows) // (whole * partial) * -(-partial // rows.part)
+    tiles *= x.column_count // column.size * max(1, -(-column.size // (width * vectors)))
+    made = Blocking(rows, vectors, 0.0, tiles)
+    sums = height * vectors
+    # Two loads a cycle of what is broadcast, one multiply-add; fewer than four sums wait for one another.
+    step = max(sums, 0.6 * (height + vectors), 4.0 if sums < 4 else 0.0)
+    if _conflicts(made, x):
+        step *= _CONFLICT
+    cycles = tiles * (step * x.depth_count + 2 * sums + _TILE_OVERHEAD)
+    return Blocking(rows, vectors, cycles * (1 + 0.001 / sums), tiles)
+
+
+def _conflicts(made: Blocking, x: Contraction) -> bool:
+    """Whether the rows of a tile fall on so few sets of the first-level cache that they drive one another out."""
+    if not x.depth or x.depth_count * x.a_type.byte_size <= _LINE:
+        return False
+    lines = {o.a * x.a_type.byte_size // _LINE for o in made.offsets(x.rows)}
+    return max(Counter(line % _SETS for line in lines).values()) > _WAYS

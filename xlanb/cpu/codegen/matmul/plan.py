@@ -1,0 +1,112 @@
+"""How a contraction is computed: which operand is copied first, and by which micro-kernel.
+
+A plan depends on the shapes alone, not on the machine: the buffer assignment asks for the scratch before any code is emitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction
+from xlanb.cpu.codegen.matmul.lanes import can_load, can_store, can_sum
+from xlanb.cpu.codegen.matmul.packing import Copy
+
+_FEW_ROWS = 8
+"""Up to so many rows a transpose of b costs more than sums along depth."""
+_LANES = 16
+"""What the lines of a copy are rounded up to, so that vectors of any machine may be read whole."""
+_PAGE = 2048
+"""Lines that are multiples of so many bytes apart share a few sets of the caches."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`x` is what the micro-kernel sees, after copies of a and b (None: read where they are)."""
+
+    x: Contraction
+    a: Copy | None = None
+    b: Copy | None = None
+    a_bytes: int = 0
+    b_bytes: int = 0
+    rowdot: bool = False
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch for the copies: those of a first."""
+        return self.a_bytes + self.b_bytes
+
+
+def plan(x: Contraction) -> Plan | None:
+    """How to compute a contraction; None where its types, or a result whose fastest axis is a batch's, do not suit."""
+    if 0 in (x.batch_count, x.row_count, x.column_count, x.depth_count):
+        return None
+    if not can_sum(x.type) or not can_store(x.type, x.c_type):
+        return None
+    if not can_load(x.a_type, x.type) or not can_load(x.b_type, x.type):
+        return None
+    x = x.normalized()
+    if x.columns[-1].c != 1 if x.columns else x.rows:
+        return None
+    inner = x.depth[-1] if x.depth else Axis(1)
+    along = inner.a == 1 and inner.b == 1 and inner.size >= _LANES
+    if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= _FEW_ROWS)):
+        return Plan(x, rowdot=True)
+    made = Plan(x)
+    if x.columns and (x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES)):
+        made = _with_b(made)
+    if x.a_type is not x.type and x.column_count > 4 * _LANES:
+        made = _with_a(made)
+    return made
+
+
+def _with_b(p: Plan) -> Plan:
+    """With b copied: the axis of the vectors the fastest, lines a whole number of vectors apart."""
+    x = p.x
+    fast = x.columns[-1]
+    line = -(-fast.size // _LANES) * _LANES
+    if line * x.type.byte_size % _PAGE == 0:
+        line += _LANES
+    order = (*reversed(x.depth), *reversed(x.columns[:-1]), *reversed(x.batch))
+    steps = _steps([axis for axis in order if axis.b], line)
+    axes = (Axis(fast.size, fast.b, 0, 1), *(Axis(axis.size, axis.b, 0, steps[axis]) for axis in order if axis.b))
+
+    def moved(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(replace(axis, b=1 if axis is fast else steps.get(axis, 0)) for axis in found)
+
+    made = replace(x, batch=moved(x.batch), columns=moved(x.columns), depth=moved(x.depth), b_type=x.type)
+    size = line * _product(steps)
+    return replace(p, x=made, b=Copy(axes, x.b_type, x.type), b_bytes=_bytes(size, x))
+
+
+def _with_a(p: Plan) -> Plan:
+    """With a copied in the order in which it lies, in the type that is summed in."""
+    x = p.x
+    order = sorted((axis for axis in (*x.batch, *x.rows, *x.depth) if axis.a), key=lambda axis: abs(axis.a))
+    steps = _steps(order, 1)
+    axes = tuple(Axis(axis.size, axis.a, 0, steps[axis]) for axis in order)
+
+    def moved(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(replace(axis, a=steps.get(axis, 0)) for axis in found)
+
+    made = replace(x, batch=moved(x.batch), rows=moved(x.rows), depth=moved(x.depth), a_type=x.type)
+    return replace(p, x=made, a=Copy(axes, x.a_type, x.type), a_bytes=_bytes(_product(steps), x))
+
+
+def _steps(order: list[Axis], first: int) -> dict[Axis, int]:
+    """Strides of axes that lie densely, the fastest first."""
+    out, step = {}, first
+    for axis in order:
+        out[axis] = step
+        step *= axis.size
+    return out
+
+
+def _product(steps: dict[Axis, int]) -> int:
+    n = 1
+    for axis in steps:
+        n *= axis.size
+    return n
+
+
+def _bytes(elements: int, x: Contraction) -> int:
+    return -(-elements * x.type.byte_size // 64) * 64
