@@ -26,7 +26,8 @@ class DebugOptions:
     """Every flag by its name; defaults are those of XLA and of TensorFlow.
 
     `tf_xla_auto_jit`: 0 clusters nothing unless a session asks, 1 and 2 cluster what can be compiled. `tf_xla_min_cluster_size` and `tf_xla_max_cluster_size` count
-    operations. `xla_disable_hlo_passes` names HLO passes to leave out, `xla_enable_hlo_passes_only` the only ones to run. Compiled code of another `xlanb_generation` is
+    operations. `tf_xla_ops_to_cluster` names op types or shortcuts (FUSIBLE, PW, RED, ...), the only ones that are clustered; `tf_xla_clustering_fuel` is how many nodes may
+    be. `xla_disable_hlo_passes` names HLO passes to leave out, `xla_enable_hlo_passes_only` the only ones to run. Compiled code of another `xlanb_generation` is
     not used again: another number compiles everything anew.
     """
 
@@ -34,6 +35,14 @@ class DebugOptions:
     tf_xla_cpu_global_jit: bool = False
     tf_xla_min_cluster_size: int = 4
     tf_xla_max_cluster_size: int = 2**31 - 1
+    tf_xla_ops_to_cluster: tuple[str, ...] = ()
+    tf_xla_cluster_exclude_ops: tuple[str, ...] = ()
+    tf_xla_clustering_fuel: int = 2**63 - 1
+    tf_xla_clustering_debug: bool = False
+    tf_xla_deterministic_cluster_names: bool = False
+    tf_xla_enable_lazy_compilation: bool = True
+    tf_xla_disable_deadness_safety_checks_for_debugging: bool = False
+    tf_xla_disable_resource_variable_safety_checks_for_debugging: bool = False
     xla_disable_hlo_passes: tuple[str, ...] = ()
     xla_enable_hlo_passes_only: tuple[str, ...] = ()
     xla_cpu_multi_thread_eigen: bool = True

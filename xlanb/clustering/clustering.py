@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction, encapsulate_subgraphs
-from xlanb.clustering.mark_for_compilation import Marking, mark_for_compilation, predicates
+from xlanb.clustering.mark_for_compilation import Marking, mark_for_compilation
 from xlanb.debug_options import DebugOptions
 from xlanb.display import Displayable
 from xlanb.errors import GraphError
@@ -105,11 +105,11 @@ class Clustering(Displayable):
         """
         op = self.graph.get_operation_by_name(node)
         if other is None:
-            return predicates(op, self._marking)
+            return self._marking.predicates(op)
         second = self.graph.get_operation_by_name(other)
         if self.cluster_of[node] is not None and self.cluster_of[node] == self.cluster_of[other]:
             return (Predicate("both are in one cluster", True, str(self.cluster_of[node])),)
-        out = [p for o in (op, second) for p in predicates(o, self._marking) if not p.holds]
+        out = [p for o in (op, second) for p in self._marking.predicates(o) if not p.holds]
         refusal = self._marking.refusals.get((node, other)) or self._marking.refusals.get((other, node))
         if refusal:
             out.append(Predicate("the two clusters may be merged", False, refusal))
@@ -140,4 +140,4 @@ def cluster(graph: Graph, options: DebugOptions | None = None) -> Clustering:
     Raises:
         GraphError: the graph has a cycle outside of loops.
     """
-    return Clustering(mark_for_compilation(graph, options))
+    return Clustering(mark_for_compilation(graph, options, only_lowered=False))

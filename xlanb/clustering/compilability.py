@@ -1,73 +1,195 @@
-"""Whether one node can be compiled: an ordered list of named conditions, each with TensorFlow's own words where it fails."""
+"""Whether one node can be compiled: an ordered list of named conditions, each with TensorFlow's own words where it fails (compilability_check_util.cc)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
+from xlanb.clustering.devices import CompilationDevice
+from xlanb.clustering.node_graph import IDENTITY
+from xlanb.clustering.resource_operation_safety_analysis import STACK, TENSOR_ARRAY, resource_kind
+from xlanb.clustering.xla_kernels import missing_kernel
+from xlanb.graph.functions import FunctionRef
 from xlanb.graph.operation import Operation
 from xlanb.tf2xla.registry import kernel
-from xlanb.tracing import Predicate
 
+# A placeholder is what becomes an argument when it is fed.
 _ARGUMENTS = frozenset({"_Arg", "_Retval", "Placeholder", "PlaceholderV2"})
 _RANDOM = frozenset(
-    {
-        "RandomUniform",
-        "RandomStandardNormal",
-        "TruncatedNormal",
-        "RandomUniformInt",
-        "Multinomial",
-        "RandomShuffle",
-        "RandomGamma",
-    }
+    {"RandomUniform", "RandomShuffle", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial"}
 )
+_INACCURATE = frozenset({"SelfAdjointEigV2", "Svd"})
+_SLOW = _INACCURATE | {"Qr", "MatrixInverse", "MatrixSolve", "ResizeBilinearGrad"}
+_CALLS = {"PartitionedCall": "f", "StatefulPartitionedCall": "f", "SymbolicGradient": "f"}
+_WHILE, _IF, _CASE = ({name, f"Stateless{name}"} for name in ("While", "If", "Case"))
+_DEEPEST = 50  # calls within calls
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a node is judged by: the device's rules, and the functions around it (innermost last).
+
+    `allows_where` is False where --tf_xla_cluster_exclude_ops=Where; `only_lowered` keeps out what xlanb itself cannot lower, for a graph that is to be run.
+    """
+
+    device: CompilationDevice
+    allows_where: bool = True
+    only_lowered: bool = False
+    stack: tuple[str, ...] = ()
+    calls: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def within(self, function: str) -> Scope:
+        """The scope of the nodes of a function that is called here."""
+        return Scope(self.device, self.allows_where, self.only_lowered, (*self.stack, function), self.calls)
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition on a node: it holds, or the reason is what TensorFlow logs."""
+    """One condition: `objection` gives TensorFlow's reason against a node, "" where the condition holds."""
 
     name: str
-    holds: Callable[[Operation], bool]
-    reason: Callable[[Operation], str]
+    objection: Callable[[Operation, Scope], str]
 
 
-def _has_kernel(op: Operation) -> bool:
+def _unless(fails: Callable[[Operation, Scope], bool], reason: str) -> Callable[[Operation, Scope], str]:
+    return lambda op, scope: reason if fails(op, scope) else ""
+
+
+def _unless_everything(fails: Callable[[Operation], bool], reason: str) -> Callable[[Operation, Scope], str]:
+    """The objection of devices that compile only what is worth it."""
+    return lambda op, scope: reason if not scope.device.compiles_everything and fails(op) else ""
+
+
+def is_function_call(op: Operation) -> bool:
+    """Whether the node is the call of a function of the library."""
+    return op.type in _CALLS or op.type in op.graph.functions
+
+
+def _kernel(op: Operation, scope: Scope) -> str:
+    if is_function_call(op):
+        name = _called(op, _CALLS[op.type])[0] if op.type in _CALLS else op.type
+        return "unsupported function" if _against_call(name, op, scope) else ""
+    if op.type == "Const" and getattr(op.attrs.get("dtype"), "name", "") == "string":
+        return "Const op with type DT_STRING is not supported by XLA."
+    if op.type in IDENTITY and any(t.dtype.is_ref_dtype for t in op.inputs):
+        return "Identity with unsafe cast."
+    return missing_kernel(op, scope.device.jit_device)
+
+
+def _called(op: Operation, *attributes: str) -> list[str]:
+    values = [op.attrs.get(a) for a in attributes]
+    refs = [r for v in values for r in (v if isinstance(v, tuple | list) else (v,))]
+    return [r.name if isinstance(r, FunctionRef) else "" for r in refs]
+
+
+def _branches(types: set[str], *attributes: str) -> Callable[[Operation, Scope], str]:
+    def objection(op: Operation, scope: Scope) -> str:
+        if op.type not in types:
+            return ""
+        bad = any(_against_call(name, op, scope) for name in _called(op, *attributes))
+        return f"unsupported {op.type.removeprefix('Stateless').lower()}" if bad else ""
+
+    return objection
+
+
+def _against_call(name: str, op: Operation, scope: Scope) -> str:
+    """Why the body of a function cannot be compiled: the first reason found, with the node it is about."""
+    function = op.graph.functions.get(name)
+    if function is None:
+        return f"could not instantiate call: '{name}'"
+    if len(scope.stack) >= _DEEPEST or name in scope.stack:
+        return "function depth limit exceeded"
+    inner = scope.within(name)
+    key = (name, "nested")
+    if key not in scope.calls:
+        found = ((node, reason_against(node, inner)) for node in function.body)
+        scope.calls[key] = next(
+            (f"{node.name} (op {node.type}) of {name}: {reason}" for node, reason in found if reason), ""
+        )
+    return scope.calls[key]
+
+
+def _lowered(op: Operation, scope: Scope) -> str:
+    if not scope.only_lowered or is_function_call(op):
+        return ""
     found = kernel(op.type)
-    return found is not None and found.is_compilable
+    known = (found is not None and found.is_compilable) or op.type in ("_Arg", "_Retval")
+    return "" if known else f"xlanb has no lowering for {op.type}"
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition("is no argument or result", lambda op: op.type not in _ARGUMENTS, lambda _: "top level _Arg or _Retval"),
-    Condition("is no stateful random op", lambda op: op.type not in _RANDOM, lambda _: "stateful random op"),
     Condition(
-        "has a kernel for XLA_CPU_JIT",
-        _has_kernel,
-        lambda op: f"No registered '{op.type}' OpKernel for XLA_CPU_JIT devices compatible with node {op.name}",
+        "is no argument or result",
+        _unless(lambda op, s: not s.stack and op.type in _ARGUMENTS, "top level _Arg or _Retval"),
     ),
     Condition(
-        "holds no strings",
-        lambda op: all(t.dtype.name != "string" for t in (*op.inputs, *op.outputs)),
-        lambda op: f"{op.type} op with type DT_STRING is not supported by XLA.",
+        "shares no buffer of the allocator",
+        _unless(
+            lambda op, _: "_scoped_allocator" in op.attrs or "_forward_from" in op.attrs,
+            "_scoped_allocator or _forward_from attribute",
+        ),
+    ),
+    Condition("has a kernel, or calls what can be compiled", _kernel),
+    Condition("its loop can be compiled", _branches(_WHILE, "cond", "body")),
+    Condition("its branches can be compiled", _branches(_IF, "then_branch", "else_branch")),
+    Condition("all its cases can be compiled", _branches(_CASE, "branches")),
+    Condition("is no stateful random op", _unless_everything(lambda op: op.type in _RANDOM, "stateful random op")),
+    Condition(
+        "is no control trigger",
+        _unless_everything(lambda op: op.type == "ControlTrigger", "not allowed control trigger"),
     ),
     Condition(
-        "reads no variable by reference",
-        lambda op: not any(t.dtype.is_ref_dtype for t in op.inputs),
-        lambda _: "Identity with unsafe cast.",
+        "is no assertion",
+        _unless_everything(lambda op: op.type in ("Assert", "CheckNumerics"), "Assert or CheckNumerics"),
+    ),
+    Condition("is no collective", _unless(lambda op, _: op.type == "CollectiveReduceV2", "Collective op")),
+    Condition("is no Where", _unless(lambda op, s: op.type == "Where" and not s.allows_where, "Where op")),
+    Condition("is no Unique", _unless(lambda op, _: op.type == "Unique", "Unique op")),
+    Condition(
+        "holds no variants",
+        _unless_everything(
+            lambda op: any(t.dtype.name == "variant" for t in (*op.inputs, *op.outputs)), "DT_VARIANT producer/consumer"
+        ),
+    ),
+    Condition("is no stack", _unless_everything(lambda op: resource_kind(op.type) == STACK, "Stack op")),
+    Condition(
+        "is no TensorArray", _unless_everything(lambda op: resource_kind(op.type) == TENSOR_ARRAY, "TensorArray op")
     ),
     Condition(
-        "_XlaCompile is not false",
-        lambda op: op.attrs.get("_XlaCompile") is not False,
-        lambda _: "kXlaCompileAttr(_XlaCompile) is false.",
+        "touches no variable within a function",
+        lambda op, s: (
+            "resource variable op in called function"
+            if s.stack and not s.device.compiles_everything and any(t.dtype.name == "resource" for t in op.inputs)
+            else ""
+        ),
     ),
+    Condition(
+        "is accurate enough",
+        _unless_everything(lambda op: op.type in _INACCURATE, "operation with numerical accuracy issues"),
+    ),
+    Condition("is fast enough", _unless_everything(lambda op: op.type in _SLOW, "slow operation")),
+    Condition("can be lowered here", _lowered),
 )
 
 
-def evaluate(op: Operation) -> list[Predicate]:
-    """Every condition with its outcome, to the end: what `why` shows."""
-    return [Predicate(c.name, held, "" if held else c.reason(op)) for c in CONDITIONS for held in (c.holds(op),)]
+def objections(op: Operation, scope: Scope) -> Iterator[tuple[str, str]]:
+    """Every condition with the reason against the node, "" where it holds, to the end: what `why` shows."""
+    for condition in CONDITIONS:
+        yield condition.name, condition.objection(op, scope)
 
 
-def reason_against(op: Operation) -> str:
+def reason_against(op: Operation, scope: Scope) -> str:
     """The first reason why the node cannot be compiled, "" if it can."""
-    return next((c.reason(op) for c in CONDITIONS if not c.holds(op)), "")
+    return next((reason for _, reason in objections(op, scope) if reason), "")
+
+
+def reason_within(op: Operation, scope: Scope) -> str:
+    """Of a node that calls functions: which of their nodes cannot be compiled, and why; "" where all can."""
+    names = _called(op, _CALLS[op.type]) if op.type in _CALLS else [op.type] if op.type in op.graph.functions else []
+    for types, attributes in (
+        (_WHILE, ("cond", "body")),
+        (_IF, ("then_branch", "else_branch")),
+        (_CASE, ("branches",)),
+    ):
+        names += _called(op, *attributes) if op.type in types else []
+    return next((reason for n in names if (reason := _against_call(n, op, scope))), "")

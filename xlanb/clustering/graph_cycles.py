@@ -1,4 +1,4 @@
-"""A directed graph that stays free of cycles while nodes are merged (Pearce and Kelly's dynamic topological order).
+"""A directed graph that stays free of cycles while nodes are merged (Pearce and Kelly's dynamic topological order; XLA's graphcycles).
 
 Each node has a rank such that every edge goes up. Whether a merge would close a cycle is then a search among ranks between the two nodes.
 """
@@ -8,38 +8,81 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 
+class _OrderedSet:
+    """A set whose order depends on inserts and erasures alone: an erased element's place is taken by the last one, as in XLA.
+
+    Which of two edges is contracted first follows from this order, so it must be the very same.
+    """
+
+    __slots__ = ("index", "items")
+
+    def __init__(self) -> None:
+        self.items: list[int] = []
+        self.index: dict[int, int] = {}
+
+    def insert(self, value: int) -> bool:
+        if value in self.index:
+            return False
+        self.index[value] = len(self.items)
+        self.items.append(value)
+        return True
+
+    def erase(self, value: int) -> None:
+        place = self.index.pop(value)
+        last = self.items.pop()
+        if last != value:
+            self.items[place] = last
+            self.index[last] = place
+
+
 class GraphCycles:
     """Nodes 0..n-1 with edges; `contract_edge` merges two neighbours unless that would close a cycle."""
 
     def __init__(self, count: int) -> None:
         self._rank = list(range(count))
-        # dictionaries are ordered sets here: walks must not depend on hashes
-        self._in: list[dict[int, None]] = [{} for _ in range(count)]
-        self._out: list[dict[int, None]] = [{} for _ in range(count)]
+        self._in = [_OrderedSet() for _ in range(count)]
+        self._out = [_OrderedSet() for _ in range(count)]
+        self._gone: set[int] = set()
+
+    def new_node(self) -> int:
+        """Add a node; its number."""
+        self._rank.append(len(self._rank))
+        self._in.append(_OrderedSet())
+        self._out.append(_OrderedSet())
+        return len(self._rank) - 1
 
     def successors(self, node: int) -> tuple[int, ...]:
         """Nodes that an edge from `node` leads to."""
-        return tuple(self._out[node])
+        return tuple(self._out[node].items)
+
+    def predecessors(self, node: int) -> tuple[int, ...]:
+        """Nodes from which an edge leads to `node`."""
+        return tuple(self._in[node].items)
 
     def has_edge(self, a: int, b: int) -> bool:
         """Whether there is an edge from a to b."""
-        return b in self._out[a]
+        return b in self._out[a].index
 
     def insert_edge(self, a: int, b: int) -> bool:
         """Add an edge; False, and nothing changed, where it would close a cycle."""
         if a == b:
             return False
-        if b in self._out[a]:
+        if not self._out[a].insert(b):
             return True
-        if self._rank[a] > self._rank[b]:
-            above = self._reach(b, self._out, upper=self._rank[a])
-            if a in above:
-                return False
-            below = self._reach(a, self._in, lower=self._rank[b])
-            self._reorder(below, above)
-        self._out[a][b] = None
-        self._in[b][a] = None
+        self._in[b].insert(a)
+        if self._rank[a] < self._rank[b]:
+            return True
+        above = self._forward(b, self._rank[a])
+        if above is None:
+            self.remove_edge(a, b)
+            return False
+        self._reorder(self._backward(a, self._rank[b]), above)
         return True
+
+    def remove_edge(self, a: int, b: int) -> None:
+        """Remove an edge that is there."""
+        self._out[a].erase(b)
+        self._in[b].erase(a)
 
     def path(self, a: int, b: int, *, avoiding_edge: bool = False) -> list[int] | None:
         """Some path from a to b, None if there is none; with `avoiding_edge`, other than the edge itself."""
@@ -47,7 +90,7 @@ class GraphCycles:
         stack = [a]
         while stack:
             node = stack.pop()
-            for n in self._out[node]:
+            for n in self._out[node].items:
                 if n in came or self._rank[n] > self._rank[b] or (avoiding_edge and node == a and n == b):
                     continue
                 came[n] = node
@@ -56,37 +99,58 @@ class GraphCycles:
                 stack.append(n)
         return None
 
-    def contract_edge(self, a: int, b: int) -> bool:
-        """Merge b into a across their edge; False, and nothing changed, where another path joins them."""
-        if self.path(a, b, avoiding_edge=True) is not None:
-            return False
-        del self._out[a][b]
-        del self._in[b][a]
-        outs, ins = tuple(self._out[b]), tuple(self._in[b])
+    def contract_edge(self, a: int, b: int) -> int | None:
+        """Merge two nodes across their edge: which of them now stands for both; None, and no edge changed, where another path joins them.
+
+        The one with fewer edges goes.
+        """
+        self.remove_edge(a, b)
+        if self._rank[a] < self._rank[b] and self._forward(a, self._rank[b]) is None:
+            self.insert_edge(a, b)
+            return None
+        if self._degree(b) > self._degree(a):
+            a, b = b, a
+        outs, ins = self._out[b].items, self._in[b].items
+        self._out[b], self._in[b] = _OrderedSet(), _OrderedSet()
         for n in outs:
-            del self._in[n][b]
+            self._in[n].erase(b)
         for n in ins:
-            del self._out[n][b]
-        self._out[b].clear()
-        self._in[b].clear()
+            self._out[n].erase(b)
+        self._gone.add(b)
         for n in outs:
             self.insert_edge(a, n)
         for n in ins:
             self.insert_edge(n, a)
-        return True
+        return a
 
     def post_order(self) -> Iterator[int]:
-        """All nodes, those that others lead to first."""
-        return iter(sorted(range(len(self._rank)), key=self._rank.__getitem__, reverse=True))
+        """All nodes that are left, those that others lead to first."""
+        left = (n for n in range(len(self._rank)) if n not in self._gone)
+        return iter(sorted(left, key=self._rank.__getitem__, reverse=True))
 
-    def _reach(
-        self, start: int, edges: list[dict[int, None]], *, lower: int = -1, upper: int | None = None
-    ) -> list[int]:
+    def _degree(self, node: int) -> int:
+        return len(self._in[node].items) + len(self._out[node].items)
+
+    def _forward(self, start: int, upper: int) -> list[int] | None:
+        """Nodes reached from `start` below rank `upper`; None where the node of that rank is reached."""
         seen = {start: None}
         stack = [start]
         while stack:
-            for n in edges[stack.pop()]:
-                if n not in seen and self._rank[n] >= lower and (upper is None or self._rank[n] <= upper):
+            for n in self._out[stack.pop()].items:
+                rank = self._rank[n]
+                if rank == upper:
+                    return None
+                if rank < upper and n not in seen:
+                    seen[n] = None
+                    stack.append(n)
+        return list(seen)
+
+    def _backward(self, start: int, lower: int) -> list[int]:
+        seen = {start: None}
+        stack = [start]
+        while stack:
+            for n in self._in[stack.pop()].items:
+                if self._rank[n] > lower and n not in seen:
                     seen[n] = None
                     stack.append(n)
         return list(seen)

@@ -1,156 +1,189 @@
 """Which nodes XLA compiles, and together with which (TensorFlow's mark_for_compilation_pass.cc).
 
-Every node that can be compiled starts as a cluster of its own. Edges between clusters are contracted, consumers first, again and again until nothing moves, as long as no
-cycle arises: a cycle would be two clusters that wait for each other. Clusters below the minimum size are dropped.
+Every node that can be compiled starts as a cluster of its own. Edges between clusters are contracted, consumers first, in three phases, as long as the conditions on the two
+clusters hold and no cycle arises: a cycle would be two clusters that wait for each other. Clusters below the minimum size are dropped.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
 
-from xlanb.clustering.compilability import evaluate, reason_against
-from xlanb.clustering.graph_cycles import GraphCycles
+from xlanb.clustering.candidates import LOG, Candidates, MarkingOptions
+from xlanb.clustering.contraction import ClusterState, Contraction
+from xlanb.clustering.devices import pick_device
+from xlanb.clustering.node_graph import CONSTANT, IDENTITY, NodeGraph
 from xlanb.debug_options import DebugOptions, current
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
 from xlanb.tracing import Cause, Decision, Predicate, emit, is_observed
 
 CLUSTER = "_XlaCluster"
+ALREADY_CLUSTERED = "_XlaAlreadyClustered"
 REASON = "_xla_why_not"
-_TRIVIAL = frozenset({"Identity", "Const"})  # they count nothing towards the minimum size
-_EMPTY = _TRIVIAL | {"NoOp"}
 
 
-@dataclass
 class Marking:
     """The outcome: `cluster_of` every node (None: not compiled), and `reasons` of those that stay out.
 
-    `refusals` gives the reason for each edge between nodes of two clusters that were not merged.
+    Attributes:
+        graph: the marked copy; nodes bear `_XlaCluster` or the reason why not.
+        cluster_of: cluster by node, in the order of the graph.
+        reasons: TensorFlow's words for each node that stays out.
+        candidates, contraction: the state in which the pass ended, for explanations; None where the graph had been clustered before.
     """
 
-    graph: Graph
-    cluster_of: dict[str, str | None]
-    reasons: dict[str, str]
-    refusals: dict[tuple[str, str], str] = field(default_factory=dict)
+    def __init__(self, graph: Graph, options: MarkingOptions) -> None:
+        self.graph = graph
+        self.options = options
+        self.cluster_of: dict[str, str | None] = dict.fromkeys((op.name for op in graph), None)
+        self.reasons: dict[str, str] = {}
+        self.candidates: Candidates | None = None
+        self.contraction: Contraction | None = None
+        if any(ALREADY_CLUSTERED in op.attrs for op in graph):
+            self.cluster_of = {op.name: op.attrs.get(CLUSTER) for op in graph}
+            return
+        order = graph.topological_order()
+        nodes = NodeGraph(graph)
+        ids = [nodes.ids[op] for op in order]
+        self.candidates = Candidates(nodes, ids, options)
+        self.contraction = Contraction(nodes, ids, self.candidates.found, options)
+        self.reasons.update(self.candidates.reasons)
+        if self.contraction.is_possible:
+            self.contraction.run()
+            self._create_clusters(self.candidates, self.contraction)
+        else:
+            text = "could not form cycle detection graph"
+            self.reasons.update(dict.fromkeys((nodes.name(n) for n in self.candidates.found), text))
+
+    def _create_clusters(self, candidates: Candidates, contraction: Contraction) -> None:
+        """Name the clusters in the order of the graph, those below the minimum size left out."""
+        names: dict[ClusterState, str] = {}
+        prefix = "cluster_"
+        if self.options.flags.tf_xla_deterministic_cluster_names:
+            digest = hashlib.blake2b(self.graph.to_graphdef(), digest_size=8).digest()
+            prefix += f"{int.from_bytes(digest, 'big')}_"
+        for node in candidates.found:
+            op = contraction.graph.op(node)
+            reason = next((p.value for p in self._size_predicates(op) if not p.holds), "")
+            if reason:
+                self.reasons[op.name] = reason
+                continue
+            cluster = contraction.cluster_at(node)
+            if cluster is not None:
+                self.cluster_of[op.name] = names.setdefault(cluster, f"{prefix}{len(names)}")
+
+    def _size_predicates(self, op: Operation) -> Iterator[Predicate]:
+        """The last conditions: on the cluster that the node came into."""
+        contraction = self.contraction
+        cluster = contraction.cluster_at(contraction.graph.ids[op]) if contraction is not None else None
+        if contraction is None or cluster is None:
+            return
+        device = pick_device(sorted(cluster.devices))
+        asked = self.options.compiles(device, is_asked=cluster.is_asked_for)
+        yield Predicate(
+            "its cluster's device is compiled for",
+            asked,
+            device if asked else f"Not compiling cluster with device {device}",
+        )
+        lonely = _is_lonely_fill(op, cluster, contraction)
+        text = "Fill, all of whose readers are elsewhere: it is filled where it is read"
+        yield Predicate("is no Fill for others", not lonely, text if lonely else "")
+        least = self.options.flags.tf_xla_min_cluster_size
+        size = cluster.effective_size
+        big = size >= least or cluster.has_functional_control_flow or cluster.is_asked_for
+        counted = f"{size} operation{'s' * (size != 1)}"
+        why = f"its cluster would have {counted}, fewer than tf_xla_min_cluster_size={least} (Const and Identity do not count)"
+        yield Predicate("its cluster has the minimum size", big, counted if big else why)
+
+    def predicates(self, op: Operation) -> tuple[Predicate, ...]:
+        """Every condition on a node with its outcome, the size of its cluster last."""
+        if self.candidates is None:
+            return (Predicate("the graph has not been clustered before", False, f"{ALREADY_CLUSTERED} is set"),)
+        found = [Predicate(name, not reason, reason) for name, reason, _ in self.candidates.checks(op)]
+        return (*found, *self._size_predicates(op))
+
+    @cached_property
+    def refusals(self) -> dict[tuple[str, str], str]:
+        """For each edge between nodes of two clusters, as they are in the end, why they were not merged."""
+        contraction = self.contraction
+        if contraction is None:
+            return {}
+        known: dict[tuple[ClusterState, ClusterState], str] = {}
+        found: dict[tuple[str, str], str] = {}
+        for edge in contraction.graph.edges:
+            start, to = contraction.cluster_at(edge.src), contraction.cluster_at(edge.dst)
+            if start is None or to is None or start is to:
+                continue
+            if (start, to) not in known:
+                known[start, to] = next((reason for _, reason in contraction.objections(start, to) if reason), "")
+            found[contraction.graph.name(edge.src), contraction.graph.name(edge.dst)] = known[start, to]
+        return found
 
 
-def mark_for_compilation(graph: Graph, options: DebugOptions | None = None) -> Marking:
+def mark_for_compilation(
+    graph: Graph,
+    options: DebugOptions | None = None,
+    *,
+    global_jit_level: int = 1,
+    cpu_global_jit: bool = True,
+    only_lowered: bool = True,
+) -> Marking:
     """Mark a copy of `graph`: its nodes bear `_XlaCluster`, or the reason why not.
 
+    By default as for a session that runs with JIT on: what xlanb cannot lower stays out (`only_lowered`), whatever TensorFlow would do.
+
     Raises:
-        GraphError: the graph has a cycle.
+        GraphError: the graph has a cycle, or a malformed loop.
+        FlagError: a flag names an op type that XLA does not know.
     """
-    options = options or current()
-    graph = graph.copy()
-    state = _Contraction(graph, options)
-    state.run()
-    marking = state.finish()
-    for op in graph:
+    wanted = MarkingOptions(options or current(), global_jit_level, cpu_global_jit, only_lowered)
+    marking = Marking(graph.copy(), wanted)
+    for op in marking.graph:
         cluster = marking.cluster_of[op.name]
         if cluster is not None:
             op.set_attr(CLUSTER, cluster)
+            op.set_attr(ALREADY_CLUSTERED, True)
         elif op.name in marking.reasons:
             op.set_attr(REASON, marking.reasons[op.name])
+    _log_summary(marking)
     if is_observed():
-        _explain(graph, marking)
+        _explain(marking)
     return marking
 
 
-class _Contraction:
-    """Clusters as a union-find over node numbers, kept free of cycles."""
-
-    def __init__(self, graph: Graph, options: DebugOptions) -> None:
-        self.graph = graph
-        self.options = options
-        self.ops = graph.topological_order()
-        self.number = {op: i for i, op in enumerate(self.ops)}
-        self.reasons = {op.name: reason_against(op) for op in self.ops}
-        self.members: dict[int, list[int]] = {i: [i] for i, op in enumerate(self.ops) if not self.reasons[op.name]}
-        self.cycles = GraphCycles(len(self.ops))
-        for op in self.ops:
-            for before in (*(t.op for t in op.inputs), *op.control_inputs):
-                self.cycles.insert_edge(self.number[before], self.number[op])
-
-    def run(self) -> None:
-        """Contract edges until none can be."""
-        changed = True
-        while changed:
-            changed = False
-            for node in list(self.cycles.post_order()):
-                for successor in self.cycles.successors(node):
-                    changed |= self._try(node, successor)
-
-    def _try(self, a: int, b: int) -> bool:
-        if a not in self.members or b not in self.members or not self.cycles.has_edge(a, b) or self._refusal(a, b):
-            return False
-        self.cycles.contract_edge(a, b)
-        self.members[a] += self.members.pop(b)
-        return True
-
-    def _refusal(self, a: int, b: int) -> str:
-        """Why two clusters that share an edge may not become one, "" if they may."""
-        size = self._size(a) + self._size(b)
-        if size > self.options.tf_xla_max_cluster_size:
-            return f"the new cluster would have {size} operations, more than tf_xla_max_cluster_size"
-        path = self.cycles.path(a, b, avoiding_edge=True)
-        if path is not None:
-            return f"contracting the edge would create a cycle via [{', '.join(self.ops[n].name for n in path[1:-1])}]"
-        return ""
-
-    def _refusals(self) -> dict[tuple[str, str], str]:
-        """For each edge of the graph between two clusters, why they are two."""
-        leader = {self.ops[n]: lead for lead, numbers in self.members.items() for n in numbers}
-        found: dict[tuple[str, str], str] = {}
-        for op in self.ops:
-            for before in dict.fromkeys((*(t.op for t in op.inputs), *op.control_inputs)):
-                if op in leader and before in leader and leader[op] != leader[before]:
-                    found[before.name, op.name] = self._refusal(leader[before], leader[op])
-        return found
-
-    def _size(self, leader: int) -> int:
-        return sum(self.ops[n].type not in _TRIVIAL for n in self.members[leader])
-
-    def finish(self) -> Marking:
-        """Number the clusters in the order of the graph, those below the minimum size left out."""
-        cluster_of: dict[str, str | None] = dict.fromkeys((op.name for op in self.ops), None)
-        order = sorted(self.members, key=lambda leader: min(self.members[leader]))
-        count = 0
-        for leader in order:
-            size = self._size(leader)
-            ops = [self.ops[n] for n in self.members[leader]]
-            forced = any(op.attrs.get("_XlaCompile") is True for op in ops)
-            reason = self._too_small(size, forced=forced)
-            if all(op.type in _EMPTY for op in ops):
-                reason = "its cluster would compute nothing"
-            if reason:
-                self.reasons.update(dict.fromkeys((op.name for op in ops), reason))
-                continue
-            cluster_of.update(dict.fromkeys((op.name for op in ops), f"cluster_{count}"))
-            count += 1
-        ordered = {op.name: cluster_of[op.name] for op in self.graph}
-        return Marking(self.graph, ordered, {n: r for n, r in self.reasons.items() if r}, self._refusals())
-
-    def _too_small(self, size: int, *, forced: bool) -> str:
-        least = self.options.tf_xla_min_cluster_size
-        if size >= least or (forced and size):
-            return ""
-        return f"its cluster would have {size} operation{'s' * (size != 1)}, fewer than tf_xla_min_cluster_size={least} (Const and Identity do not count)"
+def _is_lonely_fill(op: Operation, cluster: ClusterState, contraction: Contraction) -> bool:
+    if op.type != "Fill":
+        return False
+    readers = (contraction.cluster_at(e.dst) for e in contraction.graph.out_edges[contraction.graph.ids[op]])
+    return all(reader is not cluster for reader in readers)
 
 
-def predicates(op: Operation, marking: Marking) -> tuple[Predicate, ...]:
-    """Every condition on a node with its outcome, the size of its cluster last."""
-    found = evaluate(op)
-    if all(p.holds for p in found):
-        reason = marking.reasons.get(op.name, "")
-        found.append(
-            Predicate("its cluster has the minimum size", not reason, reason or str(marking.cluster_of.get(op.name)))
-        )
-    return tuple(found)
+def counts_towards_size(op: Operation) -> bool:
+    """Whether a node counts towards the minimum size."""
+    return op.type not in IDENTITY and op.type not in CONSTANT
 
 
-def _explain(graph: Graph, marking: Marking) -> None:
+def _log_summary(marking: Marking) -> None:
+    if not LOG.isEnabledFor(logging.INFO):
+        return
+    sizes = Counter(c for c in marking.cluster_of.values() if c is not None)
+    total = max(1, len(marking.cluster_of))
+    inside = sum(sizes.values())
+    LOG.info("*** Clustering info for graph of size %d", len(marking.cluster_of))
+    LOG.info(" Built %d clusters, size %d / %d (%.2f%%)", len(sizes), inside, total, 100 * inside / total)
+    for name, size in sizes.items():
+        LOG.info("  %s %d / %d (%.2f%%)", name, size, total, 100 * size / total)
+    LOG.info(" Unclustered nodes: %d / %d (%.2f%%)", total - inside, total, 100 - 100 * inside / total)
+
+
+def _explain(marking: Marking) -> None:
     cause = Cause(pass_name="mark_for_compilation")
-    for op in graph:
-        emit(Decision(cause, "cluster", (op.name,), marking.cluster_of[op.name] is not None, predicates(op, marking)))
+    for op in marking.graph:
+        taken = marking.cluster_of[op.name] is not None
+        emit(Decision(cause, "cluster", (op.name,), taken, marking.predicates(op)))
     for (a, b), reason in marking.refusals.items():
         emit(Decision(cause, "contract", (a, b), False, (Predicate("the two clusters may be merged", False, reason),)))

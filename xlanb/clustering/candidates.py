@@ -1,0 +1,154 @@
+"""Which nodes are candidates for compilation: the checks of mark_for_compilation_pass.cc before any cluster is made, in their order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from xlanb.clustering.backwards_const_analysis import must_be_constant
+from xlanb.clustering.compilability import Scope, objections
+from xlanb.clustering.devices import ALWAYS, IF_ASKED, IF_ENABLED, compilation_device, device_of, device_type
+from xlanb.clustering.node_graph import CONSTANT, CONTROL, IDENTITY, SWITCH, NodeGraph
+from xlanb.clustering.ops_to_cluster import listed_ops
+from xlanb.clustering.resource_operation_safety_analysis import VARIABLE, resource_kind
+from xlanb.debug_options import DebugOptions
+from xlanb.graph.op_library import op_has_side_effects
+from xlanb.graph.operation import Operation
+
+LOG = logging.getLogger("xlanb.clustering")
+
+MUST_COMPILE = "_XlaMustCompile"
+COMPILE = "_XlaCompile"
+_UNCOMPILABLE = "Found uncompilable node {name} (op {type}): {reason}"
+
+
+@dataclass(frozen=True)
+class MarkingOptions:
+    """What a session asks of clustering.
+
+    `global_jit_level` 0 compiles only what `_XlaCompile` or its device asks for; `cpu_global_jit` lets a session compile on the CPU unasked. With `only_lowered` nodes
+    stay out that xlanb cannot lower although TensorFlow can.
+    """
+
+    flags: DebugOptions
+    global_jit_level: int = 1
+    cpu_global_jit: bool = True
+    only_lowered: bool = False
+
+    def compiles(self, device: str, *, is_asked: bool) -> bool:
+        """Whether nodes on a device are compiled; `is_asked` where an attribute asks for it."""
+        registration = compilation_device(device)
+        if registration is None:
+            return False
+        policy = registration.policy
+        cpu = self.cpu_global_jit or self.flags.tf_xla_cpu_global_jit
+        by_policy = {
+            ALWAYS: True,
+            IF_ENABLED: self.global_jit_level > 0,
+            IF_ASKED: cpu and device_type(device) == "CPU",
+        }
+        return is_asked or by_policy[policy]
+
+
+def is_asked_for(op: Operation, options: MarkingOptions) -> bool:
+    """Whether an attribute of a node, or of the function it calls, asks for compilation."""
+    return _flag(op, COMPILE) is True or (options.global_jit_level > 0 and _flag(op, MUST_COMPILE) is True)
+
+
+def _flag(op: Operation, name: str) -> bool | None:
+    """The attribute of the node; where it has none, of the function that it calls."""
+    function = op.graph.functions.get(op.type)
+    for attrs in (op.attrs, function.attrs if function is not None else {}):
+        if isinstance(attrs.get(name), bool):
+            return bool(attrs[name])
+    return None
+
+
+Check = tuple[str, Callable[[Operation], str], str]
+
+
+class Candidates:
+    """The checks, over one graph. `found` are the candidates' ids in order, `reasons` says why the others are none."""
+
+    def __init__(self, graph: NodeGraph, order: list[int], options: MarkingOptions) -> None:
+        self._graph = graph
+        self._options = options
+        self._constant = must_be_constant(graph, order)
+        self._allowed = listed_ops(options.flags)
+        self._allows_where = "Where" not in options.flags.tf_xla_cluster_exclude_ops
+        self._scopes: dict[str, Scope] = {}
+        self._out_of_fuel: set[Operation] = set()
+        self.found: list[int] = []
+        self.reasons: dict[str, str] = {}
+        self._find()
+
+    def _find(self) -> None:
+        fuel = self._options.flags.tf_xla_clustering_fuel
+        for node, op in enumerate(self._graph.ops):
+            if op is None:
+                continue
+            if fuel <= 0:
+                self._out_of_fuel.add(op)
+            failed = next(((log, reason) for _, reason, log in self.checks(op) if reason), None)
+            if failed is None:
+                self.found.append(node)
+                fuel -= 1
+                continue
+            log, reason = failed
+            self.reasons[op.name] = reason
+            if log and LOG.isEnabledFor(logging.DEBUG):
+                LOG.debug("%s", log.format(name=op.name, type=op.type, reason=reason))
+
+    def checks(self, op: Operation) -> Iterator[tuple[str, str, str]]:
+        """Every check: its name, the reason against the node ("" where it holds), how TensorFlow logs it."""
+        yield "fuel is left (tf_xla_clustering_fuel)", self._fuel(op), "{reason}"
+        yield "_XlaCompile is not false", self._disallowed(op), "Rejecting {name}: {reason}"
+        device = device_of(op)
+        known = compilation_device(device)
+        missing = "" if known is not None else f"could not find JIT device for {device_type(device)}"
+        yield "its device can compile", missing, "Rejecting {name}: {reason}"
+        if known is None:
+            return
+        asked = self._options.compiles(device, is_asked=is_asked_for(op, self._options))
+        yield "compilation is asked for", "" if asked else f"nothing asks for compilation on {device}", ""
+        if device not in self._scopes:
+            self._scopes[device] = Scope(known, self._allows_where, self._options.only_lowered)
+        for name, reason in objections(op, self._scopes[device]):
+            yield name, reason, _UNCOMPILABLE
+        yield (
+            "is listed in tf_xla_ops_to_cluster",
+            self._unlisted(op),
+            "Rejecting TF operation {type} as it is not listed in --tf_xla_ops_to_cluster.",
+        )
+        yield "if it must be constant, it has no state", self._isolated(op), "Isolating {name}: {reason}"
+        yield "holds no loop's condition and body together", self._drives_constants(op), "Rejecting {name}: {reason}"
+
+    def _fuel(self, op: Operation) -> str:
+        return "Hit fuel limit; not marking any remaining ops as clusterable." if op in self._out_of_fuel else ""
+
+    def _disallowed(self, op: Operation) -> str:
+        if _flag(op, COMPILE) is not False:
+            return ""
+        where = "" if isinstance(op.attrs.get(COMPILE), bool) else " on callee"
+        return f"kXlaCompileAttr({COMPILE}){where} is false."
+
+    def _unlisted(self, op: Operation) -> str:
+        return "it is not listed in --tf_xla_ops_to_cluster." if self._allowed and op.type not in self._allowed else ""
+
+    def _isolated(self, op: Operation) -> str:
+        if self._graph.ids[op] not in self._constant or not op_has_side_effects(op):
+            return ""
+        return "must-be-constant stateful op" if resource_kind(op.type) in ("", VARIABLE) else ""
+
+    def _drives_constants(self, op: Operation) -> str:
+        """An Identity behind the true branch of a loop's Switch that constants of the body wait for: it would tie condition and body together."""
+        if op.type not in IDENTITY or not any(w.type in CONSTANT for w in op.control_outputs):
+            return ""
+        node = self._graph.ids[op]
+        for edge in self._graph.in_edges[node]:
+            if edge.port == 1 and edge.slot != CONTROL and self._graph.is_(edge.src, SWITCH):
+                inputs = self._graph.op(edge.src).inputs
+                if len(inputs) > 1 and inputs[1].op.type == "LoopCond":
+                    return "including it can create dependencies between while loop condition and body computations with runtime overhead."
+        return ""

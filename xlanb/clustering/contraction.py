@@ -1,0 +1,286 @@
+"""Clusters by contracting edges (the second half of mark_for_compilation_pass.cc): the conditions on a pair of clusters, in their order, and the phases."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from xlanb.clustering.candidates import LOG, MarkingOptions, is_asked_for
+from xlanb.clustering.control_flow import control_flow_info, cycle_detection_graph
+from xlanb.clustering.deadness_analysis import DeadnessAnalysis
+from xlanb.clustering.devices import compilation_device, device_of, pick_device
+from xlanb.clustering.graph_cycles import GraphCycles
+from xlanb.clustering.liveness_predicates import Liveness
+from xlanb.clustering.node_graph import CONSTANT, IDENTITY, NodeGraph
+from xlanb.clustering.resource_operation_safety_analysis import (
+    describe_access,
+    has_resource,
+    incompatible_resource_operations,
+    may_call_function,
+)
+from xlanb.graph.operation import Operation
+
+_SHAPE_CONSUMERS = frozenset({"Shape", "Rank", "Size"})
+_FUNCTIONAL = frozenset({"While", "StatelessWhile", "If", "StatelessIf"})
+
+
+@dataclass(eq=False, slots=True)
+class ClusterState:
+    """A cluster while edges are contracted.
+
+    `node` stands for it in the cycle graph; `size` counts all nodes, `effective_size` those that are neither Identity nor Const; `resources` are its operations on resources,
+    `resource_device` where they are; `alive` says when it runs (None: not asked).
+    """
+
+    node: int
+    members: list[int]
+    effective_size: int
+    has_functional_control_flow: bool
+    devices: frozenset[str]
+    resource_device: str
+    resources: set[int]
+    alive: Liveness | None
+    is_asked_for: bool
+    scope: str
+    merged_into: ClusterState | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        """How many nodes it has."""
+        return len(self.members)
+
+    def absorb(self, other: ClusterState) -> None:
+        """Take over another cluster."""
+        self.members += other.members
+        self.effective_size += other.effective_size
+        self.has_functional_control_flow |= other.has_functional_control_flow
+        self.devices |= other.devices
+        self.resource_device = self.resource_device or other.resource_device
+        self.resources |= other.resources
+        self.is_asked_for |= other.is_asked_for
+        self.scope = self.scope or other.scope
+        other.merged_into = self
+
+
+Objection = Callable[[ClusterState, ClusterState], str]
+
+
+class Contraction:
+    """Clusters of one graph, at first one for each candidate. `is_possible` is False where loops cannot be told apart: then nothing is clustered."""
+
+    def __init__(self, graph: NodeGraph, order: list[int], candidates: list[int], options: MarkingOptions) -> None:
+        self.graph = graph
+        self.options = options
+        frames = control_flow_info(graph)
+        made = cycle_detection_graph(graph, frames)
+        self.is_possible = made is not None
+        self.cycles, self._frame_names = made if made is not None else (GraphCycles(len(graph)), {})
+        flags = options.flags
+        self.deadness = (
+            None if flags.tf_xla_disable_deadness_safety_checks_for_debugging else DeadnessAnalysis(graph, frames)
+        )
+        self.unsafe = incompatible_resource_operations(graph, order, _is_always_compiled)
+        self._at: list[ClusterState | None] = [None] * len(graph)
+        for node in candidates:
+            self._at[node] = self._single(node)
+        self._picked: dict[frozenset[str], str] = {}
+        self._log_unsafe()
+
+    def _single(self, node: int) -> ClusterState:
+        op = self.graph.op(node)
+        device = device_of(op)
+        touches = has_resource(op)
+        # A session with JIT heeds the scopes that TensorFlow sets itself, one without it those of the program.
+        scope = op.attrs.get("_XlaInternalScope" if self.options.global_jit_level > 0 else "_XlaScope")
+        return ClusterState(
+            node,
+            [node],
+            0 if op.type in IDENTITY or op.type in CONSTANT else 1,
+            op.type in _FUNCTIONAL,
+            frozenset((device,)),
+            device if touches else "",
+            {node} if touches or may_call_function(op) else set(),
+            None if self.deadness is None else self.deadness.of(node),
+            is_asked_for(op, self.options),
+            str(scope or ""),
+        )
+
+    def cluster_at(self, node: int) -> ClusterState | None:
+        """The cluster that a node, or a node of the cycle graph, belongs to now."""
+        cluster = self._at[node] if node < len(self._at) else None
+        while cluster is not None and cluster.merged_into is not None:
+            cluster = self._at[node] = cluster.merged_into
+        return cluster
+
+    # ------------------------------------------------------------------------------------------------------- phases
+
+    def run(self) -> None:
+        """Contract what can be: shape consumers into what they measure, then all but the ends of steps and counters, then the rest."""
+        self._each_edge(lambda _, to: self._is_shape_consumer(to))
+        self._each_edge(lambda start, to: not self._is_sink_like(to) and not self._is_counter(start))
+        self._each_edge(lambda _start, _to: True)
+
+    def _each_edge(self, is_wanted: Callable[[ClusterState, ClusterState], bool]) -> None:
+        for node in self.cycles.post_order():
+            start = self.cluster_at(node)
+            if start is None:
+                continue
+            for successor in self.cycles.successors(start.node):
+                to = self.cluster_at(successor)
+                if to is not None and is_wanted(start, to):
+                    self._try(start, to)
+
+    def _try(self, start: ClusterState, to: ClusterState) -> None:
+        objection = next((reason for _, reason in self._quick_objections(start, to) if reason), "")
+        if not objection:
+            merged = self.cycles.contract_edge(start.node, to.node)
+            if merged is not None:
+                start.absorb(to)
+                start.node = merged
+                return
+            objection = "cycle"
+        if LOG.isEnabledFor(logging.DEBUG):
+            reason = self._cycle(start, to) if objection == "cycle" else objection
+            LOG.debug("Could not contract %s -> %s because %s.", self.show(start), self.show(to), reason)
+
+    def _only_op(self, cluster: ClusterState) -> Operation | None:
+        return self.graph.op(cluster.members[0]) if cluster.size == 1 else None
+
+    def _is_shape_consumer(self, cluster: ClusterState) -> bool:
+        op = self._only_op(cluster)
+        return op is not None and op.type in _SHAPE_CONSUMERS
+
+    def _is_sink_like(self, cluster: ClusterState) -> bool:
+        """A NoOp that nobody waits for: the end of a step."""
+        op = self._only_op(cluster)
+        return op is not None and op.type == "NoOp" and not op.control_outputs
+
+    def _is_counter(self, cluster: ClusterState) -> bool:
+        """`iteration++`: an integer variable that a scalar constant is added to."""
+        op = self._only_op(cluster)
+        if op is None or op.type not in ("AssignAddVariableOp", "AssignSubVariableOp"):
+            return False
+        dtype = op.attrs.get("dtype")
+        constant = next((t.op for t in op.inputs if t.op.type in CONSTANT), None)
+        if dtype is None or not dtype.is_integer or constant is None:
+            return False
+        return getattr(constant.attrs.get("value"), "shape", None) == ()
+
+    # ---------------------------------------------------------------------------------------------------- conditions
+
+    def _quick_objections(self, start: ClusterState, to: ClusterState) -> Iterator[tuple[str, str]]:
+        yield "both are alive at the same time", self._deadness(start, to)
+        yield "their devices go together", self._devices(start, to)
+        yield "both are in one XLA scope", self._scopes(start, to)
+        yield "together they keep tf_xla_max_cluster_size", self._max_size(start, to)
+        yield "no other device has to be waited for", self._inter_device(start, to)
+        yield "variables are read before they are written", self._resources(start, to)
+
+    def objections(self, start: ClusterState, to: ClusterState) -> Iterator[tuple[str, str]]:
+        """Every condition on contracting an edge, with the reason against it or "", to the end."""
+        yield from self._quick_objections(start, to)
+        yield "no cycle would arise", self._cycle(start, to)
+
+    def _deadness(self, start: ClusterState, to: ClusterState) -> str:
+        if start.alive is to.alive:
+            return ""
+        return f"the two nodes have mismatching deadness: {start.alive} and {to.alive}"
+
+    def _compatible(self, a: ClusterState, b: ClusterState) -> bool:
+        if a.devices == b.devices and len(a.devices) == 1:
+            return True
+        devices = a.devices | b.devices
+        chosen = self._picked.get(devices)
+        if chosen is None:
+            chosen = self._picked[devices] = pick_device(sorted(devices))
+        return bool(chosen) and all(d in ("", chosen) for d in (a.resource_device, b.resource_device))
+
+    def _devices(self, start: ClusterState, to: ClusterState) -> str:
+        return "" if self._compatible(start, to) else "the two nodes have incompatible devices"
+
+    def _scopes(self, start: ClusterState, to: ClusterState) -> str:
+        differ = start.scope and to.scope and start.scope != to.scope
+        return "the two nodes have mismatching XLA scopes" if differ else ""
+
+    def _max_size(self, start: ClusterState, to: ClusterState) -> str:
+        if start.size + to.size <= self.options.flags.tf_xla_max_cluster_size:
+            return ""
+        return "the new cluster will be larger than the max cluster size"
+
+    def _inter_device(self, start: ClusterState, to: ClusterState) -> str:
+        if len(self._all_devices) == 1:
+            return ""
+        for node in self.cycles.predecessors(to.node):
+            other = self.cluster_at(node)
+            if other is not None and not (self._compatible(to, other) and self._compatible(start, other)):
+                return "the new cluster will introduce a cross device dependency"
+        return ""
+
+    @property
+    def _all_devices(self) -> frozenset[str]:
+        if not hasattr(self, "_device_cache"):
+            self._device_cache = frozenset(d for c in self._at if c is not None for d in c.devices)
+        return self._device_cache
+
+    def _resources(self, start: ClusterState, to: ClusterState) -> str:
+        if self.options.flags.tf_xla_disable_resource_variable_safety_checks_for_debugging:
+            return ""
+        broken = any(not to.resources.isdisjoint(self.unsafe.get(r, frozenset())) for r in start.resources)
+        return "the new cluster would break resource variable semantics" if broken else ""
+
+    def resource_conflicts(self, start: ClusterState, to: ClusterState) -> list[str]:
+        """`[w: AssignVariableOp(Write)] -> [r: ReadVariableOp(Read)]` for each pair of operations that keeps two clusters apart."""
+        pairs = [
+            (a, b) for a in sorted(start.resources) for b in sorted(to.resources & self.unsafe.get(a, frozenset()))
+        ]
+        return [f"{describe_access(self.graph.op(a))} -> {describe_access(self.graph.op(b))}" for a, b in pairs]
+
+    def _cycle(self, start: ClusterState, to: ClusterState) -> str:
+        path = self.alternate_path(start, to)
+        if path is None:
+            return ""
+        clusters = [self.cluster_at(n) for n in path]
+        names = ",".join(
+            self._frame_or_name(n) if c is None else self.show(c) for n, c in zip(path, clusters, strict=True)
+        )
+        prefix = "" if None in clusters else "(all clusters) "
+        return f"contracting the edge would create a cycle via {prefix}[{names}]"
+
+    def alternate_path(self, start: ClusterState, to: ClusterState) -> list[int] | None:
+        """Nodes of the cycle graph between two clusters other than by an edge, through a node that is no candidate if possible; None if there is none."""
+        rank = {node: i for i, node in enumerate(reversed(list(self.cycles.post_order())))}
+        if rank[start.node] > rank[to.node]:
+            return None
+        came: dict[int, int] = {start.node: -1}
+        for node in sorted((n for n in rank if rank[start.node] < rank[n] <= rank[to.node]), key=rank.__getitem__):
+            before = [p for p in self.cycles.predecessors(node) if p in came and (node, p) != (to.node, start.node)]
+            if before:
+                came[node] = next((p for p in reversed(before) if self.cluster_at(p) is None), before[-1])
+        if to.node not in came or to.node == start.node:
+            return None
+        path = [came[to.node]]
+        while came[path[-1]] != -1:
+            path.append(came[path[-1]])
+        return path[-2::-1] if len(path) > 1 else None
+
+    def _frame_or_name(self, node: int) -> str:
+        return f"loop {self._frame_names[node]}" if node in self._frame_names else self.graph.name(node)
+
+    def show(self, cluster: ClusterState) -> str:
+        """As TensorFlow logs it: `<a #7>`, `<a + 4 others #7>`."""
+        others = f" + {cluster.size - 1} others" if cluster.size > 1 else ""
+        return f"<{self._frame_or_name(cluster.node)}{others} #{cluster.node}>"
+
+    def _log_unsafe(self) -> None:
+        if not LOG.isEnabledFor(logging.DEBUG):
+            return
+        for a, later in self.unsafe.items():
+            for b in sorted(later):
+                LOG.debug("Unsafe edge: %s -> %s", *(describe_access(self.graph.op(n)) for n in (a, b)))
+
+
+def _is_always_compiled(op: Operation) -> bool:
+    """Operations on resources of devices that compile everything are never kept apart: they could not run otherwise."""
+    registration = compilation_device(device_of(op))
+    return registration is None or registration.compiles_everything

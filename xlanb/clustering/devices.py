@@ -1,0 +1,69 @@
+"""Devices of nodes and clusters: full names, what XLA does on each kind, and the device of several (TensorFlow's device_util.cc)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from xlanb.graph.device import parse_device
+from xlanb.graph.operation import Operation
+
+IF_ASKED, IF_ENABLED, ALWAYS = "if explicitly requested", "if enabled globally", "always"
+
+
+@dataclass(frozen=True, slots=True)
+class CompilationDevice:
+    """What XLA does for a kind of device: `jit_device` has the kernels, `policy` says when nodes are compiled unasked.
+
+    `compiles_everything`: random numbers with state, assertions, variants, stacks, arrays and slow operations too.
+    """
+
+    jit_device: str
+    policy: str
+    compiles_everything: bool = False
+
+
+_COMPILATION_DEVICES = {
+    "CPU": CompilationDevice("XLA_CPU_JIT", IF_ASKED),
+    "GPU": CompilationDevice("XLA_GPU_JIT", IF_ENABLED),
+    "XLA_CPU": CompilationDevice("XLA_CPU_JIT", ALWAYS, compiles_everything=True),
+    "XLA_GPU": CompilationDevice("XLA_GPU_JIT", ALWAYS, compiles_everything=True),
+}
+
+
+@lru_cache(maxsize=1024)
+def full_device_name(name: str) -> str:
+    """What the placer makes of a request: parts that are not stated are those of the local CPU. Raises GraphValueError for a malformed name."""
+    parts = {"job": "localhost", "replica": "0", "task": "0", "device": "CPU:0", **parse_device(name)}
+    return f"/job:{parts['job']}/replica:{parts['replica']}/task:{parts['task']}/device:{parts['device'].replace('*', '0')}"
+
+
+def device_of(op: Operation) -> str:
+    """The full name of a node's device."""
+    return full_device_name(op.device)
+
+
+def device_type(name: str) -> str:
+    """`CPU` of a full name."""
+    return name.rpartition("device:")[2].partition(":")[0]
+
+
+def compilation_device(name: str) -> CompilationDevice | None:
+    """How XLA serves a device, None where it does not."""
+    return _COMPILATION_DEVICES.get(device_type(name))
+
+
+def pick_device(names: Iterable[str]) -> str:
+    """The device that a cluster of nodes on these would be on, "" where they do not go together.
+
+    One GPU goes with one CPU; a device of another kind goes with neither.
+    """
+    by_kind: dict[str, str] = {}
+    for name in names:
+        kind = device_type(name) if device_type(name) in ("CPU", "GPU") else "unknown"
+        if by_kind.setdefault(kind, name) != name:
+            return ""
+    if "unknown" in by_kind and len(by_kind) > 1:
+        return ""
+    return by_kind.get("GPU") or by_kind.get("unknown") or by_kind.get("CPU", "")

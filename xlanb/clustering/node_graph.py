@@ -1,0 +1,87 @@
+"""A TensorFlow graph by numbers: nodes with ids, edges in order, and the source and sink that TensorFlow's passes reckon with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Operation
+
+SOURCE, SINK = 0, 1
+CONTROL = -1
+
+ENTER = frozenset({"Enter", "RefEnter"})
+EXIT = frozenset({"Exit", "RefExit"})
+MERGE = frozenset({"Merge", "RefMerge", "_XlaMerge"})
+SWITCH = frozenset({"Switch", "RefSwitch", "_SwitchN"})
+NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
+IDENTITY = frozenset({"Identity", "RefIdentity"})
+CONSTANT = frozenset({"Const", "HostConst"})
+
+
+class Edge(NamedTuple):
+    """From output `port` of node `src` to input `slot` of node `dst`; both are CONTROL for a control edge."""
+
+    src: int
+    port: int
+    dst: int
+    slot: int
+
+
+class NodeGraph:
+    """Ids and edges of a graph: 0 is the source, 1 the sink, then the operations in the graph's order.
+
+    Attributes:
+        ops: operation by id; None for source and sink.
+        ids: id by operation.
+        edges: all edges, those into earlier nodes first; then those of source and sink, which hold what else would hang in the air.
+        in_edges, out_edges: edges by id of node.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.ops: list[Operation | None] = [None, None, *graph]
+        self.ids: dict[Operation, int] = {op: i for i, op in enumerate(self.ops) if op is not None}
+        self.edges: list[Edge] = []
+        self.in_edges: list[list[Edge]] = [[] for _ in self.ops]
+        self.out_edges: list[list[Edge]] = [[] for _ in self.ops]
+        for op, dst in self.ids.items():
+            for index, tensor in enumerate(op.inputs):
+                self._add(Edge(self.ids[tensor.op], tensor.value_index, dst, index))
+            for waited in op.control_inputs:
+                self._add(Edge(self.ids[waited], CONTROL, dst, CONTROL))
+        for node in self.ids.values():
+            if not self.in_edges[node]:
+                self._add(Edge(SOURCE, CONTROL, node, CONTROL))
+            if not self.out_edges[node]:
+                self._add(Edge(node, CONTROL, SINK, CONTROL))
+
+    def _add(self, edge: Edge) -> None:
+        self.edges.append(edge)
+        self.in_edges[edge.dst].append(edge)
+        self.out_edges[edge.src].append(edge)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def op(self, node: int) -> Operation:
+        """The operation of an id that is neither source nor sink."""
+        op = self.ops[node]
+        if op is None:
+            raise AssertionError(f"node {node} is no operation")
+        return op
+
+    def name(self, node: int) -> str:
+        """The name of a node."""
+        op = self.ops[node]
+        return op.name if op is not None else ("_SOURCE", "_SINK")[node]
+
+    def type(self, node: int) -> str:
+        """The op type of a node, "" for source and sink."""
+        op = self.ops[node]
+        return op.type if op is not None else ""
+
+    def is_(self, node: int, types: Iterable[str]) -> bool:
+        """Whether the op type is one of these."""
+        return self.type(node) in types
