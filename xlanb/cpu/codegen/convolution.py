@@ -114,8 +114,15 @@ def _convolution(e: Elemental, i: HloInstruction, x: Index) -> Value:
     return arithmetic.convert(e.f, t, c.result.element_type, folded[0])
 
 
-def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
+def scratch_bytes(i: HloInstruction) -> int:
+    """Bytes of scratch that `emit_convolution` wants."""
+    del i
+    return 0
+
+
+def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: str) -> bool:
     """A convolution along rows of output features; False where the rule above has to do."""
+    del scratch
     c = Convolution.of(i)
     n = c.result.dimensions[c.numbers.output_feature]
     if (

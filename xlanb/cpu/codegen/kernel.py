@@ -87,12 +87,16 @@ def _reduce_window(k: Kernel) -> bool:
 
 @special(Op.DOT)
 def _dot(k: Kernel) -> bool:
-    return dot.emit_dot(k.e, k.root, k.output)
+    return dot.emit_dot(k.e, k.root, k.output, k.scratch)
+
+
+SCRATCH[Op.DOT] = dot.scratch_bytes
+SCRATCH[Op.CONVOLUTION] = convolution.scratch_bytes
 
 
 @special(Op.CONVOLUTION)
 def _convolution(k: Kernel) -> bool:
-    return convolution.emit_convolution(k.e, k.root, k.output)
+    return convolution.emit_convolution(k.e, k.root, k.output, k.scratch)
 
 
 # -- what can be one kernel, and what it may write in place --------------------------------------------------------
