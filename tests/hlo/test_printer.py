@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlanb.errors import ShapeError
+from xlanb.errors import HloParseError, ShapeError
 from xlanb.hlo import parse
 from xlanb.hlo.literal_text import float_text
 from xlanb.hlo.printer import PrintOptions, computation_text, instruction_text, module_text
@@ -162,3 +162,136 @@ def test_the_module_gives_its_text_in_three_forms():
     assert "op_name" not in module.to_string("human")
     with pytest.raises(ShapeError, match="no form 'tall'"):
         module.to_string("tall")
+
+
+REAL = {
+    "a comment behind metadata": (
+        'a = f32[] parameter(0), metadata={op_name="a"}\n  // a comment\n  ROOT r = f32[] negate(a)',
+        'metadata={op_name="a"}\n  ROOT %r = f32[] negate(%a)',
+    ),
+    "fewer reversals than dimensions": (
+        "x = f32[1,4,4,1] parameter(0)\n k = f32[1,1,1,1] parameter(1)\n"
+        "ROOT r = f32[1,4,4,1] convolution(x, k), window={size=1x1 rhs_reversal=1}, dim_labels=b01f_01io->b01f",
+        "window={size=1x1 rhs_reversal=1x0}, dim_labels",
+    ),
+    "a shape without a name": ("a = f32[] parameter(0)\n ROOT r = f32[] add(f32[], a, f32[2]{0} a)", None),
+    "a shape that is passed over": ("a = f32[] parameter(0)\n ROOT r = f32[] add(a, f32[2,2], a)", "add(%a, %a)"),
+    "payload": (
+        'ROOT a = f32[] parameter(0), metadata={metadata_payload="p\\"q" scheduling_name="s"}',
+        'metadata={scheduling_name="s" metadata_payload="p\\"q"}',
+    ),
+    "integers have no negative zero": ("ROOT r = f32[2] constant({-0, -0.0})", "constant({0, -0})"),
+    "a large constant of which little is given": ("ROOT r = f32[4096,8192] constant(0.5)", "constant({...})"),
+    "an empty dimension within": (
+        "ROOT r = f32[2,0,4,3] constant({ { /*i0=0*/ }, { /*i0=1*/ } })",
+        "constant({ { /*i0=0*/ }, { /*i0=1*/ } })",
+    ),
+    "default accuracy": ("a = f32[] parameter(0)\n ROOT r = f32[] tanh(a), result_accuracy={mode=DEFAULT}", "tanh(%a)\n"),
+    "an empty configuration": (
+        't = token[] after-all()\n ROOT r = (f32[], token[]) infeed(t), infeed_config=""',
+        "infeed(%t)\n",
+    ),
+    "an empty window of a custom call": (
+        'a = f32[] parameter(0)\n ROOT r = f32[] custom-call(a), window={}, custom_call_target="t"',
+        'custom-call(%a), window={}, custom_call_target="t"',
+    ),
+    "no queues": (
+        'a = f32[] parameter(0)\n ROOT r = f32[] negate(a), backend_config={"q":"0","wait_on_operation_queues":[],"s":1}',
+        'backend_config={"q":"0","s":1}',
+    ),
+    "indices in a tuple's sharding": (
+        "a = f32[] parameter(0)\n ROOT r = (f32[],f32[],f32[],f32[],f32[],f32[]) tuple(a,a,a,a,a,a), sharding={replicated}",
+        "{replicated}, /*index=5*/{replicated}}",
+    ),
+    "subgroups put in order by a transpose": (
+        "ROOT a = f32[4] parameter(0), sharding={devices=[1,2,4]<=[8] last_tile_dims={replicated,manual}}",
+        "sharding={devices=[1,4,2]<=[2,4]T(1,0) last_tile_dims={manual, replicated}}",
+    ),
+    "subgroups that split a dimension of the iota": (
+        "ROOT a = f32[4] parameter(0), sharding={devices=[2,2,3]<=[3,4]T(1,0) last_tile_dims={replicated,manual}}",
+        "sharding={devices=[2,3,2]<=[3,2,2]T(1,0,2) last_tile_dims={manual, replicated}}",
+    ),
+    "subgroups for which devices are listed": (
+        "ROOT a = f32[4] parameter(0), sharding={devices=[2,3,2]<=[3,4]T(1,0) last_tile_dims={replicated,manual}}",
+        "sharding={devices=[2,2,3]0,5,8,1,4,9,2,7,10,3,6,11 last_tile_dims={manual, replicated}}",
+    ),
+    "a mesh without dimensions": ("ROOT a = f32[] parameter(0), sharding={mesh['x'=2], []}", "{mesh['x'=2], replicated}"),
+    "all axes unreduced": (
+        "ROOT a = f32[] parameter(0), sharding={mesh['x'=2,'y'=2], [], unreduced={'x','y'}, metadata={op_name=\"a\"}}",
+        "{mesh['x'=2,'y'=2], unreduced, metadata={{op_name=\"a\"}}}",
+    ),
+    "an axis unreduced": (
+        "ROOT a = f32[] parameter(0), sharding={mesh['x'=2,'y'=2], [], unreduced={'x'}}",
+        "{mesh['x'=2,'y'=2], [], unreduced={'x'}}",
+    ),
+    "the origin of an element": (
+        'a = f32[] parameter(0), origin={{"a"}}\n t = (f32[]) tuple(a)\n ROOT r = f32[] get-tuple-element(t), index=0',
+        'get-tuple-element(%t), index=0, origin={{"a"}}',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body, expected", REAL.values(), ids=REAL)
+def test_what_the_real_printer_makes_of_it(body: str, expected: str | None) -> None:
+    text = f"HloModule m\n\nENTRY e {{\n  {body}\n}}\n"
+    if expected is None:
+        with pytest.raises(HloParseError):
+            parse(text)
+    else:
+        assert expected in str(parse(text))
+
+
+FRAMES = """HloModule m
+
+FileNames
+1 "a.py"
+2 "b.py"
+
+FunctionNames
+1 "f"
+2 "g"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=1 end_line=1 column=2 end_column=3}
+2 {file_name_id=2 function_name_id=2 line=2 end_line=2 column=2 end_column=3}
+3 {file_name_id=2 function_name_id=2 line=2 end_line=2 column=2 end_column=3}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=1}
+3 {file_location_id=1 parent_frame_id=3}
+4 {file_location_id=3 parent_frame_id=1}
+5 {file_location_id=1 parent_frame_id=6}
+
+ENTRY e {
+  a = f32[] parameter(0), metadata={op_name="a" stack_frame_id=3}
+  b = f32[] negate(a), metadata={op_name="b" stack_frame_id=4}
+  c = f32[] negate(b), metadata={op_name="c" stack_frame_id=5}
+  ROOT d = f32[] negate(c), metadata={op_name="d" stack_frame_id=9}
+}
+"""
+
+
+def test_frames_are_numbered_by_their_first_use() -> None:
+    """The one that is not used goes, two that are equal become one, a cycle and a number beyond the table lead nowhere."""
+    module = parse(FRAMES)
+    text = str(module)
+    assert '1 "b.py"\n2 "a.py"\n' in text
+    assert "StackFrames\n1 {file_location_id=1 parent_frame_id=1}\n2 {file_location_id=2 parent_frame_id=2}\n\n" in text
+    frames = [i.metadata.stack_frame_id for i in module.entry_computation]
+    assert frames == [2, 1, 0, 0]
+    assert str(parse(text)) == text
+
+
+def test_an_async_start_prints_its_aliases_first_and_statistics_twice() -> None:
+    """As the real printer does: the statistics of what is wrapped, then those of the start."""
+    text = """HloModule m
+
+ENTRY e {
+  a = f32[] parameter(0)
+  s = ((f32[]), f32[], s32[]) negate-start(a), statistics={visualizing_index=1,stat-1=33}
+  ROOT d = f32[] negate-done(s)
+}
+"""
+    once = "statistics={visualizing_index=1,stat-1=33}"
+    assert f"negate-start(%a), {once}, {once}" in str(parse(text))

@@ -16,7 +16,7 @@ from xlanb.shape import ArrayShape, Literal, PrimitiveType, Shape, TupleShape
 LARGE_CONSTANT = 10
 """Constants of more elements are printed as `{...}`."""
 
-MAX_MISSING = 1 << 24
+MAX_MISSING = 1 << 26
 """Elements that the literals of one text may leave out in all (they are 0)."""
 
 _TOKEN = re.compile(
@@ -203,6 +203,8 @@ class _Dense:
             self._nan(text, len(self.values), 0)
             return math.nan
         value = float(text)
+        if not value and text[0] == "-" and text[1:].isdecimal():
+            return 0.0  # integers have no negative zero
         if math.isinf(value) and "inf" not in text:
             raise ValueError("Constant is out of range for double")
         return value
@@ -253,7 +255,7 @@ class _Dense:
                 self.nans.pop()
             self.nans.append((real[0], 1, *real[2:]))
             parts[1] = math.nan
-        limit = np.finfo(np.float32 if self.type is PrimitiveType.C64 else np.float64).max
+        limit = float(np.finfo(np.float32 if self.type is PrimitiveType.C64 else np.float64).max)
         if any(math.isfinite(p) and abs(p) > limit for p in parts):
             self._fail(token, f"a part is out of range for literal's primitive type {self.type}")
         self.values.append(complex(*parts))
@@ -413,6 +415,7 @@ def _nested(values: list[str], dimensions: tuple[int, ...]) -> str:
             position += size
             return "{" + pad + ", ".join(values[position - size : position]) + pad + "}"
         note = f" /*i{depth - 1}={index}*/" if rank > 3 and depth else ""
-        return "{" + note + " " + ", ".join(level(depth + 1, i) for i in range(size)) + " }"
+        inner = ", ".join(level(depth + 1, i) for i in range(size))
+        return "{" + note + " " + (inner + " " if inner or not note else "") + "}"
 
     return level(0, 0)

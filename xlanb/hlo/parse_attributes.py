@@ -143,9 +143,11 @@ def parse_window(cursor: Cursor) -> Window:
     cursor.expect("}", "to end window attribute")
     size = fields.get("size", [])
     for name, value in fields.items():
-        if len(value) != len(size):
+        if len(value) != len(size) and name != "rhs_reversal":
             cursor.fail(f"expects '{name}=' has the same size as 'size='", start)
     n = len(size)
+    # XLA takes any number of reversals: dimensions without one are not reversed.
+    reversals = (fields.get("rhs_reversal", []) + [0] * n)[:n]
     ones = [1] * n
     rows = zip(
         size,
@@ -153,7 +155,7 @@ def parse_window(cursor: Cursor) -> Window:
         fields.get("pad", [[0, 0]] * n),
         fields.get("rhs_dilate", ones),
         fields.get("lhs_dilate", ones),
-        fields.get("rhs_reversal", [0] * n),
+        reversals,
         strict=True,
     )
     return Window(tuple(WindowDimension(s, t, p[0], p[1], w, b, r == 1) for s, t, p, w, b, r in rows))
@@ -275,7 +277,7 @@ def parse_bools_or_bool(cursor: Cursor) -> str:
 
 
 def parse_accuracy(cursor: Cursor) -> str:
-    """`{mode=highest}` or `{tolerance={ulps=1, rtol=0.1, atol=0}}`, canonical text."""
+    """`{mode=highest}` or `{tolerance={ulps=1, rtol=0.1, atol=0}}`, canonical text; "" for the default mode."""
     cursor.expect("{", "to start result accuracy")
     at = cursor.pos
     name = cursor.attribute_name()
@@ -284,13 +286,13 @@ def parse_accuracy(cursor: Cursor) -> str:
         if word not in ("default", "highest"):
             cursor.fail("expects default or highest")
         cursor.word()
-        text = f"mode={word}"
+        text = f"mode={word}" if word != "default" else ""
     elif name == "tolerance":
         text = _tolerance(cursor)
     else:
         cursor.fail(f"invalid attribute name: {name}", at)
     cursor.expect("}", "to end result accuracy")
-    return "{" + text + "}"
+    return "{" + text + "}" if text else ""
 
 
 def _tolerance(cursor: Cursor) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlanb.errors import HloParseError
-from xlanb.hlo.lexer import Cursor, escape
+from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.parse_attributes import index_text, parse_bools_or_bool
 from xlanb.hlo.parse_metadata import (
@@ -14,6 +14,7 @@ from xlanb.hlo.parse_metadata import (
     parse_original_array,
 )
 from xlanb.hlo.parse_shape import ShapeCache, parse_shape
+from xlanb.hlo.stack_frames import FRAME, LOCATION, GivenFrames
 from xlanb.shape import Shape
 
 EntryLayout = tuple[tuple[Shape, ...], Shape]
@@ -158,26 +159,21 @@ _READERS: dict[str, Callable[[Cursor], str]] = {
 }
 
 
-def parse_tables(cursor: Cursor) -> str:
-    """The FileNames / FunctionNames / FileLocations / StackFrames tables, canonical text; "" where there are none.
+def parse_tables(cursor: Cursor) -> GivenFrames | None:
+    """The FileNames / FunctionNames / FileLocations / StackFrames tables; None where there are none.
 
     Raises:
         HloParseError: a table or a field is missing.
     """
     if not cursor.accept_word("FileNames"):
-        return ""
-    out = ["FileNames", *_strings(cursor), ""]
+        return None
+    files = _strings(cursor)
     _heading(cursor, "FunctionNames")
-    out += ["FunctionNames", *_strings(cursor), ""]
+    functions = _strings(cursor)
     _heading(cursor, "FileLocations")
-    out += ["FileLocations", *_rows(cursor, _LOCATION), ""]
+    locations = _rows(cursor, LOCATION)
     _heading(cursor, "StackFrames")
-    out += ["StackFrames", *_rows(cursor, _FRAME), ""]
-    return "\n".join(out)
-
-
-_LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
-_FRAME = ("file_location_id", "parent_frame_id")
+    return GivenFrames(files, functions, locations, _rows(cursor, FRAME))
 
 
 def _heading(cursor: Cursor, word: str) -> None:
@@ -189,12 +185,12 @@ def _strings(cursor: Cursor) -> list[str]:
     rows: list[str] = []
     while cursor.is_int():
         cursor.integer()
-        rows.append(f'{len(rows) + 1} "{escape(cursor.string())}"')
+        rows.append(cursor.string())
     return rows
 
 
-def _rows(cursor: Cursor, names: tuple[str, ...]) -> list[str]:
-    rows: list[str] = []
+def _rows(cursor: Cursor, names: tuple[str, ...]) -> list[tuple[int, ...]]:
+    rows: list[tuple[int, ...]] = []
     while cursor.is_int():
         at = cursor.pos
         cursor.integer()
@@ -209,5 +205,5 @@ def _rows(cursor: Cursor, names: tuple[str, ...]) -> list[str]:
         cursor.expect("}", "to end sub attributes")
         if len(fields) != len(names):
             cursor.fail(f"expects {', '.join(names)}", at)
-        rows.append(f"{len(rows) + 1} {{{' '.join(f'{n}={fields[n]}' for n in names)}}}")
+        rows.append(tuple(fields[n] for n in names))
     return rows

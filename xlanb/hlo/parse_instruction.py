@@ -12,7 +12,7 @@ from typing import Any
 from xlanb.hlo import shape_inference
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.lexer import RESERVED, Cursor
+from xlanb.hlo.lexer import KEYWORDS, RESERVED, Cursor
 from xlanb.hlo.literal_text import parse_literal
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import BY_TEXT, Attribute, HloOpcode
@@ -36,6 +36,7 @@ _HEAD = re.compile(
     rf"(ROOT[ \t\n\r]+)?(?:%({_NAME})|({_NAME})(?=[ \t\n\r])){_B}={_B}({_SHAPE})[ \t\n\r]+([a-z][a-z0-9\-]*)\({_B}"
 )
 _OPERAND = re.compile(rf"(?:({_SHAPE})[ \t\n\r]+)?(?:%({_NAME})|({_NAME})){_B}([,)]){_B}")
+_BARE_SHAPES = re.compile(rf"(?:(?:{'|'.join(sorted(RESERVED - KEYWORDS))})\[[0-9,]*\]{_B}(?:,{_B})+)+")
 _ATTRIBUTE = re.compile(rf",{_B}({_NAME})={_B}(\{{[^{{}}\"']*\}}|[^\s,{{}}\"'()]+)?{_B}")
 _PARAMETER = re.compile(r"([0-9]{1,9})\)[ \t\n\r]*")
 
@@ -282,6 +283,8 @@ class InstructionParser:
             computation._parameters.append(new)
         if common:
             self.set_common(new, common)
+        if opcode is HloOpcode.GET_TUPLE_ELEMENT and not new.origin and new.operands[0].opcode is HloOpcode.TUPLE:
+            new.origin = new.operands[0].operands[new.attributes["index"]].origin
         scope.by_name[name] = new
         scope.last = new
         return new
@@ -351,6 +354,8 @@ class InstructionParser:
     def _slow_operand(self, scope: Scope) -> HloInstruction:
         """A name with or without a shape; else an instruction in place, whose own attributes cannot be given."""
         cursor = self.cursor
+        if not scope.creates_parameters:
+            self._skip_bare_shapes()
         at = cursor.pos
         shape = parse_shape(cursor, self.shapes) if at_shape(cursor) else None
         named_at = cursor.pos
@@ -369,6 +374,12 @@ class InstructionParser:
             return operand
         cursor.pos = at
         return self._right_side(scope, "", at, nested=True)
+
+    def _skip_bare_shapes(self) -> None:
+        """XLA passes over a shape that has no layout and a comma where its name should be: `add(f32[] a, f32[], b)`."""
+        found = _BARE_SHAPES.match(self.cursor.text, self.cursor.pos)
+        if found is not None:
+            self.cursor.pos = found.end()
 
     def _missing_parameter(self, scope: Scope, name: str, shape: Shape | None, at: int) -> HloInstruction:
         if shape is None:

@@ -15,9 +15,9 @@ _FAST = re.compile(
     r"(?:source_column=(?P<source_column>[0-9]{1,9})[ ]?)?(?:source_end_column=(?P<source_end_column>[0-9]{1,9})[ ]?)?"
     r"(?:stack_frame_id=(?P<stack_frame_id>[0-9]{1,9})[ ]?)?\}[ \t\n\r]*"
 )
-_STRINGS = ("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name")
+_STRINGS = ("op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name", "metadata_payload")
 _INTS = ("source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id")
-_REST = ("profile_type", "deduplicated_name", "scheduling_name")
+_REST = ("profile_type", "deduplicated_name", "scheduling_name", "metadata_payload")
 
 
 def parse_metadata(cursor: Cursor) -> OpMetadata:
@@ -29,6 +29,8 @@ def parse_metadata(cursor: Cursor) -> OpMetadata:
     fast = _FAST.match(cursor.source, cursor.pos)
     if fast is not None:
         cursor.pos = fast.end()
+        if cursor.text is not cursor.source:
+            cursor.skip()  # what follows in the source may be a comment
         a, b, c, line, end_line, column, end_column, frame = fast.groups()
         return OpMetadata(
             a or "",
@@ -74,12 +76,12 @@ def parse_metadata(cursor: Cursor) -> OpMetadata:
 
 
 def is_shown(metadata: OpMetadata) -> bool:
-    """Whether XLA prints it at all: only where there is an op, a source file or a name for the scheduler."""
+    """Whether XLA prints it at all: only where there is an op, a source file, a name for the scheduler or a payload."""
     return bool(
         metadata.op_name
         or metadata.op_type
         or metadata.source_file
-        or any(n == "scheduling_name" for n, _ in metadata.rest)
+        or any(n in ("scheduling_name", "metadata_payload") for n, _ in metadata.rest)
     )
 
 

@@ -139,11 +139,30 @@ def _named(cursor: Cursor) -> str:
         name = cursor.attribute_name()
         if name in found or name not in ("replicated", "unreduced", "manual", "metadata"):
             cursor.fail("unknown attribute in named sharding: expected replicated, unreduced, manual or metadata", at)
-        found[name] = metadata_list(cursor) if name == "metadata" else _axes(cursor, axes)
+        found[name] = _listed(metadata_list(cursor)) if name == "metadata" else _axes(cursor, axes)
+    if parts == ["[]"]:
+        parts = [_whole(found, axes)]
     parts += [
         f"{n}={found[n]}" for n in ("replicated", "unreduced", "manual", "metadata") if n in found and found[n] != "{}"
     ]
     return "{" + ", ".join([mesh, *parts]) + "}"
+
+
+def _whole(found: dict[str, str], axes: list[str]) -> str:
+    """How XLA writes a sharding that names no dimension: in one word where all axes are of one kind, which is then taken out of `found`."""
+    kinds = [n for n in ("replicated", "unreduced", "manual") if found.get(n, "{}") != "{}"]
+    if not kinds:
+        return "replicated"
+    every = "{" + ", ".join(map(_quoted, axes)) + "}"
+    if len(kinds) == 1 and kinds[0] != "replicated" and found[kinds[0]] == every:
+        del found[kinds[0]]
+        return kinds[0]
+    return "[]"
+
+
+def _listed(metadata: str) -> str:
+    """Metadata of a named sharding: a list even of one."""
+    return metadata if metadata.startswith("{{") else f"{{{metadata}}}"
 
 
 def _mesh(cursor: Cursor) -> tuple[str, list[str]]:
@@ -254,7 +273,7 @@ class _Tiled:
         self.at = cursor.pos
         self.plain: list[str] = []
         self.tile: tuple[int, ...] = ()
-        self.iota: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+        self.iota: Iota | None = None
         self.devices: tuple[int, ...] = ()
         self.subgroups: list[str] | None = None
         self.replicate_last = False
@@ -355,9 +374,9 @@ class _Tiled:
         if [t for t, s in zip(types, self.tile[len(data) :], strict=True) if s != 1] != [
             t for t in wanted for _ in range(types.count(t))
         ][: len(types)]:
-            devices, iota = self._regrouped(types, data, wanted), None
+            devices, iota = self._regrouped(types, data, wanted)
         tile = (*data, *(sizes[t] for t in wanted))
-        if wanted and wanted == ["replicated"]:
+        if wanted == ["replicated"] or (wanted and wanted[-1] == "replicated" and not iota):
             iota, devices = _sorted_groups(iota, devices, tile[-1])
         shown = f"<={canonical_iota(*iota)}" if iota else ",".join(map(str, devices))
         last = ""
@@ -367,17 +386,22 @@ class _Tiled:
             last = " last_tile_dims={" + ", ".join(wanted) + "}"
         return f"{{devices={_tile(tile)}{shown}{last}"
 
-    def _regrouped(self, types: list[str], data: tuple[int, ...], wanted: list[str]) -> tuple[int, ...]:
-        """The devices with the subgroups in the wanted order."""
+    def _regrouped(
+        self, types: list[str], data: tuple[int, ...], wanted: list[str]
+    ) -> tuple[tuple[int, ...], Iota | None]:
+        """The devices with the subgroups in the wanted order; by another transpose of the iota where there is one."""
         count = math.prod(self.tile)
-        if count > MAX_DEVICES:
-            self.cursor.fail("too many devices", self.at)
-        array = _iota_array(*self.iota) if self.iota else np.array(self.devices)
         order = [i for t in wanted for i, k in enumerate(types) if k == t] + [
             i for i, k in enumerate(types) if k not in wanted
         ]
         perm = (*range(len(data)), *(len(data) + i for i in order))
-        return tuple(int(d) for d in array.reshape(self.tile).transpose(perm).reshape(-1))
+        moved = _transposed(self.iota, self.tile, perm) if self.iota else None
+        if moved is not None:
+            return (), moved
+        if count > MAX_DEVICES:
+            self.cursor.fail("too many devices", self.at)
+        array = _iota_array(*self.iota) if self.iota else np.array(self.devices)
+        return tuple(int(d) for d in array.reshape(self.tile).transpose(perm).reshape(-1)), None
 
 
 _SUBGROUP_ORDER = ("maximal", "manual", "unreduced", "replicated")
@@ -389,6 +413,36 @@ Iota = tuple[tuple[int, ...], tuple[int, ...]]
 
 def _iota_array(dims: tuple[int, ...], perm: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return np.arange(math.prod(dims)).reshape(dims).transpose(perm).reshape(-1)
+
+
+def _transposed(iota: Iota, tile: tuple[int, ...], perm: tuple[int, ...]) -> Iota | None:
+    """The iota whose tiles are transposed; None where a tile dimension is no run of the iota's own dimensions or of parts of them."""
+    pieces = [[size] for size in iota[0]]  # how each dimension of the reshape is split
+    axes = [(axis, 0) for axis in iota[1] if iota[0][axis] != 1]
+    runs: list[list[tuple[int, int]]] = []
+    for size in tile:
+        run: list[tuple[int, int]] = []
+        left = size
+        while left > 1:
+            axis, part = axes[0]
+            whole = pieces[axis][part]
+            if left % whole == 0:
+                run.append(axes.pop(0))
+                left //= whole
+            elif whole % left == 0:
+                pieces[axis][part : part + 1] = [left, whole // left]
+                run.append((axis, part))
+                axes[0] = (axis, part + 1)
+                left = 1
+            else:
+                return None
+        runs.append(run)
+    places = {
+        (axis, part): n for n, (axis, part) in enumerate((a, p) for a, ps in enumerate(pieces) for p in range(len(ps)))
+    }
+    dims = tuple(size for parts in pieces for size in parts)
+    moved = [places[at] for d in perm for at in runs[d]]
+    return dims, (*moved, *(n for n in range(len(dims)) if n not in moved))
 
 
 def _sorted_groups(iota: Iota | None, devices: tuple[int, ...], size: int) -> tuple[Iota | None, tuple[int, ...]]:
@@ -419,3 +473,18 @@ def tuple_sharding(text: str, shape: Shape) -> str:
     if not isinstance(shape, TupleShape) or text.startswith("{{") or text == "{}":
         return text
     return "{" + ", ".join([text] * max(1, sum(1 for _ in shape.leaves()))) + "}"
+
+
+def sharding_elements(text: str) -> list[str]:
+    """The parts of a tuple's sharding, `{{..}, {..}}`."""
+    parts, depth, start = [], 0, 0
+    for at, c in enumerate(text):
+        if c == "{":
+            depth += 1
+            if depth == 2:
+                start = at
+        elif c == "}":
+            if depth == 2:
+                parts.append(text[start : at + 1])
+            depth -= 1
+    return parts

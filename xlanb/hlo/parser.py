@@ -5,8 +5,6 @@ This file reads modules and computations; parse_instruction.py reads instruction
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from xlanb.errors import HloParseError, LiteralError, ShapeError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.lexer import Cursor
@@ -14,6 +12,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.parse_header import parse_header, parse_tables
 from xlanb.hlo.parse_instruction import InstructionParser, Scope
 from xlanb.hlo.parse_shape import at_shape, compatible, parse_shape
+from xlanb.hlo.stack_frames import GivenFrames
 
 
 def parse(text: str) -> HloModule:
@@ -69,14 +68,14 @@ class _ModuleParser:
         if header:
             module.name = cursor.name()
             layout = parse_header(cursor, module, self.instructions.shapes)
-        module.tables = parse_tables(cursor)
+        given = parse_tables(cursor) or GivenFrames([], [], [], [])
         while True:
             self._computation()
             if cursor.at_end:
                 break
         entry = self.entry or self.instructions.finished[-1]
         self._finish(self.instructions.finished, entry)
-        self._drop_frames(module.tables.rpartition("StackFrames")[2].count("{"))
+        module.tables = given.intern(i for c in self.instructions.finished for i in c._instructions).text()
         if not header:
             module.name = f"module_{entry.name}"
         module.entry_layout = layout
@@ -162,12 +161,6 @@ class _ModuleParser:
         for c in computations:
             module.adopt_computation(c)
         module.set_entry(entry)
-
-    def _drop_frames(self, known: int) -> None:
-        """Forget stack frames that no table explains, as XLA does when it prints."""
-        for i in self.module.instructions():
-            if i.metadata.stack_frame_id > known:
-                i.metadata = replace(i.metadata, stack_frame_id=0)
 
     def _schedule(self) -> None:
         module = self.module

@@ -6,6 +6,7 @@ Everything is printed from records. Which attributes an opcode has, and in which
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from xlanb.hlo.parse_metadata import (
     metadata_text,
     quoted_or_json,
 )
+from xlanb.hlo.parse_sharding import sharding_elements
 from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 
@@ -230,12 +232,17 @@ def instruction_text(
     if options.result_shape:
         out += [_shape(record.shape, options), " "]
     out += [opcode, "(", _operands(record, options, names), ")"]
-    if wrapped is None:
+    if wrapped is None and record.opcode is HloOpcode.ASYNC_START:
+        _attributes(record, options, out, skip=("calls", "async_execution_thread"))
+        _attributes(record, options, out, skip=("output_to_operand_aliasing",))
+    elif wrapped is None:
         _attributes(record, options, out)
     elif record.opcode is HloOpcode.ASYNC_START:
         _attributes(record, options, out, skip=("calls", "output_to_operand_aliasing"))
         _attributes(wrapped, options, out)
         _attributes(record, options, out, skip=("calls", "async_execution_thread"))
+        if wrapped.statistics and options.statistics:
+            out.append(f", statistics={wrapped.statistics}")  # XLA prints those of both
     _common(_with_wrapped(record, wrapped), options, out)
     return "".join(out)
 
@@ -275,15 +282,21 @@ def _attributes(record: InstructionRecord, options: PrintOptions, out: list[str]
         value = attributes.get(row.name)
         if value is None or value == row.default or row.name == "parameter_number" or row.name in skip:
             continue
-        if row.kind == "window" and not value.dimensions:
+        if row.kind == "window" and not value.dimensions and record.opcode is not HloOpcode.CUSTOM_CALL:
+            continue
+        if value == "" and row.name in _NOT_EMPTY:
             continue
         out.append(f", {row.name}={_WRITERS[row.kind](value, options)}")
+
+
+_NOT_EMPTY = frozenset(("infeed_config", "outfeed_config", "result_accuracy"))
+"""Attributes whose empty value XLA does not print."""
 
 
 def _common(record: InstructionRecord, options: PrintOptions, out: list[str]) -> None:
     """What any instruction may carry, in XLA's order."""
     if record.sharding and options.sharding:
-        out.append(f", sharding={record.sharding}")
+        out.append(f", sharding={_sharding(record.sharding, options)}")
     if record.frontend_attributes and options.frontend_attributes:
         out.append(f", frontend_attributes={frontend_attributes_text(record.frontend_attributes)}")
     if record.control_predecessors and options.control_dependencies:
@@ -296,7 +309,23 @@ def _common(record: InstructionRecord, options: PrintOptions, out: list[str]) ->
     if options.metadata and record.metadata is not NO_METADATA and is_shown(record.metadata):
         out.append(f", metadata={{{metadata_text(record.metadata)}}}")
     if record.backend_config and options.backend_config:
-        out.append(f", backend_config={quoted_or_json(record.backend_config)}")
+        out.append(f", backend_config={quoted_or_json(_NO_QUEUES.sub('', record.backend_config))}")
+
+
+_NO_QUEUES = re.compile(r'"wait_on_operation_queues"\s*:\s*\[\s*\]\s*,')
+"""What XLA leaves out of a GPU's backend configuration: that there are no queues to wait on."""
+
+
+def _sharding(text: str, options: PrintOptions) -> str:
+    """The sharding; where it is a tuple's, every fifth part bears its number, as operands do."""
+    if not text.startswith("{{") or not options.operand_indices:
+        return text
+    parts = sharding_elements(text)
+    if len(parts) <= OPERAND_INDEX_INTERVAL:
+        return text
+    for i in range(OPERAND_INDEX_INTERVAL, len(parts), OPERAND_INDEX_INTERVAL):
+        parts[i] = f"/*index={i}*/{parts[i]}"
+    return "{" + ", ".join(parts) + "}"
 
 
 # -- attribute values -------------------------------------------------------------------------------------------
@@ -329,7 +358,7 @@ def window_text(window: Window, _: Any = None) -> str:
     def joined(name: str, values: list[Any], default: Any) -> str:
         return "" if all(v == default for v in values) else f" {name}={'x'.join(map(str, values))}"
 
-    text = f"size={'x'.join(str(d.size) for d in dims)}"
+    text = f"size={'x'.join(str(d.size) for d in dims)}" if dims else ""
     text += joined("stride", [d.stride for d in dims], 1)
     text += joined("pad", [f"{d.padding_low}_{d.padding_high}" for d in dims], "0_0")
     text += joined("lhs_dilate", [d.base_dilation for d in dims], 1)

@@ -10,6 +10,7 @@ from math import prod
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.parse_sharding import sharding_elements
 from xlanb.hlo.verifier.fault import fail
 from xlanb.shape import ArrayShape, Shape, TupleShape
 
@@ -24,7 +25,7 @@ def verify_sharding(i: HloInstruction) -> None:
     if i.opcode is HloOpcode.OUTFEED:
         return  # it is that of the data, not of the token
     if text.startswith("{{"):
-        parts = _elements(text)
+        parts = sharding_elements(text)
         leaves = _leaves(i.shape)
         if not isinstance(i.shape, TupleShape) or len(parts) != len(leaves):
             fail(i, f"expected a sharding for each of {len(leaves)} leaves, not {len(parts)}: {text}")
@@ -56,18 +57,3 @@ def _leaves(shape: Shape) -> list[Shape]:
     if not isinstance(shape, TupleShape):
         return [shape]
     return [leaf for s in shape.shapes for leaf in _leaves(s)] or [shape]
-
-
-def _elements(text: str) -> list[str]:
-    """The parts of `{{..}, {..}}`."""
-    parts, depth, start = [], 0, 0
-    for at, c in enumerate(text):
-        if c == "{":
-            depth += 1
-            if depth == 2:
-                start = at
-        elif c == "}":
-            if depth == 2:
-                parts.append(text[start : at + 1])
-            depth -= 1
-    return parts

@@ -1,0 +1,109 @@
+"""The tables that stack_frame_id points into: files, functions, places in them, and frames with the frame that called them.
+
+A module keeps only the frames that its instructions need, each once, numbered in the order in which the instructions name them
+(HloModule::CanonicalizeStackFrameIds in xla/hlo/ir/hlo_module.cc).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.lexer import escape
+
+_Key = TypeVar("_Key")
+
+LOCATION = ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column")
+FRAME = ("file_location_id", "parent_frame_id")
+"""Fields of a row, in XLA's order. All ids count from 1; in a frame, parent 1 is no parent, n + 1 is frame n."""
+
+
+@dataclass(slots=True)
+class StackFrames:
+    """The four tables, a row each; row n has the id n + 1."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    functions: dict[str, int] = field(default_factory=dict)
+    locations: dict[tuple[int, ...], int] = field(default_factory=dict)
+    frames: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """XLA's text; "" where there is no frame."""
+        if not self.frames:
+            return ""
+        lines = ["FileNames", *_names(self.files), "", "FunctionNames", *_names(self.functions)]
+        lines += [
+            "",
+            "FileLocations",
+            *_rows(self.locations, LOCATION),
+            "",
+            "StackFrames",
+            *_rows(self.frames, FRAME),
+            "",
+        ]
+        return "\n".join(lines)
+
+
+def _names(table: dict[str, int]) -> list[str]:
+    return [f'{n} "{escape(name)}"' for name, n in table.items()]
+
+
+def _rows(table: dict[tuple[int, ...], int], names: tuple[str, ...]) -> list[str]:
+    return [
+        f"{n} {{{' '.join(f'{name}={value}' for name, value in zip(names, row, strict=True))}}}"
+        for row, n in table.items()
+    ]
+
+
+def _id(table: dict[_Key, int], key: _Key) -> int:
+    return table.setdefault(key, len(table) + 1)
+
+
+@dataclass(slots=True)
+class GivenFrames:
+    """The tables as a text gives them: lists, in which rows may come twice or be of no use."""
+
+    files: list[str]
+    functions: list[str]
+    locations: list[tuple[int, ...]]
+    frames: list[tuple[int, ...]]
+
+    def intern(self, instructions: Iterable[HloInstruction]) -> StackFrames:
+        """The frames that the instructions need; their metadata is rewritten to name them by their new numbers, 0 where theirs leads nowhere."""
+        out = StackFrames()
+        known: dict[int, int] = {0: 0}
+        for i in instructions:
+            old = i.metadata.stack_frame_id
+            if old:
+                new = self._add(out, old, known)
+                if new != old:
+                    i.metadata = replace(i.metadata, stack_frame_id=new)
+        return out
+
+    def _add(self, out: StackFrames, old: int, known: dict[int, int]) -> int:
+        path: dict[int, None] = {}
+        at = old
+        while at not in known:
+            if not 0 < at <= len(self.frames) or at in path:
+                return 0
+            path[at] = None
+            at = self.frames[at - 1][1] - 1
+        parent = known[at]
+        for frame in reversed(path):
+            place = self._place(out, self.frames[frame - 1][0])
+            if not place:
+                return 0
+            parent = known[frame] = _id(out.frames, (place, parent + 1))
+        return parent
+
+    def _place(self, out: StackFrames, number: int) -> int:
+        """The new id of a location; 0 where it, its file or its function is unknown."""
+        if not 0 < number <= len(self.locations):
+            return 0
+        file, function, *rest = self.locations[number - 1]
+        if not (0 < file <= len(self.files) and 0 < function <= len(self.functions)):
+            return 0
+        ids = _id(out.files, self.files[file - 1]), _id(out.functions, self.functions[function - 1])
+        return _id(out.locations, (*ids, *rest))
