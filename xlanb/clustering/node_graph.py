@@ -17,6 +17,7 @@ MERGE = frozenset({"Merge", "RefMerge", "_XlaMerge"})
 SWITCH = frozenset({"Switch", "RefSwitch", "_SwitchN"})
 NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
 IDENTITY = frozenset({"Identity", "RefIdentity"})
+RESULT = frozenset({"_Retval"})
 CONSTANT = frozenset({"Const", "HostConst"})
 
 
@@ -51,10 +52,11 @@ class NodeGraph:
                 self._add(Edge(self.ids[tensor.op], tensor.value_index, dst, index))
             for waited in op.control_inputs:
                 self._add(Edge(self.ids[waited], CONTROL, dst, CONTROL))
-        for node in self.ids.values():
+        for op, node in self.ids.items():
             if not self.in_edges[node]:
                 self._add(Edge(SOURCE, CONTROL, node, CONTROL))
-            if not self.out_edges[node]:
+            # Results are tied to _Retval nodes only after the ends of a graph have been tied to the sink.
+            if all(self.is_(e.dst, RESULT) for e in self.out_edges[node]) and not op.control_outputs:
                 self._add(Edge(node, CONTROL, SINK, CONTROL))
 
     def _add(self, edge: Edge) -> None:
