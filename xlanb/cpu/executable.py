@@ -17,6 +17,7 @@ from xlanb.cpu import jit, lines, pool
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.host_call import make_host_calls, raise_pending
+from xlanb.cpu.objects import compile_units
 from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.target import Target
 from xlanb.display import Displayable
@@ -123,7 +124,7 @@ class Executable(Displayable):
         self.buffer_assignment = assignment
         self._program = program
         self._host = make_host_calls(program.host)
-        self.code = self.machine_code(program)
+        self.code = self.load(program)
         self._parameters = [p.shape for p in module.entry_computation.parameters]
         self._result_shape = module.entry_computation.root.shape
         self._nested = any(isinstance(s, TupleShape) for s in self._parameters)
@@ -212,11 +213,20 @@ class Executable(Displayable):
         return program, self.machine_code(program)
 
     def machine_code(self, program: Program) -> jit.MachineCode:
-        """Machine code of this executable's program or of a variant of it, with its constants and host calls."""
+        """The program or a variant of it for those who read it: as one module, through all of LLVM's passes."""
+        return jit.MachineCode(program.text, program.constants, self._functions(program))
+
+    def load(self, program: Program) -> jit.LoadedCode:
+        """This executable's program or a variant of it, ready to run."""
+        objects = compile_units(program.units(), program.target)
+        return jit.LoadedCode(objects, ["run"], program.symbols | self._functions(program), program.constants)
+
+    def _functions(self, program: Program) -> dict[str, int]:
+        """The addresses of the functions that a program calls outside of itself."""
         functions = {symbol: h.address for symbol, h in self._host.items()}
         if program.is_parallel:
             functions[PARALLEL] = pool.address()
-        return jit.MachineCode(program.text, program.constants, functions)
+        return functions
 
     @cached_property
     def llvm_record(self) -> CodeRecord:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -30,10 +31,68 @@ def host() -> Target:
         return Target(triple, cpu, features, str(machine.target_data), thread_count() if has_pool(triple) else 1)
 
 
-def _machine(target: Target, level: int) -> Any:
-    """A target machine; a new one each time, as an execution engine takes it over."""
+def target_machine(target: Target, level: int, relocation: str = "") -> Any:
+    """A target machine for code that is run in place, or, with a relocation model, for code that a linker takes; a new one, as an execution engine takes it over."""
     kind = llvm.Target.from_triple(target.triple)
+    if relocation:
+        return kind.create_target_machine(
+            cpu=target.cpu, features=target.features, opt=level, reloc=relocation, codemodel="default"
+        )
     return kind.create_target_machine(cpu=target.cpu, features=target.features, opt=level, jit=True)
+
+
+@cache
+def _linker() -> Any:
+    """LLVM's linker in memory; what it has linked goes when its tracker does."""
+    return llvm.create_lljit_compiler(target_machine(host(), 1), suppress_errors=True)
+
+
+class LoadedCode:
+    """Object files linked into this process: `function(name, parameters)` calls what they export.
+
+    `symbols` gives the address of each symbol that comes from outside; `kept` is kept alive as long as the code is. Functions that were handed out keep it alive too.
+
+    Raises:
+        CompilationError: a symbol is missing.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(
+        self,
+        objects: Sequence[bytes],
+        exports: Sequence[str],
+        symbols: Mapping[str, int] | None = None,
+        kept: Any = None,
+    ) -> None:
+        self._kept = kept
+        builder = llvm.JITLibraryBuilder()
+        for data in objects:
+            builder.add_object_img(data)
+        for name, address in (symbols or {}).items():
+            builder.import_symbol(name, address)
+        for name in exports:
+            builder.export_symbol(name)
+        with _LOCK:
+            try:
+                self._tracker = builder.add_current_process().link(_linker(), f"xlanb{next(self._numbers)}")
+            except RuntimeError as error:
+                raise CompilationError(f"the machine code cannot be loaded:\n{error}") from error
+
+    def address(self, name: str) -> int:
+        """The address of an exported function."""
+        found: int = self._tracker[name]
+        return found
+
+    def function(self, name: str, parameters: int) -> Any:
+        """A ctypes function that takes so many pointers and gives nothing; calls release the GIL."""
+        return _function(self, name, parameters)
+
+
+def _function(code: Any, name: str, parameters: int) -> Any:
+    made = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * parameters)(code.address(name))
+    made.code = code  # type: ignore[attr-defined]  # the code lives as long as its functions
+    return made
 
 
 class MachineCode:
@@ -82,7 +141,7 @@ class MachineCode:
                 return
             options = llvm.create_pipeline_tuning_options(speed_level=self.level)
             options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = self.level > 1
-            machine = _machine(self.target, self.level)
+            machine = target_machine(self.target, self.level)
             builder = llvm.create_pass_builder(machine, options)
             builder.getModulePassManager().run(self._module, builder)
             self._optimized = True
@@ -98,7 +157,7 @@ class MachineCode:
         """The machine code as text. Made from a copy: to emit a module twice aborts the process."""
         with _LOCK:
             self.optimize()
-            machine = _machine(self.target, self.level)
+            machine = target_machine(self.target, self.level)
             machine.set_asm_verbosity(False)
             text: str = machine.emit_assembly(self._module.clone())
             return text
@@ -109,7 +168,7 @@ class MachineCode:
             if self._engine is None:
                 self.optimize()
                 copy = self._module.clone()
-                self._engine = llvm.create_mcjit_compiler(copy, _machine(self.target, self.level))
+                self._engine = llvm.create_mcjit_compiler(copy, target_machine(self.target, self.level))
                 for symbol, memory in self._constants.items():
                     self._engine.add_global_mapping(copy.get_global_variable(symbol), memory.ctypes.data)
                 for symbol, address in self._functions.items():
@@ -122,7 +181,4 @@ class MachineCode:
 
     def function(self, name: str, parameters: int) -> Any:
         """A ctypes function that takes so many pointers and gives nothing; calls release the GIL."""
-        prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * parameters)
-        made = prototype(self.address(name))
-        made.code = self  # type: ignore[attr-defined]  # the code lives as long as its functions
-        return made
+        return _function(self, name, parameters)

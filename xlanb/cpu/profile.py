@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tuple[list[KernelTime], list[int]]:
     """Each kernel's time in one run (the mean of `runs`), and how often one run calls it."""
     program = emit_program(exe.buffer_assignment, exe.target, profile=True)
-    code = exe.machine_code(program)
+    code = exe.load(program)
     function = code.function("run", 4)
     counters = np.zeros((max(len(program.calls), 1), 2), np.uint64)
     flat = exe.flatten(arrays)

@@ -22,6 +22,7 @@ from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLargeError, L
 from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.types import from_memory, register
+from xlanb.cpu.codegen.units import Unit, cut
 from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError, UnimplementedError
@@ -41,14 +42,33 @@ _NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT,
 class Program:
     """LLVM IR of a module, and what it needs to run: constants by symbol, kernels (function, HLO instruction) in the order of their numbers."""
 
-    text: str
-    functions: tuple[str, ...]
+    module: ModuleBuilder
+    run: Function
     kernels: Mapping[str, str]
     constants: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
     calls: tuple[str, ...] = ()
     host: dict[str, HloInstruction] = field(default_factory=dict)
     target: Target = field(kw_only=True)
-    is_parallel: bool = False
+    loops: bool = False
+
+    @property
+    def text(self) -> str:
+        """The whole program as one module."""
+        return self.module.text()
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether the program shares loops among threads."""
+        return any(f.outlined for f in self.module.functions)
+
+    @property
+    def symbols(self) -> dict[str, int]:
+        """The addresses of the constants that are not part of the IR."""
+        return {name: memory.ctypes.data for name, memory in self.constants.items()}
+
+    def units(self) -> list[Unit]:
+        """The program as modules that are compiled each for itself."""
+        return cut(self.module, self.run, loops=self.loops)
 
 
 def emit_program(
@@ -71,14 +91,14 @@ def emit_program(
     emitter.emit()
     m = emitter.module
     return Program(
-        m.text(),
-        tuple(f.name for f in m.functions),
+        m,
+        emitter.run,
         dict(m.kernels),
         emitter.constants,
         tuple(emitter.calls),
         emitter.host,
         target=target,
-        is_parallel=any(f.outlined for f in m.functions),
+        loops=bool(emitter.flow.loops or emitter.flow.choices),
     )
 
 
@@ -94,6 +114,7 @@ class _Emitter:
         self.calls: dict[str, int] = {}
         self.host: dict[str, HloInstruction] = {}
         self._constant_names: dict[object, str] = {}
+        self._same: dict[str, str] = {}
         self._bases: dict[int, str] = {}
         self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
         self._choice_of = {c.instruction: c for c in self.flow.choices}
@@ -248,10 +269,11 @@ class _Emitter:
         except KernelTooLargeError as error:
             error.instruction = i  # type: ignore[attr-defined]
             raise
+        callee = self._shared(built.f)
         arguments = ", ".join(f"ptr {self._pointer(place)}" for place in built.slices)
         f = self.run
         if not self.profile:
-            f.do(f"call void @{built.f.name}({arguments})")
+            f.do(f"call void @{callee}({arguments})")
             return
         self.module.declare("i64", "llvm.readcyclecounter", "")
         number = self.calls.setdefault(built.f.name, len(self.calls))
@@ -262,6 +284,19 @@ class _Emitter:
             at = f.let(f"getelementptr inbounds i64, ptr %profile, i64 {k}")
             total = f.let(f"add i64 {f.let(f'load i64, ptr {at}')}, {amount}")
             f.do(f"store i64 {total}, ptr {at}")
+
+    def _shared(self, kernel: Function) -> str:
+        """The function that does what a kernel does: the kernel, or one before it that differs in nothing but its name, which then serves both.
+
+        Who reads the program, or its profile, sees a function for each instruction.
+        """
+        if self.profile or self.module.debug:
+            return kernel.name
+        key = "\n".join(kernel.text()).replace(f"@{kernel.name}", "@")
+        first = self._same.setdefault(key, kernel.name)
+        if first != kernel.name:
+            self.module.functions.remove(kernel)
+        return first
 
 
 class _KernelBuilder:

@@ -1,0 +1,120 @@
+"""From IR to object code: modules apart, kernels that serve several instructions, the cache on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xlanb.cpu import jit, objects
+from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.object_cache import ObjectCache
+from xlanb.errors import CompilationError
+
+CHAIN = """HloModule chain
+
+ENTRY main {
+  x = f32[64]{0} parameter(0)
+  y = f32[64]{0} parameter(1)
+  a = f32[64]{0} add(x, y)
+  t = f32[64]{0} tanh(a)
+  b = f32[64]{0} add(t, y)
+  u = f32[64]{0} tanh(b)
+  ROOT c = f32[64]{0} add(u, x)
+}
+"""
+
+
+def test_kernels_that_differ_in_their_names_alone_are_compiled_once(backend):
+    exe = backend(CHAIN)
+    x, y = np.linspace(-1, 1, 64, dtype=np.float32), np.linspace(0, 2, 64, dtype=np.float32)
+    np.testing.assert_allclose(exe(x, y), np.tanh(np.tanh(x + y) + y) + x, rtol=1e-5)
+    compiled = "".join(u.text for u in exe._program.units())
+    assert compiled.count("define internal void @") < 5
+    assert {i.name for i in exe.kernels.values()} == {"a", "t", "b", "u", "c"}
+    assert exe.llvm_ir.count("define internal void @") == 5
+    assert sorted(exe.profile(x, y)["instruction"]) == ["a", "b", "c", "t", "u"]
+
+
+def _module(name: str, body: str) -> str:
+    target = jit.host()
+    head = f'target datalayout = "{target.data_layout}"\ntarget triple = "{target.triple}"\n'
+    return f"{head}define void @{name}(ptr %a) {{\n{body}\n  ret void\n}}\n"
+
+
+def test_modules_call_one_another_and_reach_what_is_given():
+    number = np.array([41], np.int64)
+    add = "  %v = load i64, ptr @given\n  store i64 %v, ptr %a"
+    call = "  call void @get(ptr %a)"
+    units = [
+        Unit(_module("get", add) + "@given = external constant i64\n", ready=False, weight=1000),
+        Unit(_module("run", call) + "declare void @get(ptr)\n", ready=True, weight=1000),
+    ]
+    made = objects.compile_units(units, jit.host())
+    code = jit.LoadedCode(made, ["run"], {"given": number.ctypes.data}, number)
+    out = np.zeros(1, np.int64)
+    code.function("run", 1)(out.ctypes.data)
+    assert out[0] == 41
+
+
+def test_code_that_llvm_refuses_and_symbols_that_are_missing_are_errors():
+    broken = Unit(_module("run", "  %v = add i64 %undefined, 1"), ready=True, weight=1)
+    with pytest.raises(CompilationError, match="undefined"):
+        objects.compile_units([broken], jit.host())
+    many = [Unit(_module(f"f{k}", "  %v = add i64 %undefined, 1"), ready=True, weight=1000) for k in range(3)]
+    with pytest.raises(CompilationError, match="undefined"):
+        objects.compile_units(many, jit.host())
+    calls = Unit(_module("run", "  call void @xlanb_nowhere()") + "declare void @xlanb_nowhere()\n", True, 1)
+    with pytest.raises(CompilationError, match="cannot be loaded"):
+        jit.LoadedCode(objects.compile_units([calls], jit.host()), ["run"])
+
+
+# -- the cache ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_in_the_cache_is_not_compiled_again(backend, tmp_path, monkeypatch):
+    monkeypatch.setenv("XLANB_CACHE_DIR", str(tmp_path))
+    x = np.ones(64, np.float32)
+    want = backend(CHAIN)(x, x)
+    assert list(tmp_path.glob("*.o"))
+
+    def never(*_: object, **__: object) -> bytes:
+        raise AssertionError
+
+    monkeypatch.setattr(objects, "compile_unit", never)
+    np.testing.assert_array_equal(backend(CHAIN)(x, x), want)
+    monkeypatch.delenv("XLANB_CACHE_DIR")
+    with pytest.raises(AssertionError):
+        backend(CHAIN)
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda _: b"", lambda d: d[:-1] + bytes([d[-1] ^ 1])])
+def test_a_damaged_entry_is_a_miss(tmp_path, damage):
+    cache = ObjectCache(tmp_path, jit.host())
+    cache.put("text", b"object", ready=True)
+    assert cache.get("text", ready=True) == b"object"
+    assert cache.get("text", ready=False) is None
+    (entry,) = tmp_path.glob("*.o")
+    entry.write_bytes(damage(entry.read_bytes()))
+    assert cache.get("text", ready=True) is None
+
+
+def test_the_cache_keeps_within_its_limit_and_drops_the_oldest(tmp_path):
+    cache = ObjectCache(tmp_path, jit.host(), limit=3000)
+    for k in range(4):
+        cache.put(f"text {k}", bytes(900), ready=True)
+        for path in tmp_path.glob("*.o"):
+            os.utime(path, (path.stat().st_atime, path.stat().st_mtime - 10))
+    kept = [k for k in range(4) if cache.get(f"text {k}", ready=True) is not None]
+    assert kept == [1, 2, 3]
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    cache = ObjectCache(Path(file), jit.host())
+    cache.put("text", b"object", ready=True)
+    assert cache.get("text", ready=True) is None

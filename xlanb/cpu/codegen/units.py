@@ -1,0 +1,92 @@
+"""A program cut into LLVM modules that are compiled each for itself: those whose IR needs LLVM's passes, those whose IR is ready, and as many as threads may work on.
+
+A function stands in the module of `run` where it is to be inlined there; the others are called across modules, so that their linkage is external. Globals (small
+constants) are private: each module that uses one has a copy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xlanb.cpu.codegen.ir import Function, ModuleBuilder
+
+_SYMBOL = re.compile(r"@([A-Za-z0-9_.\-$]+)")
+_PASSES_COST = 2.5
+"""How much longer a line takes that goes through LLVM's passes."""
+_WORTH = 250
+"""Lines of a module from which on it pays to give another to a second thread."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A module of LLVM IR; `ready`: it needs no passes. `weight` says how long it takes to compile, in lines."""
+
+    text: str
+    ready: bool
+    weight: float
+
+
+@dataclass
+class _Piece:
+    """Functions that stay together."""
+
+    ready: bool
+    texts: dict[str, str] = field(default_factory=dict)
+    lines: int = 0
+
+    @property
+    def weight(self) -> float:
+        return self.lines if self.ready else self.lines * _PASSES_COST
+
+    def take(self, other: _Piece) -> None:
+        self.texts |= other.texts
+        self.lines += other.lines
+
+
+def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
+    """The modules of a program whose entry is `run`; `loops`: run has loops or branches of its own, which gain from LLVM's passes."""
+    inlined = [f for f in module.functions if f is not run and "alwaysinline" in f.attributes]
+    main = _piece(run, ready=not loops and not inlined)
+    for f in inlined:
+        main.take(_piece(f, ready=False))
+    pieces = [_piece(f, f.ready) for f in module.functions if f.name not in main.texts]
+    own = {f.name: f for f in module.functions}
+    return [_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)]
+
+
+def _piece(f: Function, ready: bool) -> _Piece:
+    text = f.text()
+    return _Piece(ready, {f.name: "\n".join(text)}, len(text))
+
+
+def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
+    """Pieces put together: ready ones apart from others, each kind in as many bins as pay."""
+    if main.ready and not any(p.ready for p in pieces):
+        main.ready = False  # what only calls goes with what it calls
+    bins = [main]
+    for ready in (False, True):
+        mine = sorted((p for p in pieces if p.ready is ready), key=lambda p: -p.lines)
+        kind = [main] if main.ready is ready else []
+        total = sum(p.weight for p in (*mine, *kind))
+        while mine and len(kind) < max(1, min(threads, int(total // _WORTH))):
+            kind.append(_Piece(ready))
+        for p in mine:
+            min(kind, key=lambda b: b.lines).take(p)
+        bins += [b for b in kind if b is not main and b.texts]
+    return bins
+
+
+def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece) -> Unit:
+    body = "\n\n".join(piece.texts.values())
+    used = set(_SYMBOL.findall(body))
+    if "run" not in piece.texts:
+        for name in piece.texts:
+            body = body.replace(f"define internal void @{name}(", f"define void @{name}(", 1)
+    parts = [f'target datalayout = "{module.target.data_layout}"', f'target triple = "{module.target.triple}"', ""]
+    parts += [g for g in module.globals if g[1 : g.index(" ")] in used]
+    parts += [text for name, text in module.declarations.items() if name in used]
+    for name in sorted(used & own.keys() - piece.texts.keys()):
+        parts.append(f"declare void @{name}({', '.join('ptr' for _ in own[name].parameters)})")
+    return Unit("\n".join([*parts, "", body, ""]), piece.ready, piece.weight)

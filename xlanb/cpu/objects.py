@@ -1,0 +1,135 @@
+"""LLVM IR to object code: the passes that pay, several modules on several threads, and a cache on disk for whoever asks for one."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from xlanb.cpu import jit
+from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.object_cache import ObjectCache
+from xlanb.cpu.target import Target
+from xlanb.errors import CompilationError
+
+LEVEL = 1
+"""LLVM's level for IR passes and code: with explicit vectors 2 and 3 gave the same speed, and took twice as long."""
+_TWO_THREADS = 500.0
+"""Weight (see Unit) of all modules from which on a second thread pays."""
+
+
+def compile_units(units: Sequence[Unit], target: Target) -> list[bytes]:
+    """The object file of each module, in order.
+
+    Raises:
+        CompilationError: LLVM refuses the IR.
+    """
+    disk = ObjectCache.of_environment(target)
+    if disk is None:
+        return _compile(units, target)
+    found = [disk.get(u.text, ready=u.ready) for u in units]
+    missing = [u for u, data in zip(units, found, strict=True) if data is None]
+    made = iter(_compile(missing, target))
+    out = []
+    for u, data in zip(units, found, strict=True):
+        if data is None:
+            data = next(made)
+            disk.put(u.text, data, ready=u.ready)
+        out.append(data)
+    return out
+
+
+def _compile(units: Sequence[Unit], target: Target) -> list[bytes]:
+    if len(units) < 2 or target.threads < 2 or sum(u.weight for u in units) < _TWO_THREADS:
+        return [compile_unit(u, target) for u in units]
+    results: dict[int, bytes | BaseException] = {}
+    rest = sorted(range(len(units)), key=lambda k: units[k].weight)
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                if not rest:
+                    return
+                k = rest.pop()
+            try:
+                results[k] = compile_unit(units[k], target)
+            except BaseException as error:  # noqa: BLE001 - raised again by the thread that asked
+                results[k] = error
+
+    helpers = [threading.Thread(target=work) for _ in range(min(target.threads, len(units)) - 1)]
+    for h in helpers:
+        h.start()
+    work()
+    for h in helpers:
+        h.join()
+    out = []
+    for k in range(len(units)):
+        result = results[k]
+        if isinstance(result, BaseException):
+            raise result
+        out.append(result)
+    return out
+
+
+def compile_unit(unit: Unit, target: Target, *, relocation: str = "default", level: int = LEVEL) -> bytes:
+    """The object file of one module; `relocation` "pic" for code that a linker takes.
+
+    Raises:
+        CompilationError: LLVM refuses the IR.
+    """
+    is_jit = relocation == "default"
+    context = llvm.create_context()
+    machine = jit.target_machine(target, level) if is_jit else jit.target_machine(target, level, relocation)
+    try:
+        module = llvm.parse_assembly(unit.text, context)
+        module.verify()
+    except RuntimeError as error:
+        raise CompilationError(f"LLVM refuses the IR:\n{error}") from error
+    if not unit.ready:
+        _run_passes(module, machine)
+    data = _emit(machine, module)
+    module.close()
+    context.close()
+    return data
+
+
+def _run_passes(module: Any, machine: Any) -> None:
+    """LLVM's pipeline with the loop vectoriser, without what takes long and gained nothing: unrolling, the SLP vectoriser."""
+    options = llvm.create_pipeline_tuning_options(speed_level=LEVEL)
+    options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = True, False, False
+    builder = llvm.create_pass_builder(machine, options)
+    _free().LLVMPY_RunNewModulePassManager(builder.getModulePassManager(), module, builder)
+
+
+def _emit(machine: Any, module: Any) -> bytes:
+    free = _free()
+    with llvm.ffi.OutputString() as error:
+        memory = free.LLVMPY_TargetMachineEmitToMemory(machine, module, 1, error)
+        if not memory:
+            raise CompilationError(f"LLVM makes no object code of the IR:\n{error}")
+    try:
+        return ctypes.string_at(free.LLVMPY_GetBufferStart(memory), free.LLVMPY_GetBufferSize(memory))
+    finally:
+        free.LLVMPY_DisposeMemoryBuffer(memory)
+
+
+@cache
+def _free() -> ctypes.CDLL:
+    """llvmlite's library, without the lock that lets one thread at a time into it: the two calls that take long work on contexts of their own."""
+    library = ctypes.CDLL(llvm.ffi.lib._name)  # noqa: SLF001 - what a ctypes.CDLL has too
+    pointer = ctypes.c_void_p
+    library.LLVMPY_RunNewModulePassManager.argtypes = [pointer] * 3
+    library.LLVMPY_RunNewModulePassManager.restype = None
+    library.LLVMPY_TargetMachineEmitToMemory.argtypes = [pointer, pointer, ctypes.c_int, pointer]
+    library.LLVMPY_TargetMachineEmitToMemory.restype = pointer
+    library.LLVMPY_GetBufferStart.argtypes = library.LLVMPY_GetBufferSize.argtypes = [pointer]
+    library.LLVMPY_GetBufferStart.restype = pointer
+    library.LLVMPY_GetBufferSize.restype = ctypes.c_size_t
+    library.LLVMPY_DisposeMemoryBuffer.argtypes = [pointer]
+    library.LLVMPY_DisposeMemoryBuffer.restype = None
+    return library
