@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from xlanb.debug_options import DebugOptions, current, flags, parse_flags
+from xlanb.debug_options import DebugOptions, current, flag_table, flags, parse_flags
 from xlanb.errors import FlagError
 
 
@@ -47,3 +47,31 @@ def test_flags_of_the_real_xla_in_the_environment_are_passed_over(monkeypatch: p
     monkeypatch.setenv("XLANB_FLAGS", "--xla_some_flag_of_tomorrow=1")
     with pytest.raises(FlagError):
         current()
+
+
+def test_old_names_mean_what_todays_mean() -> None:
+    options = parse_flags("--xla_generate_hlo_graph=step --xla_hlo_graph_path=/tmp/d")
+    assert options == parse_flags(
+        "--xla_dump_hlo_as_dot --xla_dump_hlo_module_re=step --xla_dump_hlo_pass_re=.* --xla_dump_to=/tmp/d"
+    )
+
+
+def test_flags_that_only_the_real_xla_obeys_are_known() -> None:
+    assert parse_flags("--xla_gpu_autotune_level=2 --xla_force_host_platform_device_count=8") == DebugOptions()
+
+
+def test_a_misspelt_flag_in_the_environment_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_too=/tmp")
+    with pytest.raises(FlagError, match="did you mean --xla_dump_to"):
+        current()
+
+
+def test_the_prefix_of_graphs_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_DUMP_GRAPH_PREFIX", "graphs")
+    assert current().tf_dump_graph_prefix == "graphs"
+
+
+def test_the_table_says_what_every_flag_does() -> None:
+    table = {name: meaning for name, _, meaning in flag_table()}
+    assert all(table.values())
+    assert "--xla_dump_hlo_as_dot" in table["--xla_generate_hlo_graph"]

@@ -1,7 +1,8 @@
 """DebugOptions: the flags of XLA_FLAGS and TF_XLA_FLAGS that xlanb obeys, as one frozen value.
 
 `current()` is the value in force: the environment's, changed by `flags(...)` blocks around. A block changes only its own context and never
-the environment, for the real XLA aborts on flags that it does not know.
+the environment, for the real XLA aborts on flags that it does not know; XLANB_FLAGS carries what is only ours. The names of 2017 and 2018 are taken too and
+mean what today's names mean.
 """
 
 from __future__ import annotations
@@ -9,49 +10,129 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
 from xlanb.errors import FlagError
+from xlanb.flag_names import REAL_FLAGS
 
 ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "XLANB_FLAGS")
+GRAPH_PREFIX_VARIABLE = "TF_DUMP_GRAPH_PREFIX"
+_CLOSE = 0.85
+"""How alike two names are when one is taken for the other misspelt (difflib's ratio)."""
+
+
+def _flag(default: Any, meaning: str) -> Any:
+    """A flag: its default and, for the documentation, what it does."""
+    return field(default=default, metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True, slots=True)
 class DebugOptions:
-    """Every flag by its name; defaults are those of XLA and of TensorFlow.
+    """Every flag by its name, with what it does; defaults are those of XLA and of TensorFlow.
 
-    `tf_xla_auto_jit`: 0 clusters nothing unless a session asks, 1 and 2 cluster what can be compiled. `tf_xla_min_cluster_size` and `tf_xla_max_cluster_size` count
-    operations. `tf_xla_ops_to_cluster` names op types or shortcuts (FUSIBLE, PW, RED, ...), the only ones that are clustered; `tf_xla_clustering_fuel` is how many nodes may
-    be. `xla_disable_hlo_passes` names HLO passes to leave out, `xla_enable_hlo_passes_only` the only ones to run. Compiled code of another `xlanb_generation` is
-    not used again: another number compiles everything anew.
+    Compiled code of another `xlanb_generation` is not used again: another number compiles everything anew.
     """
 
-    tf_xla_auto_jit: int = 0
-    tf_xla_cpu_global_jit: bool = False
-    tf_xla_min_cluster_size: int = 4
-    tf_xla_max_cluster_size: int = 2**31 - 1
-    tf_xla_ops_to_cluster: tuple[str, ...] = ()
-    tf_xla_cluster_exclude_ops: tuple[str, ...] = ()
-    tf_xla_clustering_fuel: int = 2**63 - 1
-    tf_xla_clustering_debug: bool = False
-    tf_xla_deterministic_cluster_names: bool = False
-    tf_xla_enable_lazy_compilation: bool = True
-    tf_xla_disable_deadness_safety_checks_for_debugging: bool = False
-    tf_xla_disable_resource_variable_safety_checks_for_debugging: bool = False
-    xla_disable_hlo_passes: tuple[str, ...] = ()
-    xla_enable_hlo_passes_only: tuple[str, ...] = ()
-    xla_cpu_multi_thread_eigen: bool = True
-    xla_hlo_profile: bool = False
-    xlanb_generation: int = 0
+    tf_xla_auto_jit: int = _flag(0, "0 clusters nothing unless a session asks; 1 and 2 cluster what can be compiled")
+    tf_xla_cpu_global_jit: bool = _flag(False, "a session's global_jit_level holds for the CPU too")
+    tf_xla_min_cluster_size: int = _flag(
+        4,
+        "clusters of fewer operations (Identity and Const not counted) are dissolved",
+    )
+    tf_xla_max_cluster_size: int = _flag(2**31 - 1, "clusters do not grow beyond so many operations")
+    tf_xla_ops_to_cluster: tuple[str, ...] = _flag(
+        (),
+        "the only op types that are clustered, or shortcuts: PW, RED, MISC, PWRED, REDUCEWINDOW, REDUCEWINDOWPW, BN, FUSIBLE",
+    )
+    tf_xla_cluster_exclude_ops: tuple[str, ...] = _flag((), "op types that are not clustered")
+    tf_xla_clustering_fuel: int = _flag(2**63 - 1, "how many nodes may be clustered")
+    tf_xla_clustering_debug: bool = _flag(False, "the graphs around clustering are written to the dump directory")
+    tf_xla_deterministic_cluster_names: bool = _flag(False, "names of clusters depend on their content only")
+    tf_xla_enable_lazy_compilation: bool = _flag(True, "a cluster is compiled only once it runs often enough")
+    tf_xla_disable_deadness_safety_checks_for_debugging: bool = _flag(
+        False,
+        "cluster over mismatching deadness (unsound)",
+    )
+    tf_xla_disable_resource_variable_safety_checks_for_debugging: bool = _flag(
+        False,
+        "cluster over resource conflicts (unsound)",
+    )
+    xla_disable_hlo_passes: tuple[str, ...] = _flag((), "HLO passes that do not run")
+    xla_enable_hlo_passes_only: tuple[str, ...] = _flag((), "the only HLO passes that run")
+    xla_cpu_multi_thread_eigen: bool = _flag(True, "compiled code may use more than one thread")
+    xla_hlo_profile: bool = _flag(False, "every run prints the time of each kernel")
+    xla_hlo_graph_sharding_color: bool = _flag(False, "nodes of graphs are coloured by their sharding")
+    xla_dump_to: str = _flag("", "the directory that dumps are written into; `-` is the standard output")
+    xla_dump_hlo_module_re: str = _flag("", "dump only modules whose name this regular expression finds")
+    xla_dump_hlo_pass_re: str = _flag(
+        "",
+        "dump before and after passes whose name it finds; exactly .* leaves out passes that changed nothing",
+    )
+    xla_dump_hlo_pipeline_re: str = _flag("", "dump only passes of pipelines whose name it finds")
+    xla_dump_hlo_as_text: bool = _flag(False, "dump HLO as text; the default where no form is asked for")
+    xla_dump_hlo_as_proto: bool = _flag(False, "dump HLO as binary HloModuleProto (.hlo.pb)")
+    xla_dump_hlo_as_dot: bool = _flag(False, "dump HLO as Graphviz graphs")
+    xla_dump_hlo_as_html: bool = _flag(False, "dump HLO as pages that work without a network")
+    xla_dump_hlo_as_url: bool = _flag(False, "dump HLO as data: links to Graphviz graphs")
+    xla_dump_compress_protos: bool = _flag(False, "protocol buffers are gzipped")
+    xla_dump_include_timestamp: bool = _flag(
+        False,
+        "names begin with the time, in microseconds, at which the module's first file was written",
+    )
+    xla_dump_max_hlo_modules: int = _flag(-1, "dump at most so many modules; negative: all")
+    tf_dump_graph_prefix: str = _flag(
+        "",
+        "the directory that TensorFlow graphs are written into; also TF_DUMP_GRAPH_PREFIX",
+    )
+    vmodule: tuple[str, ...] = _flag((), "verbosity of parts of the compiler, as in xla_compiler=2: what is logged")
+    xlanb_generation: int = _flag(0, "another number compiles everything anew")
 
 
-def parse_flags(text: str, base: DebugOptions | None = None) -> DebugOptions:
+def _dump_all(**values: Any) -> dict[str, Any]:
+    return {"xla_dump_hlo_pass_re": ".*", **values}
+
+
+OLD_FLAGS: Mapping[str, tuple[str, Any]] = {
+    "xla_generate_hlo_graph": (
+        "--xla_dump_hlo_as_dot --xla_dump_hlo_module_re --xla_dump_hlo_pass_re=.*",
+        lambda v: _dump_all(xla_dump_hlo_module_re=v, xla_dump_hlo_as_dot=True),
+    ),
+    "xla_generate_hlo_text_to": (
+        "--xla_dump_to --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*",
+        lambda v: _dump_all(xla_dump_to=v, xla_dump_hlo_as_text=True),
+    ),
+    "xla_hlo_graph_path": ("--xla_dump_to", lambda v: {"xla_dump_to": v}),
+    "xla_hlo_dump_as_html": (
+        "--xla_dump_hlo_as_html",
+        lambda v: {"xla_dump_hlo_as_html": _bool("xla_hlo_dump_as_html", v)},
+    ),
+    "xla_dump_ir_to": ("--xla_dump_to", lambda v: {"xla_dump_to": v}),
+    "xla_dump_unoptimized_hlo_proto_to": (
+        "--xla_dump_to --xla_dump_hlo_as_proto",
+        lambda v: {"xla_dump_to": v, "xla_dump_hlo_as_proto": True},
+    ),
+    "xla_dump_optimized_hlo_proto_to": (
+        "--xla_dump_to --xla_dump_hlo_as_proto",
+        lambda v: {"xla_dump_to": v, "xla_dump_hlo_as_proto": True},
+    ),
+    "xla_dump_per_pass_hlo_proto_to": (
+        "--xla_dump_to --xla_dump_hlo_as_proto --xla_dump_hlo_pass_re=.*",
+        lambda v: _dump_all(xla_dump_to=v, xla_dump_hlo_as_proto=True),
+    ),
+}
+"""Flags of 2017 and 2018: today's way to say it, and what they set."""
+
+
+def parse_flags(text: str, base: DebugOptions | None = None, *, strict: bool = True) -> DebugOptions:
     """Options from `--name=value` words; `--flag` alone means true, and a later word wins.
+
+    Flags that the real XLA or TensorFlow know and xlanb does not obey change nothing. Not `strict`, a name that nobody knows is passed over too, unless it is one letter
+    from a known one: a newer XLA may have it.
 
     Raises:
         FlagError: a name is unknown (the message gives the nearest one) or a value does not fit.
@@ -62,43 +143,56 @@ def parse_flags(text: str, base: DebugOptions | None = None) -> DebugOptions:
         raise FlagError(f"flags cannot be read: {error}: {text!r}") from None
     values: dict[str, Any] = {}
     for word in words:
-        name, _, value = word.lstrip("-").partition("=")
         if not word.startswith("--"):
             raise FlagError(f"flag {word!r} does not start with --")
-        values[name] = _value(name, value if "=" in word else "true")
+        name, equals, value = word.removeprefix("--").partition("=")
+        values.update(_meaning(name, value if equals else "true", strict=strict))
     return replace(base or DebugOptions(), **values)
 
 
-def _value(name: str, text: str) -> Any:
-    known = {f.name: f.default for f in fields(DebugOptions)}
-    if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
+def _meaning(name: str, text: str, *, strict: bool) -> dict[str, Any]:
+    """What one flag sets."""
+    own = _fields().get(name)
+    if own is not None:
+        return {name: _value(name, own.default, text)}
+    if name in OLD_FLAGS:
+        made: dict[str, Any] = OLD_FLAGS[name][1](text)
+        return made
+    if name in REAL_FLAGS:
+        return {}
+    near = difflib.get_close_matches(name, [*_fields(), *OLD_FLAGS, *REAL_FLAGS], 1, 0.6 if strict else _CLOSE)
+    if strict or near:
         raise FlagError(f"unknown flag --{name}" + (f"; did you mean --{near[0]}?" if near else ""))
-    default = known[name]
+    return {}
+
+
+def _value(name: str, default: Any, text: str) -> Any:
     if isinstance(default, bool):
-        if text.lower() not in ("true", "false", "1", "0"):
-            raise FlagError(f"--{name} takes true or false, not {text!r}")
-        return text.lower() in ("true", "1")
+        return _bool(name, text)
     if isinstance(default, int):
         try:
             return int(text)
         except ValueError:
             raise FlagError(f"--{name} takes an integer, not {text!r}") from None
-    return tuple(filter(None, text.split(",")))
+    return text if isinstance(default, str) else tuple(filter(None, text.split(",")))
+
+
+def _bool(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false", "1", "0"):
+        raise FlagError(f"--{name} takes true or false, not {text!r}")
+    return text.lower() in ("true", "1")
 
 
 @cache
-def _of_environment(texts: tuple[str, ...]) -> DebugOptions:
-    options = DebugOptions()
+def _fields() -> dict[str, Field[Any]]:
+    return {f.name: f for f in fields(DebugOptions)}
+
+
+@cache
+def _of_environment(texts: tuple[str, ...], graph_prefix: str) -> DebugOptions:
+    options = DebugOptions(tf_dump_graph_prefix=graph_prefix)
     for variable, text in zip(ENVIRONMENT, texts, strict=True):
-        known = {f.name for f in fields(DebugOptions)}
-        # The real XLA reads XLA_FLAGS and TF_XLA_FLAGS too: flags that are only its own are none of our business.
-        words = (
-            text.split()
-            if variable == "XLANB_FLAGS"
-            else [w for w in text.split() if w.lstrip("-").partition("=")[0] in known]
-        )
-        options = parse_flags(" ".join(words), options)
+        options = parse_flags(text, options, strict=variable == "XLANB_FLAGS")
     return options
 
 
@@ -111,7 +205,9 @@ def current() -> DebugOptions:
     Raises:
         FlagError: the environment holds a bad flag.
     """
-    return _CURRENT.get() or _of_environment(tuple(os.environ.get(v, "") for v in ENVIRONMENT))
+    return _CURRENT.get() or _of_environment(
+        tuple(os.environ.get(v, "") for v in ENVIRONMENT), os.environ.get(GRAPH_PREFIX_VARIABLE, "")
+    )
 
 
 @contextmanager
@@ -121,11 +217,24 @@ def flags(text: str = "", **values: Any) -> Iterator[DebugOptions]:
     Raises:
         FlagError: a name is unknown or a value does not fit.
     """
+    options = parse_flags(text, current())
     for name, value in values.items():
-        _value(name, ",".join(value) if isinstance(value, tuple) else str(value))
-    options = replace(parse_flags(text, current()), **values)
+        given = ",".join(value) if isinstance(value, tuple | list) else str(value)
+        options = replace(options, **_meaning(name, given, strict=True))
     token = _CURRENT.set(options)
     try:
         yield options
     finally:
         _CURRENT.reset(token)
+
+
+def flag_table() -> list[tuple[str, str, str]]:
+    """Every flag that is obeyed: name, default, what it does; then those of 2017 and 2018 with today's way to say it."""
+    rows = [(f"--{f.name}", _shown(f.default), str(f.metadata["meaning"])) for f in fields(DebugOptions)]
+    return rows + [(f"--{name}", "", f"2017-2018: {today}") for name, (today, _) in OLD_FLAGS.items()]
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    return ",".join(default) if isinstance(default, tuple) else str(default)

@@ -114,3 +114,37 @@ def _peak(allocations: tuple[BufferAllocation, ...]) -> int:
 
 def _index(text: str) -> tuple[int, ...]:
     return tuple(int(k) for k in text.split(",") if k)
+
+
+def buffer_assignment_text(record: BufferAssignmentRecord) -> str:
+    """The report that `parse_buffer_assignment` reads, in XLA's form; values are numbered in order."""
+    lines = ["BufferAssignment:"]
+    number = 0
+    for a in record.allocations:
+        lines.append(f"allocation {a.index}: size {a.size}, {_kind_text(a)}:")
+        for v in a.values:
+            index = "{" + ",".join(map(str, v.index)) + "}" if v.index else ""
+            lines.append(f" value: <{number} {v.instruction}{index} @0> (size={v.size},offset={v.offset}): {v.shape}")
+            number += 1
+    lines += ["", f"Total bytes used: {record.total_bytes}"]
+    return "\n".join(lines) + "\n"
+
+
+def live_range_text(record: BufferAssignmentRecord) -> str:
+    """The report that `parse_live_ranges` reads, in XLA's form."""
+    lines = [f"HloLiveRange (max {len(record.sequence)}):", "  InstructionSequence:"]
+    lines += [f"    {k}:{name}" for k, name in enumerate(record.sequence)]
+    lines.append("  BufferLiveRange:")
+    for a in record.allocations:
+        lines += [f"    {v.instruction}{{{','.join(map(str, v.index))}}}:{v.start}-{v.end}" for v in a.values]
+    return "\n".join(lines) + "\n"
+
+
+def _kind_text(a: BufferAllocation) -> str:
+    shape = a.values[0].shape if a.values else ""
+    if a.kind == "parameter":
+        index = ",".join(map(str, a.parameter_index))
+        return f"parameter {a.parameter_number}, shape |{shape}| at ShapeIndex {{{index}}}"
+    if a.kind == "output":
+        return f"output shape is |{shape}|, maybe-live-out"
+    return {"temp": "preallocated-temp"}.get(a.kind, a.kind)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from xlanb.debug_options import current
 from xlanb.display import Displayable
+from xlanb.dump.writer import dumping
 from xlanb.errors import XlanbError
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.runtime.compiler import Stages, finished, hlo_stages, start_compilation
+from xlanb.runtime.compiler import Stages, module_stages
 from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
-from xlanb.tracing import StageFinished, observing, unobserved
+from xlanb.tracing import observing, unobserved
 
 
 class Compilation(Displayable):
@@ -26,9 +28,10 @@ class Compilation(Displayable):
 
     def __init__(self, x: Any, *args: Any, session: Session | None = None, **named: Any) -> None:
         self._recorder = Recorder()
+        self._flags = current()
         self.result: Any = None
         self.is_done = False
-        with observing(self._recorder):
+        with observing(self._recorder), dumping(self._flags):
             self._stages: Stages[Any] = self._start(x, args, session, named)
 
     def _start(self, x: Any, args: tuple[Any, ...], session: Session | None, named: dict[str, Any]) -> Stages[Any]:
@@ -40,7 +43,7 @@ class Compilation(Displayable):
             return (session or Session(graph)).run_stages(x, feeds)
         with unobserved():  # making the module is not yet compiling it
             module = to_module(x, *args, **named)
-        return _module_stages(module)
+        return module_stages(module)
 
     @property
     def traces(self) -> list[Trace]:
@@ -60,7 +63,7 @@ class Compilation(Displayable):
         """
         if self.is_done:
             return None
-        with observing(self._recorder):
+        with observing(self._recorder), dumping(self._flags):
             try:
                 next(self._stages)
             except StopIteration as end:
@@ -99,14 +102,3 @@ class Compilation(Displayable):
 def _is_graph(x: Any) -> bool:
     items = x if isinstance(x, list | tuple) else [x]
     return bool(items) and all(isinstance(i, Tensor | Operation) for i in items)
-
-
-def _module_stages(module: Any) -> Stages[Any]:
-    key = start_compilation(module.name)
-    record = module.record()
-    yield finished(
-        StageFinished(
-            key, "hlo", "before_optimizations", None, record, summary=f"{record.instruction_count} HLO instructions"
-        )
-    )
-    return (yield from hlo_stages(module, key))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from xlanb.cpu.compiler import CompileOptions, compile_module, compile_steps
 from xlanb.cpu.executable import Executable
 from xlanb.debug_options import current
+from xlanb.dump.writer import dumping
 from xlanb.errors import XlanbError
 from xlanb.hlo import HloModule
 from xlanb.tracing import CompilationStarted, StageFinished, emit, is_observed
@@ -61,6 +62,31 @@ def hlo_stages(module: HloModule, key: int) -> Stages[Executable]:
         is_round = step.kind == "hlo_pass" and bool(step.summary)
         path, summary = ((*step.pipeline, step.summary), "") if is_round else (step.pipeline, step.summary)
         yield finished(StageFinished(key, step.kind, step.name, step.before, step.after, path, step.seconds, summary))
+
+
+def module_stages(module: HloModule) -> Stages[Executable]:
+    """Compile a module from its start: what was handed in is the first stage, those of `hlo_stages` follow.
+
+    Raises:
+        XlanbError: as `hlo_stages`.
+    """
+    key = start_compilation(module.name)
+    if is_observed():
+        record = module.record()
+        words = f"{record.instruction_count} HLO instructions"
+        yield finished(StageFinished(key, "hlo", "before_optimizations", None, record, summary=words))
+    return (yield from hlo_stages(module, key))
+
+
+def compiled(module: HloModule) -> Executable:
+    """Compile a module without a stop; dumps are written where the flags in force ask for them.
+
+    Raises:
+        XlanbError: as `hlo_stages`.
+    """
+    with dumping(current()):
+        executable: Executable = exhaust(module_stages(module))
+    return executable
 
 
 def _options() -> CompileOptions:

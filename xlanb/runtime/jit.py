@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.cpu.executable import Executable
-from xlanb.runtime.compiler import exhaust, hlo_stages, start_compilation
+from xlanb.runtime.compiler import compiled
 from xlanb.runtime.program import to_module, trace_function
 
 
@@ -23,8 +23,7 @@ def compile(x: Any, *args: Any, **named: Any) -> Executable:  # noqa: A001 - the
         XlanbError: the program is malformed or cannot be compiled; the message shows where.
     """
     module = to_module(x, *args, **named)
-    executable: Executable = exhaust(hlo_stages(module, start_compilation(module.name)))
-    return executable
+    return compiled(module)
 
 
 class Jit:
@@ -55,7 +54,7 @@ class Jit:
             found = self._compiled.get(signature)
             if found is None:
                 module, structure = trace_function(self._function, arrays)
-                executable = exhaust(hlo_stages(module, start_compilation(module.name)))
+                executable = compiled(module)
                 found = self._compiled[signature] = (executable, structure)
             return found
 

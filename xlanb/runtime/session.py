@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from xlanb.debug_options import current
+from xlanb.dump.writer import dumping
 from xlanb.errors import FeedError, GraphError
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.default_session import pop_session, push_session, session_scope
@@ -59,7 +60,8 @@ class Session:
             UninitializedError: a variable is read that has no value.
             XlanbError: a node fails; the message names it.
         """
-        return exhaust(self.run_stages(fetches, feed_dict))
+        with dumping(current()):
+            return exhaust(self.run_stages(fetches, feed_dict))
 
     def run_stages(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Stages[Any]:
         """`run`, one stage of its compilations at a time; the generator's value is run's result."""

@@ -23,9 +23,13 @@ def write_page(traces: Sequence[Trace], path: str | Path) -> None:
 def page_html(traces: Sequence[Trace], title: str = "") -> str:
     """The step view of these traces as a whole page."""
     named = title or ", ".join(t.name for t in traces[:3]) or "xlanb"
-    body = fragment_html(traces, title=named)
+    return whole_page(fragment_html(traces, title=named), named)
+
+
+def whole_page(body: str, title: str) -> str:
+    """A piece of HTML as a page of its own."""
     return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(named)}</title>\n'
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
         f'</head>\n<body style="margin:0">\n{body}\n</body>\n</html>\n'
     )

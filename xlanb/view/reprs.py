@@ -7,11 +7,11 @@ from typing import Any
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
-from xlanb.explorer.stage import Artifact, Stage
+from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
-from xlanb.view.page import fragment_html, pre_html, view_html
+from xlanb.view.page import fragment_html, pre_html, view_html, whole_page
 from xlanb.view.payload import build_payload
 from xlanb.view.text import artifact_text, stage_text, trace_text
 
@@ -22,6 +22,7 @@ _ARTIFACTS = (
     CodeRecord,
     ExecutionRecord,
     CacheRecord,
+    TextRecord,
 )
 _KINDS = {
     GraphRecord: "tf_graph",
@@ -30,6 +31,7 @@ _KINDS = {
     CodeRecord: "llvm_ir",
     ExecutionRecord: "execution",
     CacheRecord: "compilation_cache",
+    TextRecord: "text",
 }
 
 
@@ -72,6 +74,11 @@ def artifact_html(artifact: Artifact, title: str = "") -> str:
     payload = build_payload([Trace(name, [Stage(0, kind, name, artifact, artifact)])], title=name)
     payload["single"] = 1
     return view_html(payload, artifact_text(artifact))
+
+
+def artifact_page(artifact: Artifact, title: str = "") -> str:
+    """One artifact by itself, as a whole page that works from disk."""
+    return whole_page(artifact_html(artifact, title), title or str(getattr(artifact, "name", "")) or "xlanb")
 
 
 def _stage_html(stage: Stage) -> str:

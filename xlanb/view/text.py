@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
-from xlanb.explorer.stage import Stage
+from xlanb.explorer.stage import Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.printer import computation_text
@@ -52,7 +52,7 @@ def artifact_text(artifact: object) -> str:
         return computation_text(artifact)
     if isinstance(artifact, BufferAssignmentRecord):
         return memory_text(artifact)
-    if isinstance(artifact, CodeRecord):
+    if isinstance(artifact, CodeRecord | TextRecord):
         return artifact.text
     if isinstance(artifact, ExecutionRecord):
         return execution_text(artifact)

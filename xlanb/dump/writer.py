@@ -1,0 +1,291 @@
+"""DumpWriter: an observer that writes what the compiler does as --xla_dump_to has it written, under XLA's names.
+
+Which files come: `before_optimizations` and `cpu_after_optimizations` always; between passes where --xla_dump_hlo_pass_re matches the pass before or after (exactly `.*` leaves out
+passes that changed nothing, anything else does not); each in the forms that --xla_dump_hlo_as_{text,proto,dot,html,url} ask for, text where none is asked for; then the buffer assignment,
+LLVM IR and assembly. Without a directory, text goes to the standard output. Source of the rules: xla/service/dump.cc.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sys
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+
+from xlanb.buffers.records import BufferAssignmentRecord
+from xlanb.debug_options import DebugOptions
+from xlanb.dump.buffer_assignment import buffer_assignment_text, live_range_text
+from xlanb.dump.names import DumpName, encode_name
+from xlanb.errors import DumpError, FlagError
+from xlanb.hlo.parser import parse
+from xlanb.hlo.records import ModuleRecord
+from xlanb.tracing import CompilationStarted, Event, StageFinished, observing
+
+_NUMBERS = count()
+_CODE = {"llvm_ir": "ir-no-opt.ll", "llvm_ir_optimized": "ir-with-opt.ll", "assembly": "s"}
+
+
+@dataclass
+class _Module:
+    """What is known of one module that is being dumped."""
+
+    number: int
+    name: str
+    started: int
+    steps: int = 0
+    path: tuple[str, ...] = ()
+    pending: StageFinished | None = None
+    changed: dict[str, bool] = field(default_factory=dict)
+    last: ModuleRecord | None = None
+
+
+class DumpWriter:
+    """Writes the dumps of every compilation that it sees; `paths` are the files written so far.
+
+    A file that cannot be written is an error of the run: a dump that is silently not there would cost more.
+    """
+
+    def __init__(self, options: DebugOptions) -> None:
+        self.options = options
+        self.paths: list[Path] = []
+        self.directory = Path(options.xla_dump_to) if options.xla_dump_to not in ("", "-") else None
+        self._modules: dict[int, _Module] = {}
+        self._names: dict[int, str] = {}
+        self._dumped = 0
+        self._lock = threading.Lock()
+        self._module_re = _compiled("xla_dump_hlo_module_re", options.xla_dump_hlo_module_re or ".*")
+        self._pass_re = _compiled("xla_dump_hlo_pass_re", options.xla_dump_hlo_pass_re)
+        self._pipeline_re = _compiled("xla_dump_hlo_pipeline_re", options.xla_dump_hlo_pipeline_re)
+
+    def on_event(self, event: Event) -> None:
+        """Take one event of the compiler.
+
+        Raises:
+            DumpError: a file cannot be written.
+        """
+        with self._lock:
+            if isinstance(event, CompilationStarted):
+                self._names[event.key] = event.name
+            elif isinstance(event, StageFinished):
+                self._stage(event)
+
+    # -- which stage gives which files ----------------------------------------------------------------------------
+
+    def _stage(self, stage: StageFinished) -> None:
+        if stage.kind in ("hlo", "tf2xla") and isinstance(stage.after, ModuleRecord):
+            self._begin(stage.compilation, stage.after)
+            return
+        module = self._modules.get(stage.compilation)
+        if module is None:
+            return
+        if stage.kind == "hlo_pass":
+            self._pass(module, stage)
+            return
+        self._finish_passes(module)
+        if stage.kind == "schedule" and isinstance(stage.after, ModuleRecord):
+            self._hlo(module, stage.after, DumpName("fixed", label="cpu_after_optimizations"))
+        elif isinstance(stage.after, BufferAssignmentRecord):
+            self._buffers(module, stage.after)
+        elif stage.kind in _CODE:
+            self._write(module, DumpName("fixed", label=_CODE[stage.kind]), stage.after.text)
+
+    def _begin(self, key: int, record: ModuleRecord) -> None:
+        limit = self.options.xla_dump_max_hlo_modules
+        if not self._module_re.search(record.name) or 0 <= limit <= self._dumped:
+            return
+        self._dumped += 1
+        module = _Module(next(_NUMBERS), record.name, time.time_ns() // 1000, last=record)
+        self._modules[key] = module
+        self._hlo(module, record, DumpName("fixed", label="before_optimizations"))
+        self._write(module, DumpName("fixed", label="debug_options"), _options_text(self.options))
+
+    def _pass(self, module: _Module, stage: StageFinished) -> None:
+        """One more pass ran: now it is known what the one before it stood before."""
+        path = tuple(p for p in stage.pipeline if not p.startswith("round "))
+        path = path[1:] or path  # the outermost holds XLA's pipelines, which it runs one after another
+        if module.pending is not None:
+            self._leave(module, path, stage.name)
+        returns = module.path[: len(path)] == path
+        again = module.path == path and module.pending is not None and stage.pipeline != module.pending.pipeline
+        if path and isinstance(stage.before, ModuleRecord) and (again or not returns):
+            self._between(module, stage.before, path[-1], "pipeline-start", stage.name, changed=True)
+        module.path, module.pending = path, stage
+        if stage.before is not stage.after:
+            module.changed.update(dict.fromkeys(path, True))
+        if isinstance(stage.after, ModuleRecord):
+            module.last = stage.after
+
+    def _leave(self, module: _Module, path: tuple[str, ...], following: str) -> None:
+        """Dump the pending pass, and each pipeline that ended with it."""
+        pending = module.pending
+        if pending is None:
+            return
+        shared = 0
+        while shared < min(len(path), len(module.path)) and path[shared] == module.path[shared]:
+            shared += 1
+        ended = module.path[shared:]
+        record = pending.after
+        if isinstance(record, ModuleRecord) and module.path:
+            before = following if not ended and len(path) == shared else path[shared] if not ended else "pipeline-end"
+            did = pending.before is not pending.after
+            self._between(module, record, module.path[-1], pending.name, before, changed=did)
+            for depth in range(len(module.path) - 1, max(shared, 1) - 1, -1):
+                inner, outer = module.path[depth], module.path[depth - 1]
+                inside = depth - 1 >= shared
+                then = "pipeline-end" if inside else path[shared] if len(path) > shared else following
+                self._between(module, record, outer, inner, then, changed=module.changed.get(inner, False))
+        for name in ended:
+            module.changed.pop(name, None)
+
+    def _finish_passes(self, module: _Module) -> None:
+        if module.pending is not None:
+            self._leave(module, (), "pipeline-end")
+            module.pending, module.path = None, ()
+
+    def _between(
+        self, module: _Module, record: ModuleRecord, pipeline: str, after: str, before: str, *, changed: bool
+    ) -> None:
+        wanted = self.options.xla_dump_hlo_pass_re
+        if not wanted or not (self._pass_re.search(after) or self._pass_re.search(before)):
+            return
+        if not self._pipeline_re.search(pipeline) or (wanted == ".*" and not changed):
+            return
+        name = DumpName("pass", sequence=module.steps, pipeline=pipeline, after=after, before=before)
+        module.steps += 1
+        self._hlo(module, record, name)
+
+    # -- files ------------------------------------------------------------------------------------------------------
+
+    def _hlo(self, module: _Module, record: ModuleRecord, name: DumpName) -> None:
+        """A module in every form that is asked for."""
+        o = self.options
+        forms = (
+            o.xla_dump_hlo_as_text,
+            o.xla_dump_hlo_as_proto,
+            o.xla_dump_hlo_as_dot,
+            o.xla_dump_hlo_as_html,
+            o.xla_dump_hlo_as_url,
+        )
+        text, proto, dot, html, url = forms if any(forms) else (True, False, False, False, False)
+        if text:
+            self._write(module, replace(name, extension="txt"), record.text)
+        if proto:
+            binary = parse(record.text).to_proto()
+            self._write(module, replace(name, extension="hlo.pb", compressed=o.xla_dump_compress_protos), binary)
+        if dot or url:
+            source = _dot(record)
+            if dot:
+                self._write(module, replace(name, extension="dot"), source)
+            if url:
+                self._write(module, replace(name, extension="url"), _data_url(source))
+        if html:
+            self._write(module, replace(name, extension="html"), _html(record))
+
+    def _buffers(self, module: _Module, record: BufferAssignmentRecord) -> None:
+        label = "cpu_after_optimizations-buffer-assignment"
+        self._write(module, DumpName("fixed", "txt", label=label), buffer_assignment_text(record))
+        label = "cpu_after_optimizations-live-range"
+        self._write(module, DumpName("fixed", "txt", label=label), live_range_text(record))
+
+    def _write(self, module: _Module, name: DumpName, content: str | bytes) -> None:
+        stamp = module.started if self.options.xla_dump_include_timestamp else None
+        file = encode_name(replace(name, module_id=module.number, module=module.name, timestamp=stamp))
+        if self.directory is None:
+            if isinstance(content, str) and name.extension == "txt":
+                sys.stdout.write(f"*** Begin {file} ***\n{content}\n*** End {file} ***\n")
+            return
+        data = content.encode() if isinstance(content, str) else content
+        path = self.directory / file
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(gzip.compress(data) if name.compressed else data)
+        except OSError as error:
+            raise DumpError(f"--xla_dump_to: cannot write {path}: {error}") from error
+        self.paths.append(path)
+
+
+def writes_dumps(options: DebugOptions) -> bool:
+    """Whether the flags ask for dumps of HLO."""
+    return bool(
+        options.xla_dump_to
+        or options.xla_dump_hlo_pass_re
+        or options.xla_dump_hlo_module_re
+        or options.xla_dump_hlo_as_text
+    )
+
+
+@lru_cache(maxsize=32)
+def _writer(options: DebugOptions) -> DumpWriter:
+    return DumpWriter(options)
+
+
+@contextmanager
+def dumping(options: DebugOptions) -> Iterator[DumpWriter | None]:
+    """Within the block compilations are dumped as the flags say; no flag, no cost. One writer serves equal flags, so that its modules are counted through."""
+    if not writes_dumps(options):
+        yield None
+        return
+    writer = _writer(options)
+    with observing(writer):
+        yield writer
+
+
+def _compiled(flag: str, pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise FlagError(f"--{flag} is no regular expression: {error}: {pattern!r}") from None
+
+
+def _options_text(options: DebugOptions) -> str:
+    """The flags that are not at their defaults, as a text protocol buffer."""
+    default = DebugOptions()
+    lines = []
+    for name in DebugOptions.__dataclass_fields__:
+        value = getattr(options, name)
+        if value == getattr(default, name):
+            continue
+        for item in value if isinstance(value, tuple) else (value,):
+            text = (
+                str(item).lower() if isinstance(item, bool) else _quoted(item) if isinstance(item, str) else str(item)
+            )
+            lines.append(f"{name}: {text}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+# Pictures come from the view, found by name when they are asked for: nothing here needs it.
+
+
+def _dot(record: ModuleRecord) -> str:
+    source: str = import_module("xlanb.view.dot").digraph(record).source
+    return source
+
+
+def _html(record: ModuleRecord) -> str:
+    page: str = import_module("xlanb.view.reprs").artifact_page(record)
+    return page
+
+
+def _data_url(source: str) -> str:
+    """A link that holds the graph itself: XLA sends it to a service, we do not."""
+    return "data:text/vnd.graphviz;base64," + b64encode(source.encode()).decode() + "\n"
+
+
+def forget_writers() -> None:
+    """Let go of the writers: the next dump counts its modules anew."""
+    with suppress(AttributeError):
+        _writer.cache_clear()
