@@ -62,7 +62,7 @@ def test_uses_are_seen_through_tuples(loop):
 
 
 def test_what_a_loop_carries_shares_a_buffer(loop):
-    module, dataflow = loop
+    _, dataflow = loop
     groups = {frozenset(str(v) for v in values) for values in buffers(dataflow) if len(values) > 1}
     assert groups == {
         frozenset(("zero{}", "t{0} phi", "t2{0} phi", "w{0} phi", "next{}")),

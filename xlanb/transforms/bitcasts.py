@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xlanb.shape import ArrayShape
+from collections.abc import Iterator
+
+from xlanb.shape import ArrayShape, Layout
 
 
 def is_bitcast(source: ArrayShape, target: ArrayShape) -> bool:
@@ -69,3 +71,39 @@ def _order(physical: list[tuple[int, int]], lengths: list[int]) -> list[int] | N
             order.append(run)
         previous = d
     return order
+
+
+def aligned_layout(source: ArrayShape, dimensions: tuple[int, ...]) -> Layout | None:
+    """The layout in which `source`, reshaped to `dimensions`, keeps every byte in its place (ShapeUtil::AlignLayouts); None where there is none.
+
+    Dimensions of size 1 come last, as the most major ones, unless they are all that the reshape puts in or takes out: then row major stays row major.
+    """
+    target = ArrayShape(source.element_type, dimensions).with_default_layout()
+    if not source.element_count or source.is_dynamic:
+        return None
+    if _adds_or_drops_ones(source.dimensions, dimensions) and is_bitcast(source, target):
+        return target.layout
+    a, b = _physical(source), _physical(target)
+    runs = _runs([n for _, n in sorted(a)], [n for _, n in sorted(b)])
+    order = _order(a, [r[0] for r in runs]) if runs is not None else None
+    if runs is None or order is None:
+        return None
+    logical, groups = sorted(d for d, _ in b), []
+    for _, length in runs:
+        groups.append(logical[:length])
+        logical = logical[length:]
+    major_to_minor = [d for run in order for d in groups[run]]
+    ones = [d for d in reversed(range(len(dimensions))) if dimensions[d] == 1]
+    return Layout((*reversed(major_to_minor), *ones))
+
+
+def _adds_or_drops_ones(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether the longer list is the shorter one with ones put in."""
+    short, long = sorted((a, b), key=len)
+    rest = iter(long)
+    kept = [n for n in short if _next_is(rest, n)]
+    return len(kept) == len(short) and len(short) != len(long) and all(n == 1 for n in rest)
+
+
+def _next_is(rest: Iterator[int], wanted: int) -> bool:
+    return next((n for n in rest if n == wanted or n != 1), None) == wanted
