@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlanb.cpu.codegen import arithmetic, complex_math
+from xlanb.cpu.codegen import arithmetic
 from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
 from xlanb.cpu.codegen.indexing import Index, IrArray, strides
 from xlanb.cpu.codegen.ir import Ix
@@ -15,7 +15,8 @@ from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction
 from xlanb.cpu.codegen.matmul.gemm import emit_contraction
 from xlanb.cpu.codegen.matmul.lanes import Place
 from xlanb.cpu.codegen.matmul.plan import plan
-from xlanb.cpu.codegen.types import Value, is_narrow, pair, real, register, zero
+from xlanb.cpu.codegen.matmul.products import accumulator_type, multiply_add
+from xlanb.cpu.codegen.types import Value, is_narrow, zero
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
@@ -43,24 +44,6 @@ class DotDimensions:
         lhs, rhs = (array_of(o).rank for o in i.operands[:2])
         lf = tuple(d for d in range(lhs) if d not in lb and d not in lc)
         return DotDimensions(lb, rb, lc, rc, lf, tuple(d for d in range(rhs) if d not in rb and d not in rc))
-
-
-def accumulator_type(t: PrimitiveType) -> PrimitiveType:
-    """What products are summed in."""
-    return T.F32 if is_narrow(t) else t
-
-
-def multiply_add(e: Elemental, t: PrimitiveType, total: Value, a: Value, b: Value) -> Value:
-    """total + a * b; floats fused where the machine can, and in any order."""
-    f = e.f
-    if t.is_complex:
-        return complex_math.binary(f, Op.ADD, t, pair(total), complex_math.binary(f, Op.MULTIPLY, t, pair(a), pair(b)))
-    kind = register(t)
-    if t.is_floating:
-        product = f.let(f"fmul reassoc contract {kind} {a}, {b}")
-        return f.let(f"fadd reassoc contract {kind} {total}, {product}")
-    product = arithmetic.binary(f, Op.MULTIPLY, t, real(a), real(b))
-    return arithmetic.binary(f, Op.ADD, t, real(total), product)
 
 
 @elemental(Op.DOT)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
+from xlanb.cpu.codegen.matmul.lanes import lanes_of
 from xlanb.cpu.target import Target
 
 _LINE, _SETS, _WAYS = 64, 64, 8
@@ -44,11 +45,6 @@ class Blocking:
             for p in range(self.rows.part)
             for w in range(whole.size)
         )
-
-
-def lanes_of(target: Target, bits: int) -> int:
-    """Elements of the vectors that kernels work with."""
-    return min(max(target.vector_bits // bits, 1), 16)
 
 
 def blocking(x: Contraction, target: Target) -> Blocking:

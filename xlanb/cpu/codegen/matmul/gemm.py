@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from xlanb.cpu.codegen.elemental import Elemental
 from xlanb.cpu.codegen.ir import Ix
-from xlanb.cpu.codegen.matmul.blocking import Blocking, blocking, lanes_of
+from xlanb.cpu.codegen.matmul.blocking import Blocking, blocking
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.codegen.matmul.grid import Digit, Span, grid
-from xlanb.cpu.codegen.matmul.lanes import Place
+from xlanb.cpu.codegen.matmul.lanes import Place, lanes_of
 from xlanb.cpu.codegen.matmul.packing import emit_copy
 from xlanb.cpu.codegen.matmul.plan import Plan
 from xlanb.cpu.codegen.matmul.rowdot import RowDot, rowdot_function
@@ -22,17 +22,20 @@ _BLOCK_BYTES = 512 << 10
 _ROWDOT_COLUMNS = 4
 
 
-def emit_contraction(e: Elemental, p: Plan, a: Place, b: Place, c: Place, scratch: str) -> None:
-    """Emit a contraction; a and b are the operands as they were before the plan exchanged them. All of them are parameters of the kernel, or constants."""
+def emit_contraction(e: Elemental, p: Plan, a: Place, b: Place, c: Place, scratch: str, first: int = 0) -> None:
+    """Emit a contraction; a and b are the operands as they were before the plan exchanged them. All of them are parameters of the kernel, or constants.
+
+    The scratch that the plan wants begins `first` bytes (a multiple of the type's) behind `scratch`.
+    """
     x = p.x
     if x.is_swapped:
         a, b = b, a
     if p.a is not None:
-        packed = Place(scratch, 0)
+        packed = Place(scratch, first // x.type.byte_size)
         emit_copy(e, p.a, a, packed)
         a = packed
     if p.b is not None:
-        packed = Place(scratch, p.a_bytes // x.type.byte_size)
+        packed = Place(scratch, (first + p.a_bytes) // x.type.byte_size)
         emit_copy(e, p.b, b, packed)
         b = packed
     if p.rowdot:

@@ -25,12 +25,12 @@ class Span:
         """How many blocks there are."""
         return -(-self.size // self.step)
 
-    def start(self, f: Function, block: Ix) -> Ix:
-        """Where a block begins; a number beyond the last block is taken for it."""
+    def start(self, f: Function, block: Ix, limit: int) -> Ix:
+        """Where a block, one of `limit`, begins; a number beyond the last block is taken for it."""
         if isinstance(block, int):
             return min(block * self.step, self.size - self.step)
         at = f.mul(block, self.step)
-        if self.size % self.step == 0:
+        if limit * self.step <= self.size:
             return at
         return f.call("i64", "llvm.smin.i64", ("i64", str(at)), ("i64", str(self.size - self.step)))
 
@@ -73,7 +73,8 @@ def grid(
             value = rest if outermost else f.rem(rest, d.count)
             rest = rest if outermost else f.div(rest, d.count)
             blocks[d.span] = f.add(blocks[d.span], f.mul(value, d.weight))
-        starts = tuple(s.start(f, b) for s, b in zip(spans, blocks, strict=True))
+        limits = [prod(d.count for d in digits if d.span == n) for n in range(len(spans))]
+        starts = tuple(s.start(f, b, n) for s, b, n in zip(spans, blocks, limits, strict=True))
         offsets: list[Ix] = [0] * arrays
         for s, at in zip(spans, starts, strict=True):
             for k in range(arrays):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.types import memory, register
+from xlanb.cpu.target import Target
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
@@ -130,6 +131,9 @@ class Lanes:
         if lanes == self.width:
             f.do(f"store {kind} {raw}, ptr {at}, align {to.byte_size}")
             return
+        if lanes == 1:  # LLVM 22 writes twice the bytes for a narrowed vector of which one lane is stored
+            f.do(f"store {memory(to)} {f.let(f'extractelement {kind} {raw}, i64 0')}, ptr {at}, align {to.byte_size}")
+            return
         name = f"llvm.masked.store.v{self.width}{_mangled(to)}.p0"
         f.module.declare("void", name, f"{kind}, ptr, i32, <{self.width} x i1>")
         f.do(f"call void @{name}({kind} {raw}, ptr {at}, i32 {to.byte_size}, {self._mask(lanes)})")
@@ -158,6 +162,11 @@ class Lanes:
         is_nan = f.let(f"fcmp uno {self.kind} {value}, zeroinitializer")
         chosen = f.let(f"select <{self.width} x i1> {is_nan}, {wide} {quiet}, {wide} {near}")
         return f.let(f"trunc {wide} {chosen} to {kind}")
+
+
+def lanes_of(target: Target, bits: int) -> int:
+    """Elements of the vectors that kernels work with."""
+    return min(max(target.vector_bits // bits, 1), 16)
 
 
 @dataclass(frozen=True, slots=True)

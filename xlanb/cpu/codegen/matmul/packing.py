@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xlanb.cpu.codegen.elemental import Elemental
-from xlanb.cpu.codegen.ir import Function
+from xlanb.cpu.codegen.ir import Function, ModuleBuilder
 from xlanb.cpu.codegen.matmul.contraction import Axis, count, merged
 from xlanb.cpu.codegen.matmul.grid import Span, digits_of, grid
-from xlanb.cpu.codegen.matmul.lanes import Lanes, Place
+from xlanb.cpu.codegen.matmul.lanes import Lanes, Place, lanes_of
 from xlanb.cpu.codegen.matmul.tile import once
 from xlanb.shape import PrimitiveType
 
@@ -64,11 +64,17 @@ def emit_copy(e: Elemental, copy: Copy, source: Place, target: Place) -> None:
     if fast.a != 1 and across is not None and fast.size >= side > 1 and fast.c == 1:
         _squares(e, copy, axes, across, side, source, target)
         return
-    width = e.f.target.vector_bits // copy.type.bits
+    width = lanes_of(e.f.target, copy.type.bits)
     line = _Line(min(fast.size, 4096), fast.a, copy.source_type, copy.type, width)
     spans = [Span(x.size, 1, (x.a, x.c)) for x in axes[:-1]] + [Span(fast.size, line.size, (fast.a, fast.c))]
     name = once(e.f.module, line, "line", lambda f: _emit_line(f, line))
     _call(e, spans, copy, name, line.size, source, target)
+
+
+def line_function(module: ModuleBuilder, size: int, source_type: PrimitiveType, to: PrimitiveType) -> str:
+    """The name of a function (ptr source, ptr source, ptr target) that copies a run of so many elements and converts them."""
+    line = _Line(size, 1, source_type, to, lanes_of(module.target, to.bits))
+    return once(module, line, "line", lambda f: _emit_line(f, line))
 
 
 def _squares(

@@ -1,0 +1,6 @@
+"""Convolutions as contractions.
+
+numbers   a convolution's operands, window and groups by name
+padded    the input copied into scratch where the window leaves it: padding, base dilation, narrow types
+lowering  the axes of the contraction, over the input or its padded copy
+"""
