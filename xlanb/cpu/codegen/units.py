@@ -81,8 +81,8 @@ def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
 def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece) -> Unit:
     body = "\n\n".join(piece.texts.values())
     used = set(_SYMBOL.findall(body))
-    if "run" not in piece.texts:
-        for name in piece.texts:
+    for name in piece.texts:
+        if "alwaysinline" not in own[name].attributes:  # a function of another module may call it
             body = body.replace(f"define internal void @{name}(", f"define void @{name}(", 1)
     parts = [f'target datalayout = "{module.target.data_layout}"', f'target triple = "{module.target.triple}"', ""]
     parts += [g for g in module.globals if g[1 : g.index(" ")] in used]
