@@ -52,7 +52,17 @@ def _tiles(e: Elemental, x: Contraction, places: tuple[Place, Place, Place], *, 
     step = min(column.size, vectors * width)
     rows = tuple((row.a, row.c) for row in made.offsets(x.rows))
     tile = Tile(
-        width, rows, vectors, step - (vectors - 1) * width, x.depth, x.a_type, x.b_type, x.type, x.c_type, whole_b
+        width,
+        rows,
+        vectors,
+        step - (vectors - 1) * width,
+        x.depth,
+        x.a_type,
+        x.b_type,
+        x.type,
+        x.c_type,
+        whole_b,
+        column.a != 0,
     )
     name = tile_function(e.f.module, tile)
     spans, digits = _walk(x, made, step)

@@ -44,7 +44,7 @@ def plan(x: Contraction) -> Plan | None:
         return None
     if not can_load(x.a_type, x.type) or not can_load(x.b_type, x.type):
         return None
-    x = x.normalized()
+    x = _along(x.normalized())
     if x.columns[-1].c != 1 if x.columns else x.rows:
         return None
     inner = x.depth[-1] if x.depth else Axis(1)
@@ -54,9 +54,17 @@ def plan(x: Contraction) -> Plan | None:
     made = Plan(x)
     if x.columns and (x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES)):
         made = _with_b(made)
-    if x.a_type is not x.type and x.column_count > 4 * _LANES:
+    if x.a_type is not x.type and x.column_count > 4 * _LANES and not x.columns[-1].a:
         made = _with_a(made)
     return made
+
+
+def _along(x: Contraction) -> Contraction:
+    """Batches that lie side by side in all three arrays as columns: vectors then hold an element of each of them."""
+    fast = x.batch[-1] if x.batch else None
+    if fast is None or x.columns or (fast.a, fast.b, fast.c) != (1, 1, 1):
+        return x
+    return replace(x, batch=x.batch[:-1], columns=(fast,))
 
 
 def _with_b(p: Plan) -> Plan:

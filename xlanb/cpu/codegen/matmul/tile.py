@@ -41,6 +41,8 @@ class Tile:
     type: PrimitiveType
     c_type: PrimitiveType
     whole_b: bool = False
+    along: bool = False
+    """Whether a lies along the vectors too (one result per lane and no sum over it: a depthwise convolution), a vector in place of one element."""
 
     def lanes(self, vector: int) -> int:
         """Lanes of a vector that there are."""
@@ -117,8 +119,10 @@ def _step(
         for k in range(tile.vectors)
     ]
     for r, (row, _) in enumerate(tile.rows):
-        factor = v.broadcast(tile.a_type, a, a_at + row)
+        factor = "" if tile.along else v.broadcast(tile.a_type, a, a_at + row)
         for k, column in enumerate(columns):
+            if tile.along:
+                factor = v.load(tile.a_type, a, a_at + row + k * tile.width, tile.lanes(k))
             at = base + r * tile.vectors + k
             out[at] = v.multiply_add(out[at], factor, column)
     return out
