@@ -8,7 +8,7 @@
     def _(b, a, c1, c2): return b.binary(HloOpcode.ADD, a, b.binary(HloOpcode.ADD, c1, c2))
 
 Formulas and guards name what they want: captures, `root` (the matched instruction), `b` (a Builder of new instructions), `options` (whatever the pass gave).
-A formula returns what takes root's place, or None where it declines; declining, it must have changed nothing.
+A formula returns what takes root's place; `root` itself where it rewrote in place, or around the root (its users); or None where it declines, having changed nothing.
 """
 
 from __future__ import annotations
@@ -75,9 +75,14 @@ class Rule:
     def apply(self, root: HloInstruction, scope: dict[str, Any]) -> HloInstruction | None:
         """Build the formula's instructions and put the result in root's place; what took it, or None where the formula declines."""
         with because(rule=self.label, where=self.where):
+            version = root.parent.module.version
             new = self.formula(*[scope[w] for w in self.wants])
-            if new is None or new is root:
+            if new is None or (new is root and root.parent.module.version == version):
                 return None
+            if new is root:
+                if is_observed():
+                    self._explain(root, None)
+                return new
             if not fits(root, new, scope["options"]):
                 root.parent.remove_dead(new)
                 return None

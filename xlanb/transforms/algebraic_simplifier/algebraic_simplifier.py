@@ -2,7 +2,7 @@
 
     a = f32[8] add(x, broadcast(0))    =>    x
 
-One walk over each computation, operands before users, at most one rewrite at each instruction; pipelines repeat it until nothing changes.
+Walks over each computation, operands before users, at most one rewrite at each instruction, until a walk changes nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
 from xlanb.transforms.algebraic_simplifier.arithmetic import ARITHMETIC
 from xlanb.transforms.algebraic_simplifier.broadcast import BROADCAST
 from xlanb.transforms.algebraic_simplifier.compare_select import COMPARE_SELECT
@@ -44,14 +45,27 @@ RULES = RuleSet.union(
     ),
 )
 
+_SWEEPS = 25
+"""XLA's limit of runs until nothing changes."""
+
 
 @dataclass(frozen=True)
 class AlgebraicSimplifier(HloPass):
-    """Applies the rules; with `is_layout_sensitive` a replacement must have the very layout, and what only renames bytes becomes a bitcast."""
+    """Applies the rules; with `is_layout_sensitive` a replacement must have the very layout, and what only renames bytes becomes a bitcast.
+
+    None: as the module stands. Fusions come after layouts were assigned, so where there are any, layouts count.
+    """
 
     name = "algsimp"
-    is_layout_sensitive: bool = False
+    is_layout_sensitive: bool | None = None
 
     def apply(self, module: HloModule) -> None:
+        options = self
+        if self.is_layout_sensitive is None:
+            options = AlgebraicSimplifier(any(i.opcode is HloOpcode.FUSION for i in module.instructions()))
         for c in nonfusion_computations(module):
-            RULES.run(c, self)
+            for _ in range(_SWEEPS):
+                version = module.version
+                RULES.run(c, options)
+                if module.version == version:
+                    break

@@ -109,7 +109,8 @@ def _(a: HloInstruction) -> HloInstruction:
     "C + A => A + C",
     m.op(O.ADD, m.any("a"), m.any("c")),
     guard(
-        "the constant stands first", lambda root: is_constant(root.operands[0]) and not is_constant(root.operands[1])
+        "the constant stands first",
+        lambda root: root.operands[0].opcode is O.CONSTANT and root.operands[1].opcode is not O.CONSTANT,
     ),
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
@@ -121,6 +122,15 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
 )
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.ADD, a, _folded(b, O.ADD, c1, c2))
+
+
+@rule(
+    "(C1 - A) + C2 => (C1 + C2) - A",
+    m.op(O.ADD, m.op(O.SUBTRACT, m.constant("c1"), "a"), m.constant("c2")),
+    guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
+)
+def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
+    return b.binary(O.SUBTRACT, _folded(b, O.ADD, c1, c2), a)
 
 
 _one_use_each = guard("both products are used here only", lambda p, q: only_user(p) and only_user(q))
@@ -186,17 +196,6 @@ def _(zero: HloInstruction) -> HloInstruction:
     return zero
 
 
-@rule(
-    "C * A => A * C",
-    m.op(O.MULTIPLY, m.any("a"), m.any("c")),
-    guard(
-        "the constant stands first", lambda root: is_constant(root.operands[0]) and not is_constant(root.operands[1])
-    ),
-)
-def _(b: Builder, root: HloInstruction) -> HloInstruction:
-    return b.add(O.MULTIPLY, root.operands[::-1], root.shape)
-
-
 @rule("(-A) * (-B) => A * B", m.op(O.MULTIPLY, m.op(O.NEGATE, "a"), m.op(O.NEGATE, "b2")))
 def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, b2)
@@ -218,6 +217,19 @@ def _(b: Builder, a: HloInstruction) -> HloInstruction:
 )
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, _folded(b, O.MULTIPLY, c1, c2))
+
+
+@rule(
+    "(A * C) * broadcast(B) => A * broadcast(B * C)",
+    m.op(O.MULTIPLY, m.op(O.MULTIPLY, "a", m.constant("c")), m.op(O.BROADCAST, "b2", name="p")),
+    guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
+    guard("B is no constant", lambda b2: b2.opcode is not O.CONSTANT),
+    guard("C is a scalar", lambda c: (behind := m.constant_behind(c)) is not None and behind.array_shape.is_scalar),
+)
+def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction, p: HloInstruction) -> HloInstruction:
+    scalar = c if c.opcode is O.CONSTANT else c.operands[0]
+    product = b.binary(O.MULTIPLY, b2, b.broadcast(scalar, (), b2.array_shape))
+    return b.binary(O.MULTIPLY, a, b.add(O.BROADCAST, (product,), p.shape, dimensions=p.dimensions))
 
 
 @rule(
@@ -286,10 +298,9 @@ def _(r: HloInstruction) -> HloInstruction:
 
 @rule(
     "min(max(A, C1), C2) => clamp(C1, A, C2)",
-    m.op(O.MINIMUM, m.op(O.MAXIMUM, "a", m.constant("c1"), name="p"), m.constant("c2")),
+    m.op(O.MINIMUM, m.op(O.MAXIMUM, "a", m.constant("c1")), m.constant("c2")),
     guard("C1 and C2 are scalars", lambda c1, c2: m.scalar_value(c1) is not None and m.scalar_value(c2) is not None),
     guard("C1 <= C2", _at_most, "c1", "c2"),
-    guard("max is used here only", only_user, "p"),
     guard("real or integral", lambda root: is_real(root) or is_integral(root)),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:

@@ -5,20 +5,12 @@ from __future__ import annotations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import (
-    degenerate_only,
-    only_user,
-    unmodified_dimensions,
-)
+from xlanb.transforms.algebraic_simplifier.facts import inserted_ones
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
 
 BROADCAST = RuleSet("broadcast")
 rule = BROADCAST.rule
-
-
-def _sources(a: HloInstruction, r: HloInstruction) -> list[int] | None:
-    return unmodified_dimensions(a.array_shape, r.array_shape, tuple(range(a.array_shape.rank)))
 
 
 @rule(
@@ -34,6 +26,16 @@ def _sources(a: HloInstruction, r: HloInstruction) -> list[int] | None:
 )
 def _(a: HloInstruction) -> HloInstruction:
     return a
+
+
+@rule(
+    "broadcast(A) => reshape(A) of the same elements",
+    m.op(O.BROADCAST, "a"),
+    guard("no element is repeated", lambda root, a: root.array_shape.element_count == a.array_shape.element_count),
+    guard("in order", lambda root: list(root.dimensions) == sorted(root.dimensions)),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
+    return b.add(O.RESHAPE, (a,), root.shape)
 
 
 @rule(
@@ -54,18 +56,93 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "broadcast(A) => reshape(A) of the same elements",
+    "broadcast(reshape(A)) => broadcast(A) where the reshape adds ones",
+    m.op(O.BROADCAST, m.op(O.RESHAPE, "a", name="r")),
+    guard("it adds ones, nothing else", lambda a, r: inserted_ones(a.array_shape, r.array_shape) is not None),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, r: HloInstruction) -> HloInstruction:
+    added = inserted_ones(a.array_shape, r.array_shape) or ()
+    dimensions = tuple(d for k, d in enumerate(root.dimensions) if k not in added)
+    return b.add(O.BROADCAST, (a,), root.shape, dimensions=dimensions)
+
+
+def _is_of_scalar(i: HloInstruction) -> bool:
+    return i.opcode is O.BROADCAST and i.operands[0].array_shape.is_scalar
+
+
+def _takes_alike(root: HloInstruction, a: HloInstruction, user: HloInstruction) -> bool:
+    """Whether a user of a broadcast is elementwise over broadcasts of the same kind, or of scalars."""
+    return (
+        user.opcode.is_elementwise
+        and user.opcode is not O.COPY
+        and not user.is_dead
+        and user.shape.is_array
+        and not user.control_predecessors
+        and not user.control_successors
+        and all(
+            o.opcode is O.BROADCAST
+            and (
+                o.operands[0].array_shape.is_scalar
+                or (o.operands[0].shape == a.shape and o.dimensions == root.dimensions)
+            )
+            for o in user.operands
+        )
+    )
+
+
+@rule(
+    "op(broadcast(A), broadcast(B)) => broadcast(op(A, B))",
     m.op(O.BROADCAST, "a"),
+    guard("no scalar", lambda root: not root.array_shape.is_scalar),
     guard(
-        "no element is repeated",
-        lambda root, a: (
-            root.array_shape.element_count == a.array_shape.element_count and root.array_shape.element_count > 0
-        ),
+        "an elementwise user takes broadcasts alike, or of scalars",
+        lambda root, a: any(_takes_alike(root, a, u) for u in root.users),
     ),
-    guard("in order", lambda root: list(root.dimensions) == sorted(root.dimensions)),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
-    return b.add(O.RESHAPE, (a,), root.shape)
+    c = root.parent
+    for u in root.users:
+        if u in c and _takes_alike(root, a, u):
+            narrow = [
+                c.add(
+                    O.BROADCAST, (o.operands[0],), a.array_shape.with_type(o.shape.element_type), dimensions=(), like=o
+                )
+                if _is_of_scalar(o)
+                else o.operands[0]
+                for o in u.operands
+            ]
+            new = c.clone_instruction(u, narrow, a.array_shape.with_type(u.shape.element_type))
+            # As in XLA the user stays, dead: it has its own visit, and dce takes it.
+            c.replace_uses(u, c.add(O.BROADCAST, (new,), u.shape, dimensions=root.dimensions, like=root))
+    return root
+
+
+def _reorders(root: HloInstruction, user: HloInstruction) -> bool:
+    """Whether all that a user gives are elements of this operand."""
+    if user.is_dead or user.control_predecessors or user.control_successors:
+        return False
+    if user.opcode in (O.SLICE, O.DYNAMIC_SLICE):
+        return user.operands[0] is root and root not in user.operands[1:]
+    return user.opcode in (O.RESHAPE, O.REVERSE, O.TRANSPOSE) or (user.opcode is O.SORT and user.shape.is_array)
+
+
+@rule(
+    "reorder(broadcast(scalar)) => broadcast(scalar)",
+    m.op(O.BROADCAST, "a"),
+    guard("of a scalar", lambda a: a.array_shape.is_scalar),
+    guard("a user only reorders or picks", lambda root: any(_reorders(root, u) for u in root.users)),
+)
+def _(root: HloInstruction, a: HloInstruction) -> HloInstruction:
+    # As in XLA the first such user only; it is left to its own rule, and to dce.
+    user = next(u for u in root.users if _reorders(root, u))
+    new = root.parent.add(O.BROADCAST, (a,), user.shape, dimensions=(), like=user)
+    root.parent.replace_uses(user, new)
+    return root
+
+
+@rule("broadcast(iota) => iota", m.op(O.BROADCAST, m.op(O.IOTA, name="i")))
+def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
+    return b.add(O.IOTA, (), root.shape, iota_dimension=root.dimensions[i.get("iota_dimension")])
 
 
 @rule("broadcast(broadcast(A)) => broadcast(A)", m.op(O.BROADCAST, m.op(O.BROADCAST, "a", name="inner")))
@@ -74,23 +151,15 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction
 
 
 @rule(
-    "broadcast(reshape(A)) => broadcast(A) where the reshape drops or adds ones",
-    m.op(O.BROADCAST, m.op(O.RESHAPE, "a", name="r")),
-    guard("only ones come or go", lambda a, r: degenerate_only(a.array_shape, r.array_shape)),
-    guard("every other dimension is kept", lambda a, r: _sources(a, r) is not None),
+    "broadcast(A) => broadcast(reshape(A)) without dimensions of size 1",
+    m.op(O.BROADCAST, "a"),
+    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("A has dimensions of size 1", lambda a: 1 in a.array_shape.dimensions),
 )
-def _(b: Builder, root: HloInstruction, a: HloInstruction, r: HloInstruction) -> HloInstruction | None:
-    kept = _sources(a, r)
-    if kept is None:
-        return None
-    if len(kept) != a.array_shape.rank:
-        return None
-    return b.add(O.BROADCAST, (a,), root.shape, dimensions=tuple(root.dimensions[j] for j in kept))
-
-
-@rule("broadcast(iota) => iota", m.op(O.BROADCAST, m.op(O.IOTA, name="i")))
-def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
-    return b.add(O.IOTA, (), root.shape, iota_dimension=root.dimensions[i.get("iota_dimension")])
+def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
+    kept = [k for k, n in enumerate(a.array_shape.dimensions) if n != 1]
+    narrow = b.reshape(a, [a.array_shape.dimensions[k] for k in kept])
+    return b.add(O.BROADCAST, (narrow,), root.shape, dimensions=tuple(root.dimensions[k] for k in kept))
 
 
 @rule(
@@ -105,33 +174,3 @@ def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(0, root.array_shape)
-
-
-@rule(
-    "op(broadcast(A), broadcast(B)) => broadcast(op(A, B))",
-    m.op(
-        [o for o in O if o.is_elementwise and o.arity == 2],
-        m.op(O.BROADCAST, "a", name="p"),
-        m.op(O.BROADCAST, "b2", name="q"),
-    ),
-    guard(
-        "both spread alike",
-        lambda p, q, a, b2: p.dimensions == q.dimensions and a.array_shape.dimensions == b2.array_shape.dimensions,
-    ),
-    guard("not two constants", lambda a, b2: not (a.opcode is O.CONSTANT and b2.opcode is O.CONSTANT)),
-    guard("the operands are smaller", lambda a, root: a.array_shape.element_count < root.array_shape.element_count),
-)
-def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction, p: HloInstruction) -> HloInstruction:
-    narrow = b.add(root.opcode, (a, b2), a.array_shape.with_type(root.shape.element_type), **root.attributes)
-    return b.broadcast(narrow, p.dimensions, root.array_shape)
-
-
-@rule(
-    "op(broadcast(A)) => broadcast(op(A))",
-    m.op([o for o in O if o.is_elementwise and o.arity == 1], m.op(O.BROADCAST, "a", name="p")),
-    guard("the operand is smaller", lambda a, root: a.array_shape.element_count < root.array_shape.element_count),
-    guard("the broadcast is used here only, or A is a scalar", lambda p, a: only_user(p) or a.array_shape.is_scalar),
-)
-def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
-    narrow = b.add(root.opcode, (a,), a.array_shape.with_type(root.shape.element_type), **root.attributes)
-    return b.broadcast(narrow, p.dimensions, root.array_shape)

@@ -6,7 +6,6 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms import match as m
 from xlanb.transforms.algebraic_simplifier.facts import (
-    is_constant,
     is_inexact,
     is_integral,
     is_non_negative,
@@ -25,7 +24,6 @@ def _spans(low: HloInstruction, high: HloInstruction) -> bool:
     return m.is_all(low, bounds[0]) and m.is_all(high, bounds[1])
 
 
-_MIRRORED = {"EQ": "EQ", "NE": "NE", "LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
 _of_predicates = guard("of predicates", is_predicate, "a")
 
 
@@ -105,17 +103,6 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(False, root.array_shape)
-
-
-@rule(
-    "compare(C, A), LT => compare(A, C), GT, ...",
-    m.op(O.COMPARE, "c", "a"),
-    guard("only the first is constant", lambda c, a: is_constant(c) and not is_constant(a)),
-)
-def _(b: Builder, root: HloInstruction, c: HloInstruction, a: HloInstruction) -> HloInstruction:
-    return b.add(
-        O.COMPARE, (a, c), root.shape, direction=_MIRRORED[root.get("direction")], type=root.attributes.get("type")
-    )
 
 
 @rule("select(P, A, A) => A", m.op(O.SELECT, "p", "a", "a"))

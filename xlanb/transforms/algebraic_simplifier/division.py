@@ -179,6 +179,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     m.op(O.DIVIDE, "a", m.constant("c")),
     _inexact,
     _wide_enough,
+    guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
     guard("1 / C is finite and not 0", _reciprocal_is_finite, "c"),
 )
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction | None:
@@ -188,7 +189,7 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction | None
     one = b.literal(Literal(behind.shape, np.ones(behind.array_shape.dimensions, behind.array_shape.dtype)))
     inverse = evaluated(b, O.DIVIDE, one, behind)
     b.computation.remove_dead(one)
-    return b.binary(O.MULTIPLY, a, spread(b, inverse, a))
+    return b.binary(O.MULTIPLY, a, spread(b, inverse, c))
 
 
 @rule(

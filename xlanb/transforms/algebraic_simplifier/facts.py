@@ -61,6 +61,10 @@ def is_non_negative(i: HloInstruction, depth: int = 0) -> bool:
         return is_real(i)
     if i.opcode is O.SELECT:
         return all(is_non_negative(o, depth + 1) for o in i.operands[1:])
+    if i.opcode is O.MAXIMUM and is_integral(i):
+        return any(is_non_negative(o, depth + 1) for o in i.operands)
+    if i.opcode is O.MINIMUM and is_integral(i):
+        return all(is_non_negative(o, depth + 1) for o in i.operands)
     if i.opcode in (O.BROADCAST, O.RESHAPE, O.TRANSPOSE, O.SLICE, O.REVERSE):
         return is_non_negative(i.operands[0], depth + 1)
     if i.opcode in (O.AND, O.REMAINDER) and is_integral(i):
@@ -109,6 +113,20 @@ def is_total_order_free(root: HloInstruction) -> bool:
 def degenerate_only(a: ArrayShape, b: ArrayShape) -> bool:
     """Whether two shapes differ in dimensions of size 1 only."""
     return [d for d in a.dimensions if d != 1] == [d for d in b.dimensions if d != 1]
+
+
+def inserted_ones(source: ArrayShape, target: ArrayShape) -> tuple[int, ...] | None:
+    """The dimensions of `target` that a reshape adds, where it adds ones, or nothing, and does nothing else; None otherwise."""
+    added: list[int] = []
+    k = 0
+    for n, size in enumerate(target.dimensions):
+        if k < source.rank and source.dimensions[k] == size:
+            k += 1
+        elif size == 1:
+            added.append(n)
+        else:
+            return None
+    return tuple(added) if k == source.rank else None
 
 
 def unmodified_dimensions(source: ArrayShape, target: ArrayShape, wanted: tuple[int, ...]) -> list[int] | None:

@@ -98,8 +98,8 @@ def _(inner: HloInstruction) -> HloInstruction:
     "copy(A) => A",
     m.op(O.COPY, "a"),
     guard(
-        "not across layouts where they count",
-        lambda root, a, options: not options.is_layout_sensitive and root.shape == a.shape,
+        "the same layout",
+        lambda root, a: root.shape == a.shape,
     ),
 )
 def _(a: HloInstruction) -> HloInstruction:

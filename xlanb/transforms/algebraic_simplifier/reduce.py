@@ -5,8 +5,9 @@ from __future__ import annotations
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import is_inexact, is_integral, only_user
+from xlanb.transforms.algebraic_simplifier.facts import is_inexact, is_integral, only_user, unmodified_pairs
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
 
@@ -32,6 +33,7 @@ def _is_neutral(root: HloInstruction, init: HloInstruction) -> bool:
     return (
         (kind in (O.ADD, O.OR, O.XOR) and m.is_all(init, 0))
         or (kind is O.MULTIPLY and m.is_all(init, 1))
+        or (kind is O.AND and init.shape.element_type is PrimitiveType.PRED and m.is_all(init, 1))
         or _is_extreme(kind, init)
     )
 
@@ -138,6 +140,28 @@ def _(
 ) -> HloInstruction:
     left = [d for d in range(a.array_shape.rank) if d not in inner.dimensions]
     dims = tuple(sorted((*inner.dimensions, *(left[d] for d in root.dimensions))))
+    return b.add(O.REDUCE, (a, init), root.shape, dimensions=dims, to_apply=root.to_apply)
+
+
+def _dimensions_before(root: HloInstruction, r: HloInstruction, a: HloInstruction) -> tuple[int, ...] | None:
+    """The dimensions of A that a reduction of its reshape R folds, where R leaves the others as they are; None where it does not."""
+    kept = {j: i for i, j in unmodified_pairs(a.array_shape.dimensions, r.array_shape.dimensions)}
+    left = [d for d in range(r.array_shape.rank) if d not in root.dimensions]
+    if any(d not in kept for d in left):
+        return None
+    stay = {kept[d] for d in left}
+    return tuple(d for d in range(a.array_shape.rank) if d not in stay)
+
+
+@rule(
+    "reduce(reshape(A)) => reduce(A) where only folded dimensions are reshaped",
+    m.op(O.REDUCE, m.op(O.RESHAPE, "a", name="r"), "init"),
+    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("in any order", lambda root: reducer(root.to_apply) is not None),
+    guard("the others stay", lambda root, r, a: _dimensions_before(root, r, a) is not None),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction, r: HloInstruction) -> HloInstruction:
+    dims = _dimensions_before(root, r, a) or ()
     return b.add(O.REDUCE, (a, init), root.shape, dimensions=dims, to_apply=root.to_apply)
 
 

@@ -205,9 +205,9 @@ def _(a: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "reverse(reverse(A)) => A",
+    "reverse(reverse(A)) => reverse(A) along what only one of them turns",
     m.op(O.REVERSE, m.op(O.REVERSE, "a", name="inner")),
-    guard("the same dimensions", lambda root, inner: sorted(root.dimensions) == sorted(inner.dimensions)),
 )
-def _(a: HloInstruction) -> HloInstruction:
-    return a
+def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction) -> HloInstruction:
+    left = tuple(sorted(set(root.dimensions) ^ set(inner.dimensions)))
+    return b.add(O.REVERSE, (a,), root.shape, dimensions=left) if left else a

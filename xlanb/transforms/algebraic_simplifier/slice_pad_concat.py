@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from xlanb.hlo.attributes import PaddingDimension, SliceDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape.shape import array
 from xlanb.transforms import match as m
 from xlanb.transforms.algebraic_simplifier.facts import is_integral
 from xlanb.transforms.builder import Builder
@@ -70,6 +73,20 @@ def _(a: HloInstruction) -> HloInstruction:
 
 
 @rule(
+    "slice(A) by strides => slice(A) where one step is enough",
+    m.op(O.SLICE, "a"),
+    guard("a stride that never comes to bear", lambda root: any(_is_idle(x) for x in _boxes(root))),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
+    boxes = tuple(SliceDimension(x.start, x.start + 1, 1) if _is_idle(x) else x for x in _boxes(root))
+    return b.add(O.SLICE, (a,), root.shape, slice=boxes)
+
+
+def _is_idle(x: SliceDimension) -> bool:
+    return x.stride != 1 and x.start < x.limit <= x.start + x.stride
+
+
+@rule(
     "slice(slice(A)) => slice(A)",
     m.op(O.SLICE, m.op(O.SLICE, "a", name="inner")),
     guard("no strides", lambda root, inner: all(x.stride == 1 for x in (*_boxes(root), *_boxes(inner)))),
@@ -83,12 +100,66 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction
 
 
 @rule(
-    "slice(broadcast(scalar)) => broadcast(scalar)",
-    m.op(O.SLICE, m.op(O.BROADCAST, "a")),
-    guard("of a scalar", lambda a: a.array_shape.is_scalar),
+    "slice(broadcast(A)) => broadcast(slice(A))",
+    m.op(O.SLICE, m.op(O.BROADCAST, "a", name="p")),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
+    boxes = [_boxes(root)[d] for d in p.dimensions]
+    whole = all(x == SliceDimension(0, n) for x, n in zip(boxes, a.array_shape.dimensions, strict=True))
+    narrow = a if whole else b.slice(a, [x.start for x in boxes], [x.limit for x in boxes], [x.stride for x in boxes])
+    return b.add(O.BROADCAST, (narrow,), root.shape, dimensions=p.dimensions) if root.array_shape.dimensions else narrow
+
+
+@rule(
+    "slice(reverse(A)) => reverse(slice(A))",
+    m.op(O.SLICE, m.op(O.REVERSE, "a", name="r")),
+    guard("some element", lambda root: root.array_shape.element_count > 0),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, r: HloInstruction) -> HloInstruction:
+    boxes = list(_boxes(root))
+    for d in r.dimensions:
+        x, size = boxes[d], a.array_shape.dimensions[d]
+        last = x.start + (x.limit - x.start - 1) // x.stride * x.stride
+        boxes[d] = SliceDimension(size - 1 - last, size - x.start, x.stride)
+    return b.add(
+        O.REVERSE, (b.add(O.SLICE, (a,), root.shape, slice=tuple(boxes)),), root.shape, dimensions=r.dimensions
+    )
+
+
+def _reshaped_slice(root: HloInstruction, a: HloInstruction) -> tuple[SliceDimension, ...] | None:
+    """The box of A that a slice of A's reshape along its first dimension takes, contiguous there too; None where it is none."""
+    boxes, outer, inner = _boxes(root), root.operands[0].array_shape.dimensions, a.array_shape.dimensions
+    cut = [d for d, (x, n) in enumerate(zip(boxes, outer, strict=True)) if x != SliceDimension(0, n)]
+    if cut != [0] or boxes[0].stride != 1 or not inner or 0 in (*inner, *root.array_shape.dimensions):
+        return None
+    offset, count, rest = boxes[0].start * math.prod(outer[1:]), root.array_shape.element_count, math.prod(inner[1:])
+    if offset % rest or count % rest:
+        return None
+    found: list[SliceDimension] = []
+    for n in reversed(inner):
+        if count >= n:
+            if count % n or offset % n:
+                return None
+            found.append(SliceDimension(0, n))
+            count, offset = count // n, offset // n
+        else:
+            start = offset % n
+            if start + count > n:
+                return None
+            found.append(SliceDimension(start, start + count))
+            count, offset = 1, offset // n
+    return tuple(reversed(found)) if (offset, count) == (0, 1) else None
+
+
+@rule(
+    "slice(reshape(A)) => reshape(slice(A)) along the first dimension",
+    m.op(O.SLICE, m.op(O.RESHAPE, "a")),
+    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("it is a slice of A", lambda root, a: _reshaped_slice(root, a) is not None),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction) -> HloInstruction:
-    return b.add(O.BROADCAST, (a,), root.shape, dimensions=()) if root.array_shape.dimensions else a
+    boxes = _reshaped_slice(root, a) or ()
+    return b.add(O.RESHAPE, (b.slice(a, [x.start for x in boxes], [x.limit for x in boxes]),), root.shape)
 
 
 @rule(
@@ -145,6 +216,47 @@ def _(a: HloInstruction) -> HloInstruction:
 )
 def _(b: Builder, root: HloInstruction, value: HloInstruction) -> HloInstruction:
     return b.broadcast(value, (), root.array_shape)
+
+
+@rule(
+    "pad(A) => pad(A) without padding between the elements of one",
+    m.op(O.PAD, "a", "value"),
+    guard(
+        "a dimension of size 1 is padded within", lambda root, a: any(_is_loose(q, n) for q, n in _pad_rows(root, a))
+    ),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, value: HloInstruction) -> HloInstruction:
+    padding = tuple(PaddingDimension(q.low, q.high) if _is_loose(q, n) else q for q, n in _pad_rows(root, a))
+    return b.add(O.PAD, (a, value), root.shape, padding=padding)
+
+
+def _pad_rows(root: HloInstruction, a: HloInstruction) -> list[tuple[PaddingDimension, int]]:
+    return list(zip(_padding(root), a.array_shape.dimensions, strict=True))
+
+
+def _is_loose(q: PaddingDimension, size: int) -> bool:
+    return q.interior > 0 and size == 1
+
+
+def _padded(root: HloInstruction) -> list[int]:
+    return [d for d, q in enumerate(_padding(root)) if q != PaddingDimension()]
+
+
+@rule(
+    "pad(broadcast(A)) => broadcast(pad(broadcast(A))) of the padded dimensions",
+    m.op(O.PAD, m.one_user(m.op(O.BROADCAST, "a", name="p")), "value"),
+    guard("some dimension is not padded", lambda root: len(_padded(root)) < root.array_shape.rank),
+    guard("no padding alone", lambda root: bool(_padded(root))),
+    guard("all of A's are", lambda root, p: set(p.dimensions) <= set(_padded(root))),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, value: HloInstruction, p: HloInstruction) -> HloInstruction:
+    padded = _padded(root)
+    sizes = [p.array_shape.dimensions[d] for d in padded]
+    spread = array(a.array_shape.element_type, sizes)
+    narrow = b.add(O.BROADCAST, (a,), spread, dimensions=tuple(padded.index(d) for d in p.dimensions))
+    grown = array(a.array_shape.element_type, [root.array_shape.dimensions[d] for d in padded])
+    inner = b.add(O.PAD, (narrow, value), grown, padding=tuple(_padding(root)[d] for d in padded))
+    return b.add(O.BROADCAST, (inner,), root.shape, dimensions=tuple(padded))
 
 
 @rule(
@@ -228,6 +340,65 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction | None:
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(root.operands[0].operands[0], (), root.array_shape)
+
+
+def _flat(root: HloInstruction) -> list[HloInstruction]:
+    return [
+        i
+        for o in root.operands
+        for i in (o.operands if o.opcode is O.CONCATENATE and o.dimensions == root.dimensions else (o,))
+    ]
+
+
+@rule(
+    "concatenate(A, concatenate(B, C)) => concatenate(A, B, C)",
+    m.op(O.CONCATENATE),
+    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("one within the other", lambda root: len(_flat(root)) != len(root.operands)),
+)
+def _(b: Builder, root: HloInstruction) -> HloInstruction:
+    return b.add(O.CONCATENATE, _flat(root), root.shape, dimensions=root.dimensions)
+
+
+def _is_filler(i: HloInstruction) -> bool:
+    return i.opcode is O.BROADCAST and i.operands[0].array_shape.is_scalar
+
+
+@rule(
+    "concatenate(A, broadcast(scalar)) => pad(A, scalar)",
+    m.op(O.CONCATENATE, m.any("x"), m.any("y")),
+    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("one of two is a broadcast scalar", lambda x, y: _is_filler(x) or _is_filler(y)),
+)
+def _(b: Builder, root: HloInstruction, x: HloInstruction, y: HloInstruction) -> HloInstruction:
+    low = _is_filler(x)
+    a, filler, d = (y, x, root.dimensions[0]) if low else (x, y, root.dimensions[0])
+    size = filler.array_shape.dimensions[d]
+    padding = tuple(
+        PaddingDimension(size if low else 0, 0 if low else size) if k == d else PaddingDimension()
+        for k in range(root.array_shape.rank)
+    )
+    return b.add(O.PAD, (a, filler.operands[0]), root.shape, padding=padding)
+
+
+@rule(
+    "concatenate(A, A, ..) => broadcast(reshape(A)) along a dimension of size 1",
+    m.op(O.CONCATENATE),
+    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard(
+        "the same, three times or more, of size 1",
+        lambda root: (
+            len(root.operands) > 2
+            and len(set(root.operands)) == 1
+            and root.operands[0].array_shape.dimensions[root.dimensions[0]] == 1
+        ),
+    ),
+)
+def _(b: Builder, root: HloInstruction) -> HloInstruction:
+    a, d = root.operands[0], root.dimensions[0]
+    kept = [k for k in range(root.array_shape.rank) if k != d]
+    narrow = b.reshape(a, [a.array_shape.dimensions[k] for k in kept])
+    return b.add(O.BROADCAST, (narrow,), root.shape, dimensions=tuple(kept))
 
 
 # -- dynamic slices -----------------------------------------------------------------------------------------------------
