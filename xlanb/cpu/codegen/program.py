@@ -18,6 +18,7 @@ from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_resha
 from xlanb.cpu.codegen import kernel as kernels
 from xlanb.cpu.codegen import scatter as _scatter  # noqa: F401 - registers its kernels
 from xlanb.cpu.codegen import sort as _sort  # noqa: F401 - registers its kernels
+from xlanb.cpu.codegen import topk as _topk  # noqa: F401 - registers its kernel
 from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLargeError, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder, identifier

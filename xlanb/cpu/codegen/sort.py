@@ -1,21 +1,26 @@
-"""Sort: a stable merge sort, any number of operands, any comparison, along any dimension.
+"""Sort: stable, any number of operands, any comparison, along any dimension.
 
-Each line is copied into scratch, merged in runs of growing length from one half of the scratch to the other and back, and written to the results.
+Where the comparison is the order of keys (sort_keys.py) of 64 bits in all, lines are sorted by the digits of their keys, short ones by counting what comes before each element; else
+by merging: each line is copied into scratch, merged in runs of growing length from one half of the scratch to the other and back, and written to the results. A comparison that
+contradicts itself gives some order; every element is still there once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from xlanb.cpu.codegen import radix
 from xlanb.cpu.codegen.arithmetic import select
 from xlanb.cpu.codegen.elemental import Leaf, array_of
-from xlanb.cpu.codegen.indexing import Index
+from xlanb.cpu.codegen.indexing import Index, unflatten
 from xlanb.cpu.codegen.ir import Ix
-from xlanb.cpu.codegen.kernel import SCRATCH, Kernel, special
+from xlanb.cpu.codegen.kernel import SCRATCH_EACH, Kernel, special
+from xlanb.cpu.codegen.parallel import parallel
 from xlanb.cpu.codegen.types import Value, load, real, store
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
+from xlanb.shape.shape import ArrayShape
 
 _ALIGN = 64
 
@@ -26,10 +31,12 @@ def _line_bytes(i: HloInstruction, n: int) -> list[int]:
 
 
 def _sort_scratch(i: HloInstruction) -> int:
-    return 2 * sum(_line_bytes(i, array_of(i.operands[0]).dimensions[i.dimensions[0]]))
+    n = array_of(i.operands[0]).dimensions[i.dimensions[0]]
+    plan = radix.plan(i)
+    return plan.scratch_bytes if plan is not None else 2 * sum(_line_bytes(i, n))
 
 
-SCRATCH[Op.SORT] = _sort_scratch
+SCRATCH_EACH[Op.SORT] = _sort_scratch
 
 
 @special(Op.SORT, memory_only=True)
@@ -38,32 +45,40 @@ def _sort(k: Kernel) -> bool:
     (axis,) = i.dimensions
     source = array_of(i.operands[0])
     n = source.dimensions[axis]
-    types = [array_of(o).element_type for o in i.operands]
-    leaves: list[Leaf] = [leaf for leaf, _ in i.shape.leaves()]
-    first, second = _halves(k, n)
-    order = [d for d in reversed(source.minor_to_major) if d != axis]
+    plan = radix.plan(i)
+    across = source.element_count // n
+    cost = plan.nanoseconds if plan is not None else n * max(n.bit_length(), 1) * 6.0
+    with parallel(e, across, nanoseconds=cost) as line:
+        at = list(unflatten(f, line, _across(source, axis)))
 
-    def line(at: dict[int, Ix]) -> None:
         def place(o: int, v: Ix) -> Index:
             return Index(array_of(i.operands[o]), [v if d == axis else at[d] for d in range(source.rank)])
 
-        with e.loop(n) as v:
-            for o, operand in enumerate(i.operands):
-                store(f, types[o], first[o], v, e.element(operand, place(o, v)))
-        sorted_at = merge_sort(k, types, first, second, n, lambda a, b: real(e.apply(i.to_apply, _paired(a, b))[0]))
-        with e.loop(n) as v:
-            for o, leaf in enumerate(leaves):
-                k.outputs[leaf].store(f, place(o, v), load(f, types[o], sorted_at[o], v))
-
-    def nest(at: dict[int, Ix]) -> None:
-        if len(at) < len(order):
-            with e.loop(source.dimensions[order[len(at)]]) as v:
-                nest({**at, order[len(at)]: v})
-            return
-        line(at)
-
-    nest({})
+        if plan is not None:
+            radix.sort_line(k, plan, place)
+        else:
+            _merge_line(k, n, place)
     return True
+
+
+def _across(source: ArrayShape, axis: int) -> ArrayShape:
+    """The shape of the lines, in the order of memory: the dimension that is sorted has one element."""
+    dims = tuple(1 if d == axis else size for d, size in enumerate(source.dimensions))
+    return ArrayShape(source.element_type, dims, layout=source.layout)
+
+
+def _merge_line(k: Kernel, n: int, place: Callable[[int, Ix], Index]) -> None:
+    i, e, f = k.root, k.e, k.f
+    types = [array_of(o).element_type for o in i.operands]
+    leaves: list[Leaf] = [leaf for leaf, _ in i.shape.leaves()]
+    first, second = _halves(k, n)
+    with e.loop(n) as v:
+        for o, operand in enumerate(i.operands):
+            store(f, types[o], first[o], v, e.element(operand, place(o, v)))
+    sorted_at = merge_sort(k, types, first, second, n, lambda a, b: real(e.apply(i.to_apply, _paired(a, b))[0]))
+    with e.loop(n) as v:
+        for o, leaf in enumerate(leaves):
+            k.outputs[leaf].store(f, place(o, v), load(f, types[o], sorted_at[o], v))
 
 
 def _paired(a: list[Value], b: list[Value]) -> list[Value]:
@@ -74,11 +89,12 @@ def _paired(a: list[Value], b: list[Value]) -> list[Value]:
 def _halves(k: Kernel, n: int) -> tuple[list[str], list[str]]:
     """Where the lines of each operand lie in the two halves of the scratch."""
     sizes = _line_bytes(k.root, n)
+    scratch = k.own_scratch()
     offset = 0
     halves: tuple[list[str], list[str]] = ([], [])
     for half in halves:
         for size in sizes:
-            half.append(k.f.let(f"getelementptr inbounds i8, ptr {k.scratch}, i64 {offset}"))
+            half.append(k.f.let(f"getelementptr inbounds i8, ptr {scratch}, i64 {offset}"))
             offset += size
     return halves
 

@@ -1,0 +1,186 @@
+"""Sorts and topk: by digits, by counting, by merging, by selection; against the reference interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xlanb.cpu import Executable
+from xlanb.cpu.codegen.sort_keys import sort_keys
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+
+TYPES = {
+    "f32": "f4", "f64": "f8", "f16": "f2", "bf16": ml_dtypes.bfloat16, "f8e4m3fn": ml_dtypes.float8_e4m3fn, "s8": "i1", "u8": "u1",
+    "s16": "i2", "s32": "i4", "u32": "u4", "s64": "i8", "u64": "u8", "pred": "?",
+}  # fmt: skip
+
+# Comparisons of one operand of type T.
+ONE = {
+    "lt": "ROOT r = pred[] compare(a, b), direction=LT",
+    "gt": "ROOT r = pred[] compare(a, b), direction=GT",
+    "swapped": "ROOT r = pred[] compare(b, a), direction=LT",
+    "total": "ROOT r = pred[] compare(a, b), direction=GT, type=TOTALORDER",
+    "computed": "x = T[] multiply(a, a)\n y = T[] multiply(b, b)\n ROOT r = pred[] compare(x, y), direction=LT",
+    "crossed": "x = T[] subtract(a, b)\n y = T[] subtract(b, a)\n ROOT r = pred[] compare(x, y), direction=LT",
+    "never": "ROOT r = pred[] constant(false)",
+    "always": "ROOT r = pred[] constant(true)",
+    "unequal": "ROOT r = pred[] compare(a, b), direction=NE",
+}
+Dims = tuple[int, ...]
+
+
+def module(how: str, dims: Dims, axis: int, t: str, layout: str = "", payload: bool = True) -> str:
+    """A sort of a parameter, and of places along with it."""
+    shape = f"[{','.join(map(str, dims))}]{layout}"
+    more = "i = s32[] parameter(2)\n j = s32[] parameter(3)" if payload else ""
+    types = f"({t}{shape}, s32{shape})" if payload else f"{t}{shape}"
+    return f"""HloModule m
+    less {{
+      a = {t}[] parameter(0)
+      b = {t}[] parameter(1)
+      {more}
+      {ONE[how].replace("T[]", f"{t}[]")}
+    }}
+    ENTRY e {{
+      x = {t}{shape} parameter(0)
+      i = s32{shape} iota(), iota_dimension={axis}
+      ROOT r = {types} sort({"x, i" if payload else "x"}), dimensions={{{axis}}}, is_stable=true, to_apply=less
+    }}"""
+
+
+def numbers(dims: Dims, t: str, *, nan: bool = False) -> np.ndarray:
+    rng = np.random.default_rng(sum(dims))
+    if t.startswith(("f", "bf")):
+        x = np.round(rng.standard_normal(dims) * 8, 1)
+        x[rng.random(dims) < 0.2] = -0.0
+        x[rng.random(dims) < 0.1] = 0.0
+        if nan:
+            x[rng.random(dims) < 0.1] = np.nan
+        return x.astype(np.float32).astype(TYPES[t])
+    info = None if t == "pred" else np.iinfo(np.dtype(TYPES[t]))
+    few = rng.integers(0, 2 if t == "pred" else 50, dims)
+    x = few.astype(TYPES[t])
+    if info is not None:
+        x[rng.random(dims) < 0.1] = info.min
+        x[rng.random(dims) < 0.1] = info.max
+    return x
+
+
+def check(backend: Callable[[str], Executable], text: str, *arrays: np.ndarray) -> None:
+    got, expected = backend(text)(*arrays), evaluate(parse(text), *arrays)
+    for a, b in zip(
+        got if isinstance(got, tuple) else (got,), expected if isinstance(expected, tuple) else (expected,), strict=True
+    ):
+        # By the bits: a stable sort keeps zeros of either sign, and all NaN, as they come.
+        np.testing.assert_array_equal(np.ascontiguousarray(a).view(np.uint8), np.ascontiguousarray(b).view(np.uint8))
+
+
+@pytest.mark.parametrize("t", TYPES)
+@pytest.mark.parametrize(
+    ("n", "how", "payload"), [(1, "lt", True), (5, "gt", True), (64, "gt", False), (65, "lt", True), (700, "gt", False)]
+)
+def test_types_and_lengths(backend: Callable[[str], Executable], t: str, n: int, how: str, payload: bool) -> None:
+    check(backend, module(how, (3, n), 1, t, payload=payload), numbers((3, n), t))
+
+
+@pytest.mark.parametrize("t", ["f32", "f64", "s16", "u8"])
+def test_long_lines(backend: Callable[[str], Executable], t: str) -> None:
+    x = numbers((5000,), t)
+    check(backend, module("lt", (5000,), 0, t), x)
+    check(backend, module("swapped", (5000,), 0, t, payload=False), x)
+
+
+@pytest.mark.parametrize("how", ["total", "computed", "crossed"])
+def test_other_comparisons(backend: Callable[[str], Executable], how: str) -> None:
+    for n in (30, 200):
+        check(backend, module(how, (4, n), 1, "f32"), numbers((4, n), "f32", nan=how == "total"))
+
+
+@pytest.mark.parametrize("layout", ["{2,1,0}", "{0,1,2}", "{1,2,0}"])
+def test_dimensions_and_layouts(backend: Callable[[str], Executable], layout: str) -> None:
+    x = numbers((6, 70, 9), "f32")
+    for axis in range(3):
+        check(backend, module("gt", (6, 70, 9), axis, "f32", layout), x)
+
+
+@pytest.mark.parametrize("how", ["never", "always", "unequal"])
+@pytest.mark.parametrize("n", [2, 64, 333])
+def test_a_comparison_that_contradicts_itself(backend: Callable[[str], Executable], how: str, n: int) -> None:
+    x = numbers((2, n), "s32")
+    values, places = backend(module(how, (2, n), 1, "s32"))(x)
+    np.testing.assert_array_equal(np.sort(places, 1), np.tile(np.arange(n), (2, 1)))
+    np.testing.assert_array_equal(values, np.take_along_axis(x, places, 1))
+
+
+def test_nan_without_an_order_goes_nowhere_else(backend: Callable[[str], Executable]) -> None:
+    for n in (40, 400):
+        x = numbers((2, n), "f32", nan=True)
+        values, places = backend(module("lt", (2, n), 1, "f32"))(x)
+        np.testing.assert_array_equal(np.sort(places, 1), np.tile(np.arange(n), (2, 1)))
+        np.testing.assert_array_equal(values, np.take_along_axis(x, places, 1))
+
+
+LEXICOGRAPHIC = """HloModule m
+    less {
+      a = s16[] parameter(0)
+      b = s16[] parameter(1)
+      c = f32[] parameter(2)
+      d = f32[] parameter(3)
+      v = s64[] parameter(4)
+      w = s64[] parameter(5)
+      first = pred[] compare(a, b), direction=LT
+      same = pred[] compare(a, b), direction=EQ
+      second = pred[] compare(c, d), direction=GT
+      tie = pred[] and(same, second)
+      ROOT r = pred[] or(first, tie)
+    }
+    ENTRY e {
+      x = s16[N] parameter(0)
+      y = f32[N] parameter(1)
+      z = s64[N] parameter(2)
+      ROOT r = (s16[N], f32[N], s64[N]) sort(x, y, z), dimensions={0}, is_stable=true, to_apply=less
+    }"""
+
+
+@pytest.mark.parametrize("n", [20, 300])
+def test_several_keys(backend: Callable[[str], Executable], n: int) -> None:
+    text = LEXICOGRAPHIC.replace("[N]", f"[{n}]")
+    keys = sort_keys(next(c for c in parse(text).computations if c.name == "less"))
+    assert keys is not None
+    assert [(key.bits, key.down) for key in keys] == [(16, False), (32, True)]
+    rng = np.random.default_rng(0)
+    arrays = (
+        rng.integers(-3, 3, n).astype(np.int16),
+        np.round(rng.standard_normal(n), 1).astype(np.float32),
+        np.arange(n),
+    )
+    check(backend, text, *arrays)
+
+
+def test_what_is_an_order_of_keys() -> None:
+    def keys_of(how: str) -> object:
+        return sort_keys(next(c for c in parse(module(how, (4,), 0, "f32")).computations if c.name == "less"))
+
+    for how in ("lt", "gt", "swapped", "total", "computed"):
+        assert keys_of(how) is not None
+    for how in ("crossed", "never", "always", "unequal"):
+        assert keys_of(how) is None
+
+
+@pytest.mark.parametrize("t", ["f32", "bf16", "s8", "s64"])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (40, 7), (64, 64), (500, 3), (1000, 32), (1000, 33), (3000, 700)])
+def test_topk(backend: Callable[[str], Executable], t: str, n: int, k: int) -> None:
+    x = numbers((3, n), t, nan=True)
+    ordered = np.sort(x, 1) if t != "bf16" else x
+    for largest in ("true", "false") if t == "f32" else ("true",):
+        text = f"""HloModule m
+        ENTRY e {{
+          x = {t}[3,{n}] parameter(0)
+          ROOT r = ({t}[3,{k}], s32[3,{k}]) topk(x), k={k}, largest={largest}
+        }}"""
+        for given in (x, ordered, np.ascontiguousarray(ordered[:, ::-1])):
+            check(backend, text, given)

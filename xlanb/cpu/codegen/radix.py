@@ -1,0 +1,293 @@
+"""Sorting by the digits of keys, least significant first (H. Hollerith's card sorter): stable, and as many rounds as a key has digits, whatever comes.
+
+A line's elements become records: an i64 of key (high) and, low, the element itself where there is one operand of at most 32 bits, or its place. Keys of more than
+32 bits stand beside their places. A round whose digit is the same in all records is left out. Lines of up to `SHORT` elements are sorted by counting, for each record, those
+that stand before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlanb.cpu.codegen import simd
+from xlanb.cpu.codegen.elemental import Elemental, array_of
+from xlanb.cpu.codegen.indexing import Index
+from xlanb.cpu.codegen.ir import Function, Ix
+from xlanb.cpu.codegen.sort_keys import Key, packed, sort_keys
+from xlanb.cpu.codegen.types import Value, from_memory, memory, real, to_memory
+from xlanb.hlo.instruction import HloInstruction
+
+if TYPE_CHECKING:
+    from xlanb.cpu.codegen.kernel import Kernel
+
+SHORT = 64
+"""Lines of up to so many elements are sorted by counting."""
+_LONG = 3000
+"""Lines of so many elements are worth digits of 11 bits."""
+
+Place = Callable[[int, Ix], Index]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How lines of n elements are sorted: `value` says that records hold the elements themselves."""
+
+    keys: tuple[Key, ...]
+    n: int
+    bits: int
+    value: bool
+
+    @property
+    def is_short(self) -> bool:
+        """Whether lines are sorted by counting."""
+        return self.n <= SHORT and self.bits <= 32
+
+    @property
+    def rounds(self) -> int:
+        """How many digits a key has."""
+        return -(-self.bits // (11 if self.n >= _LONG else 8))
+
+    @property
+    def digit(self) -> int:
+        """Bits of a digit."""
+        return -(-self.bits // self.rounds)
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of a line's records, whole cache lines with a vector to spare."""
+        return -(-self.n * 8 // 64) * 64 + 64
+
+    @property
+    def place_bytes(self) -> int:
+        """Bytes of a line's places; none where the records hold them."""
+        return -(-self.n * 4 // 64) * 64 if self.bits > 32 else 0
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch: records and places twice, and the counts of each round."""
+        if self.is_short:
+            return self.record_bytes
+        return 2 * (self.record_bytes + self.place_bytes) + (self.rounds * 4 << self.digit)
+
+    @property
+    def nanoseconds(self) -> float:
+        """What a line costs, roughly."""
+        if self.is_short:
+            return self.n * (10 + self.n * 0.1)
+        return self.rounds * (self.n * 2.0 + (1 << self.digit) * 0.5) + self.n * 2.0
+
+
+def plan(i: HloInstruction) -> Plan | None:
+    """How a sort can be done by digits; None where its comparison is no order of keys of 64 bits, or lines are too short or too long."""
+    n = array_of(i.operands[0]).dimensions[i.dimensions[0]]
+    keys = sort_keys(i.to_apply)
+    if keys is None or not 1 <= n < 2**31:
+        return None
+    bits = sum(max(key.bits, 8) if key.bits == 1 else key.bits for key in keys)
+    first = array_of(i.operands[0]).element_type
+    value = len(i.operands) == 1 and bits <= 32 and first.bits <= 32 and not first.is_complex
+    if bits > 64 or (bits > 32 and n <= SHORT):
+        return None
+    return Plan(keys, n, bits, value)
+
+
+def sort_line(k: Kernel, plan: Plan, place: Place) -> None:
+    """Sort one line from the operands into the results; `place(operand, v)` is where its element v lies."""
+    if plan.is_short:
+        _Short(k, plan, place).emit()
+    else:
+        _Long(k, plan, place).emit()
+
+
+class _Line:
+    """What both ways share: keys, and where things lie."""
+
+    def __init__(self, k: Kernel, plan: Plan, place: Place) -> None:
+        self.k, self.e, self.f = k, k.e, k.f
+        self.plan, self.place = plan, place
+        self.operands = k.root.operands
+        self.leaves = [leaf for leaf, _ in k.root.shape.leaves()]
+        self.scratch = k.own_scratch()
+
+    def element(self, o: int, v: Ix) -> Value:
+        return self.e.element(self.operands[o], self.place(o, v))
+
+    def key(self, v: Ix) -> tuple[str, list[Value]]:
+        """The packed key of element v, and its values."""
+        values = [self.element(o, v) for o in range(len(self.operands))]
+        return packed(self.e, self.plan.keys, self.k.root.to_apply, values), values
+
+    def move(self, source: Ix, target: Ix) -> None:
+        """Element `source` of every operand to place `target` of the results."""
+        for o, leaf in enumerate(self.leaves):
+            self.k.outputs[leaf].store(self.f, self.place(o, target), self.element(o, source))
+
+
+class _Short(_Line):
+    """By counting: an element's place is the number of records below its own, which are all different as they end in their places."""
+
+    def emit(self) -> None:
+        e, f, n = self.e, self.f, self.plan.n
+        pad(f, self.scratch, n)
+        with e.loop(n) as v:
+            key, _ = self.key(v)
+            store_at(f, "i64", self.scratch, v, f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {v}"))
+        with e.loop(n) as v:
+            self.move(v, rank(e, self.scratch, n, load_at(f, "i64", self.scratch, v)))
+
+
+def pad(f: Function, records: str, n: int) -> None:
+    """Fill the last vector of n records, before they are written, with records that stand behind all others."""
+    lanes = f.target.vector_bits // 64
+    f.do(f"store <{lanes} x i64> splat (i64 -1), ptr {address(f, 'i64', records, (n - 1) // lanes * lanes)}, align 8")
+
+
+def rank(e: Elemental, records: str, n: int, own: str) -> str:
+    """How many of n records (padded) are below one."""
+    f = e.f
+    lanes = f.target.vector_bits // 64
+    kind = f"<{lanes} x i64>"
+    mine = simd.splat(f, "i64", lanes, own)
+    with e.carried(-(-n // lanes), [(kind, "zeroinitializer")]) as loop:
+        others = f.let(f"load {kind}, ptr {address(f, 'i64', records, f.mul(loop.index, lanes))}, align 8")
+        one = f.let(f"zext <{lanes} x i1> {f.let(f'icmp ult {kind} {others}, {mine}')} to {kind}")
+        loop.next = [f.let(f"add {kind} {loop.values[0]}, {one}")]
+    return f.call("i64", f"llvm.vector.reduce.add.v{lanes}i64", (kind, loop.values[0]))
+
+
+class _Long(_Line):
+    """By digits."""
+
+    def emit(self) -> None:
+        e, plan = self.e, self.plan
+        sorter = Digits(e, plan, self.scratch)
+        with e.loop(plan.n) as v:
+            key, values = self.key(v)
+            sorter.set(v, key, self._bits(values[0]) if plan.value else v)
+        records, places = sorter.sort()
+        with e.loop(plan.n) as v:
+            self._result(v, records, places)
+
+    def _bits(self, value: Value) -> str:
+        """The memory form of the only operand's element as an i64."""
+        f, t = self.f, array_of(self.operands[0]).element_type
+        raw, kind = to_memory(f, t, real(value)), memory(t)
+        if not kind.startswith("i"):
+            kind, raw = f"i{t.bits}", f.let(f"bitcast {kind} {raw} to i{t.bits}")
+        return f.let(f"zext {kind} {raw} to i64")
+
+    def _result(self, v: Ix, records: str, places: str) -> None:
+        f = self.f
+        if not self.plan.value:
+            self.move(place_of(f, v, records, places), v)
+            return
+        t = array_of(self.operands[0]).element_type
+        low = f.let(f"trunc i64 {load_at(f, 'i64', records, v)} to i{max(t.bits, 8)}")
+        if not memory(t).startswith("i"):
+            low = f.let(f"bitcast i{t.bits} {low} to {memory(t)}")
+        self.k.outputs[self.leaves[0]].store(f, self.place(0, v), from_memory(f, t, low))
+
+
+def place_of(f: Function, v: Ix, records: str, places: str) -> str:
+    """Where the record v came from."""
+    if places:
+        return f.let(f"zext i32 {load_at(f, 'i32', places, v)} to i64")
+    return f.let(f"and i64 {load_at(f, 'i64', records, v)}, {2**32 - 1}")
+
+
+class Digits:
+    """Records in scratch, and how they are brought into order. Keys of up to 32 bits stand in the records' high halves, longer ones have their places beside them."""
+
+    def __init__(self, e: Elemental, plan: Plan, scratch: str) -> None:
+        self.e, self.f, self.plan = e, e.f, plan
+        self.wide = plan.bits > 32
+        self.records = [self._bytes(scratch, h * plan.record_bytes) for h in (0, 1)]
+        beside = 2 * plan.record_bytes
+        self.places = [self._bytes(scratch, beside + h * plan.place_bytes) for h in (0, 1)] if self.wide else []
+        self.counts = self._bytes(scratch, beside + 2 * plan.place_bytes)
+
+    def _bytes(self, pointer: str, offset: int) -> str:
+        return address(self.f, "i8", pointer, offset)
+
+    def set(self, v: Ix, key: str, low: Ix) -> None:
+        """Make record v of a key (i64) and what it carries: its place, or 32 bits."""
+        f = self.f
+        if self.wide:
+            store_at(f, "i32", self.places[0], v, f.let(f"trunc i64 {low} to i32"))
+        else:
+            key = f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {low}")
+        store_at(f, "i64", self.records[0], v, key)
+
+    def sort(self) -> tuple[str, str]:
+        """Sort the records; gives where they and their places lie then ("": in the records)."""
+        self._count()
+        pointers = [("ptr", p) for pair in (self.records, self.places) for p in pair]
+        with self.e.carried(self.plan.rounds, pointers) as loop:
+            loop.next = self._round(loop.index, loop.values)
+        return loop.values[0], loop.values[2] if self.wide else ""
+
+    def _shift(self, round_: Ix) -> Ix:
+        return self.f.add(self.f.mul(round_, self.plan.digit), 0 if self.wide else 32)
+
+    def _digit(self, record: str, shift: Ix) -> str:
+        low = self.f.let(f"lshr i64 {record}, {shift}")
+        return self.f.let(f"and i64 {low}, {2**self.plan.digit - 1}")
+
+    def _count(self) -> None:
+        """How often each digit comes in each round."""
+        f, plan = self.f, self.plan
+        size = plan.rounds * 2**plan.digit
+        f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
+        f.do(f"call void @llvm.memset.p0.i64(ptr align 64 {self.counts}, i8 0, i64 {size * 4}, i1 false)")
+        with self.e.loop(plan.n) as v:
+            record = load_at(f, "i64", self.records[0], v)
+            for r in range(plan.rounds):
+                spot = address(f, "i32", self.counts, f.add(self._digit(record, self._shift(r)), r * 2**plan.digit))
+                more = f.let(f"add i32 {f.let(f'load i32, ptr {spot}')}, 1")
+                f.do(f"store i32 {more}, ptr {spot}")
+
+    def _round(self, round_: Ix, pointers: list[str]) -> list[str]:
+        """Bring the records into the order of one digit; gives where they lie then, and where there is room."""
+        f, plan = self.f, self.plan
+        shift = self._shift(round_)
+        own = address(f, "i32", self.counts, f.mul(round_, 2**plan.digit))
+        first = self._digit(load_at(f, "i64", pointers[0], 0), shift)
+        same = f.let(f"icmp eq i32 {load_at(f, 'i32', own, first)}, {plan.n}")
+        with f.when(f.let(f"xor i1 {same}, true")), self.e.scope():
+            with self.e.carried(2**plan.digit, [("i32", "0")]) as loop:
+                count = load_at(f, "i32", own, loop.index)
+                store_at(f, "i32", own, loop.index, loop.values[0])
+                loop.next = [f.let(f"add i32 {loop.values[0]}, {count}")]
+            with self.e.loop(plan.n) as v:
+                record = load_at(f, "i64", pointers[0], v)
+                spot = address(f, "i32", own, self._digit(record, shift))
+                goal = f.let(f"load i32, ptr {spot}")
+                f.do(f"store i32 {f.let(f'add i32 {goal}, 1')}, ptr {spot}")
+                target = f.let(f"zext i32 {goal} to i64")
+                store_at(f, "i64", pointers[1], target, record)
+                if self.wide:
+                    store_at(f, "i32", pointers[3], target, load_at(f, "i32", pointers[2], v))
+        out = []
+        for a, b in zip(pointers[::2], pointers[1::2], strict=True):
+            out += [f.let(f"select i1 {same}, ptr {x}, ptr {y}") for x, y in ((a, b), (b, a))]
+        return out
+
+
+# -- memory -------------------------------------------------------------------------------------------------------
+
+
+def address(f: Function, kind: str, pointer: str, offset: Ix) -> str:
+    """The address of an element."""
+    return pointer if offset == 0 else f.let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {offset}")
+
+
+def load_at(f: Function, kind: str, pointer: str, offset: Ix) -> str:
+    """An element of the scratch."""
+    return f.let(f"load {kind}, ptr {address(f, kind, pointer, offset)}")
+
+
+def store_at(f: Function, kind: str, pointer: str, offset: Ix, value: str) -> None:
+    """Set an element of the scratch."""
+    f.do(f"store {kind} {value}, ptr {address(f, kind, pointer, offset)}")

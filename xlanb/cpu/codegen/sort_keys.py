@@ -1,0 +1,156 @@
+"""What a sort's comparison compares: where it is the order of keys, each computed from one side alone, the keys can be sorted as plain unsigned numbers.
+
+lt(key(a), key(b))                                           one key; gt: the same, downwards
+or(lt(k(a), k(b)), and(eq(k(a), k(b)), rest(a, b)))          a key, and others where it is equal
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xlanb.cpu.codegen.elemental import Binding, Elemental, array_of
+from xlanb.cpu.codegen.indexing import Index
+from xlanb.cpu.codegen.ir import Function
+from xlanb.cpu.codegen.types import Value, real, register, to_bits
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+_DOWN = {"LT": False, "LE": False, "GT": True, "GE": True}
+
+
+@dataclass(frozen=True)
+class Key:
+    """An expression over one side's elements, sorted upwards or downwards; with `total_order` floats are ordered by their bits."""
+
+    expression: HloInstruction
+    down: bool
+    total_order: bool
+
+    @property
+    def element_type(self) -> PrimitiveType:
+        """The type of the key."""
+        return array_of(self.expression).element_type
+
+    @property
+    def bits(self) -> int:
+        """How many bits the key has as an unsigned number."""
+        return self.element_type.bits
+
+
+def sort_keys(target: HloComputation) -> tuple[Key, ...] | None:
+    """The keys that a comparison compares, the most significant first; None where it is no comparison of keys."""
+    keys: list[Key] = []
+    at: HloInstruction | None = target.root
+    while at is not None:
+        split = _key_and_rest(at)
+        if split is None:
+            return None
+        key, at = split
+        keys.append(key)
+    return tuple(keys)
+
+
+def _key_and_rest(i: HloInstruction) -> tuple[Key, HloInstruction | None] | None:
+    if i.opcode is Op.COMPARE:
+        key = _key(i)
+        return (key, None) if key is not None else None
+    if i.opcode is not Op.OR:
+        return None
+    for less, tie in (i.operands, reversed(i.operands)):
+        key = _key(less)
+        if key is None or tie.opcode is not Op.AND:
+            continue
+        for equal, rest in (tie.operands, reversed(tie.operands)):
+            if equal.opcode is Op.COMPARE and equal.get("direction") == "EQ" and _same_sides(equal, less):
+                return key, rest
+    return None
+
+
+def _key(i: HloInstruction) -> Key | None:
+    if i.opcode is not Op.COMPARE or i.get("direction") not in _DOWN:
+        return None
+    down = _DOWN[i.get("direction")]
+    a, b = i.operands
+    t = array_of(a).element_type
+    if t.is_complex or t.bits > 64:
+        return None
+    total = i.get("type") == "TOTALORDER" or not t.is_floating
+    if _mirrored(a, b, 0):
+        return Key(a, down, total)
+    return Key(b, not down, total) if _mirrored(b, a, 0) else None
+
+
+def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
+    """Whether a is computed from elements of one side (0: the left) as b is from those of the other."""
+    if a.opcode is not b.opcode or a.shape != b.shape or array_of(a).dimensions:
+        return False
+    if a.opcode is Op.PARAMETER:
+        return a.parameter_number % 2 == side and b.parameter_number == a.parameter_number + 1 - 2 * side
+    if a.opcode is Op.CONSTANT:
+        return a is b or (a.literal == b.literal and not a.literal.is_elided)
+    plain = a.opcode.is_elementwise or a.opcode is Op.BITCAST_CONVERT
+    if not plain or a.called_computations or a.attributes != b.attributes:
+        return False
+    return all(_mirrored(x, y, side) for x, y in zip(a.operands, b.operands, strict=True))
+
+
+def _same_sides(equal: HloInstruction, less: HloInstruction) -> bool:
+    """Whether an EQ compares the very keys that an order compares."""
+    a, b = equal.operands
+    c, d = less.operands
+    return (a is c and b is d) or (a is d and b is c)
+
+
+def unsigned(f: Function, key: Key, value: str) -> str:
+    """The key's value as an i<bits> whose unsigned order is the order of the sort.
+
+    Without a total order the zeros are one, and NaN, which no comparison puts anywhere, comes last.
+    """
+    t = key.element_type
+    if t is T.PRED:
+        bits = f.let(f"zext i1 {value} to i8")
+    elif not t.is_floating:
+        bits = f.let(f"xor i{t.bits} {value}, {1 << (t.bits - 1)}") if t.is_signed else value
+    else:
+        bits = _float_bits(f, key, value)
+    return f.let(f"xor i{t.bits} {bits}, -1") if key.down else bits
+
+
+def _float_bits(f: Function, key: Key, value: str) -> str:
+    t, kind = key.element_type, register(key.element_type)
+    whole = f"i{t.bits}"
+    if not key.total_order:
+        zero = f.let(f"fcmp oeq {kind} {value}, 0.0")
+        number = f.let(f"select i1 {zero}, {kind} 0.0, {kind} {value}")
+    else:
+        number = value
+    bits = to_bits(f, t, number)
+    flip = f.let(f"or {whole} {f.let(f'ashr {whole} {bits}, {t.bits - 1}')}, {1 << (t.bits - 1)}")
+    ordered = f.let(f"xor {whole} {bits}, {flip}")
+    if key.total_order:
+        return ordered
+    is_nan = f.let(f"fcmp uno {kind} {value}, {value}")
+    return f.let(f"select i1 {is_nan}, {whole} {0 if key.down else -1}, {whole} {ordered}")
+
+
+def packed(e: Elemental, keys: Sequence[Key], target: HloComputation, values: Sequence[Value]) -> str:
+    """All keys of an element, given by its values per operand, as one i64: the most significant key highest, no more than 64 bits in all."""
+    f = e.f
+    sides: dict[HloInstruction, Binding] = {
+        p: {(): _always(values[p.parameter_number // 2])} for p in target.parameters
+    }
+    inner = Elemental(f, sides, e.constants, floor=len(f.regions))
+    total = ""
+    for key in keys:
+        made = unsigned(f, key, real(inner.element(key.expression, Index(array_of(key.expression), ()))))
+        wide = made if key.bits == 64 else f.let(f"zext i{key.bits} {made} to i64")
+        total = f.let(f"or i64 {f.let(f'shl i64 {total}, {key.bits}')}, {wide}") if total else wide
+    return total
+
+
+def _always(value: Value) -> Callable[[Index], Value]:
+    return lambda _: value

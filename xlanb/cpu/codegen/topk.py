@@ -1,0 +1,200 @@
+"""The k largest of each line, in order, and where they were: by selection, in one pass over the line.
+
+The first elements fill a buffer, which is sorted and cut to k; from then on only elements beyond the last of those enter it, found a vector at a time, and it is sorted and
+cut again when it is full. Of equal elements the first comes first.
+"""
+
+from __future__ import annotations
+
+from xlanb.cpu.codegen import radix, simd
+from xlanb.cpu.codegen.elemental import array_of
+from xlanb.cpu.codegen.indexing import Index, unflatten
+from xlanb.cpu.codegen.ir import Ix
+from xlanb.cpu.codegen.kernel import SCRATCH_EACH, Kernel, special
+from xlanb.cpu.codegen.parallel import parallel
+from xlanb.cpu.codegen.radix import Digits, Plan, address, load_at, store_at
+from xlanb.cpu.codegen.sort_keys import Key, unsigned
+from xlanb.cpu.codegen.types import real
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape.shape import ArrayShape
+
+
+def _plan(i: HloInstruction) -> Plan:
+    """The buffer: all of the line where it is short, or its keys long."""
+    n, k = _sizes(i)
+    bits = max(array_of(i.operands[0]).element_type.bits, 8)
+    if bits > 32:
+        return Plan((), n, bits, value=False)
+    room = radix.SHORT if k <= radix.SHORT // 2 else max(2 * k, k + 256)
+    return Plan((), min(room, n), bits, value=False)
+
+
+def _sizes(i: HloInstruction) -> tuple[int, int]:
+    return array_of(i.operands[0]).dimensions[-1], array_of(i, (0,)).dimensions[-1]
+
+
+def _key_bytes(i: HloInstruction) -> int:
+    return -(-_sizes(i)[0] * 4 // 64) * 64 + 64
+
+
+SCRATCH_EACH[Op.TOPK] = lambda i: 2 * _plan(i).record_bytes + _plan(i).scratch_bytes + _key_bytes(i)
+
+
+@special(Op.TOPK, memory_only=True)
+def _topk(k: Kernel) -> bool:
+    source = array_of(k.root.operands[0])
+    n, count = _sizes(k.root)
+    lines = source.element_count // n
+    plan = _plan(k.root)
+    with parallel(k.e, lines, nanoseconds=n * (1.0 if plan.bits <= 32 else 12.0) + plan.n * 20) as line:
+        at = unflatten(k.f, line, ArrayShape(source.element_type, (*source.dimensions[:-1], 1), layout=source.layout))
+        _Line(k, plan, n, count, list(at[:-1])).emit()
+    return True
+
+
+class _Line:
+    def __init__(self, k: Kernel, plan: Plan, n: int, count: int, at: list[Ix]) -> None:
+        self.k, self.e, self.f, self.plan = k, k.e, k.f, plan
+        self.n, self.count, self.before = n, count, at
+        self.operand = k.root.operands[0]
+        self.rank = array_of(self.operand).rank
+        self.how = Key(self.operand, down=k.root.get("largest") is not False, total_order=True)
+        self.scratch = k.own_scratch()
+        self.keys = self._bytes(2 * plan.record_bytes + plan.scratch_bytes)
+
+    def _bytes(self, offset: int) -> str:
+        return address(self.f, "i8", self.scratch, offset)
+
+    def _index(self, v: Ix) -> Index:
+        return Index(array_of(self.operand), [*self.before, v])
+
+    def _key(self, v: Ix) -> str:
+        """The key of element v as an i64, the first of the order lowest."""
+        bits = unsigned(self.f, self.how, real(self.e.element(self.operand, self._index(v))))
+        width = max(self.how.bits, 8)
+        return bits if width == 64 else self.f.let(f"zext i{width} {bits} to i64")
+
+    def emit(self) -> None:
+        if self.plan.n == self.n:
+            self._whole()
+        else:
+            self._selected()
+
+    def _write(self, records: str, places: str) -> None:
+        """The first of the records to the results."""
+        f = self.f
+        values, positions = self.k.outputs[0,], self.k.outputs[1,]
+        with self.e.loop(self.count) as v:
+            place = radix.place_of(f, v, records, places)
+            values.store(f, Index(values.shape, [*self.before, v]), self.e.element(self.operand, self._index(place)))
+            t = positions.shape.element_type
+            low = place if t.bits == 64 else f.let(f"trunc i64 {place} to i{t.bits}")
+            positions.store(f, Index(positions.shape, [*self.before, v]), low)
+
+    def _whole(self) -> None:
+        """Sort the line."""
+        e, plan = self.e, self.plan
+        if plan.is_short:
+            radix.pad(self.f, self.scratch, plan.n)
+            with e.loop(plan.n) as v:
+                self._record(self.scratch, v, self._key(v), v)
+            self._write(self._cut(), "")
+            return
+        sorter = Digits(e, plan, self.scratch)
+        with e.loop(plan.n) as v:
+            sorter.set(v, self._key(v), v)
+        self._write(*sorter.sort())
+
+    def _record(self, records: str, at: Ix, key: str, place: Ix) -> None:
+        store_at(self.f, "i64", records, at, self.f.let(f"or i64 {self.f.let(f'shl i64 {key}, 32')}, {place}"))
+
+    def _cut(self) -> str:
+        """Sort the buffer; gives where the first `count` of it lie: at the beginning of the scratch."""
+        f, e, plan = self.f, self.e, self.plan
+        if not plan.is_short:
+            f.module.declare("void", "llvm.memmove.p0.p0.i64", "ptr, ptr, i64, i1")
+            records, _ = Digits(e, plan, self.scratch).sort()
+            f.do(
+                f"call void @llvm.memmove.p0.p0.i64(ptr {self.scratch}, ptr {records}, i64 {8 * self.count}, i1 false)"
+            )
+            return self.scratch
+        sorted_ = self._bytes(plan.record_bytes)
+        with e.loop(plan.n) as v:
+            own = load_at(f, "i64", self.scratch, v)
+            store_at(f, "i64", sorted_, radix.rank(e, self.scratch, plan.n, own), own)
+        with e.loop(self.count) as v:
+            store_at(f, "i64", self.scratch, v, load_at(f, "i64", sorted_, v))
+        return self.scratch
+
+    def _limit(self) -> str:
+        """The key of the last of the k, as an i32."""
+        last = load_at(self.f, "i64", self.scratch, self.count - 1)
+        return self.f.let(f"trunc i64 {self.f.let(f'lshr i64 {last}, 32')} to i32")
+
+    def _selected(self) -> None:
+        e, f, plan, n = self.e, self.f, self.plan, self.n
+        lanes = f.target.vector_bits // 32
+        vectors = -(-(n - plan.n) // lanes)
+        with e.loop(n) as v:
+            store_at(f, "i32", self.keys, v, f.let(f"trunc i64 {self._key(v)} to i32"))
+        # Behind the line stand keys that never enter.
+        f.do(f"store <{lanes} x i32> splat (i32 -1), ptr {address(f, 'i32', self.keys, n)}, align 4")
+        with e.loop(plan.n) as v:
+            self._record(self.scratch, v, self._wide(load_at(f, "i32", self.keys, v)), v)
+        self._cut()
+        kind = f"<{lanes} x i32>"
+        with e.carried(vectors, [("i64", str(self.count)), ("i32", self._limit())]) as loop:
+            begin = f.add(f.mul(loop.index, lanes), plan.n)
+            found = f.let(f"load {kind}, ptr {address(f, 'i32', self.keys, begin)}, align 4")
+            limit = simd.splat(f, "i32", lanes, loop.values[1])
+            inside = f.let(f"icmp ult {kind} {found}, {limit}")
+            bits = f.let(f"bitcast <{lanes} x i1> {inside} to i{lanes}")
+            loop.next = self._entered(f.let(f"icmp ne i{lanes} {bits}, 0"), loop.values, begin, lanes)
+        with e.loop(plan.n) as v:
+            kept = f.let(f"icmp ult i64 {v}, {loop.values[0]}")
+            own = load_at(f, "i64", self.scratch, v)
+            store_at(f, "i64", self.scratch, v, f.let(f"select i1 {kept}, i64 {own}, i64 -1"))
+        self._write(self._cut(), "")
+
+    def _wide(self, key: str) -> str:
+        return self.f.let(f"zext i32 {key} to i64")
+
+    def _entered(self, some: str, state: list[str], begin: Ix, lanes: int) -> list[str]:
+        """The count and limit of the buffer after a vector some of whose elements may enter."""
+        f = self.f
+        then, end = f.fresh("enter"), f.fresh("entered")
+        before = f.block
+        f.branch_if(some, then, end)
+        f.label(then)
+        with self.e.scope(), self.e.carried(lanes, [("i64", state[0]), ("i32", state[1])]) as loop:
+            loop.next = self._enter(f.add(begin, loop.index), loop.values)
+        after = f.block
+        f.branch(end)
+        f.label(end)
+        return [
+            f.let(f"phi {kind} [ {old}, %{before} ], [ {new}, %{after} ]")
+            for kind, old, new in zip(("i64", "i32"), state, loop.values, strict=True)
+        ]
+
+    def _enter(self, v: Ix, state: list[str]) -> list[str]:
+        """Element v into the buffer if it stands before its limit; a full buffer is cut."""
+        f, (count, limit) = self.f, state
+        key = load_at(f, "i32", self.keys, v)
+        self._record(self.scratch, count, self._wide(key), v)
+        inside = f.let(f"zext i1 {f.let(f'icmp ult i32 {key}, {limit}')} to i64")
+        more = f.let(f"add i64 {count}, {inside}")
+        full, end = f.fresh("full"), f.fresh("room")
+        before = f.block
+        f.branch_if(f.let(f"icmp eq i64 {more}, {self.plan.n}"), full, end)
+        f.label(full)
+        with self.e.scope():
+            self._cut()
+            cut = self._limit()
+        after = f.block
+        f.branch(end)
+        f.label(end)
+        return [
+            f.let(f"phi i64 [ {more}, %{before} ], [ {self.count}, %{after} ]"),
+            f.let(f"phi i32 [ {limit}, %{before} ], [ {cut}, %{after} ]"),
+        ]
