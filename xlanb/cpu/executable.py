@@ -91,8 +91,8 @@ class ArraySpec:
         return np.empty(dims, self.dtype)
 
     def given(self, array: Array) -> Array:
-        """The result as the caller sees it, row-major."""
-        return array if self.order is None else np.ascontiguousarray(array.transpose(np.argsort(self.order)))
+        """The result as the caller sees it: a view of the memory as the module's layout has it, not copied into row-major order."""
+        return array if self.order is None else array.transpose(np.argsort(self.order))
 
 
 def _is_readable(array: Array) -> bool:
