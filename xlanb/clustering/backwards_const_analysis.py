@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlanb.clustering.node_graph import CONTROL, Edge, NodeGraph
-from xlanb.graph.ops.table import find_op
 from xlanb.graph.operation import Operation
+from xlanb.graph.ops.table import find_op
 from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tf2xla.registry import kernel
 

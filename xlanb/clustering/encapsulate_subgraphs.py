@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlanb.clustering.devices import device_of, pick_device
 from xlanb.clustering.mark_for_compilation import CLUSTER
+from xlanb.clustering.node_graph import CONTROL, NodeGraph
 from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
@@ -13,18 +15,41 @@ from xlanb.tf2xla.const_analysis import constant_arguments
 
 @dataclass(frozen=True)
 class ClusterFunction:
-    """A cluster as a function: its body with `_Arg` and `_Retval` nodes; which arguments must be constant, which are variables' handles."""
+    """A cluster as a function: its body with `_Arg` and `_Retval` nodes.
+
+    Arguments come as TensorFlow's launch ops take them: first those whose value must be known when compiling, then tensors, then handles of variables. `sources` are the names
+    of the tensors that they stand for, `result_sources` those of the results, `device` is where the cluster runs.
+    """
 
     name: str
     body: Graph
     arguments: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
     constant_arguments: frozenset[int]
+    sources: tuple[str, ...] = ()
+    result_sources: tuple[str, ...] = ()
+    device: str = ""
 
     @property
     def targets(self) -> list[Operation]:
         """Nodes of the body that run for their effect."""
         return [op for op in self.body if op.type not in ("_Arg", "_Retval") and not any(t.uses for t in op.outputs)]
+
+    @property
+    def resource_arguments(self) -> frozenset[int]:
+        """Numbers of the arguments that are handles of variables."""
+        return frozenset(i for i, t in enumerate(self.arguments) if t.dtype.name == "resource")
+
+    def __str__(self) -> str:
+        kinds = dict.fromkeys(self.constant_arguments, "constant") | dict.fromkeys(self.resource_arguments, "resource")
+        lines = [f"function {self.name} on {self.device or 'any device'}"]
+        for i, (t, source) in enumerate(zip(self.arguments, self.sources, strict=False)):
+            lines.append(
+                f"  argument {i} {t.op.name}: {t.describe()} = {source}{f' ({kinds[i]})' if i in kinds else ''}"
+            )
+        for i, (t, source) in enumerate(zip(self.results, self.result_sources, strict=False)):
+            lines.append(f"  result {i}: {t.describe()} = {source}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -39,36 +64,96 @@ class Encapsulated:
 def encapsulate_subgraphs(marked: Graph) -> Encapsulated:
     """Replace the nodes of each cluster by one call node; the marked graph itself stays as it was."""
     graph = marked.copy()
+    order = {op: i for i, op in enumerate(graph.topological_order())}
     clusters: dict[str, list[Operation]] = {}
-    for op in graph.topological_order():
+    for op in graph:
         if op.attrs.get(CLUSTER):
             clusters.setdefault(op.attrs[CLUSTER], []).append(op)
-    functions: dict[str, ClusterFunction] = {}
+    references = related_to_references(graph)
+    borders = _borders(graph)
+    names = sorted(clusters, key=lambda c: min(order[op] for op in clusters[c]))
+    functions = {n: _function(n, sorted(clusters[n], key=order.__getitem__), *borders[n]) for n in names}
     moved: dict[str, Tensor] = {}
-    for name, ops in clusters.items():
-        inputs, outputs = _borders(ops)
-        functions[name] = _function(name, ops, inputs, outputs)
-        _replace(graph, name, ops, inputs, outputs, functions[name], moved)
-    return Encapsulated(graph, functions, moved)
+    for name, (function, inputs) in functions.items():
+        has_references = any(op in references for op in clusters[name])
+        current = [moved.get(t.name, t) for t in inputs]
+        _replace(graph, clusters[name], current, borders[name][1], function, moved, has_references=has_references)
+    return Encapsulated(graph, {n: f for n, (f, _) in functions.items()}, moved)
 
 
-def _borders(ops: list[Operation]) -> tuple[list[Tensor], list[Tensor]]:
-    """Tensors that come in from outside, and those that are read outside."""
-    inside = set(ops)
-    inputs = dict.fromkeys(t for op in ops for t in op.inputs if t.op not in inside)
-    outputs = [t for op in ops for t in op.outputs if any(user not in inside for user in t.uses)]
-    return list(inputs), outputs
+def related_to_references(graph: Graph) -> set[Operation]:
+    """Nodes with a path to or from one that takes or gives a variable by reference."""
+    starts = [op for op in graph if any(t.dtype.is_ref_dtype for t in (*op.inputs, *op.outputs))]
+    found: set[Operation] = set(starts)
+    for is_forward in (True, False):
+        pending, seen = list(starts), set(starts)
+        while pending:
+            op = pending.pop()
+            after = [*(r for t in op.outputs for r in t.uses), *op.control_outputs]
+            for other in after if is_forward else [*(t.op for t in op.inputs), *op.control_inputs]:
+                if other not in seen:
+                    seen.add(other)
+                    pending.append(other)
+        found |= seen
+    return found
 
 
-def _function(name: str, ops: list[Operation], inputs: list[Tensor], outputs: list[Tensor]) -> ClusterFunction:
+def _borders(graph: Graph) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
+    """For each cluster the tensors that come in from outside, and those that are read outside, in the order of the graph's edges."""
+    nodes = NodeGraph(graph)
+    cluster_of = [op.attrs.get(CLUSTER) if op is not None else None for op in nodes.ops]
+    inputs: dict[str, dict[Tensor, None]] = {c: {} for c in cluster_of if c}
+    outputs: dict[str, dict[Tensor, None]] = {c: {} for c in cluster_of if c}
+    for edge in nodes.edges:
+        start, to = cluster_of[edge.src], cluster_of[edge.dst]
+        if edge.port == CONTROL or start == to:
+            continue
+        tensor = nodes.op(edge.src).outputs[edge.port]
+        if to:
+            inputs[to][tensor] = None
+        if start:
+            outputs[start][tensor] = None
+    return {c: (list(inputs[c]), list(outputs[c])) for c in inputs}
+
+
+def _function(
+    name: str, ops: list[Operation], inputs: list[Tensor], outputs: list[Tensor]
+) -> tuple[ClusterFunction, list[Tensor]]:
+    """The function of a cluster, and the tensors for its arguments in their order."""
+    body, made = _body(name, ops, inputs, outputs)
+    must_be_known = constant_arguments(body)
+    kinds = [0 if i in must_be_known else 2 if t.dtype.name == "resource" else 1 for i, t in enumerate(inputs)]
+    order = sorted(range(len(inputs)), key=kinds.__getitem__)
+    ordered = [inputs[i] for i in order]
+    for index, t in enumerate(ordered):
+        made[t].op.set_attr("index", index)
+        made[t].give_shape(t.shape.as_tuple())
+    constants = frozenset(place for place, old in enumerate(order) if old in must_be_known)
+    device = pick_device(sorted({device_of(op) for op in ops}))
+    function = ClusterFunction(
+        name,
+        body,
+        tuple(made[t] for t in ordered),
+        tuple(made[t] for t in outputs),
+        constants,
+        tuple(t.name for t in ordered),
+        tuple(t.name for t in outputs),
+        device,
+    )
+    return function, ordered
+
+
+def _body(
+    name: str, ops: list[Operation], inputs: list[Tensor], outputs: list[Tensor]
+) -> tuple[Graph, dict[Tensor, Tensor]]:
+    """The body, and what each tensor is within."""
     body = Graph(name)
     body.functions = ops[0].graph.functions
     made: dict[Tensor, Tensor] = {}
     for index, t in enumerate(inputs):
         attrs = {"T": t.dtype.base_dtype, "index": index, "_output_shapes": (t.shape,)}
-        arg = body.add_op(
-            "_Arg", body.unique_name(f"{t.op.name}_{t.value_index}_arg".replace("/", "_").lower()), (), [t.dtype], attrs
-        )
+        label = f"{t.op.name}_{t.value_index}_arg".replace("/", "_").lower()
+        arg = body.add_op("_Arg", body.unique_name(label.lstrip("_")), (), [t.dtype], attrs)
         arg.outputs[0].give_shape(t.shape.as_tuple())
         made[t] = arg.outputs[0]
     copies: dict[Operation, Operation] = {}
@@ -83,31 +168,39 @@ def _function(name: str, ops: list[Operation], inputs: list[Tensor], outputs: li
         made.update(zip(op.outputs, copy.outputs, strict=True))
     for index, t in enumerate(outputs):
         label = f"{t.op.name}_{t.value_index}_retval".replace("/", "_").lower()
-        body.add_op("_Retval", body.unique_name(label), [made[t]], [], {"T": t.dtype.base_dtype, "index": index})
-    arguments = tuple(made[t] for t in inputs)
-    return ClusterFunction(name, body, arguments, tuple(made[t] for t in outputs), constant_arguments(body))
+        attrs = {"T": t.dtype.base_dtype, "index": index}
+        body.add_op("_Retval", body.unique_name(label.lstrip("_")), [made[t]], [], attrs)
+    return body, made
 
 
 def _replace(
     graph: Graph,
-    name: str,
     ops: list[Operation],
     inputs: list[Tensor],
     outputs: list[Tensor],
     function: ClusterFunction,
     moved: dict[str, Tensor],
+    *,
+    has_references: bool,
 ) -> None:
-    inside = set(ops)
+    inside, name = set(ops), function.name
     waits = dict.fromkeys(c for op in ops for c in op.control_inputs if c not in inside)
     waiting = dict.fromkeys(c for op in ops for c in op.control_outputs if c not in inside)
     attrs = {
         "_XlaCompiledKernel": True,
         "_XlaNumConstantArgs": len(function.constant_arguments),
-        "_XlaNumResourceArgs": sum(t.dtype.name == "resource" for t in inputs),
+        "_XlaNumResourceArgs": len(function.resource_arguments),
+        "_XlaHasReferenceVars": has_references,
     }
     graph.functions[name] = GraphFunction.of_body(name, function.body)
     call = graph.add_op(
-        name, graph.unique_name(name), inputs, [t.dtype.base_dtype for t in outputs], attrs, list(waits)
+        name,
+        graph.unique_name(name),
+        inputs,
+        [t.dtype.base_dtype for t in outputs],
+        attrs,
+        list(waits),
+        function.device,
     )
     for old, new in zip(outputs, call.outputs, strict=True):
         new.give_shape(old.shape.as_tuple())

@@ -36,7 +36,7 @@ class NodeGraph:
     Attributes:
         ops: operation by id; None for source and sink.
         ids: id by operation.
-        edges: all edges, those into earlier nodes first; then those of source and sink, which hold what else would hang in the air.
+        edges: all edges in the order in which TensorFlow would have made them; then those of source and sink, which hold what else would hang in the air.
         in_edges, out_edges: edges by id of node.
     """
 
@@ -47,17 +47,23 @@ class NodeGraph:
         self.edges: list[Edge] = []
         self.in_edges: list[list[Edge]] = [[] for _ in self.ops]
         self.out_edges: list[list[Edge]] = [[] for _ in self.ops]
+        found = []
         for op, dst in self.ids.items():
-            for index, tensor in enumerate(op.inputs):
-                self._add(Edge(self.ids[tensor.op], tensor.value_index, dst, index))
-            for waited in op.control_inputs:
-                self._add(Edge(self.ids[waited], CONTROL, dst, CONTROL))
+            found += [Edge(self.ids[t.op], t.value_index, dst, slot) for slot, t in enumerate(op.inputs)]
+            found += [Edge(self.ids[waited], CONTROL, dst, CONTROL) for waited in op.control_inputs]
+        for edge in sorted(found, key=self._when_added):
+            self._add(edge)
         for op, node in self.ids.items():
             if not self.in_edges[node]:
                 self._add(Edge(SOURCE, CONTROL, node, CONTROL))
             # Results are tied to _Retval nodes only after the ends of a graph have been tied to the sink.
             if all(self.is_(e.dst, RESULT) for e in self.out_edges[node]) and not op.control_outputs:
                 self._add(Edge(node, CONTROL, SINK, CONTROL))
+
+    def _when_added(self, edge: Edge) -> int:
+        """An edge comes with its later node (a fed argument, an inlined call); but a clone takes the place of its constant."""
+        is_clone = self.is_(edge.src, CONSTANT) and "/clone_" in self.name(edge.src)
+        return edge.dst if is_clone else max(edge.src, edge.dst)
 
     def _add(self, edge: Edge) -> None:
         self.edges.append(edge)

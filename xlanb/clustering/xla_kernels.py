@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from xlanb.graph.ops.table import find_op
 from xlanb.graph.operation import Operation
+from xlanb.graph.ops.table import find_op
 
 TYPE_SETS: dict[str, str] = {
     "ANY": "pred bf16 f16 f32 f64 f8e4m3fn f8e5m2 f8e4m3b11fnuz f8e4m3fnuz f8e5m2fnuz c64 c128 s4 s8 s16 s32 s64 u4 u8 u16 u32 u64 "
