@@ -189,4 +189,4 @@ def test_a_stage_is_found_by_name_and_a_wrong_name_lists_them() -> None:
     assert trace["fusion"].name == "fusion"
     with pytest.raises(XlanbError, match=r"no stage 'fusoin'.*fusion"):
         trace["fusoin"]
-    assert "tanh" in trace.diff(0, "fusion")
+    assert "tanh" in trace.diff(0, "fusion").text

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import xlanb
+from xlanb.errors import XlanbError
+from xlanb.hlo import HloModule
+from xlanb.hlo.opcode import HloOpcode
 from xlanb.peers import xla
 
 pytest.importorskip("jax")
@@ -68,3 +71,93 @@ def test_hlo_of_a_jax_function_compiles_to_the_same_values(rng: np.random.Genera
     ours = xlanb.compile(xla.from_jax(softmax, x))(x)
     (ours,) = ours if isinstance(ours, tuple) else (ours,)
     np.testing.assert_allclose(ours, np.asarray(softmax(x)), rtol=1e-5)
+
+
+def softmax(x: Any, w: Any) -> Any:
+    import jax.numpy as jnp
+    from jax.nn import softmax as normalised
+
+    return normalised(jnp.tanh(x @ w))
+
+
+def test_the_real_compilation_is_a_trace_with_results(rng: np.random.Generator) -> None:
+    x, w = values(rng, (8, 16), (16, 4))
+    trace = xla.trace(softmax, x, w, runs=3)
+    assert trace["fusion"].changed
+    assert trace["algsimp"].pipeline == ("HLO_passes_through_layout_assignment", "simplification")
+    assert trace["buffer_assignment"].after is not None
+    assert trace["llvm_ir"].after is not None
+    assert len(trace.runs) == 3
+    ours = xlanb.compile(xla.from_jax(softmax, x, w))
+    np.testing.assert_allclose(ours(x, w), trace.results[0], rtol=1e-5)
+
+
+def test_ours_and_theirs_are_compared(rng: np.random.Generator) -> None:
+    x, w = values(rng, (8, 16), (16, 4))
+    theirs = xla.trace(softmax, x, w)
+    found = xlanb.trace(xla.from_jax(softmax, x, w)).diff(theirs)
+    assert found.final.counts["removed"] == 0
+    assert {"pass", "changed_before", "changed_after"} <= set(found.passes.columns)
+
+
+def test_the_real_passes_move_no_numbers(rng: np.random.Generator) -> None:
+    x, w = values(rng, (8, 16), (16, 4))
+    assert xla.trace(softmax, x, w).bisect(x, w).stage is None
+
+
+def test_every_form_that_jax_has_becomes_hlo(rng: np.random.Generator) -> None:
+    import jax
+
+    x, w = values(rng, (8, 16), (16, 4))
+    lowered = jax.jit(softmax).lower(x, w)
+    forms = [
+        (jax.jit(softmax), x, w),
+        (lowered,),
+        (lowered.compile(),),
+        (jax.make_jaxpr(softmax)(x, w),),
+        (lowered.as_text(),),
+    ]
+    expected = np.asarray(softmax(x, w))
+    for form in forms:
+        np.testing.assert_allclose(xlanb.evaluate(xla.from_jax(*form), x, w), expected, rtol=1e-5)
+    with pytest.raises(XlanbError, match="nothing that JAX compiles"):
+        xla.from_jax(7)
+    with pytest.raises(XlanbError, match="refuses the StableHLO"):
+        xla.from_jax("module {")
+
+
+def test_a_pass_of_ours_runs_inside_the_real_compiler(rng: np.random.Generator) -> None:
+    import jax
+
+    (x,) = values(rng, (8,))
+
+    def turned(module: HloModule) -> None:
+        for c in module.computations:  # fused already, when the pass runs
+            for i in [i for i in c if i.opcode is HloOpcode.TANH]:
+                c.replace(i, c.add(HloOpcode.COSINE, i.operands, i.shape))
+
+    with xla.using(turned) as edited:
+        changed = jax.jit(jax.numpy.tanh)(x)
+    assert any(e.before is not e.after for e in edited)
+    np.testing.assert_allclose(changed, np.cos(x), rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.numpy.tanh)(x), np.tanh(x), rtol=1e-5)
+
+
+def test_a_pass_that_fails_inside_is_raised_after_the_block(rng: np.random.Generator) -> None:
+    import jax
+
+    (x,) = values(rng, (8,))
+
+    def broken(module: HloModule) -> None:
+        raise ValueError(module.name)
+
+    with pytest.raises(XlanbError, match="pass broken failed inside XLA: ValueError"), xla.using(broken):
+        np.testing.assert_allclose(jax.jit(lambda v: v + 1)(x), x + 1)
+
+
+def test_what_the_real_xla_refuses_is_an_error() -> None:
+    with pytest.raises(XlanbError, match="the real XLA refuses the module"):
+        xla.trace(
+            'HloModule m\nENTRY e { ROOT a = f32[2]{0} custom-call(), custom_call_target="no_such_target" }',
+            all_passes=False,
+        )

@@ -26,7 +26,7 @@ from xlanb.debug_options import DebugOptions
 from xlanb.dump.buffer_assignment import buffer_assignment_text, live_range_text
 from xlanb.dump.names import DumpName, encode_name
 from xlanb.errors import DumpError, FlagError
-from xlanb.hlo.parser import parse
+from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import CompilationStarted, Event, StageFinished, observing
 
@@ -179,7 +179,7 @@ class DumpWriter:
         if text:
             self._write(module, replace(name, extension="txt"), record.text)
         if proto:
-            binary = parse(record.text).to_proto()
+            binary = HloModule.from_record(record).to_proto()
             self._write(module, replace(name, extension="hlo.pb", compressed=o.xla_dump_compress_protos), binary)
         if dot or url:
             source = _dot(record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
+from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
@@ -12,6 +13,10 @@ from xlanb.explorer.lineage import Lineage, Provenance
 from xlanb.explorer.stage import Stage
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Decision
+
+if TYPE_CHECKING:
+    from xlanb.explorer.bisection import Bisection
+    from xlanb.explorer.diff import ModuleDiff, TraceDiff
 
 
 class Trace(Displayable):
@@ -52,16 +57,38 @@ class Trace(Displayable):
         """The stages that changed something."""
         return [s for s in self.stages if s.changed]
 
-    def diff(self, a: int | str, b: int | str) -> str:
-        """Unified diff of the HLO text (or other text) after stage `a` and after stage `b`."""
-        left, right = self[a], self[b]
-        texts = [
-            str(s.after).splitlines()
-            if isinstance(s.after, ModuleRecord)
-            else str(getattr(s.after, "text", s.after)).splitlines()
-            for s in (left, right)
-        ]
+    def diff(self, a: int | str | Trace, b: int | str | None = None) -> ModuleDiff | TraceDiff | str:
+        """What differs between the HLO after stage `a` and after stage `b`, instructions matched by structure; or between this trace and another.
+
+        Where a stage holds no HLO, the unified diff of the texts.
+
+        Raises:
+            XlanbError: there is no such stage.
+        """
+        from xlanb.explorer.diff import diff_modules, diff_traces
+
+        if isinstance(a, Trace):
+            return diff_traces(self, a)
+        left, right = self[a], self[b if b is not None else -1]
+        if isinstance(left.after, ModuleRecord) and isinstance(right.after, ModuleRecord):
+            return diff_modules(left.after, right.after, (left.name, right.name))
+        texts = [str(getattr(s.after, "text", s.after)).splitlines() for s in (left, right)]
         return "\n".join(unified_diff(texts[0], texts[1], left.name, right.name, lineterm=""))
+
+    def bisect(
+        self, *inputs: Any, tolerance: float | None = None, within: bool = True, exhaustive: bool = False
+    ) -> Bisection:
+        """The first HLO pass after which the result on `inputs` moves away from the one before all passes, by the reference interpreter.
+
+        `tolerance` is the largest relative error that counts as none (by default a few units in the last place of the results' dtype). With `within` the rewrite inside the pass is looked
+        for too, where the pass is one of ours; `exhaustive` evaluates after every pass rather than halving.
+
+        Raises:
+            XlanbError: there is no HLO before the passes, or the interpreter cannot evaluate it.
+        """
+        from xlanb.explorer.bisection import bisect
+
+        return bisect(self, inputs, tolerance=tolerance, within=within, exhaustive=exhaustive)
 
     def why(self, *subject: str) -> list[Decision]:
         """Every recorded decision about these instructions or nodes (all of them must take part), in order."""

@@ -194,6 +194,18 @@ class HloModule(Displayable):
     # -- what it says -------------------------------------------------------------------------------------------
 
     @staticmethod
+    def from_record(record: ModuleRecord) -> HloModule:
+        """A module again from its snapshot, with every constant in full.
+
+        Raises:
+            XlanbError: the snapshot was read from a text that no module can be made of.
+        """
+        from xlanb.hlo.parser import parse
+        from xlanb.hlo.printer import PrintOptions, module_text
+
+        return parse(module_text(record, PrintOptions(large_constants=True)))
+
+    @staticmethod
     def from_proto(data: bytes) -> HloModule:
         """The module of a binary HloModuleProto or HloProto (a `.hlo.pb` file).
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -10,7 +12,12 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import MissingPeerError, XlanbError
+from xlanb.explorer.dump_trace import dump_trace
+from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule, parse
+from xlanb.hlo.records import ModuleRecord
+from xlanb.peers.child import RealTrace, compile_in_child, execution_stage
+from xlanb.transforms.base import HloPass
 
 
 def _import(name: str) -> ModuleType:
@@ -20,14 +27,41 @@ def _import(name: str) -> ModuleType:
         raise MissingPeerError("JAX is not installed: pip install 'xlanb[peers]'") from None
 
 
-def from_jax(function: Callable[..., Any], *args: Any) -> HloModule:
-    """The HLO that JAX hands to XLA for a function with these example arguments, before any pass.
+def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
+    """The HLO of what comes from JAX, as JAX hands it to XLA, before any pass.
+
+    `x` is a function or a `jax.jit` object with example arguments, a `Lowered`, a `Compiled` (then it is the HLO after XLA's passes), a closed jaxpr, or StableHLO text.
 
     Raises:
         MissingPeerError: JAX is not installed.
+        XlanbError: `x` is none of these, or JAX refuses it.
     """
+    if isinstance(x, str):
+        return _from_stablehlo(x)
     jax = _import("jax")
-    return parse(jax.jit(function).lower(*args).as_text(dialect="hlo"))
+    stages = _import("jax.stages")
+    if isinstance(x, stages.Lowered):
+        return parse(x.as_text(dialect="hlo"))
+    if isinstance(x, stages.Compiled):
+        return parse(x.as_text())
+    if hasattr(x, "jaxpr") and hasattr(x, "in_avals"):
+        function = _import("jax.core").jaxpr_as_fun(x) if hasattr(_import("jax.core"), "jaxpr_as_fun") else None
+        function = function or _import("jax.extend.core").jaxpr_as_fun(x)
+        x, args = jax.jit(function), tuple(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in x.in_avals)
+    if not callable(x):
+        raise XlanbError(f"a {type(x).__name__} is nothing that JAX compiles")
+    jitted = x if hasattr(x, "lower") else jax.jit(x)
+    return parse(jitted.lower(*args, **named).as_text(dialect="hlo"))
+
+
+def _from_stablehlo(text: str) -> HloModule:
+    try:
+        computation = _import("jaxlib._jax").mlir.mlir_module_to_xla_computation(text)
+    except MissingPeerError:
+        raise
+    except Exception as error:  # the extension raises its own kinds
+        raise XlanbError(f"the real XLA refuses the StableHLO: {error}") from error
+    return HloModule.from_proto(computation.as_serialized_hlo_module_proto())
 
 
 def canonical_text(text: str) -> str:
@@ -64,12 +98,117 @@ class RealExecutable:
 
     def __call__(self, *args: Any) -> list[np.ndarray[Any, Any]]:
         """Run; the leaves of the result, in order."""
+        return [np.asarray(r) for r in self.run(self.put(args))]
+
+    @property
+    def name(self) -> str:
+        """The module's name."""
+        name: str = self._loaded.hlo_modules()[0].name
+        return name
+
+    def put(self, args: Sequence[Any]) -> list[Any]:
+        """Arrays as JAX's own, on the device."""
         jax = _import("jax")
         device = self._client.local_devices()[0]
-        return [np.asarray(r) for r in self.run([jax.device_put(np.asarray(a), device) for a in args])]
+        return [jax.device_put(np.asarray(a), device) for a in args]
 
     def run(self, buffers: list[Any]) -> list[Any]:
         """Run on arrays that are JAX's already; results that are JAX's, ready to read."""
         results = self._loaded.execute_sharded(buffers).disassemble_into_single_device_arrays()
         ready: list[Any] = _import("jax").block_until_ready([r[0] for r in results])
         return ready
+
+    @property
+    def temp_bytes(self) -> int:
+        """Bytes of temporaries that XLA's buffer assignment needs."""
+        size: int = self._loaded.get_compiled_memory_stats().temp_size_in_bytes
+        return size
+
+
+def trace(x: Any, *arrays: Any, all_passes: bool = False, runs: int = 20, flags: str = "") -> Trace:
+    """The compilation of `x` by the real XLA:CPU as a Trace: its passes, kernels, buffers, and with `arrays` what they give and how long that takes.
+
+    XLA reads its flags once in a process, so a child process compiles. `x` is an HloModule, HLO text, or what `from_jax` takes; then `arrays` are its example arguments too. The passes that
+    changed something are recorded, with `all_passes` every one; `flags` are more XLA_FLAGS. `trace.results` holds the results, leaf by leaf.
+
+    Raises:
+        MissingPeerError: JAX is not installed.
+        XlanbError: the real XLA refuses the module; the message is its own.
+    """
+    _import("jaxlib")
+    module = x if isinstance(x, HloModule) else parse(x) if _is_hlo(x) else from_jax(x, *arrays)
+    made = compile_in_child(str(module), arrays, all_passes=all_passes, runs=runs, flags=flags)
+    found = RealTrace(f"XLA:CPU: {module.name}", dump_trace(made.files).stages, made)
+    if made.seconds:
+        found.stages.append(execution_stage(len(found.stages), made))
+        found.runs.extend(made.seconds)
+    return found
+
+
+def _is_hlo(x: Any) -> bool:
+    return isinstance(x, str) and "ENTRY" in x
+
+
+@contextmanager
+def using(hlo_pass: HloPass | Callable[[HloModule], Any], *, after_scheduling: bool = False) -> Iterator[list[Edited]]:
+    """Within the block the real XLA:CPU runs a pass of xlanb inside its own pipeline; gives a list of what the pass did, module by module.
+
+    `hlo_pass` is a pass, or a function that rewrites a module in place. A pass that fails leaves the module as it was, and the error comes at the end of the block.
+    Functions that JAX compiled before are compiled anew.
+
+    Raises:
+        MissingPeerError: JAX is not installed, or older than 0.10.2.
+        XlanbError: what the pass raised.
+    """
+    jax = _import("jax")
+    try:
+        extension = import_module("jax.extend.xla")
+    except ModuleNotFoundError:
+        raise MissingPeerError("passes inside XLA need JAX 0.10.2 or newer: pip install 'xlanb[peers]'") from None
+    stage = extension.PipelineStage.POST_SCHEDULER if after_scheduling else extension.PipelineStage.PRE_SCHEDULER
+    name = str(getattr(hlo_pass, "name", "") or getattr(hlo_pass, "__name__", "xlanb-pass"))
+    call = _InsideXla(hlo_pass, name)
+    jax.clear_caches()
+    extension.register_hlo_module_transformation(call, name=name, stage=stage, platforms="cpu")
+    try:
+        yield call.edited
+    finally:
+        extension.clear_hlo_module_transformation(name, stage=stage, platforms="cpu")
+        jax.clear_caches()
+    if call.errors:
+        raise call.errors[0]
+
+
+@dataclass(frozen=True)
+class Edited:
+    """What a pass did to one module inside the real XLA: records before and after, the same where it changed nothing."""
+
+    module: str
+    before: ModuleRecord
+    after: ModuleRecord
+
+
+class _InsideXla:
+    """The callback: protocol buffers in and out."""
+
+    def __init__(self, hlo_pass: Any, name: str) -> None:
+        self.hlo_pass = hlo_pass
+        self.name = name
+        self.edited: list[Edited] = []
+        self.errors: list[XlanbError] = []
+
+    def __call__(self, data: bytes) -> bytes | None:
+        try:
+            module = HloModule.from_proto(data)
+            before = module.record()
+            (self.hlo_pass.run if hasattr(self.hlo_pass, "run") else self.hlo_pass)(module)
+            module.verify()
+            after = module.record()
+        except XlanbError as error:
+            self.errors.append(error)
+            return None
+        except Exception as error:  # noqa: BLE001 - it must not fly through the compiler, and is raised at the end of the block
+            self.errors.append(XlanbError(f"pass {self.name} failed inside XLA: {type(error).__name__}: {error}"))
+            return None
+        self.edited.append(Edited(module.name, before, after))
+        return None if after is before or after == before else module.to_proto()

@@ -1,0 +1,99 @@
+"""Bisection names the pass, and the rewrite in it, that moved the numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xlanb
+from xlanb.errors import XlanbError
+from xlanb.explorer.stage import Stage
+from xlanb.explorer.trace import Trace
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.tracing import because
+from xlanb.transforms.base import HloPass
+
+PROGRAM = """HloModule m
+
+ENTRY main {
+  x = f32[16]{0} parameter(0)
+  a = f32[16]{0} negate(x)
+  b = f32[16]{0} negate(a)
+  s = f32[16]{0} sine(b)
+  c = f32[16]{0} cosine(s)
+  ROOT t = f32[16]{0} tanh(c)
+}
+"""
+X = np.linspace(0.1, 1.5, 16, dtype=np.float32)
+
+
+class WrongTrigonometry(HloPass):
+    """sine(x) => cosine(x), a rewrite that is wrong, after one that is right."""
+
+    name = "test-wrong-trigonometry"
+
+    def apply(self, module: HloModule) -> None:
+        entry = module.entry_computation
+        with because(rule="negate(negate(x)) => x"):
+            b = next((i for i in entry if i.name == "b"), None)
+            if b is not None:
+                entry.replace(b, b.operands[0].operands[0])
+        with because(rule="sine(x) => cosine(x)", where="wrong.py:7"):
+            for i in list(entry):
+                if i.opcode is HloOpcode.SINE:
+                    entry.replace(i, entry.add(HloOpcode.COSINE, i.operands, i.shape))
+
+
+def traced(*passes: str) -> Trace:
+    module = xlanb.hlo.parse(PROGRAM)
+    trace = Trace("m", [Stage(0, "hlo", "before_optimizations", None, module.record())])
+    for name in passes:
+        result = xlanb.transforms.PASSES[name]().run(module)
+        trace.stages.append(Stage(len(trace), "hlo_pass", name, result.before, result.after))
+    return trace
+
+
+def test_the_pass_and_the_rewrite_are_named() -> None:
+    found = traced("dce", "test-wrong-trigonometry", "cse", "fusion").bisect(X)
+    assert found.stage is not None
+    assert found.stage.name == "test-wrong-trigonometry"
+    assert found.rewrite is not None
+    assert (found.rewrite.cause.rule, found.rewrite.cause.where) == ("sine(x) => cosine(x)", "wrong.py:7")
+    assert "sine(x) => cosine(x) (wrong.py:7)" in str(found)
+
+
+def test_halving_and_all_of_them_agree() -> None:
+    trace = traced("algsimp", "test-wrong-trigonometry", "fusion")
+    every = trace.bisect(X, exhaustive=True, within=False)
+    assert [c.stage.name for c in every.checked] == ["algsimp", "test-wrong-trigonometry", "fusion"]
+    assert every.errors["moved"].tolist() == [False, True, True]
+    assert every.stage is trace.bisect(X, within=False).stage
+
+
+def test_our_pipeline_moves_nothing() -> None:
+    found = xlanb.trace(PROGRAM).bisect(X, exhaustive=True)
+    assert found.stage is None
+    assert "no pass moved the numbers" in str(found)
+
+
+def test_a_tolerance_decides() -> None:
+    assert traced("test-wrong-trigonometry").bisect(X, tolerance=10.0).stage is None
+
+
+def test_what_a_dump_left_out_is_said(tmp_path: Path) -> None:
+    values = ", ".join(str(k) for k in range(64))
+    program = (
+        f"HloModule m\nENTRY e {{\n  c = f32[64]{{0}} constant({{{values}}})\n  ROOT n = f32[64]{{0}} negate(c)\n}}"
+    )
+    with xlanb.flags(f"--xla_dump_to={tmp_path}"):
+        xlanb.compile(program)
+    with pytest.raises(XlanbError, match="constant c are not in the dump; dump again with --xla_dump_large_constants"):
+        xlanb.read_dump(tmp_path)[0].bisect()
+
+
+def test_wrong_inputs_are_an_error() -> None:
+    with pytest.raises(XlanbError):
+        traced("dce").bisect(X[:3])

@@ -1,0 +1,115 @@
+"""Modules and traces compared by structure: names, places and layouts do not confuse it."""
+
+from __future__ import annotations
+
+import xlanb
+from xlanb.explorer.diff import ModuleDiff, diff_modules, diff_traces
+
+PROGRAM = """HloModule m
+
+sum {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT s = f32[] add(p, q)
+}
+
+ENTRY main {
+  x = f32[4,8]{1,0} parameter(0)
+  zero = f32[] constant(0)
+  e = f32[4,8]{1,0} exponential(x)
+  t = f32[4,8]{1,0} tanh(e)
+  ROOT r = f32[4]{0} reduce(t, zero), dimensions={1}, to_apply=sum
+}
+"""
+RENAMED = PROGRAM.replace("sum", "region.7").replace("e =", "exp.3 =").replace("(e)", "(exp.3)").replace("zero", "c.9")
+FUSED = """HloModule m
+
+sum {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT s = f32[] add(p, q)
+}
+
+fused {
+  a = f32[4,8]{1,0} parameter(0)
+  b = f32[] parameter(1)
+  e = f32[4,8]{1,0} exponential(a)
+  t = f32[4,8]{1,0} tanh(e)
+  ROOT r = f32[4]{0} reduce(t, b), dimensions={1}, to_apply=sum
+}
+
+ENTRY main {
+  x = f32[4,8]{1,0} parameter(0)
+  zero = f32[] constant(0)
+  ROOT f = f32[4]{0} fusion(x, zero), kind=kInput, calls=fused
+}
+"""
+
+
+def compared(before: str, after: str) -> ModuleDiff:
+    return diff_modules(xlanb.hlo.parse(before).record(), xlanb.hlo.parse(after).record())
+
+
+def test_names_do_not_matter() -> None:
+    found = compared(PROGRAM, RENAMED)
+    assert found.is_equal
+    assert found.counts == {"same": 8, "moved": 0, "changed": 0, "removed": 0, "added": 0}
+
+
+def test_what_went_into_a_fusion_has_moved() -> None:
+    found = compared(PROGRAM, FUSED)
+    assert {m.opcode for m in found.matches if m.kind == "moved"} == {"exponential", "tanh", "reduce"}
+    assert [m.opcode for m in found.matches if m.kind == "added"] == ["fusion"]
+    assert found.counts["removed"] == 0
+
+
+def test_a_change_says_in_what() -> None:
+    other = PROGRAM.replace("dimensions={1}", "dimensions={0}").replace("ROOT r = f32[4]{0}", "ROOT r = f32[8]{0}")
+    changed = [m for m in compared(PROGRAM, other).matches if m.kind == "changed"]
+    assert [(m.opcode, m.detail) for m in changed] == [("reduce", "shape f32[4] -> f32[8], dimensions (1,) -> (0,)")]
+
+
+def test_layouts_are_told_apart() -> None:
+    other = PROGRAM.replace("{1,0} exponential", "{0,1} exponential")
+    found = compared(PROGRAM, other)
+    assert [m.detail for m in found.matches if m.kind == "changed"] == ["layout f32[4,8]{1,0} -> f32[4,8]{0,1}"]
+
+
+def test_another_reducer_is_a_change() -> None:
+    other = PROGRAM.replace("add(p, q)", "maximum(p, q)")
+    found = compared(PROGRAM, other)
+    assert ("reduce", "to_apply sum -> sum") in {(m.opcode, m.detail) for m in found.matches}
+
+
+def test_an_operand_between_does_not_hide_its_neighbours() -> None:
+    other = PROGRAM.replace("tanh(e)", "tanh(n)").replace("  t =", "  n = f32[4,8]{1,0} negate(e)\n  t =")
+    found = compared(PROGRAM, other)
+    assert [m.opcode for m in found.matches if m.kind == "added"] == ["negate"]
+    assert [(m.opcode, m.detail) for m in found.matches if m.kind == "changed"] == [
+        ("tanh", "its operands"),
+        ("reduce", "its operands"),
+    ]
+    assert found.counts["removed"] == 0
+
+
+def test_equal_differences_are_one_group() -> None:
+    lines = "".join(f"  n{k} = f32[4,8]{{1,0}} negate({f'n{k - 1}' if k else 'x'})\n" for k in range(5))
+    module = (
+        f"HloModule m\nENTRY e {{\n  x = f32[4,8]{{1,0}} parameter(0)\n{lines}  ROOT r = f32[4,8]{{1,0}} abs(n4)\n}}"
+    )
+    found = compared(module, module.replace("{1,0} negate", "{0,1} negate"))
+    row = found.groups.iloc[0]
+    assert (row["kind"], row["opcode"], row["count"]) == ("changed", "negate", 5)
+
+
+def test_traces_are_aligned_by_pass() -> None:
+    whole = xlanb.trace(PROGRAM)
+    with xlanb.flags("--xla_disable_hlo_passes=fusion"):
+        without = xlanb.trace(PROGRAM)
+    found = whole.diff(without)
+    assert found.passes.query("`pass` == 'fusion'")["changed_before"].tolist() == [True]
+    assert found.passes.query("`pass` == 'fusion'")["changed_after"].isna().all()
+    assert {m.opcode for m in found.final.matches if m.kind == "moved"} >= {"exponential", "tanh"}
+    assert found.at("constant_folding").is_equal
+    assert "fusion: " in str(found)
+    assert diff_traces(whole, whole).final.is_equal

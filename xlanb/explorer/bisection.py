@@ -1,0 +1,261 @@
+"""Which pass moved the numbers: the module after each pass, evaluated by the reference interpreter and compared with the one before all passes.
+
+The interpreter computes every opcode in one plain way, so that a difference comes from a rewrite and not from the code that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError
+from xlanb.evaluator import evaluate
+from xlanb.explorer.stage import Stage
+from xlanb.hlo import HloModule
+from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.tracing import Edit, Event, observing
+from xlanb.transforms import PASSES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xlanb.explorer.trace import Trace
+
+_KINDS = ("hlo", "tf2xla", "hlo_pass", "schedule")
+_ULPS = 16
+_COUNTED = ("replace", "set_root", "update")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result after one stage: the largest relative error of any element, and how many elements are NaN or infinite where the reference's are not; or why there is none."""
+
+    stage: Stage
+    error: float = 0.0
+    broken: int = 0
+    failure: str = ""
+
+    def moved(self, tolerance: float) -> bool:
+        """Whether the numbers moved."""
+        return bool(self.failure) or self.broken > 0 or not self.error <= tolerance
+
+
+@dataclass(frozen=True)
+class Bisection(Displayable):
+    """What was found: `stage` is the first that moved the numbers (None: none did), `rewrite` the rewrite in it, `checked` every stage that was evaluated, in order."""
+
+    tolerance: float
+    checked: tuple[Checked, ...]
+    stage: Stage | None = None
+    rewrite: Edit | None = None
+
+    @property
+    def errors(self) -> pd.DataFrame:
+        """One row per evaluated stage: index, pass, pipeline, the largest relative error, broken elements, whether it is beyond the tolerance."""
+        import pandas as pd
+
+        rows = [
+            {
+                "stage": c.stage.index,
+                "pass": c.stage.name,
+                "pipeline": "/".join(c.stage.pipeline),
+                "error": c.error if not c.failure else float("nan"),
+                "broken": c.broken,
+                "moved": c.moved(self.tolerance),
+                "failure": c.failure,
+            }
+            for c in self.checked
+        ]
+        return pd.DataFrame(rows, columns=["stage", "pass", "pipeline", "error", "broken", "moved", "failure"])
+
+    def __str__(self) -> str:
+        if self.stage is None:
+            worst = max((c.error for c in self.checked), default=0.0)
+            return f"no pass moved the numbers beyond {self.tolerance:.1e}: the largest relative error is {worst:.1e}"
+        at = next(c for c in self.checked if c.stage is self.stage)
+        words = at.failure or (
+            f"relative error {at.error:.1e}" + (f", {at.broken} elements NaN or infinite" if at.broken else "")
+        )
+        lines = [
+            f"{self.stage.name} (stage {self.stage.index}) moved the numbers: {words}, tolerance {self.tolerance:.1e}"
+        ]
+        if self.rewrite is not None:
+            cause = self.rewrite.cause
+            lines.append(f"  rewrite {cause.rule or cause.pass_name}{f' ({cause.where})' if cause.where else ''}:")
+            lines += [
+                f"    {sign} {r}" for sign, r in (("-", self.rewrite.old), ("+", self.rewrite.new)) if r is not None
+            ]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Bisection: {self.stage.name if self.stage is not None else 'nothing moved'}>"
+
+
+def bisect(
+    trace: Trace,
+    inputs: Sequence[Any],
+    *,
+    tolerance: float | None = None,
+    within: bool = True,
+    exhaustive: bool = False,
+) -> Bisection:
+    """See Trace.bisect."""
+    stages = [s for s in trace.stages if s.kind in _KINDS and isinstance(s.after, ModuleRecord)]
+    if not stages:
+        raise XlanbError(f"trace {trace.name} holds no HLO")
+    first, rest = stages[0], [s for s in stages[1:] if s.changed]
+    start = first.after if first.kind in ("hlo", "tf2xla") else first.before
+    if not isinstance(start, ModuleRecord):
+        raise XlanbError(f"trace {trace.name} does not show the HLO before its passes")
+    reference = _leaves(evaluate(_module(start), *inputs))
+    limit = _tolerance(reference) if tolerance is None else tolerance
+    check = _Check(inputs, reference)
+    checked = [check(s) for s in rest] if exhaustive else _halved(rest, check, limit)
+    guilty = next((c.stage for c in checked if c.moved(limit)), None)
+    rewrite = _rewrite(guilty, check, limit) if guilty is not None and within else None
+    return Bisection(limit, tuple(checked), guilty, rewrite)
+
+
+class _Check:
+    """Evaluates what a stage left and compares it with the reference."""
+
+    def __init__(self, inputs: Sequence[Any], reference: list[NDArray[Any]]) -> None:
+        self.inputs = inputs
+        self.reference = reference
+
+    def __call__(self, stage: Stage) -> Checked:
+        if not isinstance(stage.after, ModuleRecord):
+            return Checked(stage, failure="no HLO")
+        record = stage.after
+        return replace(self.module(lambda: _module(record)), stage=stage)
+
+    def module(self, make: Callable[[], HloModule]) -> Checked:
+        """The comparison for a module that is made here."""
+        nowhere = Stage(0, "hlo_pass", "", None, None)
+        try:
+            results = _leaves(evaluate(make(), *self.inputs))
+        except XlanbError as error:
+            return Checked(nowhere, failure=str(error).splitlines()[0])
+        if [r.shape for r in results] != [r.shape for r in self.reference]:
+            return Checked(nowhere, failure="the results have other shapes")
+        pairs = [_compared(a, b) for a, b in zip(results, self.reference, strict=True)]
+        return Checked(nowhere, max((e for e, _ in pairs), default=0.0), sum(b for _, b in pairs))
+
+
+def _halved(stages: list[Stage], check: Callable[[Stage], Checked], limit: float) -> list[Checked]:
+    """The stages that a search by halves looks at: it finds a first mover if the last result has moved."""
+    if not stages:
+        return []
+    known = {len(stages) - 1: check(stages[-1])}
+    low, high = -1, len(stages) - 1
+    if not known[high].moved(limit):
+        return [known[high]]
+    while high - low > 1:
+        middle = (low + high) // 2
+        known[middle] = check(stages[middle])
+        low, high = (low, middle) if known[middle].moved(limit) else (middle, high)
+    return [known[k] for k in sorted(known)]
+
+
+# -- inside a pass ----------------------------------------------------------------------------------------------------
+
+
+class _Stop(Exception):  # noqa: N818 - no error: the pass is to end here
+    pass
+
+
+class _Budget:
+    """Lets a pass make so many rewrites, and ends it at the last; remembers that one."""
+
+    def __init__(self, rewrites: int) -> None:
+        self.left = rewrites
+        self.last: Edit | None = None
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, Edit) and event.kind in _COUNTED:
+            self.last = event
+            self.left -= 1
+            if self.left == 0:
+                raise _Stop
+
+
+def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
+    """The first rewrite of one of our passes after which the result has moved, by running the pass with a budget of rewrites."""
+    before = stage.before
+    if stage.kind != "hlo_pass" or stage.name not in PASSES or not isinstance(before, ModuleRecord):
+        return None
+
+    def after(budget: _Budget) -> HloModule:
+        module = _module(before)
+        try:
+            with observing(budget):
+                PASSES[stage.name]().run(module)
+        except _Stop:
+            pass  # what the pass had not begun is left undone; what is no longer used does no harm
+        return module
+
+    whole = _Budget(-1)
+    if not check.module(lambda: after(whole)).moved(limit):
+        return None  # with other options than the pass had, it moves nothing
+    low, high = 0, -1 - whole.left
+    while high - low > 1:
+        middle = (low + high) // 2
+        moved = check.module(lambda: after(_Budget(middle))).moved(limit)  # noqa: B023 - called at once
+        low, high = (low, middle) if moved else (middle, high)
+    last = _Budget(high)
+    after(last)
+    return last.last
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _module(record: ModuleRecord) -> HloModule:
+    elided = next((i.name for c in record.computations for i in c.instructions if _is_elided(i)), None)
+    if elided is not None:
+        raise XlanbError(
+            f"the values of constant {elided} are not in the dump; dump again with --xla_dump_large_constants=true "
+            "(or --xla_dump_hlo_as_proto)"
+        )
+    return HloModule.from_record(record)
+
+
+def _is_elided(i: InstructionRecord) -> bool:
+    literal = i.attributes.get("literal")
+    return bool(getattr(literal, "is_elided", False))
+
+
+def _leaves(value: Any) -> list[NDArray[Any]]:
+    if isinstance(value, tuple):
+        return [leaf for v in value for leaf in _leaves(v)]
+    return [] if value is None else [np.asarray(value)]
+
+
+def _compared(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, int]:
+    """The largest error relative to the larger of 1 and the reference's largest magnitude, and the elements that are finite on one side only."""
+    if a.size == 0:
+        return 0.0, 0
+    if a.dtype.kind in "biu":
+        return float(np.max(a.astype(np.float64) != b.astype(np.float64))), 0
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide), b.astype(wide)
+    finite = np.isfinite(x) & np.isfinite(y)
+    same = finite | (x == y) | (np.isnan(x) & np.isnan(y))
+    scale = max(float(np.max(np.abs(y[finite]), initial=0.0)), np.finfo(np.float64).tiny)
+    error = float(np.max(np.abs(x[finite] - y[finite]), initial=0.0)) / scale
+    return error, int(np.sum(~same))
+
+
+def _tolerance(results: list[NDArray[Any]]) -> float:
+    """Some units in the last place of the coarsest floating dtype among the results."""
+    import ml_dtypes
+
+    steps = [
+        float(ml_dtypes.finfo(r.dtype).eps) for r in results if r.dtype.kind not in "biu" and r.dtype.names is None
+    ]
+    return _ULPS * max(steps, default=0.0)

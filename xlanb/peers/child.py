@@ -1,0 +1,172 @@
+"""A child process in which the real XLA compiles: its flags are read once in a process, and a crash of it must not be ours.
+
+Run as `python -m xlanb.peers.child REQUEST`: REQUEST is a folder with module.hlo, args.npz and request.json; there the child leaves dumps/, results.npz and answer.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.cpu.records import ExecutionRecord
+from xlanb.dump.reader import ModuleFiles, list_dump
+from xlanb.errors import XlanbError
+from xlanb.explorer.stage import Stage
+from xlanb.explorer.trace import Trace
+
+TIMEOUT_S = 600
+
+
+@dataclass
+class Compiled:
+    """What the child leaves: the dump, compile seconds, bytes of temporaries, and with inputs the results and the wall seconds of each run."""
+
+    files: ModuleFiles
+    compile_seconds: float
+    temp_bytes: int
+    results: list[NDArray[Any]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+
+class RealTrace(Trace):
+    """A Trace of the real compiler, with what it measured: `results` leaf by leaf, `compile_seconds` and `temp_bytes`."""
+
+    def __init__(self, name: str, stages: Sequence[Stage], made: Compiled) -> None:
+        super().__init__(name, stages)
+        self.results = made.results
+        self.compile_seconds = made.compile_seconds
+        self.temp_bytes = made.temp_bytes
+        folder = made.files.folder.parent
+        self._cleanup = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+
+def compile_in_child(
+    text: str, arrays: Sequence[Any] = (), *, all_passes: bool = False, runs: int = 20, flags: str = ""
+) -> Compiled:
+    """Compile HLO text by the real XLA:CPU, and run it on `arrays` if there are any.
+
+    Raises:
+        XlanbError: it was refused, crashed, or took more than TIMEOUT_S.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="xlanb-peer-"))
+    try:
+        return _compile(folder, text, arrays, all_passes=all_passes, runs=runs, flags=flags)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _compile(folder: Path, text: str, arrays: Sequence[Any], *, all_passes: bool, runs: int, flags: str) -> Compiled:
+    dumps = folder / "dumps"
+    dumps.mkdir()
+    (folder / "module.hlo").write_text(text)
+    _save(folder / "args.npz", arrays)
+    dtypes = [np.asarray(a).dtype.name for a in arrays]
+    (folder / "request.json").write_text(json.dumps({"runs": runs, "dtypes": dtypes}))
+    pattern = ".+" if all_passes else ".*"
+    wanted = (
+        f"--xla_dump_to={dumps} --xla_dump_hlo_pass_re={pattern} --xla_dump_hlo_as_text --xla_dump_large_constants=true"
+    )
+    environment = os.environ | {
+        "XLA_FLAGS": f"{wanted} {flags}".strip(),
+        "JAX_PLATFORMS": "cpu",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+    }
+    command = [sys.executable, "-m", "xlanb.peers.child", str(folder)]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise XlanbError(f"the real XLA took more than {TIMEOUT_S} s") from error
+    answer = folder / "answer.json"
+    if not answer.exists():
+        last = "\n".join(done.stderr.strip().splitlines()[-8:])
+        raise XlanbError(f"the real XLA ended with status {done.returncode}:\n{last}")
+    told = json.loads(answer.read_text())
+    if "error" in told:
+        raise XlanbError(f"the real XLA refuses the module: {told['error']}")
+    modules = [m for m in list_dump(dumps).modules if m.hlo("before_optimizations") is not None]
+    if not modules:
+        raise XlanbError("the real XLA wrote no dump of the module")
+    results = _load(folder / "results.npz", told["dtypes"])
+    files = max(modules, key=lambda m: (m.name == told["name"], m.number))
+    return Compiled(files, told["compile_seconds"], told["temp_bytes"], results, told["seconds"])
+
+
+def execution_stage(index: int, made: Compiled) -> Stage:
+    """The run as a stage of the trace."""
+    results = tuple((f"{r.dtype.name}{list(r.shape)}", np.array2string(r, threshold=8)) for r in made.results)
+    median = statistics.median(made.seconds)
+    record = ExecutionRecord(median, (), results, len(made.seconds))
+    summary = f"{len(made.seconds)} runs, median {median * 1e6:.1f} us"
+    return Stage(index, "execution", "execution", None, record, (), seconds=median, summary=summary)
+
+
+def _save(path: Path, arrays: Sequence[Any]) -> None:
+    """Arrays as an .npz; dtypes that NumPy does not know (bfloat16, fp8) go as their bits."""
+    made = [np.ascontiguousarray(a) for a in arrays]
+    np.savez(path, *(a if a.dtype.isbuiltin == 1 else a.view(f"u{a.dtype.itemsize}") for a in made))
+
+
+def _load(path: Path, dtypes: Sequence[str]) -> list[NDArray[Any]]:
+    import ml_dtypes  # noqa: F401 - registers the dtypes
+
+    with np.load(path, allow_pickle=False) as data:
+        return [data[f"arr_{k}"].view(np.dtype(d)) for k, d in enumerate(dtypes)]
+
+
+def _serve(folder: Path) -> dict[str, Any]:
+    """The child's work."""
+    from xlanb.peers.xla import RealExecutable
+
+    request = json.loads((folder / "request.json").read_text())
+    begin = time.perf_counter()
+    text = (folder / "module.hlo").read_text()
+    executable = RealExecutable(text)
+    compile_seconds = time.perf_counter() - begin
+    arrays = _load(folder / "args.npz", request["dtypes"])
+    results: list[Any] = []
+    seconds: list[float] = []
+    if arrays:
+        buffers = executable.put(arrays)
+        results = [np.asarray(r) for r in executable.run(buffers)]
+        for _ in range(request["runs"]):
+            begin = time.perf_counter()
+            executable.run(buffers)
+            seconds.append(time.perf_counter() - begin)
+    _save(folder / "results.npz", results)
+    return {
+        "name": executable.name,
+        "compile_seconds": compile_seconds,
+        "temp_bytes": executable.temp_bytes,
+        "dtypes": [r.dtype.name for r in results],
+        "seconds": seconds,
+    }
+
+
+def main(folder: Path) -> int:
+    """Serve one request; the answer lies in the folder even when XLA refuses the module."""
+    try:
+        answer = _serve(folder)
+    except Exception as error:  # noqa: BLE001 - whatever it was, the parent raises it
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    (folder / "answer.json").write_text(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
