@@ -90,8 +90,9 @@ def _option(x: Contraction, target: Target, rows: Rows, vectors: int, width: int
     tiles *= x.column_count // column.size * max(1, -(-column.size // (width * vectors)))
     made = Blocking(rows, vectors, 0.0, tiles)
     sums = height * vectors
-    # Two loads a cycle of what is broadcast, one multiply-add; fewer than four sums wait for one another.
-    step = max(sums, 0.6 * (height + vectors), 4.0 if sums < 4 else 0.0)
+    # As many loads a cycle as multiply-adds; fewer than four sums wait for one another; lines of b come from beyond the first cache.
+    step = max(sums, height + vectors, 4.0 if sums < 4 else 0.0)
+    step += vectors * (1.0 if x.depth_count * vectors * _LINE > _LINE * _SETS * _WAYS // 2 else 0.3)
     if _conflicts(made, x):
         step *= _CONFLICT
     cycles = tiles * (step * x.depth_count + 2 * sums + _TILE_OVERHEAD)

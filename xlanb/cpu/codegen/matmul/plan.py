@@ -13,6 +13,8 @@ from xlanb.cpu.codegen.matmul.packing import Copy
 
 _FEW_ROWS = 8
 """Up to so many rows a transpose of b costs more than sums along depth."""
+_MANY_ROWS = 448
+"""From so many rows on b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
 _LANES = 16
 """What the lines of a copy are rounded up to, so that vectors of any machine may be read whole."""
 _PAGE = 2048
@@ -52,7 +54,8 @@ def plan(x: Contraction) -> Plan | None:
     if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= _FEW_ROWS)):
         return Plan(x, rowdot=True)
     made = Plan(x)
-    if x.columns and (x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES)):
+    many = _LANES if x.b_type is not x.type else _MANY_ROWS
+    if x.columns and (x.columns[-1].b != 1 or (x.row_count > many and not x.columns[-1].a)):
         made = _with_b(made)
     if x.a_type is not x.type and x.column_count > 4 * _LANES and not x.columns[-1].a:
         made = _with_a(made)
