@@ -49,7 +49,7 @@ class HostCall:
             with np.errstate(all="ignore"):
                 result = Evaluator().apply(self.instruction, operands)
             _write(self.instruction.shape, result, addresses)
-        except Exception as error:  # noqa: BLE001 - it is raised again outside the machine code
+        except BaseException as error:  # noqa: BLE001 - it is raised again outside the machine code
             if getattr(_ERRORS, "pending", None) is None:
                 _ERRORS.pending = error
 
@@ -61,10 +61,10 @@ def leaf_count(i: HloInstruction) -> int:
 
 def raise_pending() -> None:
     """Raise what a host call of this thread has kept."""
-    error: Exception | None = getattr(_ERRORS, "pending", None)
+    error: BaseException | None = getattr(_ERRORS, "pending", None)
     if error is not None:
         _ERRORS.pending = None
-        if isinstance(error, XlanbError):
+        if isinstance(error, XlanbError) or not isinstance(error, Exception):
             raise error
         raise RuntimeError("a function of the runtime failed") from error
 

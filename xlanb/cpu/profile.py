@@ -11,6 +11,7 @@ import numpy as np
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.program import emit_program
 from xlanb.cpu.records import KernelTime
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
@@ -25,14 +26,14 @@ def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tu
     """Each kernel's time in one run (the mean of `runs`), and how often one run calls it."""
     program = emit_program(exe.buffer_assignment, exe.target, profile=True)
     code = exe.load(program)
-    function = code.function("run", 4)
+    function = code.address("run")
     counters = np.zeros((max(len(program.calls), 1), 2), np.uint64)
-    flat = exe.flatten(arrays)
-    exe.run_with(function, flat, counters.ctypes.data)
+    flat = exe.calls.flatten(arrays)
+    exe.calls.run_with(function, flat, counters.ctypes.data)
     counters[:] = 0
     cycle = _seconds_per_cycle()
     for _ in range(runs):
-        exe.run_with(function, flat, counters.ctypes.data)
+        exe.calls.run_with(function, flat, counters.ctypes.data)
     by_name = {i.name: i for i in exe.hlo_module.instructions()}
     times, calls = [], []
     for name, (count, cycles) in zip(program.calls, counters.tolist(), strict=False):
@@ -97,12 +98,22 @@ def _seconds_per_cycle() -> float:
     return (time.perf_counter() - start) / max(int(value[0]) - first, 1)
 
 
+_LONG_BYTES, _LONG_FLOPS = 200_000, 100_000
+_FREE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.BITCAST})
+
+
 # -- cost ---------------------------------------------------------------------------------------------------------
 
 
 def bytes_accessed(i: HloInstruction) -> int:
     """Bytes of an instruction's operands and results, each once."""
     return i.shape.byte_size + sum(o.shape.byte_size for o in dict.fromkeys(i.operands))
+
+
+def is_long(computation: HloComputation) -> bool:
+    """Whether one run of a computation without loops takes so long (some 20 us) that other threads should go on meanwhile."""
+    work = [i for i in computation if i.opcode not in _FREE]
+    return sum(map(bytes_accessed, work)) > _LONG_BYTES or sum(map(flop_count, work)) > _LONG_FLOPS
 
 
 def flop_count(i: HloInstruction) -> int:

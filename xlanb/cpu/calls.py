@@ -1,0 +1,231 @@
+"""Calls of a compiled program with NumPy arrays: a fast entry in machine code, and the way for everything unusual."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.cpu import bridge as bridges
+from xlanb.cpu.host_call import raise_pending
+from xlanb.cpu.jit import LoadedCode
+from xlanb.errors import ArgumentError
+from xlanb.shape import ArrayShape, Shape, TupleShape
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """One array that goes in or comes out: `order` lists the dimensions from slow to fast in memory, None where row-major."""
+
+    label: str
+    shape: ArrayShape
+    dtype: np.dtype[Any]
+    dimensions: tuple[int, ...]
+    order: tuple[int, ...] | None
+
+    @staticmethod
+    def of(label: str, shape: Shape) -> ArraySpec:
+        """The spec of an array shape."""
+        array = shape.as_array()
+        order = tuple(reversed(array.minor_to_major))
+        return ArraySpec(
+            label, array, array.dtype, array.dimensions, None if order == tuple(range(array.rank)) else order
+        )
+
+    def taken(self, value: Any) -> Array:
+        """The argument as the program reads it: contiguous and aligned; copied only where it is not.
+
+        Raises:
+            ArgumentError: dtype or shape do not fit.
+        """
+        array = value if type(value) is np.ndarray else self._coerced(value)
+        if array.dtype is not self.dtype and array.dtype != self.dtype:
+            raise ArgumentError(
+                f"{self.label}: expected {self._expected()}, got dtype {array.dtype} of shape {array.shape}"
+            )
+        if array.shape != self.dimensions:
+            raise ArgumentError(f"{self.label}: expected {self._expected()}, got shape {array.shape}")
+        if self.order is not None:
+            array = array.transpose(self.order)
+        return array if array.flags.carray or _is_readable(array) else np.array(array, self.dtype, order="C", copy=True)
+
+    def _coerced(self, value: Any) -> Array:
+        """A Python number takes the expected dtype; everything else has its own."""
+        if isinstance(value, (bool, int, float, complex)):
+            try:
+                return np.asarray(value, self.dtype)
+            except (OverflowError, TypeError, ValueError) as error:
+                raise ArgumentError(f"{self.label}: expected {self._expected()}, got {value!r}: {error}") from None
+        try:
+            return np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"{self.label}: expected {self._expected()}, got {type(value).__name__}: {error}"
+            ) from None
+
+    def _expected(self) -> str:
+        return f"{self.shape.text(layout=False)} (dtype {self.dtype}, shape {self.dimensions})"
+
+    def fresh(self) -> Array:
+        """Memory for a result, in the order of the layout."""
+        dims = self.dimensions if self.order is None else tuple(self.dimensions[d] for d in self.order)
+        return np.empty(dims, self.dtype)
+
+    def given(self, array: Array) -> Array:
+        """The result as the caller sees it: a view of the memory as the module's layout has it, not copied into row-major order."""
+        return array if self.order is None else array.transpose(np.argsort(self.order))
+
+
+def _is_readable(array: Array) -> bool:
+    """Contiguous, aligned, of native byte order; it may be read-only."""
+    return bool(array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative)
+
+
+class _Frame(threading.local):
+    """What a call needs and a thread keeps: tables of pointers and, from the first call on, the arena."""
+
+    def __init__(self, arguments: int, results: int, temp: int) -> None:
+        self.arguments = (ctypes.c_void_p * max(arguments, 1))()
+        self.results = (ctypes.c_void_p * max(results, 1))()
+        self.size = temp
+        self._memory: Array | None = None
+
+    @property
+    def temp(self) -> int:
+        """The address of the arena."""
+        if self._memory is None:
+            self._memory = np.empty(self.size + 64, np.uint8)
+        base = self._memory.ctypes.data
+        return base + -base % 64
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a program takes and gives: the name of the module, its parameters by name, its result."""
+
+    name: str
+    parameters: tuple[tuple[str, Shape], ...]
+    result: Shape
+
+    def arguments(self) -> list[ArraySpec | None]:
+        """The specs of all arguments, leaf after leaf; None of a token."""
+        return [
+            _spec(f"argument {n} ({name}){''.join(f'[{k}]' for k in leaf)}", shape)
+            for n, (name, parameter) in enumerate(self.parameters)
+            for leaf, shape in parameter.leaves()
+        ]
+
+    def results(self) -> list[ArraySpec | None]:
+        """The specs of all results, leaf after leaf; None of a token."""
+        return [_spec("result", shape) for _, shape in self.result.leaves()]
+
+    @property
+    def text(self) -> str:
+        """The shapes, as in `(f32[2], f32[]) -> f32[2]`."""
+        parameters = ", ".join(s.text(layout=False) for _, s in self.parameters)
+        return f"({parameters}) -> {self.result.text(layout=False)}"
+
+
+class Calls:
+    """Runs the function `run(args, results, temp)` of loaded code.
+
+    `entry` is what a caller calls: machine code that checks the arguments and makes the results, where all arrays are row-major; otherwise `unusual`. `is_long`: a call takes so
+    long that other threads should go on meanwhile (and a signal is looked for when it ends). `calls_host`: the program calls functions of the runtime, whose errors are raised afterwards.
+    """
+
+    def __init__(self, signature: Signature, code: LoadedCode, temp: int, *, is_long: bool, calls_host: bool) -> None:
+        self.signature = signature
+        self.code = code
+        self._calls_host = calls_host
+        self._specs, self._results = signature.arguments(), signature.results()
+        self._nested = any(isinstance(s, TupleShape) for _, s in signature.parameters)
+        self._frame = _Frame(len(self._specs), len(self._results), temp)
+        self._bridge = bridges.bridge()
+        self._address = code.address("run")
+        flags = (1 if is_long else 0) | (2 if isinstance(signature.result, TupleShape) else 0)
+        arrays = [(s.dtype, s.dimensions) for s in (*self._specs, *self._results) if s is not None]
+        self._table = bridges.table(self._address, temp, arrays, len(self._results), flags)
+
+    def __del__(self) -> None:
+        memory = getattr(self, "_table", None)
+        if memory is not None:
+            bridges.free_arena(memory)
+
+    def entry(self) -> Callable[..., Any]:
+        """The function to call."""
+        flat = isinstance(self.signature.result, ArrayShape) or all(
+            isinstance(s, ArrayShape) for s in getattr(self.signature.result, "shapes", ())
+        )
+        plain = all(s is not None and s.order is None for s in (*self._specs, *self._results))
+        if not self._bridge.reads_arrays or self._calls_host or self._nested or not flat or not plain:
+            return self.unusual
+        return self._bridge.entry(self.unusual, self._table.ctypes.data, self._table)
+
+    def unusual(self, *arrays: Any) -> Any:
+        """A call with all checks and copies; see Executable.__call__."""
+        if len(arrays) != len(self.signature.parameters):
+            expected = ", ".join(s.text(layout=False) for _, s in self.signature.parameters)
+            raise ArgumentError(
+                f"{self.signature.name} takes {len(self.signature.parameters)} arguments ({expected}), not {len(arrays)}"
+            )
+        return self.run_with(self._address, self.flatten(arrays))
+
+    def run_with(self, function: int, flat: Sequence[Any], extra: int = 0) -> Any:
+        """Check flat arguments, call a compiled `run` with them (and `extra` behind), and give the result."""
+        frame = self._frame
+        kept = []
+        for k, (spec, value) in enumerate(zip(self._specs, flat, strict=True)):
+            if spec is not None:
+                array = spec.taken(value)
+                kept.append(array)
+                frame.arguments[k] = array.__array_interface__["data"][0]
+        outputs = []
+        for k, spec in enumerate(self._results):
+            array = spec.fresh() if spec is not None else _NOTHING
+            outputs.append(array)
+            frame.results[k] = array.__array_interface__["data"][0]
+        self._bridge.call(function, frame.arguments, frame.results, frame.temp, extra)
+        if self._calls_host:
+            raise_pending()
+        given = [spec.given(a) if spec is not None else None for spec, a in zip(self._results, outputs, strict=True)]
+        result = self.signature.result
+        return given[0] if not isinstance(result, TupleShape) else _nest(result, iter(given))
+
+    def flatten(self, arrays: Sequence[Any]) -> list[Any]:
+        """Arguments leaf by leaf."""
+        if not self._nested:
+            return list(arrays)
+        flat: list[Any] = []
+        for n, ((_, shape), value) in enumerate(zip(self.signature.parameters, arrays, strict=True)):
+            _leaves(f"argument {n}", shape, value, flat)
+        return flat
+
+
+_NOTHING = np.zeros(8, np.uint8)
+
+
+def _spec(label: str, shape: Shape) -> ArraySpec | None:
+    """The spec of a leaf; None of a token."""
+    return None if shape.is_token else ArraySpec.of(label, shape)
+
+
+def _leaves(label: str, shape: Shape, value: Any, flat: list[Any]) -> None:
+    if not isinstance(shape, TupleShape):
+        flat.append(value)
+        return
+    if not isinstance(value, (tuple, list)) or len(value) != len(shape.shapes):
+        got = f"{len(value)} elements" if isinstance(value, (tuple, list)) else type(value).__name__
+        raise ArgumentError(f"{label}: expected a tuple {shape.text(layout=False)}, got {got}")
+    for k, (s, v) in enumerate(zip(shape.shapes, value, strict=True)):
+        _leaves(f"{label}[{k}]", s, v, flat)
+
+
+def _nest(shape: Shape, flat: Iterator[Any]) -> Any:
+    return tuple(_nest(s, flat) for s in shape.shapes) if isinstance(shape, TupleShape) else next(flat)
