@@ -10,6 +10,8 @@ from xlanb.hlo import parse
 from xlanb.transforms import PASSES
 
 HERE = Path(__file__).parent
+# What they do is not in the text: one thing held once, and what a user registers (see test_small_passes.py).
+WITHOUT_TEXT = {"apply-xla-transforms", "literal-canonicalizer", "shape-canonicalizer"}
 INPUTS = sorted(p for p in HERE.glob("*/*.hlo") if not p.name.endswith(".expected.hlo"))
 
 
@@ -24,5 +26,7 @@ def test_golden(path: Path, golden, keeps_meaning):
 
 def test_every_pass_has_an_example():
     shown = {p.parent.name for p in INPUTS}
-    ours = {n for n, p in PASSES.items() if p.__module__.startswith("xlanb.transforms.")}  # not those that tests define
+    ours = {
+        n for n, p in PASSES.items() if p.__module__.startswith("xlanb.transforms.")
+    } - WITHOUT_TEXT  # not those that tests define
     assert shown == ours, f"without example: {ours - shown}; without pass: {shown - ours}"

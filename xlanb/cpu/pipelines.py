@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xlanb.errors import PassError
 from xlanb.transforms import PASSES
+from xlanb.transforms.apply_xla_transforms import ApplyXlaTransforms
 from xlanb.transforms.float_normalization import WIDER
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
@@ -33,7 +34,7 @@ _AFTER_LAYOUT_END = (
     "optimize_input_output_buffer_alias copy-insertion small-while-loop-hoisting propagate-call-metadata apply-xla-transforms dce"
 )
 
-# Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed point.
+# Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed point, `apply-xla-transforms@stage` runs what is registered for a stage.
 _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("async-collective", ("async-collective-replacer",)),
     ("pre-spmd-partitioner", ("strip-memory-placement-annotations",)),
@@ -59,6 +60,7 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
             _AFTER_LAYOUT_END.replace(" simplification_after_layout_assignment", ""),
         ),
     ),
+    ("HLO_passes_after_scheduling", ("apply-xla-transforms@post_scheduler",)),
 )
 
 # Passes that XLA:CPU runs for the sake of its own code generator; ours does what they expand by kernels of its own.
@@ -66,7 +68,9 @@ _NOT_BY_DEFAULT = frozenset(
     "rng-bit-generator-expander topk-decomposer cholesky_expander triangular_solve_expander select_and_scatter_expander "
     "scatter_expander reduce-window-rewriter scan_expander fusion-wrapper convolution-group-converter gather_expander logistic-expander "
     "copy-insertion operand_upcaster result_caster reduce-decomposer tree_reduction_rewriter small-while-loop-hoisting topk-rewriter "
-    "change-op-data-type bitcast_dtypes_expander sub-byte-size-setter gather_simplifier broadcast_canonicalizer".split()
+    "change-op-data-type bitcast_dtypes_expander sub-byte-size-setter gather_simplifier broadcast_canonicalizer "
+    "associative-scan-rewriter reduce-window-resizer gemv-rewriter all_to_all_decomposer all-reduce-promotion "
+    "cpu-all-reduce-combiner optimize_input_output_buffer_alias qr_expander eigh_expander rng-expander dynamic_padder".split()
 ) | frozenset(_FLOAT_NORMALIZATION.split())
 
 PIPELINES = ("default", "xla")
@@ -93,8 +97,14 @@ def _build(name: str, parts: tuple[object, ...], skip: frozenset[str]) -> AnyPas
             inner = _build(part[0], part[1], skip)
             passes += [inner] if inner is not None else []
         else:
-            passes += [PASSES[n]() for n in str(part).split() if n in PASSES and n not in skip]
+            passes += [_named(n) for n in str(part).split() if n.partition("@")[0] in PASSES and n not in skip]
     if not passes:
         return None
     built = HloPassPipeline(name.rstrip("*"), passes)
     return HloPassFix(built) if name.endswith("*") else built
+
+
+def _named(name: str) -> AnyPass:
+    """A pass of a name; of transformations also `name@stage`."""
+    base, _, stage = name.partition("@")
+    return ApplyXlaTransforms(stage=stage) if stage else PASSES[base]()

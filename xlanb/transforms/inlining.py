@@ -54,6 +54,23 @@ def inline_call(
     return root
 
 
+def bypass(i: HloInstruction, value: HloInstruction) -> None:
+    """Let the users of `i`, side effect or not, use `value`; what came before it still comes before what came after it, and it goes."""
+    c = i.parent
+    for before in i.control_predecessors:
+        for after in i.control_successors:
+            c.add_control_dependency(before, after)
+    c.drop_control_dependencies(i)
+    c.replace_uses(i, value)
+    take_out(i)
+
+
+def take_out(i: HloInstruction) -> None:
+    """Remove an instruction that nothing uses, whatever effect it is said to have, then the operands that died with it."""
+    i.parent.drop_control_dependencies(i)
+    _remove(i)
+
+
 def _remove(call: HloInstruction) -> None:
     # The call may be said to have a side effect because its body has: the body is here now.
     parent, operands = call.parent, call.operands

@@ -19,6 +19,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
+from xlanb.transforms.reduce_window_util import with_second_dimension
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,17 @@ class ReduceWindowRewriter(HloPass):
                 # Of several operands that are folded together none can be finished without the others: they are left whole.
                 if i.opcode is not O.REDUCE_WINDOW or len(i.operands) != 2 or i.operands[0].array_shape.is_dynamic:
                     continue
-                scan = _scan_of(i)
-                if scan is not None and scan.length > self.base_length:
-                    c.replace(i, _Rewrite(i, scan, self.base_length).result())
+                made = rewrite_scan(i, self.base_length)
+                if made is not None:
+                    c.replace(i, made)
                 elif i.operands[0].array_shape.rank == 1:
-                    c.replace(i, _with_second_dimension(i))
+                    c.replace(i, with_second_dimension(i))
+
+
+def rewrite_scan(i: HloInstruction, base_length: int) -> HloInstruction | None:
+    """A reduce-window that is a scan over more than `base_length` elements, in two steps: what takes its place; None for any other."""
+    scan = _scan_of(i)
+    return _Rewrite(i, scan, base_length).result() if scan is not None and scan.length > base_length else None
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,10 @@ class _Rewrite:
         flat = ArrayShape(tiled.element_type, tiled.dimensions[:-1]).with_layout(tiled.minor_to_major[:-1])
         totals = b.add(O.RESHAPE, (ends,), flat)
         running = self._window(totals, columns, columns, _resized(flat, -1, columns + 1))
+        if rank == 1:
+            wide = with_second_dimension(running)
+            b.computation.replace(running, wide)
+            running = wide
         first = [0] * rank
         first[-1] = 0 if forward else 1
         before = self._slice(running, first, [s + n for s, n in zip(first, flat.dimensions, strict=True)])
@@ -151,12 +162,3 @@ def _permuted(b: Builder, x: HloInstruction, order: list[int]) -> HloInstruction
         [order[d] for d in s.minor_to_major]
     )
     return b.add(O.TRANSPOSE, (x,), shape, dimensions=tuple(order))
-
-
-def _with_second_dimension(i: HloInstruction) -> HloInstruction:
-    b, (x, start) = Builder(i), i.operands
-    window = Window((*i.window.dimensions, WindowDimension(1)))
-    made = b.add(
-        O.REDUCE_WINDOW, (b.reshape(x, (*x.array_shape.dimensions, 1)), start), window=window, to_apply=i.to_apply
-    )
-    return b.add(O.RESHAPE, (made,), i.shape)

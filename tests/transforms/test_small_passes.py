@@ -1,0 +1,167 @@
+"""What goldens cannot show of the small passes: what they leave alone, refuse, or do without changing the text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xlanb.cpu.pipelines import pipeline
+from xlanb.errors import PassError
+from xlanb.evaluator import evaluate
+from xlanb.hlo import HloOpcode, parse
+from xlanb.shape import Literal
+from xlanb.tracing import Edit, observing
+from xlanb.transforms import PASSES
+from xlanb.transforms.apply_xla_transforms import clear_hlo_module_transformation, register_hlo_module_transformation
+
+ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] add(a, b)\n}\n"
+NEGATED = "HloModule m\nENTRY main {\n  x = f32[4] parameter(0)\n  ROOT n = f32[4] negate(x)\n}"
+
+
+def run(name: str, text: str, **options):
+    module = parse(text)
+    PASSES[name](**options).run(module)
+    module.verify()
+    return module
+
+
+def count(module, opcode: str) -> int:
+    return sum(i.opcode.text == opcode for i in module.instructions())
+
+
+class Recorder:
+    def __init__(self):
+        self.events = []
+
+    def on_event(self, event):
+        self.events.append(event)
+
+
+@pytest.fixture
+def doubled():
+    def double(module):
+        c = module.entry_computation
+        c.set_root(c.add(HloOpcode.ADD, (c.root, c.root)))
+
+    yield double
+    clear_hlo_module_transformation(double)
+    clear_hlo_module_transformation(double, "post_scheduler")
+
+
+def test_a_registered_transformation_runs_in_the_pipeline_and_is_named_as_the_cause(doubled):
+    register_hlo_module_transformation(doubled)
+    recorder = Recorder()
+    module = parse(NEGATED)
+    with observing(recorder):
+        results = PASSES["apply-xla-transforms"]().run(module)
+    assert results.changed
+    assert {e.cause.rule for e in recorder.events if isinstance(e, Edit)} == {"double"}
+    assert count(run_pipeline("default"), "add") + count(run_pipeline("xla"), "add") == 2
+    assert clear_hlo_module_transformation(doubled)
+    assert not clear_hlo_module_transformation(doubled)
+    assert not PASSES["apply-xla-transforms"]().run(module).changed
+
+
+def run_pipeline(name: str):
+    module = parse(NEGATED)
+    pipeline(name).run(module, verify=True)
+    return module
+
+
+def test_stages_of_transformations(doubled):
+    register_hlo_module_transformation(doubled, "post_scheduler")
+    module = parse(NEGATED)
+    assert not PASSES["apply-xla-transforms"]().run(module).changed
+    assert PASSES["apply-xla-transforms"](stage="post_scheduler").run(module).changed
+    with pytest.raises(PassError, match=r"no stage 'later'.*pre_scheduler, post_scheduler"):
+        register_hlo_module_transformation(doubled, "later")
+
+
+def test_equal_shapes_and_large_literals_are_held_once():
+    module = parse(NEGATED)
+    c = module.entry_computation
+    value = np.arange(512, dtype=np.float32)
+    one, two, small, same = (c.constant(Literal.of(v)) for v in (value, value.copy(), value[:2], value[:2].copy()))
+    c.set_root(c.add(HloOpcode.TUPLE, (one, two, small, same)))
+    before = module.record()
+    for name in ("shape-canonicalizer", "literal-canonicalizer"):
+        assert not PASSES[name]().run(module).changed
+    assert module.record() is before
+    assert one.literal is two.literal
+    assert small.literal is not same.literal
+    assert one.shape is two.shape
+    assert small.shape is same.shape
+
+
+def test_not_a_number_is_canonical_only_to_the_bit():
+    module = parse(NEGATED)
+    c = module.entry_computation
+    zeros = np.zeros(512, np.float32)
+    one, two = c.constant(Literal.of(zeros)), c.constant(Literal.of(-zeros))
+    c.set_root(c.add(HloOpcode.TUPLE, (one, two)))
+    PASSES["literal-canonicalizer"]().run(module)
+    assert one.literal is not two.literal
+
+
+@pytest.mark.parametrize(("operands", "message"), [("e", "two operands"), ("c, e", "cannot come before")])
+def test_control_dependencies_that_cannot_be(operands, message):
+    text = f'HloModule m\nENTRY main {{\n  x = f32[] parameter(0)\n  e = f32[] exponential(x)\n  c = f32[] cosine(e)\n  d = () custom-call({operands}), custom_call_target="control_dep", custom_call_has_side_effect=true\n  ROOT r = f32[] negate(c)\n}}'
+    with pytest.raises(PassError, match=message):
+        PASSES["control-dep-rewriter"]().run(parse(text))
+
+
+@pytest.mark.parametrize("target", ["FuncResultSharding", "PropagationBarrier", "GlobalToLocalShape"])
+def test_what_shardy_wraps_is_unwrapped(target):
+    text = f'HloModule m\nENTRY main {{\n  x = f32[4] parameter(0)\n  c = f32[4] custom-call(x), custom_call_target="xla.sdy.{target}", custom_call_has_side_effect=true\n  ROOT n = f32[4] negate(c)\n}}'
+    module = run("shardy-xla", text)
+    assert count(module, "custom-call") == 0
+    assert module.entry_computation.root.operands[0].opcode.text == "parameter"
+
+
+def test_pieces_for_each_participant():
+    text = "HloModule m\nENTRY main {{\n  x = f32[{n}] parameter(0)\n  ROOT a = f32[{n}] all-to-all(x), replica_groups={{{{0,1}},{{2,3}}}}, dimensions={{0}}\n}}"
+    module = run("all_to_all_decomposer", text.format(n=6))
+    assert count(module, "slice") == 2
+    assert count(module, "get-tuple-element") == 2
+    with pytest.raises(PassError, match="2 participants do not divide dimension 0"):
+        run("all_to_all_decomposer", text.format(n=5))
+
+
+@pytest.mark.parametrize(
+    ("reader", "start", "rewritten"),
+    [("index=0", "0", True), ("index=1", "0", False), ("index=0", "2", False)],
+)
+def test_long_scans_become_windows_where_nobody_can_tell(reader, start, rewritten):
+    shape = "f32[]" if reader == "index=1" else "f32[20]"
+    text = (
+        "HloModule m\nstep {\n  x = f32[] parameter(0)\n  c = f32[] parameter(1)\n  s = f32[] add(x, c)\n  ROOT t = (f32[], f32[]) tuple(s, s)\n}\n"
+        f"ENTRY main {{\n  x = f32[20] parameter(0)\n  z = f32[] constant({start})\n"
+        "  s = (f32[20], f32[]) scan(x, z), dimensions={0}, num_carries=1, is_associative=true, to_apply=step\n"
+        f"  ROOT g = {shape} get-tuple-element(s), {reader}\n}}"
+    )
+    module = run("associative-scan-rewriter", text)
+    assert (count(module, "scan") == 0) == rewritten
+    x = np.arange(20, dtype=np.float32)
+    sums = np.cumsum(x) + float(start)
+    np.testing.assert_allclose(evaluate(module, x), sums if reader == "index=0" else sums[-1])
+
+
+def test_only_one_vector_makes_a_matrix_of_it():
+    text = "HloModule m\nENTRY main {\n  x = f32[4] parameter(0)\n  y = f32[4] parameter(1)\n  ROOT d = f32[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n}"
+    assert count(run("gemv-rewriter", text), "reshape") == 0
+
+
+def test_all_reduces_that_are_too_large_stay_apart():
+    text = f"HloModule m\n{ADD}ENTRY main {{\n  x = f32[4] parameter(0)\n  y = f32[4] parameter(1)\n  a = f32[4] all-reduce(x), replica_groups={{}}, to_apply=add\n  b = f32[4] all-reduce(y), replica_groups={{}}, to_apply=add\n  ROOT t = (f32[4], f32[4]) tuple(a, b)\n}}"
+    assert count(run("cpu-all-reduce-combiner", text), "all-reduce") == 1
+    assert count(run("cpu-all-reduce-combiner", text, most_bytes=31), "all-reduce") == 2
+    assert count(run("cpu-all-reduce-combiner", text, most_operands=1), "all-reduce") == 2
+
+
+def test_every_parameter_gives_its_memory_when_asked_so():
+    text = "HloModule m\nENTRY main {\n  x = f32[4] parameter(0)\n  ROOT n = f32[4] negate(x)\n}"
+    name = "optimize_input_output_buffer_alias"
+    assert "alias" not in str(run(name, text))
+    assert (
+        run(name, text, registered_buffer_donor_only=False).header["input_output_alias"] == "{ {}: (0, {}, may-alias) }"
+    )

@@ -1,0 +1,65 @@
+"""All-to-all of one array as all-to-all of its pieces (xla/hlo/transforms/expanders/all_to_all_decomposer.h).
+
+all-to-all(f32[8] x), replica_groups={{0,1}}, dimensions={0}
+  =>  concatenate(all-to-all(slice(x), {[0:4]}, slice(x), {[4:8]})), dimensions={0}
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.errors import PassError
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape.shape import tuple_of
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.builder import Builder
+
+_FIRST_GROUP = re.compile(r"\{\{([\d,\s]+)\}")
+_IOTA_GROUPS = re.compile(r"\[\d+,(\d+)\]")
+
+
+@dataclass(frozen=True)
+class AllToAllDecomposer(HloPass):
+    """Cuts the operand of every all-to-all over a dimension into as many pieces as there are participants.
+
+    Raises PassError where they do not divide the dimension.
+    """
+
+    name = "all_to_all_decomposer"
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            for i in c.post_order():
+                if i.opcode is O.ALL_TO_ALL and i.shape.is_array and i.dimensions and len(i.operands) == 1:
+                    c.replace(i, _decomposed(i))
+
+
+def _decomposed(i: HloInstruction) -> HloInstruction:
+    b, x, d = Builder(i), i.operands[0], i.dimensions[0]
+    dims, count = x.array_shape.dimensions, participants(i)
+    if dims[d] % count:
+        raise PassError(f"{count} participants do not divide dimension {d} of {x.array_shape}: {i}")
+    size = dims[d] // count
+    pieces = []
+    for k in range(count):
+        starts, limits = [0] * len(dims), list(dims)
+        starts[d], limits[d] = k * size, (k + 1) * size
+        pieces.append(b.slice(x, starts, limits))
+    given = {k: v for k, v in i.attributes.items() if k != "dimensions"}
+    sent = b.add(O.ALL_TO_ALL, pieces, tuple_of(p.shape for p in pieces), **given)
+    return b.add(O.CONCATENATE, [b.element(sent, k) for k in range(count)], i.shape, dimensions=(d,))
+
+
+def participants(i: HloInstruction) -> int:
+    """How many take part in a collective together: the size of its groups, or all replicas and partitions where it names none."""
+    text = str(i.attributes.get("replica_groups") or "{}")
+    if found := _FIRST_GROUP.match(text):
+        return len(found.group(1).split(","))
+    if found := _IOTA_GROUPS.search(text):
+        return int(found.group(1))
+    header = i.parent.module.header
+    return int(header.get("replica_count", 1)) * int(header.get("num_partitions", 1))

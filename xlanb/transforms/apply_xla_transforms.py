@@ -1,0 +1,66 @@
+"""Rewrites that a user registered, run inside the pipeline (xla/service/xla_transform.h).
+
+    @register_hlo_module_transformation
+    def double(module): ...           # an HloModule, rewritten in place
+
+Each runs where the pipeline has this pass for its stage: "pre_scheduler" (after the last of XLA's own rewrites) or "post_scheduler". What it changes is recorded like any
+pass's, the rule being its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from xlanb.errors import PassError
+from xlanb.hlo.module import HloModule
+from xlanb.tracing import because
+from xlanb.transforms.base import HloPass
+
+Transformation = Callable[[HloModule], None]
+_T = TypeVar("_T", bound=Transformation)
+STAGES = ("pre_scheduler", "post_scheduler")
+_REGISTERED: dict[str, dict[str, Transformation]] = {stage: {} for stage in STAGES}
+
+
+@dataclass(frozen=True)
+class ApplyXlaTransforms(HloPass):
+    """Runs the transformations of one stage in the order in which they were registered."""
+
+    name = "apply-xla-transforms"
+    stage: str = "pre_scheduler"
+
+    def apply(self, module: HloModule) -> None:
+        for name, transformation in tuple(_of(self.stage).items()):
+            with because(rule=name):
+                transformation(module)
+
+
+def register_hlo_module_transformation(transformation: _T, stage: str = "pre_scheduler") -> _T:
+    """Run `transformation` in every pipeline from now on; under the name of one that is there already it takes its place.
+
+    Raises:
+        PassError: there is no such stage.
+    """
+    _of(stage)[_name(transformation)] = transformation
+    return transformation
+
+
+def clear_hlo_module_transformation(transformation: Transformation, stage: str = "pre_scheduler") -> bool:
+    """Take a transformation out again; whether it was there.
+
+    Raises:
+        PassError: there is no such stage.
+    """
+    return _of(stage).pop(_name(transformation), None) is not None
+
+
+def _name(transformation: Transformation) -> str:
+    return getattr(transformation, "__name__", None) or type(transformation).__name__
+
+
+def _of(stage: str) -> dict[str, Transformation]:
+    if stage not in _REGISTERED:
+        raise PassError(f"no stage {stage!r} for transformations: there are {', '.join(STAGES)}")
+    return _REGISTERED[stage]

@@ -1,0 +1,93 @@
+"""Collectives that begin and end apart, done in one (xla/hlo/transforms/collectives/async_collective_replacer.h).
+
+    all-reduce-done(all-reduce-start(x), to_apply=add)    =>    all-reduce(x), to_apply=add, frontend_attributes={async_collective_name="start"}
+
+XLA:CPU has nothing to overlap them with. The name of what began it stays as an attribute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.inlining import copy_body
+
+_SYNCHRONOUS = {
+    O.ALL_REDUCE_DONE: O.ALL_REDUCE,
+    O.ALL_GATHER_DONE: O.ALL_GATHER,
+    O.COLLECTIVE_PERMUTE_DONE: O.COLLECTIVE_PERMUTE,
+}
+_WRAPPED = frozenset(
+    (
+        O.ALL_GATHER,
+        O.ALL_REDUCE,
+        O.ALL_TO_ALL,
+        O.COLLECTIVE_BROADCAST,
+        O.COLLECTIVE_PERMUTE,
+        O.RAGGED_ALL_TO_ALL,
+        O.REDUCE_SCATTER,
+    )
+)
+
+
+@dataclass(frozen=True)
+class AsyncCollectiveReplacer(HloPass):
+    """Replaces the start and done of every collective by the collective itself, at the place of its end."""
+
+    name = "async-collective-replacer"
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            for done in c.post_order():
+                if done.opcode in _SYNCHRONOUS:
+                    _replace(done, _synchronous(done))
+                elif done.opcode is O.ASYNC_DONE and _wraps_a_collective(done):
+                    start = _start(done)
+                    wrapped = start.attributes["calls"]
+                    _replace(done, copy_body(wrapped, c, start.operands, start))
+                    if not module.callers(wrapped):
+                        module.remove_computation(wrapped)
+
+
+def _start(done: HloInstruction) -> HloInstruction:
+    while done.opcode in (O.ASYNC_DONE, O.ASYNC_UPDATE):
+        done = done.operands[0]
+    return done
+
+
+def _wraps_a_collective(done: HloInstruction) -> bool:
+    start = _start(done)
+    called = start.attributes.get("calls") if start.opcode is O.ASYNC_START else None
+    return called is not None and called.root.opcode in _WRAPPED and len(called) == 1 + len(called.parameters)
+
+
+def _synchronous(done: HloInstruction) -> HloInstruction:
+    start = done.operands[0]
+    return done.parent.add(
+        _SYNCHRONOUS[done.opcode], start.operands, done.shape, metadata=start.metadata, **start.attributes
+    )
+
+
+def _replace(done: HloInstruction, made: HloInstruction) -> None:
+    """Put a collective in the place of a done and all that led to it; what came before or after any of them comes before or after it."""
+    c, chain = done.parent, [done]
+    while chain[-1].opcode not in (O.ASYNC_START, O.ALL_REDUCE_START, O.ALL_GATHER_START, O.COLLECTIVE_PERMUTE_START):
+        chain.append(chain[-1].operands[0])
+    start = chain[-1]
+    c.update(made, frontend_attributes=(*start.frontend_attributes, ("async_collective_name", start.name)))
+    for i in chain:
+        for p in i.control_predecessors:
+            if p not in chain:
+                c.add_control_dependency(p, made)
+        for s in i.control_successors:
+            if s not in chain:
+                c.add_control_dependency(made, s)
+        c.drop_control_dependencies(i)
+    c.replace_uses(done, made)
+    for i in chain:
+        if not i.users:
+            c.remove(i)

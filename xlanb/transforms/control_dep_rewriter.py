@@ -1,0 +1,50 @@
+"""Custom calls that order two instructions, as control dependencies (xla/service/control_dep_rewriter.h).
+
+custom-call(a, b), custom_call_target="control_dep"    =>    b, control-predecessors={a}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.errors import PassError
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.inlining import take_out
+
+
+@dataclass(frozen=True)
+class ControlDepRewriter(HloPass):
+    """Lets the second operand of each such call come after the first, and takes the call out.
+
+    Raises PassError where the call has another number of operands or a user, or where the first needs the second.
+    """
+
+    name = "control-dep-rewriter"
+
+    def apply(self, module: HloModule) -> None:
+        for c in module.computations:
+            for i in c:
+                if i.opcode is not O.CUSTOM_CALL or i.attributes["custom_call_target"] != "control_dep":
+                    continue
+                if len(i.operands) != 2 or not i.is_dead:
+                    raise PassError(f"a control_dep call has two operands and no user: {i}")
+                before, after = i.operands
+                if _needs(before, after):
+                    raise PassError(f"{before.name} cannot come before {after.name}, which it needs: {i}")
+                take_out(i)
+                c.add_control_dependency(before, after)
+
+
+def _needs(i: HloInstruction, other: HloInstruction) -> bool:
+    todo, seen = [i], {i}
+    while todo:
+        top = todo.pop()
+        if top is other:
+            return True
+        new = [o for o in (*top.operands, *top.control_predecessors) if o not in seen]
+        seen.update(new)
+        todo.extend(new)
+    return False

@@ -1,0 +1,32 @@
+"""What passes over reduce-window share (xla/hlo/transforms/simplifiers/reduce_window_util.h)."""
+
+from __future__ import annotations
+
+from xlanb.hlo.attributes import Window, WindowDimension
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape, TupleShape
+from xlanb.shape.shape import tuple_of
+from xlanb.transforms.builder import Builder
+
+
+def with_second_dimension(i: HloInstruction) -> HloInstruction:
+    """A reduce-window over one dimension, done over two, the second of size 1; what takes its place, of its own shape.
+
+    reduce-window(f32[10] x), window={size=5}    =>    reshape(f32[6], reduce-window(reshape(f32[10,1], x)), window={size=5x1})
+    """
+    b, count = Builder(i), len(i.operands) // 2
+    wide = [b.add(O.RESHAPE, (x,), _widened(x.array_shape)) for x in i.operands[:count]]
+    window = Window((*i.window.dimensions, WindowDimension(1)))
+    shapes = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
+    results = [_widened(s.as_array()) for s in shapes]
+    shape = tuple_of(results) if isinstance(i.shape, TupleShape) else results[0]
+    made = b.add(O.REDUCE_WINDOW, (*wide, *i.operands[count:]), shape, window=window, to_apply=i.to_apply)
+    if not isinstance(i.shape, TupleShape):
+        return b.add(O.RESHAPE, (made,), i.shape)
+    return b.tuple([b.add(O.RESHAPE, (b.element(made, n),), s) for n, s in enumerate(shapes)])
+
+
+def _widened(s: ArrayShape) -> ArrayShape:
+    """With a last dimension of size 1, the most major one in memory, as XLA lays it out."""
+    return ArrayShape(s.element_type, (*s.dimensions, 1)).with_layout((*s.minor_to_major, s.rank))

@@ -1,0 +1,51 @@
+"""What Shardy leaves in a module, taken out on one device (xla/service/spmd/shardy/shardy_xla_pass.h).
+
+    custom-call(x), custom_call_target="xla.sdy.FuncResultSharding", frontend_attributes={xla.sdy.sharding="..."}    =>    x
+
+XLA imports the module into Shardy's dialect, spreads shardings and writes them back; with one device there is nothing to spread, and only the annotations go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape.shape import same
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.inlining import bypass, take_out
+
+_PREFIX = "xla.sdy."
+_PASSING = frozenset(
+    f"{_PREFIX}{n}"
+    for n in (
+        "FuncResultSharding",
+        "ShardingConstraint",
+        "PropagationBarrier",
+        "GlobalToLocalShape",
+        "LocalToGlobalShape",
+    )
+)
+_GROUP = f"{_PREFIX}ShardingGroup"
+# Rules for custom calls are left by XLA too: they describe the call, not a sharding.
+_KEPT = frozenset((f"{_PREFIX}sharding_rule",))
+
+
+@dataclass(frozen=True)
+class ShardyXla(HloPass):
+    """Takes out custom calls and frontend attributes of Shardy, where the module names its meshes or has such calls."""
+
+    name = "shardy-xla"
+
+    def apply(self, module: HloModule) -> None:
+        for c in module.computations:
+            for i in c:
+                target = i.attributes.get("custom_call_target") if i.opcode is O.CUSTOM_CALL else None
+                if target == _GROUP and i.is_dead:
+                    take_out(i)
+                elif target in _PASSING and len(i.operands) == 1 and same(i.shape, i.operands[0].shape):
+                    bypass(i, i.operands[0])
+                else:
+                    kept = tuple(a for a in i.frontend_attributes if not a[0].startswith(_PREFIX) or a[0] in _KEPT)
+                    if kept != i.frontend_attributes:
+                        c.update(i, frontend_attributes=kept)

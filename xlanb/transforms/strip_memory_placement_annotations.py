@@ -1,0 +1,35 @@
+"""Wishes where to keep a value, dropped (xla/hlo/transforms/offloading, for backends with one memory): host and device are one here.
+
+custom-call(x), custom_call_target="MoveToHost"    =>    x
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.inlining import bypass
+
+_TARGETS = frozenset(
+    ("MoveToHost", "MoveToDevice", "PinToDevice", "PinToDeviceSram", "PinToDeviceHbm", "annotate_device_placement")
+)
+
+
+@dataclass(frozen=True)
+class StripMemoryPlacementAnnotations(HloPass):
+    """Replaces every custom call that only says where a value is to be by the value."""
+
+    name = "strip-memory-placement-annotations"
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            for i in c.post_order():
+                if (
+                    i.opcode is O.CUSTOM_CALL
+                    and i.attributes["custom_call_target"] in _TARGETS
+                    and len(i.operands) == 1
+                ):
+                    bypass(i, i.operands[0])
