@@ -9,13 +9,17 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Target:
-    """The machine that code is made for; `features` as LLVM writes them ("+avx2,-avx512f"), `threads` is how many a program may use."""
+    """The machine that code is made for; `features` as LLVM writes them ("+avx2,-avx512f"), `threads` is how many a program may use.
+
+    Without `explicit_vectors` elementwise code and reductions are written for one element, and LLVM's passes find the vectors.
+    """
 
     triple: str
     cpu: str
     features: str
     data_layout: str
     threads: int = 1
+    explicit_vectors: bool = True
 
     @cached_property
     def enabled(self) -> frozenset[str]:

@@ -28,10 +28,10 @@ def strides(shape: ArrayShape) -> tuple[int, ...]:
 
 def same_order(a: ArrayShape, b: ArrayShape) -> bool:
     """Whether two shapes have equal dimensions in the same order in memory."""
-    return a.dimensions == b.dimensions and (a.layout == b.layout or _order(a) == _order(b))
+    return a.dimensions == b.dimensions and (a.layout == b.layout or order(a) == order(b))
 
 
-def _order(shape: ArrayShape) -> tuple[int, ...]:
+def order(shape: ArrayShape) -> tuple[int, ...]:
     """Minor to major, without dimensions of size 1."""
     return tuple(d for d in shape.minor_to_major if shape.dimensions[d] != 1)
 
@@ -67,9 +67,9 @@ def unflatten(f: Function, flat: Ix, shape: ArrayShape) -> tuple[Ix, ...]:
     """The index per dimension of an offset in memory order."""
     out: list[Ix] = [0] * shape.rank
     rest = flat
-    order = [d for d in shape.minor_to_major if shape.dimensions[d] != 1]
-    for k, d in enumerate(order):
-        last = k == len(order) - 1
+    fastest = order(shape)
+    for k, d in enumerate(fastest):
+        last = k == len(fastest) - 1
         out[d] = rest if last else f.rem(rest, shape.dimensions[d])
         rest = rest if last else f.div(rest, shape.dimensions[d])
     return tuple(out)
@@ -125,8 +125,7 @@ def bitcast(f: Function, index: Index, to: ArrayShape) -> Index:
 
 
 def _row_major(shape: ArrayShape) -> bool:
-    order = _order(shape)
-    return all(a > b for a, b in pairwise(order))
+    return all(a > b for a, b in pairwise(order(shape)))
 
 
 @lru_cache(maxsize=4096)

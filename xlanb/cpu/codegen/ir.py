@@ -6,7 +6,7 @@ Indices are `int` where they are known and the name of an i64 otherwise, so that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -51,6 +51,7 @@ class Region:
 
     lines: list[str]
     block: str
+    """The basic block that is being written; empty as long as it is that of the region around."""
     barrier: bool = False
     width: int = 0
     mask: str = ""
@@ -260,6 +261,12 @@ class Function:
         """A call of an intrinsic or an external function, declared by the way; arguments are (type, value)."""
         if self.width and any(v in self.lanes or v in self.affine for _, v in arguments):
             return vectors.widen_call(self, result, name, arguments, flags, attributes)
+        return self.plain_call(result, name, arguments, flags, attributes)
+
+    def plain_call(
+        self, result: str, name: str, arguments: Sequence[tuple[str, str]], flags: str = "", attributes: str = ""
+    ) -> str:
+        """A call exactly as it is written."""
         self.module.declare(result, name, ", ".join(t for t, _ in arguments))
         given = ", ".join(f"{t} {v}" for t, v in arguments)
         return self.plain(
@@ -282,7 +289,7 @@ class Function:
     @property
     def block(self) -> str:
         """The name of the basic block that is being written."""
-        return self.regions[-1].block
+        return next(r.block for r in reversed(self.regions) if r.block)
 
     @block.setter
     def block(self, name: str) -> None:
@@ -312,10 +319,10 @@ class Function:
     @contextmanager
     def aside(self) -> Iterator[None]:
         """What is remembered within does not hold outside, and nothing is moved out of it."""
-        with self.region(self.block, barrier=True) as inner:
+        with self.region("", barrier=True) as inner:
             yield
         self._lines.extend(inner.lines)
-        self.block = inner.block
+        self.block = inner.block or self.block
 
     @contextmanager
     def outside(self, depth: int) -> Iterator[None]:
@@ -332,6 +339,31 @@ class Function:
         finally:
             self._outside -= size
             self.regions += inner
+
+    @contextmanager
+    def vectorized(self, width: int, mask: str = "") -> Iterator[None]:
+        """What is written within stands for `width` elements, those that `mask` names where it is not empty."""
+        with self.region("", width=width, mask=mask) as inner:
+            yield
+        self._lines.extend(inner.lines)
+        self.block = inner.block or self.block
+
+    def mark(self) -> Callable[[], None]:
+        """What there is now; calling the result goes back to it, out of whatever has been begun since."""
+        regions = [(r, len(r.lines), r.block, dict(r.memo)) for r in self.regions]
+        here, allocas, parts = self.regions, len(self._allocas), len(self.outlined)
+        former = self._allocas, self.scope, self._dbg, self._outside, self.slot
+
+        def back() -> None:
+            self.regions = here
+            self.regions[:] = [r for r, *_ in regions]
+            for r, size, block, memo in regions:
+                del r.lines[size:]
+                r.block, r.memo = block, dict(memo)
+            self._allocas, self.scope, self._dbg, self._outside, self.slot = former
+            del self._allocas[allocas:], self.outlined[parts:]
+
+        return back
 
     def home(self, *names: Ix, floor: int = 0) -> int:
         """The outermost region, no further out than `floor`, in which all of the names are known and what is written runs as soon as this region runs."""
@@ -477,14 +509,14 @@ class Function:
         The body sets `loop.next`; after the block `loop.values` are the results. A loop whose `count` is not known must be `guarded`: it may then run
         no round at all. A loop of one known round costs nothing.
         """
-        if self.width:
-            initial = [vectors.as_vector(self, t, v) for t, v in initial]
         loop = Loop(start, [v for _, v in initial])
         if isinstance(count, int) and isinstance(start, int) and count - start == 1:
             yield loop
             if initial:
                 loop.values = loop.next
             return
+        if self.width:
+            initial = [vectors.as_vector(self, t, v) for t, v in initial]
         head, exit_ = self.fresh("loop"), self.fresh("done")
         mark = self._dbg
         with self.region(head[1:], barrier=guarded) as body:

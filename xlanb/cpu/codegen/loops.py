@@ -1,18 +1,27 @@
-"""Loop kernels: one value per element of the result, in the order in which the result lies in memory."""
+"""Loop kernels: the elements of the result in the order in which they lie in memory, as vectors where that can be."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 
-from xlanb.cpu.codegen.elemental import Elemental, Leaf, array_of
-from xlanb.cpu.codegen.indexing import Index, IrArray, same_order
+from xlanb.cpu.codegen import vectors
+from xlanb.cpu.codegen.elemental import Elemental, Leaf
+from xlanb.cpu.codegen.indexing import Index, IrArray, order, same_order
 from xlanb.cpu.codegen.ir import Ix
+from xlanb.cpu.codegen.parallel import parallel
+from xlanb.cpu.codegen.vector_plan import Plan, plan
+from xlanb.cpu.codegen.vectors import NotAVectorError, SplitError
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
 
 Output = tuple[HloInstruction, Leaf, IrArray]
-_FLAT_LEAVES = frozenset({Op.PARAMETER, Op.CONSTANT})
+_SMALL = 32
+"""A loop over so few elements needs neither vectors nor LLVM's passes."""
+_SHARED_ROUNDS = 16
+"""Rounds that a loop should have at least where threads share it."""
 
 
 def emit_loops(e: Elemental, outputs: Sequence[Output]) -> None:
@@ -26,60 +35,167 @@ def emit_loops(e: Elemental, outputs: Sequence[Output]) -> None:
                 break
         else:
             groups.append([output])
+    e.f.ready = e.f.target.explicit_vectors
     for group in groups:
         shape = group[0][2].shape
         if shape.element_count:
             with e.scope():
-                _emit_group(e, group, shape)
+                _Loops(e, group, shape).emit()
 
 
-def _emit_group(e: Elemental, group: Sequence[Output], shape: ArrayShape) -> None:
-    def store(index: Index) -> None:
-        # All values first: an output may lie in the place of an operand.
-        values = [(array, e.element(i, index, leaf)) for i, leaf, array in group]
-        for array, value in values:
-            array.store(e.f, index, value)
+class _Loops:
+    """The loops over the elements of arrays of one shape."""
 
-    if shape.element_count > 1 and all(_is_flat(i, leaf, shape, e) for i, leaf, _ in group):
-        with e.loop(shape.element_count) as flat:
-            store(Index(shape, flat=flat))
-        return
-    order = [d for d in reversed(shape.minor_to_major) if shape.dimensions[d] != 1]
+    def __init__(self, e: Elemental, group: Sequence[Output], shape: ArrayShape) -> None:
+        self.e = e
+        self.group = group
+        self.shape = shape
+        self.order = list(reversed(order(shape)))
+        self.sizes = [shape.dimensions[d] for d in self.order]
+        self.plan: Plan = plan(e, [(i, leaf) for i, leaf, _ in group])
 
-    def nest(at: dict[int, Ix]) -> None:
-        if len(at) == len(order):
-            store(Index(shape, [at.get(d, 0) for d in range(shape.rank)]))
+    def emit(self) -> None:
+        count = self.shape.element_count
+        if not self.e.f.target.explicit_vectors:
+            self._nest(len(self.order) if self.plan.run < len(self.order) else 0)
+        elif self.plan.run == 0 or not self.order:
+            self._nest(len(self.order))
+        else:
+            run = min(self.plan.run, len(self.order))
+            if count < 4 or not vectorize(self.e, math.prod(self.sizes[-run:]), lambda cuts: self._vectors(run, cuts)):
+                self.e.f.ready = self.e.f.ready and count <= _SMALL
+                self._nest(len(self.order) if self.plan.run < len(self.order) else 0)
+
+    # -- one by one ---------------------------------------------------------------------------------------------
+
+    def _nest(self, depth: int) -> None:
+        """An element at a time: nested loops over so many dimensions, or one over all of them."""
+        if depth == 0:
+            with parallel(self.e, self.shape.element_count, nanoseconds=self.plan.nanoseconds) as flat:
+                self._store(Index(self.shape, flat=flat))
             return
-        d = order[len(at)]
-        with e.loop(shape.dimensions[d]) as v:
-            nest({**at, d: v})
+        with nested(self.e, self.sizes, self.plan.nanoseconds) as at:
+            self._store(self._index(at))
 
-    nest({})
+    def _index(self, at: Sequence[Ix]) -> Index:
+        multi: list[Ix] = [0] * self.shape.rank
+        for d, v in zip(self.order, at, strict=True):
+            multi[d] = v
+        return Index(self.shape, multi)
+
+    def _store(self, index: Index) -> None:
+        # All values first: an output may lie in the place of an operand.
+        values = [(array, self.e.element(i, index, leaf)) for i, leaf, array in self.group]
+        for array, value in values:
+            array.store(self.e.f, index, value)
+
+    # -- vectors ------------------------------------------------------------------------------------------------
+
+    def _vectors(self, run: int, cuts: Sequence[int]) -> None:
+        """Vectors along the `run` fastest dimensions, in loops over the others."""
+        outer, inner = self.sizes[:-run], self.sizes[-run:]
+        widths = self.plan.width(self.e, max(b - a for a, b in pairwise(cuts)))
+        cost = self.plan.nanoseconds
+        if not outer:
+            for low, high in pairwise(cuts):
+                each_vector(self.e, low, high, widths, lambda q: self._store(Index(self.shape, flat=q)), cost)
+            return
+        with nested(self.e, outer, cost * math.prod(inner)) as at:
+            for low, high in pairwise(cuts):
+                each_vector(
+                    self.e, low, high, widths, lambda q: self._store(self._index([*at, *split(self.e, q, inner)]))
+                )
 
 
-def _is_flat(root: HloInstruction, leaf: Leaf, shape: ArrayShape, e: Elemental) -> bool:
-    """Whether everything that the kernel inlines is elementwise in one order of memory, so that one linear index serves all."""
-    seen: set[HloInstruction] = set()
-    stack: list[tuple[HloInstruction, Leaf]] = [(root, leaf)]
-    while stack:
-        i, at = stack.pop()
-        if i in e.bindings:
-            if not same_order(array_of(i, at), shape) and array_of(i, at).dimensions:
-                return False
-            continue
-        if i in seen:
-            continue
-        seen.add(i)
-        if i.opcode in (Op.TUPLE, Op.GET_TUPLE_ELEMENT) or at:
-            return False
-        own = array_of(i)
-        if not own.dimensions:
-            continue  # scalars do not depend on the index
-        if not same_order(own, shape):
-            return False
-        if i.opcode in _FLAT_LEAVES or (i.opcode is Op.BROADCAST and not array_of(i.operands[0]).dimensions):
-            continue
-        if not i.opcode.is_elementwise and i.opcode is not Op.COPY and i.opcode is not Op.MAP:
-            return False
-        stack.extend((o, ()) for o in i.operands)
-    return True
+def split(e: Elemental, q: Ix, sizes: Sequence[int]) -> list[Ix]:
+    """One counter over dimensions, outermost first, as an index for each of them."""
+    out: list[Ix] = []
+    for size in reversed(sizes[1:]):
+        out.append(e.f.rem(q, size))
+        q = e.f.div(q, size)
+    return [q, *reversed(out)]
+
+
+@contextmanager
+def nested(e: Elemental, sizes: Sequence[int], nanoseconds: float) -> Iterator[list[Ix]]:
+    """Nested loops, outermost first, around work of so many nanoseconds; the outer ones may be shared by threads. Gives the counters."""
+    shared = 1
+    while shared < len(sizes) and math.prod(sizes[:shared]) < _SHARED_ROUNDS:
+        shared += 1
+    total = math.prod(sizes[:shared])
+    rest = list(sizes[shared:])
+    with parallel(e, total, nanoseconds=nanoseconds * math.prod(rest)) as first, _loops(e, rest) as inner:
+        yield [*split(e, first, sizes[:shared]), *inner]
+
+
+@contextmanager
+def _loops(e: Elemental, sizes: Sequence[int]) -> Iterator[list[Ix]]:
+    if not sizes:
+        yield []
+        return
+    with e.loop(sizes[0]) as first, _loops(e, sizes[1:]) as rest:
+        yield [first, *rest]
+
+
+# -- loops over vectors -------------------------------------------------------------------------------------------
+
+
+def vectorize(e: Elemental, count: int, write: Callable[[Sequence[int]], None]) -> bool:
+    """Write loops over vectors: `write(cuts)`, with 0, ..., `count` where the loop has to be cut. False, and nothing is written, where that cannot be."""
+    back, floor = e.f.mark(), e.floor
+    cuts = {0, count}
+    while len(cuts) < 64:
+        try:
+            write(sorted(cuts))
+        except SplitError as error:
+            cuts.update(error.cuts)
+        except NotAVectorError:
+            break
+        else:
+            return True
+        back()
+        e.floor = floor
+    back()
+    e.floor = floor
+    return False
+
+
+def each_vector(
+    e: Elemental,
+    low: int,
+    high: int,
+    widths: tuple[int, int],
+    body: Callable[[Ix], None],
+    nanoseconds: float = 0.0,
+) -> None:
+    """`body(q)` for q = low, ..., high - 1, of which it sees `widths[1]` at once, and at the end `widths[0]` or fewer.
+
+    With `nanoseconds`, the time of one element, threads may share the loop.
+    """
+    one, wide = widths
+    rounds = (high - low) // wide
+    if rounds:
+        with _spaced(e, rounds, low, wide, nanoseconds * wide) as origin, e.f.vectorized(wide):
+            body(vectors.counter(e.f, origin, low, high - 1, wide))
+    begin = low + rounds * wide
+    if begin < high:
+        with (
+            _spaced(e, -(-(high - begin) // one), begin, one) as origin,
+            e.f.vectorized(one, tail(e, one, begin, high, origin)),
+        ):
+            body(vectors.counter(e.f, origin, begin, high - 1, one))
+
+
+@contextmanager
+def _spaced(e: Elemental, rounds: int, first: int, step: int, nanoseconds: float = 0.0) -> Iterator[Ix]:
+    """first, first + step, ...; the loop may be shared by threads where it is told what a round takes."""
+    with parallel(e, rounds, nanoseconds=nanoseconds) as k:
+        yield e.f.add(e.f.mul(k, step), first)
+
+
+def tail(e: Elemental, width: int, begin: int, end: int, origin: Ix) -> str:
+    """The mask of what lies before `end` of `width` elements from `origin` on, in a loop from `begin`; empty where all do in each round."""
+    left = (end - begin) % width
+    if left == 0:
+        return ""
+    return vectors.first_lanes(e.f, width, left if end - begin < width else e.f.sub(end, origin))

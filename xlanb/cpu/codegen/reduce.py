@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from xlanb.cpu.codegen import arithmetic, complex_math
 from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
 from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Ix
+from xlanb.cpu.codegen.row_reduce import SHORT, RowReduce
 from xlanb.cpu.codegen.types import Value, is_narrow, pair, real
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.computation import HloComputation
@@ -70,6 +72,13 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Value | tuple[Value, .
     order = [d for d in reversed(source.minor_to_major) if d in i.dimensions]
     kept = iter(x.multi(e.f))
     base: list[Ix] = [0 if d in i.dimensions else next(kept) for d in range(source.rank)]
+    start = [e.scalar(o) for o in initial]
+    if not e.f.width and not i.shape.is_tuple:
+        along = RowReduce(e, i.operands[0], i.dimensions, base, reducer)
+        if along.pays:
+            return along.reduce(start[0])
+    if e.f.ready and not e.f.width:
+        e.f.ready = math.prod(source.dimensions[d] for d in i.dimensions) <= SHORT
 
     def body(indices: list[Ix], accumulators: list[Value]) -> list[Value]:
         where = list(base)
@@ -78,7 +87,7 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Value | tuple[Value, .
         at = Index(source, where)
         return reducer.step(accumulators, [e.element(o, at) for o in inputs])
 
-    folded = e.fold([source.dimensions[d] for d in order], reducer.types, [e.scalar(o) for o in initial], body)
+    folded = e.fold([source.dimensions[d] for d in order], reducer.types, start, body)
     return tuple(folded) if i.shape.is_tuple else folded[0]
 
 
@@ -138,6 +147,8 @@ def emit_column_reduce(e: Elemental, i: HloInstruction, output: IrArray) -> bool
     source, result = array_of(inputs), array_of(i)
     t = result.element_type
     minor = [d for d in source.minor_to_major if source.dimensions[d] != 1]
+    if e.f.target.explicit_vectors:
+        return False  # the loop over the result goes along the rows with vectors
     if not minor or minor[0] in i.dimensions or is_narrow(t) or source.element_count == 0:
         return False
     reducer = Reducer(e, i.to_apply, [t])

@@ -110,6 +110,15 @@ def lowest(t: PrimitiveType) -> Value:
     return str(int(_facts(t).min))
 
 
+def highest(t: PrimitiveType) -> Value:
+    """The highest value: infinity where the type has it."""
+    if t is T.PRED:
+        return "true"
+    if t.is_floating:
+        return float_text(np.inf, register(t))
+    return str(int(_facts(t).max))
+
+
 def _facts(t: PrimitiveType) -> Any:
     """NumPy's or ml_dtypes' facts on a numeric type."""
     facts: Any = ml_dtypes.iinfo if t.is_integral else ml_dtypes.finfo

@@ -119,13 +119,14 @@ def _both(f: Function, a: Ix, b: Ix) -> tuple[Affine | None, Affine | None]:
 def _terms(lane: Lane, terms: Sequence[tuple[Atom, int]]) -> tuple[int, tuple[tuple[Atom, int], ...]]:
     """(a constant, terms): equal atoms added up, k*b * (q / ab mod m) + k * (q / a mod b) joined to k * (q / a mod bm), atoms that are the same for all lanes known."""
     base, found = 0, dict[Atom, int]()
-    for (a, m), k in terms:
-        low, high = lane.low // a, lane.high // a
-        if low == high:
+    for (a, modulus), k in terms:
+        low, high, m = lane.low // a, lane.high // a, modulus
+        if low == high and a > 1:
             base += k * (low % m if m else low)
         else:
-            atom = (a, 0 if m and high < m else m)
-            found[atom] = found.get(atom, 0) + k
+            if m and low // m == high // m:
+                base, m = base - k * m * (low // m), 0
+            found[a, m] = found.get((a, m), 0) + k
     joined = True
     while joined:
         joined = False
@@ -374,7 +375,7 @@ def widen_call(
         (t, v) if t == "i1" and v in ("true", "false") else (kind(t, width), operand(f, t, v, width))
         for t, v in arguments
     ]
-    made = f.call(kind(result, width), _SUFFIX.sub(rf".v{width}\1", name), *given, flags=flags)
+    made = f.plain_call(kind(result, width), _SUFFIX.sub(rf".v{width}\1", name), given, flags)
     f.lanes[made] = width
     return made
 
@@ -386,7 +387,7 @@ def _lane_by_lane(
     total = "poison"
     for k in range(width):
         given = [(t, f.plain(f"extractelement {kind(t, width)} {v}, i64 {k}")) for t, v in vectors]
-        one = f.call(result, name, *given, attributes=attributes)
+        one = f.plain_call(result, name, given, attributes=attributes)
         total = f.plain(f"insertelement {kind(result, width)} {total}, {result} {one}, i64 {k}")
     f.lanes[total] = width
     return total
@@ -421,8 +422,9 @@ def gather(f: Function, type_: str, pointers: str, width: int) -> str:
     """The elements at a vector of pointers."""
     vector, bits = kind(type_, width), kind("i1", width)
     name = f"llvm.masked.gather.{_overload(type_, width)}.v{width}p0"
-    f.module.declare(vector, name, f"{kind('ptr', width)}, {bits}, {vector}")
-    given = f"{kind('ptr', width)} align {_align(type_)} {pointers}, {bits} {_mask(f, width)}, {vector} zeroinitializer"
+    f.module.declare(vector, name, f"{kind('ptr', width)}, i32, {bits}, {vector}")
+    where = f"{kind('ptr', width)} {pointers}, i32 {_align(type_)}"
+    given = f"{where}, {bits} {_mask(f, width)}, {vector} zeroinitializer"
     return _known(f, width, f"call {vector} @{name}({given})")
 
 
@@ -430,8 +432,9 @@ def scatter(f: Function, type_: str, pointers: str, value: str, width: int) -> N
     """Set the elements at a vector of pointers."""
     vector, bits = kind(type_, width), kind("i1", width)
     name = f"llvm.masked.scatter.{_overload(type_, width)}.v{width}p0"
-    f.module.declare("void", name, f"{vector}, {kind('ptr', width)}, {bits}")
-    given = f"{vector} {operand(f, type_, value, width)}, {kind('ptr', width)} align {_align(type_)} {pointers}, {bits} {_mask(f, width)}"
+    f.module.declare("void", name, f"{vector}, {kind('ptr', width)}, i32, {bits}")
+    where = f"{kind('ptr', width)} {pointers}, i32 {_align(type_)}"
+    given = f"{vector} {operand(f, type_, value, width)}, {where}, {bits} {_mask(f, width)}"
     f.do(f"call void @{name}({given})")
 
 
@@ -471,11 +474,10 @@ def _load_run(f: Function, type_: str, address: str, width: int, parts: int, mas
     if not f.mask:
         return _known(f, width, f"load {vector}, ptr {address}, align {_align(type_)}")
     name = f"llvm.masked.load.{_overload(type_, width)}.p0"
-    f.module.declare(vector, name, f"ptr, {kind('i1', width)}, {vector}")
+    f.module.declare(vector, name, f"ptr, i32, {kind('i1', width)}, {vector}")
     chosen = f"{kind('i1', width)} {mask or _mask(f, width, parts)}"
-    return _known(
-        f, width, f"call {vector} @{name}(ptr align {_align(type_)} {address}, {chosen}, {vector} zeroinitializer)"
-    )
+    where = f"ptr {address}, i32 {_align(type_)}"
+    return _known(f, width, f"call {vector} @{name}({where}, {chosen}, {vector} zeroinitializer)")
 
 
 def store(f: Function, type_: str, pointer: str, offset: str, value: str, parts: int = 1) -> None:
@@ -501,10 +503,9 @@ def store(f: Function, type_: str, pointer: str, offset: str, value: str, parts:
         f.do(f"store {vector} {made}, ptr {address}, align {_align(type_)}")
         return
     name = f"llvm.masked.store.{_overload(type_, width)}.p0"
-    f.module.declare("void", name, f"{vector}, ptr, {kind('i1', width)}")
-    f.do(
-        f"call void @{name}({vector} {made}, ptr align {_align(type_)} {address}, {kind('i1', width)} {_mask(f, width, parts)})"
-    )
+    f.module.declare("void", name, f"{vector}, ptr, i32, {kind('i1', width)}")
+    where = f"ptr {address}, i32 {_align(type_)}"
+    f.do(f"call void @{name}({vector} {made}, {where}, {kind('i1', width)} {_mask(f, width, parts)})")
 
 
 def apart(f: Function, type_: str, both: str, width: int) -> tuple[str, str]:
@@ -544,5 +545,6 @@ def first_lanes(f: Function, width: int, count: Ix) -> str:
     """The mask of the first `count` lanes."""
     if isinstance(count, int):
         return "<" + ", ".join(f"i1 {str(k < count).lower()}" for k in range(width)) + ">"
+    # More than `width` may be left: no lane number reaches that.
     limit = splat(f, "i64", count, width)
     return _known(f, width, f"icmp ult {kind('i64', width)} {lane_numbers(width)}, {limit}")

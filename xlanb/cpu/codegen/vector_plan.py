@@ -1,0 +1,159 @@
+"""Along which dimensions consecutive elements can be computed as vectors, how wide, and what an element costs: found by looking at what a kernel inlines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xlanb.cpu.codegen.elemental import Elemental, Leaf, array_of
+from xlanb.cpu.codegen.indexing import order, same_order
+from xlanb.cpu.codegen.types import part
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape, PrimitiveType
+
+ALL = 1 << 30
+_SHORT = 8
+"""Reduced dimensions of fewer elements are not worth vectors of their own."""
+
+_HARD = frozenset(
+    (
+        Op.EXPONENTIAL, Op.EXPONENTIAL_MINUS_ONE, Op.LOG, Op.LOG_PLUS_ONE, Op.LOGISTIC, Op.TANH, Op.ERF, Op.SINE, Op.COSINE, Op.TAN, Op.POWER,
+        Op.ATAN2, Op.CBRT, Op.REMAINDER, Op.SINH, Op.COSH, Op.ASIN, Op.ACOS, Op.ATAN, Op.ASINH, Op.ACOSH, Op.ATANH,
+    )
+)  # fmt: skip
+
+
+@dataclass
+class Plan:
+    """What is known of the code of one element.
+
+    `run` is how many of the fastest dimensions can be gone through with one counter; 0 where the code of an element itself goes along rows of memory, so that elements are better
+    computed one by one. `bits` is the width of the types in it, `nanoseconds` what an element takes.
+    """
+
+    run: int = ALL
+    widest: int = 8
+    narrowest: int = 64
+    nanoseconds: float = 0.0
+    seen: set[HloInstruction] = field(default_factory=set)
+    runs: dict[tuple[HloInstruction, Leaf], int] = field(default_factory=dict)
+
+    def width(self, e: Elemental, count: int) -> tuple[int, int]:
+        """(elements of a vector register, elements of the vectors to use for so many): the latter are several registers wide where the code is short."""
+        bits = self.widest if self.widest <= 32 or self.narrowest == 64 else 32
+        one = e.f.target.vector_bits // bits
+        while one > 2 and one // 2 >= count:
+            one //= 2
+        wide = one * (4 if len(self.seen) <= 4 else 2 if len(self.seen) <= 16 else 1)
+        while wide > one and wide > count:
+            wide //= 2
+        return one, wide
+
+
+def plan(e: Elemental, roots: list[tuple[HloInstruction, Leaf]]) -> Plan:
+    """The plan of the elements of instructions of one shape."""
+    made = Plan()
+    for i, leaf in roots:
+        _use(made, array_of(i, leaf), 1.0)
+        made.run = min(made.run, _run(made, e, i, leaf))
+    return made
+
+
+def _use(p: Plan, shape: ArrayShape, bytes_: float) -> None:
+    t = part(shape.element_type)
+    bits = 8 if t is PrimitiveType.PRED else 32 if t.is_floating and t.bits < 32 else max(8, t.bits)
+    p.widest, p.narrowest = max(p.widest, bits), min(p.narrowest, bits)
+    p.nanoseconds += bytes_ * max(1, shape.element_type.bits // 8) * 0.05
+
+
+def _run(p: Plan, e: Elemental, i: HloInstruction, leaf: Leaf) -> int:
+    """How many of the fastest dimensions of the array at a leaf can be gone through as one."""
+    found = p.runs.get((i, leaf))
+    if found is None:
+        found = p.runs[i, leaf] = _fresh_run(p, e, i, leaf)
+    return found
+
+
+def _fresh_run(p: Plan, e: Elemental, i: HloInstruction, leaf: Leaf) -> int:
+    if not array_of(i, leaf).dimensions:
+        return ALL
+    if i in e.bindings:
+        if i not in p.seen:
+            p.seen.add(i)
+            _use(p, array_of(i, leaf), 1.0)
+        return ALL
+    if i.opcode is Op.TUPLE:
+        return _run(p, e, i.operands[leaf[0]], leaf[1:])
+    if i.opcode is Op.GET_TUPLE_ELEMENT or leaf:
+        return 1
+    own = array_of(i)
+    if i not in p.seen:
+        p.seen.add(i)
+        _use(p, own, 0.0)
+        p.nanoseconds += 0.4 if i.opcode in _HARD else 0.02
+    if i.opcode is Op.CONSTANT:
+        return ALL
+    if i.opcode is Op.BROADCAST:
+        return _broadcast_run(p, e, i)
+    if i.opcode is Op.REDUCE:
+        return _reduce_run(p, e, i)
+    if i.opcode in (Op.RESHAPE, Op.BITCAST):
+        inner = _run(p, e, i.operands[0], ())
+        flat = _is_row_major(own) and _is_row_major(array_of(i.operands[0]))
+        return ALL if flat and inner >= len(order(array_of(i.operands[0]))) else min(inner, 1)
+    runs = [_operand_run(p, e, o, own) for o in i.operands]
+    if i.opcode.is_elementwise or i.opcode in (Op.COPY, Op.MAP):
+        return min(runs, default=ALL)
+    return min(1, *runs) if runs else 1
+
+
+def _operand_run(p: Plan, e: Elemental, o: HloInstruction, shape: ArrayShape) -> int:
+    if o.shape.is_tuple:
+        return 1
+    run = _run(p, e, o, ())
+    return run if not array_of(o).dimensions or same_order(array_of(o), shape) else min(run, 1)
+
+
+def _is_row_major(shape: ArrayShape) -> bool:
+    found = order(shape)
+    return list(found) == sorted(found, reverse=True)
+
+
+def _broadcast_run(p: Plan, e: Elemental, i: HloInstruction) -> int:
+    """As many dimensions as are all repeated, or all those of the operand in its own order."""
+    operand = array_of(i.operands[0])
+    if not order(operand):
+        return ALL
+    fastest = order(array_of(i))
+    kept = [operand.dimensions[i.dimensions.index(d)] != 1 if d in i.dimensions else False for d in fastest]
+    if not kept:
+        return ALL
+    count = next((k for k, v in enumerate(kept) if v != kept[0]), len(kept))
+    if not kept[0]:
+        inner = Plan()
+        _run(inner, e, i.operands[0], ())
+        p.widest, p.narrowest = max(p.widest, inner.widest), min(p.narrowest, inner.narrowest)
+        return count
+    same = [i.dimensions[d] for d in order(operand)][:count] == list(fastest[:count])
+    return min(_run(p, e, i.operands[0], ()), count if same else 1)
+
+
+def _reduce_run(p: Plan, e: Elemental, i: HloInstruction) -> int:
+    """The fastest dimensions that are kept; 0 where the fastest is reduced."""
+    source = array_of(i.operands[0])
+    count = len(i.operands) // 2
+    before = p.nanoseconds
+    runs = [_run(p, e, o, ()) for o in i.operands[:count]]
+    reduced = 1
+    for d in i.dimensions:
+        reduced *= source.dimensions[d]
+    p.nanoseconds = before + (p.nanoseconds - before) * reduced
+    fastest = order(source)
+    if not fastest:
+        return ALL
+    if fastest[0] in i.dimensions:
+        return 0 if source.dimensions[fastest[0]] >= _SHORT else 1
+    kept = next((k for k, d in enumerate(fastest) if d in i.dimensions), len(fastest))
+    names = [d for d in range(source.rank) if d not in i.dimensions]
+    own = [names[d] for d in order(array_of(i))] if not i.shape.is_tuple else []
+    return min(*runs, kept if own[:kept] == list(fastest[:kept]) else 1) if runs else 1
