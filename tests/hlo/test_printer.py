@@ -231,7 +231,7 @@ REAL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("body, expected", REAL.values(), ids=REAL)
+@pytest.mark.parametrize(("body", "expected"), REAL.values(), ids=REAL)
 def test_what_the_real_printer_makes_of_it(body: str, expected: str | None) -> None:
     text = f"HloModule m\n\nENTRY e {{\n  {body}\n}}\n"
     if expected is None:

@@ -128,6 +128,11 @@ GOOD: list[tuple[HloOpcode, tuple[str, ...], dict[str, Any], str]] = [
     (O.SELECT, ("pred[2]", "f32[2]", "f32[2]"), {}, "f32[2]"),
     (O.SELECT, ("pred[]", "f32[2]", "f32[2]"), {}, "f32[2]"),
     (O.CLAMP, ("s32[2]", "s32[2]", "s32[2]"), {}, "s32[2]"),
+    (O.CLAMP, ("f32[]", "f32[2]", "f32[]"), {}, "f32[2]"),
+    (O.CLAMP, ("f32[2]", "f32[2]", "f32[]"), {}, "f32[2]"),
+    (O.ALL_REDUCE_START, ("f32[8]",), {"to_apply": add()}, "f32[8]"),
+    (O.ALL_REDUCE_DONE, ("f32[2]",), {}, "f32[2]"),
+    (O.GATHER, ("f32[6,10,4]", "s32[5,7,1]"), BATCHED, "f32[5,7,4]"),
     # data
     (O.TUPLE, (), {}, "()"),
     (O.TUPLE, ("f32[2]", "token[]"), {}, "(f32[2], token[])"),
@@ -250,7 +255,8 @@ BAD: list[tuple[HloOpcode, tuple[str, ...], dict[str, Any], str]] = [
     (O.SELECT, ("s32[2]", "f32[2]", "f32[2]"), {}, "type pred"),
     (O.SELECT, ("pred[3]", "f32[2]", "f32[2]"), {}, "scalar or has the dimensions"),
     (O.SELECT, ("pred[2]", "f32[2]", "s32[2]"), {}, "same element type"),
-    (O.CLAMP, ("f32[]", "f32[2]", "f32[]"), {}, "same dimensions"),
+    (O.CLAMP, ("f32[3]", "f32[2]", "f32[]"), {}, "same dimensions"),
+    (O.CLAMP, ("f32[2]", "f32[]", "f32[2]"), {}, "same dimensions"),
     (O.CLAMP, ("s32[2]", "f32[2]", "f32[2]"), {}, "same element type"),
     (O.CLAMP, ("f32[2]", "f32[2]", "s32[2]"), {}, "same element type"),
     (O.SELECT_AND_SCATTER, ("f32[6,7]", "f32[3,7]", "f32[]"), {"window": WINDOW, "select": region("pred[]", "f32[]"), "scatter": add()}, "two scalars"),
@@ -295,7 +301,6 @@ BAD: list[tuple[HloOpcode, tuple[str, ...], dict[str, Any], str]] = [
     (O.GATHER, ("f32[10,4]", "s32[7]"), {**GATHER, "slice_sizes": (2, 4)}, "slice size of 1"),
     (O.GATHER, ("f32[10,4]", "s32[7]"), {**GATHER, "slice_sizes": (1, 5)}, r"\[0, 4\]"),
     (O.GATHER, ("f32[10,4]", "s32[7]"), {**GATHER, "index_vector_dim": 2}, "index_vector_dim"),
-    (O.GATHER, ("f32[6,10,4]", "s32[5,7,1]"), BATCHED, "equal size"),
     (O.SCATTER, ("f32[10,4]", "s32[7]", "f32[6,4]"), {**SCATTER, "to_apply": add()}, "indices'"),
     (O.SCATTER, ("f32[10,4]", "s32[7]", "f32[7,5]"), {**SCATTER, "to_apply": add()}, "at most 4"),
     (O.SCATTER, ("f32[10,4]", "s32[7]"), {**SCATTER, "to_apply": add()}, "as many updates"),
@@ -349,12 +354,9 @@ CHECKED: list[tuple[HloOpcode, tuple[str, ...], dict[str, Any], str, str]] = [
     (O.ALL_GATHER, ("f32[2,3]",), {"dimensions": (0,)}, "f32[8,3]", "f32[7,3]"),
     (O.ALL_GATHER, ("f32[2,3]",), {"dimensions": (0,)}, "f32[8,3]", "f32[8,6]"),
     (O.ALL_GATHER, ("f32[2,3]",), {"dimensions": (0,)}, "f32[2,3]", "s32[2,3]"),
-    (O.ALL_REDUCE_DONE, ("f32[2]",), {}, "f32[2]", "f32[3]"),
-    (O.ALL_REDUCE_DONE, ("(f32[2], f32[3])",), {}, "f32[3]", "f32[2]"),
     (O.RECV, ("token[]",), {}, "(f32[2], u32[], token[])", "(f32[2], s32[], token[])"),
     (O.RECV, ("token[]",), {}, "(f32[2], u32[], token[])", "(f32[2], u32[], u32[])"),
     (O.REDUCE_SCATTER, ("f32[8,3]",), {"dimensions": (0,), "to_apply": add()}, "f32[2,3]", "f32[3,3]"),
-    (O.ALL_REDUCE_START, ("f32[8]",), {"to_apply": add()}, "(f32[8], f32[8])", "f32[7]"),
 ]  # fmt: skip
 
 

@@ -112,6 +112,8 @@ class HloInstruction:
         """Whether it, or a computation that it calls, does more than give a value: it must not be removed or duplicated."""
         if self._has_own_side_effect():
             return True
+        if not self.opcode.may_call:
+            return False
         # Each computation once: a call graph may have exponentially many paths.
         pending = list(self.called_computations)
         seen = set(pending)
@@ -119,13 +121,19 @@ class HloInstruction:
             for i in pending.pop()._instructions:
                 if i._has_own_side_effect():
                     return True
+                if not i.opcode.may_call:
+                    continue
                 new = [c for c in i.called_computations if c not in seen]
                 seen.update(new)
                 pending.extend(new)
         return False
 
     def _has_own_side_effect(self) -> bool:
-        if self.opcode.has_side_effect or self.attributes.get("custom_call_has_side_effect"):
+        if self.opcode.has_side_effect:
+            return True
+        if not self.attributes:
+            return False
+        if self.attributes.get("custom_call_has_side_effect"):
             return True
         return self.opcode in _CONSTRAINED and bool(self.attributes.get("constrain_layout"))
 

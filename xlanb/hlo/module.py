@@ -10,6 +10,7 @@ from xlanb.errors import ShapeError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.names import NameUniquer
+from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, ModuleRecord
 from xlanb.shape import Shape
 from xlanb.tracing import unobserved
@@ -36,6 +37,8 @@ class HloModule(Displayable):
         self._version = 0
         self._record: ModuleRecord | None = None
         self._recorded_state: tuple[object, ...] = ()
+        self._ordered: tuple[int, tuple[HloComputation, ...]] = (-1, ())
+        self._opcodes: tuple[int, frozenset[HloOpcode]] = (-1, frozenset())
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -77,13 +80,23 @@ class HloModule(Displayable):
 
     def post_order(self) -> list[HloComputation]:
         """All computations, called ones before their callers; those that nothing calls too (XLA's MakeComputationPostOrder)."""
-        calls = {c: [d for i in c._instructions if i.attributes and (d := _calls(i))] for c in self._computations}
+        if self._ordered[0] == self._version:
+            return list(self._ordered[1])
+        calls = {c: [d for i in c._instructions if i.opcode.may_call and (d := _calls(i))] for c in self._computations}
         called = {d for lists in calls.values() for some in lists for d in some}
         order: dict[HloComputation, None] = {}
         for start in self._computations:
             if start not in called:
                 _visit(start, calls, order)
+        self._ordered = self._version, tuple(order)
         return list(order)
+
+    @property
+    def opcodes(self) -> frozenset[HloOpcode]:
+        """The opcodes of all its instructions: what a pass asks before it looks at any of them."""
+        if self._opcodes[0] != self._version:
+            self._opcodes = self._version, frozenset(i.opcode for c in self._computations for i in c._instructions)
+        return self._opcodes[1]
 
     def callers(self, computation: HloComputation) -> list[HloInstruction]:
         """Instructions that call a computation; linear in the module."""

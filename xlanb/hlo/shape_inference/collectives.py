@@ -18,28 +18,17 @@ def _one_or_all(shapes: Sequence[Shape]) -> Shape:
     return shapes[0] if len(shapes) == 1 else TupleShape(tuple(shapes))
 
 
-@rule(_O.ALL_REDUCE, _O.COLLECTIVE_REDUCE)
+@rule(_O.ALL_REDUCE, _O.ALL_REDUCE_START, _O.COLLECTIVE_REDUCE)
 def _all_reduce(site: Site) -> Shape:
     if not site.shapes:
         site.fail("expected at least one operand")
     return _one_or_all(site.arrays())
 
 
-@check_rule(_O.ALL_REDUCE_START)
-def _all_reduce_start(site: Site, shape: Shape) -> None:
-    """The result alone, or operand and result."""
-    result = _all_reduce(site)
-    if not compatible(shape, result) and not compatible(shape, TupleShape((result, result))):
-        site.fail(f"expected {result} or a tuple of two as result, not {shape}")
-
-
-@check_rule(_O.ALL_REDUCE_DONE)
-def _all_reduce_done(site: Site, shape: Shape) -> None:
+@rule(_O.ALL_REDUCE_DONE)
+def _all_reduce_done(site: Site) -> Shape:
     site.count(1)
-    start = site.shapes[0]
-    pair = isinstance(start, TupleShape) and len(start.shapes) == 2 and compatible(shape, start.shapes[1])
-    if not pair and not compatible(shape, start):
-        site.fail(f"expected the result of the start, not {shape}")
+    return site.shapes[0]
 
 
 @rule(_O.COLLECTIVE_BROADCAST)

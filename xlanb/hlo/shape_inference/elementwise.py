@@ -195,7 +195,8 @@ def _clamp(site: Site) -> Shape:
     low, x, high = site.array(0), site.array(1), site.array(2)
     if not (same_type(low.element_type, x.element_type) and same_type(high.element_type, x.element_type)):
         site.fail("expected operands of the same element type")
-    return _joined(site, x.element_type, (x, low, high))
+    # A bound may be a scalar.
+    return _joined(site, x.element_type, (x, *(b for b in (low, high) if b.dimensions)))
 
 
 @check_rule(_O.CONVERT, _O.STOCHASTIC_CONVERT)

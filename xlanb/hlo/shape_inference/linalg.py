@@ -36,6 +36,8 @@ def _scaled_dot(site: Site) -> Shape:
         sizes = zip(operand.dimensions, scale.dimensions, strict=False)
         if scale.dimensions and (scale.rank != operand.rank or any(s < 1 or o % s for o, s in sizes if o)):
             site.fail(f"expected scale {which} to divide its operand {operand} into blocks, not {scale}")
+    if not any(scale.dimensions for scale in scales):
+        site.fail("expected a scale that is no scalar")
     return _product(site, a, b)
 
 

@@ -10,12 +10,13 @@ from xlanb.hlo.verifier.fault import VerifierOptions
 from xlanb.hlo.verifier.instructions import CHECKS
 from xlanb.hlo.verifier.module import (
     verify_channels,
+    verify_constrained_layouts,
     verify_entry_layout,
     verify_fusions,
     verify_schedule,
 )
 from xlanb.hlo.verifier.shapes import verify_shape
-from xlanb.hlo.verifier.sharding import verify_sharding
+from xlanb.hlo.verifier.sharding import verify_origin, verify_sharding
 from xlanb.hlo.verifier.structure import verify_structure
 
 __all__ = ["VerifierOptions", "verify_module"]
@@ -32,6 +33,7 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
     verify_structure(module)
     fusions: list[HloInstruction] = []
     channels: list[HloInstruction] = []
+    reductions: list[HloInstruction] = []
     for computation in module.computations:
         for i in computation._instructions:
             opcode = i.opcode
@@ -41,14 +43,19 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
                 check(i)
             if opcode is HloOpcode.FUSION:
                 fusions.append(i)
+            elif opcode is HloOpcode.ALL_REDUCE or opcode is HloOpcode.ALL_REDUCE_START:
+                reductions.append(i)
             if "channel_id" in i.attributes:
                 channels.append(i)
             if "output_to_operand_aliasing" in i.attributes:
                 verify_instruction_aliases(i)
             if i.sharding:
                 verify_sharding(i)
+            if i.origin:
+                verify_origin(i)
     verify_fusions(module, fusions)
     verify_channels(channels)
+    verify_constrained_layouts(reductions)
     verify_entry_layout(module)
     verify_schedule(module)
     verify_module_aliases(module)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.verifier.collectives import GROUPED, verify_groups, verify_pairs, verify_ragged
 from xlanb.hlo.verifier.fault import fail
 
 _O = HloOpcode
@@ -45,13 +45,31 @@ def _fusion(i: HloInstruction) -> None:
     root = fused.root
     if root._users:
         fail(i, f"the root {root.name} of the fused computation {fused.name} has users in it")
+    for x in fused._instructions:
+        # XLA refuses parameters that nothing uses, too; its own dce is there to remove them.
+        if not x._users and x is not root and x.opcode is not _O.PARAMETER and not _acts(x):
+            fail(i, f"nothing uses {x.name} in the fused computation {fused.name}")
     _same_thread(i, fused)
+
+
+_ACTING = frozenset(o for o in HloOpcode if o.has_side_effect and o is not _O.DOMAIN) | {
+    _O.RNG,
+    _O.COLLECTIVE_BROADCAST,
+    _O.COLLECTIVE_PERMUTE_START,
+    _O.COLLECTIVE_PERMUTE_DONE,
+}
+"""Opcodes that may stand in a fusion though nothing uses them (HloInstruction::HasSideEffectNoRecurse)."""
+
+
+def _acts(i: HloInstruction) -> bool:
+    if i.opcode in _ACTING:
+        return True
+    return bool(i.attributes.get("custom_call_has_side_effect") or i.attributes.get("constrain_layout"))
 
 
 @_check(_O.CALL)
 def _call(i: HloInstruction) -> None:
     """A composite call says by frontend attributes what it is composed for."""
-    _callers(i)
     if not i.attributes.get("is_composite"):
         return
     facts = dict(i.frontend_attributes)
@@ -62,10 +80,30 @@ def _call(i: HloInstruction) -> None:
         fail(i, f"expected composite.version to be a number that is not negative, not {version}")
 
 
-@_check(_O.WHILE, _O.CONDITIONAL, _O.REDUCE, _O.MAP, _O.SORT, _O.SCATTER, _O.REDUCE_WINDOW, _O.SELECT_AND_SCATTER)
-def _callers(i: HloInstruction) -> None:
-    for called in i._called():
+@_check(_O.WHILE)
+def _while(i: HloInstruction) -> None:
+    """What the loop hands on is sharded in one way: its result, the body's parameter and root, the condition's parameter."""
+    body, condition = i.attributes["body"], i.attributes["condition"]
+    _same_thread(i, body)
+    _same_thread(i, condition)
+    _same_sharding(i, (i, body.root, body.parameters[0], condition.parameters[0]))
+
+
+@_check(_O.CONDITIONAL)
+def _conditional(i: HloInstruction) -> None:
+    """The result is sharded as the roots of all branches."""
+    for called in i.called_computations:
         _same_thread(i, called)
+    _same_sharding(i, (i, *(c.root for c in i.called_computations)))
+
+
+def _same_sharding(i: HloInstruction, instructions: Iterable[HloInstruction]) -> None:
+    first: HloInstruction | None = None
+    for x in instructions:
+        if x.sharding:
+            first = first or x
+            if x.sharding != first.sharding:
+                fail(i, f"expected {x.name} to be sharded as {first.name}, {first.sharding}, not {x.sharding}")
 
 
 def _same_thread(i: HloInstruction, called: HloComputation) -> None:
@@ -76,44 +114,9 @@ def _same_thread(i: HloInstruction, called: HloComputation) -> None:
 
 # -- collectives ------------------------------------------------------------------------------------------------
 
-_COLLECTIVES = frozenset(o for o in HloOpcode if "replica_groups" in o.attribute)
-_REDUCING = frozenset((_O.ALL_REDUCE, _O.ALL_REDUCE_START, _O.REDUCE_SCATTER))
-_GROUP = re.compile(r"\{([\d,\s]*)\}")
-
-
-@_check(*_COLLECTIVES)
-def _collective(i: HloInstruction) -> None:
-    """Groups are not empty and no replica is in two; a list of groups names all from 0 on."""
-    if i.opcode in _REDUCING:
-        _callers(i)
-    text: str = i.attributes.get("replica_groups") or ""
-    if not text.startswith("{") or text == "{}":
-        return  # one group of all, or the form that counts them off: [2,4]<=[8]
-    seen: set[int] = set()
-    for group in _GROUP.findall(text[1:-1]):
-        members = [int(n) for n in group.split(",") if n.strip()]
-        if not members:
-            fail(i, f"replica_groups has an empty group: {text}")
-        for n in members:
-            if n in seen:
-                fail(i, f"replica_groups names replica {n} twice: {text}")
-            seen.add(n)
-    missing = set(range(len(seen))) - seen
-    if missing:
-        fail(i, f"replica_groups does not name replica {min(missing)}: {text}")
-
-
-@_check(_O.COLLECTIVE_PERMUTE)
-def _permute(i: HloInstruction) -> None:
-    if len(i.operands) == 4:
-        return  # several slices may go from and to one place
-    for side, name in enumerate(("source", "target")):
-        seen: set[int] = set()
-        for pair in i.attributes["source_target_pairs"]:
-            n = pair[side]
-            if n < 0 or n in seen:
-                fail(i, f"source_target_pairs has {name} {n}{' twice' if n >= 0 else ''}")
-            seen.add(n)
+CHECKS.update(dict.fromkeys(GROUPED, verify_groups))
+CHECKS[_O.RAGGED_ALL_TO_ALL] = verify_ragged
+CHECKS[_O.COLLECTIVE_PERMUTE] = verify_pairs
 
 
 # -- what runs aside: a start, updates perhaps, a done ----------------------------------------------------------
@@ -149,9 +152,9 @@ def _pair(i: HloInstruction) -> None:
     if i.opcode is _O.ASYNC_START:
         _async_start(i)
     elif i.opcode is _O.COLLECTIVE_PERMUTE_START:
-        _permute(i)
+        verify_pairs(i)
     elif i.opcode is _O.ALL_REDUCE_START:
-        _collective(i)
+        verify_groups(i)
     elif i.opcode in (_O.SEND_DONE, _O.RECV_DONE):
         _transfer_done(i)
 

@@ -11,7 +11,7 @@ from xlanb.hlo.shape_inference.registry import compatible
 from xlanb.hlo.verifier.fault import fail
 
 _O = HloOpcode
-_TRANSFERS = frozenset((_O.SEND, _O.SEND_DONE, _O.RECV, _O.RECV_DONE))
+_TRANSFERS = frozenset((_O.SEND, _O.RECV))
 
 
 def verify_entry_layout(module: HloModule) -> None:
@@ -63,12 +63,22 @@ def verify_fusions(module: HloModule, fusions: list[HloInstruction]) -> None:
 
 
 def verify_channels(channels: list[HloInstruction]) -> None:
-    """A channel is used by transfers or by collectives of one kind, not by both."""
+    """Transfers to and from the host over one channel are the same but for their operands."""
     first: dict[int, HloInstruction] = {}
     for i in channels:
+        if i.opcode not in _TRANSFERS or not i.attributes.get("is_host_transfer"):
+            continue
         other = first.setdefault(i.attributes["channel_id"], i)
-        if (other.opcode in _TRANSFERS) != (i.opcode in _TRANSFERS):
-            fail(
-                i,
-                f"channel {i.attributes['channel_id']} is used by {other.name} ({other.opcode}), too, which is of another kind",
-            )
+        if (_transfer(other), other.sharding) != (_transfer(i), i.sharding):
+            fail(i, f"channel {i.attributes['channel_id']} is used by {other.name}, too, which differs from it")
+
+
+def _transfer(i: HloInstruction) -> tuple[object, ...]:
+    return i.opcode, i.shape, i.attributes, [o.shape for o in i.operands], i.frontend_attributes
+
+
+def verify_constrained_layouts(reductions: list[HloInstruction]) -> None:
+    """Either every all-reduce constrains layouts or none does."""
+    for i in reductions:
+        if bool(i.get("constrain_layout")) != bool(reductions[0].get("constrain_layout")):
+            fail(i, f"expected constrain_layout of all all-reduces or none, not as {reductions[0].name}")

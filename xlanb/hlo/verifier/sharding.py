@@ -57,3 +57,27 @@ def _leaves(shape: Shape) -> list[Shape]:
     if not isinstance(shape, TupleShape):
         return [shape]
     return [leaf for s in shape.shapes for leaf in _leaves(s)] or [shape]
+
+
+def verify_origin(i: HloInstruction) -> None:
+    """Where the values of a result come from is told leaf by leaf, as the result is nested (VerifyOriginalValue in hlo_verifier.cc)."""
+    if i.origin == "{[synthetic_call]}":
+        return
+    told, wanted = _tree(_QUOTED.sub("", i.origin[1:-1])), _form(i.shape)
+    if told != wanted:
+        fail(i, f"expected an origin for each leaf of {i.shape.text(layout=False)}, not {i.origin}")
+
+
+def _form(shape: Shape) -> str:
+    """The nesting of a shape: `((*,*),*)`."""
+    if isinstance(shape, TupleShape):
+        return "(" + ",".join(map(_form, shape.shapes)) + ")"
+    return "*"
+
+
+def _tree(origin: str) -> str:
+    return _ARRAY.sub("*", origin).replace(" ", "")
+
+
+_QUOTED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_ARRAY = re.compile(r"\{\s*(?:\{[\d,]*\})?\s*\}")

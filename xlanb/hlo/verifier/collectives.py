@@ -1,0 +1,173 @@
+"""What collectives ask for beyond their shape: groups, group sizes against the sizes of operand and result, sources and targets.
+
+By ShapeVerifier in hlo_verifier.cc and GetCollectiveOpGroupMode in collective_op_group_mode.cc. How many replicas and partitions there are
+stands in the module's header; a count of 1 is the default and taken as unknown, as XLA does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.verifier.fault import fail
+from xlanb.shape import ArrayShape, Layout, Shape, TupleShape
+
+_O = HloOpcode
+_REDUCTIONS = frozenset((_O.ALL_REDUCE, _O.ALL_REDUCE_START))
+_EXCHANGES = frozenset((_O.ALL_TO_ALL, _O.RAGGED_ALL_TO_ALL))
+_GROUP = re.compile(r"\{([\d,\s]*)\}")
+_IOTA = re.compile(r"\[(\d+),(\d+)\]<=")
+
+GROUPED = (
+    _O.ALL_GATHER, _O.ALL_GATHER_START, _O.ALL_REDUCE, _O.ALL_REDUCE_START, _O.ALL_TO_ALL, _O.RAGGED_ALL_TO_ALL, _O.REDUCE_SCATTER
+)  # fmt: skip
+"""Collectives whose replica groups XLA checks."""
+
+
+def verify_groups(i: HloInstruction) -> None:
+    """Groups are not empty, name each participant from 0 on once, all that there are, and are as large as operand and result say."""
+    sizes = _group_sizes(i)
+    if sizes is None:
+        return  # groups by the axes of a mesh
+    mode = _mode(i)
+    participants = _participants(i, mode)
+    if sizes:
+        if participants not in (1, sum(sizes)):
+            fail(i, f"expected replica_groups of {participants} participants ({mode}), not of {sum(sizes)}")
+        if i.opcode not in _REDUCTIONS and len(set(sizes)) > 1:
+            fail(i, f"expected replica_groups of equal size, not {i.attributes['replica_groups']}")
+    elif mode == "flattened_id":
+        fail(i, "expected replica_groups where use_global_device_ids=true")
+    _verify_size(i, _group_size(i, mode, sizes))
+
+
+def _group_sizes(i: HloInstruction) -> list[int] | None:
+    """The size of each group; none for one group of all; None where the text does not say."""
+    text: str = i.attributes.get("replica_groups") or "{}"
+    if text == "{}":
+        return []
+    iota = _IOTA.match(text)
+    if iota:
+        return [int(iota[2])] * int(iota[1])
+    if not text.startswith("{"):
+        return None
+    groups = [[int(n) for n in group.split(",") if n.strip()] for group in _GROUP.findall(text[1:-1])]
+    count = sum(map(len, groups))
+    seen: set[int] = set()
+    for group in groups:
+        if not group:
+            fail(i, f"replica_groups has an empty group: {text}")
+        for n in group:
+            if n in seen:
+                fail(i, f"replica_groups names replica {n} twice: {text}")
+            seen.add(n)
+    missing = set(range(count)) - seen
+    if missing:
+        fail(i, f"replica_groups does not name replica {min(missing)}: {text}")
+    return [len(group) for group in groups]
+
+
+def _mode(i: HloInstruction) -> str:
+    """What the numbers in the groups mean."""
+    channel = i.attributes.get("channel_id") is not None
+    if i.opcode in _EXCHANGES or i.opcode in (_O.COLLECTIVE_PERMUTE, _O.COLLECTIVE_PERMUTE_START):
+        return "cross_partition" if channel else "cross_replica"
+    if i.attributes.get("use_global_device_ids"):
+        if not channel:
+            fail(i, "expected a channel_id where use_global_device_ids=true")
+        return "flattened_id"
+    return "cross_replica_and_partition" if channel else "cross_replica"
+
+
+def _count(i: HloInstruction, name: str) -> int:
+    return int(i.parent.module.header.get(name) or 1)
+
+
+def _participants(i: HloInstruction, mode: str) -> int:
+    replicas, partitions = _count(i, "replica_count"), _count(i, "num_partitions")
+    if mode == "flattened_id":
+        return replicas * partitions
+    return partitions if mode == "cross_partition" else replicas
+
+
+def _group_size(i: HloInstruction, mode: str, sizes: list[int]) -> int:
+    first = sizes[0] if sizes else _participants(i, mode)
+    return first * _count(i, "num_partitions") if mode == "cross_replica_and_partition" else first
+
+
+def _verify_size(i: HloInstruction, size: int) -> None:
+    """A gathering or scattering over `size` participants makes that many of one, or one of that many."""
+    if i.opcode is _O.ALL_TO_ALL:
+        _verify_exchange(i, size)
+        return
+    if i.opcode not in (_O.ALL_GATHER, _O.ALL_GATHER_START, _O.REDUCE_SCATTER) or size == 1:
+        return
+    result = i.shape
+    if isinstance(result, TupleShape) and i.opcode is _O.ALL_GATHER_START:
+        result = result.shapes[1]
+    if isinstance(result, TupleShape):
+        result = result.shapes[0]
+    operand, dims = i.operands[0].shape, i.ints("dimensions")
+    if not isinstance(operand, ArrayShape) or not isinstance(result, ArrayShape) or len(dims) != 1:
+        return
+    small, large = operand.dimensions[dims[0]], result.dimensions[dims[0]]
+    if i.opcode is _O.REDUCE_SCATTER:
+        small, large = large, small
+    if small > 0 and -(-large // small) != size:
+        fail(
+            i,
+            f"expected {size} parts in dimension {dims[0]}, one for each participant of a group, not {-(-large // small)}",
+        )
+
+
+def _verify_exchange(i: HloInstruction, size: int) -> None:
+    dims = i.ints("dimensions")
+    operands: Sequence[Shape] = [o.shape for o in i.operands]
+    if dims:
+        first = operands[0]
+        if isinstance(first, ArrayShape) and first.dimensions[dims[0]] % size:
+            fail(i, f"expected dimension {dims[0]} to be split into {size} parts, one for each participant of a group")
+        return
+    if len(operands) != size:
+        fail(i, f"expected {size} operands, one for each participant of a group, not {len(operands)}")
+    for shape in operands[1:]:
+        if shape != operands[0]:
+            fail(i, f"expected operands of one shape, not {operands[0]} and {shape}")
+
+
+def verify_ragged(i: HloInstruction) -> None:
+    """Offsets and sizes are vectors or matrices of one shape."""
+    verify_groups(i)
+    first = i.operands[2].shape
+    for o in i.operands[2:]:
+        if not isinstance(o.shape, ArrayShape) or o.shape.rank not in (1, 2):
+            fail(i, f"expected offsets and sizes of rank 1 or 2, not {o.shape}")
+        if o.shape.without_layout() != first.without_layout() or _order(o.shape) != _order(first):
+            fail(i, f"expected offsets and sizes of one shape, not {first} and {o.shape}")
+
+
+def _order(shape: Shape) -> Sequence[int]:
+    layout: Layout | None = getattr(shape, "layout", None)
+    return layout.minor_to_major if layout else ()
+
+
+def verify_pairs(i: HloInstruction) -> None:
+    """No source and no target comes twice; where slices go into another buffer, not more often than there are slices."""
+    often = 1
+    if len(i.operands) == 4:
+        slices = i.operands[2].shape
+        if isinstance(slices, TupleShape) and isinstance(i.operands[0].shape, TupleShape):
+            slices = slices.shapes[0]
+        often = len(slices.shapes) if isinstance(slices, TupleShape) else 1
+    limit = _participants(i, _mode(i))
+    for side, name in enumerate(("source", "target")):
+        seen: dict[int, int] = {}
+        for pair in i.attributes["source_target_pairs"]:
+            n = pair[side]
+            if n < 0 or (limit > 1 and n >= limit):
+                fail(i, f"source_target_pairs has {name} {n}, which is none of {limit} participants")
+            seen[n] = seen.get(n, 0) + 1
+            if seen[n] > often:
+                fail(i, f"source_target_pairs has {name} {n} {'twice' if often == 1 else f'more than {often} times'}")
