@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlanb.cpu.codegen import convolution, dot, loops, reduce, scan, variadic_reduce
+from xlanb.cpu.codegen import convolution, dot, loops, reduce, scan, variadic_reduce, windows
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
@@ -82,7 +82,7 @@ def _reduce(k: Kernel) -> bool:
 
 @special(Op.REDUCE_WINDOW)
 def _reduce_window(k: Kernel) -> bool:
-    return scan.emit_cumulative(k)
+    return scan.emit_cumulative(k) or windows.emit_windows(k)
 
 
 @special(Op.DOT)

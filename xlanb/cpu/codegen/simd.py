@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from xlanb.cpu.codegen.elemental import Elemental, array_of
 from xlanb.cpu.codegen.indexing import Index, IrArray, same_order
 from xlanb.cpu.codegen.ir import Function, Ix
-from xlanb.cpu.codegen.types import load as load_element
-from xlanb.cpu.codegen.types import memory, real, register, store
+from xlanb.cpu.codegen.types import memory, register, store
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import ArrayShape, PrimitiveType
 
@@ -101,6 +100,11 @@ class Split:
         return mine == [d for d in result.minor_to_major if result.dimensions[d] != 1]
 
 
+def order(shape: ArrayShape) -> tuple[int, ...]:
+    """Minor to major, without dimensions of size 1."""
+    return tuple(d for d in shape.minor_to_major if shape.dimensions[d] != 1)
+
+
 def array_in_order(e: Elemental, operand: HloInstruction, shape: ArrayShape) -> IrArray | None:
     """The array in memory that holds an operand with its elements in the order of `shape`, if there is one."""
     bound = e.bindings.get(operand)
@@ -114,8 +118,3 @@ def fill(e: Elemental, operand: HloInstruction, shape: ArrayShape, begin: Ix, co
     with e.loop(count) as v:
         index = Index(shape, flat=e.f.add(begin, v))
         store(e.f, t, pointer, v, e.element(operand, index))
-
-
-__all__ = [
-    "Split", "array_in_order", "fill", "is_simple", "kind", "lanes", "load", "load_element", "mask", "numbers", "real", "shuffle", "splat", "write",
-]  # fmt: skip

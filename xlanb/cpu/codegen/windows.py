@@ -1,0 +1,298 @@
+"""Pooling: windows folded without a test per element, as the part of each window that lies in the array is known before it is gone through.
+
+for each result but along the fastest dimension: ranges of the window that lie inside
+  fastest dimension not windowed (NHWC):  vectors of results, folded over the ranges
+  fastest dimension windowed (NCHW):      a row folded over the other dimensions' ranges, in vectors; then its windows, in vectors
+  any other fold:                         one result after the other
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from xlanb.cpu.codegen import simd
+from xlanb.cpu.codegen.elemental import array_of, pack
+from xlanb.cpu.codegen.indexing import Index, strides
+from xlanb.cpu.codegen.ir import Ix
+from xlanb.cpu.codegen.parallel import parallel
+from xlanb.cpu.codegen.reduce import Reducer, simple_reducer
+from xlanb.cpu.codegen.scan import combine, identity
+from xlanb.cpu.codegen.types import Value, names, register
+from xlanb.hlo.opcode import HloOpcode as Op
+
+if TYPE_CHECKING:
+    from xlanb.cpu.codegen.kernel import Kernel
+
+_GROUP = 4
+_ROW_BYTES = 1 << 15
+"""The longest row that is put on the stack."""
+
+
+def emit_windows(k: Kernel) -> bool:
+    """A reduce-window of an array in memory whose base is not dilated; False of another."""
+    i = k.root
+    inputs = i.operands[: len(i.operands) // 2]
+    if any(w.base_dilation != 1 or w.reversal for w in i.window.dimensions):
+        return False
+    source = array_of(inputs[0])
+    arrays = [simd.array_in_order(k.e, o, source) for o in inputs]
+    if source.element_count == 0 or None in arrays:
+        return False
+    pool = _Pool(k, next(a.pointer for a in arrays if a is not None))
+    result = next(iter(k.outputs.values())).shape
+    op = simple_reducer(i.to_apply) if len(inputs) == 1 else None
+    t = source.element_type
+    if op is not None and simd.is_simple(t) and simd.order(source) and simd.order(result):
+        fastest = simd.order(source)[0]
+        same = fastest == simd.order(result)[0] and strides(result)[fastest] == strides(source)[fastest] == 1
+        if same and pool.is_plain(fastest) and source.dimensions[fastest] >= simd.lanes(k.f, t):
+            pool.beside(op, fastest)
+            return True
+        if same and pool.fits_a_row(fastest):
+            pool.along(op, fastest)
+            return True
+    pool.one_by_one()
+    return True
+
+
+class _Pool:
+    def __init__(self, k: Kernel, pointer: str) -> None:
+        self.k, self.e, self.f, self.root = k, k.e, k.f, k.root
+        self.pointer = pointer
+        self.inputs = self.root.operands[: len(self.root.operands) // 2]
+        self.initial = self.root.operands[len(self.inputs) :]
+        self.source = array_of(self.inputs[0])
+        self.result = next(iter(k.outputs.values())).shape
+        self.window = self.root.window.dimensions
+        self.t = self.source.element_type
+        self.n = simd.lanes(self.f, self.t) if simd.is_simple(self.t) else 1
+        self.kind = simd.kind(self.t, self.n)
+        self.volume = math.prod(w.size for w in self.window)
+
+    def is_plain(self, d: int) -> bool:
+        """Whether windows have one element, the result's own, along a dimension."""
+        w = self.window[d]
+        return (
+            w.size == 1
+            and w.stride == 1
+            and w.padding_low == 0
+            and self.source.dimensions[d] == self.result.dimensions[d]
+        )
+
+    def _results(self, dims: Sequence[int], cost: float, body: Callable[[dict[int, Ix]], None]) -> None:
+        """`body` for each index of the result along some dimensions, the first of them outermost."""
+        sizes = [self.result.dimensions[d] for d in dims]
+        split = max(len(dims) - 1, 1 if dims else 0)
+        rest = sizes[split:]
+        with parallel(self.e, math.prod(sizes[:split]), nanoseconds=cost * math.prod(rest)) as q:
+            at: dict[int, Ix] = {}
+            left = q
+            for d, size in reversed(list(zip(dims[:split], sizes[:split], strict=True))):
+                at[d], left = self.f.rem(left, size), self.f.div(left, size)
+            if rest:
+                with self.e.loop(rest[0]) as v:
+                    body({**at, dims[split]: v})
+            else:
+                body(at)
+
+    def _range(self, d: int, o: Ix) -> tuple[Ix, Ix, Ix]:
+        """(the first and the last + 1 element of the window of result o that lie in the array, where its element 0 would lie) along a dimension."""
+        f, w, n = self.f, self.window[d], self.source.dimensions[d]
+        start = f.sub(f.mul(o, w.stride), w.padding_low)
+        reach = (self.result.dimensions[d] - 1) * w.stride - w.padding_low + (w.size - 1) * w.window_dilation
+        low: Ix = 0
+        if w.padding_low > 0:
+            low = self._ceil(f.sub(0, start), w.window_dilation, w.size)
+        high: Ix = w.size
+        if reach >= n:
+            high = self._ceil(f.sub(n, start), w.window_dilation, w.size)
+        return low, high, start
+
+    def _ceil(self, a: Ix, b: int, limit: int) -> Ix:
+        """a / b, rounded up, within 0..limit."""
+        f = self.f
+        return f.clamp(f.div(f.add(f.clamp(a, 0, limit * b), b - 1), b), 0, limit)
+
+    def _fold(
+        self,
+        dims: Sequence[int],
+        at: dict[int, Ix],
+        types: Sequence[str],
+        state: list[str],
+        step: Callable[[dict[int, Ix], list[str]], list[str]],
+    ) -> list[str]:
+        """`step(index in the array, state)` for what of a window lies inside along some dimensions; along the others the result's index is the array's."""
+        f, e = self.f, self.e
+        ranges = {d: self._range(d, at[d]) for d in dims}
+
+        def nest(where: dict[int, Ix], state: list[str]) -> list[str]:
+            if len(where) == len(dims):
+                return step(where, state)
+            d = dims[len(where)]
+            low, high, start = ranges[d]
+            known = isinstance(low, int) and isinstance(high, int)
+            with f.carried(high, list(zip(types, state, strict=True)), low, guarded=not known) as loop, e.scope():
+                place = f.add(start, f.mul(loop.index, self.window[d].window_dilation), wrap=True)
+                loop.next = nest({**where, d: place}, list(loop.values))
+            return loop.values
+
+        if any(low == high for low, high, _ in ranges.values()):
+            return state
+        return nest({}, state)
+
+    def _others(self, fastest: int) -> tuple[list[int], list[int], list[int]]:
+        """(dimensions of the result but the fastest, outermost first; those of them that are windowed; the rest that counts)."""
+        dims = [d for d in reversed(simd.order(self.result)) if d != fastest]
+        windowed = [d for d in reversed(self.source.minor_to_major) if d != fastest and not self.is_plain(d)]
+        return dims, windowed, [d for d in dims if d not in windowed]
+
+    def _offset(self, at: dict[int, Ix], last: Ix) -> Ix:
+        """The offset in the array of an index, given along all dimensions that count but the fastest."""
+        f = self.f
+        total: Ix = 0
+        for d, v in at.items():
+            if self.source.dimensions[d] != 1:
+                total = f.add(total, f.mul(v, strides(self.source)[d], wrap=True), wrap=True)
+        return f.add(total, last, wrap=True)
+
+    def _target(self, at: dict[int, Ix], last: Ix) -> Ix:
+        f = self.f
+        total: Ix = 0
+        for d, v in at.items():
+            total = f.add(total, f.mul(v, strides(self.result)[d]))
+        return f.add(total, last)
+
+    # -- vectors of results that lie side by side -----------------------------------------------------------------
+
+    def beside(self, op: Op, fastest: int) -> None:
+        """Windows that are one element wide along the fastest dimension."""
+        e, f, n, t = self.e, self.f, self.n, self.t
+        f.ready = True
+        size = self.source.dimensions[fastest]
+        group = next(g for g in (_GROUP, 2, 1) if size >= g * n)
+        width = group * n
+        dims, windowed, plain = self._others(fastest)
+
+        def result(at: dict[int, Ix]) -> None:
+            first = simd.splat(f, register(t), n, str(e.scalar(self.initial[0])))
+            full = {d: at.get(d, 0) for d in windowed}
+            with e.loop(-(-size // width)) as block:
+                # The last block lies back over the one before: the same results are written twice.
+                column = f.clamp(f.mul(block, width), 0, size - width)
+
+                def step(where: dict[int, Ix], state: list[str]) -> list[str]:
+                    begin = self._offset({**{d: at[d] for d in plain}, **where}, column)
+                    new = [simd.load(f, t, self.pointer, f.add(begin, g * n), n) for g in range(group)]
+                    return [combine(f, op, t, n, a, b) for a, b in zip(state, new, strict=True)]
+
+                state = self._fold(windowed, full, [self.kind] * group, [first] * group, step)
+                target = self._target(at, column)
+                for g, v in enumerate(state):
+                    simd.write(f, t, self.k.output.pointer, f.add(target, g * n), n, v)
+
+        self._results(dims, self.volume * size / n * 1.0, result)
+
+    # -- rows ---------------------------------------------------------------------------------------------------
+
+    def fits_a_row(self, fastest: int) -> bool:
+        """Whether a row with its padding may stand on the stack, and is worth vectors."""
+        w = self.window[fastest]
+        low = -w.padding_low if w.padding_low < 0 else 0
+        length = self._row_length(fastest)
+        return (
+            low == 0 and w.padding_high >= 0 and self.source.dimensions[fastest] >= self.n and w.stride <= 4
+            and self.result.dimensions[fastest] >= self.n // 2 and length * self.t.byte_size <= _ROW_BYTES
+        )  # fmt: skip
+
+    def _row_length(self, fastest: int) -> int:
+        """Elements of a row with padding, and room for the vectors of the last results."""
+        w = self.window[fastest]
+        rounds = -(-self.result.dimensions[fastest] // self.n)
+        reach = (rounds * self.n) * w.stride + (w.size - 1) * w.window_dilation
+        return max(reach, w.padding_low + self.source.dimensions[fastest]) + self.n
+
+    def along(self, op: Op, fastest: int) -> None:
+        """Windows along the fastest dimension too: a row is folded over the others first."""
+        e, f, n, t = self.e, self.f, self.n, self.t
+        f.ready = True
+        w = self.window[fastest]
+        size, goal = self.source.dimensions[fastest], self.result.dimensions[fastest]
+        dims, windowed, plain = self._others(fastest)
+        length = self._row_length(fastest)
+        vectors = -(-length // n)
+
+        def result(at: dict[int, Ix]) -> None:
+            nothing = simd.splat(f, register(t), n, identity(op, t))
+            row = f.alloca(f"i{t.bits}", vectors * n)
+            with e.loop(vectors) as v:
+                simd.write(f, t, row, f.mul(v, n), n, nothing)
+
+            def step(column: Ix, where: dict[int, Ix], state: list[str]) -> list[str]:
+                begin = self._offset({**{d: at[d] for d in plain}, **where}, column)
+                return [combine(f, op, t, n, state[0], simd.load(f, t, self.pointer, begin, n))]
+
+            full = {d: at.get(d, 0) for d in windowed}
+            with e.loop(-(-size // n)) as v:
+                column = f.clamp(f.mul(v, n), 0, size - n)
+                (folded,) = self._fold(windowed, full, [self.kind], [nothing], lambda where, s: step(column, where, s))
+                simd.write(f, t, row, f.add(column, w.padding_low), n, folded)
+            first = simd.splat(f, register(t), n, str(e.scalar(self.initial[0])))
+            with e.loop(goal // n) as v:
+                begin = f.mul(v, n)
+                made = self._window(op, row, begin, w.size, first)
+                simd.write(f, t, self.k.output.pointer, self._target(at, begin), n, made)
+            if goal % n:
+                begin = goal // n * n
+                made = self._window(op, row, begin, w.size, first)
+                with e.loop(goal % n) as v:
+                    one = f.let(f"extractelement {self.kind} {made}, i64 {v}")
+                    target = self._target(at, f.add(begin, v))
+                    place = f.let(f"getelementptr inbounds {register(t)}, ptr {self.k.output.pointer}, i64 {target}")
+                    f.do(f"store {register(t)} {one}, ptr {place}")
+
+        cost = (self.volume // w.size * size + w.size * goal) / n * 1.5
+        self._results(dims, cost + 10, result)
+
+    def _window(self, op: Op, row: str, begin: Ix, size: int, first: str) -> str:
+        """The windows of the results from `begin` on."""
+        e, f, n, t = self.e, self.f, self.n, self.t
+        fastest = simd.order(self.source)[0]
+        w = self.window[fastest]
+        with e.carried(size, [(self.kind, first)]) as loop:
+            at = f.add(f.mul(begin, w.stride), f.mul(loop.index, w.window_dilation))
+            if w.stride == 1:
+                new = simd.load(f, t, row, at, n)
+            else:
+                wide = simd.load(f, t, row, at, n * w.stride)
+                which = simd.mask([lane * w.stride for lane in range(n)])
+                kind = simd.kind(t, n * w.stride)
+                new = f.let(f"shufflevector {kind} {wide}, {kind} poison, {which}")
+            loop.next = [combine(f, op, t, n, loop.values[0], new)]
+        return loop.values[0]
+
+    # -- any other ------------------------------------------------------------------------------------------------
+
+    def one_by_one(self) -> None:
+        """Any fold of any operands: in row-major order of the window."""
+        e, f = self.e, self.f
+        types = [array_of(o).element_type for o in self.initial]
+        reducer = Reducer(e, self.root.to_apply, types)
+        dims = list(reversed(simd.order(self.result)))
+        windowed = [d for d in range(self.source.rank) if not self.is_plain(d)]
+        kinds = [register(t) for t in types for _ in range(2 if t.is_complex else 1)]
+
+        def result(at: dict[int, Ix]) -> None:
+            def step(where: dict[int, Ix], state: list[str]) -> list[str]:
+                index = [where.get(d, at.get(d, 0)) for d in range(self.source.rank)]
+                values = [e.element(o, Index(array_of(o), index)) for o in self.inputs]
+                return [n for v in reducer.step(pack(types, state), values) for n in names(v)]
+
+            start = [n for o in self.initial for n in names(e.scalar(o))]
+            state = self._fold(windowed, {d: at.get(d, 0) for d in windowed}, kinds, start, step)
+            values: list[Value] = pack(types, state)
+            for a, v in zip(self.k.outputs.values(), values, strict=True):
+                a.store(f, Index(a.shape, [at.get(d, 0) for d in range(a.shape.rank)]), v)
+
+        self._results(dims, self.volume * 2.0, result)
