@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import xlanb
 from xlanb.cli import main
 
 TEXT = """HloModule m
@@ -84,7 +87,7 @@ def test_run_refuses_inputs_that_do_not_fit(file, tmp_path, capsys):
 
 
 def test_report_writes_one_page(file, tmp_path, capsys):
-    assert main(["report", file, "-o", str(tmp_path / "page.html")]) == 0
+    assert main(["report", file, "-o", str(tmp_path / "page.html"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stages"] > 10
     assert "<html" in (tmp_path / "page.html").read_text()
 
@@ -94,3 +97,77 @@ def test_without_a_command_it_says_how(capsys):
         main([])
     assert ended.value.code == 2
     assert "usage: xlanb" in capsys.readouterr().err
+
+
+@pytest.fixture
+def dump(file, tmp_path):
+    directory = tmp_path / "dump"
+    with xlanb.flags(f"--xla_dump_to={directory} --xla_dump_hlo_pass_re=.*"):
+        xlanb.compile(TEXT)
+    return str(directory)
+
+
+def test_ls_names_the_main_program(dump, capsys):
+    assert main(["ls", dump]) == 0
+    assert "1 modules" in capsys.readouterr().out
+    assert main(["ls", dump, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["module"], row["instructions_before"]) == ("m", 5)
+    assert main(["ls", dump, "--files"]) == 0
+    assert "the program as it was handed to XLA" in capsys.readouterr().out
+
+
+def test_diff_compares_by_structure_and_says_so_by_its_status(file, tmp_path, capsys):
+    other = tmp_path / "other.hlo"
+    other.write_text(TEXT.replace(" s ", " sum ").replace("(s, s)", "(sum, sum)"))
+    assert main(["diff", file, str(other)]) == 0
+    other.write_text(TEXT.replace("multiply(s, s)", "multiply(s, a)"))
+    assert main(["diff", file, str(other), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["counts"]["changed"] == 1
+
+
+def test_diff_takes_dumps(dump, file, capsys):
+    assert main(["diff", dump, dump]) == 0
+    assert main(["diff", file, dump]) == 1
+    assert main(["diff", dump, dump, "--after-pass", "nosuch"]) == 1
+    assert "no stage 'nosuch'" in capsys.readouterr().err
+
+
+def test_bisect_finds_nothing_in_what_is_right(file, dump, capsys):
+    assert main(["bisect", file]) == 0
+    assert "no pass moved the numbers" in capsys.readouterr().out
+    assert main(["bisect", dump, "--all", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["moved"] is None
+
+
+def test_report_takes_a_dump(dump, tmp_path, capsys):
+    page = tmp_path / "dump.html"
+    assert main(["report", dump, "-o", str(page), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stages"] > 4
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_json_for_scripts(file, capsys):
+    assert main(["opt", file, "--json", "--passes=algsimp,dce"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [(p["pass"], p["changed"]) for p in told["passes"]] == [("algsimp", True), ("dce", False)]
+    assert main(["run", file, "--json", "--reference=evaluator"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["agrees"]
+    assert told["results"][0]["shape"] == [3]
+
+
+def test_binary_and_compressed_files_are_read(tmp_path, capsys):
+    path = tmp_path / "m.hlo.pb.gz"
+    path.write_bytes(gzip.compress(xlanb.hlo.parse(TEXT).to_proto()))
+    assert main(["opt", str(path), "--passes=dce"]) == 0
+    assert "add(%a, %zeros)" in capsys.readouterr().out
+
+
+def test_a_reader_that_goes_away_is_no_traceback(file):
+    command = f"{sys.executable} -m xlanb opt {file} --passes=dce --print-after-all --json | true"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"for k in 1 2 3; do {command}; done"], capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr

@@ -1,30 +1,42 @@
-"""The command line: `xlanb opt`, `xlanb run`, `xlanb report`, `xlanb lab`."""
+"""The command line: `xlanb opt`, `run`, `report`, `ls`, `diff`, `bisect`, `lab`.
+
+Exit status: 0 well; 1 the input is at fault, or what was asked to agree does not; 2 the command line is wrong.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import run as run_process
+from typing import Any
 
 from xlanb.errors import XlanbError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status: 0 well, 1 the input is at fault, 2 the command line is."""
+    """Run a command; its exit status."""
     options = _parser().parse_args(arguments)
     try:
         status: int = options.command(options)
+        sys.stdout.flush()
     except XlanbError as error:
         print(f"xlanb: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Whoever read has gone; what is still in the buffer must not raise when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         print(f"xlanb: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     return status
 
 
@@ -44,15 +56,37 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--inputs", type=Path, help=".npz file with the arguments, in the order of their names (default: random)"
     )
-    run.add_argument("--reference", choices=("evaluator",), help="compare with the reference interpreter")
+    run.add_argument("--reference", choices=("evaluator", "xla"), help="compare with the interpreter or the real XLA")
     run.add_argument("--iterations", type=int, default=1, help="how often to run; the median time is printed")
     run.add_argument("--profile", action="store_true", help="print the time of each kernel")
     run.set_defaults(command=_run)
 
-    report = commands.add_parser("report", help="write the step view of a compilation as one HTML file")
-    _file(report)
+    report = commands.add_parser("report", help="write the step view of a compilation or a dump as one HTML file")
+    report.add_argument("file", help="HLO, - for standard input, or a dump directory")
     report.add_argument("-o", "--output", type=Path, required=True, help="the HTML file")
+    report.add_argument("--module", help="which module of a dump (default: the main program)")
     report.set_defaults(command=_report)
+
+    ls = commands.add_parser("ls", help="list what lies in a dump directory: the main program first")
+    ls.add_argument("directory", help="what --xla_dump_to wrote")
+    ls.add_argument("--files", action="store_true", help="list every file with what its name means")
+    ls.set_defaults(command=_ls)
+
+    diff = commands.add_parser("diff", help="compare two modules by structure: HLO files or dump directories")
+    diff.add_argument("before", help="HLO file or dump directory")
+    diff.add_argument("after", help="HLO file or dump directory")
+    diff.add_argument("--after-pass", help="of two dumps: compare after this pass (default: after the last)")
+    diff.set_defaults(command=_diff)
+
+    bisect = commands.add_parser("bisect", help="find the pass that moved the numbers")
+    bisect.add_argument("file", help="HLO, - for standard input, or a dump directory")
+    bisect.add_argument("--inputs", type=Path, help=".npz file with the arguments (default: random)")
+    bisect.add_argument("--tolerance", type=float, help="largest relative error that counts as none")
+    bisect.add_argument("--all", action="store_true", help="evaluate after every pass rather than halving")
+    bisect.set_defaults(command=_bisect)
+
+    for command in (opt, run, report, ls, diff, bisect):
+        command.add_argument("--json", action="store_true", help="print JSON")
 
     lab = commands.add_parser("lab", help="open JupyterLab on the tutorials")
     lab.add_argument("directory", nargs="?", default="notebooks", help="folder with notebooks (default: notebooks)")
@@ -62,40 +96,126 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="HLO text; - for standard input")
+    parser.add_argument("file", help="HLO: text or .pb, gzipped or not; - for text on the standard input")
 
 
-def _text(name: str) -> str:
-    return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+def _module(name: str) -> Any:
+    if name == "-":
+        return import_module("xlanb.hlo").parse(sys.stdin.read())
+    return import_module("xlanb.dump").read_hlo(name)
+
+
+def _trace(name: str, module: str | None = None) -> Any:
+    """The trace of a dumped module, or of a compilation that runs now."""
+    if name != "-" and Path(name).is_dir():
+        dump = import_module("xlanb.explorer.dump_directory").read_dump(name)
+        return dump[module or 0]
+    compilation = import_module("xlanb.explorer.live").Compilation(_module(name))
+    while (stage := compilation.step()) is not None:
+        _progress(f"{stage.index + 1} {stage.name}")
+    _progress("")
+    return compilation.trace
+
+
+def _progress(text: str) -> None:
+    """One line on a terminal, written over and over; nothing where the output is no terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text[:78]}", end="", file=sys.stderr, flush=True)
 
 
 def _opt(options: argparse.Namespace) -> int:
-    tool = import_module("xlanb.runtime.opt")
-    shown: str = tool.optimize_text(
-        _text(options.file), options.passes, print_after_all=options.print_after_all, diff=options.diff
+    done = import_module("xlanb.runtime.opt").optimize(
+        _module(options.file), options.passes, print_after_all=options.print_after_all, diff=options.diff
     )
-    print(shown)
+    if options.json:
+        print(json.dumps({"module": done.text, "passes": done.rows, "shown": done.shown}))
+    else:
+        print("\n".join(done.shown) if options.print_after_all or options.diff else done.text)
     return 0
 
 
+def _evaluated(module: Any, arguments: list[Any]) -> Any:
+    return import_module("xlanb.evaluator").evaluate(module, *arguments)
+
+
+def _real(module: Any, arguments: list[Any]) -> Any:
+    return import_module("xlanb.peers.xla").RealExecutable(module)(*arguments)
+
+
 def _run(options: argparse.Namespace) -> int:
-    tool = import_module("xlanb.runtime.opt")
-    outcome = tool.run_text(
-        _text(options.file),
+    references = {"evaluator": ("evaluator", _evaluated), "xla": ("real XLA", _real), None: ("", None)}
+    name, reference = references[options.reference]
+    outcome = import_module("xlanb.runtime.opt").run_module(
+        _module(options.file),
         options.inputs,
         options.iterations,
         profile=options.profile,
-        compare=options.reference is not None,
+        reference=reference,
+        name=name,
     )
-    print(outcome.text)
+    print(json.dumps(outcome.data) if options.json else str(outcome))
     return 0 if outcome.agrees else 1
 
 
 def _report(options: argparse.Namespace) -> int:
-    trace = import_module("xlanb.explorer.explore").trace(_text(options.file))
+    trace = _trace(options.file, options.module)
     trace.to_html(str(options.output))
-    print(json.dumps({"file": str(options.output), "stages": len(trace), "changed": len(trace.changed)}))
+    told = {"file": str(options.output), "stages": len(trace), "changed": len(trace.changed)}
+    print(json.dumps(told) if options.json else f"{told['file']}: {trace!r}")
     return 0
+
+
+def _ls(options: argparse.Namespace) -> int:
+    dump = import_module("xlanb.explorer.dump_directory").read_dump(options.directory)
+    table = dump.files if options.files else dump.modules
+    if options.json:
+        print(table.to_json(orient="records", date_format="iso"))
+    elif options.files:
+        print("\n".join(f"{row.bytes:>12,}  {row.file}\n{'':>14}{row.what}" for row in table.itertuples()))
+    else:
+        print(dump)
+    return 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    directories = [Path(p).is_dir() for p in (options.before, options.after)]
+    if all(directories):
+        found = _trace(options.before).diff(_trace(options.after))
+        modules = found.at(options.after_pass) if options.after_pass else found.final
+        shown: object = modules if options.after_pass else found
+    else:
+        records = [
+            _final(path) if is_directory else _module(path).record()
+            for path, is_directory in zip((options.before, options.after), directories, strict=True)
+        ]
+        diff = import_module("xlanb.explorer.diff")
+        modules = shown = diff.diff_modules(records[0], records[1], (options.before, options.after))
+    if options.json:
+        groups = json.loads(modules.groups.to_json(orient="records"))
+        print(json.dumps({"equal": modules.is_equal, "counts": modules.counts, "groups": groups}))
+    else:
+        print(shown)
+    return 0 if modules.is_equal else 1
+
+
+def _final(directory: str) -> Any:
+    trace = _trace(directory)
+    return import_module("xlanb.explorer.diff").last_module(trace)
+
+
+def _bisect(options: argparse.Namespace) -> int:
+    trace = _trace(options.file)
+    tool = import_module("xlanb.runtime.opt")
+    start = import_module("xlanb.explorer.bisection").start_of(trace)
+    inputs = tool.arguments_for(start, options.inputs)
+    found = trace.bisect(*inputs, tolerance=options.tolerance, exhaustive=options.all)
+    if options.json:
+        guilty = None if found.stage is None else {"index": found.stage.index, "pass": found.stage.name}
+        rows = json.loads(found.errors.to_json(orient="records"))
+        print(json.dumps({"moved": guilty, "tolerance": found.tolerance, "checked": rows}))
+    else:
+        print(found)
+    return 0 if found.stage is None else 1
 
 
 def _lab(options: argparse.Namespace) -> int:

@@ -179,6 +179,20 @@ def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
     return listing
 
 
+def read_hlo(path: str | os.PathLike[str]) -> HloModule:
+    """The HLO module of one file: text, or a binary HloModuleProto or HloProto (`.pb`), gzipped or not.
+
+    Raises:
+        XlanbError: the file cannot be read, or holds no HLO; the message shows where.
+    """
+    file = Path(path)
+    try:
+        stat = file.stat()
+    except OSError as error:
+        raise DumpError(f"{file}: {error.strerror}") from error
+    return DumpFile(file, stat.st_size, stat.st_mtime, decode_name(file.name)).read_hlo()
+
+
 def _walk(root: Path, unreadable: list[tuple[Path, str]]) -> Iterator[tuple[Path, int, float]]:
     """Regular files below a folder; links are not followed out of it, what cannot be listed is noted."""
     stack = [root]

@@ -105,20 +105,33 @@ def bisect(
     exhaustive: bool = False,
 ) -> Bisection:
     """See Trace.bisect."""
-    stages = [s for s in trace.stages if s.kind in _KINDS and isinstance(s.after, ModuleRecord)]
-    if not stages:
-        raise XlanbError(f"trace {trace.name} holds no HLO")
-    first, rest = stages[0], [s for s in stages[1:] if s.changed]
-    start = first.after if first.kind in ("hlo", "tf2xla") else first.before
-    if not isinstance(start, ModuleRecord):
-        raise XlanbError(f"trace {trace.name} does not show the HLO before its passes")
-    reference = _leaves(evaluate(_module(start), *inputs))
+    rest = [s for s in _stages(trace)[1:] if s.changed]
+    reference = _leaves(evaluate(start_of(trace), *inputs))
     limit = _tolerance(reference) if tolerance is None else tolerance
     check = _Check(inputs, reference)
     checked = [check(s) for s in rest] if exhaustive else _halved(rest, check, limit)
     guilty = next((c.stage for c in checked if c.moved(limit)), None)
     rewrite = _rewrite(guilty, check, limit) if guilty is not None and within else None
     return Bisection(limit, tuple(checked), guilty, rewrite)
+
+
+def start_of(trace: Trace) -> HloModule:
+    """The module before all passes.
+
+    Raises:
+        XlanbError: the trace does not show it, or it was dumped without its constants.
+    """
+    stages = _stages(trace)
+    if not stages:
+        raise XlanbError(f"trace {trace.name} holds no HLO")
+    start = stages[0].after if stages[0].kind in ("hlo", "tf2xla") else stages[0].before
+    if not isinstance(start, ModuleRecord):
+        raise XlanbError(f"trace {trace.name} does not show the HLO before its passes")
+    return _module(start)
+
+
+def _stages(trace: Trace) -> list[Stage]:
+    return [s for s in trace.stages if s.kind in _KINDS and isinstance(s.after, ModuleRecord)]
 
 
 class _Check:
@@ -255,7 +268,6 @@ def _tolerance(results: list[NDArray[Any]]) -> float:
     """Some units in the last place of the coarsest floating dtype among the results."""
     import ml_dtypes
 
-    steps = [
-        float(ml_dtypes.finfo(r.dtype).eps) for r in results if r.dtype.kind not in "biu" and r.dtype.names is None
-    ]
+    eps: Callable[[Any], Any] = ml_dtypes.finfo
+    steps = [float(eps(r.dtype).eps) for r in results if r.dtype.kind not in "biu"]
     return _ULPS * max(steps, default=0.0)

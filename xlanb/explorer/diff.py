@@ -7,7 +7,7 @@ into one is the same instruction in another place. What computes the same on bot
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, unified_diff
 from functools import cached_property
@@ -364,7 +364,7 @@ class TraceDiff(Displayable):
         Raises:
             XlanbError: a trace holds no HLO.
         """
-        return diff_modules(_last(self.before), _last(self.after), (self.before.name, self.after.name))
+        return diff_modules(last_module(self.before), last_module(self.after), (self.before.name, self.after.name))
 
     @cached_property
     def passes(self) -> pd.DataFrame:
@@ -424,15 +424,16 @@ def diff_traces(before: Trace, after: Trace) -> TraceDiff:
     return TraceDiff(before, after, tuple(pairs))
 
 
-def _last(trace: Trace) -> ModuleRecord:
-    return _module(reversed(trace.stages), trace.name)
+def last_module(trace: Trace) -> ModuleRecord:
+    """The HLO at the end of a compilation.
 
-
-def _module(stages: Iterable[Stage], name: str) -> ModuleRecord:
-    for stage in stages:
+    Raises:
+        XlanbError: the trace holds none.
+    """
+    for stage in reversed(trace.stages):
         if stage.kind in ("hlo", "hlo_pass", "schedule", "tf2xla") and isinstance(stage.after, ModuleRecord):
             return stage.after
-    raise XlanbError(f"trace {name} holds no HLO")
+    raise XlanbError(f"trace {trace.name} holds no HLO")
 
 
 def _count(stage: Stage | None) -> int | None:

@@ -3,59 +3,73 @@
 from __future__ import annotations
 
 import difflib
+import json
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlanb.cpu import pipeline
 from xlanb.cpu.executable import Executable
 from xlanb.errors import ArgumentError, PassError
-from xlanb.evaluator import evaluate
-from xlanb.hlo import parse
+from xlanb.hlo import HloModule
 from xlanb.runtime.jit import compile as compile_program
 from xlanb.shape import Shape, TupleShape
 from xlanb.transforms import PASSES
 from xlanb.transforms.pipeline import HloPassPipeline
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _TOLERANCE = 1e-4  # relative, for --reference
 
 
-def optimize_text(text: str, passes: str | None, *, print_after_all: bool = False, diff: bool = False) -> str:
-    """The text of a module after passes (names separated by commas; None: the CPU pipeline), with what each of them did where asked.
+@dataclass(frozen=True)
+class Optimized:
+    """What passes made of a module: its text, one row for each pass that ran, and what each change was, in the forms asked for."""
+
+    text: str
+    rows: list[dict[str, Any]]
+    shown: list[str]
+
+
+def optimize(module: HloModule, passes: str | None, *, print_after_all: bool = False, diff: bool = False) -> Optimized:
+    """Run passes (names separated by commas; None: the CPU pipeline) over a module, in place.
 
     Raises:
-        XlanbError: the text is malformed, or there is no such pass.
+        XlanbError: there is no such pass, or one fails.
     """
-    module = parse(text)
     chosen = (
         pipeline()
         if passes is None
         else HloPassPipeline("opt", tuple(_pass(name.strip()) for name in passes.split(",")))
     )
     shown: list[str] = []
+    rows: list[dict[str, Any]] = []
     before = module.record()
     for result in chosen.steps(module):
         after = module.record()
-        if after is not before:
-            if print_after_all:
-                shown.append(f"// ---- after {result.name}\n{after.text}")
-            if diff:
-                lines = difflib.unified_diff(
-                    before.text.splitlines(),
-                    after.text.splitlines(),
-                    f"before {result.name}",
-                    f"after {result.name}",
-                    lineterm="",
-                )
-                shown.append("\n".join(lines))
+        rows.append(
+            {
+                "pass": result.name,
+                "pipeline": list(result.pipeline),
+                "changed": after is not before,
+                "instructions": after.instruction_count,
+                "seconds": result.seconds,
+            }
+        )
+        if after is not before and print_after_all:
+            shown.append(f"// ---- after {result.name}\n{after.text}")
+        if after is not before and diff:
+            sides = (before.text.splitlines(), after.text.splitlines())
+            names = (f"before {result.name}", f"after {result.name}")
+            shown.append("\n".join(difflib.unified_diff(*sides, *names, lineterm="")))
         before = after
-    if not (print_after_all or diff):
-        shown.append(str(module))
-    return "\n".join(shown)
+    return Optimized(str(module), rows, shown)
 
 
 def _pass(name: str) -> Any:
@@ -70,42 +84,96 @@ def _pass(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `run_text` has to say, and whether the reference agreed."""
+    """What a run gave: results leaf by leaf, wall seconds of each run, the largest error against the reference (None: not compared), kernels as rows."""
 
-    text: str
-    agrees: bool
+    results: list[Any]
+    seconds: list[float]
+    reference: str = ""
+    error: float | None = None
+    kernels: pd.DataFrame | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the reference, if there was one, gave the same up to rounding."""
+        return self.error is None or self.error <= _TOLERANCE
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return {
+            "results": [{"dtype": str(v.dtype), "shape": list(v.shape), "values": _listed(v)} for v in self.results],
+            "seconds": self.seconds,
+            "median_seconds": statistics.median(self.seconds),
+            "reference": self.reference or None,
+            "error": self.error,
+            "agrees": self.agrees,
+            "kernels": None if self.kernels is None else json.loads(self.kernels.to_json(orient="records")),
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"{i}: {v.dtype}{list(v.shape)} {np.array2string(v, threshold=8, edgeitems=2)}"
+            for i, v in enumerate(self.results)
+        ]
+        lines.append(f"{statistics.median(self.seconds) * 1e6:.1f} us, median of {len(self.seconds)}")
+        if self.error is not None:
+            verdict = "agrees" if self.agrees else "DIFFERS"
+            lines.append(f"largest difference from the {self.reference}: {self.error:.2g} ({verdict})")
+        if self.kernels is not None:
+            lines.append(self.kernels.to_string())
+        return "\n".join(lines)
 
 
-def run_text(text: str, inputs: Path | None, iterations: int, *, profile: bool, compare: bool) -> Outcome:
-    """Compile and run a module on given or random inputs.
+def run_module(
+    module: HloModule,
+    inputs: Path | None,
+    iterations: int,
+    *,
+    profile: bool,
+    reference: Callable[[HloModule, list[Any]], Any] | None = None,
+    name: str = "",
+) -> Outcome:
+    """Compile and run a module on given or random inputs; `reference` computes what it should give, and `name` is what to call it.
 
     Raises:
-        XlanbError: the text is malformed, or the inputs do not fit.
+        XlanbError: the module cannot be compiled, or the inputs do not fit.
     """
-    module = parse(text)
-    arguments = _load(inputs) if inputs else [random_value(p.shape) for p in module.entry_computation.parameters]
+    arguments = arguments_for(module, inputs)
     executable: Executable = compile_program(module)
     seconds = []
+    result: Any = None
     for _ in range(max(1, iterations)):
         begin = time.perf_counter()
         result = executable(*arguments)
         seconds.append(time.perf_counter() - begin)
-    lines = [
-        f"{i}: {v.dtype}{list(v.shape)} {np.array2string(v, threshold=8, edgeitems=2)}"
-        for i, v in enumerate(_leaves(result))
-    ]
-    lines.append(f"{statistics.median(seconds) * 1e6:.1f} us, median of {len(seconds)}")
-    agrees = True
-    if compare:
-        worst = max(
-            (_error(a, b) for a, b in zip(_leaves(result), _leaves(evaluate(module, *arguments)), strict=True)),
-            default=0.0,
-        )
-        agrees = worst <= _TOLERANCE
-        lines.append(f"largest difference from the evaluator: {worst:.2g} ({'agrees' if agrees else 'DIFFERS'})")
-    if profile:
-        lines.append(executable.profile(*arguments).to_string())
-    return Outcome("\n".join(lines), agrees)
+    results = _leaves(result)
+    error = None
+    if reference is not None:
+        expected = _leaves(reference(module, arguments))
+        error = max((_error(a, b) for a, b in zip(results, expected, strict=True)), default=0.0)
+    kernels = executable.profile(*arguments) if profile else None
+    return Outcome(results, seconds, name, error, kernels)
+
+
+_MAX_LISTED = 1000
+
+
+def _listed(value: Any) -> Any:
+    """Values for JSON where they are few; None where they are not."""
+    if value.size > _MAX_LISTED:
+        return None
+    if value.dtype.kind == "c":
+        return [[z.real, z.imag] for z in value.ravel().tolist()]
+    return value.astype(np.float64 if value.dtype.kind not in "biu" else value.dtype).tolist()
+
+
+def arguments_for(module: HloModule, inputs: Path | None) -> list[Any]:
+    """The arguments in an .npz file, in the order of their names; random ones where there is none.
+
+    Raises:
+        ArgumentError: the file cannot be read.
+    """
+    return _load(inputs) if inputs else [random_value(p.shape) for p in module.entry_computation.parameters]
 
 
 def random_value(shape: Shape, seed: int = 0) -> Any:
@@ -134,7 +202,7 @@ def _load(path: Path) -> list[Any]:
 
 
 def _leaves(value: Any) -> list[Any]:
-    return [leaf for v in value for leaf in _leaves(v)] if isinstance(value, tuple) else [np.asarray(value)]
+    return [leaf for v in value for leaf in _leaves(v)] if isinstance(value, tuple | list) else [np.asarray(value)]
 
 
 def _error(a: Any, b: Any) -> float:
