@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,6 +20,7 @@ from xlanb.errors import PassError, XlanbError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import because, is_observed
+from xlanb.transforms.side_effects import Effects, certain_effects, lost
 
 _SHOWN_LINES = 60
 
@@ -49,6 +51,8 @@ class HloPass(ABC):
     """A rewrite of a module. Subclasses are final: a name, options as fields, one method `apply`."""
 
     name: ClassVar[str] = ""
+    takes_out: ClassVar[frozenset[str]] = frozenset()
+    """Custom-call targets with a side effect that this pass is there to take out; of others it may lose none."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -93,10 +97,12 @@ def execute(
     Without `snapshots` (and without observers) no record is made, and `changed` says whether any mutator was called.
 
     Raises:
-        PassError: the pass refused the module, or (with `verify`) broke a rule of HLO.
+        PassError: the pass refused the module, or (with `verify`) broke a rule of HLO or lost a side effect; then the message shows the module before it too.
     """
     snapshots = snapshots or is_observed()
-    before = module.record() if snapshots else None
+    given = module.record() if snapshots or verify else None
+    effects = certain_effects(module) if verify else Counter()
+    before = given if snapshots else None
     version = module.version
     start = time.perf_counter()
     try:
@@ -106,14 +112,14 @@ def execute(
         touched = module.version != version
         if touched:
             _drop_stale_schedule(module)
-        if verify and touched:
-            module.verify()
+        if verify and touched and given is not None:
+            _check(hlo_pass, module, pipeline, given, effects)
     except PassError:
         raise
     except XlanbError as error:
-        raise PassError(f"{'/'.join((*pipeline, hlo_pass.name))}: {error}\n{_shown(module)}") from error
+        raise PassError(f"{'/'.join((*pipeline, hlo_pass.name))}: {error}\n{_shown(str(module))}") from error
     except Exception as error:
-        error.add_note(f"in pass {'/'.join((*pipeline, hlo_pass.name))} over\n{_shown(module)}")
+        error.add_note(f"in pass {'/'.join((*pipeline, hlo_pass.name))} over\n{_shown(str(module))}")
         raise
     after = module.record() if before is not None else None
     changed = touched if before is None else before is not after
@@ -127,9 +133,23 @@ def _drop_stale_schedule(module: HloModule) -> None:
         module.header.pop("is_scheduled", None)
 
 
-def _shown(module: HloModule) -> str:
-    """The module as it is now, cut to a screenful."""
-    lines = str(module).splitlines()
+def _check(hlo_pass: HloPass, module: HloModule, pipeline: tuple[str, ...], before: ModuleRecord, had: Effects) -> None:
+    """Report a pass that broke a rule of HLO or lost a side effect, by name, with the module that it was given."""
+    fault = ""
+    try:
+        module.verify()
+    except XlanbError as error:
+        fault = f"left the module broken: {error}"
+    if not fault and (gone := lost(had, certain_effects(module), hlo_pass.takes_out)):
+        fault = f"lost side effects: {', '.join(gone)}"
+    if fault:
+        where = "/".join((*pipeline, hlo_pass.name))
+        raise PassError(f"{where} {fault}\nbefore it:\n{_shown(before.text)}\nafter it:\n{_shown(str(module))}")
+
+
+def _shown(text: str) -> str:
+    """A module's text, cut to a screenful."""
+    lines = text.splitlines()
     rest = len(lines) - _SHOWN_LINES
     return "\n".join(lines[:_SHOWN_LINES] + ([f"... {rest} more lines"] if rest > 0 else []))
 

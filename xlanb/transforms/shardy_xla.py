@@ -36,6 +36,7 @@ class ShardyXla(HloPass):
     """Takes out custom calls and frontend attributes of Shardy, where the module names its meshes or has such calls."""
 
     name = "shardy-xla"
+    takes_out = _PASSING | {_GROUP}
 
     def apply(self, module: HloModule) -> None:
         for c in module.computations:
