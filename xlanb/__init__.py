@@ -23,7 +23,7 @@ _FACE = {
     "read_dump": "xlanb.explorer.dump_directory",
     "trace": "xlanb.explorer.explore",
 }
-_ROOMS = ("cpu", "dump", "errors", "graph", "hlo", "peers", "shape", "tf", "tracing", "transforms", "view")
+_ROOMS = ("cpu", "dump", "errors", "explorer", "graph", "hlo", "peers", "shape", "tf", "tracing", "transforms", "view")
 
 __all__ = [*_FACE, *_ROOMS]  # noqa: PLE0604 - said once, above
 
