@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
@@ -144,15 +144,27 @@ def unobserved() -> Iterator[None]:
         _OBSERVERS.reset(token)
 
 
-@contextmanager
-def because(**fields: str) -> Iterator[Cause]:
-    """Name the cause of all edits made in this block; inner blocks add to the outer one's fields."""
-    cause = replace(_CAUSE.get(), **fields)
-    token = _CAUSE.set(cause)
-    try:
-        yield cause
-    finally:
-        _CAUSE.reset(token)
+class because:  # noqa: N801 - read as a word: with because(rule=...)
+    """Name the cause of all edits made in this block; inner blocks add to the outer one's fields. Where nobody listens it does nothing."""
+
+    __slots__ = ("_pass_name", "_rule", "_token", "_where")
+
+    def __init__(self, pass_name: str = "", rule: str = "", where: str = "") -> None:
+        self._pass_name, self._rule, self._where = pass_name, rule, where
+        self._token: Token[Cause] | None = None
+
+    def __enter__(self) -> Cause:
+        outer = _CAUSE.get()
+        if not _OBSERVERS.get():
+            return outer
+        cause = Cause(self._pass_name or outer.pass_name, self._rule or outer.rule, self._where or outer.where)
+        self._token = _CAUSE.set(cause)
+        return cause
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _CAUSE.reset(self._token)
+            self._token = None
 
 
 def is_observed() -> bool:

@@ -9,6 +9,7 @@ A string where a pattern is expected captures anything under that name; a name t
 
 from __future__ import annotations
 
+import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -39,6 +40,11 @@ class Pattern(ABC):
     @abstractmethod
     def match(self, i: HloInstruction, captures: Captures) -> bool:
         """Whether `i` is one of them; what was captured stands in `captures` (also where the match fails: start from a copy)."""
+
+    def admits(self, opcode: HloOpcode, operands: tuple[HloOpcode, ...]) -> bool:
+        """Whether an instruction of an opcode over operands of opcodes can be one of them, as far as these tell."""
+        del operands
+        return self.opcodes is None or opcode in self.opcodes
 
     @property
     def opcodes(self) -> frozenset[HloOpcode] | None:
@@ -88,6 +94,21 @@ class Op(Pattern):
         if not all(c.holds(i) for c in self.where):
             return False
         return not self.name or captures.setdefault(self.name, i) is i
+
+    def admits(self, opcode: HloOpcode, operands: tuple[HloOpcode, ...]) -> bool:
+        if opcode not in self.codes:
+            return False
+        if self.operands is None:
+            return True
+        if len(operands) != len(self.operands):
+            return False
+        orders = (operands, operands[::-1]) if len(operands) == 2 and opcode.is_commutative else (operands,)
+        return bool(
+            builtins.any(
+                all(p.opcodes is None or c in p.opcodes for p, c in zip(self.operands, order, strict=True))
+                for order in orders
+            )
+        )
 
     def _match_operands(self, i: HloInstruction, captures: Captures) -> bool:
         patterns = self.operands or ()

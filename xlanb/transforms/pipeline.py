@@ -151,6 +151,9 @@ class HloPassFix(Displayable):
         return "\n".join(_tree(self, ""))
 
 
+_UNRECORDED_ROUNDS = 3
+"""Rounds of a loop that nobody watches before it looks for rounds that undo their own edits."""
+
 AnyPass: TypeAlias = HloPass | HloPassPipeline | HloPassFix
 
 
@@ -198,13 +201,20 @@ def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, idle: dict[int, int
 
 def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk) -> Iterator[PassResult]:
     idle: dict[int, int] = {}
-    before: ModuleRecord = module.record()
+    before: ModuleRecord | None = None
     for n in range(fix.limit):
+        version = module.version
+        # A round that undoes its own edits stands still too; records tell that, but most loops end before they are worth their price.
+        if before is None and (n >= _UNRECORDED_ROUNDS or walk.snapshots or is_observed()):
+            before = module.record()
         yield from _walk(fix.inner, module, replace(walk, iteration=n), idle)
-        after = module.record()
-        if after is before:
+        if module.version == version:
             return
-        before = after
+        if before is not None:
+            after = module.record()
+            if after is before:
+                return
+            before = after
     # As in XLA this is worth a word, not an error: every round kept the meaning.
     if is_observed():
         reached = Predicate("reached a fixed point", False, f"still changing after {fix.limit} rounds")

@@ -26,6 +26,8 @@ from xlanb.tracing import Decision, Predicate, because, current_cause, emit, is_
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.match import Captures, Pattern
 
+_INDEXED = 3
+"""Up to so many operands take part in the index of the rules: longer ones would make as many keys as instructions."""
 _PACKAGE = Path(__file__).parent.parent.parent
 
 
@@ -106,6 +108,7 @@ class RuleSet:
     name: str
     rules: list[Rule] = field(default_factory=list)
     _index: dict[HloOpcode, tuple[Rule, ...]] = field(default_factory=dict, repr=False)
+    _by_operands: dict[tuple[HloOpcode, ...], tuple[Rule, ...]] = field(default_factory=dict, repr=False)
 
     def rule(
         self, label: str, pattern: Pattern, *guards: Guard
@@ -122,6 +125,7 @@ class RuleSet:
             where = f"{Path(code.co_filename).relative_to(_PACKAGE).as_posix()}:{code.co_firstlineno}"
             self.rules.append(Rule(label, pattern, guards, formula, wants, where))
             self._index.clear()
+            self._by_operands.clear()
             return formula
 
         return register
@@ -130,6 +134,19 @@ class RuleSet:
     def union(name: str, sets: Iterable[RuleSet]) -> RuleSet:
         """All rules of some sets, in their order."""
         return RuleSet(name, [r for s in sets for r in s.rules])
+
+    def candidates(self, i: HloInstruction) -> tuple[Rule, ...]:
+        """The rules whose pattern can match an instruction of its opcode over operands of theirs: found once for each such combination."""
+        operands = i.operands
+        if len(operands) > _INDEXED:
+            return self.for_opcode(i.opcode)
+        key = (i.opcode, *[o.opcode for o in operands])
+        found = self._by_operands.get(key)
+        if found is None:
+            found = self._by_operands[key] = tuple(
+                r for r in self.for_opcode(i.opcode) if r.pattern.admits(i.opcode, key[1:])
+            )
+        return found
 
     def for_opcode(self, opcode: HloOpcode) -> tuple[Rule, ...]:
         """The rules whose root can have this opcode."""
@@ -146,7 +163,7 @@ class RuleSet:
         Instructions with control dependencies stay: what they order would be lost with them.
         """
         for i in computation.post_order():
-            rules = self.for_opcode(i.opcode)
+            rules = self.candidates(i)
             if rules and i in computation and not i.control_predecessors and not i.control_successors:
                 self.visit(i, rules, options)
 
