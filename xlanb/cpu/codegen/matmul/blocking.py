@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.codegen.matmul.lanes import lanes_of
@@ -12,7 +13,10 @@ from xlanb.cpu.target import Target
 
 _LINE, _SETS, _WAYS = 64, 64, 8
 """The first-level data cache: bytes of a line, sets, ways."""
-_CONFLICT = 1.4
+_CROWDED = 0.2
+"""Of the time more, for each row of a tile more than a set has room for."""
+_STREAMS, _FAR, _SCATTERED = 8, 512, 1.07
+"""Streams that are fetched ahead, bytes from which on rows are streams of their own, and how much longer more of them take."""
 _TILE_OVERHEAD = 24.0
 """Cycles around each tile: the call, the position."""
 _VECTORS = (1, 2, 3, 4, 6, 8)
@@ -33,6 +37,7 @@ class Blocking:
 
     rows: Rows
     vectors: int
+    width: int
     cycles: float
     tiles: int
 
@@ -51,6 +56,8 @@ def blocking(x: Contraction, target: Target) -> Blocking:
     """The best block for a contraction, whose last column axis is the one along which vectors lie."""
     width = lanes_of(target, x.type.bits)
     column = x.columns[-1] if x.columns else Axis(1)
+    while width > 4 and width // 2 >= column.size:
+        width //= 2  # two of half the width go at once on some machines
     options = [
         _option(x, target, rows, vectors, width, column) for rows, vectors in _candidates(x, target, width, column)
     ]
@@ -88,20 +95,24 @@ def _option(x: Contraction, target: Target, rows: Rows, vectors: int, width: int
     height = whole * rows.part
     tiles = x.batch_count * count(x.rows) // (whole * partial) * -(-partial // rows.part)
     tiles *= x.column_count // column.size * max(1, -(-column.size // (width * vectors)))
-    made = Blocking(rows, vectors, 0.0, tiles)
+    made = Blocking(rows, vectors, width, 0.0, tiles)
     sums = height * vectors
     # As many loads a cycle as multiply-adds; fewer than four sums wait for one another; lines of b come from beyond the first cache.
     step = max(sums, height + vectors, 4.0 if sums < 4 else 0.0)
     step += vectors * (1.0 if x.depth_count * vectors * _LINE > _LINE * _SETS * _WAYS // 2 else 0.3)
-    if _conflicts(made, x):
-        step *= _CONFLICT
+    step *= _slowed(made, x)
     cycles = tiles * (step * x.depth_count + 2 * sums + _TILE_OVERHEAD)
-    return Blocking(rows, vectors, cycles * (1 + 0.001 / sums), tiles)
+    return Blocking(rows, vectors, width, cycles * (1 + 0.001 / sums), tiles)
 
 
-def _conflicts(made: Blocking, x: Contraction) -> bool:
-    """Whether the rows of a tile fall on so few sets of the first-level cache that they drive one another out."""
+def _slowed(made: Blocking, x: Contraction) -> float:
+    """How much longer loads of a take: where the rows of a tile fall on few sets of the first cache and drive one another out, or are many streams apart from one another."""
     if not x.depth or x.depth_count * x.a_type.byte_size <= _LINE:
-        return False
-    lines = {o.a * x.a_type.byte_size // _LINE for o in made.offsets(x.rows)}
-    return max(Counter(line % _SETS for line in lines).values()) > _WAYS
+        return 1.0
+    size = x.a_type.byte_size
+    places = sorted({o.a * size // _LINE for o in made.offsets(x.rows)})
+    crowd = max(Counter(line % _SETS for line in places).values())
+    if crowd > _WAYS:
+        return 1.0 + (crowd - _WAYS) * _CROWDED
+    apart = len(places) > _STREAMS and min(b - a for a, b in pairwise(places)) * _LINE >= _FAR
+    return _SCATTERED if apart and x.depth[-1].size * size >= _FAR else 1.0

@@ -45,9 +45,9 @@ def emit_contraction(e: Elemental, p: Plan, a: Place, b: Place, c: Place, scratc
 
 
 def _tiles(e: Elemental, x: Contraction, places: tuple[Place, Place, Place], *, whole_b: bool) -> None:
-    target = e.f.target
-    made, width = blocking(x, target), lanes_of(target, x.type.bits)
+    made = blocking(x, e.f.target)
     column = x.columns[-1] if x.columns else Axis(1, 0, 1, 1)
+    width = made.width
     vectors = min(made.vectors, -(-column.size // width))
     step = min(column.size, vectors * width)
     rows = tuple((row.a, row.c) for row in made.offsets(x.rows))

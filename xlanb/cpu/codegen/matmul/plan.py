@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction
+from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.codegen.matmul.lanes import can_load, can_store, can_sum
 from xlanb.cpu.codegen.matmul.packing import Copy
 
 _FEW_ROWS = 8
 """Up to so many rows a transpose of b costs more than sums along depth."""
 _MANY_ROWS = 448
-"""From so many rows on b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
+_MANY_BYTES = 3 << 19
+"""From so many rows and bytes on b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
 _LANES = 16
 """What the lines of a copy are rounded up to, so that vectors of any machine may be read whole."""
 _PAGE = 2048
@@ -54,8 +55,7 @@ def plan(x: Contraction) -> Plan | None:
     if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= _FEW_ROWS)):
         return Plan(x, rowdot=True)
     made = Plan(x)
-    many = _LANES if x.b_type is not x.type else _MANY_ROWS
-    if x.columns and (x.columns[-1].b != 1 or (x.row_count > many and not x.columns[-1].a)):
+    if x.columns and not x.columns[-1].a and _wants_b(x):
         made = _with_b(made)
     if x.a_type is not x.type and x.column_count > 4 * _LANES and not x.columns[-1].a:
         made = _with_a(made)
@@ -68,6 +68,13 @@ def _along(x: Contraction) -> Contraction:
     if fast is None or x.columns or (fast.a, fast.b, fast.c) != (1, 1, 1):
         return x
     return replace(x, batch=x.batch[:-1], columns=(fast,))
+
+
+def _wants_b(x: Contraction) -> bool:
+    """Whether b cannot be read in vectors, or is widened for many rows, or too large to be read well as it lies."""
+    if x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES):
+        return True
+    return x.row_count >= _MANY_ROWS and x.depth_count * x.column_count * x.type.byte_size >= _MANY_BYTES
 
 
 def _with_b(p: Plan) -> Plan:
@@ -85,22 +92,26 @@ def _with_b(p: Plan) -> Plan:
         return tuple(replace(axis, b=1 if axis is fast else steps.get(axis, 0)) for axis in found)
 
     made = replace(x, batch=moved(x.batch), columns=moved(x.columns), depth=moved(x.depth), b_type=x.type)
-    size = line * _product(steps)
+    size = line * count(steps)
     return replace(p, x=made, b=Copy(axes, x.b_type, x.type), b_bytes=_bytes(size, x))
 
 
 def _with_a(p: Plan) -> Plan:
-    """With a copied in the order in which it lies, in the type that is summed in."""
+    """With a copied: depth the fastest, lines not a multiple of a page apart."""
     x = p.x
-    order = sorted((axis for axis in (*x.batch, *x.rows, *x.depth) if axis.a), key=lambda axis: abs(axis.a))
-    steps = _steps(order, 1)
-    axes = tuple(Axis(axis.size, axis.a, 0, steps[axis]) for axis in order)
+    line = -(-x.depth_count // _LANES) * _LANES
+    if line * x.type.byte_size % _PAGE == 0:
+        line += _LANES
+    inner = [axis for axis in reversed(x.depth) if axis.a]
+    outer = [axis for axis in (*reversed(x.rows), *reversed(x.batch)) if axis.a]
+    steps = _steps(inner, 1) | _steps(outer, line)
+    axes = tuple(Axis(axis.size, axis.a, 0, steps[axis]) for axis in (*inner, *outer))
 
     def moved(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(replace(axis, a=steps.get(axis, 0)) for axis in found)
 
     made = replace(x, batch=moved(x.batch), rows=moved(x.rows), depth=moved(x.depth), a_type=x.type)
-    return replace(p, x=made, a=Copy(axes, x.a_type, x.type), a_bytes=_bytes(_product(steps), x))
+    return replace(p, x=made, a=Copy(axes, x.a_type, x.type), a_bytes=_bytes(line * count(outer), x))
 
 
 def _steps(order: list[Axis], first: int) -> dict[Axis, int]:
@@ -110,13 +121,6 @@ def _steps(order: list[Axis], first: int) -> dict[Axis, int]:
         out[axis] = step
         step *= axis.size
     return out
-
-
-def _product(steps: dict[Axis, int]) -> int:
-    n = 1
-    for axis in steps:
-        n *= axis.size
-    return n
 
 
 def _bytes(elements: int, x: Contraction) -> int:
