@@ -76,15 +76,16 @@ def _compile(units: Sequence[Unit], target: Target) -> list[bytes]:
     return out
 
 
-def compile_unit(unit: Unit, target: Target, *, relocation: str = "default", level: int = LEVEL) -> bytes:
-    """The object file of one module; `relocation` "pic" for code that a linker takes.
+def compile_unit(unit: Unit, target: Target, *, relocation: str = "", level: int = LEVEL) -> bytes:
+    """The object file of one module; `relocation` is "pic" for code that a linker takes.
 
     Raises:
         CompilationError: LLVM refuses the IR.
     """
-    is_jit = relocation == "default"
     context = llvm.create_context()
-    machine = jit.target_machine(target, level) if is_jit else jit.target_machine(target, level, relocation)
+    key = (target, level, relocation)
+    free = _machines.setdefault(key, [])
+    machine = free.pop() if free else jit.target_machine(target, level, relocation)
     try:
         module = llvm.parse_assembly(unit.text, context)
         module.verify()
@@ -95,7 +96,12 @@ def compile_unit(unit: Unit, target: Target, *, relocation: str = "default", lev
     data = _emit(machine, module)
     module.close()
     context.close()
+    free.append(machine)
     return data
+
+
+_machines: dict[tuple[Target, int, str], list[Any]] = {}
+"""Machines that nobody uses: a new one takes longer than a small module."""
 
 
 def _run_passes(module: Any, machine: Any) -> None:

@@ -630,20 +630,34 @@ class Function:
         for part in self.outlined:
             parameters = ", ".join((*self.parameters, "i64 %lo", "i64 %hi", "i64 %slot"))
             attributes = self.attributes.replace("alwaysinline", "noinline")
+            if self.ready:  # needs no promise that its pointers do not overlap
+                head = _head("internal", f"{part.name}.thunk", _THUNK_PARAMETERS, attributes, part.scope)
+                lines += [head, part.lines[0], *_unpack(len(self.parameters)), *part.lines[1:], ""]
+                continue
             lines += [_head("internal", part.name, parameters, attributes, part.scope), *part.lines, ""]
             lines += [*_thunk(part.name, len(self.parameters)), ""]
         head = _head(self.linkage, self.name, ", ".join(self.parameters), self.attributes, self.scope)
         return [*lines, head, "entry:", *self._allocas, *self._lines, f"  ret void{self._dbg}", "}"]
 
 
+_THUNK_PARAMETERS = "ptr %context, i64 %lo, i64 %hi, i64 %slot"
+
+
 def _thunk(part: str, pointers: int) -> list[str]:
     """The function that the pool calls: it takes the pointers of a part out of their table."""
-    lines = [f"define internal void @{part}.thunk(ptr %context, i64 %lo, i64 %hi, i64 %slot) nounwind {{"]
-    for k in range(pointers):
-        lines.append(f"  %at{k} = getelementptr inbounds ptr, ptr %context, i64 {k}")
-        lines.append(f"  %p{k} = load ptr, ptr %at{k}")
+    head = f"define internal void @{part}.thunk({_THUNK_PARAMETERS}) noinline optnone nounwind {{"
     arguments = "".join(f"ptr %p{k}, " for k in range(pointers))
-    return [*lines, f"  call void @{part}({arguments}i64 %lo, i64 %hi, i64 %slot)", "  ret void", "}"]
+    call = f"  call void @{part}({arguments}i64 %lo, i64 %hi, i64 %slot)"
+    return [head, *_unpack(pointers), call, "  ret void", "}"]
+
+
+def _unpack(pointers: int) -> list[str]:
+    """The kernel's pointers %p0, ... out of the table at %context."""
+    lines = []
+    for k in range(pointers):
+        lines.append(f"  %context{k} = getelementptr inbounds ptr, ptr %context, i64 {k}")
+        lines.append(f"  %p{k} = load ptr, ptr %context{k}")
+    return lines
 
 
 def _head(linkage: str, name: str, parameters: str, attributes: str, scope: int | None) -> str:

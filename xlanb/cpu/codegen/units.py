@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder
 
 _SYMBOL = re.compile(r"@([A-Za-z0-9_.\-$]+)")
+_VALUE = re.compile(r"%(?=v\d)")
 _PASSES_COST = 2.5
 """How much longer a line takes that goes through LLVM's passes."""
 _WORTH = 250
@@ -48,12 +49,39 @@ class _Piece:
 def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
     """The modules of a program whose entry is `run`; `loops`: run has loops or branches of its own, which gain from LLVM's passes."""
     inlined = [f for f in module.functions if f is not run and "alwaysinline" in f.attributes]
+    if not loops and not inlined:
+        single = _single(module, run)
+        if single is not None:
+            return [_unit(module, {run.name: run}, _Piece(True, {run.name: "\n".join(single)}, len(single)))]
     main = _piece(run, ready=not loops and not inlined)
+    if main.ready:  # it only calls: nothing in it is worth a pass of the code generator's
+        main.texts[run.name] = main.texts[run.name].replace(" {\n", " noinline optnone {\n", 1)
     for f in inlined:
         main.take(_piece(f, ready=False))
     pieces = [_piece(f, f.ready) for f in module.functions if f.name not in main.texts]
     own = {f.name: f for f in module.functions}
     return [_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)]
+
+
+def _single(module: ModuleBuilder, run: Function) -> list[str] | None:
+    """The lines of a program whose `run` does nothing but call one ready kernel, as one function; None of others."""
+    others = [f for f in module.functions if f is not run]
+    if len(others) != 1 or not others[0].ready:
+        return None
+    (kernel,) = others
+    head, entry, *lines, end, close = run.text()
+    calls = [k for k, line in enumerate(lines) if " call " in line or line.startswith("  call ")]
+    if calls != [len(lines) - 1] or not lines[-1].startswith(f"  call void @{kernel.name}("):
+        return None
+    renamed = [_VALUE.sub("%run.", line) for line in lines]
+    given = [a.strip().removeprefix("ptr ") for a in renamed[-1].split("(", 1)[1].rstrip(")").split(",")]
+    names = [p.rsplit(" ", 1)[1] for p in kernel.parameters]
+    if len(given) != len(names):
+        return None
+    text = kernel.text()
+    at = next(k for k, line in enumerate(text) if line.startswith(f"define internal void @{kernel.name}("))
+    aliases = [f"  {name} = getelementptr i8, ptr {value}, i64 0" for name, value in zip(names, given, strict=True)]
+    return [*text[:at], head, entry, *renamed[:-1], *aliases, *text[at + 2 : -2], end, close]
 
 
 def _piece(f: Function, ready: bool) -> _Piece:
