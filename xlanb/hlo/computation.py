@@ -62,7 +62,7 @@ class HloComputation:
     @property
     def parameters(self) -> list[HloInstruction]:
         """The parameters by number."""
-        return sorted(self._parameters, key=lambda p: p.parameter_number)
+        return sorted(self._parameters, key=_number)
 
     @property
     def root(self) -> HloInstruction:
@@ -425,6 +425,11 @@ class HloComputation:
 
     def __repr__(self) -> str:
         return f"<HloComputation {self.name}: {len(self)} instructions>"
+
+
+def _number(parameter: HloInstruction) -> int:
+    number: int = parameter.attributes["parameter_number"]
+    return number
 
 
 def is_removable(instruction: HloInstruction) -> bool:

@@ -250,9 +250,9 @@ def _consumer_takes_it(e: Edge) -> tuple[bool, str]:
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition("producer is no array constant", _no_array_constant),
+    Condition("producer is no array constant", _no_array_constant, lasting=True),
     Condition("producer awaits no output fusion of its own", _not_awaiting_output_fusion),
-    Condition("producer is loop-fusible", _producer_is_loop_fusible),
+    Condition("producer is loop-fusible", _producer_is_loop_fusible, lasting=True),
     Condition("no concatenation that is better copied", _no_awkward_concatenate),
     Condition("producer is cheap, or its elements are used once", _profitable),
     Condition("producer is not the root", _not_across_root),
@@ -260,7 +260,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("no conflict with an update in place", _in_place_safe),
     Condition("not too many reductions in one fusion", _few_reductions),
     Condition("more than a constant to fuse", _more_than_a_constant),
-    Condition("producer is no fusion itself", _producer_is_no_fusion),
+    Condition("producer is no fusion itself", _producer_is_no_fusion, lasting=True),
     Condition("code duplication is low", _code_stays_small),
     Condition("consumer is loop-fusible, a loop fusion or a small matrix-vector product", _consumer_takes_it),
 )

@@ -5,6 +5,8 @@ A fusion's computation has one parameter for each operand of the fusion, in orde
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -59,8 +61,7 @@ def fuse_into(fusion: HloInstruction, producer: HloInstruction) -> HloInstructio
     copy = fused.clone_instruction(producer, tuple(by_operand[o] for o in producer.operands))
     old = by_operand[producer]
     fused.replace_uses(old, copy)
-    fusion.parent.set_operands(fusion, operands)
-    _drop_operands(fusion, {old.parameter_number})
+    _drop_operands(fusion, {old.parameter_number}, operands)
     return copy
 
 
@@ -72,8 +73,12 @@ def drop_unused_operands(fusion: HloInstruction) -> bool:
     return bool(unused)
 
 
-def _drop_operands(fusion: HloInstruction, numbers: set[int]) -> list[HloInstruction]:
+def _drop_operands(
+    fusion: HloInstruction, numbers: set[int], operands: Sequence[HloInstruction] | None = None
+) -> list[HloInstruction]:
+    """Take parameters and operands of some numbers out of a fusion; out of `operands`, which become its own, where they are given."""
     fused = fusion.fused_computation
+    given = fusion.operands if operands is None else operands
     left = 0
     for p in fused.parameters:
         if p.parameter_number in numbers:
@@ -82,9 +87,8 @@ def _drop_operands(fusion: HloInstruction, numbers: set[int]) -> list[HloInstruc
         if p.parameter_number != left:
             fused.update(p, attributes={"parameter_number": left})
         left += 1
-    dropped = [o for n, o in enumerate(fusion.operands) if n in numbers]
-    fusion.parent.set_operands(fusion, [o for n, o in enumerate(fusion.operands) if n not in numbers])
-    return dropped
+    fusion.parent.set_operands(fusion, [o for n, o in enumerate(given) if n not in numbers])
+    return [o for n, o in enumerate(given) if n in numbers]
 
 
 def drop_unused_outputs(fusion: HloInstruction) -> bool:

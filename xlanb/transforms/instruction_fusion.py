@@ -25,7 +25,7 @@ from xlanb.transforms.fusion_indexing import FusionNodeIndexingEvaluation
 _NEVER_FUSIBLE = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Edge:
     """A producer, a consumer that uses it as operand `index`, and what the run knows of the computation around them."""
 
@@ -37,10 +37,14 @@ class Edge:
 
 @dataclass(frozen=True)
 class Condition:
-    """A named condition: `test` gives whether it holds, and the value that it looked at in words."""
+    """A named condition: `test` gives whether it holds, and the value that it looked at in words.
+
+    `lasting`: it asks only what a producer is; failed once it fails for every consumer that has the same conditions.
+    """
 
     name: str
     test: Callable[[Edge], tuple[bool, str]]
+    lasting: bool = False
 
 
 class FusionPolicy(ABC):
@@ -73,6 +77,8 @@ class FusionRun:
     def __init__(self, computation: HloComputation, policy: FusionPolicy) -> None:
         self.computation = computation
         self.policy = policy
+        self._refused: dict[int, set[HloInstruction]] = {}
+        self._fusible: dict[HloInstruction, bool] = {}
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
         self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
         order = computation.post_order()
@@ -85,17 +91,32 @@ class FusionRun:
     def should_fuse(self, consumer: HloInstruction, index: int) -> bool:
         """Whether every condition of the backend holds; the answer is told to observers."""
         edge = Edge(consumer.operands[index], consumer, index, self)
-        seen: list[Predicate] = []
+        conditions = self.policy.conditions(edge)
+        refused = self._refused.setdefault(id(conditions), set())
         observed = is_observed()
-        for c in self.policy.conditions(edge):
+        if not observed and edge.producer in refused:
+            return False
+        seen: list[Predicate] = []
+        for c in conditions:
             holds, value = c.test(edge)
             if observed:
                 seen.append(Predicate(c.name, holds, value))
             if not holds:
+                if c.lasting:
+                    refused.add(edge.producer)
                 self._tell(edge, seen, taken=False)
                 return False
         self._tell(edge, seen, taken=True)
         return True
+
+    def is_fusible(self, i: HloInstruction) -> bool:
+        """`is_fusible`, asked once of an instruction: fusion changes no side effect."""
+        found = self._fusible.get(i)
+        if found is None:
+            found = is_fusible(i)
+            if i.opcode is not O.RNG:
+                self._fusible[i] = found
+        return found
 
     def _tell(self, edge: Edge, predicates: list[Predicate], *, taken: bool) -> None:
         if predicates and not self._silent:
@@ -127,7 +148,7 @@ class FusionRun:
             cache: dict[tuple[HloInstruction, HloInstruction], bool] = {}
             forbidden: set[HloInstruction] = set()
             for p in reversed(suspects):
-                if not (is_fusible(p) and all(self._on_all_paths(p, u, forbidden, reach, cache) for u in p.users)):
+                if not (self.is_fusible(p) and all(self._on_all_paths(p, u, forbidden, reach, cache) for u in p.users)):
                     forbidden.add(p)
             unfusible |= forbidden
         self._silent = False
@@ -147,7 +168,7 @@ class FusionRun:
             c = todo.pop()
             if c is producer or (known := cache.get((producer, c))) is True:
                 continue
-            if known is False or not is_fusible(c):
+            if known is False or not self.is_fusible(c):
                 cache[producer, consumer] = False
                 return False
             for n, o in enumerate(c.operands):
@@ -170,14 +191,14 @@ class FusionRun:
             if consumer is None:
                 continue
             del self._place[consumer]
-            if is_fusible(consumer) or consumer.opcode is O.FUSION:
+            if self.is_fusible(consumer) or consumer.opcode is O.FUSION:
                 self._fuse_into(consumer)
 
     def _fuse_into(self, consumer: HloInstruction) -> None:
         candidates = [n for n, o in enumerate(consumer.operands) if o in self._place]
         for n in sorted(candidates, key=lambda n: -self._place[consumer.operands[n]]):
             producer = consumer.operands[n]
-            if not is_fusible(producer):
+            if not self.is_fusible(producer):
                 continue
             if producer in self.unfusible:
                 self._tell_unfusible(producer, consumer)
