@@ -4,7 +4,10 @@
       =>  x0, x1 = low and high words of s[1] + iota(n / 2);  20 rounds of add, rotate, exclusive or, keyed by s[0]
           tuple(s with s[1] + n / 2, words x0 and x1 interleaved)
 
-Done for the ThreeFry generator and results of 32 and 64 bits an element; others stay for the backend.
+    rng-bit-generator(u64[2] s), algorithm=rng_philox (rng_default too), u32[n]
+      =>  words of Philox over the counter s[1] + 2^64 s[0] + iota(n / 4), keyed by s[0];  of u64[3] the counter is s[1] + 2^64 s[2]
+
+Each is a call, one computation for each algorithm and shape. Done for results of 32 and 64 bits an element; others stay for the backend.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import math
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -20,46 +24,68 @@ from xlanb.shape import ArrayShape, PrimitiveType, TupleShape
 from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
+from xlanb.transforms.philox import Counter, philox_bits
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _WIDTHS = (32, 64)
+_STATES = {"rng_three_fry": ((2,),), "rng_philox": ((2,), (3,)), "rng_default": ((2,), (3,))}
 P = PrimitiveType
 Pair = tuple[HloInstruction, HloInstruction]
 
 
 @dataclass(frozen=True)
 class RngBitGeneratorExpander(HloPass):
-    """Expands rng-bit-generator of the ThreeFry algorithm over a state u64[2]."""
+    """Expands rng-bit-generator of ThreeFry (a state u64[2]) and Philox (u64[2] or u64[3]), which is the default."""
 
     name = "rng-bit-generator-expander"
 
     def apply(self, module: HloModule) -> None:
+        made: dict[tuple[object, ...], HloComputation] = {}
         for c in nonfusion_computations(module):
             for i in c.post_order():
                 if i.opcode is O.RNG_BIT_GENERATOR and isinstance(i.shape, TupleShape) and _is_expanded(i, i.shape):
-                    c.replace(i, _expanded(i, i.shape.shapes[1].as_array()))
+                    signature = (i.get("algorithm"), i.operands[0].shape, i.shape)
+                    if signature not in made:
+                        made[signature] = _computation(i, i.shape.shapes[1].as_array())
+                    c.replace(i, c.add(O.CALL, i.operands, i.shape, like=i, to_apply=made[signature]))
 
 
 def _is_expanded(i: HloInstruction, shape: TupleShape) -> bool:
     state, bits = i.operands[0].array_shape, shape.shapes[1].as_array()
-    if i.get("algorithm") != "rng_three_fry" or state.element_type is not P.U64 or state.dimensions != (2,):
+    if state.element_type is not P.U64 or state.dimensions not in _STATES.get(str(i.get("algorithm")), ()):
         return False
     return bits.element_type.bits in _WIDTHS and not bits.element_type.is_complex and bits.element_count > 0
 
 
-def _expanded(i: HloInstruction, shape: ArrayShape) -> HloInstruction:
-    b, state = Builder(i), i.operands[0]
-    key, counter = (b.reshape(b.slice(state, (n,), (n + 1,)), ()) for n in range(2))
+def _computation(i: HloInstruction, shape: ArrayShape) -> HloComputation:
+    c = i.parent.module.add_computation("rng")
+    state = c.add(O.PARAMETER, (), i.operands[0].shape, name="state", parameter_number=0)
+    b = Builder(state)
+    words = [b.reshape(b.slice(state, (n,), (n + 1,)), ()) for n in range(state.array_shape.dimensions[0])]
+    bits, after = (_threefry_bits if i.get("algorithm") == "rng_three_fry" else _philox_bits)(b, words, shape)
+    new_state = b.add(O.CONCATENATE, [b.reshape(w, (1,)) for w in after], dimensions=(0,))
+    if bits.shape.element_type is not shape.element_type:
+        bits = b.add(O.BITCAST_CONVERT, (bits,), bits.array_shape.with_type(shape.element_type))
+    c.set_root(b.tuple((new_state, bits)))
+    return c
+
+
+def _threefry_bits(
+    b: Builder, state: list[HloInstruction], shape: ArrayShape
+) -> tuple[HloInstruction, list[HloInstruction]]:
+    key, counter = state
     bits, used = _wide(b, key, counter, shape) if shape.element_type.bits == 64 else _narrow(b, key, counter, shape)
-    after = b.binary(O.ADD, counter, b.scalar(used, P.U64))
-    new_state = b.add(O.CONCATENATE, (b.reshape(key, (1,)), b.reshape(after, (1,))), dimensions=(0,))
-    typed = (
-        bits
-        if bits.shape.element_type is shape.element_type
-        else b.add(O.BITCAST_CONVERT, (bits,), bits.array_shape.with_type(shape.element_type))
-    )
-    return b.tuple((new_state, typed))
+    return bits, [key, b.binary(O.ADD, counter, b.scalar(used, P.U64))]
+
+
+def _philox_bits(
+    b: Builder, state: list[HloInstruction], shape: ArrayShape
+) -> tuple[HloInstruction, list[HloInstruction]]:
+    """A state of two words has no room for the upper half of the counter: the key stands there."""
+    key, low, *rest = state
+    bits, after = philox_bits(b, key, Counter(low, rest[0] if rest else key), shape)
+    return bits, [key, after.low, *([after.high] if rest else [])]
 
 
 def _narrow(b: Builder, key: HloInstruction, counter: HloInstruction, shape: ArrayShape) -> tuple[HloInstruction, int]:
