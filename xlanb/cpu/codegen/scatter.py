@@ -5,12 +5,15 @@ Each first copies its operand into the result, unless the result lies in the ope
 
 from __future__ import annotations
 
-from xlanb.cpu.codegen import arithmetic, loops
+from contextlib import AbstractContextManager, nullcontext
+
+from xlanb.cpu.codegen import arithmetic, loops, simd
 from xlanb.cpu.codegen.data_movement import starts
 from xlanb.cpu.codegen.elemental import Leaf, array_of, pack
-from xlanb.cpu.codegen.indexing import Index, IrArray
-from xlanb.cpu.codegen.ir import Ix
+from xlanb.cpu.codegen.indexing import Index, IrArray, order
+from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.kernel import Kernel, special
+from xlanb.cpu.codegen.parallel import parallel
 from xlanb.cpu.codegen.reduce import window_position
 from xlanb.cpu.codegen.types import Value, names, real, register
 from xlanb.errors import UnimplementedError
@@ -39,18 +42,26 @@ def _dynamic_update_slice(k: Kernel) -> bool:
         return True
     room = [n - m for n, m in zip(source.dimensions, piece.dimensions, strict=True)]
     begin = starts(e, k.root.operands[2:], room)
-    order = [d for d in reversed(source.minor_to_major) if piece.dimensions[d] != 1]
+    inner = order(piece)[::-1]
+    ready = f.ready
 
-    def nest(at: dict[int, Ix]) -> None:
-        if len(at) < len(order):
-            with e.loop(piece.dimensions[order[len(at)]]) as v:
-                nest({**at, order[len(at)]: v})
-            return
+    def put(at: dict[int, Ix]) -> None:
         multi = [at.get(d, 0) for d in range(piece.rank)]
         value = e.element(update, Index(piece, multi))
         k.output.store(f, Index(source, [f.add(b, v) for b, v in zip(begin, multi, strict=True)]), value)
 
-    nest({})
+    if not inner:
+        put({})
+        return True
+    cost = 0.3 * piece.dimensions[inner[-1]]
+    outside: AbstractContextManager[list[Ix]] = nullcontext([])
+    if inner[1:]:
+        outside = loops.nested(e, [piece.dimensions[d] for d in inner[:-1]], cost)
+    with outside as outer:
+        at: dict[int, Ix] = dict(zip(inner, outer, strict=False))
+        types = (source.element_type,)
+        vectors = simd.along(e, piece.dimensions[inner[-1]], types, lambda q: put({**at, inner[-1]: q}))
+    f.ready = ready and vectors
     return True
 
 
@@ -90,16 +101,28 @@ def _scatter(k: Kernel) -> bool:
         if inside == "false":
             return
         with f.when(inside) if inside != "true" else e.scope(), e.scope():
-            elements(at, where, [])
+            flags.append(elements(at, where, {}))
 
-    def elements(at: dict[int, Ix], where: dict[int, Ix], offsets: list[Ix]) -> None:
-        if len(offsets) < len(windowed):
-            with e.loop(sizes[windowed[len(offsets)]]) as v:
-                elements(at, where, [*offsets, v])
-            return
-        shift = dict(zip(windowed, offsets, strict=True))
+    order_in_window = [d for d in reversed(source.minor_to_major) if sizes.get(d, 1) != 1]
+    width = sizes[order_in_window[-1]] if order_in_window else 1
+    ready = f.ready
+    update_dim = dict(zip(windowed, window_dims, strict=True))
+
+    def elements(at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> bool:
+        if len(shift) < len(order_in_window) - 1:
+            d = order_in_window[len(shift)]
+            with e.loop(sizes[d]) as v:
+                return elements(at, where, {**shift, d: v})
+        if not order_in_window:
+            element(at, where, {})
+            return True
+        d = order_in_window[-1]
+        types = [array_of(o).element_type for o in operands]
+        return simd.along(e, width // blocks, types, lambda q: element(at, where, {**shift, d: f.add(first, q)}))
+
+    def element(at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> None:
         place = Index(source, [f.add(where.get(d, 0), shift.get(d, 0)) for d in range(source.rank)])
-        inner = dict(zip(window_dims, offsets, strict=True))
+        inner = {update_dim[d]: v for d, v in shift.items()}
         spot = Index(update, [at.get(d, inner.get(d, 0)) for d in range(update.rank)])
         old = [k.outputs[leaf].load(f, _of(place, array_of(o))) for leaf, o in zip(leaves, operands, strict=True)]
         new = [e.element(u, _of(spot, array_of(u))) for u in updates]
@@ -114,8 +137,20 @@ def _scatter(k: Kernel) -> bool:
             return
         window(at)
 
-    nest({})
+    # Updates come one after the other; but threads may each take a part of all windows.
+    flags: list[bool] = []
+    blocks = _blocks(f, width, min(array_of(o).element_type.bits for o in operands))
+    with parallel(e, blocks, nanoseconds=update.element_count / blocks * 0.3) as block:
+        first = f.mul(block, width // blocks)
+        nest({})
+    f.ready = ready and all(flags) and bool(order_in_window)
     return True
+
+
+def _blocks(f: Function, width: int, bits: int) -> int:
+    """Into how many parts of whole vectors, one to a thread, the fastest dimension of a window is cut; 1 where it is not."""
+    blocks = f.target.threads
+    return blocks if width % (blocks * f.target.vector_bits // max(8, bits)) == 0 else 1
 
 
 def _of(index: Index, shape: ArrayShape) -> Index:

@@ -6,13 +6,17 @@ vectors here: their form in memory and in registers is the same, or one conversi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xlanb.cpu.codegen.elemental import Elemental, array_of
 from xlanb.cpu.codegen.indexing import Index, IrArray, same_order
 from xlanb.cpu.codegen.ir import Function, Ix
-from xlanb.cpu.codegen.types import memory, register, store
+from xlanb.cpu.codegen.loops import each_vector, vectorize
+from xlanb.cpu.codegen.parallel import parallel
+from xlanb.cpu.codegen.types import memory, part, register, store
+from xlanb.cpu.codegen.vector_plan import Plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import ArrayShape, PrimitiveType
 
@@ -100,11 +104,6 @@ class Split:
         return mine == [d for d in result.minor_to_major if result.dimensions[d] != 1]
 
 
-def order(shape: ArrayShape) -> tuple[int, ...]:
-    """Minor to major, without dimensions of size 1."""
-    return tuple(d for d in shape.minor_to_major if shape.dimensions[d] != 1)
-
-
 def array_in_order(e: Elemental, operand: HloInstruction, shape: ArrayShape) -> IrArray | None:
     """The array in memory that holds an operand with its elements in the order of `shape`, if there is one."""
     bound = e.bindings.get(operand)
@@ -118,3 +117,21 @@ def fill(e: Elemental, operand: HloInstruction, shape: ArrayShape, begin: Ix, co
     with e.loop(count) as v:
         index = Index(shape, flat=e.f.add(begin, v))
         store(e.f, t, pointer, v, e.element(operand, index))
+
+
+def along(
+    e: Elemental, count: int, types: Sequence[PrimitiveType], body: Callable[[Ix], None], nanoseconds: float = 0.0
+) -> bool:
+    """`body(q)` for q = 0, ..., count - 1, in vectors where that can be (else False); with `nanoseconds`, the time of one round, threads may share the loop."""
+    bits = [8 if t is T.PRED else 32 if t.is_floating and t.bits < 32 else max(8, part(t).bits) for t in types]
+    widths = Plan(widest=max(bits), narrowest=min(bits)).width(e, count)
+
+    def write(cuts: Sequence[int]) -> None:
+        for low, high in pairwise(cuts):
+            each_vector(e, low, high, widths, body, nanoseconds)
+
+    if count > 1 and e.f.target.explicit_vectors and vectorize(e, count, write):
+        return True
+    with parallel(e, count, nanoseconds=nanoseconds) as q:
+        body(q)
+    return count <= 2

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from xlanb.cpu.codegen import simd
 from xlanb.cpu.codegen.elemental import array_of, pack
-from xlanb.cpu.codegen.indexing import Index, strides
+from xlanb.cpu.codegen.indexing import Index, order, strides
 from xlanb.cpu.codegen.ir import Ix
 from xlanb.cpu.codegen.parallel import parallel
 from xlanb.cpu.codegen.reduce import Reducer, simple_reducer
@@ -44,9 +44,9 @@ def emit_windows(k: Kernel) -> bool:
     result = next(iter(k.outputs.values())).shape
     op = simple_reducer(i.to_apply) if len(inputs) == 1 else None
     t = source.element_type
-    if op is not None and simd.is_simple(t) and simd.order(source) and simd.order(result):
-        fastest = simd.order(source)[0]
-        same = fastest == simd.order(result)[0] and strides(result)[fastest] == strides(source)[fastest] == 1
+    if op is not None and simd.is_simple(t) and order(source) and order(result):
+        fastest = order(source)[0]
+        same = fastest == order(result)[0] and strides(result)[fastest] == strides(source)[fastest] == 1
         if same and pool.is_plain(fastest) and source.dimensions[fastest] >= simd.lanes(k.f, t):
             pool.beside(op, fastest)
             return True
@@ -144,7 +144,7 @@ class _Pool:
 
     def _others(self, fastest: int) -> tuple[list[int], list[int], list[int]]:
         """(dimensions of the result but the fastest, outermost first; those of them that are windowed; the rest that counts)."""
-        dims = [d for d in reversed(simd.order(self.result)) if d != fastest]
+        dims = [d for d in reversed(order(self.result)) if d != fastest]
         windowed = [d for d in reversed(self.source.minor_to_major) if d != fastest and not self.is_plain(d)]
         return dims, windowed, [d for d in dims if d not in windowed]
 
@@ -258,7 +258,7 @@ class _Pool:
     def _window(self, op: Op, row: str, begin: Ix, size: int, first: str) -> str:
         """The windows of the results from `begin` on."""
         e, f, n, t = self.e, self.f, self.n, self.t
-        fastest = simd.order(self.source)[0]
+        fastest = order(self.source)[0]
         w = self.window[fastest]
         with e.carried(size, [(self.kind, first)]) as loop:
             at = f.add(f.mul(begin, w.stride), f.mul(loop.index, w.window_dilation))
@@ -279,7 +279,7 @@ class _Pool:
         e, f = self.e, self.f
         types = [array_of(o).element_type for o in self.initial]
         reducer = Reducer(e, self.root.to_apply, types)
-        dims = list(reversed(simd.order(self.result)))
+        dims = list(reversed(order(self.result)))
         windowed = [d for d in range(self.source.rank) if not self.is_plain(d)]
         kinds = [register(t) for t in types for _ in range(2 if t.is_complex else 1)]
 

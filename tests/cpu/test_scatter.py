@@ -1,0 +1,92 @@
+"""Writes into arrays that are there: scatters whose windows are vectors, updates that do not fit, dynamic updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xlanb.cpu import Executable
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+
+TYPES = {"f32": "f4", "f64": "f8", "s8": "i1", "bf16": ml_dtypes.bfloat16, "c64": "c8", "pred": "?"}
+
+
+def rows(t: str, op: str, count: int, width: int, layout: str = "") -> str:
+    """`count` rows of `width` elements combined into an array of 20 rows."""
+    return f"""HloModule m
+    fold {{
+      a = {t}[] parameter(0)
+      b = {t}[] parameter(1)
+      ROOT r = {t}[] {op}(a, b)
+    }}
+    ENTRY e {{
+      x = {t}[20,{width}]{layout} parameter(0)
+      i = s32[{count},1] parameter(1)
+      u = {t}[{count},{width}]{layout} parameter(2)
+      ROOT r = {t}[20,{width}]{layout} scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{0}},
+        scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=fold
+    }}"""
+
+
+def check(backend: Callable[[str], Executable], text: str, *arrays: np.ndarray) -> None:
+    np.testing.assert_array_equal(backend(text)(*arrays), evaluate(parse(text), *arrays))
+
+
+@pytest.mark.parametrize("t", TYPES)
+@pytest.mark.parametrize("width", [1, 7, 64, 200])
+def test_rows(backend: Callable[[str], Executable], t: str, width: int) -> None:
+    rng = np.random.default_rng(width)
+    x = rng.integers(0, 2, (20, width)).astype(TYPES[t])
+    u = rng.integers(0, 2, (50, width)).astype(TYPES[t])
+    places = rng.integers(-2, 22, (50, 1)).astype(np.int32)  # some of them outside: those are left out
+    check(backend, rows(t, "or" if t == "pred" else "add", 50, width), x, places, u)
+    check(backend, rows(t, "or" if t == "pred" else "add", 50, width, "{0,1}"), x, places, u)
+
+
+def test_shared_by_threads(backend: Callable[[str], Executable]) -> None:
+    rng = np.random.default_rng(0)
+    x, u = rng.integers(0, 9, (20, 256)).astype(np.float32), rng.integers(0, 9, (3000, 256)).astype(np.float32)
+    check(backend, rows("f32", "add", 3000, 256), x, rng.integers(0, 20, (3000, 1)).astype(np.int32), u)
+
+
+@pytest.mark.parametrize("layout", ["{1,0}", "{0,1}"])
+def test_windows_of_two_dimensions(backend: Callable[[str], Executable], layout: str) -> None:
+    text = f"""HloModule m
+    fold {{
+      a = f32[] parameter(0)
+      b = f32[] parameter(1)
+      ROOT r = f32[] maximum(a, b)
+    }}
+    ENTRY e {{
+      x = f32[30,40]{layout} parameter(0)
+      i = s32[6,2] parameter(1)
+      u = f32[6,3,33] parameter(2)
+      ROOT r = f32[30,40]{layout} scatter(x, i, u), update_window_dims={{1,2}}, inserted_window_dims={{}},
+        scatter_dims_to_operand_dims={{0,1}}, index_vector_dim=1, to_apply=fold
+    }}"""
+    rng = np.random.default_rng(1)
+    places = np.stack([rng.integers(-1, 29, 6), rng.integers(-1, 9, 6)], 1).astype(np.int32)
+    check(
+        backend, text, rng.standard_normal((30, 40)).astype("f4"), places, rng.standard_normal((6, 3, 33)).astype("f4")
+    )
+
+
+@pytest.mark.parametrize(
+    ("piece", "begin"), [((4, 33), (2, 90)), ((1, 1), (-5, 3)), ((9, 100), (1, 1)), ((3, 50), (7, -7))]
+)
+def test_dynamic_updates(backend: Callable[[str], Executable], piece: tuple[int, int], begin: tuple[int, int]) -> None:
+    text = f"""HloModule m
+    ENTRY e {{
+      x = f32[9,100] parameter(0)
+      u = f32[{piece[0]},{piece[1]}] parameter(1)
+      i = s32[] parameter(2)
+      j = s32[] parameter(3)
+      ROOT r = f32[9,100] dynamic-update-slice(x, u, i, j)
+    }}"""
+    rng = np.random.default_rng(2)
+    arrays = (rng.standard_normal((9, 100)).astype("f4"), rng.standard_normal(piece).astype("f4"))
+    check(backend, text, *arrays, *(np.array(b, np.int32) for b in begin))
