@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
@@ -52,16 +53,24 @@ class Blocking:
         )
 
 
+@lru_cache(maxsize=1024)
 def blocking(x: Contraction, target: Target) -> Blocking:
     """The best block for a contraction, whose last column axis is the one along which vectors lie."""
     width = lanes_of(target, x.type.bits)
     column = x.columns[-1] if x.columns else Axis(1)
     while width > 4 and width // 2 >= column.size:
         width //= 2  # two of half the width go at once on some machines
-    options = [
-        _option(x, target, rows, vectors, width, column) for rows, vectors in _candidates(x, target, width, column)
-    ]
-    return min(options, key=lambda o: o.cycles)
+    options = [_option(x, rows, vectors, width, column) for rows, vectors in _candidates(x, target, width, column)]
+    options.sort(key=lambda o: o.cycles)
+    best = options[0]
+    least = best.cycles * _slowed(best, x)
+    for option in options[1:]:
+        if option.cycles >= least:
+            break  # nothing makes an option faster than it is at first sight
+        cycles = option.cycles * _slowed(option, x)
+        if cycles < least:
+            best, least = option, cycles
+    return best
 
 
 def _candidates(x: Contraction, target: Target, width: int, column: Axis) -> Iterator[tuple[Rows, int]]:
@@ -89,18 +98,16 @@ def _row_candidates(axes: tuple[Axis, ...], limit: int) -> Iterator[Rows]:
                     yield Rows(m, n, part)
 
 
-def _option(x: Contraction, target: Target, rows: Rows, vectors: int, width: int, column: Axis) -> Blocking:
+def _option(x: Contraction, rows: Rows, vectors: int, width: int, column: Axis) -> Blocking:
     whole = x.rows[rows.whole].size if rows.whole >= 0 else 1
     partial = x.rows[rows.partial].size if rows.partial >= 0 else 1
     height = whole * rows.part
     tiles = x.batch_count * count(x.rows) // (whole * partial) * -(-partial // rows.part)
     tiles *= x.column_count // column.size * max(1, -(-column.size // (width * vectors)))
-    made = Blocking(rows, vectors, width, 0.0, tiles)
     sums = height * vectors
     # As many loads a cycle as multiply-adds; fewer than four sums wait for one another; lines of b come from beyond the first cache.
     step = max(sums, height + vectors, 4.0 if sums < 4 else 0.0)
     step += vectors * (1.0 if x.depth_count * vectors * _LINE > _LINE * _SETS * _WAYS // 2 else 0.3)
-    step *= _slowed(made, x)
     cycles = tiles * (step * x.depth_count + 2 * sums + _TILE_OVERHEAD)
     return Blocking(rows, vectors, width, cycles * (1 + 0.001 / sums), tiles)
 
