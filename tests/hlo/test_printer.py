@@ -241,6 +241,20 @@ def test_what_the_real_printer_makes_of_it(body: str, expected: str | None) -> N
         assert expected in str(parse(text))
 
 
+def test_the_true_branch_comes_first() -> None:
+    """In XLA's order of computations, in whatever order the text names them."""
+    text = """HloModule m
+yes { p = f32[] parameter(0)
+ ROOT n = f32[] negate(p) }
+no { ROOT p = f32[] parameter(0) }
+ENTRY e { c = pred[] parameter(0)
+ x = f32[] parameter(1)
+ ROOT r = f32[] conditional(c, x, x), %s }
+"""
+    one, other = "true_computation=yes", "false_computation=no"
+    assert str(parse(text % f"{other}, {one}")) == str(parse(text % f"{one}, {other}"))
+
+
 FRAMES = """HloModule m
 
 FileNames

@@ -206,26 +206,29 @@ class HloInstruction:
     def record(self) -> InstructionRecord:
         """The frozen snapshot; the same object until the instruction changes."""
         if self._record is None or self.opcode.text in _ASYNC:
-            attributes = dict(self.attributes)
             if self.opcode.may_call:
-                attributes = {k: _frozen(v) for k, v in attributes.items()}
+                attributes = {k: _frozen(v) for k, v in self.attributes.items()}
+            else:
+                attributes = dict(self.attributes)
             if self.opcode.text in _ASYNC:
                 attributes["async_wrapped"] = _wrapped(self)
-            self._record = InstructionRecord(
-                self.name,
-                self.opcode,
-                self.shape,
-                tuple(o.name for o in self.operands),
-                attributes,
-                self.metadata,
-                self.sharding,
-                self.frontend_attributes,
-                self.backend_config,
-                self.statistics,
-                self.origin,
-                tuple(p.name for p in self.control_predecessors),
-                self.is_root,
-                self.uid,
+            self._record = InstructionRecord.of(
+                {
+                    "name": self.name,
+                    "opcode": self.opcode,
+                    "shape": self.shape,
+                    "operands": tuple([o.name for o in self.operands]),
+                    "attributes": attributes,
+                    "metadata": self.metadata,
+                    "sharding": self.sharding,
+                    "frontend_attributes": self.frontend_attributes,
+                    "backend_config": self.backend_config,
+                    "statistics": self.statistics,
+                    "origin": self.origin,
+                    "control_predecessors": tuple([p.name for p in self.control_predecessors]),
+                    "is_root": self.is_root,
+                    "uid": self.uid,
+                }
             )
         return self._record
 

@@ -300,10 +300,12 @@ class HloModule(Displayable):
 
 
 def _calls(instruction: HloInstruction) -> tuple[HloComputation, ...]:
-    """The computations that an instruction calls in the order in which XLA holds them: the body of a while before its condition."""
+    """The computations that an instruction calls in the order in which XLA holds them: the body of a while before its condition, select before scatter."""
     called = instruction.called_computations
     if len(called) == 2 and "body" in instruction.attributes:
         return instruction.attributes["body"], instruction.attributes["condition"]
+    if len(called) == 2 and "select" in instruction.attributes:
+        return instruction.attributes["select"], instruction.attributes["scatter"]
     return called
 
 

@@ -272,6 +272,8 @@ def _conditional(
             cursor.fail(f"attribute {name} is {'expected but not seen' if name in wanted else 'not allowed here'}", at)
     if not branches or len(operands) != branches + 1:
         cursor.fail(f"{branches} branches do not fit {len(operands)} operands", at)
+    for name in wanted:
+        attributes[name] = attributes.pop(name)  # the true branch comes first, whatever the text says
     return shape
 
 

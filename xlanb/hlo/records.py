@@ -44,6 +44,13 @@ class InstructionRecord:
     is_root: bool = False
     uid: int = field(default=0, compare=False)
 
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> InstructionRecord:
+        """A record of all of its fields by name: a compilation that is watched makes tens of thousands, and a frozen dataclass sets each field by a call."""
+        new = object.__new__(cls)
+        object.__setattr__(new, "__dict__", fields)
+        return new
+
     @cached_property
     def text(self) -> str:
         """XLA's canonical line for it, without indentation and without ROOT."""
