@@ -18,6 +18,7 @@ import numpy as np
 from xlanb.clustering.devices import ALWAYS, compilation_device
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction, Encapsulated
 from xlanb.clustering.memory_types import is_host_output
+from xlanb.clustering.node_graph import known_dims
 from xlanb.graph.dtypes import DType, as_dtype
 from xlanb.graph.functions import FunctionRef
 from xlanb.graph.graph import Graph
@@ -41,7 +42,7 @@ def build_xla_ops(encapsulated: Encapsulated) -> Launches:
         name = graph.unique_name(f"{function.name}/{LAUNCH}")
         launch = graph.add_op(LAUNCH, name, op.inputs, [t.dtype for t in op.outputs], attrs, op.control_inputs)
         for old, new in zip(op.outputs, launch.outputs, strict=True):
-            new.give_shape(old.shape.as_tuple())
+            new.give_shape(known_dims(old))
             old.replace_uses(new)
         for other in op.control_outputs:
             other.add_control_input(launch)
@@ -129,7 +130,7 @@ class _Replacement:
         targs = tuple(t.dtype.base_dtype for t in inputs)
         run = self._node("_XlaRun", "xla_run", [*inputs, key], types, Targs=targs, Tresults=tuple(types))
         for new, old in zip(run.outputs, self.call.outputs, strict=True):
-            new.give_shape(old.shape.as_tuple())
+            new.give_shape(known_dims(old))
         return run
 
     def _lazy(self, key: Tensor, compiled: Tensor) -> None:
@@ -157,7 +158,7 @@ class _Replacement:
                 self._node("_XlaMerge", f"merge_oidx_{index}", [by_call, by_run], [dtype], T=dtype) if read else None
             )
             merged.append(by_run if merge is None else merge.outputs[0])
-            merged[-1].give_shape(by_run.shape.as_tuple())
+            merged[-1].give_shape(known_dims(by_run))
         self._take_over(merged, None)
 
     def _control_as_data(self, op: Operation) -> Operation:
@@ -183,7 +184,7 @@ class _Replacement:
             sources = [inputs[i] for i in on_device]
             passed = self._node("IdentityN", "int32_id_n", sources, types, [not_compiled], T=tuple(types))
             for place, new in zip(on_device, passed.outputs, strict=True):
-                new.give_shape(inputs[place].shape.as_tuple())
+                new.give_shape(known_dims(inputs[place]))
                 inputs[place] = new
         return inputs
 
@@ -203,7 +204,7 @@ class _Replacement:
             executor_type="",
         )
         for new, old in zip(call.outputs, self.call.outputs, strict=True):
-            new.give_shape(old.shape.as_tuple())
+            new.give_shape(known_dims(old))
         return call
 
     def _take_over(self, outputs: Sequence[Tensor], waited: Operation | None) -> None:

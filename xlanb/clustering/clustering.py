@@ -1,14 +1,28 @@
-"""Clustering: which node went where, and why; each cluster as a function and as HLO."""
+"""Clustering: which node went where, and why; each cluster as a function and as HLO; the graph after each of TensorFlow's passes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import Any
 
-from xlanb.clustering.encapsulate_subgraphs import ClusterFunction, encapsulate_subgraphs
-from xlanb.clustering.mark_for_compilation import Marking, mark_for_compilation
-from xlanb.debug_options import DebugOptions
+from xlanb.clustering.build_xla_ops import build_xla_compile_and_run, build_xla_ops
+from xlanb.clustering.clone_constants_for_better_clustering import clone_constants_for_better_clustering
+from xlanb.clustering.cluster_scoping_pass import SCOPE, cluster_scoping
+from xlanb.clustering.contraction import ClusterState, Contraction
+from xlanb.clustering.dataflow import Dataflow, dataflow
+from xlanb.clustering.diff import ClusteringDiff, Side
+from xlanb.clustering.encapsulate_subgraphs import ClusterFunction, Encapsulated, encapsulate_subgraphs
+from xlanb.clustering.force_xla_constants_on_host_pass import force_xla_constants_on_host
+from xlanb.clustering.increase_dynamism_for_auto_jit_pass import increase_dynamism_for_auto_jit
+from xlanb.clustering.mark_for_compilation import CLUSTER, Marking, mark_for_compilation
+from xlanb.clustering.partially_decluster_pass import Declustering, partially_decluster
+from xlanb.clustering.report_clustering_info_pass import AutoClusteringSummary, report_clustering_info
+from xlanb.debug_options import DebugOptions, flags
 from xlanb.display import Displayable
-from xlanb.errors import GraphError
+from xlanb.errors import GraphError, GraphValueError
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Tensor
 from xlanb.graph.records import GraphRecord
@@ -23,11 +37,11 @@ from xlanb.tracing import Predicate
 class Cluster(Displayable):
     """One cluster: its nodes in the graph, and the function that encapsulate_subgraphs makes of them."""
 
-    def __init__(self, name: str, nodes: list[str], function: ClusterFunction, origins: dict[str, Tensor]) -> None:
+    def __init__(self, name: str, nodes: list[str], function: ClusterFunction, graph: Graph) -> None:
         self.name = name
         self.nodes = nodes
         self.function = function
-        self._origins = origins
+        self._origins = [graph.get_tensor_by_name(source) for source in function.sources]
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -39,63 +53,157 @@ class Cluster(Displayable):
         Raises:
             GraphError: a shape or a value that must be known is not; names the node.
         """
+        return self.lower()
+
+    def lower(self, shapes: Mapping[str, Sequence[int]] | None = None) -> HloModule:
+        """The cluster lowered to HLO; `shapes` gives those of arguments by the names of the tensors they stand for ("x:0"), where the graph does not state them.
+
+        Raises:
+            GraphError: a shape or a value that must be known is not; names the node.
+        """
         f = self.function
-        feeds = [(t, self._argument(t, index in f.constant_arguments)) for index, t in enumerate(f.arguments)]
+        given = shapes or {}
+        unknown = sorted(set(given) - set(f.sources))
+        if unknown:
+            raise GraphValueError(f"{self.name} takes no {unknown[0]!r}; it takes {', '.join(f.sources) or 'nothing'}")
+        feeds = []
+        for index, (t, origin) in enumerate(zip(f.arguments, self._origins, strict=True)):
+            feeds.append((t, self._argument(t, origin, given.get(origin.name), index in f.constant_arguments)))
         return lower(self.name, feeds, f.results, f.targets).module
 
-    def _argument(self, tensor: Tensor, must_be_constant: bool) -> Argument:
-        origin = self._origins[tensor.op.name]
+    def _argument(
+        self, tensor: Tensor, origin: Tensor, given: Sequence[int] | None, must_be_constant: bool
+    ) -> Argument:
         if must_be_constant and (value := constant_value(origin)) is not None:
             return Argument("constant", None, value, origin.name)
         is_handle = tensor.dtype.name == "resource"
         dtype = origin.op.attrs.get("dtype") if is_handle else tensor.dtype.base_dtype
         shape = origin.op.attrs.get("shape") if is_handle else origin.shape
-        dims = None if shape is None else shape.as_tuple()
+        dims = tuple(given) if given is not None else None if shape is None else shape.as_tuple()
         if dtype is None or dims is None or None in dims:
-            raise GraphError(f"{self.name} takes {origin.name!r}, whose shape {shape} is not known before it runs")
+            raise GraphError(
+                f"{self.name} takes {origin.name!r}, whose shape {shape} is not known before it runs: "
+                f"give it, .lower({{{origin.name!r}: [...]}}) or xlanb.cluster(graph, shapes=...)"
+            )
         kind = "variable" if is_handle else "parameter"
-        return Argument(
-            kind, array(from_dtype(dtype.as_numpy_dtype), [d for d in dims if d is not None]), None, origin.name
-        )
+        known = [d for d in dims if d is not None]
+        return Argument(kind, array(from_dtype(dtype.as_numpy_dtype), known), None, origin.name)
 
     def record(self) -> GraphRecord:
         """The body as a graph."""
         return self.function.body.record()
 
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.function}"
+
     def __repr__(self) -> str:
         return f"<Cluster {self.name}: {len(self)} nodes, {len(self.function.arguments)} arguments, {len(self.function.results)} results>"
 
 
-class Clustering(Displayable):
-    """How a graph is divided: `cluster_of` gives each node's cluster or None, `clusters` the clusters themselves."""
+@dataclass(frozen=True, slots=True)
+class PassStage:
+    """The graph after one of TensorFlow's passes, by the pass's name; `changed` says whether it did anything."""
 
-    def __init__(self, marking: Marking) -> None:
+    name: str
+    graph: Graph
+    changed: bool
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a clustering was asked for, so that it can be asked for again with a difference (see `cluster`)."""
+
+    graph: Graph
+    flags: DebugOptions
+    global_jit_level: int
+    cpu_global_jit: bool
+    only_lowered: bool
+    scopes: Mapping[str, str]
+    devices: Mapping[str, str]
+    compile_nodes: Mapping[str, bool]
+    shapes: Mapping[str, Sequence[int]]
+
+
+class Clustering(Displayable):
+    """How a graph is divided: `cluster_of` gives each node's cluster or None, `clusters` the clusters themselves.
+
+    Attributes:
+        graph: the marked graph, after mark_for_compilation.
+        cluster_of: cluster by node; clones of constants, which TensorFlow adds before, have names of their own.
+        reasons: TensorFlow's words for each node that is in no cluster.
+    """
+
+    def __init__(self, request: Request, stages: list[PassStage], marking: Marking) -> None:
+        self.request = request
+        self._first = stages
         self._marking = marking
         self.graph = marking.graph
         self.cluster_of = marking.cluster_of
+        self.reasons = marking.reasons
+
+    # ------------------------------------------------------------------------------------------------------- results
+
+    @cached_property
+    def _marked_functions(self) -> Encapsulated:
+        return encapsulate_subgraphs(self.graph)
 
     @cached_property
     def clusters(self) -> list[Cluster]:
-        """The clusters in the order of the graph."""
-        found = encapsulate_subgraphs(self.graph)
+        """The clusters in the order of the graph, as mark_for_compilation made them."""
         members: dict[str, list[str]] = {}
         for node, name in self.cluster_of.items():
             if name is not None:
                 members.setdefault(name, []).append(node)
-        clusters = []
-        for name, nodes in members.items():
-            function = found.functions[name]
-            inside = set(nodes)
-            inputs = dict.fromkeys(
-                t
-                for op in self.graph.topological_order()
-                if op.name in inside
-                for t in op.inputs
-                if t.op.name not in inside
-            )
-            origins = {arg.op.name: t for arg, t in zip(function.arguments, inputs, strict=True)}
-            clusters.append(Cluster(name, nodes, function, origins))
-        return clusters
+        functions = self._marked_functions.functions
+        return [Cluster(name, nodes, functions[name], self.graph) for name, nodes in members.items()]
+
+    @cached_property
+    def dataflow(self) -> Dataflow:
+        """Which output of which cluster feeds which parameter of which, with shapes."""
+        return dataflow(self._marked_functions)
+
+    @cached_property
+    def declustering(self) -> Declustering:
+        """What partially_decluster takes out of clusters again, and why."""
+        return partially_decluster(increase_dynamism_for_auto_jit(force_xla_constants_on_host(self.graph)))
+
+    @cached_property
+    def encapsulated(self) -> Encapsulated:
+        """The graph with a call for each cluster and the functions by name, as TensorFlow has them after all passes on clusters."""
+        return encapsulate_subgraphs(self.declustering.graph)
+
+    @cached_property
+    def launch_graph(self) -> Graph:
+        """The graph that runs, as in 2017-2018: an XlaLaunch for each cluster."""
+        return build_xla_ops(self.encapsulated).graph
+
+    @cached_property
+    def xla_ops_graph(self) -> Graph:
+        """The graph that runs, as today: _XlaCompile, _XlaRun and _XlaMerge with the call beside them."""
+        return build_xla_compile_and_run(self.encapsulated, is_lazy=self.request.flags.tf_xla_enable_lazy_compilation)
+
+    @cached_property
+    def summary(self) -> AutoClusteringSummary:
+        """Counts of nodes and op types, inside and outside, as report_clustering_info has them."""
+        return report_clustering_info(self.declustering.graph)
+
+    @cached_property
+    def stages(self) -> list[PassStage]:
+        """The graph after each of TensorFlow's passes, in order."""
+        on_host = force_xla_constants_on_host(self.graph)
+        sliced = increase_dynamism_for_auto_jit(on_host)
+        declustered = self.declustering.graph
+        return [
+            *self._first,
+            PassStage("force_xla_constants_on_host", on_host, on_host is not self.graph),
+            PassStage("increase_dynamism_for_auto_jit", sliced, sliced is not on_host),
+            PassStage("partially_decluster", declustered, bool(self.declustering.reasons)),
+            PassStage("report_clustering_info", declustered, False),
+            PassStage("encapsulate_subgraphs", self.encapsulated.graph, bool(self.encapsulated.functions)),
+            PassStage("build_xla_ops", self.xla_ops_graph, bool(self.encapsulated.functions)),
+        ]
+
+    # ----------------------------------------------------------------------------------------------------------- why
 
     def why(self, node: str, other: str | None = None) -> tuple[Predicate, ...]:
         """Every condition on a node with its outcome and TensorFlow's words; of two nodes, why their clusters were not merged.
@@ -105,17 +213,111 @@ class Clustering(Displayable):
         """
         op = self.graph.get_operation_by_name(node)
         if other is None:
-            return self._marking.predicates(op)
+            found = self._marking.predicates(op)
+            if self.cluster_of[node] is None:
+                return found
+            reason = self.declustering.reasons.get(node, "")
+            return (*found, Predicate("stays in its cluster (partially_decluster)", not reason, reason))
         second = self.graph.get_operation_by_name(other)
         if self.cluster_of[node] is not None and self.cluster_of[node] == self.cluster_of[other]:
             return (Predicate("both are in one cluster", True, str(self.cluster_of[node])),)
-        out = [p for o in (op, second) for p in self._marking.predicates(o) if not p.holds]
-        refusal = self._marking.refusals.get((node, other)) or self._marking.refusals.get((other, node))
-        if refusal:
-            out.append(Predicate("the two clusters may be merged", False, refusal))
-        return tuple(out) or (
-            Predicate("an edge joins their clusters", False, f"{node} and {other} do not feed each other"),
+        against = [
+            Predicate(f"{o.name}: {p.name}", p.holds, p.value)
+            for o in (op, second)
+            for p in self._marking.predicates(o)
+            if not p.holds
+        ]
+        return (*against, *self._pair(node, other))
+
+    def _states(self, node: str, other: str) -> tuple[Contraction, ClusterState, ClusterState] | None:
+        """The clusters of two candidates as contraction left them, the one that comes first first."""
+        contraction = self._marking.contraction
+        if contraction is None:
+            return None
+        ids = contraction.graph.ids
+        states = [contraction.cluster_at(ids[self.graph.get_operation_by_name(n)]) for n in (node, other)]
+        start, to = states
+        if start is None or to is None or start is to:
+            return None
+        if contraction.cycles.path(to.node, start.node) is not None:
+            start, to = to, start
+        return contraction, start, to
+
+    def _pair(self, node: str, other: str) -> tuple[Predicate, ...]:
+        found = self._states(node, other)
+        if found is None:
+            return ()
+        contraction, start, to = found
+        is_joined = contraction.cycles.has_edge(start.node, to.node)
+        text = f"{contraction.show(start)} -> {contraction.show(to)}"
+        joined = Predicate(
+            "an edge joins their clusters",
+            is_joined,
+            text if is_joined else f"no edge {text}: only edges are contracted",
         )
+        values = {
+            "both are alive at the same time": str(start.alive),
+            "their devices go together": ", ".join(sorted(start.devices | to.devices)),
+            "both are in one XLA scope": " and ".join(c.scope or "none" for c in (start, to)),
+            "together they keep tf_xla_max_cluster_size": f"{start.size} + {to.size} nodes",
+        }
+        out = [joined]
+        for name, reason in contraction.objections(start, to):
+            conflicts = contraction.resource_conflicts(start, to) if reason and "resource" in reason else []
+            value = f"{reason}: {', '.join(conflicts)}" if conflicts else reason or values.get(name, "")
+            out.append(Predicate(name, not reason, value))
+        return tuple(out)
+
+    def path(self, node: str, other: str) -> tuple[str, ...]:
+        """The cycle that merging the clusters of two nodes would close: the way from one to the other round the edge between them, as names of nodes, clusters and loops.
+
+        Empty where there is none. Raises GraphError where there is no such node.
+        """
+        found = self._states(node, other)
+        if found is None:
+            return ()
+        contraction, start, to = found
+        between = contraction.alternate_path(start, to)
+        return () if between is None else tuple(contraction.label(n) for n in (start.node, *between, to.node))
+
+    def deadness(self, node: str) -> str:
+        """When a node is alive, as TensorFlow writes it: "#true", "(*p:0 & ~*q:0)". Raises GraphError where there is no such node."""
+        contraction = self._marking.contraction
+        op = self.graph.get_operation_by_name(node)
+        if contraction is None or contraction.deadness is None:
+            return "not analysed"
+        return str(contraction.deadness.of(contraction.graph.ids[op]))
+
+    @property
+    def refusals(self) -> dict[tuple[str, str], str]:
+        """For each edge between two clusters why they are two, in TensorFlow's words."""
+        return self._marking.refusals
+
+    # ------------------------------------------------------------------------------------------------------- what if
+
+    def what_if(self, **changes: Any) -> ClusteringDiff:
+        """The difference that other arguments of `cluster` make: flags, `global_jit_level`, `scopes`, `devices`, `compile_nodes`, `shapes`."""
+        asked = self.request
+        settings: dict[str, Any] = {
+            "options": asked.flags,
+            "global_jit_level": asked.global_jit_level,
+            "cpu_global_jit": asked.cpu_global_jit,
+            "only_lowered": asked.only_lowered,
+            "scopes": asked.scopes,
+            "devices": asked.devices,
+            "compile_nodes": asked.compile_nodes,
+            "shapes": asked.shapes,
+        }
+        return self.diff(cluster(asked.graph, **{**settings, **changes}))
+
+    def diff(self, other: Clustering) -> ClusteringDiff:
+        """What is otherwise in another clustering of this graph, or of one like it."""
+        return ClusteringDiff(self._side(), other._side())
+
+    def _side(self) -> Side:
+        return Side(self.cluster_of, {op.name: op.type for op in self.graph}, self.reasons)
+
+    # ---------------------------------------------------------------------------------------------------------- show
 
     def record(self) -> GraphRecord:
         """The marked graph."""
@@ -124,20 +326,96 @@ class Clustering(Displayable):
     def __str__(self) -> str:
         lines = [repr(self)]
         lines += [f"  {c.name}: {len(c)} nodes" for c in self.clusters]
-        lines += [
-            f"  - {node}: {self._marking.reasons.get(node, '')}" for node, c in self.cluster_of.items() if c is None
-        ]
+        lines += [f"  - {node}: {self.reasons.get(node, '')}" for node, c in self.cluster_of.items() if c is None]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
+        names = {c for c in self.cluster_of.values() if c is not None}
         inside = sum(c is not None for c in self.cluster_of.values())
-        return f"<Clustering: {len(self.clusters)} clusters with {inside} of {len(self.cluster_of)} nodes>"
+        return f"<Clustering: {len(names)} clusters with {inside} of {len(self.cluster_of)} nodes>"
 
 
-def cluster(graph: Graph, options: DebugOptions | None = None) -> Clustering:
-    """Mark a graph for compilation, as a session with JIT does; the graph itself stays as it is.
+def cluster(
+    graph: Graph,
+    options: DebugOptions | None = None,
+    *,
+    global_jit_level: int = 1,
+    cpu_global_jit: bool = True,
+    only_lowered: bool = False,
+    scopes: Mapping[str, str] | None = None,
+    devices: Mapping[str, str] | None = None,
+    compile_nodes: Mapping[str, bool] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    **values: Any,
+) -> Clustering:
+    """Cluster a graph as a session with JIT on does; the graph itself stays as it is.
+
+    Args:
+        graph: the graph; Placeholders stand for arguments.
+        options: flags; by default those in force. `values` changes some by name: tf_xla_min_cluster_size=1.
+        global_jit_level: 0 compiles only what `_XlaCompile`, or the device, asks for.
+        cpu_global_jit: whether nodes on the CPU are compiled unasked.
+        only_lowered: keep out what xlanb cannot lower although TensorFlow can.
+        scopes: patterns of node names ("layer1/*") -> XLA scope: nodes of two scopes never share a cluster.
+        devices: patterns -> device.
+        compile_nodes: patterns -> whether to compile (`_XlaCompile`).
+        shapes: names of tensors -> shape, where the graph does not state it.
 
     Raises:
-        GraphError: the graph has a cycle outside of loops.
+        GraphError: the graph has a cycle outside of loops, or a malformed loop, or there is no such tensor.
+        FlagError: an unknown flag, or an op type that XLA does not know.
     """
-    return Clustering(mark_for_compilation(graph, options, only_lowered=False))
+    request = Request(
+        graph,
+        _asked(options, values),
+        global_jit_level,
+        cpu_global_jit,
+        only_lowered,
+        scopes or {},
+        devices or {},
+        compile_nodes or {},
+        shapes or {},
+    )
+    changed = _with_overrides(request)
+    cloned = clone_constants_for_better_clustering(changed) if global_jit_level > 0 else changed
+    scoped = cluster_scoping(cloned) if global_jit_level > 0 else cloned
+    marking = mark_for_compilation(
+        scoped,
+        request.flags,
+        global_jit_level=global_jit_level,
+        cpu_global_jit=cpu_global_jit,
+        only_lowered=only_lowered,
+    )
+    stages = [
+        PassStage("clone_constants_for_better_clustering", cloned, cloned is not changed),
+        PassStage("cluster_scoping", scoped, scoped is not cloned),
+        PassStage("mark_for_compilation", marking.graph, any(CLUSTER in op.attrs for op in marking.graph)),
+    ]
+    return Clustering(request, stages, marking)
+
+
+def _asked(options: DebugOptions | None, values: Mapping[str, Any]) -> DebugOptions:
+    with flags(**values) as checked:
+        return checked if options is None else replace(options, **values)
+
+
+def _with_overrides(request: Request) -> Graph:
+    """The graph with the scopes, devices, attributes and shapes that were asked for: a copy, or the graph itself where nothing was."""
+    if not (request.scopes or request.devices or request.compile_nodes or request.shapes):
+        return request.graph
+    graph = request.graph.copy()
+    for name, dims in request.shapes.items():
+        graph.get_tensor_by_name(name).set_shape(dims)
+    # Without JIT a session heeds the scopes of the program, with it those that TensorFlow gives itself.
+    scope = SCOPE if request.global_jit_level > 0 else "_XlaScope"
+    for op in graph:
+        for pattern, value in request.scopes.items():
+            if fnmatchcase(op.name, pattern):
+                op.set_attr(scope, value)
+        for pattern, device in request.devices.items():
+            if fnmatchcase(op.name, pattern):
+                op.set_device(device)
+        for pattern, is_wanted in request.compile_nodes.items():
+            if fnmatchcase(op.name, pattern):
+                op.set_attr("_XlaCompile", is_wanted)
+    return graph

@@ -272,6 +272,11 @@ class Contraction:
         others = f" + {cluster.size - 1} others" if cluster.size > 1 else ""
         return f"<{self._frame_or_name(cluster.node)}{others} #{cluster.node}>"
 
+    def label(self, node: int) -> str:
+        """A node of the cycle graph as views name it: the cluster it stands for, the loop, or the node."""
+        cluster = self.cluster_at(node)
+        return self._frame_or_name(node) if cluster is None else self.show(cluster)
+
     def _log_unsafe(self) -> None:
         if not LOG.isEnabledFor(logging.DEBUG):
             return

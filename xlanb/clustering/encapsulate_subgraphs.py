@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from xlanb.clustering.devices import device_of, pick_device
 from xlanb.clustering.mark_for_compilation import CLUSTER
-from xlanb.clustering.node_graph import CONTROL, NodeGraph
+from xlanb.clustering.node_graph import CONTROL, NodeGraph, known_dims
 from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.tensor_shape import TensorShape
 from xlanb.tf2xla.const_analysis import constant_arguments
 
 
@@ -127,7 +128,7 @@ def _function(
     ordered = [inputs[i] for i in order]
     for index, t in enumerate(ordered):
         made[t].op.set_attr("index", index)
-        made[t].give_shape(t.shape.as_tuple())
+        made[t].give_shape(known_dims(t))
     constants = frozenset(place for place, old in enumerate(order) if old in must_be_known)
     device = pick_device(sorted({device_of(op) for op in ops}))
     function = ClusterFunction(
@@ -151,10 +152,10 @@ def _body(
     body.functions = ops[0].graph.functions
     made: dict[Tensor, Tensor] = {}
     for index, t in enumerate(inputs):
-        attrs = {"T": t.dtype.base_dtype, "index": index, "_output_shapes": (t.shape,)}
+        attrs = {"T": t.dtype.base_dtype, "index": index, "_output_shapes": (TensorShape(known_dims(t)),)}
         label = f"{t.op.name}_{t.value_index}_arg".replace("/", "_").lower()
         arg = body.add_op("_Arg", body.unique_name(label.lstrip("_")), (), [t.dtype], attrs)
-        arg.outputs[0].give_shape(t.shape.as_tuple())
+        arg.outputs[0].give_shape(known_dims(t))
         made[t] = arg.outputs[0]
     copies: dict[Operation, Operation] = {}
     for op in ops:
@@ -203,7 +204,7 @@ def _replace(
         function.device,
     )
     for old, new in zip(outputs, call.outputs, strict=True):
-        new.give_shape(old.shape.as_tuple())
+        new.give_shape(known_dims(old))
         for user in old.consumers():
             if user not in inside:
                 for index, t in enumerate(user.inputs):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.clustering.mark_for_compilation import CLUSTER
-from xlanb.clustering.node_graph import CONSTANT
+from xlanb.clustering.node_graph import CONSTANT, known_dims
 from xlanb.graph.dtypes import as_dtype
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
@@ -84,7 +84,7 @@ def _rewrite(op: Operation) -> None:
     whole = size64 if min(sizes, default=0) >= 0 else _sizes(build, source, begin64, sizes)
     new = build.node("Slice", "static_shaped_slice", [source, begin64, whole], T=dtype, Index=_INT64)
     new.op.set_attr("_XlaCompileTimeConstantInputs", ("size",))
-    shape = op.outputs[0].shape.as_tuple()
+    shape = known_dims(op.outputs[0])
     op.outputs[0].replace_uses(new)
     new.give_shape(shape)
     for waiting in op.control_outputs:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from xlanb.errors import GraphError
 from xlanb.graph.graph import Graph
-from xlanb.graph.operation import Operation
+from xlanb.graph.operation import Operation, Tensor
 
 SOURCE, SINK = 0, 1
 CONTROL = -1
@@ -93,3 +94,11 @@ class NodeGraph:
     def is_(self, node: int, types: Iterable[str]) -> bool:
         """Whether the op type is one of these."""
         return self.type(node) in types
+
+
+def known_dims(tensor: Tensor) -> tuple[int | None, ...] | None:
+    """The static shape; None where the rank is unknown, or the inputs of the operation do not fit it."""
+    try:
+        return tensor.shape.as_tuple()
+    except GraphError:
+        return None

@@ -14,7 +14,7 @@ from xlanb.clustering.candidates import LOG
 from xlanb.clustering.devices import ALWAYS, compilation_device, device_of
 from xlanb.clustering.mark_for_compilation import CLUSTER, REASON
 from xlanb.clustering.memory_types import is_host_input, is_host_output
-from xlanb.clustering.node_graph import CONSTANT, Edge, NodeGraph
+from xlanb.clustering.node_graph import CONSTANT, Edge, NodeGraph, known_dims
 from xlanb.clustering.resource_operation_safety_analysis import has_resource
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
@@ -92,7 +92,7 @@ def _clone_outside(graph: Graph, op: Operation, reasons: dict[str, str]) -> None
     clone = graph.add_op(op.type, name, op.inputs, [t.dtype for t in op.outputs], attrs, op.control_inputs, op.device)
     clone.source_file, clone.source_line = op.source_file, op.source_line
     for old, new in zip(op.outputs, clone.outputs, strict=True):
-        new.give_shape(old.shape.as_tuple())
+        new.give_shape(known_dims(old))
         for reader in old.consumers():
             if _cluster(reader) != _cluster(op):
                 for slot, tensor in enumerate(reader.inputs):

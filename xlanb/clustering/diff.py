@@ -1,0 +1,119 @@
+"""The difference of two clusterings: what another flag, scope or device changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from xlanb.display import Displayable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAME, ENTERED, LEFT, MOVED, ADDED, GONE = "same", "entered", "left", "moved", "added", "gone"
+_SHOWN = 40  # changes in the text; the table has all
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """One node: its clusters before and after (None: in none), why it was or is in none, and what became of it.
+
+    `change` is "same", "entered" or "left" a cluster, "moved" to a cluster other than the one that most of its companions came into, or "added" / "gone" where only one of the
+    two graphs has the node.
+    """
+
+    node: str
+    op: str
+    before: str | None
+    after: str | None
+    change: str
+    reason_before: str
+    reason_after: str
+
+
+@dataclass(frozen=True)
+class Side:
+    """What a difference needs of one clustering."""
+
+    cluster_of: Mapping[str, str | None]
+    ops: Mapping[str, str]
+    reasons: Mapping[str, str]
+
+
+class ClusteringDiff(Displayable):
+    """Two clusterings node by node. `nodes` has all nodes, `changes` those that differ, `became` the heir of each cluster before (None: dissolved)."""
+
+    def __init__(self, before: Side, after: Side) -> None:
+        self.before = before
+        self.after = after
+        self.became = _heirs(before.cluster_of, after.cluster_of)
+        names = dict.fromkeys((*before.cluster_of, *after.cluster_of))
+        self.nodes = tuple(self._compare(name) for name in names)
+
+    def _compare(self, name: str) -> NodeChange:
+        old, new = self.before.cluster_of.get(name), self.after.cluster_of.get(name)
+        if name not in self.before.cluster_of:
+            change = ADDED
+        elif name not in self.after.cluster_of:
+            change = GONE
+        elif old is None or new is None:
+            change = SAME if old == new else ENTERED if old is None else LEFT
+        else:
+            change = SAME if self.became[old] == new else MOVED
+        op = self.after.ops.get(name) or self.before.ops.get(name, "")
+        return NodeChange(
+            name, op, old, new, change, self.before.reasons.get(name, ""), self.after.reasons.get(name, "")
+        )
+
+    @property
+    def changes(self) -> tuple[NodeChange, ...]:
+        """The nodes that are not where they were, and those whose reason to stay out is another."""
+        return tuple(n for n in self.nodes if n.change != SAME or n.reason_before != n.reason_after)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the partitions are equal, whatever the clusters' names."""
+        return all(n.change == SAME for n in self.nodes) and len({*self.became.values()}) == len(self.became)
+
+    @property
+    def change_of(self) -> dict[str, str]:
+        """Node -> what became of it: what a picture colours by."""
+        return {n.node: n.change for n in self.nodes}
+
+    def table(self) -> pd.DataFrame:
+        """A row for each node that differs."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(n) for n in self.changes], columns=list(NodeChange.__dataclass_fields__))
+
+    def __str__(self) -> str:
+        counts = Counter(n.change for n in self.nodes)
+        lines = [", ".join(f"{count} {change}" for change, count in counts.items()) or "no nodes"]
+        sizes = [Counter(c for c in side.cluster_of.values() if c) for side in (self.before, self.after)]
+        for old, new in self.became.items():
+            heir = f"{new} ({sizes[1][new]} nodes)" if new else "no cluster"
+            lines.append(f"  {old} ({sizes[0][old]} nodes) -> {heir}")
+        lines += [f"  {new} ({sizes[1][new]} nodes) is new" for new in sizes[1] if new not in self.became.values()]
+        for n in self.changes[:_SHOWN]:
+            why = n.reason_after or n.reason_before
+            lines.append(f"  {n.node}: {n.before or 'outside'} -> {n.after or 'outside'}" + (f"  {why}" if why else ""))
+        if len(self.changes) > _SHOWN:
+            lines.append(f"  ... and {len(self.changes) - _SHOWN} more")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<ClusteringDiff: {len(self.changes)} of {len(self.nodes)} nodes differ>"
+
+
+def _heirs(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> dict[str, str | None]:
+    """For each cluster the one that most of its nodes are in afterwards; each is heir of one only, the largest share first."""
+    shares = Counter((old, after[name]) for name, old in before.items() if old and after.get(name))
+    heirs: dict[str, str | None] = {old: None for old in before.values() if old}
+    taken: set[str | None] = set()
+    for (old, new), _ in shares.most_common():
+        if heirs[old] is None and new not in taken:
+            heirs[old] = new
+            taken.add(new)
+    return heirs
