@@ -18,9 +18,10 @@ _MESSAGES: dict[str, str] = {
     "GraphDef": "node 1 NodeDef*; version 3 int32; library 2 FunctionDefLibrary; versions 4 VersionDef; debug_info 5 bytes",
     "NodeDef": (
         "name 1 string; op 2 string; input 3 string*; device 4 string; attr 5 map AttrValue; "
-        "experimental_debug_info 6 ExperimentalDebugInfo; experimental_type 7 bytes"
+        "experimental_debug_info 6 ExperimentalDebugInfo; experimental_type 7 FullTypeDef"
     ),
     "ExperimentalDebugInfo": "original_node_names 1 string*; original_func_names 2 string*",
+    "FullTypeDef": "type_id 1 FullTypeId; args 2 FullTypeDef*; s 3 string (attr); i 4 int64 (attr)",
     "VersionDef": "producer 1 int32; min_consumer 2 int32; bad_consumers 3 int32**",
     "AttrValue": (
         "list 1 ListValue (value); s 2 bytes (value); i 3 int64 (value); f 4 float (value); b 5 bool (value); type 6 DataType (value); "
@@ -53,13 +54,22 @@ _MESSAGES: dict[str, str] = {
     ),
     "ArgDef": (
         "name 1 string; description 2 string; type 3 DataType; type_attr 4 string; number_attr 5 string; type_list_attr 6 string; "
-        "handle_data 7 bytes*; is_ref 16 bool; experimental_full_type 17 bytes"
+        "handle_data 7 bytes*; is_ref 16 bool; experimental_full_type 17 FullTypeDef"
     ),
     "AttrDef": (
         "name 1 string; type 2 string; default_value 3 AttrValue; description 4 string; has_minimum 5 bool; minimum 6 int64; "
         "allowed_values 7 AttrValue"
     ),
 }
+
+_FULL_TYPES = {
+    "UNSET": 0, "VAR": 1, "ANY": 2, "PRODUCT": 3, "NAMED": 4, "FOR_EACH": 20, "CALLABLE": 100, "BOOL": 200, "UINT8": 201,
+    "UINT16": 202, "UINT32": 203, "UINT64": 204, "INT8": 205, "INT16": 206, "INT32": 207, "INT64": 208, "HALF": 209, "FLOAT": 210,
+    "DOUBLE": 211, "COMPLEX64": 212, "COMPLEX128": 213, "STRING": 214, "BFLOAT16": 215, "TENSOR": 1000, "ARRAY": 1001,
+    "OPTIONAL": 1002, "LITERAL": 1003, "ENCODED": 1004, "SHAPE_TENSOR": 1005, "DATASET": 10102, "RAGGED": 10103,
+    "ITERATOR": 10104, "MUTEX_LOCK": 10202, "LEGACY_VARIANT": 10203,
+}  # fmt: skip
+_ENUMS = ("DataType", "FullTypeId")
 
 _SCALARS = {
     "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12, "uint32": 13,
@@ -76,6 +86,12 @@ def _data_types(file: descriptor_pb2.FileDescriptorProto) -> None:
     for number, dtype in sorted(BY_NUMBER.items()):
         base = dtype.base_dtype.name
         enum.value.add(name=f"DT_{names.get(base, base.upper())}{'_REF' if dtype.is_ref_dtype else ''}", number=number)
+
+
+def _full_types(file: descriptor_pb2.FileDescriptorProto) -> None:
+    enum = file.enum_type.add(name="FullTypeId")
+    for name, number in _FULL_TYPES.items():
+        enum.value.add(name=f"TFT_{name}", number=number)
 
 
 def _add_field(message: Any, text: str) -> None:
@@ -105,7 +121,7 @@ def _set_type(field: Any, kind: str) -> None:
     if kind in _SCALARS:
         field.type = _SCALARS[kind]
     else:
-        field.type, field.type_name = (_ENUM if kind == "DataType" else _MESSAGE), f".{_PACKAGE}.{kind}"
+        field.type, field.type_name = (_ENUM if kind in _ENUMS else _MESSAGE), f".{_PACKAGE}.{kind}"
 
 
 @cache
@@ -118,6 +134,7 @@ def message_class(name: str) -> Any:
 def _classes() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="xlanb/tensorflow_graph.proto", package=_PACKAGE, syntax="proto3")
     _data_types(file)
+    _full_types(file)
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         for text in fields.split(";"):

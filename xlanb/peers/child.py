@@ -74,7 +74,7 @@ def _compile(folder: Path, text: str, arrays: Sequence[Any], *, all_passes: bool
     dumps = folder / "dumps"
     dumps.mkdir()
     (folder / "module.hlo").write_text(text)
-    _save(folder / "args.npz", arrays)
+    save_arrays(folder / "args.npz", arrays)
     dtypes = [np.asarray(a).dtype.name for a in arrays]
     (folder / "request.json").write_text(json.dumps({"runs": runs, "dtypes": dtypes}))
     pattern = ".+" if all_passes else ".*"
@@ -102,7 +102,7 @@ def _compile(folder: Path, text: str, arrays: Sequence[Any], *, all_passes: bool
     modules = [m for m in list_dump(dumps).modules if m.hlo("before_optimizations") is not None]
     if not modules:
         raise XlanbError("the real XLA wrote no dump of the module")
-    results = _load(folder / "results.npz", told["dtypes"])
+    results = load_arrays(folder / "results.npz", told["dtypes"])
     files = max(modules, key=lambda m: (m.name == told["name"], m.number))
     return Compiled(files, told["compile_seconds"], told["temp_bytes"], results, told["seconds"])
 
@@ -116,13 +116,14 @@ def execution_stage(index: int, made: Compiled) -> Stage:
     return Stage(index, "execution", "execution", None, record, (), seconds=median, summary=summary)
 
 
-def _save(path: Path, arrays: Sequence[Any]) -> None:
+def save_arrays(path: Path, arrays: Sequence[Any]) -> None:
     """Arrays as an .npz; dtypes that NumPy does not know (bfloat16, fp8) go as their bits."""
     made = [np.ascontiguousarray(a) for a in arrays]
     np.savez(path, *(a if a.dtype.isbuiltin == 1 else a.view(f"u{a.dtype.itemsize}") for a in made))
 
 
-def _load(path: Path, dtypes: Sequence[str]) -> list[NDArray[Any]]:
+def load_arrays(path: Path, dtypes: Sequence[str]) -> list[NDArray[Any]]:
+    """The arrays that `save_arrays` wrote, in their dtypes."""
     import ml_dtypes  # noqa: F401 - registers the dtypes
 
     with np.load(path, allow_pickle=False) as data:
@@ -138,7 +139,7 @@ def _serve(folder: Path) -> dict[str, Any]:
     text = (folder / "module.hlo").read_text()
     executable = RealExecutable(text)
     compile_seconds = time.perf_counter() - begin
-    arrays = _load(folder / "args.npz", request["dtypes"])
+    arrays = load_arrays(folder / "args.npz", request["dtypes"])
     results: list[Any] = []
     seconds: list[float] = []
     if arrays:
@@ -148,7 +149,7 @@ def _serve(folder: Path) -> dict[str, Any]:
             begin = time.perf_counter()
             executable.run(buffers)
             seconds.append(time.perf_counter() - begin)
-    _save(folder / "results.npz", results)
+    save_arrays(folder / "results.npz", results)
     return {
         "name": executable.name,
         "compile_seconds": compile_seconds,

@@ -1,0 +1,61 @@
+"""A child process in which the real TensorFlow runs a graph with its own XLA: run as `python -m xlanb.peers.tensorflow_child REQUEST`.
+
+REQUEST is a folder with graph.pb, feeds.npz and request.json; the child leaves results.npz and answer.json there, TensorFlow the graphs in graphs/ and the dumps in xla/.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlanb.peers.child import load_arrays, save_arrays
+
+
+def serve(folder: Path) -> dict[str, Any]:
+    """Run the request; what the parent wants to know."""
+    request = json.loads((folder / "request.json").read_text())
+    tf = import_module("tensorflow")
+    v1 = tf.compat.v1
+    v1.disable_v2_behavior()
+    definition = v1.GraphDef.FromString((folder / "graph.pb").read_bytes())
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.import_graph_def(definition, name="")
+    config = v1.ConfigProto(inter_op_parallelism_threads=1)
+    # Grappler would rewrite the graph first: the partition is to be that of the graph as it is.
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = -1
+    feeds = dict(zip(request["feeds"], load_arrays(folder / "feeds.npz", request["dtypes"]), strict=True))
+    with v1.Session(graph=graph, config=config) as session:
+        for name in request["before"]:
+            session.run(name)
+        (folder / "mark").write_text("")
+        results = session.run(request["fetches"], feeds)
+        seconds = []
+        for _ in range(request["runs"]):
+            begin = time.perf_counter()
+            session.run(request["fetches"], feeds)
+            seconds.append(time.perf_counter() - begin)
+    arrays = [np.asarray(r) for r in results if r is not None]
+    save_arrays(folder / "results.npz", arrays)
+    return {"dtypes": [a.dtype.name for a in arrays], "seconds": seconds, "version": tf.__version__}
+
+
+def main(folder: Path) -> int:
+    """Serve one request; the answer lies in the folder even when TensorFlow refuses the graph."""
+    try:
+        answer = serve(folder)
+    except Exception as error:  # noqa: BLE001 - whatever it was, the parent raises it
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    (folder / "answer.json").write_text(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
