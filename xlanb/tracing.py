@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """Why something happens: the pass, the rule within it, and the rule's place in the source."""
 
     pass_name: str = ""
@@ -27,8 +26,7 @@ class Cause:
     where: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """One change of an HLO computation.
 
     `kind` is "add" (`old`: what the new one was derived or copied from, if anything), "remove", "replace" (all uses of `old` now use `new`), "set_root" or "update"
@@ -42,8 +40,7 @@ class Edit:
     new: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Predicate:
+class Predicate(NamedTuple):
     """One condition of a decision: its name, the value it had, and whether it held."""
 
     name: str
@@ -51,8 +48,7 @@ class Predicate:
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What a pass decided about some instructions or nodes, and every condition it looked at.
 
     `action` names the question ("fuse", "cluster", "cse", a rule's label), `subject` the names it is about (producer

@@ -55,6 +55,8 @@ class Rule:
     formula: Callable[..., HloInstruction | None]
     wants: tuple[str, ...]
     where: str
+    told: dict[int | None, tuple[Predicate, ...]] = field(default_factory=dict, repr=False, compare=False)
+    """What is said of the guards by the number of the one that failed, None where none did: the same each time."""
 
     def __str__(self) -> str:
         guards = "".join(f"\n    if {g.name}" for g in self.guards)
@@ -70,9 +72,11 @@ class Rule:
         return True
 
     def _explain(self, root: HloInstruction, failed: int | None) -> None:
-        last = len(self.guards) if failed is None else failed + 1
-        predicates = tuple(Predicate(g.name, n != failed) for n, g in enumerate(self.guards[:last]))
-        emit(Decision(current_cause(), self.label, (root.name,), failed is None, predicates))
+        told = self.told.get(failed)
+        if told is None:
+            last = len(self.guards) if failed is None else failed + 1
+            told = self.told[failed] = tuple(Predicate(g.name, n != failed) for n, g in enumerate(self.guards[:last]))
+        emit(Decision(current_cause(), self.label, (root.name,), failed is None, told))
 
     def apply(self, root: HloInstruction, scope: dict[str, Any]) -> HloInstruction | None:
         """Build the formula's instructions and put the result in root's place; what took it, or None where the formula declines."""
