@@ -13,6 +13,7 @@ from xlanb.cpu import jit
 from xlanb.cpu.codegen.elemental import KernelTooLargeError
 from xlanb.cpu.codegen.kernel import KernelPolicy
 from xlanb.cpu.codegen.program import Program, emit_program
+from xlanb.cpu.deep import deep
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.legalize import legalize
 from xlanb.cpu.pipelines import pipeline
@@ -78,7 +79,7 @@ def compile_steps(module: HloModule, options: CompileOptions | None = None) -> S
         yield CompileStep("hlo_pass", result.name, result.pipeline, result.before, result.after, result.seconds, rounds)
     before = module.record()
     start = time.perf_counter()
-    assignment, program = _backend(module, _target(options))
+    assignment, program = deep(lambda: _backend(module, _target(options)))
     whole = time.perf_counter() - start
     yield from _backend_steps(module, before, assignment)
     start = time.perf_counter()
@@ -133,7 +134,7 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
     options = options or CompileOptions()
     source, module = module, module.clone()
     chosen_pipeline(options).run(module)
-    assignment, program = _backend(module, _target(options))
+    assignment, program = deep(lambda: _backend(module, _target(options)))
     _scheduled(module, assignment, record=False)
     return Executable(module, source, assignment, program)
 

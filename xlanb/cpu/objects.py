@@ -18,7 +18,7 @@ from xlanb.errors import CompilationError
 
 LEVEL = 1
 """LLVM's level for IR passes and code: with explicit vectors 2 and 3 gave the same speed, and took twice as long."""
-_TWO_THREADS = 500.0
+_TWO_THREADS = 150.0
 """Weight (see Unit) of all modules from which on a second thread pays."""
 
 

@@ -16,7 +16,7 @@ _SYMBOL = re.compile(r"@([A-Za-z0-9_.\-$]+)")
 _VALUE = re.compile(r"%(?=v\d)")
 _PASSES_COST = 2.5
 """How much longer a line takes that goes through LLVM's passes."""
-_WORTH = 250
+_WORTH = 100
 """Lines of a module from which on it pays to give another to a second thread."""
 
 
