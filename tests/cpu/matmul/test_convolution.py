@@ -1,0 +1,58 @@
+"""Convolutions of every shape and order, for every width of vectors, against the reference interpreter."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlanb.hlo import parse
+from xlanb.hlo.shape_inference import infer
+
+CASES = {
+    "same": ("[2,9,11,5]", "[3,3,5,17]", "b01f_01io->b01f", "size=3x3 pad=1_1x1_1", ""),
+    "strided": ("[2,9,11,5]", "[3,3,5,40]", "b01f_01io->b01f", "size=3x3 stride=2x2 pad=1_1x0_1", ""),
+    "window dilated": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 rhs_dilate=2x3", ""),
+    "base dilated": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 pad=2_1x-1_2 lhs_dilate=2x3", ""),
+    "cropped": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 pad=-3_1x4_-2 lhs_dilate=2x3", ""),
+    "reversed": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 pad=1_1x1_1 rhs_reversal=1x1", ""),
+    "groups": ("[2,9,11,6]", "[3,2,3,32]", "b01f_01io->b01f", "size=3x2 pad=1_1x1_1", ", feature_group_count=2"),
+    "depthwise": ("[2,9,11,40]", "[3,2,1,40]", "b01f_01io->b01f", "size=3x2 pad=1_1x1_1", ", feature_group_count=40"),
+    "depthwise, two each": ("[2,9,11,6]", "[3,2,1,12]", "b01f_01io->b01f", "size=3x2 pad=1_1x1_1", ", feature_group_count=6"),
+    "depthwise, channels first": ("[2,6,9,40]", "[6,1,3,3]", "bf01_oi01->bf01", "size=3x3 pad=1_1x1_1", ", feature_group_count=6"),
+    "batch groups": ("[4,9,11,6]", "[3,2,6,32]", "b01f_01io->b01f", "size=3x2 pad=1_1x1_1", ", batch_group_count=2"),
+    "channels first": ("[2,5,9,11]", "[17,5,3,3]", "bf01_oi01->bf01", "size=3x3 pad=1_1x1_1", ""),
+    "channels first, strided": ("[2,5,9,40]", "[17,5,3,3]", "bf01_oi01->bf01", "size=3x3 stride=1x2 pad=1_1x1_1", ""),
+    "gradient of the kernel": ("[2,10,12,4]", "[2,10,12,20]", "f01b_i01o->01bf", "size=10x12 pad=1_1x1_1", ""),
+    "gradient of the input": ("[2,8,10,20]", "[3,3,4,20]", "b01f_01oi->b01f", "size=3x3 pad=2_2x2_2 rhs_reversal=1x1", ""),
+    "one dimension": ("[2,30,5]", "[7,5,19]", "b0f_0io->b0f", "size=7 pad=3_3", ""),
+    "three dimensions": ("[2,6,7,8,5]", "[3,2,3,5,19]", "b012f_012io->b012f", "size=3x2x3 pad=1_1x0_1x1_1", ""),
+    "no window": ("[6,5]", "[5,19]", "bf_io->bf", "", ""),
+    "small images": ("[1,7,7,32]", "[3,3,32,48]", "b01f_01io->b01f", "size=3x3 pad=1_1x1_1", ""),
+    "mostly padding": ("[2,3,3,5]", "[3,3,5,17]", "b01f_01io->b01f", "size=3x3 pad=5_5x4_6", ""),
+    "nothing but padding": ("[1,2,2,3]", "[2,2,3,9]", "b01f_01io->b01f", "size=2x2 stride=7x1 pad=7_0x3_0", ""),
+    "layouts": ("[2,9,11,5]{0,2,1,3}", "[3,3,5,17]{3,1,0,2}", "b01f_01io->b01f", "size=3x3 pad=1_1x1_1", ""),
+    "few features": ("[3,14,14,16]", "[5,5,16,6]", "b01f_01io->b01f", "size=5x5 pad=4_4x4_4", ""),
+}  # fmt: skip
+
+
+def _text(name, t):
+    a, b, labels, window, more = CASES[name]
+    body = f"convolution(x, y), window={{{window}}}, dim_labels={labels}{more}"
+    parameters = f"x = {t}{a} parameter(0)\n y = {t}{b} parameter(1)"
+    i = parse(f"ENTRY e {{\n {parameters}\n ROOT r = {t}[] {body}\n}}\n").entry_computation.root
+    shape = infer(i.opcode, [o.shape for o in i.operands], i.attributes)
+    shapes = [tuple(int(n) for n in s.split("]")[0][1:].split(",")) for s in (a, b)]
+    return f"ENTRY e {{\n {parameters}\n ROOT r = {shape} {body}\n}}\n", shapes
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("t", ["f32", "bf16"])
+def test_cases(check, name, t):
+    text, shapes = _text(name, t)
+    check(text, shapes, (t, t))
+
+
+@pytest.mark.parametrize("t", ["f64", "s32", "f16"])
+@pytest.mark.parametrize("name", ["same", "base dilated", "depthwise", "gradient of the kernel"])
+def test_types(check, name, t):
+    text, shapes = _text(name, t)
+    check(text, shapes, (t, t))

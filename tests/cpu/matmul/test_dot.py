@@ -1,0 +1,106 @@
+"""Dots in every order of their dimensions, of every kind of type, for every width of vectors, against the reference interpreter."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xlanb.cpu.codegen import dot as dots
+from xlanb.hlo.opcode import HloOpcode as Op
+
+SIZES = [
+    (1, 1, 1),
+    (5, 3, 7),
+    (37, 53, 71),
+    (1, 128, 300),
+    (300, 128, 1),
+    (2, 17, 33),
+    (3, 200, 3),
+    (65, 64, 16),
+    (1, 100, 1),
+    (30, 1, 20),
+    (130, 9, 10),
+]
+
+
+def dot_text(m, k, n, *, transposed=(False, False), types=("f32", "f32", "f32"), layout=""):
+    a = (k, m) if transposed[0] else (m, k)
+    b = (n, k) if transposed[1] else (k, n)
+    return (
+        f"ENTRY e {{\n x = {types[0]}[{a[0]},{a[1]}] parameter(0)\n y = {types[1]}[{b[0]},{b[1]}] parameter(1)\n"
+        f" ROOT r = {types[2]}[{m},{n}]{layout} dot(x, y), lhs_contracting_dims={{{0 if transposed[0] else 1}}}, "
+        f"rhs_contracting_dims={{{1 if transposed[1] else 0}}}\n}}\n"
+    ), (a, b)
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("layout", ["", "{0,1}"])
+def test_orders(check, transposed, layout):
+    for m, k, n in SIZES:
+        text, shapes = dot_text(m, k, n, transposed=transposed, layout=layout)
+        check(text, shapes)
+
+
+@pytest.mark.parametrize(
+    "types",
+    [("f64",) * 3, ("bf16",) * 3, ("bf16", "bf16", "f32"), ("f16",) * 3, ("s8", "s8", "s32"), ("u8", "s8", "s32"), ("s8",) * 3, ("s16", "s16", "s32"), ("s32",) * 3, ("c64",) * 3],
+)  # fmt: skip
+@pytest.mark.parametrize("transposed", [(False, False), (True, True)])
+def test_types(check, types, transposed):
+    for m, k, n in [(5, 40, 33), (37, 53, 71), (1, 64, 17), (70, 20, 1), (3, 5, 80)]:
+        text, shapes = dot_text(m, k, n, transposed=transposed, types=types)
+        check(text, shapes, types[:2])
+
+
+DIMENSIONS = {
+    "batches": ("[3,2,19,9]", "[3,2,9,21]", "[3,2,19,21]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2}"),
+    "attention": ("[4,20,16]", "[4,24,16]", "[4,20,24]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}"),
+    "scattered": ("[20,8,7]", "[7,24,8]", "[8,20,24]", "lhs_batch_dims={1}, rhs_batch_dims={2}, lhs_contracting_dims={2}, rhs_contracting_dims={0}"),
+    "two contracted": ("[6,5,7,8]", "[8,5,9,3]", "[6,7,9,3]", "lhs_contracting_dims={1,3}, rhs_contracting_dims={1,0}"),
+    "outer product": ("[6,5]", "[9]", "[6,5,9]", "lhs_contracting_dims={}, rhs_contracting_dims={}"),
+    "batch fastest": ("[5,6,4]", "[6,7,4]", "[4,5,7]{0,2,1}", "lhs_batch_dims={2}, rhs_batch_dims={2}, lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    "elements": ("[40,6]", "[40,6]", "[40]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+    "layouts": ("[6,5,7,8]{0,1,2,3}", "[8,5,9,3]{1,3,0,2}", "[6,7,9,3]{2,1,0,3}", "lhs_contracting_dims={1,3}, rhs_contracting_dims={1,0}"),
+    "empty depth": ("[3,0]", "[0,5]", "[3,5]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIMENSIONS)
+def test_dimensions(check, name):
+    a, b, c, numbers = DIMENSIONS[name]
+    text = (
+        f"ENTRY e {{\n x = f32{a} parameter(0)\n y = f32{b} parameter(1)\n ROOT r = f32{c} dot(x, y), {numbers}\n}}\n"
+    )
+    shapes = [tuple(int(n) for n in s.split("]")[0][1:].split(",")) for s in (a, b)]
+    check(text, shapes)
+
+
+def test_large_b_is_copied(check):
+    text, shapes = dot_text(449, 700, 600)
+    exe = check(text, shapes)
+    root = next(i for i in exe.hlo_module.instructions() if i.opcode is Op.DOT)
+    assert dots.scratch_bytes(root) >= 700 * 600 * 4
+    assert exe.buffer_assignment.temp_size >= 700 * 600 * 4
+
+
+def test_not_a_number_and_infinity_stay_where_they_are(build):
+    text, (a, b) = dot_text(20, 30, 40)
+    x, y = np.ones(a, np.float32), np.ones(b, np.float32)
+    x[3, 5], x[7, 29], y[11, 39] = np.nan, np.inf, -np.inf
+    got = build(text)(x, y)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(got, x @ y)
+
+
+def test_a_sum_in_f32_and_rounded_once(build):
+    text, (a, b) = dot_text(9, 4096, 33, types=("bf16", "bf16", "bf16"))
+    ones = [np.ones(s, ml_dtypes.bfloat16) for s in (a, b)]
+    np.testing.assert_array_equal(build(text)(*ones).astype(np.float32), 4096)
+
+
+def test_vectors_are_as_wide_as_the_machine_has_them(build, width):
+    text, _ = dot_text(37, 53, 71)
+    ir = build(text).llvm_ir
+    assert f"<{width // 32} x float> @llvm.fmuladd" in ir
+    assert f"<{width // 16} x float>" not in ir
