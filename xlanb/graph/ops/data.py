@@ -132,6 +132,10 @@ StackCloseV2(handle: resource) -> () stateful
 StackPopV2(handle: resource) -> (elem: elem_type) [elem_type: type] stateful
 StackPushV2(handle: resource, elem: T) -> (output: T) [T: type; swap_memory: bool = false] stateful
 StackV2(max_size: s32) -> (handle: resource) [elem_type: type; stack_name: string = ""] stateful
+Stage(values: list(dtypes)) -> ()
+    [capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type) >= 1; container: string = ""; shared_name:
+     string = ""] stateful
+    Puts tensors into a queue between the stages of a pipeline.
 StagePeek(index: s32) -> (values: list(dtypes))
     [capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type) >= 1; container: string = ""; shared_name:
      string = ""] stateful
@@ -177,4 +181,8 @@ TensorSummary(tensor: T) -> (summary: string)
     [T: type; description: string = ""; labels: list(string) = []; display_name: string = ""]
 Unbatch(batched_tensor: T, batch_index: s64, id: s64) -> (unbatched_tensor: T)
     [timeout_micros: int; container: string = ""; shared_name: string = ""; T: type]
+Unstage() -> (values: list(dtypes))
+    [capacity: int >= 0 = 0; memory_limit: int >= 0 = 0; dtypes: list(type) >= 1; container: string = ""; shared_name:
+     string = ""] stateful
+    Takes tensors out of a queue between the stages of a pipeline.
 """
