@@ -11,6 +11,7 @@ from xlanb.clustering.resource_operation_safety_analysis import STACK, TENSOR_AR
 from xlanb.clustering.xla_kernels import missing_kernel
 from xlanb.graph.functions import FunctionRef
 from xlanb.graph.operation import Operation
+from xlanb.graph.ops.table import find_op
 from xlanb.tf2xla.registry import kernel
 
 # A placeholder is what becomes an argument when it is fed.
@@ -109,6 +110,12 @@ def _against_call(name: str, op: Operation, scope: Scope) -> str:
     return scope.calls[key]
 
 
+def _holds_variants(op: Operation) -> bool:
+    # What an op gives that nobody knows is read as a variant: that says nothing about its readers.
+    inputs = (t for t in op.inputs if find_op(t.op.type) is not None or t.op.type in op.graph.functions)
+    return any(t.dtype.name == "variant" for t in (*inputs, *op.outputs))
+
+
 def _lowered(op: Operation, scope: Scope) -> str:
     if not scope.only_lowered or is_function_call(op):
         return ""
@@ -147,9 +154,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("is no Unique", _unless(lambda op, _: op.type == "Unique", "Unique op")),
     Condition(
         "holds no variants",
-        _unless_everything(
-            lambda op: any(t.dtype.name == "variant" for t in (*op.inputs, *op.outputs)), "DT_VARIANT producer/consumer"
-        ),
+        _unless_everything(_holds_variants, "DT_VARIANT producer/consumer"),
     ),
     Condition("is no stack", _unless_everything(lambda op: resource_kind(op.type) == STACK, "Stack op")),
     Condition(
