@@ -55,7 +55,7 @@ def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     target = replace(jit.host(), features=narrowed(request.param), threads=2)
     if target.vector_bits != request.param:
         pytest.skip(f"this machine has no vectors of {request.param} bits")
-    monkeypatch.setattr(compiler, "_target", lambda options: target)
+    monkeypatch.setattr(compiler, "_target", lambda _: target)
     return int(request.param)
 
 
