@@ -49,9 +49,39 @@ def _allocate_buffer(i: HloInstruction) -> Value:
     return np.zeros(shape.dimensions, shape.dtype)
 
 
+def _qr(i: HloInstruction, a: Array) -> Value:
+    """The packed factors and the scales of the reflections, as LAPACK's geqrf gives them."""
+    packed, scales = np.linalg.qr(_wide(a), mode="raw")
+    return np.swapaxes(packed, -1, -2).astype(a.dtype), scales.astype(a.dtype)
+
+
+def _householder_product(i: HloInstruction, a: Array, scales: Array) -> Value:
+    """The first columns of the product of the reflections that `a` holds below its diagonal (LAPACK's orgqr)."""
+    wide = _wide(a)
+    q = np.broadcast_to(np.eye(*a.shape[-2:], dtype=wide.dtype), a.shape).copy()
+    for k in reversed(range(scales.shape[-1])):
+        v = np.where(np.arange(a.shape[-2]) > k, wide[..., k], np.arange(a.shape[-2]) == k)[..., None]
+        q -= scales[..., k, None, None] * v * (np.swapaxes(v.conj(), -1, -2) @ q)
+    return q.astype(a.dtype)
+
+
+def _eigh(i: HloInstruction, a: Array) -> Value:
+    """Eigenvectors as columns, and eigenvalues in ascending order; backend_config begins with whether the lower half is read."""
+    is_lower = i.backend_config.strip('"').startswith("1")
+    values, vectors = np.linalg.eigh(_wide(a), UPLO="L" if is_lower else "U")
+    return vectors.astype(a.dtype), values.astype(subshape(i.shape, (1,)).as_array().dtype)
+
+
+def _wide(a: Array) -> Array:
+    return a if a.dtype in (np.float64, np.complex64, np.complex128) else a.astype(np.float64)
+
+
 _TARGETS: dict[str, Callable[..., Value]] = {
     "AllocateBuffer": _allocate_buffer,
+    "Eigh": _eigh,
     "PadToStatic": _pad_to_static,
+    "ProductOfElementaryHouseholderReflectors": _householder_product,
+    "Qr": _qr,
     "SliceToDynamic": _slice_to_dynamic,
     "TopK": _top_k,
 }
