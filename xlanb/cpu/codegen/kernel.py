@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlanb.cpu.codegen import convolution, dot, loops, reduce, scan, variadic_reduce, windows
+from xlanb.cpu.codegen import convolution, dot, loops, reduce, scan, transpose, variadic_reduce, windows
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
@@ -69,7 +69,8 @@ def emit(k: Kernel) -> None:
     """Emit the body of a kernel."""
     if any(a.shape.element_count for a in k.outputs.values()):
         emitter = SPECIAL.get(k.root.opcode)
-        if emitter is None or not emitter(k):
+        done = emitter(k) if emitter is not None else transpose.emit_transposed(k)
+        if not done:
             loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
 
 

@@ -1,0 +1,123 @@
+"""Transposes and copies into other layouts, and loops that read an operand turned."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from xlanb.cpu import Executable
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+
+TYPES = {
+    "f32": "f4",
+    "f64": "f8",
+    "u8": "u1",
+    "s16": "i2",
+    "bf16": ml_dtypes.bfloat16,
+    "c64": "c8",
+    "c128": "c16",
+    "pred": "?",
+}
+Dims = tuple[int, ...]
+
+
+def text_of(dims: Dims) -> str:
+    return ",".join(map(str, dims))
+
+
+def numbers(dims: Dims, t: str = "f32") -> np.ndarray:
+    return np.random.default_rng(sum(dims)).integers(0, 2 if t == "pred" else 100, dims).astype(TYPES[t])
+
+
+def check(backend: Callable[[str], Executable], text: str, *arrays: np.ndarray) -> None:
+    np.testing.assert_array_equal(backend(text)(*arrays), evaluate(parse(text), *arrays))
+
+
+@pytest.mark.parametrize("t", TYPES)
+@pytest.mark.parametrize("dims", [(40, 33), (64, 64), (3, 200), (100, 2), (300, 1)])
+def test_matrices(backend: Callable[[str], Executable], t: str, dims: Dims) -> None:
+    text = f"""HloModule m
+    ENTRY e {{
+      x = {t}[{text_of(dims)}] parameter(0)
+      ROOT r = {t}[{text_of(dims[::-1])}] transpose(x), dimensions={{1,0}}
+    }}"""
+    check(backend, text, numbers(dims, t))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_orders_of_dimensions(backend: Callable[[str], Executable], order: Dims) -> None:
+    dims = (3, 18, 5, 20)
+    turned = tuple(dims[d] for d in order)
+    text = f"""HloModule m
+    ENTRY e {{
+      x = f32[{text_of(dims)}]{{1,3,0,2}} parameter(0)
+      ROOT r = f32[{text_of(turned)}] transpose(x), dimensions={{{text_of(order)}}}
+    }}"""
+    check(backend, text, numbers(dims))
+    copied = f"""HloModule m
+    ENTRY e {{
+      x = f32[{text_of(dims)}] parameter(0)
+      ROOT r = f32[{text_of(dims)}]{{{text_of(order)}}} copy(x)
+    }}"""
+    check(backend, copied, numbers(dims))
+
+
+LOOP = """HloModule m
+    inner {{
+      x = {t}[{source}] parameter(0)
+      y = {t}[{goal}] parameter(1)
+      b = {t}[{last}] parameter(2)
+      s = {t}[] parameter(3)
+      turned = {t}[{goal}] transpose(x), dimensions={{{order}}}
+      rows = {t}[{goal}] broadcast(b), dimensions={{{axis}}}
+      all = {t}[{goal}] broadcast(s), dimensions={{}}
+      a = {t}[{goal}] subtract(turned, y)
+      c = {t}[{goal}] multiply(a, rows)
+      ROOT r = {t}[{goal}] add(c, all)
+    }}
+    ENTRY e {{
+      x = {t}[{source}] parameter(0)
+      y = {t}[{goal}] parameter(1)
+      b = {t}[{last}] parameter(2)
+      s = {t}[] parameter(3)
+      ROOT r = {t}[{goal}] fusion(x, y, b, s), kind=kLoop, calls=inner
+    }}"""
+
+
+@pytest.mark.parametrize("t", ["f32", "bf16", "u8", "f64", "c64"])
+@pytest.mark.parametrize(
+    ("dims", "order"), [((70, 129), (1, 0)), ((9, 130, 65), (0, 2, 1)), ((66, 9, 67), (2, 1, 0)), ((8, 200), (1, 0))]
+)
+def test_loops_that_read_an_operand_turned(
+    backend: Callable[[str], Executable], t: str, dims: Dims, order: Dims
+) -> None:
+    goal = tuple(dims[d] for d in order)
+    given = {
+        "t": t,
+        "source": text_of(dims),
+        "goal": text_of(goal),
+        "last": goal[-1],
+        "order": text_of(order),
+        "axis": len(dims) - 1,
+    }
+    check(backend, LOOP.format(**given), numbers(dims, t), numbers(goal, t), numbers(goal[-1:], t), numbers((), t))
+
+
+def test_a_matrix_and_its_own_transpose(backend: Callable[[str], Executable]) -> None:
+    text = """HloModule m
+    inner {
+      x = f32[150,150] parameter(0)
+      t = f32[150,150] transpose(x), dimensions={1,0}
+      ROOT r = f32[150,150] add(x, t)
+    }
+    ENTRY e {
+      p = f32[150,150] parameter(0)
+      x = f32[150,150] negate(p)
+      ROOT r = f32[150,150] fusion(x), kind=kLoop, calls=inner
+    }"""
+    check(backend, text, numbers((150, 150)))
