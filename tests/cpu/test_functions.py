@@ -55,7 +55,8 @@ def ulps(got: np.ndarray, want: np.ndarray) -> float:
         ("cosine", np.cos, 1),
         ("sqrt", np.sqrt, 0.51),
         ("rsqrt", lambda v: 1 / np.sqrt(v), 1.6),
-        ("cbrt", np.cbrt, 1.5),
+        ("cbrt", np.cbrt, 0.6),
+        ("tan", np.tan, 1),
     ],
 )
 def test_f32_functions_are_accurate(backend, opcode, reference, bound):
@@ -64,6 +65,35 @@ def test_f32_functions_are_accurate(backend, opcode, reference, bound):
     with np.errstate(all="ignore"):
         want = reference(x.astype(np.float64))
     assert ulps(got, want) <= bound
+
+
+BINARY = """HloModule binary
+
+ENTRY main {{
+  x = f32[{n}]{{0}} parameter(0)
+  y = f32[{n}]{{0}} parameter(1)
+  ROOT z = f32[{n}]{{0}} {op}(x, y)
+}}
+"""
+
+
+@pytest.mark.parametrize(("opcode", "reference"), [("power", np.power), ("atan2", np.arctan2)])
+@pytest.mark.parametrize("kind", ["any", "special", "integers"])
+def test_f32_functions_of_two_are_accurate(backend, opcode, reference, kind):
+    x = every_kind_of_float()
+    y = np.random.default_rng(5).permutation(x)
+    if kind == "special":
+        edges = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 2, -3, 0.5, -0.5, 1e30, -1e30], np.float32)
+        x, y = (v.ravel().copy() for v in np.meshgrid(edges, edges))
+    elif kind == "integers":
+        with np.errstate(invalid="ignore"):
+            x, y = np.nan_to_num(x % 64), np.round(np.nan_to_num(y % 9) - 4)
+    got = backend(BINARY.format(n=x.size, op=opcode))(x, y)
+    with np.errstate(all="ignore"):
+        want = reference(x.astype(np.float64), y.astype(np.float64))
+    assert ulps(got, want) <= 0.6
+    known = ~np.isnan(want)
+    assert np.array_equal(np.signbit(got)[known], np.signbit(want)[known])
 
 
 def test_signed_zeros_survive(backend):

@@ -87,6 +87,8 @@ def _library(name: str) -> Rule:
 def _divide(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
     """By zero all ones; the lowest by -1 itself."""
     kind = register(t)
+    if b.isdigit() and b != "0":
+        return f.let(f"{'sdiv' if t.is_signed else 'udiv'} {kind} {a}, {b}")
     by_zero = f.let(f"icmp eq {kind} {b}, 0")
     if not t.is_signed:
         safe = f.let(f"select i1 {by_zero}, {kind} 1, {kind} {b}")
@@ -102,6 +104,8 @@ def _divide(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
 def _remainder(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
     """By zero the dividend; by -1 zero."""
     kind = register(t)
+    if b.isdigit() and b != "0":
+        return f.let(f"{'srem' if t.is_signed else 'urem'} {kind} {a}, {b}")
     by_zero = f.let(f"icmp eq {kind} {b}, 0")
     if not t.is_signed:
         safe = f.let(f"select i1 {by_zero}, {kind} 1, {kind} {b}")
@@ -115,6 +119,8 @@ def _remainder(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str
 def _shift(name: str) -> Rule:
     def rule(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
         kind = register(t)
+        if b.isdigit() and int(b) < t.bits:
+            return f.let(f"{name} {kind} {a}, {b}")
         amount, wide = (
             (b, kind) if t.bits >= 8 else (f.let(f"zext {kind} {b} to i8"), "i8")
         )  # 4 does not fit an s4's sign

@@ -1,8 +1,11 @@
-"""Transcendental functions: branch-free polynomials for f32 that LLVM vectorises, the C library's for the rest.
+"""Transcendental functions: branch-free polynomials for f32, of vectors too; the C library's for the rest.
 
-Accuracy of the f32 ones against correctly rounded results, measured over the whole range (tests/cpu/test_functions.py holds the bounds):
-exp 1 ulp, log 1, expm1 2, log1p 2, tanh 4, logistic 3, erf 3. f64 and the other f32 functions are libm's (below 1 ulp). bf16, f16 and
-the 8-bit floats are computed as f32 and rounded.
+Largest errors in units of the last place of the f32 ones against correctly rounded results, over numbers of every magnitude (tests/cpu/test_functions.py holds the bounds):
+
+    exp 1.0   expm1 1.5   log 0.8   log1p 2.3   tanh 4.7   logistic 2.4   erf 3.4   rsqrt 1.5   sqrt 0.5
+    of vectors (vector_math)   sin, cos 0.6   tan 1.0   pow, cbrt, atan2 0.5
+
+Single elements of the second row, and f64, are libm's (below 1 ulp), of f64 vectors element by element. bf16, f16 and the 8-bit floats are computed as f32 and rounded.
 
 The exponential and logarithm are Cephes' (S. L. Moshier: argument reduction by multiples of ln 2 in two parts; minimax polynomials of degree 5 and 8);
 tanh and erf are the rational minimax approximations that Eigen and XLA use.
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xlanb.cpu.codegen import vector_math, vectors
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.types import float_text, register
 from xlanb.errors import UnimplementedError
@@ -20,10 +24,12 @@ from xlanb.shape import PrimitiveType
 
 
 def library(f: Function, name: str, t: PrimitiveType, *arguments: str) -> str:
-    """A function of the C library for the register type (float or double)."""
+    """A function of the C library for the register type (float or double); of vectors of floats that of vector_math, where there is one."""
     kind = register(t)
+    if kind == "float" and name in vector_math.FUNCTIONS and f.width and any(vectors.varies(f, a) for a in arguments):
+        return vector_math.FUNCTIONS[name](f, *arguments)
     symbol = name + ("f" if kind == "float" else "")
-    return f.call(kind, symbol, *((kind, a) for a in arguments), attributes="memory(none) nounwind willreturn")
+    return f.call(kind, symbol, *((kind, a) for a in arguments), attributes=vector_math.LIBRARY)
 
 
 def unary(f: Function, op: Op, t: PrimitiveType, a: str) -> str:
@@ -124,6 +130,8 @@ def exp(f: Function, x: str) -> str:
     x = _clamp(f, x, -104.0, 89.0)
     n, r = _reduced(f, x)
     p = f.let(f"fadd float {_fma(f, f.let(f'fmul float {r}, {r}'), _horner(f, r, _EXP), r)}, {_c(1.0)}")
+    if f.target.vector_bits == 512 and vectors.varies(f, x):
+        return f.call("float", "llvm.ldexp.f32.i32", ("float", p), ("i32", n))  # one instruction
     half = f.let(f"ashr i32 {n}, 1")
     rest = f.let(f"sub i32 {n}, {half}")
     return f.let(f"fmul float {f.let(f'fmul float {p}, {_power_of_two(f, half)}')}, {_power_of_two(f, rest)}")

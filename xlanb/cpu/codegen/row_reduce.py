@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = PrimitiveType
 Partial = dict[int, list[str]]
 """Vectors of partial results (two where they are complex), by width."""
-SHORT = 16
+SHORT = 4
 """A sum of so few elements is no work for vectors."""
 
 
@@ -155,7 +155,9 @@ class RowReduce:
                 value = list(names(self._element(at, split(self.e, q, self._sizes(self.fast)))))
                 if mask:
                     value = [self._kept(v, n, mask, width) for v, n in zip(value, self._neutral, strict=True)]
-                loop.next = self._step(inside[width], value, width)
+                stepped = self._step(inside[width], value, width)
+                # What is the same for all lanes has to be a vector too, but for a constant.
+                loop.next = [vectors.operand(f, register(self.type), v, width) if v[0] == "%" else v for v in stepped]
         return partial | self._carry({width: partial[width]}, loop.values)
 
     @property

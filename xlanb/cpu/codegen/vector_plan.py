@@ -12,7 +12,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
 
 ALL = 1 << 30
-_SHORT = 8
+_SHORT = 5
 """Reduced dimensions of fewer elements are not worth vectors of their own."""
 
 _HARD = frozenset(
@@ -28,13 +28,14 @@ class Plan:
     """What is known of the code of one element.
 
     `run` is how many of the fastest dimensions can be gone through with one counter; 0 where the code of an element itself goes along rows of memory, so that elements are better
-    computed one by one. `bits` is the width of the types in it, `nanoseconds` what an element takes.
+    computed one by one. `bits` is the width of the types in it, `nanoseconds` what an element takes; `hard` where functions are among it that are much code.
     """
 
     run: int = ALL
     widest: int = 8
     narrowest: int = 64
     nanoseconds: float = 0.0
+    hard: bool = False
     seen: set[HloInstruction] = field(default_factory=set)
     runs: dict[tuple[HloInstruction, Leaf], int] = field(default_factory=dict)
 
@@ -44,7 +45,7 @@ class Plan:
         one = e.f.target.vector_bits // bits
         while one > 2 and one // 2 >= count:
             one //= 2
-        wide = one * (4 if len(self.seen) <= 4 else 2 if len(self.seen) <= 16 else 1)
+        wide = one * (1 if self.hard or len(self.seen) > 16 else 2 if len(self.seen) > 4 else 4)
         while wide > one and wide > count:
             wide //= 2
         return one, wide
@@ -90,6 +91,7 @@ def _fresh_run(p: Plan, e: Elemental, i: HloInstruction, leaf: Leaf) -> int:
     if i not in p.seen:
         p.seen.add(i)
         _use(p, own, 0.0)
+        p.hard = p.hard or i.opcode in _HARD
         p.nanoseconds += 0.4 if i.opcode in _HARD else 0.02
     if i.opcode is Op.CONSTANT:
         return ALL

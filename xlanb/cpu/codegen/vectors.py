@@ -9,7 +9,7 @@ its operands is widened (`widen`), its other operands repeated; all else stays s
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -383,14 +383,45 @@ def widen_call(
 def _lane_by_lane(
     f: Function, result: str, name: str, arguments: Sequence[tuple[str, str]], attributes: str, width: int
 ) -> str:
-    vectors = [(t, operand(f, t, v, width)) for t, v in arguments]
-    total = "poison"
-    for k in range(width):
-        given = [(t, f.plain(f"extractelement {kind(t, width)} {v}, i64 {k}")) for t, v in vectors]
+    """A scalar function of each lane, by way of the stack."""
+    places = [_on_stack(f, t, operand(f, t, v, width), width) for t, v in arguments]
+    out = f.alloca(result, width)
+    with f.loop(width) as k:
+        given = [
+            (t, f.plain(f"load {t}, ptr {_lane_address(f, t, p, k)}"))
+            for (t, _), p in zip(arguments, places, strict=True)
+        ]
         one = f.plain_call(result, name, given, attributes=attributes)
-        total = f.plain(f"insertelement {kind(result, width)} {total}, {result} {one}, i64 {k}")
-    f.lanes[total] = width
-    return total
+        f.do(f"store {result} {one}, ptr {_lane_address(f, result, out, k)}")
+    return _known(f, width, f"load {kind(result, width)}, ptr {out}, align {_align(result)}")
+
+
+def _on_stack(f: Function, type_: str, value: str, width: int) -> str:
+    place = f.alloca(type_, width)
+    f.do(f"store {kind(type_, width)} {value}, ptr {place}, align {_align(type_)}")
+    return place
+
+
+def _lane_address(f: Function, type_: str, place: str, lane: Ix) -> str:
+    return f.plain(f"getelementptr inbounds {type_}, ptr {place}, i64 {lane}")
+
+
+def rarely(f: Function, condition: str, value: str, otherwise: Callable[[], str]) -> str:
+    """A float; where the condition holds, which is rare, another. What gives that is left out as long as the condition holds in no lane."""
+    width = f.lanes[condition]
+    vector = kind("float", width)
+    made = operand(f, "float", value, width)
+    bits = f.plain(f"bitcast {kind('i1', width)} {condition} to i{width}")
+    rare, end = f.fresh("rare"), f.fresh("usual")
+    before = f.block
+    f.branch_if(f.plain(f"icmp ne i{width} {bits}, 0"), rare, end)
+    f.begin(rare)
+    with f.aside():
+        other = f.plain(f"select {kind('i1', width)} {condition}, {vector} {otherwise()}, {vector} {made}")
+        last = f.block
+        f.branch(end)
+    f.begin(end)
+    return _known(f, width, f"phi {vector} [ {made}, %{before} ], [ {other}, %{last} ]")
 
 
 # -- memory -------------------------------------------------------------------------------------------------------

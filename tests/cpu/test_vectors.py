@@ -1,0 +1,230 @@
+"""Explicit vectors: what elementwise loops and reductions become for each width, against the reference interpreter; the affine indices they rest on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from xlanb.cpu import jit
+from xlanb.cpu.codegen import vectors
+from xlanb.cpu.codegen.ir import ModuleBuilder
+from xlanb.cpu.codegen.loops import split
+from xlanb.cpu.compiler import compile_module
+from xlanb.cpu.target import Target
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+
+REDUCERS = """
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+max {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] maximum(a, b)
+}
+least {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT s = s32[] minimum(a, b)
+}
+all {
+  a = pred[] parameter(0)
+  b = pred[] parameter(1)
+  ROOT s = pred[] and(a, b)
+}
+product {
+  a = c64[] parameter(0)
+  b = c64[] parameter(1)
+  ROOT s = c64[] multiply(a, b)
+}
+"""
+X = "x = f32[3,7,45] parameter(0)\n"
+BODIES = {
+    "flat": X + "ROOT r = f32[3,7,45] exponential(x)",
+    "channels": X
+    + "b = f32[7] parameter(1)\n w = f32[3,7,45] broadcast(b), dimensions={1}\n ROOT r = f32[3,7,45] add(x, w)",
+    "columns": X
+    + "b = f32[45] parameter(1)\n w = f32[3,7,45] broadcast(b), dimensions={2}\n ROOT r = f32[3,7,45] subtract(w, x)",
+    "pad": X + "v = f32[] parameter(1)\n ROOT r = f32[4,7,130] pad(x, v), padding=0_1x0_0x20_21_1",
+    "cut": X + "v = f32[] parameter(1)\n ROOT r = f32[3,7,79] pad(x, v), padding=0_0x0_0x31_3",
+    "negative pad": X + "v = f32[] parameter(1)\n ROOT r = f32[3,5,48] pad(x, v), padding=0_0x-1_-1x-20_23",
+    "concatenate": X + "y = f32[3,7,20] parameter(1)\n ROOT r = f32[3,7,110] concatenate(x, y, x), dimensions={2}",
+    "reverse": X + "ROOT r = f32[3,7,45] reverse(x), dimensions={0,2}",
+    "strided": X + "ROOT r = f32[2,7,21] slice(x), slice={[1:3],[0:7],[2:44:2]}",
+    "transpose": X
+    + "n = f32[3,7,45] negate(x)\n t = f32[45,3,7] transpose(n), dimensions={2,0,1}\n ROOT r = f32[45,3,7] sine(t)",
+    "reshape": X
+    + "n = f32[3,7,45] negate(x)\n t = f32[21,45] reshape(n)\n u = f32[945] reshape(t)\n ROOT r = f32[945] cosine(u)",
+    "iota": "ROOT r = f32[5,40] iota(), iota_dimension=1",
+    "narrow iota": "i = s8[5,40] iota(), iota_dimension=1\n ROOT r = s8[5,40] multiply(i, i)",
+    "one row": X + "z = f32[] constant(1)\n ROOT r = f32[3,7] reduce(x, z), dimensions={2}, to_apply=sum",
+    "rows": X + "z = f32[] constant(-inf)\n ROOT r = f32[7] reduce(x, z), dimensions={0,2}, to_apply=max",
+    "column": X + "z = f32[] constant(1)\n ROOT r = f32[7,45] reduce(x, z), dimensions={0}, to_apply=sum",
+    "middle": X + "z = f32[] constant(1)\n ROOT r = f32[3,45] reduce(x, z), dimensions={1}, to_apply=sum",
+    "whole": X + "z = f32[] parameter(1)\n ROOT r = f32[] reduce(x, z), dimensions={0,1,2}, to_apply=sum",
+    "integers": "x = s32[3,70] parameter(0)\n z = s32[] constant(9)\n ROOT r = s32[3] reduce(x, z), dimensions={1}, to_apply=least",
+    "logic": (
+        X + "c = pred[3,7,45] compare(x, x), direction=GE\n z = pred[] constant(true)\n"
+        " ROOT r = pred[3,7] reduce(c, z), dimensions={2}, to_apply=all"
+    ),
+    "complex": "x = c64[3,33] parameter(0)\n y = c64[3,33] divide(x, x)\n z = c64[] constant((1,0))\n ROOT r = c64[3] reduce(y, z), dimensions={1}, to_apply=product",
+    "padded rows": (
+        X
+        + "v = f32[] constant(2)\n p = f32[3,7,90] pad(x, v), padding=0_0x0_0x20_25\n q = f32[3,7,90] multiply(p, p)\n"
+        " z = f32[] constant(0)\n ROOT r = f32[3,7] reduce(q, z), dimensions={2}, to_apply=sum"
+    ),
+    "gather": (
+        "x = f32[50] parameter(0)\n i = s32[70] parameter(1)\n ROOT g = f32[70] gather(x, i), offset_dims={}, collapsed_slice_dims={0}, "
+        "start_index_map={0}, index_vector_dim=1, slice_sizes={1}"
+    ),
+    "bf16": "x = bf16[99] parameter(0)\n y = bf16[99] parameter(1)\n ROOT r = bf16[99] multiply(x, y)",
+    "f8": "x = f8e4m3fn[99] parameter(0)\n y = f8e4m3fn[99] parameter(1)\n ROOT r = f8e4m3fn[99] add(x, y)",
+    "s8": "x = s8[199] parameter(0)\n y = s8[199] parameter(1)\n ROOT r = s8[199] divide(x, y)",
+    "s4": "x = s4[99] parameter(0)\n y = s4[99] parameter(1)\n ROOT r = s4[99] multiply(x, y)",
+    "f64": "x = f64[99] parameter(0)\n ROOT r = f64[99] tanh(x)",
+    "softmax": (
+        "x = f32[9,70] parameter(0)\n low = f32[] constant(-inf)\n z = f32[] constant(0)\n m = f32[9] reduce(x, low), dimensions={1}, to_apply=max\n"
+        " mb = f32[9,70] broadcast(m), dimensions={0}\n d = f32[9,70] subtract(x, mb)\n e = f32[9,70] exponential(d)\n"
+        " s = f32[9] reduce(e, z), dimensions={1}, to_apply=sum\n sb = f32[9,70] broadcast(s), dimensions={0}\n ROOT r = f32[9,70] divide(e, sb)"
+    ),
+}
+
+
+ONE_BY_ONE = {"pad"}
+"""The holes of the padding make a condition that changes from element to element."""
+
+
+def narrower(bits: int, *, explicit: bool = True) -> Target:
+    """The host, as if its vectors had so many bits."""
+    wide = {512: (), 256: ("avx512f",), 128: ("avx512f", "avx2", "avx")}[bits]
+    features = ",".join("-" + f[1:] if f[1:].startswith(wide) else f for f in jit.host().features.split(","))
+    return replace(jit.host(), features=features if wide else jit.host().features, explicit_vectors=explicit)
+
+
+def inputs(text: str) -> list[NDArray[np.generic]]:
+    """Normal numbers for each parameter."""
+    rng = np.random.default_rng(3)
+    made = []
+    for p in parse(text).entry_computation.parameters:
+        t = p.shape.as_array().element_type
+        values = rng.standard_normal(p.shape.as_array().dimensions) * 4
+        values = values + 1j * values[..., ::-1] if t.is_complex else values
+        small = t.bits < 32 and t.is_floating
+        made.append(
+            np.asarray(values).astype(np.float32).astype(t.dtype) if small else np.asarray(values).astype(t.dtype)
+        )
+    return made
+
+
+def agrees(text: str, target: Target, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Compiled for a target it gives what the interpreter gives; the LLVM IR."""
+    monkeypatch.setattr(jit, "host", lambda: target)
+    module = parse(text)
+    exe = compile_module(module)
+    given = inputs(text)
+    want, got = np.asarray(evaluate(module, *given)), np.asarray(exe(*given))
+    assert got.dtype == want.dtype
+    wide = np.complex128 if np.iscomplexobj(want) else np.float64
+    np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=2e-5, atol=2e-5)
+    return str(exe.llvm_ir)
+
+
+@pytest.mark.parametrize("bits", [128, 256, 512])
+@pytest.mark.parametrize("name", BODIES)
+def test_each_width_agrees_with_the_interpreter(name: str, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if jit.host().vector_bits < bits:
+        pytest.skip("the host's vectors are narrower")
+    text = f"HloModule m\n{REDUCERS}\nENTRY e {{\n {BODIES[name]}\n}}\n"
+    made = agrees(text, narrower(bits), monkeypatch)
+    assert any(f"<{n} x " in made for n in (2, 4, 8, 16, 32, 64)) == (name not in ONE_BY_ONE)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_one_by_one_agrees_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"HloModule m\n{REDUCERS}\nENTRY e {{\n {BODIES[name]}\n}}\n"
+    made = agrees(text, narrower(512, explicit=False), monkeypatch)
+    assert not any(f"<{n} x float>" in made for n in (4, 8, 16, 32, 64))
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    st.integers(0, 40),
+    st.integers(1, 40),
+    st.integers(1, 6),
+    st.integers(1, 12),
+)
+def test_an_affine_index_is_what_integers_give(
+    sizes: list[int], low: int, count: int, factor: int, divisor: int
+) -> None:
+    """Split over dimensions and put together again, times and divided: the vector's elements are those of the arithmetic on plain integers."""
+    f = ModuleBuilder("m", jit.host()).function("f", [], "", "")
+    width = 4
+    high = low + count - 1
+    with f.vectorized(width):
+        q = vectors.counter(f, low, low, high, width)
+        assert vectors.within(f, q, low, high + 1) == "true"
+        whole = 0
+        try:
+            moved = f.add(f.mul(q, factor), 3)
+            parts = {"div": f.div(moved, divisor), "rem": f.rem(moved, divisor)}
+            where = split(_Holder(f), q, [99, *sizes])
+        except vectors.NotAVectorError:
+            return
+        for v, size in zip(where, [99, *sizes], strict=True):
+            whole = f.add(f.mul(whole, size), v)
+        for lane in range(min(width, count)):
+            n = low + lane
+            assert _value(f, whole, n) == n
+            assert _value(f, parts["div"], n) == (n * factor + 3) // divisor
+            assert _value(f, parts["rem"], n) == (n * factor + 3) % divisor
+
+
+class _Holder:
+    """As much of an Elemental as `split` needs."""
+
+    def __init__(self, f: object) -> None:
+        self.f = f
+
+
+def _value(f: object, index: object, n: int) -> int:
+    if isinstance(index, int):
+        return index
+    x = f.affine[index]  # type: ignore[attr-defined]
+    return int(x.base) + sum(k * (n // a % m if m else n // a) for (a, m), k in x.terms)
+
+
+def test_a_condition_that_changes_in_the_loop_says_where() -> None:
+    f = ModuleBuilder("m", jit.host()).function("f", [], "", "")
+    with f.vectorized(4):
+        q = vectors.counter(f, "%i", 0, 99, 4)
+        with pytest.raises(vectors.SplitError) as caught:
+            vectors.within(f, f.add(q, -20), 0, 50)
+        assert caught.value.cuts == (20, 70)
+
+
+def test_a_statement_that_has_no_vector_form_is_refused() -> None:
+    f = ModuleBuilder("m", jit.host()).function("f", [], "", "")
+    with f.vectorized(4):
+        v = vectors.materialize(f, vectors.counter(f, 0, 0, 99, 4))
+        with pytest.raises(vectors.NotAVectorError, match="cmpxchg"):
+            f.let(f"cmpxchg ptr %p, i64 {v}, i64 1 monotonic monotonic")
+
+
+def test_nothing_is_read_or_written_beyond_the_end(backend) -> None:
+    """Rows of 19 within one array: the neighbours of what is masked keep their values."""
+    text = (
+        "HloModule m\nENTRY e {\n x = f32[2,19] parameter(0)\n y = f32[4,19] parameter(1)\n n = f32[2,19] negate(x)\n i = s32[] constant(1)\n z = s32[] constant(0)\n"
+        " ROOT r = f32[4,19] dynamic-update-slice(y, n, i, z)\n}\n"
+    )
+    x, y = np.ones((2, 19), np.float32), np.zeros((4, 19), np.float32)
+    got = np.asarray(backend(text)(x, y))
+    assert (got[1:3] == -1).all()
+    assert (got[[0, 3]] == 0).all()
