@@ -239,10 +239,11 @@ class _Pool:
                 (folded,) = self._fold(windowed, full, [self.kind], [nothing], lambda where, s: step(column, where, s))
                 simd.write(f, t, row, f.add(column, w.padding_low), n, folded)
             first = simd.splat(f, register(t), n, str(e.scalar(self.initial[0])))
-            with e.loop(goal // n) as v:
-                begin = f.mul(v, n)
-                made = self._window(op, row, begin, w.size, first)
-                simd.write(f, t, self.k.output.pointer, self._target(at, begin), n, made)
+            if goal >= n:
+                with e.loop(goal // n) as v:
+                    begin = f.mul(v, n)
+                    made = self._window(op, row, begin, w.size, first)
+                    simd.write(f, t, self.k.output.pointer, self._target(at, begin), n, made)
             if goal % n:
                 begin = goal // n * n
                 made = self._window(op, row, begin, w.size, first)
