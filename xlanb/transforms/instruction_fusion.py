@@ -78,6 +78,7 @@ class FusionRun:
         self.computation = computation
         self.policy = policy
         self._refused: dict[int, set[HloInstruction]] = {}
+        self._told: dict[tuple[HloInstruction, HloInstruction], Condition | None] = {}
         self._fusible: dict[HloInstruction, bool] = {}
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
         self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
@@ -93,21 +94,27 @@ class FusionRun:
         edge = Edge(consumer.operands[index], consumer, index, self)
         conditions = self.policy.conditions(edge)
         refused = self._refused.setdefault(id(conditions), set())
-        observed = is_observed()
-        if not observed and edge.producer in refused:
+        observed = is_observed() and not self._silent
+        pair = (edge.producer, consumer)
+        if edge.producer in refused and (not observed or pair in self._told):
             return False
-        seen: list[Predicate] = []
+        values: list[str] = []
+        failed: Condition | None = None
         for c in conditions:
             holds, value = c.test(edge)
             if observed:
-                seen.append(Predicate(c.name, holds, value))
+                values.append(value)
             if not holds:
-                if c.lasting:
-                    refused.add(edge.producer)
-                self._tell(edge, seen, taken=False)
-                return False
-        self._tell(edge, seen, taken=True)
-        return True
+                failed = c
+                break
+        if failed is not None and failed.lasting:
+            refused.add(edge.producer)
+        # A consumer is asked again each time it grows: the same answer is told once.
+        if observed and self._told.get(pair, self) is not failed:
+            self._told[pair] = failed
+            seen = [Predicate(c.name, c is not failed, v) for c, v in zip(conditions, values, strict=False)]
+            self._tell(edge, seen, taken=failed is None)
+        return failed is None
 
     def is_fusible(self, i: HloInstruction) -> bool:
         """`is_fusible`, asked once of an instruction: fusion changes no side effect."""
@@ -119,7 +126,7 @@ class FusionRun:
         return found
 
     def _tell(self, edge: Edge, predicates: list[Predicate], *, taken: bool) -> None:
-        if predicates and not self._silent:
+        if predicates:
             emit(Decision(current_cause(), "fuse", (edge.producer.name, edge.consumer.name), taken, tuple(predicates)))
 
     def reused(self, i: HloInstruction) -> set[HloInstruction]:
