@@ -10,7 +10,7 @@ from xlanb.cpu.codegen import arithmetic
 from xlanb.cpu.codegen.conv.lowering import contraction_of
 from xlanb.cpu.codegen.conv.numbers import Convolution
 from xlanb.cpu.codegen.conv.padded import Padded, emit_padded, padded
-from xlanb.cpu.codegen.dot import place_of
+from xlanb.cpu.codegen.dot import MANY_PRODUCTS, place_of
 from xlanb.cpu.codegen.elemental import Elemental, elemental
 from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Ix
@@ -100,6 +100,12 @@ def _planned(i: HloInstruction) -> tuple[Convolution, Padded, Plan, int] | None:
     contraction, first = contraction_of(c, source)
     made = plan(contraction)
     return None if made is None else (c, source, made, first)
+
+
+def is_worth_a_kernel(i: HloInstruction) -> bool:
+    """Whether a convolution should be a kernel of its own rather than a part of another (see dot)."""
+    planned = _planned(i)
+    return planned is not None and planned[2].x.products >= MANY_PRODUCTS
 
 
 def scratch_bytes(i: HloInstruction) -> int:

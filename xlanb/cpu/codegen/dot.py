@@ -22,6 +22,8 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
 
 T = PrimitiveType
+MANY_PRODUCTS = 512
+"""Products from which on it pays to write a result to memory for others to read."""
 _PANEL_BYTES = 1 << 19
 
 
@@ -102,6 +104,12 @@ def scratch_bytes(i: HloInstruction) -> int:
     """Bytes of scratch that `emit_dot` wants."""
     made = plan(contraction_of(i))
     return made.scratch_bytes if made is not None else 0
+
+
+def is_worth_a_kernel(i: HloInstruction) -> bool:
+    """Whether a dot should be a kernel of its own rather than a part of another: it has enough products, of types that have vectors."""
+    x = contraction_of(i)
+    return x.products >= MANY_PRODUCTS and plan(x) is not None
 
 
 def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: str) -> bool:

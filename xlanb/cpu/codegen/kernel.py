@@ -116,7 +116,17 @@ def is_kernel(fusion: HloInstruction) -> bool:
             return False
         elif i is not target.root and scan.cumulative(i) is not None:
             return False  # each element by itself would cost a whole window
+        elif i.opcode in _CONTRACTIONS and _CONTRACTIONS[i.opcode](i) and not _by_itself(target, i):
+            return False  # sums element by element, or operands computed anew for every use, would cost more than a kernel
     return True
+
+
+_CONTRACTIONS = {Op.DOT: dot.is_worth_a_kernel, Op.CONVOLUTION: convolution.is_worth_a_kernel}
+
+
+def _by_itself(target: HloComputation, i: HloInstruction) -> bool:
+    """Whether an instruction is all that a fused computation does."""
+    return i is target.root and all(o.opcode in (Op.PARAMETER, Op.CONSTANT) for o in i.operands)
 
 
 def is_inlinable(computation: HloComputation) -> bool:

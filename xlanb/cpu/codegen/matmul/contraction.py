@@ -88,6 +88,11 @@ class Contraction:
         return count(self.depth)
 
     @property
+    def products(self) -> int:
+        """Products in all sums together."""
+        return self.batch_count * self.row_count * self.column_count * self.depth_count
+
+    @property
     def batch_count(self) -> int:
         """How many products of matrices there are."""
         return count(self.batch)
