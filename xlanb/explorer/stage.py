@@ -27,8 +27,8 @@ class TextRecord:
 Artifact = GraphRecord | ModuleRecord | BufferAssignmentRecord | CodeRecord | ExecutionRecord | CacheRecord | TextRecord
 
 
-HEAVY_BYTES = 4 << 20
-"""What takes some half a second to read: a line of a summary is not worth it."""
+HEAVY_BYTES = 1 << 18
+"""What takes some hundredth of a second to read: a line of a summary is not worth more."""
 
 
 @dataclass(eq=False)
@@ -41,6 +41,11 @@ class Deferred:
     load: Callable[[], Artifact]
     size: int = 0
     _artifact: Artifact | None = field(default=None, repr=False)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it was looked at."""
+        return self._artifact is not None
 
     @property
     def is_heavy(self) -> bool:

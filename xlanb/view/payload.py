@@ -14,7 +14,7 @@ from typing import Any
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
-from xlanb.explorer.stage import Artifact, Stage, TextRecord
+from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.records import ModuleRecord
@@ -31,6 +31,10 @@ from xlanb.view.pool import LEVELS, Limits, Pool, diff_rows
 Payload = dict[str, Any]
 
 MAX_BYTES = 2_000_000
+_GRAPH_KINDS = ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops")
+_CODE_KINDS = ("llvm_ir", "llvm_ir_optimized", "assembly")
+READ_BYTES = 24 << 20
+"""Of a dump that was not read yet so much is read for one page: some seconds."""
 
 
 def build_payload(
@@ -38,7 +42,7 @@ def build_payload(
 ) -> Payload:
     """The payload of finished or running traces, under `max_bytes` of JSON: where needed with less text and smaller pictures, which it notes."""
     payload: Payload = {}
-    for level in LEVELS:
+    for level in LEVELS[_first_level(traces) :]:
         builder = PayloadBuilder(level, title=title)
         builder.update(traces, live=live)
         payload = builder.payload
@@ -71,6 +75,8 @@ class PayloadBuilder:
         self._pictures: list[dict[str, Drawing]] = []
         self._new: list[dict[str, Any]] = []
         self._bytes = 0
+        self._read = 0
+        self._later: dict[int, tuple[Deferred, TextRecord]] = {}
 
     def update(self, traces: Sequence[Trace], *, live: bool | Callable[[Trace], bool] = False) -> Payload:
         """Take in what the traces hold by now, and give back what was added.
@@ -79,6 +85,7 @@ class PayloadBuilder:
         """
         self._new = []
         order, changes = [], []
+        self._choose(traces)
         for trace in traces:
             number = next((k for k, t in enumerate(self._traces) if t is trace), -1)
             if number < 0:
@@ -110,21 +117,22 @@ class PayloadBuilder:
 
     def _trace(self, number: int, trace: Trace, running: bool) -> Payload:
         done = len(self.payload["traces"][number]["stages"])
-        future = _clusters(trace)
+        future = self._clusters(trace)
         stages = [self._stage(number, s, trace, future) for s in trace.stages[done:]]
         runs = [round(r, 9) for r in list(trace.runs)[-200:]]
         return {
             "number": number,
             "name": trace.name,
             "live": running,
-            "counts": _counts(trace),
+            "counts": self._counts(trace),
             "runs": runs,
             "stages": stages,
         }
 
     def _stage(self, number: int, stage: Stage, trace: Trace, future: dict[str, str]) -> Payload:
-        before = self._artifact(number, stage.before, stage, future)
-        after = self._artifact(number, stage.after, stage, future)
+        left, right = self._look(stage.given_before), self._look(stage.given_after)
+        before = self._artifact(number, left, stage, future)
+        after = self._artifact(number, right, stage, future)
         data: Payload = {
             "i": stage.index,
             "kind": stage.kind,
@@ -138,9 +146,9 @@ class PayloadBuilder:
         }
         if stage.error is not None:
             data["e"] = clip(stage.error, 8000)
-        if not isinstance(stage.after, ModuleRecord | GraphRecord):
+        if not isinstance(right, ModuleRecord | GraphRecord):
             data["ctx"] = self._context(trace, stage)
-        diff = self._diff(stage)
+        diff = self._diff(stage, left, right)
         if diff:
             data["diff"] = diff
         why = why_data(stage.edits, stage.decisions, self.limits.rewrites)
@@ -152,12 +160,56 @@ class PayloadBuilder:
         """The picture beside code, memory and times: the last module, or else graph, before this stage."""
         for kind in (ModuleRecord, GraphRecord):
             for earlier in reversed(trace.stages[: stage.index]):
-                if isinstance(earlier.after, kind):
-                    return self._artifacts[id(earlier.after)][1] if id(earlier.after) in self._artifacts else -1
+                record = self._look(earlier.given_after)
+                if isinstance(record, kind):
+                    return self._artifacts[id(record)][1] if id(record) in self._artifacts else -1
         return -1
 
-    def _diff(self, stage: Stage) -> list[Payload]:
-        before, after = stage.before, stage.after
+    def _clusters(self, trace: Trace) -> dict[str, str]:
+        """The cluster that each node will be marked for: a graph is laid out as it will be clustered, so that marking moves nothing."""
+        for stage in trace.stages:
+            record = self._look(stage.given_after) if stage.kind in _GRAPH_KINDS else None
+            if isinstance(record, GraphRecord):
+                found = {n.name: n.cluster for n in record.nodes if n.cluster}
+                if found:
+                    return found
+        return {}
+
+    def _counts(self, trace: Trace) -> Payload:
+        kernels = 0
+        for stage in trace.stages:
+            record = self._look(stage.given_after) if stage.kind in _CODE_KINDS else None
+            if isinstance(record, CodeRecord):
+                kernels = max(kernels, len(record.kernels) or len(record.functions))
+        passes = sum(s.kind == "hlo_pass" for s in trace.stages)
+        return {"stages": len(trace.stages), "passes": passes, "changed": len(trace.changed), "kernels": kernels}
+
+    def _choose(self, traces: Sequence[Trace]) -> None:
+        """Decide what is read of dumps that nobody looked at yet: what is before and after all passes first, then in order, as far as the limit goes."""
+        waiting: dict[int, Deferred] = {}
+        for trace in traces:
+            given = [
+                g for s in trace for g in (s.given_before, s.given_after) if isinstance(g, Deferred) and not g.is_read
+            ]
+            for g in (*given[:1], *given[-1:], *given):
+                waiting.setdefault(id(g), g)
+        for g in waiting.values():
+            if id(g) in self._later:
+                continue
+            if self._read + g.size <= READ_BYTES:
+                self._read += g.size
+            else:
+                words = f"{g.size:,} bytes, more than this page can hold: look at this stage by itself, as trace[k]."
+                self._later[id(g)] = (g, TextRecord("not shown", words))
+
+    def _look(self, given: Artifact | Deferred | None) -> Artifact | None:
+        """An artifact, or a word in its place where it is one too many to be read."""
+        if not isinstance(given, Deferred):
+            return given
+        later = self._later.get(id(given))
+        return later[1] if later is not None else given.get()
+
+    def _diff(self, stage: Stage, before: Artifact | None, after: Artifact | None) -> list[Payload]:
         if before is None or not stage.changed or not self.limits.diff_rows:
             return []
         if isinstance(after, ModuleRecord) and isinstance(before, ModuleRecord):
@@ -212,10 +264,16 @@ class PayloadBuilder:
             return _execution(record)
         return _cache(record)
 
+    def _touched(self, stage: Stage) -> tuple[str, ...]:
+        """What a stage added or changed; nothing where one of its sides is not read."""
+        if any(id(g) in self._later for g in (stage.given_before, stage.given_after)):
+            return ()
+        return (*stage.added, *stage.modified)
+
     def _module_picture(self, number: int, record: ModuleRecord, stage: Stage) -> Payload | None:
         if not self.limits.nodes:
             return None
-        sheet = module_sheet(record, self.limits.nodes, (*stage.added, *stage.modified))
+        sheet = module_sheet(record, self.limits.nodes, self._touched(stage))
         drawing = sheet.draw(self._pictures[number].get("module"))
         self._pictures[number]["module"] = drawing
         return self.pool.picture(drawing, sheet.subjects)
@@ -227,7 +285,7 @@ class PayloadBuilder:
         def cluster_of(node: NodeRecord) -> str:
             return node.cluster or future.get(node.name, "")
 
-        sheet = graph_sheet(record, self.limits.nodes, (*stage.added, *stage.modified), cluster_of)
+        sheet = graph_sheet(record, self.limits.nodes, self._touched(stage), cluster_of)
         drawing = sheet.draw(self._pictures[number].get("graph"))
         self._pictures[number]["graph"] = drawing
         marked = {n.cluster for n in record.nodes if n.cluster} | {f.name for f in record.functions}
@@ -249,28 +307,13 @@ def merge(payload: Payload, delta: Payload) -> None:
     payload["order"] = delta["order"]
 
 
-def _clusters(trace: Trace) -> dict[str, str]:
-    """The cluster that each node will be marked for: a graph is laid out as it will be clustered, so that marking moves nothing."""
-    for stage in trace.stages:
-        if isinstance(stage.after, GraphRecord):
-            found = {n.name: n.cluster for n in stage.after.nodes if n.cluster}
-            if found:
-                return found
-    return {}
-
-
-def _counts(trace: Trace) -> Payload:
-    kernels = 0
-    for stage in trace.stages:
-        if isinstance(stage.after, CodeRecord):
-            kernels = max(kernels, len(stage.after.kernels) or len(stage.after.functions))
-    passes = sum(s.kind == "hlo_pass" for s in trace.stages)
-    return {
-        "stages": len(trace.stages),
-        "passes": passes,
-        "changed": len(trace.changed),
-        "kernels": kernels,
+def _first_level(traces: Sequence[Trace]) -> int:
+    """The level to begin with: what takes seconds to write is not written four times to find that it is too long."""
+    sizes = {
+        id(g): g.size for t in traces for s in t for g in (s.given_before, s.given_after) if isinstance(g, Deferred)
     }
+    total = sum(sizes.values())
+    return 0 if total < READ_BYTES // 4 else 1 if total < READ_BYTES else 2
 
 
 def _cache(record: CacheRecord) -> Payload:
