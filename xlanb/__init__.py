@@ -19,6 +19,7 @@ _FACE = {
     "flags": "xlanb.debug_options",
     "from_jax": "xlanb.peers.xla",
     "jit": "xlanb.runtime.jit",
+    "load": "xlanb.cpu.saved",
     "load_ipython_extension": "xlanb.notebook.magic",
     "read_dump": "xlanb.explorer.dump_directory",
     "trace": "xlanb.explorer.explore",

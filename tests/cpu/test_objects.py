@@ -31,7 +31,7 @@ def test_kernels_that_differ_in_their_names_alone_are_compiled_once(backend):
     exe = backend(CHAIN)
     x, y = np.linspace(-1, 1, 64, dtype=np.float32), np.linspace(0, 2, 64, dtype=np.float32)
     np.testing.assert_allclose(exe(x, y), np.tanh(np.tanh(x + y) + y) + x, rtol=1e-5)
-    compiled = "".join(u.text for u in exe._program.units())
+    compiled = "".join(u.text for u in exe.program.units())
     assert compiled.count("define internal void @") < 5
     assert {i.name for i in exe.kernels.values()} == {"a", "t", "b", "u", "c"}
     assert exe.llvm_ir.count("define internal void @") == 5

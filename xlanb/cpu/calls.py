@@ -143,15 +143,16 @@ class Calls:
     def __init__(self, signature: Signature, code: LoadedCode, temp: int, *, is_long: bool, calls_host: bool) -> None:
         self.signature = signature
         self.code = code
+        self.is_long = is_long
         self._calls_host = calls_host
-        self._specs, self._results = signature.arguments(), signature.results()
+        self.arguments, self.results = signature.arguments(), signature.results()
         self._nested = any(isinstance(s, TupleShape) for _, s in signature.parameters)
-        self._frame = _Frame(len(self._specs), len(self._results), temp)
+        self._frame = _Frame(len(self.arguments), len(self.results), temp)
         self._bridge = bridges.bridge()
         self._address = code.address("run")
         flags = (1 if is_long else 0) | (2 if isinstance(signature.result, TupleShape) else 0)
-        arrays = [(s.dtype, s.dimensions) for s in (*self._specs, *self._results) if s is not None]
-        self._table = bridges.table(self._address, temp, arrays, len(self._results), flags)
+        arrays = [(s.dtype, s.dimensions) for s in (*self.arguments, *self.results) if s is not None]
+        self._table = bridges.table(self._address, temp, arrays, len(self.results), flags)
 
     def __del__(self) -> None:
         memory = getattr(self, "_table", None)
@@ -163,7 +164,7 @@ class Calls:
         flat = isinstance(self.signature.result, ArrayShape) or all(
             isinstance(s, ArrayShape) for s in getattr(self.signature.result, "shapes", ())
         )
-        plain = all(s is not None and s.order is None for s in (*self._specs, *self._results))
+        plain = all(s is not None and s.order is None for s in (*self.arguments, *self.results))
         if not self._bridge.reads_arrays or self._calls_host or self._nested or not flat or not plain:
             return self.unusual
         return self._bridge.entry(self.unusual, self._table.ctypes.data, self._table)
@@ -181,20 +182,20 @@ class Calls:
         """Check flat arguments, call a compiled `run` with them (and `extra` behind), and give the result."""
         frame = self._frame
         kept = []
-        for k, (spec, value) in enumerate(zip(self._specs, flat, strict=True)):
+        for k, (spec, value) in enumerate(zip(self.arguments, flat, strict=True)):
             if spec is not None:
                 array = spec.taken(value)
                 kept.append(array)
                 frame.arguments[k] = array.__array_interface__["data"][0]
         outputs = []
-        for k, spec in enumerate(self._results):
+        for k, spec in enumerate(self.results):
             array = spec.fresh() if spec is not None else _NOTHING
             outputs.append(array)
             frame.results[k] = array.__array_interface__["data"][0]
         self._bridge.call(function, frame.arguments, frame.results, frame.temp, extra)
         if self._calls_host:
             raise_pending()
-        given = [spec.given(a) if spec is not None else None for spec, a in zip(self._results, outputs, strict=True)]
+        given = [spec.given(a) if spec is not None else None for spec, a in zip(self.results, outputs, strict=True)]
         result = self.signature.result
         return given[0] if not isinstance(result, TupleShape) else _nest(result, iter(given))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
@@ -43,7 +44,7 @@ class Executable(Displayable):
         self.hlo_module = module
         self.source_module = source
         self.buffer_assignment = assignment
-        self._program = program
+        self.program = program
         self._host = make_host_calls(program.host)
         self.code = self.load(program)
         entry = module.entry_computation
@@ -57,12 +58,39 @@ class Executable(Displayable):
         )
         self.__call__ = self.calls.entry()
 
+    # -- for elsewhere ------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write machine code and signature into one file, for `xlanb.load` on this machine or one that can do what it can.
+
+        Raises:
+            UnimplementedError: the program calls functions of this process (see `kernels`).
+            OSError: the file cannot be written.
+        """
+        from xlanb.cpu.saved import save
+
+        save(self, path)
+
+    def export_c(self, directory: str | Path, name: str = "model") -> list[Path]:
+        """Write NAME.o, NAME.h and, where there is a C compiler, libNAME.so, for C programs on machines like this; gives their paths.
+
+        The header declares `NAME(arguments, results, temp)` and `NAME_call` with a typed pointer for each array. The code uses one thread and needs
+        nothing but the C and mathematics libraries.
+
+        Raises:
+            CompilationError: the name is no C identifier, or the C compiler fails.
+            UnimplementedError: the program calls functions of this process (see `kernels`).
+        """
+        from xlanb.cpu.export_c import export_c
+
+        return export_c(self, directory, name)
+
     # -- what it is ---------------------------------------------------------------------------------------------
 
     @property
     def target(self) -> Target:
         """The machine that the code is made for."""
-        return self._program.target
+        return self.program.target
 
     @property
     def llvm_ir(self) -> str:
@@ -86,7 +114,7 @@ class Executable(Displayable):
     @cached_property
     def _traced(self) -> tuple[Program, jit.MachineCode]:
         """The same program with debug locations, for those who read it; the code that runs carries none."""
-        program = emit_program(self.buffer_assignment, self._program.target, self._lines)
+        program = emit_program(self.buffer_assignment, self.program.target, self._lines)
         return program, self.machine_code(program)
 
     def machine_code(self, program: Program) -> jit.MachineCode:
@@ -129,7 +157,7 @@ class Executable(Displayable):
     def kernels(self) -> dict[str, HloInstruction]:
         """The HLO instruction of each kernel function."""
         by_name = {i.name: i for i in self.hlo_module.instructions()}
-        return {f: by_name[name] for f, name in self._program.kernels.items()}
+        return {f: by_name[name] for f, name in self.program.kernels.items()}
 
     def profile(self, *arrays: Any, runs: int = 10) -> pd.DataFrame:
         """Time of each kernel: a table with a row per kernel.
@@ -144,7 +172,7 @@ class Executable(Displayable):
         return profile(self, arrays, runs)
 
     def __str__(self) -> str:
-        kernels, temp = len(self._program.kernels), self.buffer_assignment.temp_size
+        kernels, temp = len(self.program.kernels), self.buffer_assignment.temp_size
         return f"Executable {self.hlo_module.name}: {self.calls.signature.text}, {kernels} kernels, {temp} bytes of temporaries"
 
     def __repr__(self) -> str:

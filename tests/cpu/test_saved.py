@@ -1,0 +1,177 @@
+"""Executables on disk, and C programs that call them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import xlanb
+from xlanb.cpu import saved
+from xlanb.errors import ArgumentError, CompilationError, UnimplementedError
+
+MODEL = """HloModule dense
+
+max {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b)
+}
+
+ENTRY main {
+  x = f32[8,16]{1,0} parameter(0)
+  w = f32[16,4]{1,0} parameter(1)
+  n = s32[] parameter(2)
+  table = f32[1200]{0} constant({TABLE})
+  slice = f32[4]{0} slice(table), slice={[3:7]}
+  bias = f32[8,4]{1,0} broadcast(slice), dimensions={1}
+  product = f32[8,4]{1,0} dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  sum = f32[8,4]{1,0} add(product, bias)
+  t = f32[8,4]{1,0} tanh(sum)
+  low = f32[] constant(-inf)
+  best = f32[8]{0} reduce(t, low), dimensions={1}, to_apply=max
+  doubled = s32[] add(n, n)
+  ROOT out = (f32[8,4]{1,0}, f32[8]{0}, s32[]) tuple(t, best, doubled)
+}
+""".replace("TABLE", ", ".join(str(k / 1000) for k in range(1200)))
+
+LOOP = """HloModule loop
+
+condition {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  end = s32[] constant(1000)
+  ROOT more = pred[] compare(i, end), direction=LT
+}
+
+body {
+  p = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  v = f32[4] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  w = f32[4] add(v, v)
+  half = f32[] constant(0.5)
+  halves = f32[4] broadcast(half), dimensions={}
+  u = f32[4] multiply(w, halves)
+  ROOT t = (s32[], f32[4]) tuple(next, u)
+}
+
+ENTRY main {
+  x = f32[4]{0} parameter(0)
+  zero = s32[] constant(0)
+  start = (s32[], f32[4]) tuple(zero, x)
+  ROOT loop = (s32[], f32[4]) while(start), condition=condition, body=body
+}
+"""
+
+
+def _inputs() -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(3)
+    return rng.standard_normal((8, 16), np.float32), rng.standard_normal((16, 4), np.float32), np.array(21, np.int32)
+
+
+def test_what_is_saved_gives_the_same_when_it_is_loaded(backend, tmp_path):
+    exe = backend(MODEL)
+    exe.save(tmp_path / "model")
+    again = xlanb.load(tmp_path / "model")
+    inputs = _inputs()
+    for got, want in zip(again(*inputs), exe(*inputs), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert "dense: (f32[8,16], f32[16,4], s32[]) -> " in str(again)
+    with pytest.raises(ArgumentError, match="dense takes 3 arguments"):
+        again(1)
+
+
+def test_another_process_loads_it(backend, tmp_path):
+    backend(LOOP).save(tmp_path / "loop")
+    code = (
+        f"import numpy as np, xlanb; n, x = xlanb.load({str(tmp_path / 'loop')!r})(np.ones(4, np.float32)); print(n, x)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "1000 [1. 1. 1. 1.]\n"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: d[:-1], "digest"),
+        (lambda d: d[:200] + bytes([d[200] ^ 1]) + d[201:], "digest"),
+        (lambda d: b"x" + d, "no executable"),
+        (lambda _: b"", "no executable"),
+    ],
+)
+def test_a_file_that_is_damaged_is_refused(backend, tmp_path, damage, message):
+    path = tmp_path / "model"
+    backend(MODEL).save(path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(CompilationError, match=message):
+        xlanb.load(path)
+
+
+def test_a_file_for_another_machine_is_refused(backend, tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    backend(MODEL).save(path)
+
+    class Lesser:
+        enabled = frozenset({"sse2"})
+        triple = saved.jit.host().triple
+        cpu = "lesser"
+
+    monkeypatch.setattr(saved.jit, "host", Lesser)
+    with pytest.raises(CompilationError, match="another machine"):
+        xlanb.load(path)
+
+
+def test_functions_of_this_process_cannot_be_saved(backend, tmp_path):
+    exe = backend(
+        "HloModule m\n\nENTRY main {\n  x = c64[8]{0} parameter(0)\n  ROOT y = c64[8]{0} fft(x), fft_type=FFT, fft_length={8}\n}\n"
+    )
+    with pytest.raises(UnimplementedError, match="fft"):
+        exe.save(tmp_path / "m")
+    with pytest.raises(UnimplementedError, match="fft"):
+        exe.export_c(tmp_path)
+
+
+MAIN = """#include <stdio.h>
+#include "dense.h"
+
+int main(void) {
+  float x[128], w[64], t[32], best[8];
+  int32_t n = 21, doubled;
+  if (fread(x, 4, 128, stdin) != 128 || fread(w, 4, 64, stdin) != 64) return 1;
+  if (dense_call(x, w, &n, t, best, &doubled)) return 2;
+  fwrite(t, 4, 32, stdout);
+  fwrite(best, 4, 8, stdout);
+  fwrite(&doubled, 4, 1, stdout);
+  return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_c_program_calls_it(backend, tmp_path, shared):
+    exe = backend(MODEL)
+    made = {p.name for p in exe.export_c(tmp_path, name="dense")}
+    assert made == {"dense.o", "dense.h", "libdense.so"}
+    (tmp_path / "main.c").write_text(MAIN)
+    linked = ["-L.", "-ldense", "-Wl,-rpath,$ORIGIN"] if shared else ["dense.o"]
+    build = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.c", *linked, "-lm"]
+    subprocess.run(build, cwd=tmp_path, check=True, timeout=60)
+    x, w, n = _inputs()
+    done = subprocess.run(
+        [tmp_path / "main"], input=x.tobytes() + w.tobytes(), capture_output=True, check=True, timeout=60
+    )
+    t, best, doubled = exe(x, w, n)
+    np.testing.assert_allclose(np.frombuffer(done.stdout[:128], np.float32).reshape(8, 4), t, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.frombuffer(done.stdout[128:160], np.float32), best, rtol=1e-5, atol=1e-6)
+    assert np.frombuffer(done.stdout[160:], np.int32)[0] == doubled == 42
+
+
+def test_a_name_that_is_no_identifier_is_refused(backend, tmp_path):
+    with pytest.raises(CompilationError, match="identifier"):
+        backend(MODEL).export_c(tmp_path, name="a b")

@@ -1,0 +1,146 @@
+"""Executables on disk: `exe.save(path)` writes machine code and signature into one file, `xlanb.load(path)` reads it in another process.
+
+The file: a magic line, a digest of the rest, the length of a JSON header, the header, then the object files and the constants in its order. The digest tells a damaged file, not
+one that somebody made: machine code is trusted input, as a shared library is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.cpu import jit, pool
+from xlanb.cpu.bridge import bridge
+from xlanb.cpu.calls import Calls, Signature
+from xlanb.cpu.codegen.ir import PARALLEL
+from xlanb.cpu.codegen.program import PACE
+from xlanb.cpu.objects import compile_units
+from xlanb.errors import CompilationError, UnimplementedError
+from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.parse_shape import parse_shape
+from xlanb.shape import Shape
+
+if TYPE_CHECKING:
+    from xlanb.cpu.executable import Executable
+
+_MAGIC = b"xlanb executable 1\n"
+_DIGEST = hashlib.sha256().digest_size
+
+
+def save(exe: Executable, path: str | Path) -> None:
+    """See Executable.save."""
+    program = exe.program
+    if program.host:
+        instruction = next(iter(program.host.values()))
+        raise UnimplementedError(
+            f"the program calls a function of this process, which cannot be saved:\n  {instruction}"
+        )
+    objects = compile_units(program.units(), program.target)
+    constants = {name: memory.tobytes() for name, memory in program.constants.items()}
+    signature = exe.calls.signature
+    header = {
+        "name": signature.name,
+        "parameters": [[name, shape.text()] for name, shape in signature.parameters],
+        "result": signature.result.text(),
+        "triple": program.target.triple,
+        "features": sorted(program.target.enabled),
+        "temp": exe.buffer_assignment.temp_size,
+        "long": exe.calls.is_long,
+        "symbols": [s for s, used in ((PARALLEL, program.is_parallel), (PACE, program.polls)) if used],
+        "objects": [len(o) for o in objects],
+        "constants": {name: len(data) for name, data in constants.items()},
+    }
+    text = json.dumps(header).encode()
+    body = b"".join((struct.pack("<Q", len(text)), text, *objects, *constants.values()))
+    Path(path).write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
+
+
+class SavedExecutable:
+    """An executable that was read from a file: `exe(*arrays)` runs it, as it ran where it was compiled (see Executable)."""
+
+    __slots__ = ("__call__", "calls")
+    __call__: Callable[..., Any]
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls = calls
+        self.__call__ = calls.entry()
+
+    def __str__(self) -> str:
+        return f"SavedExecutable {self.calls.signature.name}: {self.calls.signature.text}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+def load(path: str | Path) -> SavedExecutable:
+    """The executable that `Executable.save` wrote.
+
+    The file holds machine code that will be run: load only files that you would also run as programs.
+
+    Raises:
+        CompilationError: the file is no executable of this version, is damaged, or was made for a machine that can do what this one cannot.
+        OSError: the file cannot be read.
+    """
+    header, blobs = _read(Path(path))
+    host = jit.host()
+    missing = sorted(set(header["features"]) - host.enabled)
+    if header["triple"] != host.triple or missing:
+        needs = f"{header['triple']}{''.join(f' +{f}' for f in missing)}"
+        raise CompilationError(
+            f"{path} was compiled for another machine: it needs {needs}, this is {host.triple} {host.cpu}"
+        )
+    objects = [blobs.take(size) for size in header["objects"]]
+    constants = {name: _aligned(blobs.take(size)) for name, size in header["constants"].items()}
+    symbols = {name: memory.ctypes.data for name, memory in constants.items()} | _functions(header["symbols"])
+    code = jit.LoadedCode(objects, ["run"], symbols, constants)
+    signature = Signature(
+        header["name"], tuple((n, _shape(text)) for n, text in header["parameters"]), _shape(header["result"])
+    )
+    return SavedExecutable(Calls(signature, code, header["temp"], is_long=header["long"], calls_host=False))
+
+
+class _Blobs:
+    """The bytes behind the header, taken one after the other."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+
+    def take(self, size: int) -> bytes:
+        taken, self.data = self.data[:size], self.data[size:]
+        return bytes(taken)
+
+
+def _read(path: Path) -> tuple[Mapping[str, Any], _Blobs]:
+    content = path.read_bytes()
+    start = len(_MAGIC) + _DIGEST
+    if not content.startswith(_MAGIC):
+        raise CompilationError(f"{path} is no executable that this version of xlanb has saved")
+    if content[len(_MAGIC) : start] != hashlib.sha256(content[start:]).digest():
+        raise CompilationError(f"{path} is damaged: its digest does not fit its content")
+    (length,) = struct.unpack_from("<Q", content, start)
+    begin = start + 8
+    return json.loads(content[begin : begin + length]), _Blobs(memoryview(content)[begin + length :])
+
+
+def _functions(names: list[str]) -> dict[str, int]:
+    """The addresses of the functions of this process that the code calls."""
+    known: dict[str, Callable[[], int]] = {PARALLEL: pool.address, PACE: lambda: bridge().pace}
+    return {name: known[name]() for name in names}
+
+
+def _shape(text: str) -> Shape:
+    return parse_shape(Cursor(text), {})
+
+
+def _aligned(data: bytes) -> NDArray[np.uint8]:
+    memory = np.empty(len(data) + 64, np.uint8)
+    memory = memory[-memory.ctypes.data % 64 :][: len(data)]
+    memory[:] = np.frombuffer(data, np.uint8)
+    return memory
