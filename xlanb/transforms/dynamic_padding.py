@@ -1,0 +1,270 @@
+"""What a dynamic array is once its size is a number of its own, and what each opcode makes of it (xla/service/dynamic_dimension_inference.h, dynamic_padder.h).
+
+A dynamic array is kept at its bound, with the sizes of its dynamic dimensions beside it as scalars s32; what lies beyond a size is anything. A rule gives the result of an instruction as
+such an array, or None where it needs the elements together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from xlanb.hlo.attributes import PaddingDimension
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
+from xlanb.shape.shape import tuple_of
+from xlanb.transforms.builder import Builder
+
+SIZE = PrimitiveType.S32
+Sizes = dict[int, HloInstruction]
+
+
+@dataclass(frozen=True)
+class Padded:
+    """An array at its bound, and the sizes of its dynamic dimensions."""
+
+    array: HloInstruction
+    sizes: Sizes = field(default_factory=dict)
+
+
+Value: TypeAlias = "Padded | list[Value]"
+Rule = Callable[[Builder, HloInstruction, list[Padded]], "Value | None"]
+
+
+def static(shape: Shape) -> Shape:
+    """The shape with every dynamic dimension at its bound."""
+    if isinstance(shape, TupleShape):
+        return tuple_of(static(s) for s in shape.shapes)
+    if isinstance(shape, ArrayShape) and shape.is_dynamic:
+        return ArrayShape(shape.element_type, shape.dimensions, shape.layout)
+    return shape
+
+
+def filled(b: Builder, x: Padded, dimensions: Iterable[int], value: HloInstruction) -> HloInstruction:
+    """The array with `value`, a scalar, beyond the sizes of those of `dimensions` that are dynamic."""
+    made, shape = x.array, x.array.array_shape
+    for d in dimensions:
+        if d in x.sizes:
+            index = b.add(O.IOTA, (), shape.with_type(SIZE), iota_dimension=d)
+            is_real = b.compare(index, "LT", b.broadcast(x.sizes[d], (), index.array_shape))
+            made = b.select(is_real, made, b.broadcast(value, (), shape))
+    return made
+
+
+def apply(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    """The result of an instruction over padded operands; None where only the elements themselves will do."""
+    rule = _RULES.get(i.opcode, _elementwise if i.opcode.is_elementwise else None)
+    return rule(b, i, operands) if rule is not None else None
+
+
+def _clone(i: HloInstruction, operands: Iterable[HloInstruction]) -> HloInstruction:
+    return i.parent.clone_instruction(i, tuple(operands), static(i.shape))
+
+
+def _results(b: Builder, made: HloInstruction, sizes: Sizes) -> Value:
+    """One array or several of the same sizes."""
+    if isinstance(made.shape, TupleShape):
+        return [Padded(b.element(made, n), sizes) for n in range(len(made.shape.shapes))]
+    return Padded(made, sizes)
+
+
+def _elementwise(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    sizes: Sizes = {}
+    for o in operands:
+        if o.array.array_shape.rank == i.array_shape.rank:
+            sizes = o.sizes | sizes
+    return Padded(_clone(i, (o.array for o in operands)), sizes)
+
+
+def _broadcast(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    return Padded(_clone(i, (operands[0].array,)), {i.dimensions[d]: n for d, n in operands[0].sizes.items()})
+
+
+def _transpose(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    sizes = operands[0].sizes
+    return Padded(_clone(i, (operands[0].array,)), {n: sizes[d] for n, d in enumerate(i.dimensions) if d in sizes})
+
+
+def _set_size(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    d = i.dimensions[0]
+    sizes = {k: n for k, n in operands[0].sizes.items() if k != d}
+    return Padded(operands[0].array, sizes | {d: operands[1].array} if i.array_shape.is_dynamic_dimension(d) else sizes)
+
+
+def _get_size(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    x, d = operands[0], i.dimensions[0]
+    return Padded(x.sizes[d] if d in x.sizes else b.scalar(x.array.array_shape.dimensions[d], SIZE))
+
+
+def _reduce(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    count = len(operands) // 2
+    starts = [o.array for o in operands[count:]]
+    arrays = [filled(b, x, i.dimensions, s) for x, s in zip(operands[:count], starts, strict=True)]
+    kept = [d for d in range(arrays[0].array_shape.rank) if d not in i.dimensions]
+    sizes: Sizes = {}
+    for x in operands[:count]:
+        sizes |= {n: x.sizes[d] for n, d in enumerate(kept) if d in x.sizes}
+    return _results(b, _clone(i, (*arrays, *starts)), sizes)
+
+
+def _dot(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    zero = b.scalar(0, operands[0].array.array_shape.element_type)
+    arrays, sizes = [], Sizes()
+    batch = len(i.ints("lhs_batch_dims"))
+    place = batch
+    for side, x in zip(("lhs", "rhs"), operands, strict=True):
+        contracting, shared = i.ints(f"{side}_contracting_dims"), i.ints(f"{side}_batch_dims")
+        start = zero if side == "lhs" else b.scalar(0, x.array.array_shape.element_type)
+        arrays.append(filled(b, x, contracting, start))
+        free = [d for d in range(x.array.array_shape.rank) if d not in contracting and d not in shared]
+        sizes |= {n: x.sizes[d] for n, d in enumerate(shared) if d in x.sizes}
+        sizes |= {place + n: x.sizes[d] for n, d in enumerate(free) if d in x.sizes}
+        place += len(free)
+    return Padded(_clone(i, arrays), sizes)
+
+
+def _concatenate(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    d = i.dimensions[0]
+    sizes: Sizes = {}
+    for o in operands:
+        sizes |= {k: n for k, n in o.sizes.items() if k != d}
+    if all(d not in o.sizes for o in operands):
+        return Padded(_clone(i, (o.array for o in operands)), sizes)
+    shape = static(i.shape).as_array()
+    first = operands[0].array.array_shape
+    edges = [PaddingDimension()] * shape.rank
+    edges[d] = PaddingDimension(0, shape.dimensions[d] - first.dimensions[d])
+    made = b.add(O.PAD, (operands[0].array, b.scalar(0, shape.element_type)), shape, padding=tuple(edges))
+    end = b.scalar(0, SIZE)
+    for n, o in enumerate(operands):
+        if n:
+            starts = [end if k == d else b.scalar(0, SIZE) for k in range(shape.rank)]
+            made = b.add(O.DYNAMIC_UPDATE_SLICE, (made, o.array, *starts), shape)
+        end = b.binary(O.ADD, end, o.sizes.get(d) or b.scalar(o.array.array_shape.dimensions[d], SIZE))
+    return Padded(made, sizes | {d: end})
+
+
+def _pad(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    """What lies beyond a size is padding already."""
+    x, value = operands
+    sizes: Sizes = {}
+    for d, n in x.sizes.items():
+        edge = i.attributes["padding"][d]
+        if edge.low < 0 or edge.high < 0:
+            return None
+        size = n
+        if edge.interior:
+            one = b.scalar(1, SIZE)
+            gaps = b.binary(O.MAXIMUM, b.binary(O.SUBTRACT, n, one), b.scalar(0, SIZE))
+            size = b.binary(O.ADD, n, b.binary(O.MULTIPLY, gaps, b.scalar(edge.interior, SIZE)))
+        sizes[d] = b.binary(O.ADD, size, b.scalar(edge.low + edge.high, SIZE))
+    return Padded(_clone(i, (filled(b, x, x.sizes, value.array), value.array)), sizes)
+
+
+def _whole(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    """A slice that leaves dynamic dimensions as they are."""
+    x = operands[0]
+    dims = x.array.array_shape.dimensions
+    if any(i.array_shape.dimensions[d] != dims[d] for d in x.sizes):
+        return None
+    return Padded(_clone(i, (o.array for o in operands)), x.sizes)
+
+
+def _off(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    """What is done along `dimensions` does not touch others."""
+    sizes: Sizes = {}
+    for o in operands:
+        if any(d in o.sizes for d in i.dimensions):
+            return None
+        sizes |= o.sizes
+    return _results(b, _clone(i, (o.array for o in operands)), sizes)
+
+
+def _reduce_window(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    count = len(operands) // 2
+    sizes: Sizes = {}
+    for x in operands[:count]:
+        sizes |= x.sizes
+    plain = [
+        w.size == 1 and w.stride == 1 and not w.padding_low and not w.padding_high and w.base_dilation == 1
+        for w in i.window.dimensions
+    ]
+    if not all(plain[d] for d in sizes):
+        return None
+    return _results(b, _clone(i, (o.array for o in operands)), sizes)
+
+
+def _reshape(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    """Dynamic dimensions that are the most major ones of what they are split into or joined with."""
+    x = operands[0]
+    source, target = x.array.array_shape.dimensions, i.array_shape.dimensions
+    runs = _runs(source, target)
+    if runs is None:
+        return None
+    sizes: Sizes = {}
+    for ins, outs in runs:
+        moving = [d for d in ins if d in x.sizes]
+        if not moving:
+            continue
+        major_in = next((d for d in ins if source[d] != 1), ins[0])
+        major_out = next((d for d in outs if target[d] != 1), outs[0] if outs else None)
+        dynamic_out = [d for d in outs if i.array_shape.is_dynamic_dimension(d)]
+        if moving != [major_in] or dynamic_out != [major_out] or major_out is None:
+            return None
+        old, new = source[major_in], target[major_out]
+        size = x.sizes[major_in]
+        if new % old == 0 and new != old:
+            size = b.binary(O.MULTIPLY, size, b.scalar(new // old, SIZE))
+        elif old % new == 0 and new != old:
+            size = b.binary(O.DIVIDE, size, b.scalar(old // new, SIZE))
+        elif new != old:
+            return None
+        sizes[major_out] = size
+    return Padded(b.add(O.RESHAPE, (x.array,), static(i.shape)), sizes)
+
+
+def _runs(source: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[list[int], list[int]]] | None:
+    """The finest runs of dimensions with equal products on both sides; those of size 1 go with what is before them."""
+    runs: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(source) and j < len(target):
+        ins, outs, p, q = [i], [j], source[i], target[j]
+        i, j = i + 1, j + 1
+        while p != q:
+            if p < q and i < len(source):
+                p, i = p * source[i], i + 1
+                ins.append(i - 1)
+            elif q < p and j < len(target):
+                q, j = q * target[j], j + 1
+                outs.append(j - 1)
+            else:
+                return None
+        runs.append((ins, outs))
+    if any(n != 1 for n in (*source[i:], *target[j:])):
+        return None
+    if runs:
+        runs[-1][0].extend(range(i, len(source)))
+        runs[-1][1].extend(range(j, len(target)))
+    return runs or None
+
+
+_RULES: dict[O, Rule] = {
+    O.BROADCAST: _broadcast,
+    O.CONCATENATE: _concatenate,
+    O.COPY: _elementwise,
+    O.DOT: _dot,
+    O.DYNAMIC_SLICE: _whole,
+    O.GET_DIMENSION_SIZE: _get_size,
+    O.MAP: _elementwise,
+    O.PAD: _pad,
+    O.REDUCE: _reduce,
+    O.REDUCE_WINDOW: _reduce_window,
+    O.RESHAPE: _reshape,
+    O.REVERSE: _off,
+    O.SET_DIMENSION_SIZE: _set_size,
+    O.SLICE: _whole,
+    O.SORT: _off,
+    O.TRANSPOSE: _transpose,
+}
