@@ -25,6 +25,8 @@ ONE = {
     "swapped": "ROOT r = pred[] compare(b, a), direction=LT",
     "total": "ROOT r = pred[] compare(a, b), direction=GT, type=TOTALORDER",
     "computed": "x = T[] multiply(a, a)\n y = T[] multiply(b, b)\n ROOT r = pred[] compare(x, y), direction=LT",
+    "bits": "x = s32[] bitcast-convert(a)\n y = s32[] bitcast-convert(b)\n ROOT r = pred[] compare(x, y), direction=LT",
+    "cast": "x = s32[] bitcast(a)\n y = s32[] bitcast(b)\n ROOT r = pred[] compare(x, y), direction=LT",
     "crossed": "x = T[] subtract(a, b)\n y = T[] subtract(b, a)\n ROOT r = pred[] compare(x, y), direction=LT",
     "never": "ROOT r = pred[] constant(false)",
     "always": "ROOT r = pred[] constant(true)",
@@ -94,7 +96,7 @@ def test_long_lines(backend: Callable[[str], Executable], t: str) -> None:
     check(backend, module("swapped", (5000,), 0, t, payload=False), x)
 
 
-@pytest.mark.parametrize("how", ["total", "computed", "crossed"])
+@pytest.mark.parametrize("how", ["total", "computed", "crossed", "bits", "cast"])
 def test_other_comparisons(backend: Callable[[str], Executable], how: str) -> None:
     for n in (30, 200):
         check(backend, module(how, (4, n), 1, "f32"), numbers((4, n), "f32", nan=how == "total"))
@@ -165,7 +167,7 @@ def test_what_is_an_order_of_keys() -> None:
     def keys_of(how: str) -> object:
         return sort_keys(next(c for c in parse(module(how, (4,), 0, "f32")).computations if c.name == "less"))
 
-    for how in ("lt", "gt", "swapped", "total", "computed"):
+    for how in ("lt", "gt", "swapped", "total", "computed", "bits", "cast"):
         assert keys_of(how) is not None
     for how in ("crossed", "never", "always", "unequal"):
         assert keys_of(how) is None

@@ -19,6 +19,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
+_FORWARDING = frozenset((Op.BITCAST_CONVERT, Op.BITCAST, Op.RESHAPE, Op.COPY))
 _DOWN = {"LT": False, "LE": False, "GT": True, "GE": True}
 
 
@@ -92,7 +93,7 @@ def _mirrored(a: HloInstruction, b: HloInstruction, side: int) -> bool:
         return a.parameter_number % 2 == side and b.parameter_number == a.parameter_number + 1 - 2 * side
     if a.opcode is Op.CONSTANT:
         return a is b or (a.literal == b.literal and not a.literal.is_elided)
-    plain = a.opcode.is_elementwise or a.opcode is Op.BITCAST_CONVERT
+    plain = a.opcode.is_elementwise or a.opcode in _FORWARDING
     if not plain or a.called_computations or a.attributes != b.attributes:
         return False
     return all(_mirrored(x, y, side) for x, y in zip(a.operands, b.operands, strict=True))
