@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from xlanb.debug_options import flag_table
+from xlanb.dump.names import GRAPHS, KERNEL_ENDS, LABELS
+from xlanb.flag_names import REAL_FLAGS
 from xlanb.hlo.opcode import Attribute, HloOpcode
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -35,7 +38,59 @@ def _attribute(attribute: Attribute) -> str:
     return f"`{attribute.name}`" + ("" if attribute.required else "?")
 
 
-PAGES = {"opcodes.md": opcodes}
+def flags() -> str:
+    """The page of flags, from the table of them."""
+    lines = [
+        "# Flags",
+        "",
+        'What xlanb obeys of `XLA_FLAGS` and `TF_XLA_FLAGS`; `XLANB_FLAGS` takes all of them. In Python `with xlanb.flags("--name=value"):` sets them for a block and leaves the',
+        f"environment alone. The other {len(REAL_FLAGS):,} flags of the real XLA and TensorFlow are known and change nothing; a misspelt name is an error. Made from `xlanb/debug_options.py`.",
+        "",
+        "| flag | default | meaning |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| `{name}` | {f'`{default}`' if default else ''} | {_cell(meaning)} |"
+        for name, default, meaning in flag_table()
+    ]
+    return "\n".join([*lines, ""])
+
+
+def dumps() -> str:
+    """The page of names of dumped files, from the tables of them."""
+    lines = [
+        "# Names of dumped files",
+        "",
+        "What `--xla_dump_to` writes, and what `xlanb.read_dump` makes of it. Made from `xlanb/dump/names.py`.",
+        "",
+        "| name | what it is |",
+        "|---|---|",
+        "| `module_NNNN.MODULE.SSSS.PIPELINE.after_PASS.before_PASS.EXT` | the HLO between two passes: NNNN is the module's number in its process, SSSS counts its dumps |",
+        "| `module_NNNN.MODULE.SSSS.PASS.after_STEP.EXT` | the HLO inside a pass |",
+        "| `TIMESTAMP.module_NNNN...` | with `--xla_dump_include_timestamp`: microseconds |",
+        "| `module_NNNN.SSSS.PIPELINE...` | a module without a name, or one whose name would be too long |",
+        "| `hlo_N_MODULE...`, `hlo_graph_N.XXXXXX.dot` | XLA of 2017 and 2018 |",
+        "",
+        "Forms: `.txt` and `.hlo.pb` are read back; `.dot`, `.html`, `.url` are pictures; `.gz` behind any of them is unpacked.",
+        "",
+        "## Fixed labels, after the module's name",
+        "",
+        "| label | what it is |",
+        "|---|---|",
+    ]
+    lines += [f"| `{label}` | {words} |" for label, words in LABELS.items()]
+    lines += ["", "## Kernels", "", "| end of the name | what it is |", "|---|---|"]
+    lines += [f"| `{end}` | {words} |" for end, (_, words) in KERNEL_ENDS.items()]
+    lines += ["", "## Graphs of TensorFlow (`TF_DUMP_GRAPH_PREFIX`)", "", "| name | what it is |", "|---|---|"]
+    lines += [f"| `{name}` | {words} |" for name, words in GRAPHS.items()]
+    return "\n".join([*lines, ""])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+PAGES = {"opcodes.md": opcodes, "flags.md": flags, "dumps.md": dumps}
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ LABELS = {
 }
 
 # Files of a kernel: what stands after (or before) the kernel's name, the kind, words.
-_KERNEL_ENDS = {
+KERNEL_ENDS = {
     ".ir-no-opt.ll": ("llvm_ir", "LLVM IR as emitted"),
     ".ir-with-opt.ll": ("llvm_ir_optimized", "LLVM IR after LLVM's passes"),
     ".ir-no-opt-noconst.ll": ("llvm_ir_noconst", "LLVM IR as emitted, without its constants"),
@@ -133,7 +133,7 @@ class DumpName:
             return f"{_form(self.extension)} inside {self.pipeline}, after {self.after.replace('_', ' ')}".strip()
         if self.kind == "graph":
             return f"TensorFlow graph: {GRAPHS.get(_graph_label(self.label), self.label)}"
-        words = next((w for k, w in _KERNEL_ENDS.values() if k == self.kind), "")
+        words = next((w for k, w in KERNEL_ENDS.values() if k == self.kind), "")
         if words:
             return f"{words} of {self.kernel}" if self.kernel else words
         return _label_words(self.label) or self.label
@@ -163,7 +163,7 @@ def encode_name(name: DumpName) -> str:
         "pass": f"{name.pipeline}.after_{name.after}.before_{name.before}",
         "step": f"{name.pipeline}.after_{name.after}",
     }.get(name.kind, name.label)
-    end = next((e for e, (kind, _) in _KERNEL_ENDS.items() if kind == name.kind), "")
+    end = next((e for e, (kind, _) in KERNEL_ENDS.items() if kind == name.kind), "")
     if end:
         tail = f"{name.kernel}{end}" if name.kernel else end.lstrip(".-")
         tail = (_OBJECT if name.label == _OBJECT.rstrip(".") else "") + tail.removesuffix(f".{name.extension}")
@@ -223,7 +223,7 @@ def _split_module(rest: str, module: str) -> tuple[str, str]:
 def _decode_kernel(tail: str) -> DumpName | None:
     if tail.startswith(_OBJECT) and tail.endswith(".o"):
         return DumpName("object", kernel=tail[len(_OBJECT) : -2], label=_OBJECT.rstrip("."))
-    for end, (kind, _) in _KERNEL_ENDS.items():
+    for end, (kind, _) in KERNEL_ENDS.items():
         whole = tail == end.lstrip(".-")  # of the module as a whole
         if whole or tail.endswith(end):
             return DumpName(kind, kernel="" if whole else tail[: -len(end)], label=end.strip(".-").rpartition(".")[0])
