@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from xlanb.cpu.codegen.conv.lowering import part_of
+from xlanb.cpu.codegen.conv.numbers import Convolution
+from xlanb.cpu.codegen.conv.padded import padded
+from xlanb.cpu.codegen.conv.phases import combinations
 from xlanb.hlo import parse
 from xlanb.hlo.shape_inference import infer
 
@@ -12,6 +16,12 @@ CASES = {
     "strided": ("[2,9,11,5]", "[3,3,5,40]", "b01f_01io->b01f", "size=3x3 stride=2x2 pad=1_1x0_1", ""),
     "window dilated": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 rhs_dilate=2x3", ""),
     "base dilated": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 pad=2_1x-1_2 lhs_dilate=2x3", ""),
+    "transposed": ("[2,9,11,5]", "[4,4,5,33]", "b01f_01io->b01f", "size=4x4 pad=2_2x2_2 lhs_dilate=2x2", ""),
+    "phases apart": ("[2,9,11,5]", "[3,3,5,33]", "b01f_01io->b01f", "size=3x3 pad=2_2x1_2 lhs_dilate=2x3 rhs_reversal=1x1", ""),
+    "phases without taps": ("[2,9,11,5]", "[1,1,5,33]", "b01f_01io->b01f", "size=1x1 pad=0_1x0_1 lhs_dilate=2x2", ""),
+    "phases cropped": ("[2,9,11,5]", "[3,3,5,33]", "b01f_01io->b01f", "size=3x3 pad=-2_2x-1_-2 lhs_dilate=4x4", ""),
+    "gradient of a strided input": ("[2,9,11,5]", "[3,3,7,5]", "b01f_01oi->b01f", "size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1", ""),
+    "holes and strides": ("[2,9,11,5]", "[3,3,5,7]", "b01f_01io->b01f", "size=3x3 stride=2x1 pad=1_2x1_2 lhs_dilate=2x2 rhs_dilate=1x2", ""),
     "cropped": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 pad=-3_1x4_-2 lhs_dilate=2x3", ""),
     "reversed": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 pad=1_1x1_1 rhs_reversal=1x1", ""),
     "groups": ("[2,9,11,6]", "[3,2,3,32]", "b01f_01io->b01f", "size=3x2 pad=1_1x1_1", ", feature_group_count=2"),
@@ -56,3 +66,12 @@ def test_cases(check, name, t):
 def test_types(check, name, t):
     text, shapes = _text(name, t)
     check(text, shapes, (t, t))
+
+
+def test_base_dilation_costs_no_products_with_its_holes():
+    text, _ = _text("transposed", "f32")
+    i = parse(text).entry_computation.root
+    parts = [part_of(c, padded(c), found) for c in [Convolution.of(i)] for found in combinations(c)]
+    assert len(parts) == 4
+    outputs = i.shape.element_count
+    assert sum(p.x.products for p in parts) == outputs * 2 * 2 * 5

@@ -6,10 +6,14 @@ there (complex numbers, 8-bit floats, one output feature per group as the fastes
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import prod
+
 from xlanb.cpu.codegen import arithmetic
-from xlanb.cpu.codegen.conv.lowering import contraction_of
+from xlanb.cpu.codegen.conv.lowering import Part, part_of
 from xlanb.cpu.codegen.conv.numbers import Convolution
 from xlanb.cpu.codegen.conv.padded import Padded, emit_padded, padded
+from xlanb.cpu.codegen.conv.phases import combinations, phases
 from xlanb.cpu.codegen.dot import MANY_PRODUCTS, place_of
 from xlanb.cpu.codegen.elemental import Elemental, elemental
 from xlanb.cpu.codegen.indexing import Index, IrArray
@@ -91,27 +95,45 @@ def _position(e: Elemental, c: Convolution, output: list[Ix], offset: list[Ix]) 
 # -- kernels ------------------------------------------------------------------------------------------------------
 
 
-def _planned(i: HloInstruction) -> tuple[Convolution, Padded, Plan, int] | None:
-    """The convolution as a contraction over the input, padded where it has to be; the kernel's first element."""
+@dataclass(frozen=True)
+class _Planned:
+    """A convolution as contractions over the input, padded where it has to be. Of outputs that see no tap at all there is no part."""
+
+    c: Convolution
+    source: Padded
+    parts: tuple[tuple[Part, Plan], ...]
+    whole: bool
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Of the padded input, and of the contractions one after the other."""
+        return self.source.bytes + max((p.scratch_bytes for _, p in self.parts), default=0)
+
+
+def _planned(i: HloInstruction) -> _Planned | None:
     c = Convolution.of(i)
-    if not can_load(c.source.element_type, c.type):
+    if not can_load(c.source.element_type, c.type) or not c.result.element_count:
         return None
     source = padded(c)
-    contraction, first = contraction_of(c, source)
-    made = plan(contraction)
-    return None if made is None else (c, source, made, first)
+    chosen = [found for found in combinations(c) if all(phase.taps for phase in found)]
+    parts = [part_of(c, source, found) for found in chosen]
+    plans = [plan(part.x) for part in parts]
+    made = tuple((part, p) for part, p in zip(parts, plans, strict=True) if p is not None)
+    if not made or len(made) < len(parts):
+        return None
+    return _Planned(c, source, made, len(chosen) == prod(len(found) for found in phases(c)))
 
 
 def is_worth_a_kernel(i: HloInstruction) -> bool:
     """Whether a convolution should be a kernel of its own rather than a part of another (see dot)."""
     planned = _planned(i)
-    return planned is not None and planned[2].x.products >= MANY_PRODUCTS
+    return planned is not None and sum(p.x.products for _, p in planned.parts) >= MANY_PRODUCTS
 
 
 def scratch_bytes(i: HloInstruction) -> int:
     """Bytes of scratch that `emit_convolution` wants."""
     planned = _planned(i)
-    return 0 if planned is None else planned[1].bytes + planned[2].scratch_bytes
+    return 0 if planned is None else planned.scratch_bytes
 
 
 def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: str) -> bool:
@@ -120,10 +142,16 @@ def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: 
     planned = _planned(i)
     if source is None or kernel is None or planned is None:
         return False
-    c, wide, made, first = planned
+    wide = planned.source
     if wide.bytes:
-        emit_padded(e, wide, c, source, Place(scratch))
+        emit_padded(e, wide, planned.c, source, Place(scratch))
         source = Place(scratch)
-    emit_contraction(e, made, source, Place(kernel.pointer, first), Place(output.pointer), scratch, wide.bytes)
+    if not planned.whole:
+        e.f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
+        size = output.shape.element_count * output.shape.element_type.byte_size
+        e.f.do(f"call void @llvm.memset.p0.i64(ptr {output.pointer}, i8 0, i64 {size}, i1 false)")
+    for part, made in planned.parts:
+        places = (Place(source.pointer, part.a), Place(kernel.pointer, part.b), Place(output.pointer, part.c))
+        emit_contraction(e, made, *places, scratch, wide.bytes)
     e.f.ready = True
     return True

@@ -5,14 +5,27 @@ No patches are gathered: along the window the input moves by strides of its own,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xlanb.cpu.codegen.conv.numbers import Convolution
 from xlanb.cpu.codegen.conv.padded import Padded
+from xlanb.cpu.codegen.conv.phases import Phase
 from xlanb.cpu.codegen.indexing import strides
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction
 
 
-def contraction_of(c: Convolution, p: Padded) -> tuple[Contraction, int]:
-    """The axes of a convolution over its padded input, and the element of the kernel at which a reversed window begins."""
+@dataclass(frozen=True)
+class Part:
+    """A contraction, and the elements of input, kernel and result at which it begins."""
+
+    x: Contraction
+    a: int
+    b: int
+    c: int
+
+
+def part_of(c: Convolution, p: Padded, chosen: tuple[Phase, ...]) -> Part:
+    """The outputs of one phase of each dimension, over the padded input."""
     n, b, out = c.numbers, strides(c.kernel), strides(c.result)
     a, groups, parts = p.strides, c.feature_groups, c.batch_groups
     features = c.kernel.dimensions[n.kernel_output_feature] // (groups * parts)
@@ -20,24 +33,26 @@ def contraction_of(c: Convolution, p: Padded) -> tuple[Contraction, int]:
     to_kernel, to_result = features * b[n.kernel_output_feature], features * out[n.output_feature]
     rows = [Axis(batch, a[n.input_batch], 0, out[n.output_batch])]
     depth = [Axis(c.features, a[n.input_feature], b[n.kernel_input_feature])]
-    first = 0
-    for w, d, k, o in zip(c.window, n.input_spatial, n.kernel_spatial, n.output_spatial, strict=True):
-        rows.append(Axis(c.result.dimensions[o], w.stride * a[d], 0, out[o]))
-        depth.append(Axis(w.size, w.window_dilation * a[d], -b[k] if w.reversal else b[k]))
-        first += (w.size - 1) * b[k] if w.reversal else 0
-    return (
-        Contraction(
-            (
-                Axis(groups, c.features * a[n.input_feature], to_kernel, to_result),
-                Axis(parts, batch * a[n.input_batch], to_kernel, to_result),
-            ),
-            tuple(rows),
-            (Axis(features, 0, b[n.kernel_output_feature], out[n.output_feature]),),
-            tuple(depth),
-            p.type,
-            c.kernel.element_type,
-            c.type,
-            c.result.element_type,
+    first = [0, 0, 0]
+    spatial = zip(c.window, chosen, n.input_spatial, n.kernel_spatial, n.output_spatial, strict=True)
+    for w, phase, d, k, o in spatial:
+        tap = -b[k] if w.reversal else b[k]
+        rows.append(Axis(phase.count, phase.stride * a[d], 0, phase.step * out[o]))
+        depth.append(Axis(phase.taps, w.window_dilation * a[d], phase.step * tap))
+        first[0] += (p.sides[d].low - phase.low) * a[d]
+        first[1] += ((w.size - 1) * b[k] if w.reversal else 0) + phase.first * tap
+        first[2] += phase.start * out[o]
+    x = Contraction(
+        (
+            Axis(groups, c.features * a[n.input_feature], to_kernel, to_result),
+            Axis(parts, batch * a[n.input_batch], to_kernel, to_result),
         ),
-        first,
+        tuple(rows),
+        (Axis(features, 0, b[n.kernel_output_feature], out[n.output_feature]),),
+        tuple(depth),
+        p.type,
+        c.kernel.element_type,
+        c.type,
+        c.result.element_type,
     )
+    return Part(x, *first)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from xlanb.cpu.codegen.conv.numbers import Convolution
+from xlanb.cpu.codegen.conv.phases import phases
 from xlanb.cpu.codegen.elemental import Elemental
 from xlanb.cpu.codegen.indexing import strides
 from xlanb.cpu.codegen.ir import Function, Ix
@@ -60,11 +61,15 @@ class Padded:
 
 def padded(c: Convolution) -> Padded:
     """The input of a convolution, or what has to be made of it."""
-    n, spatial = c.numbers, c.numbers.input_spatial
+    spatial = c.numbers.input_spatial
     sides = [Side(size, size) for size in c.source.dimensions]
-    for d, o, w in zip(spatial, n.output_spatial, c.window, strict=True):
-        extent = (c.result.dimensions[o] - 1) * w.stride + (w.size - 1) * w.window_dilation + 1
-        sides[d] = Side(extent, c.source.dimensions[d], w.padding_low, w.base_dilation)
+    for d, w, found in zip(spatial, c.window, phases(c), strict=True):
+        low = max(phase.low for phase in found)
+        reach = max(
+            (phase.count - 1) * phase.stride + max(phase.taps - 1, 0) * w.window_dilation + 1 - phase.low
+            for phase in found
+        )
+        sides[d] = Side(low + reach, c.source.dimensions[d], low, found[0].dilation)
     order = tuple(reversed(c.source.minor_to_major))
     source_type = c.source.element_type
     if all(s.is_plain for s in sides) and source_type is c.type:
