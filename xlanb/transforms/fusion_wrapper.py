@@ -55,4 +55,13 @@ def is_wrappable(i: HloInstruction) -> bool:
     """Whether the loop emitter takes it."""
     if i.opcode is O.FUSION or i.opcode in _NOT_WORTH_IT or i.control_predecessors or i.control_successors:
         return False
-    return i.opcode in _MOVES_DATA or is_elementwise(i)
+    return (i.opcode in _MOVES_DATA or is_elementwise(i)) and not _leaves_bytes(i)
+
+
+def _leaves_bytes(i: HloInstruction) -> bool:
+    """Whether a copy or a transpose gives the very bytes of its operand: algsimp makes it a bitcast, or nothing."""
+    if i.opcode is O.COPY:
+        return i.shape == i.operands[0].shape
+    if i.opcode is not O.TRANSPOSE:
+        return False
+    return tuple(i.dimensions[d] for d in i.array_shape.minor_to_major) == i.operands[0].array_shape.minor_to_major

@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -44,7 +43,7 @@ class HloCse(HloPass):
 
     def _computations(self, module: HloModule) -> Iterable[HloComputation]:
         if not self.only_fusion_computations:
-            return nonfusion_computations(module)
+            return module.post_order()
         return list(dict.fromkeys(i.fused_computation for i in module.instructions() if i.opcode is HloOpcode.FUSION))
 
     def _merge_constants(self, computation: HloComputation, keys: _Keys) -> None:
@@ -105,10 +104,16 @@ class _Keys:
     _computations: dict[HloComputation, Hashable] = field(default_factory=dict)
 
     def of(self, i: HloInstruction) -> Hashable:
-        operands: tuple[int, ...] = tuple(o.uid for o in i.operands)
-        if i.opcode.is_commutative and operands[0] > operands[1]:
+        operands: tuple[Hashable, ...] = tuple(
+            [o.uid if o.opcode is not HloOpcode.IOTA else self._iota(o) for o in i.operands]
+        )
+        if i.opcode.is_commutative and hash(operands[0]) > hash(operands[1]):
             operands = operands[::-1]
         return (i.opcode, operands, self.shape(i), self.attributes(i), i.sharding, i.backend_config)
+
+    def _iota(self, i: HloInstruction) -> Hashable:
+        # As in XLA two equal iotas stay two, for each is cheap to fuse; what is made of them counts as made of one.
+        return (i.get("iota_dimension"), self.shape(i))
 
     def shape(self, i: HloInstruction) -> Hashable:
         return i.shape if self.is_layout_sensitive else i.shape.without_layout()
