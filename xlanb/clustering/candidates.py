@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from xlanb.clustering.backwards_const_analysis import must_be_constant
-from xlanb.clustering.compilability import Scope, objections
+from xlanb.clustering.compilability import Scope, detailed, objections
 from xlanb.clustering.devices import ALWAYS, IF_ASKED, IF_ENABLED, compilation_device, device_of, device_type
 from xlanb.clustering.node_graph import CONSTANT, CONTROL, IDENTITY, SWITCH, NodeGraph
 from xlanb.clustering.ops_to_cluster import listed_ops
@@ -123,6 +123,11 @@ class Candidates:
         )
         yield "if it must be constant, it has no state", self._isolated(op), "Isolating {name}: {reason}"
         yield "holds no loop's condition and body together", self._drives_constants(op), "Rejecting {name}: {reason}"
+
+    def detailed(self, op: Operation, reason: str) -> str:
+        """The reason; of a call that cannot be compiled, with the node within that is at fault."""
+        scope = self._scopes.get(device_of(op))
+        return reason if scope is None else detailed(op, scope, reason)
 
     def _fuel(self, op: Operation) -> str:
         return "Hit fuel limit; not marking any remaining ops as clusterable." if op in self._out_of_fuel else ""

@@ -37,7 +37,7 @@ class Scope:
     allows_where: bool = True
     only_lowered: bool = False
     stack: tuple[str, ...] = ()
-    calls: dict[tuple[str, ...], str] = field(default_factory=dict)
+    calls: dict[str, str] = field(default_factory=dict)
 
     def within(self, function: str) -> Scope:
         """The scope of the nodes of a function that is called here."""
@@ -101,13 +101,10 @@ def _against_call(name: str, op: Operation, scope: Scope) -> str:
     if len(scope.stack) >= _DEEPEST or name in scope.stack:
         return "function depth limit exceeded"
     inner = scope.within(name)
-    key = (name, "nested")
-    if key not in scope.calls:
-        found = ((node, reason_against(node, inner)) for node in function.body)
-        scope.calls[key] = next(
-            (f"{node.name} (op {node.type}) of {name}: {reason}" for node, reason in found if reason), ""
-        )
-    return scope.calls[key]
+    if name not in scope.calls:
+        found = ((node, detailed(node, inner, reason_against(node, inner))) for node in function.body)
+        scope.calls[name] = next((f"{n.name} (op {n.type}) of {name}: {reason}" for n, reason in found if reason), "")
+    return scope.calls[name]
 
 
 def _holds_variants(op: Operation) -> bool:
@@ -188,8 +185,10 @@ def reason_against(op: Operation, scope: Scope) -> str:
     return next((reason for _, reason in objections(op, scope) if reason), "")
 
 
-def reason_within(op: Operation, scope: Scope) -> str:
-    """Of a node that calls functions: which of their nodes cannot be compiled, and why; "" where all can."""
+def detailed(op: Operation, scope: Scope, reason: str) -> str:
+    """The reason; of a node that calls what cannot be compiled, with the node within that is at fault."""
+    if not reason.startswith("unsupported "):
+        return reason
     names = _called(op, _CALLS[op.type]) if op.type in _CALLS else [op.type] if op.type in op.graph.functions else []
     for types, attributes in (
         (_WHILE, ("cond", "body")),
@@ -197,4 +196,5 @@ def reason_within(op: Operation, scope: Scope) -> str:
         (_CASE, ("branches",)),
     ):
         names += _called(op, *attributes) if op.type in types else []
-    return next((reason for n in names if (reason := _against_call(n, op, scope))), "")
+    within = next((found for n in names if (found := _against_call(n, op, scope))), "")
+    return f"{reason}: {within}" if within else reason

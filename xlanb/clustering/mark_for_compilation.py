@@ -103,7 +103,10 @@ class Marking:
         """Every condition on a node with its outcome, the size of its cluster last."""
         if self.candidates is None:
             return (Predicate("the graph has not been clustered before", False, f"{ALREADY_CLUSTERED} is set"),)
-        found = [Predicate(name, not reason, reason) for name, reason, _ in self.candidates.checks(op)]
+        found = [
+            Predicate(name, not reason, self.candidates.detailed(op, reason))
+            for name, reason, _ in self.candidates.checks(op)
+        ]
         return (*found, *self._size_predicates(op))
 
     @cached_property
