@@ -55,7 +55,7 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
     (
         "HLO_passes_after_layout_assignment",
         (
-            "reshape-decomposer fusion fusion-wrapper",
+            "reshape-decomposer row-fusion fusion fusion-wrapper",
             ("simplification_after_layout_assignment*", ("algsimp dce cse",)),
             _AFTER_LAYOUT_END.replace(" simplification_after_layout_assignment", ""),
         ),
@@ -70,8 +70,11 @@ _NOT_BY_DEFAULT = frozenset(
     "copy-insertion operand_upcaster result_caster reduce-decomposer tree_reduction_rewriter small-while-loop-hoisting topk-rewriter "
     "change-op-data-type bitcast_dtypes_expander sub-byte-size-setter gather_simplifier broadcast_canonicalizer "
     "associative-scan-rewriter reduce-window-resizer gemv-rewriter all_to_all_decomposer all-reduce-promotion "
-    "cpu-all-reduce-combiner optimize_input_output_buffer_alias qr_expander eigh_expander rng-expander dynamic_padder".split()
+    "cpu-all-reduce-combiner optimize_input_output_buffer_alias qr_expander eigh_expander rng-expander".split()
 ) | frozenset(_FLOAT_NORMALIZATION.split())
+
+# Passes that XLA:CPU does not have.
+_ONLY_BY_DEFAULT = frozenset(("row-fusion",))
 
 PIPELINES = ("default", "xla")
 
@@ -84,7 +87,7 @@ def pipeline(name: str = "default") -> HloPassPipeline:
     """
     if name not in PIPELINES:
         raise PassError(f"no pipeline {name!r}: there are {', '.join(PIPELINES)}")
-    skip = _NOT_BY_DEFAULT if name == "default" else frozenset()
+    skip = _NOT_BY_DEFAULT if name == "default" else _ONLY_BY_DEFAULT
     return HloPassPipeline(
         "cpu" if name == "default" else name, [p for part in _XLA if (p := _build(*part, skip)) is not None]
     )
