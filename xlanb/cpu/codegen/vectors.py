@@ -25,6 +25,7 @@ _BINARY = frozenset(
 )
 _CASTS = frozenset("zext sext trunc fpext fptrunc sitofp uitofp fptosi fptoui bitcast".split())
 _UNARY = frozenset(("fneg", "freeze"))
+_PURE = _BINARY | _CASTS | _UNARY | {"select"}
 
 
 class NotAVectorError(XlanbError):
@@ -313,9 +314,9 @@ def widen(f: Function, text: str) -> str:
         width = f.lanes.get(name, 0) or (f.affine[name].lane.width if name in f.affine else 0)
         if width:
             break
-    if not width:
-        return f.plain(text)
     opcode, *words = text.split(" ")
+    if not width:
+        return _same_for_all(f, text) if opcode in _PURE else f.plain(text)
     if opcode in _BINARY:
         *flags, type_, a, b = words
         made = f"{kind(type_, width)} {operand(f, type_, a[:-1], width)}, {operand(f, type_, b, width)}"
@@ -335,6 +336,17 @@ def widen(f: Function, text: str) -> str:
     raise NotAVectorError(f"no vector form of: {text}")
 
 
+def _same_for_all(f: Function, text: str) -> str:
+    """A statement without a vector among its operands: written once, before the loop where its operands are known there."""
+    key = ("same", text)
+    found = f.recall(key)
+    if found is None:
+        with f.outside(f.home(*_NAME.findall(text))):
+            found = f.plain(text)
+            f.remember(key, found)
+    return str(found)
+
+
 def _cast(f: Function, opcode: str, type_: str, a: str, to: str, width: int) -> str:
     if opcode == "trunc" and a in f.affine and f.affine[a].step is not None:
         # An index in a narrower type: the first lane's, and the lanes counted in that type.
@@ -350,6 +362,9 @@ def _cast(f: Function, opcode: str, type_: str, a: str, to: str, width: int) -> 
 def _select(f: Function, words: list[str], width: int) -> str:
     *flags, _, condition, type_, a, _, b = words
     chosen = condition[:-1]
+    if chosen not in f.lanes and b == "0" and type_.startswith("i") and type_ != "i1":
+        # All lanes or none: a mask that is made once costs less than a choice in each round.
+        return f.let(f"and {type_} {a[:-1]}, {f.let(f'sext i1 {chosen} to {type_}')}")
     test = f"{kind('i1', width)} {chosen}" if chosen in f.lanes else f"i1 {chosen}"
     a, b = operand(f, type_, a[:-1], width), operand(f, type_, b, width)
     vector = kind(type_, width)
