@@ -45,6 +45,11 @@ class Ablation(Displayable):
         ratios: pd.DataFrame = numbers.div(numbers.loc[""].replace(0.0, float("nan")))
         return ratios.drop(index="").sort_values("run_us", ascending=False)
 
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows: the ratios, the slowest first."""
+        return (("without each pass, relative to all", self.relative.reset_index().round(2)),)
+
     def plot(self) -> Any:
         """The ratios as a plotly figure: one bar for each pass and figure."""
         from importlib import import_module

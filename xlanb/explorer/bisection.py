@@ -73,6 +73,11 @@ class Bisection(Displayable):
         ]
         return pd.DataFrame(rows, columns=["stage", "pass", "pipeline", "error", "broken", "moved", "failure"])
 
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows below the finding."""
+        return (("error after each pass that was evaluated", self.errors),)
+
     def __str__(self) -> str:
         if self.stage is None:
             worst = max((c.error for c in self.checked), default=0.0)

@@ -101,6 +101,11 @@ class ModuleDiff(Displayable):
         return pd.DataFrame(rows, columns=["kind", "opcode", "detail", "count", "before", "after"])
 
     @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows below the summary."""
+        return (("differences, grouped", self.groups),)
+
+    @property
     def text(self) -> str:
         """The unified diff of the canonical texts, line by line."""
         sides = (str(self.before).splitlines(), str(self.after).splitlines())
@@ -383,6 +388,13 @@ class TraceDiff(Displayable):
                 row[f"instructions_{side}"] = _count(stage)
             rows.append(row)
         return pd.DataFrame(rows).convert_dtypes()
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows below the summary: the passes that changed something on either side, and what differs in the end."""
+        passes = self.passes
+        moved = passes["changed_before"].fillna(value=False) | passes["changed_after"].fillna(value=False)
+        return (("passes", passes[moved]), ("differences in the end, grouped", self.final.groups))
 
     def at(self, name: str) -> ModuleDiff:
         """The modules of both after the last pass of this name.

@@ -99,6 +99,11 @@ class DumpDirectory(Displayable):
         return pd.DataFrame(rows).convert_dtypes()
 
     @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows above the main program."""
+        return ((f"{self.directory}: {self.listing.file_count:,} files, {len(self)} modules", self.modules),)
+
+    @property
     def files(self) -> pd.DataFrame:
         """One row per file: name, what the name says in words, module, bytes."""
         import pandas as pd
@@ -228,8 +233,8 @@ def _count(f: DumpFile) -> int:
 
 def _with_reason(m: DumpedModule, rank: int, ranked: list[DumpedModule]) -> DumpedModule:
     size = max(m.before, m.after)
-    if m.is_helper:
-        named = _HELPERS.fullmatch(m.files.name)
+    named = _HELPERS.fullmatch(m.files.name)
+    if m.is_helper and (rank > 0 or (named and len(ranked) > 1)):
         why = "helper: named after a single op" if named else f"helper: {size} instructions only"
     elif rank == 0:
         rest = [max(o.before, o.after) for o in ranked[1:] if not o.is_helper]
@@ -237,7 +242,7 @@ def _with_reason(m: DumpedModule, rank: int, ranked: list[DumpedModule]) -> Dump
         why = f"main program: the most instructions ({size:,}){second}"
     else:
         why = "program"
-    return DumpedModule(m.files, m.before, m.after, m.is_helper, why)
+    return DumpedModule(m.files, m.before, m.after, m.is_helper and rank > 0, why)
 
 
 def _run(f: DumpFile) -> str:

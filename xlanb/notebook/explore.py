@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xlanb.explorer.dump_directory import DumpDirectory
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
 from xlanb.notebook.widget import StepWidget
@@ -13,10 +14,12 @@ from xlanb.notebook.widget import StepWidget
 def explore(x: Any, *args: Any, **named: Any) -> StepWidget:
     """The step widget.
 
-    On a Compilation, or on anything that Compilation takes, it is live: Next at the end of what was recorded runs exactly one more stage. On a Trace, or a list of traces, it shows them.
+    On a DumpDirectory it shows the main program and the graphs. On a Compilation, or on anything that Compilation takes, it is live: Next at the end of what was recorded runs exactly one more stage. On a Trace, or a list of traces, it shows them.
     """
     if isinstance(x, Trace):
         return StepWidget([x])
+    if isinstance(x, DumpDirectory):
+        return StepWidget(x.traces)
     if isinstance(x, Sequence) and x and all(isinstance(t, Trace) for t in x):
         return StepWidget(list(x))
     compilation = x if isinstance(x, Compilation) else Compilation(x, *args, **named)

@@ -6,19 +6,25 @@ import re
 import time
 from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand, output_can_be_silenced
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
 from xlanb.debug_options import flags
+from xlanb.dump import read_hlo
 from xlanb.errors import ArgumentError, FeedError, XlanbError
+from xlanb.explorer.diff import diff_modules, diff_traces, last_module
+from xlanb.explorer.dump_directory import DumpDirectory, read_dump
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.trace import Trace
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.hlo import HloModule
+from xlanb.hlo.records import ModuleRecord
 from xlanb.notebook.cell import run_cell
 from xlanb.notebook.observation import Observation, observation
 from xlanb.notebook.widget import StepWidget
@@ -90,6 +96,66 @@ class XlaMagics(Magics):
         if options.output:
             self._shell.user_ns[options.output] = seen
         return result
+
+    @line_magic
+    @magic_arguments()
+    @argument("directory", help="what --xla_dump_to or TF_DUMP_GRAPH_PREFIX wrote")
+    @argument("-m", "--module", help="step through this module (default: the table of all, and the main program)")
+    @argument("-o", "--output", metavar="VAR", help="put the dump directory into a variable")
+    def xla_open(self, line: str) -> Any:
+        """Open a dump directory of the real XLA: which file is my program, and what became of it."""
+        __tracebackhide__ = True
+        options = parse_argstring(self.xla_open, line)
+        dump = read_dump(_unquoted(options.directory))
+        if options.output:
+            self._shell.user_ns[options.output] = dump
+        if options.module:
+            return StepWidget([dump[_unquoted(options.module)]])
+        return None if options.output else dump
+
+    @line_magic
+    @magic_arguments()
+    @argument("before", help="a dump directory, an HLO file, or an expression: a trace, a module, a dump")
+    @argument("after", help="the same")
+    @argument("-p", "--after-pass", metavar="PASS", help="of two traces: compare after this pass")
+    @argument("-o", "--output", metavar="VAR", help="put the difference into a variable")
+    def xla_diff(self, line: str) -> Any:
+        """Compare two compilations or two modules by structure: names and places do not matter."""
+        __tracebackhide__ = True
+        options = parse_argstring(self.xla_diff, line)
+        before, after = (self._comparable(_unquoted(word)) for word in (options.before, options.after))
+        if isinstance(before, Trace) and isinstance(after, Trace):
+            both = diff_traces(before, after)
+            found: Any = both.at(options.after_pass) if options.after_pass else both
+        else:
+            records = [last_module(x) if isinstance(x, Trace) else x for x in (before, after)]
+            found = diff_modules(records[0], records[1], (options.before, options.after))
+        if options.output:
+            self._shell.user_ns[options.output] = found
+        return found
+
+    def _comparable(self, word: str) -> Trace | ModuleRecord:
+        """What a word of %xla_diff stands for."""
+        path = Path(word).expanduser()
+        if path.is_dir():
+            return read_dump(path)[0]
+        if path.is_file():
+            return read_hlo(path).record()
+        try:
+            value = self._shell.ev(word)
+        except (NameError, SyntaxError) as error:
+            raise ArgumentError(f"{word!r} is no directory, no file and no variable ({error})") from None
+        if isinstance(value, DumpDirectory):
+            return value[0]
+        if isinstance(value, Trace | ModuleRecord):
+            return value
+        trace = getattr(value, "trace", None)
+        if isinstance(trace, Trace):
+            return trace
+        module = value if isinstance(value, HloModule) else getattr(value, "hlo_module", None)
+        if isinstance(module, HloModule):
+            return module.record()
+        raise ArgumentError(f"{word!r} is a {type(value).__name__}: %xla_diff takes traces, modules and dumps")
 
     @property
     def _shell(self) -> InteractiveShell:
@@ -192,6 +258,10 @@ def _initialize(session: Session, variables: list[Operation]) -> None:
     first = {op.inputs[0].op: op for op in reversed(initializers)}
     if first:
         session.run(list(first.values()))
+
+
+def _unquoted(word: str) -> str:
+    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'" else word
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

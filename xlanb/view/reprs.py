@@ -13,6 +13,7 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.view.page import fragment_html, pre_html, view_html, whole_page
 from xlanb.view.payload import build_payload
+from xlanb.view.tables import tables_html
 from xlanb.view.text import artifact_text, stage_text, trace_text
 
 _ARTIFACTS = (
@@ -38,16 +39,21 @@ _KINDS = {
 def mimebundle(obj: Any) -> dict[str, str]:
     """HTML and plain text of an object.
 
-    A Trace, a Stage, or what has `traces`; any record, or what gives one by `record()`, `trace` or `hlo_module`. What is none of these shows its text.
+    A Trace, a Stage, or what has `traces` or `tables` ((caption, DataFrame) pairs); any record, or what gives one by `record()`, `trace` or `hlo_module`. What is none of these shows its text.
     """
     if isinstance(obj, Trace):
         return {"text/html": fragment_html([obj]), "text/plain": trace_text(obj)}
     if isinstance(obj, Stage):
         return {"text/html": _stage_html(obj), "text/plain": stage_text(obj)}
+    tables = getattr(obj, "tables", ())
+    shown = tables_html(tables) if isinstance(tables, tuple) else ""
     traces = getattr(obj, "traces", None)
     if isinstance(traces, Sequence) and traces and all(isinstance(t, Trace) for t in traces):
         text = _own_text(obj, "\n\n".join(trace_text(t) for t in traces))
-        return {"text/html": fragment_html(list(traces)), "text/plain": text}
+        return {"text/html": shown + fragment_html(list(traces)), "text/plain": text}
+    if shown:
+        text = _own_text(obj, repr(obj))
+        return {"text/html": pre_html(text) + shown, "text/plain": text}
     record = _record_of(obj)
     if isinstance(record, Trace):
         return {

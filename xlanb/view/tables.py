@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 from xlanb.cpu.records import ExecutionRecord
 from xlanb.explorer.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MAX_ROWS = 60
+
+
+def tables_html(tables: Sequence[tuple[str, pd.DataFrame]]) -> str:
+    """Captioned tables as HTML, every cell escaped; long ones are cut, with a word on it, wide ones scroll."""
+    parts = []
+    for caption, table in tables:
+        if not len(table):
+            continue
+        rest = len(table) - _MAX_ROWS
+        more = f" <small>(the first {_MAX_ROWS} of {len(table):,} rows)</small>" if rest > 0 else ""
+        body = table.head(_MAX_ROWS).to_html(index=False, escape=True, border=0, na_rep="", max_cols=30)
+        parts.append(
+            f'<details open style="margin:.4em 0"><summary><b>{escape(caption)}</b>{more}</summary>'
+            f'<div style="overflow-x:auto">{body}</div></details>'
+        )
+    return "\n".join(parts)
 
 
 def stages_table(trace: Trace) -> Any:

@@ -1,0 +1,105 @@
+"""%xla_open and %xla_diff in a real IPython shell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+import xlanb
+from xlanb.explorer.diff import ModuleDiff, TraceDiff
+from xlanb.explorer.dump_directory import DumpDirectory
+from xlanb.notebook.widget import StepWidget
+
+PROGRAM = """HloModule jit_step
+
+ENTRY main {
+  x = f32[8]{0} parameter(0)
+  zero = f32[] constant(0)
+  zeros = f32[8]{0} broadcast(zero), dimensions={}
+  s = f32[8]{0} add(x, zeros)
+  ROOT e = f32[8]{0} exponential(s)
+}
+"""
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    InteractiveShell.clear_instance()
+    made = InteractiveShell.instance()
+    made.run_line_magic("load_ext", "xlanb")
+    yield made
+    made.reset(new_session=False)
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    directory = tmp_path / "a dump"
+    with xlanb.flags(f'"--xla_dump_to={directory}" --xla_dump_hlo_pass_re=.*'):
+        xlanb.compile(PROGRAM)
+    return directory
+
+
+def run(shell: InteractiveShell, cell: str) -> tuple[Any, str]:
+    with capture_output() as captured:
+        result = shell.run_cell(cell)
+    return result, captured.stdout + captured.stderr
+
+
+def test_a_dump_opens_with_its_table(shell: InteractiveShell, dump: Path) -> None:
+    result, _ = run(shell, f'%xla_open "{dump}"')
+    assert isinstance(result.result, DumpDirectory)
+    html = result.result._repr_mimebundle_()["text/html"]
+    assert "main program: the most instructions" in html
+    assert "xlanb-static" in html
+
+
+def test_a_module_of_a_dump_opens_in_the_widget(shell: InteractiveShell, dump: Path) -> None:
+    result, _ = run(shell, f'%xla_open "{dump}" -m jit_step')
+    assert isinstance(result.result, StepWidget)
+    assert result.result.traces[0]["algsimp"].removed == {"zero", "zeros", "s"}
+
+
+def test_a_dump_goes_into_a_variable(shell: InteractiveShell, dump: Path) -> None:
+    result, _ = run(shell, f'%xla_open "{dump}" -o d')
+    assert result.result is None
+    assert isinstance(shell.user_ns["d"], DumpDirectory)
+
+
+def test_dumps_and_traces_are_compared(shell: InteractiveShell, dump: Path) -> None:
+    shell.user_ns["t"] = xlanb.trace(PROGRAM)
+    result, _ = run(shell, f'%xla_diff "{dump}" t')
+    assert isinstance(result.result, TraceDiff)
+    assert result.result.final.is_equal
+    result, _ = run(shell, f'%xla_diff "{dump}" t -p algsimp')
+    assert isinstance(result.result, ModuleDiff)
+
+
+def test_modules_and_files_are_compared(shell: InteractiveShell, tmp_path: Path) -> None:
+    file = tmp_path / "m.hlo"
+    file.write_text(PROGRAM)
+    shell.user_ns["m"] = xlanb.hlo.parse(PROGRAM.replace("exponential", "tanh"))
+    result, _ = run(shell, f"%xla_diff {file} m")
+    assert {(m.kind, m.opcode) for m in result.result.matches if m.kind not in ("same", "moved")} == {
+        ("removed", "exponential"),
+        ("added", "tanh"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("%xla_open nowhere", "nowhere is no directory"),
+        ("%xla_diff nothing nothing", "'nothing' is no directory, no file and no variable"),
+        ("%xla_diff print print", "%xla_diff takes traces, modules and dumps"),
+    ],
+)
+def test_what_cannot_be_opened_says_so(shell: InteractiveShell, line: str, message: str) -> None:
+    result, printed = run(shell, line)
+    assert not result.success
+    assert message in printed
