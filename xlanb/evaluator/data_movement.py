@@ -108,9 +108,14 @@ def _bitcast(ev: Evaluator, i: HloInstruction, x: Any) -> Any:
     return laid_out.transpose(np.argsort(order)) if order else laid_out
 
 
-@lifted_rule("broadcast", "reshape", "transpose", "copy", "bitcast", "reverse")
+@lifted_rule("broadcast", "reshape", "transpose", "copy", "reverse")
 def _same_scalar(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
     return x
+
+
+@lifted_rule("bitcast")
+def _same_bits(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    return np.ascontiguousarray(x).view(i.array_shape.dtype)
 
 
 @rule("slice")
