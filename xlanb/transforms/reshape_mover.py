@@ -105,20 +105,10 @@ def _undone(b: Builder, o: HloInstruction, rearrange: HloInstruction) -> HloInst
     if rearrange.opcode is O.RESHAPE:
         if _is_equivalent(o, rearrange):
             return o.operands[0]
-        return b.add(
-            O.RESHAPE,
-            (o,),
-            rearrange.operands[0]
-            .array_shape.with_type(o.shape.element_type)
-            .with_layout(_plain(rearrange.operands[0].array_shape)),
-        )
+        return b.add(O.RESHAPE, (o,), rearrange.operands[0].array_shape.with_type(o.shape.element_type))
     permutation = rearrange.dimensions
     inverse = tuple(permutation.index(d) for d in range(len(permutation)))
     return b.add(O.TRANSPOSE, (o,), _permuted(o.array_shape, inverse), dimensions=inverse)
-
-
-def _plain(shape: ArrayShape) -> Layout | None:
-    return None if shape.layout is None else Layout.default(shape.rank)
 
 
 def _permuted(shape: ArrayShape, permutation: tuple[int, ...]) -> ArrayShape:
