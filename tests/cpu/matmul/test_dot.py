@@ -53,6 +53,16 @@ def test_types(check, types, transposed):
         check(text, shapes, types[:2])
 
 
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("depth", [1, 2, 7, 64])
+def test_pairs_of_narrow_integers_wrap_as_32_bits_do(build, transposed, depth):
+    text, (a, b) = dot_text(9, depth, 70, transposed=transposed, types=("s16", "s16", "s32"))
+    lowest = [np.full(s, -32768, np.int16) for s in (a, b)]
+    with np.errstate(over="ignore"):
+        want = (np.int64(depth) << 30).astype(np.int32)
+    np.testing.assert_array_equal(build(text)(*lowest), want)
+
+
 DIMENSIONS = {
     "batches": ("[3,2,19,9]", "[3,2,9,21]", "[3,2,19,21]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2}"),
     "attention": ("[4,20,16]", "[4,24,16]", "[4,20,24]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}"),

@@ -31,11 +31,11 @@ def emit_contraction(e: Elemental, p: Plan, a: Place, b: Place, c: Place, scratc
     if x.is_swapped:
         a, b = b, a
     if p.a is not None:
-        packed = Place(scratch, first // x.type.byte_size)
+        packed = Place(scratch, first // p.a.type.byte_size)
         emit_copy(e, p.a, a, packed)
         a = packed
     if p.b is not None:
-        packed = Place(scratch, (first + p.a_bytes) // x.type.byte_size)
+        packed = Place(scratch, (first + p.a_bytes) // p.b.type.byte_size)
         emit_copy(e, p.b, b, packed)
         b = packed
     if p.rowdot:

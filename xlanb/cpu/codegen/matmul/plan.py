@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.codegen.matmul.lanes import can_load, can_store, can_sum
 from xlanb.cpu.codegen.matmul.packing import Copy
+from xlanb.shape import PrimitiveType
 
 _FEW_ROWS = 8
 """Up to so many rows a transpose of b costs more than sums along depth."""
@@ -57,7 +58,7 @@ def plan(x: Contraction) -> Plan | None:
     made = Plan(x)
     if x.columns and not x.columns[-1].a and _wants_b(x):
         made = _with_b(made)
-    if x.a_type is not x.type and x.column_count > 4 * _LANES and not x.columns[-1].a:
+    if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
         made = _with_a(made)
     return made
 
@@ -72,14 +73,26 @@ def _along(x: Contraction) -> Contraction:
 
 def _wants_b(x: Contraction) -> bool:
     """Whether b cannot be read in vectors, or is widened for many rows, or too large to be read well as it lies."""
-    if x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES):
+    if x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES and not has_pairs(x)):
         return True
     return x.row_count >= _MANY_ROWS and x.depth_count * x.column_count * x.type.byte_size >= _MANY_BYTES
+
+
+def _wants_a(x: Contraction) -> bool:
+    """Whether a is widened, or has to lie along depth."""
+    return bool(x.depth) and x.depth[-1].a != 1 if has_pairs(x) else x.a_type is not x.type
+
+
+def has_pairs(x: Contraction) -> bool:
+    """Whether two neighbours along depth make one factor, on machines that multiply and add such pairs: integers of up to 16 bits summed in 32."""
+    narrow = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
+    return x.type.bits == 32 and x.type.is_integral and x.a_type in narrow and x.b_type in narrow
 
 
 def _with_b(p: Plan) -> Plan:
     """With b copied: the axis of the vectors the fastest, lines a whole number of vectors apart."""
     x = p.x
+    to = x.b_type if has_pairs(x) else x.type
     fast = x.columns[-1]
     line = -(-fast.size // _LANES) * _LANES
     if line * x.type.byte_size % _PAGE == 0:
@@ -91,14 +104,15 @@ def _with_b(p: Plan) -> Plan:
     def moved(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(replace(axis, b=1 if axis is fast else steps.get(axis, 0)) for axis in found)
 
-    made = replace(x, batch=moved(x.batch), columns=moved(x.columns), depth=moved(x.depth), b_type=x.type)
+    made = replace(x, batch=moved(x.batch), columns=moved(x.columns), depth=moved(x.depth), b_type=to)
     size = line * count(steps)
-    return replace(p, x=made, b=Copy(axes, x.b_type, x.type), b_bytes=_bytes(size, x))
+    return replace(p, x=made, b=Copy(axes, x.b_type, to), b_bytes=_bytes(size, x))
 
 
 def _with_a(p: Plan) -> Plan:
     """With a copied: depth the fastest, lines not a multiple of a page apart."""
     x = p.x
+    to = x.a_type if has_pairs(x) else x.type
     line = -(-x.depth_count // _LANES) * _LANES
     if line * x.type.byte_size % _PAGE == 0:
         line += _LANES
@@ -110,8 +124,8 @@ def _with_a(p: Plan) -> Plan:
     def moved(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
         return tuple(replace(axis, a=steps.get(axis, 0)) for axis in found)
 
-    made = replace(x, batch=moved(x.batch), rows=moved(x.rows), depth=moved(x.depth), a_type=x.type)
-    return replace(p, x=made, a=Copy(axes, x.a_type, x.type), a_bytes=_bytes(line * count(outer), x))
+    made = replace(x, batch=moved(x.batch), rows=moved(x.rows), depth=moved(x.depth), a_type=to)
+    return replace(p, x=made, a=Copy(axes, x.a_type, to), a_bytes=_bytes(line * count(outer), x))
 
 
 def _steps(order: list[Axis], first: int) -> dict[Axis, int]:

@@ -15,11 +15,15 @@ from weakref import WeakKeyDictionary
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder
 from xlanb.cpu.codegen.matmul.contraction import Axis
 from xlanb.cpu.codegen.matmul.lanes import Lanes, address
+from xlanb.cpu.target import Target
 from xlanb.shape import PrimitiveType
 
 ATTRIBUTES = 'noinline nounwind "prefer-vector-width"="512"'
 _INDEPENDENT = 8
 """Sums that must be under way at once so that a unit does not wait for its own results."""
+
+_PAIRS = {512: "llvm.x86.avx512.pmaddw.d.512", 256: "llvm.x86.avx2.pmadd.wd", 128: "llvm.x86.sse2.pmadd.wd"}
+"""Intrinsics that multiply pairs of 16-bit integers and add the two products, by the width of the vector."""
 
 _MADE: WeakKeyDictionary[ModuleBuilder, dict[object, str]] = WeakKeyDictionary()
 
@@ -47,6 +51,15 @@ class Tile:
     def lanes(self, vector: int) -> int:
         """Lanes of a vector that there are."""
         return self.tail if vector == self.vectors - 1 else self.width
+
+    def pairs(self, target: Target) -> bool:
+        """Whether two steps of depth are taken at once: narrow integers, two of a row side by side, on a machine that multiplies and adds pairs."""
+        narrow = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
+        fits = self.type.is_integral and self.type.bits == 32 and self.a_type in narrow and self.b_type in narrow
+        wide = (
+            self.width * 32 in _PAIRS and self.width * 32 <= target.vector_bits and target.triple.startswith("x86_64")
+        )
+        return fits and wide and not self.along and bool(self.depth) and self.depth[-1].a == 1
 
     @property
     def sums(self) -> int:
@@ -76,7 +89,9 @@ def _emit(f: Function, tile: Tile) -> None:
     v = Lanes(f, tile.type, tile.width)
     inner = tile.depth[-1].size if tile.depth else 1
     sets = 1 if tile.sums >= _INDEPENDENT else min(4, -(-_INDEPENDENT // tile.sums), inner)
-    unroll = max(sets, min(2 if tile.sums < 16 else 1, inner))
+    if tile.pairs(f.target):
+        sets = 1
+    unroll = 2 if tile.pairs(f.target) else max(sets, min(2 if tile.sums < 16 else 1, inner))
     totals = _nest(f, v, tile, 0, "%a", "%b", [v.zero()] * (tile.sums * sets), unroll)
     for s in range(1, sets):
         part = totals[s * tile.sums : (s + 1) * tile.sums]
@@ -96,7 +111,9 @@ def _nest(f: Function, v: Lanes, tile: Tile, level: int, a: str, b: str, totals:
     carried = [("ptr", a), ("ptr", b), *((v.kind, t) for t in totals)]
     with f.carried(axis.size // by, carried) as loop:
         pa, pb, *now = loop.values
-        if inner:
+        if inner and tile.pairs(f.target):
+            now = _pair(f, v, tile, pa, pb, axis.b, now)
+        elif inner:
             for u in range(by):
                 now = _step(f, v, tile, pa, pb, u * axis.a, u * axis.b, now, u)
         else:
@@ -106,6 +123,39 @@ def _nest(f: Function, v: Lanes, tile: Tile, level: int, a: str, b: str, totals:
     for u in range(axis.size % by if inner else 0):
         totals = _step(f, v, tile, a, b, u * axis.a, u * axis.b, totals, u)
     return totals
+
+
+def _pair(f: Function, v: Lanes, tile: Tile, a: str, b: str, b_next: int, totals: list[str]) -> list[str]:
+    """Two elements of depth at once, as 16-bit halves of a lane: the even one low, the odd one high."""
+    out, wide = list(totals), v.kind
+    halves = f"<{2 * tile.width} x i16>"
+    low, high = (f"<{', '.join([f'i32 {n}'] * tile.width)}>" for n in (65535, 16))
+    columns = []
+    for k in range(tile.vectors):
+        lanes = tile.width if tile.whole_b else tile.lanes(k)
+        even, odd = (v.load(tile.b_type, b, at + k * tile.width, lanes) for at in (0, b_next))
+        both = f.let(f"or {wide} {f.let(f'and {wide} {even}, {low}')}, {f.let(f'shl {wide} {odd}, {high}')}")
+        columns.append(f.let(f"bitcast {wide} {both} to {halves}"))
+    name = _PAIRS[tile.width * 32]
+    for r, (row, _) in enumerate(tile.rows):
+        factor = _pair_of(f, tile, address(f, tile.a_type, a, row), halves)
+        for k, column in enumerate(columns):
+            at = r * tile.vectors + k
+            out[at] = v.add(out[at], f.call(wide, name, (halves, factor), (halves, column)))
+    return out
+
+
+def _pair_of(f: Function, tile: Tile, at: str, halves: str) -> str:
+    """Two neighbours of a row in all lanes, as 16-bit integers."""
+    bits = 2 * tile.a_type.bits
+    many = f"<{tile.width} x i{bits}>"
+    first = f.let(f"insertelement {many} poison, i{bits} {f.let(f'load i{bits}, ptr {at}, align 1')}, i64 0")
+    all_ = f.let(f"shufflevector {many} {first}, {many} poison, <{tile.width} x i32> zeroinitializer")
+    if bits == 32:
+        return f.let(f"bitcast {many} {all_} to {halves}")
+    bytes_ = f"<{2 * tile.width} x i8>"
+    apart = f.let(f"bitcast {many} {all_} to {bytes_}")
+    return f.let(f"{'sext' if tile.a_type.is_signed else 'zext'} {bytes_} {apart} to {halves}")
 
 
 def _step(
