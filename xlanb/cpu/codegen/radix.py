@@ -16,12 +16,14 @@ from xlanb.cpu.codegen.elemental import Elemental, array_of
 from xlanb.cpu.codegen.indexing import Index
 from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.sort_keys import Key, packed, sort_keys
-from xlanb.cpu.codegen.types import Value, from_memory, memory, real, to_memory
+from xlanb.cpu.codegen.types import Value, from_memory, load, memory, real, store, to_memory
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import PrimitiveType
 
 if TYPE_CHECKING:
     from xlanb.cpu.codegen.kernel import Kernel
 
+T = PrimitiveType
 SHORT = 64
 """Lines of up to so many elements are sorted by counting."""
 _LONG = 3000
@@ -108,6 +110,7 @@ class _Line:
         self.k, self.e, self.f = k, k.e, k.f
         self.plan, self.place = plan, place
         self.operands = k.root.operands
+        self.types = [T.U64, *(key.element_type for key in plan.keys)]
         self.leaves = [leaf for leaf, _ in k.root.shape.leaves()]
         self.scratch = k.own_scratch()
 
@@ -131,9 +134,12 @@ class _Short(_Line):
     def emit(self) -> None:
         e, f, n = self.e, self.f, self.plan.n
         pad(f, self.scratch, n)
-        with e.loop(n) as v:
+
+        def record(v: Ix) -> None:
             key, _ = self.key(v)
-            store_at(f, "i64", self.scratch, v, f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {v}"))
+            store(f, T.U64, self.scratch, v, f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {v}"))
+
+        f.ready = simd.along(e, n, self.types, record)
         with e.loop(n) as v:
             self.move(v, rank(e, self.scratch, n, load_at(f, "i64", self.scratch, v)))
 
@@ -163,12 +169,19 @@ class _Long(_Line):
     def emit(self) -> None:
         e, plan = self.e, self.plan
         sorter = Digits(e, plan, self.scratch)
-        with e.loop(plan.n) as v:
+
+        def record(v: Ix) -> None:
             key, values = self.key(v)
             sorter.set(v, key, self._bits(values[0]) if plan.value else v)
+
+        ready = simd.along(e, plan.n, self.types, record)
         records, places = sorter.sort()
-        with e.loop(plan.n) as v:
-            self._result(v, records, places)
+        if plan.value:
+            ready &= simd.along(e, plan.n, self.types, lambda v: self._result(v, records))
+        else:
+            with e.loop(plan.n) as v:
+                self.move(place_of(self.f, v, records, places), v)
+        self.f.ready = ready
 
     def _bits(self, value: Value) -> str:
         """The memory form of the only operand's element as an i64."""
@@ -178,13 +191,11 @@ class _Long(_Line):
             kind, raw = f"i{t.bits}", f.let(f"bitcast {kind} {raw} to i{t.bits}")
         return f.let(f"zext {kind} {raw} to i64")
 
-    def _result(self, v: Ix, records: str, places: str) -> None:
+    def _result(self, v: Ix, records: str) -> None:
+        """The element in a record's low half."""
         f = self.f
-        if not self.plan.value:
-            self.move(place_of(f, v, records, places), v)
-            return
         t = array_of(self.operands[0]).element_type
-        low = f.let(f"trunc i64 {load_at(f, 'i64', records, v)} to i{max(t.bits, 8)}")
+        low = f.let(f"trunc i64 {real(load(f, T.U64, records, v))} to i{max(t.bits, 8)}")
         if not memory(t).startswith("i"):
             low = f.let(f"bitcast i{t.bits} {low} to {memory(t)}")
         self.k.outputs[self.leaves[0]].store(f, self.place(0, v), from_memory(f, t, low))
@@ -215,10 +226,10 @@ class Digits:
         """Make record v of a key (i64) and what it carries: its place, or 32 bits."""
         f = self.f
         if self.wide:
-            store_at(f, "i32", self.places[0], v, f.let(f"trunc i64 {low} to i32"))
+            store(f, T.U32, self.places[0], v, f.let(f"trunc i64 {low} to i32"))
         else:
             key = f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {low}")
-        store_at(f, "i64", self.records[0], v, key)
+        store(f, T.U64, self.records[0], v, key)
 
     def sort(self) -> tuple[str, str]:
         """Sort the records; gives where they and their places lie then ("": in the records)."""

@@ -14,10 +14,13 @@ from xlanb.cpu.codegen.kernel import SCRATCH_EACH, Kernel, special
 from xlanb.cpu.codegen.parallel import parallel
 from xlanb.cpu.codegen.radix import Digits, Plan, address, load_at, store_at
 from xlanb.cpu.codegen.sort_keys import Key, unsigned
-from xlanb.cpu.codegen.types import real
+from xlanb.cpu.codegen.types import real, store
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import ArrayShape
+
+T = PrimitiveType
 
 
 def _plan(i: HloInstruction) -> Plan:
@@ -95,19 +98,18 @@ class _Line:
     def _whole(self) -> None:
         """Sort the line."""
         e, plan = self.e, self.plan
+        types = (T.U64, self.how.element_type)
         if plan.is_short:
             radix.pad(self.f, self.scratch, plan.n)
-            with e.loop(plan.n) as v:
-                self._record(self.scratch, v, self._key(v), v)
+            self.f.ready = simd.along(e, plan.n, types, lambda v: self._record(self.scratch, v, self._key(v), v))
             self._write(self._cut(), "")
             return
         sorter = Digits(e, plan, self.scratch)
-        with e.loop(plan.n) as v:
-            sorter.set(v, self._key(v), v)
+        self.f.ready = simd.along(e, plan.n, types, lambda v: sorter.set(v, self._key(v), v))
         self._write(*sorter.sort())
 
     def _record(self, records: str, at: Ix, key: str, place: Ix) -> None:
-        store_at(self.f, "i64", records, at, self.f.let(f"or i64 {self.f.let(f'shl i64 {key}, 32')}, {place}"))
+        store(self.f, T.U64, records, at, self.f.let(f"or i64 {self.f.let(f'shl i64 {key}, 32')}, {place}"))
 
     def _cut(self) -> str:
         """Sort the buffer; gives where the first `count` of it lie: at the beginning of the scratch."""
@@ -136,8 +138,11 @@ class _Line:
         e, f, plan, n = self.e, self.f, self.plan, self.n
         lanes = f.target.vector_bits // 32
         vectors = -(-(n - plan.n) // lanes)
-        with e.loop(n) as v:
-            store_at(f, "i32", self.keys, v, f.let(f"trunc i64 {self._key(v)} to i32"))
+
+        def key(v: Ix) -> None:
+            store(f, T.U32, self.keys, v, f.let(f"trunc i64 {self._key(v)} to i32"))
+
+        f.ready = simd.along(e, n, (T.U32, self.how.element_type), key)
         # Behind the line stand keys that never enter.
         f.do(f"store <{lanes} x i32> splat (i32 -1), ptr {address(f, 'i32', self.keys, n)}, align 4")
         with e.loop(plan.n) as v:
