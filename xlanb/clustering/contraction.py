@@ -77,9 +77,8 @@ class Contraction:
         self.is_possible = made is not None
         self.cycles, self._frame_names = made if made is not None else (GraphCycles(len(graph)), {})
         flags = options.flags
-        self.deadness = (
-            None if flags.tf_xla_disable_deadness_safety_checks_for_debugging else DeadnessAnalysis(graph, frames)
-        )
+        is_ignored = flags.tf_xla_disable_deadness_safety_checks_for_debugging or not self.is_possible
+        self.deadness = None if is_ignored else DeadnessAnalysis(graph, frames)
         self.unsafe = incompatible_resource_operations(graph, order, _is_always_compiled)
         self._at: list[ClusterState | None] = [None] * len(graph)
         for node in candidates:

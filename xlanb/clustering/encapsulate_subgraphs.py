@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlanb.clustering.backwards_const_analysis import must_be_constant
 from xlanb.clustering.devices import device_of, pick_device
 from xlanb.clustering.mark_for_compilation import CLUSTER
 from xlanb.clustering.node_graph import CONTROL, NodeGraph, known_dims
@@ -11,7 +12,6 @@ from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.tensor_shape import TensorShape
-from xlanb.tf2xla.const_analysis import constant_arguments
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,16 @@ def _function(
 ) -> tuple[ClusterFunction, list[Tensor]]:
     """The function of a cluster, and the tensors for its arguments in their order."""
     body, made = _body(name, ops, inputs, outputs)
-    must_be_known = constant_arguments(body)
-    kinds = [0 if i in must_be_known else 2 if t.dtype.name == "resource" else 1 for i, t in enumerate(inputs)]
+    nodes = NodeGraph(body)
+    must_be_known = must_be_constant(nodes, [nodes.ids[op] for op in body.topological_order()])
+    known = {i for i, t in enumerate(inputs) if nodes.ids[made[t].op] in must_be_known}
+    kinds = [0 if i in known else 2 if t.dtype.name == "resource" else 1 for i, t in enumerate(inputs)]
     order = sorted(range(len(inputs)), key=kinds.__getitem__)
     ordered = [inputs[i] for i in order]
     for index, t in enumerate(ordered):
         made[t].op.set_attr("index", index)
         made[t].give_shape(known_dims(t))
-    constants = frozenset(place for place, old in enumerate(order) if old in must_be_known)
+    constants = frozenset(place for place, old in enumerate(order) if old in known)
     device = pick_device(sorted({device_of(op) for op in ops}))
     function = ClusterFunction(
         name,

@@ -15,7 +15,7 @@ from functools import cached_property
 from xlanb.clustering.candidates import LOG, Candidates, MarkingOptions
 from xlanb.clustering.contraction import ClusterState, Contraction
 from xlanb.clustering.devices import pick_device
-from xlanb.clustering.node_graph import CONSTANT, IDENTITY, NodeGraph
+from xlanb.clustering.node_graph import NodeGraph
 from xlanb.debug_options import DebugOptions, current
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
@@ -148,10 +148,9 @@ def mark_for_compilation(
     for op in marking.graph:
         cluster = marking.cluster_of[op.name]
         if cluster is not None:
-            op.set_attr(CLUSTER, cluster)
-            op.set_attr(ALREADY_CLUSTERED, True)
+            note(op, **{CLUSTER: cluster, ALREADY_CLUSTERED: True})
         elif op.name in marking.reasons:
-            op.set_attr(REASON, marking.reasons[op.name])
+            note(op, **{REASON: marking.reasons[op.name]})
     _log_summary(marking)
     if is_observed():
         _explain(marking)
@@ -165,9 +164,10 @@ def _is_lonely_fill(op: Operation, cluster: ClusterState, contraction: Contracti
     return all(reader is not cluster for reader in readers)
 
 
-def counts_towards_size(op: Operation) -> bool:
-    """Whether a node counts towards the minimum size."""
-    return op.type not in IDENTITY and op.type not in CONSTANT
+def note(op: Operation, **attrs: object) -> None:
+    """Set attributes that tell of clusters; unlike others they leave all shapes as they are."""
+    op.attrs.update(attrs)
+    op.graph.touch()
 
 
 def _log_summary(marking: Marking) -> None:

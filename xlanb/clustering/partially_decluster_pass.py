@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from xlanb.clustering.backwards_const_analysis import must_be_constant
 from xlanb.clustering.candidates import LOG
 from xlanb.clustering.devices import ALWAYS, compilation_device, device_of
-from xlanb.clustering.mark_for_compilation import CLUSTER, REASON
+from xlanb.clustering.mark_for_compilation import CLUSTER, REASON, note
 from xlanb.clustering.memory_types import is_host_input, is_host_output
 from xlanb.clustering.node_graph import CONSTANT, Edge, NodeGraph, known_dims
 from xlanb.clustering.resource_operation_safety_analysis import has_resource
@@ -52,8 +52,8 @@ def _cluster(op: Operation) -> str:
 
 def _remove(op: Operation, reason: str, reasons: dict[str, str]) -> None:
     LOG.debug("%s", reason)
-    op.remove_attr(CLUSTER)
-    op.set_attr(REASON, reason)
+    del op.attrs[CLUSTER]
+    note(op, **{REASON: reason})
     reasons[op.name] = reason
 
 
@@ -100,7 +100,7 @@ def _clone_outside(graph: Graph, op: Operation, reasons: dict[str, str]) -> None
                         reader.set_input(slot, new)
     reason = f"Cloning {op.name} as {name}: it is read on the host"
     LOG.debug("%s", reason)
-    clone.set_attr(REASON, reason)
+    note(clone, **{REASON: reason})
     reasons[name] = reason
     if not any(t.uses for t in op.outputs) and not op.control_outputs:
         graph.remove_ops([op])
