@@ -150,11 +150,13 @@ class _Rows:
         self.n = simd.lanes(k.f, self.t)
         self.kind = simd.kind(self.t, self.n)
         self.reducer = Reducer(k.e, k.root.to_apply, [self.t])
+        self.line: Ix = 0
+        self.ready = True
 
     def emit(self) -> None:
         e, f, scan = self.e, self.f, self.scan
-        f.ready = self.array is not None
         with parallel(e, self.split.outer, nanoseconds=scan.m / self.n * 3 + scan.m % self.n + 10) as o:
+            self.line = o
             source, target = f.mul(o, self.split.n), f.mul(o, self.goal.n)
             carry = str(e.scalar(self.k.root.operands[1]))
             self._repeat(target, 0, scan.empty, carry)
@@ -164,6 +166,7 @@ class _Rows:
             carry = self._elements(source, target, done, scan.steps - done, carry)
             last = scan.empty + scan.steps
             self._repeat(target, last, scan.m - last, carry)
+        f.ready = self.ready
 
     def _in(self, base: Ix, at: Ix, width: int = 1) -> Ix:
         """Where `width` elements from place `at` on begin in the operand; places are counted from the end in reverse."""
@@ -218,7 +221,8 @@ class _Rows:
             """`count` steps from step `low` on."""
             begin = self._in(source, f.add(low, self.scan.early), count)
             if tile:
-                simd.fill(self.e, self.operand, self.split.shape, begin, count, tile)
+                along = self._in(0, f.add(low, self.scan.early), count)
+                self.ready &= simd.fill(self.e, self.operand, self.split, (self.line, along, 0), count, tile)
             memory, first = (tile, 0) if self.array is None else (self.array.pointer, begin)
             with self.e.carried(count // n, [(self.kind, state)]) as loop:
                 at = f.mul(loop.index, n)
@@ -270,7 +274,7 @@ def _columns(k: Kernel, scan: Cumulative, split: Split, goal: Split, op: Op) -> 
     width = group * n
     blocks = -(-split.inner // width)
     array = simd.array_in_order(e, operand, split.shape)
-    f.ready = array is not None
+    flags = [True]
     with parallel(e, split.outer * blocks, nanoseconds=scan.m * group * 1.5) as at:
         o = f.div(at, blocks)
         # The last block lies back over the one before: the same results are written twice.
@@ -284,7 +288,8 @@ def _columns(k: Kernel, scan: Cumulative, split: Split, goal: Split, op: Op) -> 
             begin = place(split, scan.n, at)
             if array is not None:
                 return [simd.load(f, t, array.pointer, f.add(begin, g * n), n) for g in range(group)]
-            simd.fill(e, operand, split.shape, begin, width, tile)
+            along = f.sub(scan.n - 1, at) if scan.reverse else at
+            flags.append(simd.fill(e, operand, split, (o, along, column), width, tile))
             return [simd.load(f, t, tile, g * n, n) for g in range(group)]
 
         def put(at: Ix, values: list[str]) -> None:
@@ -313,6 +318,7 @@ def _columns(k: Kernel, scan: Cumulative, split: Split, goal: Split, op: Op) -> 
         state = run(scan.steps, state, first_in=scan.early, first_out=scan.empty)
         last = scan.empty + scan.steps
         repeat(last, scan.m - last, state)
+    f.ready = all(flags)
 
 
 def _plain(k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:

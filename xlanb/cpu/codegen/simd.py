@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xlanb.cpu.codegen.elemental import Elemental, array_of
-from xlanb.cpu.codegen.indexing import Index, IrArray, same_order
+from xlanb.cpu.codegen.indexing import Index, IrArray, same_order, unflatten
 from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.loops import each_vector, vectorize
 from xlanb.cpu.codegen.parallel import parallel
@@ -111,12 +111,29 @@ def array_in_order(e: Elemental, operand: HloInstruction, shape: ArrayShape) -> 
     return source if isinstance(source, IrArray) and same_order(source.shape, shape) else None
 
 
-def fill(e: Elemental, operand: HloInstruction, shape: ArrayShape, begin: Ix, count: Ix, pointer: str) -> None:
-    """Write `count` elements of an operand, from offset `begin` in the order of `shape`, to memory in their memory form."""
-    t = array_of(operand).element_type
-    with e.loop(count) as v:
-        index = Index(shape, flat=e.f.add(begin, v))
-        store(e.f, t, pointer, v, e.element(operand, index))
+def fill(e: Elemental, operand: HloInstruction, split: Split, at: tuple[Ix, Ix, Ix], count: int, pointer: str) -> bool:
+    """Write `count` consecutive elements of an operand, from element (line, place along it, column) on, to memory in their memory form; whether in vectors.
+
+    They lie along the split's dimension where lines are one element wide, side by side otherwise.
+    """
+    f, t, shape = e.f, array_of(operand).element_type, split.shape
+    o, r, c = at
+    one = ArrayShape(
+        shape.element_type,
+        tuple(1 if d == split.axis else n for d, n in enumerate(shape.dimensions)),
+        layout=shape.layout,
+    )
+
+    def put(q: Ix) -> None:
+        if split.inner == 1:
+            multi = list(unflatten(f, o, one))
+            multi[split.axis] = f.add(r, q)
+        else:
+            multi = list(unflatten(f, f.add(f.mul(o, split.inner), f.add(c, q)), one))
+            multi[split.axis] = r
+        store(f, t, pointer, q, e.element(operand, Index(shape, multi)))
+
+    return along(e, count, (t,), put)
 
 
 def along(

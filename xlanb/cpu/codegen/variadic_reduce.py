@@ -324,22 +324,15 @@ def emit_variadic_reduce(k: Kernel) -> bool:
         return False
     lanes = _Lanes(k.f, made, types[0], types[1], n)
     if split.inner >= n:
-        k.f.ready = _is_direct(k, split)
-        _columns(k, split, lanes)
+        k.f.ready = _columns(k, split, lanes)
         return True
     rising = i.operands[1].opcode is Op.IOTA and i.operands[1].get("iota_dimension") == i.dimensions[0]
     if split.inner != 1 or split.n < 2 * n or not (made.free or (made.sortable_numbers and rising)):
         return False
     if types[1].bits < 32 and split.n > 2 ** (types[1].bits - 1):
         return False  # positions that wrap do not rise
-    k.f.ready = _is_direct(k, split)
-    _rows(k, split, lanes, rising=rising)
+    k.f.ready = _rows(k, split, lanes, rising=rising)
     return True
-
-
-def _is_direct(k: Kernel, split: Split) -> bool:
-    """Whether no operand has to be computed by a loop that LLVM would vectorise."""
-    return all(r.array is not None or r.counts for r in (_Reader(k.e, o, split, 1) for o in k.root.operands[:2]))
 
 
 class _Reader:
@@ -351,13 +344,14 @@ class _Reader:
         self.array = simd.array_in_order(e, operand, split.shape)
         self.counts = operand.opcode is Op.IOTA and operand.get("iota_dimension") == split.axis
         self.tile = ""
+        self.vectors = True
 
-    def prepare(self, begin: Ix, count: Ix, room: int) -> None:
-        """Make elements begin.. readable; `at` counts from `begin` then."""
+    def prepare(self, o: Ix, r: Ix, c: Ix, count: int, room: int) -> None:
+        """Make `count` elements from element (o, r, c) of the split on readable; `at` counts from there then."""
         if self.array is None and not self.counts:
             if not self.tile:
                 self.tile = self.e.f.alloca(f"i{self.t.bits}", room)
-            simd.fill(self.e, self.operand, self.split.shape, begin, count, self.tile)
+            self.vectors &= simd.fill(self.e, self.operand, self.split, (o, r, c), count, self.tile)
 
     def at(self, begin: Ix, offset: Ix) -> str:
         """The vector `offset` elements behind `begin`."""
@@ -371,8 +365,11 @@ def _narrowed(f: Function, t: PrimitiveType, value: Ix) -> str:
     return str(value) if isinstance(value, int) or t.bits == 64 else f.let(f"trunc i64 {value} to i{t.bits}")
 
 
-def _columns(k: Kernel, split: Split, lanes: _Lanes) -> None:
-    """Lines that lie side by side: each lane keeps one of them, and takes its pairs in their order, so any table will do."""
+def _columns(k: Kernel, split: Split, lanes: _Lanes) -> bool:
+    """Lines that lie side by side: each lane keeps one of them, and takes its pairs in their order, so any table will do.
+
+    Gives whether all of it was written in vectors.
+    """
     e, f, n = k.e, k.f, lanes.n
     group = next(g for g in (_UNROLL, 2, 1) if split.inner >= g * n)
     width = group * n
@@ -390,7 +387,7 @@ def _columns(k: Kernel, split: Split, lanes: _Lanes) -> None:
         ) as loop:
             begin = split.flat(f, o, loop.index, column)
             for reader in readers:
-                reader.prepare(begin, width, width)
+                reader.prepare(o, loop.index, column, width, width)
             here = ""
             if readers[1].counts:
                 here = simd.splat(f, register(lanes.p), n, _narrowed(f, lanes.p, loop.index))
@@ -403,14 +400,16 @@ def _columns(k: Kernel, split: Split, lanes: _Lanes) -> None:
             place = f.add(f.add(f.mul(o, split.inner), column), g * n)
             for which, leaf in enumerate(((0,), (1,))):
                 simd.write(f, (lanes.t, lanes.p)[which], k.outputs[leaf].pointer, place, n, loop.values[2 * g + which])
+        return all(reader.vectors for reader in readers)
 
 
-def _rows(k: Kernel, split: Split, lanes: _Lanes, *, rising: bool) -> None:
-    """Lines along memory: the lanes keep pairs of their own, which are joined at the end."""
+def _rows(k: Kernel, split: Split, lanes: _Lanes, *, rising: bool) -> bool:
+    """Lines along memory: the lanes keep pairs of their own, which are joined at the end. Gives whether all of it was written in vectors."""
     e, f, n = k.e, k.f, lanes.n
     types = [lanes.t, lanes.p]
     with parallel(e, split.outer, nanoseconds=split.n / n * 1.5 + 20) as o:
-        found, nan = _row(k, split, lanes, o, rising=rising)
+        readers = [_Reader(e, operand, split, n) for operand in k.root.operands[:2]]
+        found, nan = _row(k, split, lanes, o, readers, rising=rising)
         reducer = Reducer(e, k.root.to_apply, types)
         initial = [e.scalar(operand) for operand in k.root.operands[2:]]
 
@@ -441,12 +440,14 @@ def _rows(k: Kernel, split: Split, lanes: _Lanes, *, rising: bool) -> None:
         result = joined() if not nan else e.branches(types, nan, one_by_one, joined)
         for leaf, t, v in zip(((0,), (1,)), types, result, strict=True):
             store(f, t, k.outputs[leaf].pointer, o, v)
+        return all(reader.vectors for reader in readers)
 
 
-def _row(k: Kernel, split: Split, lanes: _Lanes, o: Ix, *, rising: bool) -> tuple[tuple[str, str], str]:
+def _row(
+    k: Kernel, split: Split, lanes: _Lanes, o: Ix, readers: list[_Reader], *, rising: bool
+) -> tuple[tuple[str, str], str]:
     """(the pairs that the lanes keep, the i1 whether some value is NaN, "" where that does not matter)."""
     e, f, n = k.e, k.f, lanes.n
-    readers = [_Reader(e, operand, split, n) for operand in k.root.operands[:2]]
     base = f.mul(o, split.n)
     staged = any(r.array is None and not r.counts for r in readers)
     group = next(g for g in (_UNROLL, 2, 1) if split.n >= g * n)
@@ -479,7 +480,7 @@ def _row(k: Kernel, split: Split, lanes: _Lanes, o: Ix, *, rising: bool) -> tupl
 
     def first_state() -> list[str]:
         for reader in readers:
-            reader.prepare(base, group * n, size)
+            reader.prepare(o, 0, 0, group * n, size)
         pairs = [v for g in range(group) for v in pair(base, g * n, g * n)]
         marks = [f.let(f"fcmp uno {lanes.value} {v}, {v}") for v in pairs[::2]] if minds_nan else []
         return pairs + marks
@@ -492,7 +493,7 @@ def _row(k: Kernel, split: Split, lanes: _Lanes, o: Ix, *, rising: bool) -> tupl
         nonlocal state
         begin = f.add(base, low)
         for reader in readers:
-            reader.prepare(begin, count_, size)
+            reader.prepare(o, low, 0, count_, size)
         with e.carried(count_ // (group * n), list(zip(types, state, strict=True))) as loop:
             loop.next = step(loop.values, begin, low, f.mul(loop.index, group * n))
         state = loop.values
@@ -515,7 +516,7 @@ def _row(k: Kernel, split: Split, lanes: _Lanes, o: Ix, *, rising: bool) -> tupl
         # The last vector lies back over what was taken in already: a pair met twice changes nothing.
         at = min(done, split.n - n)
         for reader in readers:
-            reader.prepare(f.add(base, at), n, size)
+            reader.prepare(o, at, 0, n, size)
         new = pair(f.add(base, at), 0, at)
         pairs.append(new)
         if minds_nan:
