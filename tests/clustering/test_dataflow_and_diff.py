@@ -72,6 +72,10 @@ def test_another_minimum_size_lets_nodes_in() -> None:
     assert diff.table()["reason_before"].str.contains("fewer than tf_xla_min_cluster_size=4").all()
     assert "small0: outside -> cluster_2" in str(diff)
     assert found.what_if().is_same
+    (_, clusters), (_, nodes) = diff.tables
+    assert clusters["nodes after"].tolist() == [4, 4, 2]
+    assert len(nodes) == 2
+    assert "small0" in diff._repr_mimebundle_()["text/html"]
     assert found.what_if(tf_xla_min_cluster_size=9).change_of["a0"] == "left"
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction, Encapsulated
+from xlanb.display import Displayable
 from xlanb.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Dataflow:
+class Dataflow(Displayable):
     """All flows into, out of and between clusters, in the order of the graph."""
 
     flows: tuple[Flow, ...]
@@ -63,6 +64,11 @@ class Dataflow:
 
         columns = list(Flow.__dataclass_fields__)
         return pd.DataFrame([asdict(f) for f in self.flows], columns=columns)
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows."""
+        return (("What flows into, out of and between clusters", self.table()),)
 
     def __str__(self) -> str:
         lines = [f"{len(self.flows)} flows, {len(self.between_clusters)} of them between {len(self.clusters)} clusters"]
