@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from xlanb.cpu.codegen import arithmetic, complex_math, vectors
 from xlanb.cpu.codegen.indexing import Index, IrArray
@@ -30,6 +31,15 @@ Rule = Callable[["Elemental", HloInstruction, Index], Value | tuple[Value, ...]]
 RULES: dict[Op, Rule] = {}
 SIZE_LIMIT = 30_000
 """Lines of a function past which a fusion is not compiled as one kernel: inlining has multiplied its producers."""
+
+
+@dataclass(eq=False)
+class Kept:
+    """An instruction whose elements are written to an array when they are computed first, and read from there once it is `filled`."""
+
+    instruction: HloInstruction
+    array: IrArray
+    filled: bool = False
 
 
 class KernelTooLargeError(XlanbError):
@@ -73,6 +83,7 @@ class Elemental:
         self.constants = constants
         self.flags = flags
         self.floor = floor
+        self.kept: Kept | None = None
 
     # -- elements -----------------------------------------------------------------------------------------------
 
@@ -96,6 +107,9 @@ class Elemental:
         if bound is not None:
             source = bound[leaf]
             return source.load(self.f, index) if isinstance(source, IrArray) else source(index)
+        kept = self.kept if self.kept is not None and self.kept.instruction is i else None
+        if kept is not None and kept.filled:
+            return kept.array.load(self.f, index)
         op = i.opcode
         if op is Op.TUPLE:
             return self.element(i.operands[leaf[0]], index, leaf[1:])
@@ -116,6 +130,8 @@ class Elemental:
         except UnimplementedError as error:
             raise error if "\n" in str(error) else UnimplementedError(f"{error} is not implemented:\n  {i}") from None
         self.f.restore(mark)
+        if kept is not None:
+            kept.array.store(self.f, index, value)  # type: ignore[arg-type]
         if not leaf:
             return value  # type: ignore[return-value]
         for k, v in enumerate(value):

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from xlanb.cpu.codegen import vectors
-from xlanb.cpu.codegen.elemental import Elemental, Leaf
+from xlanb.cpu.codegen.elemental import Elemental, Kept, Leaf, array_of
 from xlanb.cpu.codegen.indexing import Index, IrArray, order, same_order
 from xlanb.cpu.codegen.ir import Ix
 from xlanb.cpu.codegen.parallel import parallel
-from xlanb.cpu.codegen.vector_plan import Plan, plan
+from xlanb.cpu.codegen.vector_plan import HARD, Plan, plan
 from xlanb.cpu.codegen.vectors import NotAVectorError, SplitError
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
 
 Output = tuple[HloInstruction, Leaf, IrArray]
@@ -101,10 +102,52 @@ class _Loops:
                 each_vector(self.e, low, high, widths, lambda q: self._store(Index(self.shape, flat=q)), cost)
             return
         with nested(self.e, outer, cost * math.prod(inner)) as at:
+            self._reduce_first(at, run)
             for low, high in pairwise(cuts):
                 each_vector(
                     self.e, low, high, widths, lambda q: self._store(self._index([*at, *split(self.e, q, inner)]))
                 )
+
+    def _reduce_first(self, at: Sequence[Ix], run: int) -> None:
+        """The reductions of a row before its elements: costly ones that they are of are kept in the result's row for the elements."""
+        root, _, array = self.group[0]
+        self.e.kept = None
+        kept_dims = self.order[:-run]
+        if len(self.group) > 1 or root in self.e.bindings or kept_dims != list(range(self.shape.rank - run)):
+            return
+        inlined = self._inlined(root)
+        reductions = [i for i in root.parent.post_order() if i in inlined and self._is_of_rows(i, kept_dims)]
+        again = self._same_elements(root)
+        for i in reductions:
+            costly = [
+                c for c in self._same_elements(i.operands[0]) if c in again and c is not root and c.opcode in HARD
+            ]
+            if self.e.kept is None and costly and array_of(costly[0]).element_type is self.shape.element_type:
+                self.e.kept = Kept(costly[0], array)
+            self.e.element(i, Index(array_of(i), list(at)))
+            if self.e.kept is not None:
+                self.e.kept.filled = True
+
+    def _inlined(self, root: HloInstruction) -> set[HloInstruction]:
+        found, rest = {root}, [root]
+        while rest:
+            fresh = [o for o in rest.pop().operands if o not in found and o not in self.e.bindings]
+            found.update(fresh)
+            rest += fresh
+        return found
+
+    def _is_of_rows(self, i: HloInstruction, kept: Sequence[int]) -> bool:
+        if i.opcode is not Op.REDUCE or i.shape.is_tuple or not same_order(array_of(i.operands[0]), self.shape):
+            return False
+        return [d for d in range(self.shape.rank) if d not in i.dimensions] == list(kept)
+
+    def _same_elements(self, root: HloInstruction) -> list[HloInstruction]:
+        """What an element is computed from, as far as it is the same element of other instructions."""
+        found = [root]
+        for i in found:  # which grows
+            if i.opcode.is_elementwise and i not in self.e.bindings:
+                found += [o for o in i.operands if o not in found and same_order(array_of(o), self.shape)]
+        return found
 
 
 def split(e: Elemental, q: Ix, sizes: Sequence[int]) -> list[Ix]:

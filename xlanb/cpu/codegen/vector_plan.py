@@ -15,7 +15,7 @@ ALL = 1 << 30
 _SHORT = 5
 """Reduced dimensions of fewer elements are not worth vectors of their own."""
 
-_HARD = frozenset(
+HARD = frozenset(
     (
         Op.EXPONENTIAL, Op.EXPONENTIAL_MINUS_ONE, Op.LOG, Op.LOG_PLUS_ONE, Op.LOGISTIC, Op.TANH, Op.ERF, Op.SINE, Op.COSINE, Op.TAN, Op.POWER,
         Op.ATAN2, Op.CBRT, Op.REMAINDER, Op.SINH, Op.COSH, Op.ASIN, Op.ACOS, Op.ATAN, Op.ASINH, Op.ACOSH, Op.ATANH,
@@ -91,8 +91,8 @@ def _fresh_run(p: Plan, e: Elemental, i: HloInstruction, leaf: Leaf) -> int:
     if i not in p.seen:
         p.seen.add(i)
         _use(p, own, 0.0)
-        p.hard = p.hard or i.opcode in _HARD
-        p.nanoseconds += 0.4 if i.opcode in _HARD else 0.02
+        p.hard = p.hard or i.opcode in HARD
+        p.nanoseconds += 0.4 if i.opcode in HARD else 0.02
     if i.opcode is Op.CONSTANT:
         return ALL
     if i.opcode is Op.BROADCAST:
@@ -134,6 +134,9 @@ def _broadcast_run(p: Plan, e: Elemental, i: HloInstruction) -> int:
     if not kept[0]:
         inner = Plan()
         _run(inner, e, i.operands[0], ())
+        for d in fastest[:count]:
+            inner.nanoseconds /= array_of(i).dimensions[d]
+        p.nanoseconds += inner.nanoseconds
         p.widest, p.narrowest = max(p.widest, inner.widest), min(p.narrowest, inner.narrowest)
         return count
     same = [i.dimensions[d] for d in order(operand)][:count] == list(fastest[:count])

@@ -1,0 +1,91 @@
+"""Row fusion: softmax becomes one fusion, what is no chain along rows is left alone, and the meaning stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.transforms import PASSES
+
+SUM = """sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+max {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] maximum(a, b)
+}
+"""
+SOFTMAX = """  x = f32[6,40]{1,0} parameter(0)
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  m = f32[6]{0} reduce(x, low), dimensions={1}, to_apply=max
+  mb = f32[6,40]{1,0} broadcast(m), dimensions={0}
+  d = f32[6,40]{1,0} subtract(x, mb)
+  e = f32[6,40]{1,0} exponential(d)
+  s = f32[6]{0} reduce(e, zero), dimensions={1}, to_apply=sum
+"""
+
+
+def fused(body: str) -> tuple[HloModule, HloModule, bool]:
+    """(the module, the same after the pass, whether it changed)."""
+    text = f"HloModule m\n{SUM}ENTRY e {{\n{body}}}\n"
+    before, after = parse(text), parse(text)
+    result = PASSES["row-fusion"]().run(after)
+    after.verify()
+    return before, after, bool(result.changed)
+
+
+def entry_opcodes(module: HloModule) -> list[Op]:
+    return [i.opcode for i in module.entry_computation if i.opcode not in (Op.PARAMETER, Op.CONSTANT)]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "  sb = f32[6,40]{1,0} broadcast(s), dimensions={0}\n  ROOT r = f32[6,40]{1,0} divide(e, sb)\n",
+        "  l = f32[6]{0} log(s)\n  ROOT r = f32[6]{0} add(l, m)\n",
+    ],
+    ids=["softmax", "logsumexp"],
+)
+def test_a_chain_along_rows_becomes_one_fusion(end: str) -> None:
+    before, after, changed = fused(SOFTMAX + end)
+    assert changed
+    assert entry_opcodes(after) == [Op.FUSION]
+    x = np.random.default_rng(0).standard_normal((6, 40)).astype(np.float32)
+    np.testing.assert_array_equal(evaluate(before, x), evaluate(after, x))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # a reduction by itself
+        "  x = f32[6,40]{1,0} parameter(0)\n  z = f32[] constant(0)\n  ROOT r = f32[6]{0} reduce(x, z), dimensions={1}, to_apply=sum\n",
+        # columns are no rows of memory
+        (
+            "  x = f32[40,6]{1,0} parameter(0)\n  z = f32[] constant(0)\n  s = f32[6]{0} reduce(x, z), dimensions={0}, to_apply=sum\n"
+            "  b = f32[40,6]{1,0} broadcast(s), dimensions={1}\n  ROOT r = f32[40,6]{1,0} divide(x, b)\n"
+        ),
+        # broadcast along the other dimension
+        (
+            "  x = f32[40,40]{1,0} parameter(0)\n  z = f32[] constant(0)\n  s = f32[40]{0} reduce(x, z), dimensions={1}, to_apply=sum\n"
+            "  b = f32[40,40]{1,0} broadcast(s), dimensions={1}\n  ROOT r = f32[40,40]{1,0} divide(x, b)\n"
+        ),
+        # both the sum and what comes of it are wanted
+        (
+            "  x = f32[6,40]{1,0} parameter(0)\n  z = f32[] constant(0)\n  s = f32[6]{0} reduce(x, z), dimensions={1}, to_apply=sum\n"
+            "  b = f32[6,40]{1,0} broadcast(s), dimensions={0}\n  r = f32[6,40]{1,0} divide(x, b)\n  ROOT t = (f32[6]{0}, f32[6,40]{1,0}) tuple(s, r)\n"
+        ),
+    ],
+    ids=["alone", "columns", "turned", "two results"],
+)
+def test_what_is_no_chain_along_rows_is_left_alone(body: str) -> None:
+    before, after, changed = fused(body)
+    assert not changed
+    assert str(before) == str(after)

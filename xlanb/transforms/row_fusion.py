@@ -1,0 +1,147 @@
+"""Fusion of what works along the same rows: softmax and normalisations, whose rows then stay in cache from the first reduction to the result.
+
+    m = f32[64] reduce(x), dimensions={1}, to_apply=max                 ROOT f = f32[64,512] fusion(x), kind=kLoop, calls={
+    e = f32[64,512] exponential(x - broadcast(m))                         m = reduce(p0), e = exponential(p0 - broadcast(m)),
+    s = f32[64] reduce(e), dimensions={1}, to_apply=sum           =>      s = reduce(e), ROOT r = divide(e, broadcast(s)) }
+    ROOT r = f32[64,512] divide(e, broadcast(s))
+
+XLA:CPU has no such pass: it makes a loop over all of the array of each of them. A group has one result. In it are instructions on the whole array, elementwise or
+broadcasts, instructions on one value for each row, and reductions of the array's fastest dimensions to such values; and each is used in the group only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import CallGraph
+from xlanb.analysis.operand_use import is_elementwise
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.fusion_editing import create_fusion, fuse_into
+
+_SHORTEST, _LONGEST = 8, 32_768
+"""Elements of a row: a shorter one is no work for vectors, a longer one does not stay in a cache."""
+_MOST = 40
+"""Instructions of a group: each reduction computes anew what it is of."""
+
+
+@dataclass(frozen=True)
+class RowFusion(HloPass):
+    """Fuses reductions of rows with what is computed from them for the elements of the same rows."""
+
+    name = "row-fusion"
+
+    def apply(self, module: HloModule) -> None:
+        graph = CallGraph(module)
+        for c in module.computations:
+            if graph.is_control(c):
+                _fuse_rows(c)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The array whose rows a group goes along, and the dimensions that number them."""
+
+    full: ArrayShape
+    kept: tuple[int, ...]
+
+    def is_row_value(self, s: ArrayShape) -> bool:
+        """Whether it is one value for each row, in the order of the rows."""
+        return s.dimensions == tuple(self.full.dimensions[d] for d in self.kept) and _is_row_major(s)
+
+
+def _is_row_major(s: ArrayShape) -> bool:
+    return s.minor_to_major == tuple(reversed(range(s.rank)))
+
+
+def _fuse_rows(c: HloComputation) -> None:
+    done: set[HloInstruction] = set()
+    for root in reversed(c.post_order()):
+        if root in done or root.opcode is O.BROADCAST:
+            continue
+        for rows in _rows_of(root):
+            group = _group(root, rows)
+            if _pays(group, rows):
+                fusion = create_fusion(root, "kLoop", "fused_rows", f"{root.opcode}_row_fusion".replace("-", "_"))
+                for i in group[1:]:
+                    fuse_into(fusion, i)
+                    c.remove(i)
+                done.update(group)
+                break
+
+
+def _rows_of(root: HloInstruction) -> Iterator[_Rows]:
+    """The rows that a group with this result might go along: those of the nearest reduction."""
+    if not _is_simple(root):
+        return
+    seen, queue = {root}, [root]
+    while queue and len(seen) < _MOST:
+        i = queue.pop(0)
+        if i.opcode is O.REDUCE and _is_row_reduction(i):
+            full = i.operands[0].array_shape
+            yield _Rows(full, tuple(d for d in range(full.rank) if d not in i.dimensions))
+            return
+        for o in i.operands:
+            if o not in seen and _is_simple(o):
+                seen.add(o)
+                queue.append(o)
+
+
+def _is_simple(i: HloInstruction) -> bool:
+    """Whether it can be in a group at all."""
+    if i.control_predecessors or i.control_successors or i.shape.is_tuple or i.shape.is_token:
+        return False
+    return i.opcode in (O.REDUCE, O.BROADCAST) or (is_elementwise(i) and i.opcode not in (O.CONSTANT, O.FUSION, O.MAP))
+
+
+def _is_row_reduction(i: HloInstruction) -> bool:
+    s = i.operands[0].array_shape
+    kept = s.rank - len(i.dimensions)
+    if len(i.operands) != 2 or kept == 0 or sorted(i.dimensions) != list(range(kept, s.rank)):
+        return False
+    length = math.prod(s.dimensions[d] for d in i.dimensions)
+    return _is_row_major(s) and _is_row_major(i.array_shape) and _SHORTEST <= length <= _LONGEST
+
+
+def _belongs(i: HloInstruction, rows: _Rows) -> bool:
+    """Whether it works along the rows."""
+    if not _is_simple(i):
+        return False
+    s = i.array_shape
+    if i.opcode is O.REDUCE:
+        same = i.operands[0].array_shape.dimensions == rows.full.dimensions
+        return same and _is_row_reduction(i) and rows.is_row_value(s)
+    whole = s.dimensions == rows.full.dimensions and s.minor_to_major == rows.full.minor_to_major
+    return whole or rows.is_row_value(s)
+
+
+def _group(root: HloInstruction, rows: _Rows) -> list[HloInstruction]:
+    """The result and all that is only used for it along the rows, users before what they use."""
+    if not _belongs(root, rows):
+        return []
+    group = [root]
+    inside = {root}
+    for i in reversed(root.parent.post_order()):
+        used = i.users and all(u in inside for u in i.users)
+        if i not in inside and used and not i.is_root and len(group) < _MOST and _belongs(i, rows):
+            group.append(i)
+            inside.add(i)
+    return group
+
+
+def _pays(group: list[HloInstruction], rows: _Rows) -> bool:
+    """Whether a reduction in it is used for elements of the same rows again."""
+    inside = set(group)
+    spread = [i for i in group if i.opcode is O.BROADCAST and i.operands[0] in inside]
+    return any(
+        rows.is_row_value(i.operands[0].array_shape)
+        and i.dimensions == rows.kept
+        and i.array_shape.dimensions == rows.full.dimensions
+        for i in spread
+    ) and any(i.opcode is O.REDUCE for i in group)
