@@ -75,3 +75,11 @@ def test_the_table_says_what_every_flag_does() -> None:
     table = {name: meaning for name, _, meaning in flag_table()}
     assert all(table.values())
     assert "--xla_dump_hlo_as_dot" in table["--xla_generate_hlo_graph"]
+
+
+def test_auto_jit_takes_tensorflows_words() -> None:
+    fusible = parse_flags("--tf_xla_auto_jit=fusible")
+    assert (fusible.tf_xla_auto_jit, fusible.tf_xla_ops_to_cluster) == (1, ("FUSIBLE",))
+    assert parse_flags("--tf_xla_auto_jit=single-gpu(2)").tf_xla_auto_jit == 0
+    with pytest.raises(FlagError, match="takes an integer, not 'on'"):
+        parse_flags("--tf_xla_auto_jit=on")

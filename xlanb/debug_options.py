@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -153,6 +154,10 @@ def parse_flags(text: str, base: DebugOptions | None = None, *, strict: bool = T
 def _meaning(name: str, text: str, *, strict: bool) -> dict[str, Any]:
     """What one flag sets."""
     own = _fields().get(name)
+    if name == "tf_xla_auto_jit" and text == "fusible":
+        return {"tf_xla_auto_jit": 1, "tf_xla_ops_to_cluster": ("FUSIBLE",)}
+    if name == "tf_xla_auto_jit" and re.fullmatch(r"single-gpu\(\d+\)", text):
+        return {}  # it asks for graphs on one GPU alone
     if own is not None:
         return {name: _value(name, own.default, text)}
     if name in OLD_FLAGS:
