@@ -94,6 +94,16 @@ def test_large_b_is_copied(check):
     assert exe.buffer_assignment.temp_size >= 700 * 600 * 4
 
 
+@pytest.mark.parametrize("n", [672, 600, 1024])
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True)])
+def test_copies_in_panels_and_lines(build, n, transposed):
+    text, (a, b) = dot_text(457, 1024, n, transposed=transposed)
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal(a).astype(np.float32), rng.standard_normal(b).astype(np.float32)
+    want = (x.T if transposed[0] else x) @ (y.T if transposed[1] else y)
+    np.testing.assert_allclose(build(text)(x, y), want, rtol=1e-3, atol=1e-3)
+
+
 def test_not_a_number_and_infinity_stay_where_they_are(build):
     text, (a, b) = dot_text(20, 30, 40)
     x, y = np.ones(a, np.float32), np.ones(b, np.float32)

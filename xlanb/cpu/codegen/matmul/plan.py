@@ -19,6 +19,8 @@ _MANY_BYTES = 3 << 19
 """From so many rows and bytes on b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
 _LANES = 16
 """What the lines of a copy are rounded up to, so that vectors of any machine may be read whole."""
+_PANEL = 32
+"""Columns of a copy's panels."""
 _PAGE = 2048
 """Lines that are multiples of so many bytes apart share a few sets of the caches."""
 
@@ -79,8 +81,24 @@ def _wants_b(x: Contraction) -> bool:
 
 
 def _wants_a(x: Contraction) -> bool:
-    """Whether a is widened, or has to lie along depth."""
-    return bool(x.depth) and x.depth[-1].a != 1 if has_pairs(x) else x.a_type is not x.type
+    """Whether a is widened, or has to lie along depth, or is so large that each step of depth is another page."""
+    if not x.depth:
+        return False
+    if has_pairs(x):
+        return x.depth[-1].a != 1
+    return x.a_type is not x.type or (_is_large(x) and _is_dense(x) and x.depth[-1].a * x.type.byte_size >= _PAGE)
+
+
+def _is_large(x: Contraction) -> bool:
+    """Whether copies are little beside the products."""
+    size = x.depth_count * x.column_count * x.type.byte_size
+    return x.row_count >= _MANY_ROWS and size >= _MANY_BYTES and x.column_count >= _MANY_ROWS
+
+
+def _is_dense(x: Contraction) -> bool:
+    """Whether rows of a do not overlap in memory, as those of a convolution do: a copy is then no larger than a."""
+    axes = [axis for axis in (*x.batch, *x.rows, *x.depth) if axis.a]
+    return 1 + sum((axis.size - 1) * abs(axis.a) for axis in axes) >= count(axes)
 
 
 def has_pairs(x: Contraction) -> bool:
@@ -90,8 +108,8 @@ def has_pairs(x: Contraction) -> bool:
 
 
 def _with_b(p: Plan) -> Plan:
-    """With b copied: the axis of the vectors the fastest, lines a whole number of vectors apart."""
-    x = p.x
+    """With b copied: the axis of the vectors the fastest, lines a whole number of vectors apart; where that can be, in panels of a few vectors over all of depth."""
+    x = _in_panels(p.x)
     to = x.b_type if has_pairs(x) else x.type
     fast = x.columns[-1]
     line = -(-fast.size // _LANES) * _LANES
@@ -107,6 +125,15 @@ def _with_b(p: Plan) -> Plan:
     made = replace(x, batch=moved(x.batch), columns=moved(x.columns), depth=moved(x.depth), b_type=to)
     size = line * count(steps)
     return replace(p, x=made, b=Copy(axes, x.b_type, to), b_bytes=_bytes(size, x))
+
+
+def _in_panels(x: Contraction) -> Contraction:
+    """The last columns as panels of `_PANEL`: what a tile reads of a copy is then one run of memory."""
+    fast = x.columns[-1]
+    if fast.size % _PANEL or fast.size == _PANEL:
+        return x
+    panels = Axis(fast.size // _PANEL, 0, _PANEL * fast.b, _PANEL * fast.c)
+    return replace(x, columns=(*x.columns[:-1], panels, replace(fast, size=_PANEL)))
 
 
 def _with_a(p: Plan) -> Plan:
