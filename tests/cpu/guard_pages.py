@@ -149,7 +149,9 @@ def check_all(modules: list[tuple[str, str]], seconds: float) -> dict[str, list[
                 at += 1
         status = os.waitpid(child, 0)[1]
         if os.WIFSIGNALED(status):
-            found.setdefault(f"DIED: {signal.Signals(os.WTERMSIG(status)).name}", []).append(modules[at][0])
+            name = signal.Signals(os.WTERMSIG(status)).name
+            sys.stderr.write(f"{modules[at][0]} died of {name}\n")
+            found.setdefault(f"DIED: {name}", []).append(modules[at][0])
             at += 1
     return found
 
@@ -167,7 +169,7 @@ def main() -> int:
     found = check_all(modules[options.skip : end], options.timeout)
     for outcome, names in sorted(found.items()):
         shown = "" if outcome in ("ran", "refused") else " " + " ".join(names[:20])
-        print(f"{len(names):6d}  {outcome}{shown}")
+        sys.stdout.write(f"{len(names):6d}  {outcome}{shown}\n")
     return 1 if any(outcome.startswith("DIED") for outcome in found) else 0
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_reshape
 from xlanb.cpu.codegen import kernel as kernels
-from xlanb.cpu.codegen import scatter as _scatter  # noqa: F401 - registers its kernels
+from xlanb.cpu.codegen import scatter
 from xlanb.cpu.codegen import sort as _sort  # noqa: F401 - registers its kernels
 from xlanb.cpu.codegen import topk as _topk  # noqa: F401 - registers its kernel
 from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLargeError, Leaf, array_of
@@ -356,7 +356,7 @@ class _KernelBuilder:
 
     def emit(self) -> None:
         i, f = self.instruction, self.f
-        if i.opcode in HOST_OPCODES:
+        if i.opcode in HOST_OPCODES or (i.opcode is Op.SCAN and not scatter.scans_by_element(i)):
             self._emit_host_call()
             return
         outputs = {}

@@ -16,7 +16,6 @@ from xlanb.cpu.codegen.kernel import Kernel, special
 from xlanb.cpu.codegen.parallel import parallel
 from xlanb.cpu.codegen.reduce import window_position
 from xlanb.cpu.codegen.types import Value, names, real, register
-from xlanb.errors import UnimplementedError
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
@@ -230,6 +229,15 @@ def _fill(k: Kernel, value: HloInstruction) -> None:
         k.output.store(k.f, Index(k.output.shape, flat=flat), k.e.scalar(value))
 
 
+def scans_by_element(i: HloInstruction) -> bool:
+    """Whether the elements of a scan's slices do not meet: its computation is elementwise, on slices of one shape."""
+    target = i.to_apply
+    simple = (Op.PARAMETER, Op.TUPLE, Op.CONSTANT)
+    shapes = (s for j in target for _, s in j.shape.leaves())
+    slices = {s.as_array().dimensions for s in shapes if s.as_array().dimensions}
+    return len(slices) < 2 and all(j.opcode.is_elementwise or j.opcode in simple for j in target)
+
+
 @special(Op.SCAN, memory_only=True)
 def _scan(k: Kernel) -> bool:
     """A running fold along a dimension, for each element of the slices by itself; the computation must be elementwise.
@@ -243,8 +251,6 @@ def _scan(k: Kernel) -> bool:
     (axis,) = i.dimensions
     source = array_of(inputs[0])
     target = i.to_apply
-    if any(not (j.opcode.is_elementwise or j.opcode in (Op.PARAMETER, Op.TUPLE, Op.CONSTANT)) for j in target):
-        raise UnimplementedError(f"a scan over slices whose computation is not elementwise:\n  {i}")
     leaves = [leaf for leaf, _ in i.shape.leaves()]
     outputs = leaves[: len(leaves) - carries]
     types = [array_of(o).element_type for o in initial]
