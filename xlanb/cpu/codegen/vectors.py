@@ -548,6 +548,12 @@ def store(f: Function, type_: str, pointer: str, offset: str, value: str, parts:
     if not f.mask:
         f.do(f"store {vector} {made}, ptr {address}, align {_align(type_)}")
         return
+    lanes = [k for k, lane in enumerate(f.mask.split(",")) if "i1 true" in lane]
+    if f.mask.startswith("<") and len(lanes) == 1 and parts == 1:
+        # LLVM 22 writes more than the element where it is narrowed and the mask is known to name no other.
+        one = f.plain(f"extractelement {vector} {made}, i64 {lanes[0]}")
+        f.do(f"store {type_} {one}, ptr {_address(f, type_, address, str(lanes[0]), 1)}, align {_align(type_)}")
+        return
     name = f"llvm.masked.store.{_overload(type_, width)}.p0"
     f.module.declare("void", name, f"{vector}, ptr, i32, {kind('i1', width)}")
     where = f"ptr {address}, i32 {_align(type_)}"
