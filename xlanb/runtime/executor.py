@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from xlanb.clustering.build_xla_ops import LAUNCH
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction
-from xlanb.errors import UnknownOpError
+from xlanb.errors import GraphError, UninitializedError, UnknownOpError
 from xlanb.graph.graph import Graph
+from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.runtime.compilation_cache import CompilationCache
-from xlanb.runtime.compiler import Stages
-from xlanb.runtime.host_ops import HostState, host_kernel
+from xlanb.runtime.compiler import Stages, exhaust
+from xlanb.runtime.dataflow import CONTROL_FLOW, Dataflow, DataflowPlan, has_control_flow
+from xlanb.runtime.host_lists import VARIANT_KERNELS
+from xlanb.runtime.host_ops import HostKernel, HostState, host_kernel
 from xlanb.runtime.launch import Call, run_cluster, run_op
 from xlanb.runtime.variables import VariableHandle
 from xlanb.tf2xla.compiler import between
 from xlanb.tf2xla.registry import kernel
 
-_PASSED_ON = frozenset({"Const", "Identity"})  # nothing is compiled for them
+_PASSED_ON: Final = frozenset({"Const", "Identity", "IdentityN"})  # nothing is compiled for them
+_DEEPEST: Final = 64
+_DEPTH: ContextVar[int] = ContextVar("xlanb_host_function_depth", default=0)
 
 
 @dataclass(frozen=True)
@@ -37,22 +43,44 @@ class Prepared:
 
 
 class Executor:
-    """Runs a prepared graph again and again; the plan is made once."""
+    """Runs a prepared graph again and again; the plan is made once.
+
+    Functions that nodes call are run node by node, each with an executor of its own, unless the call must be compiled (`_XlaMustCompile`).
+    """
 
     def __init__(self, prepared: Prepared, cache: CompilationCache) -> None:
         self.prepared = prepared
         self.cache = cache
-        self._plan = between(prepared.feeds, prepared.fetches, prepared.targets)
         self._calls: dict[Operation, Call] = {}
-        for op in self._plan:
-            if op.type == LAUNCH:
-                self._calls[op] = Call.of_cluster(prepared.functions[op.attrs["function"]])
-            elif host_kernel(op.type) is None and op.type not in _PASSED_ON:
-                if kernel(op.type) is None:
-                    raise UnknownOpError(
-                        f"cannot run {op.describe()}: xlanb has no kernel and no lowering for op {op.type!r}"
-                    )
-                self._calls[op] = Call.of_op(op)
+        self._hosts: dict[Operation, HostKernel] = {}
+        self._bodies: dict[Graph, Executor] = {}
+        self._refused: dict[str, str] = {}
+        p = prepared
+        self._flow = DataflowPlan(p.feeds, p.fetches, p.targets) if has_control_flow(p.graph) else None
+        if self._flow is not None and not has_control_flow(self._flow.ops):
+            self._flow = None
+        if self._flow is not None:
+            p.graph.topological_order()  # a cycle outside of loops is an error, not something to wait for
+        self._plan = between(p.feeds, p.fetches, p.targets) if self._flow is None else []
+        for op in self._plan if self._flow is None else self._flow.ops:
+            self._plan_node(op)
+
+    def _plan_node(self, op: Operation) -> None:
+        if op.type in _PASSED_ON or op.type in CONTROL_FLOW:
+            return
+        host = None if op.attrs.get("_XlaMustCompile") and kernel(op.type) is not None else host_kernel(op.type)
+        if op.inputs and op.inputs[0].dtype.name == "variant":
+            host = VARIANT_KERNELS.get(op.type, host)
+        if op.type == LAUNCH:
+            self._calls[op] = Call.of_cluster(self.prepared.functions[op.attrs["function"]])
+        elif host is not None:
+            self._hosts[op] = host
+        elif op.type in op.graph.functions:
+            self._hosts[op] = _call_by_name
+        elif kernel(op.type) is None:
+            raise UnknownOpError(f"cannot run {op.describe()}: xlanb has no kernel and no lowering for op {op.type!r}")
+        else:
+            self._calls[op] = Call.of_op(op)
 
     def run(self, feeds: Sequence[Any], state: HostState) -> Stages[list[Any]]:
         """Run once; the values of the fetches, variables' references as their values.
@@ -60,27 +88,98 @@ class Executor:
         Raises:
             XlanbError: a node fails; the message names it.
         """
+        found = yield from self.run_raw(feeds, state)
+        return [state.variables.read(v) if isinstance(v, VariableHandle) else v for v in found]
+
+    def run_raw(self, feeds: Sequence[Any], state: HostState) -> Stages[list[Any]]:
+        """`run`; handles of variables stay what they are."""
+        state.call = lambda op, body, inputs: self._call(op, body, inputs, state)
+        if self._flow is not None:
+            flow = Dataflow(self._flow, lambda op, inputs: self._run_node(op, inputs, state))
+            return (yield from flow.run(feeds))
         values: dict[Tensor, Any] = dict(zip(self.prepared.feeds, feeds, strict=True))
         for op in self._plan:
-            inputs = [_given(t, values[t], state) for t in op.inputs]
-            host = host_kernel(op.type)
-            if op.type == LAUNCH:
-                outputs = yield from run_cluster(
-                    self._calls[op], inputs, state.variables, self.cache, self.prepared.compilation
-                )
-            elif host is not None:
-                outputs = list(host(op, inputs, state))
-            else:
-                outputs = self._run_op(op, inputs, state)
+            outputs = yield from self._run_node(op, [values[t] for t in op.inputs], state)
             values.update(zip(op.outputs, outputs, strict=True))
-        return [_value(values[t], state) for t in self.prepared.fetches]
+        return [values[t] for t in self.prepared.fetches]
 
-    def _run_op(self, op: Operation, inputs: list[Any], state: HostState) -> list[Any]:
+    def _run_node(self, op: Operation, values: Sequence[Any], state: HostState) -> Stages[Sequence[Any]]:
+        inputs = [_given(t, v, state) for t, v in zip(op.inputs, values, strict=True)]
+        host = self._hosts.get(op)
+        if host is not None:
+            return list(host(op, inputs, state))
         if op.type == "Const":
             return [np.asarray(op.attrs["value"])]
-        if op.type == "Identity":
+        if op.type in {"Identity", "IdentityN"}:
             return inputs
+        if op.type == LAUNCH:
+            return (yield from self._launch(op, inputs, state))
         return run_op(self._calls[op], inputs, state.variables, self.cache)
+
+    def _launch(self, op: Operation, inputs: list[Any], state: HostState) -> Stages[Sequence[Any]]:
+        """A cluster, compiled; node by node where that cannot be done, as TensorFlow falls back to the call beside _XlaRun."""
+        call = self._calls[op]
+        if call.name not in self._refused:
+            try:
+                return (yield from run_cluster(call, inputs, state.variables, self.cache, self.prepared.compilation))
+            except UninitializedError:
+                raise
+            except (GraphError, UnknownOpError) as error:
+                refusal = str(error)
+            outputs = self._fall_back(op, inputs, state)
+            self._refused[call.name] = refusal  # the nodes themselves are well: it was the compilation
+            return outputs
+        return self._fall_back(op, inputs, state)
+
+    def _fall_back(self, op: Operation, inputs: Sequence[Any], state: HostState) -> list[Any]:
+        function = self.prepared.functions[op.attrs["function"]]
+        return self._call(op, function.body, inputs, state)
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Clusters that could not be compiled and run node by node instead, with the reason."""
+        return dict(self._refused)
+
+    def _call(self, op: Operation, body: Graph, inputs: Sequence[Any], state: HostState) -> list[Any]:
+        """Run a function's body on values.
+
+        Raises:
+            GraphError: it calls itself without end, or takes another number of arguments.
+        """
+        if _DEPTH.get() >= _DEEPEST:
+            raise GraphError(
+                f"node {op.name!r} ({op.type}): functions are nested more than {_DEEPEST} deep at {body.name!r}: "
+                "does it call itself?"
+            )
+        if body not in self._bodies:
+            self._bodies[body] = Executor(_prepared_body(op, body, len(inputs)), self.cache)
+        inner = self._bodies[body]
+        outer = state.call
+        token = _DEPTH.set(_DEPTH.get() + 1)
+        try:
+            found: list[Any] = exhaust(
+                inner.run_raw([inputs[t.op.attrs["index"]] for t in inner.prepared.feeds], state)
+            )
+            return found
+        finally:
+            _DEPTH.reset(token)
+            state.call = outer
+
+
+def _prepared_body(op: Operation, body: Graph, count: int) -> Prepared:
+    arguments = [o.outputs[0] for o in body if o.type == "_Arg"]
+    if any(not 0 <= int(t.op.attrs["index"]) < count for t in arguments):
+        raise GraphError(
+            f"node {op.name!r} ({op.type}): function {body.name!r} takes {len(arguments)} arguments, the call gives {count}"
+        )
+    results = sorted((o for o in body if o.type == "_Retval"), key=lambda o: int(o.attrs["index"]))
+    fetches = tuple(o.inputs[0] for o in results)
+    effects = tuple(o for o in body if o.type not in ("_Arg", "_Retval") and op_has_side_effects(o))
+    return Prepared(body, tuple(arguments), fetches, effects, {}, None)
+
+
+def _call_by_name(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    return state.call(op, op.graph.functions[op.type].body, inputs)
 
 
 def _given(tensor: Tensor, value: Any, state: HostState) -> Any:
@@ -88,7 +187,3 @@ def _given(tensor: Tensor, value: Any, state: HostState) -> Any:
     if isinstance(value, VariableHandle) and not tensor.dtype.is_ref_dtype and tensor.dtype.name != "resource":
         return state.variables.read(value)
     return value
-
-
-def _value(value: Any, state: HostState) -> Any:
-    return state.variables.read(value) if isinstance(value, VariableHandle) else value

@@ -10,14 +10,20 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import FeedError, GraphError
+from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
 from xlanb.runtime.variables import Transaction, VariableHandle
 
 HostKernel = Callable[[Operation, Sequence[Any], "HostState"], Sequence[Any]]
 
 
+CallFunction = Callable[[Operation, Graph, Sequence[Any]], list[Any]]
+
+
 class HostState:
-    """What host kernels may touch: the run's variables, and the session's random generators by node."""
+    """What host kernels may touch: the run's variables, the session's random generators by node, and `call`, which runs a function's body for a node."""
+
+    call: CallFunction
 
     def __init__(self, variables: Transaction, generators: dict[str, np.random.Generator]) -> None:
         self.variables = variables
@@ -44,7 +50,8 @@ def host_kernel(op_type: str) -> HostKernel | None:
 
 @cache
 def _load() -> None:
-    import_module("xlanb.runtime.host_strings")
+    for name in ("host_strings", "host_control", "host_lists", "host_arrays"):
+        import_module(f"xlanb.runtime.{name}")
 
 
 def host(*op_types: str) -> Callable[[HostKernel], HostKernel]:
