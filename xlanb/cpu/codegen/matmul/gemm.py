@@ -116,6 +116,8 @@ def _blocks_that_fit(within: list[Axis], axis: Axis, by: int, element: int) -> i
 
 def _rowdots(e: Elemental, x: Contraction, places: tuple[Place, Place, Place]) -> None:
     width = lanes_of(e.f.target, x.type.bits)
+    while width > 4 and width // 2 >= x.depth[-1].size:
+        width //= 2
     row = x.rows[-1] if x.rows else Axis(1)
     column = x.columns[-1] if x.columns else Axis(1)
     high = min(row.size, 4)

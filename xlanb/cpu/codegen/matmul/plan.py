@@ -19,6 +19,8 @@ _MANY_BYTES = 3 << 19
 """From so many rows and bytes on b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
 _LANES = 16
 """What the lines of a copy are rounded up to, so that vectors of any machine may be read whole."""
+_SHORT = 4
+"""Depths from which on sums along it pay for one row or two."""
 _PANEL = 32
 """Columns of a copy's panels."""
 _PAGE = 2048
@@ -54,7 +56,7 @@ def plan(x: Contraction) -> Plan | None:
     if x.columns[-1].c != 1 if x.columns else x.rows:
         return None
     inner = x.depth[-1] if x.depth else Axis(1)
-    along = inner.a == 1 and inner.b == 1 and inner.size >= _LANES
+    along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
     if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= _FEW_ROWS)):
         return Plan(x, rowdot=True)
     made = Plan(x)
