@@ -497,6 +497,8 @@ def load(f: Function, type_: str, pointer: str, offset: str, parts: int = 1) -> 
         return _reversed(f, type_, found, width)
     if parts != 1:
         raise NotAVectorError("parts of elements apart from each other")
+    if x is not None and x.step in (2, 3, 4) and (not f.mask or f.mask.startswith("<i1 true")) and width >= 4:
+        return _load_strided(f, type_, pointer, first_of(f, x), x.step, width)
     at = operand(f, "i64", offset, width)
     return gather(
         f, type_, _known(f, width, f"getelementptr inbounds {type_}, ptr {pointer}, {kind('i64', width)} {at}"), width
@@ -513,6 +515,30 @@ def _reversed(f: Function, type_: str, value: str, width: int) -> str:
     order = ", ".join(f"i32 {width - 1 - k}" for k in range(width))
     vector = kind(type_, width)
     return _known(f, width, f"shufflevector {vector} {value}, {vector} poison, <{width} x i32> <{order}>")
+
+
+def _load_strided(f: Function, type_: str, pointer: str, begin: Ix, step: int, width: int) -> str:
+    """Every so many elements: `step` vectors side by side are read, none further than the last lane's element, and put together."""
+    begins = [*range(0, (step - 1) * width, width), step * (width - 1) + 1 - width]
+    masks = [""] * step
+    if f.mask:
+        last = step * (f.mask.count("true") - 1)
+        begins[-1] = (step - 1) * width
+        masks = [first_lanes(f, width, max(last + 1 - at, 0)) for at in begins]
+    runs = [
+        _load_run(f, type_, _address(f, type_, pointer, f.add(begin, at), 1), width, 1, m)
+        for at, m in zip(begins, masks, strict=True)
+    ]
+    places = [(min(step * lane // width, step - 1), step * lane) for lane in range(width)]
+    made, vector = runs[0], kind(type_, width)
+    for r in range(1, step):
+        which = [
+            at if r == 1 and run == 0 else lane if run < r else width + at - begins[r]
+            for lane, (run, at) in enumerate(places)
+        ]
+        order = ", ".join(f"i32 {which[lane] if run <= r else 'poison'}" for lane, (run, _) in enumerate(places))
+        made = _known(f, width, f"shufflevector {vector} {made}, {vector} {runs[r]}, <{width} x i32> <{order}>")
+    return made
 
 
 def _load_run(f: Function, type_: str, address: str, width: int, parts: int, mask: str = "") -> str:
@@ -548,16 +574,15 @@ def store(f: Function, type_: str, pointer: str, offset: str, value: str, parts:
     if not f.mask:
         f.do(f"store {vector} {made}, ptr {address}, align {_align(type_)}")
         return
-    lanes = [k for k, lane in enumerate(f.mask.split(",")) if "i1 true" in lane]
-    if f.mask.startswith("<") and len(lanes) == 1 and parts == 1:
-        # LLVM 22 writes more than the element where it is narrowed and the mask is known to name no other.
-        one = f.plain(f"extractelement {vector} {made}, i64 {lanes[0]}")
-        f.do(f"store {type_} {one}, ptr {_address(f, type_, address, str(lanes[0]), 1)}, align {_align(type_)}")
+    mask = _mask(f, width, parts)
+    if mask.startswith("<i1 true") and mask.count("true") == 1:
+        # LLVM 22 makes of a narrowing store of one known lane a store of the wide element: it would write beyond.
+        f.do(f"store {type_} {f.plain(f'extractelement {vector} {made}, i64 0')}, ptr {address}, align {_align(type_)}")
         return
     name = f"llvm.masked.store.{_overload(type_, width)}.p0"
     f.module.declare("void", name, f"{vector}, ptr, i32, {kind('i1', width)}")
     where = f"ptr {address}, i32 {_align(type_)}"
-    f.do(f"call void @{name}({vector} {made}, {where}, {kind('i1', width)} {_mask(f, width, parts)})")
+    f.do(f"call void @{name}({vector} {made}, {where}, {kind('i1', width)} {mask})")
 
 
 def apart(f: Function, type_: str, both: str, width: int) -> tuple[str, str]:
