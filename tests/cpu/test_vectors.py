@@ -14,8 +14,9 @@ from xlanb.cpu import jit
 from xlanb.cpu.codegen import vectors
 from xlanb.cpu.codegen.ir import ModuleBuilder
 from xlanb.cpu.codegen.loops import split
-from xlanb.cpu.compiler import compile_module
+from xlanb.cpu.compiler import CompileOptions, compile_module
 from xlanb.cpu.target import Target
+from xlanb.errors import CompilationError
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 
@@ -228,3 +229,37 @@ def test_nothing_is_read_or_written_beyond_the_end(backend) -> None:
     got = np.asarray(backend(text)(x, y))
     assert (got[1:3] == -1).all()
     assert (got[[0, 3]] == 0).all()
+
+
+@pytest.mark.parametrize(("op", "start"), [("add", "1"), ("maximum", "-inf")])
+@pytest.mark.parametrize("dims", [(1 << 18,), (300, 1237), (3, 50_001)])
+def test_a_reduction_of_everything_is_shared_and_always_the_same(
+    op: str, start: str, dims: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = replace(jit.host(), threads=2)
+    monkeypatch.setattr(jit, "host", lambda: two)
+    shape = ",".join(map(str, dims))
+    text = (
+        f"HloModule m\nr {{\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] {op}(a, b)\n}}\nENTRY e {{\n x = f32[{shape}] parameter(0)\n"
+        f" z = f32[] constant({start})\n n = f32[{shape}] negate(x)\n ROOT o = f32[] reduce(n, z), dimensions={{{','.join(map(str, range(len(dims))))}}}, to_apply=r\n}}\n"
+    )
+    exe = compile_module(parse(text))
+    assert ".part" in exe.llvm_ir
+    x = np.random.default_rng(0).standard_normal(dims).astype(np.float32)
+    want = 1 - x.astype(np.float64).sum() if op == "add" else -x.min()
+    runs = {float(exe(x)) for _ in range(8)}
+    assert len(runs) == 1
+    np.testing.assert_allclose(runs.pop(), want, rtol=1e-4)
+    x.flat[-1] = np.nan
+    assert np.isnan(exe(x))
+
+
+def test_llvm_finds_the_vectors_where_it_is_asked_to() -> None:
+    text = "HloModule m\nENTRY e {\n x = f32[4096] parameter(0)\n ROOT r = f32[4096] add(x, x)\n}\n"
+    explicit = compile_module(parse(text), CompileOptions())
+    left = compile_module(parse(text), CompileOptions(vectors="llvm"))
+    assert " x float>" in explicit.llvm_ir
+    assert " x float>" not in left.llvm_ir
+    assert " x float>" in left.optimized_llvm_ir
+    with pytest.raises(CompilationError, match="explicit"):
+        compile_module(parse(text), CompileOptions(vectors="none"))

@@ -30,6 +30,7 @@ class CompileOptions:
 
     `pipeline` is a name of pipelines.PIPELINES or a pipeline of one's own. `disable_passes` are left out of it; of `enable_passes_only`, where it is not empty, only those run.
     `want_text` makes the stepped compilation show LLVM IR and assembly; without it those steps have no text and cost nothing. `multi_thread` allows more than one thread at run time.
+    `vectors` is "explicit", or "llvm": elementwise code and reductions are then written for one element, for LLVM's passes to find the vectors.
     """
 
     pipeline: str | HloPassPipeline = "default"
@@ -37,6 +38,7 @@ class CompileOptions:
     enable_passes_only: tuple[str, ...] = ()
     want_text: bool = True
     multi_thread: bool = True
+    vectors: str = "explicit"
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,15 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
 
 
 def _target(options: CompileOptions) -> Target:
-    """The host, with one thread where the options allow no more."""
-    return jit.host() if options.multi_thread else replace(jit.host(), threads=1)
+    """The host, with one thread where the options allow no more, and without explicit vectors where LLVM is to find them."""
+    if options.vectors not in ("explicit", "llvm"):
+        raise CompilationError(f"vectors are 'explicit' or 'llvm', not {options.vectors!r}")
+    host = jit.host()
+    return replace(
+        host,
+        threads=host.threads if options.multi_thread else 1,
+        explicit_vectors=host.explicit_vectors and options.vectors == "explicit",
+    )
 
 
 def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:

@@ -78,7 +78,12 @@ def emit(k: Kernel) -> None:
 def _reduce(k: Kernel) -> bool:
     if k.root.shape.is_tuple:
         return variadic_reduce.emit_variadic_reduce(k)
-    return len(k.root.operands) == 2 and reduce.emit_column_reduce(k.e, k.root, k.output)
+    return len(k.root.operands) == 2 and (
+        reduce.emit_whole_reduce(k.e, k.root, k.output, k.scratch) or reduce.emit_column_reduce(k.e, k.root, k.output)
+    )
+
+
+SCRATCH[Op.REDUCE] = reduce.scratch_bytes
 
 
 @special(Op.REDUCE_WINDOW)
@@ -117,7 +122,9 @@ def is_kernel(fusion: HloInstruction) -> bool:
         elif i is not target.root and scan.cumulative(i) is not None:
             return False  # each element by itself would cost a whole window
         elif i.opcode in _CONTRACTIONS and _CONTRACTIONS[i.opcode](i) and not _by_itself(target, i):
-            return False  # sums element by element, or operands computed anew for every use, would cost more than a kernel
+            return (
+                False  # sums element by element, or operands computed anew for every use, would cost more than a kernel
+            )
     return True
 
 

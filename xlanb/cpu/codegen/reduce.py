@@ -9,7 +9,7 @@ from xlanb.cpu.codegen import arithmetic, complex_math
 from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
 from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Ix
-from xlanb.cpu.codegen.row_reduce import SHORT, RowReduce
+from xlanb.cpu.codegen.row_reduce import LARGE, PARTS, SHORT, RowReduce
 from xlanb.cpu.codegen.types import Value, is_narrow, pair, real
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.computation import HloComputation
@@ -136,6 +136,27 @@ def window_position(
             at = f.div(at, w.base_dilation)
         where.append(at)
     return inside, where
+
+
+def scratch_bytes(i: HloInstruction) -> int:
+    """Bytes of the partial results of a reduction of all of a large array."""
+    if i.shape.is_tuple or len(i.operands) != 2 or array_of(i).element_count != 1:
+        return 0
+    return PARTS * 16 if array_of(i.operands[0]).element_count >= LARGE else 0
+
+
+def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch: str) -> bool:
+    """Reduce all of a large array to one value, which threads share; False if this is not such a reduction."""
+    if not scratch:
+        return False
+    reducer = Reducer(e, i.to_apply, [array_of(i).element_type])
+    along = RowReduce(e, i.operands[0], i.dimensions, [0] * array_of(i.operands[0]).rank, reducer)
+    value = along.shared(lambda: e.scalar(i.operands[1]), scratch) if along.pays else None
+    if value is None:
+        return False
+    output.store(e.f, Index(array_of(i), [0] * array_of(i).rank), value)
+    e.f.ready = True
+    return True
 
 
 def emit_column_reduce(e: Elemental, i: HloInstruction, output: IrArray) -> bool:

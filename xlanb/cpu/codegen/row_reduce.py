@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -13,7 +13,8 @@ from xlanb.cpu.codegen.elemental import Elemental, array_of, pack
 from xlanb.cpu.codegen.indexing import Index, order
 from xlanb.cpu.codegen.ir import Ix, Loop
 from xlanb.cpu.codegen.loops import split, tail, vectorize
-from xlanb.cpu.codegen.types import Value, constant, highest, is_narrow, lowest, names, register
+from xlanb.cpu.codegen.parallel import is_parallel, parallel
+from xlanb.cpu.codegen.types import Value, constant, highest, is_narrow, load, lowest, names, register, store
 from xlanb.cpu.codegen.vector_plan import plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -27,6 +28,10 @@ Partial = dict[int, list[str]]
 """Vectors of partial results (two where they are complex), by width."""
 SHORT = 4
 """A sum of so few elements is no work for vectors."""
+PARTS = 16
+"""Partial results of one sum over all of an array: so many whoever takes which, so that the result is always the same."""
+LARGE = 1 << 16
+"""Elements from which on a sum over all of an array may be shared by threads."""
 
 
 def identity(op: Op, t: PrimitiveType) -> Value:
@@ -89,6 +94,37 @@ class RowReduce:
             return self._one_by_one(start)
         return found[0]
 
+    def shared(self, start: Callable[[], Value], scratch: str) -> Value | None:
+        """The result by `PARTS` partial results in scratch memory, for threads to share; None, and nothing is written, where that does not pay."""
+        e, f = self.e, self.e.f
+        p = plan(e, [(self.input, ())])
+        count = self.source.element_count
+        one, wide = self.widths = p.width(e, count)
+        rounds = count // (wide * PARTS)
+        if self.slow or p.run < len(self.fast) or not is_parallel(e, PARTS, p.nanoseconds * rounds * wide):
+            return None
+        found: list[Value] = []
+
+        def write(cuts: Sequence[int]) -> None:
+            if len(cuts) > 2:
+                raise vectors.NotAVectorError("a part that has to be cut")
+            neutral = list(self._neutral)
+            with parallel(e, PARTS, nanoseconds=p.nanoseconds * rounds * wide) as k:
+                begin = f.mul(k, rounds * wide)
+                made = self._rounds([], {wide: neutral}, wide, rounds, 0, count - count % wide, begin)
+                store(f, self.type, scratch, k, pack([self.type], self._folded(made[wide], wide, 1))[0])
+            total = e.fold(
+                [PARTS], [self.type], [start()], lambda k, v: self.reducer.step(v, [load(f, self.type, scratch, k[0])])
+            )
+            if rounds * wide * PARTS < count:
+                left = self._row([], {wide: neutral, one: neutral}, rounds * wide * PARTS, count)
+                for w in dict.fromkeys((wide, one)):
+                    if left[w] != neutral:
+                        total = self.reducer.step(total, pack([self.type], self._folded(left[w], w, 1)))
+            found[:] = total
+
+        return found[0] if vectorize(e, count, write) else None
+
     def _sizes(self, dims: Sequence[int]) -> list[int]:
         return [self.source.dimensions[d] for d in dims]
 
@@ -145,10 +181,13 @@ class RowReduce:
             partial = self._rounds(at, partial, one, -(-(high - begin) // one), begin, high)
         return partial
 
-    def _rounds(self, at: list[Ix], partial: Partial, width: int, rounds: int, begin: int, end: int) -> Partial:
+    def _rounds(
+        self, at: list[Ix], partial: Partial, width: int, rounds: int, begin: int, end: int, moved: Ix = 0
+    ) -> Partial:
+        """The partial results after so many vectors from begin + `moved` on, all of them before `end`."""
         f = self.e.f
         with self._carried(rounds, {width: partial[width]}) as (k, inside, loop):
-            origin = f.add(f.mul(k, width), begin)
+            origin = f.add(f.mul(k, width), f.add(begin, moved))
             mask = tail(self.e, width, begin, end, origin)
             with f.vectorized(width, mask):
                 q = vectors.counter(f, origin, begin, end - 1, width)
