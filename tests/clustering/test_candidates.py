@@ -218,3 +218,12 @@ def test_in_a_graph_that_is_to_run_what_cannot_be_lowered_here_stays_out() -> No
     build.node("XlaReplicaId", "n", (), [tf.int32])
     assert "xlanb has no lowering for XlaReplicaId" in reasons(cluster(build.graph, only_lowered=True), "n")
     assert "xlanb has no lowering for XlaReplicaId" not in reasons(cluster(build.graph), "n")
+
+
+def test_the_flag_can_turn_jit_off() -> None:
+    build = Build()
+    build.arg("x")
+    build.chain("t", "x", 4)
+    off = cluster(build.graph, tf_xla_auto_jit=-1, cpu_global_jit=False)
+    assert set(off.cluster_of.values()) == {None}
+    assert cluster(build.graph, tf_xla_auto_jit=2).cluster_of["t0"] is not None

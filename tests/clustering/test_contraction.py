@@ -236,3 +236,14 @@ def test_eighteen_hundred_nodes_take_less_than_a_second() -> None:
     assert time.perf_counter() - begin < 3  # a loaded machine is given more than the second that is promised
     assert len(found.cluster_of) > 1800
     assert len({c for c in found.cluster_of.values() if c}) > 5
+
+
+def test_a_node_that_lacks_an_input_is_refused_by_name() -> None:
+    build = line(4)
+    build.node("AddV2", "short", ["a3"], [tf.float32], T=tf.float32)
+    with pytest.raises(GraphError, match=r"'short' = AddV2\(a3\): op AddV2 takes 2 tensors \(x, y\), not 1"):
+        cluster(build.graph)
+    lost = line(4)
+    lost.node("AddN", "sum", ["a2", "a3"], [tf.float32], T=tf.float32)
+    with pytest.raises(GraphError, match=r"'sum' = AddN\(a2, a3\) lacks the attribute 'N'"):
+        cluster(lost.graph)

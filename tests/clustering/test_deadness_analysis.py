@@ -102,6 +102,7 @@ def test_a_merge_with_two_ways_back_is_refused_by_name() -> None:
     loop(build, "while", "x")
     build.node("NextIteration", "second", ["while/body0"], [tf.float32], T=tf.float32)
     build.op("while/Merge").add_input(build["second"])
+    build.op("while/Merge").set_attr("N", 3)
     with pytest.raises(GraphValueError, match="several NextIteration inputs: while/NextIteration, second"):
         cluster(build.graph)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlanb.clustering.node_graph import CONTROL, Edge, NodeGraph
+from xlanb.errors import GraphValueError
+from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
+from xlanb.graph.ops.op_def import ArgDef
 from xlanb.graph.ops.table import find_op
 from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tf2xla.registry import kernel
@@ -92,9 +95,31 @@ def input_names(op: Operation) -> list[str]:
     definition = find_op(op.type)
     names: list[str] = []
     for arg in definition.inputs if definition is not None else ():
-        if arg.number_attr:
-            count = int(op.attrs.get(arg.number_attr, 1))
-        else:
-            count = len(op.attrs.get(arg.type_list_attr, ())) if arg.type_list_attr else 1
-        names += [arg.name] * count
+        names += [arg.name] * _count(op, arg)
     return names
+
+
+def check_arity(graph: Graph) -> None:
+    """Raise GraphValueError where a node has fewer or more inputs or outputs than its op takes and gives; the message shows it."""
+    for op in graph:
+        definition = find_op(op.type)
+        if definition is None or op.type in graph.functions:
+            continue
+        for what, args, tensors in (("takes", definition.inputs, op.inputs), ("gives", definition.outputs, op.outputs)):
+            node = f"node {op.name!r} = {op.type}({', '.join(op.node_inputs)})"
+            lists = [a.number_attr or a.type_list_attr for a in args if a.is_list]
+            missing = [n for n in lists if n not in op.attrs and not definition.attr_defs[n].has_default]
+            if missing:
+                raise GraphValueError(f"{node} lacks the attribute {missing[0]!r}")
+            if any(n not in op.attrs for n in lists):
+                continue  # a default of the op, which says nothing about this node's tensors
+            count = sum(_count(op, a) for a in args)
+            if count != len(tensors):
+                names = ", ".join(a.name for a in args) or "none"
+                raise GraphValueError(f"{node}: op {op.type} {what} {count} tensors ({names}), not {len(tensors)}")
+
+
+def _count(op: Operation, arg: ArgDef) -> int:
+    if arg.number_attr:
+        return int(op.attrs.get(arg.number_attr, 1))
+    return len(op.attrs.get(arg.type_list_attr, ())) if arg.type_list_attr else 1

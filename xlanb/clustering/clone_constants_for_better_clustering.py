@@ -35,7 +35,7 @@ def clone_constants_for_better_clustering(graph: Graph) -> Graph:
 
 
 def _is_shared(op: Operation) -> bool:
-    if op.type not in CONSTANT or len(op.outputs[0].uses) + len(op.control_outputs) <= 1:
+    if op.type not in CONSTANT or not op.outputs or len(op.outputs[0].uses) + len(op.control_outputs) <= 1:
         return False
     value = op.attrs.get("value")
     return device_type(device_of(op)) == "CPU" and getattr(value, "size", _SMALL) < _SMALL

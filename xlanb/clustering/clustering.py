@@ -339,7 +339,7 @@ def cluster(
     graph: Graph,
     options: DebugOptions | None = None,
     *,
-    global_jit_level: int = 1,
+    global_jit_level: int | None = None,
     cpu_global_jit: bool = True,
     only_lowered: bool = False,
     scopes: Mapping[str, str] | None = None,
@@ -353,7 +353,7 @@ def cluster(
     Args:
         graph: the graph; Placeholders stand for arguments.
         options: flags; by default those in force. `values` changes some by name: tf_xla_min_cluster_size=1.
-        global_jit_level: 0 compiles only what `_XlaCompile`, or the device, asks for.
+        global_jit_level: 0 compiles only what `_XlaCompile`, or the device, asks for; by default what the flag tf_xla_auto_jit says, else 1.
         cpu_global_jit: whether nodes on the CPU are compiled unasked.
         only_lowered: keep out what xlanb cannot lower although TensorFlow can.
         scopes: patterns of node names ("layer1/*") -> XLA scope: nodes of two scopes never share a cluster.
@@ -365,10 +365,12 @@ def cluster(
         GraphError: the graph has a cycle outside of loops, or a malformed loop, or there is no such tensor.
         FlagError: an unknown flag, or an op type that XLA does not know.
     """
+    asked = _asked(options, values)
+    level = max(0, asked.tf_xla_auto_jit or 1) if global_jit_level is None else global_jit_level
     request = Request(
         graph,
-        _asked(options, values),
-        global_jit_level,
+        asked,
+        level,
         cpu_global_jit,
         only_lowered,
         scopes or {},
@@ -377,12 +379,12 @@ def cluster(
         shapes or {},
     )
     changed = _with_overrides(request)
-    cloned = clone_constants_for_better_clustering(changed) if global_jit_level > 0 else changed
-    scoped = cluster_scoping(cloned) if global_jit_level > 0 else cloned
+    cloned = clone_constants_for_better_clustering(changed) if level > 0 else changed
+    scoped = cluster_scoping(cloned) if level > 0 else cloned
     marking = mark_for_compilation(
         scoped,
         request.flags,
-        global_jit_level=global_jit_level,
+        global_jit_level=level,
         cpu_global_jit=cpu_global_jit,
         only_lowered=only_lowered,
     )

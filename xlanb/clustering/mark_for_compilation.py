@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
+from xlanb.clustering.backwards_const_analysis import check_arity
 from xlanb.clustering.candidates import LOG, Candidates, MarkingOptions
 from xlanb.clustering.contraction import ClusterState, Contraction
 from xlanb.clustering.devices import pick_device
@@ -46,6 +47,7 @@ class Marking:
         if any(ALREADY_CLUSTERED in op.attrs for op in graph):
             self.cluster_of = {op.name: op.attrs.get(CLUSTER) for op in graph}
             return
+        check_arity(graph)
         order = graph.topological_order()
         nodes = NodeGraph(graph)
         ids = [nodes.ids[op] for op in order]
