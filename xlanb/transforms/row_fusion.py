@@ -12,8 +12,9 @@ broadcasts, instructions on one value for each row, and reductions of the array'
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.analysis.operand_use import is_elementwise
@@ -62,11 +63,13 @@ def _is_row_major(s: ArrayShape) -> bool:
 
 def _fuse_rows(c: HloComputation) -> None:
     done: set[HloInstruction] = set()
-    for root in reversed(c.post_order()):
+    order = c.post_order()
+    place = {i: n for n, i in enumerate(order)}
+    for root in reversed(order):
         if root in done or root.opcode is O.BROADCAST:
             continue
         for rows in _rows_of(root):
-            group = _group(root, rows)
+            group = _group(root, rows, place)
             if _pays(group, rows):
                 fusion = create_fusion(root, "kLoop", "fused_rows", f"{root.opcode}_row_fusion".replace("-", "_"))
                 for i in group[1:]:
@@ -121,17 +124,22 @@ def _belongs(i: HloInstruction, rows: _Rows) -> bool:
     return whole or rows.is_row_value(s)
 
 
-def _group(root: HloInstruction, rows: _Rows) -> list[HloInstruction]:
-    """The result and all that is only used for it along the rows, users before what they use."""
+def _group(root: HloInstruction, rows: _Rows, place: Mapping[HloInstruction, int]) -> list[HloInstruction]:
+    """The result and all that is only used for it along the rows, users before what they use; `place` is where an instruction stands in an order of operands first."""
     if not _belongs(root, rows):
         return []
-    group = [root]
+    group: list[HloInstruction] = []
     inside = {root}
-    for i in reversed(root.parent.post_order()):
-        used = i.users and all(u in inside for u in i.users)
-        if i not in inside and used and not i.is_root and len(group) < _MOST and _belongs(i, rows):
-            group.append(i)
-            inside.add(i)
+    waiting = [(-place[root], root)]
+    while waiting and len(group) < _MOST:
+        _, i = heappop(waiting)
+        if i is not root and (i.is_root or not all(u in inside for u in i.users) or not _belongs(i, rows)):
+            continue
+        group.append(i)
+        inside.add(i)
+        for o in dict.fromkeys(i.operands):
+            if o not in inside and o in place and all(place[o] != -n for n, _ in waiting):
+                heappush(waiting, (-place[o], o))
     return group
 
 
