@@ -162,6 +162,20 @@ def test_every_dtype_and_no_dimension(backend, dtype):
     assert exe(dtype(1)) == one
 
 
+@pytest.mark.parametrize("order", ["0,1,2", "1,0,2", "2,0,1", "2,1,0"])
+def test_a_result_in_an_order_of_its_own(backend, order):
+    exe = backend(
+        f"HloModule m\n\nENTRY main {{\n  x = f32[2,3,5]{{2,1,0}} parameter(0)\n  ROOT y = f32[2,3,5]{{{order}}} copy(x)\n}}\n"
+    )
+    x = np.arange(30, dtype=np.float32).reshape(2, 3, 5)
+    assert exe.__call__ != exe.calls.unusual
+    for result in (exe(x), exe.calls.unusual(x)):
+        np.testing.assert_array_equal(result, x)
+        assert np.argsort(result.strides).tolist() == [int(d) for d in order.split(",")]
+        result[...] = 1
+    assert exe(x).flags.owndata
+
+
 def test_empty_arrays(backend):
     exe = backend(
         "HloModule m\n\nENTRY main {\n  x = f32[0,4]{1,0} parameter(0)\n  ROOT y = f32[0,4]{1,0} negate(x)\n}\n"

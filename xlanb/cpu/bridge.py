@@ -131,7 +131,8 @@ end:
 }}
 
 ; self: (the Python function for what is unusual, the address of the table, the table).
-; The table, in words: run, arguments, results, bytes of the arena, flags, an arena that is free, then for each array its dtype, rank and where its dimensions are.
+; The table, in words: run, arguments, results, bytes of the arena, flags, an arena that is free, then for each array its dtype, rank, where its dimensions are, and
+; where its strides are (0: row-major; results only).
 define ptr @xlanb.entry(ptr %self, ptr %given, i64 %count) {{
 entry:
   %number = call ptr @PyTuple_GetItem(ptr %self, i64 1)
@@ -165,7 +166,7 @@ check:
   %is.array = icmp eq ptr %type, @ndarray
   br i1 %is.array, label %fields, label %slow
 fields:
-  %spec.n = mul i64 %k, 3
+  %spec.n = mul i64 %k, 4
   %spec = getelementptr i64, ptr %specs, i64 %spec.n
   %want = load ptr, ptr %spec
   %descr.at = getelementptr i8, ptr %p, i64 56
@@ -216,7 +217,7 @@ outputs:
   br i1 %j.more, label %make, label %memory
 make:
   %j.n = add i64 %n, %j
-  %j.spec = mul i64 %j.n, 3
+  %j.spec = mul i64 %j.n, 4
   %out = getelementptr i64, ptr %specs, i64 %j.spec
   %out.descr = load ptr, ptr %out
   %out.rank.at = getelementptr i64, ptr %out, i64 1
@@ -224,8 +225,10 @@ make:
   %out.nd = trunc i64 %out.rank to i32
   %out.dims.at = getelementptr i64, ptr %out, i64 2
   %out.dims = load ptr, ptr %out.dims.at
+  %out.strides.at = getelementptr i64, ptr %out, i64 3
+  %out.strides = load ptr, ptr %out.strides.at
   call void @Py_IncRef(ptr %out.descr)
-  %object = call ptr @new_array(ptr @ndarray, ptr %out.descr, i32 %out.nd, ptr %out.dims, ptr null, ptr null, i32 0, ptr null)
+  %object = call ptr @new_array(ptr @ndarray, ptr %out.descr, i32 %out.nd, ptr %out.dims, ptr %out.strides, ptr null, i32 0, ptr null)
   %object.at = getelementptr ptr, ptr %objects, i64 %j
   store ptr %object, ptr %object.at
   %failed = icmp eq ptr %object, null
@@ -387,20 +390,26 @@ def bridge() -> Bridge:
     return made
 
 
-def table(
-    run: int, temp: int, arrays: Sequence[tuple[np.dtype[Any], tuple[int, ...]]], results: int, flags: int
-) -> Any:
-    """The table of a program, to be kept alive and in place: `arrays` are its arguments and then its `results` results. Flags: 1 without the GIL, 2 the result is a tuple."""
-    words = 6 + 3 * len(arrays)
-    sizes = [d for _, dims in arrays for d in dims]
+Entry = tuple["np.dtype[Any]", tuple[int, ...], tuple[int, ...] | None]
+"""An array's dtype, its dimensions and, where it is not row-major, its strides."""
+
+
+def table(run: int, temp: int, arrays: Sequence[Entry], results: int, flags: int) -> Any:
+    """The table of a program, to be kept alive and in place; `arrays` are its arguments and then its `results` results.
+
+    Flags: 1 without the GIL, 2 the result is a tuple.
+    """
+    words = 6 + 4 * len(arrays)
+    sizes = [d for _, dims, strides in arrays for d in (*dims, *(strides or ()))]
     memory = np.zeros(words + len(sizes), np.int64)
     base = memory.ctypes.data
     memory[:6] = run, len(arrays) - results, results, temp, flags, 0
     memory[words:] = sizes
     at = words
-    for k, (dtype, dims) in enumerate(arrays):
-        memory[6 + 3 * k : 9 + 3 * k] = id(dtype), len(dims), base + 8 * at
-        at += len(dims)
+    for k, (dtype, dims, strides) in enumerate(arrays):
+        beyond = at + len(dims)
+        memory[6 + 4 * k : 10 + 4 * k] = id(dtype), len(dims), base + 8 * at, base + 8 * beyond if strides else 0
+        at = beyond + len(strides or ())
     return memory
 
 

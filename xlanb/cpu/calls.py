@@ -73,6 +73,17 @@ class ArraySpec:
     def _expected(self) -> str:
         return f"{self.shape.text(layout=False)} (dtype {self.dtype}, shape {self.dimensions})"
 
+    @property
+    def strides(self) -> tuple[int, ...] | None:
+        """Bytes from one index to the next in each dimension; None where row-major."""
+        if self.order is None:
+            return None
+        step, found = self.dtype.itemsize, [0] * len(self.dimensions)
+        for d in reversed(self.order):
+            found[d] = step
+            step *= max(self.dimensions[d], 1)
+        return tuple(found)
+
     def fresh(self) -> Array:
         """Memory for a result, in the order of the layout."""
         dims = self.dimensions if self.order is None else tuple(self.dimensions[d] for d in self.order)
@@ -136,7 +147,7 @@ class Signature:
 class Calls:
     """Runs the function `run(args, results, temp)` of loaded code.
 
-    `entry` is what a caller calls: machine code that checks the arguments and makes the results, where all arrays are row-major; otherwise `unusual`. `is_long`: a call takes so
+    `entry` is what a caller calls: machine code that checks the arguments and makes the results, where all arguments are row-major; otherwise `unusual`. `is_long`: a call takes so
     long that other threads should go on meanwhile (and a signal is looked for when it ends). `calls_host`: the program calls functions of the runtime, whose errors are raised afterwards.
     """
 
@@ -151,7 +162,7 @@ class Calls:
         self._bridge = bridges.bridge()
         self._address = code.address("run")
         flags = (1 if is_long else 0) | (2 if isinstance(signature.result, TupleShape) else 0)
-        arrays = [(s.dtype, s.dimensions) for s in (*self.arguments, *self.results) if s is not None]
+        arrays = [(s.dtype, s.dimensions, s.strides) for s in (*self.arguments, *self.results) if s is not None]
         self._table = bridges.table(self._address, temp, arrays, len(self.results), flags)
 
     def __del__(self) -> None:
@@ -164,7 +175,7 @@ class Calls:
         flat = isinstance(self.signature.result, ArrayShape) or all(
             isinstance(s, ArrayShape) for s in getattr(self.signature.result, "shapes", ())
         )
-        plain = all(s is not None and s.order is None for s in (*self.arguments, *self.results))
+        plain = all(s is not None and s.order is None for s in self.arguments) and None not in self.results
         if not self._bridge.reads_arrays or self._calls_host or self._nested or not flat or not plain:
             return self.unusual
         return self._bridge.entry(self.unusual, self._table.ctypes.data, self._table)
