@@ -44,11 +44,16 @@ def test_another_thread_is_not_observed() -> None:
 
 
 def test_causes_nest_and_end() -> None:
-    with because(pass_name="algsimp"):
+    with observing(Seen()), because(pass_name="algsimp"):
         with because(rule="A*1 => A", where="multiply.py:3"):
             assert current_cause() == Cause("algsimp", "A*1 => A", "multiply.py:3")
         assert current_cause() == Cause("algsimp")
     assert current_cause() == Cause()
+
+
+def test_no_cause_is_kept_where_nobody_listens() -> None:
+    with because(pass_name="algsimp"):
+        assert current_cause() == Cause()
 
 
 def test_unobserved_hides_a_block() -> None:
