@@ -14,6 +14,8 @@ from xlanb.hlo.shape_inference import infer
 CASES = {
     "same": ("[2,9,11,5]", "[3,3,5,17]", "b01f_01io->b01f", "size=3x3 pad=1_1x1_1", ""),
     "strided": ("[2,9,11,5]", "[3,3,5,40]", "b01f_01io->b01f", "size=3x3 stride=2x2 pad=1_1x0_1", ""),
+    "strided past the last": ("[2,5,6,2]", "[3,3,2,17]", "b01f_01io->b01f", "size=3x3 stride=2x2", ""),
+    "padded in one, cut in another": ("[2,5,8,3]", "[3,3,3,17]", "b01f_01io->b01f", "size=3x3 stride=1x3 pad=1_1x0_0", ""),
     "window dilated": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 rhs_dilate=2x3", ""),
     "base dilated": ("[2,9,11,5]", "[3,2,5,33]", "b01f_01io->b01f", "size=3x2 pad=2_1x-1_2 lhs_dilate=2x3", ""),
     "transposed": ("[2,9,11,5]", "[4,4,5,33]", "b01f_01io->b01f", "size=4x4 pad=2_2x2_2 lhs_dilate=2x2", ""),

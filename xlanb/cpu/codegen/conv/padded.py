@@ -32,6 +32,11 @@ class Side:
         return self.low == 0 and self.dilation == 1 and self.extent <= self.size
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the positions are the elements, all of them."""
+        return self.is_plain and self.extent == self.size
+
+    @property
     def skipped(self) -> int:
         """Elements before the first that has a position."""
         return max(0, -(self.low // self.dilation))
@@ -83,9 +88,9 @@ def padded(c: Convolution) -> Padded:
 
 
 def emit_padded(e: Elemental, p: Padded, c: Convolution, source: Place, target: Place) -> None:
-    """Fill the scratch, a row at a time: all that lies behind the fastest dimension with padding is one run of memory."""
+    """Fill the scratch, a row at a time: all that lies behind the fastest dimension that is not whole is one run of memory."""
     f = e.f
-    at = max((k for k, d in enumerate(p.order) if not p.sides[d].is_plain), default=0)
+    at = max((k for k, d in enumerate(p.order) if not p.sides[d].is_whole), default=0)
     outer, row, inner = p.order[:at], p.order[at], p.order[at + 1 :]
     run = prod(p.sides[d].extent for d in inner)
     side, from_ = p.sides[row], strides(c.source)
