@@ -24,7 +24,9 @@ _FACE = {
     "read_dump": "xlanb.explorer.dump_directory",
     "trace": "xlanb.explorer.explore",
 }
-_ROOMS = ("cpu", "dump", "errors", "explorer", "graph", "hlo", "peers", "shape", "tf", "tracing", "transforms", "view")
+_ROOMS = (
+    "cpu", "dump", "errors", "explorer", "graph", "hlo", "peers", "shape", "teach", "tf", "tracing", "transforms", "view"
+)  # fmt: skip
 
 __all__ = [*_FACE, *_ROOMS]  # noqa: PLE0604 - said once, above
 

@@ -1,0 +1,150 @@
+"""Exercises that check themselves: a question, a predicate over the answer, hints one at a time, and the truth once somebody has guessed.
+
+    teach.exercise("kernels", lambda n: n == len(exe.kernels), hints=["Look at the entry computation."], truth=lambda: len(exe.kernels))
+    teach.check("kernels", ...)     # not answered yet
+    teach.check("kernels", 3)       # right, or wrong with what the predicate says; never the solution
+    teach.hint("kernels")           # the next hint
+    teach.reveal("kernels")         # the truth, after a first answer
+
+A predicate gives True, or False, or a text that says what is wrong with the answer. It computes what is right from the compiler at hand, so that an exercise stays right when the
+compiler changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from xlanb.errors import XlanbError
+
+_OPEN, _RIGHT, _WRONG, _NOTE = "open", "right", "wrong", "note"
+_MARKS = {_OPEN: "…", _RIGHT: "✓", _WRONG: "✗", _NOTE: "→"}
+_COLOURS = {_OPEN: "#8a94a3", _RIGHT: "#1a7f4b", _WRONG: "#c0392b", _NOTE: "#2867d6"}
+# What an answer of the wrong kind makes a predicate raise; a bug of another kind is to be seen.
+_ANSWER_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, XlanbError)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of an answer: `outcome` is "right", "wrong", "open" (not answered yet) or "note" (a hint, the truth)."""
+
+    exercise: str
+    outcome: str
+    text: str
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the answer was right."""
+        return self.outcome == _RIGHT
+
+    def __str__(self) -> str:
+        word = "" if self.outcome == _NOTE else f"{self.outcome}: "
+        return f"{_MARKS[self.outcome]} {self.exercise}: {word}{self.text}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        word = "" if self.outcome == _NOTE else f"<b>{self.outcome}</b> "
+        lines = escape(self.text).replace("\n", "<br>")
+        return (
+            f'<div style="border-left:4px solid {_COLOURS[self.outcome]};padding:4px 10px">'
+            f"{_MARKS[self.outcome]} <i>{escape(self.exercise)}</i>: {word}{lines}</div>"
+        )
+
+
+@dataclass(eq=False)
+class Exercise:
+    """One question. `is_right` judges an answer, `right` is said of a right one, `truth` computes what is so; `attempts` counts the answers so far."""
+
+    name: str
+    is_right: Callable[[Any], bool | str]
+    hints: tuple[str, ...] = ()
+    right: str = ""
+    truth: Callable[[], Any] | None = None
+    attempts: int = 0
+    _hints_given: int = field(default=0, repr=False)
+
+    def check(self, answer: Any) -> Verdict:
+        """Judge an answer; `...` is none yet. A predicate that fails on an answer of another kind counts as wrong, with its message."""
+        if answer is ...:
+            more = f" (hints: teach.hint({self.name!r}))" if self.hints else ""
+            return Verdict(self.name, _OPEN, f"put your answer in place of the dots{more}")
+        self.attempts += 1
+        try:
+            found = self.is_right(answer)
+            said = found if isinstance(found, str) else "" if bool(found) else "not so"
+        except _ANSWER_FAULTS as error:
+            said = f"an answer of type {type(answer).__name__} cannot be judged: {error}"
+        if not said:
+            return Verdict(self.name, _RIGHT, self.right or "well done")
+        left = len(self.hints) - self._hints_given
+        return Verdict(self.name, _WRONG, said + (f"; teach.hint({self.name!r}) helps" if left else ""))
+
+    def hint(self) -> Verdict:
+        """The next hint; the last one again when there are no more."""
+        if not self.hints:
+            return Verdict(self.name, _NOTE, "there is no hint for this one")
+        at = min(self._hints_given, len(self.hints) - 1)
+        self._hints_given = at + 1
+        return Verdict(self.name, _NOTE, f"hint {at + 1} of {len(self.hints)}: {self.hints[at]}")
+
+    def reveal(self) -> Verdict:
+        """What is so, as the compiler says; only after a first answer."""
+        if self.truth is None:
+            return Verdict(self.name, _NOTE, "the solution is folded below the question")
+        if not self.attempts:
+            return Verdict(self.name, _OPEN, "predict first, then reveal")
+        return Verdict(self.name, _NOTE, str(self.truth()))
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.attempts} answers, {len(self.hints)} hints"
+
+
+_EXERCISES: dict[str, Exercise] = {}
+
+
+def exercise(
+    name: str,
+    is_right: Callable[[Any], bool | str],
+    *,
+    hints: Sequence[str] = (),
+    right: str = "",
+    truth: Callable[[], Any] | None = None,
+) -> None:
+    """Pose an exercise under a name; one of the same name gives way."""
+    _EXERCISES[name] = Exercise(name, is_right, tuple(hints), right, truth)
+
+
+def check(name: str, answer: Any = ...) -> Verdict:
+    """Judge an answer to the exercise of this name.
+
+    Raises:
+        XlanbError: no exercise of this name was posed.
+    """
+    return _found(name).check(answer)
+
+
+def hint(name: str) -> Verdict:
+    """The next hint for the exercise of this name.
+
+    Raises:
+        XlanbError: no exercise of this name was posed.
+    """
+    return _found(name).hint()
+
+
+def reveal(name: str) -> Verdict:
+    """What is so, once there was a first answer.
+
+    Raises:
+        XlanbError: no exercise of this name was posed.
+    """
+    return _found(name).reveal()
+
+
+def _found(name: str) -> Exercise:
+    if name not in _EXERCISES:
+        raise XlanbError(f"no exercise {name!r} was posed; there are: {', '.join(_EXERCISES) or 'none'}")
+    return _EXERCISES[name]
