@@ -21,6 +21,9 @@ from xlanb.tf2xla.context import ConstantValues, OpContext, Value, Variable, exp
 from xlanb.tf2xla.registry import kernel
 
 _DEEPEST = 40
+_HANDS_ON = frozenset(
+    {"Identity", "IdentityN", "Enter", "Exit", "NextIteration"}
+)  # a handle stays the handle that it was
 _DEPTH: ContextVar[int] = ContextVar("xlanb_function_depth", default=0)
 
 
@@ -183,6 +186,8 @@ def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constant
         value: Value = results[index] if index < len(results) else None
         if output.dtype.is_ref_dtype and value is None and op.inputs:
             value = values[op.inputs[0]]  # an op on a ref variable hands the variable on
+        elif output.dtype.name == "resource" and op.type in _HANDS_ON:
+            value = values[op.inputs[index]]
         values[output] = value
 
 

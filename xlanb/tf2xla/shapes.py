@@ -80,6 +80,36 @@ def _attempt(
         return None
 
 
+def exact_shapes(
+    op: Operation, dims: Sequence[tuple[int, ...]], known: Sequence[Array | None]
+) -> list[tuple[int, ...] | None]:
+    """Shapes of the outputs for inputs of these shapes (a variable's, of its handle), and values where they must be known.
+
+    Raises:
+        GraphError: they do not fit; NotConstantError where a value is needed that is not in `known`.
+        UnknownOpError: the op has no lowering.
+    """
+    return _lowered_shapes(op, dims, known, 0)
+
+
+def evaluate_op(op: Operation, dims: Sequence[tuple[int, ...]], known: Sequence[Array | None]) -> list[Array] | None:
+    """Values of an op's outputs for inputs of known values, or of these shapes where only the shape counts; None where that does not tell them."""
+    feeds: dict[Tensor, Argument] = {}
+    for t, d, value in zip(op.inputs, dims, known, strict=True):
+        if value is not None:
+            feeds[t] = Argument("constant", None, value)
+        elif t.dtype.has_numpy_dtype:
+            feeds[t] = Argument("parameter", array(from_dtype(t.dtype.base_dtype.as_numpy_dtype), d))
+        else:
+            return None
+    try:
+        root = lower(op.name, list(feeds.items()), op.outputs, follow_control=False).module.entry_computation.root
+        constants = ConstantValues()
+        return [constants.of(o) for o in root.operands[: len(op.outputs)]]
+    except (NotConstantError, UnknownOpError):
+        return None
+
+
 def constant_value(tensor: Tensor) -> Array | None:
     """The value of a tensor that depends on constants and known shapes alone, else None."""
     feeds: dict[Tensor, Argument] = {}
@@ -132,7 +162,7 @@ def _lowered_shapes(
             continue
         is_handle = t.dtype.name == "resource"
         element = t.op.attrs.get("dtype") or op.attrs.get("dtype") or op.attrs.get("T") if is_handle else t.dtype
-        if element is None:
+        if element is None or not element.has_numpy_dtype:
             return [None for _ in op.outputs]
         shape = array(from_dtype(element.as_numpy_dtype), [size if n is None else n for n in d])
         feeds[t] = Argument("variable" if is_handle or t.dtype.is_ref_dtype else "parameter", shape)
