@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -15,8 +14,10 @@ from xlanb.clustering.resource_operation_safety_analysis import VARIABLE, resour
 from xlanb.debug_options import DebugOptions
 from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation
+from xlanb.logs import VLog
 
-LOG = logging.getLogger("xlanb.clustering")
+LOG = VLog("clustering", "mark_for_compilation_pass")
+_CHECK_LOG = VLog("clustering", "compilability_check_util")
 
 MUST_COMPILE = "_XlaMustCompile"
 COMPILE = "_XlaCompile"
@@ -97,8 +98,10 @@ class Candidates:
                 continue
             log, reason = failed
             self.reasons[op.name] = reason
-            if log and LOG.isEnabledFor(logging.DEBUG):
-                LOG.debug("%s", log.format(name=op.name, type=op.type, reason=reason))
+            if log:
+                place = _CHECK_LOG if log.startswith("Found uncompilable") else LOG
+                if place.is_on(2):
+                    place.vlog(2, "%s", log.format(name=op.name, type=op.type, reason=reason))
 
     def checks(self, op: Operation) -> Iterator[tuple[str, str, str]]:
         """Every check: its name, the reason against the node ("" where it holds), how TensorFlow logs it."""

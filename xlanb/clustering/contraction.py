@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -139,9 +138,9 @@ class Contraction:
                 start.node = merged
                 return
             objection = "cycle"
-        if LOG.isEnabledFor(logging.DEBUG):
+        if LOG.is_on(3):
             reason = self._cycle(start, to) if objection == "cycle" else objection
-            LOG.debug("Could not contract %s -> %s because %s.", self.show(start), self.show(to), reason)
+            LOG.vlog(3, "Could not contract %s -> %s because %s.", self.show(start), self.show(to), reason)
 
     def _only_op(self, cluster: ClusterState) -> Operation | None:
         return self.graph.op(cluster.members[0]) if cluster.size == 1 else None
@@ -277,11 +276,11 @@ class Contraction:
         return self._frame_or_name(node) if cluster is None else self.show(cluster)
 
     def _log_unsafe(self) -> None:
-        if not LOG.isEnabledFor(logging.DEBUG):
+        if not LOG.is_on(4):
             return
         for a, later in self.unsafe.items():
             for b in sorted(later):
-                LOG.debug("Unsafe edge: %s -> %s", *(describe_access(self.graph.op(n)) for n in (a, b)))
+                LOG.vlog(4, "Unsafe edge: %s -> %s", *(describe_access(self.graph.op(n)) for n in (a, b)))
 
 
 def _is_always_compiled(op: Operation) -> bool:

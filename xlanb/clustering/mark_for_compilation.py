@@ -7,7 +7,6 @@ clusters hold and no cycle arises: a cycle would be two clusters that wait for e
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
@@ -173,16 +172,16 @@ def note(op: Operation, **attrs: object) -> None:
 
 
 def _log_summary(marking: Marking) -> None:
-    if not LOG.isEnabledFor(logging.INFO):
+    if not LOG.is_on(1):
         return
     sizes = Counter(c for c in marking.cluster_of.values() if c is not None)
     total = max(1, len(marking.cluster_of))
     inside = sum(sizes.values())
-    LOG.info("*** Clustering info for graph of size %d", len(marking.cluster_of))
-    LOG.info(" Built %d clusters, size %d / %d (%.2f%%)", len(sizes), inside, total, 100 * inside / total)
+    LOG.vlog(1, "*** Clustering info for graph of size %d", len(marking.cluster_of))
+    LOG.vlog(1, " Built %d clusters, size %d / %d (%.2f%%)", len(sizes), inside, total, 100 * inside / total)
     for name, size in sizes.items():
-        LOG.info("  %s %d / %d (%.2f%%)", name, size, total, 100 * size / total)
-    LOG.info(" Unclustered nodes: %d / %d (%.2f%%)", total - inside, total, 100 - 100 * inside / total)
+        LOG.vlog(1, "  %s %d / %d (%.2f%%)", name, size, total, 100 * size / total)
+    LOG.vlog(1, " Unclustered nodes: %d / %d (%.2f%%)", total - inside, total, 100 - 100 * inside / total)
 
 
 def _explain(marking: Marking) -> None:

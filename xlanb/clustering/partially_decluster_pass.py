@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from xlanb.clustering.backwards_const_analysis import must_be_constant
-from xlanb.clustering.candidates import LOG
 from xlanb.clustering.devices import ALWAYS, compilation_device, device_of
 from xlanb.clustering.mark_for_compilation import CLUSTER, REASON, note
 from xlanb.clustering.memory_types import is_host_input, is_host_output
@@ -18,6 +17,9 @@ from xlanb.clustering.node_graph import CONSTANT, Edge, NodeGraph, known_dims
 from xlanb.clustering.resource_operation_safety_analysis import has_resource
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
+from xlanb.logs import VLog
+
+_LOG = VLog("clustering", "partially_decluster_pass")
 
 _SHAPE_CONSUMERS = frozenset({"Shape", "Rank", "Size"})
 # Op types that only XLA can run: TensorFlow has no kernel for them on the CPU.
@@ -51,7 +53,7 @@ def _cluster(op: Operation) -> str:
 
 
 def _remove(op: Operation, reason: str, reasons: dict[str, str]) -> None:
-    LOG.debug("%s", reason)
+    _LOG.vlog(2, "%s", reason)
     del op.attrs[CLUSTER]
     note(op, **{REASON: reason})
     reasons[op.name] = reason
@@ -99,7 +101,7 @@ def _clone_outside(graph: Graph, op: Operation, reasons: dict[str, str]) -> None
                     if tensor is old:
                         reader.set_input(slot, new)
     reason = f"Cloning {op.name} as {name}: it is read on the host"
-    LOG.debug("%s", reason)
+    _LOG.vlog(2, "%s", reason)
     note(clone, **{REASON: reason})
     reasons[name] = reason
     if not any(t.uses for t in op.outputs) and not op.control_outputs:

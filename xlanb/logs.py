@@ -1,0 +1,71 @@
+"""Logs under the logger `xlanb`, with the lines and the levels of TensorFlow's own.
+
+A line has the level of TensorFlow's VLOG and the name of the file there that writes it. It is handed to Python's logging as INFO (VLOG 1) or DEBUG (VLOG 2 and more): who has
+configured logging filters there. It is written to stderr, as TensorFlow does, where the verbosity asks for it: `--vmodule=xla_compiler=2,hlo_*=1` (flag or TF_CPP_VMODULE) for parts,
+TF_CPP_MIN_VLOG_LEVEL or TF_CPP_MAX_VLOG_LEVEL for all. A pattern of `--vmodule` is the name of a file without its end, with * and ?.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from xlanb.debug_options import current
+
+ROOT = logging.getLogger("xlanb")
+MODULES_VARIABLE = "TF_CPP_VMODULE"
+LEVEL_VARIABLES = ("TF_CPP_MIN_VLOG_LEVEL", "TF_CPP_MAX_VLOG_LEVEL")
+_STDERR_FORMAT = logging.Formatter("%(asctime)s.%(msecs)03d: I %(name)s] %(message)s", "%Y-%m-%d %H:%M:%S")
+
+
+class VLog:
+    """The lines of one of TensorFlow's files: `VLog("runtime", "xla_compiler")` logs as xlanb.runtime."""
+
+    def __init__(self, room: str, module: str) -> None:
+        self.module = module
+        self.logger = logging.getLogger(f"xlanb.{room}")
+
+    def is_on(self, level: int) -> bool:
+        """Whether a line of this level goes anywhere: make none that does not."""
+        return self.logger.isEnabledFor(_python_level(level)) or verbosity(self.module) >= level
+
+    def vlog(self, level: int, text: str, *args: object) -> None:
+        """Log a line; `args` fill `text` as logging has it."""
+        python_level = _python_level(level)
+        if self.logger.isEnabledFor(python_level):
+            self.logger.log(python_level, text, *args, stacklevel=2)
+        elif verbosity(self.module) >= level:
+            record = self.logger.makeRecord(self.logger.name, python_level, self.module, 0, text, args, None)
+            if self.logger.hasHandlers():
+                self.logger.handle(record)
+            else:
+                record.name = self.module
+                sys.stderr.write(_STDERR_FORMAT.format(record) + "\n")
+
+
+def _python_level(level: int) -> int:
+    return logging.INFO if level <= 1 else logging.DEBUG
+
+
+def verbosity(module: str) -> int:
+    """The VLOG level in force for one of TensorFlow's files, 0 by default.
+
+    Raises:
+        FlagError: the environment holds a bad flag.
+    """
+    texts = (*current().vmodule, *os.environ.get(MODULES_VARIABLE, "").split(","))
+    levels = tuple(os.environ.get(v, "") for v in LEVEL_VARIABLES)
+    return _verbosity(module, texts, levels)
+
+
+@lru_cache(maxsize=512)
+def _verbosity(module: str, modules: Sequence[str], levels: Sequence[str]) -> int:
+    for text in modules:
+        pattern, _, level = text.strip().rpartition("=")
+        if pattern and level.isdigit() and fnmatchcase(module, pattern):
+            return int(level)
+    return max((int(level) for level in levels if level.isdigit()), default=0)
