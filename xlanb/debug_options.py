@@ -233,6 +233,16 @@ def flags(text: str = "", **values: Any) -> Iterator[DebugOptions]:
         _CURRENT.reset(token)
 
 
+@contextmanager
+def in_force(options: DebugOptions) -> Iterator[DebugOptions]:
+    """Have these options, and no others, in force within a block: what began under them goes on under them."""
+    token = _CURRENT.set(options)
+    try:
+        yield options
+    finally:
+        _CURRENT.reset(token)
+
+
 def flag_table() -> list[tuple[str, str, str]]:
     """Every flag that is obeyed: name, default, what it does; then those of 2017 and 2018 with today's way to say it."""
     rows = [(f"--{f.name}", _shown(f.default), str(f.metadata["meaning"])) for f in fields(DebugOptions)]

@@ -97,16 +97,33 @@ class StageFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class PassesChosen:
+    """The HLO passes of a compilation are about to run: `pipeline` is the HloPassPipeline, which tells what is left to run after any of its stages."""
+
+    compilation: int
+    pipeline: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compilation ended in a program: `program` is called with arrays."""
+
+    compilation: int
+    program: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Executed:
-    """A compiled program ran: which compilation it came from, wall seconds, and whether the compilation cache held it."""
+    """A compiled program ran: which compilation it came from, wall seconds, whether the compilation cache held it, and the arrays that it was called with."""
 
     compilation: int
     seconds: float
     cache_hit: bool = False
     detail: dict[str, Any] = field(default_factory=dict)
+    inputs: tuple[Any, ...] = ()
 
 
-Event = Edit | Decision | CompilationStarted | StageFinished | Executed
+Event = Edit | Decision | CompilationStarted | StageFinished | PassesChosen | Compiled | Executed
 
 
 class Observer(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xlanb.errors import PassError
 from xlanb.transforms import PASSES
 from xlanb.transforms.apply_xla_transforms import ApplyXlaTransforms
+from xlanb.transforms.base import HloPass
 from xlanb.transforms.float_normalization import WIDER
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
@@ -78,6 +79,29 @@ _ONLY_BY_DEFAULT = frozenset(("row-fusion",))
 
 PIPELINES = ("default", "xla")
 
+_JOINED: dict[str, tuple[HloPass, str | None]] = {}
+
+
+def join(hlo_pass: HloPass, *, after: str | None = None) -> None:
+    """Make a pass part of the default pipeline of later compilations: after each pass of a name, or at the end; one of the same name that joined before gives way.
+
+    Raises:
+        PassError: the default pipeline has no pass of that name.
+    """
+    leave(hlo_pass.name)
+    pipeline().insert(hlo_pass, after=after)  # refuses a name that is not there
+    _JOINED[hlo_pass.name] = (hlo_pass, after)
+
+
+def leave(name: str) -> None:
+    """Take a pass that joined the default pipeline out of it again; one that did not is no error."""
+    _JOINED.pop(name, None)
+
+
+def joined() -> tuple[tuple[HloPass, str | None], ...]:
+    """The passes that joined the default pipeline, each with the pass that it follows."""
+    return tuple(_JOINED.values())
+
 
 def pipeline(name: str = "default") -> HloPassPipeline:
     """The HLO passes of the CPU backend in order: "default", what `compile` runs, or "xla", XLA:CPU's order with all of its passes that exist here.
@@ -88,9 +112,13 @@ def pipeline(name: str = "default") -> HloPassPipeline:
     if name not in PIPELINES:
         raise PassError(f"no pipeline {name!r}: there are {', '.join(PIPELINES)}")
     skip = _NOT_BY_DEFAULT if name == "default" else _ONLY_BY_DEFAULT
-    return HloPassPipeline(
+    built = HloPassPipeline(
         "cpu" if name == "default" else name, [p for part in _XLA if (p := _build(*part, skip)) is not None]
     )
+    for hlo_pass, after in joined() if name == "default" else ():
+        if after is None or after in built.names:
+            built = built.insert(hlo_pass, after=after)
+    return built
 
 
 def _build(name: str, parts: tuple[object, ...], skip: frozenset[str]) -> AnyPass | None:

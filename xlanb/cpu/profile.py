@@ -47,6 +47,7 @@ def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tu
                 bytes_accessed(i) * per_run,
                 flop_count(i) * per_run,
                 i.metadata.op_name,
+                f"{i.metadata.source_file}:{i.metadata.source_line}" if i.metadata.source_line else "",
             )
         )
         calls.append(per_run)

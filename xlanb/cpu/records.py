@@ -23,7 +23,7 @@ class CodeRecord:
 
 @dataclass(frozen=True)
 class KernelTime:
-    """Time of one kernel in one run, seconds; bytes and flops by the cost analysis."""
+    """Time of one kernel in one run, seconds; bytes and flops by the cost analysis; `source` is the Python line as "file:line", "" if unknown."""
 
     name: str
     instruction: str
@@ -31,6 +31,7 @@ class KernelTime:
     bytes_accessed: int = 0
     flops: int = 0
     op_name: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)

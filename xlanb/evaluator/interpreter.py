@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,14 +82,23 @@ class Evaluator:
     Args:
         max_steps: instructions that may be evaluated, those of loop bodies counted each time.
         max_bytes: size of the largest single value.
+        max_seconds: how long from now on further computations are entered (a loop's body, at each of its rounds).
         seed: of the opcode rng; without one, instructions that read hidden state are refused.
     """
 
-    def __init__(self, *, max_steps: int = MAX_STEPS, max_bytes: int = MAX_BYTES, seed: int | None = 42) -> None:
+    def __init__(
+        self,
+        *,
+        max_steps: int = MAX_STEPS,
+        max_bytes: int = MAX_BYTES,
+        max_seconds: float = math.inf,
+        seed: int | None = 42,
+    ) -> None:
         self.seed = seed
         self.rng_state = 7  # XLA:CPU starts its 128-bit counter there
         self._steps_left = max_steps
         self._max_bytes = max_bytes
+        self._deadline = time.monotonic() + max_seconds
         self._parameters: list[tuple[Value, ...]] = []
         self._plans: dict[tuple[HloComputation, bool], _Plan] = {}
         self._liftable: dict[HloComputation, bool] = {}
@@ -154,6 +165,8 @@ class Evaluator:
     def _walk(self, computation: HloComputation, arguments: tuple[Value, ...], *, lifted: bool) -> Value:
         if len(self._parameters) >= MAX_DEPTH:
             raise EvaluationError(f"computations call each other more than {MAX_DEPTH} deep, at {computation.name}")
+        if time.monotonic() > self._deadline:
+            raise EvaluationError(f"the time allowed was over when {computation.name} was to be evaluated")
         plan = self._plan(computation, lifted=lifted)
         values = plan.initial.copy()
         for slot, number in plan.parameters:

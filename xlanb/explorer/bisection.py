@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
+from xlanb.explorer.numbers import compared, leaves_of, module_of, tolerance_of
 from xlanb.explorer.stage import Stage
 from xlanb.hlo import HloModule
-from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Edit, Event, observing
 from xlanb.transforms import PASSES
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from xlanb.explorer.trace import Trace
 
 _KINDS = ("hlo", "tf2xla", "hlo_pass", "schedule")
-_ULPS = 16
 _COUNTED = ("replace", "set_root", "update")
 
 
@@ -110,9 +109,9 @@ def bisect(
     exhaustive: bool = False,
 ) -> Bisection:
     """See Trace.bisect."""
-    rest = [s for s in _stages(trace)[1:] if s.changed]
-    reference = _leaves(evaluate(start_of(trace), *inputs))
-    limit = _tolerance(reference) if tolerance is None else tolerance
+    rest = [s for s in hlo_stages_of(trace)[1:] if s.changed]
+    reference = leaves_of(evaluate(start_of(trace), *inputs))
+    limit = tolerance_of(reference) if tolerance is None else tolerance
     check = _Check(inputs, reference)
     checked = [check(s) for s in rest] if exhaustive else _halved(rest, check, limit)
     guilty = next((c.stage for c in checked if c.moved(limit)), None)
@@ -126,16 +125,17 @@ def start_of(trace: Trace) -> HloModule:
     Raises:
         XlanbError: the trace does not show it, or it was dumped without its constants.
     """
-    stages = _stages(trace)
+    stages = hlo_stages_of(trace)
     if not stages:
         raise XlanbError(f"trace {trace.name} holds no HLO")
     start = stages[0].after if stages[0].kind in ("hlo", "tf2xla") else stages[0].before
     if not isinstance(start, ModuleRecord):
         raise XlanbError(f"trace {trace.name} does not show the HLO before its passes")
-    return _module(start)
+    return module_of(start)
 
 
-def _stages(trace: Trace) -> list[Stage]:
+def hlo_stages_of(trace: Trace) -> list[Stage]:
+    """The stages that end in HLO: what was handed in, the passes, the schedule."""
     return [s for s in trace.stages if s.kind in _KINDS and isinstance(s.after, ModuleRecord)]
 
 
@@ -150,18 +150,18 @@ class _Check:
         if not isinstance(stage.after, ModuleRecord):
             return Checked(stage, failure="no HLO")
         record = stage.after
-        return replace(self.module(lambda: _module(record)), stage=stage)
+        return replace(self.module(lambda: module_of(record)), stage=stage)
 
     def module(self, make: Callable[[], HloModule]) -> Checked:
         """The comparison for a module that is made here."""
         nowhere = Stage(0, "hlo_pass", "", None, None)
         try:
-            results = _leaves(evaluate(make(), *self.inputs))
+            results = leaves_of(evaluate(make(), *self.inputs))
         except XlanbError as error:
             return Checked(nowhere, failure=str(error).splitlines()[0])
         if [r.shape for r in results] != [r.shape for r in self.reference]:
             return Checked(nowhere, failure="the results have other shapes")
-        pairs = [_compared(a, b) for a, b in zip(results, self.reference, strict=True)]
+        pairs = [compared(a, b) for a, b in zip(results, self.reference, strict=True)]
         return Checked(nowhere, max((e for e, _ in pairs), default=0.0), sum(b for _, b in pairs))
 
 
@@ -209,7 +209,7 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
         return None
 
     def after(budget: _Budget) -> HloModule:
-        module = _module(before)
+        module = module_of(before)
         try:
             with observing(budget):
                 PASSES[stage.name]().run(module)
@@ -228,51 +228,3 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
     last = _Budget(high)
     after(last)
     return last.last
-
-
-# -- numbers ----------------------------------------------------------------------------------------------------------
-
-
-def _module(record: ModuleRecord) -> HloModule:
-    elided = next((i.name for c in record.computations for i in c.instructions if _is_elided(i)), None)
-    if elided is not None:
-        raise XlanbError(
-            f"the values of constant {elided} are not in the dump; dump again with --xla_dump_large_constants=true "
-            "(or --xla_dump_hlo_as_proto)"
-        )
-    return HloModule.from_record(record)
-
-
-def _is_elided(i: InstructionRecord) -> bool:
-    literal = i.attributes.get("literal")
-    return bool(getattr(literal, "is_elided", False))
-
-
-def _leaves(value: Any) -> list[NDArray[Any]]:
-    if isinstance(value, tuple):
-        return [leaf for v in value for leaf in _leaves(v)]
-    return [] if value is None else [np.asarray(value)]
-
-
-def _compared(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, int]:
-    """The largest error relative to the larger of 1 and the reference's largest magnitude, and the elements that are finite on one side only."""
-    if a.size == 0:
-        return 0.0, 0
-    if a.dtype.kind in "biu":
-        return float(np.max(a.astype(np.float64) != b.astype(np.float64))), 0
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    x, y = a.astype(wide), b.astype(wide)
-    finite = np.isfinite(x) & np.isfinite(y)
-    same = finite | (x == y) | (np.isnan(x) & np.isnan(y))
-    scale = max(float(np.max(np.abs(y[finite]), initial=0.0)), np.finfo(np.float64).tiny)
-    error = float(np.max(np.abs(x[finite] - y[finite]), initial=0.0)) / scale
-    return error, int(np.sum(~same))
-
-
-def _tolerance(results: list[NDArray[Any]]) -> float:
-    """Some units in the last place of the coarsest floating dtype among the results."""
-    import ml_dtypes
-
-    eps: Callable[[Any], Any] = ml_dtypes.finfo
-    steps = [float(eps(r.dtype).eps) for r in results if r.dtype.kind not in "biu"]
-    return _ULPS * max(steps, default=0.0)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from xlanb.debug_options import current
+from xlanb.debug_options import current, in_force
 from xlanb.display import Displayable
 from xlanb.dump.writer import dumping
 from xlanb.errors import XlanbError
+from xlanb.explorer.branches import Branch, branch, remaining
+from xlanb.explorer.comparison import Comparison, compare
 from xlanb.explorer.recorder import Recorder
+from xlanb.explorer.running import run_traced
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.graph.operation import Operation, Tensor
@@ -17,6 +20,9 @@ from xlanb.runtime.compiler import Stages, module_stages
 from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
 from xlanb.tracing import observing, unobserved
+from xlanb.transforms.pipeline import HloPassPipeline
+
+_BACKEND = ("schedule", "buffer_assignment", "llvm_ir", "llvm_ir_optimized", "assembly")
 
 
 class Compilation(Displayable):
@@ -24,15 +30,18 @@ class Compilation(Displayable):
 
     `x` is an HloModule, HLO text, a function with example arguments, or tensors and operations of a graph with a feed dictionary; a graph is run in `session`, a
     new one by default, and then walks through clustering and execution too. `result` is what came out: an Executable, or what Session.run gives.
+
+    `fork` leaves it after any of its stages for a compilation of its own; `branches` are those that did.
     """
 
     def __init__(self, x: Any, *args: Any, session: Session | None = None, **named: Any) -> None:
-        self._recorder = Recorder()
+        self._recorder = Recorder(x.past) if isinstance(x, Branch) else Recorder()
         self._flags = current()
         self.result: Any = None
         self.is_done = False
+        self.branches: list[Compilation] = []
         with observing(self._recorder), dumping(self._flags):
-            self._stages: Stages[Any] = self._start(x, args, session, named)
+            self._stages: Stages[Any] = x.stages() if isinstance(x, Branch) else self._start(x, args, session, named)
 
     def _start(self, x: Any, args: tuple[Any, ...], session: Session | None, named: dict[str, Any]) -> Stages[Any]:
         if _is_graph(x) and (session is not None or args):
@@ -47,13 +56,13 @@ class Compilation(Displayable):
 
     @property
     def traces(self) -> list[Trace]:
-        """One trace per compilation so far."""
-        return self._recorder.traces
+        """One trace per compilation so far, those of branches last."""
+        return [*self._recorder.traces, *(t for b in self.branches for t in b.traces)]
 
     @property
     def trace(self) -> Trace:
-        """The trace of the compilation that is under way (the latest)."""
-        return self.traces[-1] if self.traces else Trace("nothing yet")
+        """The trace of the compilation that is under way (the latest; branches have their own)."""
+        return self._recorder.traces[-1] if self._recorder.traces else Trace("nothing yet")
 
     def step(self) -> Stage | None:
         """Run one more stage; None where none is left.
@@ -63,7 +72,7 @@ class Compilation(Displayable):
         """
         if self.is_done:
             return None
-        with observing(self._recorder), dumping(self._flags):
+        with observing(self._recorder), in_force(self._flags), dumping(self._flags):
             try:
                 next(self._stages)
             except StopIteration as end:
@@ -86,11 +95,96 @@ class Compilation(Displayable):
                 return stage
         raise XlanbError(f"no stage {name!r} came; there were: {', '.join(dict.fromkeys(s.name for s in self.trace))}")
 
-    def finish(self) -> Any:
-        """Run all that is left; the result."""
-        while self.step() is not None:
-            pass
+    def finish(self, progress: Callable[[int, int, str], None] | None = None) -> Any:
+        """Run all that is left; the result. `progress` hears after each stage: how many have run, how many there will be about, the stage's name."""
+        while (stage := self.step()) is not None:
+            if progress is not None:
+                done, left = len(self.trace), self._left()
+                progress(done, done + left, stage.name)
         return self.result
+
+    def _left(self) -> int:
+        """About how many stages are left: every pass once, then the backend's."""
+        stages = self.trace.stages
+        if self.trace.pipeline is None:
+            return 1
+        ran = {s.kind for s in stages}
+        backend = sum(kind not in ran for kind in _BACKEND)
+        if backend < len(_BACKEND):
+            return backend
+        return max(len(remaining(self.trace).names), 0) + backend
+
+    # -- branches -----------------------------------------------------------------------------------------------
+
+    def fork(
+        self,
+        at: int | str = -1,
+        *,
+        text: str | None = None,
+        without: Iterable[str] = (),
+        move: Mapping[str, str] | None = None,
+        pipeline: HloPassPipeline | str | None = None,
+        trace: Trace | None = None,
+        name: str = "",
+    ) -> Compilation:
+        """Another compilation that goes on from the HLO as it stood after a stage (a position or a name; by default the last so far).
+
+        Its trace shares the stages up to there; what ran is not compiled again. After a stage of the backend the HLO before the backend is taken.
+
+        Args:
+            at: the stage.
+            text: HLO text to go on with instead of what stood there; constants that it leaves out (`{...}`) keep their values.
+            without: passes that do not run from here on.
+            move: a pass -> the pass that it is to follow instead.
+            pipeline: other passes instead of those that are left ("default" and "xla" are names); see `remaining`.
+            trace: which compilation to leave, where there are several (the clusters of a graph; those of other branches); by default the latest.
+            name: what to call the branch.
+
+        Raises:
+            HloEditError: the text is no module, or breaks a rule of HLO; has line and column.
+            XlanbError: there is no such stage, no HLO at it, or no such pass.
+        """
+        left = branch(
+            self.trace if trace is None else trace,
+            at,
+            text=text,
+            without=without,
+            move=move,
+            pipeline=pipeline,
+            name=name,
+        )
+        with in_force(self._flags):
+            made = Compilation(left)
+        self.branches.append(made)
+        return made
+
+    def remaining(self, at: int | str = -1) -> HloPassPipeline:
+        """The passes that are left to run after a stage: change them and give them to `fork` as its pipeline.
+
+        Raises:
+            XlanbError: there is no such stage, or no HLO at it.
+        """
+        return remaining(self.trace, at)
+
+    def compare(self, *others: Compilation, inputs: Sequence[Any] = (), runs: int = 20) -> Comparison:
+        """This compilation and others (by default its branches), each finished, run in turns on the same inputs: see Comparison.
+
+        Raises:
+            XlanbError: one cannot be compiled, or the inputs do not fit.
+        """
+        all_of_them = [self, *(others or self.branches)]
+        for c in all_of_them:
+            c.finish()
+        return compare(*(c.trace for c in all_of_them), inputs=inputs, runs=runs)
+
+    def run(self, *inputs: Any) -> Any:
+        """Finish, then run the program with a clock around each kernel: on `inputs`, else on those of the last run, else on random ones. The run becomes a stage.
+
+        Raises:
+            XlanbError: it cannot be compiled, or the inputs do not fit.
+        """
+        self.finish()
+        return run_traced(self.trace, inputs)
 
     def __str__(self) -> str:
         return str(self.trace)

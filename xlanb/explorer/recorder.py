@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
-from xlanb.tracing import CompilationStarted, Decision, Edit, Event, Executed, StageFinished
+from xlanb.tracing import (
+    CompilationStarted,
+    Compiled,
+    Decision,
+    Edit,
+    Event,
+    Executed,
+    PassesChosen,
+    StageFinished,
+)
 
 
 class Recorder:
@@ -15,10 +24,11 @@ class Recorder:
         recorder.traces
 
     A compilation that continues another (a cluster of a graph) starts with the stages of that one; a graph whose clusters
-    all have a trace of their own is not listed again by itself.
+    all have a trace of their own is not listed again by itself. Given a `trace`, the first compilation goes on with that one: a branch.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trace: Trace | None = None) -> None:
+        self._branch = trace
         self._traces: dict[int, Trace] = {}
         self._continued: set[int] = set()
         self._edits: list[Edit] = []
@@ -27,6 +37,8 @@ class Recorder:
     @property
     def traces(self) -> list[Trace]:
         """One trace per compilation."""
+        if self._branch is not None:
+            return [self._branch]
         return [t for key, t in self._traces.items() if key not in self._continued and t.stages]
 
     def on_event(self, event: Event) -> None:
@@ -39,12 +51,15 @@ class Recorder:
             self._finish(event)
         elif isinstance(event, CompilationStarted):
             self._start(event)
-        elif isinstance(event, Executed):
+        else:
             trace = self._traces.get(event.compilation)
             if trace is not None:
-                trace.runs.append(event.seconds)
+                _note(trace, event)
 
     def _start(self, event: CompilationStarted) -> None:
+        if self._branch is not None:
+            self._traces[event.key], self._branch = self._branch, None
+            return
         parent = None if event.parent is None else self._traces.get(event.parent)
         if parent is not None and event.parent is not None:
             self._continued.add(event.parent)
@@ -72,3 +87,14 @@ class Recorder:
                 event.error,
             )
         )
+
+
+def _note(trace: Trace, event: PassesChosen | Compiled | Executed) -> None:
+    """What is told of a compilation beside its stages."""
+    if isinstance(event, PassesChosen):
+        trace.pipeline, trace.passes_from = event.pipeline, len(trace.stages)
+    elif isinstance(event, Compiled):
+        trace.program = event.program
+    else:
+        trace.runs.append(event.seconds)
+        trace.inputs = event.inputs

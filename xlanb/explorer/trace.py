@@ -15,20 +15,32 @@ from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Decision
 
 if TYPE_CHECKING:
+    from xlanb.cpu.executable import Executable
     from xlanb.explorer.bisection import Bisection
     from xlanb.explorer.diff import ModuleDiff, TraceDiff
+    from xlanb.explorer.numerics import Numerics
+    from xlanb.transforms.pipeline import HloPassPipeline
 
 
 class Trace(Displayable):
     """The stages of one compilation, in order; grows while the compilation is live.
 
     `trace[7]` is a stage by position, `trace["fusion"]` the last stage of that name. `runs` holds the wall seconds of each execution so far, the latest ones.
+
+    Of our own compilations there is more: `pipeline` holds the passes that run from stage `passes_from` on, `program` is the Executable once there is one, `inputs` are the arrays that it was
+    last run with. A branch has the trace that it left as `parent` and shares its stages up to `forked_at`.
     """
 
     def __init__(self, name: str, stages: Sequence[Stage] = ()) -> None:
         self.name = name
         self.stages: list[Stage] = list(stages)
         self.runs: deque[float] = deque(maxlen=10_000)
+        self.pipeline: HloPassPipeline | None = None
+        self.passes_from = len(self.stages)
+        self.program: Executable | None = None
+        self.inputs: tuple[Any, ...] = ()
+        self.parent: Trace | None = None
+        self.forked_at = -1
 
     def __len__(self) -> int:
         return len(self.stages)
@@ -89,6 +101,18 @@ class Trace(Displayable):
         from xlanb.explorer.bisection import bisect
 
         return bisect(self, inputs, tolerance=tolerance, within=within, exhaustive=exhaustive)
+
+    def numerics(self, *inputs: Any, seconds: float = 20.0) -> Numerics:
+        """What each result is after every HLO pass that changed something: range, NaN and infinities, error against the module before all passes.
+
+        Evaluated by the reference interpreter on `inputs`, else on those of the last run, else on random ones. Where a module is too large, or `seconds` are over, it says so.
+
+        Raises:
+            XlanbError: there is no HLO before the passes, or the interpreter cannot evaluate it.
+        """
+        from xlanb.explorer.numerics import numerics
+
+        return numerics(self, inputs, seconds=seconds)
 
     def why(self, *subject: str) -> list[Decision]:
         """Every recorded decision about these instructions or nodes (all of them must take part), in order."""

@@ -216,7 +216,9 @@ class HloModule(Displayable):
         from xlanb.hlo.parser import parse
         from xlanb.hlo.printer import PrintOptions, module_text
 
-        return parse(module_text(record, PrintOptions(large_constants=True)))
+        module = parse(module_text(record, PrintOptions(large_constants=True)))
+        module._record = record  # what says the same shares the snapshot
+        return module
 
     @staticmethod
     def from_proto(data: bytes) -> HloModule:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
 
-from xlanb.cpu.compiler import CompileOptions, compile_module, compile_steps
+from xlanb.cpu.compiler import CompileOptions, chosen_pipeline, compile_module, compile_steps
 from xlanb.cpu.executable import Executable
 from xlanb.debug_options import current
 from xlanb.dump.writer import dumping
 from xlanb.errors import XlanbError
 from xlanb.hlo import HloModule
-from xlanb.tracing import CompilationStarted, StageFinished, emit, is_observed
+from xlanb.tracing import CompilationStarted, Compiled, PassesChosen, StageFinished, emit, is_observed
 
 T = TypeVar("T")
 Stages = Generator[StageFinished, None, T]
@@ -35,17 +36,20 @@ def finished(stage: StageFinished) -> StageFinished:
     return stage
 
 
-def hlo_stages(module: HloModule, key: int) -> Stages[Executable]:
+def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = None) -> Stages[Executable]:
     """Compile a module, one stage per step: each HLO pass, the buffer assignment, LLVM IR, assembly.
 
-    The module is not changed. With no observer there is nothing to step through, and the texts that only a person reads are not made.
+    `options` are by default those that the flags in force give. The module is not changed. With no observer there is nothing to step through, and the texts that only a person reads are not made.
 
     Raises:
         XlanbError: a pass or the backend refuses the module; the failed stage is told first, with the last good module.
     """
-    options = _options()
+    options = options or options_in_force()
     if not is_observed():
         return compile_module(module, options)
+    passes = chosen_pipeline(options)
+    options = replace(options, pipeline=passes, disable_passes=(), enable_passes_only=())
+    emit(PassesChosen(key, passes))
     before: Any = module.record()
     steps = compile_steps(module, options)
     while True:
@@ -53,6 +57,7 @@ def hlo_stages(module: HloModule, key: int) -> Stages[Executable]:
             step = next(steps)
         except StopIteration as end:
             executable: Executable = end.value
+            emit(Compiled(key, executable))
             return executable
         except XlanbError as error:
             yield finished(StageFinished(key, "hlo_pass", "compilation", before, before, error=str(error)))
@@ -64,7 +69,7 @@ def hlo_stages(module: HloModule, key: int) -> Stages[Executable]:
         yield finished(StageFinished(key, step.kind, step.name, step.before, step.after, path, step.seconds, summary))
 
 
-def module_stages(module: HloModule) -> Stages[Executable]:
+def module_stages(module: HloModule, options: CompileOptions | None = None) -> Stages[Executable]:
     """Compile a module from its start: what was handed in is the first stage, those of `hlo_stages` follow.
 
     Raises:
@@ -75,7 +80,7 @@ def module_stages(module: HloModule) -> Stages[Executable]:
         record = module.record()
         words = f"{record.instruction_count} HLO instructions"
         yield finished(StageFinished(key, "hlo", "before_optimizations", None, record, summary=words))
-    return (yield from hlo_stages(module, key))
+    return (yield from hlo_stages(module, key, options))
 
 
 def compiled(module: HloModule) -> Executable:
@@ -89,7 +94,8 @@ def compiled(module: HloModule) -> Executable:
     return executable
 
 
-def _options() -> CompileOptions:
+def options_in_force() -> CompileOptions:
+    """How the flags in force have modules compiled."""
     flags = current()
     return CompileOptions(
         disable_passes=flags.xla_disable_hlo_passes,

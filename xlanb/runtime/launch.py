@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction
+from xlanb.cpu.pipelines import joined
 from xlanb.cpu.records import CacheRecord, ExecutionRecord
 from xlanb.debug_options import current
 from xlanb.graph.operation import Operation, Tensor
@@ -94,11 +95,12 @@ def run_cluster(
     is_hit = entry is not None
     if entry is None:
         entry = yield from _compile(call, arguments, signature, cache, parent)
+    values = _values(entry, inputs, variables)
     begin = perf_counter()
-    outputs = _execute(entry, inputs, variables)
+    outputs = _execute(entry, values, inputs, variables)
     seconds = perf_counter() - begin
     if is_observed():
-        emit(Executed(entry.compilation, seconds, is_hit))
+        emit(Executed(entry.compilation, seconds, is_hit, inputs=tuple(values)))
         if not is_hit:
             yield _executed(entry, seconds, outputs)
         elif entry.hits == 1:
@@ -125,7 +127,7 @@ def run_op(call: Call, inputs: Sequence[Any], variables: Transaction, cache: Com
     if entry is None:
         with unobserved():
             entry = exhaust(_compile(call, arguments, signature, cache, None))
-    results = iter(_execute(entry, values, variables))
+    results = iter(_execute(entry, _values(entry, values, variables), values, variables))
     return [_handle(inputs) if t.dtype.is_ref_dtype else next(results) for t in op.outputs]
 
 
@@ -136,7 +138,7 @@ def _handle(inputs: Sequence[Any]) -> Any:
 
 def _flags_key() -> tuple[Any, ...]:
     flags = current()
-    return (flags.xla_disable_hlo_passes, flags.xla_enable_hlo_passes_only, flags.xlanb_generation)
+    return (flags.xla_disable_hlo_passes, flags.xla_enable_hlo_passes_only, flags.xlanb_generation, joined())
 
 
 def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> list[Argument]:
@@ -175,10 +177,14 @@ def _compile(
     return entry
 
 
-def _execute(entry: Entry, inputs: Sequence[Any], variables: Transaction) -> list[Any]:
-    values = [
+def _values(entry: Entry, inputs: Sequence[Any], variables: Transaction) -> list[Any]:
+    """What the program's parameters get."""
+    return [
         variables.read(v) if isinstance(v, VariableHandle) else v for v in (inputs[i] for i in entry.result.parameters)
     ]
+
+
+def _execute(entry: Entry, values: Sequence[Any], inputs: Sequence[Any], variables: Transaction) -> list[Any]:
     results = entry.executable(*values)
     count = entry.result.fetch_count
     for argument, value in zip(entry.result.updates, results[count:], strict=True):

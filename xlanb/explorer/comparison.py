@@ -1,0 +1,94 @@
+"""Comparison: several compilations of one program side by side: instructions, kernels, memory, time, results."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError
+from xlanb.explorer.numbers import compared, leaves_of
+from xlanb.explorer.running import inputs_for, program_of
+from xlanb.explorer.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Comparison(Displayable):
+    """What was measured: `table` has a row for each branch.
+
+    Its columns: instructions after all passes, kernels, bytes of temporaries and at the peak, milliseconds of all stages, microseconds of a run (median), and of the results the largest
+    relative difference from the first branch's and how many elements are finite on one side only (-1: they have other shapes).
+    """
+
+    table: pd.DataFrame
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows."""
+        return (("branches, results compared with the first one's", self.table),)
+
+    def __str__(self) -> str:
+        return self.table.to_string(index=False)
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.table)} branches>"
+
+
+def compare(*traces: Trace, inputs: Sequence[Any] = (), runs: int = 20) -> Comparison:
+    """Run the programs of several traces on the same inputs (given, or the first one's last, or random), in turns, and measure.
+
+    Raises:
+        XlanbError: a trace holds no program, or the inputs do not fit one.
+    """
+    import pandas as pd
+
+    if not traces:
+        raise XlanbError("there is nothing to compare")
+    arrays = inputs_for(traces[0], inputs)
+    first = leaves_of(program_of(traces[0])(*arrays))
+    rows = [_row(t, arrays, first) for t in traces]
+    times = _timed(traces, arrays, runs)
+    for row, seconds in zip(rows, times, strict=True):
+        row["run_us"] = statistics.median(seconds) * 1e6
+    return Comparison(pd.DataFrame(rows))
+
+
+def _row(trace: Trace, arrays: Sequence[Any], first: Sequence[Any]) -> dict[str, Any]:
+    program = program_of(trace)
+    memory = program.buffer_assignment.record()
+    results = leaves_of(program(*arrays))
+    fits = [r.shape for r in results] == [r.shape for r in first]
+    pairs = [compared(a, b) for a, b in zip(results, first, strict=True)] if fits else []
+    return {
+        "branch": trace.name,
+        "instructions": len(program.hlo_module.entry_computation.instructions),
+        "kernels": len(program.program.kernels),
+        "temp_bytes": memory.temp_bytes,
+        "peak_bytes": memory.peak_bytes,
+        "compile_ms": sum(s.seconds or 0.0 for s in trace if s.kind not in ("execution", "compilation_cache")) * 1e3,
+        "run_us": 0.0,
+        "difference": max((e for e, _ in pairs), default=0.0) if fits else float("nan"),
+        "broken": sum(b for _, b in pairs) if fits else -1,
+    }
+
+
+def _timed(traces: Sequence[Trace], arrays: Sequence[Any], runs: int) -> list[list[float]]:
+    """Seconds of each run: in turns, so that what else the machine does falls on all alike; within some seconds in all."""
+    times: list[list[float]] = [[] for _ in traces]
+    begin = time.perf_counter()
+    for _ in range(max(runs, 1)):
+        for trace, mine in zip(traces, times, strict=True):
+            start = time.perf_counter()
+            program_of(trace)(*arrays)
+            mine.append(time.perf_counter() - start)
+        if time.perf_counter() - begin > _MOST_SECONDS * len(traces):
+            break
+    return times

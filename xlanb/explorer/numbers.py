@@ -1,0 +1,66 @@
+"""Numbers: snapshots that can be evaluated again, results leaf by leaf, and how far two results are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.errors import XlanbError
+from xlanb.hlo import HloModule
+from xlanb.hlo.records import InstructionRecord, ModuleRecord
+
+_ULPS = 16
+
+
+def module_of(record: ModuleRecord) -> HloModule:
+    """The live module of a snapshot.
+
+    Raises:
+        XlanbError: constants were dumped without their values.
+    """
+    elided = next((i.name for c in record.computations for i in c.instructions if _is_elided(i)), None)
+    if elided is not None:
+        raise XlanbError(
+            f"the values of constant {elided} are not in the dump; dump again with --xla_dump_large_constants=true "
+            "(or --xla_dump_hlo_as_proto)"
+        )
+    return HloModule.from_record(record)
+
+
+def _is_elided(i: InstructionRecord) -> bool:
+    literal = i.attributes.get("literal")
+    return bool(getattr(literal, "is_elided", False))
+
+
+def leaves_of(value: Any) -> list[NDArray[Any]]:
+    """The arrays of a result, in order."""
+    if isinstance(value, tuple | list):
+        return [leaf for v in value for leaf in leaves_of(v)]
+    return [] if value is None else [np.asarray(value)]
+
+
+def compared(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, int]:
+    """The largest error relative to the reference's largest magnitude, and the elements that are finite on one side only."""
+    if a.size == 0:
+        return 0.0, 0
+    if a.dtype.kind in "biu":
+        return float(np.max(a.astype(np.float64) != b.astype(np.float64))), 0
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide), b.astype(wide)
+    finite = np.isfinite(x) & np.isfinite(y)
+    same = finite | (x == y) | (np.isnan(x) & np.isnan(y))
+    scale = max(float(np.max(np.abs(y[finite]), initial=0.0)), np.finfo(np.float64).tiny)
+    error = float(np.max(np.abs(x[finite] - y[finite]), initial=0.0)) / scale
+    return error, int(np.sum(~same))
+
+
+def tolerance_of(results: list[NDArray[Any]]) -> float:
+    """Some units in the last place of the coarsest floating dtype among the results."""
+    import ml_dtypes
+
+    eps: Callable[[Any], Any] = ml_dtypes.finfo
+    steps = [float(eps(r.dtype).eps) for r in results if r.dtype.kind not in "biu"]
+    return _ULPS * max(steps, default=0.0)

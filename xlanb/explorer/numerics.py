@@ -1,0 +1,186 @@
+"""Numerics: what the results of a program are after every pass, by the reference interpreter.
+
+It evaluates every opcode in one plain way: where ranges or errors change from one pass to the next, a rewrite did it and not the code that runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.cpu.profile import flop_count
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError
+from xlanb.evaluator import Evaluator
+from xlanb.explorer.bisection import hlo_stages_of, start_of
+from xlanb.explorer.numbers import compared, leaves_of, module_of
+from xlanb.explorer.stage import Stage
+from xlanb.explorer.trace import Trace
+from xlanb.hlo import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import ModuleRecord
+from xlanb.runtime.opt import arguments_for
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_STEPS = 1_000_000
+MAX_BYTES = 1 << 29
+MAX_FLOPS = 20_000_000_000
+"""Of one evaluation: some seconds of NumPy."""
+_COLUMNS = ("stage", "pass", "result", "min", "max", "nan", "inf", "err", "failure")
+
+
+@dataclass(frozen=True)
+class ResultNumbers:
+    """One result after one stage: `name` is its instruction in the module before all passes.
+
+    `min` and `max` are those of the finite elements (None: there are none; complex numbers by their magnitude), `nan` and `inf` counts. `err` is the largest error relative to the reference's
+    largest magnitude, None where elements are finite on one side only.
+    """
+
+    name: str
+    min: float | None
+    max: float | None
+    nan: int
+    inf: int
+    err: float | None
+
+
+@dataclass(frozen=True)
+class StageNumbers:
+    """The results after one stage, or `failure`: why there are none."""
+
+    stage: Stage
+    results: tuple[ResultNumbers, ...] = ()
+    failure: str = ""
+
+    @property
+    def err(self) -> float | None:
+        """The largest error of any result; None where it has none."""
+        errors = [r.err for r in self.results]
+        return None if not errors or None in errors else max(e for e in errors if e is not None)
+
+
+@dataclass(frozen=True)
+class Numerics(Displayable):
+    """The results after the module before all passes and after each pass that changed something, in order."""
+
+    stages: tuple[StageNumbers, ...]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per stage and result."""
+        import pandas as pd
+
+        rows = [
+            (s.stage.index, s.stage.name, r.name, r.min, r.max, r.nan, r.inf, r.err, "")
+            for s in self.stages
+            for r in s.results
+        ]
+        rows += [(s.stage.index, s.stage.name, "", None, None, 0, 0, None, s.failure) for s in self.stages if s.failure]
+        return pd.DataFrame(rows, columns=list(_COLUMNS)).sort_values(["stage"], kind="stable", ignore_index=True)
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows."""
+        return (("results after each pass, by the reference interpreter", self.table),)
+
+    @property
+    def data(self) -> dict[int, list[dict[str, Any]]]:
+        """For the step view, ready for JSON: by stage, a row for each result; a stage without results has a row that says why."""
+        return {
+            s.stage.index: [vars(r) for r in s.results]
+            or [{"name": s.failure, "min": None, "max": None, "nan": 0, "inf": 0, "err": None}]
+            for s in self.stages
+        }
+
+    def __str__(self) -> str:
+        return self.table.to_string(index=False)
+
+    def __repr__(self) -> str:
+        return f"<Numerics after {len(self.stages)} stages>"
+
+
+def numerics(trace: Trace, inputs: Sequence[Any] = (), *, seconds: float = 20.0) -> Numerics:
+    """See Trace.numerics."""
+    deadline = time.monotonic() + seconds
+    stages = hlo_stages_of(trace)
+    start = start_of(trace)
+    arrays = _inputs(trace, start, inputs)
+    reference = leaves_of(_evaluated(start, arrays, deadline))
+    names = _result_names(start, len(reference))
+    first = StageNumbers(stages[0], _numbers(names, reference, reference))
+    rest = [_after(s, arrays, names, reference, deadline) for s in stages[1:] if s.changed]
+    return Numerics((first, *rest))
+
+
+def _inputs(trace: Trace, start: HloModule, given: Sequence[Any]) -> Sequence[Any]:
+    if len(given):
+        return given
+    if trace.inputs and len(trace.inputs) == len(start.entry_computation.parameters):
+        return trace.inputs
+    return arguments_for(start, None)
+
+
+def _after(
+    stage: Stage, arrays: Sequence[Any], names: Sequence[str], reference: list[NDArray[Any]], deadline: float
+) -> StageNumbers:
+    if not isinstance(stage.after, ModuleRecord):
+        return StageNumbers(stage, failure="no HLO")
+    try:
+        results = leaves_of(_evaluated(module_of(stage.after), arrays, deadline))
+    except XlanbError as error:
+        return StageNumbers(stage, failure=str(error).splitlines()[0])
+    if [r.shape for r in results] != [r.shape for r in reference]:
+        return StageNumbers(stage, failure="the results have other shapes")
+    return StageNumbers(stage, _numbers(names, results, reference))
+
+
+def _evaluated(module: HloModule, arrays: Sequence[Any], deadline: float) -> Any:
+    """The results, within limits.
+
+    Raises:
+        XlanbError: it is too large, or the interpreter cannot.
+    """
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise XlanbError("too large: the time allowed was over")
+    flops = sum(flop_count(i) for i in module.instructions() if i.opcode is not HloOpcode.FUSION)
+    if flops > MAX_FLOPS:
+        raise XlanbError(f"too large: {flops:.2g} operations, more than the {MAX_FLOPS:.2g} that are evaluated")
+    evaluator = Evaluator(max_steps=MAX_STEPS, max_bytes=MAX_BYTES, max_seconds=left)
+    return evaluator.run(module.entry_computation, arrays)
+
+
+def _numbers(
+    names: Sequence[str], results: Sequence[NDArray[Any]], reference: Sequence[NDArray[Any]]
+) -> tuple[ResultNumbers, ...]:
+    return tuple(_of_result(*row) for row in zip(names, results, reference, strict=True))
+
+
+def _of_result(name: str, value: NDArray[Any], reference: NDArray[Any]) -> ResultNumbers:
+    wide = np.abs(value.astype(np.complex128)) if value.dtype.kind == "c" else value.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    nan = int(np.isnan(wide).sum())
+    error, broken = compared(value, reference)
+    return ResultNumbers(
+        name,
+        float(finite.min()) if finite.size else None,
+        float(finite.max()) if finite.size else None,
+        nan,
+        wide.size - finite.size - nan,
+        None if broken or not np.isfinite(error) else error,
+    )
+
+
+def _result_names(module: HloModule, count: int) -> list[str]:
+    """A name for each result: the instructions that a tuple at the root holds."""
+    root = module.entry_computation.root
+    names = [o.name for o in root.operands] if root.opcode is HloOpcode.TUPLE else [root.name]
+    return names if len(names) == count else [f"{root.name}.{k}" for k in range(count)]

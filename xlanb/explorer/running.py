@@ -1,0 +1,79 @@
+"""Running what a compilation made: on the user's inputs or on random ones, with the time of each kernel, TensorFlow node and Python line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from xlanb.cpu.profile import kernel_times
+from xlanb.cpu.records import ExecutionRecord
+from xlanb.errors import XlanbError
+from xlanb.explorer.numbers import leaves_of
+from xlanb.explorer.stage import Stage
+from xlanb.explorer.trace import Trace
+from xlanb.runtime.opt import arguments_for
+
+if TYPE_CHECKING:
+    from xlanb.cpu.executable import Executable
+
+_PROFILED = 10
+_SECONDS = 1.0
+_LONGEST = 6
+
+
+def program_of(trace: Trace) -> Executable:
+    """The program that a compilation ended in.
+
+    Raises:
+        XlanbError: it did not get so far, or was not ours.
+    """
+    if trace.program is None:
+        raise XlanbError(f"{trace.name!r} holds no program: it was not compiled to the end here")
+    return trace.program
+
+
+def inputs_for(trace: Trace, given: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """The given arrays, else those that the program was last run with, else random ones that fit."""
+    program = program_of(trace)
+    if given:
+        return tuple(given)
+    if len(trace.inputs) == len(program.hlo_module.entry_computation.parameters):
+        return trace.inputs
+    return tuple(arguments_for(program.source_module, None))
+
+
+def run_traced(trace: Trace, inputs: Sequence[Any] = (), *, at_most: int = _PROFILED) -> Any:
+    """Run the program, and once more (up to `at_most` times within a second) with a clock around each kernel; its result.
+
+    The run becomes a stage of the trace. Time is that of one run; kernels' times are means.
+
+    Raises:
+        XlanbError: there is no program, or the inputs do not fit.
+    """
+    program = program_of(trace)
+    arrays = inputs_for(trace, inputs)
+    begin = time.perf_counter()
+    result = program(*arrays)
+    seconds = time.perf_counter() - begin
+    begin = time.perf_counter()
+    result = program(*arrays)  # the first run pays for cold caches
+    seconds = min(seconds, time.perf_counter() - begin)
+    runs = max(1, min(at_most, int(_SECONDS / max(seconds, 1e-9))))
+    kernels, _ = kernel_times(program, arrays, runs)
+    leaves = leaves_of(result)
+    record = ExecutionRecord(
+        seconds, tuple(kernels), tuple((f"{v.dtype}{list(v.shape)}", _short(v)) for v in leaves), runs
+    )
+    whose = "given inputs" if len(inputs) else "the last inputs" if arrays is trace.inputs else "random inputs"
+    summary = f"{seconds * 1e6:.0f} us on {whose}, {len(kernels)} kernels"
+    trace.runs.append(seconds)
+    trace.inputs = arrays
+    trace.stages.append(Stage(len(trace.stages), "execution", "execution", None, record, (), (), (), seconds, summary))
+    return result
+
+
+def _short(value: Any) -> str:
+    shown = value.ravel()[:_LONGEST]
+    text = " ".join(f"{v:.6g}" if value.dtype.kind in "fc" else str(v) for v in shown)
+    return text + (" ..." if value.size > _LONGEST else "")
