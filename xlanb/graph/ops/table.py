@@ -5,10 +5,46 @@ from __future__ import annotations
 from functools import cache
 
 from xlanb.errors import UnknownOpError
-from xlanb.graph.ops import array, control, data, linalg, math, nn, random, state, training, xla
+from xlanb.graph.ops import (
+    array,
+    control,
+    data,
+    images,
+    linalg,
+    math,
+    nn,
+    numeric,
+    random,
+    resources,
+    sparse,
+    state,
+    strings,
+    tables,
+    training,
+    updates,
+    xla,
+)
 from xlanb.graph.ops.op_def import OpDef, parse_row
 
-_MODULES = (array, control, data, linalg, math, nn, random, state, training, xla)
+_MODULES = (
+    array,
+    control,
+    data,
+    images,
+    linalg,
+    math,
+    nn,
+    numeric,
+    random,
+    resources,
+    sparse,
+    state,
+    strings,
+    tables,
+    training,
+    updates,
+    xla,
+)
 
 
 @cache
