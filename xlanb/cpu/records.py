@@ -20,6 +20,9 @@ class CodeRecord:
     kernels: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[int, str] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<CodeRecord {self.language}: {self.text.count(chr(10))} lines, {len(self.functions)} functions>"
+
 
 @dataclass(frozen=True)
 class KernelTime:

@@ -59,7 +59,7 @@ class Deferred:
         return self._artifact
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stage(Displayable):
     """One station: `kind` groups stations (see tracing.StageFinished), `name` is the pass or step, `pipeline` the pipelines around it.
 
@@ -134,6 +134,9 @@ class Stage(Displayable):
 
     def __str__(self) -> str:
         return self.describe()
+
+    def __repr__(self) -> str:
+        return f"<Stage {self.index} {self.describe()}>"
 
 
 def _in_words(artifact: Artifact | None) -> str:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Trace(Displayable):
     """The stages of one compilation, in order; grows while the compilation is live.
 
-    `trace[7]` is a stage by position, `trace["fusion"]` the last stage of that name. `runs` holds the wall seconds of each execution so far, the latest ones.
+    `trace[7]` is a stage by position, `trace["fusion"]` the last stage of that name that changed something (or the
+    last one). `runs` holds the wall seconds of each execution so far, the latest ones.
 
     Of our own compilations there is more: `pipeline` holds the passes that run from stage `passes_from` on, `program` is the Executable once there is one, `inputs` are the arrays that it was
     last run with. A branch has the trace that it left as `parent` and shares its stages up to `forked_at`.
@@ -49,7 +50,7 @@ class Trace(Displayable):
         return iter(self.stages)
 
     def __getitem__(self, key: int | str) -> Stage:
-        """A stage by position or by name.
+        """A stage by position or by name: of several the last that changed something.
 
         Raises:
             XlanbError: there is none of that name; the message lists the names.
@@ -57,7 +58,8 @@ class Trace(Displayable):
         """
         if isinstance(key, int):
             return self.stages[key]
-        found = next((s for s in reversed(self.stages) if key in {s.name, s.kind}), None)
+        named = [s for s in reversed(self.stages) if key in {s.name, s.kind}]
+        found = next((s for s in named if s.changed or s.failed), named[0] if named else None)
         if found is None:
             raise XlanbError(
                 f"no stage {key!r} in trace {self.name!r}; it has: {', '.join(dict.fromkeys(s.name for s in self.stages))}"

@@ -35,6 +35,9 @@ class GraphRecord:
     nodes: tuple[NodeRecord, ...]
     functions: tuple[GraphRecord, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<GraphRecord {self.name}: {len(self.nodes)} nodes>"
+
     @cached_property
     def by_name(self) -> Mapping[str, NodeRecord]:
         """Nodes by name."""

@@ -72,6 +72,9 @@ class InstructionRecord:
     def __str__(self) -> str:
         return self.text
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
 
 @dataclass(frozen=True)
 class ComputationRecord:
@@ -125,3 +128,6 @@ class ModuleRecord:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
