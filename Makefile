@@ -15,7 +15,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test demo lint format browser peers install-check clean
+.PHONY: help lab test demo lint format docs browser peers install-check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -65,6 +65,11 @@ lint: $(VENV)/.installed-dev ## style, types, who may import whom
 format: $(VENV)/.installed-dev ## format the code, repair what can be repaired
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# A warning is an error: a link that leads nowhere, a name that is no more.
+docs: $(VENV)/.installed-dev ## the documentation, as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html in any browser"
 
 # What is asked for by name must run: here a skipped test is a failure.
 browser: $(VENV)/.installed-browser ## tests in a real JupyterLab (needs chromium on the PATH)
