@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from xlanb.debug_options import current
 from xlanb.errors import XlanbError
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, ModuleRecord
@@ -99,15 +101,21 @@ def write_graph(
 
 def _fill(dot: Any, sheet: Sheet | GraphSheet, group: str, ids: dict[str, str]) -> None:
     known = {g.key for g in sheet.groups}
+    by_sharding = current().xla_hlo_graph_sharding_color
     for node in sheet.nodes:
         if (node.group if node.group in known else "") == group:
             item = _item(sheet.subjects[node.key])
             title, rest, below = graph_label(item)
             family = item["f"].removeprefix("tf-")
+            fill = _FILL.get(family, "#fdf3d9")
+            if by_sharding:
+                sharding = str(getattr(sheet.subjects[node.key], "sharding", ""))
+                fill = _sharding_fill(sharding)
+                below = " ".join(filter(None, (below, sharding)))
             dot.node(
                 ids[node.key],
                 label=f"<<b>{_html(title)}</b>{_html(rest)}<br/><font point-size='9'>{_html(below)}</font>>",
-                fillcolor=_FILL.get(family, "#fdf3d9"),
+                fillcolor=fill,
                 tooltip=_text(item["n"]),
             )
     for number, g in enumerate(sheet.groups):
@@ -121,6 +129,14 @@ def _fill(dot: Any, sheet: Sheet | GraphSheet, group: str, ids: dict[str, str]) 
                     fontcolor="#2f8c9b",
                 )
                 _fill(inner, sheet, g.key, ids)
+
+
+def _sharding_fill(sharding: str) -> str:
+    """One colour for each sharding, white where there is none (--xla_hlo_graph_sharding_color)."""
+    if not sharding:
+        return "#ffffff"
+    colours = list(_FILL.values())
+    return colours[zlib.crc32(sharding.encode()) % len(colours)]
 
 
 def _item(subject: Any) -> Item:
