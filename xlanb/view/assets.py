@@ -11,9 +11,15 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "step"
 # In the order of their imports. Every top-level name is unique, as one scope holds them all in the end.
-_MODULES = ("dom", "store", "highlight", "graph", "panes", "charts", "side", "frame", "main")
+_MODULES = tuple(
+    "dom store highlight loops layers scene colours shapes save minimap graph predict picture text compare why pair numerics charts "
+    "side passes branches live keys frame main".split()
+)
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re.MULTILINE)
+
+# Comments, indentation and empty lines, which a page need not carry: no string of ours spans lines, none holds what begins a comment of ours.
+_COMMENT = re.compile(r"/\*\*.*?\*/ ?|^[ \t]+(?://[^\n]*\n)?|^//[^\n]*\n|^\n", re.MULTILINE | re.DOTALL)
 
 
 @cache
@@ -23,7 +29,7 @@ def program() -> str:
     for name in _MODULES:
         source = (_FOLDER / f"{name}.js").read_text(encoding="utf-8")
         parts.append(_EXPORT.sub("", _IMPORT.sub("", source)))
-    return "\n".join(parts)
+    return _COMMENT.sub("", "\n".join(parts))
 
 
 def esm() -> str:

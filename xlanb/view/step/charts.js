@@ -94,6 +94,8 @@ export function timingView(trace, current, execution, go) {
   if (execution && execution.kernels.length) {
     body.append(h("h4", {}, "Kernels of the run"), bars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[3] ? bytes(k[3]) : "", k[4] ? `${k[4].toLocaleString("en")} flops` : ""].filter((x) => x).join(" · ") }))));
   }
+  const roof = execution && roofline(execution.kernels);
+  if (roof) body.append(h("h4", {}, "Roofline", h("small", {}, "across: flops per byte · up: flops per second · both logarithmic; the roof is the best that these kernels reached")), roof);
   if (execution && execution.results.length) {
     body.append(h("h4", {}, "Results"), h("table", {}, h("tbody", {}, execution.results.map((/** @type {string[]} */ r) => h("tr", {}, h("td", { class: "mono" }, r[0]), h("td", { class: "mono wrap" }, r[1]))))));
   }
@@ -135,14 +137,47 @@ export function cacheView(cache) {
   );
 }
 
+/** Kernels by arithmetic intensity and speed, null where flops, bytes or times are not known. @param {any[][]} kernels */
+function roofline(kernels) {
+  const points = kernels.filter((k) => k[2] > 0 && k[3] > 0 && k[4] > 0).map((k) => ({ name: k[0], op: k[1], x: k[4] / k[3], y: k[4] / k[2], bandwidth: k[3] / k[2], share: k[2] }));
+  if (!points.length) return null;
+  const [W, H, pad] = [900, 230, 34];
+  const log = Math.log10;
+  const xs = points.map((p) => log(p.x));
+  const ys = points.map((p) => log(p.y));
+  const [x0, x1] = [Math.floor(Math.min(...xs) - 0.3), Math.ceil(Math.max(...xs) + 0.3)];
+  const top = Math.max(...ys);
+  const [y0, y1] = [Math.floor(Math.min(...ys) - 0.3), Math.ceil(top + 0.1)];
+  const X = (/** @type {number} */ v) => pad + ((v - x0) / (x1 - x0)) * (W - pad * 2);
+  const Y = (/** @type {number} */ v) => H - 22 - ((v - y0) / (y1 - y0)) * (H - 40);
+  const fastest = log(Math.max(...points.map((p) => p.bandwidth)));
+  const knee = Math.min(Math.max(top - fastest, x0), x1);
+  const svg = s("svg", { class: "chart roofline", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Roofline of the kernels" });
+  for (let v = x0; v <= x1; v += 1) svg.append(s("path", { class: "gridline", d: `M${X(v)},12V${H - 22}` }), s("text", { class: "peak", x: X(v) + 3, y: H - 8 }, v >= 0 ? `${10 ** v}` : `1/${10 ** -v}`));
+  for (let v = y0; v <= y1; v += 1) svg.append(s("path", { class: "gridline", d: `M${pad},${Y(v)}H${W - pad}` }), s("text", { class: "peak", x: 2, y: Y(v) + 4 }, `${10 ** (v % 3 + (v % 3 < 0 ? 3 : 0))}${["", "k", "M", "G", "T", "P"][Math.floor(v / 3)] ?? ""}`));
+  svg.append(s("path", { class: "roof", d: `M${X(x0)},${Y(Math.max(y0, x0 + fastest))}L${X(knee)},${Y(Math.min(top, knee + fastest))}H${X(x1)}` }));
+  const most = Math.max(...points.map((p) => p.share));
+  for (const p of points) {
+    const dot = s("g", { class: "value", data: { op: p.op } }, s("circle", { cx: X(log(p.x)), cy: Y(log(p.y)), r: 4 + 6 * Math.sqrt(p.share / most) }), s("title", {}, `${p.name}\n${p.x.toPrecision(3)} flops per byte, ${(p.y / 1e9).toPrecision(3)} Gflop/s, ${(p.bandwidth / 1e9).toPrecision(3)} GB/s`));
+    if (p.share * 6 > most) dot.append(s("text", { x: X(log(p.x)) + 13, y: Y(log(p.y)) + 4 }, p.op || p.name));
+    svg.append(dot);
+  }
+  return svg;
+}
+
 /** A sparkline of the passes' times. @param {Trace} trace @param {number} current */
 export function sparkline(trace, current) {
   const values = trace.stages.map((x) => x.s || 0);
   const most = Math.max(...values, 1e-12);
-  const step = 120 / Math.max(values.length, 1);
+  return spark(values.map((v) => 1 + 18 * Math.sqrt(v / most)), current);
+}
+
+/** Small bars, the current one set off. @param {number[]} heights of 20 @param {number} current */
+export function spark(heights, current) {
+  const step = 120 / Math.max(heights.length, 1);
   return s(
     "svg",
     { class: "spark", viewBox: "0 0 120 20", "aria-hidden": "true" },
-    values.map((v, k) => s("rect", { class: k === current ? "now" : "", x: k * step, width: Math.max(step - 0.8, 0.6), y: 19 - 18 * Math.sqrt(v / most), height: 1 + 18 * Math.sqrt(v / most) })),
+    heights.map((v, k) => s("rect", { class: k === current ? "now" : "", x: k * step, width: Math.max(step - 0.8, 0.6), y: 20 - v, height: v })),
   );
 }

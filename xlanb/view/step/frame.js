@@ -1,21 +1,6 @@
 // The frame of the step view: what stands where, and which theme it wears.
 import { h, icon } from "./dom.js";
-
-const HELP = [
-  ["↑ ↓", "previous, next pass"],
-  ["n p", "next, previous pass that changed something"],
-  ["← →", "single rewrites within the pass"],
-  ["[ ]", "previous, next kind of stage"],
-  ["Home End", "first, last pass"],
-  ["g d t", "graph, diff, text"],
-  ["w m i", "why, memory, timing"],
-  ["b", "before or after, in graph and text"],
-  ["h", "hide passes that changed nothing"],
-  ["/", "filter passes"],
-  ["space", "fit the graph"],
-  ["Enter", "play or pause"],
-  ["Esc", "let go of the pinned op, close this"],
-];
+import { HELP } from "./keys.js";
 
 /**
  * The elements of the view, by name; what is pressed is asked of the view.
@@ -29,7 +14,7 @@ export function buildFrame(view) {
   const traceTabs = h("div", { class: "traces", role: "tablist", "aria-label": "Compilations" });
   const ribbon = h("nav", { class: "ribbon", "aria-label": "Pipeline" });
   const filterBox = /** @type {HTMLInputElement} */ (h("input", { class: "filter", type: "search", "aria-label": "Filter", placeholder: "/ filter", autocomplete: "off", spellcheck: "false", oninput: () => view._filtered() }));
-  const list = h("div", { class: "list", role: "listbox", "aria-label": "Passes", tabindex: 0 });
+  const list = h("div", { class: "list", role: "tree", "aria-label": "Passes", tabindex: 0 });
   const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Panes" });
   const sides = h("div", { class: "sides", role: "group", "aria-label": "Which side" });
   const pane = h("div", { class: "pane", role: "tabpanel" });
@@ -38,11 +23,15 @@ export function buildFrame(view) {
   const spark = h("div", { class: "sparkbox" });
   const play = button("Play", icon("play"), () => view.togglePlay());
   const run = button("Run", "Run", () => view.ask("run"), "text primary");
+  const place = h("span", { class: "muted rewrites" });
+  const stepper = h("div", { class: "buttons stepper", hidden: true }, button("Previous rewrite", "‹", () => view.stepRewrite(-1), "thin"), place, button("Next rewrite", "›", () => view.stepRewrite(1), "thin"));
+  const bar = h("progress", { class: "progress", "aria-label": "Compiling", hidden: true });
   const help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys" }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
   const foot = h(
     "footer",
     { role: "group", "aria-label": "Stepping" },
     h("div", { class: "buttons" }, button("First pass", icon("first"), () => view.go(0)), button("Previous pass", icon("previous"), () => view.previous(), "wide"), button("Next pass", icon("next"), () => view.next(), "wide next"), button("Last pass", icon("last"), () => view.go(view.current.stages.length - 1)), play),
+    stepper,
     status,
     spark,
     h("div", { class: "buttons" }, run, button("Export", "Export", () => view.exportPage(), "text"), button("Keys", "?", () => view.toggleHelp())),
@@ -52,12 +41,12 @@ export function buildFrame(view) {
     { class: "root", tabindex: 0, role: "application", "aria-label": "Compilation, pass by pass", data: { "lm-suppress-shortcuts": "true" } },
     h("header", { role: "group", "aria-label": "Compilation" }, title, counts, badge),
     traceTabs,
-    h("div", { class: "bar" }, ribbon, filterBox),
+    h("div", { class: "bar" }, ribbon, filterBox, bar),
     h("div", { class: "main" }, list, h("section", { class: "middle" }, h("div", { class: "tabrow" }, tabs, sides), pane), card),
     foot,
     help,
   );
-  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, help, root };
+  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, help, place, stepper, bar, root };
 }
 
 /**

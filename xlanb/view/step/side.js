@@ -1,4 +1,4 @@
-// What stands around the panes: the ribbon, the list of passes, the card of an op.
+// What stands around the panes: the ribbon, the card of an op, the card of a stage.
 import { h, plural, time } from "./dom.js";
 import { STATIONS, stationOf } from "./store.js";
 
@@ -42,69 +42,6 @@ export function tally(stage, store) {
   if (marks.removed.size) out.push(h("span", { class: "t-rem" }, `−${marks.removed.size}`));
   if (marks.changed.size) out.push(h("span", { class: "t-chg" }, `~${marks.changed.size}`));
   return out;
-}
-
-/**
- * The list of stages, grouped by pipeline.
- * @param {Trace} trace
- * @param {Store} store
- * @param {{current: number, filter: string, hide: boolean, go(k: number): void}} state
- */
-export function passList(trace, store, state) {
-  const wanted = state.filter.trim().toLowerCase();
-  const rows = [];
-  let group = "";
-  let shown = 0;
-  trace.stages.forEach((stage, k) => {
-    if (wanted && !`${stage.name} ${stage.pl.join(" ")} ${stage.kind}`.toLowerCase().includes(wanted)) return;
-    if (state.hide && !stage.ch && !stage.e && k !== state.current) return;
-    const label = stage.pl.length ? stage.pl.join(" › ") : groupLabel(stage);
-    const short = stage.pl.at(-1) || label;
-    if (label !== group) rows.push(h("div", { class: "pipeline", role: "presentation", title: label }, short));
-    group = label;
-    shown += 1;
-    rows.push(passRow(stage, k, store, state));
-  });
-  if (!shown) rows.push(h("p", { class: "empty" }, trace.stages.length ? "No pass matches." : "Nothing was compiled yet."));
-  return rows;
-}
-
-/** @param {Stage} stage @param {number} k @param {Store} store @param {{current: number, go(k: number): void}} state */
-function passRow(stage, k, store, state) {
-  const current = k === state.current;
-  const glyph = stage.e ? "✕" : stage.ch ? "●" : "·";
-  return h(
-    "div",
-    { class: `pass${current ? " current" : ""}${stage.ch || stage.e ? "" : " same"}${stage.e ? " failed" : ""}`, role: "option", id: `pass-${k}`, "aria-selected": String(current), title: stage.d, onclick: () => state.go(k) },
-    h("span", { class: "glyph", "aria-hidden": "true" }, glyph),
-    h("span", { class: "name" }, stage.name),
-    h("span", { class: "tally" }, tally(stage, store)),
-    h("span", { class: "ms" }, stage.s === null || stage.s === undefined ? "" : time(stage.s)),
-  );
-}
-
-/** @type {Record<string, string>} */
-const GROUPS = {
-  tf_graph: "TensorFlow",
-  optimize: "TensorFlow",
-  mark_for_compilation: "TensorFlow",
-  encapsulate_subgraphs: "TensorFlow",
-  build_xla_ops: "TensorFlow",
-  tf2xla: "HLO",
-  hlo: "HLO",
-  hlo_pass: "HLO",
-  schedule: "Backend",
-  buffer_assignment: "Backend",
-  llvm_ir: "Backend",
-  llvm_ir_optimized: "Backend",
-  assembly: "Backend",
-  execution: "Run",
-  compilation_cache: "Run",
-};
-
-/** @param {Stage} stage */
-function groupLabel(stage) {
-  return GROUPS[stage.kind] || stage.kind;
 }
 
 /**
@@ -173,8 +110,12 @@ function links(title, names, pin) {
   );
 }
 
-/** What the card says when no op is pinned. @param {Store} store @param {Stage | undefined} stage */
-export function stageCard(store, stage) {
+/**
+ * What the card says when no op is pinned.
+ * @param {Store} store @param {Stage | undefined} stage
+ * @param {{label: string, title: string, act(): void}[]} [actions] what can be done at this stage
+ */
+export function stageCard(store, stage, actions = []) {
   if (!stage) return h("p", { class: "muted" }, "Nothing was compiled yet.");
   const after = store.artifact(stage.a);
   const before = store.artifact(stage.b);
@@ -192,6 +133,7 @@ export function stageCard(store, stage) {
       ["Program", after?.name],
     ]),
     stage.e ? h("pre", { class: "error" }, stage.e) : null,
-    h("p", { class: "muted hint" }, "Point at an op to light it up everywhere; click it to see all about it."),
+    actions.length ? h("div", { class: "actions" }, actions.map((a) => h("button", { type: "button", class: "ctl text", title: a.title, onclick: a.act }, a.label))) : null,
+    h("p", { class: "muted hint" }, "Point at an op to light it up everywhere; click it to see all about it; shift-click a second one: why, of the two; double-click: where it lives on."),
   );
 }

@@ -7,9 +7,10 @@
  * @typedef {{w: number, h: number, nodes: number[][], edges: number[][], groups: any[][], note?: string}} Picture
  * @typedef {{k: string, name?: string, c?: number[], g?: Picture | null, note?: string, [key: string]: any}} Artifact
  * @typedef {{i: number, kind: string, name: string, pl: string[], ch: number, s: number | null, d: string, b: number, a: number, ctx?: number,
- *   e?: string, diff?: any[], why?: any}} Stage
+ *   e?: string, diff?: any[], why?: any, numerics?: any[], err?: number | null}} Stage
  * @typedef {{name: string, live: boolean, counts: Record<string, number>, runs: number[], stages: Stage[]}} Trace
- * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], note?: string}} Payload
+ * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], note?: string,
+ *   start?: number, single?: number}} Payload
  * @typedef {{added: Set<string>, removed: Set<string>, changed: Set<string>}} Marks
  */
 
@@ -32,6 +33,8 @@ export function merge(payload, delta) {
     payload.traces[number].stages.push(...stages);
     Object.assign(payload.traces[number], rest);
   }
+  for (const [index, data] of delta.fills || []) payload.artifacts[index] = data; // what was put off is there now
+  for (const [trace, stage, values] of delta.sets || []) Object.assign(payload.traces[trace].stages[stage], values);
   payload.order = delta.order;
   return true;
 }
@@ -96,6 +99,25 @@ export class Store {
     return found;
   }
 
+  /** The computation that an op stands in. @param {number} index @param {string} name @returns {string} */
+  home(index, name) {
+    const artifact = this.artifact(index);
+    if (!artifact?.c) return "";
+    const wanted = this.names(index).get(name);
+    const chunk = wanted === undefined ? -1 : artifact.c.find((c) => this.payload.chunks[c].i.includes(wanted)) ?? -1;
+    return chunk < 0 ? "" : this.payload.chunks[chunk].h.match(/^(?:ENTRY )?(?:graph |function )?%?(\S+)/)?.[1] || "";
+  }
+
+  /** Seconds by op, of the last run that was timed by kernel. @param {Trace} trace @returns {Map<string, number>} */
+  seconds(trace) {
+    const out = new Map();
+    for (let k = trace.stages.length - 1; k >= 0 && !out.size; k -= 1) {
+      const artifact = this.artifact(trace.stages[k].a);
+      if (artifact?.k === "execution") for (const [, op, seconds] of artifact.kernels) out.set(op, (out.get(op) || 0) + seconds);
+    }
+    return out;
+  }
+
   /** What changed from one artifact to another of the same kind. @param {number} before @param {number} after @returns {Marks} */
   marks(before, after) {
     const key = `${before}:${after}`;
@@ -150,6 +172,28 @@ export class Store {
     for (let k = Math.min(upto, trace.stages.length - 1); k >= 0; k -= 1) {
       const artifact = this.artifact(trace.stages[k].a);
       if (artifact && artifact.k === kind) return artifact;
+    }
+    return null;
+  }
+
+  /**
+   * Where an op lives on after a stage, in another form: a TF node in HLO, an instruction in LLVM IR or assembly.
+   * @param {Trace} trace @param {number} stage @param {string} name
+   * @returns {{stage: number, name: string} | null}
+   */
+  counterpart(trace, stage, name) {
+    const here = this.artifact(trace.stages[stage]?.a ?? -1)?.k;
+    for (let k = stage + 1; k < trace.stages.length; k += 1) {
+      const index = trace.stages[k].a;
+      const artifact = this.artifact(index);
+      if (!artifact || artifact.k === here || index === trace.stages[k].b) continue;
+      if (artifact.k === "code" && artifact.ops.some((/** @type {any[]} */ o) => o[1] === name)) return { stage: k, name };
+      if (artifact.k === "module") {
+        for (const [n, i] of this.names(index)) {
+          const from = this.payload.items[i].m;
+          if (from && (from === name || from.endsWith(`/${name}`))) return { stage: k, name: n };
+        }
+      }
     }
     return null;
   }

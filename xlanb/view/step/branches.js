@@ -1,0 +1,82 @@
+// Several compilations side by side: what each came to, as a table, and what it looks like.
+import { bytes, h, s, time } from "./dom.js";
+import { number } from "./numerics.js";
+import { sheetOf } from "./scene.js";
+
+/** @typedef {import("./store.js").Store} Store */
+/** @typedef {import("./store.js").Trace} Trace */
+
+/** What there is to say about a branch. @param {Store} store @param {Trace} trace */
+export function summary(store, trace) {
+  const end = trace.stages.length - 1;
+  const module = store.latest(trace, end, "module") || store.latest(trace, end, "graph");
+  const buffers = store.latest(trace, end, "buffers");
+  const execution = store.latest(trace, end, "execution");
+  const known = trace.stages.map((x) => x.s).filter((x) => x !== null && x !== undefined);
+  const errors = trace.stages.map((x) => x.err).filter((x) => x !== null && x !== undefined);
+  const opcodes = new Set(["fusion", "dot", "convolution", "copy", "reduce"]);
+  const count = new Map();
+  for (const c of module?.c || []) for (const i of store.payload.chunks[c].i) if (opcodes.has(store.payload.items[i].o)) count.set(store.payload.items[i].o, (count.get(store.payload.items[i].o) || 0) + 1);
+  return {
+    name: trace.name,
+    stages: trace.stages.length,
+    changed: trace.counts?.changed ?? trace.stages.filter((x) => x.ch).length,
+    ops: module?.n ?? null,
+    mix: [...count].map(([o, n]) => `${n} ${o}`).join(", "),
+    kernels: trace.counts?.kernels ?? 0,
+    temp: buffers ? buffers.temp : null,
+    peak: buffers ? buffers.peak : null,
+    compile: known.length ? known.reduce((t, x) => t + /** @type {number} */ (x), 0) : null,
+    run: execution ? execution.s : trace.runs?.length ? Math.min(...trace.runs) : null,
+    error: errors.length ? Math.max(.../** @type {number[]} */ (errors)) : null,
+    result: execution?.results?.[0]?.[1] ?? "",
+    failed: trace.stages.find((x) => x.e)?.name ?? "",
+    picture: module?.g ?? null,
+  };
+}
+
+/** @type {[string, (x: ReturnType<typeof summary>) => string, boolean][]} label, text, and whether less is better */
+const ROWS = [
+  ["stages", (x) => String(x.stages), false],
+  ["passes that changed something", (x) => String(x.changed), false],
+  ["ops at the end", (x) => (x.ops === null ? "unknown" : x.ops.toLocaleString("en")), true],
+  ["of these", (x) => x.mix, false],
+  ["kernels", (x) => String(x.kernels), false],
+  ["temporary memory", (x) => (x.temp === null ? "unknown" : bytes(x.temp)), true],
+  ["peak of live temporaries", (x) => (x.peak === null ? "unknown" : bytes(x.peak)), true],
+  ["compiling", (x) => time(x.compile), true],
+  ["a run", (x) => time(x.run), true],
+  ["largest error", (x) => number(x.error), true],
+  ["result", (x) => (x.result.length > 120 ? `${x.result.slice(0, 120)}…` : x.result), false],
+  ["failed at", (x) => x.failed, false],
+];
+
+/**
+ * @param {Store} store @param {number} current @param {(n: number) => void} choose
+ */
+export function branchesView(store, current, choose) {
+  const payload = store.payload;
+  const all = payload.order.map((n) => ({ n, sum: summary(store, payload.traces[n]) }));
+  const head = all.map(({ n, sum }) => h("th", { scope: "col" }, h("button", { type: "button", class: `stagelink${n === current ? " here" : ""}`, onclick: () => choose(n) }, sum.name || `branch ${n}`), n === current ? h("small", {}, " shown") : null));
+  const rows = ROWS.map(([label, text]) => {
+    const texts = all.map(({ sum }) => text(sum));
+    if (texts.every((t) => !t || t === "unknown")) return null;
+    const differs = new Set(texts).size > 1;
+    return h("tr", { class: differs ? "differs-row" : "" }, h("th", { scope: "row" }, label, differs ? h("span", { class: "t-chg", title: "they differ" }, " ~") : null), texts.map((t) => h("td", { class: "mono" }, t || "–")));
+  });
+  const pictures = all.map(({ sum }) => h("td", {}, sum.picture ? thumbnail(sheetOf(sum.picture, payload.items)) : "–"));
+  return h("div", { class: "branches", role: "region", "aria-label": "Compare", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, ""), head)), h("tbody", {}, rows, h("tr", {}, h("th", { scope: "row" }, "graph at the end"), pictures))));
+}
+
+/** @param {import("./scene.js").Sheet} sheet */
+function thumbnail(sheet) {
+  const [w, ht] = [Math.max(sheet.w, 1), Math.max(sheet.h, 1)];
+  const box = (/** @type {any} */ b, /** @type {string} */ cls, /** @type {Record<string, string>} */ data) => s("rect", { class: cls, x: b.x, y: b.y, width: b.w, height: b.h, rx: 9, data });
+  return s(
+    "svg",
+    { class: "thumb", viewBox: `0 0 ${w} ${ht}`, "aria-hidden": "true" },
+    sheet.groups.map((g) => box(g, "box", {})),
+    sheet.edges.map((e) => s("path", { class: "edge", d: `M${e.points.slice(0, 2)}L${e.points.slice(2).join(" ")}` })),
+    sheet.nodes.map((n) => box(n, `dot fam-${n.item.f.replace(/^tf-/, "")}`, { op: n.item.n })),
+  );
+}

@@ -1,0 +1,61 @@
+// What each key does, while the view has the focus.
+
+/** The table of the help: keys, and what they do. */
+export const HELP = [
+  ["↑ ↓", "previous, next pass"],
+  ["n p", "next, previous pass that changed something"],
+  ["← →", "single rewrites within the pass"],
+  ["[ ]", "previous, next kind of stage"],
+  ["Home End", "first, last pass"],
+  ["g d t", "graph, diff, text"],
+  ["c w", "code side by side, why"],
+  ["m i e", "memory, timing, numerics (errors)"],
+  ["b", "before or after, in graph and text"],
+  ["h", "hide passes that changed nothing"],
+  ["/ f", "filter passes, find in text"],
+  ["space", "fit the graph"],
+  ["Enter", "play or pause"],
+  ["shift+click", "a second op: why; a second pass: diff"],
+  ["double-click", "where the op lives on"],
+  ["Esc", "let go, close this"],
+];
+
+/**
+ * The action of a key, null for none.
+ * @param {any} view the step view
+ * @param {string} key
+ * @returns {(() => void) | null}
+ */
+export function actionOf(view, key) {
+  const changed = (/** @type {any} */ x) => Boolean(x.ch || x.e);
+  /** @type {Record<string, () => void>} */
+  const keys = {
+    ArrowDown: () => view.next(),
+    ArrowUp: () => view.previous(),
+    ArrowRight: () => view.stepRewrite(1),
+    ArrowLeft: () => view.stepRewrite(-1),
+    Home: () => view.go(0),
+    End: () => view.go(view.current.stages.length - 1),
+    n: () => view.seek(1, changed),
+    p: () => view.seek(-1, changed),
+    "]": () => view.seekKind(1),
+    "[": () => view.seekKind(-1),
+    g: () => view.show("Graph"),
+    d: () => view.show("Diff"),
+    t: () => view.show("Text"),
+    c: () => view.show("Code"),
+    w: () => view.show("Why"),
+    m: () => view.show("Memory"),
+    e: () => view.show("Numerics"),
+    i: () => view.show("Timing"),
+    b: () => view.turn(view.side === "after" ? "before" : "after"),
+    h: () => view.toggleHide(),
+    "/": () => view.filterBox.focus(),
+    f: () => view.findInText(),
+    " ": () => view.graph.fit(),
+    Enter: () => view.togglePlay(),
+    "?": () => view.toggleHelp(),
+    Escape: () => view.escape(),
+  };
+  return Object.hasOwn(keys, key) ? keys[key] : null;
+}

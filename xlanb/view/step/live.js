@@ -1,0 +1,103 @@
+// What needs a kernel: editing, switching passes off, forking, measuring; and what it answers.
+import { download, h } from "./dom.js";
+import { merge, Store } from "./store.js";
+import { isWhole } from "./scene.js";
+import { textOf } from "./text.js";
+
+/**
+ * Take in a message from the kernel.
+ * @param {any} view the step view
+ * @param {any} message
+ */
+export function receive(view, message) {
+  if (message.type === "delta") takeDelta(view, message);
+  else if (message.type === "error") {
+    view.error = message.message;
+    if (view.timer) view.togglePlay();
+  } else if (message.type === "edit-error") {
+    if (view.editing) view.editing.fault = { line: message.line || 1, column: message.column || 1, message: message.message };
+  } else if (message.type === "progress") view.progress = message;
+  else if (message.type === "page") download(message.html, message.name || "xlanb.html");
+  if (["done", "error", "page", "edit-error"].includes(message.type)) {
+    if (message.type === "done" && view.waiting === "edit") view.editing = null;
+    view.waiting = "";
+    view.progress = null;
+  }
+  view.update();
+}
+
+/** @param {any} view @param {any} message */
+function takeDelta(view, message) {
+  const follow = view.waiting && view.waiting !== "load" && view.waiting !== "numerics" && view.stage >= view.current.stages.length - 1;
+  const before = view.current.stages.length;
+  const known = view.payload.order.length;
+  if (!merge(view.payload, message.delta)) view.model.send?.({ type: "sync" });
+  view.store = new Store(view.payload);
+  const branched = view.payload.order.length > known && ["edit", "fork", "toggle"].includes(view.waiting);
+  const to = message.trace ?? (branched ? view.payload.order.at(-1) : undefined);
+  if (to !== undefined && to !== view.trace && view.payload.traces[to]) {
+    view.trace = to;
+    view.stage = Math.max(0, Math.min(view.stage, view.current.stages.length - 1));
+    view.graph.touched = false;
+  }
+  if (!view.payload.order.includes(view.trace)) view.trace = view.payload.order.at(-1) ?? 0;
+  if (message.jump === "none") return;
+  if (follow && view.current.stages.length > before) view.stage = message.jump === "last" ? view.current.stages.length - 1 : before;
+}
+
+/** What can be done at a stage where a kernel is behind. @param {any} view @returns {{label: string, title: string, act(): void}[]} */
+export function actionsAt(view) {
+  const stage = view.now;
+  const kind = stage && view.store.artifact(stage.a)?.k;
+  const out = [];
+  if (view.can.fork && stage && (kind === "module" || kind === "graph")) out.push({ label: "Fork here", title: "a second branch of the compilation, from after this stage on", act: () => view.ask("fork") });
+  if (view.can.edit && kind === "module") out.push({ label: "Edit here", title: "change the program as it stands here, and continue", act: () => startEdit(view) });
+  return out;
+}
+
+/** Let the text of a stage be edited. @param {any} view */
+export function startEdit(view) {
+  const artifact = view.store.artifact(view.now?.a ?? -1);
+  if (!artifact || artifact.k !== "module") return view.say("Only HLO can be edited: go to a stage of HLO.");
+  const source = view.linesAt(view.now.a);
+  if (!isWhole(artifact, view.payload) || source.lines.some((/** @type {any} */ l) => /\.\.\. \([\d,]+ more characters\)$/.test(l.text))) return view.say("This text is too large to be edited here: it is not all on this page.");
+  view.editing = { trace: view.trace, stage: view.stage, text: textOf(source), fault: null };
+  return view.show("Text");
+}
+
+/** The text as one can change it, with what the compiler says about it in its place. @param {any} view */
+export function editor(view) {
+  const state = view.editing;
+  const area = /** @type {HTMLTextAreaElement} */ (h("textarea", { class: "editor", "aria-label": "Program text, editable", spellcheck: "false", wrap: "off", oninput: () => { state.text = area.value; } }));
+  area.value = state.text;
+  area.addEventListener("keydown", (e) => e.stopPropagation());
+  const send = () => {
+    state.fault = null;
+    view.ask("edit", { trace: state.trace, stage: state.stage, text: state.text });
+  };
+  const stop = () => {
+    view.editing = null;
+    view.update();
+  };
+  const busy = view.waiting === "edit";
+  const name = view.payload.traces[state.trace].stages[state.stage].name;
+  const tools = h("div", { class: "tools", role: "group", "aria-label": "Editing" }, h("span", { class: "muted" }, `The program after ${name}, as you change it`), h("span", { class: "gap" }), h("button", { type: "button", class: "tool", onclick: stop }, "Cancel"), h("button", { type: "button", class: "tool primary", disabled: busy, onclick: send }, busy ? "Compiling…" : "Continue from here"));
+  const fault = state.fault;
+  const parts = [tools, fault ? faultOf(fault, state.text) : null, area];
+  if (fault) {
+    const lines = state.text.split("\n");
+    const from = lines.slice(0, fault.line - 1).reduce((/** @type {number} */ t, /** @type {string} */ l) => t + l.length + 1, 0);
+    queueMicrotask(() => {
+      area.focus({ preventScroll: true });
+      area.setSelectionRange(from, from + (lines[fault.line - 1] || "").length);
+      area.scrollTop = Math.max(0, (fault.line - 4) * 19);
+    });
+  }
+  return h("div", { class: "textpane" }, parts);
+}
+
+/** @param {{line: number, column: number, message: string}} fault @param {string} text */
+function faultOf(fault, text) {
+  const line = text.split("\n")[fault.line - 1] || "";
+  return h("div", { class: "banner", role: "alert" }, h("b", {}, `Line ${fault.line}, column ${fault.column}`), h("pre", {}, `${line}\n${" ".repeat(Math.max(0, fault.column - 1))}^\n${fault.message}`));
+}

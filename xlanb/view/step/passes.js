@@ -1,0 +1,153 @@
+// The list of passes: a tree of pipelines, rounds of those that run to a fixed point, and what each pass did.
+import { h, plural, time } from "./dom.js";
+import { tally } from "./side.js";
+
+/** @typedef {import("./store.js").Store} Store */
+/** @typedef {import("./store.js").Stage} Stage */
+/** @typedef {import("./store.js").Trace} Trace */
+/**
+ * @typedef {{key: string, label: string, title: string, depth: number, from: number, to: number}} Branch
+ * @typedef {{branch: Branch} | {stage: number, depth: number, within: string[]}} Entry
+ */
+
+/** @type {Record<string, string>} */
+const GROUPS = {
+  tf_graph: "TensorFlow",
+  optimize: "TensorFlow",
+  mark_for_compilation: "TensorFlow",
+  encapsulate_subgraphs: "TensorFlow",
+  build_xla_ops: "TensorFlow",
+  tf2xla: "HLO",
+  hlo: "HLO",
+  hlo_pass: "HLO",
+  schedule: "Backend",
+  buffer_assignment: "Backend",
+  llvm_ir: "Backend",
+  llvm_ir_optimized: "Backend",
+  assembly: "Backend",
+  execution: "Run",
+  compilation_cache: "Run",
+};
+
+/** The pipelines around a stage; the one around all passes says nothing. @param {Stage} stage @param {string} around */
+function pathOf(stage, around) {
+  if (!stage.pl.length) return [GROUPS[stage.kind] || stage.kind];
+  return stage.pl[0] === around && stage.pl.length > 1 ? stage.pl.slice(1) : stage.pl;
+}
+
+/**
+ * Pipelines within pipelines, in order; where one begins anew with the passes it began with, that is a round.
+ * @param {Stage[]} stages
+ * @returns {Entry[]}
+ */
+export function tree(stages) {
+  const passes = stages.filter((x) => x.pl.length > 1);
+  const around = passes.length && passes.every((x) => x.pl[0] === passes[0].pl[0]) ? passes[0].pl[0] : "";
+  /** @type {Entry[]} */
+  const out = [];
+  /** @type {{name: string, branch: Branch, first: string, second: string, rounds: number, round: Branch | null}[]} */
+  let open = [];
+  let serial = 0;
+  const begin = (/** @type {string} */ label, /** @type {string} */ title, /** @type {number} */ depth, /** @type {number} */ k) => {
+    const branch = { key: `${title}#${(serial += 1)}`, label, title, depth, from: k, to: k };
+    out.push({ branch });
+    return branch;
+  };
+  stages.forEach((stage, k) => {
+    const path = pathOf(stage, around);
+    let common = 0;
+    while (common < open.length && common < path.length && open[common].name === path[common]) common += 1;
+    open = open.slice(0, common);
+    while (open.length < path.length) {
+      const upto = path.slice(0, open.length + 1);
+      open.push({ name: path[open.length], branch: begin(path[open.length], upto.join(" › "), open.length, k), first: stage.name, second: "", rounds: 1, round: null });
+    }
+    const inner = open[open.length - 1];
+    const following = stages[k + 1];
+    const sameNext = following && pathOf(following, around).join("\n") === path.join("\n") ? following.name : "";
+    if (k === inner.branch.from) inner.second = sameNext;
+    else if (stage.name === inner.first && inner.second && sameNext === inner.second) {
+      inner.rounds += 1;
+      inner.round = begin(`round ${inner.rounds}`, `${inner.branch.title}, round ${inner.rounds}`, open.length, k);
+    }
+    const within = [...open.map((o) => o.branch), ...(inner.round ? [inner.round] : [])];
+    for (const b of within) b.to = k;
+    out.push({ stage: k, depth: open.length + (inner.round ? 1 : 0), within: within.map((b) => b.key) });
+  });
+  return out;
+}
+
+/**
+ * The list of stages.
+ * @param {Trace} trace
+ * @param {Store} store
+ * @param {{current: number, other: number, filter: string, hide: boolean, folded: Set<string>, veiled: number, off: Set<string> | null,
+ *   go(k: number, e: Event): void, fold(key: string): void, toggle(name: string, off: boolean): void}} state `veiled`: from there on it is not told what passes did
+ */
+export function passList(trace, store, state) {
+  const wanted = state.filter.trim().toLowerCase();
+  const visible = (/** @type {Stage} */ stage, /** @type {number} */ k) =>
+    (!wanted || `${stage.name} ${stage.pl.join(" ")} ${stage.kind}`.toLowerCase().includes(wanted)) && (!state.hide || stage.ch || stage.e || k === state.current);
+  /** @type {HTMLElement[]} */
+  const rows = [];
+  let shown = 0;
+  /** @type {Branch[]} */
+  let pending = [];
+  for (const entry of tree(trace.stages)) {
+    if ("branch" in entry) {
+      pending = pending.filter((b) => b.depth < entry.branch.depth && b.to >= entry.branch.from);
+      pending.push(entry.branch);
+      continue;
+    }
+    const stage = trace.stages[entry.stage];
+    if (!visible(stage, entry.stage)) continue;
+    shown += 1;
+    for (const b of pending) if (entry.within.includes(b.key) && !entry.within.slice(0, entry.within.indexOf(b.key)).some((key) => state.folded.has(key))) rows.push(branchRow(b, trace, state));
+    pending = [];
+    if (!entry.within.some((key) => state.folded.has(key))) rows.push(passRow(stage, entry, store, state));
+  }
+  if (!shown) rows.push(h("p", { class: "empty", role: "presentation" }, trace.stages.length ? "No pass matches." : "Nothing was compiled yet."));
+  return rows;
+}
+
+/** @param {Branch} b @param {Trace} trace @param {any} state */
+function branchRow(b, trace, state) {
+  const folded = state.folded.has(b.key);
+  const inside = trace.stages.slice(b.from, b.to + 1);
+  const changed = inside.filter((x) => x.ch || x.e).length;
+  return h(
+    "div",
+    { class: `pipeline${b.label.startsWith("round ") ? " round" : ""}`, role: "treeitem", "aria-expanded": String(!folded), "aria-level": String(b.depth + 1), title: b.title, style: { "--depth": b.depth }, onclick: () => state.fold(b.key) },
+    h("span", { class: "twist", "aria-hidden": "true" }, folded ? "▸" : "▾"),
+    h("span", { class: "name" }, b.label),
+    folded ? h("small", {}, `${plural(inside.length, "pass", "passes")}, ${changed} changed`) : null,
+  );
+}
+
+/** @param {Stage} stage @param {{stage: number, depth: number}} entry @param {Store} store @param {any} state */
+function passRow(stage, entry, store, state) {
+  const k = entry.stage;
+  const current = k === state.current;
+  const veiled = state.veiled >= 0 && k >= state.veiled;
+  const off = Boolean(state.off?.has(stage.name));
+  const glyph = off ? "○" : veiled ? "?" : stage.e ? "✕" : current ? "▸" : stage.ch ? "✓" : "·";
+  const box = state.off && stage.kind === "hlo_pass" ? h("input", { type: "checkbox", class: "onoff", checked: !off, "aria-label": `${stage.name} is on`, title: off ? "switched off: check to run it again" : "uncheck to switch this pass off", tabindex: -1, onclick: (/** @type {Event} */ e) => e.stopPropagation(), onchange: (/** @type {Event} */ e) => state.toggle(stage.name, !(/** @type {HTMLInputElement} */ (e.target).checked)) }) : null;
+  return h(
+    "div",
+    {
+      class: `pass${current ? " current" : ""}${k === state.other ? " other" : ""}${stage.ch || stage.e || veiled ? "" : " same"}${stage.e ? " failed" : ""}${off ? " off" : ""}`,
+      role: "treeitem",
+      id: `pass-${k}`,
+      "aria-selected": String(current),
+      "aria-level": String(entry.depth + 1),
+      title: veiled ? stage.name : stage.d,
+      style: { "--depth": Math.max(0, entry.depth - 1) },
+      onclick: (/** @type {Event} */ e) => state.go(k, e),
+    },
+    h("span", { class: "glyph", "aria-hidden": "true" }, glyph),
+    h("span", { class: "name" }, stage.name),
+    h("span", { class: "tally" }, veiled ? [] : tally(stage, store)),
+    h("span", { class: "ms" }, stage.s === null || stage.s === undefined ? "" : time(stage.s)),
+    box,
+  );
+}

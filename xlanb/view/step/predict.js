@@ -1,0 +1,29 @@
+// Predict, then reveal: the reader marks what the next pass will take away or change, and sees what it did.
+
+/** @typedef {import("./store.js").Store} Store */
+/** @typedef {import("./store.js").Trace} Trace */
+
+/** The next pass that changes the picture of the same kind, -1 for none. @param {Store} store @param {Trace} trace @param {number} stage */
+export function nextChange(store, trace, stage) {
+  for (let k = stage + 1; k < trace.stages.length; k += 1) {
+    const { b, a } = trace.stages[k];
+    if (store.artifact(b)?.k !== store.artifact(a)?.k) continue;
+    const marks = store.marks(b, a);
+    if (marks.removed.size || marks.changed.size) return k;
+  }
+  return -1;
+}
+
+/**
+ * How good a guess was.
+ * @param {Set<string>} guesses @param {import("./store.js").Marks} marks @param {Set<string>} there the ops that could be guessed
+ * @returns {{right: string[], wrong: string[], missed: string[], words: string}}
+ */
+export function score(guesses, marks, there) {
+  const truth = new Set([...marks.removed, ...marks.changed].filter((n) => there.has(n)));
+  const right = [...guesses].filter((n) => truth.has(n));
+  const wrong = [...guesses].filter((n) => !truth.has(n));
+  const missed = [...truth].filter((n) => !guesses.has(n));
+  const words = `${right.length} of ${truth.size} found, ${wrong.length} wrong${missed.length ? `, ${missed.length} missed` : ""}${!wrong.length && !missed.length ? ": all of it!" : ""}`;
+  return { right, wrong, missed, words };
+}

@@ -1,0 +1,91 @@
+// Why: rewrites one by one, decisions with what each condition was; and what is known about two ops.
+import { h, plural } from "./dom.js";
+import { highlighted } from "./highlight.js";
+
+/** @typedef {import("./store.js").Stage} Stage */
+
+/**
+ * Why: rewrites one by one, and decisions with what each condition was.
+ * @param {Stage} stage
+ * @param {{rewrite: number, pinned: string, choose(k: number): void}} state
+ */
+export function whyView(stage, state) {
+  const body = h("div", { class: "why", role: "region", "aria-label": "Why", tabindex: 0 });
+  const why = stage.why;
+  if (stage.e) body.append(h("pre", { class: "error" }, stage.e));
+  if (!why) {
+    body.append(h("p", { class: "empty" }, stage.ch ? "This stage recorded no single rewrites or decisions." : "Nothing was rewritten or decided here."));
+    return body;
+  }
+  const about = (/** @type {string[]} */ names) => !state.pinned || names.includes(state.pinned);
+  if (why.decisions.length) {
+    const rows = why.decisions.filter((/** @type {any} */ d) => about(d.subject));
+    const yes = why.decisions.filter((/** @type {any} */ d) => d.taken).length;
+    body.append(heading("Decisions", `${yes} taken, ${why.decisions.length - yes} not${only(rows, why.decisions, state.pinned)}`));
+    body.append(h("ul", { class: "decisions" }, (rows.length ? rows : why.decisions).map(decision)));
+    if (why.more_decisions) body.append(h("p", { class: "note inline" }, `${plural(why.more_decisions, "more decision")} not shown.`));
+  }
+  if (why.rewrites.length) {
+    body.append(heading("Rewrites", `${why.rewrites.length + (why.more_rewrites || 0)}, step through them with ← →`));
+    why.rewrites.forEach((/** @type {any} */ r, /** @type {number} */ k) => body.append(rewrite(r, k, state)));
+    if (why.more_rewrites) body.append(h("p", { class: "note inline" }, `${plural(why.more_rewrites, "more rewrite")} not shown.`));
+  }
+  return body;
+}
+
+/** @param {any[]} rows @param {any[]} all @param {string} pinned */
+function only(rows, all, pinned) {
+  return pinned && rows.length && rows.length < all.length ? `; shown: those about ${pinned}` : "";
+}
+
+/** @param {string} title @param {string} rest */
+function heading(title, rest) {
+  return h("h4", {}, title, h("small", {}, rest));
+}
+
+/** One decision: what was asked, what came out, and why. @param {any} d */
+export function decision(d) {
+  const names = d.subject.flatMap((/** @type {string} */ n, /** @type {number} */ k) => [k ? h("span", { class: "to" }, " → ") : "", h("span", { class: "tk-ref", data: { op: n } }, n)]);
+  return h(
+    "li",
+    { class: d.taken ? "yes" : "no" },
+    h("div", { class: "verdict" }, h("b", { class: "tick" }, d.taken ? "✓" : "✗"), h("span", { class: "action" }, d.action), " ", names),
+    predicates(d.predicates),
+    d.where ? h("div", { class: "where" }, d.rule ? `${d.rule} · ` : "", d.where) : null,
+  );
+}
+
+/** Every condition with the value it had; what failed stands first, what held is folded where it is much. @param {[string, number, string][]} all */
+function predicates(all) {
+  if (!all.length) return null;
+  const row = (/** @type {[string, number, string]} */ [name, holds, value]) => h("tr", { class: holds ? "holds" : "fails" }, h("td", { class: "sign" }, holds ? "✓" : "✗"), h("td", {}, name), h("td", { class: "mono" }, value));
+  const table = (/** @type {any[]} */ rows) => h("table", { class: "predicates" }, h("tbody", {}, rows.map(row)));
+  const failed = all.filter((p) => !p[1]);
+  const held = all.filter((p) => p[1]);
+  if (all.length <= 4) return table([...failed, ...held]);
+  return h("div", {}, failed.length ? table(failed) : null, h("details", {}, h("summary", {}, `✓ ${plural(held.length, "condition")} ${held.length === 1 ? "holds" : "hold"}`), table(held)));
+}
+
+/** @param {any} r @param {number} k @param {{rewrite: number, choose(k: number): void}} state */
+function rewrite(r, k, state) {
+  const line = (/** @type {string} */ mark, /** @type {string} */ kind, /** @type {string} */ text, /** @type {string} */ op) =>
+    h("div", { class: `line ${kind}`, data: op ? { op } : {} }, h("span", { class: "mk" }, mark), h("span", { class: "tx" }, highlighted(text, "hlo", { has: () => false })));
+  const lines = r.edits.flatMap((/** @type {any} */ e) => {
+    if (e.kind === "add") return [line("+", "added", e.new, e.b)];
+    if (e.kind === "remove") return [line("−", "removed", e.old, e.a)];
+    if (e.kind === "replace") return [h("div", { class: "line uses" }, h("span", { class: "mk" }, "⇒"), h("span", { class: "tx" }, "uses of ", ref(e.a), " are now ", ref(e.b)))];
+    return [e.old ? line("~", "removed", e.old, e.a) : null, e.new ? line("~", "changed", e.new, e.b) : null].filter((x) => x);
+  });
+  return h(
+    "section",
+    { class: `rewrite${state.rewrite === k ? " current" : ""}`, data: { rewrite: k }, onclick: () => state.choose(k) },
+    h("header", { role: "presentation" }, h("span", { class: "n" }, String(k + 1)), h("b", {}, r.rule || r.pass || "edit"), r.where ? h("span", { class: "where" }, r.where) : null),
+    h("div", { class: "code", tabindex: 0, role: "group", "aria-label": `Rewrite ${k + 1}` }, lines),
+    r.more ? h("p", { class: "note inline" }, `${plural(r.more, "more edit")}.`) : null,
+  );
+}
+
+/** @param {string} name */
+function ref(name) {
+  return h("span", { class: "tk-ref", data: { op: name } }, name || "?");
+}
