@@ -72,11 +72,14 @@ def _foldable(graph: Graph, fed: Collection[str]) -> dict[Operation, None]:
     """Operations without side effects whose inputs are constants or foldable themselves, in topological order."""
     constant: set[Operation] = set()
     found: dict[Operation, None] = {}
+    has_loops = any(op.type in {"Enter", "RefEnter"} for op in graph)
     for op in graph.topological_order():
         if op.name in fed:
             continue
         if op.type == "Const":
-            constant.add(op)
+            # What a constant waits for says which loop it is in: folded, its readers would be outside.
+            if not (has_loops and op.control_inputs):
+                constant.add(op)
         elif op.type not in _NOT_FOLDED and not op.control_inputs and op.inputs and len(op.outputs) == 1:
             simple = (
                 op.outputs[0].dtype.has_numpy_dtype

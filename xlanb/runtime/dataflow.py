@@ -44,7 +44,7 @@ class DataflowPlan:
 
     def __init__(self, feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequence[Operation]) -> None:
         fed = set(feeds)
-        self.feeds, self.fetches = tuple(feeds), tuple(fetches)
+        self.feeds, self.fetches, self.targets = tuple(feeds), tuple(fetches), tuple(targets)
         needed = needed_by([*(t.op for t in fetches if t not in fed), *targets], fed)
         self.ops = [op for op in needed if not _is_given(op, fed)]
         kept = set(self.ops)
@@ -142,7 +142,11 @@ class Dataflow:
             where.frame.outstanding -= 1
             where.outstanding -= 1
             self._close(where.frame)
-        return [self._fetch(t, top) for t in self._plan.fetches]
+        found = [self._fetch(t, top) for t in self._plan.fetches]
+        for op in self._plan.targets:
+            if op not in top.done:
+                raise GraphError(f"cannot run {op.name!r}: {self._stuck(op, top)}")
+        return found
 
     def _step(self, op: Operation, where: _Iteration, inputs: list[Any] | None) -> Stages[None]:
         if inputs is None:

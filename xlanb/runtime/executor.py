@@ -20,6 +20,7 @@ from xlanb.runtime.compiler import Stages, exhaust
 from xlanb.runtime.dataflow import CONTROL_FLOW, Dataflow, DataflowPlan, has_control_flow
 from xlanb.runtime.host_lists import VARIANT_KERNELS
 from xlanb.runtime.host_ops import HostKernel, HostState, host_kernel
+from xlanb.runtime.host_strings import as_bytes
 from xlanb.runtime.launch import Call, run_cluster, run_op
 from xlanb.runtime.variables import VariableHandle
 from xlanb.tf2xla.compiler import between
@@ -114,7 +115,27 @@ class Executor:
             return inputs
         if op.type == LAUNCH:
             return (yield from self._launch(op, inputs, state))
+        if any(t.dtype.base_dtype.name == "string" for t in op.inputs):
+            return self._run_on_codes(op, inputs, state)
         return run_op(self._calls[op], inputs, state.variables, self.cache)
+
+    def _run_on_codes(self, op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+        """An op that moves or compares texts, compiled for numbers that stand for them."""
+        texts: dict[bytes, int] = {}
+
+        def coded(value: Any) -> np.ndarray[Any, Any]:
+            array = np.asarray(value, object)
+            codes = [texts.setdefault(as_bytes(v), len(texts)) for v in array.ravel()]
+            return np.asarray(codes, np.int32).reshape(array.shape)
+
+        given = [
+            coded(v) if t.dtype.base_dtype.name == "string" and not isinstance(v, VariableHandle) else v
+            for t, v in zip(op.inputs, inputs, strict=True)
+        ]
+        outputs = run_op(self._calls[op], given, state.variables, self.cache)
+        known = np.empty(len(texts), object)
+        known[:] = list(texts)
+        return [known[v] if t.dtype.name == "string" else v for t, v in zip(op.outputs, outputs, strict=True)]
 
     def _launch(self, op: Operation, inputs: list[Any], state: HostState) -> Stages[Sequence[Any]]:
         """A cluster, compiled; node by node where that cannot be done, as TensorFlow falls back to the call beside _XlaRun."""

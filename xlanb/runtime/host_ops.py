@@ -50,8 +50,8 @@ def host_kernel(op_type: str) -> HostKernel | None:
 
 @cache
 def _load() -> None:
-    for name in ("host_strings", "host_control", "host_lists", "host_arrays"):
-        import_module(f"xlanb.runtime.{name}")
+    for name in ("strings", "texts", "control", "lists", "arrays", "selection"):
+        import_module(f"xlanb.runtime.host_{name}")
 
 
 def host(*op_types: str) -> Callable[[HostKernel], HostKernel]:

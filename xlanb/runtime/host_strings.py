@@ -24,11 +24,12 @@ def register_function(token: str, function: Callable[..., Any]) -> None:
     _FUNCTIONS[token] = function
 
 
-def _bytes(value: Any) -> bytes:
+def as_bytes(value: Any) -> bytes:
+    """A text as bytes."""
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def _mapped(function: Callable[..., Any], *arrays: Any) -> np.ndarray[Any, Any]:
+def mapped(function: Callable[..., Any], *arrays: Any) -> np.ndarray[Any, Any]:
     """`function` of the arrays' elements, which are broadcast, as an array of objects."""
     wide = np.broadcast_arrays(*(np.asarray(a, object) for a in arrays))
     out = np.empty(wide[0].shape, object)
@@ -66,27 +67,27 @@ def _as_string(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
     if values.dtype.kind == "O":
         return [values]
     if values.dtype.kind == "b":
-        return [_mapped(lambda v: b"true" if v else b"false", values)]
+        return [mapped(lambda v: b"true" if v else b"false", values)]
     if values.dtype.kind in "iu":
-        return [_mapped(lambda v: (head + "d").encode() % int(v), values)]
+        return [mapped(lambda v: (head + "d").encode() % int(v), values)]
     letter = "e" if op.attrs.get("scientific") else "g" if op.attrs.get("shortest") else "f"
     form = (head + (f".{precision}" if precision > -1 else "") + letter).encode()
     if values.dtype.kind == "c":
-        return [_mapped(lambda v: b"(" + form % v.real + b"," + form % v.imag + b")", values)]
-    return [_mapped(lambda v: form % float(v), values)]
+        return [mapped(lambda v: b"(" + form % v.real + b"," + form % v.imag + b")", values)]
+    return [mapped(lambda v: form % float(v), values)]
 
 
 @host("StringJoin")
 def _string_join(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    separator = _bytes(op.attrs.get("separator", ""))
-    return [_mapped(lambda *parts: separator.join(_bytes(p) for p in parts), *inputs)]
+    separator = as_bytes(op.attrs.get("separator", ""))
+    return [mapped(lambda *parts: separator.join(as_bytes(p) for p in parts), *inputs)]
 
 
 @host("StringLength")
 def _string_length(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     is_bytes = op.attrs.get("unit", "BYTE") == "BYTE"
     return [
-        _mapped(lambda s: len(_bytes(s)) if is_bytes else len(_bytes(s).decode(errors="replace")), inputs[0]).astype(
+        mapped(lambda s: len(as_bytes(s)) if is_bytes else len(as_bytes(s).decode(errors="replace")), inputs[0]).astype(
             np.int32
         )
     ]
@@ -101,13 +102,13 @@ _CHANGES: dict[str, Callable[[bytes], bytes]] = {
 
 @host("StringLower", "StringUpper", "StringStrip")
 def _string_changed(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    return [_mapped(lambda s: _CHANGES[op.type](_bytes(s)), inputs[0])]
+    return [mapped(lambda s: _CHANGES[op.type](as_bytes(s)), inputs[0])]
 
 
 @host("StringToHashBucketFast")
 def _hash_bucket(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     count = int(op.attrs["num_buckets"])
-    return [_mapped(lambda s: fingerprint64(_bytes(s)) % count, inputs[0]).astype(np.int64)]
+    return [mapped(lambda s: fingerprint64(as_bytes(s)) % count, inputs[0]).astype(np.int64)]
 
 
 @host("StringToNumber")
@@ -116,11 +117,11 @@ def _string_to_number(op: Operation, inputs: Sequence[Any], _state: HostState) -
 
     def number(text: Any) -> float | int:
         try:
-            return float(_bytes(text)) if dtype.kind == "f" else int(_bytes(text))
+            return float(as_bytes(text)) if dtype.kind == "f" else int(as_bytes(text))
         except ValueError:
             raise _fail(op, f"{text!r} is no {dtype.name}") from None
 
-    return [_mapped(number, inputs[0]).astype(dtype)]
+    return [mapped(number, inputs[0]).astype(dtype)]
 
 
 @host("Substr")
@@ -129,14 +130,14 @@ def _substr(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
     by_byte = op.attrs.get("unit", "BYTE") == "BYTE"
 
     def cut(text: Any, position: Any, length: Any) -> bytes:
-        whole: bytes | str = _bytes(text) if by_byte else _bytes(text).decode(errors="replace")
+        whole: bytes | str = as_bytes(text) if by_byte else as_bytes(text).decode(errors="replace")
         at, size = int(position), len(whole)
         if not -size <= at <= size:
             raise _fail(op, f"position {at} is out of range for a string of {size}")
         at = at + size if at < 0 else at
-        return _bytes(whole[at : at + max(int(length), 0)])
+        return as_bytes(whole[at : at + max(int(length), 0)])
 
-    return [_mapped(cut, *inputs)]
+    return [mapped(cut, *inputs)]
 
 
 @host("Assert")
@@ -152,5 +153,5 @@ def _assert(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _print(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     count = int(op.attrs.get("summarize", 3))
     shown = "".join(f"[{' '.join(map(str, np.asarray(v).ravel()[:count]))}]" for v in inputs[1:])
-    sys.stderr.write(f"{_bytes(op.attrs.get('message', '')).decode(errors='replace')}{shown}\n")
+    sys.stderr.write(f"{as_bytes(op.attrs.get('message', '')).decode(errors='replace')}{shown}\n")
     return [inputs[0]]

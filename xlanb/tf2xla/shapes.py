@@ -164,7 +164,9 @@ def _lowered_shapes(
         element = t.op.attrs.get("dtype") or op.attrs.get("dtype") or op.attrs.get("T") if is_handle else t.dtype
         if element is None or not element.has_numpy_dtype:
             return [None for _ in op.outputs]
-        shape = array(from_dtype(element.as_numpy_dtype), [size if n is None else n for n in d])
+        # A text moves like the number that stands for it when the op is run.
+        scalar = np.int32 if element.base_dtype.name == "string" else element.as_numpy_dtype
+        shape = array(from_dtype(scalar), [size if n is None else n for n in d])
         feeds[t] = Argument("variable" if is_handle or t.dtype.is_ref_dtype else "parameter", shape)
     root = lower(op.name, list(feeds.items()), op.outputs, follow_control=False).module.entry_computation.root
     return [o.array_shape.dimensions for o in root.operands[: len(op.outputs)]]
