@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,11 +92,11 @@ def _compile(folder: Path, text: str, arrays: Sequence[Any], *, all_passes: bool
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise XlanbError(f"the real XLA took more than {TIMEOUT_S} s") from error
-    answer = folder / "answer.json"
-    if not answer.exists():
+    left = folder / "answer.json"
+    if not left.exists():
         last = "\n".join(done.stderr.strip().splitlines()[-8:])
         raise XlanbError(f"the real XLA ended with status {done.returncode}:\n{last}")
-    told = json.loads(answer.read_text())
+    told = json.loads(left.read_text())
     if "error" in told:
         raise XlanbError(f"the real XLA refuses the module: {told['error']}")
     modules = [m for m in list_dump(dumps).modules if m.hlo("before_optimizations") is not None]
@@ -159,15 +159,15 @@ def _serve(folder: Path) -> dict[str, Any]:
     }
 
 
-def main(folder: Path) -> int:
-    """Serve one request; the answer lies in the folder even when XLA refuses the module."""
+def answer(folder: Path, serve: Callable[[Path], dict[str, Any]]) -> int:
+    """Serve one request; the answer lies in the folder even when the real compiler refuses what it is given. The exit status."""
     try:
-        answer = _serve(folder)
+        told = serve(folder)
     except Exception as error:  # noqa: BLE001 - whatever it was, the parent raises it
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    (folder / "answer.json").write_text(json.dumps(answer))
+        told = {"error": f"{type(error).__name__}: {error}"}
+    (folder / "answer.json").write_text(json.dumps(told))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(answer(Path(sys.argv[1]), _serve))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.peers.child import load_arrays, save_arrays
+from xlanb.peers.child import answer, load_arrays, save_arrays
 
 
 def serve(folder: Path) -> dict[str, Any]:
@@ -47,15 +47,5 @@ def serve(folder: Path) -> dict[str, Any]:
     return {"dtypes": [a.dtype.name for a in arrays], "seconds": seconds, "version": tf.__version__}
 
 
-def main(folder: Path) -> int:
-    """Serve one request; the answer lies in the folder even when TensorFlow refuses the graph."""
-    try:
-        answer = serve(folder)
-    except Exception as error:  # noqa: BLE001 - whatever it was, the parent raises it
-        answer = {"error": f"{type(error).__name__}: {error}"}
-    (folder / "answer.json").write_text(json.dumps(answer))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(answer(Path(sys.argv[1]), serve))
