@@ -8,6 +8,7 @@ from xlanb.debug_options import flag_table
 from xlanb.dump.names import GRAPHS, KERNEL_ENDS, LABELS
 from xlanb.flag_names import REAL_FLAGS
 from xlanb.hlo.opcode import Attribute, HloOpcode
+from xlanb.runtime.registered_ops import table
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -86,11 +87,36 @@ def dumps() -> str:
     return "\n".join([*lines, ""])
 
 
+def tf_ops() -> str:
+    """The page of TensorFlow's op types: how xlanb runs each, TensorFlow's own XLA beside it."""
+    rows = table()
+    lowered = sum(r.xlanb == "XLA_CPU_JIT" for r in rows)
+    both = sum(r.xlanb == "XLA_CPU_JIT" and bool(r.tensorflow) for r in rows)
+    theirs = sum(bool(r.tensorflow) for r in rows)
+    lines = [
+        "# TensorFlow ops",
+        "",
+        f"Of {len(rows):,} op types in the op table {lowered} are lowered to HLO and can be in clusters, {sum(r.xlanb == 'host' for r in rows)} run on the host, "
+        f"{sum(r.xlanb == 'op by op' for r in rows)} are lowered to be run op by op. TensorFlow's tf2xla has kernels for {theirs} of them on XLA_CPU_JIT, xlanb lowers {both} of those. "
+        "`xlanb.tf.registered_ops()` is this table as a DataFrame, with element types. Made from the tables in `xlanb/graph/ops`, `xlanb/tf2xla`, `xlanb/runtime` and `xlanb/clustering`.",
+        "",
+        "| op | xlanb | TensorFlow | gradient | meaning |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{r.op}` | {r.xlanb} | {r.tensorflow} | {r.gradient} | {_cell(r.doc)} |"
+        for r in rows
+        if r.xlanb or r.tensorflow
+    ]
+    others = ", ".join(f"`{r.op}`" for r in rows if not (r.xlanb or r.tensorflow))
+    return "\n".join([*lines, "", "## Known by their signature only", "", others, ""])
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"opcodes.md": opcodes, "flags.md": flags, "dumps.md": dumps}
+PAGES = {"opcodes.md": opcodes, "flags.md": flags, "dumps.md": dumps, "tf_ops.md": tf_ops}
 
 
 def main() -> None:

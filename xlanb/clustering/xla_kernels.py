@@ -354,6 +354,18 @@ def kernel_types() -> list[str]:
     return sorted(_kernels())
 
 
+def kernel_constraints(op_type: str) -> dict[str, frozenset[str]] | None:
+    """The element types, by short name, that an op type's kernels take together, by attribute; None where it has no kernel."""
+    found = _kernels().get(op_type)
+    if found is None:
+        return None
+    merged: dict[str, frozenset[str]] = {}
+    for constraints in found:
+        for name, allowed in constraints.items():
+            merged[name] = merged.get(name, frozenset()) | allowed
+    return merged
+
+
 def missing_kernel(op: Operation, device: str = "XLA_CPU_JIT") -> str:
     """Why no kernel fits a node, in TensorFlow's words; "" where one does."""
     kernels = _kernels().get(op.type, ())

@@ -164,6 +164,7 @@ from xlanb.runtime.config import (
     RunMetadata,
     RunOptions,
 )
+from xlanb.runtime.registered_ops import registered_ops
 from xlanb.runtime.session import InteractiveSession, Session
 from xlanb.tf import contrib, nn, train
 from xlanb.tf.generated import ARRAY, LINALG, MATH, functions

@@ -41,6 +41,13 @@ def is_differentiable(op_type: str) -> bool:
     return _FUNCTIONS.get(op_type) is not None
 
 
+def status(op_type: str) -> str:
+    """ "yes" where a gradient flows through an op type, "none" where none does, "" where nothing is defined."""
+    if op_type not in _FUNCTIONS:
+        return ""
+    return "none" if _FUNCTIONS[op_type] is None else "yes"
+
+
 def differentiable_ops() -> list[str]:
     """All op types that a gradient flows through, sorted."""
     return sorted(op_type for op_type, function in _FUNCTIONS.items() if function is not None)

@@ -1,0 +1,84 @@
+"""All op types in one table: what xlanb does with each, and what TensorFlow's XLA does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlanb.clustering.xla_kernels import kernel_constraints
+from xlanb.graph.gradients import registry as gradients
+from xlanb.graph.ops import OpDef, get_op, op_names
+from xlanb.runtime.dataflow import CONTROL_FLOW
+from xlanb.runtime.host_ops import host_kernel
+from xlanb.tf2xla.registry import kernel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class RegisteredOp:
+    """One op type.
+
+    Attributes:
+        op: its name.
+        xlanb: how xlanb runs it: "XLA_CPU_JIT" (lowered to HLO, in clusters too), "op by op" (lowered, never clustered), "host", or "" (it cannot).
+        xlanb_dtypes: by attribute, the element types that it takes here, where it is lowered.
+        tensorflow: "XLA_CPU_JIT" where TensorFlow's tf2xla has a kernel, else "".
+        tensorflow_dtypes: by attribute, the element types of those kernels.
+        gradient: "yes", "none" (no gradient flows through it), or "" (not defined).
+        doc: what it does.
+    """
+
+    op: str
+    xlanb: str
+    xlanb_dtypes: str
+    tensorflow: str
+    tensorflow_dtypes: str
+    gradient: str
+    doc: str
+
+
+def table() -> list[RegisteredOp]:
+    """A row for each op type that the op table or TensorFlow's tf2xla knows, by name."""
+    known = op_names()
+    return [_row(get_op(name)) for name in known]
+
+
+def registered_ops() -> pd.DataFrame:
+    """All op types as a table, indexed by `op`: how xlanb runs it and for which element types, TensorFlow's kernels beside them, and whether it has a gradient."""
+    import pandas as pd
+
+    return pd.DataFrame([vars(row) for row in table()]).set_index("op")
+
+
+def _row(op: OpDef) -> RegisteredOp:
+    ours = _device(op.name)
+    theirs = kernel_constraints(op.name)
+    return RegisteredOp(
+        op.name,
+        ours,
+        _types(op) if ours in {"XLA_CPU_JIT", "op by op"} else "",
+        "XLA_CPU_JIT" if theirs is not None else "",
+        "; ".join(f"{attr}: {' '.join(sorted(types))}" for attr, types in (theirs or {}).items()),
+        gradients.status(op.name),
+        op.doc,
+    )
+
+
+def _device(name: str) -> str:
+    found = kernel(name)
+    if found is not None:
+        return "XLA_CPU_JIT" if found.is_compilable else "op by op"
+    return "host" if host_kernel(name) is not None or name in CONTROL_FLOW else ""
+
+
+def _types(op: OpDef) -> str:
+    """The element types that attributes of the op may name; those that numbers in HLO can have."""
+    parts = []
+    for attr in op.attrs:
+        if attr.kind == "type" and attr.allowed:
+            parts.append(f"{attr.name}: {' '.join(sorted(t.short_name for t in attr.allowed if t.has_numpy_dtype))}")
+        elif attr.kind == "type":
+            parts.append(f"{attr.name}: any")
+    return "; ".join(parts)
