@@ -52,6 +52,9 @@ class PrimitiveType(Enum):
     TOKEN = ("token", 17, 0, None)
     BUFFER = ("b", 34, 0, None)
 
+    # Identity is equality here; Enum's own __hash__ is a Python call, too slow for the hot dictionaries.
+    __hash__ = object.__hash__
+
     def __init__(self, text: str, number: int, bits: int, scalar: type | None) -> None:
         self.text = text
         self.number = number

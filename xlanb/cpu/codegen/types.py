@@ -7,6 +7,7 @@ of names. In memory pred and sub-byte integers take a byte, as NumPy and ml_dtyp
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -28,11 +29,13 @@ def is_narrow(t: PrimitiveType) -> bool:
     return t in _NARROW
 
 
+@cache
 def part(t: PrimitiveType) -> PrimitiveType:
     """The type of a complex number's parts; of other types the type itself."""
     return {T.C64: T.F32, T.C128: T.F64}.get(t, t)
 
 
+@cache
 def register(t: PrimitiveType) -> str:
     """LLVM's type of a value in a register (of a part, where complex)."""
     t = part(t)
@@ -43,6 +46,7 @@ def register(t: PrimitiveType) -> str:
     return "float" if t.is_floating else f"i{t.bits}"
 
 
+@cache
 def memory(t: PrimitiveType) -> str:
     """LLVM's type of an element in memory (of a part, where complex)."""
     t = part(t)

@@ -49,29 +49,32 @@ class _Piece:
 def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
     """The modules of a program whose entry is `run`; `loops`: run has loops or branches of its own, which gain from LLVM's passes."""
     inlined = [f for f in module.functions if f is not run and "alwaysinline" in f.attributes]
-    if not loops and not inlined:
-        single = _single(module, run)
-        if single is not None:
-            return [_unit(module, {run.name: run}, _Piece(True, {run.name: "\n".join(single)}, len(single)))]
-    main = _piece(run, ready=not loops and not inlined)
-    if main.ready:  # it only calls: nothing in it is worth a pass of the code generator's
-        main.texts[run.name] = main.texts[run.name].replace(" {\n", " noinline optnone {\n", 1)
-    for f in inlined:
-        main.take(_piece(f, ready=False))
-    pieces = [_piece(f, f.ready) for f in module.functions if f.name not in main.texts]
     own = {f.name: f for f in module.functions}
+    joined = _joined(module, run) if not loops and not inlined else None
+    if joined is not None:
+        kernel, lines = joined
+        main = _Piece(True, {run.name: "\n".join(lines)}, len(lines))
+        others = [f for f in module.functions if f is not run and f is not kernel]
+    else:
+        main = _piece(run, ready=not loops and not inlined)
+        if main.ready:  # it only calls: nothing in it is worth a pass of the code generator's
+            main.texts[run.name] = main.texts[run.name].replace(" {\n", " noinline optnone {\n", 1)
+        for f in inlined:
+            main.take(_piece(f, ready=False))
+        others = [f for f in module.functions if f.name not in main.texts]
+    pieces = [_piece(f, f.ready) for f in others]
     return [_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)]
 
 
-def _single(module: ModuleBuilder, run: Function) -> list[str] | None:
-    """The lines of a program whose `run` does nothing but call one ready kernel, as one function; None of others."""
-    others = [f for f in module.functions if f is not run]
-    if len(others) != 1 or not others[0].ready:
-        return None
-    (kernel,) = others
+def _joined(module: ModuleBuilder, run: Function) -> tuple[Function, list[str]] | None:
+    """The ready kernel of a program whose `run` does nothing but call it, and the lines of both as one function; None of others: each function has its price."""
     head, entry, *lines, end, close = run.text()
     calls = [k for k, line in enumerate(lines) if " call " in line or line.startswith("  call ")]
-    if calls != [len(lines) - 1] or not lines[-1].startswith(f"  call void @{kernel.name}("):
+    if calls != [len(lines) - 1]:
+        return None
+    called = lines[-1].removeprefix("  call void @").split("(", 1)[0]
+    kernel = next((f for f in module.functions if f is not run and f.name == called), None)
+    if kernel is None or not kernel.ready:
         return None
     renamed = [_VALUE.sub("%run.", line) for line in lines]
     given = [a.strip().removeprefix("ptr ") for a in renamed[-1].split("(", 1)[1].rstrip(")").split(",")]
@@ -81,7 +84,7 @@ def _single(module: ModuleBuilder, run: Function) -> list[str] | None:
     text = kernel.text()
     at = next(k for k, line in enumerate(text) if line.startswith(f"define internal void @{kernel.name}("))
     aliases = [f"  {name} = getelementptr i8, ptr {value}, i64 0" for name, value in zip(names, given, strict=True)]
-    return [*text[:at], head, entry, *renamed[:-1], *aliases, *text[at + 2 : -2], end, close]
+    return kernel, [*text[:at], head, entry, *renamed[:-1], *aliases, *text[at + 2 : -2], end, close]
 
 
 def _piece(f: Function, ready: bool) -> _Piece:
