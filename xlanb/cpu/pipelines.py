@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cache
+
 from xlanb.errors import PassError
 from xlanb.transforms import PASSES
+from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
 from xlanb.transforms.apply_xla_transforms import ApplyXlaTransforms
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.cpu_instruction_fusion import CpuInstructionFusion
 from xlanb.transforms.float_normalization import WIDER
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
@@ -35,7 +40,7 @@ _AFTER_LAYOUT_END = (
     "optimize_input_output_buffer_alias copy-insertion small-while-loop-hoisting propagate-call-metadata apply-xla-transforms dce"
 )
 
-# Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed point, `apply-xla-transforms@stage` runs what is registered for a stage.
+# Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed point, name@variant is a row of _VARIANTS.
 _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("async-collective", ("async-collective-replacer",)),
     ("pre-spmd-partitioner", ("strip-memory-placement-annotations",)),
@@ -52,30 +57,86 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
         ),
     ),
     ("hlo_normalization", ("reshape-decomposer reduce-decomposer broadcast_canonicalizer",)),
-    ("dot-library-passes", ("dot_decomposer",)),
+    ("dot-library-passes", ("dot_decomposer dot-library-rewriter",)),
     (
         "HLO_passes_after_layout_assignment",
         (
             "reshape-decomposer row-fusion fusion fusion-wrapper",
-            ("simplification_after_layout_assignment*", ("algsimp dce cse",)),
+            ("simplification_after_layout_assignment*", ("algsimp@layout dce cse",)),
             _AFTER_LAYOUT_END.replace(" simplification_after_layout_assignment", ""),
         ),
     ),
     ("HLO_passes_after_scheduling", ("apply-xla-transforms@post_scheduler",)),
 )
 
-# Passes that XLA:CPU runs for the sake of its own code generator; ours does what they expand by kernels of its own.
-_NOT_BY_DEFAULT = frozenset(
-    "rng-bit-generator-expander topk-decomposer cholesky_expander triangular_solve_expander select_and_scatter_expander "
-    "scatter_expander reduce-window-rewriter scan_expander fusion-wrapper convolution-group-converter gather_expander logistic-expander "
-    "copy-insertion operand_upcaster result_caster reduce-decomposer tree_reduction_rewriter small-while-loop-hoisting topk-rewriter "
-    "change-op-data-type bitcast_dtypes_expander sub-byte-size-setter gather_simplifier broadcast_canonicalizer "
-    "associative-scan-rewriter reduce-window-resizer gemv-rewriter all_to_all_decomposer all-reduce-promotion "
-    "cpu-all-reduce-combiner optimize_input_output_buffer_alias qr_expander eigh_expander rng-expander".split()
-) | frozenset(_FLOAT_NORMALIZATION.split())
+_OWN_KERNEL = "our code generator has a kernel of its own for it"
+_NARROW = "our kernels widen elements of this type when they load them and narrow them when they store them"
 
-# Passes that XLA:CPU does not have.
-_ONLY_BY_DEFAULT = frozenset(("row-fusion",))
+LEFT_OUT: Mapping[str, str] = {
+    "result_caster": "our dot and convolution kernels accumulate in the result's type whatever the operands' type is",
+    "operand_upcaster": "our dot and convolution kernels widen operands while they read them",
+    "change-op-data-type": "our dot and convolution kernels take f16 as it is and accumulate in f32",
+    "rng-expander": f"{_OWN_KERNEL}, of the same generator",
+    "rng-bit-generator-expander": f"{_OWN_KERNEL}, of the same generator",
+    "topk-decomposer": f"{_OWN_KERNEL}, which does not sort what it drops",
+    "topk-rewriter": "it makes a call of XLA's runtime; our sort kernel sees itself that only the front is read",
+    "cholesky_expander": f"{_OWN_KERNEL}: no loop over columns with an update of the whole matrix in each round",
+    "triangular_solve_expander": f"{_OWN_KERNEL}: no loop over rows with an update of the whole system in each round",
+    "qr_expander": f"{_OWN_KERNEL}: no loop over columns with an update of the whole matrix in each round",
+    "eigh_expander": f"{_OWN_KERNEL}: no loop of rotations of the whole matrix",
+    "all_to_all_decomposer": "one device exchanges nothing: our kernel is a copy",
+    "all-reduce-promotion": "one device adds nothing: no type is too narrow for it",
+    "cpu-all-reduce-combiner": "one device sends nothing, so there are no messages to make fewer",
+    **{f"float-normalization-{low}": _NARROW for low in WIDER},
+    "convolution-group-converter": f"{_OWN_KERNEL}: grouped convolutions are not widened with zeros",
+    "logistic-expander": "our vector code has the function itself, with one exponential and one division",
+    "associative-scan-rewriter": "our scan kernel runs along the array once; windows would read it log n times",
+    "reduce-window-rewriter": "our running sums and products run along the array once, as a scan does",
+    "reduce-window-resizer": f"{_OWN_KERNEL} for windows over any number of dimensions",
+    "scan_expander": f"{_OWN_KERNEL}: no loop that updates an array in each round",
+    "gather_expander": f"{_OWN_KERNEL}: one slice is gathered no slower than a dynamic slice",
+    "gather_simplifier": f"{_OWN_KERNEL} for gathers of every form",
+    "select_and_scatter_expander": f"{_OWN_KERNEL}: no arrays of selected positions",
+    "scatter_expander": f"{_OWN_KERNEL}: one update is scattered no slower than a dynamic update",
+    "tree_reduction_rewriter": "our reductions add up in many lanes, which is as accurate, and read the array once",
+    "gemv-rewriter": "our dot kernels take vectors as they are",
+    "bitcast_dtypes_expander": f"{_OWN_KERNEL}: bytes are loaded as another type",
+    "sub-byte-size-setter": "we keep an element of less than a byte in a byte, as NumPy does",
+    "reduce-decomposer": "our reductions write their result in whatever layout it has",
+    "broadcast_canonicalizer": "our loops index broadcasts with their dimensions in any order",
+    "dot-library-rewriter": "XLA:CPU hands dots and large reductions to a library of kernels; ours are in the code generator",
+    "fusion-wrapper": "our code generator makes a kernel of a single instruction without a fusion around it",
+    "copy-insertion": "our buffer assignment keeps values apart that would fight for a buffer, and copies in place",
+    "optimize_input_output_buffer_alias": "our executables never write to the arrays that they are called with",
+    "small-while-loop-hoisting": "our code generator makes one function of a small loop by itself",
+}
+"""Why the default pipeline leaves out a pass that XLA:CPU runs, by name."""
+
+ADDED: Mapping[str, str] = {
+    "row-fusion": "our code generator makes one kernel of everything that works along the same rows; XLA:CPU has none such",
+}
+"""Why the default pipeline has a pass that XLA:CPU has not, by name."""
+
+NOT_IN_XLA_CPU: Mapping[str, str] = {
+    "all-reduce-simp": "XLA runs it for several devices, before the compiler of the CPU",
+    "dot-merger": "XLA:GPU's and XLA:TPU's: on a CPU one large dot is no faster than two",
+    "dot_dimension_merger": "XLA:GPU's: what it prepares is a call of a library",
+    "reduce-precision-insertion": "a study of numerics that a user asks for (XLA had a flag for it until 2022)",
+}
+"""Why a pass is in neither pipeline, by name."""
+
+_MAX_COPIES = 4
+"""With more, what a step of x = x - sum(x) saves of reading it spends on computing the steps before it again: measured on 1 kB to 256 kB."""
+
+_VARIANTS: Mapping[str, Callable[[], HloPass]] = {
+    "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True),
+    "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
+    "fusion@own": lambda: CpuInstructionFusion(max_copies=_MAX_COPIES),
+}
+"""Passes that are built with options, by name@variant."""
+
+_OWN_OPTIONS: Mapping[str, str] = {"fusion": "fusion@own"}
+"""The variant of a pass that the default pipeline has in its place."""
 
 PIPELINES = ("default", "xla")
 
@@ -111,31 +172,36 @@ def pipeline(name: str = "default") -> HloPassPipeline:
     """
     if name not in PIPELINES:
         raise PassError(f"no pipeline {name!r}: there are {', '.join(PIPELINES)}")
-    skip = _NOT_BY_DEFAULT if name == "default" else _ONLY_BY_DEFAULT
-    built = HloPassPipeline(
-        "cpu" if name == "default" else name, [p for part in _XLA if (p := _build(*part, skip)) is not None]
-    )
+    built = _of_its_own(name)
     for hlo_pass, after in joined() if name == "default" else ():
         if after is None or after in built.names:
             built = built.insert(hlo_pass, after=after)
     return built
 
 
-def _build(name: str, parts: tuple[object, ...], skip: frozenset[str]) -> AnyPass | None:
+@cache
+def _of_its_own(name: str) -> HloPassPipeline:
+    """A pipeline of PIPELINES without what joined it; passes are values, so that one serves every compilation."""
+    own = name == "default"
+    return HloPassPipeline("cpu" if own else name, [p for part in _XLA if (p := _build(*part, own=own)) is not None])
+
+
+def _build(name: str, parts: tuple[object, ...], *, own: bool) -> AnyPass | None:
+    """A pipeline of a table; None where no pass is left of it."""
+    skip, options = (LEFT_OUT, _OWN_OPTIONS) if own else (ADDED, {})
     passes: list[AnyPass] = []
     for part in parts:
         if isinstance(part, tuple):
-            inner = _build(part[0], part[1], skip)
+            inner = _build(part[0], part[1], own=own)
             passes += [inner] if inner is not None else []
         else:
-            passes += [_named(n) for n in str(part).split() if n.partition("@")[0] in PASSES and n not in skip]
+            passes += [_named(options.get(n, n)) for n in str(part).split() if n not in skip]
     if not passes:
         return None
     built = HloPassPipeline(name.rstrip("*"), passes)
     return HloPassFix(built) if name.endswith("*") else built
 
 
-def _named(name: str) -> AnyPass:
-    """A pass of a name; of transformations also `name@stage`."""
-    base, _, stage = name.partition("@")
-    return ApplyXlaTransforms(stage=stage) if stage else PASSES[base]()
+def _named(name: str) -> HloPass:
+    """A pass of a name, or of a variant of one."""
+    return _VARIANTS[name]() if name in _VARIANTS else PASSES[name]()

@@ -26,6 +26,7 @@ from xlanb.transforms.instruction_fusion import (
     FusionPolicy,
     is_always_duplicable,
     is_effective_scalar,
+    is_reduced_too,
     run_fusion,
 )
 
@@ -58,6 +59,7 @@ _CHEAP = frozenset(
 _CHEAP_FOR_REALS = frozenset((O.ABS, O.SIGN, O.COSINE, O.SINE, O.TAN))
 
 _SMALL_OPERAND_BYTES = 16 * 1024
+_CACHED_BYTES = 256 * 1024
 _MAX_CONCATENATED = 8
 _MAX_REDUCTIONS = 6
 
@@ -67,21 +69,26 @@ class CpuInstructionFusion(HloPass):
     """Fuses producers into consumers; CONDITIONS say which.
 
     `materialize_shifted_exponents`: compute the x of exp(x - max(x)) once only, as newer XLA does; jax 0.10's XLA duplicates it.
+    `max_copies`: how many instructions one fusion may compute that a reduction reads too; None, as in XLA, any number: then n steps x = x - sum(x) become
+    n fusions of up to n steps each. Of arrays that no core's cache holds it is four times as many: to compute is cheaper than to read them.
     """
 
     name = "fusion"
     materialize_shifted_exponents: bool = False
+    max_copies: int | None = None
 
     def apply(self, module: HloModule) -> None:
-        run_fusion(module, _CpuPolicy(self.materialize_shifted_exponents))
+        limit = () if self.max_copies is None else (_few_copies(self.max_copies),)
+        run_fusion(module, _CpuPolicy(self.materialize_shifted_exponents, (*CONDITIONS, *limit)))
 
 
 @dataclass(frozen=True)
 class _CpuPolicy(FusionPolicy):
     materialize_shifted_exponents: bool
+    loop_conditions: tuple[Condition, ...]
 
     def conditions(self, edge: Edge) -> Sequence[Condition]:
-        return _OUTPUT_CONDITIONS if can_be_output_fused(edge.producer, edge.consumer) else CONDITIONS
+        return _OUTPUT_CONDITIONS if can_be_output_fused(edge.producer, edge.consumer) else self.loop_conditions
 
     def kind(self, edge: Edge) -> str:
         return "kOutput" if can_be_output_fused(edge.producer, edge.consumer) else "kLoop"
@@ -249,12 +256,23 @@ def _consumer_takes_it(e: Edge) -> tuple[bool, str]:
     return can_be_loop_fused(c), str(c.opcode)
 
 
+def _few_copies(limit: int) -> Condition:
+    """At most so many instructions of one fusion are computed or stored for a reduction too."""
+
+    def test(e: Edge) -> tuple[bool, str]:
+        copies = e.run.copies(e.consumer)
+        allowed = limit if e.producer.shape.byte_size <= _CACHED_BYTES else 4 * limit
+        return copies < allowed or not is_reduced_too(e.producer), f"{copies} copies inside, at most {allowed}"
+
+    return Condition("few instructions of a fusion are there for a reduction too", test)
+
+
 CONDITIONS: tuple[Condition, ...] = (
     Condition("producer is no array constant", _no_array_constant, lasting=True),
     Condition("producer awaits no output fusion of its own", _not_awaiting_output_fusion),
     Condition("producer is loop-fusible", _producer_is_loop_fusible, lasting=True),
     Condition("no concatenation that is better copied", _no_awkward_concatenate),
-    Condition("producer is cheap, or its elements are used once", _profitable),
+    Condition("producer is cheap, or its elements are used once", _profitable, growing=True),
     Condition("producer is not the root", _not_across_root),
     Condition("no expensive producer is duplicated", _no_expensive_duplicate),
     Condition("no conflict with an update in place", _in_place_safe),

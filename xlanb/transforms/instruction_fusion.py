@@ -7,6 +7,7 @@ condition that was looked at with its value.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 from xlanb.transforms.fusion_indexing import FusionNodeIndexingEvaluation
 
+_REDUCTIONS = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.DOT, O.CONVOLUTION, O.SORT))
 _NEVER_FUSIBLE = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL))
 
 
@@ -40,11 +42,13 @@ class Condition:
     """A named condition: `test` gives whether it holds, and the value that it looked at in words.
 
     `lasting`: it asks only what a producer is; failed once it fails for every consumer that has the same conditions.
+    `growing`: failed once for a fusion it fails however that fusion grows.
     """
 
     name: str
     test: Callable[[Edge], tuple[bool, str]]
     lasting: bool = False
+    growing: bool = False
 
 
 class FusionPolicy(ABC):
@@ -82,6 +86,8 @@ class FusionRun:
         self._fusible: dict[HloInstruction, bool] = {}
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
         self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
+        self._shut_out: dict[HloInstruction, set[HloInstruction]] = {}
+        self._copies: Counter[HloInstruction] = Counter()
         order = computation.post_order()
         self.unfusible = self._globally_unfusible(order)
         self._queue: list[HloInstruction | None] = list(order)
@@ -96,7 +102,8 @@ class FusionRun:
         refused = self._refused.setdefault(id(conditions), set())
         observed = is_observed() and not self._silent
         pair = (edge.producer, consumer)
-        if edge.producer in refused and (not observed or pair in self._told):
+        shut_out = edge.producer in refused or edge.producer in self._shut_out.get(consumer, ())
+        if shut_out and (not observed or pair in self._told):
             return False
         values: list[str] = []
         failed: Condition | None = None
@@ -109,6 +116,8 @@ class FusionRun:
                 break
         if failed is not None and failed.lasting:
             refused.add(edge.producer)
+        elif failed is not None and failed.growing:
+            self._shut_out.setdefault(consumer, set()).add(edge.producer)
         # A consumer is asked again each time it grows: the same answer is told once.
         if observed and self._told.get(pair, self) is not failed:
             self._told[pair] = failed
@@ -135,6 +144,10 @@ class FusionRun:
         if found is None:
             found = self._reused[i] = reused_operands(i)
         return found
+
+    def copies(self, fusion: HloInstruction) -> int:
+        """How many instructions were copied into a fusion that a reduction reads too, so that somebody else computes or stores them in any case."""
+        return self._copies[fusion]
 
     def evaluation(self, fusion: HloInstruction) -> FusionNodeIndexingEvaluation:
         """How often the emitter would emit each part of a fusion."""
@@ -231,6 +244,7 @@ class FusionRun:
             reused.update(producer.operands)
         else:
             reused |= self.reused(producer)
+        self._copies[fusion] += is_reduced_too(producer)
         users = evaluation.remove_operand(producer)
         copy = fuse_into(fusion, producer)
         evaluation.update(copy, users)
@@ -286,6 +300,11 @@ def effectively_at_most_unary(i: HloInstruction) -> bool:
 def is_always_duplicable(i: HloInstruction) -> bool:
     """Whether duplicating it into consumers makes them read less: widening conversions and broadcasts."""
     return i.opcode is O.BROADCAST or (i.opcode is O.CONVERT and i.operands[0].shape.byte_size < i.shape.byte_size)
+
+
+def is_reduced_too(producer: HloInstruction) -> bool:
+    """Whether a reduction is among several users of it."""
+    return producer.user_count > 1 and any(u.opcode in _REDUCTIONS for u in producer.users)
 
 
 def _elements(shape: Shape) -> int:
