@@ -94,7 +94,7 @@ class _Builder:
     def _step(self, step: Step, path: tuple[str, ...], note: str) -> None:
         name = step.name
         if name.kind == "step":
-            self._take("hlo_pass", f"{name.pipeline}: {name.after.replace('_', ' ')}", step, path, note)
+            self._take("hlo_pass", name.after.replace("_", " "), step, path, note)
         elif name.after != "pipeline-start":
             self._take("hlo_pass", name.after, step, path, note)
         elif self.current is None or self._artifact(step) is not self.current:
