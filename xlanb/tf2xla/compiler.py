@@ -17,7 +17,7 @@ from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.builder import HloBuilder
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import of_array
-from xlanb.tf2xla.context import ConstantValues, OpContext, Value, Variable, explain
+from xlanb.tf2xla.context import ConstantValues, OpContext, PendingList, Value, Variable, explain
 from xlanb.tf2xla.registry import kernel
 
 _DEEPEST = 40
@@ -152,7 +152,7 @@ class _Lowering:
         for tensor in fetches:
             value = self.values[tensor]
             value = value.value if isinstance(value, Variable) else value
-            if value is None:
+            if value is None or isinstance(value, PendingList):
                 raise GraphError(f"tensor {tensor.name!r} has no value to fetch")
             results.append(value)
         written = [v for v in self.variables if v.is_written and v.value is not None]
@@ -175,6 +175,9 @@ def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constant
     if found is None:
         raise UnknownOpError(f"node {op.name!r}: no lowering to HLO for op {op.type!r}")
     inputs = [values[t] for t in op.inputs]
+    if op.type in _HANDS_ON and any(isinstance(v, PendingList) for v in inputs):
+        values.update(zip(op.outputs, inputs, strict=True))
+        return
     metadata = OpMetadata(op_type=op.type, op_name=op.name, source_file=op.source_file, source_line=op.source_line)
     with b.metadata(metadata):
         try:
@@ -186,7 +189,7 @@ def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constant
         value: Value = results[index] if index < len(results) else None
         if output.dtype.is_ref_dtype and value is None and op.inputs:
             value = values[op.inputs[0]]  # an op on a ref variable hands the variable on
-        elif output.dtype.name == "resource" and op.type in _HANDS_ON:
+        elif output.dtype.name in {"resource", "variant"} and op.type in _HANDS_ON:
             value = values[op.inputs[index]]
         values[output] = value
 

@@ -35,7 +35,16 @@ class Variable:
     is_written: bool = False
 
 
-Value = HloInstruction | Variable | None
+@dataclass(frozen=True, slots=True)
+class PendingList:
+    """A list of tensors whose elements' shape is not known yet: it becomes a list of zeros when the first of them is."""
+
+    element_type: PrimitiveType
+    size: int
+    is_pushed: bool
+
+
+Value = HloInstruction | Variable | PendingList | None
 
 
 class OpContext:
@@ -76,6 +85,8 @@ class OpContext:
             return self._read(value, index)
         if value is None:
             self.fail(f"input {index} has no value")
+        if isinstance(value, PendingList):
+            self.fail(f"input {index} is a list whose elements have no shape yet")
         return value
 
     @property
@@ -196,4 +207,6 @@ def explain(op: Operation, values: Sequence[Value], error: XlanbError) -> GraphE
 
 def _shape_text(value: Value) -> str:
     found = value.value if isinstance(value, Variable) else value
+    if isinstance(found, PendingList):
+        return f"a list of {found.size}"
     return "no value" if found is None else found.shape.text(layout=False)

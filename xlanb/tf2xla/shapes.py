@@ -43,7 +43,9 @@ def infer_shapes(op: Operation) -> list[Dimensions | None] | None:
 
 def _inferred(op: Operation) -> list[Dimensions | None] | None:
     found = kernel(op.type)
-    if found is None or not all(t.dtype.has_numpy_dtype or t.dtype.name == "resource" for t in op.inputs):
+    if found is None or any(t.dtype.name == "variant" for t in op.outputs):
+        return None
+    if not all(t.dtype.has_numpy_dtype or t.dtype.name == "resource" for t in op.inputs):
         return None
     dims = [_dimensions(t) for t in op.inputs]
     known = _known_inputs(op)

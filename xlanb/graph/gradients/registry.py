@@ -42,7 +42,7 @@ def is_differentiable(op_type: str) -> bool:
 
 
 def status(op_type: str) -> str:
-    """ "yes" where a gradient flows through an op type, "none" where none does, "" where nothing is defined."""
+    """Say "yes" where a gradient flows through an op type, "none" where none does, "" where nothing is defined."""
     if op_type not in _FUNCTIONS:
         return ""
     return "none" if _FUNCTIONS[op_type] is None else "yes"

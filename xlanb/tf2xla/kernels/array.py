@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from xlanb.hlo import HloInstruction
+from xlanb.shape import TupleShape
 from xlanb.tf2xla.broadcasting import broadcast_dimensions, broadcast_to, canonical_axes
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.gathering import gather_slices
@@ -108,6 +109,11 @@ def _broadcast_to(ctx: OpContext) -> HloInstruction:
 
 @register("ZerosLike", "OnesLike")
 def _like(ctx: OpContext) -> HloInstruction:
+    held = ctx.input(0).shape
+    if isinstance(held, TupleShape):  # a list: its rows become zeros, as many as are filled
+        buffer, *count = (ctx.b.get_tuple_element(ctx.input(0), i) for i in range(len(held.shapes)))
+        zero = ctx.b.constant(np.zeros((), buffer.array_shape.dtype))
+        return ctx.b.tuple([broadcast_to(ctx.b, zero, buffer.array_shape.dimensions), *count])
     shape = ctx.shape(0)
     value = np.asarray(ctx.op.type == "OnesLike").astype(shape.dtype)
     return broadcast_to(ctx.b, ctx.b.constant(value), shape.dimensions)

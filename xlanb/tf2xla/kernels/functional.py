@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from xlanb.graph.graph import Graph
-from xlanb.hlo import HloComputation, HloInstruction
+from xlanb.hlo import HloComputation, HloInstruction, HloModule
 from xlanb.hlo.builder import HloBuilder
-from xlanb.shape import PrimitiveType
+from xlanb.shape import PrimitiveType, TupleShape
 from xlanb.shape.shape import same
 from xlanb.tf2xla.compiler import lower_body
 from xlanb.tf2xla.const_analysis import unchanged_arguments
-from xlanb.tf2xla.context import NotConstantError, OpContext, Value, Variable
+from xlanb.tf2xla.context import NotConstantError, OpContext, PendingList, Value, Variable
+from xlanb.tf2xla.kernels.tensor_lists import zeros_list
 from xlanb.tf2xla.registry import register
 
 Array = np.ndarray[Any, Any]
@@ -36,6 +37,8 @@ def _held(ctx: OpContext, value: Value, index: int) -> HloInstruction:
         return ctx.read_variable(index)
     if value is None:
         ctx.fail(f"input {index} has no value")
+    if isinstance(value, PendingList):
+        return ctx.b.constant(np.zeros((), np.bool_))  # nobody reads it before the list has a form
     return value
 
 
@@ -94,9 +97,16 @@ class _Function:
             element = self.b.get_tuple_element(parameter, index)
             if isinstance(value, Variable):
                 self.inside.append(Variable(value.name, value.argument, element))
+            elif isinstance(value, PendingList):
+                self.inside.append(value)
             else:
                 self.inside.append(element if constant is None else self.b.constant(constant))
-        self.results = [self._hlo(v) for v in lower_body(body, self.inside, self.b, ctx.constants)]
+        self.raw_results = lower_body(body, self.inside, self.b, ctx.constants)
+
+    @property
+    def results(self) -> list[HloInstruction]:
+        """What the function gives."""
+        return [self._hlo(v) for v in self.raw_results]
 
     @property
     def writes(self) -> list[bool]:
@@ -113,19 +123,31 @@ class _Function:
 
     def _hlo(self, value: Value) -> HloInstruction:
         held = value.value if isinstance(value, Variable) else value
-        if held is None:
+        if held is None or isinstance(held, PendingList):
             self.ctx.fail("a function gives no value where one is needed")
         return held
 
 
 def _known(ctx: OpContext, value: Value) -> Array | None:
     """The value of an input that depends on no argument: it stays known inside."""
-    if not isinstance(value, HloInstruction):
+    if not isinstance(value, HloInstruction) or isinstance(value.shape, TupleShape):
         return None
     try:
         return ctx.constants.of(value)
     except NotConstantError:
         return None
+
+
+def _settle_lists(ctx: OpContext, body: Graph, known: Sequence[Array | None]) -> None:
+    """Lists without a form get that which the body gives them: it is lowered once to see."""
+    if not any(isinstance(v, PendingList) for v in ctx.values):
+        return
+    state = ctx.b.tuple([_held(ctx, v, i) for i, v in enumerate(ctx.values)])
+    trial = HloModule("trial")
+    seen = _Function(ctx.within(HloBuilder("trial", trial)), body, ctx.values, known, state)
+    for i, (value, after) in enumerate(zip(ctx.values, seen.raw_results, strict=True)):
+        if isinstance(value, PendingList) and isinstance(after, HloInstruction) and isinstance(after.shape, TupleShape):
+            ctx.values[i] = zeros_list(ctx, value, after.shape.shapes[0].as_array().dimensions[1:])
 
 
 @register("While", "StatelessWhile")
@@ -134,6 +156,7 @@ def _while(ctx: OpContext) -> Sequence[Value]:
     body = _body(ctx, ctx.attr("body").name)
     unchanged = unchanged_arguments(body)
     known = [_known(ctx, v) if i in unchanged else None for i, v in enumerate(ctx.values)]
+    _settle_lists(ctx, body, known)
     state = ctx.b.tuple([_held(ctx, v, i) for i, v in enumerate(ctx.values)])
     loop = _Function(ctx, body, ctx.values, known, state)
     # what was known goes round as it came in

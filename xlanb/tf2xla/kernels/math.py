@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlanb.hlo import HloInstruction, HloOpcode
+from xlanb.shape import TupleShape
 from xlanb.tf2xla.broadcasting import binary, broadcast_pair, broadcast_to
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.constants import filled, scalar
@@ -214,6 +215,11 @@ def _cast(ctx: OpContext) -> HloInstruction:
 @register("AddN")
 def _add_n(ctx: OpContext) -> HloInstruction:
     total, *rest = ctx.inputs
+    if isinstance(total.shape, TupleShape):  # lists: their rows
+        first, *count = (ctx.b.get_tuple_element(total, i) for i in range(len(total.shape.shapes)))
+        for x in rest:
+            first = ctx.b.add(first, ctx.b.get_tuple_element(x, 0))
+        return ctx.b.tuple([first, *count])
     for x in rest:
         total = ctx.b.add(total, x)
     return total

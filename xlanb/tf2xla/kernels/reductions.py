@@ -45,3 +45,19 @@ def _reduce(ctx: OpContext) -> HloInstruction:
     if ctx.attr("keep_dims", False):
         y = ctx.b.reshape(y, [1 if i in axes else d for i, d in enumerate(dims)])
     return y
+
+
+@register("EuclideanNorm", constants=(1,))
+def _norm(ctx: OpContext) -> HloInstruction:
+    """The root of the sum of the squares of absolute values."""
+    x = ctx.input(0)
+    kind, dims = x.array_shape.element_type, x.array_shape.dimensions
+    axes = canonical_axes(ctx.ints(1), len(dims), ctx.op.name)
+    wide = PrimitiveType.F32 if kind.is_floating and kind.bits < 32 else kind
+    x = ctx.b.convert(x, wide) if wide is not kind else x
+    length = ctx.b.abs(x) if kind.is_complex else x
+    squares = ctx.b.multiply(length, length)
+    zero = ctx.b.constant(np.zeros((), squares.array_shape.dtype))
+    y = ctx.b.sqrt(ctx.b.reduce(squares, zero, axes, HloOpcode.ADD) if axes else squares)
+    y = ctx.b.convert(y, kind) if y.array_shape.element_type is not kind else y
+    return ctx.b.reshape(y, [1 if i in axes else d for i, d in enumerate(dims)]) if ctx.attr("keep_dims") else y
