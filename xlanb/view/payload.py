@@ -4,12 +4,19 @@
 
 Stages name artifacts by index, artifacts name chunks (the text of one computation) and items (one instruction) by index; what did not change between two
 passes is there once. view/parts/items.py says what an item holds, view/pool.py how chunks and pictures are written.
+
+A stage that was measured has "numerics", a row {"name", "min", "max", "nan", "inf", "err"} for each result, and "err", the largest error. An artifact that was
+too large to be read is {"k": "later", "size", "note"} until `PayloadBuilder.load` is asked for it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import math
+import sys
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xlanb.buffers.records import BufferAssignmentRecord
@@ -31,6 +38,8 @@ from xlanb.view.pool import LEVELS, Limits, Pool, diff_rows
 Payload = dict[str, Any]
 
 MAX_BYTES = 2_000_000
+"""Of a page; and what it is made of, as JSON, is at most `MAX_JSON`."""
+MAX_JSON = 6_000_000
 _GRAPH_KINDS = ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops")
 _CODE_KINDS = ("llvm_ir", "llvm_ir_optimized", "assembly")
 READ_BYTES = 24 << 20
@@ -40,16 +49,35 @@ READ_BYTES = 24 << 20
 def build_payload(
     traces: Sequence[Trace], *, live: bool = False, title: str = "", max_bytes: int = MAX_BYTES
 ) -> Payload:
-    """The payload of finished or running traces, under `max_bytes` of JSON: where needed with less text and smaller pictures, which it notes."""
+    """The payload of finished or running traces, under `max_bytes` where it is packed for a page: where needed with less text and smaller pictures, which it notes."""
     payload: Payload = {}
     for level in LEVELS[_first_level(traces) :]:
         builder = PayloadBuilder(level, title=title)
         builder.update(traces, live=live)
         payload = builder.payload
-        if len(json.dumps(payload, separators=(",", ":"))) <= max_bytes:
+        if _fits(payload, max_bytes):
             break
         payload["note"] = "This trace is large: pictures and texts are cut."
     return payload
+
+
+def _fits(payload: Payload, max_bytes: int) -> bool:
+    text = json.dumps(payload, separators=(",", ":"))
+    if len(text) > MAX_JSON:
+        return False
+    # base64 takes a third more; the program and the style stand beside it
+    return len(text) <= max_bytes // 2 or len(zlib.compress(text.encode(), 6)) * 4 // 3 <= max_bytes - 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class _Later:
+    """What stands in the place of an artifact that was not read."""
+
+    given: Deferred
+
+    def data(self) -> Payload:
+        note = f"{self.given.size:,} bytes, more than this page can hold: look at this stage by itself, as trace[k]."
+        return {"k": "later", "size": self.given.size, "note": note}
 
 
 class PayloadBuilder:
@@ -70,13 +98,13 @@ class PayloadBuilder:
             "traces": [],
             "order": [],
         }
-        self._artifacts: dict[int, tuple[Artifact, int]] = {}
+        self._artifacts: dict[int, tuple[Artifact | _Later, int]] = {}
         self._traces: list[Trace] = []
         self._pictures: list[dict[str, Drawing]] = []
         self._new: list[dict[str, Any]] = []
         self._bytes = 0
         self._read = 0
-        self._later: dict[int, tuple[Deferred, TextRecord]] = {}
+        self._later: dict[int, _Later] = {}
 
     def update(self, traces: Sequence[Trace], *, live: bool | Callable[[Trace], bool] = False) -> Payload:
         """Take in what the traces hold by now, and give back what was added.
@@ -96,22 +124,65 @@ class PayloadBuilder:
             order.append(number)
             running = live(trace) if callable(live) else live
             changes.append(self._trace(number, trace, running))
+        return self._close(changes, order)
+
+    def load(self, number: int, position: int) -> Payload:
+        """Read what a stage put off; the delta puts it in its place, with the difference that it made.
+
+        Raises:
+            IndexError: there is no such trace or stage.
+            XlanbError: it cannot be read.
+        """
+        self._new = []
+        trace = self._traces[number]
+        stage = trace.stages[position]
+        waiting = [
+            g for g in (stage.given_before, stage.given_after) if isinstance(g, Deferred) and id(g) in self._later
+        ]
+        read = [(self._artifacts[id(self._later[id(g)])][1], g, g.get()) for g in waiting]
+        for index, given, record in read:
+            del self._later[id(given)]
+            self._artifacts[id(record)] = (record, index)
+        future = self._clusters(trace)
+        fills = [[index, self._data(number, record, stage, future)] for index, _, record in read]
+        changed = self._diff(stage, self._look(stage.given_before), self._look(stage.given_after))
+        sets = [[number, position, {"diff": changed}]] if changed else []
+        return self._close([], self.payload["order"], fills=fills, sets=sets)
+
+    def set_numerics(self, number: int, rows: Mapping[int, Sequence[Mapping[str, Any]]]) -> Payload:
+        """Take in what was measured after stages of a trace; the delta that says so.
+
+        `rows` gives by stage, for each result, {"name", "min", "max", "nan", "inf", "err"}; None where a number is not known.
+        """
+        self._new = []
+        known = range(len(self.payload["traces"][number]["stages"]))
+        sets = []
+        for position, results in rows.items():
+            if position in known:
+                plain = [{k: _number(v) for k, v in r.items()} for r in results]
+                errors = [r["err"] for r in plain if r.get("err") is not None]
+                sets.append([number, position, {"numerics": plain, "err": max(errors, default=None)}])
+        return self._close([], self.payload["order"], sets=sets)
+
+    def _close(self, traces: list[Payload], order: list[int], **more: list[Any]) -> Payload:
+        """The delta of what is new; it is merged into the payload."""
         items, chunks = self.pool.take_new()
         base = self.payload["revision"]
-        delta = {
+        delta: Payload = {
             "base": base,
             "revision": base + 1,
             "items": items,
             "chunks": chunks,
             "artifacts": self._new,
-            "traces": changes,
+            "traces": traces,
             "order": order,
+            **{k: v for k, v in more.items() if v},
         }
         merge(self.payload, delta)
         self._bytes += len(json.dumps(delta, separators=(",", ":")))
-        if self._bytes > MAX_BYTES // 2 and self.limits is LEVELS[0]:
+        if self._bytes > MAX_JSON // 2 and self.limits is LEVELS[0]:
             self.limits = self.pool.limits = LEVELS[1]
-        elif self._bytes > MAX_BYTES * 3 // 4:
+        elif self._bytes > MAX_JSON * 3 // 4:
             self.limits = self.pool.limits = LEVELS[-1]
         return delta
 
@@ -199,17 +270,16 @@ class PayloadBuilder:
             if self._read + g.size <= READ_BYTES:
                 self._read += g.size
             else:
-                words = f"{g.size:,} bytes, more than this page can hold: look at this stage by itself, as trace[k]."
-                self._later[id(g)] = (g, TextRecord("not shown", words))
+                self._later[id(g)] = _Later(g)
 
-    def _look(self, given: Artifact | Deferred | None) -> Artifact | None:
+    def _look(self, given: Artifact | Deferred | None) -> Artifact | _Later | None:
         """An artifact, or a word in its place where it is one too many to be read."""
         if not isinstance(given, Deferred):
             return given
         later = self._later.get(id(given))
-        return later[1] if later is not None else given.get()
+        return later if later is not None else given.get()
 
-    def _diff(self, stage: Stage, before: Artifact | None, after: Artifact | None) -> list[Payload]:
+    def _diff(self, stage: Stage, before: Artifact | _Later | None, after: Artifact | _Later | None) -> list[Payload]:
         if before is None or not stage.changed or not self.limits.diff_rows:
             return []
         if isinstance(after, ModuleRecord) and isinstance(before, ModuleRecord):
@@ -218,7 +288,7 @@ class PayloadBuilder:
             return diff_rows(self.pool, graph_diff(before, after))
         return []
 
-    def _artifact(self, number: int, record: Artifact | None, stage: Stage, future: dict[str, str]) -> int:
+    def _artifact(self, number: int, record: Artifact | _Later | None, stage: Stage, future: dict[str, str]) -> int:
         if record is None:
             return -1
         known = self._artifacts.get(id(record))
@@ -233,7 +303,9 @@ class PayloadBuilder:
         )  # the record too: an id is only unique while its object lives
         return index
 
-    def _data(self, number: int, record: Artifact, stage: Stage, future: dict[str, str]) -> Payload:
+    def _data(self, number: int, record: Artifact | _Later, stage: Stage, future: dict[str, str]) -> Payload:
+        if isinstance(record, _Later):
+            return record.data()
         if isinstance(record, ModuleRecord):
             chunks, note = self.pool.module_chunks(record)
             return {
@@ -304,7 +376,20 @@ def merge(payload: Payload, delta: Payload) -> None:
         trace = payload["traces"][change["number"]]
         trace["stages"].extend(change["stages"])
         trace.update({k: v for k, v in change.items() if k not in {"stages", "number"}})
+    for index, data in delta.get("fills", ()):
+        payload["artifacts"][index] = data
+    for number, position, values in delta.get("sets", ()):
+        payload["traces"][number]["stages"][position].update(values)
     payload["order"] = delta["order"]
+
+
+def _number(value: Any) -> Any:
+    """A value as JSON can hold it: no NaN, and the largest number for an infinity."""
+    if not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return None
+    return max(-sys.float_info.max, min(value, sys.float_info.max))
 
 
 def _first_level(traces: Sequence[Trace]) -> int:

@@ -10,19 +10,34 @@ _MAX_VALUES = 1500
 
 
 def live_bytes(record: BufferAssignmentRecord) -> list[int]:
-    """Bytes of temp values alive at each position of the program order."""
+    """Bytes of temp memory in use at each position of the program order; values that share their bytes count once."""
     steps = len(record.sequence)
     change = [0] * (steps + 1)
     for allocation in record.allocations:
         if allocation.kind != "temp":
             continue
+        spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for v in allocation.values:
-            change[max(0, min(v.start, steps))] += v.size
-            change[max(0, min(v.end + 1, steps))] -= v.size
+            spans.setdefault((v.offset, v.size), []).append((v.start, v.end))
+        for (_, size), lives in spans.items():
+            for start, end in _joined(lives):
+                change[max(0, min(start, steps))] += size
+                change[max(0, min(end + 1, steps))] -= size
     total, out = 0, []
     for c in change[:steps]:
         total += c
         out.append(total)
+    return out
+
+
+def _joined(lives: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans of time, those that meet as one."""
+    out: list[tuple[int, int]] = []
+    for start, end in sorted(lives):
+        if out and start <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((start, end))
     return out
 
 

@@ -100,7 +100,9 @@ export function timingView(trace, current, execution, go) {
     body.append(h("h4", {}, "Results"), h("table", {}, h("tbody", {}, execution.results.map((/** @type {string[]} */ r) => h("tr", {}, h("td", { class: "mono" }, r[0]), h("td", { class: "mono wrap" }, r[1]))))));
   }
   const rows = trace.stages.map((x, k) => ({ label: x.name, op: "", value: x.s, detail: x.s === null || x.s === undefined ? "unknown" : "", k, current: k === current }));
-  body.append(h("h4", {}, "Passes", h("small", {}, "wall time of each, in order")), bars(rows, go));
+  const slowest = [...rows].sort((a, b) => (b.value || 0) - (a.value || 0)).slice(0, 8).filter((r) => r.value);
+  if (rows.length > 16 && slowest.length) body.append(h("h4", {}, "The slowest passes"), bars(slowest, go));
+  body.append(h("h4", {}, "All passes", h("small", {}, "wall time of each, in order")), bars(rows, go));
   return body;
 }
 

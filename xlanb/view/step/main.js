@@ -13,7 +13,7 @@ import { passList } from "./passes.js";
 import { PictureState } from "./picture.js";
 import { opCard, ribbon, stageCard, tally } from "./side.js";
 import { stationOf, Store } from "./store.js";
-import { CodePanes, linesOf, TextPane } from "./text.js";
+import { CodePanes, linesOf, TextPane, withoutDirectives } from "./text.js";
 import { whyView } from "./why.js";
 
 /** @typedef {import("./store.js").Payload} Payload */
@@ -57,6 +57,8 @@ class StepView {
     this.second = ""; // the other op of a pair
     this.other = -1; // the stage that is compared with
     this.unified = false;
+    /** @type {Set<number>} artifacts that the kernel was asked to read */
+    this.asked = new Set();
     /** @type {Set<string>} */
     this.folded = new Set();
     /** @type {{done: number, total: number, name: string} | null} */
@@ -191,6 +193,12 @@ class StepView {
     this._showList();
   }
 
+  /** Switch a pass off or on again, from the next branch on. @param {string} name @param {boolean} off */
+  togglePass(name, off) {
+    this.ask("toggle", { name, off });
+    this.say(`${name} is ${off ? "off" : "on"} from now on: step on, or fork at a stage before it, to see what that does.`);
+  }
+
   toggleHide() {
     this.hide = !this.hide;
     this.update();
@@ -290,6 +298,7 @@ class StepView {
     this.second = "";
     const focused = this.shadow.activeElement;
     this.root.classList.toggle("has-pin", Boolean(name));
+    this.root.classList.toggle("wide-pane", this.shownTab === "Code" && !name);
     this._showCard();
     if (this.shownTab === "Why") this._showPane();
     this.picture.refreshTools(this.store.artifact(this.pictureIndex));
@@ -344,13 +353,18 @@ class StepView {
   }
 
   update() {
-    if (this.can.load && !this.waiting && [this.now?.a, this.now?.b].some((k) => this.store.artifact(k ?? -1)?.k === "later")) return this.ask("load");
+    const later = [this.now?.a ?? -1, this.now?.b ?? -1].filter((k) => this.store.artifact(k)?.k === "later" && !this.asked.has(k));
+    if (this.can.load && !this.waiting && later.length) {
+      for (const k of later) this.asked.add(k); // once: what cannot be read is not asked for again
+      return this.ask("load");
+    }
     const focused = this.shadow.activeElement;
     const trace = this.current;
     this.root.dataset.step = String(this.stage);
     this.root.dataset.stages = String(trace.stages.length);
     this.root.classList.toggle("waiting", Boolean(this.waiting));
     this.root.classList.toggle("has-pin", Boolean(this.pinned));
+    this.root.classList.toggle("wide-pane", this.shownTab === "Code" && !this.pinned);
     this.root.classList.toggle("single", Boolean(this.payload.single));
     this.root.classList.toggle("small", ["cache", "execution"].includes(this.store.artifact(this.now?.a ?? -1)?.k || ""));
     this._showHead(trace);
@@ -412,7 +426,7 @@ class StepView {
         off: this.can.toggle ? new Set(this.can.off || []) : null,
         go: (k, e) => this.choosePass(k, e),
         fold: (key) => this.foldPipeline(key),
-        toggle: (name, off) => this.ask("toggle", { name, off }),
+        toggle: (name, off) => this.togglePass(name, off),
       }),
     );
     this.list.scrollTop = from;
@@ -508,6 +522,8 @@ class StepView {
     else if (stage.e && tab !== "Why") parts.push(h("div", { class: "banner", role: "alert" }, h("b", {}, `${stage.name} failed`), h("pre", {}, stage.e)));
     const guess = tab === "Graph" ? this.picture.question() : "";
     if (guess) parts.push(h("p", { class: "question" }, guess));
+    const after = this.store.artifact(stage.a);
+    if (after?.k === "later") parts.push(h("p", { class: "note inline" }, this.waiting === "load" ? "Reading…" : `${stage.name}: ${after.note}`));
     if (this.payload.note && this.stage === 0) parts.push(h("p", { class: "note inline" }, this.payload.note));
     parts.push(this._content(tab, stage, marks));
     const kept = this.pane.firstElementChild === this.graph.element && parts.length === 1 && parts[0] === this.graph.element;
@@ -581,7 +597,7 @@ class StepView {
     for (const [kind, title] of [["llvm_ir_optimized", "LLVM IR"], ["assembly", "Assembly"]]) {
       const stage = this.current.stages.findLast((x) => x.kind === kind) || (kind === "llvm_ir_optimized" ? this.current.stages.findLast((x) => x.kind === "llvm_ir") : undefined);
       const artifact = stage && this.store.artifact(stage.a);
-      if (artifact?.k === "code") columns.push({ title, source: linesOf(artifact, this.payload, NO_MARKS, "after"), names, note: artifact.note });
+      if (artifact?.k === "code") columns.push({ title, source: withoutDirectives(linesOf(artifact, this.payload, NO_MARKS, "after")), names, note: artifact.note });
     }
     this.code.show(columns);
     return this.code.element;

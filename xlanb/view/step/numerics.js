@@ -8,6 +8,7 @@ import { h, s } from "./dom.js";
 export function number(value) {
   if (value === null || value === undefined) return "unknown";
   if (value === 0) return "0";
+  if (Math.abs(value) > 1.79e308) return value > 0 ? "inf" : "-inf";
   const size = Math.abs(value);
   return size >= 1e-3 && size < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(1);
 }

@@ -60,6 +60,13 @@ export function linesOf(artifact, payload, marks, side) {
   return { lines, language: "hlo" };
 }
 
+/** What a reader of assembly looks for: no directives but labels that are jumped to. @param {Source} source @returns {Source} */
+export function withoutDirectives(source) {
+  if (source.language !== "asm") return source;
+  const noise = /^\s+\.(?!long|quad|asciz|zero)|^\.L(?:tmp|func|debug|info|line|abbrev)[\w.$]*:|^\s*$|^\s+#/;
+  return { language: "asm", lines: source.lines.filter((l) => !noise.test(l.text)) };
+}
+
 /** The whole text, as it can be edited. @param {Source} source */
 export function textOf(source) {
   return `${source.lines.map((l) => l.text).join("\n").trimEnd()}\n`;

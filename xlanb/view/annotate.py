@@ -1,0 +1,59 @@
+"""An annotated source as HTML: its lines tinted by cost, each opened by a click. Plain details elements and inline styles: it works where no script runs."""
+
+from __future__ import annotations
+
+from html import escape
+
+from xlanb.explorer.annotation import Annotation, SourceLine
+
+_MONO = "font-family:var(--jp-code-font-family,ui-monospace,monospace);font-size:12px;line-height:1.5"
+_PARTS = (("hlo", "HLO"), ("llvm", "LLVM IR"), ("assembly", "assembly"))
+
+
+def annotated_html(annotation: Annotation) -> str:
+    """The whole source: a line with its share of the time, darker where more is spent; a line that became code opens to its HLO, LLVM IR and assembly."""
+    most = max((s.share for s in annotation.lines), default=0.0)
+    head = f"{annotation.seconds * 1e6:.1f} &micro;s in kernels"
+    if annotation.elsewhere > 0:
+        head += f", {annotation.elsewhere:.0%} of it from other cells"
+    rows = "\n".join(_line(s, most) for s in annotation.lines if s.text or s.number > 1)
+    title = escape(annotation.title or "HLO")
+    return (
+        f'<div role="group" aria-label="{title}, annotated" style="{_MONO};border:1px solid rgba(128,128,128,.35);border-radius:4px;'
+        f'padding:4px 0;overflow-x:auto"><div style="padding:0 8px 4px;opacity:.8">{title}: {head}</div>\n{rows}\n</div>'
+    )
+
+
+def _line(line: SourceLine, most: float) -> str:
+    strength = line.share / most if most else 0.0
+    # an orange that stays readable below dark and light text; never by colour alone: the figure stands beside it
+    tint = f"background:rgba(230,120,20,{0.45 * strength:.2f})" if line.share else ""
+    share = f"{line.share:.0%}" if line.share >= 0.005 else "&lt;1%" if line.share else ""
+    text = (
+        f'<span style="display:inline-block;width:3.5em;text-align:right;padding-right:1em;opacity:.85">{share}</span>'
+        f'<span style="display:inline-block;width:2.5em;text-align:right;padding-right:1em;opacity:.6">{line.number}</span>'
+        f'<span style="white-space:pre">{escape(line.text)}</span>'
+    )
+    if not line.hlo:
+        return f'<div style="padding-left:18px;{tint}">{text}</div>'
+    parts = "".join(_part(title, getattr(line, name)) for name, title in _PARTS)
+    spent = (
+        f"{line.seconds * 1e6:.2f} &micro;s"
+        if line.seconds
+        else "no time of its own: computed before, or within other lines"
+    )
+    return (
+        f'<details style="{tint}"><summary style="cursor:pointer;padding-left:4px">{text}</summary>'
+        f'<div style="padding:2px 8px 6px 60px;background:rgba(128,128,128,.10)"><div style="opacity:.8">{spent}</div>{parts}</div></details>'
+    )
+
+
+def _part(title: str, lines: tuple[str, ...]) -> str:
+    if not lines:
+        return ""
+    body = escape("\n".join(lines))
+    is_open = " open" if title == "HLO" else ""
+    return (
+        f'<details{is_open}><summary style="cursor:pointer">{title} ({len(lines)})</summary>'
+        f'<pre style="margin:2px 0 4px;max-height:18em;overflow:auto;white-space:pre;font-size:11px">{body}</pre></details>'
+    )
