@@ -55,6 +55,9 @@ class DebugOptions:
     tf_xla_clustering_debug: bool = _flag(False, "the graphs around clustering are written to the dump directory")
     tf_xla_deterministic_cluster_names: bool = _flag(False, "names of clusters depend on their content only")
     tf_xla_enable_lazy_compilation: bool = _flag(True, "a cluster is compiled only once it runs often enough")
+    tf_xla_async_compilation: bool = _flag(
+        False, "clusters are compiled in threads of their own; until one is ready its nodes run one by one"
+    )
     tf_xla_disable_deadness_safety_checks_for_debugging: bool = _flag(
         False,
         "cluster over mismatching deadness (unsound)",
@@ -91,6 +94,10 @@ class DebugOptions:
         "the directory that TensorFlow graphs are written into; also TF_DUMP_GRAPH_PREFIX",
     )
     vmodule: tuple[str, ...] = _flag((), "verbosity of parts of the compiler, as in xla_compiler=2: what is logged")
+    xlanb_lazy_compilation: bool = _flag(
+        False,
+        "clusters are compiled as behind _XlaCompile: another signature at its second request, megamorphic clusters no more; otherwise always, as by XlaLaunch",
+    )
     xlanb_generation: int = _flag(0, "another number compiles everything anew")
 
 
@@ -201,6 +208,7 @@ def _of_environment(texts: tuple[str, ...], graph_prefix: str) -> DebugOptions:
     return options
 
 
+_SESSION: dict[str, DebugOptions] = {}
 _CURRENT: ContextVar[DebugOptions | None] = ContextVar("xlanb_debug_options", default=None)
 
 
@@ -210,8 +218,10 @@ def current() -> DebugOptions:
     Raises:
         FlagError: the environment holds a bad flag.
     """
-    return _CURRENT.get() or _of_environment(
-        tuple(os.environ.get(v, "") for v in ENVIRONMENT), os.environ.get(GRAPH_PREFIX_VARIABLE, "")
+    return (
+        _CURRENT.get()
+        or _SESSION.get("options")
+        or _of_environment(tuple(os.environ.get(v, "") for v in ENVIRONMENT), os.environ.get(GRAPH_PREFIX_VARIABLE, ""))
     )
 
 
@@ -231,6 +241,13 @@ def flags(text: str = "", **values: Any) -> Iterator[DebugOptions]:
         yield options
     finally:
         _CURRENT.reset(token)
+
+
+def set_for_session(options: DebugOptions | None) -> None:
+    """Have these options in force in this process wherever no block says otherwise; None goes back to the environment's."""
+    _SESSION.clear()
+    if options is not None:
+        _SESSION["options"] = options
 
 
 @contextmanager

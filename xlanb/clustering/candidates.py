@@ -12,6 +12,7 @@ from xlanb.clustering.node_graph import CONSTANT, CONTROL, IDENTITY, SWITCH, Nod
 from xlanb.clustering.ops_to_cluster import listed_ops
 from xlanb.clustering.resource_operation_safety_analysis import VARIABLE, resource_kind
 from xlanb.debug_options import DebugOptions
+from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation
 from xlanb.logs import VLog
@@ -55,6 +56,17 @@ class MarkingOptions:
 def is_asked_for(op: Operation, options: MarkingOptions) -> bool:
     """Whether an attribute of a node, or of the function it calls, asks for compilation."""
     return _flag(op, COMPILE) is True or (options.global_jit_level > 0 and _flag(op, MUST_COMPILE) is True)
+
+
+def asks_for_compilation(graph: Graph) -> bool:
+    """Whether a session that does not compile by itself has something to compile: a node of a jit scope, or on a device that only runs compiled code."""
+    for op in graph:
+        if _flag(op, COMPILE) is True:
+            return True
+        device = compilation_device(device_of(op)) if op.device else None
+        if device is not None and device.policy == ALWAYS:
+            return True
+    return False
 
 
 def _flag(op: Operation, name: str) -> bool | None:

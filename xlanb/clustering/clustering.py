@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -175,10 +175,10 @@ class Request:
     global_jit_level: int
     cpu_global_jit: bool
     only_lowered: bool
-    scopes: Mapping[str, str]
-    devices: Mapping[str, str]
-    compile_nodes: Mapping[str, bool]
-    shapes: Mapping[str, Sequence[int]]
+    scopes: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
+    compile_nodes: Mapping[str, bool] = field(default_factory=dict)
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 class Clustering(Displayable):
@@ -240,7 +240,7 @@ class Clustering(Displayable):
     @cached_property
     def declustering(self) -> Declustering:
         """What partially_decluster takes out of clusters again, and why."""
-        return partially_decluster(increase_dynamism_for_auto_jit(force_xla_constants_on_host(self.graph)))
+        return partially_decluster(self._dynamic)
 
     @cached_property
     def encapsulated(self) -> Encapsulated:
@@ -263,20 +263,28 @@ class Clustering(Displayable):
         return report_clustering_info(self.declustering.graph)
 
     @cached_property
+    def _on_host(self) -> Graph:
+        return force_xla_constants_on_host(self.graph)
+
+    @cached_property
+    def _dynamic(self) -> Graph:
+        return increase_dynamism_for_auto_jit(self._on_host)
+
+    @cached_property
     def stages(self) -> list[PassStage]:
         """The graph after each of TensorFlow's passes, in order."""
-        on_host = force_xla_constants_on_host(self.graph)
-        sliced = increase_dynamism_for_auto_jit(on_host)
+        return [*self._first, *self.later_stages()]
+
+    def later_stages(self) -> Iterator[PassStage]:
+        """The passes after mark_for_compilation; each runs when it is asked for."""
+        yield PassStage("force_xla_constants_on_host", self._on_host, self._on_host is not self.graph)
+        yield PassStage("increase_dynamism_for_auto_jit", self._dynamic, self._dynamic is not self._on_host)
         declustered = self.declustering.graph
-        return [
-            *self._first,
-            PassStage("force_xla_constants_on_host", on_host, on_host is not self.graph),
-            PassStage("increase_dynamism_for_auto_jit", sliced, sliced is not on_host),
-            PassStage("partially_decluster", declustered, bool(self.declustering.reasons)),
-            PassStage("report_clustering_info", declustered, False),
-            PassStage("encapsulate_subgraphs", self.encapsulated.graph, bool(self.encapsulated.functions)),
-            PassStage("build_xla_ops", self.xla_ops_graph, bool(self.encapsulated.functions)),
-        ]
+        yield PassStage("partially_decluster", declustered, bool(self.declustering.reasons))
+        yield PassStage("report_clustering_info", declustered, False)
+        has_clusters = bool(self.encapsulated.functions)
+        yield PassStage("encapsulate_subgraphs", self.encapsulated.graph, has_clusters)
+        yield PassStage("build_xla_ops", self.xla_ops_graph, has_clusters)
 
     # ----------------------------------------------------------------------------------------------------------- why
 
@@ -453,21 +461,40 @@ def cluster(
         compile_nodes or {},
         shapes or {},
     )
+    steps = marking_steps(request)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Clustering = end.value
+            return found
+
+
+def marking_steps(request: Request) -> Generator[PassStage, None, Clustering]:
+    """The passes up to mark_for_compilation, one with each `next()`; the generator's value is the Clustering, whose `later_stages` follow.
+
+    Raises:
+        GraphError: as for `cluster`.
+        FlagError: as for `cluster`.
+    """
+    level = request.global_jit_level
     changed = _with_overrides(request)
     cloned = clone_constants_for_better_clustering(changed) if level > 0 else changed
+    stages = [PassStage("clone_constants_for_better_clustering", cloned, cloned is not changed)]
+    yield stages[-1]
     scoped = cluster_scoping(cloned) if level > 0 else cloned
+    stages.append(PassStage("cluster_scoping", scoped, scoped is not cloned))
+    yield stages[-1]
     marking = mark_for_compilation(
         scoped,
         request.flags,
         global_jit_level=level,
-        cpu_global_jit=cpu_global_jit,
-        only_lowered=only_lowered,
+        cpu_global_jit=request.cpu_global_jit,
+        only_lowered=request.only_lowered,
     )
-    stages = [
-        PassStage("clone_constants_for_better_clustering", cloned, cloned is not changed),
-        PassStage("cluster_scoping", scoped, scoped is not cloned),
-        PassStage("mark_for_compilation", marking.graph, any(CLUSTER in op.attrs for op in marking.graph)),
-    ]
+    was_marked = any(CLUSTER in op.attrs for op in marking.graph)
+    stages.append(PassStage("mark_for_compilation", marking.graph, was_marked))
+    yield stages[-1]
     return Clustering(request, stages, marking)
 
 

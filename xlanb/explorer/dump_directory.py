@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlanb.display import Displayable
+from xlanb.dump.graphs import read_graph
 from xlanb.dump.names import GRAPHS
 from xlanb.dump.reader import DumpFile, DumpListing, ModuleFiles, list_dump
 from xlanb.errors import DumpError, XlanbError
 from xlanb.explorer.dump_trace import dump_trace
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
-from xlanb.graph.graph import Graph
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -258,7 +258,7 @@ def _graph_key(f: DumpFile) -> tuple[str, bool, int, int, str]:
 
 def _graph(f: DumpFile) -> Artifact:
     try:
-        return Graph.from_graphdef(f.read_bytes()).record()
+        return read_graph(f.read_bytes()).record()
     except XlanbError as error:
         try:
             text = f.read_text()

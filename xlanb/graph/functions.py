@@ -77,6 +77,11 @@ class GraphFunction:
         return GraphFunction(name, tuple(args), tuple(results), lambda: body)
 
     @property
+    def version(self) -> tuple[int, int]:
+        """Another value once the body was changed, or the function is another one."""
+        return id(self), -1 if self._body is None else self._body.version
+
+    @property
     def body(self) -> Graph:
         """The body: `_Arg` nodes give the arguments, `_Retval` nodes take the results. Raises GraphError where it is malformed."""
         if self._body is None:

@@ -1,35 +1,84 @@
-"""The cache of compiled clusters (TensorFlow's XlaCompilationCache): one executable per function and signature."""
+"""The cache of compiled clusters (TensorFlow's XlaCompilationCache): one executable per function and signature, and when a cluster is compiled at all.
+
+XlaLaunch, which is what runs here, compiles whatever it meets for the first time ("strict"). Behind _XlaCompile, where a cluster can also run node by node, compilation is "lazy": at
+once for a cluster's first signature, for others when they are asked for a second time, and no more once the cluster is megamorphic, that is was compiled more than ten times and
+ran less than fifty times for each. "async" compiles in a thread of its own and meanwhile runs node by node.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from xlanb.cpu.executable import Executable
+from xlanb.debug_options import current
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError
+from xlanb.logs import VLog
 from xlanb.tf2xla.compiler import Argument, CompilationResult
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Signature = tuple[Any, ...]
+STRICT, LAZY, ASYNC = "strict", "lazy", "async"
+COMPILE_THRESHOLD: Final = 2  # requests for a signature before it is compiled lazily
+MEGAMORPHIC_COMPILATIONS: Final = 10
+EXECUTIONS_PER_COMPILATION: Final = 50
+MOST_ONGOING: Final = 10  # compilations in threads of their own
+_LONGEST_PAUSE: Final = 1.0  # seconds that others wait for a compilation that somebody steps through by hand
+_LOG = VLog("runtime", "xla_compilation_cache")
 
 
 @dataclass(slots=True)
 class Entry:
-    """One compiled function: what tf2xla made, the executable, the compilation's key, seconds it took, and how often it was found again."""
+    """One compiled function: what tf2xla made, the executable, the compilation's key, seconds it took, and how often it was found again.
+
+    `name` and `arguments` are for people; `is_cluster` tells a cluster from a single op. `run_seconds` is the time of all its runs.
+    """
 
     result: CompilationResult
     executable: Executable
     compilation: int
     seconds: float
     hits: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    name: str = ""
+    arguments: str = ""
+    is_cluster: bool = True
+    runs: int = 0
+    run_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class ClusterStats:
+    """How often a cluster was asked for and compiled, whatever the signature."""
+
+    name: str
+    executions: int = 0
+    compilations: int = 0
+    seconds: float = 0.0
+    is_megamorphic: bool = False
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A compilation under way: which thread does it, and since when it waits to be stepped on (0: it runs)."""
+
+    thread: int
+    done: threading.Event = field(default_factory=threading.Event)
+    paused_at: float = 0.0
 
 
 def signature_of(function: str, arguments: Sequence[Argument]) -> Signature:
-    """What decides whether a compiled function fits: its text, each argument's kind, shape and dtype, and constants by value."""
+    """What decides whether a compiled function fits: its content, each argument's kind, shape and dtype, and constants by value."""
     return (function, *((a.kind, a.shape, None if a.value is None else _bits(a.value)) for a in arguments))
 
 
@@ -43,18 +92,37 @@ def _bits(value: Any) -> bytes:
     return np.asarray(value).tobytes()
 
 
-class CompilationCache:
-    """Entries by signature, the least recently used dropped beyond `capacity`; safe with threads."""
+def mode_in_force() -> str:
+    """The mode, one of STRICT, LAZY and ASYNC, that the flags in force ask for."""
+    options = current()
+    if options.tf_xla_async_compilation:
+        return ASYNC
+    return LAZY if options.xlanb_lazy_compilation and options.tf_xla_enable_lazy_compilation else STRICT
+
+
+class CompilationCache(Displayable):
+    """Entries by signature, the least recently used dropped beyond `capacity`; safe with threads.
+
+    Attributes:
+        hits, misses: of requests for a signature.
+        table: a DataFrame with a row for each signature; `clusters` has one for each cluster.
+    """
 
     def __init__(self, capacity: int = 256) -> None:
         self.capacity = capacity
         self.hits = 0
         self.misses = 0
         self._entries: OrderedDict[Signature, Entry] = OrderedDict()
+        self._pending: dict[Signature, _Pending] = {}
+        self._waiting: OrderedDict[Signature, tuple[str, int]] = OrderedDict()
+        self._failed: OrderedDict[Signature, XlanbError] = OrderedDict()
+        self._stats: OrderedDict[str, ClusterStats] = OrderedDict()
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    # -- requests -----------------------------------------------------------------------------------------------
 
     def find(self, signature: Signature) -> Entry | None:
         """The entry, None if it was never made or was dropped; counts a hit or a miss."""
@@ -63,19 +131,227 @@ class CompilationCache:
             if entry is None:
                 self.misses += 1
                 return None
-            self.hits += 1
-            entry.hits += 1
-            self._entries.move_to_end(signature)
+            self._hit(signature, entry)
             return entry
+
+    def _hit(self, signature: Signature, entry: Entry) -> None:
+        self.hits += 1
+        entry.hits += 1
+        self._entries.move_to_end(signature)
 
     def store(self, signature: Signature, entry: Entry) -> None:
         """Keep an entry."""
         with self._lock:
             self._entries[signature] = entry
-            while len(self._entries) > self.capacity:
-                self._entries.popitem(last=False)
+            self._waiting.pop(signature, None)
+            _shorten(self._entries, self.capacity)
+            stats = self._stats.get(signature[0])
+            if stats is not None:
+                stats.compilations += 1
+                stats.seconds += entry.seconds
+                few = stats.executions < EXECUTIONS_PER_COMPILATION * stats.compilations
+                stats.is_megamorphic |= stats.compilations > MEGAMORPHIC_COMPILATIONS and few
+
+    def register_execution(self, function: str, name: str) -> bool:
+        """Count that a cluster, by its content, is about to run; whether it is the first time."""
+        with self._lock:
+            stats = self._stats.setdefault(function, ClusterStats(name))
+            self._stats.move_to_end(function)
+            _shorten(self._stats, self.capacity)
+            stats.executions += 1
+            return stats.executions == 1
+
+    def wants(self, signature: Signature, text: str, *, is_first: bool, mode: str) -> bool:
+        """Whether a signature that is not there is to be compiled now (TensorFlow's ShouldCompileCluster); counts the request.
+
+        Raises:
+            XlanbError: its compilation in a thread of its own failed.
+        """
+        with self._lock:
+            if signature in self._failed:
+                raise self._failed[signature]
+            count = self._waiting.get(signature, ("", 0))[1] + 1
+            self._waiting[signature] = (text, count)
+            self._waiting.move_to_end(signature)
+            _shorten(self._waiting, self.capacity)
+            stats = self._stats.get(signature[0])
+            if mode == STRICT:
+                return True
+            if stats is not None and stats.is_megamorphic:
+                _LOG.vlog(2, "Not compiling cluster %s because it is megamorphic.", stats.name)
+                return False
+            if is_first:
+                return True
+            if mode == ASYNC:
+                return sum(p.thread == 0 for p in self._pending.values()) < MOST_ONGOING
+            reached = count >= COMPILE_THRESHOLD
+            if not reached:
+                _LOG.vlog(
+                    2, "Not compiling %s because it has not reached compile threshold; requested %d times", text, count
+                )
+            return reached
+
+    # -- compiling once, whoever asks -----------------------------------------------------------------------------
+
+    @contextmanager
+    def claim(self, signature: Signature) -> Iterator[Entry | _Pending]:
+        """A block in which this thread alone compiles a signature; or the entry, where another thread made it meanwhile.
+
+        A thread does not wait for itself, nor for a compilation that is stepped through by hand and stands still: then it compiles too.
+        """
+        found = self._claimed(signature)
+        try:
+            yield found
+        finally:
+            if isinstance(found, _Pending):
+                with self._lock:
+                    if self._pending.get(signature) is found:
+                        del self._pending[signature]
+                found.done.set()
+
+    def _claimed(self, signature: Signature) -> Entry | _Pending:
+        own = threading.get_ident()
+        while True:
+            with self._lock:
+                entry = self._entries.get(signature)
+                if entry is not None:
+                    self.misses -= 1
+                    self._hit(signature, entry)
+                    return entry
+                other = self._pending.get(signature)
+                stands_still = (
+                    other is not None and other.paused_at and time.monotonic() - other.paused_at > _LONGEST_PAUSE
+                )
+                if other is None or other.thread == own or stands_still:
+                    claim = self._pending[signature] = _Pending(own)
+                    return claim
+            other.done.wait(0.05)
+
+    def compile_later(self, signature: Signature, work: Callable[[], Entry]) -> None:
+        """Compile in a thread of its own, unless that is under way; an error is raised by the next `wants`."""
+        with self._lock:
+            if signature in self._pending or signature in self._entries:
+                return
+            claim = self._pending[signature] = _Pending(0)
+        context = copy_context()
+
+        def run() -> None:
+            try:
+                entry = context.run(work)
+                self.store(signature, entry)
+            except XlanbError as error:
+                with self._lock:
+                    self._failed[signature] = error
+                    _shorten(self._failed, self.capacity)
+            finally:
+                with self._lock:
+                    self._pending.pop(signature, None)
+                claim.done.set()
+
+        threading.Thread(target=run, name="xlanb-async-compilation", daemon=True).start()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is being compiled in threads of their own, at most `timeout` seconds; whether that came."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            with self._lock:
+                pending = next((p for p in self._pending.values() if p.thread == 0), None)
+            if pending is None:
+                return True
+            if not pending.done.wait(None if end is None else max(0.0, end - time.monotonic())):
+                return False
 
     def clear(self) -> None:
         """Forget every entry; the counts stay."""
         with self._lock:
             self._entries.clear()
+            self._waiting.clear()
+            self._failed.clear()
+
+    # -- show -----------------------------------------------------------------------------------------------------
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each signature, the latest used last.
+
+        Columns: name, kind ("cluster" or "op"), signature, state ("compiled", "compiling", "asked for N times", "failed: ..."), compilation (its key in traces), compile_ms, hits, runs,
+        run_ms (of all runs).
+        """
+        import pandas as pd
+
+        columns = ["name", "kind", "signature", "state", "compilation", "compile_ms", "hits", "runs", "run_ms"]
+        with self._lock:
+            rows: list[tuple[Any, ...]] = [
+                (
+                    e.name, "cluster" if e.is_cluster else "op", e.arguments, "compiled", e.compilation, e.seconds * 1e3, e.hits, e.runs,
+                    e.run_seconds * 1e3,
+                )
+                for e in self._entries.values()
+            ]  # fmt: skip
+            for signature, (text, count) in self._waiting.items():
+                if signature not in self._entries:
+                    name = text.partition("(")[0]
+                    rows.append((name, "cluster", text, self._state(signature, count), None, 0.0, 0, 0, 0.0))
+        return pd.DataFrame(rows, columns=columns).astype({"compilation": "Int64"})
+
+    def _state(self, signature: Signature, count: int) -> str:
+        if signature in self._pending:
+            return "compiling"
+        if signature in self._failed:
+            return f"failed: {str(self._failed[signature]).splitlines()[0]}"
+        stats = self._stats.get(signature[0])
+        words = f"asked for {count} time{'s' * (count != 1)}"
+        return f"megamorphic, {words}" if stats is not None and stats.is_megamorphic else words
+
+    @property
+    def clusters(self) -> pd.DataFrame:
+        """A row for each cluster: name, executions, compilations, compile_ms (of all), megamorphic."""
+        import pandas as pd
+
+        with self._lock:
+            rows = [
+                (s.name, s.executions, s.compilations, s.seconds * 1e3, s.is_megamorphic) for s in self._stats.values()
+            ]
+        return pd.DataFrame(rows, columns=["name", "executions", "compilations", "compile_ms", "megamorphic"])
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows."""
+        return (("Compilations", self.table), ("Clusters", self.clusters))
+
+    def __str__(self) -> str:
+        lines = [repr(self)]
+        with self._lock:
+            lines += [
+                f"  {e.arguments}: compiled in {e.seconds * 1e3:.0f} ms, {e.hits} hits, {e.runs} runs"
+                for e in self._entries.values()
+            ]
+            for signature, (text, count) in self._waiting.items():
+                lines.append(f"  {text}: {self._state(signature, count)}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return (
+            f"<CompilationCache: {len(self)} of {self.capacity} entries, {self.hits} hits, {self.misses} misses, "
+            f"{sum(e.seconds for e in list(self._entries.values())):.2f} s of compilation>"
+        )
+
+
+def watched(pending: Entry | _Pending, stages: Generator[Any, None, Entry]) -> Generator[Any, None, Entry]:
+    """The stages of a claimed compilation, which notes when it stands still between two of them."""
+    while True:
+        try:
+            stage = next(stages)
+        except StopIteration as end:
+            entry: Entry = end.value
+            return entry
+        if isinstance(pending, _Pending):
+            pending.paused_at = time.monotonic()
+        yield stage
+        if isinstance(pending, _Pending):
+            pending.paused_at = 0.0
+
+
+def _shorten(items: OrderedDict[Any, Any], capacity: int) -> None:
+    while len(items) > capacity:
+        items.popitem(last=False)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
+
+from xlanb.display import Displayable
+from xlanb.runtime.step_stats import StepStats
 
 
 @dataclass
@@ -91,9 +95,26 @@ class RunOptions:
 
 
 @dataclass
-class RunMetadata:
-    """What one `Session.run` tells beside its results; a session that is asked to trace fills `step_stats`."""
+class RunMetadata(Displayable):
+    """What one `Session.run` tells beside its results; a session that is asked to trace (RunOptions.FULL_TRACE) fills `step_stats`."""
 
-    step_stats: Any = None
+    step_stats: StepStats = field(default_factory=StepStats)
     cost_graph: Any = None
     partition_graphs: list[Any] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{len(d.node_stats)} on {d.device.rpartition('device:')[2]}" for d in self.step_stats.dev_stats
+        )
+        return f"<RunMetadata: {counts or 'not traced'}>"
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.step_stats.table.to_string(index=False)}" if self.step_stats.dev_stats else repr(self)
+
+    def figure(self, other: RunMetadata | None = None) -> Any:
+        """The run as a plotly Figure; with another run of the same program above it, ops joined to the fusions that swallowed them.
+
+        Raises:
+            XlanbError: the run was not traced.
+        """
+        return import_module("xlanb.view.timeline").figure(self.step_stats, None if other is None else other.step_stats)

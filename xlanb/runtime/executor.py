@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from xlanb.runtime.host_lists import VARIANT_KERNELS
 from xlanb.runtime.host_ops import HostKernel, HostState, host_kernel
 from xlanb.runtime.host_strings import as_bytes
 from xlanb.runtime.launch import Call, run_cluster, run_op
+from xlanb.runtime.step_stats import collecting
 from xlanb.runtime.variables import VariableHandle
 from xlanb.tf2xla.compiler import between
 from xlanb.tf2xla.registry import kernel
@@ -95,14 +97,23 @@ class Executor:
     def run_raw(self, feeds: Sequence[Any], state: HostState) -> Stages[list[Any]]:
         """`run`; handles of variables stay what they are."""
         state.call = lambda op, body, inputs: self._call(op, body, inputs, state)
+        run_node = self._run_node if collecting() is None else self._run_timed
         if self._flow is not None:
-            flow = Dataflow(self._flow, lambda op, inputs: self._run_node(op, inputs, state))
+            flow = Dataflow(self._flow, lambda op, inputs: run_node(op, inputs, state))
             return (yield from flow.run(feeds))
         values: dict[Tensor, Any] = dict(zip(self.prepared.feeds, feeds, strict=True))
         for op in self._plan:
-            outputs = yield from self._run_node(op, [values[t] for t in op.inputs], state)
+            outputs = yield from run_node(op, [values[t] for t in op.inputs], state)
             values.update(zip(op.outputs, outputs, strict=True))
         return [values[t] for t in self.prepared.fetches]
+
+    def _run_timed(self, op: Operation, values: Sequence[Any], state: HostState) -> Stages[Sequence[Any]]:
+        collector = collecting()
+        begin = perf_counter_ns()
+        outputs = yield from self._run_node(op, values, state)
+        if collector is not None:
+            collector.ran_node(op, begin, perf_counter_ns(), values, outputs)
+        return outputs
 
     def _run_node(self, op: Operation, values: Sequence[Any], state: HostState) -> Stages[Sequence[Any]]:
         inputs = [_given(t, v, state) for t, v in zip(op.inputs, values, strict=True)]
@@ -142,11 +153,13 @@ class Executor:
         call = self._calls[op]
         if call.name not in self._refused:
             try:
-                return (yield from run_cluster(call, inputs, state.variables, self.cache, self.prepared.compilation))
+                found = yield from run_cluster(call, inputs, state.variables, self.cache, self.prepared.compilation)
             except UninitializedError:
                 raise
             except (GraphError, UnknownOpError) as error:
                 refusal = str(error)
+            else:
+                return self._fall_back(op, inputs, state) if found is None else found
             outputs = self._fall_back(op, inputs, state)
             self._refused[call.name] = refusal  # the nodes themselves are well: it was the compilation
             return outputs

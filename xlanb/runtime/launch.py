@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from time import perf_counter
 from typing import Any
 
@@ -15,20 +14,36 @@ from xlanb.cpu.pipelines import joined
 from xlanb.cpu.records import CacheRecord, ExecutionRecord
 from xlanb.debug_options import current
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.runtime.compilation_cache import CompilationCache, Entry, Signature, describe, signature_of
+from xlanb.logs import VLog
+from xlanb.runtime.compilation_cache import (
+    ASYNC,
+    CompilationCache,
+    Entry,
+    Signature,
+    describe,
+    mode_in_force,
+    signature_of,
+    watched,
+)
 from xlanb.runtime.compiler import Stages, exhaust, finished, hlo_stages, start_compilation
+from xlanb.runtime.function_content import attributes, content
+from xlanb.runtime.graph_dumps import dump_compiled
+from xlanb.runtime.step_stats import collecting
 from xlanb.runtime.variables import Transaction, VariableHandle
 from xlanb.shape.shape import of_array
 from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, lower
 from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tracing import Executed, StageFinished, emit, is_observed, unobserved
 
+_LAUNCH_LOG = VLog("runtime", "executor")
+_CACHE_LOG = VLog("runtime", "xla_compilation_cache")
+_COMPILER_LOG = VLog("runtime", "xla_compiler")
 _LONGEST_RESULT = 6  # values shown of a result
 
 
 @dataclass(frozen=True)
 class Call:
-    """What is to be run: a name, the tensors that arguments stand for, what comes out, and a text that identifies the function."""
+    """What is to be run: a name, the tensors that arguments stand for, what comes out, and a text that identifies what it computes; `function` is the cluster, None of a single op."""
 
     name: str
     feeds: tuple[Tensor, ...]
@@ -36,19 +51,24 @@ class Call:
     targets: tuple[Operation, ...]
     constants: frozenset[int]
     fingerprint: str
-    is_single: bool = False
+    function: ClusterFunction | None = None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one op by itself."""
+        return self.function is None
 
     @staticmethod
     def of_cluster(function: ClusterFunction) -> Call:
         """The call of a cluster."""
-        text = "\n".join(f"{op.name}={op.type}{op.node_inputs}{_attributes(op)}" for op in function.body)
         return Call(
             function.name,
             function.arguments,
             function.results,
             tuple(function.targets),
             function.constant_arguments,
-            text,
+            content(function.body),
+            function,
         )
 
     @staticmethod
@@ -64,21 +84,8 @@ class Call:
             fetches,
             (op,),
             constants,
-            f"{op.type}{where}{_attributes(op)}",
-            True,
+            f"{op.type}{where}{attributes(op)}",
         )
-
-
-def _attributes(op: Operation) -> list[tuple[str, str]]:
-    """What a node's attributes are, to the last bit: of tensors a digest, for their text leaves most values out."""
-    return sorted((name, _exactly(value)) for name, value in op.attrs.items())
-
-
-def _exactly(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        held = repr(value.tolist()).encode() if value.dtype.kind == "O" else value.tobytes()
-        return f"{value.dtype}{value.shape}{sha256(held).hexdigest()}"
-    return str(value)
 
 
 def run_cluster(
@@ -87,33 +94,78 @@ def run_cluster(
     variables: Transaction,
     cache: CompilationCache,
     parent: int | None,
-) -> Stages[list[Any]]:
-    """Run a cluster, compiled at its first run for each signature; observers see every stage of that, the first run, and the first hit in the cache."""
+) -> Stages[list[Any] | None]:
+    """Run a cluster, compiled at its first run for each signature; observers see every stage of that, the first run, and the first hit in the cache.
+
+    None where it is not to be compiled now (see compilation_cache): its nodes are to be run one by one.
+    """
     arguments = _arguments(call, inputs, variables)
-    signature = (_flags_key(), *signature_of(call.fingerprint, arguments))
+    signature = (*signature_of(call.fingerprint, arguments), _flags_key())
+    is_first = cache.register_execution(call.fingerprint, call.name)
     entry = cache.find(signature)
     is_hit = entry is not None
     if entry is None:
-        entry = yield from _compile(call, arguments, signature, cache, parent)
+        entry = yield from _compiled(call, arguments, signature, cache, parent, is_first=is_first)
+        if entry is None:
+            return None
+    _LAUNCH_LOG.vlog(1, "Process node: %s = _XlaLaunch: %s", call.name, entry.arguments)
     values = _values(entry, inputs, variables)
     begin = perf_counter()
     outputs = _execute(entry, values, inputs, variables)
     seconds = perf_counter() - begin
+    entry.runs += 1
+    entry.run_seconds += seconds
+    collector = collecting()
+    if collector is not None:
+        collector.ran(call.name, entry.executable, values, begin, seconds)
     if is_observed():
         emit(Executed(entry.compilation, seconds, is_hit, inputs=tuple(values)))
         if not is_hit:
             yield _executed(entry, seconds, outputs)
         elif entry.hits == 1:
-            record = CacheRecord(
-                describe(call.name, arguments), True, cache.hits, cache.misses, len(cache), entry.seconds
-            )
-            summary = f"hit for {record.signature}: {entry.seconds * 1e3:.0f} ms of compilation saved"
-            yield finished(
-                StageFinished(
-                    entry.compilation, "compilation_cache", "XlaCompilationCache", None, record, (), seconds, summary
-                )
-            )
+            yield _told_hit(entry, cache)
     return outputs
+
+
+def _told_hit(entry: Entry, cache: CompilationCache) -> StageFinished:
+    record = CacheRecord(entry.arguments, True, cache.hits, cache.misses, len(cache), entry.seconds)
+    summary = f"hit for {entry.arguments}: {entry.seconds * 1e3:.0f} ms of compilation saved"
+    name = "XlaCompilationCache"
+    return finished(
+        StageFinished(entry.compilation, "compilation_cache", name, None, record, (), entry.seconds, summary)
+    )
+
+
+def _compiled(
+    call: Call,
+    arguments: list[Argument],
+    signature: Signature,
+    cache: CompilationCache,
+    parent: int | None,
+    *,
+    is_first: bool,
+) -> Stages[Entry | None]:
+    """The entry of a signature that is not in the cache; None where it is not compiled now."""
+    text = describe(call.name, arguments)
+    mode = mode_in_force()
+    _CACHE_LOG.vlog(1, "XlaCompilationCache::Compile %s", text)
+    if not cache.wants(signature, text, is_first=is_first, mode=mode):
+        return None
+    if mode == ASYNC:
+
+        def work() -> Entry:
+            with unobserved():
+                found: Entry = exhaust(_compile(call, arguments, parent))
+            return found
+
+        cache.compile_later(signature, work)
+        return None
+    with cache.claim(signature) as claim:
+        if isinstance(claim, Entry):
+            return claim
+        entry = yield from watched(claim, _compile(call, arguments, parent))
+        cache.store(signature, entry)
+    return entry
 
 
 def run_op(call: Call, inputs: Sequence[Any], variables: Transaction, cache: CompilationCache) -> list[Any]:
@@ -122,11 +174,17 @@ def run_op(call: Call, inputs: Sequence[Any], variables: Transaction, cache: Com
     by_tensor = dict(zip(op.inputs, inputs, strict=True))
     values = [by_tensor[t] for t in call.feeds]
     arguments = _arguments(call, values, variables)
-    signature = (_flags_key(), *signature_of(call.fingerprint, arguments))
+    signature = (*signature_of(call.fingerprint, arguments), _flags_key())
     entry = cache.find(signature)
     if entry is None:
-        with unobserved():
-            entry = exhaust(_compile(call, arguments, signature, cache, None))
+        with cache.claim(signature) as claim:
+            if isinstance(claim, Entry):
+                entry = claim
+            else:
+                with unobserved():
+                    entry = exhaust(_compile(call, arguments, None))
+                cache.store(signature, entry)
+    entry.runs += 1
     results = iter(_execute(entry, _values(entry, values, variables), values, variables))
     return [_handle(inputs) if t.dtype.is_ref_dtype else next(results) for t in op.outputs]
 
@@ -154,10 +212,11 @@ def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> lis
     return arguments
 
 
-def _compile(
-    call: Call, arguments: list[Argument], signature: Signature, cache: CompilationCache, parent: int | None
-) -> Stages[Entry]:
+def _compile(call: Call, arguments: list[Argument], parent: int | None) -> Stages[Entry]:
     key = start_compilation(call.name, parent)
+    if call.function is not None:
+        dump_compiled(call.function)
+    _COMPILER_LOG.vlog(1, "XlaCompiler::CompileFunction %s", call.name)
     begin = perf_counter()
     with unobserved():  # each instruction names its node: an edit per instruction would say no more
         result: CompilationResult = lower(
@@ -172,9 +231,10 @@ def _compile(
         summary = f"{record.instruction_count} HLO instructions for {describe(call.name, arguments)}"
         yield finished(StageFinished(key, "tf2xla", "tf2xla", None, record, (), perf_counter() - begin, summary))
     executable = yield from hlo_stages(result.module, key)
-    entry = Entry(result, executable, key, perf_counter() - begin)
-    cache.store(signature, entry)
-    return entry
+    seconds = perf_counter() - begin
+    text = describe(call.name, arguments)
+    _COMPILER_LOG.vlog(1, "Compiled cluster using XLA: %s in %.0f ms", text, seconds * 1e3)
+    return Entry(result, executable, key, seconds, 0, call.name, text, not call.is_single)
 
 
 def _values(entry: Entry, inputs: Sequence[Any], variables: Transaction) -> list[Any]:

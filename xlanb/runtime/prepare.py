@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
-from xlanb.clustering.build_xla_ops import build_xla_ops
-from xlanb.clustering.encapsulate_subgraphs import ClusterFunction, encapsulate_subgraphs
-from xlanb.clustering.mark_for_compilation import mark_for_compilation
+from xlanb.clustering.candidates import asks_for_compilation
+from xlanb.clustering.clustering import Clustering, PassStage, Request, marking_steps
+from xlanb.clustering.encapsulate_subgraphs import ClusterFunction
+from xlanb.debug_options import current
+from xlanb.dump.graphs import dumps_graphs
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.optimize import optimize_steps
 from xlanb.graph.rewrite import subgraph
+from xlanb.logs import VLog
 from xlanb.runtime.compiler import Stages, finished, start_compilation
 from xlanb.runtime.executor import Prepared
+from xlanb.runtime.graph_dumps import dump_pass
 from xlanb.tf2xla import constant_value
-from xlanb.tracing import StageFinished
+from xlanb.tracing import StageFinished, is_observed
+
+_LOG = VLog("runtime", "direct_session")
+# Stages are grouped by kind: what comes before marking prepares it, what comes after it belongs to making functions.
+_KINDS: Final = {
+    "mark_for_compilation": "mark_for_compilation",
+    "encapsulate_subgraphs": "encapsulate_subgraphs",
+    "build_xla_ops": "build_xla_ops",
+}
 
 
 def prepare(
@@ -28,10 +41,14 @@ def prepare(
     jit: bool,
     name: str,
 ) -> Stages[Prepared]:
-    """Prepare a graph to be run with these feeds and fetches; `jit` says whether clusters are made.
+    """Prepare a graph to be run with these feeds and fetches; `jit` says whether clusters are made of all that can be compiled, or only of what asks for it (jit scopes).
+
+    Every pass is a stage, in TensorFlow's order. The last two are two views of the same: `build_xla_ops`, with _XlaCompile and _XlaRun as today, and
+    `build_xla_launch_ops`, with an XlaLaunch for each cluster as in 2017 and 2018: this one runs.
 
     Raises:
         GraphError: the graph has a cycle, or a node does not fit.
+        DumpError: a graph that is to be dumped cannot be written.
     """
     stages = _Stages(start_compilation(name))
     yield stages.told("tf_graph", "graph", None, graph, f"{len(graph)} nodes as the program built them")
@@ -45,15 +62,49 @@ def prepare(
         before = after
     rewritten, arguments, results = _with_arguments(before, [f.name for f in feeds], [f.name for f in fetches])
     yield stages.told("optimize", "rewrite_for_execution", before, rewritten)
-    if not jit:
+    _log_optimized(rewritten)
+    if not jit and not asks_for_compilation(rewritten):
         return _prepared(rewritten, arguments, results, targets, {}, stages.key)
-    marked = mark_for_compilation(rewritten).graph
-    yield stages.told("mark_for_compilation", "mark_for_compilation", rewritten, marked, _clusters(marked))
-    encapsulated = encapsulate_subgraphs(marked)
-    yield stages.told("encapsulate_subgraphs", "encapsulate_subgraphs", marked, encapsulated.graph)
-    launched = build_xla_ops(encapsulated).graph
-    yield stages.told("build_xla_ops", "build_xla_ops", encapsulated.graph, launched)
-    return _prepared(launched, arguments, results, targets, encapsulated.functions, stages.key)
+    clustering = yield from _clustered(stages, rewritten, jit=jit)
+    functions = clustering.encapsulated.functions
+    return _prepared(clustering.launch_graph, arguments, results, targets, functions, stages.key)
+
+
+def _clustered(stages: _Stages, graph: Graph, *, jit: bool) -> Stages[Clustering]:
+    """The passes that make clusters and calls of them."""
+    request = Request(graph, current(), 1 if jit else 0, cpu_global_jit=jit, only_lowered=True)
+    before = graph
+    steps = marking_steps(request)
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            clustering: Clustering = end.value
+            break
+        yield stages.told(_KINDS.get(step.name, "optimize"), step.name, before, step.graph, _summary(step))
+        with stages.uncounted():
+            dump_pass(step.name, before, step.graph)
+        before = step.graph
+    has_readers = is_observed() or dumps_graphs()  # of graphs that are only looked at, none is run
+    for step in clustering.later_stages() if has_readers else ():
+        yield stages.told(_KINDS.get(step.name, "encapsulate_subgraphs"), step.name, before, step.graph, _summary(step))
+        with stages.uncounted():
+            dump_pass(step.name, before, step.graph)
+        before = step.graph
+    called = clustering.encapsulated.graph
+    yield stages.told("build_xla_ops", "build_xla_launch_ops", called, clustering.launch_graph, "as it runs")
+    return clustering
+
+
+def _summary(step: PassStage) -> str:
+    return _clusters(step.graph) if step.name == "mark_for_compilation" else ""
+
+
+def _log_optimized(graph: Graph) -> None:
+    _LOG.vlog(1, "Graph after optimization: %s, %d nodes", graph.name, len(graph))
+    if _LOG.is_on(2):
+        for op in graph:
+            _LOG.vlog(2, "  %s = %s(%s)", op.name, op.type, ", ".join(op.node_inputs))
 
 
 class _Stages:
@@ -66,11 +117,21 @@ class _Stages:
     def told(self, kind: str, name: str, before: Graph | None, after: Graph, summary: str = "") -> StageFinished:
         """Tell of one stage; equal graphs count as no change."""
         seconds = perf_counter() - self._begin
+        if not is_observed():
+            self._begin = perf_counter()
+            return StageFinished(self.key, kind, name, None, None, (), seconds, summary)
         old = None if before is None else before.record()
         new = after.record()
         stage = finished(StageFinished(self.key, kind, name, old, old if old == new else new, (), seconds, summary))
         self._begin = perf_counter()
         return stage
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """A block whose time is not that of the next stage."""
+        start = perf_counter()
+        yield
+        self._begin += perf_counter() - start
 
 
 def _with_arguments(graph: Graph, feeds: Sequence[str], fetches: Sequence[str]) -> tuple[Graph, list[str], list[str]]:

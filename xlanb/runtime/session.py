@@ -20,7 +20,9 @@ from xlanb.runtime.config import ConfigProto, RunMetadata, RunOptions
 from xlanb.runtime.executor import Executor
 from xlanb.runtime.host_ops import HostState
 from xlanb.runtime.prepare import prepare
+from xlanb.runtime.step_stats import StepStatsCollector, collect
 from xlanb.runtime.variables import VariableHandle, VariableStore
+from xlanb.tracing import observing
 
 
 class Session:
@@ -53,15 +55,22 @@ class Session:
     ) -> Any:
         """The values of `fetches`: a tensor, an operation (None), a name, or a list, tuple or dict of these, nested.
 
-        Tensors that are not fetched or needed are not computed. Variables change only when the whole run succeeds.
+        Tensors that are not fetched or needed are not computed. Variables change only when the whole run succeeds. Options whose trace_level is FULL_TRACE have `run_metadata.step_stats` filled.
 
         Raises:
             FeedError: a feed or a fetch that is missing, unknown or does not fit.
             UninitializedError: a variable is read that has no value.
             XlanbError: a node fails; the message names it.
         """
-        with dumping(current()):
-            return exhaust(self.run_stages(fetches, feed_dict))
+        is_traced = options is not None and options.trace_level > RunOptions.NO_TRACE
+        if run_metadata is None or not is_traced:
+            with dumping(current()):
+                return exhaust(self.run_stages(fetches, feed_dict))
+        collector = StepStatsCollector()
+        with dumping(current()), observing(collector), collect(collector):
+            results = exhaust(self.run_stages(fetches, feed_dict))
+        run_metadata.step_stats = collector.finish()
+        return results
 
     def run_stages(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Stages[Any]:
         """`run`, one stage of its compilations at a time; the generator's value is run's result."""
@@ -78,6 +87,7 @@ class Session:
             tuple(wanted.operations),
             self.is_jit,
             current(),
+            *(f.version for f in self.graph.functions.values()),
         )
         executor = self._executors.get(key)
         if executor is None:
@@ -95,8 +105,9 @@ class Session:
 
     @property
     def is_jit(self) -> bool:
-        """Whether runs are clustered and compiled."""
-        return self.config.graph_options.optimizer_options.global_jit_level > 0 or current().tf_xla_auto_jit > 0
+        """Whether runs are clustered and compiled: the flag tf_xla_auto_jit decides, where it is not 0, over the config."""
+        level = current().tf_xla_auto_jit or self.config.graph_options.optimizer_options.global_jit_level
+        return level > 0
 
     def fed_tensor(self, key: Any) -> Tensor:
         """The tensor that a key of a feed dictionary means: itself, an operation with one output, or a name.

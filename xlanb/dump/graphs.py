@@ -1,0 +1,124 @@
+"""Graphs written as TensorFlow's DumpGraphToFile writes them: as text, under the names in `names.GRAPHS`, into the directory of TF_DUMP_GRAPH_PREFIX.
+
+A name that was written before in this process gets _1, _2 and so on. `-` as directory is stderr. Source of the rules: tensorflow/core/util/dump_graph.cc.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+
+from xlanb.debug_options import current
+from xlanb.errors import DumpError, GraphError
+from xlanb.graph.attr_values import new_message
+from xlanb.graph.function_body import read_function
+from xlanb.graph.functions import GraphFunction
+from xlanb.graph.graph import Graph
+from xlanb.graph.graphdef import function_to_proto, graph_to_proto
+from xlanb.logs import VLog
+
+LOG = VLog("dump", "dump_graph")
+_CLUSTER = "_XlaCluster"
+_COUNTS: Counter[tuple[str, str]] = Counter()
+_LOCK = threading.Lock()
+_LONGEST_NAME = 255  # bytes of a file's name
+
+
+def dumps_graphs() -> bool:
+    """Whether the flags in force name a directory for graphs."""
+    return bool(current().tf_dump_graph_prefix)
+
+
+def dump_graph(name: str, graph: Graph) -> Path | None:
+    """Write a graph as NAME.pbtxt; the file's path, None where it went to stderr or no directory is named.
+
+    Raises:
+        DumpError: the file cannot be written.
+    """
+    return _write(name, graph_to_proto(graph)) if _is_wanted(name) else None
+
+
+def dump_function(name: str, function: GraphFunction) -> Path | None:
+    """Write a FunctionDef as NAME.pbtxt; as `dump_graph`."""
+    if not _is_wanted(name):
+        return None
+    proto = new_message("FunctionDef")
+    function_to_proto(function, proto)
+    return _write(name, proto)
+
+
+def dump_annotated(name: str, graph: Graph) -> Path | None:
+    """Write a marked graph whose nodes have their cluster before their name, so that tools group them; as `dump_graph`."""
+    if not _is_wanted(name):
+        return None
+    new_names = {op.name: f"{_group(op.type, op.attrs.get(_CLUSTER))}/{op.name}" for op in graph}
+    proto = graph_to_proto(graph)
+    for node in proto.node:
+        node.name = new_names[node.name]
+        for index, text in enumerate(node.input):
+            node.input[index] = _renamed(text, new_names)
+    return _write(name, proto)
+
+
+def read_graph(data: bytes) -> Graph:
+    """The graph of a dumped file: a GraphDef, or the body of a FunctionDef (as text, the only form in which they are dumped).
+
+    Raises:
+        GraphError: it is neither, or not well formed.
+    """
+    if not data.lstrip().startswith(b"signature"):
+        return Graph.from_graphdef(data)
+    proto = new_message("FunctionDef")
+    try:
+        text_format.Parse(data.decode("utf-8", "replace"), proto, allow_unknown_field=True)
+    except text_format.ParseError as error:
+        raise GraphError(f"a FunctionDef in text form that cannot be read: {error}") from error
+    return read_function(proto, Graph(proto.signature.name)).body
+
+
+def _group(op_type: str, cluster: Any) -> str:
+    return str(cluster) if cluster else "varhandle" if op_type == "VarHandleOp" else "unclustered"
+
+
+def _renamed(text: str, names: dict[str, str]) -> str:
+    if text.startswith("^"):
+        return "^" + names[text[1:]]
+    name, colon, port = text.partition(":")
+    return names[name] + colon + port
+
+
+def _is_wanted(name: str) -> bool:
+    if dumps_graphs():
+        return True
+    LOG.vlog(1, "Failed to dump %s because dump location is not specified through either TF_DUMP_GRAPH_PREFIX", name)
+    return False
+
+
+def _write(name: str, proto: Any) -> Path | None:
+    text: str = text_format.MessageToString(proto)
+    prefix = current().tf_dump_graph_prefix
+    if prefix == "-":
+        sys.stderr.write(text)
+        return None
+    path = Path(prefix).expanduser() / _unique(prefix, name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DumpError(f"TF_DUMP_GRAPH_PREFIX: cannot write {path}: {error}") from error
+    return path
+
+
+def _unique(prefix: str, name: str) -> str:
+    plain = re.sub(r"[/\\\[\]*? ]", "_", name)
+    with _LOCK:
+        count = _COUNTS[prefix, plain]
+        _COUNTS[prefix, plain] += 1
+    end = (f"_{count}" if count else "") + ".pbtxt"
+    return plain.encode()[: _LONGEST_NAME - len(end)].decode("utf-8", "ignore") + end

@@ -1,0 +1,291 @@
+"""StepStats: when each node, launch, kernel, compilation and HLO pass of one run began and ended, as TensorFlow's step_stats.proto has it; and who collects it.
+
+Times are in microseconds: `all_start_micros` since 1970, the others since `all_start_micros`. Beside TensorFlow's CPU device, which has the nodes as the session runs them, there are devices
+for what XLA does: launches, kernels, compilations, passes. The times of kernels are those of one more run, with a clock around each kernel, laid out one after another within the launch.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from xlanb.cpu.executable import Executable
+from xlanb.cpu.profile import kernel_times
+from xlanb.graph.operation import Operation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.tracing import CompilationStarted, Event, StageFinished
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CPU: Final = "/job:localhost/replica:0/task:0/device:CPU:0"
+_XLA: Final = "/job:localhost/replica:0/task:0/device:XLA_CPU:0/stream:"
+LAUNCHES, KERNELS, COMPILATIONS, PASSES = (f"{_XLA}{w}" for w in ("launches", "kernels", "compilation", "passes"))
+_ALLOCATOR: Final = "cpu"
+
+
+@dataclass
+class AllocationDescription:
+    """Where a tensor lies: bytes asked for and taken, the allocator, a number that two tensors share where they share memory."""
+
+    requested_bytes: int = 0
+    allocated_bytes: int = 0
+    allocator_name: str = _ALLOCATOR
+    allocation_id: int = 0
+    has_single_reference: bool = False
+    ptr: int = 0
+
+
+@dataclass
+class TensorDescription:
+    """A tensor: its type as TensorFlow writes it ("float32"), its shape, where it lies."""
+
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    allocation_description: AllocationDescription = field(default_factory=AllocationDescription)
+
+
+@dataclass
+class NodeOutput:
+    """One output of a node."""
+
+    slot: int
+    tensor_description: TensorDescription
+
+
+@dataclass
+class AllocatorMemoryUsed:
+    """What a node took from an allocator, bytes."""
+
+    allocator_name: str = _ALLOCATOR
+    total_bytes: int = 0
+    peak_bytes: int = 0
+    live_bytes: int = 0
+    allocation_records: list[Any] = field(default_factory=list)
+    allocator_bytes_in_use: int = 0
+
+
+@dataclass
+class NodeExecStats:
+    """One node (kernel, pass...) of a run.
+
+    `timeline_label` reads "name = Op(input, input)". TensorFlow has no `ops`: the nodes that a kernel computes, all of a fusion's; nor `detail`: facts for views.
+    """
+
+    node_name: str
+    all_start_micros: int = 0
+    op_start_rel_micros: int = 0
+    op_end_rel_micros: int = 0
+    all_end_rel_micros: int = 0
+    memory: list[AllocatorMemoryUsed] = field(default_factory=list)
+    output: list[NodeOutput] = field(default_factory=list)
+    timeline_label: str = ""
+    scheduled_micros: int = 0
+    thread_id: int = 0
+    referenced_tensor: list[AllocationDescription] = field(default_factory=list)
+    all_start_nanos: int = 0
+    op_start_rel_nanos: int = 0
+    op_end_rel_nanos: int = 0
+    all_end_rel_nanos: int = 0
+    scheduled_nanos: int = 0
+    ops: tuple[str, ...] = ()
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class DeviceStepStats:
+    """What ran on one device."""
+
+    device: str
+    node_stats: list[NodeExecStats] = field(default_factory=list)
+    thread_names: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass
+class StepStats:
+    """One run, by device."""
+
+    dev_stats: list[DeviceStepStats] = field(default_factory=list)
+
+    def device(self, name: str) -> DeviceStepStats:
+        """The device of this name, made where it is not there yet."""
+        found = next((d for d in self.dev_stats if d.device == name), None)
+        if found is None:
+            found = DeviceStepStats(name)
+            self.dev_stats.append(found)
+        return found
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each node on each device: device, name, op, start_us (since the run began), duration_us, output_bytes, ops."""
+        import pandas as pd
+
+        nodes = [(d, n) for d in self.dev_stats for n in d.node_stats]
+        first = min((n.all_start_nanos for _, n in nodes), default=0)
+        rows = [
+            (
+                d.device.rpartition("device:")[2], n.node_name, op_of(n), (n.all_start_nanos - first) / 1e3, n.all_end_rel_nanos / 1e3,
+                sum(o.tensor_description.allocation_description.requested_bytes for o in n.output), ", ".join(n.ops),
+            )
+            for d, n in nodes
+        ]  # fmt: skip
+        columns = ["device", "name", "op", "start_us", "duration_us", "output_bytes", "ops"]
+        return pd.DataFrame(rows, columns=columns)
+
+
+def op_of(node: NodeExecStats) -> str:
+    """The op type in a label "name = Op(input)", else the node's name."""
+    _, equals, rest = node.timeline_label.partition(" = ")
+    return rest.partition("(")[0] if equals else node.node_name
+
+
+class StepStatsCollector:
+    """Takes the times of one run, from the executor and (as an observer) from the compiler."""
+
+    def __init__(self) -> None:
+        self.step_stats = StepStats()
+        self._epoch = time.time_ns() - time.perf_counter_ns()
+        self._names: dict[int, str] = {}
+        self._begun: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        self._launches: list[tuple[str, Executable, tuple[Any, ...], int, float]] = []
+        self._lock = threading.Lock()
+
+    def ran_node(self, op: Operation, begin: int, end: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """A node was run, from `begin` to `end` by perf_counter_ns."""
+        label = f"{op.name} = {op.type}({', '.join(op.node_inputs)})"
+        described = [_described(t.value_index, t.dtype.name, v) for t, v in zip(op.outputs, outputs, strict=True)]
+        read = [_allocation(v) for v in inputs if isinstance(v, np.ndarray)]
+        taken = sum(o.tensor_description.allocation_description.requested_bytes for o in described)
+        memory = [AllocatorMemoryUsed(total_bytes=taken, peak_bytes=taken, live_bytes=taken)] if taken else []
+        self._add(CPU, op.name, label, begin, end, memory=memory, output=described, referenced_tensor=read)
+
+    def ran(self, name: str, executable: Executable, values: Sequence[Any], begin: float, seconds: float) -> None:
+        """A cluster was run: `begin` by perf_counter. To time its kernels it is run once more, in the end."""
+        start, length = round(begin * 1e9), round(seconds * 1e9)
+        self._launches.append((name, executable, tuple(values), start, seconds))
+        temp = executable.buffer_assignment.temp_size
+        memory = [AllocatorMemoryUsed(total_bytes=temp, peak_bytes=temp)]
+        label = f"{name} = XlaLaunch()"
+        self._add(LAUNCHES, name, label, start, start + length, memory=memory, detail={"temp_bytes": temp})
+
+    def _time_kernels(
+        self, name: str, executable: Executable, values: tuple[Any, ...], start: int, seconds: float
+    ) -> None:
+        times, calls = kernel_times(executable, values, 1)
+        whole = sum(t.seconds for t in times)
+        scale = min(1.0, seconds / whole) if whole else 1.0
+        by_name = {i.name: i for i in executable.hlo_module.instructions()}
+        at = start
+        for kernel, count in zip(times, calls, strict=True):
+            end = at + round(kernel.seconds * scale * 1e9)
+            i = by_name[kernel.instruction]
+            detail = {
+                "cluster": name,
+                "kernel": kernel.name,
+                "calls": count,
+                "bytes_accessed": kernel.bytes_accessed,
+                "flops": kernel.flops,
+                "op_name": kernel.op_name,
+                "measured_us": kernel.seconds * 1e6,
+            }
+            label = f"{i.name} = {i.opcode}({', '.join(o.name for o in i.operands)})"
+            self._add(KERNELS, i.name, label, at, end, ops=_computed(i), detail=detail)
+            at = end
+
+    def on_event(self, event: Event) -> None:
+        """Take one event of the compiler."""
+        now = time.perf_counter_ns()
+        if isinstance(event, CompilationStarted):
+            self._names[event.key] = event.name
+            self._begun[event.key] = now
+        elif isinstance(event, StageFinished) and event.seconds is not None:
+            if event.kind in ("execution", "compilation_cache"):
+                return
+            begin = now - round(event.seconds * 1e9)
+            pipeline = " > ".join(event.pipeline)
+            detail = {"kind": event.kind, "pipeline": pipeline, "changed": event.before is not event.after}
+            name = self._names.get(event.compilation, "")
+            label = f"{event.name} = {event.kind}({name.split(':')[0]})"
+            self._add(PASSES, event.name, label, max(begin, self._ends.get(0, begin)), now, detail=detail)
+            self._ends[0] = now
+            self._ends[event.compilation or -1] = now
+
+    def finish(self) -> StepStats:
+        """The stats, with the kernels of each launch and a bar for each compilation."""
+        for launch in self._launches:
+            self._time_kernels(*launch)
+        self._launches.clear()
+        for key, begun in self._begun.items():
+            name = self._names[key]
+            if (end := self._ends.get(key or -1)) is not None:
+                self._add(COMPILATIONS, name, f"{name} = compile()", begun, end, detail={"compilation": key})
+        order = [CPU, LAUNCHES, KERNELS, COMPILATIONS, PASSES]
+        self.step_stats.dev_stats.sort(key=lambda d: order.index(d.device))
+        for device in self.step_stats.dev_stats:
+            device.node_stats.sort(key=lambda n: n.all_start_nanos)
+        return self.step_stats
+
+    def _add(self, device: str, name: str, label: str, begin: int, end: int, **rest: Any) -> None:
+        start = begin + self._epoch
+        length = max(end - begin, 0)
+        node = NodeExecStats(
+            name,
+            start // 1000,
+            0,
+            -(-length // 1000),
+            -(-length // 1000),
+            timeline_label=label,
+            scheduled_micros=start // 1000,
+            all_start_nanos=start,
+            op_end_rel_nanos=length,
+            all_end_rel_nanos=length,
+            scheduled_nanos=start,
+            **rest,
+        )
+        with self._lock:
+            self.step_stats.device(device).node_stats.append(node)
+
+
+def _computed(i: HloInstruction) -> tuple[str, ...]:
+    """The TensorFlow nodes of an instruction, of a fusion those within."""
+    inside = i.fused_computation.instructions if i.opcode is HloOpcode.FUSION else (i,)
+    names = [j.metadata.op_name for j in (*inside, i) if j.opcode not in (HloOpcode.PARAMETER, HloOpcode.CONSTANT)]
+    return tuple(dict.fromkeys(n for n in names if n))
+
+
+def _described(slot: int, dtype: str, value: Any) -> NodeOutput:
+    if not isinstance(value, np.ndarray):
+        return NodeOutput(slot, TensorDescription(dtype))
+    return NodeOutput(slot, TensorDescription(dtype, value.shape, _allocation(value)))
+
+
+def _allocation(value: np.ndarray[Any, Any]) -> AllocationDescription:
+    address = value.__array_interface__["data"][0]
+    return AllocationDescription(value.nbytes, value.nbytes, _ALLOCATOR, address, ptr=address)
+
+
+_COLLECTOR: ContextVar[StepStatsCollector | None] = ContextVar("xlanb_step_stats_collector", default=None)
+
+
+def collecting() -> StepStatsCollector | None:
+    """Who collects the times of the run that is under way, if anyone does."""
+    return _COLLECTOR.get()
+
+
+@contextmanager
+def collect(collector: StepStatsCollector) -> Iterator[StepStatsCollector]:
+    """Have the times of runs within the block collected."""
+    token = _COLLECTOR.set(collector)
+    try:
+        yield collector
+    finally:
+        _COLLECTOR.reset(token)
