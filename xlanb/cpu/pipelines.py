@@ -61,7 +61,7 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
     (
         "HLO_passes_after_layout_assignment",
         (
-            "reshape-decomposer row-fusion fusion fusion-wrapper",
+            "reshape-decomposer row-fusion fusion sibling-fusion fusion-wrapper",
             ("simplification_after_layout_assignment*", ("algsimp@layout dce cse",)),
             _AFTER_LAYOUT_END.replace(" simplification_after_layout_assignment", ""),
         ),
@@ -114,6 +114,7 @@ LEFT_OUT: Mapping[str, str] = {
 
 ADDED: Mapping[str, str] = {
     "row-fusion": "our code generator makes one kernel of everything that works along the same rows; XLA:CPU has none such",
+    "sibling-fusion": "our loops write several results, which share what they read and compute; XLA:CPU runs no such pass",
 }
 """Why the default pipeline has a pass that XLA:CPU has not, by name."""
 

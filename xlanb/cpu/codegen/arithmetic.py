@@ -350,12 +350,30 @@ def convert(f: Function, source: PrimitiveType, to: PrimitiveType, value: Value)
 def _from_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: str) -> str:
     kind, goal = register(source), register(to)
     if to.is_integral:
-        return f.call(goal, f"llvm.fpto{'s' if to.is_signed else 'u'}i.sat.{goal}.{suffix(source)}", (kind, x))
+        return _saturated(f, kind, to, x)
     if kind == goal:
         return rounded(f, to, x)
     if goal == "double":
         return f.let(f"fpext float {x} to double")
     return f.let(f"fptrunc double {x} to float") if to is T.F32 else rounded(f, to, odd(f, x))
+
+
+def _saturated(f: Function, kind: str, to: PrimitiveType, x: str) -> str:
+    """The integer towards zero; beyond the range its end, zero for NaN. LLVM's own intrinsics go through vectors lane by lane."""
+    goal, digits = register(to), 53 if kind == "double" else 24
+    low, high = (-(1 << (to.bits - 1)), (1 << (to.bits - 1)) - 1) if to.is_signed else (0, (1 << to.bits) - 1)
+    most = high if high < 1 << digits else high + 1 - (1 << (to.bits - to.is_signed - digits))
+    least, below = float_text(float(low), kind), float_text(float(most), kind)
+    inside = f.let(f"select i1 {f.let(f'fcmp ord {kind} {x}, {x}')}, {kind} {x}, {kind} 0.0")
+    inside = f.let(f"select i1 {f.let(f'fcmp ogt {kind} {inside}, {least}')}, {kind} {inside}, {kind} {least}")
+    inside = f.let(f"select i1 {f.let(f'fcmp olt {kind} {inside}, {below}')}, {kind} {inside}, {kind} {below}")
+    if to.bits < 32:
+        return f.let(f"trunc i32 {f.let(f'fptosi {kind} {inside} to i32')} to {goal}")
+    whole = f.let(f"{'fptosi' if to.is_signed else 'fptoui'} {kind} {inside} to {goal}")
+    if most == high:
+        return whole
+    beyond = f.let(f"fcmp oge {kind} {x}, {float_text(float(high + 1), kind)}")
+    return f.let(f"select i1 {beyond}, {goal} {high}, {goal} {whole}")
 
 
 def _to_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: str) -> str:

@@ -1,0 +1,93 @@
+"""Sibling fusion: loops over the same elements become one, nothing comes to wait for itself, and the meaning stays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.transforms import PASSES
+
+BODIES = """double {
+  p = f32[200] parameter(0)
+  q = f32[200] parameter(1)
+  s = f32[200] add(p, q)
+  ROOT r = f32[200] multiply(s, s)
+}
+half {
+  p = f32[200] parameter(0)
+  q = f32[200] parameter(1)
+  s = f32[200] add(p, q)
+  ROOT r = f32[200] subtract(s, q)
+}
+turned {
+  p = f32[200] parameter(0)
+  r = f32[200] reverse(p), dimensions={0}
+  ROOT n = f32[200] negate(r)
+}
+short {
+  p = f32[100] parameter(0)
+  ROOT n = f32[100] negate(p)
+}
+"""
+
+
+def merged(body: str) -> tuple[HloModule, HloModule]:
+    """(the module, the same after the pass)."""
+    text = f"HloModule m\n{BODIES}ENTRY e {{\n{body}}}\n"
+    before, after = parse(text), parse(text)
+    PASSES["sibling-fusion"]().run(after)
+    after.verify()
+    return before, after
+
+
+def fusions(module: HloModule) -> int:
+    return sum(i.opcode is Op.FUSION for i in module.entry_computation)
+
+
+def test_loops_that_read_the_same_array_are_one_and_share_what_they_compute() -> None:
+    before, after = merged(
+        "  x = f32[200] parameter(0)\n  y = f32[200] parameter(1)\n"
+        "  a = f32[200] fusion(x, y), kind=kLoop, calls=double\n  b = f32[200] fusion(x, y), kind=kLoop, calls=half\n"
+        "  ROOT t = (f32[200], f32[200]) tuple(a, b)\n"
+    )
+    (fusion,) = [i for i in after.entry_computation if i.opcode is Op.FUSION]
+    assert sum(i.opcode is Op.ADD for i in fusion.fused_computation) == 1
+    x, y = np.random.default_rng(0).standard_normal((2, 200)).astype(np.float32)
+    for want, got in zip(evaluate(before, x, y), evaluate(after, x, y), strict=True):
+        np.testing.assert_array_equal(want, got)
+
+
+def test_one_that_needs_the_other_stays_apart() -> None:
+    _, after = merged(
+        "  x = f32[200] parameter(0)\n  a = f32[200] fusion(x, x), kind=kLoop, calls=double\n"
+        "  n = f32[200] sine(a)\n  b = f32[200] fusion(x, n), kind=kLoop, calls=half\n  ROOT t = (f32[200], f32[200]) tuple(a, b)\n"
+    )
+    assert fusions(after) == 2
+
+
+def test_merged_loops_do_not_wait_for_each_other() -> None:
+    # a and d, b and c would fit; c needs a, and d needs b: both pairs at once would be a cycle.
+    _, after = merged(
+        "  x = f32[200] parameter(0)\n  y = f32[200] parameter(1)\n"
+        "  a = f32[200] fusion(x, x), kind=kLoop, calls=double\n  b = f32[200] fusion(y, y), kind=kLoop, calls=double\n"
+        "  sa = f32[200] sine(a)\n  sb = f32[200] sine(b)\n"
+        "  c = f32[200] fusion(y, sa), kind=kLoop, calls=half\n  d = f32[200] fusion(x, sb), kind=kLoop, calls=half\n"
+        "  ROOT t = (f32[200], f32[200]) tuple(c, d)\n"
+    )
+    assert fusions(after) == 3
+
+
+def test_other_sizes_other_arrays_and_other_orders_stay_apart() -> None:
+    for body in (
+        "  a = f32[200] fusion(x, x), kind=kLoop, calls=double\n  b = f32[200] fusion(y, y), kind=kLoop, calls=half\n"
+        "  ROOT t = (f32[200], f32[200]) tuple(a, b)\n",
+        "  a = f32[200] fusion(x, x), kind=kLoop, calls=double\n  b = f32[200] fusion(x), kind=kLoop, calls=turned\n"
+        "  ROOT t = (f32[200], f32[200]) tuple(a, b)\n",
+        "  s = f32[100] slice(x), slice={[0:100]}\n  a = f32[200] fusion(x, x), kind=kLoop, calls=double\n"
+        "  b = f32[100] fusion(s), kind=kLoop, calls=short\n  ROOT t = (f32[200], f32[100]) tuple(a, b)\n",
+    ):
+        _, after = merged("  x = f32[200] parameter(0)\n  y = f32[200] parameter(1)\n" + body)
+        assert fusions(after) == 2
