@@ -37,7 +37,7 @@ function tempChart(record, temps) {
   const svg = s("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": "What lies where, when" });
   let base = 0;
   for (const a of temps) {
-    for (const [name, , shape, offset, size, start, end] of a.values) {
+    for (const [name, , shape, offset, size, start, end] of /** @type {any[][]} */ (a.values)) {
       const x = (start / steps) * WIDTH;
       const w = Math.max(3, ((end - start + 1) / steps) * WIDTH - 2);
       const y = ((base + offset) / total) * height;
@@ -73,7 +73,7 @@ function liveChart(record) {
 function table(record) {
   const rows = record.allocations.flatMap((/** @type {any} */ a) => [
     h("tr", { class: "allocation" }, h("td", {}, `#${a.i}`), h("td", {}, a.kind, a.parameter !== null && a.parameter !== undefined ? ` ${a.parameter}` : ""), h("td", { class: "num" }, bytes(a.size)), h("td", {}, plural(a.values.length, "value")), h("td", {})),
-    ...a.values.slice(0, 60).map(([name, index, shape, offset, size, start, end]) =>
+    .../** @type {any[][]} */ (a.values).slice(0, 60).map(([name, index, shape, offset, size, start, end]) =>
       h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, name, index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `at ${offset}, ${start}–${end}`)),
     ),
   ]);

@@ -1,6 +1,7 @@
 // The frame of the step view: what stands where, and which theme it wears.
 import { h, icon } from "./dom.js";
 import { HELP } from "./keys.js";
+import { stepRewrite, togglePlay } from "./walk.js";
 
 /**
  * The elements of the view, by name; what is pressed is asked of the view.
@@ -21,10 +22,10 @@ export function buildFrame(view) {
   const card = h("aside", { class: "card", "aria-label": "Op" });
   const status = h("div", { class: "status", role: "status", "aria-live": "polite" });
   const spark = h("div", { class: "sparkbox" });
-  const play = button("Play", icon("play"), () => view.togglePlay());
+  const play = button("Play", icon("play"), () => togglePlay(view));
   const run = button("Run", "Run", () => view.ask("run"), "text primary");
   const place = h("span", { class: "muted rewrites" });
-  const stepper = h("div", { class: "buttons stepper", hidden: true }, button("Previous rewrite", "‹", () => view.stepRewrite(-1), "thin"), place, button("Next rewrite", "›", () => view.stepRewrite(1), "thin"));
+  const stepper = h("div", { class: "buttons stepper", hidden: true }, button("Previous rewrite", "‹", () => stepRewrite(view, -1), "thin"), place, button("Next rewrite", "›", () => stepRewrite(view, 1), "thin"));
   const bar = h("progress", { class: "progress", "aria-label": "Compiling", hidden: true });
   const help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys" }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
   const foot = h(

@@ -1,4 +1,5 @@
 // What each key does, while the view has the focus.
+import { seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
 
 /** The table of the help: keys, and what they do. */
 export const HELP = [
@@ -32,14 +33,14 @@ export function actionOf(view, key) {
   const keys = {
     ArrowDown: () => view.next(),
     ArrowUp: () => view.previous(),
-    ArrowRight: () => view.stepRewrite(1),
-    ArrowLeft: () => view.stepRewrite(-1),
+    ArrowRight: () => stepRewrite(view, 1),
+    ArrowLeft: () => stepRewrite(view, -1),
     Home: () => view.go(0),
     End: () => view.go(view.current.stages.length - 1),
-    n: () => view.seek(1, changed),
-    p: () => view.seek(-1, changed),
-    "]": () => view.seekKind(1),
-    "[": () => view.seekKind(-1),
+    n: () => seek(view, 1, changed),
+    p: () => seek(view, -1, changed),
+    "]": () => seekKind(view, 1),
+    "[": () => seekKind(view, -1),
     g: () => view.show("Graph"),
     d: () => view.show("Diff"),
     t: () => view.show("Text"),
@@ -53,7 +54,7 @@ export function actionOf(view, key) {
     "/": () => view.filterBox.focus(),
     f: () => view.findInText(),
     " ": () => view.graph.fit(),
-    Enter: () => view.togglePlay(),
+    Enter: () => togglePlay(view),
     "?": () => view.toggleHelp(),
     Escape: () => view.escape(),
   };

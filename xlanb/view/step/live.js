@@ -3,6 +3,7 @@ import { download, h } from "./dom.js";
 import { merge, Store } from "./store.js";
 import { isWhole } from "./scene.js";
 import { textOf } from "./text.js";
+import { togglePlay } from "./walk.js";
 
 /**
  * Take in a message from the kernel.
@@ -13,7 +14,7 @@ export function receive(view, message) {
   if (message.type === "delta") takeDelta(view, message);
   else if (message.type === "error") {
     view.error = message.message;
-    if (view.timer) view.togglePlay();
+    if (view.timer) togglePlay(view);
   } else if (message.type === "edit-error") {
     if (view.editing) view.editing.fault = { line: message.line || 1, column: message.column || 1, message: message.message };
   } else if (message.type === "progress") view.progress = message;

@@ -11,7 +11,7 @@ const VECTOR = /%[zyx]mm\d+|<\d+ x (?:float|double|half|i\d+)>/;
 export function loopsOf(lines, language) {
   const spans = backEdges(lines, language);
   const inner = spans.filter(([a, b]) => !spans.some(([c, d]) => (c > a && d <= b) || (c >= a && d < b)));
-  const weight = ([a, b]) => lines.slice(a, b + 1).filter((t) => VECTOR.test(t)).length;
+  const weight = (/** @type {[number, number]} */ [a, b]) => lines.slice(a, b + 1).filter((t) => VECTOR.test(t)).length;
   const out = new Array(lines.length).fill("");
   let best = null;
   for (const span of inner) {

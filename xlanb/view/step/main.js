@@ -1,20 +1,18 @@
 // The step view: one renderer for the live widget and for pages without a kernel.
-import { branchesView } from "./branches.js";
-import { cacheView, memoryView, spark, sparkline, timingView } from "./charts.js";
-import { differences, diffView } from "./compare.js";
-import { download, h, icon, opOf, plural, selector } from "./dom.js";
+import { showFoot, showHead } from "./around.js";
+import { download, h, opOf, selector } from "./dom.js";
 import { buildFrame, followTheme } from "./frame.js";
 import { GraphView } from "./graph.js";
 import { actionOf } from "./keys.js";
-import { actionsAt, editor, receive, startEdit } from "./live.js";
-import { errorsOf, levels, numericsView } from "./numerics.js";
+import { actionsAt, receive } from "./live.js";
 import { pairCard } from "./pair.js";
-import { passList } from "./passes.js";
+import { available, EXTRA, NO_MARKS, paneContent, TABS } from "./panes.js";
+import { showList } from "./passes.js";
 import { PictureState } from "./picture.js";
-import { opCard, ribbon, stageCard, tally } from "./side.js";
-import { stationOf, Store } from "./store.js";
-import { CodePanes, linesOf, TextPane, withoutDirectives } from "./text.js";
-import { whyView } from "./why.js";
+import { opCard, ribbon, stageCard } from "./side.js";
+import { Store } from "./store.js";
+import { CodePanes, linesOf, TextPane } from "./text.js";
+import { light } from "./walk.js";
 
 /** @typedef {import("./store.js").Payload} Payload */
 /** @typedef {import("./store.js").Stage} Stage */
@@ -25,10 +23,6 @@ import { whyView } from "./why.js";
  *   on(event: string, callback: (...args: any[]) => void): void, off?(event: string, callback: (...args: any[]) => void): void}} Model
  */
 
-const TABS = ["Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing", "Compare"];
-const NO_MARKS = { added: new Set(), removed: new Set(), changed: new Set() };
-const IN_TEXT = ["module", "graph", "code", "text"];
-const PLAY_MS = 900;
 /**
  * Where the reader stood, by payload: a notebook takes views away that are scrolled out of sight, and makes them anew.
  * @type {WeakMap<Payload, {trace: number, stage: number, tab: string, side: string, pinned: string, hide: boolean, unified: boolean, waiting: string, error: string}>}
@@ -57,10 +51,8 @@ class StepView {
     this.second = ""; // the other op of a pair
     this.other = -1; // the stage that is compared with
     this.unified = false;
-    /** @type {Set<number>} artifacts that the kernel was asked to read */
-    this.asked = new Set();
-    /** @type {Set<string>} */
-    this.folded = new Set();
+    this.asked = /** @type {Set<number>} */ (new Set()); // artifacts that the kernel was asked to read
+    this.folded = /** @type {Set<string>} */ (new Set());
     /** @type {{done: number, total: number, name: string} | null} */
     this.progress = null;
     /** @type {{trace: number, stage: number, text: string, fault: any} | null} */
@@ -70,12 +62,35 @@ class StepView {
     /** @type {(() => void)[]} */
     this.cleanup = [];
     Object.assign(this, PLACES.get(this.payload));
+    const frame = buildFrame(this);
+    this.root = frame.root;
+    this.title = frame.title;
+    this.counts = frame.counts;
+    this.badge = frame.badge;
+    this.traceTabs = frame.traceTabs;
+    this.ribbon = frame.ribbon;
+    this.filterBox = frame.filterBox;
+    this.list = frame.list;
+    this.tabs = frame.tabs;
+    this.sides = frame.sides;
+    this.pane = frame.pane;
+    this.card = frame.card;
+    this.status = frame.status;
+    this.spark = frame.spark;
+    this.play = frame.play;
+    this.run = frame.run;
+    this.help = frame.help;
+    this.place = frame.place;
+    this.stepper = frame.stepper;
+    this.bar = frame.bar;
     this.picture = new PictureState(this);
     this.graph = new GraphView({ name: () => `${this.current.name || "graph"}-${this.now?.name || ""}`, tools: this.picture.tools, recolour: () => this.update() });
     this.text = new TextPane(this);
     this.code = new CodePanes(this);
     this.shadow = host.shadowRoot || host.attachShadow({ mode: "open" });
-    this._build(css);
+    this.root.dataset.step = String(this.stage);
+    this.host.dataset.lmSuppressShortcuts = "true";
+    this.shadow.replaceChildren(h("style", {}, css), this.root);
     this.cleanup.push(followTheme(this.root));
     this._listen();
     this.update();
@@ -95,16 +110,6 @@ class StepView {
     return this.current.stages[this.stage];
   }
 
-  // -- building -------------------------------------------------------------------------------------------------
-
-  /** @param {string} css */
-  _build(css) {
-    Object.assign(this, buildFrame(this));
-    this.root.dataset.step = String(this.stage);
-    this.host.dataset.lmSuppressShortcuts = "true";
-    this.shadow.replaceChildren(h("style", {}, css), this.root);
-  }
-
   _listen() {
     const message = (/** @type {any} */ m) => receive(this, m);
     const replaced = () => {
@@ -117,8 +122,8 @@ class StepView {
     this.model.on("change:can", () => this.update());
     this.cleanup.push(() => this.model.off?.("msg:custom", message), () => this.model.off?.("change:payload", replaced));
     this.root.addEventListener("keydown", (e) => this.key(/** @type {KeyboardEvent} */ (e)));
-    this.root.addEventListener("pointerover", (e) => this.light(opOf(e)));
-    this.root.addEventListener("pointerleave", () => this.light(""));
+    this.root.addEventListener("pointerover", (e) => light(this, opOf(e)));
+    this.root.addEventListener("pointerleave", () => light(this, ""));
     this.root.addEventListener("click", (e) => this._clicked(/** @type {MouseEvent} */ (e)));
     this.root.addEventListener("dblclick", (e) => this._follow(opOf(e)));
     this.root.addEventListener("pointerdown", (e) => {
@@ -155,7 +160,7 @@ class StepView {
     this.second = name;
     this.root.classList.add("has-pin");
     this._showCard();
-    this.light("");
+    light(this, "");
   }
 
   dispose() {
@@ -190,7 +195,7 @@ class StepView {
   /** @param {string} key */
   foldPipeline(key) {
     if (!this.folded.delete(key)) this.folded.add(key);
-    this._showList();
+    showList(this);
   }
 
   /** Switch a pass off or on again, from the next branch on. @param {string} name @param {boolean} off */
@@ -233,53 +238,6 @@ class StepView {
     this.go(this.stage - 1);
   }
 
-  /** @param {number} direction @param {(s: Stage) => boolean} wanted */
-  seek(direction, wanted) {
-    for (let k = this.stage + direction; k >= 0 && k < this.current.stages.length; k += direction) {
-      if (wanted(this.current.stages[k])) return this.go(k);
-    }
-    return this.say(direction > 0 ? "No later one." : "No earlier one.");
-  }
-
-  /** @param {number} direction */
-  seekKind(direction) {
-    const here = this.now ? stationOf(this.now) : "";
-    let k = this.stage;
-    const stages = this.current.stages;
-    while (stages[k] && stationOf(stages[k]) === here) k += direction;
-    if (!stages[k]) return this.say(direction > 0 ? "This is the last kind of stage." : "This is the first kind of stage.");
-    const there = stationOf(stages[k]);
-    if (direction < 0) while (k > 0 && stationOf(stages[k - 1]) === there) k -= 1;
-    return this.go(k);
-  }
-
-  /** @param {number} direction */
-  stepRewrite(direction) {
-    const count = this.now?.why?.rewrites.length || 0;
-    if (!count) return this.say("This pass recorded no single rewrites.");
-    this.rewrite = Math.max(0, Math.min(count - 1, this.rewrite + direction));
-    if (!["Graph", "Diff"].includes(this.tab)) this.tab = "Why";
-    this.update();
-    const first = this.now?.why.rewrites[this.rewrite].edits.flatMap((/** @type {any} */ e) => [e.b, e.a]).find((/** @type {string} */ n) => n);
-    return first && this.shownTab === "Graph" ? this.graph.reveal(first) : undefined;
-  }
-
-  togglePlay() {
-    if (this.timer) {
-      clearInterval(this.timer);
-      this.timer = null;
-    } else {
-      if (this.stage >= this.current.stages.length - 1 && !this.canStep) this.go(0);
-      this.timer = setInterval(() => {
-        if (this.waiting) return;
-        if (this.stage >= this.current.stages.length - 1 && !this.canStep) this.togglePlay();
-        else this.next();
-      }, PLAY_MS);
-    }
-    this.play.replaceChildren(icon(this.timer ? "pause" : "play"));
-    this.play.setAttribute("aria-pressed", String(Boolean(this.timer)));
-  }
-
   /** @param {number} number */
   choose(number) {
     this.trace = number;
@@ -302,7 +260,7 @@ class StepView {
     this._showCard();
     if (this.shownTab === "Why") this._showPane();
     this.picture.refreshTools(this.store.artifact(this.pictureIndex));
-    this.light("");
+    light(this, "");
     this._keepFocus(focused);
     this._remember();
     if (!name) return;
@@ -344,7 +302,7 @@ class StepView {
 
   _filtered() {
     this.filter = this.filterBox.value;
-    this._showList();
+    showList(this);
   }
 
   /** @param {string} text */
@@ -367,9 +325,9 @@ class StepView {
     this.root.classList.toggle("wide-pane", this.shownTab === "Code" && !this.pinned);
     this.root.classList.toggle("single", Boolean(this.payload.single));
     this.root.classList.toggle("small", ["cache", "execution"].includes(this.store.artifact(this.now?.a ?? -1)?.k || ""));
-    this._showHead(trace);
+    showHead(this, trace);
     this.ribbon.replaceChildren(...ribbon(trace, this.stage, (k) => this.go(k)));
-    this._showList();
+    showList(this);
     this.bar.hidden = !this.waiting || !this.progress;
     if (this.progress) {
       this.bar.setAttribute("max", String(this.progress.total || 1));
@@ -378,8 +336,8 @@ class StepView {
     this._showTabs();
     this._showPane();
     this._showCard();
-    this._showFoot(trace);
-    this.light("");
+    showFoot(this, trace);
+    light(this, "");
     this._keepFocus(focused);
     this._remember();
     return undefined;
@@ -395,72 +353,9 @@ class StepView {
     if (before && !this.shadow.activeElement) this.root.focus({ preventScroll: true });
   }
 
-  /** @param {Trace} trace */
-  _showHead(trace) {
-    const c = trace.counts || {};
-    this.title.replaceChildren(trace.name || this.payload.title || "xlanb");
-    this.counts.replaceChildren(
-      ...[plural(c.stages || 0, "stage"), plural(c.passes || 0, "pass", "passes"), `${c.changed || 0} changed`, plural(c.kernels || 0, "kernel")].map((t) => h("span", {}, t)),
-    );
-    const state = this.waiting ? "running" : trace.live && this.can.step ? "live" : "static";
-    this.badge.className = `badge ${state}`;
-    this.badge.textContent = state;
-    const several = this.payload.order.length > 1;
-    this.traceTabs.hidden = !several;
-    if (several) {
-      this.traceTabs.replaceChildren(
-        ...this.payload.order.map((n) => h("button", { type: "button", role: "tab", "aria-selected": String(n === this.trace), onclick: () => this.choose(n) }, this.payload.traces[n].name)),
-      );
-    }
-  }
-
-  _showList() {
-    const from = this.list.scrollTop;
-    this.list.replaceChildren(...passList(this.current, this.store, {
-        current: this.stage,
-        other: this.other,
-        filter: this.filter,
-        hide: this.hide,
-        folded: this.folded,
-        veiled: this.picture.veiled,
-        off: this.can.toggle ? new Set(this.can.off || []) : null,
-        go: (k, e) => this.choosePass(k, e),
-        fold: (key) => this.foldPipeline(key),
-        toggle: (name, off) => this.togglePass(name, off),
-      }),
-    );
-    this.list.scrollTop = from;
-    if (this.list.querySelector(".pass.current")) this.list.setAttribute("aria-activedescendant", `pass-${this.stage}`);
-    else this.list.removeAttribute("aria-activedescendant");
-    const row = /** @type {HTMLElement | null} */ (this.list.querySelector(".pass.current"));
-    if (row) {
-      const top = row.offsetTop - this.list.offsetTop;
-      if (top < this.list.scrollTop + 24) this.list.scrollTop = top - 24;
-      else if (top + row.offsetHeight > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = top + row.offsetHeight - this.list.clientHeight + 8;
-    }
-  }
-
-  /** Which panes have something to show, for the current stage. @returns {Record<string, boolean>} */
-  available() {
-    const stage = this.now;
-    if (!stage) return { Graph: true };
-    const after = this.store.artifact(stage.a);
-    return {
-      Graph: Boolean(this.store.artifact(this.pictureIndex)?.g) || Boolean(this.store.artifact(this.pictureIndex)?.c),
-      Diff: Boolean(stage.diff) || this.other >= 0,
-      Text: Boolean(after && IN_TEXT.includes(after.k)) || (stage.ctx ?? -1) >= 0,
-      Code: !this.payload.single && Boolean(this.store.latest(this.current, this.current.stages.length - 1, "code")),
-      Why: Boolean(stage.why || stage.e),
-      Memory: Boolean(this.store.latest(this.current, this.stage, "buffers")),
-      Numerics: !this.payload.single && Boolean(this.can.numerics || this.current.stages.some((x) => x.numerics || (x.err ?? null) !== null)),
-      Compare: this.payload.order.length > 1,
-      Timing: !this.payload.single || !["module", "graph", "code", "buffers"].includes(after?.k || ""),
-    };
-  }
-
   /** The pane shown: the one asked for where it has something to say, else the one that fits the stage. */
   get shownTab() {
-    const can = this.available();
+    const can = available(this);
     if (this.tab && can[this.tab]) return this.tab;
     const kind = this.store.artifact(this.now?.a ?? -1)?.k;
     const natural = this.now?.e ? "Why" : kind === "code" ? "Text" : kind === "buffers" ? "Memory" : kind === "execution" || kind === "cache" ? "Timing" : "Graph";
@@ -468,11 +363,11 @@ class StepView {
   }
 
   _showTabs() {
-    const can = this.available();
+    const can = available(this);
     const shown = this.shownTab;
     const focused = this.shadow.activeElement?.closest?.(".tabs");
     this.tabs.replaceChildren(
-      ...TABS.filter((t) => can[t] || !["Code", "Numerics", "Compare"].includes(t)).map((t) =>
+      ...TABS.filter((t) => can[t] || !EXTRA.includes(t)).map((t) =>
         h("button", { type: "button", role: "tab", "aria-selected": String(t === shown), disabled: !can[t], onclick: () => this.show(t) }, t, t === "Why" && this.now?.why ? h("small", {}, String(this.now.why.rewrites.length + this.now.why.decisions.length)) : null),
       ),
     );
@@ -525,7 +420,7 @@ class StepView {
     const after = this.store.artifact(stage.a);
     if (after?.k === "later") parts.push(h("p", { class: "note inline" }, this.waiting === "load" ? "Reading…" : `${stage.name}: ${after.note}`));
     if (this.payload.note && this.stage === 0) parts.push(h("p", { class: "note inline" }, this.payload.note));
-    parts.push(this._content(tab, stage, marks));
+    parts.push(paneContent(this, tab, stage, marks));
     const kept = this.pane.firstElementChild === this.graph.element && parts.length === 1 && parts[0] === this.graph.element;
     const from = this.pane.lastElementChild;
     const place = from && this.paneTab === tab ? [from.scrollLeft, from.scrollTop] : [0, 0];
@@ -542,65 +437,9 @@ class StepView {
     if (this.pinned && tab !== "Graph") this._scrollTo(this.pinned);
   }
 
-  /** @param {string} tab @param {Stage} stage @param {import("./store.js").Marks} marks @returns {HTMLElement} */
-  _content(tab, stage, marks) {
-    const store = this.store;
-    if (tab === "Graph") return this.graph.element;
-    if (tab === "Diff") return this._diff(stage);
-    if (tab === "Why") return whyView(stage, { rewrite: this.rewrite, pinned: this.pinned, choose: (k) => this._chooseRewrite(k) });
-    if (tab === "Memory") return memoryView(store.latest(this.current, this.stage, "buffers"));
-    if (tab === "Compare") return branchesView(store, this.trace, (n) => this.choose(n));
-    if (tab === "Numerics") return numericsView(this.current, this.stage, { measure: this.can.numerics ? () => this.ask("numerics") : null, waiting: this.waiting === "numerics", go: (k) => this.go(k) });
-    if (tab === "Timing") {
-      const artifact = store.artifact(stage.a);
-      if (artifact?.k === "cache") return cacheView(artifact);
-      return timingView(this.current, this.stage, store.latest(this.current, this.current.stages.length - 1, "execution"), (k) => this.go(k));
-    }
-    if (tab === "Code") return this._codes();
-    if (this.editing) return editor(this);
-    let index = this.shownArtifact();
-    if (!IN_TEXT.includes(store.artifact(index)?.k || "")) index = stage.ctx ?? -1;
-    const artifact = store.artifact(index);
-    if (!artifact) return h("p", { class: "empty" }, "There is no text at this stage.");
-    this.text.show(linesOf(artifact, this.payload, marks, this.side), artifact.c ? store.names(index) : store.names(stage.ctx ?? -1), artifact.note);
-    this.text.extra.replaceChildren(...(this.can.edit && artifact.k === "module" ? [h("button", { type: "button", class: "tool primary", onclick: () => startEdit(this) }, "Edit")] : []));
-    return this.text.element;
-  }
-
   /** The lines of an artifact. @param {number} index */
   linesAt(index) {
     return linesOf(/** @type {any} */ (this.store.artifact(index)), this.payload, NO_MARKS, "after");
-  }
-
-  /** Before and after of this pass, or of this stage and another. @param {Stage} stage */
-  _diff(stage) {
-    const choose = (/** @type {boolean} */ unified) => {
-      this.unified = unified;
-      this.update();
-    };
-    const names = this.pictureIndex >= 0 ? this.store.names(this.pictureIndex) : { has: () => false };
-    const state = { unified: this.unified, choose, names };
-    if (this.other < 0) return diffView(stage.diff || [], this.payload, { ...state, after: this.store.artifact(stage.a), title: `${stage.name}: before and after`, empty: stage.ch ? "Before and after are of different kinds; see Text." : "This pass changed nothing. Shift-click another pass in the list to compare with it." });
-    const [first, last] = [Math.min(this.other, this.stage), Math.max(this.other, this.stage)].map((k) => this.current.stages[k]);
-    const [a, b] = [this.store.artifact(first.a), this.store.artifact(last.a)];
-    const alike = a && b && a.k === b.k && a.c;
-    return diffView(alike ? differences(this.payload, a, b) : [], this.payload, { ...state, after: b, title: `after ${first.name} → after ${last.name}`, empty: alike ? "The program is the same after both." : "These two are of different kinds." });
-  }
-
-  /** HLO, LLVM IR and assembly, as far as the compilation has come. */
-  _codes() {
-    const end = this.current.stages.length - 1;
-    const names = this.store.names(this.pictureIndex);
-    const columns = [];
-    const module = this.store.latest(this.current, end, "module");
-    if (module) columns.push({ title: "HLO", source: linesOf(module, this.payload, NO_MARKS, "after"), names, note: module.note });
-    for (const [kind, title] of [["llvm_ir_optimized", "LLVM IR"], ["assembly", "Assembly"]]) {
-      const stage = this.current.stages.findLast((x) => x.kind === kind) || (kind === "llvm_ir_optimized" ? this.current.stages.findLast((x) => x.kind === "llvm_ir") : undefined);
-      const artifact = stage && this.store.artifact(stage.a);
-      if (artifact?.k === "code") columns.push({ title, source: withoutDirectives(linesOf(artifact, this.payload, NO_MARKS, "after")), names, note: artifact.note });
-    }
-    this.code.show(columns);
-    return this.code.element;
   }
 
   /** Set off what the current rewrite touched, in the graph. */
@@ -616,50 +455,13 @@ class StepView {
   _chooseRewrite(k) {
     this.rewrite = k;
     for (const x of this.pane.querySelectorAll(".rewrite")) x.classList.toggle("current", Number(x.getAttribute("data-rewrite")) === k);
-    this._showFoot(this.current);
+    showFoot(this, this.current);
   }
 
   _showCard() {
     const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k) };
     const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? opCard(this.store, this.current, this.stage, this.pinned, act) : stageCard(this.store, this.now, actionsAt(this));
     this.card.replaceChildren(card);
-  }
-
-  /** @param {Trace} trace */
-  _showFoot(trace) {
-    const stage = this.now;
-    const total = stage?.why?.rewrites.length || 0;
-    const where = stage ? `${this.stage + 1}/${trace.stages.length}` : "";
-    const rewrite = this.rewrite >= 0 && total ? ` · rewrite ${this.rewrite + 1}/${total}` : "";
-    const doing = { step: "compiling…", run: "running…", export: "writing the page…", edit: "compiling the edited program…", fork: "forking…", toggle: "compiling anew…", numerics: "measuring…", load: "reading…" }[this.waiting];
-    const said = this.progress ? `${doing} ${this.progress.name || ""} ${this.progress.done}/${this.progress.total}` : doing;
-    const veiled = this.picture.veiled >= 0 && this.stage >= this.picture.veiled;
-    this.status.replaceChildren(h("span", { class: "where" }, where), stage ? h("b", {}, stage.name) : "", doing ? ` ${said}` : stage && !veiled ? ` ${stage.d}${rewrite}` : stage ? "" : "Nothing was compiled yet.", stage && !veiled ? h("span", { class: "tally" }, tally(stage, this.store)) : "");
-    this.spark.replaceChildren(h("span", { class: "label" }, "pass ms"), sparkline(trace, this.stage));
-    const errors = errorsOf(trace);
-    if (errors.some((e) => e !== null)) this.spark.append(h("span", { class: "label" }, "error"), spark(levels(errors, 19), this.stage));
-    this.stepper.hidden = !total;
-    this.place.textContent = total ? `rewrite ${this.rewrite >= 0 ? this.rewrite + 1 : "–"}/${total}` : "";
-    this.run.hidden = !this.can.run;
-    for (const b of this.shadow.querySelectorAll(".ctl")) {
-      const name = b.getAttribute("aria-label");
-      const off = (name === "First pass" || name === "Previous pass") && this.stage <= 0 ? true : (name === "Last pass" && this.stage >= trace.stages.length - 1) || (name === "Next pass" && this.stage >= trace.stages.length - 1 && !this.canStep);
-      b.toggleAttribute("disabled", Boolean(off || (this.waiting && ["Next pass", "Run"].includes(name || "")) || (name === "Previous rewrite" && this.rewrite <= 0) || (name === "Next rewrite" && this.rewrite >= total - 1)));
-    }
-    // A button that has the focus and goes out of use would swallow the next key.
-    if (this.shadow.activeElement?.hasAttribute("disabled")) this.root.focus({ preventScroll: true });
-  }
-
-  /** Light an op up wherever it shows. @param {string} name */
-  light(name) {
-    const wanted = name || this.pinned;
-    for (const x of this.root.querySelectorAll(".lit, .near")) x.classList.remove("lit", "near");
-    for (const x of this.root.querySelectorAll(".pinned")) x.classList.remove("pinned");
-    for (const n of [this.pinned, this.second]) if (n) for (const x of this.root.querySelectorAll(selector(n))) x.classList.add("pinned");
-    if (!wanted) return;
-    for (const x of this.root.querySelectorAll(selector(wanted))) x.classList.add("lit");
-    const quoted = CSS.escape(wanted);
-    for (const x of this.root.querySelectorAll(`.edge[data-from="${quoted}"], .edge[data-to="${quoted}"]`)) x.classList.add("near");
   }
 
   toggleHelp() {

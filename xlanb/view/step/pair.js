@@ -11,6 +11,7 @@ import { decision } from "./why.js";
  * @returns {{stage: number, decisions: any[], rewrites: any[]}[]}
  */
 export function dealings(trace, a, b) {
+  /** @type {{stage: number, decisions: any[], rewrites: any[]}[]} */
   const out = [];
   trace.stages.forEach((stage, k) => {
     const decisions = (stage.why?.decisions || []).filter((/** @type {any} */ d) => d.subject.includes(a) && d.subject.includes(b));

@@ -151,3 +151,30 @@ function passRow(stage, entry, store, state) {
     box,
   );
 }
+
+/** Draw the list anew, the current pass in sight. @param {any} view the step view */
+export function showList(view) {
+  const from = view.list.scrollTop;
+  view.list.replaceChildren(...passList(view.current, view.store, {
+      current: view.stage,
+      other: view.other,
+      filter: view.filter,
+      hide: view.hide,
+      folded: view.folded,
+      veiled: view.picture.veiled,
+      off: view.can.toggle ? new Set(view.can.off || []) : null,
+      go: (/** @type {number} */ k, /** @type {Event} */ e) => view.choosePass(k, e),
+      fold: (/** @type {string} */ key) => view.foldPipeline(key),
+      toggle: (/** @type {string} */ name, /** @type {boolean} */ off) => view.togglePass(name, off),
+    }),
+  );
+  view.list.scrollTop = from;
+  if (view.list.querySelector(".pass.current")) view.list.setAttribute("aria-activedescendant", `pass-${view.stage}`);
+  else view.list.removeAttribute("aria-activedescendant");
+  const row = /** @type {HTMLElement | null} */ (view.list.querySelector(".pass.current"));
+  if (row) {
+    const top = row.offsetTop - view.list.offsetTop;
+    if (top < view.list.scrollTop + 24) view.list.scrollTop = top - 24;
+    else if (top + row.offsetHeight > view.list.scrollTop + view.list.clientHeight) view.list.scrollTop = top + row.offsetHeight - view.list.clientHeight + 8;
+  }
+}

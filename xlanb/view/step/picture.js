@@ -24,10 +24,6 @@ export class PictureState {
     this.version = 0;
     /** @type {{guesses: Set<string>, target: number, result: ReturnType<typeof score> | null} | null} */
     this.guess = null;
-    this._buildTools();
-  }
-
-  _buildTools() {
     const tool = (/** @type {string} */ face, /** @type {string} */ title, /** @type {() => void} */ onclick) => h("button", { type: "button", class: "tool", title, onclick }, face);
     this.foldAll = tool("fold", "fold every fusion, call and scope", () => this.all(true));
     this.unfoldAll = tool("unfold", "unfold everything", () => this.all(false));

@@ -1,0 +1,51 @@
+// The head and the foot: what this is, where one stands, what can be pressed.
+import { spark, sparkline } from "./charts.js";
+import { h, plural } from "./dom.js";
+import { errorsOf, levels } from "./numerics.js";
+import { tally } from "./side.js";
+
+/** @typedef {import("./store.js").Trace} Trace */
+
+/** @param {any} view the step view @param {Trace} trace */
+export function showHead(view, trace) {
+  const c = trace.counts || {};
+  view.title.replaceChildren(trace.name || view.payload.title || "xlanb");
+  view.counts.replaceChildren(
+    ...[plural(c.stages || 0, "stage"), plural(c.passes || 0, "pass", "passes"), `${c.changed || 0} changed`, plural(c.kernels || 0, "kernel")].map((t) => h("span", {}, t)),
+  );
+  const state = view.waiting ? "running" : trace.live && view.can.step ? "live" : "static";
+  view.badge.className = `badge ${state}`;
+  view.badge.textContent = state;
+  const several = view.payload.order.length > 1;
+  view.traceTabs.hidden = !several;
+  if (several) {
+    view.traceTabs.replaceChildren(
+      ...view.payload.order.map((/** @type {number} */ n) => h("button", { type: "button", role: "tab", "aria-selected": String(n === view.trace), onclick: () => view.choose(n) }, view.payload.traces[n].name)),
+    );
+  }
+}
+
+/** @param {any} view the step view @param {Trace} trace */
+export function showFoot(view, trace) {
+  const stage = view.now;
+  const total = stage?.why?.rewrites.length || 0;
+  const where = stage ? `${view.stage + 1}/${trace.stages.length}` : "";
+  const rewrite = view.rewrite >= 0 && total ? ` · rewrite ${view.rewrite + 1}/${total}` : "";
+  const doing = { step: "compiling…", run: "running…", export: "writing the page…", edit: "compiling the edited program…", fork: "forking…", toggle: "compiling anew…", numerics: "measuring…", load: "reading…" }[/** @type {string} */ (view.waiting)];
+  const said = view.progress ? `${doing} ${view.progress.name || ""} ${view.progress.done}/${view.progress.total}` : doing;
+  const veiled = view.picture.veiled >= 0 && view.stage >= view.picture.veiled;
+  view.status.replaceChildren(h("span", { class: "where" }, where), stage ? h("b", {}, stage.name) : "", doing ? ` ${said}` : stage && !veiled ? ` ${stage.d}${rewrite}` : stage ? "" : "Nothing was compiled yet.", stage && !veiled ? h("span", { class: "tally" }, tally(stage, view.store)) : "");
+  view.spark.replaceChildren(h("span", { class: "label" }, "pass ms"), sparkline(trace, view.stage));
+  const errors = errorsOf(trace);
+  if (errors.some((e) => e !== null)) view.spark.append(h("span", { class: "label" }, "error"), spark(levels(errors, 19), view.stage));
+  view.stepper.hidden = !total;
+  view.place.textContent = total ? `rewrite ${view.rewrite >= 0 ? view.rewrite + 1 : "–"}/${total}` : "";
+  view.run.hidden = !view.can.run;
+  for (const b of view.shadow.querySelectorAll(".ctl")) {
+    const name = b.getAttribute("aria-label");
+    const off = (name === "First pass" || name === "Previous pass") && view.stage <= 0 ? true : (name === "Last pass" && view.stage >= trace.stages.length - 1) || (name === "Next pass" && view.stage >= trace.stages.length - 1 && !view.canStep);
+    b.toggleAttribute("disabled", Boolean(off || (view.waiting && ["Next pass", "Run"].includes(name || "")) || (name === "Previous rewrite" && view.rewrite <= 0) || (name === "Next rewrite" && view.rewrite >= total - 1)));
+  }
+  // A button that has the focus and goes out of use would swallow the next key.
+  if (view.shadow.activeElement?.hasAttribute("disabled")) view.root.focus({ preventScroll: true });
+}

@@ -1,0 +1,94 @@
+// What each pane shows, and which have something to show.
+import { branchesView } from "./branches.js";
+import { cacheView, memoryView, timingView } from "./charts.js";
+import { differences, diffView } from "./compare.js";
+import { h } from "./dom.js";
+import { editor, startEdit } from "./live.js";
+import { numericsView } from "./numerics.js";
+import { linesOf, withoutDirectives } from "./text.js";
+import { whyView } from "./why.js";
+
+/** @typedef {import("./store.js").Stage} Stage */
+/** @typedef {import("./store.js").Artifact} Artifact */
+
+/** The panes, in order. */
+export const TABS = ["Graph", "Diff", "Text", "Code", "Why", "Memory", "Numerics", "Timing", "Compare"];
+/** Those that are not there at all where they have nothing to say. */
+export const EXTRA = ["Code", "Numerics", "Compare"];
+/** Nothing changed. */
+export const NO_MARKS = { added: new Set(), removed: new Set(), changed: new Set() };
+const IN_TEXT = ["module", "graph", "code", "text"];
+
+/** Which panes have something to show, for the current stage. @param {any} view the step view @returns {Record<string, boolean>} */
+export function available(view) {
+  const stage = view.now;
+  if (!stage) return { Graph: true };
+  const after = view.store.artifact(stage.a);
+  return {
+    Graph: Boolean(view.store.artifact(view.pictureIndex)?.g) || Boolean(view.store.artifact(view.pictureIndex)?.c),
+    Diff: Boolean(stage.diff) || view.other >= 0,
+    Text: Boolean(after && IN_TEXT.includes(after.k)) || (stage.ctx ?? -1) >= 0,
+    Code: !view.payload.single && Boolean(view.store.latest(view.current, view.current.stages.length - 1, "code")),
+    Why: Boolean(stage.why || stage.e),
+    Memory: Boolean(view.store.latest(view.current, view.stage, "buffers")),
+    Numerics: !view.payload.single && Boolean(view.can.numerics || view.current.stages.some((/** @type {Stage} */ x) => x.numerics || (x.err ?? null) !== null)),
+    Compare: view.payload.order.length > 1,
+    Timing: !view.payload.single || !["module", "graph", "code", "buffers"].includes(after?.k || ""),
+  };
+}
+
+/** What a pane shows. @param {any} view the step view @param {string} tab @param {Stage} stage @param {import("./store.js").Marks} marks @returns {HTMLElement} */
+export function paneContent(view, tab, stage, marks) {
+  const store = view.store;
+  if (tab === "Graph") return view.graph.element;
+  if (tab === "Diff") return differencePane(view, stage);
+  if (tab === "Why") return whyView(stage, { rewrite: view.rewrite, pinned: view.pinned, choose: (/** @type {number} */ k) => view._chooseRewrite(k) });
+  if (tab === "Memory") return memoryView(store.latest(view.current, view.stage, "buffers"));
+  if (tab === "Compare") return branchesView(store, view.trace, (/** @type {number} */ n) => view.choose(n));
+  if (tab === "Numerics") return numericsView(view.current, view.stage, { measure: view.can.numerics ? () => view.ask("numerics") : null, waiting: view.waiting === "numerics", go: (/** @type {number} */ k) => view.go(k) });
+  if (tab === "Timing") {
+    const artifact = store.artifact(stage.a);
+    if (artifact?.k === "cache") return cacheView(artifact);
+    return timingView(view.current, view.stage, store.latest(view.current, view.current.stages.length - 1, "execution"), (/** @type {number} */ k) => view.go(k));
+  }
+  if (tab === "Code") return codePane(view);
+  if (view.editing) return editor(view);
+  let index = view.shownArtifact();
+  if (!IN_TEXT.includes(store.artifact(index)?.k || "")) index = stage.ctx ?? -1;
+  const artifact = store.artifact(index);
+  if (!artifact) return h("p", { class: "empty" }, "There is no text at view stage.");
+  view.text.show(linesOf(artifact, view.payload, marks, view.side), artifact.c ? store.names(index) : store.names(stage.ctx ?? -1), artifact.note);
+  view.text.extra.replaceChildren(...(view.can.edit && artifact.k === "module" ? [h("button", { type: "button", class: "tool primary", onclick: () => startEdit(view) }, "Edit")] : []));
+  return view.text.element;
+}
+
+/** Before and after of view pass, or of view stage and another. @param {any} view @param {Stage} stage */
+function differencePane(view, stage) {
+  const choose = (/** @type {boolean} */ unified) => {
+    view.unified = unified;
+    view.update();
+  };
+  const names = view.pictureIndex >= 0 ? view.store.names(view.pictureIndex) : { has: () => false };
+  const state = { unified: view.unified, choose, names };
+  if (view.other < 0) return diffView(stage.diff || [], view.payload, { ...state, after: view.store.artifact(stage.a), title: `${stage.name}: before and after`, empty: stage.ch ? "Before and after are of different kinds; see Text." : "This pass changed nothing. Shift-click another pass in the list to compare with it." });
+  const [first, last] = [Math.min(view.other, view.stage), Math.max(view.other, view.stage)].map((k) => view.current.stages[k]);
+  const [a, b] = [view.store.artifact(first.a), view.store.artifact(last.a)];
+  const alike = a && b && a.k === b.k && a.c;
+  return diffView(alike ? differences(view.payload, a, b) : [], view.payload, { ...state, after: b, title: `after ${first.name} → after ${last.name}`, empty: alike ? "The program is the same after both." : "These two are of different kinds." });
+}
+
+/** HLO, LLVM IR and assembly, as far as the compilation has come. @param {any} view */
+function codePane(view) {
+  const end = view.current.stages.length - 1;
+  const names = view.store.names(view.pictureIndex);
+  const columns = [];
+  const module = view.store.latest(view.current, end, "module");
+  if (module) columns.push({ title: "HLO", source: linesOf(module, view.payload, NO_MARKS, "after"), names, note: module.note });
+  for (const [kind, title] of [["llvm_ir_optimized", "LLVM IR"], ["assembly", "Assembly"]]) {
+    const stage = view.current.stages.findLast((/** @type {Stage} */ x) => x.kind === kind) || (kind === "llvm_ir_optimized" ? view.current.stages.findLast((/** @type {Stage} */ x) => x.kind === "llvm_ir") : undefined);
+    const artifact = stage && view.store.artifact(stage.a);
+    if (artifact?.k === "code") columns.push({ title, source: withoutDirectives(linesOf(artifact, view.payload, NO_MARKS, "after")), names, note: artifact.note });
+  }
+  view.code.show(columns);
+  return view.code.element;
+}

@@ -1,0 +1,67 @@
+// Walking through the stages: to the next change, the next kind, one rewrite on, by itself; and lighting an op up everywhere.
+import { icon, selector } from "./dom.js";
+import { stationOf } from "./store.js";
+
+/** @typedef {import("./store.js").Stage} Stage */
+
+const PLAY_MS = 900;
+
+/** The next stage of a kind, in one direction. @param {any} view the step view @param {number} direction @param {(s: Stage) => boolean} wanted */
+export function seek(view, direction, wanted) {
+  for (let k = view.stage + direction; k >= 0 && k < view.current.stages.length; k += direction) {
+    if (wanted(view.current.stages[k])) return view.go(k);
+  }
+  return view.say(direction > 0 ? "No later one." : "No earlier one.");
+}
+
+/** The next kind of stage. @param {any} view @param {number} direction */
+export function seekKind(view, direction) {
+  const here = view.now ? stationOf(view.now) : "";
+  let k = view.stage;
+  const stages = view.current.stages;
+  while (stages[k] && stationOf(stages[k]) === here) k += direction;
+  if (!stages[k]) return view.say(direction > 0 ? "This is the last kind of stage." : "This is the first kind of stage.");
+  const there = stationOf(stages[k]);
+  if (direction < 0) while (k > 0 && stationOf(stages[k - 1]) === there) k -= 1;
+  return view.go(k);
+}
+
+/** Single rewrites within a pass. @param {any} view @param {number} direction */
+export function stepRewrite(view, direction) {
+  const count = view.now?.why?.rewrites.length || 0;
+  if (!count) return view.say("This pass recorded no single rewrites.");
+  view.rewrite = Math.max(0, Math.min(count - 1, view.rewrite + direction));
+  if (!["Graph", "Diff"].includes(view.tab)) view.tab = "Why";
+  view.update();
+  const first = view.now?.why.rewrites[view.rewrite].edits.flatMap((/** @type {any} */ e) => [e.b, e.a]).find((/** @type {string} */ n) => n);
+  return first && view.shownTab === "Graph" ? view.graph.reveal(first) : undefined;
+}
+
+/** Go on by itself, or stop. @param {any} view */
+export function togglePlay(view) {
+  if (view.timer) {
+    clearInterval(view.timer);
+    view.timer = null;
+  } else {
+    if (view.stage >= view.current.stages.length - 1 && !view.canStep) view.go(0);
+    view.timer = setInterval(() => {
+      if (view.waiting) return;
+      if (view.stage >= view.current.stages.length - 1 && !view.canStep) togglePlay(view);
+      else view.next();
+    }, PLAY_MS);
+  }
+  view.play.replaceChildren(icon(view.timer ? "pause" : "play"));
+  view.play.setAttribute("aria-pressed", String(Boolean(view.timer)));
+}
+
+/** Light an op up wherever it shows. @param {any} view @param {string} name */
+export function light(view, name) {
+  const wanted = name || view.pinned;
+  for (const x of view.root.querySelectorAll(".lit, .near")) x.classList.remove("lit", "near");
+  for (const x of view.root.querySelectorAll(".pinned")) x.classList.remove("pinned");
+  for (const n of [view.pinned, view.second]) if (n) for (const x of view.root.querySelectorAll(selector(n))) x.classList.add("pinned");
+  if (!wanted) return;
+  for (const x of view.root.querySelectorAll(selector(wanted))) x.classList.add("lit");
+  const quoted = CSS.escape(wanted);
+  for (const x of view.root.querySelectorAll(`.edge[data-from="${quoted}"], .edge[data-to="${quoted}"]`)) x.classList.add("near");
+}
