@@ -1,0 +1,119 @@
+// The rest of the step view that needs no browser: payloads, passes, differences, guesses, loops, numbers, pairs.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { summary } from "./branches.js";
+import { differences } from "./compare.js";
+import { tokens } from "./highlight.js";
+import { loopsOf } from "./loops.js";
+import { errorsOf, levels, number } from "./numerics.js";
+import { dealings, relation } from "./pair.js";
+import { tree } from "./passes.js";
+import { nextChange, score } from "./predict.js";
+import { merge, Store } from "./store.js";
+import { linesOf, textOf, withoutDirectives } from "./text.js";
+
+const item = (n, p = [], more = {}) => ({ n, o: "add", s: "f32[4]", f: "element", t: `  %${n} = f32[4] add(${p.map((x) => `%${x}`).join(", ")})`, h: ["add", "", n], p, ...more });
+const stage = (name, b, a, more = {}) => ({ i: 0, kind: "hlo_pass", name, pl: [], ch: Number(b !== a), s: 1e-3, d: "", b, a, ...more });
+
+function payloadOf() {
+  const items = [item("a"), item("b", ["a"]), item("c", ["b"]), item("d", ["c"]), item("c", ["a"])];
+  const head = "ENTRY %main () -> f32[4] {";
+  const chunks = [{ h: head, i: [0, 1, 2, 3], z: "}" }, { h: head, i: [0, 4, 3], z: "}" }];
+  const artifacts = [{ k: "module", c: [0], n: 4 }, { k: "module", c: [1], n: 3 }];
+  const stages = [stage("start", -1, 0), stage("cse", 0, 0), stage("dce", 0, 1, { why: { rewrites: [{ rule: "drop", edits: [{ a: "b", b: "c" }] }], decisions: [{ subject: ["b", "c"], taken: 1, action: "fuse", predicates: [] }] } })];
+  return { revision: 1, title: "", items, chunks, artifacts, traces: [{ name: "t", live: true, counts: {}, runs: [], stages }], order: [0] };
+}
+
+test("a delta is merged once, in order, with what it fills in and sets", () => {
+  const payload = payloadOf();
+  const delta = { base: 1, revision: 2, items: [], chunks: [], artifacts: [], traces: [], order: [0], fills: [[1, { k: "module", c: [0], n: 4 }]], sets: [[0, 2, { err: 0.5 }]] };
+  assert.ok(merge(payload, delta));
+  assert.deepEqual([payload.artifacts[1].n, payload.traces[0].stages[2].err], [4, 0.5]);
+  assert.ok(merge(payload, delta), "the same again does nothing");
+  assert.ok(!merge(payload, { ...delta, base: 7, revision: 8 }), "one was missed");
+});
+
+test("any two stages are compared by name", () => {
+  const payload = payloadOf();
+  const [section] = differences(payload, payload.artifacts[0], payload.artifacts[1]);
+  assert.equal(section.name, "main");
+  assert.deepEqual(section.rows, [0, [1, -1], [2, 4], 3]);
+  assert.deepEqual(differences(payload, payload.artifacts[0], payload.artifacts[0]), []);
+});
+
+test("long equal parts of a difference are left out", () => {
+  const items = Array.from({ length: 20 }, (_, k) => item(`n${k}`));
+  items.push(item("n0", ["x"]));
+  const head = "%f (a: f32[4]) -> f32[4] {";
+  const payload = { items, chunks: [{ h: head, i: [...Array(20).keys()], z: "}" }, { h: head, i: [20, ...[...Array(20).keys()].slice(1)], z: "}" }] };
+  const [{ rows }] = differences(payload, { k: "module", c: [0] }, { k: "module", c: [1] });
+  assert.deepEqual(rows, [[0, 20], 1, 2, 3, -16]);
+});
+
+test("pipelines are a tree, and a pipeline that begins anew is a round", () => {
+  const names = ["algsimp", "dce", "cse", "algsimp", "dce", "cse"];
+  const stages = [stage("first", 0, 0, { pl: ["cpu", "outer"] }), ...names.map((n) => stage(n, 0, 0, { pl: ["cpu", "outer", "simplify"] })), stage("last", 0, 0, { pl: ["cpu", "outer"] }), stage("asm", 0, 0, { kind: "assembly" })];
+  const labels = tree(stages).map((e) => ("branch" in e ? `${"  ".repeat(e.branch.depth)}${e.branch.label} ${e.branch.from}-${e.branch.to}` : `${"  ".repeat(e.depth)}${stages[e.stage].name}`));
+  assert.deepEqual(labels, ["outer 0-7", "  first", "  simplify 1-6", "    algsimp", "    dce", "    cse", "    round 2 4-6", "      algsimp", "      dce", "      cse", "  last", "Backend 8-8", "  asm"]);
+});
+
+test("a guess is scored against what the next pass did", () => {
+  const payload = payloadOf();
+  const store = new Store(payload);
+  assert.equal(nextChange(store, payload.traces[0], 0), 2);
+  const marks = store.marks(0, 1);
+  const result = score(new Set(["b", "d"]), marks, new Set(["a", "b", "c", "d"]));
+  assert.deepEqual([result.right, result.wrong, result.missed], [["b"], ["d"], ["c"]]);
+  assert.equal(result.words, "1 of 2 found, 1 wrong, 1 missed");
+  assert.match(score(new Set(["b", "c"]), marks, new Set(["b", "c"])).words, /all of it/);
+});
+
+test("two ops: what was decided about them, and how they stand", () => {
+  const payload = payloadOf();
+  const store = new Store(payload);
+  assert.deepEqual(dealings(payload.traces[0], "c", "b").map((d) => [d.stage, d.decisions.length, d.rewrites.length]), [[2, 1, 1]]);
+  assert.equal(dealings(payload.traces[0], "a", "d").length, 0);
+  assert.equal(relation(store, 0, "a", "b")[0], "a feeds b.");
+  assert.match(relation(store, 0, "d", "a")[0], /a → b → c → d/);
+  assert.equal(relation(store, 0, "a", "gone")[0], "gone is not there at this stage.");
+});
+
+test("innermost loops are found, the vector one is hot", () => {
+  const asm = ["main:", ".LBB0_1:", "\txorl %eax, %eax", ".LBB0_2:", "\tvaddps %zmm0, %zmm1, %zmm2", "\tjne\t.LBB0_2", "\tjne\t.LBB0_1", ".LBB0_5:", "\tincl %eax", "\tjb .LBB0_5", "\tretq"];
+  assert.deepEqual(loopsOf(asm, "asm"), ["", "", "", "hot", "hot", "hot", "", "inner", "inner", "inner", ""]);
+  const llvm = ["define void @f() {", "entry:", "  br label %loop", "loop:", "  %x = fadd <16 x float> %a, %b", "  br i1 %c, label %loop, label %end", "end:", "  ret void", "}"];
+  assert.deepEqual(loopsOf(llvm, "llvm"), ["", "", "", "hot", "hot", "hot", "", "", ""]);
+});
+
+test("lines, sections and text of a module", () => {
+  const payload = payloadOf();
+  const source = linesOf(payload.artifacts[1], payload, new Store(payload).marks(0, 1), "after");
+  assert.deepEqual(source.lines.map((l) => [l.op, l.mark]), [["", ""], ["a", ""], ["c", "~"], ["d", ""], ["", ""], ["", ""]]);
+  assert.ok(source.lines.slice(1, 5).every((l) => l.section === source.lines[0].heading));
+  assert.equal(textOf(source), "ENTRY %main () -> f32[4] {\n  %a = f32[4] add()\n  %c = f32[4] add(%a)\n  %d = f32[4] add(%c)\n}\n");
+});
+
+test("directives are left out of assembly, tables are not", () => {
+  const lines = ["\t.text", "f:", ".Ltmp0:", "\t.loc 1 2", "\tretq", ".LBB0_1:", "\t.long 1"].map((text, k) => ({ text, number: k + 1 }));
+  assert.deepEqual(withoutDirectives({ language: "asm", lines }).lines.map((l) => l.text), ["f:", "\tretq", ".LBB0_1:", "\t.long 1"]);
+});
+
+test("numbers and errors", () => {
+  assert.deepEqual([null, 0, 0.5, 1234567, 2e-7, 1.7976931348623157e308].map(number), ["unknown", "0", "0.5", "1.2e+6", "2.0e-7", "inf"]);
+  assert.deepEqual(errorsOf({ stages: [{ err: 0.1 }, {}, { err: null }] }), [0.1, null, null]);
+  const heights = levels([null, 0, 1e-8, 1e-2], 20);
+  assert.equal(heights[0], 0);
+  assert.ok(heights[1] < heights[2] && heights[2] < heights[3] && heights[3] <= 20);
+});
+
+test("a branch in figures", () => {
+  const payload = payloadOf();
+  const sum = summary(new Store(payload), payload.traces[0]);
+  assert.deepEqual([sum.stages, sum.ops, sum.temp, sum.run, sum.compile], [3, 3, null, null, 3e-3]);
+});
+
+test("tokens put a line together again, whatever it holds", () => {
+  for (const language of ["hlo", "llvm", "asm"]) {
+    for (const line of ['  %a = f32[2]{0} add(%b, "x\\"y"), metadata={op_name="q"}', "<img src=x onerror=alert(1)>", "\tmovq\t$-3, (%rax) # c", ""]) assert.equal(tokens(line, language).map((t) => t[0]).join(""), line);
+  }
+});
