@@ -56,8 +56,10 @@ def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
         main = _Piece(True, {run.name: "\n".join(lines)}, len(lines))
         others = [f for f in module.functions if f is not run and f is not kernel]
     else:
-        main = _piece(run, ready=not loops and not inlined)
-        if main.ready:  # it only calls: nothing in it is worth a pass of the code generator's
+        called = [f.ready for f in module.functions if f is not run]
+        # What only calls goes with what it calls.
+        main = _piece(run, ready=not loops and not inlined and (any(called) or not called))
+        if not loops and not inlined:  # it only calls: nothing in it is worth a pass of the code generator's
             main.texts[run.name] = main.texts[run.name].replace(" {\n", " noinline optnone {\n", 1)
         for f in inlined:
             main.take(_piece(f, ready=False))
@@ -94,8 +96,6 @@ def _piece(f: Function, ready: bool) -> _Piece:
 
 def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
     """Pieces put together: ready ones apart from others, each kind in as many bins as pay."""
-    if main.ready and not any(p.ready for p in pieces):
-        main.ready = False  # what only calls goes with what it calls
     bins = [main]
     for ready in (False, True):
         mine = sorted((p for p in pieces if p.ready is ready), key=lambda p: -p.lines)
