@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,18 @@ _PRODUCER = 2474  # the version that a graph made here says it was made by: Tens
 
 
 def read_graphdef(source: Any, name: str = "graph") -> Graph:
-    """The graph of a GraphDef: a path to .pb or .pbtxt, bytes, or text.
+    """The graph of a GraphDef: a path to .pb or .pbtxt, bytes, or text; also of what holds one (see `parse_graphdef`).
 
     Raises:
         GraphError: no file, not a GraphDef, or a graph that is not well formed: names used twice, inputs that are not there, attributes that do not fit.
     """
-    proto = parse_graphdef(source)
+    return graph_of_proto(parse_graphdef(source), name)
+
+
+def graph_of_proto(proto: Any, name: str = "graph") -> Graph:
+    """The graph of a GraphDef message; of a FunctionDef message, its body. Raises GraphError where it is not well formed."""
+    if proto.DESCRIPTOR.name == "FunctionDef":
+        return read_function(proto, Graph(name)).body
     graph = Graph(name)
     for function in proto.library.function:
         found = read_function(function, graph)
@@ -46,28 +53,82 @@ def read_graphdef(source: Any, name: str = "graph") -> Graph:
 
 
 def parse_graphdef(source: Any) -> Any:
-    """The GraphDef message of a path, bytes or text. Raises GraphError."""
+    """The GraphDef message of a path, bytes or text: of a GraphDef, of a MetaGraphDef or SavedModel (its first graph; a SavedModel's folder will do), of a FunctionDef (that message).
+
+    Text may stand in the lines of a log. Raises GraphError.
+    """
+    data, where = _contents(source)
+    if isinstance(data, str) or _looks_like_text(data):
+        return _parse_text(data.decode("utf-8", "replace") if isinstance(data, bytes) else data, where)
+    return _parse_binary(data, where)
+
+
+def parse_meta_graphs(source: Any) -> list[Any]:
+    """The MetaGraphDef messages of a SavedModel, or of one MetaGraphDef. Raises GraphError."""
+    data, where = _contents(source)
+    if isinstance(data, str) or _looks_like_text(data):
+        text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+        model = _text_as("SavedModel", text)
+        if isinstance(model, str):
+            raise GraphError(f"{where} is no SavedModel in text form: {model}")
+        return list(model.meta_graphs)
+    for name in ("SavedModel", "MetaGraphDef"):
+        proto = _binary_as(name, data)
+        metas = [] if proto is None else list(proto.meta_graphs) if name == "SavedModel" else [proto]
+        if any(_is_graph(m.graph_def) for m in metas):
+            return metas
+    raise GraphError(f"{where} is no SavedModel: {len(data)} bytes that begin with {data[:16]!r}")
+
+
+def _contents(source: Any) -> tuple[bytes | str, str]:
+    """What is to be parsed, and what to call it."""
     if isinstance(source, Message):
         source = source.SerializeToString()
+    if isinstance(source, bytes):
+        return source, "the graph"
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and "{" not in source):
+        path = Path(source)
+        if path.is_dir():
+            path = next((p for p in (path / "saved_model.pb", path / "saved_model.pbtxt") if p.exists()), path)
         try:
-            data: bytes | str = Path(source).read_bytes()
+            return path.read_bytes(), str(path)
         except OSError as error:
-            raise GraphError(f"cannot read the graph {str(source)!r}: {error.strerror or error}") from error
-        where = str(source)
-    else:
-        data, where = source, "the graph"
-    if isinstance(data, bytes) and not _looks_like_text(data):
-        return _parse_binary(data, where)
-    if not isinstance(data, bytes | str):
-        raise GraphError(f"a graph is read from a path, bytes or text, not from {type(data).__name__}")
-    return _parse_text(data.decode("utf-8", "replace") if isinstance(data, bytes) else data, where)
+            raise GraphError(f"cannot read the graph {str(path)!r}: {error.strerror or error}") from error
+    if not isinstance(source, str):
+        raise GraphError(f"a graph is read from a path, bytes or text, not from {type(source).__name__}")
+    return source, "the graph"
+
+
+_FIELDS = (b"node", b"library", b"version", b"#", b"signature", b"meta_info_def", b"graph_def", b"saved_model_schema")
+# What stands before the text in a line of a log: absl's, TensorFlow's of 2017, Python's.
+_LOG_PREFIX = re.compile(r"^(?:[IWEF]\d{4} |\d{4}-\d\d-\d\d |\[?(?:INFO|WARNING|ERROR|DEBUG)\b).*?\] ?", re.MULTILINE)
+_FIRST_FIELD = re.compile(r"^(?:node|library|versions|signature|meta_info_def|graph_def) *\{", re.MULTILINE)
 
 
 def _looks_like_text(data: bytes) -> bool:
-    """Texts begin with a field's name or a comment; in a binary GraphDef a length stands there, behind the field's tag."""
+    """Texts begin with a field's name, a comment or a log's prefix; in a binary GraphDef a length stands there, behind the field's tag."""
+    if b"\x00" in data[:1024]:
+        return False
     head = data[:64].lstrip()
-    return head.startswith((b"node", b"library", b"version", b"#", b"signature")) and b"\x00" not in data[:1024]
+    return head.startswith(_FIELDS) or _LOG_PREFIX.match(data[:256].decode("latin-1")) is not None
+
+
+def _binary_as(name: str, data: bytes) -> Any:
+    """The message, None where the bytes are none of this kind."""
+    proto = new_message(name)
+    try:
+        proto.ParseFromString(data)
+    except DecodeError:
+        return None  # that is the answer
+    return proto
+
+
+def _is_graph(proto: Any) -> bool:
+    """Whether a GraphDef's nodes look like nodes: other messages read as a GraphDef do not."""
+    return bool(proto.node or proto.library.function) and all(_OP_TYPE.fullmatch(n.op) for n in proto.node)
+
+
+_OP_TYPE = re.compile(r"[A-Za-z0-9_.>-]+")
 
 
 def _parse_binary(data: bytes, where: str) -> Any:
@@ -75,20 +136,58 @@ def _parse_binary(data: bytes, where: str) -> Any:
     try:
         proto.ParseFromString(data)
     except DecodeError as error:
+        other = _other_kind(data)
+        if other is not None:
+            return other
         raise GraphError(
             f"{where} is not a binary GraphDef ({error}): {len(data)} bytes that begin with {data[:16]!r}"
         ) from error
+    if data and not _is_graph(proto) and (other := _other_kind(data)) is not None:
+        return other
+    return proto
+
+
+def _other_kind(data: bytes) -> Any:
+    """The graph of a SavedModel, MetaGraphDef or FunctionDef, None where it is none of them."""
+    model = _binary_as("SavedModel", data)
+    for meta in model.meta_graphs if model is not None else ():
+        if _is_graph(meta.graph_def):
+            return meta.graph_def
+    meta = _binary_as("MetaGraphDef", data)
+    if meta is not None and _is_graph(meta.graph_def):
+        return meta.graph_def
+    function = _binary_as("FunctionDef", data)
+    is_function = function is not None and function.signature.name and function.node_def
+    return function if is_function and all(_OP_TYPE.fullmatch(n.op) for n in function.node_def) else None
+
+
+def _text_as(name: str, text: str) -> Any:
+    """The message, or what is wrong with the text as one."""
+    proto = new_message(name)
+    try:
+        text_format.Parse(text, proto, allow_unknown_field=True)
+    except text_format.ParseError as error:
+        return str(error)
     return proto
 
 
 def _parse_text(text: str, where: str) -> Any:
-    proto = new_message("GraphDef")
-    try:
-        text_format.Parse(text, proto, allow_unknown_field=True)
-    except text_format.ParseError as error:
-        hint = " It begins like a FunctionDef, which is not a graph." if text.lstrip().startswith("signature") else ""
-        raise GraphError(f"{where} is not a GraphDef in text form: {error}.{hint}") from error
-    return proto
+    text = _LOG_PREFIX.sub("", text)
+    first = _FIRST_FIELD.search(text)
+    if first is not None and not text.lstrip().startswith(tuple(f.decode() for f in _FIELDS)):
+        text = text[first.start() :]
+    head = text.lstrip()
+    kind = "FunctionDef" if head.startswith("signature") else "GraphDef"
+    kind = "MetaGraphDef" if head.startswith(("meta_info_def", "graph_def")) else kind
+    kind = "SavedModel" if head.startswith("saved_model_schema") else kind
+    proto = _text_as(kind, text)
+    if isinstance(proto, str):
+        raise GraphError(f"{where} is not a {kind} in text form: {proto}")
+    if kind == "SavedModel":
+        if not proto.meta_graphs:
+            raise GraphError(f"{where} is a SavedModel without a graph")
+        return proto.meta_graphs[0].graph_def
+    return proto.graph_def if kind == "MetaGraphDef" else proto
 
 
 def add_nodes(graph: Graph, nodes: Iterable[Any]) -> None:

@@ -16,6 +16,22 @@ _PACKAGE = "xlanb.tensorflow"
 # Message: fields "name number type", with * for repeated, ** for packed, and (name) for a member of that oneof; "map" fields are map<string, type>.
 _MESSAGES: dict[str, str] = {
     "GraphDef": "node 1 NodeDef*; version 3 int32; library 2 FunctionDefLibrary; versions 4 VersionDef; debug_info 5 bytes",
+    "MetaGraphDef": (
+        "meta_info_def 1 MetaInfoDef; graph_def 2 GraphDef; saver_def 3 Opaque; collection_def 4 map Opaque; signature_def 5 map SignatureDef; "
+        "asset_file_def 6 Opaque*; object_graph_def 7 Opaque"
+    ),
+    "MetaInfoDef": "meta_graph_version 1 string; stripped_op_list 2 Opaque; any_info 3 Opaque; tags 4 string*; tensorflow_version 5 string",
+    "Opaque": "",  # what is carried along unread
+    "SignatureDef": "inputs 1 map TensorInfo; outputs 2 map TensorInfo; method_name 3 string",
+    "TensorInfo": "name 1 string; dtype 2 DataType; tensor_shape 3 TensorShapeProto",
+    "SavedModel": "saved_model_schema_version 1 int64; meta_graphs 2 MetaGraphDef*",
+    "BundleHeaderProto": "num_shards 1 int32; endianness 2 int32",
+    "BundleEntryProto": (
+        "dtype 1 int32; shape 2 TensorShapeProto; shard_id 3 int32; offset 4 int64; size 5 int64; crc32c 6 fixed32; slices 7 bytes*"
+    ),
+    "TrackableObjectGraph": "nodes 1 TrackableObject*",
+    "TrackableObject": "attributes 2 SerializedTensor*",
+    "SerializedTensor": "name 1 string; full_name 2 string; checkpoint_key 3 string",
     "NodeDef": (
         "name 1 string; op 2 string; input 3 string*; device 4 string; attr 5 map AttrValue; "
         "experimental_debug_info 6 ExperimentalDebugInfo; experimental_type 7 FullTypeDef"
@@ -72,7 +88,7 @@ _FULL_TYPES = {
 _ENUMS = ("DataType", "FullTypeId")
 
 _SCALARS = {
-    "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12, "uint32": 13,
+    "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12, "uint32": 13, "fixed32": 7,
 }  # fmt: skip
 _MESSAGE, _ENUM = 11, 14
 
@@ -137,7 +153,7 @@ def _classes() -> dict[str, Any]:
     _full_types(file)
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
-        for text in fields.split(";"):
+        for text in filter(None, fields.split(";")):
             _add_field(message, text.strip())
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)

@@ -196,7 +196,7 @@ class ShapeSolver:
         found = rule(op.type)
         if found is not None:
             found(self, op)
-        if any(t.dtype.name == "variant" for t in op.inputs):
+        if any(t.dtype.name == "variant" for t in (*op.inputs, *op.outputs)):
             return
         shapes = [self._exact(t) for t in op.inputs]
         if None in shapes or (kernel(op.type) is None and op.type not in {"Const", "_Arg", "Placeholder"}):

@@ -186,6 +186,13 @@ def _bessel_i1e(ctx: OpContext) -> HloInstruction:
     return _narrowed(ctx, b.select(b.compare(x, filled(ctx, x, 0), "LT"), b.negate(value), value))
 
 
+@register("BesselI0", "BesselI1", is_compilable=False)
+def _bessel_grown(ctx: OpContext) -> HloInstruction:
+    """What the scaled function is, times the exponential it was scaled by."""
+    scaled = _bessel_i0e(ctx) if ctx.op.type == "BesselI0" else _bessel_i1e(ctx)
+    return ctx.b.multiply(scaled, ctx.b.exp(ctx.b.abs(ctx.input(0))))
+
+
 # Cephes, ndtrf.c: erfc of |x| >= 1 in single precision, and its kin in double precision (ndtr.c)
 _ERFC_MIDDLE = (
     2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1, 6.210004621745983e-1,
