@@ -13,7 +13,8 @@ from tests.programs import line_fit
 from xlanb import tf
 from xlanb.debug_options import flags
 from xlanb.errors import PassError, XlanbError
-from xlanb.explorer.branches import EDIT, HloEditError, remaining
+from xlanb.explorer.branches import HloEditError, remaining
+from xlanb.explorer.lineage import HAND_EDIT
 
 LOOPED = """
 HloModule looped
@@ -89,7 +90,7 @@ def test_an_edited_module_is_compiled_on_from_there() -> None:
     compilation = xlanb.Compilation(TEXT)
     text = compilation.run_to("cse").after.text
     made = compilation.fork(text=text.replace("tanh(", "negate("))
-    assert made.step().name == EDIT
+    assert made.step().name == HAND_EDIT
     made.finish()
     x, y = np.ones((2, 16, 32), np.float32)
     np.testing.assert_allclose(made.result(x, y), -np.full(16, 32.0))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import CapturedIO, capture_output
+from IPython.utils.capture import CapturedIO
 
-from xlanb.errors import FeedError, FlagError, GraphError
+from tests.notebook.shells import printed, run, texts
+from xlanb.errors import ArgumentError, FeedError, FlagError, GraphError, XlanbError
 from xlanb.notebook.observation import Observation
 
 LAYER = """
@@ -23,30 +22,6 @@ with graph.as_default():
     x_in = tf.placeholder(tf.float32, [None, 3], name="x")
     y = tf.nn.relu(tf.matmul(x_in, tf.constant(np.eye(3, 2, dtype=np.float32), name="w")) + 1.0, name="y")
 """
-
-
-@pytest.fixture
-def shell() -> Iterator[InteractiveShell]:
-    InteractiveShell.clear_instance()
-    made = InteractiveShell.instance()
-    made.run_line_magic("load_ext", "xlanb")
-    yield made
-    made.reset(new_session=False)
-    InteractiveShell.clear_instance()
-
-
-def run(shell: InteractiveShell, cell: str) -> tuple[Any, CapturedIO]:
-    with capture_output() as captured:
-        result = shell.run_cell(cell, store_history=True)
-    return result, captured
-
-
-def printed(captured: CapturedIO) -> str:
-    return re.sub("\x1b\\[[0-9;]*m", "", captured.stdout + captured.stderr)
-
-
-def texts(captured: CapturedIO) -> str:
-    return captured.stdout + "".join(o.data.get("text/plain", "") for o in captured.outputs)
 
 
 def test_a_tensor_at_the_end_is_fed_from_variables_and_run(shell: InteractiveShell) -> None:
@@ -188,3 +163,134 @@ def test_a_misspelt_flag_is_an_error() -> None:
 
     with pytest.raises(FlagError), flags("--tf_xla_min_cluster_sise=2"):
         pass
+
+
+# -- what the options ask for -------------------------------------------------------------------------------------------
+
+HLO = """HloModule m
+ENTRY e {
+  a = f32[64,64] parameter(0)
+  b = f32[64,64] parameter(1)
+  c = f32[64,64] add(a, b)
+  t = f32[64,64] tanh(c)
+  d = f32[64,64] dot(t, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = f32[64,64] exponential(d)
+}"""
+
+
+def html(captured: CapturedIO) -> str:
+    return "".join(o.data.get("text/html", "") for o in captured.outputs)
+
+
+def test_nodes_made_in_a_cell_name_the_cell_and_its_line(shell: InteractiveShell) -> None:
+    shell.user_ns["x"] = np.array([[1, -5, 2]], np.float32)
+    run(shell, LAYER)
+    made = {op.name: (op.source_file, op.source_line) for op in shell.user_ns["graph"].get_operations()}
+    assert made["y"] == ("In [1]", 6)
+    cell = "with graph.as_default():\n    z = tf.negative(y, name='z')\nz"
+    run(shell, f"%%xla_jit -q -o seen\n{cell}")
+    assert (shell.user_ns["z"].op.source_file, shell.user_ns["z"].op.source_line) == ("In [2]", 3)
+    module = shell.user_ns["seen"].trace["tf2xla"].after
+    lines = {f"{i.metadata.source_file}:{i.metadata.source_line}" for i in module.entry_computation.instructions}
+    assert "In [2]:3" in lines
+
+
+def test_tracebacks_count_lines_as_the_reader_does(shell: InteractiveShell) -> None:
+    _, captured = run(shell, "%%xla_jit\nfirst = 1\n\nraise KeyError('lost')")
+    assert re.search(r"-+> 4 raise KeyError|line 4", printed(captured))
+
+
+def test_annotate_opens_each_line_to_what_it_became(shell: InteractiveShell) -> None:
+    run(shell, LAYER)
+    shell.user_ns["x"] = np.ones((64, 3), np.float32)
+    cell = "with graph.as_default():\n    z = tf.exp(y)\n    w = tf.reduce_sum(z)\nw"
+    _, captured = run(shell, f"%%xla_jit -q -a\n{cell}")
+    shown = html(captured)
+    assert "z = tf.exp(y)" in shown
+    assert "exponential" in shown
+    assert "LLVM IR (" in shown
+    assert "assembly (" in shown
+    assert "from other cells" in shown
+    (line,) = [t for t in texts(captured).splitlines() if t.endswith("z = tf.exp(y)")]
+    assert "%" in line
+
+
+def test_annotate_of_hlo_tints_its_own_lines(shell: InteractiveShell) -> None:
+    _, captured = run(shell, f"%%xla_jit -q -a --lang hlo\n{HLO}")
+    shares = {t.split()[-1]: t.split()[0] for t in texts(captured).splitlines() if "%" in t and "=" in t}
+    assert sum(float(s.rstrip("%")) for s in shares.values()) == pytest.approx(100, abs=3)
+    assert "<script" not in html(captured)
+
+
+def test_repeat_runs_it_so_often(shell: InteractiveShell) -> None:
+    run(shell, f"%%xla_jit -q -r 7 -o seen --lang hlo\n{HLO}")
+    assert len(shell.user_ns["seen"].trace.runs) == 7
+
+
+def test_until_stops_there_and_runs_nothing(shell: InteractiveShell) -> None:
+    result, _ = run(shell, f"%%xla_jit -q --until cse -o seen --lang hlo\n{HLO}")
+    assert result.success
+    assert result.result is None
+    assert shell.user_ns["seen"].trace.stages[-1].name == "cse"
+    result, captured = run(shell, "%%xla_jit --until cse\n1 + 1")
+    assert isinstance(result.error_in_exec, ArgumentError)
+    assert "--until and --live need a cell that ends in a tensor" in printed(captured)
+
+
+def test_a_difference_of_two_stages(shell: InteractiveShell) -> None:
+    _, captured = run(shell, f"%%xla_jit -q -d 0:fusion --lang hlo\n{HLO}")
+    assert "before_optimizations -> fusion" in texts(captured)
+    result, _ = run(shell, f"%%xla_jit -q -d nonsense --lang hlo\n{HLO}")
+    assert isinstance(result.error_in_exec, ArgumentError)
+
+
+def test_check_compares_with_the_interpreter(shell: InteractiveShell) -> None:
+    result, captured = run(shell, f"%%xla_jit -q --check --lang hlo\n{HLO}")
+    assert result.success
+    assert "agrees with the reference interpreter" in texts(captured)
+    result, captured = run(shell, f"%%xla_jit -q --check=0 --args (a,a) --lang hlo\n{HLO}")
+    assert not result.success
+
+
+def test_a_difference_is_an_error(shell: InteractiveShell) -> None:
+    result, captured = run(shell, f"%%xla_jit -q --check=1e-30 --lang hlo\n{HLO}")
+    assert isinstance(result.error_in_exec, XlanbError)
+    assert "DIFFERS from the reference interpreter" in printed(captured)
+    result, _ = run(shell, f"%%xla_jit -q --check=much --lang hlo\n{HLO}")
+    assert isinstance(result.error_in_exec, ArgumentError)
+
+
+def test_bisect_says_that_nothing_moved(shell: InteractiveShell) -> None:
+    _, captured = run(shell, f"%%xla_jit -q --bisect --lang hlo\n{HLO}")
+    assert "no pass moved the numbers" in texts(captured)
+
+
+def test_why_two_instructions_are_apart(shell: InteractiveShell) -> None:
+    _, captured = run(shell, f"%%xla_jit -q --why t,d --lang hlo\n{HLO}")
+    assert "FAILS" in texts(captured)
+    assert "fuse" in texts(captured)
+
+
+def test_live_compiles_nothing_yet(shell: InteractiveShell) -> None:
+    _, captured = run(shell, f"%%xla_jit -s --live --lang hlo\n{HLO}")
+    assert any("application/vnd.jupyter.widget-view+json" in o.data for o in captured.outputs)
+    assert "1 stages" in texts(captured)
+
+
+def test_an_unknown_value_is_refused_in_words(shell: InteractiveShell) -> None:
+    result, captured = run(shell, "%%xla_jit --lang cobol\n1")
+    assert not result.success
+    assert "cobol" in printed(captured)
+
+
+def test_jax_is_asked_for_where_it_is_not_installed(shell: InteractiveShell) -> None:
+    pytest.importorskip("numpy")
+    try:
+        import jax  # noqa: F401
+    except ModuleNotFoundError:
+        result, captured = run(shell, "%%xla_jit --lang jax\nsum([1, 2])")
+        assert not result.success
+        assert "pip install" in printed(captured)
+    else:
+        result, _ = run(shell, "%%xla_jit --lang jax\nimport jax.numpy as jnp\njnp.tanh(2.0)")
+        np.testing.assert_allclose(result.result, np.tanh(2.0), rtol=1e-5)

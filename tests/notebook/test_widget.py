@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import xlanb
 from xlanb.errors import PassError, XlanbError
+from xlanb.notebook.explore import explore
 from xlanb.notebook.widget import StepWidget
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
@@ -31,13 +33,36 @@ def live(compiler=None, **options):
     return widget, Front(widget), compiler
 
 
-def ask(widget, message_type):
-    widget._handle_custom_msg({"type": message_type}, [])
+def ask(widget, message_type, **more):
+    widget._handle_custom_msg({"type": message_type, **more}, [])
+
+
+TEXT = """HloModule m
+ENTRY e {
+  a = f32[8] parameter(0)
+  b = f32[8] parameter(1)
+  c = f32[8] add(a, b), metadata={op_name="sum" source_file="In [3]" source_line=7}
+  d = f32[8] add(a, b)
+  ROOT r = f32[8] multiply(c, d)
+}
+"""
+
+
+@pytest.fixture
+def bench():
+    widget = explore(TEXT)
+    return widget, Front(widget)
+
+
+def finished():
+    widget = explore(xlanb.trace(TEXT))
+    return widget, Front(widget)
 
 
 def test_a_finished_trace_is_static():
     widget = StepWidget([make_trace()])
-    assert widget.can == {"step": False, "run": False}
+    assert not widget.can["step"]
+    assert not widget.can["run"]
     assert widget.payload["traces"][0]["live"] is False
     assert len(widget.payload["traces"][0]["stages"]) == 18
     with pytest.raises(XlanbError, match="nothing to step"):
@@ -90,7 +115,8 @@ def test_run_runs_and_shows_what_came():
     calls = []
     widget = StepWidget(lambda: compiler.traces, on_run=lambda: calls.append(compiler.finish()))
     front = Front(widget)
-    assert widget.can == {"step": False, "run": True}
+    assert not widget.can["step"]
+    assert widget.can["run"]
     ask(widget, "run")
     assert len(calls) == 1
     assert front.types() == ["delta", "done"]
@@ -130,3 +156,122 @@ def test_its_state_is_json():
     state = StepWidget([make_trace()]).get_state()
     json.dumps(state["payload"])
     assert state["_esm"].rstrip().endswith("export default { render };")
+
+
+# -- what needs the compiler ------------------------------------------------------------------------------------------
+
+
+def test_opening_it_compiles_one_stage_and_run_the_rest(bench):
+    widget, front = bench
+    assert len(widget.traces[0]) == 1
+    ask(widget, "run", trace=0, stage=0)
+    assert {"delta", "progress"} <= set(front.types())
+    assert front.types()[-1] == "done"
+    progress = [m for m in front.messages if m["type"] == "progress"]
+    assert all(0 < m["done"] <= m["total"] for m in progress)
+    run = widget.traces[0].stages[-1]
+    assert run.kind == "execution"
+    assert run.after.kernels
+    assert run.after.kernels[0].source == "In [3]:7"
+    assert "random inputs" in run.summary
+
+
+def test_a_recorded_compilation_can_be_run_again():
+    widget, front = finished()
+    assert widget.can["run"]
+    ask(widget, "run", trace=0, stage=3)
+    ask(widget, "run", trace=0, stage=3)
+    assert [s.kind for s in widget.traces[0].stages[-2:]] == ["execution", "execution"]
+    assert front.types().count("done") == 2
+
+
+def test_an_edit_gives_a_branch_and_the_view_goes_to_it():
+    widget, front = finished()
+    stage = widget.traces[0]["cse"]
+    ask(widget, "edit", trace=0, stage=stage.index, text=stage.after.text.replace("add(", "subtract("))
+    assert front.types()[-1] == "done"
+    delta = next(m for m in front.messages if m["type"] == "delta")
+    assert delta["trace"] == 1
+    assert delta["delta"]["order"] == [0, 1]
+    names = [s["name"] for s in delta["delta"]["traces"][1]["stages"]]
+    assert names[stage.index + 1] == "edit"
+    assert names[-1] == "assembly"
+
+
+def test_a_bad_edit_is_told_with_its_place_and_changes_nothing():
+    widget, front = finished()
+    ask(widget, "edit", trace=0, stage=5, text=TEXT.replace("multiply", "multiplied"))
+    (told,) = [m for m in front.messages if m["type"] == "edit-error"]
+    assert (told["line"], told["column"]) == (7, 19)
+    assert "multiplied" in told["message"]
+    assert len(widget.traces) == 1
+    ask(widget, "edit", trace=0, stage=5, text=TEXT.replace("ROOT r = f32[8]", "ROOT r = f32[9]"))
+    told = front.messages[-1]
+    assert (told["type"], told["line"]) == ("edit-error", 7)
+
+
+def test_a_pass_that_is_switched_off_does_not_run_in_a_fork():
+    widget, front = finished()
+    ask(widget, "toggle", name="fusion", off=True)
+    assert widget.can["off"] == ["fusion"]
+    ask(widget, "fork", trace=0, stage=4)
+    branch = widget.traces[1]
+    assert "fusion" not in {s.name for s in branch}
+    ask(widget, "toggle", name="fusion", off=False)
+    assert widget.can["off"] == []
+    ask(widget, "toggle", name="fussion")
+    assert "no pass 'fussion'" in front.messages[-1]["message"]
+
+
+def test_branches_of_a_live_compilation_leave_it_where_it_is(bench):
+    widget, _ = bench
+    for _ in range(5):
+        ask(widget, "step", trace=0)
+    ask(widget, "fork", trace=0, stage=2)
+    assert len(widget.traces[0]) == 6
+    assert widget.traces[1].stages[-1].kind == "assembly"
+    ask(widget, "step", trace=0)
+    assert len(widget.traces[0]) == 7
+    assert widget.payload["traces"][0]["live"]
+    assert not widget.payload["traces"][1]["live"]
+
+
+def test_a_fork_made_in_python_is_stepped_by_its_own_next():
+    compilation = xlanb.Compilation(TEXT)
+    compilation.finish()
+    widget = explore(compilation)
+    Front(widget)
+    made = compilation.fork("cse")
+    widget.refresh()
+    assert widget.payload["traces"][1]["live"]
+    before = len(made.trace)
+    ask(widget, "step", trace=1)
+    assert len(made.trace) == before + 1
+
+
+def test_numbers_after_every_pass_arrive_with_the_stages():
+    widget, front = finished()
+    ask(widget, "numerics", trace=0)
+    assert front.types() == ["delta", "done"]
+    stages = [s for s in widget.payload["traces"][0]["stages"] if "numerics" in s]
+    assert stages
+    assert stages[0]["numerics"][0]["err"] == 0.0
+    assert stages[-1]["err"] is not None
+
+
+@pytest.mark.parametrize("message", [{"trace": 99}, {"trace": -1}, {"trace": "x", "stage": "y"}, {"stage": 10**9}, {}])
+@pytest.mark.parametrize("kind", ["step", "run", "edit", "fork", "toggle", "numerics", "load"])
+def test_whatever_comes_is_answered_and_the_kernel_lives(kind, message):
+    widget, front = finished()
+    ask(widget, kind, **message)
+    assert front.types()[-1] in {"done", "error", "edit-error"}
+
+
+def test_interrupting_is_no_end():
+    def forever():
+        raise KeyboardInterrupt
+
+    widget = StepWidget([make_trace()], on_run=forever)
+    front = Front(widget)
+    ask(widget, "run")
+    assert front.messages[-1] == {"type": "error", "message": "interrupted"}

@@ -11,6 +11,7 @@ import numpy as np
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.program import emit_program
 from xlanb.cpu.records import KernelTime
+from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -38,6 +39,7 @@ def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tu
     times, calls = [], []
     for name, (count, cycles) in zip(program.calls, counters.tolist(), strict=False):
         i = by_name[program.kernels[name]]
+        made_for = _metadata(i)
         per_run = round(count / runs)
         times.append(
             KernelTime(
@@ -46,12 +48,20 @@ def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tu
                 cycles * cycle / runs,
                 bytes_accessed(i) * per_run,
                 flop_count(i) * per_run,
-                i.metadata.op_name,
-                f"{i.metadata.source_file}:{i.metadata.source_line}" if i.metadata.source_line else "",
+                made_for.op_name,
+                f"{made_for.source_file}:{made_for.source_line}" if made_for.source_line else "",
             )
         )
         calls.append(per_run)
     return times, calls
+
+
+def _metadata(i: HloInstruction) -> OpMetadata:
+    """What a kernel was made for: its own metadata, else that of the last instruction fused into it that has any."""
+    if i.metadata.op_name or i.opcode is not Op.FUSION:
+        return i.metadata
+    inside = [j.metadata for j in i.fused_computation.post_order() if j.metadata.op_name]
+    return inside[-1] if inside else i.metadata
 
 
 def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from xlanb.cpu.compiler import CompileOptions
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.pipelines import pipeline as named_pipeline
 from xlanb.errors import HloParseError, PassError, XlanbError
+from xlanb.explorer.lineage import HAND_EDIT
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule, parse
@@ -24,9 +25,6 @@ from xlanb.tracing import StageFinished
 from xlanb.transforms import PASSES
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
-
-EDIT = "edit"
-"""The name of the stage that stands for a change by hand."""
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*")
 _DEFINITION = re.compile(r"\s*(?:ROOT\s+)?%?([\w.-]+)\s*=")
@@ -56,7 +54,7 @@ class Branch:
         key = start_compilation(self.past.name)
         if self.is_edited:
             record = self.module.record()
-            yield finished(StageFinished(key, "hlo_pass", EDIT, self.before, record, (), None))
+            yield finished(StageFinished(key, "hlo_pass", HAND_EDIT, self.before, record, (), None))
         options = CompileOptions(self.passes, multi_thread=options_in_force().multi_thread)
         return (yield from hlo_stages(self.module, key, options))
 
@@ -170,7 +168,7 @@ def _passes(trace: Trace, index: int, given: HloPassPipeline | str | None) -> Hl
         return given
     whole = trace.pipeline or named_pipeline()
     start = trace.passes_from if trace.pipeline is not None else 0
-    ran = deque(s for s in trace.stages[start : index + 1] if s.kind == "hlo_pass" and s.name != EDIT)
+    ran = deque(s for s in trace.stages[start : index + 1] if s.kind == "hlo_pass" and s.name != HAND_EDIT)
     left = _left(whole, ran)
     if ran:  # they do not follow this pipeline
         return whole

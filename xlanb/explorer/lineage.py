@@ -16,6 +16,9 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
 from xlanb.tracing import Cause, Edit
 
+HAND_EDIT = "edit"
+"""The name of the stage that stands for a change by hand."""
+
 
 @dataclass(frozen=True)
 class Link:
@@ -152,7 +155,10 @@ def _applied(module: ModuleRecord) -> set[str]:
 
 
 def _links(stage: Stage) -> Iterable[Link]:
-    """The links that one stage's edits make."""
+    """The links that one stage's edits make; where somebody edited the text there are none, and instructions of the same meaning are linked."""
+    if stage.name == HAND_EDIT:
+        yield from _by_hand(stage)
+        return
     waiting: list[Edit] = []
     derived: set[str] = set()
     for e in stage.edits:
@@ -172,3 +178,13 @@ def _links(stage: Stage) -> Iterable[Link]:
             continue
         derived.add(e.new.name)
         yield Link(stage.index, e.cause, e.old.name, e.new.name)
+
+
+def _by_hand(stage: Stage) -> Iterable[Link]:
+    from xlanb.explorer.diff import diff_modules
+
+    if not isinstance(stage.before, ModuleRecord) or not isinstance(stage.after, ModuleRecord):
+        return
+    for m in diff_modules(stage.before, stage.after).matches:
+        if m.before is not None and m.after is not None and m.before.name != m.after.name:
+            yield Link(stage.index, Cause(HAND_EDIT), m.before.name, m.after.name)

@@ -12,13 +12,13 @@ from xlanb.errors import XlanbError
 from xlanb.explorer.lineage import Lineage, Provenance
 from xlanb.explorer.stage import Stage
 from xlanb.hlo.records import ModuleRecord
-from xlanb.tracing import Decision
 
 if TYPE_CHECKING:
     from xlanb.cpu.executable import Executable
     from xlanb.explorer.bisection import Bisection
     from xlanb.explorer.diff import ModuleDiff, TraceDiff
     from xlanb.explorer.numerics import Numerics
+    from xlanb.explorer.why import Why
     from xlanb.transforms.pipeline import HloPassPipeline
 
 
@@ -116,10 +116,14 @@ class Trace(Displayable):
 
         return numerics(self, inputs, seconds=seconds)
 
-    def why(self, *subject: str) -> list[Decision]:
-        """Every recorded decision about these instructions or nodes (all of them must take part), in order."""
-        wanted = {s.removeprefix("%") for s in subject}
-        return [d for s in self.stages for d in s.decisions if wanted <= set(d.subject)]
+    def why(self, *subject: str) -> Why:
+        """The recorded decisions about these instructions or nodes (all of them must take part), in order, under whatever names they had at the time.
+
+        Of two, what became of them in the end comes last: whether they are in one cluster, in one kernel, or one instruction, and what stood between them.
+        """
+        from xlanb.explorer.why import why
+
+        return why(self, subject)
 
     def lineage(self, name: str) -> Lineage:
         """Where an instruction (or a TensorFlow node) came from, and what became of it.

@@ -126,11 +126,25 @@ _OWN = str(Path(__file__).resolve().parent.parent)
 _SKIPPED = (_OWN, str(Path(sys.modules["contextlib"].__file__ or "")))
 
 
+_NAMERS: list[Callable[[str], str | None]] = []
+
+
+def name_sources(namer: Callable[[str], str | None]) -> None:
+    """Have files of code called by another name where `namer` knows one: a notebook's cells lie in temporary files that nobody knows."""
+    if namer not in _NAMERS:
+        _NAMERS.append(namer)
+
+
+def source_name(file: str) -> str:
+    """What a file of code is called."""
+    return next((name for namer in reversed(_NAMERS) if (name := namer(file)) is not None), file)
+
+
 def python_line() -> tuple[str, int]:
-    """File and line of the innermost frame that is not xlanb's own."""
+    """File (by its name for people) and line of the innermost frame that is not xlanb's own."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_SKIPPED):
         if frame.f_back is None:
             return "", 0
         frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
+    return source_name(frame.f_code.co_filename), frame.f_lineno

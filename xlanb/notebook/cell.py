@@ -1,4 +1,4 @@
-"""Running a cell's Python as IPython itself would, with observers around it."""
+"""Running a cell's Python as IPython itself would, with observers around it; and what its lines are called."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from xlanb.graph.scopes import name_sources
+
 
 def run_cell(shell: InteractiveShell, source: str) -> Any:
     """Run Python in the user's namespace; the value of a last expression, None if there is none.
@@ -14,9 +16,7 @@ def run_cell(shell: InteractiveShell, source: str) -> Any:
     Line magics and shell escapes work; what the cell raises comes out as it is, its traceback pointing into the cell.
     """
     __tracebackhide__ = True
-    transformed = shell.transform_cell(source)
-    name = shell.compile.cache(transformed, shell.execution_count, raw_code=source)
-    tree = shell.transform_ast(shell.compile.ast_parse(transformed, name))
+    name, tree = _parsed(shell, source)
     last = tree.body[-1] if tree.body else None
     namespace = shell.user_ns
     if not isinstance(last, ast.Expr):
@@ -24,3 +24,57 @@ def run_cell(shell: InteractiveShell, source: str) -> Any:
         return None
     exec(compile(ast.Module(tree.body[:-1], tree.type_ignores), name, "exec"), shell.user_global_ns, namespace)
     return eval(compile(ast.Expression(last.value), name, "eval"), shell.user_global_ns, namespace)
+
+
+def run_cell_to_call(shell: InteractiveShell, source: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Run Python up to the call that the cell ends in: the function, its arguments and its named ones, not called. Of another last expression its value, with no arguments."""
+    __tracebackhide__ = True
+    name, tree = _parsed(shell, source)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
+        return run_cell(shell, source), (), {}
+    call = last.value
+    parts = ast.Tuple(
+        [
+            call.func,
+            ast.Tuple(call.args, ast.Load()),
+            ast.Dict(
+                [None if k.arg is None else ast.Constant(k.arg) for k in call.keywords],
+                [k.value for k in call.keywords],
+            ),
+        ],
+        ast.Load(),
+    )
+    whole = ast.fix_missing_locations(ast.copy_location(parts, call))
+    exec(compile(ast.Module(tree.body[:-1], tree.type_ignores), name, "exec"), shell.user_global_ns, shell.user_ns)
+    function, args, named = eval(compile(ast.Expression(whole), name, "eval"), shell.user_global_ns, shell.user_ns)
+    return function, args, named
+
+
+def _parsed(shell: InteractiveShell, source: str) -> tuple[str, ast.Module]:
+    """The name under which the cell's lines are known, and its tree; lines count from the magic's own, as the reader counts them."""
+    transformed = "\n" + shell.transform_cell(source)
+    name = shell.compile.cache(transformed, cell_number(shell), raw_code=source)
+    return name, shell.transform_ast(shell.compile.ast_parse(transformed, name))
+
+
+def name_cells(shell: InteractiveShell) -> None:
+    """From now on nodes made in a cell say "In [3]" for their file, not IPython's temporary one."""
+
+    def cell_name(file: str) -> str | None:
+        known = shell.compile.format_code_name(file)
+        return known[1].replace("In[", "In [") if known is not None else None
+
+    name_sources(cell_name)
+
+
+def cell_title(shell: InteractiveShell) -> str:
+    """What the cell that is running is called: "In [3]"."""
+    return f"In [{cell_number(shell)}]"
+
+
+def cell_number(shell: InteractiveShell) -> int:
+    """The number of the cell that is running: IPython's count is that of the next one or of this one, by its version; its history tells."""
+    history = shell.history_manager
+    stored = len(history.input_hist_parsed) - 1 if history is not None else 0
+    return stored if stored > 0 else shell.execution_count

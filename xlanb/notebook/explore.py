@@ -26,4 +26,4 @@ def explore(x: Any, *args: Any, **named: Any) -> StepWidget:
     if not compilation.traces:
         compilation.step()
     # a live compilation may begin further traces: the widget asks for them anew
-    return StepWidget(lambda: compilation.traces, on_step=compilation.step)
+    return StepWidget(lambda: compilation.traces, compilation=compilation)

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anywidget
 import traitlets
 
 from xlanb.errors import XlanbError
+from xlanb.explorer.branches import HloEditError
+from xlanb.explorer.live import Compilation
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
+from xlanb.explorer.workbench import Workbench
 from xlanb.view import assets
 from xlanb.view.page import page_html
 from xlanb.view.payload import PayloadBuilder
+from xlanb.view.pool import LEVELS
 from xlanb.view.text import trace_text
 
 Traces = Sequence[Trace] | Callable[[], Sequence[Trace]]
+_PROGRESS_SECONDS = 0.05
 
 
 class StepWidget(anywidget.AnyWidget):
-    """The step view of one or several traces, live where `on_step` is given.
+    """The step view of one or several traces, live where `compilation` or `on_step` is given.
 
     `traces` is a sequence of traces, or a function that gives the current one (a live compilation may begin further traces). `on_step` advances the compilation by one
-    stage and returns it, None at the end; `on_run` runs the program with the user's inputs. What a callback raises is shown in the widget and kept in `error`.
+    stage and returns it, None at the end; `on_run` runs the program with the user's inputs; without them `compilation` does both. Branches that the reader makes are further traces. What fails is
+    shown in the widget and kept in `error`. Pictures hold at most `max_nodes` nodes.
     """
 
     _esm = traitlets.Unicode(assets.esm()).tag(sync=True)
@@ -37,96 +45,152 @@ class StepWidget(anywidget.AnyWidget):
         traces: Traces,
         on_step: Callable[[], Stage | None] | None = None,
         on_run: Callable[[], Any] | None = None,
+        *,
+        compilation: Compilation | None = None,
+        max_nodes: int | None = None,
     ) -> None:
-        self._source: Callable[[], Sequence[Trace]] = traces if callable(traces) else lambda: traces
-        self._on_step = on_step
-        self._on_run = on_run
-        self._ended = on_step is None
-        self._builder = PayloadBuilder()
+        source: Callable[[], Sequence[Trace]] = traces if callable(traces) else lambda: traces
+        self.bench = Workbench(source, compilation, on_step, on_run)
+        self._builder = PayloadBuilder(None if max_nodes is None else replace(LEVELS[0], nodes=max_nodes))
         self.error: BaseException | None = None
-        self._builder.update(self._source(), live=self._is_live)
-        super().__init__(
-            payload=self._builder.payload,
-            can={"step": on_step is not None, "run": on_run is not None},
-        )
+        self.result: Any = None
+        self._told = 0.0
+        self._builder.update(self.bench.traces, live=self.bench.is_live)
+        super().__init__(payload=self._builder.payload, can=self._possible())
         self.on_msg(self._handle)
 
     @property
     def traces(self) -> list[Trace]:
-        """The traces that it shows."""
-        return list(self._source())
+        """The traces that it shows, those of branches last."""
+        return self.bench.traces
 
-    def refresh(self, *, to_end: bool = True) -> None:
-        """Show what the traces hold by now; a view that stood at the end goes on to the new end, or to the first new stage."""
+    def refresh(self, *, to_end: bool = True, branch: Trace | None = None) -> None:
+        """Show what the traces hold by now; a view that stood at the end goes on to the new end, or to the first new stage. A `branch` is gone to."""
         # The payload grows in place and only the delta travels: a view that opens later still gets the whole.
-        delta = self._builder.update(self._source(), live=self._is_live)
-        self.send({"type": "delta", "delta": delta, "jump": "last" if to_end else "first"})
+        delta = self._builder.update(self.bench.traces, live=self.bench.is_live)
+        message: dict[str, Any] = {"type": "delta", "delta": delta, "jump": "last" if to_end else "first"}
+        if branch is not None:
+            message["trace"] = self.bench.number(branch)
+        self.send(message)
+        self.can = self._possible()
 
-    def step(self) -> Stage | None:
-        """Advance the compilation by one stage, as Next does at the end; None where none is left.
+    def step(self, trace: Trace | None = None) -> Stage | None:
+        """Advance the compilation (or the branch that `trace` belongs to) by one stage, as Next does at the end; None where none is left.
 
         Raises:
             XlanbError: the stage failed; or there is nothing to step.
         """
-        if self._on_step is None:
+        if not self.bench.can_step:
             raise XlanbError("this widget shows a finished trace: there is nothing to step")
         try:
-            stage = None if self._ended else self._on_step()
-        except BaseException:
-            self._ended = True
-            raise
+            return self.bench.step(trace)
         finally:
             self.refresh(to_end=False)
-        if stage is None and not self._ended:
-            self._ended = True
-            self.refresh(to_end=False)
-        return stage
 
-    def run(self) -> Any:
-        """Run the program, as the button does; what `on_run` gives.
+    def run(self, trace: Trace | None = None) -> Any:
+        """Run the program, as the button does, compiled to the end where it was not; what it gives, which is kept in `result`.
 
         Raises:
             XlanbError: there is nothing to run, or the run failed.
         """
-        if self._on_run is None:
+        if not self.bench.can_run:
             raise XlanbError("this widget has nothing to run")
         try:
-            return self._on_run()
+            self.result = self.bench.run(trace, self._progress)
         finally:
             self.refresh()
+        return self.result
 
-    def _is_live(self, trace: Trace) -> bool:
-        if self._ended:
-            return False
-        traces = self._source()
-        return not traces or trace is traces[-1]
+    def fork(self, trace: Trace, at: int, text: str | None = None) -> Trace:
+        """Compile on from a stage as a new branch: with an edited text where one is given, without the passes that are switched off.
+
+        Raises:
+            HloEditError: the text is no module, or breaks a rule of HLO.
+            XlanbError: there is no HLO at the stage, or the branch cannot be compiled.
+        """
+        known = len(self.bench.branches)
+        try:
+            return self.bench.fork(trace, at, text, self._progress)
+        finally:
+            made = self.bench.branches[known:]
+            self.refresh(to_end=False, branch=made[0].trace if made else None)
+
+    # -- messages ---------------------------------------------------------------------------------------------------
 
     def _handle(self, _: Any, content: dict[str, Any], buffers: Any) -> None:
-        """A message from the front end: {"type": "step" | "run" | "export" | "sync"}."""
-        actions = {"step": self.step, "run": self.run, "export": self._export, "sync": self._sync}
-        action = actions.get(str(content.get("type")))
+        """A message from the front end: {"type": ..., "trace": number, "stage": position, ...}."""
+        action = self._actions().get(str(content.get("type")))
         if action is None:
             return
         try:
-            action()
-        except Exception as error:  # noqa: BLE001 - whatever the user's callback raises is shown where the user looks
+            action(content)
+        except HloEditError as error:
+            self.error = error
+            self.send({"type": "edit-error", "line": error.line, "column": error.column, "message": str(error)})
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever comes up is shown where the user looks
             self.error = error
             self.send({"type": "error", "message": _message(error)})
         else:
             self.send({"type": "done"})
 
-    def _export(self) -> None:
-        traces = self.traces
-        self.send(
-            {
-                "type": "page",
-                "html": page_html(traces),
-                "name": f"{traces[0].name if traces else 'xlanb'}.html",
-            }
-        )
+    def _actions(self) -> Mapping[str, Callable[[dict[str, Any]], Any]]:
+        return {
+            "step": lambda m: self.step(self._trace(m)),
+            "run": lambda m: self.run(self._trace(m)),
+            "edit": lambda m: self.fork(self._trace(m), self._stage(m), _text(m)),
+            "fork": lambda m: self.fork(self._trace(m), self._stage(m)),
+            "toggle": self._toggle,
+            "numerics": self._numerics,
+            "load": self._load,
+            "export": self._export,
+            "sync": lambda _: self.send_state("payload"),
+        }
 
-    def _sync(self) -> None:
-        self.send_state("payload")
+    def _trace(self, message: dict[str, Any]) -> Trace:
+        number = message.get("trace")
+        return self.bench.trace(number if isinstance(number, int) else None)
+
+    def _stage(self, message: dict[str, Any]) -> int:
+        stage = message.get("stage")
+        return stage if isinstance(stage, int) and stage >= 0 else -1
+
+    def _toggle(self, message: dict[str, Any]) -> None:
+        off = message.get("off")
+        self.bench.toggle(str(message.get("name", "")), off=off if isinstance(off, bool) else None)
+        self.can = self._possible()
+
+    def _numerics(self, message: dict[str, Any]) -> None:
+        trace = self._trace(message)
+        found = self.bench.numerics(trace)
+        self._send_delta(self._builder.set_numerics(self.bench.number(trace), found.data))
+
+    def _load(self, message: dict[str, Any]) -> None:
+        self._send_delta(self._builder.load(self.bench.number(self._trace(message)), self._stage(message)))
+
+    def _send_delta(self, delta: dict[str, Any]) -> None:
+        self.send({"type": "delta", "delta": delta, "jump": "none"})
+
+    def _progress(self, done: int, total: int, name: str) -> None:
+        now = time.monotonic()
+        if now - self._told >= _PROGRESS_SECONDS:
+            self._told = now
+            self.send({"type": "progress", "done": done, "total": total, "name": name})
+
+    def _export(self, _: dict[str, Any]) -> None:
+        traces = self.traces
+        name = f"{traces[0].name if traces else 'xlanb'}.html"
+        self.send({"type": "page", "html": page_html(traces), "name": name})
+
+    def _possible(self) -> dict[str, Any]:
+        """What the front end may offer."""
+        has_hlo = self.bench.has_hlo
+        return {
+            "step": self.bench.can_step,
+            "run": self.bench.can_run,
+            **dict.fromkeys(("numerics", "edit", "toggle", "fork"), has_hlo),
+            "load": True,
+            "off": list(self.bench.off),
+        }
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """The widget, and the trace as plain text for whoever shows no widgets."""
@@ -137,8 +201,14 @@ class StepWidget(anywidget.AnyWidget):
         return bundle
 
 
+def _text(message: dict[str, Any]) -> str:
+    return str(message.get("text", ""))
+
+
 def _message(error: BaseException) -> str:
     """What the widget shows: our own errors by their message, others with the traceback."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
     if isinstance(error, XlanbError):
         return f"{type(error).__name__}: {error}"
     return "".join(traceback.format_exception(error))

@@ -1,0 +1,87 @@
+"""Check: what a compiled program gives, against the reference interpreter or another witness on the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError
+from xlanb.evaluator import evaluate
+from xlanb.explorer.bisection import start_of
+from xlanb.explorer.numbers import compared, leaves_of, tolerance_of
+from xlanb.explorer.running import inputs_for, program_of
+from xlanb.explorer.trace import Trace
+from xlanb.hlo import HloModule
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Witness = Callable[[HloModule, Sequence[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Check(Displayable):
+    """Result by result: the largest relative error, elements that are finite on one side only, and whether that is within `tolerance`."""
+
+    name: str
+    witness: str
+    tolerance: float
+    table: pd.DataFrame
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every result does."""
+        return bool(self.table["agrees"].all())
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows."""
+        return ((f"{self.name} against the {self.witness}", self.table),)
+
+    def __str__(self) -> str:
+        verdict = "agrees with" if self.agrees else "DIFFERS from"
+        worst = self.table["error"].max() if len(self.table) else 0.0
+        return f"{self.name} {verdict} the {self.witness}: largest relative error {worst:.2g}, tolerance {self.tolerance:.2g}"
+
+    def __repr__(self) -> str:
+        return f"<Check: {self}>"
+
+
+def check(
+    trace: Trace,
+    inputs: Sequence[Any] = (),
+    *,
+    tolerance: float | None = None,
+    witness: Witness | None = None,
+    name: str = "reference interpreter",
+) -> Check:
+    """Run a trace's program and a witness (by default the reference interpreter, on the module before all passes) on the same inputs: given, or the last run's, or random.
+
+    `tolerance` is relative to the largest magnitude of a result, by default some units in the last place of the coarsest dtype times the root of the longest sum that is likely.
+
+    Raises:
+        XlanbError: there is no program, the inputs do not fit, or the witness refuses the module.
+    """
+    import pandas as pd
+
+    arrays = inputs_for(trace, inputs)
+    start = start_of(trace)
+    expected = leaves_of(witness(start, arrays) if witness is not None else evaluate(start, *arrays))
+    got = leaves_of(program_of(trace)(*arrays))
+    if len(got) != len(expected):
+        raise XlanbError(f"{trace.name} gives {len(got)} results, the {name} {len(expected)}")
+    limit = tolerance if tolerance is not None else _SUMS * tolerance_of(expected)
+    rows = []
+    for k, (a, b) in enumerate(zip(got, expected, strict=True)):
+        error, broken = compared(a, b) if a.shape == b.shape else (float("inf"), 0)
+        shape = f"{a.dtype}{list(a.shape)}"
+        rows.append(
+            {"result": k, "shape": shape, "error": error, "broken": broken, "agrees": error <= limit and not broken}
+        )
+    return Check(trace.name, name, limit, pd.DataFrame(rows, columns=["result", "shape", "error", "broken", "agrees"]))
+
+
+_SUMS = 8
+"""Sums of some thousand elements in another order differ by so many times the tolerance of one operation."""

@@ -1,0 +1,158 @@
+"""Passes that a user writes in a notebook: made of a function or a class, tried out on a module, joined to the default pipeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlanb.cpu.pipelines import join, leave
+from xlanb.display import Displayable
+from xlanb.errors import PassError, XlanbError
+from xlanb.explorer.numerics import Numerics
+from xlanb.explorer.recorder import Recorder
+from xlanb.explorer.trace import Trace
+from xlanb.hlo import HloModule, HloOpcode, parse
+from xlanb.hlo.records import ModuleRecord
+from xlanb.runtime.compiler import finished, start_compilation
+from xlanb.tracing import StageFinished, observing, unobserved
+from xlanb.transforms import PASSES, HloPass, match
+from xlanb.transforms.builder import Builder
+
+_NAME = re.compile(r"[\w-]+")
+_TOLERANCE = 1e-5
+
+HELPERS: dict[str, Any] = {
+    "HloModule": HloModule,
+    "HloOpcode": HloOpcode,
+    "HloPass": HloPass,
+    "Builder": Builder,
+    "match": match,
+}
+"""What a pass is written with, by the name that a cell finds it under."""
+
+
+@dataclass(frozen=True)
+class Trial(Displayable):
+    """A pass run over one module: `trace` holds what it did, `numerics` the results before and after by the reference interpreter (None where it cannot evaluate the module: `problem` says why)."""
+
+    name: str
+    trace: Trace
+    numerics: Numerics | None
+    problem: str = ""
+
+    @property
+    def keeps_the_result(self) -> bool:
+        """Whether the results are the same up to rounding, on random inputs."""
+        errors = [s.err for s in self.numerics.stages] if self.numerics is not None else []
+        return all(e is not None and e <= _TOLERANCE for e in errors)
+
+    @property
+    def traces(self) -> tuple[Trace, ...]:
+        """What a notebook shows."""
+        return (self.trace,)
+
+    def __str__(self) -> str:
+        did = self.trace.stages[-1].describe()
+        if self.numerics is None:
+            return f"{did}; not compared with the reference interpreter: {self.problem}"
+        verdict = "keeps the result" if self.keeps_the_result else "CHANGES THE RESULT"
+        return f"{did}; {verdict}, by the reference interpreter on random inputs"
+
+
+def make_pass(source: Any, name: str = "") -> HloPass:
+    """A pass of a function over a module, of a subclass of HloPass or of an object of one; under a name of its own, else the function's or class's.
+
+    After every run the rules of HLO are checked.
+
+    Raises:
+        PassError: it is none of these, or the name is none that XLA would have, or that of one of xlanb's own passes.
+    """
+    inner: Any = source() if isinstance(source, type) and issubclass(source, HloPass) else source
+    is_pass = isinstance(inner, HloPass)
+    if not is_pass and not callable(inner):
+        raise PassError(f"a {type(source).__name__} is no pass: write a function of a module, or a subclass of HloPass")
+    title = name or (inner.name if is_pass else getattr(inner, "__name__", "").replace("_", "-"))
+    if not _NAME.fullmatch(title):
+        raise PassError(f"{title!r} is no name for a pass: letters, digits, - and _ only")
+    if title in PASSES and PASSES[title].__module__.startswith("xlanb.transforms"):
+        raise PassError(f"xlanb has a pass {title!r} already: choose another name (-n NAME)")
+    function: Callable[[HloModule], Any] = inner.apply if is_pass else inner
+
+    def apply(_: HloPass, module: HloModule) -> None:
+        function(module)
+        try:
+            module.verify()
+        except XlanbError as error:
+            raise PassError(f"{title} left the module broken: {error}") from error
+
+    doc = getattr(source, "__doc__", None) or f"The pass {title}, written in a notebook."
+    made: Any = type(title, (HloPass,), {"name": title, "apply": apply, "__doc__": doc, "__module__": __name__})
+    new: HloPass = made()
+    return new
+
+
+def try_pass(hlo_pass: HloPass, module: HloModule, inputs: Sequence[Any] = ()) -> Trial:
+    """Run a pass over a copy of a module, watched, and compare the results before and after.
+
+    Raises:
+        PassError: the pass fails or breaks the module.
+        BaseException: whatever the pass raises.
+    """
+    with unobserved():
+        copy = module.clone()
+    recorder = Recorder()
+    with observing(recorder):
+        key = start_compilation(f"{hlo_pass.name} on {module.name}")
+        given = copy.record()
+        finished(
+            StageFinished(key, "hlo", "before", None, given, summary=f"{given.instruction_count} HLO instructions")
+        )
+        result = hlo_pass.run(copy)
+        finished(StageFinished(key, "hlo_pass", hlo_pass.name, result.before, result.after, (), result.seconds))
+    (trace,) = recorder.traces
+    try:
+        numerics, problem = trace.numerics(*inputs), ""
+    except XlanbError as error:
+        numerics, problem = None, str(error).splitlines()[0]
+    failed = [s.failure for s in numerics.stages if s.failure] if numerics is not None else []
+    return Trial(hlo_pass.name, trace, None if failed else numerics, failed[0] if failed else problem)
+
+
+def join_pipeline(hlo_pass: HloPass, after: str | None = None) -> None:
+    """Have the pass run in later compilations: after a pass, or at the end.
+
+    Raises:
+        PassError: the default pipeline has no such pass.
+    """
+    join(hlo_pass, after=after)
+
+
+def leave_pipeline(name: str) -> None:
+    """Have a pass run in no later compilation."""
+    leave(name)
+
+
+def as_module(value: Any) -> HloModule:
+    """The module in what a variable holds: a module or its text, a record, a trace or what has one (its HLO before all passes), an executable.
+
+    Raises:
+        XlanbError: there is none.
+    """
+    if isinstance(value, HloModule):
+        return value
+    if isinstance(value, str):
+        return parse(value)
+    if isinstance(value, ModuleRecord):
+        return HloModule.from_record(value)
+    trace = value if isinstance(value, Trace) else getattr(value, "trace", None)
+    if isinstance(trace, Trace):
+        from xlanb.explorer.bisection import start_of
+
+        return start_of(trace)
+    for name in ("source_module", "hlo_module"):
+        module = getattr(value, name, None)
+        if isinstance(module, HloModule):
+            return module
+    raise XlanbError(f"a {type(value).__name__} holds no HLO module")

@@ -1,0 +1,218 @@
+"""Why two instructions or nodes are together, or are not: what the passes decided, under all names that they had, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import permutations
+from typing import TYPE_CHECKING, overload
+
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError
+from xlanb.explorer.lineage import Provenance
+from xlanb.graph.records import GraphRecord, NodeRecord
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.tracing import Cause, Decision, Predicate
+
+if TYPE_CHECKING:
+    from xlanb.explorer.stage import Stage
+    from xlanb.explorer.trace import Trace
+
+
+class Why(Sequence[Decision], Displayable):
+    """Decisions in order, with the value of every condition that was looked at; shows itself as text."""
+
+    def __init__(self, subject: tuple[str, ...], decisions: Iterable[Decision]) -> None:
+        self.subject = subject
+        self.decisions = tuple(decisions)
+
+    @overload
+    def __getitem__(self, index: int) -> Decision: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Decision, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Decision | tuple[Decision, ...]:
+        return self.decisions[index]
+
+    def __len__(self) -> int:
+        return len(self.decisions)
+
+    def __repr__(self) -> str:
+        return f"<Why {' and '.join(self.subject)}: {len(self)} decisions>"
+
+    def __str__(self) -> str:
+        title = " and ".join(self.subject)
+        if not self:
+            return f"{title}: no pass decided anything about {'it' if len(self.subject) == 1 else 'them'}"
+        return "\n".join([title, *(line for d in self for line in _lines(d))])
+
+
+def why(trace: Trace, subject: Sequence[str]) -> Why:
+    """See Trace.why."""
+    names = tuple(s.removeprefix("%") for s in subject)
+    wanted = set(names)
+    found = [d for s in trace.stages for d in s.decisions if wanted <= set(d.subject)]
+    if len(names) != 2 or names[0] == names[1]:
+        return Why(names, found)
+    question = _Question(trace, names[0], names[1])
+    if not found:
+        found.extend(question.under_other_names())
+    return Why(names, [*found, *question.outcome()])
+
+
+def _lines(d: Decision) -> Iterable[str]:
+    where = f" ({d.cause.where})" if d.cause.where else ""
+    yield f"  {d.cause.pass_name or 'xlanb'}: {'yes' if d.taken else 'no '} {d.action} {' -> '.join(d.subject)}{where}"
+    for p in d.predicates:
+        yield f"      {'holds' if p.holds else 'FAILS'}  {p.name}{f': {p.value}' if p.value else ''}"
+
+
+class _Question:
+    """Two names, and everything that they were called on the way."""
+
+    def __init__(self, trace: Trace, a: str, b: str) -> None:
+        self.trace, self.a, self.b = trace, a, b
+        try:
+            self._provenance: Provenance | None = Provenance(trace.stages)
+        except XlanbError:
+            self._provenance = None
+        self.names_a, self.names_b = self._names(a), self._names(b)
+
+    def _names(self, name: str) -> set[str]:
+        """An instruction's names, and those of what it came from and became; of a node also its instructions'."""
+        if self._provenance is None:
+            return {name}
+        try:
+            lineage = self._provenance.lineage(name)
+        except XlanbError:
+            return {name}
+        links = {n for k in lineage.links for n in (k.old, k.new)}
+        return {name, *lineage.sources, *lineage.results, *links}
+
+    def under_other_names(self) -> Iterable[Decision]:
+        """Decisions about what the two were called at the time."""
+        a, b = self.names_a | self._fusions(self.names_a), self.names_b | self._fusions(self.names_b)
+        for s in self.trace.stages:
+            for d in s.decisions:
+                if any(x in a and y in b and x != y for x, y in permutations(d.subject, 2)):
+                    yield d
+
+    def _fusions(self, names: set[str]) -> set[str]:
+        """The fusions that held any of these names after some pass."""
+        modules = [s.after for s in self.trace.stages if s.changed and isinstance(s.after, ModuleRecord)]
+        return {
+            f.name
+            for m in modules
+            for c in m.computations
+            for f in c.instructions
+            if f.opcode is HloOpcode.FUSION
+            and any(i.name in names for called in f.called_computations for i in m.by_name[called].instructions)
+        }
+
+    def outcome(self) -> Iterable[Decision]:
+        """What became of the two, as far as the trace goes."""
+        graph = next((g for s in reversed(self.trace.stages) if (g := _marked(s)) is not None), None)
+        nodes = {} if graph is None else {n.name: n for n in graph.nodes}
+        if self.a in nodes and self.b in nodes:
+            yield self._clusters(nodes[self.a], nodes[self.b])
+        modules = [(s, s.after) for s in self.trace.stages if isinstance(s.after, ModuleRecord)]
+        if modules:
+            yield from self._hlo(modules[-1][1])
+
+    def _clusters(self, a: NodeRecord, b: NodeRecord) -> Decision:
+        inside = tuple(
+            Predicate(f"{n.name} is in a cluster", bool(n.cluster), n.cluster or n.reason or "no reason was recorded")
+            for n in (a, b)
+        )
+        together = bool(a.cluster) and a.cluster == b.cluster
+        predicates = inside
+        if all(p.holds for p in inside):
+            between = [
+                p.value
+                for s in self.trace.stages
+                for d in s.decisions
+                if d.action == "contract" and set(d.subject) & {a.name, b.name, a.cluster, b.cluster}
+                for p in d.predicates
+            ]
+            value = a.cluster if together else "; ".join(dict.fromkeys(between)) or f"{a.cluster} and {b.cluster}"
+            predicates = (*inside, Predicate("the clusters were merged", together, value))
+        return Decision(Cause("mark_for_compilation"), "same cluster", (a.name, b.name), together, predicates)
+
+    def _hlo(self, last: ModuleRecord) -> Iterable[Decision]:
+        final = _Final(last)
+        in_a, in_b = final.kernels(self.names_a), final.kernels(self.names_b)
+        if not in_a and not in_b:
+            return
+        gone = [n for n, found in ((self.a, in_a), (self.b, in_b)) if not found]
+        if gone:
+            yield Decision(Cause(""), "same kernel", (self.a, self.b), False, tuple(self._gone(n) for n in gone))
+            return
+        shared = [k for k in in_a if k in in_b]
+        merged = self.names_a & self.names_b & set(final.by_name)
+        value = ", ".join(shared) or f"{', '.join(in_a)} and {', '.join(in_b)}"
+        predicates = [Predicate("in one kernel", bool(shared), value)]
+        if self.a not in self.names_b and merged and shared:
+            predicates.append(Predicate("they share instructions", True, ", ".join(sorted(merged)[:6])))
+        if not shared:
+            reads = any(final.reads(x, y) for x in in_a for y in in_b)
+            predicates.append(
+                Predicate(
+                    "one kernel reads the other's result", reads, "" if reads else "nothing is saved by fusing them"
+                )
+            )
+        yield Decision(Cause(""), "same kernel", (self.a, self.b), bool(shared), tuple(predicates))
+
+    def _gone(self, name: str) -> Predicate:
+        """Which pass took an instruction out, by which rule."""
+        names = self.names_a if name == self.a else self.names_b
+        for s in reversed(self.trace.stages):
+            for e in reversed(s.edits):
+                if e.kind == "remove" and e.old is not None and e.old.name in names:
+                    rule = f" by {e.cause.rule}" if e.cause.rule else ""
+                    return Predicate(
+                        f"{name} is still there",
+                        False,
+                        f"{e.cause.pass_name or s.name} took it out{rule} (stage {s.index})",
+                    )
+        return Predicate(f"{name} is still there", False, "it is not in the last module")
+
+
+def _marked(stage: Stage) -> GraphRecord | None:
+    if stage.kind != "mark_for_compilation" or not isinstance(stage.after, GraphRecord):
+        return None
+    return stage.after
+
+
+class _Final:
+    """The last module: which kernels (instructions of the entry) hold an instruction."""
+
+    def __init__(self, module: ModuleRecord) -> None:
+        self.module = module
+
+    @cached_property
+    def by_name(self) -> dict[str, InstructionRecord]:
+        return {i.name: i for c in self.module.computations for i in c.instructions}
+
+    @cached_property
+    def _kernel_of(self) -> dict[str, str]:
+        """By instruction: the one that is run for it, a fusion for what is fused into it."""
+        found: dict[str, str] = {}
+        for c in self.module.computations:
+            for i in c.instructions:
+                found.setdefault(i.name, i.name)
+                if i.opcode is HloOpcode.FUSION:
+                    for name in i.called_computations:
+                        found.update((j.name, i.name) for j in self.module.by_name[name].instructions)
+        return found
+
+    def kernels(self, names: Iterable[str]) -> list[str]:
+        """The kernels that hold any of these names."""
+        found = (self._kernel_of[n] for n in sorted(names) if n in self._kernel_of)
+        free = (HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT)
+        return list(dict.fromkeys(k for k in found if self.by_name[k].opcode not in free))
+
+    def reads(self, a: str, b: str) -> bool:
+        """Whether one of two kernels reads the other's result."""
+        return b in self.by_name[a].operands or a in self.by_name[b].operands

@@ -1,0 +1,188 @@
+"""Workbench: some compilations and all that a person does with them: step, run, fork, edit, switch passes off, measure numbers. What the step widget drives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xlanb.errors import XlanbError
+from xlanb.explorer.branches import branch
+from xlanb.explorer.live import Compilation
+from xlanb.explorer.numerics import Numerics
+from xlanb.explorer.running import run_traced
+from xlanb.explorer.stage import Stage
+from xlanb.explorer.trace import Trace
+
+Progress = Callable[[int, int, str], None]
+_HLO = ("hlo", "tf2xla", "hlo_pass")
+
+
+class Workbench:
+    """Traces, numbered in the order in which they came up, with what can be done with each.
+
+    `source` gives the traces that are there without branches of the workbench's own; `compilation` is the live one behind them, if any. `on_step` and `on_run`, where given, do those two instead.
+    `off` are the passes that are switched off in branches to come.
+    """
+
+    def __init__(
+        self,
+        source: Callable[[], Sequence[Trace]],
+        compilation: Compilation | None = None,
+        on_step: Callable[[], Stage | None] | None = None,
+        on_run: Callable[[], Any] | None = None,
+    ) -> None:
+        self._source = source
+        self._compilation = compilation
+        self._on_step = on_step or (compilation.step if compilation is not None else None)
+        self._on_run = on_run
+        self._ended = self._on_step is None
+        self._numbers: list[Trace] = []
+        self.branches: list[Compilation] = []
+        self.off: list[str] = []
+
+    # -- what is there --------------------------------------------------------------------------------------------
+
+    @property
+    def traces(self) -> list[Trace]:
+        """All traces: those of the source, then those of branches."""
+        found = list(self._source())
+        for b in self.branches:
+            found += [t for t in b.traces if all(t is not f for f in found)]
+        self._numbers += [t for t in found if all(t is not n for n in self._numbers)]
+        return found
+
+    def number(self, trace: Trace) -> int:
+        """The number of a trace."""
+        _ = self.traces
+        return next(k for k, t in enumerate(self._numbers) if t is trace)
+
+    def trace(self, number: int | None = None) -> Trace:
+        """The trace of a number; the first where none is given.
+
+        Raises:
+            XlanbError: there is none.
+        """
+        traces = self.traces
+        if number is None and traces:
+            return traces[0]
+        if number is None or not 0 <= number < len(self._numbers):
+            raise XlanbError(f"there is no compilation {number}: there are {len(self._numbers)}")
+        return self._numbers[number]
+
+    def is_live(self, trace: Trace) -> bool:
+        """Whether another step may add to it."""
+        owner = self._owner(trace)
+        if owner is not None:
+            return not owner.is_done
+        if self._ended:
+            return False
+        own = [t for t in self._source() if self._owner(t) is None]
+        return not own or trace is own[-1]
+
+    @property
+    def can_step(self) -> bool:
+        """Whether something was there to be stepped from the beginning, or still is."""
+        return self._on_step is not None or any(not b.is_done for b in self.branches)
+
+    @property
+    def can_run(self) -> bool:
+        """Whether Run would run something."""
+        return self._on_run is not None or self._compilation is not None or any(t.program for t in self.traces)
+
+    @property
+    def has_hlo(self) -> bool:
+        """Whether there is a module to fork from, or to evaluate; nothing is read for it."""
+        return self._compilation is not None or any(s.kind in _HLO for t in self.traces for s in t)
+
+    # -- what can be done -------------------------------------------------------------------------------------------
+
+    def step(self, trace: Trace | None = None) -> Stage | None:
+        """One more stage of a trace (by default of the compilation that it all began with); None where none is left.
+
+        Raises:
+            XlanbError: the stage failed; or there is nothing to step.
+        """
+        owner = self._owner(trace) if trace is not None else None
+        if owner is not None:
+            return owner.step()
+        if self._on_step is None:
+            raise XlanbError("this widget shows a finished trace: there is nothing to step")
+        if self._ended:
+            return None
+        try:
+            stage = self._on_step()
+        except BaseException:
+            self._ended = True
+            raise
+        self._ended = stage is None
+        return stage
+
+    def run(self, trace: Trace | None = None, progress: Progress | None = None) -> Any:
+        """Run a program, compiled to the end where it was not: on the inputs that it last had, else on random ones.
+
+        Raises:
+            XlanbError: there is nothing to run, or it failed.
+        """
+        owner = self._owner(trace) if trace is not None else None
+        if owner is None and self._on_run is not None:
+            return self._on_run()
+        if owner is None and self._compilation is not None:
+            owner = self._compilation
+        if owner is not None and not owner.is_done:
+            try:
+                owner.finish(progress)
+            finally:
+                self._ended = self._ended or owner is self._compilation
+        program = trace if trace is not None and trace.program is not None else None
+        program = program or next((t for t in reversed(self.traces) if t.program is not None), None)
+        if program is None:
+            raise XlanbError("this widget has nothing to run")
+        return run_traced(program)
+
+    def fork(self, trace: Trace, at: int, text: str | None = None, progress: Progress | None = None) -> Trace:
+        """Leave a trace after a stage, with an edited text where one is given, without the passes that are switched off, and compile to the end; the new trace.
+
+        Raises:
+            HloEditError: the text is no module, or breaks a rule of HLO.
+            XlanbError: there is no HLO there, or it cannot be compiled; the branch is there all the same, with the failed stage.
+        """
+        made = Compilation(branch(trace, at, text=text, without=self.off))
+        self.branches.append(made)
+        made.finish(progress)
+        return made.trace
+
+    def toggle(self, name: str, *, off: bool | None = None) -> list[str]:
+        """Switch a pass off, or on again, for branches to come; those that are off.
+
+        Raises:
+            XlanbError: no compilation here has such a pass.
+        """
+        known = {s.name for t in self.traces for s in t if s.kind == "hlo_pass"} | {
+            n for t in self.traces if t.pipeline is not None for n in t.pipeline.names
+        }
+        if name not in known and name not in self.off:
+            raise XlanbError(f"no pass {name!r} here; there are: {', '.join(sorted(known))}")
+        is_off = name not in self.off if off is None else off
+        self.off = [n for n in self.off if n != name] + ([name] if is_off else [])
+        return self.off
+
+    def numerics(self, trace: Trace) -> Numerics:
+        """The results of a trace after each pass.
+
+        Raises:
+            XlanbError: there is no HLO, or the interpreter cannot evaluate it.
+        """
+        return trace.numerics()
+
+    def _owner(self, trace: Trace) -> Compilation | None:
+        """The branch that a trace belongs to."""
+        waiting: list[Compilation] = [
+            *self.branches,
+            *(self._compilation.branches if self._compilation is not None else ()),
+        ]
+        while waiting:
+            b = waiting.pop()
+            if b.trace is trace:
+                return b
+            waiting += b.branches
+        return None

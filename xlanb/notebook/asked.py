@@ -1,0 +1,91 @@
+"""What options of `%%xla_jit` ask for beside the summary: a difference, reasons, checks, the guilty pass, the annotated cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
+
+from xlanb.errors import ArgumentError, XlanbError
+from xlanb.explorer.annotation import annotate
+from xlanb.explorer.check import check
+from xlanb.explorer.numbers import leaves_of
+from xlanb.explorer.running import inputs_for
+from xlanb.explorer.trace import Trace
+from xlanb.hlo import HloModule
+from xlanb.notebook.cell import cell_title
+from xlanb.notebook.observation import Observation
+from xlanb.peers import xla
+from xlanb.view.annotate import annotated_html
+
+
+def show_asked(shell: InteractiveShell, options: Any, seen: Observation, cell: str) -> None:
+    """Show what was asked for.
+
+    Raises:
+        XlanbError: it cannot be had, or `--check` found a difference (which is shown first).
+    """
+    __tracebackhide__ = True
+    if not any((options.diff, options.why, options.annotate, options.bisect, options.check is not None)):
+        return
+    if not seen.traces:
+        raise XlanbError("nothing was compiled in this cell, so there is nothing to show of it (-F compiles anew)")
+    if options.diff:
+        _show(_difference(seen.trace, options.diff))
+    if options.why:
+        names = [n.strip() for n in options.why.split(",") if n.strip()]
+        for trace in seen.traces:
+            _show(trace.why(*names))
+    if options.annotate:
+        title = "" if options.lang == "hlo" else cell_title(shell)
+        found = annotate(seen.traces, "\n" + cell, title)
+        display({"text/html": annotated_html(found), "text/plain": str(found)}, raw=True)
+    if options.bisect:
+        _show(seen.trace.bisect(*inputs_for(seen.trace)))
+    if options.check is not None:
+        _check(seen.traces, options.check, options.against)
+
+
+def _show(found: Any) -> None:
+    if isinstance(found, str):
+        display({"text/plain": found}, raw=True)
+    else:
+        display(found)
+
+
+def _difference(trace: Trace, stages: str) -> Any:
+    a, colon, b = stages.partition(":")
+    if not colon or not a or not b:
+        raise ArgumentError(f"-d {stages!r}: two stages with a colon between, as in algsimp:fusion or 3:17")
+    return trace.diff(_key(a), _key(b))
+
+
+def _key(word: str) -> int | str:
+    return int(word) if word.lstrip("-").isdigit() else word
+
+
+def _check(traces: Sequence[Trace], tolerance: str, against: str) -> None:
+    __tracebackhide__ = True
+    try:
+        limit = float(tolerance) if tolerance else None
+    except ValueError:
+        raise ArgumentError(f"--check={tolerance}: the tolerance is a number") from None
+    programs = [t for t in traces if t.program is not None]
+    if not programs:
+        raise XlanbError("--check: no compilation of this cell ended in a program (-F compiles anew)")
+    if against == "xla":
+        found = [check(t, tolerance=limit, witness=_real_xla, name="real XLA") for t in programs]
+    else:
+        found = [check(t, tolerance=limit) for t in programs]
+    for c in found:
+        display(c)
+    wrong = [c for c in found if not c.agrees]
+    if wrong:
+        raise XlanbError("; ".join(map(str, wrong)))
+
+
+def _real_xla(module: HloModule, arrays: Sequence[Any]) -> Any:
+    made = xla.trace(module, *leaves_of(tuple(arrays)), runs=1)
+    return tuple(getattr(made, "results", ()))

@@ -1,0 +1,84 @@
+"""`%xla_open` and `%xla_diff`: dump directories, and what differs between two compilations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from IPython.core.magic import Magics, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+
+from xlanb.dump import read_hlo
+from xlanb.errors import ArgumentError
+from xlanb.explorer.diff import diff_modules, diff_traces, last_module
+from xlanb.explorer.dump_directory import DumpDirectory, read_dump
+from xlanb.explorer.trace import Trace
+from xlanb.hlo import HloModule
+from xlanb.hlo.records import ModuleRecord
+from xlanb.notebook.shell import shell_of, unquoted
+from xlanb.notebook.widget import StepWidget
+
+
+@magics_class
+class DumpMagics(Magics):
+    """The line magics on what is there already."""
+
+    @line_magic
+    @magic_arguments()
+    @argument("directory", help="what --xla_dump_to or TF_DUMP_GRAPH_PREFIX wrote")
+    @argument("-m", "--module", help="step through this module (default: the table of all, and the main program)")
+    @argument("-o", "--output", metavar="VAR", help="put the dump directory into a variable")
+    def xla_open(self, line: str) -> Any:
+        """Open a dump directory of the real XLA: which file is my program, and what became of it."""
+        __tracebackhide__ = True
+        options = parse_argstring(self.xla_open, line)
+        dump = read_dump(unquoted(options.directory))
+        if options.output:
+            shell_of(self).user_ns[options.output] = dump
+        if options.module:
+            return StepWidget([dump[unquoted(options.module)]])
+        return None if options.output else dump
+
+    @line_magic
+    @magic_arguments()
+    @argument("before", help="a dump directory, an HLO file, or an expression: a trace, a module, a dump")
+    @argument("after", help="the same")
+    @argument("-p", "--after-pass", metavar="PASS", help="of two traces: compare after this pass")
+    @argument("-o", "--output", metavar="VAR", help="put the difference into a variable")
+    def xla_diff(self, line: str) -> Any:
+        """Compare two compilations or two modules by structure: names and places do not matter."""
+        __tracebackhide__ = True
+        options = parse_argstring(self.xla_diff, line)
+        before, after = (self._comparable(unquoted(word)) for word in (options.before, options.after))
+        if isinstance(before, Trace) and isinstance(after, Trace):
+            both = diff_traces(before, after)
+            found: Any = both.at(options.after_pass) if options.after_pass else both
+        else:
+            records = [last_module(x) if isinstance(x, Trace) else x for x in (before, after)]
+            found = diff_modules(records[0], records[1], (options.before, options.after))
+        if options.output:
+            shell_of(self).user_ns[options.output] = found
+        return found
+
+    def _comparable(self, word: str) -> Trace | ModuleRecord:
+        """What a word of %xla_diff stands for."""
+        path = Path(word).expanduser()
+        if path.is_dir():
+            return read_dump(path)[0]
+        if path.is_file():
+            return read_hlo(path).record()
+        try:
+            value = shell_of(self).ev(word)
+        except (NameError, SyntaxError) as error:
+            raise ArgumentError(f"{word!r} is no directory, no file and no variable ({error})") from None
+        if isinstance(value, DumpDirectory):
+            return value[0]
+        if isinstance(value, Trace | ModuleRecord):
+            return value
+        trace = getattr(value, "trace", None)
+        if isinstance(trace, Trace):
+            return trace
+        module = value if isinstance(value, HloModule) else getattr(value, "hlo_module", None)
+        if isinstance(module, HloModule):
+            return module.record()
+        raise ArgumentError(f"{word!r} is a {type(value).__name__}: %xla_diff takes traces, modules and dumps")

@@ -1,0 +1,76 @@
+"""`%xla_flags`: the flags in force, shown or set for the session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics, line_magic, magics_class
+
+from xlanb.debug_options import DebugOptions, current, parse_flags, set_for_session
+from xlanb.display import Displayable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class FlagsInForce(Displayable):
+    """Flags with their values, and what they do."""
+
+    options: DebugOptions
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a flag: name, value, default, meaning."""
+        import pandas as pd
+
+        rows = [
+            (f"--{f.name}", getattr(self.options, f.name), f.default, f.metadata["meaning"])
+            for f in fields(DebugOptions)
+        ]
+        return pd.DataFrame(rows, columns=["flag", "value", "default", "meaning"])
+
+    @property
+    def changed(self) -> Sequence[str]:
+        """Those that are not at their defaults, as one would write them."""
+        return [
+            f"--{f.name}={_text(getattr(self.options, f.name))}"
+            for f in fields(DebugOptions)
+            if getattr(self.options, f.name) != f.default
+        ]
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows."""
+        return (("flags in force", self.table),)
+
+    def __str__(self) -> str:
+        return " ".join(self.changed) or "every flag is at its default"
+
+
+@magics_class
+class FlagMagics(Magics):
+    """The line magic on flags."""
+
+    @line_magic
+    def xla_flags(self, line: str) -> Any:
+        """%xla_flags [--name=value ...] [reset]
+
+        Show the flags in force, or set some of them for the session, as XLA_FLAGS and TF_XLA_FLAGS do (names of 2017 and 2018 are taken too); `reset` goes back to the environment's.
+        """
+        __tracebackhide__ = True
+        words = line.split()
+        if "reset" in words:
+            set_for_session(None)
+            words.remove("reset")
+        if words:
+            set_for_session(parse_flags(" ".join(words), current()))
+        return FlagsInForce(current())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)

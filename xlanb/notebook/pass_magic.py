@@ -1,0 +1,92 @@
+"""`%%xla_pass`: a pass of one's own, written in a cell."""
+
+from __future__ import annotations
+
+import ast
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import display
+
+from xlanb.errors import ArgumentError, PassError
+from xlanb.explorer.user_pass import HELPERS, as_module, join_pipeline, leave_pipeline, make_pass, try_pass
+from xlanb.notebook.cell import run_cell
+from xlanb.notebook.shell import shell_of, unquoted
+
+
+@magics_class
+class PassMagics(Magics):
+    """The magics on passes."""
+
+    @no_var_expand
+    @cell_magic
+    @magic_arguments()
+    @argument("-n", "--name", help="the pass's name (default: that of the function or class, _ as -)")
+    @argument(
+        "--after", metavar="PASS", help="run after each pass of this name (default: at the end of the HLO passes)"
+    )
+    @argument(
+        "--try",
+        dest="trial",
+        metavar="VAR",
+        help="show what it does to the module in a variable, and compare the results by the reference interpreter; one that changes them does not join",
+    )
+    @argument("--no-join", action="store_true", help="define it only: it joins no pipeline")
+    @argument("-o", "--output", metavar="VAR", help="put the trial, or else the pass, into a variable")
+    @argument("-q", "--quiet", action="store_true", help="say nothing")
+    def xla_pass(self, line: str, cell: str) -> None:
+        """Define a pass: the cell's last function (of a module) or subclass of HloPass. It joins the default pipeline of later compilations.
+
+        HloModule, HloOpcode, HloPass, Builder (makes instructions at the place of another) and match (patterns) are there to be used. After each run the
+        rules of HLO are checked; what the pass raises points into the cell.
+
+            %%xla_pass --after algsimp
+            def no_double_negation(module):
+                for c in module.post_order():
+                    for i in c.post_order():
+                        if i.opcode is HloOpcode.NEGATE and i.operands[0].opcode is HloOpcode.NEGATE:
+                            c.replace(i, i.operands[0].operands[0])
+        """
+        __tracebackhide__ = True
+        options = parse_argstring(self.xla_pass, line)
+        shell = shell_of(self)
+        for name, value in HELPERS.items():
+            shell.user_ns.setdefault(name, value)
+        run_cell(shell, cell)
+        made = make_pass(shell.user_ns[_last_definition(cell)], options.name or "")
+        trial = None
+        if options.trial:
+            trial = try_pass(made, as_module(shell.ev(unquoted(options.trial))))
+            display(trial)
+            if trial.numerics is not None and not trial.keeps_the_result:
+                raise PassError(f"{trial}; it did not join the pipeline")
+        if not options.no_join:
+            join_pipeline(made, options.after)
+        if options.output:
+            shell.user_ns[options.output] = trial if trial is not None else made
+        if not options.quiet:
+            where = f"after {options.after}" if options.after else "at the end of the HLO passes"
+            told = f"runs {where} in later compilations; %xla_unpass {made.name} takes it out"
+            text = f"pass {made.name}: {'defined' if options.no_join else told}"
+            display({"text/plain": text}, raw=True)
+
+    @line_magic
+    def xla_unpass(self, line: str) -> None:
+        """%xla_unpass NAME: take a pass of one's own out of the default pipeline again."""
+        leave_pipeline(line.strip())
+
+
+def _last_definition(cell: str) -> str:
+    """The name of the last function or class that a cell defines.
+
+    Raises:
+        ArgumentError: it defines none.
+    """
+    found = [n.name for n in ast.parse(_without_magics(cell)).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    if not found:
+        raise ArgumentError("the cell defines no pass: write a function of a module, or a subclass of HloPass")
+    return found[-1]
+
+
+def _without_magics(cell: str) -> str:
+    return "\n".join("" if line.lstrip()[:1] in ("%", "!") else line for line in cell.splitlines())

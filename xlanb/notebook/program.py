@@ -1,0 +1,134 @@
+"""What a cell of `%%xla_jit` holds, and how it is run: Python with a tensor or a function at its end, HLO, or a JAX call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from IPython.core.interactiveshell import InteractiveShell
+
+from xlanb.errors import ArgumentError, FeedError
+from xlanb.explorer.live import Compilation
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.hlo import HloModule, parse
+from xlanb.notebook.cell import run_cell, run_cell_to_call
+from xlanb.notebook.shell import evaluated
+from xlanb.peers.jax_call import jax_call
+from xlanb.runtime.opt import arguments_for
+from xlanb.runtime.program import inputs_of
+from xlanb.runtime.session import Session
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is to be compiled: `compilation` begins anew, `arguments` are what the compiled code is called with, `assemble` makes the result of what it gives.
+
+    Of a graph the arguments are fed to a session, which the compilation runs: `arguments` is then None.
+    """
+
+    compilation: Callable[[], Compilation]
+    arguments: tuple[Any, ...] | None = None
+    assemble: Callable[[Any], Any] = lambda value: value
+
+    def run(self, compilation: Compilation | None = None) -> Any:
+        """Compile to the end and run; the result."""
+        compilation = compilation or self.compilation()
+        made = compilation.finish()
+        if self.arguments is None:
+            return self.assemble(made)
+        compilation.trace.inputs = self.arguments
+        return self.assemble(made(*self.arguments))
+
+
+@dataclass(frozen=True)
+class Value:
+    """A cell that is no program: it ran, and this is what it ended in."""
+
+    value: Any
+
+
+def read_cell(
+    shell: InteractiveShell, cell: str, *, lang: str, function: str | None, args: str | None
+) -> Program | Value:
+    """What a cell holds; its Python is run up to the tensor, function or call at its end.
+
+    Raises:
+        XlanbError: the HLO is malformed, or there is nothing to feed.
+        BaseException: what the cell raises.
+    """
+    __tracebackhide__ = True
+    if lang == "hlo":
+        return _hlo(parse("\n" + cell), evaluated(shell, args))
+    if lang == "jax":
+        return _jax(shell, cell, args)
+    value = run_cell(shell, cell)
+    if function:
+        found = shell.user_ns.get(function)
+        if not callable(found):
+            raise ArgumentError(f"-f {function}: the cell defines no such function")
+        given = _tuple(evaluated(shell, args))
+        return Program(lambda: Compilation(found, *given), tuple(np.asarray(a) for a in given))
+    if isinstance(value, Tensor):
+        return _tensor(shell, value, evaluated(shell, args))
+    return Value(value)
+
+
+def _hlo(module: HloModule, args: Any) -> Program:
+    given = tuple(arguments_for(module, None)) if args is None else _tuple(args)
+    return Program(lambda: Compilation(module), given)
+
+
+def _jax(shell: InteractiveShell, cell: str, args: str | None) -> Program:
+    __tracebackhide__ = True
+    function, given, named = run_cell_to_call(shell, cell)
+    if args is not None:
+        given, named = _tuple(evaluated(shell, args)), {}
+    call = jax_call(function, *given, **named)
+
+    def assemble(result: Any) -> Any:
+        return call.assemble(result if isinstance(result, tuple) else (result,))
+
+    return Program(lambda: Compilation(call.module), call.arguments, assemble)
+
+
+def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | None) -> Program:
+    """Run a tensor: feeds by --args, else from variables of the placeholders' names; uninitialised variables are initialised first."""
+    session = Session(tensor.graph)
+    feeds = {session.fed_tensor(k): v for k, v in (given or {}).items()}
+    variables = []
+    for source in inputs_of([tensor]):
+        if source.op.type in ("VariableV2", "Variable", "VarHandleOp"):
+            variables.append(source.op)
+        elif source not in feeds:
+            feeds[source] = _value_for(shell, source)
+    _initialize(session, variables)
+    return Program(lambda: Compilation([tensor], feeds, session=session), assemble=lambda values: values[0])
+
+
+def _value_for(shell: InteractiveShell, placeholder: Tensor) -> Any:
+    name = placeholder.op.name
+    value = shell.user_ns.get(name)
+    if value is None or isinstance(value, Tensor | Operation):
+        raise FeedError(
+            f"nothing to feed placeholder {name!r} ({placeholder.dtype.name}{placeholder.shape}) with: "
+            f"set a variable {name} to an array, or give --args '{{{name!r}: ...}}'"
+        )
+    return value
+
+
+def _initialize(session: Session, variables: Sequence[Operation]) -> None:
+    """Run the initialisers of these variables; what a graph does not initialise says so when it is read."""
+    initializers = [
+        user for op in variables for t in op.outputs for user in t.uses if user.type in ("Assign", "AssignVariableOp")
+    ]
+    first = {op.inputs[0].op: op for op in reversed(initializers)}
+    if first:
+        session.run(list(first.values()))
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, tuple | list) else (value,)

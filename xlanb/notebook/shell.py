@@ -1,0 +1,33 @@
+"""What the magics need of the shell: itself, words without quotes, values of expressions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics
+
+from xlanb.errors import XlanbError
+
+
+def shell_of(magics: Magics) -> InteractiveShell:
+    """The shell that magics are registered in.
+
+    Raises:
+        XlanbError: they are in none.
+    """
+    if magics.shell is None:
+        raise XlanbError("the magics of xlanb are not registered in a shell: %load_ext xlanb")
+    return magics.shell
+
+
+def unquoted(word: str) -> str:
+    """A word without the quotes around it."""
+    return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'" else word
+
+
+def evaluated(shell: InteractiveShell, expression: str | None) -> Any:
+    """The value of an expression in the user's namespace; None where there is none."""
+    if expression is None:
+        return None
+    return shell.ev(expression.strip("\"'") if expression[:1] in "\"'" else expression)
