@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xlanb.clustering.build_xla_ops import build_xla_compile_and_run, build_xla_ops
 from xlanb.clustering.clone_constants_for_better_clustering import clone_constants_for_better_clustering
@@ -36,6 +36,9 @@ from xlanb.tf2xla.shapes import constant_value
 from xlanb.tf2xla.stand_in_shapes import Solution, stand_in_shapes
 from xlanb.tracing import Predicate, unobserved
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 class Cluster(Displayable):
     """One cluster: its nodes in the graph, and the function that encapsulate_subgraphs makes of them."""
@@ -60,6 +63,11 @@ class Cluster(Displayable):
             GraphError: a value that must be known is not, or no shapes fit the nodes; names the node.
         """
         return self.lower()
+
+    @property
+    def states_shapes(self) -> bool:
+        """Whether the graph states the shapes of all arguments."""
+        return all(_stated(t) is not None for t in self._origins if t.dtype.name != "variant")
 
     @cached_property
     def assumed_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -405,6 +413,27 @@ class Clustering(Displayable):
     def record(self) -> GraphRecord:
         """The marked graph."""
         return self.graph.record()
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows beside the picture: the clusters, what flows between them, and the nodes outside with the reason."""
+        import pandas as pd
+
+        rows = []
+        for c in self.clusters:
+            f = c.function
+            constants, resources = len(f.constant_arguments), len(f.resource_arguments)
+            rows.append((c.name, len(c), len(f.arguments), constants, resources, len(f.results), f.device))
+        columns = ["cluster", "nodes", "arguments", "of them constant", "of them variables", "results", "device"]
+        outside = [
+            (op.name, op.type, self.reasons.get(op.name, "")) for op in self.graph if self.cluster_of[op.name] is None
+        ]
+        between = Dataflow(self.dataflow.between_clusters, self.dataflow.clusters)
+        return (
+            ("Clusters", pd.DataFrame(rows, columns=columns)),
+            ("What flows between clusters", between.table()),
+            ("Nodes in no cluster, and why", pd.DataFrame(outside, columns=["node", "op", "why"])),
+        )
 
     def __str__(self) -> str:
         lines = [repr(self)]

@@ -13,6 +13,7 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.view.page import fragment_html, pre_html, view_html, whole_page
 from xlanb.view.payload import build_payload
+from xlanb.view.program import picture_html
 from xlanb.view.tables import tables_html
 from xlanb.view.text import artifact_text, stage_text, trace_text
 
@@ -46,14 +47,17 @@ def mimebundle(obj: Any) -> dict[str, str]:
     if isinstance(obj, Stage):
         return {"text/html": _stage_html(obj), "text/plain": stage_text(obj)}
     tables = getattr(obj, "tables", ())
-    shown = tables_html(tables) if isinstance(tables, tuple) else ""
+    picture = picture_html(obj)
+    shown = picture + (tables_html(tables) if isinstance(tables, tuple) else "")
     traces = getattr(obj, "traces", None)
     if isinstance(traces, Sequence) and traces and all(isinstance(t, Trace) for t in traces):
         text = _own_text(obj, "\n\n".join(trace_text(t) for t in traces))
         return {"text/html": shown + fragment_html(list(traces)), "text/plain": text}
     if shown:
         text = _own_text(obj, repr(obj))
-        return {"text/html": pre_html(text) + shown, "text/plain": text}
+        drawn = _as_artifact(_record_of(obj)) if picture else None
+        head, foot = ("", artifact_html(drawn)) if drawn is not None else (pre_html(text), "")
+        return {"text/html": head + shown + foot, "text/plain": text}
     record = _record_of(obj)
     if isinstance(record, Trace):
         return {
