@@ -98,6 +98,9 @@ class DebugOptions:
         False,
         "clusters are compiled as behind _XlaCompile: another signature at its second request, megamorphic clusters no more; otherwise always, as by XlaLaunch",
     )
+    xlanb_fold_batch_norms: bool = _flag(
+        False, "batch normalizations of constants are folded into the weights before them, ahead of clustering"
+    )
     xlanb_generation: int = _flag(0, "another number compiles everything anew")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.graph.fold_batch_norms import fold_batch_norms
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation, Tensor
@@ -22,17 +23,26 @@ _NOT_FOLDED = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "_Arg
 
 
 def optimize_steps(
-    graph: Graph, fetches: Sequence[str], feeds: Sequence[str], targets: Sequence[str], evaluate: Evaluate
+    graph: Graph,
+    fetches: Sequence[str],
+    feeds: Sequence[str],
+    targets: Sequence[str],
+    evaluate: Evaluate,
+    *,
+    fold_norms: bool = False,
 ) -> Iterator[tuple[str, Graph]]:
     """Each pass's name and the graph after it, in order.
 
     `fetches` and `feeds` are names of tensors, `targets` names of operations that are run; these keep their names and meaning. `evaluate` gives the value of a
-    tensor that depends on constants alone, or None.
+    tensor that depends on constants alone, or None. Batch normalizations are folded only where `fold_norms` asks for it: it rounds otherwise.
     """
     keep = {name.rpartition(":")[0] for name in (*fetches, *feeds)} | set(targets)
     fed = {name.rpartition(":")[0] for name in feeds}
     graph = fold_constants(graph, keep, fed, evaluate)
     yield "constant_folding", graph
+    if fold_norms:
+        graph = fold_batch_norms(graph, keep)
+        yield "fold_batch_norms", graph
     graph = remove_identities(graph, keep)
     yield "remove_identities", graph
     graph = merge_common_subgraphs(graph, keep, fed)

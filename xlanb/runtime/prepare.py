@@ -56,7 +56,12 @@ def prepare(
     yield stages.told("optimize", "prune", graph, pruned)
     before = pruned
     for step, after in optimize_steps(
-        pruned, [f.name for f in fetches], [f.name for f in feeds], [t.name for t in targets], constant_value
+        pruned,
+        [f.name for f in fetches],
+        [f.name for f in feeds],
+        [t.name for t in targets],
+        constant_value,
+        fold_norms=current().xlanb_fold_batch_norms,
     ):
         yield stages.told("optimize", step, before, after)
         before = after
