@@ -132,7 +132,7 @@ def facts(graph):
 def _plain(value):
     """Floats as the 32 bits that a GraphDef has, arrays as something to compare."""
     if isinstance(value, np.ndarray):
-        return value.dtype.name, value.shape, value.tobytes()
+        return value.dtype.name, value.shape, value.tolist() if value.dtype == object else value.tobytes()
     return float(np.float32(value)) if isinstance(value, float) else value
 
 

@@ -29,6 +29,7 @@ class Graph(Displayable):
         seed: the graph-level random seed, None if not set.
         collections: lists by key ("variables", "trainable_variables", ...).
         version: grows with every change, so that caches know what they hold.
+        builds_function: whether branches and loops are made as functions (If, While), as in a function that is to be compiled.
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -37,6 +38,7 @@ class Graph(Displayable):
         self.seed: int | None = None
         self.collections: dict[str, list[Any]] = {}
         self.version = 0
+        self.builds_function = False
         self.names = NameSpace()
         self.scopes = Scopes()
         # What a GraphDef said beside its nodes: (version producer, min_consumer, bad consumers) and unknown fields.

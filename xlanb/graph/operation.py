@@ -114,6 +114,14 @@ class Operation:
         tensor.uses.append(self)
         self._touch()
 
+    def close_cycle(self, index: int, tensor: Tensor) -> None:
+        """Let input `index` be `tensor`, which comes from this operation itself: the shapes that are known stay as they are."""
+        self.graph.check_own(tensor)
+        self._inputs[index].uses.remove(self)
+        self._inputs[index] = tensor
+        tensor.uses.append(self)
+        self.graph.touch()
+
     def set_inputs(self, tensors: Sequence[Tensor]) -> None:
         """Replace all data inputs."""
         for old in self._inputs:

@@ -31,6 +31,9 @@ class Scopes:
         self._devices: list[str | DeviceFunction | None] = []
         self._colocation: list[Operation] = []
         self._attrs: dict[str, Any] = {}
+        # The branch or loop of version 1 that is being built, and those that operations were made in.
+        self.context: Any = None
+        self.contexts: dict[Operation, Any] = {}
 
     def control_inputs_for(self, inputs: set[Operation]) -> list[Operation]:
         """What a node with these inputs waits for.
@@ -64,6 +67,13 @@ class Scopes:
             groups = {g for other in self._colocation for g in other.colocation_groups}
             op.attrs["_class"] = tuple(sorted(groups))
             op.device = next((o.device for o in reversed(self._colocation) if o.device), op.device)
+        if self.context is not None:
+            self.contexts[op] = self.context
+            self.context.add_op(op)
+        self.note_made(op)
+
+    def note_made(self, op: Operation) -> None:
+        """Note in the open control blocks that an operation was made inside them."""
         for control in self._control:
             control.seen.add(op)
 
@@ -79,12 +89,13 @@ class Scopes:
 
     @contextmanager
     def without_control_dependencies(self) -> Iterator[None]:
-        """Lift all control dependencies."""
+        """Lift all control dependencies, and leave the branch or loop that is being built."""
         old, self._control = self._control, []
+        context, self.context = self.context, None
         try:
             yield
         finally:
-            self._control = old
+            self._control, self.context = old, context
 
     @contextmanager
     def on_device(self, device: str | DeviceFunction | None) -> Iterator[None]:

@@ -80,7 +80,7 @@ _RANDOM = frozenset({"RandomUniform", "RandomUniformInt", "RandomStandardNormal"
 def handle_shape(op: Operation) -> Dims | None:
     """The shape of the variable behind the op's first input, a resource handle; None where unknown."""
     source = op.inputs[0].op if op.inputs else op
-    while source.type in {"Identity", "Enter", "RefEnter"} and source.inputs:
+    while source.type in {"Identity", "Enter", "RefEnter", "Switch", "Merge"} and source.inputs:
         source = source.inputs[0].op
     shape = source.attrs.get("shape") if source.type == "VarHandleOp" else None
     return None if shape is None else shape.as_tuple()

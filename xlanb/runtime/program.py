@@ -85,6 +85,7 @@ def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[H
     """
     name = getattr(function, "__name__", "function").strip("<>")
     graph = Graph(name)
+    graph.builds_function = True
     arrays = [np.asarray(a) for a in args]
     with graph.as_default():
         inputs = [

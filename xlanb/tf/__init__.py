@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,12 +47,15 @@ from xlanb.graph.array_ops import (
 )
 from xlanb.graph.array_ops import slice_ as slice  # noqa: A004
 from xlanb.graph.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from xlanb.graph.control_flow import assert_that as Assert  # noqa: N812
+from xlanb.graph.control_flow import case, cond, while_loop
 from xlanb.graph.control_ops import group, no_op
 from xlanb.graph.control_ops import tuple_ as tuple  # noqa: A004
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph, reset_default_graph
 from xlanb.graph.default_session import get_default_session
 from xlanb.graph.dtypes import DType, as_dtype
+from xlanb.graph.functional import foldl, foldr, map_fn, scan
 from xlanb.graph.gradients import AggregationMethod, gradients
 from xlanb.graph.graph import Graph
 from xlanb.graph.indexed_slices import IndexedSlices
@@ -136,6 +137,7 @@ from xlanb.graph.random_ops import (
     set_random_seed,
     truncated_normal,
 )
+from xlanb.graph.tensor_array import TensorArray
 from xlanb.graph.tensor_shape import Dimension, TensorShape
 from xlanb.graph.variable_scope import (
     AUTO_REUSE,
@@ -166,7 +168,7 @@ from xlanb.runtime.config import (
 )
 from xlanb.runtime.registered_ops import registered_ops
 from xlanb.runtime.session import InteractiveSession, Session
-from xlanb.tf import contrib, nn, train
+from xlanb.tf import contrib, flags, gfile, layers, logging, losses, nn, summary, train
 from xlanb.tf.generated import ARRAY, LINALG, MATH, functions
 
 globals().update(functions(MATH))
@@ -240,10 +242,4 @@ def to_int32(x: Any, name: str = "ToInt32") -> Any:
     return cast(x, _dtypes.int32, name)
 
 
-def _run_app(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
-    """tf.app.run: call main with the arguments, then leave the program with what it gives."""
-    function = main or sys.modules["__main__"].main
-    sys.exit(function(argv if argv is not None else sys.argv))
-
-
-app = SimpleNamespace(run=_run_app)
+app = SimpleNamespace(run=flags.run, flags=flags)

@@ -1,5 +1,15 @@
-"""tf.train: optimizers and the step counter."""
+"""tf.train: optimizers, learning rates, the step counter."""
 
+from xlanb.tf.learning_rates import (
+    cosine_decay,
+    exponential_decay,
+    inverse_time_decay,
+    linear_cosine_decay,
+    natural_exp_decay,
+    piecewise_constant,
+    piecewise_constant_decay,
+    polynomial_decay,
+)
 from xlanb.tf.optimizers import (
     AdagradOptimizer,
     AdamOptimizer,
@@ -17,5 +27,13 @@ __all__ = [
     "MomentumOptimizer",
     "Optimizer",
     "RMSPropOptimizer",
+    "cosine_decay",
+    "exponential_decay",
     "get_or_create_global_step",
+    "inverse_time_decay",
+    "linear_cosine_decay",
+    "natural_exp_decay",
+    "piecewise_constant",
+    "piecewise_constant_decay",
+    "polynomial_decay",
 ]

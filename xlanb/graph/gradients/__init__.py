@@ -1,6 +1,6 @@
 """Gradients: functions by op type, and the walk from results back to what they are differentiated by."""
 
-from xlanb.graph.gradients import array, math, nn, reductions, state
+from xlanb.graph.gradients import array, control, math, nn, reductions, state
 from xlanb.graph.gradients.backprop import AggregationMethod, gradients
 from xlanb.graph.gradients.registry import (
     differentiable_ops,
@@ -12,6 +12,7 @@ from xlanb.graph.gradients.registry import (
 __all__ = [
     "AggregationMethod",
     "array",
+    "control",
     "differentiable_ops",
     "gradient_function",
     "gradients",

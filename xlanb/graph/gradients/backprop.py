@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from xlanb.errors import GraphTypeError, GraphValueError
-from xlanb.graph.array_ops import concat, identity, ones, shape, zeros, zeros_like
+from xlanb.graph.array_ops import concat, identity, ones, shape, zeros_like
+from xlanb.graph.control_flow_context import is_exit, is_loop_switch
 from xlanb.graph.control_ops import tuple_
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import int32
+from xlanb.graph.gradients.loops import walk_of, zeros_like_output
 from xlanb.graph.gradients.registry import as_list, gradient_function
 from xlanb.graph.indexed_slices import IndexedSlices
 from xlanb.graph.math_ops import add_n, cast
 from xlanb.graph.name_scope import name_scope
-from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation, Tensor
 
 Gradient = Tensor | IndexedSlices
@@ -57,11 +59,12 @@ def gradients(
         get_default_graph().unique_name("uid")
         targets = [_gradient_or_tensor(y, f"y_{i}") for i, y in enumerate(y_list)]
         sources = [_source(x) for x in x_list]
+        starts = _default_grads([_tensor(t) for t in targets], given)
         walk = _Backprop(
             [_tensor(t) for t in targets], sources, stops, aggregation_method or 0,
             scope=scope, colocate=colocate_gradients_with_ops, gate=gate_gradients,
         )  # fmt: skip
-        walk.start(_default_grads(walk.ys, given))
+        walk.start(starts)
         walk.run()
         return [walk.result(x, zero=unconnected_gradients == "zero") for x in sources]
 
@@ -137,7 +140,8 @@ class _Backprop:
         self.grads: dict[Operation, list[Any]] = {}
         from_ops = [x.op for x in xs]
         self.reached = _reached(from_ops)
-        self.pending = _pending_counts([y.op for y in ys], self.reached)
+        self.loops, between = walk_of(_between([y.op for y in ys], self.reached))
+        self.pending = _pending_counts(between)
         self.stop_ops = {op for op in from_ops if not any(self.pending.get(t.op, 0) > 0 for t in op.inputs)}
         self.stop_ops |= {s.op for s in stops}
         self.queue: deque[Operation] = deque()
@@ -149,23 +153,56 @@ class _Backprop:
         for op in dict.fromkeys(y.op for y in self.ys):
             if self.pending.get(op, 0) == 0 and op in self.reached:
                 self.queue.append(op)
+        if self.loops is not None:
+            for tensor in self.loops.start(self.pending, set(self.queue)):
+                self._add_zeros_for_exit(tensor)
+                self.queue.append(tensor.op)
 
     def run(self) -> None:
         """Visit operations, each after all that read it."""
         while self.queue:
             op = self.queue.popleft()
-            out_grads = self._aggregated(op)
-            for tensor, grad in zip(op.inputs, self._in_grads(op, out_grads), strict=True):
+            out_grads = self._within(op, partial(self._aggregated, op), before=True)
+            in_grads = self._within(op, partial(self._in_grads, op, out_grads), before=False)
+            for tensor, grad in zip(op.inputs, in_grads, strict=True):
                 if grad is None:
                     continue
                 if isinstance(grad, Tensor) and tensor.dtype.name != "resource":
                     _add_known_shape(op, tensor, grad)
                 self._add(tensor, grad)
             for tensor in op.inputs:
-                if tensor.op in self.pending:
-                    self.pending[tensor.op] -= 1
-                    if self.pending[tensor.op] == 0:
-                        self.queue.append(tensor.op)
+                self._count(tensor)
+        if self.loops is not None:
+            self.loops.finish()
+
+    def _within(self, op: Operation, make: Callable[[], Any], *, before: bool) -> Any:
+        """What `make` gives in the backward loop that belongs to the operation, if it lies in a loop."""
+        return make() if self.loops is None else self.loops.within(op, make, before=before)
+
+    def _count(self, tensor: Tensor) -> None:
+        """One reader of a tensor was visited: its operation is next when that was the last one."""
+        op = tensor.op
+        if op not in self.pending:
+            return
+        self.pending[op] -= 1
+        left = self.pending[op]
+        # A loop's head is visited twice: from its exit, and from the end of its body.
+        if left and not (self.loops is not None and left > 0 and is_loop_switch(op)):
+            return
+        if self.loops is None or not is_exit(op):
+            self.queue.append(op)
+            return
+        ready, lacking = self.loops.exits_ready(tensor, self._has_grad)
+        for exit_tensor in lacking:
+            self._add_zeros_for_exit(exit_tensor)
+        self.queue.extend(t.op for t in ready)
+
+    def _has_grad(self, op: Operation) -> bool:
+        return any(slot is not None and slot != [] for slot in self.grads.get(op, ()))
+
+    def _add_zeros_for_exit(self, tensor: Tensor) -> None:
+        if self.loops is not None and is_trainable(tensor):
+            self._add(tensor, self.loops.zeros_for_exit(tensor))
 
     def result(self, x: Tensor, *, zero: bool) -> Gradient | None:
         """The gradient by x."""
@@ -175,13 +212,17 @@ class _Backprop:
 
     def _add(self, tensor: Tensor, grad: Gradient) -> None:
         slots = self.grads.setdefault(tensor.op, [[] for _ in tensor.op.outputs])
-        slots[tensor.value_index].append(grad)
+        if isinstance(slots[tensor.value_index], list):
+            slots[tensor.value_index].append(grad)
+        else:  # a loop's head, visited before
+            slots[tensor.value_index] = grad
 
     def _aggregated(self, op: Operation) -> list[Any]:
         """The gradient of each output: what was collected, added up."""
         slots = self.grads.setdefault(op, [[] for _ in op.outputs])
         for i, collected in enumerate(slots):
-            slots[i] = self._sum(op, collected) if collected else None
+            if isinstance(collected, list):
+                slots[i] = self._sum(op, collected) if collected else None
         return list(slots)
 
     def _sum(self, op: Operation, collected: list[Gradient]) -> Gradient:
@@ -219,7 +260,8 @@ class _Backprop:
         with self.graph.colocate_with(op if self.colocate else None):
             for i, tensor in enumerate(op.outputs):
                 if out_grads[i] is None and is_trainable(tensor):
-                    out_grads[i] = _zeros(tensor)
+                    zero = zeros_like_output if self.loops is None else self.loops.zeros_for
+                    out_grads[i] = zero(op, i)
             with name_scope(f"{op.name}_grad"), self.graph.attr_scope(self._jit_attrs(op)):
                 found = as_list(function(op, *out_grads))
                 if len(found) != len(op.inputs):
@@ -239,13 +281,6 @@ class _Backprop:
         if scope and op.attrs.get("_XlaSeparateCompiledGradients"):
             scope = f"{scope}_grad_{self.scope.removesuffix('/').replace('/', '_')}"
         return {"_XlaCompile": True, "_XlaScope": scope}
-
-
-def _zeros(tensor: Tensor) -> Tensor:
-    """Zeros of the tensor's type and shape, in place of a gradient that nothing contributes to."""
-    if tensor.dtype.name == "resource":
-        return zeros(call("VariableShape", tensor), "float32")
-    return zeros_like(tensor, optimize=False)
 
 
 def _add_known_shape(op: Operation, tensor: Tensor, grad: Tensor) -> None:
@@ -268,20 +303,26 @@ def _reached(from_ops: Iterable[Operation]) -> set[Operation]:
     return found
 
 
-def _pending_counts(to_ops: Iterable[Operation], reached: set[Operation]) -> dict[Operation, int]:
-    """Operations between, each with the number of inputs that read it."""
-    between: dict[Operation, int] = {}
+def _between(to_ops: Iterable[Operation], reached: set[Operation]) -> list[Operation]:
+    """Operations on the way, each once."""
+    found: dict[Operation, None] = {}
     pending = deque(to_ops)
     while pending:
         op = pending.popleft()
-        if op in reached and op not in between:
-            between[op] = 0
+        if op in reached and op not in found:
+            found[op] = None
             pending.extend(t.op for t in op.inputs)
-    for op in tuple(between):
+    return list(found)
+
+
+def _pending_counts(between: Sequence[Operation]) -> dict[Operation, int]:
+    """The operations on the way, each with the number of inputs that read it."""
+    counts = dict.fromkeys(between, 0)
+    for op in between:
         for t in op.inputs:
-            if t.op in between:
-                between[t.op] += 1
-    return between
+            if t.op in counts:
+                counts[t.op] += 1
+    return counts
 
 
 def _sum_slices(collected: list[Gradient]) -> Gradient:

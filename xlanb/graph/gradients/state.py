@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from xlanb.graph.array_ops import concat, expand_dims, reshape, size
+from xlanb.graph.convert import constant
 from xlanb.graph.gradients.registry import not_differentiable, register_gradient
 from xlanb.graph.indexed_slices import IndexedSlices
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation
+from xlanb.graph.shapes import handle_shape
+from xlanb.graph.tensor_shape import TensorShape
 
 not_differentiable(
     "Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "VarIsInitializedOp", "VariableShape",
@@ -28,7 +31,8 @@ def _read_variable(_: Operation, grad: Any) -> Any:
 def _resource_gather(op: Operation, grad: Any) -> Any:
     """These rows, at these indices, of a tensor of the variable's shape."""
     handle, indices = op.inputs
-    params_shape = call("VariableShape", handle)
+    known = TensorShape(handle_shape(op))
+    params_shape = constant(known, name="Const") if known.is_fully_defined() else call("VariableShape", handle)
     count = expand_dims(size(indices), 0)
     values_shape = concat([count, params_shape[1:]], 0)
     return IndexedSlices(reshape(grad, values_shape), reshape(indices, count), params_shape), None
