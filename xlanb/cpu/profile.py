@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlanb.cpu import jit
-from xlanb.cpu.codegen.program import emit_program
+from xlanb.cpu.codegen.program import Program, emit_program
+from xlanb.cpu.deep import deep
 from xlanb.cpu.records import KernelTime
 from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.computation import HloComputation
@@ -23,16 +25,26 @@ if TYPE_CHECKING:
     from xlanb.cpu.executable import Executable
 
 
-def kernel_times(exe: Executable, arrays: tuple[Any, ...], runs: int = 10) -> tuple[list[KernelTime], list[int]]:
-    """Each kernel's time in one run (the mean of `runs`), and how often one run calls it."""
-    program = emit_program(exe.buffer_assignment, exe.target, profile=True)
-    code = exe.load(program)
-    function = code.address("run")
+def _timed_program(exe: Executable) -> tuple[Program, int]:
+    """The program with the counter read around every call of a kernel, and its address; made once."""
+    kept = exe.__dict__.get("_timed_program")
+    if kept is None:
+        program = deep(lambda: emit_program(exe.buffer_assignment, exe.target, profile=True))
+        kept = exe.__dict__["_timed_program"] = program, exe.load(program)
+    return kept[0], kept[1].address("run")
+
+
+def kernel_times(
+    exe: Executable, arrays: tuple[Any, ...], runs: int = 10, *, warm: bool = True
+) -> tuple[list[KernelTime], list[int]]:
+    """Each kernel's time in one run (the mean of `runs`, after one that does not count if `warm`), and how often one run calls it."""
+    program, function = _timed_program(exe)
     counters = np.zeros((max(len(program.calls), 1), 2), np.uint64)
     flat = exe.calls.flatten(arrays)
-    exe.calls.run_with(function, flat, counters.ctypes.data)
-    counters[:] = 0
-    cycle = _seconds_per_cycle()
+    if warm:
+        exe.calls.run_with(function, flat, counters.ctypes.data)
+        counters[:] = 0
+    cycle = seconds_per_cycle()
     for _ in range(runs):
         exe.calls.run_with(function, flat, counters.ctypes.data)
     by_name = {i.name: i for i in exe.hlo_module.instructions()}
@@ -92,7 +104,8 @@ def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame
     return pd.DataFrame(rows, columns=columns).sort_values("seconds", ascending=False, ignore_index=True)
 
 
-def _seconds_per_cycle() -> float:
+@cache
+def seconds_per_cycle() -> float:
     """How long the cycle counter's unit is, measured against the clock over some milliseconds."""
     source = (
         "define void @read(ptr %out) {\n  %c = call i64 @llvm.readcyclecounter()\n  store i64 %c, ptr %out\n  ret void\n}\n"

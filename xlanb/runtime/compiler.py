@@ -13,9 +13,12 @@ from xlanb.debug_options import current
 from xlanb.dump.writer import dumping
 from xlanb.errors import XlanbError
 from xlanb.hlo import HloModule
+from xlanb.logs import VLog
+from xlanb.runtime.hlo_profile import profile_each_run
 from xlanb.tracing import CompilationStarted, Compiled, PassesChosen, StageFinished, emit, is_observed
 
 T = TypeVar("T")
+_PIPELINE_LOG = VLog("runtime", "hlo_pass_pipeline")
 Stages = Generator[StageFinished, None, T]
 
 _KEYS = count(1)
@@ -45,7 +48,8 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
         XlanbError: a pass or the backend refuses the module; the failed stage is told first, with the last good module.
     """
     options = options or options_in_force()
-    if not is_observed():
+    _PIPELINE_LOG.vlog(1, "Running HLO pass pipeline optimization on module %s", module.name)
+    if not is_observed() and not _PIPELINE_LOG.is_on(2):
         return compile_module(module, options)
     passes = chosen_pipeline(options)
     options = replace(options, pipeline=passes, disable_passes=(), enable_passes_only=())
@@ -63,6 +67,8 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
             yield finished(StageFinished(key, "hlo_pass", "compilation", before, before, error=str(error)))
             raise
         before = step.after
+        if step.kind == "hlo_pass":
+            _PIPELINE_LOG.vlog(2, "  HLO pass %s in %s", step.name, " > ".join(step.pipeline))
         # the rounds of a fixed point stand in the path, one below the other
         is_round = step.kind == "hlo_pass" and bool(step.summary)
         path, summary = ((*step.pipeline, step.summary), "") if is_round else (step.pipeline, step.summary)
@@ -91,6 +97,8 @@ def compiled(module: HloModule) -> Executable:
     """
     with dumping(current()):
         executable: Executable = exhaust(module_stages(module))
+    if current().xla_hlo_profile:
+        profile_each_run(executable)
     return executable
 
 

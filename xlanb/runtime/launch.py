@@ -28,6 +28,7 @@ from xlanb.runtime.compilation_cache import (
 from xlanb.runtime.compiler import Stages, exhaust, finished, hlo_stages, start_compilation
 from xlanb.runtime.function_content import attributes, content
 from xlanb.runtime.graph_dumps import dump_compiled
+from xlanb.runtime.hlo_profile import profile_each_run
 from xlanb.runtime.step_stats import collecting
 from xlanb.runtime.variables import Transaction, VariableHandle
 from xlanb.shape.shape import of_array
@@ -196,7 +197,13 @@ def _handle(inputs: Sequence[Any]) -> Any:
 
 def _flags_key() -> tuple[Any, ...]:
     flags = current()
-    return (flags.xla_disable_hlo_passes, flags.xla_enable_hlo_passes_only, flags.xlanb_generation, joined())
+    return (
+        flags.xla_disable_hlo_passes,
+        flags.xla_enable_hlo_passes_only,
+        flags.xla_hlo_profile,
+        flags.xlanb_generation,
+        joined(),
+    )
 
 
 def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> list[Argument]:
@@ -234,6 +241,8 @@ def _compile(call: Call, arguments: list[Argument], parent: int | None) -> Stage
     seconds = perf_counter() - begin
     text = describe(call.name, arguments)
     _COMPILER_LOG.vlog(1, "Compiled cluster using XLA: %s in %.0f ms", text, seconds * 1e3)
+    if current().xla_hlo_profile and not call.is_single:
+        profile_each_run(executable)
     return Entry(result, executable, key, seconds, 0, call.name, text, not call.is_single)
 
 

@@ -1,0 +1,75 @@
+"""--xla_hlo_profile: after each run of a compiled program the time of each of its kernels, as XLA's HumanReadableProfileBuilder lays it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from xlanb.cpu.executable import Executable
+from xlanb.cpu.profile import kernel_times, seconds_per_cycle
+from xlanb.cpu.records import KernelTime
+
+
+def profile_each_run(executable: Executable) -> None:
+    """Have every call of an executable print the profile of a run on its arguments, timed by kernel, after the call itself."""
+    call = executable.__call__
+
+    def profiled(*arrays: Any) -> Any:
+        results = call(*arrays)
+        print(profile_text(executable, arrays))  # noqa: T201 - what the flag is for
+        return results
+
+    executable.__call__ = profiled
+
+
+def profile_text(executable: Executable, arrays: Sequence[Any]) -> str:
+    """The profile of one run: a line for the whole, then one for each kernel, the slowest first.
+
+    Cycles are those of the processor's time stamp counter. Bytes are those of a kernel's operands and results, flops by the cost analysis.
+    """
+    times, calls = kernel_times(executable, tuple(arrays), 1)
+    return "\n".join(_lines(executable, times, calls))
+
+
+def _lines(executable: Executable, times: Sequence[KernelTime], calls: Sequence[int]) -> Iterator[str]:
+    total = sum(t.seconds for t in times)
+    name = executable.hlo_module.name
+    frequency = 1e-9 / seconds_per_cycle()
+    yield f"Execution profile for {name}: ({total * 1e6:.3g} us @ {frequency:.3g} GHz)"
+    flops, traffic = sum(t.flops for t in times), sum(t.bytes_accessed for t in times)
+    yield _line(total, total, total, flops, traffic, "[total] [entry]", "")
+    opcodes = {i.name: i.opcode for i in executable.hlo_module.instructions()}
+    so_far = 0.0
+    for t, count in sorted(zip(times, calls, strict=True), key=lambda pair: -pair[0].seconds):
+        so_far += t.seconds
+        often = f" x {count}" if count != 1 else ""
+        text = f"%{t.instruction} = {opcodes[t.instruction]}{often}"
+        yield _line(t.seconds, total, so_far, t.flops, t.bytes_accessed, text, t.op_name)
+
+
+def _line(seconds: float, total: float, so_far: float, flops: int, traffic: int, text: str, op_name: str) -> str:
+    share = 100 * seconds / total if total else 0.0
+    running = 100 * so_far / total if total else 0.0
+    cycles = round(seconds / seconds_per_cycle())
+    columns = (
+        f"{cycles:>15} cycles ({share:6.2f}% {running:4.0f}Σ)",
+        f"{seconds * 1e6:>12.3f} usec",
+        f"{flops:>12} flops",
+        f"{_rate(flops, seconds):>12}FLOP/s",
+        f"{traffic:>12} bytes",
+        f"{_rate(traffic, seconds):>12}B/s",
+        f"{traffic / cycles if cycles else 0.0:>8.2f}B/cycle",
+        text + (f', metadata={{op_name="{op_name}"}}' if op_name else ""),
+    )
+    return " :: ".join(columns)
+
+
+def _rate(amount: float, seconds: float) -> str:
+    if not amount or not seconds:
+        return "0 "
+    value = amount / seconds
+    for unit in ("", "K", "M", "G"):
+        if value < 1000:
+            return f"{value:.2f} {unit}"
+        value /= 1000
+    return f"{value:.2f} T"
