@@ -1,6 +1,7 @@
 // The head and the foot: what this is, where one stands, what can be pressed.
 import { spark, sparkline } from "./charts.js";
 import { h, plural } from "./dom.js";
+import { actionsAt } from "./live.js";
 import { errorsOf, levels } from "./numerics.js";
 import { tally } from "./side.js";
 
@@ -41,6 +42,7 @@ export function showFoot(view, trace) {
   view.stepper.hidden = !total;
   view.place.textContent = total ? `rewrite ${view.rewrite >= 0 ? view.rewrite + 1 : "–"}/${total}` : "";
   view.run.hidden = !view.can.run;
+  view.actions.replaceChildren(...actionsAt(view).map((a) => h("button", { type: "button", class: "ctl text", "aria-label": `${a.label} here`, title: a.title, disabled: Boolean(view.waiting), onclick: a.act }, a.label)));
   for (const b of view.shadow.querySelectorAll(".ctl")) {
     const name = b.getAttribute("aria-label");
     const off = (name === "First pass" || name === "Previous pass") && view.stage <= 0 ? true : (name === "Last pass" && view.stage >= trace.stages.length - 1) || (name === "Next pass" && view.stage >= trace.stages.length - 1 && !view.canStep);

@@ -26,6 +26,7 @@ export function buildFrame(view) {
   const run = button("Run", "Run", () => view.ask("run"), "text primary");
   const place = h("span", { class: "muted rewrites" });
   const stepper = h("div", { class: "buttons stepper", hidden: true }, button("Previous rewrite", "‹", () => stepRewrite(view, -1), "thin"), place, button("Next rewrite", "›", () => stepRewrite(view, 1), "thin"));
+  const actions = h("div", { class: "buttons" });
   const bar = h("progress", { class: "progress", "aria-label": "Compiling", hidden: true });
   const help = h("div", { class: "help", hidden: true, role: "dialog", "aria-label": "Keys" }, h("h3", {}, "Keys"), h("dl", {}, HELP.flatMap(([k, v]) => [h("dt", {}, k.split(" ").map((x) => h("kbd", {}, x))), h("dd", {}, v)])));
   const foot = h(
@@ -35,6 +36,7 @@ export function buildFrame(view) {
     stepper,
     status,
     spark,
+    actions,
     h("div", { class: "buttons" }, run, button("Export", "Export", () => view.exportPage(), "text"), button("Keys", "?", () => view.toggleHelp())),
   );
   const root = h(
@@ -47,7 +49,7 @@ export function buildFrame(view) {
     foot,
     help,
   );
-  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, help, place, stepper, bar, root };
+  return { title, counts, badge, traceTabs, ribbon, filterBox, list, tabs, sides, pane, card, status, spark, play, run, help, place, stepper, bar, actions, root };
 }
 
 /**

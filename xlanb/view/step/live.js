@@ -38,7 +38,8 @@ function takeDelta(view, message) {
   const to = message.trace ?? (branched ? view.payload.order.at(-1) : undefined);
   if (to !== undefined && to !== view.trace && view.payload.traces[to]) {
     view.trace = to;
-    view.stage = Math.max(0, Math.min(view.stage, view.current.stages.length - 1));
+    view.stage = Math.max(0, Math.min(view.stage + 1, view.current.stages.length - 1)); // the first that is new
+    view.rewrite = -1;
     view.graph.touched = false;
   }
   if (!view.payload.order.includes(view.trace)) view.trace = view.payload.order.at(-1) ?? 0;
@@ -51,8 +52,8 @@ export function actionsAt(view) {
   const stage = view.now;
   const kind = stage && view.store.artifact(stage.a)?.k;
   const out = [];
-  if (view.can.fork && stage && (kind === "module" || kind === "graph")) out.push({ label: "Fork here", title: "a second branch of the compilation, from after this stage on", act: () => view.ask("fork") });
-  if (view.can.edit && kind === "module") out.push({ label: "Edit here", title: "change the program as it stands here, and continue", act: () => startEdit(view) });
+  if (view.can.fork && stage && (kind === "module" || kind === "graph")) out.push({ label: "Fork", title: "a second branch of the compilation, from after this stage on", act: () => view.ask("fork") });
+  if (view.can.edit && kind === "module") out.push({ label: "Edit", title: "change the program as it stands here, and continue", act: () => startEdit(view) });
   return out;
 }
 
@@ -100,5 +101,5 @@ export function editor(view) {
 /** @param {{line: number, column: number, message: string}} fault @param {string} text */
 function faultOf(fault, text) {
   const line = text.split("\n")[fault.line - 1] || "";
-  return h("div", { class: "banner", role: "alert" }, h("b", {}, `Line ${fault.line}, column ${fault.column}`), h("pre", {}, `${line}\n${" ".repeat(Math.max(0, fault.column - 1))}^\n${fault.message}`));
+  return h("div", { class: "banner", role: "alert" }, h("b", {}, `Line ${fault.line}, column ${fault.column}`), h("pre", {}, fault.message.includes(line.trim()) ? fault.message : `${line}\n${" ".repeat(Math.max(0, fault.column - 1))}^\n${fault.message}`));
 }

@@ -4,7 +4,7 @@ import { download, h, opOf, selector } from "./dom.js";
 import { buildFrame, followTheme } from "./frame.js";
 import { GraphView } from "./graph.js";
 import { actionOf } from "./keys.js";
-import { actionsAt, receive } from "./live.js";
+import { receive } from "./live.js";
 import { pairCard } from "./pair.js";
 import { available, EXTRA, NO_MARKS, paneContent, TABS } from "./panes.js";
 import { showList } from "./passes.js";
@@ -83,6 +83,7 @@ class StepView {
     this.place = frame.place;
     this.stepper = frame.stepper;
     this.bar = frame.bar;
+    this.actions = frame.actions;
     this.picture = new PictureState(this);
     this.graph = new GraphView({ name: () => `${this.current.name || "graph"}-${this.now?.name || ""}`, tools: this.picture.tools, recolour: () => this.update() });
     this.text = new TextPane(this);
@@ -460,7 +461,7 @@ class StepView {
 
   _showCard() {
     const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k) };
-    const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? opCard(this.store, this.current, this.stage, this.pinned, act) : stageCard(this.store, this.now, actionsAt(this));
+    const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? opCard(this.store, this.current, this.stage, this.pinned, act) : stageCard(this.store, this.now);
     this.card.replaceChildren(card);
   }
 

@@ -110,12 +110,8 @@ function links(title, names, pin) {
   );
 }
 
-/**
- * What the card says when no op is pinned.
- * @param {Store} store @param {Stage | undefined} stage
- * @param {{label: string, title: string, act(): void}[]} [actions] what can be done at this stage
- */
-export function stageCard(store, stage, actions = []) {
+/** What the card says when no op is pinned. @param {Store} store @param {Stage | undefined} stage */
+export function stageCard(store, stage) {
   if (!stage) return h("p", { class: "muted" }, "Nothing was compiled yet.");
   const after = store.artifact(stage.a);
   const before = store.artifact(stage.b);
@@ -133,7 +129,6 @@ export function stageCard(store, stage, actions = []) {
       ["Program", after?.name],
     ]),
     stage.e ? h("pre", { class: "error" }, stage.e) : null,
-    actions.length ? h("div", { class: "actions" }, actions.map((a) => h("button", { type: "button", class: "ctl text", title: a.title, onclick: a.act }, a.label))) : null,
     h("p", { class: "muted hint" }, "Point at an op to light it up everywhere; click it to see all about it; shift-click a second one: why, of the two; double-click: where it lives on."),
   );
 }

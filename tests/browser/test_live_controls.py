@@ -1,0 +1,112 @@
+"""The step widget in JupyterLab, with a kernel behind it: run, edit, fork, switch off, measure, compare."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+PROGRAM = '''
+import xlanb
+TEXT = """HloModule tiny
+
+ENTRY %main (x: f32[8], y: f32[8]) -> f32[8] {
+  %x = f32[8]{0} parameter(0)
+  %y = f32[8]{0} parameter(1)
+  %one = f32[] constant(1)
+  %ones = f32[8]{0} broadcast(%one), dimensions={}
+  %product = f32[8]{0} multiply(%x, %ones)
+  %sum = f32[8]{0} add(%product, %y)
+  ROOT %result = f32[8]{0} tanh(%sum)
+}
+"""
+compilation = xlanb.Compilation(TEXT)
+compilation.finish()
+widget = xlanb.explore(compilation)
+widget
+'''
+ROOT = ".xlanb-step .root"
+
+
+@pytest.fixture
+def live(lab):
+    lab.open(lab.write("controls.ipynb", PROGRAM))
+    lab.run_all()
+    lab.page.set_default_timeout(15_000)
+    lab.page.locator(ROOT).wait_for()
+    lab.page.locator(ROOT).focus()
+    return lab
+
+
+def press(lab, name):
+    lab.page.get_by_role("button", name=name, exact=True).first.click()
+
+
+def settled(lab):
+    lab.page.locator(f"{ROOT}:not(.waiting)").wait_for()
+
+
+def choose(lab, name):
+    lab.page.locator(".pass .name").get_by_text(name, exact=True).first.click()
+
+
+def text_of(lab):
+    return "\n".join(lab.page.locator(".textpane .line .tx").all_inner_texts())
+
+
+def test_run_shows_a_time_and_measuring_an_error_per_pass(live):
+    press(live, "Run")
+    settled(live)
+    live.page.get_by_role("tab", name="Timing", exact=True).click()
+    assert "in order" in live.page.get_by_role("region", name="Timing").inner_text()
+    live.page.locator(ROOT).focus()
+    live.page.keyboard.press("e")
+    assert "Not measured" in live.page.get_by_role("region", name="Numerics").inner_text()
+    press(live, "Measure")
+    settled(live)
+    pane = live.page.get_by_role("region", name="Numerics")
+    assert "largest error of any pass" in pane.inner_text()
+    assert "algsimp" in pane.inner_text()
+    assert live.page.locator(".sparkbox .label").all_inner_texts() == ["pass ms", "error"]
+    live.screenshot("numerics")
+
+
+def test_an_edited_program_is_compiled_on_as_a_branch_and_a_mistake_is_shown_in_its_place(live):
+    choose(live, "algsimp")
+    press(live, "Edit here")
+    area = live.page.get_by_label("Program text, editable")
+    text = area.input_value()
+    assert "tanh(" in text
+    area.fill(text.replace("tanh(", "tahn("))
+    press(live, "Continue from here")
+    fault = live.page.get_by_role("alert").inner_text()
+    assert re.search(r"Line \d+, column \d+", fault)
+    assert "tahn" in fault
+    live.screenshot("fault")
+    area.fill(text.replace("tanh(", "cosine("))
+    press(live, "Continue from here")
+    settled(live)
+    branches = live.page.get_by_role("tablist", name="Compilations").get_by_role("tab")
+    assert branches.count() == 2
+    assert branches.nth(1).get_attribute("aria-selected") == "true"
+    live.page.locator(ROOT).focus()
+    live.page.keyboard.press("t")
+    assert "cosine(" in text_of(live)
+    live.page.get_by_role("tab", name="Compare", exact=True).click()
+    table = live.page.get_by_role("region", name="Compare").inner_text()
+    assert "ops at the end" in table
+    live.screenshot("compare")
+
+
+def test_a_pass_is_switched_off_and_the_fork_does_without_it(live):
+    choose(live, "before_optimizations")
+    live.page.get_by_role("checkbox", name="algsimp is on", exact=True).first.uncheck()
+    live.page.locator(".pass.off .name").get_by_text("algsimp", exact=True).first.wait_for()
+    settled(live)
+    press(live, "Fork here")
+    settled(live)
+    assert live.page.get_by_role("tablist", name="Compilations").get_by_role("tab").count() == 2
+    names = live.page.locator(".pass .name").all_inner_texts()
+    assert "dce" in names
+    assert "algsimp" not in names
+    live.screenshot("forked")
