@@ -88,3 +88,10 @@ def test_html_is_escaped_and_well_formed():
 def test_an_unknown_exercise_names_those_there_are():
     with pytest.raises(XlanbError, match="kernels"):
         teach.check("no such", 1)
+
+
+def test_a_lesson_stops_kindly():
+    teach.needs("numpy")
+    with pytest.raises(teach.LessonStopped, match="pip install 'xlanb\\[peers\\]'") as stopped:
+        teach.needs("no_such_package_at_all")
+    assert stopped.value._render_traceback_() == [str(stopped.value)]

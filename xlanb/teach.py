@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from importlib.util import find_spec
 from typing import Any
 
-from xlanb.errors import XlanbError
+from xlanb.errors import MissingPeerError, XlanbError
 
 _OPEN, _RIGHT, _WRONG, _NOTE = "open", "right", "wrong", "note"
 _MARKS = {_OPEN: "…", _RIGHT: "✓", _WRONG: "✗", _NOTE: "→"}
@@ -142,6 +143,26 @@ def reveal(name: str) -> Verdict:
         XlanbError: no exercise of this name was posed.
     """
     return _found(name).reveal()
+
+
+class LessonStopped(MissingPeerError):  # noqa: N818 - a stop, no fault
+    """A lesson needs what is not installed: it ends here. A notebook shows the message alone, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def needs(package: str, extra: str = "peers") -> None:
+    """Stop a lesson that needs a package, with a word on how to install it, where there is none.
+
+    Raises:
+        LessonStopped: the package is not installed.
+    """
+    if find_spec(package) is None:
+        raise LessonStopped(
+            f"This lesson needs {package}, which is not installed here: the rest of it is for another day.\n"
+            f"To have it: pip install 'xlanb[{extra}]', then restart the kernel. Its saved outputs can be read as they are."
+        )
 
 
 def _found(name: str) -> Exercise:

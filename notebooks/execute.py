@@ -1,0 +1,145 @@
+"""Run the tutorials from top to bottom, and save what they show.
+
+    python notebooks/execute.py                 every tutorial, with the solution of each exercise after it; nothing is written
+    python notebooks/execute.py 03 04           some of them
+    python notebooks/execute.py --save 03       run as a reader does, and write the outputs into the notebook
+
+Saved outputs are for who reads without running: GitHub and nbviewer draw no plotly figure and no widget. So each figure is saved as a picture too (needs playwright and Chromium).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+NOTEBOOKS = Path(__file__).parent
+SOLUTION = re.compile(r"<summary>Solution</summary>\s*```python\n(.*?)\n```", re.DOTALL)
+PLOTLY = "application/vnd.plotly.v1+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def tutorials(*numbers: str) -> list[Path]:
+    """The notebooks whose names begin with one of these numbers; all where none is given."""
+    return [p for p in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")) if not numbers or p.stem.split("-")[0] in numbers]
+
+
+def with_solutions(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The notebook with each folded solution as a cell of its own, tagged `solution`, after the exercise."""
+    cells = []
+    for cell in notebook.cells:
+        cells.append(cell)
+        if cell.cell_type == "markdown" and (found := SOLUTION.search(cell.source)):
+            cells.append(nbformat.v4.new_code_cell(found[1], metadata={"tags": ["solution"]}))
+    return nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
+
+
+def execute(path: Path, *, solutions: bool = False, timeout: int = 300) -> nbformat.NotebookNode:
+    """Run a tutorial in a copy of its folder, so that nothing it writes lands in the sources.
+
+    Raises:
+        CellExecutionError: a cell failed.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    if solutions:
+        notebook = with_solutions(notebook)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "notebooks"
+        shutil.copytree(path.parent, place, ignore=shutil.ignore_patterns(".*", "*.html", "*.py"))
+        NotebookClient(
+            notebook, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(place)}}
+        ).execute()
+    return notebook
+
+
+def unsolved(notebook: nbformat.NotebookNode) -> list[str]:
+    """The sources of the solutions that were not judged right."""
+    return [
+        cell.source
+        for cell in notebook.cells
+        if "solution" in cell.metadata.get("tags", ())
+        and not any(o.get("data", {}).get("text/plain", "").startswith("✓") for o in cell.outputs)
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- saved outputs
+
+
+def save(path: Path) -> None:
+    """Run a tutorial as a reader does and write its outputs into it."""
+    notebook = execute(path)
+    for k, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{k:02d}"
+        cell.metadata.pop("execution", None)
+    add_pictures([o for c in notebook.cells for o in c.get("outputs", []) if "data" in o])
+    notebook.metadata.pop("widgets", None)
+    text = nbformat.writes(notebook)
+    for private in {os.getcwd(), str(Path.home()), sys.prefix} - {"/"}:
+        if private in text:
+            raise SystemExit(f"{path.name}: an output names {private}")
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def add_pictures(outputs: list[Any]) -> None:
+    """A picture beside each plotly figure; widgets, which are dead without their kernel, give way to their text."""
+    for output in outputs:
+        if "text/plain" in output.data:
+            output.data.pop(WIDGET, None)
+    figures = [o for o in outputs if PLOTLY in o.data]
+    if not figures:
+        return
+    from playwright.sync_api import sync_playwright
+    from plotly.offline import get_plotlyjs
+
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 900, "height": 600})
+        page.set_content("<div id=figure></div>")
+        page.add_script_tag(content=get_plotlyjs())
+        for output in figures:
+            url = page.evaluate(
+                "async f => { const p = await Plotly.newPlot('figure', f.data, {...f.layout, width: 860});"
+                " return await Plotly.toImage(p, {format: 'png', width: 860, height: f.layout.height || 420, scale: f.layout.height > 700 ? 1 : 1.5}) }",
+                json.loads(json.dumps(output.data[PLOTLY])),
+            )
+            output.data["image/png"] = url.split(",", 1)[1] + "\n"
+        browser.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("numbers", nargs="*", help="the tutorials' numbers, such as 03")
+    parser.add_argument("--save", action="store_true", help="write outputs into the notebooks")
+    options = parser.parse_args()
+    failed = False
+    for path in tutorials(*options.numbers):
+        begin = time.perf_counter()
+        try:
+            missed = save(path) if options.save else unsolved(execute(path, solutions=True))
+        except CellExecutionError as error:
+            stopped = error.ename == "LessonStopped"
+            failed |= not stopped
+            print(f"{path.stem}: {error.evalue if stopped else error}", flush=True)
+            continue
+        failed |= bool(missed)
+        print(
+            f"{path.stem}: {time.perf_counter() - begin:.1f} s",
+            *(f"\n  not judged right: {m}" for m in missed or ()),
+            flush=True,
+        )
+    raise SystemExit(failed)
+
+
+if __name__ == "__main__":
+    main()
