@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 
+from xlanb.buffers.values import is_plain_reshape
 from xlanb.cpu.codegen import vectors
 from xlanb.cpu.codegen.elemental import Elemental, Kept, Leaf, array_of
 from xlanb.cpu.codegen.indexing import Index, IrArray, order, same_order
@@ -28,6 +29,8 @@ _SHARED_ROUNDS = 16
 def emit_loops(e: Elemental, outputs: Sequence[Output]) -> None:
     """Fill arrays with the elements of instructions; those of equal shape in one loop."""
     groups: list[list[Output]] = []
+    if len(outputs) == 1:  # several stay together: a result may lie in the place of another's operand
+        outputs = [_unshaped(e, outputs[0])]
     for output in outputs:
         shape = output[2].shape
         for group in groups:
@@ -42,6 +45,17 @@ def emit_loops(e: Elemental, outputs: Sequence[Output]) -> None:
         if shape.element_count:
             with e.scope():
                 _Loops(e, group, shape).emit()
+
+
+def _unshaped(e: Elemental, output: Output) -> Output:
+    """What a reshape at the end is of, in the same memory: its own dimensions need no divisions to be told from a counter."""
+    i, leaf, array = output
+    while not i.shape.is_tuple and (i.opcode is Op.BITCAST or is_plain_reshape(i)) and i not in e.bindings:
+        inner = i.operands[0]
+        if not inner.shape.is_array or array_of(inner).element_type is not array.shape.element_type:
+            break
+        i, array = inner, IrArray(array.pointer, array_of(inner))
+    return i, leaf, array
 
 
 class _Loops:
