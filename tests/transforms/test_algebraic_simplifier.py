@@ -24,6 +24,27 @@ MAX = "max { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] maxi
 
 # What the generator below cannot make: instructions with attributes, particular shapes or constants. One module body per rule, its root last.
 EXAMPLES = {
+    "A & A => A, A | A => A": "p = pred[4] parameter(0) ROOT r = pred[4] and(p, p)",
+    "(A * C1) * (B * C2) => (A * B) * (C1 * C2)": "x = f32[] parameter(0) y = f32[] parameter(1) c = f32[] constant(2) d = f32[] constant(4) "
+    "p = f32[] multiply(x, c) q = f32[] multiply(y, d) ROOT r = f32[] multiply(p, q)",
+    "dot(A, B) => broadcast(A) * broadcast(B) where nothing is contracted": "x = f32[3,4] parameter(0) y = f32[5,3] parameter(1) "
+    "ROOT d = f32[3,4,5] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={}, rhs_contracting_dims={}",
+    "dot(A, B) => reduce_add(A * B) of vectors": "x = f32[4,3] parameter(0) y = f32[3,4] parameter(1) "
+    "ROOT d = f32[3] dot(x, y), lhs_batch_dims={1}, lhs_contracting_dims={0}, rhs_batch_dims={0}, rhs_contracting_dims={1}",
+    "dot(A, B) => reshape(dot(reshape(A), reshape(B))) without dimensions of size 1": "x = f32[2,1,4] parameter(0) y = f32[2,4,3] parameter(1) "
+    "ROOT d = f32[2,1,3] dot(x, y), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}",
+    "convolution(A, B) => bitcast(dot(bitcast(A), bitcast(B))) of windows of size 1": "x = f32[2,3,3,4]{3,2,1,0} parameter(0) w = f32[1,1,4,5]{3,2,1,0} parameter(1) "
+    "ROOT c = f32[2,3,3,5]{3,2,1,0} convolution(x, w), window={size=1x1}, dim_labels=b01f_01io->b01f",
+    "constant of equal elements => broadcast(scalar)": "ROOT k = s32[2,2] constant({{3, 3}, {3, 3}})",
+    "constant 0, 1, 2, .. => iota": "ROOT k = f32[4] constant({0, 1, 2, 3})",
+    "constant 0, C, 2C, .. => iota * C": "ROOT k = s32[4] constant({0, -3, -6, -9})",
+    "reshape(iota) => sum of iotas by their strides": "i = s32[24] iota(), iota_dimension=0 ROOT r = s32[2,1,3,4] reshape(i)",
+    "transpose(reshape(transpose(reshape(A)))) => A where ones come and go": "x = f32[3,5] parameter(0) a = f32[3,1,5] reshape(x) t = f32[5,3,1] transpose(a), dimensions={2,0,1} "
+    "s = f32[5,3] reshape(t) ROOT r = f32[3,5] transpose(s), dimensions={1,0}",
+    "dynamic-slice(A, I) => dynamic-slice(A, 0) along what it covers whole, dynamic-update-slice likewise": "x = f32[3,5] parameter(0) u = f32[3,2] parameter(1) i = s32[] parameter(2) "
+    "ROOT r = f32[3,5] dynamic-update-slice(x, u, i, i)",
+    "dynamic-update-slice(broadcast(C), A, constants) => pad(A, C)": "z = f32[] constant(2) x = f32[6] broadcast(z), dimensions={} u = f32[3] parameter(0) i = s32[] constant(5) "
+    "ROOT r = f32[6] dynamic-update-slice(x, u, i)",
     "C + A => A + C": "x = f32[4] parameter(0) k = f32[4] constant({1, 2, 3, 4}) ROOT r = f32[4] add(k, x)",
     "rsqrt(A) * rsqrt(A) => 1 / A": "x = f32[4] parameter(0) e = f32[4] exponential(x) a = f32[4] rsqrt(e) ROOT r = f32[4] multiply(a, a)",
     "|A| => A for A = exp(B) or B * B": "x = f32[4] parameter(0) e = f32[4] exponential(x) ROOT a = f32[4] abs(e)",
@@ -42,7 +63,7 @@ EXAMPLES = {
     "A / 2^k => A >> k for A >= 0": "x = u32[4] parameter(0) k = u32[] constant(4) c = u32[4] broadcast(k), dimensions={} ROOT r = u32[4] divide(x, c)",
     "A / 2^k => select(A < 0, -(|A| >> k), A >> k)": "x = s32[64] parameter(0) k = s32[] constant(4) c = s32[64] broadcast(k), dimensions={} ROOT r = s32[64] divide(x, c)",
     "A % 2^k => A & (2^k - 1) for A >= 0": "x = u32[4] parameter(0) k = u32[] constant(4) c = u32[4] broadcast(k), dimensions={} ROOT r = u32[4] remainder(x, c)",
-    "A % 2^k => select(A < 0, -(-A & (2^k - 1)), A & (2^k - 1))": "x = s32[64] parameter(0) k = s32[] constant(4) c = s32[64] broadcast(k), dimensions={} ROOT r = s32[64] remainder(x, c)",
+    "A % 2^k => select(A < 0, -(|A| & (2^k - 1)), |A| & (2^k - 1))": "x = s32[64] parameter(0) k = s32[] constant(4) c = s32[64] broadcast(k), dimensions={} ROOT r = s32[64] remainder(x, c)",
     "iota % C => iota for C >= its size": "i = s32[4] iota(), iota_dimension=0 k = s32[] constant(5) c = s32[4] broadcast(k), dimensions={} ROOT r = s32[4] remainder(i, c)",
     "A / C => A * (1 / C)": "x = f32[2,4] parameter(0) k = f32[] constant(3) c = f32[2,4] broadcast(k), dimensions={} ROOT r = f32[2,4] divide(x, c)",
     "A / broadcast(B) => A * broadcast(1 / B)": "x = f32[2,4] parameter(0) b = f32[2] parameter(1) e = f32[2] exponential(b) c = f32[2,4] broadcast(e), dimensions={0} "
@@ -114,7 +135,7 @@ EXAMPLES = {
     "reduce(reduce(A)) => reduce(A)": SUM
     + "a = f32[4,3,2] parameter(0) z = f32[] constant(0) s = f32[4,2] reduce(a, z), dimensions={1}, to_apply=sum "
     "ROOT r = f32[4] reduce(s, z), dimensions={1}, to_apply=sum",
-    "reduce_add(broadcast(scalar)) => scalar * count": SUM
+    "reduce_add(broadcast(A)) => A * count over what is repeated": SUM
     + "a = f32[] parameter(0) z = f32[] constant(0) b = f32[4,3] broadcast(a), dimensions={} "
     "ROOT r = f32[4] reduce(b, z), dimensions={1}, to_apply=sum",
     "reduce-window(A) => A of windows of size 1": SUM
@@ -160,7 +181,7 @@ EXAMPLES = {
     "slice(A) by strides => slice(A) where one step is enough": "a = f32[9,5] parameter(0) ROOT s = f32[1,2] slice(a), slice={[2:8:7], [1:5:2]}",
     "slice(broadcast(A)) => broadcast(slice(A))": "a = f32[9] parameter(0) s = f32[4,9] broadcast(a), dimensions={1} ROOT r = f32[2,3] slice(s), slice={[1:3], [1:9:3]}",
     "slice(reverse(A)) => reverse(slice(A))": "a = f32[9,4] parameter(0) s = f32[9,4] reverse(a), dimensions={0} ROOT r = f32[3,2] slice(s), slice={[1:9:3], [1:3]}",
-    "slice(reshape(A)) => reshape(slice(A)) along the first dimension": "a = f32[4,3,2] parameter(0) s = f32[12,2] reshape(a) ROOT r = f32[6,2] slice(s), slice={[3:9], [0:2]}",
+    "slice(reshape(A)) => reshape(slice(A)) from the front along the first dimension": "a = f32[4,3,2] parameter(0) s = f32[12,2] reshape(a) ROOT r = f32[6,2] slice(s), slice={[0:6], [0:2]}",
     "pad(A) => pad(A) without padding between the elements of one": "a = f32[1,3] parameter(0) v = f32[] parameter(1) ROOT p = f32[4,5] pad(a, v), padding=1_2_3x0_0_1",
     "pad(broadcast(A)) => broadcast(pad(broadcast(A))) of the padded dimensions": "a = f32[3] parameter(0) v = f32[] parameter(1) b = f32[4,3,2] broadcast(a), dimensions={1} "
     "ROOT p = f32[4,6,3] pad(b, v), padding=0_0x2_1x0_1",

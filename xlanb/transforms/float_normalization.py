@@ -108,7 +108,14 @@ class _Widening:
         for s in i.control_successors:
             c.add_control_dependency(wide, s)
         c.drop_control_dependencies(i)
+        self._skip_widening(i, wide)
         c.replace(i, self._lowered(c, wide, i.shape))
+
+    def _skip_widening(self, narrow: HloInstruction, wide: HloInstruction) -> None:
+        """Let what widens a narrow value again read the wide one: it was never rounded in between but by name."""
+        for u in narrow.users:
+            if u.opcode is O.CONVERT and u.shape == wide.shape:
+                narrow.parent.replace(u, wide)
 
     def _raised_shape(self, shape: Shape) -> Shape:
         if isinstance(shape, TupleShape):
@@ -142,9 +149,11 @@ class _Widening:
             clone.set_root(self._raised(clone, clone.root))
         for p in clone.parameters:
             if _has(p.shape, self.low):
-                users, shape = p.users, p.shape
+                shape = p.shape
                 clone.update(p, shape=self._raised_shape(shape))
-                narrow = self._lowered(clone, p, shape)
+                users = [u for u in p.users if u.opcode is not O.CONVERT or u.shape != p.shape]
+                self._skip_widening(p, p)
+                narrow = self._lowered(clone, p, shape) if users else p
                 for u in users:
                     clone.set_operands(u, [narrow if o is p else o for o in u.operands])
         return clone

@@ -17,7 +17,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms.base import HloPass
 
-_UNAVAILABLE = frozenset({O.CONVOLUTION, O.CUSTOM_CALL, O.INFEED, O.OUTFEED, O.SCATTER, O.DOT})
+_UNAVAILABLE = frozenset({O.CUSTOM_CALL, O.INFEED, O.OUTFEED, O.SCATTER, O.SORT, O.FFT, O.PARTITION_ID, O.REPLICA_ID})
 _SMALL = ("xla_cpu_small_call", "true")
 
 
@@ -47,6 +47,8 @@ def _is_hoisted(loop: HloInstruction) -> bool:
 def _needs_runtime(i: HloInstruction, known: dict[HloComputation, bool]) -> bool:
     if i.opcode in _UNAVAILABLE or i.opcode.kind in {"collective", "async"}:
         return True
+    if i.opcode is O.FUSION:
+        return bool(i.get("kind") == "kCustom")
     for c in i.called_computations:
         if c not in known:
             known[c] = any(_needs_runtime(inner, known) for inner in c)
@@ -56,7 +58,14 @@ def _needs_runtime(i: HloInstruction, known: dict[HloComputation, bool]) -> bool
 
 
 def _bytes_of_a_round(loop: HloInstruction) -> float:
-    return sum(cost(i).bytes_accessed for c in loop.called_computations for i in c)
+    """Bytes that a round touches; loops within it count for one round each, as they may run any number of times."""
+    return sum(_bytes(i) for c in loop.called_computations for i in c)
+
+
+def _bytes(i: HloInstruction) -> float:
+    if i.opcode in (O.WHILE, O.CALL):
+        return _bytes_of_a_round(i)
+    return cost(i).bytes_accessed
 
 
 def _hoist(loop: HloInstruction) -> None:

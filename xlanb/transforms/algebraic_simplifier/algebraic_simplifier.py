@@ -15,7 +15,9 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.transforms.algebraic_simplifier.arithmetic import ARITHMETIC
 from xlanb.transforms.algebraic_simplifier.broadcast import BROADCAST
 from xlanb.transforms.algebraic_simplifier.compare_select import COMPARE_SELECT
+from xlanb.transforms.algebraic_simplifier.constant import CONSTANT
 from xlanb.transforms.algebraic_simplifier.convert import CONVERT
+from xlanb.transforms.algebraic_simplifier.convolution import CONVOLUTION
 from xlanb.transforms.algebraic_simplifier.division import DIVISION
 from xlanb.transforms.algebraic_simplifier.dot import DOT
 from xlanb.transforms.algebraic_simplifier.logic import LOGIC
@@ -41,6 +43,8 @@ RULES = RuleSet.union(
         REDUCE,
         SLICE_PAD_CONCAT,
         DOT,
+        CONVOLUTION,
+        CONSTANT,
         STRUCTURE,
     ),
 )
@@ -48,12 +52,14 @@ RULES = RuleSet.union(
 _SWEEPS = 25
 """XLA's limit of runs until nothing changes."""
 
+_AFTER_LAYOUTS = frozenset((HloOpcode.FUSION, HloOpcode.BITCAST))
+
 
 @dataclass(frozen=True)
 class AlgebraicSimplifier(HloPass):
     """Applies the rules; with `is_layout_sensitive` a replacement must have the very layout, and what only renames bytes becomes a bitcast.
 
-    None: as the module stands. Fusions come after layouts were assigned, so where there are any, layouts count.
+    None: as the module stands. Fusions and bitcasts come after layouts were assigned, so where there are any, layouts count.
     """
 
     name = "algsimp"
@@ -62,7 +68,7 @@ class AlgebraicSimplifier(HloPass):
     def apply(self, module: HloModule) -> None:
         options = self
         if self.is_layout_sensitive is None:
-            options = AlgebraicSimplifier(any(i.opcode is HloOpcode.FUSION for i in module.instructions()))
+            options = AlgebraicSimplifier(any(i.opcode in _AFTER_LAYOUTS for i in module.instructions()))
         for c in nonfusion_computations(module):
             for _ in range(_SWEEPS):
                 version = module.version

@@ -220,6 +220,20 @@ def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> 
 
 
 @rule(
+    "(A * C1) * (B * C2) => (A * B) * (C1 * C2)",
+    m.op(
+        O.MULTIPLY,
+        m.op(O.MULTIPLY, "a", m.constant("c1")),
+        m.op(O.MULTIPLY, "b2", m.constant("c2")),
+    ),
+    guard("neither A nor B is constant", lambda a, b2: not is_constant(a) and not is_constant(b2)),
+    guard("C1 and C2 are not repeated", lambda c1, c2: c1.opcode is O.CONSTANT and c2.opcode is O.CONSTANT),
+)
+def _(b: Builder, a: HloInstruction, b2: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
+    return b.binary(O.MULTIPLY, b.binary(O.MULTIPLY, a, b2), _folded(b, O.MULTIPLY, c1, c2))
+
+
+@rule(
     "(A * C) * broadcast(B) => A * broadcast(B * C)",
     m.op(O.MULTIPLY, m.op(O.MULTIPLY, "a", m.constant("c")), m.op(O.BROADCAST, "b2", name="p")),
     guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),

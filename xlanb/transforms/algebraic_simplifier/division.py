@@ -98,7 +98,7 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "A % 2^k => select(A < 0, -(-A & (2^k - 1)), A & (2^k - 1))",
+    "A % 2^k => select(A < 0, -(|A| & (2^k - 1)), |A| & (2^k - 1))",
     m.op(O.REMAINDER, "a", m.constant("c")),
     _power,
     guard("signed", lambda root: root.shape.element_type.is_signed),
@@ -106,8 +106,8 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
 def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction:
     mask = b.full((1 << (power_of_two(c) or 0)) - 1, a.array_shape)
     negative = b.compare(a, "LT", b.full(0, a.array_shape))
-    below = b.unary(O.NEGATE, b.binary(O.AND, b.unary(O.NEGATE, a), mask))
-    return b.select(negative, below, b.binary(O.AND, a, mask))
+    rest = b.binary(O.AND, b.select(negative, b.unary(O.NEGATE, a), a), mask)
+    return b.select(negative, b.unary(O.NEGATE, rest), rest)
 
 
 @rule(
@@ -193,6 +193,24 @@ def _(b: Builder, a: HloInstruction, c: HloInstruction) -> HloInstruction | None
 
 
 @rule(
+    "A / broadcast(B) => A * broadcast(1 / B)",
+    m.op(O.DIVIDE, "a", m.op(O.BROADCAST, "b2", name="spread_b")),
+    _inexact,
+    guard(
+        "B is smaller, and no scalar with other uses",
+        lambda b2, root: (
+            b2.array_shape.element_count < root.array_shape.element_count
+            and (not b2.array_shape.is_scalar or (only_user(b2) and is_real(root)))
+        ),
+    ),
+    guard("neither A nor B is constant", lambda a, b2: m.constant_behind(a) is None and b2.opcode is not O.CONSTANT),
+)
+def _(b: Builder, a: HloInstruction, b2: HloInstruction, spread_b: HloInstruction) -> HloInstruction:
+    inverse = b.binary(O.DIVIDE, b.full(1, b2.array_shape), b2)
+    return b.binary(O.MULTIPLY, a, b.broadcast(inverse, spread_b.dimensions, spread_b.array_shape))
+
+
+@rule(
     "(A / B) / (C / D) => (A * D) / (B * C)",
     m.op(O.DIVIDE, m.op(O.DIVIDE, "a", "b2"), m.op(O.DIVIDE, "c", "d")),
     _inexact,
@@ -209,18 +227,3 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> H
 @rule("A / (B / C) => (A * C) / B", m.op(O.DIVIDE, "a", m.op(O.DIVIDE, "b2", "c")), _inexact)
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction) -> HloInstruction:
     return b.binary(O.DIVIDE, b.binary(O.MULTIPLY, a, c), b2)
-
-
-@rule(
-    "A / broadcast(B) => A * broadcast(1 / B)",
-    m.op(O.DIVIDE, "a", m.op(O.BROADCAST, "b2", name="spread_b")),
-    _inexact,
-    guard(
-        "B is smaller, but no scalar",
-        lambda b2, root: not b2.array_shape.is_scalar and b2.array_shape.element_count < root.array_shape.element_count,
-    ),
-    guard("A is not constant", lambda a: m.constant_behind(a) is None),
-)
-def _(b: Builder, a: HloInstruction, b2: HloInstruction, spread_b: HloInstruction) -> HloInstruction:
-    inverse = b.binary(O.DIVIDE, b.full(1, b2.array_shape), b2)
-    return b.binary(O.MULTIPLY, a, b.broadcast(inverse, spread_b.dimensions, spread_b.array_shape))

@@ -1,15 +1,49 @@
-"""Products of matrices that are something simpler."""
+"""Products of matrices that are something simpler (AlgebraicSimplifierVisitor::HandleDot)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType
+from xlanb.shape.shape import array
 from xlanb.transforms import match as m
+from xlanb.transforms.algebraic_simplifier.facts import is_inexact, scalar_reducer
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.rules import RuleSet, guard
 
 DOT = RuleSet("dot")
 rule = DOT.rule
+
+_layouts_do_not_count = guard("layouts do not count", lambda options: not options.is_layout_sensitive)
+_plain = guard("no algorithm is asked for", lambda root: root.get("algorithm") in (None, "unset", "dot_f32_f32_f32"))
+
+
+def _dimensions(root: HloInstruction) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Batch and contracted dimensions of the left and of the right operand."""
+    return (
+        (root.ints("lhs_batch_dims"), root.ints("lhs_contracting_dims")),
+        (root.ints("rhs_batch_dims"), root.ints("rhs_contracting_dims")),
+    )
+
+
+def _free(a: HloInstruction, batch: Sequence[int], contracted: Sequence[int]) -> list[int]:
+    return [d for d in range(a.array_shape.rank) if d not in batch and d not in contracted]
+
+
+def _in_order(b: Builder, a: HloInstruction, batch: Sequence[int], contracted: Sequence[int]) -> HloInstruction:
+    """An operand with its batch dimensions first and the contracted ones last."""
+    order = [*batch, *_free(a, batch, contracted), *contracted]
+    return a if order == sorted(order) else b.transpose(a, order)
+
+
+def _of_type(b: Builder, a: HloInstruction, element_type: PrimitiveType) -> HloInstruction:
+    return a if a.shape.element_type is element_type else b.convert(a, element_type)
+
+
+def _has_no_free_dimension(root: HloInstruction) -> bool:
+    return all(not _free(a, *dims) for a, dims in zip(root.operands, _dimensions(root), strict=True))
 
 
 @rule(
@@ -24,3 +58,91 @@ rule = DOT.rule
 )
 def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.full(0, root.array_shape)
+
+
+@rule(
+    "dot(A, B) => broadcast(A) * broadcast(B) where nothing is contracted",
+    m.op(O.DOT, "a", "b2"),
+    _layouts_do_not_count,
+    _plain,
+    guard("nothing is contracted", lambda root: not root.ints("lhs_contracting_dims")),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
+    (batch, _), (batch2, _) = _dimensions(root)
+    shape, n = root.array_shape, len(batch)
+    left = _of_type(b, _in_order(b, a, batch, ()), shape.element_type)
+    right = _of_type(b, _in_order(b, b2, batch2, ()), shape.element_type)
+    if shape.rank != a.array_shape.rank:
+        left = b.broadcast(left, range(a.array_shape.rank), shape)
+    if shape.rank != b2.array_shape.rank:
+        right = b.broadcast(right, (*range(n), *range(a.array_shape.rank, shape.rank)), shape)
+    return b.add(O.MULTIPLY, (left, right), shape)
+
+
+@rule(
+    "dot(A, B) => reduce_add(A * B) of vectors",
+    m.op(O.DOT, "a", "b2"),
+    _layouts_do_not_count,
+    _plain,
+    guard("all is contracted or batch", _has_no_free_dimension, "root"),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
+    left_dims, right_dims = _dimensions(root)
+    shape, n = root.array_shape, len(left_dims[0])
+    left = _of_type(b, _in_order(b, a, *left_dims), shape.element_type)
+    right = _of_type(b, _in_order(b, b2, *right_dims), shape.element_type)
+    product = b.binary(O.MULTIPLY, left, right)
+    narrow = is_inexact(root) and shape.element_type.is_floating and shape.element_type is not PrimitiveType.F64
+    wide = PrimitiveType.F32 if narrow else shape.element_type
+    product = _of_type(b, product, wide)
+    add = scalar_reducer(root.parent.module, O.ADD, wide)
+    summed = b.add(
+        O.REDUCE,
+        (product, b.scalar(0, wide)),
+        array(wide, shape.dimensions),
+        dimensions=tuple(range(n, n + len(left_dims[1]))),
+        to_apply=add,
+    )
+    return _of_type(b, summed, shape.element_type)
+
+
+def _has_ones(*operands: HloInstruction) -> bool:
+    return any(1 in o.array_shape.dimensions for o in operands)
+
+
+def _without_ones(
+    b: Builder, a: HloInstruction, groups: Sequence[Sequence[int]]
+) -> tuple[HloInstruction, list[tuple[int, ...]]]:
+    """An operand without its dimensions of size 1, and where each group of dimensions is then."""
+    kept = [d for d, size in enumerate(a.array_shape.dimensions) if size != 1]
+    place = {d: n for n, d in enumerate(kept)}
+    narrow = b.reshape(a, [a.array_shape.dimensions[d] for d in kept])
+    return narrow, [tuple(place[d] for d in group if d in place) for group in groups]
+
+
+@rule(
+    "dot(A, B) => reshape(dot(reshape(A), reshape(B))) without dimensions of size 1",
+    m.op(O.DOT, "a", "b2"),
+    _layouts_do_not_count,
+    guard("a dimension is 1", _has_ones, "a", "b2"),
+    guard("static shapes", lambda a, b2: not a.array_shape.is_dynamic and not b2.array_shape.is_dynamic),
+)
+def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
+    left_dims, right_dims = _dimensions(root)
+    left, (batch, contracted) = _without_ones(b, a, left_dims)
+    right, (batch2, contracted2) = _without_ones(b, b2, right_dims)
+    sizes, sizes2 = left.array_shape.dimensions, right.array_shape.dimensions
+    dims = [sizes[d] for d in batch]
+    dims += [sizes[d] for d in _free(left, batch, contracted)] + [sizes2[d] for d in _free(right, batch2, contracted2)]
+    made = b.add(
+        O.DOT,
+        (left, right),
+        array(root.shape.element_type, dims),
+        lhs_batch_dims=batch or None,
+        lhs_contracting_dims=contracted or None,
+        rhs_batch_dims=batch2 or None,
+        rhs_contracting_dims=contracted2 or None,
+        operand_precision=root.attributes.get("operand_precision"),
+        algorithm=root.attributes.get("algorithm"),
+    )
+    return made if made.shape.without_layout() == root.shape.without_layout() else b.add(O.RESHAPE, (made,), root.shape)

@@ -7,8 +7,11 @@ import math
 import numpy as np
 
 from xlanb.evaluator import evaluate_instruction
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.hlo.regions import binary_region
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.match import constant_behind, is_all
@@ -174,3 +177,16 @@ def common_factors(a: tuple[int, ...], b: tuple[int, ...]) -> list[tuple[int, in
     if i > i0 or j > j0:
         runs.append((i0, i, j0, j))
     return runs
+
+
+def scalar_reducer(module: HloModule, opcode: O, element_type: PrimitiveType) -> HloComputation:
+    """The computation of a module that combines two scalars of a type by an opcode; a new one where there is none."""
+    for c in module.computations:
+        combines = len(c) == _REDUCER and c.root.opcode is opcode and c.root.operands == tuple(c.parameters)
+        if combines and c.root.shape.element_type is element_type and c.root.array_shape.is_scalar:
+            return c
+    return binary_region(module, {}, opcode, element_type)
+
+
+_REDUCER = 3
+"""Instructions of a computation that combines two parameters."""

@@ -25,7 +25,7 @@ _predicates = guard("predicates", is_predicate, "root")
 _ones = guard("C is all ones", _is_ones, "c")
 
 
-@rule("A & A => A, A | A => A", m.op((O.AND, O.OR), "a", "a"))
+@rule("A & A => A, A | A => A", m.op((O.AND, O.OR), "a", "a"), guard("a predicate", is_predicate, "a"))
 def _(a: HloInstruction) -> HloInstruction:
     return a
 

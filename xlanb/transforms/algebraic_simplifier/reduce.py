@@ -166,18 +166,29 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, init: HloInstruction,
 
 
 @rule(
-    "reduce_add(broadcast(scalar)) => scalar * count",
+    "reduce_add(broadcast(A)) => A * count over what is repeated",
     m.op(O.REDUCE, m.op(O.BROADCAST, "a", name="p"), m.all_equal(0)),
     _one_operand,
     guard(
         "a sum of equal integers or floats",
-        lambda root, a: (
-            reducer(root.to_apply) is O.ADD and a.array_shape.is_scalar and (is_integral(root) or is_inexact(root))
+        lambda root: reducer(root.to_apply) is O.ADD and (is_integral(root) or is_inexact(root)),
+    ),
+    guard(
+        "A is a scalar, or all that is left",
+        lambda root, a, p: (
+            a.array_shape.is_scalar
+            or (
+                not set(root.dimensions) & set(p.dimensions)
+                and p.dimensions == tuple(sorted(p.dimensions))
+                and a.array_shape.dimensions == root.array_shape.dimensions
+            )
         ),
     ),
     guard("the count is exact", lambda root, p: _count(root, p) <= 256),
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, p: HloInstruction) -> HloInstruction:
+    if not a.array_shape.is_scalar:
+        return b.add(O.MULTIPLY, (a, b.full(_count(root, p), a.array_shape)), root.shape)
     return b.broadcast(b.binary(O.MULTIPLY, a, b.scalar(_count(root, p), a.shape.element_type)), (), root.array_shape)
 
 

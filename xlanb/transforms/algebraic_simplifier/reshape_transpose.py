@@ -7,6 +7,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape
 from xlanb.transforms import match as m
 from xlanb.transforms.algebraic_simplifier.facts import (
+    inserted_ones,
     only_user,
     unmodified_dimensions,
     unmodified_pairs,
@@ -93,6 +94,27 @@ def _(b: Builder, root: HloInstruction, i: HloInstruction) -> HloInstruction:
 
 
 @rule(
+    "reshape(iota) => sum of iotas by their strides",
+    m.op(O.RESHAPE, m.op(O.IOTA, name="i")),
+    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("of one dimension", lambda root, i: i.array_shape.rank == 1 and root.array_shape.rank > 1),
+    guard("integers or floats", lambda root: not root.shape.element_type.is_complex),
+    guard("every dimension has elements", lambda root: root.array_shape.element_count > 0),
+)
+def _(b: Builder, root: HloInstruction) -> HloInstruction:
+    shape, stride, total = root.array_shape, 1, None
+    for d in reversed(range(shape.rank)):
+        if shape.dimensions[d] == 1:
+            continue
+        part = b.add(O.IOTA, (), shape, iota_dimension=d)
+        if stride > 1:
+            part = b.binary(O.MULTIPLY, part, b.full(stride, shape))
+        total = part if total is None else b.binary(O.ADD, total, part)
+        stride *= shape.dimensions[d]
+    return b.full(0, shape) if total is None else total
+
+
+@rule(
     "reshape(A) => bitcast(A)",
     m.op(O.RESHAPE, "a"),
     guard("layouts count", lambda options: options.is_layout_sensitive),
@@ -147,6 +169,29 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, inner: HloInstruction
     if permutation == tuple(range(len(permutation))):
         return a
     return b.add(O.TRANSPOSE, (a,), root.shape, dimensions=permutation)
+
+
+def _comes_back(root: HloInstruction, t: HloInstruction, r: HloInstruction) -> bool:
+    """Whether a transpose undoes another one, with dimensions of size 1 put in before and taken out between them."""
+    a = r.operands[0].array_shape
+    added = inserted_ones(a, r.array_shape)
+    if added is None:
+        return False
+    place = {d: n for n, d in enumerate(d for d in range(r.array_shape.rank) if d not in added)}
+    order = [place[d] for d in t.dimensions if d in place]
+    if tuple(a.dimensions[d] for d in order) != root.operands[0].array_shape.dimensions:
+        return False
+    return [order[d] for d in root.dimensions] == list(range(a.rank))
+
+
+@rule(
+    "transpose(reshape(transpose(reshape(A)))) => A where ones come and go",
+    m.op(O.TRANSPOSE, m.op(O.RESHAPE, m.op(O.TRANSPOSE, m.op(O.RESHAPE, "a", name="r"), name="t"))),
+    guard("layouts do not count", lambda options: not options.is_layout_sensitive),
+    guard("it comes back to A", _comes_back),
+)
+def _(a: HloInstruction) -> HloInstruction:
+    return a
 
 
 @rule("transpose(broadcast(A)) => broadcast(A)", m.op(O.TRANSPOSE, m.op(O.BROADCAST, "a", name="p")))

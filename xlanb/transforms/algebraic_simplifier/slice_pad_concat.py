@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from xlanb.hlo.attributes import PaddingDimension, SliceDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
@@ -127,32 +125,25 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, r: HloInstruction) ->
 
 
 def _reshaped_slice(root: HloInstruction, a: HloInstruction) -> tuple[SliceDimension, ...] | None:
-    """The box of A that a slice of A's reshape along its first dimension takes, contiguous there too; None where it is none."""
+    """The box of A that a slice of A's reshape takes from its front along its first dimension; None where it is none."""
     boxes, outer, inner = _boxes(root), root.operands[0].array_shape.dimensions, a.array_shape.dimensions
     cut = [d for d, (x, n) in enumerate(zip(boxes, outer, strict=True)) if x != SliceDimension(0, n)]
-    if cut != [0] or boxes[0].stride != 1 or not inner or 0 in (*inner, *root.array_shape.dimensions):
+    if cut != [0] or boxes[0].start != 0 or boxes[0].stride != 1 or not inner:
         return None
-    offset, count, rest = boxes[0].start * math.prod(outer[1:]), root.array_shape.element_count, math.prod(inner[1:])
-    if offset % rest or count % rest:
+    if 0 in (*inner, *root.array_shape.dimensions):
         return None
+    count = root.array_shape.element_count
     found: list[SliceDimension] = []
     for n in reversed(inner):
-        if count >= n:
-            if count % n or offset % n:
-                return None
-            found.append(SliceDimension(0, n))
-            count, offset = count // n, offset // n
-        else:
-            start = offset % n
-            if start + count > n:
-                return None
-            found.append(SliceDimension(start, start + count))
-            count, offset = 1, offset // n
-    return tuple(reversed(found)) if (offset, count) == (0, 1) else None
+        if count % n and count > n:
+            return None
+        found.append(SliceDimension(0, min(n, count)))
+        count = max(1, count // n)
+    return tuple(reversed(found)) if count == 1 else None
 
 
 @rule(
-    "slice(reshape(A)) => reshape(slice(A)) along the first dimension",
+    "slice(reshape(A)) => reshape(slice(A)) from the front along the first dimension",
     m.op(O.SLICE, m.op(O.RESHAPE, "a")),
     guard("layouts do not count", lambda options: not options.is_layout_sensitive),
     guard("it is a slice of A", lambda root, a: _reshaped_slice(root, a) is not None),
@@ -438,6 +429,52 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     ]
     boxes = tuple(SliceDimension(s, s + n) for s, n in zip(starts, sizes, strict=True))
     return b.add(O.SLICE, (source,), root.shape, slice=boxes)
+
+
+def _whole_dimensions(root: HloInstruction) -> list[int]:
+    """The dimensions that a dynamic slice or update covers whole, so that it starts at 0 there, whose start says something else."""
+    update = root.opcode is O.DYNAMIC_UPDATE_SLICE
+    sizes = (root.operands[1] if update else root).array_shape.dimensions
+    starts = root.operands[1 + update :]
+    if len(starts) != len(sizes):
+        return []
+    whole = root.operands[0].array_shape.dimensions
+    return [d for d, s in enumerate(starts) if sizes[d] == whole[d] and not m.is_all(s, 0)]
+
+
+@rule(
+    "dynamic-slice(A, I) => dynamic-slice(A, 0) along what it covers whole, dynamic-update-slice likewise",
+    m.op((O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE)),
+    guard("a dimension is covered whole", lambda root: bool(_whole_dimensions(root))),
+)
+def _(b: Builder, root: HloInstruction) -> HloInstruction:
+    operands, first = list(root.operands), 1 + (root.opcode is O.DYNAMIC_UPDATE_SLICE)
+    for d in _whole_dimensions(root):
+        operands[first + d] = b.scalar(0, operands[first + d].shape.element_type)
+    return b.add(root.opcode, operands, root.shape, **root.attributes)
+
+
+@rule(
+    "dynamic-update-slice(broadcast(C), A, constants) => pad(A, C)",
+    m.op(O.DYNAMIC_UPDATE_SLICE),
+    guard("constant starts", lambda root: all(_is_index(o) for o in root.operands[2:])),
+    guard(
+        "into a constant scalar everywhere",
+        lambda root: (
+            root.operands[0].opcode is O.BROADCAST
+            and root.operands[0].operands[0].opcode is O.CONSTANT
+            and root.operands[0].operands[0].array_shape.is_scalar
+        ),
+    ),
+    guard("its result says how many starts", lambda root: len(root.operands) == 2 + root.array_shape.rank > 2),
+)
+def _(b: Builder, root: HloInstruction) -> HloInstruction:
+    whole, update = root.array_shape.dimensions, root.operands[1]
+    edges: list[PaddingDimension] = []
+    for o, n, size in zip(root.operands[2:], whole, update.array_shape.dimensions, strict=True):
+        low = min(max(0, int(o.literal.array)), n - size)
+        edges.append(PaddingDimension(low, n - size - low, 0))
+    return b.add(O.PAD, (update, root.operands[0].operands[0]), root.shape, padding=tuple(edges))
 
 
 @rule(
