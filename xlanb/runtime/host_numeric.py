@@ -40,6 +40,41 @@ def _log_determinant(op: Operation, inputs: Sequence[Any], _state: HostState) ->
     return [np.asarray(sign, x.dtype), np.asarray(log, x.dtype)]
 
 
+@host("TridiagonalSolve")
+def _tridiagonal(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    """Rows of the diagonals: above, on and below the main one, the last and the first element of the outer ones unused."""
+    diagonals, right = np.asarray(inputs[0]), np.asarray(inputs[1])
+    size = diagonals.shape[-1]
+    if diagonals.shape[-2] != 3 or right.shape[-2] != size:
+        raise _fail(op, f"diagonals of shape {list(diagonals.shape)} do not fit {list(right.shape)}")
+    matrix = np.zeros((*diagonals.shape[:-2], size, size), diagonals.dtype)
+    place = np.arange(size)
+    matrix[..., place, place] = diagonals[..., 1, :]
+    matrix[..., place[:-1], place[1:]] = diagonals[..., 0, :-1]
+    matrix[..., place[1:], place[:-1]] = diagonals[..., 2, 1:]
+    return [np.asarray(np.linalg.solve(matrix, right), right.dtype)]
+
+
+@host("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
+def _quantized(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    """The nearest of the values that so many bits can tell apart within the range."""
+    x = np.asarray(inputs[0])
+    if int(op.attrs.get("axis", -1)) != -1:
+        raise _fail(op, "a range for each slice along an axis is not supported")
+    bits = int(inputs[3]) if op.type.endswith("V3") else int(op.attrs.get("num_bits", 8))
+    is_signed, given = bool(op.attrs.get("signed_input", True)), bool(op.attrs.get("range_given"))
+    low, high = (float(inputs[1]), float(inputs[2])) if given else (float(x.min()), float(x.max()))
+    least = -(2 ** (bits - 1)) + bool(op.attrs.get("narrow_range")) if is_signed else 0
+    most = 2 ** (bits - 1) - 1 if is_signed else 2**bits - 1
+    scale = min(least / low if least * low > 0 else np.inf, most / high if most * high > 0 else np.inf)
+    if np.isinf(scale):
+        return [x]
+    low, high = least / scale if is_signed else 0.0, most / scale
+    scaled = np.clip(x.astype(np.float64), low, high) * scale
+    up = str(op.attrs.get("round_mode", "HALF_TO_EVEN")) == "HALF_UP"
+    return [((np.floor(scaled + 0.5) if up else np.round(scaled)) / scale).astype(x.dtype)]
+
+
 # --------------------------------------------------------------------------------------------------- special functions
 
 

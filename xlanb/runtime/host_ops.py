@@ -50,7 +50,7 @@ def host_kernel(op_type: str) -> HostKernel | None:
 
 @cache
 def _load() -> None:
-    for name in ("strings", "texts", "control", "lists", "arrays", "selection", "numeric"):
+    for name in ("strings", "texts", "control", "lists", "arrays", "selection", "numeric", "training"):
         import_module(f"xlanb.runtime.host_{name}")
 
 

@@ -243,3 +243,31 @@ def _overlap(a: Array, b: Array) -> float:
     inner = max(0.0, min(ya[1], yb[1]) - max(ya[0], yb[0])) * max(0.0, min(xa[1], xb[1]) - max(xa[0], xb[0]))
     areas = [(y[1] - y[0]) * (x[1] - x[0]) for y, x in ((ya, xa), (yb, xb))]
     return 0.0 if min(areas) <= 0 else inner / (sum(areas) - inner)
+
+
+@host("RaggedRange")
+def _ragged_range(_op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    """Ranges one after the other, and where each begins."""
+    starts, limits, deltas = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v)) for v in inputs))
+    rows = [np.arange(a, b, d) for a, b, d in zip(starts, limits, deltas, strict=True)]
+    splits = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
+    values = np.concatenate(rows) if rows else starts
+    return [splits.astype(_out(_op, 0)), values.astype(_out(_op, 1))]
+
+
+@host("RaggedGather")
+def _ragged_gather(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    """Rows of a ragged tensor by index: its splits, one level after the other, and its values."""
+    count = int(op.attrs["PARAMS_RAGGED_RANK"])
+    levels, values, indices = [np.asarray(v) for v in inputs[:count]], np.asarray(inputs[count]), np.asarray(inputs[-1])
+    if indices.ndim != 1:
+        raise _fail(op, f"indices of shape {list(indices.shape)} are not supported, only a vector of them")
+    if indices.size and not (indices.min() >= 0 and indices.max() < len(levels[0]) - 1):
+        raise _fail(op, f"an index is not in [0, {len(levels[0]) - 1})")
+    made = []
+    for splits in levels:
+        lengths = splits[indices + 1] - splits[indices]
+        made.append(np.concatenate([[0], np.cumsum(lengths)]).astype(splits.dtype))
+        spans = [np.arange(splits[i], splits[i + 1]) for i in indices]
+        indices = np.concatenate(spans) if spans else indices[:0]
+    return [*made, values[indices]]
