@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from xlanb.graph.tensor_shape import TensorShape
 from xlanb.hlo import HloModule, parse
 from xlanb.shape.primitive_type import from_dtype
 from xlanb.shape.shape import array
-from xlanb.tf2xla.compiler import Argument, argument_of, between, lower
+from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, between, lower
 
 _SOURCES = frozenset({"Placeholder", "PlaceholderV2", "_Arg"})
-_VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
+VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 
 
 def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
@@ -51,28 +52,39 @@ def inputs_of(fetches: Sequence[Tensor | Operation]) -> list[Tensor]:
     tensors, targets = _split(fetches)
     needed = set(between([], tensors, targets))
     graph = fetches[0].graph
-    return [op.outputs[0] for op in graph.get_operations() if op in needed and op.type in _SOURCES | _VARIABLES]
+    return [op.outputs[0] for op in graph.get_operations() if op in needed and op.type in _SOURCES | VARIABLES]
 
 
 def extract_module(
     fetches: Sequence[Tensor | Operation], values: Mapping[str, Any] | None = None, name: str | None = None
 ) -> HloModule:
+    """The module of `extract_result`."""
+    return extract_result(fetches, values, name)[1].module
+
+
+def extract_result(
+    fetches: Sequence[Tensor | Operation],
+    values: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    literals: Collection[str] = (),
+) -> tuple[list[Tensor], CompilationResult]:
     """The program that computes `fetches` as one module: placeholders and variables are its parameters, in the order of the graph.
 
     Its root is a tuple: the fetched tensors, then the new values of variables that the program writes. Shapes come from the graph, or from `values`, arrays by
-    name, where the graph leaves them open.
+    name, where the graph leaves them open. Variables named in `literals` are no parameters: what `values` has for them stands in the module. Given back with it are the
+    tensors that it was made for, in the order of the arguments.
 
     Raises:
         GraphError: a shape is not known, or a node cannot be lowered; names the node.
     """
     values = dict(values or {})
     tensors, targets = _split(fetches)
-    feeds = [(t, _argument(t, values)) for t in inputs_of(fetches)]
+    feeds = [(t, _argument(t, values, is_literal=t.op.name in literals)) for t in inputs_of(fetches)]
     if values:
         raise ArgumentError(
             f"no placeholder or variable named {', '.join(map(repr, values))}; the program reads {', '.join(t.op.name for t, _ in feeds)}"
         )
-    return lower(name or fetches[0].graph.name, feeds, tensors, targets).module
+    return [t for t, _ in feeds], lower(name or fetches[0].graph.name, feeds, tensors, targets)
 
 
 def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[HloModule, Any]:
@@ -111,8 +123,8 @@ def _split(fetches: Sequence[Tensor | Operation]) -> tuple[list[Tensor], list[Op
     return [f for f in fetches if isinstance(f, Tensor)], [f for f in fetches if isinstance(f, Operation)]
 
 
-def _argument(tensor: Tensor, values: dict[str, Any]) -> Argument:
-    is_variable = tensor.op.type in _VARIABLES
+def _argument(tensor: Tensor, values: dict[str, Any], *, is_literal: bool = False) -> Argument:
+    is_variable = tensor.op.type in VARIABLES
     kind = "variable" if is_variable else "parameter"
     dtype = tensor.op.attrs["dtype"] if tensor.op.type == "VarHandleOp" else tensor.dtype.base_dtype
     shape = (tensor.op.attrs.get("shape") or TensorShape(None)) if is_variable else tensor.shape
@@ -121,7 +133,8 @@ def _argument(tensor: Tensor, values: dict[str, Any]) -> Argument:
         value = np.asarray(given, dtype.as_numpy_dtype)
         if not shape.is_compatible_with(value.shape):
             raise ArgumentError(f"{tensor.op.name!r} has shape {shape}, not {list(value.shape)}")
-        return argument_of(value, kind=kind, name=tensor.op.name)
+        found = argument_of(value, kind=kind, name=tensor.op.name)
+        return replace(found, value=value) if is_literal else found
     dims = shape.as_tuple()
     if dims is None or None in dims:
         raise GraphError(

@@ -32,7 +32,7 @@ class Argument:
     """What stands for a tensor that comes from outside.
 
     `kind` is "parameter" (a value known when it runs), "constant" (known now: `value`) or "variable" (read and perhaps written; `shape` None while it has
-    no value).
+    no value, `value` what it holds at first where that is to be a literal).
     """
 
     kind: str
@@ -130,7 +130,7 @@ class _Lowering:
     def _feed(self, position: int, tensor: Tensor, argument: Argument) -> None:
         with self.b.metadata(OpMetadata(op_type=tensor.op.type, op_name=tensor.op.name)):
             value: HloInstruction | None = None
-            if argument.kind == "constant":
+            if argument.value is not None:
                 value = self.b.constant(np.asarray(argument.value))
             elif argument.shape is not None:
                 value = self.b.parameter(len(self.parameters), argument.shape, f"arg{len(self.parameters)}")
