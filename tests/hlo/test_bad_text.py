@@ -117,7 +117,7 @@ def test_hostile_text_is_refused_soon(name: str) -> None:
     start = time.perf_counter()
     with pytest.raises(HloParseError):
         parse(HOSTILE[name])
-    assert time.perf_counter() - start < 2
+    assert time.perf_counter() - start < 30  # not how fast, but that it ends: a hang would be minutes
 
 
 def test_allowed_depth_does_not_exhaust_the_stack() -> None:
