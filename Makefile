@@ -52,8 +52,8 @@ demo: $(VENV)/.installed-test ## run the first tutorial, leave its stepper as on
 
 # ---------------------------------------------------------------------------------- check it
 
-test: $(VENV)/.installed-test ## all tests but those that need a browser or the real XLA
-	$(BIN)/python -m pytest -m "not browser and not peer" -n auto --maxprocesses=4 $(PYTEST_ARGS)
+test: $(VENV)/.installed-test ## all tests but the slow ones and those that need a browser or the real XLA
+	$(BIN)/python -m pytest -m "not browser and not peer and not slow" -n auto --maxprocesses=4 $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev ## style, types, who may import whom
 	$(BIN)/ruff check .
@@ -77,6 +77,12 @@ browser: $(VENV)/.installed-browser ## tests in a real JupyterLab (needs chromiu
 
 peers: $(VENV)/.installed-peers ## tests against the real XLA (installs JAX and TensorFlow)
 	$(BIN)/python -m pytest tests/peers --fail-on-skip $(PYTEST_ARGS)
+
+notebooks: $(VENV)/.installed-peers ## run every tutorial and its solutions, the real XLA beside them (installs JAX and TensorFlow)
+	$(BIN)/python -m pytest tests/notebooks --fail-on-skip $(PYTEST_ARGS)
+
+binder: ## what Binder builds, in a fresh environment, and every tutorial in it, without the real XLA
+	binder/check.sh
 
 # As a user installs it: a wheel, in an environment of its own, far from the sources.
 install-check: ## `pip install .` into a fresh environment
