@@ -253,3 +253,45 @@ def test_a_value_that_never_comes_is_named() -> None:
         both = call("AddV2", out, inside, name="mixed_frames")
         with pytest.raises(GraphError, match="mixed_frames"):
             run(graph, both, {x: 1.0})
+
+
+NUMBER = 'attr { key: "dtype" value { type: DT_INT32 } } attr { key: "value" value { tensor { dtype: DT_INT32 tensor_shape {} int_val: 2000000000 } } }'
+FLOAT = 'attr { key: "T" value { type: DT_FLOAT } }'
+BAD = {
+    "cycle": (
+        'node { name: "b" op: "Neg" input: "a" %s } node { name: "a" op: "Neg" input: "b" %s }',
+        "cycle outside of",
+    ),
+    "no frame": ('node { name: "c" op: "Const" %n } node { name: "b" op: "Exit" input: "c" }', "'b' .*no loop was"),
+    "no round": (
+        'node { name: "c" op: "Const" %n } node { name: "b" op: "NextIteration" input: "c" }',
+        "'b' .*no loop",
+    ),
+    "few inputs": ('node { name: "c" op: "Const" %n } node { name: "b" op: "Switch" input: "c" }', "it takes 2 inputs"),
+    "long list": (
+        'node { name: "c" op: "Const" %n } node { name: "b" op: "TensorListReserve" input: "c" input: "c" '
+        'attr { key: "element_dtype" value { type: DT_FLOAT } } }',
+        "'b' .*cannot have 2000000000",
+    ),
+    "long array": (
+        'node { name: "c" op: "Const" %n } node { name: "b" op: "TensorArrayV3" input: "c" '
+        'attr { key: "dtype" value { type: DT_FLOAT } } }',
+        "'b' .*cannot have 2000000000",
+    ),
+    "gigabytes": (
+        'node { name: "c" op: "Const" %n } node { name: "s" op: "Pack" input: "c" input: "c" input: "c" input: "c" '
+        'attr { key: "N" value { i: 4 } } attr { key: "T" value { type: DT_INT32 } } } '
+        'node { name: "b" op: "Fill" input: "s" input: "c" attr { key: "T" value { type: DT_INT32 } } }',
+        "'b'",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_graphs_are_errors_that_name_the_node(kind: str) -> None:
+    text, message = BAD[kind]
+    if "Exit" in text or "NextIteration" in text or "Switch" in text:
+        text = text.replace('input: "c" }', 'input: "c" attr { key: "T" value { type: DT_INT32 } } }')
+    graph = Graph.from_graphdef(text.replace("%s", FLOAT).replace("%n", NUMBER))
+    with pytest.raises(GraphError, match=message):
+        run(graph, graph.get_operation_by_name("b"))

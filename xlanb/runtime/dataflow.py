@@ -183,7 +183,7 @@ class Dataflow:
         elif op.type in NEXT:
             if is_dead:
                 return
-            target = self._next(where)
+            target = self._next(op, where)
         self._deliver(op, outputs, target, is_dead=is_dead)
         if op.type in ENTER:
             target.frame.enters_to_come -= 1
@@ -254,17 +254,17 @@ class Dataflow:
             where.outstanding += 1
         return found
 
-    def _next(self, where: _Iteration) -> _Iteration:
+    def _next(self, op: Operation, where: _Iteration) -> _Iteration:
         frame = where.frame
         if frame.parent is None:
-            raise GraphError("a NextIteration node lies outside of any loop")
+            raise GraphError(f"node {op.name!r} ({op.type}) goes to the next round of a loop, but no loop was entered")
         found = frame.iterations.get(where.index + 1)
         if found is not None:
             return found
         frame.newest = where.index + 1
         new = frame.iterations[frame.newest] = _Iteration(frame, frame.newest)
-        for op, value in frame.constants:
-            self._deliver(op, [value], new, is_dead=value is DEAD)
+        for enter, value in frame.constants:
+            self._deliver(enter, [value], new, is_dead=value is DEAD)
         return new
 
     def _close(self, frame: _Frame) -> None:

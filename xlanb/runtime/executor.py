@@ -16,6 +16,7 @@ from xlanb.errors import GraphError, UninitializedError, UnknownOpError
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.ops import find_op
 from xlanb.runtime.compilation_cache import CompilationCache
 from xlanb.runtime.compiler import Stages, exhaust
 from xlanb.runtime.dataflow import CONTROL_FLOW, Dataflow, DataflowPlan, has_control_flow
@@ -29,6 +30,9 @@ from xlanb.tf2xla.compiler import between
 from xlanb.tf2xla.registry import kernel
 
 _PASSED_ON: Final = frozenset({"Const", "Identity", "IdentityN"})  # nothing is compiled for them
+# What NumPy says of values that do not fit a node.
+_NODE_FAULTS: Final = (ValueError, IndexError, TypeError, MemoryError, OverflowError, ZeroDivisionError)
+_FUNCTIONS_OF_PYTHON: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})  # their errors are the user's own
 _DEEPEST: Final = 64
 _DEPTH: ContextVar[int] = ContextVar("xlanb_host_function_depth", default=0)
 
@@ -69,6 +73,13 @@ class Executor:
             self._plan_node(op)
 
     def _plan_node(self, op: Operation) -> None:
+        definition = find_op(op.type)
+        if definition is not None and not any(a.is_list for a in definition.inputs):
+            names = [a.name for a in definition.inputs]
+            if len(op.inputs) != len(names):
+                raise GraphError(
+                    f"{op.describe()}: it takes {len(names)} inputs ({', '.join(names)}), not {len(op.inputs)}"
+                )
         if op.type in _PASSED_ON or op.type in CONTROL_FLOW:
             return
         host = None if op.attrs.get("_XlaMustCompile") and kernel(op.type) is not None else host_kernel(op.type)
@@ -119,7 +130,12 @@ class Executor:
         inputs = [_given(t, v, state) for t, v in zip(op.inputs, values, strict=True)]
         host = self._hosts.get(op)
         if host is not None:
-            return list(host(op, inputs, state))
+            try:
+                return list(host(op, inputs, state))
+            except _NODE_FAULTS as error:
+                if op.type in _FUNCTIONS_OF_PYTHON:
+                    raise
+                raise GraphError(f"{op.describe()}: {error}") from error
         if op.type == "Const":
             return [np.asarray(op.attrs["value"])]
         if op.type in {"Identity", "IdentityN"}:
@@ -128,7 +144,10 @@ class Executor:
             return (yield from self._launch(op, inputs, state))
         if any(t.dtype.base_dtype.name == "string" for t in op.inputs):
             return self._run_on_codes(op, inputs, state)
-        return run_op(self._calls[op], inputs, state.variables, self.cache)
+        try:
+            return run_op(self._calls[op], inputs, state.variables, self.cache)
+        except (MemoryError, ValueError) as error:  # a result too large to hold
+            raise GraphError(f"{op.describe()}: {error}") from error
 
     def _run_on_codes(self, op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
         """An op that moves or compares texts, compiled for numbers that stand for them."""

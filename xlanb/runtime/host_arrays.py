@@ -9,7 +9,7 @@ import numpy as np
 
 from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
-from xlanb.runtime.host_lists import Dims, merged
+from xlanb.runtime.host_lists import Dims, checked_size, merged
 from xlanb.runtime.host_ops import HostState, host
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +60,7 @@ def _array(op: Operation, value: Any) -> TensorArrayValue:
 
 def _write(op: Operation, held: TensorArrayValue, index: int, value: Any) -> None:
     value = np.asarray(value)
-    if held.is_dynamic and index >= len(held.items):
+    if held.is_dynamic and checked_size(op, index) >= len(held.items):
         held.items += [None] * (index + 1 - len(held.items))
     if not 0 <= index < len(held.items):
         raise _fail(op, f"tried to write to index {index}, but the array has {len(held.items)} elements")
@@ -94,9 +94,7 @@ def _read(op: Operation, held: TensorArrayValue, index: int, asked: Dims | None 
 
 @host("TensorArrayV3", "TensorArrayV2")
 def _make(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    size = int(inputs[0])
-    if size < 0:
-        raise _fail(op, f"an array cannot have {size} elements")
+    size = checked_size(op, int(inputs[0]))
     shape = op.attrs.get("element_shape")
     dims = None if shape is None else shape.as_tuple()
     return [TensorArrayValue(op, op.attrs["dtype"].numpy_dtype, size, dims), _FLOW]

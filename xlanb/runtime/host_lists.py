@@ -29,6 +29,16 @@ def _fail(op: Operation, message: str) -> GraphError:
     return GraphError(f"node {op.name!r} ({op.type}): {message}")
 
 
+_LARGEST = 1 << 24
+
+
+def checked_size(op: Operation, count: int) -> int:
+    """A number of elements that a list or an array may have. Raises GraphError."""
+    if not 0 <= count <= _LARGEST:
+        raise _fail(op, f"it cannot have {count} elements, at most {_LARGEST}")
+    return count
+
+
 def dims_of(value: Any) -> Dims | None:
     """An element shape as ops take it: -1 for an unknown size; the scalar -1 for an unknown rank."""
     array = np.asarray(value)
@@ -91,9 +101,7 @@ def _stack(op: Operation, held: TensorListValue, items: Sequence[Any], asked: Di
 
 @host("TensorListReserve")
 def _reserve(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    count = int(inputs[1])
-    if count < 0:
-        raise _fail(op, f"a list cannot have {count} elements")
+    count = checked_size(op, int(inputs[1]))
     return [TensorListValue(_dtype(op), dims_of(inputs[0]), (None,) * count)]
 
 
@@ -131,7 +139,7 @@ def _get(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[An
 @host("TensorListSetItem")
 def _set(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     held, index = _list(op, inputs[0]), int(inputs[1])
-    if op.attrs.get("resize_if_index_out_of_bounds") and index >= len(held.items):
+    if op.attrs.get("resize_if_index_out_of_bounds") and checked_size(op, index) >= len(held.items):
         held = replace(held, items=(*held.items, *(None,) * (index + 1 - len(held.items))))
     return [_with(op, held, index, inputs[2])]
 
@@ -170,7 +178,7 @@ def _gather(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _scatter(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     indices = np.asarray(inputs[1])
     asked = int(inputs[3]) if len(inputs) > 3 else -1
-    count = asked if asked >= 0 else int(indices.max(initial=-1)) + 1
+    count = checked_size(op, asked if asked >= 0 else int(indices.max(initial=-1)) + 1)
     held = TensorListValue(_dtype(op), dims_of(inputs[2]), (None,) * count)
     return [_scattered(op, held, indices, inputs[0])]
 
@@ -178,7 +186,7 @@ def _scatter(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
 @host("TensorListScatterIntoExistingList")
 def _scatter_into(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     held, indices = _list(op, inputs[0]), np.asarray(inputs[2])
-    more = int(indices.max(initial=-1)) + 1 - len(held.items)
+    more = checked_size(op, int(indices.max(initial=-1)) + 1) - len(held.items)
     return [_scattered(op, replace(held, items=held.items + (None,) * more), indices, inputs[1])]
 
 
@@ -191,8 +199,7 @@ def _scattered(op: Operation, held: TensorListValue, indices: Array, rows: Any) 
 @host("TensorListResize")
 def _resize(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     held, size = _list(op, inputs[0]), int(inputs[1])
-    if size < 0:
-        raise _fail(op, f"a list cannot have {size} elements")
+    checked_size(op, size)
     return [replace(held, items=held.items[:size] + (None,) * (size - len(held.items)))]
 
 
