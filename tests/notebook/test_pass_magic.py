@@ -15,6 +15,7 @@ from tests.notebook.shells import printed, run, texts
 from xlanb.cpu.pipelines import joined, leave
 from xlanb.debug_options import current, set_for_session
 from xlanb.errors import FlagError, PassError
+from xlanb.transforms import PASSES, base
 
 NEGATIONS = """HloModule negations
 ENTRY e {
@@ -34,7 +35,12 @@ def no_double_negation(module):
 
 @pytest.fixture(autouse=True)
 def clean() -> Iterator[None]:
+    """What a test registers, joins or sets is gone after it."""
+    _ = len(PASSES)  # all of them are there from here on
+    before = dict(base._REGISTRY)
     yield
+    base._REGISTRY.clear()
+    base._REGISTRY.update(before)
     for hlo_pass, _ in joined():
         leave(hlo_pass.name)
     set_for_session(None)

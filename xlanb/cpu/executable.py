@@ -13,6 +13,7 @@ from xlanb.cpu.bridge import bridge
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.codegen.program import PACE, Program, emit_program
+from xlanb.cpu.deep import deep
 from xlanb.cpu.host_call import make_host_calls
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.profile import is_long
@@ -114,7 +115,7 @@ class Executable(Displayable):
     @cached_property
     def _traced(self) -> tuple[Program, jit.MachineCode]:
         """The same program with debug locations, for those who read it; the code that runs carries none."""
-        program = emit_program(self.buffer_assignment, self.program.target, self._lines)
+        program = deep(lambda: emit_program(self.buffer_assignment, self.program.target, self._lines))
         return program, self.machine_code(program)
 
     def machine_code(self, program: Program) -> jit.MachineCode:

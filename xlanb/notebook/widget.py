@@ -25,6 +25,8 @@ from xlanb.view.text import trace_text
 
 Traces = Sequence[Trace] | Callable[[], Sequence[Trace]]
 _PROGRESS_SECONDS = 0.05
+_READ_BYTES = 1 << 20
+"""Of a dump so much is read before the view opens, some tenths of a second: with a kernel behind it the rest is read when one gets there."""
 
 
 class StepWidget(anywidget.AnyWidget):
@@ -51,7 +53,8 @@ class StepWidget(anywidget.AnyWidget):
     ) -> None:
         source: Callable[[], Sequence[Trace]] = traces if callable(traces) else lambda: traces
         self.bench = Workbench(source, compilation, on_step, on_run)
-        self._builder = PayloadBuilder(None if max_nodes is None else replace(LEVELS[0], nodes=max_nodes))
+        limits = None if max_nodes is None else replace(LEVELS[0], nodes=max_nodes)
+        self._builder = PayloadBuilder(limits, read_bytes=_READ_BYTES)
         self.error: BaseException | None = None
         self.result: Any = None
         self._told = 0.0

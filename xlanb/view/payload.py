@@ -83,10 +83,12 @@ class _Later:
 class PayloadBuilder:
     """Keeps a payload and adds to it what is new in the traces.
 
-    `payload` is the whole so far, changed in place; `update` gives back the delta alone, which `merge` on the other side adds.
+    `payload` is the whole so far, changed in place; `update` gives back the delta alone, which `merge` on the other side adds. Of dumps that were not read yet it reads `read_bytes` at
+    once; the rest waits for `load`.
     """
 
-    def __init__(self, limits: Limits | None = None, *, title: str = "") -> None:
+    def __init__(self, limits: Limits | None = None, *, title: str = "", read_bytes: int = READ_BYTES) -> None:
+        self._read_bytes = read_bytes
         self.limits = limits or LEVELS[0]
         self.pool = Pool(self.limits)
         self.payload: Payload = {
@@ -267,7 +269,7 @@ class PayloadBuilder:
         for g in waiting.values():
             if id(g) in self._later:
                 continue
-            if self._read + g.size <= READ_BYTES:
+            if self._read + g.size <= self._read_bytes:
                 self._read += g.size
             else:
                 self._later[id(g)] = _Later(g)
