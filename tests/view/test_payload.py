@@ -57,7 +57,6 @@ def test_it_is_json_and_names_only_what_is_there(payload):
         for a, b, *points in (artifact.get("g") or {"edges": []})["edges"]:
             assert max(a, b) < len(artifact["g"]["nodes"])
             assert len(points) % 2 == 0
-            assert len(points) >= 4
     for s in payload["traces"][0]["stages"]:
         assert -1 <= s["b"] < len(payload["artifacts"])
         assert -1 <= s["a"] < len(payload["artifacts"])

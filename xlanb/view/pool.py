@@ -10,6 +10,7 @@ from typing import Any
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.view.drawing import Drawing
+from xlanb.view.layout import Point
 from xlanb.view.parts.diff import DiffRow, DiffSection
 from xlanb.view.parts.graph import graph_label
 from xlanb.view.parts.hlo import computation_heading, module_heading
@@ -135,15 +136,14 @@ class Pool:
         subjects: Mapping[str, InstructionRecord | NodeRecord | Item],
         shown: frozenset[str] | None = None,
     ) -> dict[str, Any]:
-        """A drawing as plain data: nodes [item, x, y, w, h], edges [from, to, x, y, x, y, ...], groups [item or -1, label, kind, x, y, w, h].
+        """A drawing as plain data: nodes [item, x, y, w, h], edges [from, to, dx, dy, dx, dy, ...], groups [item or -1, label, kind, x, y, w, h].
 
+        An edge leads from the bottom of a box to the top of another: only its bends are told, each from the one before, the first from (0, 0).
         Groups that are not in `shown` (where given) have shaped the layout but are not drawn.
         """
         number = {key: k for k, key in enumerate(drawing.nodes)}
         nodes = [[self.item(subjects[key]), *map(round, box)] for key, box in drawing.nodes.items()]
-        edges = [
-            [number[a], number[b], *(round(c) for p in route for c in p)] for (a, b), route in drawing.edges.items()
-        ]
+        edges = [[number[a], number[b], *_bends(route)] for (a, b), route in drawing.edges.items()]
         groups = []
         for key, box in drawing.groups.items():
             if shown is None or key in shown:
@@ -167,6 +167,16 @@ class Pool:
         if drawing.note:
             data["note"] = drawing.note
         return data
+
+
+def _bends(route: Sequence[Point]) -> list[int]:
+    """What lies between the ends of a route, each point by its distance from the one before: small numbers pack well."""
+    out: list[int] = []
+    x = y = 0
+    for px, py in route[1:-1]:
+        out += (round(px) - x, round(py) - y)
+        x, y = round(px), round(py)
+    return out
 
 
 def diff_rows(

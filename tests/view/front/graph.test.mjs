@@ -92,9 +92,9 @@ test("focus shows what is within some steps", () => {
 
 test("what Python laid out comes in the same form, each key once", () => {
   const items = [item("a", "add"), item("f", "fusion", ["a"], { c: ["g"] })];
-  const sheet = sheetOf({ w: 10, h: 10, nodes: [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [1, 0, 0, 5, 5]], edges: [[0, 2, 1, 1, 2, 2]], groups: [] }, items);
+  const sheet = sheetOf({ w: 10, h: 10, nodes: [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [1, 0, 0, 5, 5]], edges: [[0, 2, 10, 20, 5, -3]], groups: [] }, items);
   assert.deepEqual(sheet.nodes.map((n) => n.key), ["a", "a#1", "f"]);
-  assert.deepEqual(sheet.edges, [{ from: "a", to: "f", points: [1, 1, 2, 2] }]);
+  assert.deepEqual(sheet.edges, [{ from: "a", to: "f", points: [2.5, 6, 10, 20, 15, 17, 2.5, 0] }]);
 });
 
 test("bytes of shapes", () => {

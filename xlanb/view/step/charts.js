@@ -92,7 +92,7 @@ export function timingView(trace, current, execution, go) {
   const total = known.reduce((t, x) => t + /** @type {number} */ (x), 0);
   body.append(h("div", { class: "figures" }, figure(known.length ? time(total) : "unknown", "compiling, so far"), execution ? figure(time(execution.s), execution.runs > 1 ? `a run, of ${execution.runs}` : "last timed run") : null, trace.runs?.length ? figure(String(trace.runs.length), "runs so far") : null));
   if (execution && execution.kernels.length) {
-    body.append(h("h4", {}, "Kernels of the run"), bars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[3] ? bytes(k[3]) : "", k[4] ? `${k[4].toLocaleString("en")} flops` : ""].filter((x) => x).join(" · ") }))));
+    body.append(h("h4", {}, "Kernels of the run"), bars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[6], k[3] ? bytes(k[3]) : "", k[4] ? `${k[4].toLocaleString("en")} flops` : ""].filter((x) => x).join(" · ") }))));
   }
   const roof = execution && roofline(execution.kernels);
   if (roof) body.append(h("h4", {}, "Roofline", h("small", {}, "across: flops per byte · up: flops per second · both logarithmic; the roof is the best that these kernels reached")), roof);

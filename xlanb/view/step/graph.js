@@ -34,6 +34,12 @@ export class GraphView {
     this.element = h("div", { class: "graph" }, this._tools(), this.svg, this.note, this.legend, this.map.element);
     /** @type {Map<string, SVGElement>} */
     this.kept = new Map();
+    /** @type {Map<string, {path: SVGElement, d: string, cls: string}>} */
+    this.paths = new Map();
+    /** @type {WeakMap<Element, {item: any, fold: string, mark: string, colour: string, place: string}>} */
+    this.dressed = new WeakMap();
+    /** @type {Marks | undefined} */
+    this.marks = undefined;
     /** @type {Sheet | null} */
     this.sheet = null;
     this.scale = 1;
@@ -41,9 +47,14 @@ export class GraphView {
     this.y = 0;
     this.touched = false;
     this._listen();
-    this.observer = new ResizeObserver(() => {
+    // Its size is kept: to ask for it in the midst of drawing would have everything laid out at once.
+    this.size = { width: 0, height: 0 };
+    this.observer = new ResizeObserver((entries) => {
+      const { width, height } = entries[entries.length - 1].contentRect;
+      const first = !this.size.width;
+      this.size = { width, height };
       if (this.touched) this._apply();
-      else this.fit();
+      else this.fit(first ? this.marks : undefined);
     });
     this.observer.observe(this.svg);
   }
@@ -89,10 +100,12 @@ export class GraphView {
     const first = !this.sheet;
     const other = this.sheet !== sheet;
     this.sheet = sheet;
+    this.marks = marks;
     this.note.hidden = !(sheet && sheet.note);
     this.note.textContent = sheet?.note || "";
     if (!sheet) {
       this.kept.clear();
+      this.paths.clear();
       for (const part of [this.groups, this.edges, this.nodes]) part.replaceChildren();
       return;
     }
@@ -100,6 +113,7 @@ export class GraphView {
       this.groups.replaceChildren(...drawGroups(sheet.groups));
       this.map.show(sheet);
     }
+    this.svg.classList.toggle("many", sheet.nodes.length > 150); // gliding would cost more than it tells
     this._drawEdges(sheet, marks);
     const colours = paint(this.colour, sheet.nodes.map((n) => n.item), seconds);
     this._drawNodes(sheet, marks, side, colours);
@@ -111,12 +125,23 @@ export class GraphView {
   /** @param {Sheet} sheet @param {Marks} marks */
   _drawEdges(sheet, marks) {
     const name = new Map(sheet.nodes.map((n) => [n.key, n.item.n]));
-    const paths = sheet.edges.map((e) => {
+    const left = this.paths;
+    this.paths = new Map();
+    for (const e of sheet.edges) {
       const [a, b] = [name.get(e.from) || "", name.get(e.to) || ""];
-      const fresh = marks.added.has(a) || marks.added.has(b) ? " fresh" : "";
-      return s("path", { class: `edge${fresh}`, d: smooth(e.points), "marker-end": `url(#${this.arrow})`, data: { from: a, to: b } });
-    });
-    this.edges.replaceChildren(...paths);
+      const cls = marks.added.has(a) || marks.added.has(b) ? "edge fresh" : "edge";
+      const d = smooth(e.points);
+      let key = `${a}\n${b}`;
+      while (this.paths.has(key)) key += "\n";
+      const old = left.get(key);
+      left.delete(key);
+      const path = old?.path || s("path", { class: cls, d, "marker-end": `url(#${this.arrow})`, data: { from: a, to: b } });
+      if (!old) this.edges.append(path);
+      if (old && old.d !== d) path.setAttribute("d", d);
+      if (old && old.cls !== cls) path.setAttribute("class", cls);
+      this.paths.set(key, { path, d, cls });
+    }
+    for (const { path } of left.values()) path.remove();
   }
 
   /** @param {Sheet} sheet @param {Marks} marks @param {string} side @param {import("./colours.js").Paint} colours */
@@ -131,17 +156,25 @@ export class GraphView {
       const key = times ? `${name}#${times}` : name;
       const node = left.get(key) || s("g", { class: "node" });
       left.delete(key);
-      dressNode(node, drawn, markOf(name, marks, side), colours.of(drawn.item));
-      node.style.transform = `translate(${Math.round(drawn.x)}px, ${Math.round(drawn.y)}px)`;
+      this._dress(node, drawn, markOf(name, marks, side), colours.of(drawn.item));
       if (!node.parentNode) this.nodes.append(node);
       this.kept.set(key, node);
     }
     for (const node of left.values()) node.remove();
   }
 
+  /** Only what is not as it was is drawn anew. @param {SVGElement} node @param {import("./scene.js").DrawnNode} drawn @param {string} mark @param {string} colour */
+  _dress(node, drawn, mark, colour) {
+    const place = `translate(${Math.round(drawn.x)}px, ${Math.round(drawn.y)}px)`;
+    const was = this.dressed.get(node);
+    if (was?.place !== place) node.style.transform = place;
+    if (!was || was.item !== drawn.item || was.fold !== drawn.fold || was.mark !== mark || was.colour !== colour) dressNode(node, drawn, mark, colour);
+    this.dressed.set(node, { item: drawn.item, fold: drawn.fold, mark, colour, place });
+  }
+
   /** Show everything; where that would be too small to read, what changed. @param {Marks} [marks] */
   fit(marks) {
-    const box = this.svg.getBoundingClientRect();
+    const box = this.size;
     const sheet = this.sheet;
     if (!sheet || !box.width || !box.height || !sheet.nodes.length) return;
     const room = { w: box.width - MARGIN * 2, h: box.height - MARGIN * 2 - LEGEND };
@@ -154,7 +187,7 @@ export class GraphView {
     this._apply();
   }
 
-  /** @param {string[]} names @param {DOMRect} box */
+  /** @param {string[]} names @param {{width: number, height: number}} box */
   _centreOn(names, box) {
     const wanted = new Set(names);
     const at = (this.sheet?.nodes || []).filter((n) => wanted.has(n.item.n));
@@ -167,7 +200,7 @@ export class GraphView {
 
   /** Look at a point of the sheet. @param {number} x @param {number} y */
   _look(x, y) {
-    const box = this.svg.getBoundingClientRect();
+    const box = this.size;
     this.x = box.width / 2 - x * this.scale;
     this.y = box.height / 2 - y * this.scale;
     this.touched = true;
@@ -176,7 +209,7 @@ export class GraphView {
 
   /** Bring an op into view. @param {string} name */
   reveal(name) {
-    const box = this.svg.getBoundingClientRect();
+    const box = this.size;
     const at = this.sheet?.nodes.find((n) => n.item.n === name);
     if (!at || !box.width) return;
     const [px, py] = [at.x * this.scale + this.x, at.y * this.scale + this.y];
@@ -188,7 +221,7 @@ export class GraphView {
 
   _apply() {
     this.view.setAttribute("transform", `translate(${this.x.toFixed(2)},${this.y.toFixed(2)}) scale(${this.scale.toFixed(4)})`);
-    const [w, ht] = [this.svg.clientWidth, this.svg.clientHeight];
+    const { width: w, height: ht } = this.size;
     if (this.sheet && w) this.map.look(-this.x / this.scale, -this.y / this.scale, w / this.scale, ht / this.scale, this.sheet);
   }
 

@@ -7,7 +7,7 @@ import { actionOf } from "./keys.js";
 import { receive } from "./live.js";
 import { pairCard } from "./pair.js";
 import { available, EXTRA, NO_MARKS, paneContent, TABS } from "./panes.js";
-import { showList } from "./passes.js";
+import { inSight, showList } from "./passes.js";
 import { PictureState } from "./picture.js";
 import { opCard, ribbon, stageCard } from "./side.js";
 import { Store } from "./store.js";
@@ -339,6 +339,7 @@ class StepView {
     this._showCard();
     showFoot(this, trace);
     light(this, "");
+    inSight(this.list);
     this._keepFocus(focused);
     this._remember();
     return undefined;
@@ -424,7 +425,7 @@ class StepView {
     parts.push(paneContent(this, tab, stage, marks));
     const kept = this.pane.firstElementChild === this.graph.element && parts.length === 1 && parts[0] === this.graph.element;
     const from = this.pane.lastElementChild;
-    const place = from && this.paneTab === tab ? [from.scrollLeft, from.scrollTop] : [0, 0];
+    const place = from && tab !== "Graph" && this.paneTab === tab ? [from.scrollLeft, from.scrollTop] : [0, 0];
     if (!kept) this.pane.replaceChildren(...parts);
     if (!kept && tab !== "Graph" && this.pane.lastElementChild) [this.pane.lastElementChild.scrollLeft, this.pane.lastElementChild.scrollTop] = place;
     this.paneTab = tab;

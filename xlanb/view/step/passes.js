@@ -130,7 +130,8 @@ function passRow(stage, entry, store, state) {
   const current = k === state.current;
   const veiled = state.veiled >= 0 && k >= state.veiled;
   const off = Boolean(state.off?.has(stage.name));
-  const glyph = off ? "○" : veiled ? "?" : stage.e ? "✕" : current ? "▸" : stage.ch ? "✓" : "·";
+  const still = off ? "○" : veiled ? "?" : stage.e ? "✕" : stage.ch ? "✓" : "·";
+  const glyph = current && "✓·".includes(still) ? "▸" : still;
   const box = state.off && stage.kind === "hlo_pass" ? h("input", { type: "checkbox", class: "onoff", checked: !off, "aria-label": `${stage.name} is on`, title: off ? "switched off: check to run it again" : "uncheck to switch this pass off", tabindex: -1, onclick: (/** @type {Event} */ e) => e.stopPropagation(), onchange: (/** @type {Event} */ e) => state.toggle(stage.name, !(/** @type {HTMLInputElement} */ (e.target).checked)) }) : null;
   return h(
     "div",
@@ -138,6 +139,7 @@ function passRow(stage, entry, store, state) {
       class: `pass${current ? " current" : ""}${k === state.other ? " other" : ""}${stage.ch || stage.e || veiled ? "" : " same"}${stage.e ? " failed" : ""}${off ? " off" : ""}`,
       role: "treeitem",
       id: `pass-${k}`,
+      data: { glyph: still },
       "aria-selected": String(current),
       "aria-level": String(entry.depth + 1),
       title: veiled ? stage.name : stage.d,
@@ -154,27 +156,49 @@ function passRow(stage, entry, store, state) {
 
 /** Draw the list anew, the current pass in sight. @param {any} view the step view */
 export function showList(view) {
-  const from = view.list.scrollTop;
-  view.list.replaceChildren(...passList(view.current, view.store, {
-      current: view.stage,
-      other: view.other,
-      filter: view.filter,
-      hide: view.hide,
-      folded: view.folded,
-      veiled: view.picture.veiled,
-      off: view.can.toggle ? new Set(view.can.off || []) : null,
-      go: (/** @type {number} */ k, /** @type {Event} */ e) => view.choosePass(k, e),
-      fold: (/** @type {string} */ key) => view.foldPipeline(key),
-      toggle: (/** @type {string} */ name, /** @type {boolean} */ off) => view.togglePass(name, off),
-    }),
-  );
-  view.list.scrollTop = from;
-  if (view.list.querySelector(".pass.current")) view.list.setAttribute("aria-activedescendant", `pass-${view.stage}`);
-  else view.list.removeAttribute("aria-activedescendant");
-  const row = /** @type {HTMLElement | null} */ (view.list.querySelector(".pass.current"));
-  if (row) {
-    const top = row.offsetTop - view.list.offsetTop;
-    if (top < view.list.scrollTop + 24) view.list.scrollTop = top - 24;
-    else if (top + row.offsetHeight > view.list.scrollTop + view.list.clientHeight) view.list.scrollTop = top + row.offsetHeight - view.list.clientHeight + 8;
+  const state = {
+    current: view.stage,
+    other: view.other,
+    filter: view.filter,
+    hide: view.hide,
+    folded: view.folded,
+    veiled: view.picture.veiled,
+    off: view.can.toggle ? new Set(view.can.off || []) : null,
+    go: (/** @type {number} */ k, /** @type {Event} */ e) => view.choosePass(k, e),
+    fold: (/** @type {string} */ key) => view.foldPipeline(key),
+    toggle: (/** @type {string} */ name, /** @type {boolean} */ off) => view.togglePass(name, off),
+  };
+  // Most steps only move the mark: the rows are built anew where anything else is other than it was.
+  const { current, ...rest } = state;
+  const print = JSON.stringify([rest, [...state.folded], state.off && [...state.off], view.trace, view.payload.revision, state.hide && current]);
+  const rows = view.list.querySelectorAll(".pass");
+  if (view.list.dataset.print === print && rows.length) {
+    for (const row of rows) mark(row, row.id === `pass-${current}`);
+  } else {
+    const from = view.list.scrollTop;
+    view.list.replaceChildren(...passList(view.current, view.store, state));
+    view.list.scrollTop = from;
+    view.list.dataset.print = print;
   }
+  if (view.list.querySelector(".pass.current")) view.list.setAttribute("aria-activedescendant", `pass-${current}`);
+  else view.list.removeAttribute("aria-activedescendant");
+}
+
+/** Make a row the current one, or not. @param {HTMLElement} row @param {boolean} current */
+function mark(row, current) {
+  if (row.classList.contains("current") === current) return;
+  row.classList.toggle("current", current);
+  row.setAttribute("aria-selected", String(current));
+  const glyph = row.querySelector(".glyph");
+  const still = row.dataset.glyph || "";
+  if (glyph) glyph.textContent = current && "✓·".includes(still) ? "▸" : still;
+}
+
+/** Bring the current pass into sight, last of all: it has the page laid out. @param {HTMLElement} list */
+export function inSight(list) {
+  const row = /** @type {HTMLElement | null} */ (list.querySelector(".pass.current"));
+  if (!row) return;
+  const top = row.offsetTop;
+  if (top < list.scrollTop + 24) list.scrollTop = top - 24;
+  else if (top + row.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = top + row.offsetHeight - list.clientHeight + 8;
 }

@@ -289,6 +289,19 @@ function collect(scene, placed, edges, lifts) {
   return { w: whole.w, h: whole.h, nodes, edges: drawn, groups, note: scene.note };
 }
 
+/** The points of an edge, of which only the bends are told, each from the one before. @param {DrawnNode} a @param {DrawnNode} b @param {number[]} bends */
+function routed(a, b, bends) {
+  const points = [a.x + a.w / 2, a.y + a.h];
+  let [x, y] = [0, 0];
+  for (let k = 0; k < bends.length; k += 2) {
+    x += bends[k];
+    y += bends[k + 1];
+    points.push(x, y);
+  }
+  points.push(b.x + b.w / 2, b.y);
+  return points;
+}
+
 /** A picture that Python laid out, in the same form. @param {import("./store.js").Picture} picture @param {Item[]} items @returns {Sheet} */
 export function sheetOf(picture, items) {
   const seen = new Map();
@@ -298,7 +311,7 @@ export function sheetOf(picture, items) {
     seen.set(item.n, times + 1);
     return { key: times ? `${item.n}#${times}` : item.n, item, x, y, w, h, fold: EXPANDED.has(item.o) && item.c ? item.n : "" };
   });
-  const edges = picture.edges.map(([a, b, ...points]) => ({ from: nodes[a].key, to: nodes[b].key, points }));
+  const edges = picture.edges.map(([a, b, ...bends]) => ({ from: nodes[a].key, to: nodes[b].key, points: routed(nodes[a], nodes[b], bends) }));
   const groups = picture.groups.map(([index, label, kind, x, y, w, h]) => ({ key: index >= 0 ? items[index].n : label, item: index >= 0 ? items[index] : null, label, kind, x, y, w, h, fold: index >= 0 && EXPANDED.has(items[index].o) ? items[index].n : "" }));
   return { w: picture.w, h: picture.h, nodes, edges, groups, note: picture.note || "" };
 }
