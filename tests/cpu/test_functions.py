@@ -67,6 +67,39 @@ def test_f32_functions_are_accurate(backend, opcode, reference, bound):
     assert ulps(got, want) <= bound
 
 
+@pytest.mark.parametrize(
+    ("opcode", "reference", "bound"),
+    [
+        ("exponential", np.exp, 1.1),
+        ("exponential-minus-one", np.expm1, 2),
+        ("log", np.log, 1),
+        ("log-plus-one", np.log1p, 2.5),
+        ("tanh", np.tanh, 3),
+        ("logistic", lambda v: np.where(v < 0, np.exp(v), 1) / (1 + np.exp(-np.abs(v))), 3),
+    ],
+)
+def test_f64_functions_are_accurate(backend, opcode, reference, bound):
+    rng = np.random.default_rng(2)
+    x = np.concatenate(
+        [
+            rng.integers(0, 2**64, 20_000, dtype=np.uint64).view(np.float64),
+            rng.standard_normal(20_000) * 3,
+            rng.standard_normal(20_000) * 10.0 ** rng.uniform(-15, 3, 20_000),
+            [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 709.78, 709.79, -745.1, -745.2, 5e-324, -5e-324, 2.0**-1022],
+        ]
+    )
+    got = backend(UNARY.format(t="f64", n=x.size, op=opcode))(x)
+    with np.errstate(all="ignore"):
+        want = reference(x.astype(np.longdouble))
+        rounded = want.astype(np.float64)
+    assert np.array_equal(np.isnan(got), np.isnan(rounded))
+    finite = np.isfinite(rounded) & np.isfinite(got)
+    assert np.array_equal(got[~finite], rounded[~finite], equal_nan=True)
+    unit = np.spacing(np.maximum(np.abs(rounded[finite]), np.finfo(np.float64).tiny))
+    assert np.max(np.abs(got[finite].astype(np.longdouble) - want[finite]) / unit) <= bound
+    assert np.array_equal(np.signbit(got[finite & (rounded == 0)]), np.signbit(rounded[finite & (rounded == 0)]))
+
+
 BINARY = """HloModule binary
 
 ENTRY main {{
@@ -77,7 +110,7 @@ ENTRY main {{
 """
 
 
-@pytest.mark.parametrize(("opcode", "reference"), [("power", np.power), ("atan2", np.arctan2)])
+@pytest.mark.parametrize(("opcode", "reference"), [("power", np.power), ("atan2", np.arctan2), ("remainder", np.fmod)])
 @pytest.mark.parametrize("kind", ["any", "special", "integers"])
 def test_f32_functions_of_two_are_accurate(backend, opcode, reference, kind):
     x = every_kind_of_float()

@@ -162,6 +162,8 @@ def _integer_power(f: Function, t: PrimitiveType, a: str, b: str, flags: str) ->
 
 
 def _float_remainder(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
+    if register(t) == "float" and f.width:
+        return rounded(f, t, functions.library(f, "fmod", t, a, b))
     return rounded(f, t, f.let(f"frem {register(t)} {a}, {b}"))
 
 

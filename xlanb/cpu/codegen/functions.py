@@ -5,7 +5,7 @@ Largest errors in units of the last place of the f32 ones against correctly roun
     exp 1.0   expm1 1.5   log 0.8   log1p 2.3   tanh 4.7   logistic 2.4   erf 3.4   rsqrt 1.5   sqrt 0.5
     of vectors (vector_math)   sin, cos 0.6   tan 1.0   pow, cbrt, atan2 0.5
 
-Single elements of the second row, and f64, are libm's (below 1 ulp), of f64 vectors element by element. bf16, f16 and the 8-bit floats are computed as f32 and rounded.
+Single elements of the second row, and f64, are libm's (below 1 ulp), of f64 vectors those of vector_math64 or element by element. bf16, f16 and the 8-bit floats are computed as f32 and rounded.
 
 The exponential and logarithm are Cephes' (S. L. Moshier: argument reduction by multiples of ln 2 in two parts; minimax polynomials of degree 5 and 8);
 tanh and erf are the rational minimax approximations that Eigen and XLA use.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlanb.cpu.codegen import vector_math, vectors
+from xlanb.cpu.codegen import vector_math, vector_math64, vectors
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.types import float_text, register
 from xlanb.errors import UnimplementedError
@@ -24,10 +24,11 @@ from xlanb.shape import PrimitiveType
 
 
 def library(f: Function, name: str, t: PrimitiveType, *arguments: str) -> str:
-    """A function of the C library for the register type (float or double); of vectors of floats that of vector_math, where there is one."""
+    """A function of the C library for the register type (float or double); of vectors that of vector_math or vector_math64, where there is one."""
     kind = register(t)
-    if kind == "float" and name in vector_math.FUNCTIONS and f.width and any(vectors.varies(f, a) for a in arguments):
-        return vector_math.FUNCTIONS[name](f, *arguments)
+    own: Callable[..., str] | None = (vector_math if kind == "float" else vector_math64).FUNCTIONS.get(name)
+    if own is not None and f.width and any(vectors.varies(f, a) for a in arguments):
+        return own(f, *arguments)
     symbol = name + ("f" if kind == "float" else "")
     return f.call(kind, symbol, *((kind, a) for a in arguments), attributes=vector_math.LIBRARY)
 

@@ -60,50 +60,64 @@ _ATAN = (
 _LARGEST_ANGLE = 1e6
 
 
-class _Double:
-    """Arithmetic on f64 values, of which an f32's are a part."""
+class Double:
+    """Arithmetic on f64 values, of which an f32's are a part: each method writes an instruction and gives the name of its value."""
 
     def __init__(self, f: Function) -> None:
         self.f = f
 
     def c(self, value: float) -> str:
+        """A constant."""
         return float_text(value, "double")
 
     def wide(self, x: str) -> str:
+        """An f32 as f64."""
         return self.f.let(f"fpext float {x} to double")
 
     def narrow(self, x: str) -> str:
+        """An f64 rounded to f32."""
         return self.f.let(f"fptrunc double {x} to float")
 
     def op(self, name: str, a: str, b: str) -> str:
+        """add, sub, mul or div."""
         return self.f.let(f"f{name} double {a}, {b}")
 
     def call(self, name: str, *arguments: str) -> str:
+        """An intrinsic of f64, by its name without llvm."""
         return self.f.call("double", f"llvm.{name}.f64", *(("double", a) for a in arguments))
 
     def fma(self, a: str, b: str, c: str) -> str:
+        """a * b + c."""
         return self.call("fmuladd", a, b, c)
 
     def horner(self, x: str, coefficients: Sequence[float]) -> str:
+        """A polynomial, highest power first."""
         total = self.c(coefficients[0])
         for k in coefficients[1:]:
             total = self.fma(total, x, self.c(k))
         return total
 
     def test(self, how: str, a: str, b: str) -> str:
+        """A comparison, as fcmp has it."""
         return self.f.let(f"fcmp {how} double {a}, {b}")
 
     def pick(self, condition: str, a: str, b: str) -> str:
+        """a where the condition holds, else b."""
         return self.f.let(f"select i1 {condition}, double {a}, double {b}")
 
+    def bits(self, x: str) -> str:
+        """The bits of an f64 as an i64."""
+        return self.f.let(f"bitcast double {x} to i64")
+
     def both(self, a: str, b: str) -> str:
+        """Whether both hold."""
         return self.f.let(f"and i1 {a}, {b}")
 
 
 # -- sine, cosine, tangent ----------------------------------------------------------------------------------------
 
 
-def _sine_and_cosine(d: _Double, x: str) -> tuple[str, str, str]:
+def _sine_and_cosine(d: Double, x: str) -> tuple[str, str, str]:
     """(quadrant as an i64, sin r, cos r) with x = quadrant * pi / 2 + r."""
     f = d.f
     n = d.call("roundeven", d.op("mul", x, d.c(0.6366197723675814)))
@@ -115,7 +129,7 @@ def _sine_and_cosine(d: _Double, x: str) -> tuple[str, str, str]:
     return f.let(f"bitcast double {shifted} to i64"), d.op("mul", r, d.horner(z, _SIN)), d.horner(z, _COS)
 
 
-def _turned(d: _Double, quadrant: str, sine: str, cosine: str) -> str:
+def _turned(d: Double, quadrant: str, sine: str, cosine: str) -> str:
     """The sine of an angle in a quadrant."""
     f = d.f
     odd = f.let(f"trunc i64 {quadrant} to i1")
@@ -137,7 +151,7 @@ LIBRARY = "memory(none) nounwind willreturn"
 
 def sin(f: Function, x: str) -> str:
     """The sine of a float."""
-    d = _Double(f)
+    d = Double(f)
     made = d.narrow(_turned(d, *_sine_and_cosine(d, d.wide(x))))
     zero = f.let(f"fcmp oeq float {x}, 0.0")
     return _angle(f, x, "sinf", f.let(f"select i1 {zero}, float {x}, float {made}"))
@@ -145,14 +159,14 @@ def sin(f: Function, x: str) -> str:
 
 def cos(f: Function, x: str) -> str:
     """The cosine of a float."""
-    d = _Double(f)
+    d = Double(f)
     quadrant, sine, cosine = _sine_and_cosine(d, d.wide(x))
     return _angle(f, x, "cosf", d.narrow(_turned(d, f.let(f"add i64 {quadrant}, 1"), sine, cosine)))
 
 
 def tan(f: Function, x: str) -> str:
     """The tangent of a float."""
-    d = _Double(f)
+    d = Double(f)
     quadrant, sine, cosine = _sine_and_cosine(d, d.wide(x))
     odd = f.let(f"trunc i64 {quadrant} to i1")
     above = d.pick(odd, cosine, sine)
@@ -165,7 +179,7 @@ def tan(f: Function, x: str) -> str:
 # -- powers -------------------------------------------------------------------------------------------------------
 
 
-def _log2(d: _Double, x: str) -> str:
+def _log2(d: Double, x: str) -> str:
     """The logarithm to base 2 of a float's value that is not negative: 2^k m with m near 1, and artanh((m - 1) / (m + 1))."""
     f = d.f
     bits = f.let(f"bitcast double {x} to i64")
@@ -180,7 +194,7 @@ def _log2(d: _Double, x: str) -> str:
     return d.pick(d.test("ult", x, d.c(float("inf"))), made, x)
 
 
-def _exp2(d: _Double, x: str) -> str:
+def _exp2(d: Double, x: str) -> str:
     """2^x as a float's value may need it: beyond the range of floats infinite or zero once it is rounded."""
     f = d.f
     x = d.pick(d.test("olt", x, d.c(-200.0)), d.c(-200.0), x)
@@ -195,7 +209,7 @@ def _exp2(d: _Double, x: str) -> str:
 
 def pow(f: Function, x: str, y: str) -> str:  # noqa: A001 - the field's name
     """x to the power y of floats, special values as C99 (annex F.9.4.4) has them."""
-    d = _Double(f)
+    d = Double(f)
     a, b = d.wide(x), d.wide(y)
     magnitude = d.call("fabs", a)
     logarithm = _log2(d, magnitude)
@@ -216,7 +230,7 @@ def pow(f: Function, x: str, y: str) -> str:  # noqa: A001 - the field's name
 
 def cbrt(f: Function, x: str) -> str:
     """The cube root of a float."""
-    d = _Double(f)
+    d = Double(f)
     a = d.wide(x)
     root = _exp2(d, d.op("mul", _log2(d, d.call("fabs", a)), d.c(1 / 3)))
     made = d.call("copysign", root, a)
@@ -227,7 +241,7 @@ def cbrt(f: Function, x: str) -> str:
 
 def atan2(f: Function, y: str, x: str) -> str:
     """The angle of the point (x, y) of floats, in -pi..pi."""
-    d = _Double(f)
+    d = Double(f)
     a, b = d.wide(y), d.wide(x)
     above, right = d.call("fabs", a), d.call("fabs", b)
     steep = d.test("ogt", above, right)
@@ -243,6 +257,22 @@ def atan2(f: Function, y: str, x: str) -> str:
     return d.narrow(d.pick(d.test("uno", a, b), d.op("add", a, b), made))
 
 
+def fmod(f: Function, x: str, y: str) -> str:
+    """The remainder of x by y of floats, with the sign of x: exact in f64 as long as the quotient is below 2^26, else the C library's."""
+    d = Double(f)
+    a, b = d.wide(x), d.wide(y)
+    quotient = d.op("div", a, b)
+    rest = d.fma(f.let(f"fneg double {d.call('trunc', quotient)}"), b, a)
+    made = f.call("float", "llvm.copysign.f32", ("float", d.narrow(rest)), ("float", x))
+    plain = d.both(
+        d.test("olt", d.call("fabs", quotient), d.c(2.0**26)), d.test("olt", d.call("fabs", b), d.c(float("inf")))
+    )
+    large = f.let(f"xor i1 {plain}, true")
+    return vectors.rarely(
+        f, large, made, lambda: f.call("float", "fmodf", ("float", x), ("float", y), attributes=LIBRARY)
+    )
+
+
 FUNCTIONS: dict[str, Callable[..., str]] = {
     "sin": sin,
     "cos": cos,
@@ -250,5 +280,6 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
     "pow": pow,
     "cbrt": cbrt,
     "atan2": atan2,
+    "fmod": fmod,
 }
 """By the name of the C library's function, without its f."""
