@@ -65,6 +65,8 @@ def test_a_new_shape_is_a_compilation_beside_the_old() -> None:
         runs = Runs()
         runs.loss(10)
         runs.loss(20)
+    assert recorder.traces[0].name.endswith("cluster_0")
+    assert "cluster_0(f32[], f32[], f32[20]{0}, f32[20]{0})" in recorder.traces[1].name
     summaries = [t["tf2xla"].summary for t in recorder.traces]
     assert ["f32[10]" in summaries[0], "f32[20]" in summaries[1]] == [True, True]
     assert [len([s for s in t if s.kind == "mark_for_compilation"]) for t in recorder.traces] == [1, 1]

@@ -161,6 +161,11 @@ class CompilationCache(Displayable):
             stats.executions += 1
             return stats.executions == 1
 
+    def was_compiled(self, function: str) -> bool:
+        """Whether a cluster was compiled before, for whatever signature."""
+        stats = self._stats.get(function)
+        return stats is not None and stats.compilations > 0
+
     def wants(self, signature: Signature, text: str, *, is_first: bool, mode: str) -> bool:
         """Whether a signature that is not there is to be compiled now (TensorFlow's ShouldCompileCluster); counts the request.
 

@@ -164,7 +164,9 @@ def _compiled(
     with cache.claim(signature) as claim:
         if isinstance(claim, Entry):
             return claim
-        entry = yield from watched(claim, _compile(call, arguments, parent))
+        entry = yield from watched(
+            claim, _compile(call, arguments, parent, is_again=cache.was_compiled(call.fingerprint))
+        )
         cache.store(signature, entry)
     return entry
 
@@ -219,8 +221,10 @@ def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> lis
     return arguments
 
 
-def _compile(call: Call, arguments: list[Argument], parent: int | None) -> Stages[Entry]:
-    key = start_compilation(call.name, parent)
+def _compile(call: Call, arguments: list[Argument], parent: int | None, *, is_again: bool = False) -> Stages[Entry]:
+    """Compile for a signature; the second compilation of a cluster and those after it bear their signature as name."""
+    text = describe(call.name, arguments)
+    key = start_compilation(text if is_again else call.name, parent)
     if call.function is not None:
         dump_compiled(call.function)
     _COMPILER_LOG.vlog(1, "XlaCompiler::CompileFunction %s", call.name)
@@ -235,12 +239,12 @@ def _compile(call: Call, arguments: list[Argument], parent: int | None) -> Stage
         )
     if is_observed():
         record = result.module.record()
-        summary = f"{record.instruction_count} HLO instructions for {describe(call.name, arguments)}"
+        summary = f"{record.instruction_count} HLO instructions for {text}"
         yield finished(StageFinished(key, "tf2xla", "tf2xla", None, record, (), perf_counter() - begin, summary))
     executable = yield from hlo_stages(result.module, key)
     seconds = perf_counter() - begin
-    text = describe(call.name, arguments)
-    _COMPILER_LOG.vlog(1, "Compiled cluster using XLA: %s in %.0f ms", text, seconds * 1e3)
+    if call.function is not None:
+        _COMPILER_LOG.vlog(1, "Compiled cluster using XLA: %s in %.0f ms", text, seconds * 1e3)
     if current().xla_hlo_profile and not call.is_single:
         profile_each_run(executable)
     return Entry(result, executable, key, seconds, 0, call.name, text, not call.is_single)
