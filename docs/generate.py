@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from textwrap import dedent
 
+from xlanb.cpu import pipeline
+from xlanb.cpu.pipelines import ADDED, LEFT_OUT, NOT_IN_XLA_CPU, PIPELINES
 from xlanb.debug_options import flag_table
 from xlanb.dump.names import GRAPHS, KERNEL_ENDS, LABELS
 from xlanb.flag_names import REAL_FLAGS
 from xlanb.hlo.opcode import Attribute, HloOpcode
 from xlanb.runtime.registered_ops import table
+from xlanb.transforms import PASSES
+from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import RULES
+from xlanb.transforms.base import HloPass
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -112,11 +119,54 @@ def tf_ops() -> str:
     return "\n".join([*lines, "", "## Known by their signature only", "", others, ""])
 
 
+def passes() -> str:
+    """The page of passes: what each does, where it stands, in which pipelines it is and why not, its rules."""
+    where = {name: set(pipeline(name).names) for name in PIPELINES}
+    reasons = {**LEFT_OUT, **ADDED, **NOT_IN_XLA_CPU}
+    ours = {n: p for n, p in sorted(PASSES.items()) if p.__module__.startswith("xlanb.")}  # not those of users
+    lines = [
+        "# Passes",
+        "",
+        f'All {len(ours)} passes by XLA\'s names: `xlanb.transforms.PASSES[name]().run(module)` runs one. `xlanb.cpu.pipeline()` is the default pipeline, `xlanb.cpu.pipeline("xla")` '
+        "XLA:CPU's own order; both print as trees. Made from `xlanb/transforms` and `xlanb/cpu/pipelines.py`.",
+        "",
+        "| pass | what it does | file | xla | default | where they differ, why |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, made in ours.items():
+        marks = " | ".join("yes" if name in where[p] else "" for p in ("xla", "default"))
+        title = _document(made).partition("\n")[0]
+        lines.append(f"| `{name}` | {_cell(title)} | `{_file(made)}` | {marks} | {_cell(reasons.get(name, ''))} |")
+    lines += ["", "## Before and after", ""]
+    for name, made in ours.items():
+        if drawn := _drawing(_document(made)):
+            lines += [f"### {name}", "", "```", *drawn, "```", ""]
+    lines += [f"## The {len(RULES.rules)} rules of algsimp", "", "| rule | where |", "|---|---|"]
+    lines += [f"| `{_cell(r.label)}` | `{r.where.partition(':')[0]}` |" for r in RULES.rules]
+    return "\n".join([*lines, ""])
+
+
+def _document(made: type[HloPass]) -> str:
+    return sys.modules[made.__module__].__doc__ or ""
+
+
+def _file(made: type[HloPass]) -> str:
+    return made.__module__.replace(".", "/") + ".py"
+
+
+def _drawing(text: str) -> list[str]:
+    """The block of a docstring that draws before => after; none where it has no such."""
+    for block in text.split("\n\n")[1:]:
+        if "=>" in block:
+            return dedent(block).strip("\n").splitlines()
+    return []
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"opcodes.md": opcodes, "flags.md": flags, "dumps.md": dumps, "tf_ops.md": tf_ops}
+PAGES = {"opcodes.md": opcodes, "flags.md": flags, "dumps.md": dumps, "tf_ops.md": tf_ops, "passes.md": passes}
 
 
 def main() -> None:

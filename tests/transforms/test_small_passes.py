@@ -165,3 +165,17 @@ def test_every_parameter_gives_its_memory_when_asked_so():
     assert (
         run(name, text, registered_buffer_donor_only=False).header["input_output_alias"] == "{ {}: (0, {}, may-alias) }"
     )
+
+
+def test_a_window_of_size_one_with_a_start_of_its_own_stays(keeps_meaning):
+    text = """HloModule m
+    add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+    ENTRY e { x = f32[] parameter(0)  one = f32[] constant(1)  ROOT r = f32[] reduce-window(x, one), to_apply=add }"""
+    keeps_meaning(text, PASSES["algsimp"]().run)
+
+
+def test_a_scalar_takes_no_sharding_of_what_it_was_repeated_to(keeps_meaning):
+    text = """HloModule m
+    ENTRY e { x = f32[] parameter(0)  b = f32[4,2] broadcast(x), dimensions={}
+      ROOT r = f32[4,2] add(b, b), sharding={devices=[2,1]<=[2]} }"""
+    keeps_meaning(text, PASSES["algsimp"]().run)  # verified after it

@@ -175,7 +175,8 @@ class HloComputation:
             self,
         )
         new.metadata = source.metadata
-        new.sharding = source.sharding
+        if shape is None or _dimensions(shape) == _dimensions(source.shape):
+            new.sharding = source.sharding
         new.frontend_attributes = source.frontend_attributes
         new.backend_config = source.backend_config
         new.statistics = source.statistics
@@ -267,7 +268,7 @@ class HloComputation:
         self._check_mine((new,), f"the users of {old.name}")
         for user in tuple(old._users) if users is None else tuple(users):
             if user is not new:
-                self._set_operands(user, tuple(new if o is old else o for o in user.operands))
+                self._exchange(user, old, new)
         if users is None and self._root is old:
             self.set_root(new)
         if is_observed():
@@ -290,6 +291,13 @@ class HloComputation:
         self._set_operands(user, tuple(operands))
         if before is not None:
             emit(Edit(current_cause(), "update", self.name, before, user.record()))
+
+    def _exchange(self, user: HloInstruction, old: HloInstruction, new: HloInstruction) -> None:
+        """Let `user` use `new` for `old`; of its other operands, which may be thousands, nothing is asked."""
+        user.operands = tuple([new if o is old else o for o in user.operands])
+        new._users[user] = new._users.get(user, 0) + old._users.pop(user, 0)
+        user._record = None
+        self._touch()
 
     def _set_operands(self, user: HloInstruction, operands: tuple[HloInstruction, ...]) -> None:
         for o in user.operands:
@@ -441,6 +449,11 @@ def is_removable(instruction: HloInstruction) -> bool:
         and not instruction.control_predecessors
         and not instruction.control_successors
     )
+
+
+def _dimensions(shape: Shape) -> object:
+    """What a sharding tiles: the dimensions of an array; a tuple or token as it is."""
+    return shape.as_array().dimensions if shape.is_array else shape
 
 
 def _derive(new: HloInstruction, source: HloInstruction) -> None:

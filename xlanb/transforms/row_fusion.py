@@ -64,6 +64,8 @@ def _is_row_major(s: ArrayShape) -> bool:
 def _fuse_rows(c: HloComputation) -> None:
     done: set[HloInstruction] = set()
     order = c.post_order()
+    if all(i.opcode is not O.REDUCE for i in order):
+        return
     place = {i: n for n, i in enumerate(order)}
     for root in reversed(order):
         if root in done or root.opcode is O.BROADCAST:

@@ -65,7 +65,12 @@ def _is_trivial_window(root: HloInstruction) -> bool:
         d.size == 1 and d.stride == 1 and d.padding_low == 0 and d.padding_high == 0 and d.base_dilation == 1
         for d in root.window.dimensions
     )
-    return plain and _folds_as_one(root) and root.shape.without_layout() == root.operands[0].shape.without_layout()
+    return (
+        plain
+        and _folds_as_one(root)
+        and _is_neutral(root, root.operands[1])
+        and root.shape.without_layout() == root.operands[0].shape.without_layout()
+    )
 
 
 _one_operand = guard("of one operand", lambda root: len(root.operands) == 2)
