@@ -161,6 +161,10 @@ def test_the_least_recently_used_goes_first() -> None:
             runs.loss(count)
         assert ["f32[10]" in runs.compiled[0], "f32[30]" in runs.compiled[1]] == [True, True]
         assert len(runs.cache) == 2
+        assert list(runs.cache.table.state) == ["dropped", "compiled", "compiled"]
+    runs.session.close()
+    assert len(runs.cache) == 0
+    assert list(runs.cache.table.state) == ["dropped"] * 3
 
 
 def function(name: str, factor: float) -> GraphFunction:

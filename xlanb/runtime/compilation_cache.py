@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Signature = tuple[Any, ...]
+_Row = tuple[Any, ...]
 STRICT, LAZY, ASYNC = "strict", "lazy", "async"
 COMPILE_THRESHOLD: Final = 2  # requests for a signature before it is compiled lazily
 MEGAMORPHIC_COMPILATIONS: Final = 10
@@ -117,6 +118,7 @@ class CompilationCache(Displayable):
         self._waiting: OrderedDict[Signature, tuple[str, int]] = OrderedDict()
         self._failed: OrderedDict[Signature, XlanbError] = OrderedDict()
         self._stats: OrderedDict[str, ClusterStats] = OrderedDict()
+        self._dropped: deque[_Row] = deque(maxlen=capacity)
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -144,7 +146,8 @@ class CompilationCache(Displayable):
         with self._lock:
             self._entries[signature] = entry
             self._waiting.pop(signature, None)
-            _shorten(self._entries, self.capacity)
+            while len(self._entries) > self.capacity:
+                self._dropped.append(_row(self._entries.popitem(last=False)[1], "dropped"))
             stats = self._stats.get(signature[0])
             if stats is not None:
                 stats.compilations += 1
@@ -267,8 +270,9 @@ class CompilationCache(Displayable):
                 return False
 
     def clear(self) -> None:
-        """Forget every entry; the counts stay."""
+        """Forget every entry; the counts, and the rows of the table, stay."""
         with self._lock:
+            self._dropped.extend(_row(e, "dropped") for e in self._entries.values())
             self._entries.clear()
             self._waiting.clear()
             self._failed.clear()
@@ -279,20 +283,14 @@ class CompilationCache(Displayable):
     def table(self) -> pd.DataFrame:
         """A row for each signature, the latest used last.
 
-        Columns: name, kind ("cluster" or "op"), signature, state ("compiled", "compiling", "asked for N times", "failed: ..."), compilation (its key in traces), compile_ms, hits, runs,
+        Columns: name, kind ("cluster" or "op"), signature, state ("compiled", "dropped", "compiling", "asked for N times", "failed: ..."), compilation (its key in traces), compile_ms, hits, runs,
         run_ms (of all runs).
         """
         import pandas as pd
 
         columns = ["name", "kind", "signature", "state", "compilation", "compile_ms", "hits", "runs", "run_ms"]
         with self._lock:
-            rows: list[tuple[Any, ...]] = [
-                (
-                    e.name, "cluster" if e.is_cluster else "op", e.arguments, "compiled", e.compilation, e.seconds * 1e3, e.hits, e.runs,
-                    e.run_seconds * 1e3,
-                )
-                for e in self._entries.values()
-            ]  # fmt: skip
+            rows = [*self._dropped, *(_row(e, "compiled") for e in self._entries.values())]
             for signature, (text, count) in self._waiting.items():
                 if signature not in self._entries:
                     name = text.partition("(")[0]
@@ -355,6 +353,11 @@ def watched(pending: Entry | _Pending, stages: Generator[Any, None, Entry]) -> G
         yield stage
         if isinstance(pending, _Pending):
             pending.paused_at = 0.0
+
+
+def _row(e: Entry, state: str) -> _Row:
+    kind = "cluster" if e.is_cluster else "op"
+    return (e.name, kind, e.arguments, state, e.compilation, e.seconds * 1e3, e.hits, e.runs, e.run_seconds * 1e3)
 
 
 def _shorten(items: OrderedDict[Any, Any], capacity: int) -> None:
