@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from dataclasses import replace
 
 import pytest
@@ -8,18 +10,19 @@ from factory import EVIL, FakeCompiler, graph_record, make_trace
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CodeRecord
-from xlanb.explorer.stage import Stage
+from xlanb.explorer.stage import Deferred, Stage
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo import HloModule, HloOpcode
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
+from xlanb.view.page import page_html
 from xlanb.view.parts.diff import graph_diff, match, module_diff
 from xlanb.view.parts.graph import graph_sheet
 from xlanb.view.parts.hlo import module_sheet
 from xlanb.view.parts.llvm import line_ops
 from xlanb.view.parts.memory import live_bytes, memory_data, memory_text
-from xlanb.view.payload import MAX_BYTES, PayloadBuilder, build_payload, merge
+from xlanb.view.payload import MAX_BYTES, MAX_JSON, READ_BYTES, PayloadBuilder, build_payload, merge
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +179,10 @@ def test_no_more_than_four_hundred_nodes_are_drawn_and_the_note_says_so():
 def test_a_large_trace_stays_under_two_megabytes():
     modules = [chain(3000 + k).record() for k in range(10)]
     stages = [Stage(k, "hlo_pass", f"pass{k}", modules[k - 1] if k else None, m) for k, m in enumerate(modules)]
-    payload = build_payload([Trace("large", stages)])
-    assert len(json.dumps(payload, separators=(",", ":"))) <= MAX_BYTES
+    trace = Trace("large", stages)
+    payload = build_payload([trace])
+    assert len(json.dumps(payload, separators=(",", ":"))) <= MAX_JSON
+    assert len(page_html([trace])) <= MAX_BYTES
     assert len(payload["traces"][0]["stages"]) == 10
 
 
@@ -294,3 +299,79 @@ def test_names_are_data_whatever_they_hold():
 def test_an_empty_trace_is_fine():
     assert build_payload([Trace("nothing")])["traces"][0]["stages"] == []
     assert build_payload([])["order"] == []
+
+
+def put_off(count=30):
+    """A trace of two modules that were not read, and what counts how often they are."""
+    read = []
+
+    def given(name):
+        def load():
+            read.append(name)
+            return chain(count if name == "one" else count + 1).record()
+
+        return Deferred(load, READ_BYTES + 1)
+
+    one, two = given("one"), given("two")
+    stages = [Stage(0, "hlo", "one", None, one), Stage(1, "hlo_pass", "two", one, two)]
+    return Trace("large", stages), read
+
+
+def test_what_is_too_large_is_read_when_one_gets_there():
+    trace, read = put_off()
+    builder = PayloadBuilder()
+    builder.update([trace])
+    far = json.loads(json.dumps(builder.payload))
+    assert read == []
+    assert [a["k"] for a in far["artifacts"]] == ["later", "later"]
+    assert far["artifacts"][0]["size"] == READ_BYTES + 1
+    merge(far, json.loads(json.dumps(builder.load(0, 0))))
+    assert read == ["one"]
+    assert [a["k"] for a in far["artifacts"]] == ["module", "later"]
+    merge(far, json.loads(json.dumps(builder.load(0, 1))))
+    assert read == ["one", "two"]
+    assert far["artifacts"][1]["n"] == 32
+    assert far["traces"][0]["stages"][1]["diff"][0]["name"] == "main"
+    assert far == builder.payload
+    assert builder.load(0, 1)["artifacts"] == []
+    assert read == ["one", "two"], "once is enough"
+
+
+def test_a_page_says_what_it_does_not_hold():
+    trace, read = put_off()
+    payload = build_payload([trace])
+    assert "more than this page can hold" in payload["artifacts"][0]["note"]
+    assert read == []
+
+
+def test_numerics_are_set_by_stage_and_are_json_whatever_they_are():
+    builder = PayloadBuilder()
+    builder.update([make_trace()])
+    row = {"name": "result", "min": -1.5, "max": math.inf, "nan": 2, "inf": 1, "err": 0.25}
+    delta = builder.set_numerics(0, {3: [row, row | {"err": math.nan}], 99: [row]})
+    stage = builder.payload["traces"][0]["stages"][3]
+    assert json.loads(json.dumps(delta, allow_nan=False))["sets"] == [
+        [0, 3, {"numerics": stage["numerics"], "err": 0.25}]
+    ]
+    assert stage["numerics"][0]["max"] == sys.float_info.max
+    assert stage["numerics"][1]["err"] is None
+    assert "numerics" not in builder.payload["traces"][0]["stages"][4]
+
+
+def test_values_that_share_their_bytes_count_once(trace):
+    record = trace["buffer_assignment"].after
+    first = next(a for a in record.allocations if a.kind == "temp")
+    value = first.values[0]
+    again = replace(value, instruction="in place", start=value.end, end=value.end)
+    shared = replace(first, values=(*first.values, again))
+    twice = replace(record, allocations=tuple(shared if a is first else a for a in record.allocations))
+    assert live_bytes(twice) == live_bytes(record)
+
+
+def test_an_edge_tells_its_bends_from_one_to_the_next(payload):
+    from xlanb.view.pool import _bends
+
+    assert _bends(((0.0, 0.0), (10.2, 20.4), (7.0, 30.0), (5.0, 5.0))) == [10, 20, -3, 10]
+    assert _bends(((0.0, 0.0), (5.0, 5.0))) == []
+    picture = payload["artifacts"][stage(payload, "algsimp")["a"]]["g"]
+    assert min(len(e) for e in picture["edges"]) == 2
