@@ -6,12 +6,15 @@
     message Window
       1 dimensions WindowDimension*
 
-One field a line: number, name, type, with `*` where repeated and `?` where presence is kept. Types are the scalar types of the .proto language or messages of
-the same table. An enum is declared as int32, a map<K, V> as a repeated message of `1 key K`, `2 value V`: on the wire they are the same.
+One field a line: number, name, type, with `*` where repeated and `?` where presence is kept. Types are the scalar types of the .proto language, messages of the same table, or
+enums that are given beside it (an enum may also be declared as int32: on the wire it is the same). `map:V` is a map<string, V>, `intmap:V` a map<uint32, V>; a word in
+parentheses behind the type names the oneof that the field belongs to, one for each message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -32,16 +35,22 @@ _FIELD = descriptor_pb2.FieldDescriptorProto
 class Schema:
     """The message classes of one table, as attributes: `schema.Window()`."""
 
-    def __init__(self, package: str, table: str) -> None:
+    def __init__(self, package: str, table: str, enums: Mapping[str, Mapping[str, int]] | None = None) -> None:
         self._names: list[str] = []
+        enums = enums or {}
         file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+        for enum_name, values in enums.items():
+            enum = file.enum_type.add(name=enum_name)
+            for value_name, number in values.items():
+                enum.value.add(name=value_name, number=number)
+        types = _Types(package, frozenset(enums))
         for line in table.splitlines():
             words = line.split()
             if words[:1] == ["message"]:
                 self._names.append(words[1])
                 message = file.message_type.add(name=words[1])
             elif words:
-                _add_field(message, package, *words)
+                _add_field(message, types, *words)
         pool = descriptor_pool.DescriptorPool()
         pool.Add(file)
         for name in self._names:
@@ -55,21 +64,51 @@ class Schema:
         raise AttributeError(f"no message {name}; there are {', '.join(self._names)}")
 
 
-def _add_field(message: descriptor_pb2.DescriptorProto, package: str, number: str, name: str, kind: str) -> None:
-    field = message.field.add(
-        name=name,
-        number=int(number),
-        label=_FIELD.LABEL_REPEATED if kind.endswith("*") else _FIELD.LABEL_OPTIONAL,
-    )
-    base = kind.rstrip("*?")
-    if base in _SCALARS:
-        field.type = _SCALARS[base]
-    else:
-        field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{base}"
-    if kind.endswith("?"):
+@dataclass(frozen=True)
+class _Types:
+    """What a type's name stands for."""
+
+    package: str
+    enums: frozenset[str]
+
+    def give(self, field: Any, kind: str) -> None:
+        """Set a field's type."""
+        if kind in _SCALARS:
+            field.type = _SCALARS[kind]
+        else:
+            field.type = _FIELD.TYPE_ENUM if kind in self.enums else _FIELD.TYPE_MESSAGE
+            field.type_name = f".{self.package}.{kind}"
+
+
+def _add_field(
+    message: descriptor_pb2.DescriptorProto, types: _Types, number: str, name: str, kind: str, oneof: str = ""
+) -> None:
+    field = message.field.add(name=name, number=int(number), label=_FIELD.LABEL_OPTIONAL)
+    mapped, _, value = kind.partition(":")
+    if value:
+        _add_map(message, types, field, "string" if mapped == "map" else "uint32", value)
+        return
+    if kind.endswith("*"):
+        field.label = _FIELD.LABEL_REPEATED
+    types.give(field, kind.rstrip("*?"))
+    if oneof:
+        if not message.oneof_decl:
+            message.oneof_decl.add(name=oneof.strip("()"))
+        field.oneof_index = 0
+    elif kind.endswith("?"):
         field.proto3_optional = True
         field.oneof_index = len(message.oneof_decl)
         message.oneof_decl.add(name=f"_{name}")
+
+
+def _add_map(message: descriptor_pb2.DescriptorProto, types: _Types, field: Any, key: str, value: str) -> None:
+    """A map is a repeated entry of key and value that is marked as one."""
+    entry = message.nested_type.add(name="".join(p.capitalize() for p in field.name.split("_")) + "Entry")
+    entry.options.map_entry = True
+    types.give(entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL), key)
+    types.give(entry.field.add(name="value", number=2, label=_FIELD.LABEL_OPTIONAL), value)
+    field.label, field.type = _FIELD.LABEL_REPEATED, _FIELD.TYPE_MESSAGE
+    field.type_name = f".{types.package}.{message.name}.{entry.name}"
 
 
 def decode(message: Message, data: bytes, error: type[XlanbError]) -> Message:

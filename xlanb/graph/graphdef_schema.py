@@ -1,7 +1,7 @@
-"""The protocol-buffer messages of TensorFlow graphs, described here and made by protobuf's runtime: no generated code, no TensorFlow.
+"""The protocol-buffer messages of TensorFlow graphs, from one table: no generated code, no TensorFlow.
 
-Facts of tensorflow/core/framework/*.proto: message, field, number, type. What newer versions add stays in a message as unknown fields and is
-written back as it was read.
+Facts of tensorflow/core/framework/*.proto: message, field, number, type (see xlanb.protos for the form of the table). What newer versions add stays in a message as
+unknown fields and is written back as it was read.
 """
 
 from __future__ import annotations
@@ -9,74 +9,180 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from xlanb.protos import Schema
 
 _PACKAGE = "xlanb.tensorflow"
 
-# Message: fields "name number type", with * for repeated, ** for packed, and (name) for a member of that oneof; "map" fields are map<string, type>.
-_MESSAGES: dict[str, str] = {
-    "GraphDef": "node 1 NodeDef*; version 3 int32; library 2 FunctionDefLibrary; versions 4 VersionDef; debug_info 5 bytes",
-    "MetaGraphDef": (
-        "meta_info_def 1 MetaInfoDef; graph_def 2 GraphDef; saver_def 3 Opaque; collection_def 4 map Opaque; signature_def 5 map SignatureDef; "
-        "asset_file_def 6 Opaque*; object_graph_def 7 Opaque"
-    ),
-    "MetaInfoDef": "meta_graph_version 1 string; stripped_op_list 2 Opaque; any_info 3 Opaque; tags 4 string*; tensorflow_version 5 string",
-    "Opaque": "",  # what is carried along unread
-    "SignatureDef": "inputs 1 map TensorInfo; outputs 2 map TensorInfo; method_name 3 string",
-    "TensorInfo": "name 1 string; dtype 2 DataType; tensor_shape 3 TensorShapeProto",
-    "SavedModel": "saved_model_schema_version 1 int64; meta_graphs 2 MetaGraphDef*",
-    "BundleHeaderProto": "num_shards 1 int32; endianness 2 int32",
-    "BundleEntryProto": (
-        "dtype 1 int32; shape 2 TensorShapeProto; shard_id 3 int32; offset 4 int64; size 5 int64; crc32c 6 fixed32; slices 7 bytes*"
-    ),
-    "TrackableObjectGraph": "nodes 1 TrackableObject*",
-    "TrackableObject": "attributes 2 SerializedTensor*",
-    "SerializedTensor": "name 1 string; full_name 2 string; checkpoint_key 3 string",
-    "NodeDef": (
-        "name 1 string; op 2 string; input 3 string*; device 4 string; attr 5 map AttrValue; "
-        "experimental_debug_info 6 ExperimentalDebugInfo; experimental_type 7 FullTypeDef"
-    ),
-    "ExperimentalDebugInfo": "original_node_names 1 string*; original_func_names 2 string*",
-    "FullTypeDef": "type_id 1 FullTypeId; args 2 FullTypeDef*; s 3 string (attr); i 4 int64 (attr)",
-    "VersionDef": "producer 1 int32; min_consumer 2 int32; bad_consumers 3 int32**",
-    "AttrValue": (
-        "list 1 ListValue (value); s 2 bytes (value); i 3 int64 (value); f 4 float (value); b 5 bool (value); type 6 DataType (value); "
-        "shape 7 TensorShapeProto (value); tensor 8 TensorProto (value); placeholder 9 string (value); func 10 NameAttrList (value)"
-    ),
-    "ListValue": (
-        "s 2 bytes*; i 3 int64**; f 4 float**; b 5 bool**; type 6 DataType**; shape 7 TensorShapeProto*; tensor 8 TensorProto*; "
-        "func 9 NameAttrList*"
-    ),
-    "NameAttrList": "name 1 string; attr 2 map AttrValue",
-    "TensorShapeProto": "dim 2 Dim*; unknown_rank 3 bool",
-    "Dim": "size 1 int64; name 2 string",
-    "TensorProto": (
-        "dtype 1 DataType; tensor_shape 2 TensorShapeProto; version_number 3 int32; tensor_content 4 bytes; float_val 5 float**; "
-        "double_val 6 double**; int_val 7 int32**; string_val 8 bytes*; scomplex_val 9 float**; int64_val 10 int64**; bool_val 11 bool**; "
-        "dcomplex_val 12 double**; half_val 13 int32**; resource_handle_val 14 bytes*; variant_val 15 bytes*; uint32_val 16 uint32**; "
-        "uint64_val 17 uint64**; float8_val 18 bytes"
-    ),
-    "FunctionDefLibrary": "function 1 FunctionDef*; gradient 2 GradientDef*; registered_gradients 3 bytes*",
-    "GradientDef": "function_name 1 string; gradient_func 2 string",
-    "FunctionDef": (
-        "signature 1 OpDef; node_def 3 NodeDef*; ret 4 map string; attr 5 map AttrValue; control_ret 6 map string; "
-        "arg_attr 7 intmap ArgAttrs; resource_arg_unique_id 8 intmap uint32"
-    ),
-    "ArgAttrs": "attr 1 map AttrValue",
-    "OpDef": (
-        "name 1 string; input_arg 2 ArgDef*; output_arg 3 ArgDef*; attr 4 AttrDef*; summary 5 string; description 6 string; "
-        "deprecation 8 bytes; is_aggregate 16 bool; is_stateful 17 bool; is_commutative 18 bool; allows_uninitialized_input 19 bool; "
-        "control_output 20 string*; is_distributed_communication 21 bool"
-    ),
-    "ArgDef": (
-        "name 1 string; description 2 string; type 3 DataType; type_attr 4 string; number_attr 5 string; type_list_attr 6 string; "
-        "handle_data 7 bytes*; is_ref 16 bool; experimental_full_type 17 FullTypeDef"
-    ),
-    "AttrDef": (
-        "name 1 string; type 2 string; default_value 3 AttrValue; description 4 string; has_minimum 5 bool; minimum 6 int64; "
-        "allowed_values 7 AttrValue"
-    ),
-}
+_TABLE = """
+message GraphDef
+  1 node NodeDef*
+  3 version int32
+  2 library FunctionDefLibrary
+  4 versions VersionDef
+  5 debug_info bytes
+message MetaGraphDef
+  1 meta_info_def MetaInfoDef
+  2 graph_def GraphDef
+  3 saver_def Opaque
+  4 collection_def map:Opaque
+  5 signature_def map:SignatureDef
+  6 asset_file_def Opaque*
+  7 object_graph_def Opaque
+message MetaInfoDef
+  1 meta_graph_version string
+  2 stripped_op_list Opaque
+  3 any_info Opaque
+  4 tags string*
+  5 tensorflow_version string
+message Opaque
+message SignatureDef
+  1 inputs map:TensorInfo
+  2 outputs map:TensorInfo
+  3 method_name string
+message TensorInfo
+  1 name string
+  2 dtype DataType
+  3 tensor_shape TensorShapeProto
+message SavedModel
+  1 saved_model_schema_version int64
+  2 meta_graphs MetaGraphDef*
+message BundleHeaderProto
+  1 num_shards int32
+  2 endianness int32
+message BundleEntryProto
+  1 dtype int32
+  2 shape TensorShapeProto
+  3 shard_id int32
+  4 offset int64
+  5 size int64
+  6 crc32c fixed32
+  7 slices bytes*
+message TrackableObjectGraph
+  1 nodes TrackableObject*
+message TrackableObject
+  2 attributes SerializedTensor*
+message SerializedTensor
+  1 name string
+  2 full_name string
+  3 checkpoint_key string
+message NodeDef
+  1 name string
+  2 op string
+  3 input string*
+  4 device string
+  5 attr map:AttrValue
+  6 experimental_debug_info ExperimentalDebugInfo
+  7 experimental_type FullTypeDef
+message ExperimentalDebugInfo
+  1 original_node_names string*
+  2 original_func_names string*
+message FullTypeDef
+  1 type_id FullTypeId
+  2 args FullTypeDef*
+  3 s string (attr)
+  4 i int64 (attr)
+message VersionDef
+  1 producer int32
+  2 min_consumer int32
+  3 bad_consumers int32*
+message AttrValue
+  1 list ListValue (value)
+  2 s bytes (value)
+  3 i int64 (value)
+  4 f float (value)
+  5 b bool (value)
+  6 type DataType (value)
+  7 shape TensorShapeProto (value)
+  8 tensor TensorProto (value)
+  9 placeholder string (value)
+  10 func NameAttrList (value)
+message ListValue
+  2 s bytes*
+  3 i int64*
+  4 f float*
+  5 b bool*
+  6 type DataType*
+  7 shape TensorShapeProto*
+  8 tensor TensorProto*
+  9 func NameAttrList*
+message NameAttrList
+  1 name string
+  2 attr map:AttrValue
+message TensorShapeProto
+  2 dim Dim*
+  3 unknown_rank bool
+message Dim
+  1 size int64
+  2 name string
+message TensorProto
+  1 dtype DataType
+  2 tensor_shape TensorShapeProto
+  3 version_number int32
+  4 tensor_content bytes
+  5 float_val float*
+  6 double_val double*
+  7 int_val int32*
+  8 string_val bytes*
+  9 scomplex_val float*
+  10 int64_val int64*
+  11 bool_val bool*
+  12 dcomplex_val double*
+  13 half_val int32*
+  14 resource_handle_val bytes*
+  15 variant_val bytes*
+  16 uint32_val uint32*
+  17 uint64_val uint64*
+  18 float8_val bytes
+message FunctionDefLibrary
+  1 function FunctionDef*
+  2 gradient GradientDef*
+  3 registered_gradients bytes*
+message GradientDef
+  1 function_name string
+  2 gradient_func string
+message FunctionDef
+  1 signature OpDef
+  3 node_def NodeDef*
+  4 ret map:string
+  5 attr map:AttrValue
+  6 control_ret map:string
+  7 arg_attr intmap:ArgAttrs
+  8 resource_arg_unique_id intmap:uint32
+message ArgAttrs
+  1 attr map:AttrValue
+message OpDef
+  1 name string
+  2 input_arg ArgDef*
+  3 output_arg ArgDef*
+  4 attr AttrDef*
+  5 summary string
+  6 description string
+  8 deprecation bytes
+  16 is_aggregate bool
+  17 is_stateful bool
+  18 is_commutative bool
+  19 allows_uninitialized_input bool
+  20 control_output string*
+  21 is_distributed_communication bool
+message ArgDef
+  1 name string
+  2 description string
+  3 type DataType
+  4 type_attr string
+  5 number_attr string
+  6 type_list_attr string
+  7 handle_data bytes*
+  16 is_ref bool
+  17 experimental_full_type FullTypeDef
+message AttrDef
+  1 name string
+  2 type string
+  3 default_value AttrValue
+  4 description string
+  5 has_minimum bool
+  6 minimum int64
+  7 allowed_values AttrValue
+"""
 
 _FULL_TYPES = {
     "UNSET": 0, "VAR": 1, "ANY": 2, "PRODUCT": 3, "NAMED": 4, "FOR_EACH": 20, "CALLABLE": 100, "BOOL": 200, "UINT8": 201,
@@ -85,78 +191,26 @@ _FULL_TYPES = {
     "OPTIONAL": 1002, "LITERAL": 1003, "ENCODED": 1004, "SHAPE_TENSOR": 1005, "DATASET": 10102, "RAGGED": 10103,
     "ITERATOR": 10104, "MUTEX_LOCK": 10202, "LEGACY_VARIANT": 10203,
 }  # fmt: skip
-_ENUMS = ("DataType", "FullTypeId")
-
-_SCALARS = {
-    "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12, "uint32": 13, "fixed32": 7,
-}  # fmt: skip
-_MESSAGE, _ENUM = 11, 14
 
 
-def _data_types(file: descriptor_pb2.FileDescriptorProto) -> None:
+def _data_types() -> dict[str, int]:
     from xlanb.graph.dtypes import BY_NUMBER
 
     names = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF"}
-    enum = file.enum_type.add(name="DataType")
-    enum.value.add(name="DT_INVALID", number=0)
+    numbers = {"DT_INVALID": 0}
     for number, dtype in sorted(BY_NUMBER.items()):
         base = dtype.base_dtype.name
-        enum.value.add(name=f"DT_{names.get(base, base.upper())}{'_REF' if dtype.is_ref_dtype else ''}", number=number)
-
-
-def _full_types(file: descriptor_pb2.FileDescriptorProto) -> None:
-    enum = file.enum_type.add(name="FullTypeId")
-    for name, number in _FULL_TYPES.items():
-        enum.value.add(name=f"TFT_{name}", number=number)
-
-
-def _add_field(message: Any, text: str) -> None:
-    name, number, *rest = text.split()
-    field = message.field.add(name=name, number=int(number), label=1)
-    kind = rest[0]
-    if kind in {"map", "intmap"}:
-        entry_name = "".join(p.capitalize() for p in name.split("_")) + "Entry"
-        entry = message.nested_type.add(name=entry_name)
-        entry.options.map_entry = True
-        entry.field.add(name="key", number=1, label=1, type=_SCALARS["string" if kind == "map" else "uint32"])
-        _set_type(entry.field.add(name="value", number=2, label=1), rest[1])
-        field.label, field.type, field.type_name = 3, _MESSAGE, f".{_PACKAGE}.{message.name}.{entry_name}"
-        return
-    if kind.endswith("*"):
-        field.label = 3
-        if kind.endswith("**"):
-            field.options.packed = True
-    _set_type(field, kind.rstrip("*"))
-    if len(rest) > 1:
-        if not message.oneof_decl:
-            message.oneof_decl.add(name=rest[1].strip("()"))
-        field.oneof_index = 0
-
-
-def _set_type(field: Any, kind: str) -> None:
-    if kind in _SCALARS:
-        field.type = _SCALARS[kind]
-    else:
-        field.type, field.type_name = (_ENUM if kind in _ENUMS else _MESSAGE), f".{_PACKAGE}.{kind}"
+        numbers[f"DT_{names.get(base, base.upper())}{'_REF' if dtype.is_ref_dtype else ''}"] = number
+    return numbers
 
 
 @cache
 def message_class(name: str) -> Any:
     """The class of a message: "GraphDef", "NodeDef", "AttrValue", ..."""
-    return _classes()[name]
+    return getattr(_schema(), name)
 
 
 @cache
-def _classes() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorProto(name="xlanb/tensorflow_graph.proto", package=_PACKAGE, syntax="proto3")
-    _data_types(file)
-    _full_types(file)
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for text in filter(None, fields.split(";")):
-            _add_field(message, text.strip())
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES
-    }
+def _schema() -> Schema:
+    enums = {"DataType": _data_types(), "FullTypeId": {f"TFT_{n}": k for n, k in _FULL_TYPES.items()}}
+    return Schema(_PACKAGE, _TABLE, enums)
