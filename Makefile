@@ -82,7 +82,7 @@ notebooks: $(VENV)/.installed-peers ## run every tutorial and its solutions, the
 	$(BIN)/python -m pytest tests/notebooks --fail-on-skip $(PYTEST_ARGS)
 
 binder: ## what Binder builds, in a fresh environment, and every tutorial in it, without the real XLA
-	binder/check.sh
+	PYTHON=$(PYTHON) binder/check.sh
 
 # As a user installs it: a wheel, in an environment of its own, far from the sources.
 install-check: ## `pip install .` into a fresh environment

@@ -10,7 +10,7 @@ place="$PWD/build/binder"
 rm -rf "$place" && mkdir -p "$place"
 
 # What Binder would do with this folder, as far as that can be told without Docker.
-python3 -m venv "$place/tools"
+"${PYTHON:-python3}" -m venv "$place/tools"
 "$place/tools/bin/python" -m pip install --quiet --disable-pip-version-check jupyter-repo2docker
 "$place/tools/bin/jupyter-repo2docker" --no-build --debug . > "$place/Dockerfile.txt" 2>&1
 for wanted in requirements.txt postBuild binutils gcc; do
@@ -18,7 +18,7 @@ for wanted in requirements.txt postBuild binutils gcc; do
 done
 
 # The same steps in a venv.
-python3 -m venv "$place/env"
+"${PYTHON:-python3}" -m venv "$place/env"
 export PATH="$place/env/bin:$PATH"
 python -m pip install --quiet --disable-pip-version-check -r binder/requirements.txt
 bash binder/postBuild

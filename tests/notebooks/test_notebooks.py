@@ -79,6 +79,14 @@ def test_a_wrong_solution_is_noticed(tmp_path: Path):
         assert len(TOOL.unsolved(TOOL.execute(path, solutions=True))) == missed
 
 
+def test_a_dead_widget_gives_way_to_its_text():
+    bare = nbformat.v4.new_output("display_data", {TOOL.WIDGET: {"model_id": "a"}})
+    told = nbformat.v4.new_output("display_data", {TOOL.WIDGET: {"model_id": "b"}, "text/plain": "stages"})
+    TOOL.add_pictures([bare, told])
+    assert set(bare.data) == {TOOL.WIDGET}
+    assert set(told.data) == {"text/plain"}
+
+
 def complaints(notebook: nbformat.NotebookNode) -> list[str]:
     """What the cells wrote to stderr. An error has already ended the run."""
     return [
