@@ -47,6 +47,7 @@ from xlanb.graph.array_ops import (
 )
 from xlanb.graph.array_ops import slice_ as slice  # noqa: A004
 from xlanb.graph.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from xlanb.graph.constant_value import constant_value as _constant_value
 from xlanb.graph.control_flow import assert_that as Assert  # noqa: N812
 from xlanb.graph.control_flow import case, cond, while_loop
 from xlanb.graph.control_ops import group, no_op
@@ -128,9 +129,11 @@ from xlanb.graph.math_ops import (
     tensordot,
 )
 from xlanb.graph.name_scope import name_scope
+from xlanb.graph.nn_ops import l2_normalize as _l2_normalize
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.operators import truediv
 from xlanb.graph.random_ops import (
+    get_seed,
     random_normal,
     random_shuffle,
     random_uniform,
@@ -168,27 +171,140 @@ from xlanb.runtime.config import (
 )
 from xlanb.runtime.registered_ops import registered_ops
 from xlanb.runtime.session import InteractiveSession, Session
-from xlanb.tf import contrib, flags, gfile, layers, logging, losses, nn, summary, train
-from xlanb.tf.generated import ARRAY, LINALG, MATH, functions
+from xlanb.tf import (
+    contrib,
+    errors,
+    flags,
+    gfile,
+    layers,
+    logging,
+    losses,
+    metrics,
+    nn,
+    python,
+    summary,
+    test,
+    train,
+)
+from xlanb.tf.arrays import (
+    accumulate_n,
+    argsort,
+    batch_gather,
+    broadcast_static_shape,
+    confusion_matrix,
+    count_nonzero,
+    dynamic_partition,
+    einsum,
+    eye,
+    hessians,
+    identity_n,
+    linspace,
+    matrix_diag,
+    matrix_diag_part,
+    matrix_set_diag,
+    meshgrid,
+    multinomial,
+    norm,
+    random_crop,
+    repeat,
+    roll,
+    saturate_cast,
+    searchsorted,
+    sort,
+    trace,
+)
+from xlanb.tf.arrays import (
+    categorical as _categorical,
+)
+from xlanb.tf.checks import (
+    assert_equal,
+    assert_greater,
+    assert_greater_equal,
+    assert_integer,
+    assert_less,
+    assert_less_equal,
+    assert_negative,
+    assert_non_negative,
+    assert_non_positive,
+    assert_none_equal,
+    assert_positive,
+    assert_rank,
+    assert_rank_at_least,
+    assert_scalar,
+    assert_type,
+    assert_variables_initialized,
+    is_variable_initialized,
+    report_uninitialized_variables,
+)
+from xlanb.tf.generated import ARRAY, LINALG, MATH, STRINGS, functions
+from xlanb.tf.graph_defs import (
+    GraphDef,
+    convert_variables_to_constants,
+    extract_sub_graph,
+    import_graph_def,
+)
+from xlanb.tf.graph_defs import (
+    as_graph_def as _as_graph_def,
+)
+from xlanb.tf.more_initializers import Identity, UniformUnitScaling, he_normal, he_uniform, lecun_normal, lecun_uniform
+from xlanb.tf.scripts import numpy_function, print_tensor, py_func, py_function
+from xlanb.tf.states import (
+    scatter_add,
+    scatter_div,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_nd_add,
+    scatter_nd_sub,
+    scatter_nd_update,
+    scatter_sub,
+    scatter_update,
+)
+from xlanb.tf.template import make_template
 
 globals().update(functions(MATH))
 globals().update(functions(ARRAY))
 globals().update(functions(LINALG))
+globals().update(functions(STRINGS))
 globals().update({name: t for name, t in _dtypes.BY_NAME.items() if "_ref" not in name})
 
 all_variables = global_variables
 initialize_all_variables = global_variables_initializer
+initialize_variables = variables_initializer
+initialize_local_variables = local_variables_initializer
+reverse_v2 = reverse
+lin_space = linspace
+arg_max, arg_min = argmax, argmin
+Print = print_tensor
+graph_util = SimpleNamespace(
+    convert_variables_to_constants=convert_variables_to_constants,
+    extract_sub_graph=extract_sub_graph,
+    as_graph_def=_as_graph_def,
+    import_graph_def=import_graph_def,
+)
 newaxis = None
 math = SimpleNamespace(
     **functions(MATH), abs=abs, add=add, add_n=add_n, argmax=argmax, argmin=argmin, conj=conj, cumprod=cumprod, cumsum=cumsum, divide_no_nan=div_no_nan,
     imag=imag, pow=pow, real=real, reduce_logsumexp=reduce_logsumexp, reduce_max=reduce_max, reduce_mean=reduce_mean, reduce_min=reduce_min,
     reduce_prod=reduce_prod, reduce_sum=reduce_sum, sigmoid=sigmoid, sign=sign, softmax=_softmax, log_softmax=_log_softmax,
 )  # fmt: skip
-linalg = SimpleNamespace(**functions(LINALG), matmul=matmul, transpose=matrix_transpose)
+linalg = SimpleNamespace(
+    **functions(LINALG), matmul=matmul, transpose=matrix_transpose, norm=norm, trace=trace, eye=eye, einsum=einsum, diag=matrix_diag,
+    diag_part=matrix_diag_part, set_diag=matrix_set_diag, band_part=functions(ARRAY)["matrix_band_part"], l2_normalize=_l2_normalize,
+    tensordot=tensordot, inv=functions(LINALG)["matrix_inverse"], det=functions(LINALG)["matrix_determinant"],
+    solve=functions(LINALG)["matrix_solve"], triangular_solve=functions(LINALG)["matrix_triangular_solve"], global_norm=global_norm,
+)  # fmt: skip
+random = SimpleNamespace(
+    normal=random_normal, uniform=random_uniform, truncated_normal=truncated_normal, shuffle=random_shuffle, set_random_seed=set_random_seed,
+    categorical=_categorical, multinomial=multinomial,
+)  # fmt: skip
+strings = SimpleNamespace(join=functions(STRINGS)["string_join"], to_number=functions(STRINGS)["string_to_number"])
 initializers = SimpleNamespace(
     zeros=_initializers.Zeros, ones=_initializers.Ones, constant=_initializers.Constant, random_uniform=_initializers.RandomUniform,
     random_normal=_initializers.RandomNormal, truncated_normal=_initializers.TruncatedNormal, variance_scaling=_initializers.VarianceScaling,
     glorot_uniform=_initializers.glorot_uniform, glorot_normal=_initializers.glorot_normal, orthogonal=_initializers.Orthogonal,
+    identity=Identity, he_normal=he_normal, he_uniform=he_uniform, lecun_normal=lecun_normal, lecun_uniform=lecun_uniform,
+    global_variables=global_variables_initializer, local_variables=local_variables_initializer, variables=variables_initializer,
 )  # fmt: skip
 
 
@@ -237,9 +353,63 @@ def to_float(x: Any, name: str = "ToFloat") -> Any:
     return cast(x, _dtypes.float32, name)
 
 
+def to_double(x: Any, name: str = "ToDouble") -> Any:
+    """As float64."""
+    return cast(x, _dtypes.float64, name)
+
+
+def to_int64(x: Any, name: str = "ToInt64") -> Any:
+    """As int64."""
+    return cast(x, _dtypes.int64, name)
+
+
+def get_collection_ref(key: str) -> list[Any]:
+    """A collection of the default graph itself, not a copy."""
+    return get_default_graph().get_collection_ref(key)
+
+
+def add_to_collections(names: Any, value: Any) -> None:
+    """Append to several collections of the default graph."""
+    get_default_graph().add_to_collections(names, value)
+
+
+def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
+    """The variable of that name, a local one that is not trained."""
+    kwargs.update(trainable=False, collections=[GraphKeys.LOCAL_VARIABLES])
+    return get_variable(name, *args, **kwargs)
+
+
+def get_static_value(tensor: Any, partial: bool = False) -> Any:
+    """The value of a tensor that is known while the graph is built, else None."""
+    return _constant_value(tensor)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether it is a tensor, or stands for one."""
+    return isinstance(x, Tensor | Variable | IndexedSlices)
+
+
+def executing_eagerly() -> bool:
+    """No: there are graphs alone here."""
+    return False
+
+
+def disable_eager_execution() -> None:
+    """Nothing: there is none."""
+
+
+def disable_v2_behavior() -> None:
+    """Nothing: what is here is version 1."""
+
+
 def to_int32(x: Any, name: str = "ToInt32") -> Any:
     """As int32."""
     return cast(x, _dtypes.int32, name)
 
 
 app = SimpleNamespace(run=flags.run, flags=flags)
+compat = SimpleNamespace(
+    as_bytes=lambda v, encoding="utf-8": v.encode(encoding) if isinstance(v, str) else bytes(v),
+    as_text=lambda v, encoding="utf-8": v.decode(encoding) if isinstance(v, bytes) else str(v), as_str=lambda v: v.decode() if isinstance(v, bytes) else str(v),
+)  # fmt: skip
+uniform_unit_scaling_initializer = UniformUnitScaling

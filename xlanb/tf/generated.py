@@ -22,14 +22,19 @@ MATH = {
     "equal": "Equal", "not_equal": "NotEqual", "less": "Less", "less_equal": "LessEqual", "greater": "Greater", "greater_equal": "GreaterEqual",
     "logical_and": "LogicalAnd", "logical_or": "LogicalOr", "logical_not": "LogicalNot",
     "segment_sum": "SegmentSum", "unsorted_segment_sum": "UnsortedSegmentSum", "cross": "Cross", "xlogy": "Xlogy", "xdivy": "Xdivy",
-    "bincount_op": "Bincount", "angle": "Angle",
+    "bincount_op": "Bincount", "angle": "Angle", "segment_max": "SegmentMax", "segment_min": "SegmentMin", "segment_mean": "SegmentMean",
+    "segment_prod": "SegmentProd", "unsorted_segment_max": "UnsortedSegmentMax", "unsorted_segment_min": "UnsortedSegmentMin",
+    "unsorted_segment_prod": "UnsortedSegmentProd",
 }  # fmt: skip
 
 ARRAY = {
     "gather_nd": "GatherNd", "scatter_nd": "ScatterNd", "invert_permutation": "InvertPermutation", "unique": "Unique", "batch_to_space_nd": "BatchToSpaceND",
     "space_to_batch_nd": "SpaceToBatchND", "space_to_depth": "SpaceToDepth", "depth_to_space": "DepthToSpace", "reverse_sequence": "ReverseSequence",
     "diag": "Diag", "diag_part": "DiagPart", "matrix_band_part": "MatrixBandPart", "check_numerics": "CheckNumerics", "bitcast": "Bitcast",
-    "dynamic_stitch": "DynamicStitch", "tensor_scatter_update": "TensorScatterUpdate", "tensor_scatter_add": "TensorScatterAdd",
+    "dynamic_stitch": "DynamicStitch", "parallel_dynamic_stitch": "ParallelDynamicStitch", "ensure_shape": "EnsureShape",
+    "setdiff1d": "ListDiff", "unique_with_counts": "UniqueWithCounts", "guarantee_const": "GuaranteeConst",
+    "tensor_scatter_sub": "TensorScatterSub", "tensor_scatter_max": "TensorScatterMax", "tensor_scatter_min": "TensorScatterMin",
+    "extract_image_patches": "ExtractImagePatches", "mirror_pad": "MirrorPad", "tensor_scatter_update": "TensorScatterUpdate", "tensor_scatter_add": "TensorScatterAdd",
 }  # fmt: skip
 
 NN = {
@@ -37,7 +42,13 @@ NN = {
     "lrn": "LRN", "local_response_normalization": "LRN", "conv3d": "Conv3D", "max_pool3d": "MaxPool3D", "avg_pool3d": "AvgPool3D",
 }  # fmt: skip
 
-LINALG = {"cholesky": "Cholesky", "matrix_inverse": "MatrixInverse", "matrix_solve": "MatrixSolve",
+STRINGS = {
+    "as_string": "AsString", "string_join": "StringJoin", "string_to_number": "StringToNumber", "substr": "Substr",
+    "string_to_hash_bucket_fast": "StringToHashBucketFast", "regex_replace": "RegexReplace",
+}  # fmt: skip
+
+LINALG = {"matrix_determinant": "MatrixDeterminant",
+          "cholesky": "Cholesky", "matrix_inverse": "MatrixInverse", "matrix_solve": "MatrixSolve",
           "matrix_triangular_solve": "MatrixTriangularSolve", "qr": "Qr", "svd_op": "Svd"}  # fmt: skip
 
 

@@ -36,7 +36,27 @@ from xlanb.graph.nn_ops import (
     top_k,
     xw_plus_b,
 )
+from xlanb.tf import rnn_cell
 from xlanb.tf.generated import NN, function_of, functions
+from xlanb.tf.more_nn import (
+    batch_norm_with_global_normalization,
+    conv1d,
+    convolution,
+    crelu,
+    log_poisson_loss,
+    pool,
+    separable_conv2d,
+    weighted_cross_entropy_with_logits,
+    weighted_moments,
+    zero_fraction,
+)
+from xlanb.tf.rnn import (
+    bidirectional_dynamic_rnn,
+    dynamic_rnn,
+    raw_rnn,
+    static_bidirectional_rnn,
+    static_rnn,
+)
 
 tanh = function_of("Tanh", "tanh")
 globals().update(functions(NN))

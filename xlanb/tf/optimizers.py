@@ -25,6 +25,7 @@ from xlanb.graph.variables import (
     Variable,
     trainable_variables,
 )
+from xlanb.tf.states import rows, set_rows
 
 _TRAINABLE_TYPES = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
 
@@ -444,6 +445,20 @@ class RMSPropOptimizer(Optimizer):
         slots = [self.get_slot(variable, n) for n in names]
         op_type = "ApplyCenteredRMSProp" if self._centered else "ApplyRMSProp"
         return self._apply(op_type, variable, [*(self._as_type(n, variable) for n in self._values), grad], slots)
+
+    def _apply_sparse(self, values: Tensor, indices: Tensor, variable: Any) -> Operation:
+        """The same formula for the rows that have gradients."""
+        rate, decay, momentum, epsilon = (self._as_type(n, variable) for n in self._values)
+        rms, past = self.get_slot(variable, "rms"), self.get_slot(variable, "momentum")
+        squares = rows(rms, indices) * decay + call("Square", values) * (1 - decay)
+        changed = {rms: squares}
+        spread = squares
+        if self._centered:
+            means = self.get_slot(variable, "mg")
+            changed[means] = rows(means, indices) * decay + values * (1 - decay)
+            spread = squares - call("Square", changed[means])
+        step = rows(past, indices) * momentum + rate * values * call("Rsqrt", spread + epsilon)
+        return set_rows({**changed, past: step, variable: rows(variable, indices) - step}, indices)
 
 
 def get_or_create_global_step() -> Any:

@@ -1,0 +1,188 @@
+"""Adadelta, Ftrl, and averages that move: what tf.train has beside the common optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xlanb.errors import GraphValueError
+from xlanb.graph import initializers, math_ops
+from xlanb.graph.array_ops import where
+from xlanb.graph.control_ops import group
+from xlanb.graph.convert import convert_to_tensor
+from xlanb.graph.default_graph import get_default_graph
+from xlanb.graph.name_scope import name_scope
+from xlanb.graph.op_library import call
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.variable_scope import get_variable, variable_scope
+from xlanb.graph.variables import GraphKeys, Variable, trainable_variables
+from xlanb.tf.optimizers import Optimizer
+from xlanb.tf.states import rows, set_rows
+
+
+class AdadeltaOptimizer(Optimizer):
+    """Adadelta (Zeiler 2012): steps scaled by the averages of squared gradients and of squared steps."""
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        rho: Any = 0.95,
+        epsilon: Any = 1e-8,
+        use_locking: bool = False,
+        name: str = "Adadelta",
+    ) -> None:
+        super().__init__(use_locking, name)
+        self._values = {"lr": learning_rate, "rho": rho, "epsilon": epsilon}
+
+    def _create_slots(self, variables: Sequence[Any]) -> None:
+        for v in variables:
+            self._slot(v, "accum")
+            self._slot(v, "accum_update")
+
+    def _prepare(self) -> None:
+        for name, value in self._values.items():
+            self._prepare_tensor(name, value)
+
+    def _apply_dense(self, grad: Tensor, variable: Any) -> Operation:
+        slots = [self.get_slot(variable, n) for n in ("accum", "accum_update")]
+        return self._apply(
+            "ApplyAdadelta", variable, [*(self._as_type(n, variable) for n in self._values), grad], slots
+        )
+
+    def _apply_sparse(self, values: Tensor, indices: Tensor, variable: Any) -> Operation:
+        """The same formula for the rows that have gradients."""
+        accum, steps = (self.get_slot(variable, n) for n in ("accum", "accum_update"))
+        rate, rho, epsilon = (self._as_type(n, variable) for n in self._values)
+        squares = rows(accum, indices) * rho + call("Square", values) * (1 - rho)
+        before = rows(steps, indices)
+        step = call("Sqrt", before + epsilon) * call("Rsqrt", squares + epsilon) * values
+        changed = {
+            accum: squares,
+            steps: before * rho + call("Square", step) * (1 - rho),
+            variable: rows(variable, indices) - rate * step,
+        }
+        return set_rows(changed, indices)
+
+
+class FtrlOptimizer(Optimizer):
+    """Follow the regularised leader (McMahan et al. 2013)."""
+
+    def __init__(
+        self, learning_rate: Any, learning_rate_power: float = -0.5, initial_accumulator_value: float = 0.1,
+        l1_regularization_strength: float = 0.0, l2_regularization_strength: float = 0.0, use_locking: bool = False, name: str = "Ftrl",
+    ) -> None:  # fmt: skip
+        super().__init__(use_locking, name)
+        if initial_accumulator_value < 0 or learning_rate_power > 0:
+            raise GraphValueError("Ftrl: the accumulators begin at 0 or above, the rate's power is at most 0")
+        self._values = {
+            "learning_rate": learning_rate, "l1_regularization_strength": l1_regularization_strength,
+            "l2_regularization_strength": l2_regularization_strength, "learning_rate_power": learning_rate_power,
+        }  # fmt: skip
+        self._start = initial_accumulator_value
+
+    def _create_slots(self, variables: Sequence[Any]) -> None:
+        for v in variables:
+            self._slot(v, "accum", initializers.Constant(self._start))
+            self._slot(v, "linear")
+
+    def _prepare(self) -> None:
+        for name, value in self._values.items():
+            self._prepare_tensor(name, value)
+
+    def _apply_dense(self, grad: Tensor, variable: Any) -> Operation:
+        slots = [self.get_slot(variable, n) for n in ("accum", "linear")]
+        return self._apply("ApplyFtrl", variable, [grad, *(self._as_type(n, variable) for n in self._values)], slots)
+
+    def _apply_sparse(self, values: Tensor, indices: Tensor, variable: Any) -> Operation:
+        """The same formula for the rows that have gradients."""
+        accum, linear = (self.get_slot(variable, n) for n in ("accum", "linear"))
+        rate, l1, l2, power = (self._as_type(n, variable) for n in self._values)
+        old, w = rows(accum, indices), rows(variable, indices)
+        new = old + call("Square", values)
+        grown, before = math_ops.pow(new, -power), math_ops.pow(old, -power)
+        z = rows(linear, indices) + values - (grown - before) / rate * w
+        solved = (call("Sign", z) * l1 - z) / (grown / rate + 2.0 * l2)
+        small = call("LessEqual", math_ops.abs(z), l1 + 0.0 * z)
+        return set_rows({accum: new, linear: z, variable: where(small, 0.0 * z, solved)}, indices)
+
+
+class ExponentialMovingAverage:
+    """Averages of variables that move: average = decay * average + (1 - decay) * value.
+
+    With `num_updates` the decay is at most (1 + num_updates) / (10 + num_updates), so that it is small in the beginning.
+    """
+
+    def __init__(
+        self, decay: Any, num_updates: Any = None, zero_debias: bool = False, name: str = "ExponentialMovingAverage"
+    ) -> None:
+        if zero_debias:
+            raise GraphValueError("ExponentialMovingAverage(zero_debias=True) is not supported")
+        self._decay, self._num_updates, self._name = decay, num_updates, name
+        self._averages: dict[Any, Any] = {}
+
+    def apply(self, var_list: Sequence[Any] | None = None) -> Operation:
+        """The operation that moves the averages of these variables (or tensors) once; they are made where they are not there."""
+        values = list(var_list) if var_list is not None else trainable_variables()
+        graph = get_default_graph()
+        for value in values:
+            if value not in self._averages:
+                with graph.control_dependencies(None):
+                    self._averages[value] = self._made(value)
+        with name_scope(self._name) as scope:
+            decay = convert_to_tensor(self._decay, name="decay")
+            if self._num_updates is not None:
+                count = math_ops.cast(self._num_updates, "float32", name="num_updates")
+                decay = call("Minimum", decay, (1.0 + count) / (10.0 + count))
+            moves = [self._moved(self._averages[v], v, decay) for v in values]
+            return group(*moves, name=scope)
+
+    def _made(self, value: Any) -> Any:
+        graph = get_default_graph()
+        is_variable = isinstance(value, Variable)
+        keys = [GraphKeys.GLOBAL_VARIABLES]
+        with variable_scope(None, f"{value.op.name}/{self._name}"), graph.colocate_with(value):
+            start = initializers.Zeros()
+            how: dict[str, Any] = {"initializer": start, "shape": value.shape, "dtype": value.dtype.base_dtype}
+            if is_variable:
+                how = {"initializer": value.initialized_value()}
+            made = get_variable("", trainable=False, collections=keys, **how)
+        graph.add_to_collection("moving_average_variables", value)
+        return made
+
+    @staticmethod
+    def _moved(average: Any, value: Any, decay: Tensor) -> Any:
+        with (
+            name_scope("AssignMovingAvg", values=[average, value]) as scope,
+            get_default_graph().colocate_with(average),
+        ):
+            rest = convert_to_tensor(1.0 - decay, name="decay")
+            rest = math_ops.cast(rest, average.dtype.base_dtype)
+            delta = (average.value() - convert_to_tensor(value)) * rest
+            return average.assign_sub(delta, name=scope)
+
+    def average(self, var: Any) -> Any:
+        """The average of a variable, None where there is none."""
+        return self._averages.get(var)
+
+    def average_name(self, var: Any) -> str:
+        """The name that the average of a variable has."""
+        return f"{var.op.name}/{self._name}"
+
+    def variables_to_restore(self, moving_avg_variables: Sequence[Any] | None = None) -> dict[str, Any]:
+        """For a Saver: trainable variables under the names of their averages, all others under their own."""
+        moved = list(moving_avg_variables) if moving_avg_variables is not None else trainable_variables()
+        found = {self.average_name(v): v for v in moved}
+        for v in get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES):
+            if v not in moved and v.op.name not in found:
+                found[v.op.name] = v
+        return found
+
+
+def assign_moving_average(
+    variable: Any, value: Any, decay: Any, zero_debias: bool = False, name: str | None = None
+) -> Any:
+    """variable = decay * variable + (1 - decay) * value."""
+    with name_scope(name, "AssignMovingAvg") as scope, get_default_graph().colocate_with(variable):
+        rest = convert_to_tensor(1.0 - decay, name="decay")
+        rest = math_ops.cast(rest, variable.dtype.base_dtype)
+        return variable.assign_sub((variable.value() - convert_to_tensor(value)) * rest, name=scope)

@@ -1,0 +1,5 @@
+"""tensorflow.python.client: the timeline."""
+
+from xlanb.tf.python.client import timeline
+
+__all__ = ["timeline"]

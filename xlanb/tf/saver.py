@@ -1,0 +1,229 @@
+"""tf.train.Saver: variables of a session in files, one .npz for each checkpoint, beside a file "checkpoint" that lists them.
+
+TensorFlow's own checkpoint files (.data, .index) are neither written nor read.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import FeedError, GraphValueError
+from xlanb.graph.default_graph import get_default_graph
+from xlanb.graph.variables import GraphKeys
+
+_ENDING = ".npz"
+
+
+@dataclass
+class CheckpointState:
+    """What the file "checkpoint" says: the latest one, and all that are kept, oldest first."""
+
+    model_checkpoint_path: str = ""
+    all_model_checkpoint_paths: list[str] = field(default_factory=list)
+
+
+def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None) -> CheckpointState | None:
+    """What a directory's file "checkpoint" says, None where there is none."""
+    path = Path(checkpoint_dir) / (latest_filename or "checkpoint")
+    if not path.is_file():
+        return None
+    found = CheckpointState()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition(": ")
+        name = _resolved(value.strip().strip('"'), checkpoint_dir)
+        if key == "model_checkpoint_path":
+            found.model_checkpoint_path = name
+        elif key == "all_model_checkpoint_paths":
+            found.all_model_checkpoint_paths.append(name)
+    return found
+
+
+def _resolved(name: str, directory: str) -> str:
+    return name if Path(name).is_absolute() else str(Path(directory) / name)
+
+
+def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -> str | None:
+    """The name of the newest checkpoint in a directory, to be given to `restore`; None where there is none."""
+    state = get_checkpoint_state(checkpoint_dir, latest_filename)
+    if state is None or not checkpoint_exists(state.model_checkpoint_path):
+        return None
+    return state.model_checkpoint_path
+
+
+def checkpoint_exists(checkpoint_prefix: str) -> bool:
+    """Whether there is a checkpoint of that name."""
+    return Path(f"{checkpoint_prefix}{_ENDING}").is_file()
+
+
+def list_variables(ckpt: str) -> list[tuple[str, list[int]]]:
+    """Names and shapes of what a checkpoint (or the latest of a directory) holds."""
+    return [(name, list(array.shape)) for name, array in sorted(_read(ckpt).items())]
+
+
+def load_variable(ckpt: str, name: str) -> np.ndarray[Any, Any]:
+    """One array of a checkpoint. Raises FeedError where there is none of that name."""
+    arrays = _read(ckpt)
+    if name not in arrays:
+        raise FeedError(f"Key {name} not found in checkpoint {ckpt}; it holds: {', '.join(sorted(arrays))}")
+    return arrays[name]
+
+
+def _read(ckpt: str) -> dict[str, np.ndarray[Any, Any]]:
+    name = latest_checkpoint(ckpt) if Path(ckpt).is_dir() else ckpt
+    if name is None or not checkpoint_exists(name):
+        raise FeedError(f"The passed save_path is not a valid checkpoint: {ckpt}")
+    with np.load(f"{name}{_ENDING}", allow_pickle=False) as arrays:
+        return {key: arrays[key] for key in arrays.files if not key.startswith("dtype:")} | _typed(arrays)
+
+
+def _typed(arrays: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Arrays of types that .npz has no name for (bfloat16, ...): kept as bytes beside the type's name."""
+    import ml_dtypes
+
+    found = {}
+    for key in arrays.files:
+        if key.startswith("dtype:"):
+            kind = np.dtype(getattr(ml_dtypes, str(arrays[key])))
+            found[key.removeprefix("dtype:")] = arrays[key.removeprefix("dtype:")].view(kind)
+    return found
+
+
+class Saver:
+    """Writes and reads variables: those of `var_list` (a list, or a dictionary by name), by default all.
+
+    The last `max_to_keep` checkpoints are kept (None or 0: all); `keep_checkpoint_every_n_hours` spares one now and then.
+    """
+
+    def __init__(
+        self, var_list: Any = None, reshape: bool = False, sharded: bool = False, max_to_keep: int | None = 5,
+        keep_checkpoint_every_n_hours: float = 10000.0, name: str | None = None, restore_sequentially: bool = False,
+        saver_def: Any = None, builder: Any = None, defer_build: bool = False, allow_empty: bool = False, write_version: Any = None,
+        pad_step_number: bool = False, save_relative_paths: bool = False, filename: str | None = None,
+    ) -> None:  # fmt: skip
+        if saver_def is not None or builder is not None:
+            raise GraphValueError("Saver: saver_def and builder are not supported, variables are kept in .npz files")
+        self._reshape, self._max_to_keep, self._pad = reshape, max_to_keep, pad_step_number
+        self._seconds = keep_checkpoint_every_n_hours * 3600
+        self._next_spared = time.time() + self._seconds
+        self._kept: list[str] = []
+        self._variables = None if defer_build and var_list is None else _by_name(var_list)
+        if self._variables is not None and not self._variables and not allow_empty:
+            raise GraphValueError("No variables to save")
+
+    def _named(self) -> dict[str, Any]:
+        if self._variables is None:
+            self._variables = _by_name(None)
+        return self._variables
+
+    @property
+    def last_checkpoints(self) -> list[str]:
+        """Names of the checkpoints that are kept, oldest first."""
+        return list(self._kept)
+
+    def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
+        """Take over these as kept."""
+        self._kept = list(last_checkpoints)
+
+    def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
+        """Take over those of these that exist."""
+        self._kept = [p for p in checkpoint_paths if checkpoint_exists(p)]
+
+    def save(
+        self, sess: Any, save_path: str, global_step: Any = None, latest_filename: str | None = None, meta_graph_suffix: str = "meta",
+        write_meta_graph: bool = True, write_state: bool = True,
+    ) -> str:  # fmt: skip
+        """Write a checkpoint and give its name: `save_path`, with "-STEP" behind it where there is a step.
+
+        Raises:
+            UninitializedError: a variable has no value.
+        """
+        if global_step is not None:
+            step = int(
+                global_step if isinstance(global_step, int | np.integer) else sess.run(_step_tensor(global_step))
+            )
+            save_path = f"{save_path}-{step:08d}" if self._pad else f"{save_path}-{step}"
+        values = {name: sess.read_variable(v.op.name) for name, v in self._named().items()}
+        path = Path(f"{save_path}{_ENDING}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f"{path.name}.tmp{_ENDING}")
+        np.savez(beside, **_storable(values))
+        beside.replace(path)
+        self._rotate(save_path)
+        if write_state:
+            self._write_state(save_path, latest_filename or "checkpoint")
+        return save_path
+
+    def restore(self, sess: Any, save_path: str) -> None:
+        """Set the variables to what a checkpoint holds.
+
+        Raises:
+            FeedError: no such checkpoint, or a variable that is not in it or does not fit.
+        """
+        if save_path is None:
+            raise GraphValueError("Can't load save_path when it is None.")
+        if not checkpoint_exists(str(save_path)):
+            raise FeedError(f"The passed save_path is not a valid checkpoint: {save_path}")
+        arrays = _read(str(save_path))
+        missing = [name for name in self._named() if name not in arrays]
+        if missing:
+            raise FeedError(
+                f"Key {missing[0]} not found in checkpoint {save_path}; it holds: {', '.join(sorted(arrays))}"
+            )
+        for name, v in self._named().items():
+            value = arrays[name]
+            if self._reshape and v.shape.is_fully_defined():
+                value = value.reshape(v.shape.as_list())
+            sess.load_variables({v.op.name: value})
+
+    def _rotate(self, name: str) -> None:
+        if name in self._kept:
+            self._kept.remove(name)
+        self._kept.append(name)
+        while self._max_to_keep and len(self._kept) > self._max_to_keep:
+            oldest = self._kept.pop(0)
+            if time.time() > self._next_spared:
+                self._next_spared += self._seconds
+                continue
+            Path(f"{oldest}{_ENDING}").unlink(missing_ok=True)
+
+    def _write_state(self, name: str, filename: str) -> None:
+        lines = [f'model_checkpoint_path: "{Path(name).name}"']
+        lines += [f'all_model_checkpoint_paths: "{Path(kept).name}"' for kept in self._kept]
+        (Path(name).parent / filename).write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def _step_tensor(step: Any) -> Any:
+    return step.value() if hasattr(step, "value") else step
+
+
+def _by_name(var_list: Any) -> dict[str, Any]:
+    if isinstance(var_list, Mapping):
+        return dict(var_list)
+    graph = get_default_graph()
+    variables = var_list
+    if variables is None:
+        variables = [*graph.get_collection(GraphKeys.GLOBAL_VARIABLES), *graph.get_collection("saveable_objects")]
+    found: dict[str, Any] = {}
+    for v in variables:
+        if v.op.name in found:
+            raise GraphValueError(f"At least two variables have the same name: {v.op.name}")
+        found[v.op.name] = v
+    return found
+
+
+def _storable(values: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if value.dtype.kind == "V" or re.fullmatch(r"bfloat16|float8.*|u?int[24]", value.dtype.name):
+            found[f"dtype:{name}"] = np.asarray(value.dtype.name)
+            found[name] = value.view(np.uint8 if value.dtype.itemsize == 1 else np.uint16)
+        else:
+            found[name] = value
+    return found
