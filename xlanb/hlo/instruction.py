@@ -209,9 +209,9 @@ class HloInstruction:
             if self.opcode.may_call:
                 attributes = {k: _frozen(v) for k, v in self.attributes.items()}
             else:
-                attributes = dict(self.attributes)
+                attributes = dict(self.attributes) if self.attributes else _NO_ATTRIBUTES
             if self.opcode.text in _ASYNC:
-                attributes["async_wrapped"] = _wrapped(self)
+                attributes = {**attributes, "async_wrapped": _wrapped(self)}
             self._record = InstructionRecord.of(
                 {
                     "name": self.name,
@@ -239,6 +239,8 @@ class HloInstruction:
         return f"<{self}>"
 
 
+_NO_ATTRIBUTES: dict[str, Any] = {}
+"""Of all records without attributes: each object less that a recording keeps is one less for the garbage collector to walk."""
 _ASYNC = frozenset(["async-start", "async-update", "async-done"])
 
 
