@@ -13,7 +13,16 @@ import xlanb
 from tests.programs import line_fit
 from xlanb import tf
 from xlanb.runtime.config import RunMetadata, RunOptions
-from xlanb.runtime.step_stats import COMPILATIONS, CPU, KERNELS, LAUNCHES, PASSES, op_of
+from xlanb.runtime.step_stats import (
+    COMPILATIONS,
+    CPU,
+    KERNELS,
+    LAUNCHES,
+    PASSES,
+    NodeExecStats,
+    StepStats,
+    op_of,
+)
 from xlanb.runtime.timeline import Timeline
 
 
@@ -138,3 +147,37 @@ def test_without_being_asked_nothing_is_traced() -> None:
     assert metadata.step_stats.dev_stats == []
     assert repr(metadata) == "<RunMetadata: not traced>"
     assert json.loads(Timeline(metadata.step_stats).generate_chrome_trace_format())["traceEvents"] == []
+
+
+def test_a_run_shows_itself(first: RunMetadata) -> None:
+    bundle = first._repr_mimebundle_()
+    assert "multiply" in bundle["text/html"] or "fusion" in bundle["text/html"]
+    assert bundle["text/plain"].startswith("<RunMetadata: ")
+    table = first.step_stats.table
+    assert (table.start_us >= 0).all()
+    assert table[table.op == "XlaLaunch"].shape[0] == 2
+
+
+def test_a_node_that_ran_a_thousand_times_is_no_burden() -> None:
+    stats = StepStats()
+    nodes = stats.device(CPU).node_stats
+    for k in range(4000):
+        start = 1_000_000 + 10 * k
+        label = "a = Add(b, a)" if k % 2 else "b = Mul(a)"
+        nodes.append(
+            NodeExecStats(label[0], start // 1000, 0, 1, 1, [], [], label, all_start_nanos=start, all_end_rel_nanos=8)
+        )
+    events = json.loads(Timeline(stats).generate_chrome_trace_format(show_memory=True))["traceEvents"]
+    assert len([e for e in events if e["ph"] == "X"]) == 4000
+    assert len([e for e in events if e["ph"] == "s"]) == 4000 // 2 * 3 - 2
+
+
+@pytest.mark.parametrize(
+    "label", ["", "a", "a = ", "= ()", "a = Op(", "a = Op(b", "a = Op(,,)", "((((= (", "a:b = Op(^a:b, c:x)"]
+)
+def test_labels_of_any_kind_are_taken(label: str) -> None:
+    stats = StepStats()
+    stats.device("/device:CPU:0").node_stats.append(NodeExecStats("a", 5, 0, 1, 2, timeline_label=label))
+    events = json.loads(Timeline(stats).generate_chrome_trace_format(show_memory=True))["traceEvents"]
+    (shown,) = (e for e in events if e["ph"] == "X")
+    assert (shown["ts"], shown["dur"], shown["args"]["name"]) == (0.0, 2.0, "a")

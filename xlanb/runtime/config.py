@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
 from xlanb.runtime.step_stats import StepStats
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass
@@ -110,6 +113,11 @@ class RunMetadata(Displayable):
 
     def __str__(self) -> str:
         return f"{self!r}\n{self.step_stats.table.to_string(index=False)}" if self.step_stats.dev_stats else repr(self)
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows."""
+        return (("The run, node by node", self.step_stats.table),) if self.step_stats.dev_stats else ()
 
     def figure(self, other: RunMetadata | None = None) -> Any:
         """The run as a plotly Figure; with another run of the same program above it, ops joined to the fusions that swallowed them.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
@@ -186,16 +187,19 @@ def _shown(s: _Slice) -> Event:
 
 
 def _flows(slices: Sequence[_Slice]) -> list[Event]:
-    by_name: dict[tuple[str, str], list[_Slice]] = {}
-    for s in slices:
-        by_name.setdefault((s.device, s.node.node_name), []).append(s)
+    by_name: dict[tuple[str, str], tuple[list[float], list[_Slice]]] = {}
+    for s in sorted(slices, key=lambda s: s.end):
+        ends, made = by_name.setdefault((s.device, s.node.node_name), ([], []))
+        ends.append(s.end)
+        made.append(s)
     pairs: list[tuple[_Slice, _Slice]] = []
     for s in slices:
         for name in s.inputs:
-            made = by_name.get((s.device, _node(name)))
-            before = [m for m in made or () if m.end <= s.start]
-            if before:
-                pairs.append((before[-1], s))
+            ends, made = by_name.get((s.device, _node(name)), ([], []))
+            # in a loop a node runs often: the value is that of the latest time
+            latest = bisect_right(ends, s.start) - 1
+            if latest >= 0:
+                pairs.append((made[latest], s))
     pairs += _launch_flows(slices)
     return [e for number, (a, b) in enumerate(pairs) for e in _arrow(number, a, b)]
 
@@ -208,13 +212,20 @@ def _node(tensor: str) -> str:
 
 def _launch_flows(slices: Sequence[_Slice]) -> Iterator[tuple[_Slice, _Slice]]:
     """From the node that launches a cluster to the launch, and from there to each kernel of it."""
-    nodes = [s for s in slices if s.device == CPU and op_of(s.node) == "XlaLaunch"]
-    launches = [s for s in slices if s.device == LAUNCHES]
-    for launch in launches:
-        yield from ((n, launch) for n in nodes if n.start <= launch.start and launch.end <= n.end)
-        for s in slices:
-            if s.device == KERNELS and launch.start - _INSIDE <= s.start <= launch.end:
-                yield launch, s
+    nodes = _by_start(s for s in slices if s.device == CPU and op_of(s.node) == "XlaLaunch")
+    kernels = _by_start(s for s in slices if s.device == KERNELS)
+    for launch in (s for s in slices if s.device == LAUNCHES):
+        around = bisect_right(nodes[0], launch.start) - 1
+        if around >= 0 and launch.end <= nodes[1][around].end:
+            yield nodes[1][around], launch
+        first, last = bisect_left(kernels[0], launch.start - _INSIDE), bisect_right(kernels[0], launch.end)
+        for kernel in kernels[1][first:last]:
+            yield launch, kernel
+
+
+def _by_start(slices: Iterable[_Slice]) -> tuple[list[float], list[_Slice]]:
+    found = sorted(slices, key=lambda s: s.start)
+    return [s.start for s in found], found
 
 
 def _arrow(number: int, a: _Slice, b: _Slice) -> tuple[Event, Event]:
