@@ -13,7 +13,7 @@ import pytest
 import xlanb
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_static_page import Stepper
+from stepper import Stepper
 
 PROGRAM = """HloModule jit_step
 

@@ -10,49 +10,9 @@ import pytest
 from xlanb.view.page import page_html, write_page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
+sys.path.insert(0, str(Path(__file__).parent))
 from factory import EVIL, make_trace
-
-
-class Stepper:
-    """A page with the step view, and what a reader does to it."""
-
-    def __init__(self, page):
-        self.page = page
-        self.errors = []
-        self.requests = []
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on(
-            "console",
-            lambda m: self.errors.append(m.text) if m.type in {"error", "warning"} else None,
-        )
-        page.on(
-            "request",
-            lambda r: self.requests.append(r.url) if not r.url.startswith("file:") else None,
-        )
-
-    def open(self, path):
-        self.page.goto(path.as_uri())
-        self.page.locator(".root").wait_for()
-        self.page.locator(".root").focus()
-
-    def press(self, *keys):
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    @property
-    def step(self):
-        return int(self.page.locator(".root").get_attribute("data-step"))
-
-    @property
-    def status(self):
-        return self.page.get_by_role("status").inner_text()
-
-    @property
-    def tab(self):
-        return self.page.locator(".pane").get_attribute("data-tab")
-
-    def button(self, name):
-        return self.page.get_by_role("button", name=name, exact=True)
+from stepper import Stepper
 
 
 @pytest.fixture

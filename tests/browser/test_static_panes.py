@@ -1,0 +1,191 @@
+"""What a reader does in the panes of a page from disk: fold, focus, save, compare, search, ask why, guess."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from xlanb.view.page import write_page
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
+sys.path.insert(0, str(Path(__file__).parent))
+from factory import make_trace
+from stepper import Stepper
+
+
+@pytest.fixture
+def stepper(context, tmp_path):
+    context.set_offline(True)
+    stepper = Stepper(context.new_page())
+    path = tmp_path / "page.html"
+    write_page([make_trace()], path)
+    stepper.open(path)
+    stepper.page.set_default_timeout(10_000)
+    yield stepper
+    assert stepper.errors == []
+    assert stepper.requests == []
+
+
+def at(stepper, name):
+    stepper.page.locator(".pass .name").get_by_text(name, exact=True).first.click()
+
+
+def ops(stepper):
+    return stepper.page.evaluate(
+        "() => [...document.querySelector('.xlanb-step').shadowRoot.querySelectorAll('.node')].map(n => n.dataset.op)"
+    )
+
+
+def test_a_fusion_folds_into_one_node_and_unfolds(stepper):
+    at(stepper, "fusion")
+    whole = ops(stepper)
+    stepper.page.locator(".group.fusion .handle").click()
+    folded = ops(stepper)
+    assert "fusion" in folded
+    assert len(folded) < len(whole)
+    assert stepper.page.locator(".group.fusion").count() == 0
+    stepper.page.locator(".node[data-op='fusion'] .handle").click()
+    assert sorted(ops(stepper)) == sorted(whole)
+    stepper.button("fold").click()
+    assert sorted(ops(stepper)) == sorted(folded)
+
+
+def test_focus_shows_what_is_near_and_more_with_a_larger_radius(stepper):
+    at(stepper, "algsimp")
+    everything = len(ops(stepper))
+    stepper.page.locator(".node[data-op='reduce']").click()
+    stepper.button("focus").click()
+    near = len(ops(stepper))
+    assert 1 < near < everything
+    assert "within 2 steps of reduce" in stepper.page.locator(".graph .note").inner_text()
+    stepper.button("Smaller radius").click()
+    assert len(ops(stepper)) < near
+    stepper.button("whole graph").click()
+    assert len(ops(stepper)) == everything
+
+
+@pytest.mark.parametrize(("kind", "has"), [("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("DOT", b"digraph")])
+def test_the_graph_is_saved(stepper, tmp_path, kind, has):
+    at(stepper, "fusion")
+    with stepper.page.expect_download() as download:
+        stepper.page.get_by_label("Save the graph as").select_option(kind)
+    path = tmp_path / "graph"
+    download.value.save_as(path)
+    data = path.read_bytes()
+    assert data.startswith(has)
+    assert download.value.suggested_filename.endswith(kind.lower())
+    if kind != "PNG":
+        assert b"reduce" in data
+        assert b"var(--" not in data
+
+
+def test_colours_have_a_legend_in_words(stepper):
+    at(stepper, "fusion")
+    stepper.page.get_by_label("Colour by").select_option("memory")
+    assert re.search(r"≤ \d+ (?:B|KiB)", stepper.page.locator(".legend").inner_text())
+    stepper.page.get_by_label("Colour by").select_option("TF scope")
+    assert stepper.page.locator(".legend .key").count() >= 1
+
+
+def test_any_two_passes_are_compared(stepper):
+    at(stepper, "algsimp")
+    other = stepper.page.locator(".pass").filter(has_text="tuple-simplifier").first
+    other.click(modifiers=["Shift"])
+    assert stepper.tab == "Diff"
+    assert "after tuple-simplifier → after algsimp" in stepper.page.locator(".textpane .tools").inner_text()
+    side = stepper.page.locator(".cell.removed").count()
+    assert side > 0
+    stepper.button("unified").click()
+    assert stepper.page.locator(".rows.unified .cell.removed").count() > side, "a change is one line less, one more"
+    stepper.page.locator("button.skip").first.click()
+    stepper.page.locator(".root").focus()
+    stepper.press("Escape")
+    assert "algsimp: before and after" in stepper.page.locator(".textpane .tools").inner_text()
+
+
+def test_text_is_searched_and_folded(stepper):
+    at(stepper, "fusion")
+    stepper.page.locator(".root").focus()
+    stepper.press("f")
+    stepper.page.keyboard.type("reduce(")
+    count = stepper.page.locator(".count")
+    assert re.fullmatch(r"1 of \d+", count.inner_text())
+    assert "reduce(" in stepper.page.locator(".line.found .tx").inner_text()
+    stepper.button("Fold all computations").click()
+    assert count.inner_text() == "not found"
+    stepper.page.locator(".line.heading .twist").last.click()
+    stepper.page.get_by_label("Find in text").fill("reduce(")
+    assert "of" in count.inner_text()
+
+
+def test_the_same_op_is_lit_in_hlo_llvm_and_assembly(stepper):
+    stepper.press("End", "c")
+    assert stepper.page.locator(".column h4").all_inner_texts() == ["HLO", "LLVM IR", "Assembly"]
+    op = stepper.page.locator(".column").nth(2).locator(".line[data-op]").first
+    op.hover()
+    lit = stepper.page.locator(".line.lit")
+    assert stepper.page.locator(".column").filter(has=lit).count() >= 2
+
+
+def test_two_ops_and_why(stepper):
+    at(stepper, "fusion")
+    stepper.press("b")
+    stepper.page.locator(".node[data-op='subtract']").click()
+    stepper.page.locator(".node[data-op='reduce']").click(modifiers=["Shift"])
+    card = stepper.page.get_by_role("complementary").inner_text()
+    assert "Why, of these two" in card
+    assert "producer has one user" in card
+    assert "2 users: multiply.9, grad" in card
+
+
+def test_predict_then_reveal(stepper):
+    at(stepper, "tuple-simplifier")
+    stepper.button("predict").click()
+    question = stepper.page.locator(".question")
+    assert "comes next" in question.inner_text()
+    here = stepper.step
+    assert stepper.page.locator(".pass .glyph").nth(here + 1).inner_text() == "?"
+    stepper.page.locator(".node[data-op='w.one']").click()
+    stepper.page.locator(".node[data-op='reduce']").click()
+    assert "2 marked" in question.inner_text()
+    stepper.button("Reveal").click()
+    assert re.search(r"1 of \d+ found, 1 wrong", question.inner_text())
+    assert stepper.page.locator(".node.right").get_attribute("data-op") == "w.one"
+    stepper.button("Go there").click()
+    assert stepper.step > here
+    assert question.count() == 0
+
+
+def test_a_pipeline_folds_in_the_list(stepper):
+    rows = stepper.page.locator(".pass")
+    count = rows.count()
+    head = stepper.page.get_by_role("treeitem", expanded=True).first
+    head.click()
+    assert rows.count() < count
+    assert "changed" in stepper.page.get_by_role("treeitem", expanded=False).first.inner_text()
+
+
+def test_a_double_click_goes_to_where_an_op_lives_on(stepper):
+    at(stepper, "algsimp")
+    stepper.press("g")
+    before = stepper.step
+    node = stepper.page.locator(".node[data-op='reduce']")
+    node.dblclick()
+    assert stepper.step >= before
+
+
+def test_branches_are_compared(context, tmp_path):
+    path = tmp_path / "two.html"
+    write_page([make_trace("one"), make_trace("two")], path)
+    stepper = Stepper(context.new_page())
+    stepper.open(path)
+    stepper.page.get_by_role("tab", name="Compare", exact=True).click()
+    pane = stepper.page.get_by_role("region", name="Compare")
+    assert "ops at the end" in pane.inner_text()
+    assert stepper.page.locator(".thumb").count() == 2
+    pane.get_by_role("button", name="two").click()
+    assert stepper.page.get_by_role("tab", name="two").get_attribute("aria-selected") == "true"
+    assert stepper.errors == []
