@@ -294,3 +294,12 @@ def test_jax_is_asked_for_where_it_is_not_installed(shell: InteractiveShell) -> 
     else:
         result, _ = run(shell, "%%xla_jit --lang jax\nimport jax.numpy as jnp\njnp.tanh(2.0)")
         np.testing.assert_allclose(result.result, np.tanh(2.0), rtol=1e-5)
+
+
+def test_a_cell_that_compiles_nothing_says_so(shell: InteractiveShell) -> None:
+    result, captured = run(shell, "%%xla_jit\n1 + 1")
+    assert result.success
+    assert "nothing was compiled in this cell" in texts(captured)
+    assert "IndexError" not in printed(captured)
+    _, captured = run(shell, "%%xla_jit\nraise ValueError('here')")
+    assert "IndexError" not in printed(captured)

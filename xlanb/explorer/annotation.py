@@ -47,9 +47,13 @@ class Annotation:
 
     def __str__(self) -> str:
         head = (
-            f"{self.title or 'HLO'}: {self.seconds * 1e6:.1f} us in kernels, {self.elsewhere:.0%} of it from elsewhere"
+            f"{self.title or 'HLO'}: {self.seconds * 1e6:.3g} us in kernels, {self.elsewhere:.0%} of it from elsewhere"
         )
-        rows = [f"{f'{s.share:.0%}' if s.hlo else '':>5} {s.number:>4}  {s.text}" for s in self.lines]
+        rows = [
+            f"{f'{s.share:.0%}' if s.hlo else '':>5} {s.number:>4}  {s.text}"
+            for s in self.lines
+            if s.text or s.number > 1
+        ]
         return "\n".join([head, *rows])
 
 

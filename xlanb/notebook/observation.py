@@ -40,6 +40,10 @@ class Observation(Displayable):
     def __str__(self) -> str:
         return self.summary()
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """The step view of the traces; where there are none, the words that say so."""
+        return super()._repr_mimebundle_(include, exclude) if self.traces else {"text/plain": self.summary()}
+
 
 def observation(traces: Sequence[Trace], result: Any, seconds: float) -> Observation:
     """An observation with the largest program first; graphs that compiled nothing are left out where others did."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
@@ -56,7 +57,7 @@ class PassMagics(Magics):
         made = make_pass(shell.user_ns[_last_definition(cell)], options.name or "")
         trial = None
         if options.trial:
-            trial = try_pass(made, as_module(shell.ev(unquoted(options.trial))))
+            trial = try_pass(made, as_module(_value(shell, unquoted(options.trial))))
             display(trial)
             if trial.numerics is not None and not trial.keeps_the_result:
                 raise PassError(f"{trial}; it did not join the pipeline")
@@ -74,6 +75,14 @@ class PassMagics(Magics):
     def xla_unpass(self, line: str) -> None:
         """%xla_unpass NAME: take a pass of one's own out of the default pipeline again."""
         leave_pipeline(line.strip())
+
+
+def _value(shell: InteractiveShell, expression: str) -> object:
+    try:
+        value: object = shell.ev(expression)
+    except NameError as error:
+        raise ArgumentError(f"--try {expression}: {error}") from None
+    return value
 
 
 def _last_definition(cell: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from xlanb.explorer.annotation import Annotation, SourceLine
+from xlanb.view.text import time_text
 
 _MONO = "font-family:var(--jp-code-font-family,ui-monospace,monospace);font-size:12px;line-height:1.5"
 _PARTS = (("hlo", "HLO"), ("llvm", "LLVM IR"), ("assembly", "assembly"))
@@ -13,7 +14,7 @@ _PARTS = (("hlo", "HLO"), ("llvm", "LLVM IR"), ("assembly", "assembly"))
 def annotated_html(annotation: Annotation) -> str:
     """The whole source: a line with its share of the time, darker where more is spent; a line that became code opens to its HLO, LLVM IR and assembly."""
     most = max((s.share for s in annotation.lines), default=0.0)
-    head = f"{annotation.seconds * 1e6:.1f} &micro;s in kernels"
+    head = f"{time_text(annotation.seconds)} in kernels"
     if annotation.elsewhere > 0:
         head += f", {annotation.elsewhere:.0%} of it from other cells"
     rows = "\n".join(_line(s, most) for s in annotation.lines if s.text or s.number > 1)
@@ -37,11 +38,7 @@ def _line(line: SourceLine, most: float) -> str:
     if not line.hlo:
         return f'<div style="padding-left:18px;{tint}">{text}</div>'
     parts = "".join(_part(title, getattr(line, name)) for name, title in _PARTS)
-    spent = (
-        f"{line.seconds * 1e6:.2f} &micro;s"
-        if line.seconds
-        else "no time of its own: computed before, or within other lines"
-    )
+    spent = time_text(line.seconds) if line.seconds else "no time of its own: computed before, or within other lines"
     return (
         f'<details style="{tint}"><summary style="cursor:pointer;padding-left:4px">{text}</summary>'
         f'<div style="padding:2px 8px 6px 60px;background:rgba(128,128,128,.10)"><div style="opacity:.8">{spent}</div>{parts}</div></details>'
