@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from xlanb.buffers.values import is_plain_reshape
-from xlanb.cpu.codegen import vectors
+from xlanb.cpu.codegen import vector_memory, vectors
 from xlanb.cpu.codegen.elemental import Elemental, Kept, Leaf, array_of
 from xlanb.cpu.codegen.indexing import Index, IrArray, order, same_order
 from xlanb.cpu.codegen.ir import Ix
@@ -255,4 +255,4 @@ def tail(e: Elemental, width: int, begin: int, end: int, origin: Ix) -> str:
     left = (end - begin) % width
     if left == 0:
         return ""
-    return vectors.first_lanes(e.f, width, left if end - begin < width else e.f.sub(end, origin))
+    return vector_memory.first_lanes(e.f, width, left if end - begin < width else e.f.sub(end, origin))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from xlanb.cpu.codegen import vectors
+from xlanb.cpu.codegen import vector_memory, vectors
 from xlanb.cpu.codegen.elemental import Elemental, array_of, pack
 from xlanb.cpu.codegen.indexing import Index, order
 from xlanb.cpu.codegen.ir import Ix, Loop
@@ -238,7 +238,7 @@ class RowReduce:
         """A vector reduced to one of fewer elements; to a scalar where that is 1."""
         made, type_ = list(value), register(self.type)
         while width > to:
-            pairs = [vectors.halves(self.e.f, type_, v, width) for v in made]
+            pairs = [vector_memory.halves(self.e.f, type_, v, width) for v in made]
             made = self._step([low for low, _ in pairs], [high for _, high in pairs], width)
             width //= 2
         return made

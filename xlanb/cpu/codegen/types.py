@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from xlanb.cpu.codegen import vectors
+from xlanb.cpu.codegen import vector_memory, vectors
 from xlanb.cpu.codegen.ir import Function
 from xlanb.errors import CompilationError
 from xlanb.shape import PrimitiveType
@@ -137,8 +137,8 @@ def load(f: Function, t: PrimitiveType, pointer: str, offset: str | int) -> Valu
     kind = memory(t)
     if isinstance(offset, str) and f.width and vectors.varies(f, offset):
         if t.is_complex:
-            return vectors.apart(f, kind, vectors.load(f, kind, pointer, offset, 2), f.width)
-        return from_memory(f, t, vectors.load(f, kind, pointer, offset))
+            return vector_memory.apart(f, kind, vector_memory.load(f, kind, pointer, offset, 2), f.width)
+        return from_memory(f, t, vector_memory.load(f, kind, pointer, offset))
     if t.is_complex:
         at = f.let(f"getelementptr inbounds {{ {kind}, {kind} }}, ptr {pointer}, i64 {offset}")
         second = f.let(f"getelementptr inbounds {kind}, ptr {at}, i64 1")
@@ -152,10 +152,10 @@ def store(f: Function, t: PrimitiveType, pointer: str, offset: str | int, value:
     kind = memory(t)
     if isinstance(offset, str) and f.width and vectors.varies(f, offset):
         if t.is_complex:
-            both = vectors.together(f, kind, *pair(value), f.width)
-            vectors.store(f, kind, pointer, offset, both, 2)
+            both = vector_memory.together(f, kind, *pair(value), f.width)
+            vector_memory.store(f, kind, pointer, offset, both, 2)
         else:
-            vectors.store(f, kind, pointer, offset, to_memory(f, t, real(value)))
+            vector_memory.store(f, kind, pointer, offset, to_memory(f, t, real(value)))
         return
     if t.is_complex:
         at = f.let(f"getelementptr inbounds {{ {kind}, {kind} }}, ptr {pointer}, i64 {offset}")

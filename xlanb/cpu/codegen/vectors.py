@@ -240,7 +240,7 @@ def kind(type_: str, width: int) -> str:
     return f"<{width} x {type_}>"
 
 
-def _known(f: Function, width: int, text: str) -> str:
+def known(f: Function, width: int, text: str) -> str:
     """A statement that gives a vector."""
     name = f.plain(text)
     f.lanes[name] = width
@@ -257,7 +257,7 @@ def splat(f: Function, type_: str, value: str, width: int) -> str:
         with f.outside(f.home(value)):
             vector = kind(type_, width)
             one = f.plain(f"insertelement {vector} poison, {type_} {value}, i64 0")
-            found = _known(f, width, f"shufflevector {vector} {one}, {vector} poison, <{width} x i32> zeroinitializer")
+            found = known(f, width, f"shufflevector {vector} {one}, {vector} poison, <{width} x i32> zeroinitializer")
             f.remember(key, found)
     return str(found)
 
@@ -278,7 +278,7 @@ def materialize(f: Function, name: str) -> str:
         width = x.lane.width
         with f.outside(f.home(name)):
             first = splat(f, "i64", str(first_of(f, x)), width)
-            found = _known(f, width, f"add {kind('i64', width)} {first}, {lane_numbers(width, step=x.step)}")
+            found = known(f, width, f"add {kind('i64', width)} {first}, {lane_numbers(width, step=x.step)}")
             f.remember(key, found)
     return str(found)
 
@@ -320,10 +320,10 @@ def widen(f: Function, text: str) -> str:
     if opcode in _BINARY:
         *flags, type_, a, b = words
         made = f"{kind(type_, width)} {operand(f, type_, a[:-1], width)}, {operand(f, type_, b, width)}"
-        return _known(f, width, " ".join((opcode, *flags, made)))
+        return known(f, width, " ".join((opcode, *flags, made)))
     if opcode in _UNARY:
         *flags, type_, a = words
-        return _known(f, width, " ".join((opcode, *flags, kind(type_, width), operand(f, type_, a, width))))
+        return known(f, width, " ".join((opcode, *flags, kind(type_, width), operand(f, type_, a, width))))
     if opcode in _CASTS:
         *flags, type_, a, _, to = words
         return _cast(f, " ".join((opcode, *flags)), type_, a, to, width)
@@ -355,8 +355,8 @@ def _cast(f: Function, opcode: str, type_: str, a: str, to: str, width: int) -> 
             first = first_of(f, x)
             low = f.plain(f"trunc i64 {first} to {to}")
             numbers = lane_numbers(width, to, x.step or 0)
-            return _known(f, width, f"add {kind(to, width)} {splat(f, to, low, width)}, {numbers}")
-    return _known(f, width, f"{opcode} {kind(type_, width)} {operand(f, type_, a, width)} to {kind(to, width)}")
+            return known(f, width, f"add {kind(to, width)} {splat(f, to, low, width)}, {numbers}")
+    return known(f, width, f"{opcode} {kind(type_, width)} {operand(f, type_, a, width)} to {kind(to, width)}")
 
 
 def _select(f: Function, words: list[str], width: int) -> str:
@@ -368,7 +368,7 @@ def _select(f: Function, words: list[str], width: int) -> str:
     test = f"{kind('i1', width)} {chosen}" if chosen in f.lanes else f"i1 {chosen}"
     a, b = operand(f, type_, a[:-1], width), operand(f, type_, b, width)
     vector = kind(type_, width)
-    return _known(f, width, " ".join(("select", *flags, f"{test}, {vector} {a}, {vector} {b}")))
+    return known(f, width, " ".join(("select", *flags, f"{test}, {vector} {a}, {vector} {b}")))
 
 
 def _pointers(f: Function, words: list[str], width: int) -> str:
@@ -376,7 +376,7 @@ def _pointers(f: Function, words: list[str], width: int) -> str:
     if base[:-1] in f.lanes:
         raise NotAVectorError("pointers that differ from lane to lane")
     at = operand(f, "i64", offset, width)
-    return _known(f, width, " ".join(("getelementptr", *flags, f"{type_} ptr {base} {kind('i64', width)} {at}")))
+    return known(f, width, " ".join(("getelementptr", *flags, f"{type_} ptr {base} {kind('i64', width)} {at}")))
 
 
 def widen_call(
@@ -408,12 +408,12 @@ def _lane_by_lane(
         ]
         one = f.plain_call(result, name, given, attributes=attributes)
         f.do(f"store {result} {one}, ptr {_lane_address(f, result, out, k)}")
-    return _known(f, width, f"load {kind(result, width)}, ptr {out}, align {_align(result)}")
+    return known(f, width, f"load {kind(result, width)}, ptr {out}, align {alignment(result)}")
 
 
 def _on_stack(f: Function, type_: str, value: str, width: int) -> str:
     place = f.alloca(type_, width)
-    f.do(f"store {kind(type_, width)} {value}, ptr {place}, align {_align(type_)}")
+    f.do(f"store {kind(type_, width)} {value}, ptr {place}, align {alignment(type_)}")
     return place
 
 
@@ -436,7 +436,7 @@ def rarely(f: Function, condition: str, value: str, otherwise: Callable[[], str]
         last = f.block
         f.branch(end)
     f.begin(end)
-    return _known(f, width, f"phi {vector} [ {made}, %{before} ], [ {other}, %{last} ]")
+    return known(f, width, f"phi {vector} [ {made}, %{before} ], [ {other}, %{last} ]")
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
@@ -444,15 +444,17 @@ def rarely(f: Function, condition: str, value: str, otherwise: Callable[[], str]
 _BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
 
 
-def _align(type_: str) -> int:
+def alignment(type_: str) -> int:
+    """Bytes that an element of an LLVM type is aligned to."""
     return _BYTES.get(type_) or int(type_[1:]) // 8
 
 
-def _overload(type_: str, width: int) -> str:
+def overload(type_: str, width: int) -> str:
+    """How an intrinsic on a vector is called."""
     return f"v{width}{ {'half': 'f16', 'float': 'f32', 'double': 'f64'}.get(type_, type_) }"
 
 
-def _mask(f: Function, width: int, repeat: int = 1) -> str:
+def region_mask(f: Function, width: int, repeat: int = 1) -> str:
     """The mask of the present region, each bit `repeat` times; all where there is none."""
     if not f.mask:
         return "splat (i1 true)"
@@ -467,161 +469,8 @@ def _mask(f: Function, width: int, repeat: int = 1) -> str:
 def gather(f: Function, type_: str, pointers: str, width: int) -> str:
     """The elements at a vector of pointers."""
     vector, bits = kind(type_, width), kind("i1", width)
-    name = f"llvm.masked.gather.{_overload(type_, width)}.v{width}p0"
+    name = f"llvm.masked.gather.{overload(type_, width)}.v{width}p0"
     f.module.declare(vector, name, f"{kind('ptr', width)}, i32, {bits}, {vector}")
-    where = f"{kind('ptr', width)} {pointers}, i32 {_align(type_)}"
-    given = f"{where}, {bits} {_mask(f, width)}, {vector} zeroinitializer"
-    return _known(f, width, f"call {vector} @{name}({given})")
-
-
-def scatter(f: Function, type_: str, pointers: str, value: str, width: int) -> None:
-    """Set the elements at a vector of pointers."""
-    vector, bits = kind(type_, width), kind("i1", width)
-    name = f"llvm.masked.scatter.{_overload(type_, width)}.v{width}p0"
-    f.module.declare("void", name, f"{vector}, {kind('ptr', width)}, i32, {bits}")
-    where = f"{kind('ptr', width)} {pointers}, i32 {_align(type_)}"
-    given = f"{vector} {operand(f, type_, value, width)}, {where}, {bits} {_mask(f, width)}"
-    f.do(f"call void @{name}({given})")
-
-
-def load(f: Function, type_: str, pointer: str, offset: str, parts: int = 1) -> str:
-    """`parts` consecutive values of each lane's element, at an index that differs from lane to lane: one vector of width * parts."""
-    width = f.width
-    x = f.affine.get(offset)
-    if x is not None and x.step == 1:
-        return _load_run(f, type_, _address(f, type_, pointer, first_of(f, x), parts), width * parts, parts)
-    if x is not None and x.step == -1 and parts == 1:
-        begin = f.add(first_of(f, x), 1 - width, wrap=True)
-        mask = _reversed(f, "i1", f.mask, width) if f.mask else ""
-        found = _load_run(f, type_, _address(f, type_, pointer, begin, 1), width, 1, mask)
-        return _reversed(f, type_, found, width)
-    if parts != 1:
-        raise NotAVectorError("parts of elements apart from each other")
-    if x is not None and x.step in (2, 3, 4) and (not f.mask or f.mask.startswith("<i1 true")) and width >= 4:
-        return _load_strided(f, type_, pointer, first_of(f, x), x.step, width)
-    at = operand(f, "i64", offset, width)
-    return gather(
-        f, type_, _known(f, width, f"getelementptr inbounds {type_}, ptr {pointer}, {kind('i64', width)} {at}"), width
-    )
-
-
-def _address(f: Function, type_: str, pointer: str, offset: Ix, parts: int) -> str:
-    if offset == 0:
-        return pointer
-    return f.plain(f"getelementptr inbounds [{parts} x {type_}], ptr {pointer}, i64 {offset}")
-
-
-def _reversed(f: Function, type_: str, value: str, width: int) -> str:
-    order = ", ".join(f"i32 {width - 1 - k}" for k in range(width))
-    vector = kind(type_, width)
-    return _known(f, width, f"shufflevector {vector} {value}, {vector} poison, <{width} x i32> <{order}>")
-
-
-def _load_strided(f: Function, type_: str, pointer: str, begin: Ix, step: int, width: int) -> str:
-    """Every so many elements: `step` vectors side by side are read, none further than the last lane's element, and put together."""
-    begins = [*range(0, (step - 1) * width, width), step * (width - 1) + 1 - width]
-    masks = [""] * step
-    if f.mask:
-        last = step * (f.mask.count("true") - 1)
-        begins[-1] = (step - 1) * width
-        masks = [first_lanes(f, width, max(last + 1 - at, 0)) for at in begins]
-    runs = [
-        _load_run(f, type_, _address(f, type_, pointer, f.add(begin, at), 1), width, 1, m)
-        for at, m in zip(begins, masks, strict=True)
-    ]
-    places = [(min(step * lane // width, step - 1), step * lane) for lane in range(width)]
-    made, vector = runs[0], kind(type_, width)
-    for r in range(1, step):
-        which = [
-            at if r == 1 and run == 0 else lane if run < r else width + at - begins[r]
-            for lane, (run, at) in enumerate(places)
-        ]
-        order = ", ".join(f"i32 {which[lane] if run <= r else 'poison'}" for lane, (run, _) in enumerate(places))
-        made = _known(f, width, f"shufflevector {vector} {made}, {vector} {runs[r]}, <{width} x i32> <{order}>")
-    return made
-
-
-def _load_run(f: Function, type_: str, address: str, width: int, parts: int, mask: str = "") -> str:
-    vector = kind(type_, width)
-    if not f.mask:
-        return _known(f, width, f"load {vector}, ptr {address}, align {_align(type_)}")
-    name = f"llvm.masked.load.{_overload(type_, width)}.p0"
-    f.module.declare(vector, name, f"ptr, i32, {kind('i1', width)}, {vector}")
-    chosen = f"{kind('i1', width)} {mask or _mask(f, width, parts)}"
-    where = f"ptr {address}, i32 {_align(type_)}"
-    return _known(f, width, f"call {vector} @{name}({where}, {chosen}, {vector} zeroinitializer)")
-
-
-def store(f: Function, type_: str, pointer: str, offset: str, value: str, parts: int = 1) -> None:
-    """Set `parts` consecutive values of each lane's element; `value` is a vector of width * parts."""
-    width = f.width * parts
-    vector = kind(type_, width)
-    x = f.affine.get(offset)
-    if x is None or x.step != 1:
-        if parts != 1:
-            raise NotAVectorError("parts of elements apart from each other")
-        at = operand(f, "i64", offset, width)
-        scatter(
-            f,
-            type_,
-            _known(f, width, f"getelementptr inbounds {type_}, ptr {pointer}, {kind('i64', width)} {at}"),
-            value,
-            width,
-        )
-        return
-    address = _address(f, type_, pointer, first_of(f, x), parts)
-    made = operand(f, type_, value, width)
-    if not f.mask:
-        f.do(f"store {vector} {made}, ptr {address}, align {_align(type_)}")
-        return
-    mask = _mask(f, width, parts)
-    if mask.startswith("<i1 true") and mask.count("true") == 1:
-        # LLVM 22 makes of a narrowing store of one known lane a store of the wide element: it would write beyond.
-        f.do(f"store {type_} {f.plain(f'extractelement {vector} {made}, i64 0')}, ptr {address}, align {_align(type_)}")
-        return
-    name = f"llvm.masked.store.{_overload(type_, width)}.p0"
-    f.module.declare("void", name, f"{vector}, ptr, i32, {kind('i1', width)}")
-    where = f"ptr {address}, i32 {_align(type_)}"
-    f.do(f"call void @{name}({vector} {made}, {where}, {kind('i1', width)} {mask})")
-
-
-def apart(f: Function, type_: str, both: str, width: int) -> tuple[str, str]:
-    """The even and the odd elements of a vector of twice the width."""
-    vector = kind(type_, 2 * width)
-    halves = []
-    for first in (0, 1):
-        order = ", ".join(f"i32 {2 * k + first}" for k in range(width))
-        halves.append(_known(f, width, f"shufflevector {vector} {both}, {vector} poison, <{width} x i32> <{order}>"))
-    return halves[0], halves[1]
-
-
-def together(f: Function, type_: str, even: str, odd: str, width: int) -> str:
-    """A vector of elements of two, in turns."""
-    vector = kind(type_, width)
-    order = ", ".join(f"i32 {k // 2 + (k % 2) * width}" for k in range(2 * width))
-    even, odd = operand(f, type_, even, width), operand(f, type_, odd, width)
-    return _known(f, 2 * width, f"shufflevector {vector} {even}, {vector} {odd}, <{2 * width} x i32> <{order}>")
-
-
-def halves(f: Function, type_: str, value: str, width: int) -> tuple[str, str]:
-    """The lower and the upper half of a vector; the elements where there are two."""
-    vector = kind(type_, width)
-    if width == 2:
-        low, high = (f.plain(f"extractelement {vector} {value}, i64 {k}") for k in (0, 1))
-        return low, high
-    made = []
-    for first in (0, width // 2):
-        order = ", ".join(f"i32 {first + k}" for k in range(width // 2))
-        made.append(
-            _known(f, width // 2, f"shufflevector {vector} {value}, {vector} poison, <{width // 2} x i32> <{order}>")
-        )
-    return made[0], made[1]
-
-
-def first_lanes(f: Function, width: int, count: Ix) -> str:
-    """The mask of the first `count` lanes."""
-    if isinstance(count, int):
-        return "<" + ", ".join(f"i1 {str(k < count).lower()}" for k in range(width)) + ">"
-    # More than `width` may be left: no lane number reaches that.
-    limit = splat(f, "i64", count, width)
-    return _known(f, width, f"icmp ult {kind('i64', width)} {lane_numbers(width)}, {limit}")
+    where = f"{kind('ptr', width)} {pointers}, i32 {alignment(type_)}"
+    given = f"{where}, {bits} {region_mask(f, width)}, {vector} zeroinitializer"
+    return known(f, width, f"call {vector} @{name}({given})")
