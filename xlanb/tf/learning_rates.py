@@ -51,7 +51,7 @@ def natural_exp_decay(
 ) -> Tensor:
     """learning_rate * e ^ (-decay_rate * step / decay_steps)."""
     factor = call("Exp", call("Neg", decay_rate))
-    return exponential_decay(learning_rate, global_step, decay_steps, factor, staircase, name or "NaturalExpDecay")
+    return exponential_decay(learning_rate, global_step, decay_steps, factor, staircase, name)
 
 
 def inverse_time_decay(

@@ -210,8 +210,9 @@ def hinge_loss(
     """max(0, 1 - logit * (2 * label - 1))."""
     with name_scope(scope, "hinge_loss", [logits, labels, weights]) as name:
         x, y = _both(logits, labels)
-        signs = call("Sub", 2 * y, ones_like(y))
-        losses = call("Relu", call("Sub", ones_like(y), call("Mul", signs, x)))
+        one = ones_like(y)
+        signs = call("Sub", 2 * y, one)
+        losses = call("Relu", call("Sub", one, call("Mul", signs, x)))
         return compute_weighted_loss(losses, weights, name, loss_collection, reduction)
 
 
@@ -253,7 +254,8 @@ def softmax_cross_entropy(
         labels = math_ops.cast(onehot_labels, logits.dtype)
         if label_smoothing > 0:
             classes = math_ops.cast(shape(labels)[-1], logits.dtype)
-            labels = labels * (1.0 - label_smoothing) + label_smoothing / classes
+            low = label_smoothing / classes
+            labels = labels * (1.0 - label_smoothing) + low
         labels = stop_gradient(labels, name="labels_stop_gradient")
         losses = loss_ops.softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits, name="xentropy")
         return compute_weighted_loss(losses, weights, name, loss_collection, reduction)

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlanb.errors import GraphValueError
 from xlanb.graph import initializers, math_ops
-from xlanb.graph.array_ops import where
+from xlanb.graph.array_ops import ones, where
 from xlanb.graph.control_ops import group
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
@@ -82,7 +82,7 @@ class FtrlOptimizer(Optimizer):
 
     def _create_slots(self, variables: Sequence[Any]) -> None:
         for v in variables:
-            self._slot(v, "accum", initializers.Constant(self._start))
+            self._slot(v, "accum", lambda shape, dtype=None: ones(shape, dtype) * self._start)
             self._slot(v, "linear")
 
     def _prepare(self) -> None:
