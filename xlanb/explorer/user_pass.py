@@ -88,7 +88,11 @@ def make_pass(source: Any, name: str = "") -> HloPass:
             raise PassError(f"{title} left the module broken: {error}") from error
 
     doc = getattr(source, "__doc__", None) or f"The pass {title}, written in a notebook."
-    made: Any = type(title, (HloPass,), {"name": title, "apply": apply, "__doc__": doc, "__module__": getattr(source, "__module__", "__main__")})
+    made: Any = type(
+        title,
+        (HloPass,),
+        {"name": title, "apply": apply, "__doc__": doc, "__module__": getattr(source, "__module__", "__main__")},
+    )
     new: HloPass = made()
     return new
 
