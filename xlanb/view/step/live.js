@@ -25,6 +25,10 @@ export function receive(view, message) {
     view.progress = null;
   }
   view.update();
+  if (view.queued && !view.waiting) {
+    view.queued = false;
+    if (message.type === "done") view.next();
+  }
 }
 
 /** @param {any} view @param {any} message */
@@ -55,6 +59,12 @@ export function actionsAt(view) {
   if (view.can.fork && stage && (kind === "module" || kind === "graph")) out.push({ label: "Fork", title: "a second branch of the compilation, from after this stage on", act: () => view.ask("fork") });
   if (view.can.edit && kind === "module") out.push({ label: "Edit", title: "change the program as it stands here, and continue", act: () => startEdit(view) });
   return out;
+}
+
+/** Switch a pass off or on again, from the next branch on. @param {any} view @param {string} name @param {boolean} off */
+export function togglePass(view, name, off) {
+  view.ask("toggle", { name, off });
+  view.say(`${name} is ${off ? "off" : "on"} from now on: step on, or fork at a stage before it, to see what that does.`);
 }
 
 /** Let the text of a stage be edited. @param {any} view */

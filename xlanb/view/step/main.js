@@ -47,6 +47,7 @@ class StepView {
     this.filter = "";
     this.hide = false;
     this.waiting = "";
+    this.queued = false;
     this.error = "";
     this.second = ""; // the other op of a pair
     this.other = -1; // the stage that is compared with
@@ -199,12 +200,6 @@ class StepView {
     showList(this);
   }
 
-  /** Switch a pass off or on again, from the next branch on. @param {string} name @param {boolean} off */
-  togglePass(name, off) {
-    this.ask("toggle", { name, off });
-    this.say(`${name} is ${off ? "off" : "on"} from now on: step on, or fork at a stage before it, to see what that does.`);
-  }
-
   toggleHide() {
     this.hide = !this.hide;
     this.update();
@@ -227,6 +222,7 @@ class StepView {
 
   next() {
     if (this.stage < this.current.stages.length - 1) this.go(this.stage + 1);
+    else if (this.waiting === "step") this.queued = true; // a key that was quicker than the kernel is not lost
     else if (this.canStep) this.ask("step");
     else this.say(this.current.live ? "" : "This was the last pass.");
   }

@@ -1,5 +1,6 @@
 // The list of passes: a tree of pipelines, rounds of those that run to a fixed point, and what each pass did.
 import { h, plural, time } from "./dom.js";
+import { togglePass } from "./live.js";
 import { tally } from "./side.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -166,7 +167,7 @@ export function showList(view) {
     off: view.can.toggle ? new Set(view.can.off || []) : null,
     go: (/** @type {number} */ k, /** @type {Event} */ e) => view.choosePass(k, e),
     fold: (/** @type {string} */ key) => view.foldPipeline(key),
-    toggle: (/** @type {string} */ name, /** @type {boolean} */ off) => view.togglePass(name, off),
+    toggle: (/** @type {string} */ name, /** @type {boolean} */ off) => togglePass(view, name, off),
   };
   // Most steps only move the mark: the rows are built anew where anything else is other than it was.
   const { current, ...rest } = state;

@@ -77,6 +77,7 @@ export class TextPane {
   /** @param {{say(text: string): void}} act @param {{plain?: boolean}} [options] plain: no tools */
   constructor(act, options = {}) {
     this.act = act;
+    this.plain = Boolean(options.plain);
     /** @type {Set<string>} */
     this.folded = new Set();
     /** @type {Source} */
@@ -124,7 +125,7 @@ export class TextPane {
     for (let at = 0; at < this.shown.length; at += BLOCK) {
       const count = Math.min(BLOCK, this.shown.length - at);
       const block = h("div", { class: "block", data: { at }, style: { "min-height": `${count * LINE_PX}px` } });
-      if (at < BLOCK) this._buildBlock(block);
+      if (at < (this.plain ? BLOCK : 2 * BLOCK)) this._buildBlock(block);
       else this.watcher.observe(block);
       parts.push(block);
     }
