@@ -119,7 +119,7 @@ class Cluster(Displayable):
     ) -> Argument:
         if must_be_constant:
             value = constant_value(origin)
-            value = (solution or self._solve()).values.get(origin) if value is None else value
+            value = (solution or self._solve()).values.get(origin) if value is None else value  # noqa: PD011 - no DataFrame
             if value is not None:
                 return Argument("constant", None, value, origin.name)
         is_handle = tensor.dtype.name == "resource"
