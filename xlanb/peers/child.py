@@ -41,6 +41,10 @@ class Compiled:
     results: list[NDArray[Any]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
+    def discard(self) -> None:
+        """Remove the dump: what was asked for is read."""
+        shutil.rmtree(self.files.folder.parent, ignore_errors=True)
+
 
 class RealTrace(Trace):
     """A Trace of the real compiler, with what it measured: `results` leaf by leaf, `compile_seconds` and `temp_bytes`."""

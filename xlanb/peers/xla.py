@@ -13,7 +13,6 @@ import numpy as np
 
 from xlanb.errors import MissingPeerError, XlanbError
 from xlanb.explorer.dump_trace import dump_trace
-from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.records import ModuleRecord
 from xlanb.peers.child import RealTrace, compile_in_child, execution_stage
@@ -125,7 +124,7 @@ class RealExecutable:
         return size
 
 
-def trace(x: Any, *arrays: Any, all_passes: bool = False, runs: int = 20, flags: str = "") -> Trace:
+def trace(x: Any, *arrays: Any, all_passes: bool = False, runs: int = 20, flags: str = "") -> RealTrace:
     """The compilation of `x` by the real XLA:CPU as a Trace: its passes, kernels, buffers, and with `arrays` what they give and how long that takes.
 
     XLA reads its flags once in a process, so a child process compiles. `x` is an HloModule, HLO text, or what `from_jax` takes; then `arrays` are its example arguments too. The passes that
@@ -136,13 +135,22 @@ def trace(x: Any, *arrays: Any, all_passes: bool = False, runs: int = 20, flags:
         XlanbError: the real XLA refuses the module; the message is its own.
     """
     _import("jaxlib")
-    module = x if isinstance(x, HloModule) else parse(x) if _is_hlo(x) else from_jax(x, *arrays)
+    module = as_module(x, *arrays)
     made = compile_in_child(str(module), arrays, all_passes=all_passes, runs=runs, flags=flags)
     found = RealTrace(f"XLA:CPU: {module.name}", dump_trace(made.files).stages, made)
     if made.seconds:
         found.stages.append(execution_stage(len(found.stages), made))
         found.runs.extend(made.seconds)
     return found
+
+
+def as_module(x: Any, *arrays: Any) -> HloModule:
+    """The module of what `trace` takes.
+
+    Raises:
+        XlanbError: it is none of these, or malformed.
+    """
+    return x if isinstance(x, HloModule) else parse(x) if _is_hlo(x) else from_jax(x, *arrays)
 
 
 def _is_hlo(x: Any) -> bool:
