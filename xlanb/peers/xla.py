@@ -40,9 +40,9 @@ def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
     jax = _import("jax")
     stages = _import("jax.stages")
     if isinstance(x, stages.Lowered):
-        return parse(x.as_text(dialect="hlo"))
+        return _from_lowered(x)
     if isinstance(x, stages.Compiled):
-        return parse(x.as_text())
+        return HloModule.from_proto(x.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
     if hasattr(x, "jaxpr") and hasattr(x, "in_avals"):
         function = _import("jax.core").jaxpr_as_fun(x) if hasattr(_import("jax.core"), "jaxpr_as_fun") else None
         function = function or _import("jax.extend.core").jaxpr_as_fun(x)
@@ -50,7 +50,14 @@ def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
     if not callable(x):
         raise XlanbError(f"a {type(x).__name__} is nothing that JAX compiles")
     jitted = x if hasattr(x, "lower") else jax.jit(x)
-    return parse(jitted.lower(*args, **named).as_text(dialect="hlo"))
+    # a Python line is the user's: these frames are not
+    _import("jax.extend.source_info_util").register_exclusion(__file__)
+    return _from_lowered(jitted.lower(*args, **named))
+
+
+def _from_lowered(lowered: Any) -> HloModule:
+    """The module itself: JAX's text of it leaves out the operations' names, the Python lines and the values of large constants."""
+    return HloModule.from_proto(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
 
 
 def _from_stablehlo(text: str) -> HloModule:
