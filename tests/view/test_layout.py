@@ -5,6 +5,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xlanb.view import layout as module
 from xlanb.view.drawing import Group, Node, draw
 from xlanb.view.layout import layout
 from xlanb.view.layout_steps import count_crossings
@@ -98,6 +99,32 @@ def test_crossings_are_counted():
     down = [[3], [2], [], []]
     assert count_crossings([[0, 1], [2, 3]], down) == 1
     assert count_crossings([[1, 0], [2, 3]], down) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=30))
+def test_crossings_are_those_of_every_pair_of_edges(pairs):
+    down = [[9 + b for a, b in pairs if a == v] for v in range(9)] + [[] for _ in range(9)]
+    crossing = sum((a - c) * (b - d) < 0 for k, (a, b) in enumerate(pairs) for c, d in pairs[k + 1 :])
+    assert count_crossings([list(range(9)), list(range(9, 18))], down) == crossing
+
+
+def test_a_small_change_of_a_large_drawing_is_not_drawn_afresh(monkeypatch):
+    sizes = {f"n{i}": SIZE for i in range(200)}
+    edges = [(f"n{max(0, i - 1 - (i * 7919) % 9)}", f"n{i}") for i in range(1, 200)]
+    placed = layout(sizes, edges)
+    drawn = []
+    fresh = module._fresh
+    monkeypatch.setattr(module, "_fresh", lambda *args: drawn.append(1) or fresh(*args))
+    for gone in (199, 150, 77):
+        sizes = {n: s for n, s in sizes.items() if n != f"n{gone}"}
+        after = layout(sizes, edges, placed)
+        assert all(after.boxes[n] == placed.boxes[n] for n in sizes)
+        placed = after
+    assert not drawn
+    grown = sizes | {f"m{i}": SIZE for i in range(100)}
+    layout(grown, [*edges, *((f"m{i}", f"n{(i * 37) % 150}") for i in range(100))], placed)
+    assert drawn, "where much is new both drawings are compared"
 
 
 def test_ten_thousand_nodes_take_seconds_at_most():

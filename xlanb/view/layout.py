@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xlanb.view.layout_ranks import Ranked
 from xlanb.view.layout_steps import assign_x, count_crossings, order_by_barycentre, straighten
@@ -25,19 +25,48 @@ _GAP_PORT = 16.0  # below the points where edges enter a box
 _DUMMY_WIDTH = 6.0
 _MAX_SPAN = 60  # an edge over more ranks than this is drawn straight
 _COUNTED_EDGES = 2500  # beyond this, counting crossings costs more than it gives
+_PATIENCE = 4  # sweeps without fewer crossings, after which more of them hardly ever find any
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What tells a drawing from a tangle: its area and the length of all edges in pixels, and how many nodes and edges that is for."""
+
+    area: float
+    length: float
+    nodes: int
+    edges: int
+
+    def holds(self, other: Measure) -> bool:
+        """Whether another drawing is about as dense as this one: then there is no need to draw it afresh to know."""
+        more_nodes = max(1.0, other.nodes / max(self.nodes, 1))
+        more_edges = max(1.0, other.edges / max(self.edges, 1))
+        return (
+            other.nodes * 4 > self.nodes * 3
+            and other.area <= 1.4 * more_nodes * self.area
+            and other.length <= 1.25 * more_edges * self.length + 200
+        )
 
 
 @dataclass(frozen=True)
 class Placement:
     """Where everything stands, in pixels, y downwards.
 
-    `boxes` gives (left, top, width, height) by node; `routes` the points of each edge, from the bottom of its source to the top of its target.
+    `boxes` gives (left, top, width, height) by node; `routes` the points of each edge, from the bottom of its source to the top of its target;
+    `afresh` what the drawing measured when all was last placed afresh.
     """
 
     boxes: Mapping[str, tuple[float, float, float, float]] = field(default_factory=dict)
     routes: Mapping[Edge, tuple[Point, ...]] = field(default_factory=dict)
     width: float = 0.0
     height: float = 0.0
+    afresh: Measure | None = field(default=None, compare=False)
+
+    @property
+    def measure(self) -> Measure:
+        """Its area, and how long its edges are."""
+        length = sum(abs(r[-1][0] - r[0][0]) + abs(r[-1][1] - r[0][1]) for r in self.routes.values())
+        return Measure(self.width * self.height, length, len(self.boxes), len(self.routes))
 
 
 def layout(
@@ -63,20 +92,17 @@ def layout(
         return previous
     names = list(sizes)
     graph = Ranked(names, wanted, first, last)
-    fresh = _fresh(graph, sizes, wanted)
-    if previous is None or not previous.boxes:
-        return fresh
-    surviving = sum(n in previous.boxes for n in names)
-    if surviving * 5 < len(names) * 2:
-        return fresh
+    surviving = 0 if previous is None else sum(n in previous.boxes for n in names)
+    if previous is None or not previous.boxes or surviving * 5 < len(names) * 2:
+        return _fresh(graph, sizes, wanted)
     anchored = _anchored(graph, sizes, wanted, previous)
-    grown = anchored.width * anchored.height > 2.5 * max(fresh.width * fresh.height, 1.0)
-    return fresh if grown or _length(anchored) > 1.7 * _length(fresh) + 400 else anchored
-
-
-def _length(placement: Placement) -> float:
-    """Length of all edges: what tells a tangle from a drawing."""
-    return sum(abs(r[-1][0] - r[0][0]) + abs(r[-1][1] - r[0][1]) for r in placement.routes.values())
+    now = anchored.measure
+    if previous.afresh is not None and previous.afresh.holds(now):
+        return replace(anchored, afresh=previous.afresh)
+    fresh = _fresh(graph, sizes, wanted)
+    best = fresh.measure
+    tangled = now.area > 2.5 * max(best.area, 1.0) or now.length > 1.7 * best.length + 400
+    return fresh if tangled else replace(anchored, afresh=best)
 
 
 # -- afresh -----------------------------------------------------------------------------------------------------
@@ -100,7 +126,8 @@ def _fresh(graph: Ranked, sizes: Mapping[str, tuple[float, float]], edges: Seque
                 boxes[graph.names[v]] = (x[v] - w / 2, top[k] + (heights[k] - h) / 2, w, h)
     _grid(boxes, [graph.names[v] for v in lonely], sizes)
     routes = _routes(graph, edges, chains, boxes, x, top, heights)
-    return _normal(boxes, routes)
+    placed = _normal(boxes, routes)
+    return replace(placed, afresh=placed.measure)
 
 
 def _layers(
@@ -163,13 +190,14 @@ def _best_order(layers: list[list[int]], up: list[list[int]], down: list[list[in
             layers = order_by_barycentre(layers, up if sweep % 2 == 0 else down, downwards=sweep % 2 == 0)
         return layers
     best, fewest = layers, count_crossings(layers, down)
+    found = 0
     for sweep in range(14):
+        if not fewest or sweep - found > _PATIENCE:
+            break
         layers = order_by_barycentre(layers, up if sweep % 2 == 0 else down, downwards=sweep % 2 == 0)
         crossings = count_crossings(layers, down)
         if crossings < fewest:
-            best, fewest = layers, crossings
-        if not fewest:
-            break
+            best, fewest, found = layers, crossings, sweep
     return best
 
 

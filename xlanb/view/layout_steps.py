@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import sub
 
 Layers = list[list[int]]
+
+_SETTLED = 2.0  # pixels: what moves less in a sweep upwards stands where it will stand
 
 
 def order_by_barycentre(layers: Layers, neighbours: Sequence[Sequence[int]], *, downwards: bool) -> Layers:
@@ -19,7 +23,10 @@ def order_by_barycentre(layers: Layers, neighbours: Sequence[Sequence[int]], *, 
         keys = {}
         for i, v in enumerate(layer):
             near = neighbours[v]
-            keys[v] = sum(place[u] for u in near) / len(near) if near else (i + 0.5) * scale
+            if len(near) == 1:
+                keys[v] = place[near[0]]
+            else:
+                keys[v] = sum([place[u] for u in near]) / len(near) if near else (i + 0.5) * scale
         layer = sorted(layer, key=keys.__getitem__)
         for i, v in enumerate(layer):
             place[v] = (i + 0.5) * scale
@@ -28,26 +35,28 @@ def order_by_barycentre(layers: Layers, neighbours: Sequence[Sequence[int]], *, 
 
 
 def count_crossings(layers: Layers, down: Sequence[Sequence[int]]) -> int:
-    """Pairs of edges between neighbouring layers that cross, by a Fenwick tree (Barth, Juenger and Mutzel 2002)."""
+    """Pairs of edges between neighbouring layers that cross: for each edge those before it that end further right.
+
+    Ends are kept in a sorted list: a layer has some hundreds, where that beats any tree.
+    """
     total = 0
+    place = [0] * len(down)
     for upper, lower in pairwise(layers):
-        place = {v: i for i, v in enumerate(lower)}
-        tree = [0] * (len(lower) + 1)
-        seen = 0
+        for i, v in enumerate(lower):
+            place[v] = i
+        seen: list[int] = []
         for v in upper:
-            ends = sorted(place[w] for w in down[v] if w in place)
+            below = down[v]
+            if len(below) == 1:
+                p = place[below[0]]
+                at = bisect_right(seen, p)
+                total += len(seen) - at
+                seen.insert(at, p)
+                continue
+            ends = [place[w] for w in below]
+            total += sum(len(seen) - bisect_right(seen, p) for p in ends)
             for p in ends:
-                i, before = p + 1, 0
-                while i:
-                    before += tree[i]
-                    i &= i - 1
-                total += seen - before
-            for p in ends:
-                seen += 1
-                i = p + 1
-                while i < len(tree):
-                    tree[i] += 1
-                    i += i & -i
+                insort(seen, p)
     return total
 
 
@@ -66,14 +75,29 @@ def assign_x(
     x = [0.0] * len(widths)
     for layer in layers:
         _pack(layer, x, widths, gap)
-    rounds = 4 if len(widths) > 4000 else 10
-    for r in range(rounds):
-        downwards = r % 2 == 0
-        near = up if downwards else down
-        other = down if downwards else up
-        for k in range(len(layers)) if downwards else range(len(layers) - 1, -1, -1):
-            _settle(layers[k], near, other if r == rounds - 2 else None, x, widths, gap)
+    most = 4 if len(widths) > 4000 else 8
+    for r in range(most):
+        before = list(x)
+        _sweep(layers, up if r % 2 == 0 else down, None, x, widths, gap, downwards=r % 2 == 0)
+        if r % 2 and max(map(abs, map(sub, x, before)), default=0.0) < _SETTLED:
+            break
+    _sweep(layers, up, down, x, widths, gap, downwards=True)
+    _sweep(layers, down, None, x, widths, gap, downwards=False)
     return x
+
+
+def _sweep(
+    layers: Layers,
+    near: Sequence[Sequence[int]],
+    other: Sequence[Sequence[int]] | None,
+    x: list[float],
+    widths: Sequence[float],
+    gap: float,
+    *,
+    downwards: bool,
+) -> None:
+    for layer in layers if downwards else reversed(layers):
+        _settle(layer, near, other, x, widths, gap)
 
 
 def straighten(
@@ -130,27 +154,33 @@ def _settle(
     gap: float,
 ) -> None:
     """Pool adjacent violators: isotonic regression of the wishes after the least distances are taken off."""
-    offset = 0.0
+    offset = half = 0.0
     offsets: list[float] = []
     blocks: list[tuple[float, float, int]] = []  # sum of weight * wish, weight, length
-    last = -1
     for v in layer:
-        if last >= 0:
-            offset += (widths[last] + widths[v]) / 2 + gap
-        last = v
+        width = widths[v]
+        if offsets:
+            offset += half + width / 2 + gap
+        half = width / 2
         offsets.append(offset)
         around = near[v] if other is None else (*near[v], *other[v])
-        wish = sum(x[u] for u in around) / len(around) if around else x[v]
-        weight = 1.0 + 0.25 * len(around) if around else 0.1
-        if len(near[v]) == 1 and widths[v] < gap:
+        count = len(around)
+        if count == 1:
+            wish, weight = x[around[0]], 1.25
+        elif count:
+            wish, weight = sum([x[u] for u in around]) / count, 1.0 + 0.25 * count
+        else:
+            wish, weight = x[v], 0.1
+        if width < gap and len(near[v]) == 1:
             weight = 4.0  # a bend in a long edge shows most
-        blocks.append(((wish - offset) * weight, weight, 1))
-        while len(blocks) > 1 and blocks[-2][0] * blocks[-1][1] > blocks[-1][0] * blocks[-2][1]:
-            s, w, c = blocks.pop()
+        total, length = (wish - offset) * weight, 1
+        while blocks and blocks[-1][0] * weight > total * blocks[-1][1]:
             t, u, d = blocks.pop()
-            blocks.append((s + t, w + u, c + d))
+            total, weight, length = total + t, weight + u, length + d
+        blocks.append((total, weight, length))
     i = 0
     for s, w, c in blocks:
-        for _ in range(c):
-            x[layer[i]] = s / w + offsets[i]
-            i += 1
+        at = s / w
+        for k in range(i, i + c):
+            x[layer[k]] = at + offsets[k]
+        i += c
