@@ -65,3 +65,14 @@ def test_a_node_leads_forwards_to_what_became_of_it(trace: Trace) -> None:
 def test_what_never_was_is_refused(trace: Trace) -> None:
     with pytest.raises(XlanbError, match="nothing_of_that_name"):
         trace.lineage("nothing_of_that_name")
+
+
+def test_a_fusion_comes_from_all_that_is_in_it(trace: Trace) -> None:
+    module = last_module(trace)
+    fusion = next(i for c in module.computations for i in c.instructions if i.opcode.text == "fusion")
+    inside = module.by_name[fusion.called_computations[0]].instructions
+    nodes = {n for i in inside if i.opcode.text != "parameter" for n in trace.lineage(i.name).nodes}
+    assert len(nodes) > 1
+    assert nodes <= set(trace.lineage(fusion.name).nodes)
+    node = next(iter(nodes))
+    assert any(fusion.name in trace.lineage(n).results for n in trace.lineage(node).sources)

@@ -61,7 +61,7 @@ def kernel_times(
                 bytes_accessed(i) * per_run,
                 flop_count(i) * per_run,
                 made_for.op_name,
-                f"{made_for.source_file}:{made_for.source_line}" if made_for.source_line else "",
+                "{}:{}".format(*made_for.python_line) if made_for.python_line[1] else "",
             )
         )
         calls.append(per_run)

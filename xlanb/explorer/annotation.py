@@ -113,8 +113,9 @@ class _Program:
         return self._known[i.name]
 
     def _line_of(self, i: InstructionRecord) -> int:
-        if self.title and i.metadata.source_file == self.title:
-            return i.metadata.source_line
+        file, line = i.metadata.python_line
+        if self.title and file == self.title:
+            return line
         try:
             sources = self._provenance.lineage(i.name).sources
         except XlanbError:
@@ -123,8 +124,9 @@ class _Program:
             first = self._provenance.first[name]
             if not self.title and name in self.defined:
                 return self.defined[name]
-            if self.title and first.metadata.source_file == self.title:
-                return first.metadata.source_line
+            file, line = first.metadata.python_line
+            if self.title and file == self.title:
+                return line
         return 0
 
     def add_to(self, costs: defaultdict[int, float], became: defaultdict[int, list[list[str]]]) -> None:

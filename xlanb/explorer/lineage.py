@@ -72,6 +72,13 @@ class Provenance:
         self.first = _instructions(modules[0])
         self.last = _instructions(modules[-1])
         applied = _applied(modules[-1])
+        self._fused = {
+            i.name: [j.name for j in modules[-1].by_name[c].instructions if j.opcode is not HloOpcode.PARAMETER]
+            for i in self.last.values()
+            if i.opcode is HloOpcode.FUSION
+            for c in i.called_computations[:1]
+        }
+        self._outside = {j: fusion for fusion, inside in self._fused.items() for j in inside}
         self._counted = [i.name for c in modules[-1].computations if c.name not in applied for i in c.instructions]
         self._back: dict[str, dict[str, Link]] = {}
         self._forth: dict[str, dict[str, Link]] = {}
@@ -94,8 +101,9 @@ class Provenance:
         )
         if not starts:
             raise XlanbError(f"no instruction and no node {name!r} in this trace")
-        before = self._walk(starts, self._back)
+        before = self._walk([*starts, *self._inside(starts)], self._back)
         after = self._walk(starts, self._forth)
+        after += [n for n in map(self._outside.get, after) if n is not None and n not in after]
         sources = [n for n in before if n in self.first]
         origins = [self.first[n].metadata for n in sources]
         links = {
@@ -109,7 +117,7 @@ class Provenance:
             tuple(sources),
             tuple(n for n in after if n in self.last),
             tuple(dict.fromkeys(m.op_name for m in origins if m.op_name)),
-            tuple(dict.fromkeys(f"{m.source_file}:{m.source_line}" for m in origins if m.source_line)),
+            tuple(dict.fromkeys("{}:{}".format(*m.python_line) for m in origins if m.python_line[1])),
             tuple(sorted(links, key=lambda k: (k.stage, k.new, k.old))),
         )
 
@@ -121,8 +129,12 @@ class Provenance:
         known = [self._names_its_op(name) for name in self._counted]
         return sum(known) / len(known) if known else 1.0
 
+    def _inside(self, names: Iterable[str]) -> list[str]:
+        """What is fused into the fusions among `names`: they come from all of it."""
+        return [j for n in names for j in self._fused.get(n, ())]
+
     def _names_its_op(self, name: str) -> bool:
-        ancestors = (self.first[n] for n in self._walk([name], self._back) if n in self.first)
+        ancestors = (self.first[n] for n in self._walk([name, *self._inside([name])], self._back) if n in self.first)
         return bool(self.last[name].metadata.op_name) or any(i.metadata.op_name for i in ancestors)
 
     def _of_node(self, node: str) -> list[str]:

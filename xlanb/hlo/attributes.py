@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,22 @@ class ConvolutionDimensionNumbers:
 
 
 @dataclass(frozen=True, slots=True)
+class StackFrame:
+    """A place in a Python function, and the frame that called it. `line` and `column` count from 1, 0 is unknown."""
+
+    file: str
+    function: str
+    line: int
+    column: int = 0
+    caller: StackFrame | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OpMetadata:
     """Where an instruction comes from: for TensorFlow, `op_type` is the op, `op_name` the node.
 
-    `source_file` and `source_line` (1-based, 0 unknown) are the Python line; `rest` holds further fields verbatim in XLA's text form, in order.
+    `source_file` and `source_line` (1-based, 0 unknown) are the Python line; `rest` holds further fields verbatim in XLA's text form, in order. `frame` is what `stack_frame_id` stands
+    for in the tables of the module that it was read with; `python_line` is the line, whichever of the two gives it.
     """
 
     op_type: str = ""
@@ -74,6 +86,24 @@ class OpMetadata:
     source_end_line: int = 0
     source_column: int = 0
     source_end_column: int = 0
+    frame: StackFrame | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def python_line(self) -> tuple[str, int]:
+        """The file and the line (1-based); ("", 0) where neither is known."""
+        if self.source_line or self.frame is None:
+            return self.source_file, self.source_line
+        return self.frame.file, self.frame.line
+
+    @property
+    def stack(self) -> tuple[StackFrame, ...]:
+        """The frames, the innermost first; empty where there are no tables."""
+        found = []
+        at = self.frame
+        while at is not None:
+            found.append(at)
+            at = at.caller
+        return tuple(found)
 
 
 NO_METADATA = OpMetadata()

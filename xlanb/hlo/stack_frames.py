@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from xlanb.hlo.attributes import StackFrame
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.lexer import escape
 
@@ -74,13 +75,35 @@ class GivenFrames:
         """The frames that the instructions need; their metadata is rewritten to name them by their new numbers, 0 where theirs leads nowhere."""
         out = StackFrames()
         known: dict[int, int] = {0: 0}
+        read: dict[int, StackFrame] = {}
         for i in instructions:
             old = i.metadata.stack_frame_id
             if old:
                 new = self._add(out, old, known)
-                if new != old:
-                    i.metadata = replace(i.metadata, stack_frame_id=new)
+                i.metadata = replace(i.metadata, stack_frame_id=new, frame=self._read(old, read) if new else None)
         return out
+
+    def resolve(self, instructions: Iterable[HloInstruction]) -> None:
+        """Give the metadata of the instructions the frames that they name; the numbers stay. A frame that leads nowhere is none."""
+        known: dict[int, int] = {0: 0}
+        out = StackFrames()
+        read: dict[int, StackFrame] = {}
+        for i in instructions:
+            number = i.metadata.stack_frame_id
+            if number and self._add(out, number, known):
+                i.metadata = replace(i.metadata, frame=self._read(number, read))
+
+    def _read(self, number: int, read: dict[int, StackFrame]) -> StackFrame | None:
+        """A frame that `_add` took, with those that called it."""
+        path = []
+        while number and number not in read:
+            path.append(number)
+            number = self.frames[number - 1][1] - 1
+        caller = read.get(number)
+        for frame in reversed(path):
+            file, function, line, _, column, _ = self.locations[self.frames[frame - 1][0] - 1]
+            caller = read[frame] = StackFrame(self.files[file - 1], self.functions[function - 1], line, column, caller)
+        return caller
 
     def _add(self, out: StackFrames, old: int, known: dict[int, int]) -> int:
         path: dict[int, None] = {}

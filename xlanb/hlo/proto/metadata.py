@@ -8,6 +8,7 @@ from xlanb.errors import HloParseError
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata
 from xlanb.hlo.lexer import MAX_DEPTH, Cursor, escape
 from xlanb.hlo.proto.schema import SCHEMA
+from xlanb.hlo.stack_frames import GivenFrames
 from xlanb.protos import Message
 
 _SAME = "op_type op_name source_file source_line source_end_line source_column source_end_column stack_frame_id".split()
@@ -200,3 +201,13 @@ def tables_from_proto(proto: Message) -> str:
         texts = [" ".join(f"{n}={getattr(r, n) + (n == _PARENT)}" for n in names) for r in rows]
         out += [heading, *(f"{i} {{{t}}}" for i, t in enumerate(texts, 1)), ""]
     return "\n".join(out)
+
+
+def frames_from_proto(proto: Message) -> GivenFrames:
+    """The same tables, to be looked up."""
+    return GivenFrames(
+        list(proto.file_names),
+        list(proto.function_names),
+        [tuple(getattr(r, n) for n in _LOCATION) for r in proto.file_locations],
+        [tuple(getattr(r, n) + (n == _PARENT) for n in _FRAME) for r in proto.stack_frames],
+    )

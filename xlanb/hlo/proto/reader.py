@@ -12,6 +12,7 @@ from xlanb.hlo.opcode import BY_TEXT, HloOpcode
 from xlanb.hlo.proto import header
 from xlanb.hlo.proto.fields import COMPUTATION_KINDS, codecs
 from xlanb.hlo.proto.metadata import (
+    frames_from_proto,
     frontend_from_proto,
     metadata_from_proto,
     origin_from_proto,
@@ -75,6 +76,7 @@ class _Reader:
         module.set_entry(entry)
         self._layout()
         module.tables = tables_from_proto(proto.stack_frame_index)
+        frames_from_proto(proto.stack_frame_index).resolve(module.instructions())
         texts = {
             "input_output_alias": header.alias_from_proto(proto),
             "buffer_donor": header.donor_from_proto(proto),

@@ -46,7 +46,7 @@ def instruction_item(i: InstructionRecord) -> Item:
         else ""
     )
     meta = i.metadata
-    where = _place(meta.source_file, meta.source_line)
+    where = _place(*meta.python_line)
     optional = {
         "l": layout,
         "v": _value(i),
