@@ -79,3 +79,13 @@ def test_nodes_in_and_outside_of_clusters() -> None:
 
 def test_what_nobody_decided_is_said() -> None:
     assert "no pass decided anything about it" in str(xlanb.trace(TEXT).why("no-such-thing"))
+
+
+def test_what_was_decided_alike_in_several_stages_stands_once() -> None:
+    why = xlanb.trace(APART).why("d")
+    same = [d for d in why if d == why[0]]
+    assert len(same) > 1
+    assert why.stages[0] >= 0
+    shown = str(why)
+    assert shown.count(same[0].action) == 1
+    assert ", stages " in shown

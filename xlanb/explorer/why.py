@@ -21,11 +21,16 @@ if TYPE_CHECKING:
 
 
 class Why(Sequence[Decision], Displayable):
-    """Decisions in order, with the value of every condition that was looked at; shows itself as text."""
+    """Decisions in order, with the value of every condition that was looked at; shows itself as text, in which what was decided alike in several stages stands once.
 
-    def __init__(self, subject: tuple[str, ...], decisions: Iterable[Decision]) -> None:
+    `stages` are the indices of the stages that decided, -1 for what is said in the end of the final module.
+    """
+
+    def __init__(self, subject: tuple[str, ...], decisions: Iterable[Decision], stages: Iterable[int] = ()) -> None:
         self.subject = subject
         self.decisions = tuple(decisions)
+        given = tuple(stages)
+        self.stages = given + (-1,) * (len(self.decisions) - len(given))
 
     @overload
     def __getitem__(self, index: int) -> Decision: ...
@@ -46,25 +51,30 @@ class Why(Sequence[Decision], Displayable):
         title = " and ".join(self.subject)
         if not self:
             return f"{title}: no pass decided anything about {'it' if len(self.subject) == 1 else 'them'}"
-        return "\n".join([title, *(line for d in self for line in _lines(d))])
+        alike: dict[Decision, list[int]] = {}
+        for d, stage in zip(self.decisions, self.stages, strict=True):
+            alike.setdefault(d, []).append(stage)
+        return "\n".join([title, *(line for d, stages in alike.items() for line in _lines(d, stages))])
 
 
 def why(trace: Trace, subject: Sequence[str]) -> Why:
     """See Trace.why."""
     names = tuple(s.removeprefix("%") for s in subject)
     wanted = set(names)
-    found = [d for s in trace.stages for d in s.decisions if wanted <= set(d.subject)]
-    if len(names) != 2 or names[0] == names[1]:
-        return Why(names, found)
-    question = _Question(trace, names[0], names[1])
-    if not found:
-        found.extend(question.under_other_names())
-    return Why(names, [*found, *question.outcome()])
+    found = [(d, s.index) for s in trace.stages for d in s.decisions if wanted <= set(d.subject)]
+    outcome: Iterable[Decision] = ()
+    if len(names) == 2 and names[0] != names[1]:
+        question = _Question(trace, names[0], names[1])
+        found = found or list(question.under_other_names())
+        outcome = question.outcome()
+    return Why(names, [*(d for d, _ in found), *outcome], [index for _, index in found])
 
 
-def _lines(d: Decision) -> Iterable[str]:
+def _lines(d: Decision, stages: Sequence[int]) -> Iterable[str]:
     where = f" ({d.cause.where})" if d.cause.where else ""
-    yield f"  {d.cause.pass_name or 'xlanb'}: {'yes' if d.taken else 'no '} {d.action} {' -> '.join(d.subject)}{where}"
+    when = [str(s) for s in dict.fromkeys(stages) if s >= 0]
+    at = f", stage{'s' * (len(when) > 1)} {', '.join(when)}" if when else ""
+    yield f"  {d.cause.pass_name or 'xlanb'}: {'yes' if d.taken else 'no '} {d.action} {' -> '.join(d.subject)}{where}{at}"
     for p in d.predicates:
         yield f"      {'holds' if p.holds else 'FAILS'}  {p.name}{f': {p.value}' if p.value else ''}"
 
@@ -91,13 +101,13 @@ class _Question:
         links = {n for k in lineage.links for n in (k.old, k.new)}
         return {name, *lineage.sources, *lineage.results, *links}
 
-    def under_other_names(self) -> Iterable[Decision]:
-        """Decisions about what the two were called at the time."""
+    def under_other_names(self) -> Iterable[tuple[Decision, int]]:
+        """Decisions about what the two were called at the time, each with the index of its stage."""
         a, b = self.names_a | self._fusions(self.names_a), self.names_b | self._fusions(self.names_b)
         for s in self.trace.stages:
             for d in s.decisions:
                 if any(x in a and y in b and x != y for x, y in permutations(d.subject, 2)):
-                    yield d
+                    yield d, s.index
 
     def _fusions(self, names: set[str]) -> set[str]:
         """The fusions that held any of these names after some pass."""
