@@ -6,36 +6,60 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from xlanb.errors import MissingPeerError, XlanbError
 
 _TIMEOUT_S = 60
+_AT_ONCE = 200
+_FILE = re.compile(r"^(?P<file>\d+\.o):\s+file format .*$", re.MULTILINE)
+_COMPLAINT = re.compile(r"(?P<file>\d+\.o): (?P<words>.+)")
 _FUNCTION = re.compile(r"^[0-9a-f]+ <(?P<name>[^>]+)>:$")
 _INSTRUCTION = re.compile(r"^\s*[0-9a-f]+:\s+(?P<text>.*)$")
 
 
-def disassemble(data: bytes) -> str:
-    """The functions of an object file as assembly, Intel syntax on x86: `name:` and its instructions, indented.
+def disassemble(objects: Sequence[bytes]) -> list[str | XlanbError]:
+    """The functions of each object file as assembly, Intel syntax on x86 (`name:` and its instructions, indented), or why there is none; one process reads hundreds.
 
     Raises:
         MissingPeerError: objdump is not installed.
-        XlanbError: the bytes are no object file that it can read.
     """
     tool = shutil.which("objdump")
     if tool is None:
         raise MissingPeerError("to show machine code of object files, install binutils (objdump)")
+    found: list[str | XlanbError] = []
+    for first in range(0, len(objects), _AT_ONCE):
+        found += _some(tool, objects[first : first + _AT_ONCE])
+    return found
+
+
+def _some(tool: str, objects: Sequence[bytes]) -> list[str | XlanbError]:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "code.o"
-        path.write_bytes(data)
-        command = [tool, "--disassemble", "--no-show-raw-insn", "--reloc", "-M", "intel", str(path)]
+        names = [f"{k}.o" for k in range(len(objects))]
+        for name, data in zip(names, objects, strict=True):
+            (Path(folder) / name).write_bytes(data)
+        command = [tool, "--disassemble", "--no-show-raw-insn", "--reloc", "-M", "intel", *names]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise XlanbError(f"objdump took more than {_TIMEOUT_S} s") from error
-    if done.returncode != 0:
-        raise XlanbError(f"no object file: {done.stderr.strip().rpartition(': ')[2] or 'objdump refuses it'}")
-    return _tidy(done.stdout)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, cwd=folder)
+        except subprocess.TimeoutExpired:
+            return [XlanbError(f"objdump took more than {_TIMEOUT_S} s")] * len(objects)
+    texts = dict(_by_file(done.stdout))
+    complaints = {m["file"]: m["words"] for m in map(_COMPLAINT.search, done.stderr.splitlines()) if m is not None}
+    return [
+        _tidy(texts[name])
+        if name in texts
+        else XlanbError(f"no object file: {complaints.get(name, 'objdump refuses it')}")
+        for name in names
+    ]
+
+
+def _by_file(text: str) -> Iterator[tuple[str, str]]:
+    """What objdump says of each file, by the file's name."""
+    begins = list(_FILE.finditer(text))
+    ends = [m.start() for m in begins[1:]] + [len(text)]
+    for begin, end in zip(begins, ends, strict=True):
+        yield begin["file"], text[begin.end() : end]
 
 
 def _tidy(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from xlanb.buffers.records import BufferAssignmentRecord
@@ -12,7 +13,8 @@ from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.view.page import fragment_html, pre_html, view_html, whole_page
-from xlanb.view.payload import build_payload
+from xlanb.view.payload import PayloadBuilder, build_payload
+from xlanb.view.pool import LEVELS
 from xlanb.view.program import picture_html
 from xlanb.view.tables import tables_html
 from xlanb.view.text import artifact_text, stage_text, trace_text
@@ -26,6 +28,10 @@ _ARTIFACTS = (
     CacheRecord,
     TextRecord,
 )
+_MOST_LINES = 1500
+_MOST_CHARACTERS = 150_000
+_CODE_LINES = 20_000  # of one text by itself
+
 _KINDS = {
     GraphRecord: "tf_graph",
     ModuleRecord: "hlo",
@@ -38,10 +44,16 @@ _KINDS = {
 
 
 def mimebundle(obj: Any) -> dict[str, str]:
-    """HTML and plain text of an object.
+    """HTML and plain text of an object, both short enough to be kept in a notebook: of a long text the beginning.
 
     A Trace, a Stage, or what has `traces` or `tables` ((caption, DataFrame) pairs); any record, or what gives one by `record()`, `trace` or `hlo_module`. What is none of these shows its text.
     """
+    bundle = _bundle(obj)
+    where = "its .text" if hasattr(type(obj), "text") or isinstance(obj, CodeRecord | TextRecord) else "str() of it"
+    return bundle | {"text/plain": _clipped(bundle["text/plain"], where)}
+
+
+def _bundle(obj: Any) -> dict[str, str]:
     if isinstance(obj, Trace):
         return {"text/html": fragment_html([obj]), "text/plain": trace_text(obj)}
     if isinstance(obj, Stage):
@@ -69,7 +81,16 @@ def mimebundle(obj: Any) -> dict[str, str]:
         text = artifact_text(record) if record is obj else _own_text(obj, artifact_text(record))
         return {"text/html": artifact_html(artifact), "text/plain": text}
     text = _own_text(obj, repr(obj))
-    return {"text/html": pre_html(text), "text/plain": text}
+    return {"text/html": pre_html(_clipped(text, "str() of it")), "text/plain": text}
+
+
+def _clipped(text: str, where: str) -> str:
+    """A text that is kept with every notebook that shows it: its beginning, and where the rest is."""
+    if len(text) <= _MOST_CHARACTERS and text.count("\n") < _MOST_LINES:
+        return text
+    total = text.count("\n") + 1
+    lines = text[:_MOST_CHARACTERS].splitlines()[:_MOST_LINES]
+    return "\n".join([*lines, f"... shown: {len(lines):,} of {total:,} lines; {where} has them all"])
 
 
 def artifact_html(artifact: Artifact, title: str = "") -> str:
@@ -81,7 +102,13 @@ def artifact_html(artifact: Artifact, title: str = "") -> str:
         or type(artifact).__name__
     )
     kind = _KINDS[type(artifact)]
-    payload = build_payload([Trace(name, [Stage(0, kind, name, artifact, artifact)])], title=name)
+    trace = Trace(name, [Stage(0, kind, name, artifact, artifact)])
+    if isinstance(artifact, CodeRecord | TextRecord):
+        builder = PayloadBuilder(replace(LEVELS[0], code_lines=_CODE_LINES), title=name)
+        builder.update([trace])
+        payload = builder.payload
+    else:
+        payload = build_payload([trace], title=name)
     payload["single"] = 1
     return view_html(payload, artifact_text(artifact))
 

@@ -12,24 +12,47 @@ _LLVM_DEFINE = re.compile(r"^define\b[^@]*@(\"[^\"]*\"|[\w.$-]+)")
 _ASM_LABEL = re.compile(r"^(\"[^\"]*\"|[A-Za-z_$][\w.$]*):")
 
 
-def code_data(record: CodeRecord, max_lines: int = 1500) -> dict[str, Any]:
+MAX_CHARACTERS = 1_500_000
+"""Of one text in a page: packed that is some hundred kilobytes, a megabyte at worst."""
+
+
+def code_data(record: CodeRecord, max_lines: int = 1500, max_characters: int = MAX_CHARACTERS) -> dict[str, Any]:
     """Plain data for the Text pane.
 
     `ops` gives (first line, op) of each run of lines that come from one instruction, 1-based, "" where that is unknown; a line that `lines` does not know
-    belongs to its function's instruction. Lines beyond the limit are left out, whole functions last, with a note.
+    belongs to its function's instruction. Lines beyond the limits are left out, with a note on how many there are and where they are.
     """
-    lines = record.text.splitlines()
+    lines, total = _first_lines(record.text, max_lines, max_characters)
     data: dict[str, Any] = {
         "k": "code",
         "lang": record.language,
-        "lines": [clip(x, 400) for x in lines[:max_lines]],
-        "total": len(lines),
+        "lines": lines,
+        "total": total,
     }
-    data["ops"] = _runs(record, lines[:max_lines])
+    data["ops"] = _runs(record, lines)
     data["functions"] = list(record.functions)
-    if len(lines) > max_lines:
-        data["note"] = f"{len(lines) - max_lines:,} more lines are not shown."
+    if total > len(lines):
+        data["note"] = (
+            f"Shown: {len(lines):,} of {total:,} lines; what is found is found in these. All of it is the record's .text."
+        )
     return data
+
+
+def _first_lines(text: str, max_lines: int, max_characters: int) -> tuple[list[str], int]:
+    """The first lines, each cut to a length, as many as both limits allow; and how many there are in all. What is not shown is counted, not split."""
+    lines: list[str] = []
+    at, left = 0, max_characters
+    while len(lines) < max_lines and at < len(text):
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        line = clip(text[at:end], 400)
+        left -= len(line)
+        if left < 0:
+            break
+        lines.append(line)
+        at = end + 1
+    rest = text.count("\n", at) + (at < len(text) and not text.endswith("\n"))
+    return lines, len(lines) + rest
 
 
 def line_ops(record: CodeRecord, lines: list[str]) -> list[str]:
