@@ -213,3 +213,35 @@ def test_an_empty_directory_has_nothing_to_show(tmp_path: Path) -> None:
     assert dump.main is None
     assert dump.traces == []
     assert len(dump.modules) == 0
+
+
+FUSED = """HloModule jit_step
+
+fused {
+  q = f32[8]{0} parameter(0)
+  m.9 = f32[8]{0} multiply(q, q)
+  ROOT e.9 = f32[8]{0} exponential(m.9)
+}
+
+ENTRY main {
+  x = f32[8]{0} parameter(0)
+  ROOT fusion_33 = f32[8]{0} fusion(x), kind=kLoop, calls=fused
+}
+"""
+PLAIN = """HloModule jit_step
+
+ENTRY main {
+  x = f32[8]{0} parameter(0)
+  m = f32[8]{0} multiply(x, x), metadata={op_name="jit(step)/square" source_file="step.py" source_line=4}
+  ROOT e = f32[8]{0} exponential(m), metadata={op_name="jit(step)/exp" source_file="step.py" source_line=5}
+}
+"""
+
+
+def test_a_fusion_of_the_real_compiler_leads_back_to_what_is_in_it(tmp_path: Path) -> None:
+    for name, text in {"before_optimizations": PLAIN, "0001.fusion.after_fusion.before_dce": FUSED}.items():
+        (tmp_path / f"module_0003.jit_step.{name}.txt").write_text(text)
+    lineage = xlanb.read_dump(tmp_path)["jit_step"].lineage("fusion_33")
+    assert set(lineage.nodes) == {"jit(step)/square", "jit(step)/exp"}
+    assert set(lineage.lines) == {"step.py:4", "step.py:5"}
+    assert {k.old for k in lineage.links} == {"m", "e"}

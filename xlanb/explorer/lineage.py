@@ -19,6 +19,9 @@ from xlanb.tracing import Cause, Edit
 HAND_EDIT = "edit"
 """The name of the stage that stands for a change by hand."""
 
+_MATCHED = 60_000
+"""Instructions, over all stages, up to which those without recorded edits are matched by meaning, some seconds' work; beyond it names alone are followed."""
+
 
 @dataclass(frozen=True)
 class Link:
@@ -82,8 +85,10 @@ class Provenance:
         self._counted = [i.name for c in modules[-1].computations if c.name not in applied for i in c.instructions]
         self._back: dict[str, dict[str, Link]] = {}
         self._forth: dict[str, dict[str, Link]] = {}
+        untold = [s for s in stages if s.name == HAND_EDIT or (s.changed and not s.edits)]
+        matched = set(map(id, untold)) if sum(map(_size, untold)) <= _MATCHED else set()
         for stage in stages:
-            for link in _links(stage):
+            for link in _by_meaning(stage) if id(stage) in matched else _links(stage):
                 self._back.setdefault(link.new, {}).setdefault(link.old, link)
                 self._forth.setdefault(link.old, {}).setdefault(link.new, link)
 
@@ -101,11 +106,14 @@ class Provenance:
         )
         if not starts:
             raise XlanbError(f"no instruction and no node {name!r} in this trace")
-        before = self._walk([*starts, *self._inside(starts)], self._back)
+        inside = self._inside(starts)
+        before = self._walk([*starts, *inside], self._back)
         after = self._walk(starts, self._forth)
         after += [n for n in map(self._outside.get, after) if n is not None and n not in after]
         sources = [n for n in before if n in self.first]
         origins = [self.first[n].metadata for n in sources]
+        if not any(m.op_name for m in origins):
+            origins += [self.last[n].metadata for n in (*starts, *inside) if n in self.last]
         links = {
             k
             for names, table in ((before, self._back), (after, self._forth))
@@ -167,10 +175,7 @@ def _applied(module: ModuleRecord) -> set[str]:
 
 
 def _links(stage: Stage) -> Iterable[Link]:
-    """The links that one stage's edits make; where somebody edited the text there are none, and instructions of the same meaning are linked."""
-    if stage.name == HAND_EDIT:
-        yield from _by_hand(stage)
-        return
+    """The links that one stage's edits make."""
     waiting: list[Edit] = []
     derived: set[str] = set()
     for e in stage.edits:
@@ -192,11 +197,18 @@ def _links(stage: Stage) -> Iterable[Link]:
         yield Link(stage.index, e.cause, e.old.name, e.new.name)
 
 
-def _by_hand(stage: Stage) -> Iterable[Link]:
+def _size(stage: Stage) -> int:
+    return stage.after.instruction_count if isinstance(stage.after, ModuleRecord) else 0
+
+
+def _by_meaning(stage: Stage) -> Iterable[Link]:
+    """The links of a stage without edits, a change by hand or a step of a dump: instructions of the same meaning."""
     from xlanb.explorer.diff import diff_modules
 
     if not isinstance(stage.before, ModuleRecord) or not isinstance(stage.after, ModuleRecord):
         return
+    if {*_instructions(stage.after)} == {*_instructions(stage.before)}:
+        return
     for m in diff_modules(stage.before, stage.after).matches:
         if m.before is not None and m.after is not None and m.before.name != m.after.name:
-            yield Link(stage.index, Cause(HAND_EDIT), m.before.name, m.after.name)
+            yield Link(stage.index, Cause(stage.name), m.before.name, m.after.name)
