@@ -13,6 +13,7 @@ from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.view.page import fragment_html, pre_html, view_html, whole_page
+from xlanb.view.parts.items import clip
 from xlanb.view.payload import PayloadBuilder, build_payload
 from xlanb.view.pool import LEVELS
 from xlanb.view.program import picture_html
@@ -89,7 +90,7 @@ def _clipped(text: str, where: str) -> str:
     if len(text) <= _MOST_CHARACTERS and text.count("\n") < _MOST_LINES:
         return text
     total = text.count("\n") + 1
-    lines = text[:_MOST_CHARACTERS].splitlines()[:_MOST_LINES]
+    lines = [clip(line) for line in text[:_MOST_CHARACTERS].splitlines()[:_MOST_LINES]]
     return "\n".join([*lines, f"... shown: {len(lines):,} of {total:,} lines; {where} has them all"])
 
 
@@ -110,7 +111,7 @@ def artifact_html(artifact: Artifact, title: str = "") -> str:
     else:
         payload = build_payload([trace], title=name)
     payload["single"] = 1
-    return view_html(payload, artifact_text(artifact))
+    return view_html(payload, _clipped(artifact_text(artifact), "its .text"))
 
 
 def artifact_page(artifact: Artifact, title: str = "") -> str:
