@@ -1,6 +1,6 @@
 """Buffer assignment: which values share memory, and where in which allocation each lies.
 
-Every parameter, constant and result has an allocation of its own; all other values share one arena. A value is put in the place of another
+Every parameter, constant and result has an allocation of its own; all other values share one arena, and the memory of results that are not there yet. A value is put in the place of another
 where the program may (each is tried in this order):
 
     an entry result            is computed in the result's own memory
@@ -145,24 +145,23 @@ class BufferAssignment(Displayable):
         owners: list[list[HloValue] | HloInstruction | tuple[int, HloValue]] = []
         for group in self._groups.all():
             if group[0] not in self._slices:
-                blocks.append(
-                    heap_simulator.Block(max(v.size for v in group), tuple(n for v in group for n in v.intervals))
-                )
+                blocks.append(heap_simulator.Block(max(v.size for v in group), _times(group)))
                 owners.append(group)
         for i, position in flow.position.items():
             size = policy.scratch_bytes(i)
             if size:
-                blocks.append(heap_simulator.Block(size, ((position, position),)))
+                blocks.append(heap_simulator.Block(size, ((position, position),), slack=heap_simulator.ALIGNMENT))
                 owners.append(i)
         for at, value in self._plan_copies():
             blocks.append(heap_simulator.Block(value.size, ((at, at),)))
             owners.append((at, value))
-        packing = heap_simulator.pack(blocks)
-        self.peak_bytes = heap_simulator.peak(blocks)
+        outputs = [a for a in self.allocations if a.kind == "output" and a.size]
+        packing = heap_simulator.pack(blocks, [heap_simulator.Block(a.size, self._busy(a)) for a in outputs])
+        self.peak_bytes = heap_simulator.peak([b for b, bin_ in zip(blocks, packing.bins, strict=True) if bin_ is None])
         arena = Allocation(0, "temp", packing.size)
         self._own(arena, [])
-        for owner, offset, block in zip(owners, packing.offsets, blocks, strict=True):
-            place = Slice(arena.index, offset, block.size)
+        for owner, bin_, offset, block in zip(owners, packing.bins, packing.offsets, blocks, strict=True):
+            place = Slice((arena if bin_ is None else outputs[bin_]).index, offset, block.size)
             if isinstance(owner, list):
                 for v in owner:
                     self._slices[v] = place
@@ -170,6 +169,12 @@ class BufferAssignment(Displayable):
                 self.staged[owner] = place
             else:
                 self._scratch[owner] = place
+
+    def _busy(self, output: Allocation) -> tuple[heap_simulator.Interval, ...]:
+        """When a result's memory holds it: before that it may hold something else."""
+        value = self.dataflow.results[output.number or 0]
+        copied_at_the_end = (self.dataflow.end, self.dataflow.end)
+        return _times(self._groups.members(value)) if value.output == output.number else (copied_at_the_end,)
 
     def _plan_copies(self) -> list[tuple[int, HloValue]]:
         """Fill `copies`; gives the (position, source) that must be set aside first, as another copy of the position overwrites them."""
@@ -214,6 +219,10 @@ class BufferAssignment(Displayable):
         from xlanb.buffers.report import report
 
         return report(self.record())
+
+
+def _times(group: Sequence[HloValue]) -> tuple[heap_simulator.Interval, ...]:
+    return tuple(n for v in group for n in v.intervals)
 
 
 class Groups:

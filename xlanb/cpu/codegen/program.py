@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
+from xlanb.buffers.heap_simulator import ALIGNMENT
 from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_reshape
 from xlanb.cpu.codegen import kernel as kernels
 from xlanb.cpu.codegen import scatter
@@ -180,6 +181,15 @@ class _Emitter:
         base = self._bases[place.allocation]
         return base if place.offset == 0 else self.run.let(f"getelementptr inbounds i8, ptr {base}, i64 {place.offset}")
 
+    def _aligned(self, place: Slice) -> str:
+        """The address of scratch memory: at a cache line. In the memory of a result, which may lie anywhere, it has room for that."""
+        pointer = self._pointer(place)
+        if self.assignment.allocations[place.allocation].kind == "temp":
+            return pointer
+        self.module.declare("ptr", "llvm.ptrmask.p0.i64", "ptr, i64")
+        beyond = self.run.let(f"getelementptr i8, ptr {pointer}, i64 {ALIGNMENT - 1}")
+        return self.run.let(f"call ptr @llvm.ptrmask.p0.i64(ptr {beyond}, i64 {-ALIGNMENT})")
+
     def constant(self, i: HloInstruction) -> str:
         """The global that holds a constant, laid out as its shape says."""
         known = self._constant_names.get(i.literal)
@@ -314,7 +324,10 @@ class _Emitter:
             error.instruction = i  # type: ignore[attr-defined]
             raise
         callee = self._shared(built.f)
-        arguments = ", ".join(f"ptr {self._pointer(place)}" for place in built.slices)
+        scratch = self.assignment.scratch_of(i)
+        arguments = ", ".join(
+            f"ptr {self._aligned(place) if place == scratch else self._pointer(place)}" for place in built.slices
+        )
         f = self.run
         if not self.profile:
             f.do(f"call void @{callee}({arguments})")

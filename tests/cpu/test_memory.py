@@ -1,0 +1,68 @@
+"""Where values and scratch lie: in the memory of results that are not there yet, in place, and what comes out all the same."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import xlanb
+from xlanb.hlo.opcode import HloOpcode
+
+CHAIN = """HloModule chain
+ENTRY main {
+  a = f32[96,96] parameter(0)
+  b = f32[96,96] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  c = f32[96,96] dot(b, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  d = f32[96,96] dot(c, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT e = f32[96,96] dot(d, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+SORTED = """HloModule sorted
+
+less {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT lt = pred[] compare(p, q), direction=LT
+}
+
+ENTRY main {
+  a = f32[4096] parameter(0)
+  s = f32[4096] sort(a), dimensions={0}, to_apply=less
+  w = f32[64,4096] broadcast(s), dimensions={1}
+  ROOT t = (f32[4096], f32[64,4096]) tuple(s, w)
+}
+"""
+
+
+def test_values_lie_in_a_result_that_is_not_there_yet(backend):
+    exe = backend(CHAIN)
+    bytes_of_one = 96 * 96 * 4
+    values = sum(
+        size for size in (exe.buffer_assignment.slice_of(i).size for i in exe.hlo_module.entry_computation) if size
+    )
+    assert values > 3 * bytes_of_one
+    arena = next(a for a in exe.buffer_assignment.record().allocations if a.kind == "temp")
+    assert sum(v.size for v in arena.values) <= 2 * bytes_of_one
+    a = np.random.default_rng(0).standard_normal((96, 96)).astype(np.float32) / 10
+    want = a @ a @ a @ (a @ a) @ a
+    np.testing.assert_allclose(exe(a), want, rtol=1e-4, atol=1e-4)
+
+
+def test_scratch_lies_in_a_result_that_is_not_there_yet(backend):
+    exe = backend(SORTED)
+    sort = next(i for i in exe.hlo_module.entry_computation if i.opcode is HloOpcode.SORT)
+    place = exe.buffer_assignment.scratch_of(sort)
+    assert exe.buffer_assignment.allocations[place.allocation].kind == "output"
+    assert exe.buffer_assignment.temp_size == 0
+    a = np.random.default_rng(0).standard_normal(4096).astype(np.float32)
+    for _ in range(3):
+        s, w = exe(a)
+        np.testing.assert_array_equal(s, np.sort(a))
+        np.testing.assert_array_equal(w, np.broadcast_to(s, w.shape))
+
+
+def test_it_may_be_saved(backend, tmp_path):
+    exe = backend(SORTED)
+    exe.save(tmp_path / "sorted")
+    a = np.random.default_rng(1).standard_normal(4096).astype(np.float32)
+    np.testing.assert_array_equal(xlanb.load(tmp_path / "sorted")(a)[0], np.sort(a))
