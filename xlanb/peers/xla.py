@@ -49,7 +49,8 @@ def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
         x, args = jax.jit(function), tuple(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in x.in_avals)
     if not callable(x):
         raise XlanbError(f"a {type(x).__name__} is nothing that JAX compiles")
-    jitted = x if hasattr(x, "lower") else jax.jit(x)
+    # all arguments stay parameters: what is compiled is called as the function is
+    jitted = x if hasattr(x, "lower") else jax.jit(x, keep_unused=True)
     # a Python line is the user's: these frames are not
     _import("jax.extend.source_info_util").register_exclusion(__file__)
     return _from_lowered(jitted.lower(*args, **named))
