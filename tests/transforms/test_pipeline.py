@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -323,3 +324,64 @@ def test_what_a_pass_is_there_to_take_out_it_may_take_out():
 def test_verify_shows_the_module_before_the_pass_that_broke_it():
     with pytest.raises(PassError, match=r"outer/break left the module broken: (.|\n)*before it:\n(.|\n)*after it:\n"):
         HloPassPipeline("outer", [Break()]).run(parse(TEXT), verify=True)
+
+
+SORTED = """HloModule s
+
+lt {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  ROOT s = f32[4] sort(x), to_apply=lt
+}
+"""
+
+
+@dataclass(frozen=True)
+class _Counting(HloPass):
+    """Notes the modules that it is asked for."""
+
+    name = "counting"
+    triggers = frozenset((HloOpcode.SORT,))
+    asked: ClassVar[list[str]] = []
+
+    def apply(self, module: HloModule) -> None:
+        self.asked.append(module.name)
+
+
+def test_a_pass_without_its_opcodes_is_not_asked():
+    _Counting.asked.clear()
+    result = _Counting().run(parse(TEXT))
+    assert (_Counting.asked, result.changed, result.before is result.after) == ([], False, True)
+    results = HloPassPipeline("p", [_Counting()]).run(parse(TEXT))
+    assert (_Counting.asked, [r.name for r in results]) == ([], ["counting"])
+    _Counting().run(parse(SORTED))
+    assert _Counting.asked == ["s"]
+
+
+def test_the_same_pass_on_the_same_module_is_asked_once():
+    _Counting.asked.clear()
+    once = _Counting()
+    results = HloPassPipeline("p", [once, PASSES["dce"](), once]).run(parse(SORTED))
+    assert (_Counting.asked, [r.name for r in results]) == (["s"], ["counting", "dce", "counting"])
+
+
+GOLDENS = sorted(Path(__file__).parent.glob("*/*.hlo"))
+
+
+@pytest.mark.parametrize("name", sorted(n for n in PASSES if PASSES[n].triggers is not None))
+def test_triggers_leave_out_nothing_that_the_pass_would_change(name):
+    """`apply` itself, on modules that have none of the opcodes."""
+    hlo_pass, seen = PASSES[name](), 0
+    for path in GOLDENS[::7]:
+        module = parse(path.read_text())
+        if hlo_pass.triggers.isdisjoint(module.opcodes):
+            version = module.version
+            hlo_pass.apply(module)
+            assert module.version == version, path.name
+            seen += 1
+    assert seen > 5

@@ -205,6 +205,7 @@ def _build(name: str, parts: tuple[object, ...], *, own: bool) -> AnyPass | None
     return HloPassFix(built) if name.endswith("*") else built
 
 
+@cache
 def _named(name: str) -> HloPass:
-    """A pass of a name, or of a variant of one."""
+    """A pass of a name, or of a variant of one; the same object each time, so that a pipeline sees that the same pass comes again."""
     return _VARIANTS[name]() if name in _VARIANTS else PASSES[name]()

@@ -39,6 +39,7 @@ class AsyncCollectiveReplacer(HloPass):
     """Replaces the start and done of every collective by the collective itself, at the place of its end."""
 
     name = "async-collective-replacer"
+    triggers = frozenset((*_SYNCHRONOUS, O.ASYNC_DONE))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

@@ -18,11 +18,13 @@ from typing import Any, ClassVar, final
 
 from xlanb.errors import PassError, XlanbError
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import because, is_observed
 from xlanb.transforms.side_effects import Effects, certain_effects, lost
 
 _SHOWN_LINES = 60
+_NO_EFFECTS: Effects = Counter()
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class HloPass(ABC):
     name: ClassVar[str] = ""
     takes_out: ClassVar[frozenset[str]] = frozenset()
     """Custom-call targets with a side effect that this pass is there to take out; of others it may lose none."""
+    triggers: ClassVar[frozenset[HloOpcode] | None] = None
+    """Opcodes without which a module is left as it is: where there is none of them the pass is not even asked. None: it looks at any module."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -101,13 +105,14 @@ def execute(
     """
     snapshots = snapshots or is_observed()
     given = module.record() if snapshots or verify else None
-    effects = certain_effects(module) if verify else Counter()
+    effects = certain_effects(module) if verify else _NO_EFFECTS
     before = given if snapshots else None
     version = module.version
     start = time.perf_counter()
     try:
-        with because(pass_name=hlo_pass.name):
-            hlo_pass.apply(module)
+        if hlo_pass.triggers is None or not hlo_pass.triggers.isdisjoint(module.opcodes):
+            with because(pass_name=hlo_pass.name):
+                hlo_pass.apply(module)
         seconds = time.perf_counter() - start
         touched = module.version != version
         if touched:

@@ -21,6 +21,7 @@ class BatchDotSimplification(HloPass):
     """Takes degenerate batch dimensions out of every dot."""
 
     name = "batch-dot-simplification"
+    triggers = frozenset((O.DOT,))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

@@ -23,6 +23,7 @@ class BatchedGatherScatterNormalizer(HloPass):
     """Rewrites gathers and scatters that have batching dimensions."""
 
     name = "batched_gather_scatter_normalizer"
+    triggers = frozenset((O.GATHER, O.SCATTER))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

@@ -24,6 +24,7 @@ class BatchNormExpander(HloPass):
     """Expands the three batch normalisation opcodes."""
 
     name = "batchnorm_expander"
+    triggers = frozenset((O.BATCH_NORM_INFERENCE, O.BATCH_NORM_TRAINING, O.BATCH_NORM_GRAD))
 
     def apply(self, module: HloModule) -> None:
         cache: regions.Cache = {}

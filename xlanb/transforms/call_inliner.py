@@ -22,6 +22,7 @@ class CallInliner(HloPass):
     """Replaces each call by the body of what it calls; with `single_call_site` only of computations that are called once."""
 
     name = "call-inliner"
+    triggers = frozenset((HloOpcode.CALL,))
     single_call_site: bool = False
 
     def apply(self, module: HloModule) -> None:

@@ -24,6 +24,7 @@ class ComparisonExpander(HloPass):
     """Expands comparisons in total order."""
 
     name = "comparison-expander"
+    triggers = frozenset((O.COMPARE,))
 
     def apply(self, module: HloModule) -> None:
         for c in module.post_order():

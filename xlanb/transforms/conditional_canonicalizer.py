@@ -21,6 +21,7 @@ class ConditionalCanonicalizer(HloPass):
     """Wraps operands and results that are no tuples."""
 
     name = "conditional-canonicalizer"
+    triggers = frozenset((O.CONDITIONAL,))
 
     def apply(self, module: HloModule) -> None:
         done: set[HloComputation] = set()

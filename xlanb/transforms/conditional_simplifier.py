@@ -20,6 +20,7 @@ class ConditionalSimplifier(HloPass):
     """Inlines the branch that is taken, where that is constant."""
 
     name = "simplify-conditional"
+    triggers = frozenset((O.CONDITIONAL,))
 
     def apply(self, module: HloModule) -> None:
         changed = False

@@ -24,10 +24,9 @@ class ConditionalToSelect(HloPass):
     """Rewrites two-way conditionals without side effects in computations that are not run as programs."""
 
     name = "conditional-to-select"
+    triggers = frozenset((O.CONDITIONAL,))
 
     def apply(self, module: HloModule) -> None:
-        if not any(i.opcode is O.CONDITIONAL for i in module.instructions()):
-            return
         graph = CallGraph(module)
         changed = False
         for c in module.post_order():

@@ -23,6 +23,7 @@ class ControlDepRewriter(HloPass):
     """
 
     name = "control-dep-rewriter"
+    triggers = frozenset((O.CUSTOM_CALL,))
     takes_out = frozenset({"control_dep"})
 
     def apply(self, module: HloModule) -> None:

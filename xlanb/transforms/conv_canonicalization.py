@@ -23,6 +23,7 @@ class ConvCanonicalization(HloPass):
     """Transposes what the fast kernels want otherwise."""
 
     name = "convolution-canonicalization"
+    triggers = frozenset((O.CONVOLUTION,))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

@@ -24,6 +24,7 @@ class DotDecomposer(HloPass):
     """Brings every dot to canonical form with transposes and reshapes, which later passes remove where they do nothing."""
 
     name = "dot_decomposer"
+    triggers = frozenset((HloOpcode.DOT,))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

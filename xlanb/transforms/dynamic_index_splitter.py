@@ -21,6 +21,7 @@ class DynamicIndexSplitter(HloPass):
     """Splits vectors of start indices into scalars."""
 
     name = "dynamic-index-splitter"
+    triggers = frozenset((O.DYNAMIC_SLICE, O.DYNAMIC_UPDATE_SLICE))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

@@ -19,6 +19,7 @@ class MapInliner(HloPass):
     """Inlines maps whose computation is one elementwise instruction, a parameter or a constant."""
 
     name = "map-inline"
+    triggers = frozenset((O.MAP,))
 
     def apply(self, module: HloModule) -> None:
         for c in module.post_order():

@@ -19,6 +19,7 @@ class OptimizationBarrierExpander(HloPass):
     """Replaces every barrier by its operand; what it ordered stays in order."""
 
     name = "cse_barrier_expander"
+    triggers = frozenset((O.OPT_BARRIER,))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

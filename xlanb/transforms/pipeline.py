@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 from xlanb.display import Displayable
@@ -177,30 +178,46 @@ def _run(target: AnyPass, module: HloModule, *, verify: bool) -> list[PassResult
 
 
 def _walk(target: AnyPass, module: HloModule, walk: _Walk, idle: dict[int, int] | None = None) -> Iterator[PassResult]:
+    """`idle`: by pass the version of the module on which it stood still."""
+    idle = {} if idle is None else idle
     if isinstance(target, HloPass):
         yield _leaf(target, module, walk, idle)
     elif isinstance(target, HloPassPipeline):
         inside = replace(walk, path=(*walk.path, target.name))
         for p in target.passes:
-            yield from _walk(p, module, inside, idle)
+            if isinstance(p, HloPass):  # without a generator of its own
+                yield _leaf(p, module, inside, idle)
+            else:
+                yield from _walk(p, module, inside, idle)
     else:
-        yield from _rounds(target, module, walk)
+        yield from _rounds(target, module, walk, idle)
 
 
-def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, idle: dict[int, int] | None) -> PassResult:
-    """Run one pass, unless it stood still on this very state of the module before: it is a function of the module."""
-    if idle is not None and idle.get(id(hlo_pass)) == module.version:
-        same = module.record() if walk.snapshots or is_observed() else None
-        return PassResult(hlo_pass.name, False, 0.0, same, same, walk.path, walk.iteration)
+def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, idle: dict[int, int]) -> PassResult:
+    """Run one pass, unless it stood still on this very state of the module before (it is a function of the module), or has nothing to look for in it."""
     version = module.version
+    if idle.get(id(hlo_pass)) == version:
+        still = True
+    else:
+        still = hlo_pass.triggers is not None and hlo_pass.triggers.isdisjoint(module.opcodes)
+    if still:
+        if not walk.snapshots and not is_observed():
+            return _still(hlo_pass.name, walk.path, walk.iteration)
+        same = module.record()
+        return PassResult(hlo_pass.name, False, 0.0, same, same, walk.path, walk.iteration)
     result = execute(hlo_pass, module, walk.path, walk.iteration, snapshots=walk.snapshots, verify=walk.verify)
-    if idle is not None and module.version == version:
+    if module.version == version:
         idle[id(hlo_pass)] = version
     return result
 
 
-def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk) -> Iterator[PassResult]:
-    idle: dict[int, int] = {}
+@lru_cache(maxsize=4096)
+def _still(name: str, path: tuple[str, ...], iteration: int) -> PassResult:
+    """The result of a pass that did not run."""
+    return PassResult(name, False, 0.0, None, None, path, iteration)
+
+
+def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk, idle: dict[int, int]) -> Iterator[PassResult]:
     before: ModuleRecord | None = None
     for n in range(fix.limit):
         version = module.version

@@ -24,6 +24,7 @@ class PropagateCallMetadata(HloPass):
     """Puts the op name of every call before the op names in its computation, outermost calls first."""
 
     name = "propagate-call-metadata"
+    triggers = frozenset((O.CALL,))
 
     def apply(self, module: HloModule) -> None:
         for c in reversed(nonfusion_computations(module)):

@@ -23,6 +23,7 @@ class ReshapeDecomposer(HloPass):
     """Turns every reshape into bitcasts and copies; layouts must be set."""
 
     name = "reshape-decomposer"
+    triggers = frozenset((HloOpcode.RESHAPE,))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

@@ -22,6 +22,7 @@ class ScatterSimplifier(HloPass):
     """Rewrites every scatter that is not in canonical form."""
 
     name = "scatter_simplifier"
+    triggers = frozenset((HloOpcode.SCATTER,))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

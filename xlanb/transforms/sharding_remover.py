@@ -20,6 +20,7 @@ class ShardingRemover(HloPass):
     """Replaces sharding annotations by what they annotate."""
 
     name = "sharding-remover"
+    triggers = frozenset((O.CUSTOM_CALL,))
     takes_out = _TARGETS
 
     def apply(self, module: HloModule) -> None:

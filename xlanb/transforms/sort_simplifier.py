@@ -21,6 +21,7 @@ class SortSimplifier(HloPass):
     """Drops operands of sorts that neither the comparison looks at nor anybody reads."""
 
     name = "simplify-sorts"
+    triggers = frozenset((O.SORT,))
 
     def apply(self, module: HloModule) -> None:
         for c in module.post_order():

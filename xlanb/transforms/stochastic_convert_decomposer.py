@@ -23,6 +23,7 @@ class StochasticConvertDecomposer(HloPass):
     """Decomposes every stochastic-convert, which must be to a signed integer."""
 
     name = "stochastic_convert_decomposer"
+    triggers = frozenset((O.STOCHASTIC_CONVERT,))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

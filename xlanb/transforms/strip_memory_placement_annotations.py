@@ -23,6 +23,7 @@ class StripMemoryPlacementAnnotations(HloPass):
     """Replaces every custom call that only says where a value is to be by the value."""
 
     name = "strip-memory-placement-annotations"
+    triggers = frozenset((O.CUSTOM_CALL,))
     takes_out = _TARGETS
 
     def apply(self, module: HloModule) -> None:

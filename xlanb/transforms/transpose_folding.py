@@ -19,6 +19,7 @@ class TransposeFolding(HloPass):
     """Lets dots read untransposed operands; batch dimensions must stay where they are."""
 
     name = "transpose-folding"
+    triggers = frozenset((HloOpcode.DOT,))
 
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):

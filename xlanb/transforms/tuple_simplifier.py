@@ -21,6 +21,7 @@ class TupleSimplifier(HloPass):
     """Looks through tuples; with `exclude_entry_computation` not in the entry."""
 
     name = "tuple-simplifier"
+    triggers = frozenset((HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT))
     exclude_entry_computation: bool = False
 
     def apply(self, module: HloModule) -> None:

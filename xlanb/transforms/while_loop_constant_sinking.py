@@ -22,6 +22,7 @@ class WhileLoopConstantSinking(HloPass):
     """Sinks constants (and with `sink_broadcast_of_constants` broadcast ones) into loops whose computations are theirs alone; outer loops first."""
 
     name = "while-loop-constant-sinking"
+    triggers = frozenset((O.WHILE,))
     sink_broadcast_of_constants: bool = False
 
     def apply(self, module: HloModule) -> None:

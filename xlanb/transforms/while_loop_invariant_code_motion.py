@@ -31,6 +31,7 @@ class WhileLoopInvariantCodeMotion(HloPass):
     """Hoists out of loops whose computations are theirs alone, and that may run more than once."""
 
     name = "while-loop-invariant-code-motion"
+    triggers = frozenset((O.WHILE,))
 
     def apply(self, module: HloModule) -> None:
         loops = [i for c in module.post_order() for i in c.post_order() if i.opcode is O.WHILE]

@@ -54,6 +54,7 @@ class WhileLoopSimplifier(HloPass):
     """Removes, inlines, narrows and counts more simply while loops whose computations are theirs alone."""
 
     name = "simplify-while-loops"
+    triggers = frozenset((O.WHILE,))
 
     def apply(self, module: HloModule) -> None:
         loops = [i for c in module.computations for i in c.instructions if i.opcode is O.WHILE]

@@ -19,6 +19,7 @@ class WhileLoopTripCountAnnotator(HloPass):
     """Annotates; changes nothing else."""
 
     name = "while-loop-trip-count-annotator"
+    triggers = frozenset((HloOpcode.WHILE,))
 
     def apply(self, module: HloModule) -> None:
         for c in module.post_order():
