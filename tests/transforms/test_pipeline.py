@@ -336,7 +336,7 @@ lt {
 
 ENTRY e {
   x = f32[4] parameter(0)
-  ROOT s = f32[4] sort(x), to_apply=lt
+  ROOT s = f32[4] sort(x), dimensions={0}, to_apply=lt
 }
 """
 
