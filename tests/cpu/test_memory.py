@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import xlanb
+from xlanb.evaluator import evaluate
 from xlanb.hlo.opcode import HloOpcode
 
 CHAIN = """HloModule chain
@@ -66,3 +68,50 @@ def test_it_may_be_saved(backend, tmp_path):
     exe.save(tmp_path / "sorted")
     a = np.random.default_rng(1).standard_normal(4096).astype(np.float32)
     np.testing.assert_array_equal(xlanb.load(tmp_path / "sorted")(a)[0], np.sort(a))
+
+
+MANY_LINES = """HloModule lines
+
+less {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT lt = pred[] compare(p, q), direction=LT
+}
+
+odd {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  r = s32[] parameter(2)
+  s = s32[] parameter(3)
+  d = f32[] subtract(p, q)
+  zero = f32[] constant(0)
+  ROOT lt = pred[] compare(d, zero), direction=LT
+}
+
+ENTRY main {
+  a = f32[DIMS] parameter(0)
+  negative = f32[DIMS] negate(a)
+  sorted = f32[DIMS] sort(negative), dimensions={AXIS}, to_apply=less
+  places = s32[DIMS] iota(), iota_dimension=AXIS
+  m = f32[DIMS] negate(a)
+  ROOT both = (f32[DIMS], s32[DIMS]) sort(m, places), dimensions={AXIS}, to_apply=odd
+}
+"""
+
+
+@pytest.mark.parametrize(("dims", "axis"), [((4, 100), 1), ((100, 4), 0), ((3, 5000), 1), ((2, 40), 1)])
+def test_sorts_in_place(backend, dims, axis):
+    text = MANY_LINES.replace("DIMS", f"{dims[0]},{dims[1]}").replace("AXIS", str(axis))
+    single = text.replace("ROOT both = ", "both = ").replace("  sorted = f32[", "  ROOT sorted = f32[")
+    a = np.random.default_rng(0).standard_normal(dims).astype(np.float32)
+    exe = backend(single)
+    np.testing.assert_array_equal(exe(a), np.sort(-a, axis))
+    find = {i.name: i for i in exe.hlo_module.entry_computation}
+    assert (exe.buffer_assignment.slice_of(find["sorted"]) == exe.buffer_assignment.slice_of(find["negative"])) == (
+        dims[axis] > 64
+    )
+    exe = backend(text)
+    for got, want in zip(exe(a), evaluate(exe.hlo_module, a), strict=True):
+        np.testing.assert_array_equal(got, want)
+    find = {i.name: i for i in exe.hlo_module.entry_computation}
+    assert exe.buffer_assignment.slice_of(find["both"], (1,)) == exe.buffer_assignment.slice_of(find["places"])

@@ -10,6 +10,7 @@ from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - re
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
+from xlanb.cpu.codegen.parallel import WORTH
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -50,6 +51,10 @@ SCRATCH: dict[Op, Callable[[HloInstruction], int]] = {}
 """Bytes of scratch that the special emitter of an opcode needs, once."""
 SCRATCH_EACH: dict[Op, Callable[[HloInstruction], int]] = {}
 """Bytes of scratch that each thread needs besides (`Kernel.own_scratch`)."""
+ROUNDS: dict[Op, Callable[[HloInstruction], tuple[int, float]]] = {}
+"""Rounds and nanoseconds of each of the loop that `own_scratch` is asked for in: where one thread does it, one has scratch."""
+IN_PLACE: dict[Op, Callable[[HloInstruction, int], bool]] = {}
+"""Whether the special emitter of an opcode may write a result over an operand of the same number: it reads all that is there before it writes."""
 
 
 def special(*opcodes: Op, memory_only: bool = False) -> Callable[[Emitter], Emitter]:
@@ -163,6 +168,9 @@ class KernelPolicy:
                 and leaf == ((operand,) if instruction.shape.is_tuple else ())
                 and _once(instruction, operand)
             )
+        if instruction.opcode in IN_PLACE:
+            same = leaf == ((operand,) if instruction.shape.is_tuple else ()) and _once(instruction, operand)
+            return same and IN_PLACE[instruction.opcode](instruction, operand)
         if not instruction.opcode.is_elementwise and instruction.opcode is not Op.COPY:
             return False
         return same_order(array_of(instruction.operands[operand], operand_leaf), array_of(instruction))
@@ -170,7 +178,9 @@ class KernelPolicy:
     def scratch_bytes(self, instruction: HloInstruction) -> int:
         root = instruction.fused_computation.root if instruction.opcode is Op.FUSION else instruction
         once, each = scratch_of(root)
-        return once + self.threads * each
+        rounds = ROUNDS.get(root.opcode)
+        shared = self.threads > 1 and (rounds is None or _is_shared(*rounds(root)))
+        return once + (self.threads if shared else 1) * each
 
 
 def scratch_of(root: HloInstruction) -> tuple[int, int]:
@@ -178,6 +188,10 @@ def scratch_of(root: HloInstruction) -> tuple[int, int]:
     needs = (table.get(root.opcode) for table in (SCRATCH, SCRATCH_EACH))
     once, each = (-(-need(root) // 64) * 64 if need is not None else 0 for need in needs)
     return once, each
+
+
+def _is_shared(rounds: int, nanoseconds: float) -> bool:
+    return rounds > 1 and rounds * nanoseconds >= WORTH
 
 
 def _once(i: HloInstruction, operand: int) -> bool:

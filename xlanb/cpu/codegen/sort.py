@@ -12,9 +12,9 @@ from collections.abc import Callable
 from xlanb.cpu.codegen import radix
 from xlanb.cpu.codegen.arithmetic import select
 from xlanb.cpu.codegen.elemental import Leaf, array_of
-from xlanb.cpu.codegen.indexing import Index, unflatten
+from xlanb.cpu.codegen.indexing import Index, same_order, unflatten
 from xlanb.cpu.codegen.ir import Ix
-from xlanb.cpu.codegen.kernel import SCRATCH_EACH, Kernel, special
+from xlanb.cpu.codegen.kernel import IN_PLACE, ROUNDS, SCRATCH_EACH, Kernel, special
 from xlanb.cpu.codegen.parallel import parallel
 from xlanb.cpu.codegen.types import Value, load, real, store
 from xlanb.hlo.instruction import HloInstruction
@@ -36,7 +36,25 @@ def _sort_scratch(i: HloInstruction) -> int:
     return plan.scratch_bytes if plan is not None else 2 * sum(_line_bytes(i, n))
 
 
+def _rounds(i: HloInstruction) -> tuple[int, float]:
+    """Lines, and nanoseconds that one takes."""
+    source = array_of(i.operands[0])
+    n = source.dimensions[i.dimensions[0]]
+    plan = radix.plan(i)
+    cost = plan.nanoseconds if plan is not None else n * max(n.bit_length(), 1) * 6.0
+    return source.element_count // max(n, 1), cost
+
+
+def _in_place(i: HloInstruction, operand: int) -> bool:
+    """Whether a line is whole in scratch before the first element of it is written; by places the operands are read again."""
+    plan = radix.plan(i)
+    whole = plan is None or (plan.value and not plan.is_short)
+    return whole and same_order(array_of(i.operands[operand]), array_of(i, (operand,) if i.shape.is_tuple else ()))
+
+
 SCRATCH_EACH[Op.SORT] = _sort_scratch
+ROUNDS[Op.SORT] = _rounds
+IN_PLACE[Op.SORT] = _in_place
 
 
 @special(Op.SORT, memory_only=True)
@@ -46,8 +64,7 @@ def _sort(k: Kernel) -> bool:
     source = array_of(i.operands[0])
     n = source.dimensions[axis]
     plan = radix.plan(i)
-    across = source.element_count // n
-    cost = plan.nanoseconds if plan is not None else n * max(n.bit_length(), 1) * 6.0
+    across, cost = _rounds(i)
     with parallel(e, across, nanoseconds=cost) as line:
         at = list(unflatten(f, line, _across(source, axis)))
 
