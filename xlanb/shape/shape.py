@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -138,7 +138,10 @@ class ArrayShape(Shape):
     dynamic: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.layout is not None and sorted(self.layout.minor_to_major) != list(range(len(self.dimensions))):
+        layout = self.layout
+        if layout is None or layout is _DEFAULTS.get(len(self.dimensions)):
+            pass  # by far the most: nothing to look at
+        elif sorted(layout.minor_to_major) != list(range(len(self.dimensions))):
             raise ShapeError(f"layout {self.layout} does not fit {len(self.dimensions)} dimensions")
         if self.dynamic and not any(self.dynamic):
             object.__setattr__(self, "dynamic", ())
@@ -184,7 +187,7 @@ class ArrayShape(Shape):
 
     def with_type(self, element_type: PrimitiveType) -> ArrayShape:
         """The same dimensions and layout with another element type."""
-        return replace(self, element_type=element_type)
+        return ArrayShape(element_type, self.dimensions, self.layout, self.dynamic)
 
     def with_dimensions(self, dimensions: Iterable[int], dynamic: Sequence[bool] = ()) -> ArrayShape:
         """The same element type with other dimensions, row major where a layout was set."""
@@ -197,13 +200,19 @@ class ArrayShape(Shape):
         """The same shape with another layout (a `Layout`, or minor_to_major), or none."""
         if layout is not None and not isinstance(layout, Layout):
             layout = Layout(tuple(layout))
-        return replace(self, layout=layout)
+        if layout is self.layout or layout == self.layout:
+            return self
+        return ArrayShape(self.element_type, self.dimensions, layout, self.dynamic)
 
     def without_layout(self) -> ArrayShape:
-        return self if self.layout is None else replace(self, layout=None)
+        return self if self.layout is None else self._bare
+
+    @cached_property
+    def _bare(self) -> ArrayShape:
+        return ArrayShape(self.element_type, self.dimensions, None, self.dynamic)
 
     def with_default_layout(self) -> ArrayShape:
-        return replace(self, layout=_default_layout(self.rank)) if self.layout is None and self.is_array else self
+        return self.with_layout(_default_layout(self.rank)) if self.layout is None and self.is_array else self
 
     def leaves(self, index: Index = ()) -> Iterator[tuple[Index, ArrayShape | BufferShape]]:
         yield index, self

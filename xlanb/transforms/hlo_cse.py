@@ -127,7 +127,10 @@ class _Keys:
                 if self.is_layout_sensitive or not i.shape.is_array or literal.is_elided
                 else literal.array.tobytes()
             )
-        return tuple((k, self._value(i.attributes[k])) for k in sorted(i.attributes))
+        given = i.attributes
+        if not given:
+            return ()
+        return tuple([(k, self._value(given[k])) for k in (sorted(given) if len(given) > 1 else given)])
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, HloComputation):

@@ -91,8 +91,9 @@ class Op(Pattern):
             return False
         if self.operands is not None and not self._match_operands(i, captures):
             return False
-        if not all(c.holds(i) for c in self.where):
-            return False
+        for c in self.where:  # loops, not generators: this is where the simplifier spends its time
+            if not c.holds(i):
+                return False
         return not self.name or captures.setdefault(self.name, i) is i
 
     def admits(self, opcode: HloOpcode, operands: tuple[HloOpcode, ...]) -> bool:
@@ -112,13 +113,18 @@ class Op(Pattern):
 
     def _match_operands(self, i: HloInstruction, captures: Captures) -> bool:
         patterns = self.operands or ()
-        if len(i.operands) != len(patterns):
+        operands = i.operands
+        if len(operands) != len(patterns):
             return False
         if len(patterns) != 2 or not i.opcode.is_commutative:
-            return all(p.match(o, captures) for p, o in zip(patterns, i.operands, strict=True))
-        for first, second in (i.operands, i.operands[::-1]):
-            trial = dict(captures)
-            if patterns[0].match(first, trial) and patterns[1].match(second, trial):
+            for n, p in enumerate(patterns):
+                if not p.match(operands[n], captures):
+                    return False
+            return True
+        left, right = patterns
+        for first, second in (operands, operands[::-1]):
+            trial = dict(captures) if captures else {}
+            if left.match(first, trial) and right.match(second, trial):
                 captures.update(trial)
                 return True
         return False

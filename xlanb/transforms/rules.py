@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ class Rule:
     told: dict[int | None, tuple[Predicate, ...]] = field(default_factory=dict, repr=False, compare=False)
     """What is said of the guards by the number of the one that failed, None where none did: the same each time."""
 
+    @cached_property
+    def builds_in_guards(self) -> bool:
+        """Whether a guard wants a Builder: most want none, and most guards fail."""
+        return any("b" in g.wants for g in self.guards)
+
     def __str__(self) -> str:
         guards = "".join(f"\n    if {g.name}" for g in self.guards)
         return f"{self.label}    [{self.where}]\n    {self.pattern}{guards}"
@@ -65,7 +71,8 @@ class Rule:
     def check(self, scope: dict[str, Any]) -> bool:
         """Whether every guard holds; the answer is explained to observers where one does not."""
         for n, g in enumerate(self.guards):
-            if not g.holds(*[scope[w] for w in g.wants]):
+            wants = g.wants
+            if not (g.holds(scope[wants[0]]) if len(wants) == 1 else g.holds(*[scope[w] for w in wants])):
                 if is_observed():
                     self._explain(scope["root"], n)
                 return False
@@ -177,9 +184,14 @@ class RuleSet:
             captures: Captures = {}
             if not r.pattern.match(root, captures):
                 continue
-            scope: dict[str, Any] = {**captures, "root": root, "b": Builder(root), "options": options}
-            if r.check(scope) and r.apply(root, scope) is not None:
-                return True
+            scope: dict[str, Any] = captures  # from here on it holds more than instructions
+            scope["root"], scope["b"], scope["options"] = root, None, options
+            if r.builds_in_guards:
+                scope["b"] = Builder(root)
+            if r.check(scope):
+                scope["b"] = Builder(root)
+                if r.apply(root, scope) is not None:
+                    return True
         return False
 
     def __str__(self) -> str:
