@@ -1,40 +1,50 @@
 """Two modules, or two compilations, compared by structure: which instruction is which does not depend on names.
 
 An instruction is known by what it computes: its opcode, shape and attributes, and what its operands compute. A fusion is seen through, so that an instruction that went
-into one is the same instruction in another place. What computes the same on both sides is matched first; then what stands at the same place among the matched.
+into one is the same instruction in another place. Matched (see matching.py), an instruction is the same where it takes the counterparts of what it took before: a difference
+is told where it is, and not of all that comes after it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
+from xlanb.explorer.matching import Key, Pairs, Side, plain
 from xlanb.explorer.stage import Stage
+from xlanb.hlo.literal_text import literal_text
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.hlo.records import ComputationName, InstructionRecord, ModuleRecord
+from xlanb.shape import Literal
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from xlanb.explorer.trace import Trace
 
-KINDS = ("same", "moved", "changed", "removed", "added")
-_TRANSPARENT = frozenset({Op.FUSION, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.CALL})
-_MAX_DEPTH = 200
+_MARKS = {"same": "=", "moved": ">", "changed": "~", "removed": "-", "added": "+"}
+KINDS = tuple(_MARKS)
+_SEEN_THROUGH = frozenset({Op.FUSION, Op.GET_TUPLE_ELEMENT})
 _SHOWN = 40
+_LINE = 160
+_REPEATED = 4  # alike, from which on they are told as one
+_NAMED = 4
+_DETAILS = re.compile(r", (?:metadata|backend_config|frontend_attributes|origin)=.*$", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Match:
     """One instruction on both sides, or on one only (`before` or `after` is None).
 
-    `kind` is "same", "moved" (the same in another computation: fused, outlined), "changed" (`detail` says in what), "removed" or "added".
+    `kind` is "same", "moved" (the same in another computation: fused, outlined), "changed" (`detail` says in what), "removed" or "added" (`detail` says what it fuses, or
+    which instruction of the other side computes the same). `pattern` is the detail without names: alike where another instruction differs in the same way.
     """
 
     kind: str
@@ -43,6 +53,7 @@ class Match:
     computation_before: str = ""
     computation_after: str = ""
     detail: str = ""
+    pattern: str = ""
 
     @property
     def opcode(self) -> str:
@@ -51,10 +62,12 @@ class Match:
         return str(record.opcode) if record is not None else ""
 
     def __str__(self) -> str:
-        mark = {"same": "=", "moved": ">", "changed": "~", "removed": "-", "added": "+"}[self.kind]
+        mark = _MARKS[self.kind]
         if self.before is None or self.after is None:
-            record = self.before or self.after
-            return f"{mark} {record}"
+            text = _DETAILS.sub("", str(self.before or self.after))
+            return f"{mark} {text if len(text) <= _LINE else text[:_LINE] + ' ...'}" + (
+                f"  ({self.detail})" if self.detail else ""
+            )
         return f"{mark} {self.before.name} -> {self.after.name} ({self.opcode}): {self.detail}"
 
 
@@ -78,15 +91,20 @@ class ModuleDiff(Displayable):
         """Whether both compute the same by the same instructions, wherever these stand."""
         return not (self.counts["changed"] or self.counts["removed"] or self.counts["added"])
 
+    @cached_property
+    def _alike(self) -> dict[tuple[str, str, str], list[Match]]:
+        """What differs, by kind, opcode and detail without names; in order."""
+        found: dict[tuple[str, str, str], list[Match]] = defaultdict(list)
+        for m in self.matches:
+            if m.kind != "same":
+                found[m.kind, m.opcode, m.pattern or m.detail].append(m)
+        return found
+
     @property
     def groups(self) -> pd.DataFrame:
         """Differences of one kind, opcode and detail in one row, the most frequent first, with an example of either side."""
         import pandas as pd
 
-        found: dict[tuple[str, str, str], list[Match]] = defaultdict(list)
-        for m in self.matches:
-            if m.kind != "same":
-                found[m.kind, m.opcode, m.detail].append(m)
         rows = [
             {
                 "kind": kind,
@@ -96,7 +114,7 @@ class ModuleDiff(Displayable):
                 "before": ms[0].before.name if ms[0].before else None,
                 "after": ms[0].after.name if ms[0].after else None,
             }
-            for (kind, opcode, detail), ms in sorted(found.items(), key=lambda g: (-len(g[1]), g[0]))
+            for (kind, opcode, detail), ms in sorted(self._alike.items(), key=lambda g: (-len(g[1]), g[0]))
         ]
         return pd.DataFrame(rows, columns=["kind", "opcode", "detail", "count", "before", "after"])
 
@@ -118,236 +136,117 @@ class ModuleDiff(Displayable):
     def __str__(self) -> str:
         counts = ", ".join(f"{n} {kind}" for kind, n in self.counts.items() if n)
         lines = [f"{self.names[0]} -> {self.names[1]}: {counts or 'nothing on either side'}"]
-        different = [m for m in self.matches if m.kind not in ("same", "moved")]
-        lines += [f"  {m}" for m in different[:_SHOWN]]
-        if len(different) > _SHOWN:
-            lines.append(f"  ... {len(different) - _SHOWN} more; see .groups")
+        told = [line for (kind, _, __), ms in self._alike.items() if kind != "moved" for line in _told(ms)]
+        lines += [f"  {line}" for line in told[:_SHOWN]]
+        if len(told) > _SHOWN:
+            lines.append(f"  ... {len(told) - _SHOWN} more; see .groups")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"<ModuleDiff {self.names[0]} -> {self.names[1]}: {self.counts}>"
 
 
+def _told(alike: list[Match]) -> list[str]:
+    """Differences of one pattern: each in a line, or, where they are many, all in one."""
+    if len(alike) < _REPEATED:
+        return [str(m) for m in alike]
+    first = alike[0]
+    names = [(m.after if m.after is not None else m.before).name for m in alike]  # type: ignore[union-attr]
+    more = f", ... {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    what = f": {first.pattern or first.detail}" if first.detail else ""
+    return [f"{_MARKS[first.kind]} {len(alike)} x {first.opcode}{what}  ({', '.join(names[:_NAMED])}{more})"]
+
+
 def diff_modules(before: ModuleRecord, after: ModuleRecord, names: tuple[str, str] = ("before", "after")) -> ModuleDiff:
     """Match the instructions of two modules, and say of each what became of it."""
-    left, right = _Side(before), _Side(after)
-    pairs = _Pairs(left, right)
-    pairs.by_meaning()
-    pairs.by_neighbours()
-    pairs.by_looks()
-    matches = [_judged(left, right, k, pairs.forward[k]) for k, _ in left.items() if k in pairs.forward]
-    matches += [Match("removed", i, None, k[0], "") for k, i in left.items() if k not in pairs.forward]
-    matches += [Match("added", None, i, "", k[0]) for k, i in right.items() if k not in pairs.backward]
-    matches.sort(key=lambda m: KINDS.index(m.kind))
-    return ModuleDiff(before, after, tuple(matches), names)
+    pairs = Pairs(Side(before), Side(after))
+    pairs.find()
+    return ModuleDiff(before, after, tuple(_Judge(pairs).matches()), names)
 
 
-# -- one side -------------------------------------------------------------------------------------------------------
-
-Key = tuple[str, str]
+# -- what became of a pair ------------------------------------------------------------------------------------------
 
 
-class _Side:
-    """The instructions of a module by (computation, name), with what each computes as a number."""
+class _Judge:
+    """Says what became of each instruction, once all are paired."""
 
-    def __init__(self, module: ModuleRecord) -> None:
-        self.module = module
-        self.meaning: dict[Key, int] = {}
-        self._seen_through: set[str] = set()
-        self._computations: dict[str, int] = {}
-        for c in module.computations:
-            if c.name not in self._seen_through and c.name not in self._fused:
-                self._visit(c.name, None, 0)
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs = pairs
+        self.left, self.right = pairs.left, pairs.right
+        self.alike = [
+            {(i.opcode, side.meaning.get(k, 0)): i.name for k, i in side.items()} for side in (self.left, self.right)
+        ]
 
-    @cached_property
-    def _fused(self) -> frozenset[str]:
-        return frozenset(
-            n
-            for c in self.module.computations
-            for i in c.instructions
-            if i.opcode is Op.FUSION
-            for n in i.called_computations
-        )
+    def matches(self) -> list[Match]:
+        """Every instruction of both sides, in order of kind."""
+        forward, backward = self.pairs.forward, self.pairs.backward
+        found = [self._pair(k, forward[k]) for k, _ in self.left.items() if k in forward]
+        found += [self._alone("removed", self.left, k, i) for k, i in self.left.items() if k not in forward]
+        found += [self._alone("added", self.right, k, i) for k, i in self.right.items() if k not in backward]
+        found.sort(key=lambda m: KINDS.index(m.kind))
+        return found
 
-    def items(self) -> Iterator[tuple[Key, InstructionRecord]]:
-        """What takes part: everything but the parameters of fused computations, which stand for operands."""
-        for c in self.module.computations:
-            fused = c.name in self._fused
-            for i in c.instructions:
-                if not (fused and i.opcode is Op.PARAMETER):
-                    yield (c.name, i.name), i
+    def _pair(self, a: Key, b: Key) -> Match:
+        x, y = self.left.at(a), self.right.at(b)
+        differences = list(self._differences(a, b, x, y))
+        if differences:
+            detail, group = (", ".join(words) for words in zip(*differences, strict=True))
+            return Match("changed", x, y, a[0], b[0], detail, group)
+        apart = (a[0] == self.left.module.entry) != (b[0] == self.right.module.entry)
+        return Match("moved" if apart else "same", x, y, a[0], b[0], f"{a[0]} -> {b[0]}" if apart else "")
 
-    def at(self, key: Key) -> InstructionRecord:
-        """The instruction of a key."""
-        return self.module.by_name[key[0]].by_name[key[1]]
-
-    def _visit(self, name: str, arguments: Sequence[int] | None, depth: int) -> int:
-        """Give every instruction of a computation its meaning; that of the root. `arguments` are the meanings of a fusion's operands."""
-        computation = self.module.by_name[name]
-        self._seen_through.add(name)
-        for i in computation.instructions:
-            self.meaning[name, i.name] = self._meaning_of(name, i, arguments, depth)
-        return self.meaning.get((name, computation.root), 0)
-
-    def _meaning_of(self, name: str, i: InstructionRecord, arguments: Sequence[int] | None, depth: int) -> int:
-        operands = tuple(self.meaning.get((name, o), 0) for o in i.operands)
-        if i.opcode is Op.PARAMETER:
-            number = int(i.attributes.get("parameter_number", 0))
-            if arguments is not None and number < len(arguments):
-                return arguments[number]
-            return hash((str(i.opcode), number, i.shape.text(layout=False)))
-        if i.opcode is Op.FUSION and i.called_computations and depth < _MAX_DEPTH:
-            return self._visit(i.called_computations[0], operands, depth + 1)
-        if i.opcode is Op.GET_TUPLE_ELEMENT and operands:
-            return self._element(name, i, operands[0])
-        return hash((_local(i, self._called), operands))
-
-    def _element(self, name: str, i: InstructionRecord, whole: int) -> int:
-        """An element of a tuple that a fusion (or a tuple instruction) makes is what that element computes."""
-        index = i.attributes.get("index", 0)
-        source_in, source = name, self.module.by_name[name].by_name.get(i.operands[0])
-        while source is not None and source.opcode is Op.FUSION and source.called_computations:
-            source_in = source.called_computations[0]
-            inner = self.module.by_name[source_in]
-            source = inner.by_name.get(inner.root)
-        if source is not None and source.opcode is Op.TUPLE and index < len(source.operands):
-            return self.meaning.get((source_in, source.operands[index]), 0)
-        return hash(("element", index, whole))
-
-    def _called(self, name: str) -> int:
-        """What a called computation (a reducer, a loop's body) computes."""
-        if name not in self._computations:
-            self._computations[name] = 0  # a recursive call stands for itself
-            if name in self.module.by_name:
-                self._computations[name] = self._visit(name, None, 1)
-        return self._computations[name]
-
-
-def _local(i: InstructionRecord, called: Callable[[str], int]) -> tuple[Any, ...]:
-    """What an instruction is by itself, without names and layouts."""
-    attributes = tuple((k, _plain(v, called)) for k, v in sorted(i.attributes.items()))
-    return (str(i.opcode), i.shape.text(layout=False), attributes)
-
-
-def _plain(value: Any, called: Callable[[str], int]) -> Any:
-    if isinstance(value, ComputationName):
-        return called(value.name)
-    if isinstance(value, tuple) and value and isinstance(value[0], ComputationName):
-        return tuple(called(v.name) for v in value)
-    return str(value)
-
-
-# -- pairing --------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Pairs:
-    left: _Side
-    right: _Side
-    forward: dict[Key, Key] = field(default_factory=dict)
-    backward: dict[Key, Key] = field(default_factory=dict)
-
-    def add(self, a: Key, b: Key) -> bool:
-        """Pair two that are free."""
-        if a in self.forward or b in self.backward:
-            return False
-        self.forward[a], self.backward[b] = b, a
-        return True
-
-    def by_meaning(self) -> None:
-        """What computes the same is the same; of several alike those of equal name first, then in order."""
-        self._by(lambda side, key, i: (str(i.opcode), side.meaning.get(key, 0)))
-
-    def by_neighbours(self) -> None:
-        """Operands at the same place of matched instructions, and users whose operands are matched, if of one opcode."""
-        users = [_users(s) for s in (self.left, self.right)]
-        work = list(self.forward.items())
-        while work:
-            a, b = work.pop()
-            x, y = self.left.at(a), self.right.at(b)
-            near = [((a[0], p), (b[0], q)) for p, q in zip(x.operands, y.operands, strict=False)]
-            near += [
-                (u, v)
-                for u in users[0].get(a, ())
-                for v in users[1].get(b, ())
-                if _place(self.left, u, a) == _place(self.right, v, b)
-            ]
-            for u, v in near:
-                if self._fit(u, v) and self.add(u, v):
-                    work.append((u, v))
-
-    def _fit(self, u: Key, v: Key) -> bool:
-        return u not in self.forward and v not in self.backward and self.left.at(u).opcode is self.right.at(v).opcode
-
-    def by_looks(self) -> None:
-        """The rest by opcode, shape and the op it came from; then by name."""
-        self._by(lambda _s, _k, i: (str(i.opcode), i.shape.text(layout=False), i.metadata.op_name))
-        self._by(lambda _s, k, i: (str(i.opcode), k[0], i.name))
-
-    def _by(self, sort: Callable[[_Side, Key, InstructionRecord], Any]) -> None:
-        groups: dict[Any, list[Key]] = defaultdict(list)
-        for key, i in self.right.items():
-            if key not in self.backward:
-                groups[sort(self.right, key, i)].append(key)
-        rest: list[tuple[Key, list[Key]]] = []
-        for key, i in self.left.items():
-            if key in self.forward:
+    def _differences(self, a: Key, b: Key, x: InstructionRecord, y: InstructionRecord) -> Iterator[tuple[str, str]]:
+        """Each in words, and in words that are the same where another instruction differs alike."""
+        old, new = x.shape.text(layout=False), y.shape.text(layout=False)
+        if old != new:
+            yield (f"shape {old} -> {new}",) * 2
+        elif x.shape.text() != y.shape.text():
+            yield (f"layout {x.shape.text()} -> {y.shape.text()}",) * 2
+        for key in sorted({*x.attributes, *y.attributes}):
+            if x.opcode is Op.FUSION and key in ("calls", "kind"):
                 continue
-            free = groups.get(sort(self.left, key, i), [])
-            named = (
-                next((k for k in free if k[1] == key[1] and k not in self.backward), None) if len(free) < 100 else None
-            )
-            if named is not None:
-                self.add(key, named)
-            elif free:
-                rest.append((key, free))
-        for key, free in rest:
-            while free and free[0] in self.backward:
-                free.pop(0)
-            if free:
-                self.add(key, free[0])
+            p, q = x.attributes.get(key), y.attributes.get(key)
+            if plain(p, self.left.called) != plain(q, self.right.called):
+                yield (f"{key} {_short(p)} -> {_short(q)}",) * 2
+        if x.opcode not in _SEEN_THROUGH:
+            yield from self._operands(a, b, x, y)
+        if x.is_root != y.is_root and a[0] == self.left.module.entry and b[0] == self.right.module.entry:
+            yield ("is the result" if y.is_root else "is no longer the result",) * 2
 
+    def _operands(self, a: Key, b: Key, x: InstructionRecord, y: InstructionRecord) -> Iterator[tuple[str, str]]:
+        if len(x.operands) != len(y.operands):
+            yield (f"{len(x.operands)} -> {len(y.operands)} operands",) * 2
+            return
+        for k, (o, p) in enumerate(zip(x.operands, y.operands, strict=True)):
+            u, v = (a[0], o), (b[0], p)
+            if self.left.meaning.get(u) == self.right.meaning.get(v):
+                continue
+            u, v = self.left.source(u), self.right.source(v)
+            if self.pairs.forward.get(u) != v:
+                opcodes = f"{self.left.at(u).opcode} -> {self.right.at(v).opcode}"
+                yield f"operand {k} {u[1]} -> {v[1]}", f"operand {k} {opcodes}"
 
-def _users(side: _Side) -> Mapping[Key, list[Key]]:
-    found: dict[Key, list[Key]] = defaultdict(list)
-    for (c, name), i in side.items():
-        for o in dict.fromkeys(i.operands):
-            found[c, o].append((c, name))
-    return found
-
-
-def _place(side: _Side, user: Key, operand: Key) -> tuple[int, int]:
-    i = side.at(user)
-    return (i.operands.index(operand[1]), len(i.operands))
-
-
-def _judged(left: _Side, right: _Side, a: Key, b: Key) -> Match:
-    x, y = left.at(a), right.at(b)
-    detail = ", ".join(_differences(x, y, left, right))
-    if detail:
-        return Match("changed", x, y, a[0], b[0], detail)
-    if left.meaning.get(a) != right.meaning.get(b) and x.opcode not in _TRANSPARENT:
-        return Match("changed", x, y, a[0], b[0], "its operands")
-    apart = (a[0] == left.module.entry) != (b[0] == right.module.entry)
-    return Match("moved" if apart else "same", x, y, a[0], b[0], f"{a[0]} -> {b[0]}" if apart else "")
-
-
-def _differences(x: InstructionRecord, y: InstructionRecord, left: _Side, right: _Side) -> Iterator[str]:
-    old, new = x.shape.text(layout=False), y.shape.text(layout=False)
-    if old != new:
-        yield f"shape {old} -> {new}"
-    elif x.shape.text() != y.shape.text():
-        yield f"layout {x.shape.text()} -> {y.shape.text()}"
-    for key in sorted({*x.attributes, *y.attributes}):
-        if x.opcode is Op.FUSION and key in ("calls", "kind"):
-            continue
-        p, q = x.attributes.get(key), y.attributes.get(key)
-        if _plain(p, left._called) != _plain(q, right._called):  # noqa: SLF001 - of this module
-            yield f"{key} {_short(p)} -> {_short(q)}"
+    def _alone(self, kind: str, side: Side, key: Key, i: InstructionRecord) -> Match:
+        """What is on one side only: what it fuses, or which instruction of the other side computes the same already."""
+        detail = pattern = ""
+        if i.opcode is Op.FUSION and i.called_computations and i.called_computations[0] in side.module.by_name:
+            inner = side.module.by_name[i.called_computations[0]].instructions
+            counts = Counter(str(f.opcode) for f in inner if f.opcode is not Op.PARAMETER)
+            detail = pattern = "fuses " + ", ".join(f"{n} {o}" if n > 1 else o for o, n in counts.items())
+        elif i.operands and (twin := self.alike[side is self.left].get((i.opcode, side.meaning.get(key, 0)))):
+            words = "as {}, which stays" if side is self.left else "another copy of {}"
+            detail, pattern = words.format(twin), words.format("one")
+        if side is self.left:
+            return Match(kind, i, None, key[0], "", detail, pattern)
+        return Match(kind, None, i, "", key[0], detail, pattern)
 
 
 def _short(value: Any) -> str:
-    text = value.name if isinstance(value, ComputationName) else str(value)
+    text = str(value)
+    if isinstance(value, Literal):
+        text = literal_text(value)
+    elif isinstance(value, ComputationName):
+        text = value.name
     return text if len(text) <= 40 else text[:37] + "..."
 
 
