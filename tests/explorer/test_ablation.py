@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from xlanb.debug_options import current
 from xlanb.errors import XlanbError
-from xlanb.explorer.ablation import ablate
+from xlanb.explorer.ablation import _joined, ablate
+from xlanb.runtime.compiler import compiled
 
 PROGRAM = """HloModule m
 
@@ -54,3 +58,35 @@ def test_a_client_spreads_the_work() -> None:
 def test_what_does_not_compile_is_an_error() -> None:
     with pytest.raises(XlanbError, match="m does not compile"):
         ablate('HloModule m\nENTRY e { ROOT c = f32[2]{0} custom-call(), custom_call_target="nobody" }', passes=[])
+
+
+def test_times_of_another_process_are_told_by_its_own_whole_pipeline() -> None:
+    def row(name: str, ms: float) -> dict[str, object]:
+        return {
+            "without": name,
+            "instructions": 1,
+            "kernels": 1,
+            "temp_bytes": 0,
+            "compile_ms": ms,
+            "run_us": ms,
+            "failure": "",
+        }
+
+    rows = _joined([[row("", 10.0), row("a", 20.0)], [row("", 40.0), row("b", 60.0)]])
+    assert [(r["without"], r["run_us"]) for r in rows] == [("", 10.0), ("a", 20.0), ("b", 15.0)]
+
+
+def test_the_first_compilation_is_not_the_one_that_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is cold is cold for the whole pipeline, which comes first: counted, it would make every pass look dear."""
+    calls: list[tuple[str, ...]] = []
+
+    def slow_at_first(module: object) -> object:
+        calls.append(current().xla_disable_hlo_passes)
+        if len(calls) == 1:
+            time.sleep(0.5)
+        return compiled(module)
+
+    monkeypatch.setattr("xlanb.explorer.ablation.compiled", slow_at_first)
+    found = ablate(PROGRAM, passes=["dce"], runs=2)
+    assert found.table.loc[0, "compile_ms"] < 400
+    assert calls == [(), ("dce",)] * 3

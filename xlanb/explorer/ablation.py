@@ -24,6 +24,8 @@ from xlanb.tracing import unobserved
 if TYPE_CHECKING:
     import pandas as pd
 
+    from xlanb.cpu.executable import Executable
+
 _COLUMNS = ("without", "instructions", "kernels", "temp_bytes", "compile_ms", "run_us", "failure")
 
 
@@ -74,7 +76,7 @@ def ablate(
 ) -> Ablation:
     """Leave out each pass in turn and measure; `x` and its arguments are what `compile` takes.
 
-    `passes` are those to leave out, by default each that changed something. Compilations and runs are spread over `workers` processes (times then disturb one another: use it for counts, or where there are
+    `passes` are those to leave out, by default each that changed something. Every process measures the whole pipeline too, in turns with what it leaves out. Compilations and runs are spread over `workers` processes (times then disturb one another: use it for counts, or where there are
     cores to spare), or over a Dask cluster when its `client` is given.
 
     Raises:
@@ -84,8 +86,10 @@ def ablate(
         module = to_module(x, *args, **named)
     names = list(passes) if passes is not None else _changing(module)
     text = module.to_string("short")
-    jobs = [("", text, runs), *((name, text, runs) for name in names)]
-    rows = list(_mapped(measure, jobs, workers, client))
+    workers = 1 if client is not None else max(workers, 1)
+    share = -(-len(names) // workers) if client is None else 1
+    jobs = [(tuple(names[k : k + share]), text, runs) for k in range(0, max(len(names), 1), max(share, 1))]
+    rows = _joined(list(_mapped(measure, jobs, workers, client)))
     if rows[0]["failure"]:
         raise XlanbError(f"{module.name} does not compile: {rows[0]['failure']}")
     import pandas as pd
@@ -93,30 +97,97 @@ def ablate(
     return Ablation(module.name, pd.DataFrame(rows, columns=list(_COLUMNS)))
 
 
-def measure(job: tuple[str, str, int]) -> dict[str, Any]:
-    """One row: the program (HLO text) compiled and run so many times without one pass ("": with all)."""
-    from xlanb.debug_options import current, flags
+def measure(job: tuple[tuple[str, ...], str, int]) -> list[dict[str, Any]]:
+    """The program (HLO text) with all passes, then without each of some: a row each.
 
-    name, text, runs = job
-    row: dict[str, Any] = dict.fromkeys(_COLUMNS) | {"without": name, "failure": ""}
-    disabled = (*current().xla_disable_hlo_passes, *([name] if name else []))
-    try:
-        module = to_module(text)
-        arguments = arguments_for(module, None)
-        with flags(xla_disable_hlo_passes=disabled), unobserved():
-            executable, compiling = _timed(lambda: compiled(module), runs)
-        executable(*arguments)
-        _, running = _timed(lambda: executable(*arguments), 10 * runs)
-    except XlanbError as error:
-        return row | {"failure": str(error).splitlines()[0]}
-    record = executable.hlo_module.record()
-    return row | {
-        "instructions": record.instruction_count,
-        "kernels": len(executable.kernels),
-        "temp_bytes": executable.buffer_assignment.temp_size,
-        "compile_ms": compiling * 1e3,
-        "run_us": running * 1e6,
-    }
+    All are compiled, and then run, in turns, the first of each not counted: what warms up, and what else the machine does, falls on all alike.
+    """
+    names, text, runs = job
+    variants = [_Variant(name, text) for name in ("", *names)]
+    _in_turns([v.compile for v in variants], 1)
+    for variant, seconds in zip(variants, _in_turns([v.compile for v in variants], runs), strict=True):
+        variant.row["compile_ms"] = _median(seconds) * 1e3
+    _in_turns([v.run for v in variants], 2)
+    for variant, seconds in zip(variants, _in_turns([v.run for v in variants], 10 * runs), strict=True):
+        variant.row["run_us"] = _median(seconds) * 1e6
+    return [v.row for v in variants]
+
+
+class _Variant:
+    """The program without one pass ("": with all)."""
+
+    def __init__(self, name: str, text: str) -> None:
+        from xlanb.debug_options import current
+
+        self.row: dict[str, Any] = dict.fromkeys(_COLUMNS) | {"without": name, "failure": ""}
+        self.text = text
+        self.disabled = (*current().xla_disable_hlo_passes, *([name] if name else []))
+        self.executable: Executable | None = None
+        self.arguments: Sequence[Any] = ()
+
+    def compile(self) -> None:
+        """Compile it; the first time what came out is written down."""
+        from xlanb.debug_options import flags
+
+        if self.row["failure"]:
+            return
+        try:
+            module = to_module(self.text)
+            with flags(xla_disable_hlo_passes=self.disabled), unobserved():
+                made = compiled(module)
+            if self.executable is None:
+                self.arguments = arguments_for(module, None)
+                self._describe(made)
+            self.executable = made
+        except XlanbError as error:
+            self._fail(error)
+
+    def run(self) -> None:
+        """Run it once."""
+        if self.executable is None or self.row["failure"]:
+            return
+        try:
+            self.executable(*self.arguments)
+        except XlanbError as error:
+            self._fail(error)
+
+    def _describe(self, made: Executable) -> None:
+        self.row |= {
+            "instructions": made.hlo_module.record().instruction_count,
+            "kernels": len(made.kernels),
+            "temp_bytes": made.buffer_assignment.temp_size,
+        }
+
+    def _fail(self, error: XlanbError) -> None:
+        self.row["failure"] = str(error).splitlines()[0]
+
+
+def _in_turns(work: Sequence[Callable[[], None]], rounds: int) -> list[list[float]]:
+    """Seconds of each piece of work, one round after another."""
+    seconds: list[list[float]] = [[] for _ in work]
+    for _ in range(max(rounds, 1)):
+        for one, mine in zip(work, seconds, strict=True):
+            begin = time.perf_counter()
+            one()
+            mine.append(time.perf_counter() - begin)
+    return seconds
+
+
+def _median(seconds: Sequence[float]) -> float:
+    return statistics.median(seconds)
+
+
+def _joined(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """One table of what several processes measured: times of each are told as if their own whole pipeline had taken as long as the first one's."""
+    first = parts[0][0]
+    rows = [first]
+    for base, *rest in parts:
+        for row in rest:
+            for figure in ("compile_ms", "run_us"):
+                if row[figure] and base[figure] and first[figure]:
+                    row[figure] *= first[figure] / base[figure]
+            rows.append(row)
+    return [r | dict.fromkeys(_COLUMNS[1:-1]) if r["failure"] else r for r in rows]
 
 
 def _changing(module: HloModule) -> list[str]:
@@ -130,21 +201,11 @@ def _changing(module: HloModule) -> list[str]:
     return list(dict.fromkeys(s.name for s in trace if s.kind == "hlo_pass" and s.changed))
 
 
-def _timed(work: Callable[[], Any], runs: int) -> tuple[Any, float]:
-    seconds = []
-    value: Any = None
-    for _ in range(max(runs, 1)):
-        begin = time.perf_counter()
-        value = work()
-        seconds.append(time.perf_counter() - begin)
-    return value, statistics.median(seconds)
-
-
 def _mapped(
-    work: Callable[[Any], dict[str, Any]], jobs: Sequence[Any], workers: int, client: Any
-) -> Iterable[dict[str, Any]]:
+    work: Callable[[Any], list[dict[str, Any]]], jobs: Sequence[Any], workers: int, client: Any
+) -> Iterable[list[dict[str, Any]]]:
     if client is not None:
-        gathered: list[dict[str, Any]] = client.gather(client.map(work, jobs, pure=False))
+        gathered: list[list[dict[str, Any]]] = client.gather(client.map(work, jobs, pure=False))
         return gathered
     if workers <= 1:
         return [work(job) for job in jobs]
