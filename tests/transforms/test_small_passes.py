@@ -179,3 +179,31 @@ def test_a_scalar_takes_no_sharding_of_what_it_was_repeated_to(keeps_meaning):
     ENTRY e { x = f32[] parameter(0)  b = f32[4,2] broadcast(x), dimensions={}
       ROOT r = f32[4,2] add(b, b), sharding={devices=[2,1]<=[2]} }"""
     keeps_meaning(text, PASSES["algsimp"]().run)  # verified after it
+
+
+def _calls_in_calls(depth: int) -> str:
+    parts = ["fn_0 {\n  p = f32[4] parameter(0)\n  ROOT n = f32[4] negate(p)\n}"]
+    for k in range(1, depth):
+        parts.append(
+            f"fn_{k} {{\n  p = f32[4] parameter(0)\n  a = f32[4] add(p, p)\n"
+            f"  c = f32[4] call(a), to_apply=fn_{k - 1}\n  ROOT m = f32[4] multiply(c, p)\n}}"
+        )
+    entry = f"ENTRY e {{\n  x = f32[4] parameter(0)\n  ROOT c = f32[4] call(x), to_apply=fn_{depth - 1}\n}}"
+    return "HloModule m\n\n" + "\n\n".join([*parts, entry]) + "\n"
+
+
+def test_calls_within_calls_are_copied_once_each():
+    """Inlined from above: 60 levels of 3 instructions make some 180 copies, not 60 * 60 * 3 / 2."""
+    made = []
+
+    class Adds:
+        def on_event(self, event):
+            made.extend([event] if isinstance(event, Edit) and event.kind == "add" else [])
+
+    module = parse(_calls_in_calls(60))
+    with observing(Adds()):
+        PASSES["call-inliner"]().run(module)
+    assert all(i.opcode is not HloOpcode.CALL for i in module.instructions())
+    assert len(module.computations) == 1
+    assert len(module.entry_computation) == 2 * 60
+    assert len(made) <= 3 * 60

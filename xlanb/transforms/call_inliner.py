@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -28,14 +29,34 @@ class CallInliner(HloPass):
     def apply(self, module: HloModule) -> None:
         graph = CallGraph(module)
         inlined = False
-        for c in module.post_order():
-            for i in c.post_order():
-                if i.opcode is HloOpcode.CALL and self._may_inline(i, graph):
-                    inline_call(i, i.to_apply)
-                    inlined = True
+        seen = {module.entry_computation}
+        todo = [module.entry_computation]
+        while todo:
+            c = todo.pop()
+            inlined |= self._inline_all(c, graph)
+            for i in c:
+                fresh = [d for d in i.called_computations if d not in seen]
+                seen.update(fresh)
+                todo += fresh
         if inlined:
             # What the bodies carried along without using it, as XLA's inliner does.
             HloDce().apply(module)
+
+    def _inline_all(self, c: HloComputation, graph: CallGraph) -> bool:
+        """Inline the calls of a computation, then those that came with their bodies: from above, so that each instruction is copied once however deep it lies."""
+        todo = [i for i in reversed(c.post_order()) if i.opcode is HloOpcode.CALL]
+        inlined = False
+        while todo:
+            call = todo.pop()
+            if call not in c or not self._may_inline(
+                call, graph
+            ):  # a call dies with one that made nothing of its result
+                continue
+            copies: dict[HloInstruction, HloInstruction] = {}
+            inline_call(call, call.to_apply, copies=copies)
+            todo += [copy for i, copy in reversed(copies.items()) if i.opcode is HloOpcode.CALL]
+            inlined = True
+        return inlined
 
     def _may_inline(self, call: HloInstruction, graph: CallGraph) -> bool:
         if call.attributes.get("is_composite") or call.parent.execution_thread != call.to_apply.execution_thread:

@@ -11,13 +11,17 @@ from xlanb.hlo.opcode import HloOpcode
 
 
 def copy_body(
-    body: HloComputation, into: HloComputation, arguments: Sequence[HloInstruction], caller: HloInstruction
+    body: HloComputation,
+    into: HloComputation,
+    arguments: Sequence[HloInstruction],
+    caller: HloInstruction,
+    copies: dict[HloInstruction, HloInstruction] | None = None,
 ) -> HloInstruction:
-    """Copy a computation's instructions into another one, parameters replaced by `arguments`; the copy of its root.
+    """Copy a computation's instructions into another one, parameters replaced by `arguments`; the copy of its root. `copies` is filled with what became of each.
 
     Instructions that bear no metadata take over the caller's.
     """
-    new: dict[HloInstruction, HloInstruction] = {}
+    new: dict[HloInstruction, HloInstruction] = {} if copies is None else copies
     for i in body.post_order():
         if i.opcode is HloOpcode.PARAMETER:
             new[i] = arguments[i.parameter_number]
@@ -31,22 +35,25 @@ def copy_body(
 
 
 def inline_call(
-    call: HloInstruction, body: HloComputation, arguments: Sequence[HloInstruction] | None = None
+    call: HloInstruction,
+    body: HloComputation,
+    arguments: Sequence[HloInstruction] | None = None,
+    copies: dict[HloInstruction, HloInstruction] | None = None,
 ) -> HloInstruction:
-    """Replace `call` by the body of a computation over its operands (or other arguments); what took its place.
+    """Replace `call` by the body of a computation over its operands (or other arguments); what took its place. `copies` as in copy_body.
 
     Control dependencies of the call pass to the body: what came before it comes before every instruction of the body without operands there.
     """
     parent = call.parent
-    old = set(parent.instructions) if call.control_predecessors or call.control_successors else set()
-    root = copy_body(body, parent, call.operands if arguments is None else arguments, call)
-    if old:
-        copies = [i for i in parent if i not in old]
+    made: dict[HloInstruction, HloInstruction] = {} if copies is None else copies
+    root = copy_body(body, parent, call.operands if arguments is None else arguments, call, made)
+    if call.control_predecessors or call.control_successors:
+        inside = [copy for i, copy in made.items() if i.opcode is not HloOpcode.PARAMETER]
         for p in call.control_predecessors:
-            for i in copies:
+            for i in inside:
                 parent.add_control_dependency(p, i)
         for s in call.control_successors:
-            for i in copies or [root]:
+            for i in inside or [root]:
                 parent.add_control_dependency(i, s)
         parent.drop_control_dependencies(call)
     parent.replace_uses(call, root)
