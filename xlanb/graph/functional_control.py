@@ -22,7 +22,7 @@ from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.tensor_shape import TensorShape
 
 
-class _Made:
+class Traced:
     """What a function of Python made in a graph: the nodes, its result, and the tensors from outside that the nodes read."""
 
     def __init__(self, graph: Graph, function: Callable[..., Any], arguments: Sequence[Tensor], like: Any) -> None:
@@ -39,40 +39,47 @@ class _Made:
         self.captures = [t for t in dict.fromkeys(reads) if t not in own and t not in set(arguments)]
 
     def move(self, name: str, inputs: Sequence[Tensor], results: Sequence[Tensor]) -> FunctionRef:
-        """The function of `inputs` that gives `results`; the nodes leave their graph."""
-        body = Graph(name)
-        body.functions = self.graph.functions
-        stands: dict[Tensor, Tensor] = {}
-        for index, tensor in enumerate(inputs):
-            dtype = tensor.dtype.base_dtype
-            arg = body.add_op("_Arg", f"arg_{index}", (), [dtype], {"T": dtype, "index": index})
-            arg.outputs[0].give_shape(tensor.shape.as_tuple())
-            stands[tensor] = arg.outputs[0]
-        copies: dict[Operation, Operation] = {}
-        for op in self.ops:
-            waits = [copies[c] for c in op.control_inputs if c in copies]
-            types = [t.dtype for t in op.outputs]
-            attrs = {k: v for k, v in op.attrs.items() if k != "_class"}
-            new = body.add_op(op.type, op.name, [stands[t] for t in op.inputs], types, attrs, waits, op.device)
-            new.source_file, new.source_line = op.source_file, op.source_line
-            copies[op] = new
-            for old, made in zip(op.outputs, new.outputs, strict=True):
-                made.give_shape(old.shape.as_tuple())
-                stands[old] = made
-        for index, tensor in enumerate(results):
-            kind = {"T": tensor.dtype.base_dtype, "index": index}
-            body.add_op("_Retval", f"result_{index}_retval", [stands[tensor]], [], kind)
-        unique = name
-        number = 0
-        while unique in self.graph.functions:
-            number += 1
-            unique = f"{name}_{number}"
-        self.graph.functions[unique] = GraphFunction.of_body(unique, body)
-        return FunctionRef(unique)
+        """The function of `inputs` that gives `results`; the nodes are still to be dropped."""
+        return function_of_nodes(self.graph, name, self.ops, inputs, results)
 
     def drop(self) -> None:
         """Remove the nodes from the graph that they were made in."""
         self.graph.remove_ops(self.ops)
+
+
+def function_of_nodes(
+    graph: Graph, name: str, ops: Sequence[Operation], inputs: Sequence[Tensor], results: Sequence[Tensor]
+) -> FunctionRef:
+    """A function of the graph's library that does what these nodes do: of `inputs`, which they read from outside, it gives `results`."""
+    body = Graph(name)
+    body.functions = graph.functions
+    stands: dict[Tensor, Tensor] = {}
+    for index, tensor in enumerate(inputs):
+        dtype = tensor.dtype.base_dtype
+        arg = body.add_op("_Arg", f"arg_{index}", (), [dtype], {"T": dtype, "index": index})
+        arg.outputs[0].give_shape(tensor.shape.as_tuple())
+        stands[tensor] = arg.outputs[0]
+    copies: dict[Operation, Operation] = {}
+    for op in ops:
+        waits = [copies[c] for c in op.control_inputs if c in copies]
+        types = [t.dtype for t in op.outputs]
+        attrs = {k: v for k, v in op.attrs.items() if k != "_class"}
+        new = body.add_op(op.type, op.name, [stands[t] for t in op.inputs], types, attrs, waits, op.device)
+        new.source_file, new.source_line = op.source_file, op.source_line
+        copies[op] = new
+        for old, made in zip(op.outputs, new.outputs, strict=True):
+            made.give_shape(old.shape.as_tuple())
+            stands[old] = made
+    for index, tensor in enumerate(results):
+        kind = {"T": tensor.dtype.base_dtype, "index": index}
+        body.add_op("_Retval", f"result_{index}_retval", [stands[tensor]], [], kind)
+    unique = name
+    number = 0
+    while unique in graph.functions:
+        number += 1
+        unique = f"{name}_{number}"
+    graph.functions[unique] = GraphFunction.of_body(unique, body)
+    return FunctionRef(unique)
 
 
 def _result(value: Any) -> Tensor:
@@ -86,8 +93,8 @@ def cond_v2(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], 
     graph = get_default_graph()
     with name_scope(name, "cond", [pred]) as scope:
         pred = convert_to_tensor(pred, name="pred")
-        true = _Made(graph, true_fn, (), None)
-        false = _Made(graph, false_fn, (), None)
+        true = Traced(graph, true_fn, (), None)
+        false = Traced(graph, false_fn, (), None)
         nest.check_alike(true.given, false.given, "the results of 'true_fn' and 'false_fn'")
         for x, y in zip(true.results, false.results, strict=True):
             if x.dtype.base_dtype is not y.dtype.base_dtype:
@@ -129,8 +136,8 @@ def while_v2(
         flat = nest.flatten(values)
         shapes = [t.shape for t in flat] if invariants is None else [TensorShape(s) for s in nest.flatten(invariants)]
         arguments = [_argument(t, s) for t, s in zip(flat, shapes, strict=True)]
-        holds = _Made(graph, cond, arguments, values)
-        step = _Made(graph, body if nest.is_nested(values) else (lambda *a: [body(*a)]), arguments, values)
+        holds = Traced(graph, cond, arguments, values)
+        step = Traced(graph, body if nest.is_nested(values) else (lambda *a: [body(*a)]), arguments, values)
         results = step.results
         if len(results) != len(flat):
             raise GraphValueError(f"while_loop: {len(flat)} loop variables, but 'body' gives {len(results)} values")

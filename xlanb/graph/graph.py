@@ -283,6 +283,11 @@ class Graph(Displayable):
         """Give nodes made inside these attributes where they have none of the name; a value may be a function of the node."""
         return self.scopes.with_attrs(attrs)
 
+    def gradient_override_map(self, op_type_map: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Give nodes of these types, made inside, the gradient registered under another name (attribute `_gradient_op_type`)."""
+        names = dict(op_type_map)
+        return self.attr_scope({"_gradient_op_type": lambda op: names.get(op.type)})
+
     def as_default(self) -> AbstractContextManager[Graph]:
         """Make this the graph that new nodes go to, in this thread and block."""
         return default_graph.entered(self)

@@ -57,6 +57,8 @@ def _from_attributes(op: Operation) -> list[Dims | None] | None:
         return [()]
     if op.type == "ReadVariableOp":
         return [handle_shape(op)]
+    if op.type in {"IteratorGetNext", "IteratorGetNextSync"}:
+        return [s.as_tuple() for s in op.attrs.get("output_shapes") or ()]
     if op.type in _RANDOM:
         from xlanb.graph.constant_value import constant_value
 

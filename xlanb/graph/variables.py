@@ -35,6 +35,14 @@ class GraphKeys:
     WEIGHTS = "weights"
     BIASES = "biases"
     ACTIVATIONS = "activations"
+    TABLE_INITIALIZERS = "table_initializer"
+    QUEUE_RUNNERS = "queue_runners"
+    MOVING_AVERAGE_VARIABLES = "moving_average_variables"
+    SAVERS = "savers"
+    INIT_OP = "init_op"
+    LOCAL_INIT_OP = "local_init_op"
+    COND_CONTEXT = "cond_context"
+    WHILE_CONTEXT = "while_context"
 
 
 class Variable:

@@ -12,6 +12,7 @@ import numpy as np
 from xlanb.errors import FeedError, GraphError
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
+from xlanb.runtime.resources import Resources
 from xlanb.runtime.variables import Transaction, VariableHandle
 
 HostKernel = Callable[[Operation, Sequence[Any], "HostState"], Sequence[Any]]
@@ -21,13 +22,19 @@ CallFunction = Callable[[Operation, Graph, Sequence[Any]], list[Any]]
 
 
 class HostState:
-    """What host kernels may touch: the run's variables, the session's random generators by node, and `call`, which runs a function's body for a node."""
+    """What host kernels may touch: the run's variables, the session's random generators by node, its resources, and `call`, which runs a function's body for a node."""
 
     call: CallFunction
 
-    def __init__(self, variables: Transaction, generators: dict[str, np.random.Generator]) -> None:
+    def __init__(
+        self,
+        variables: Transaction,
+        generators: dict[str, np.random.Generator],
+        resources: Resources | None = None,
+    ) -> None:
         self.variables = variables
         self.generators = generators
+        self.resources = resources if resources is not None else Resources()
 
     def generator(self, op: Operation) -> np.random.Generator:
         """The generator of a stateful random op: Philox keyed by its two seeds, from the system's entropy where both are 0."""
@@ -50,7 +57,20 @@ def host_kernel(op_type: str) -> HostKernel | None:
 
 @cache
 def _load() -> None:
-    for name in ("strings", "texts", "control", "lists", "arrays", "selection", "numeric", "training"):
+    for name in (
+        "strings",
+        "texts",
+        "control",
+        "lists",
+        "arrays",
+        "selection",
+        "numeric",
+        "training",
+        "queues",
+        "datasets",
+        "sampling",
+        "tables",
+    ):
         import_module(f"xlanb.runtime.host_{name}")
 
 

@@ -12,11 +12,12 @@ from xlanb.errors import ArgumentError, GraphError
 from xlanb.graph import dtypes
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.rewrite import needed_by
 from xlanb.graph.tensor_shape import TensorShape
 from xlanb.hlo import HloModule, parse
 from xlanb.shape.primitive_type import from_dtype
 from xlanb.shape.shape import array
-from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, between, lower
+from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, lower
 
 _SOURCES = frozenset({"Placeholder", "PlaceholderV2", "_Arg"})
 VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
@@ -50,7 +51,7 @@ def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
 def inputs_of(fetches: Sequence[Tensor | Operation]) -> list[Tensor]:
     """The placeholders and variables that fetches depend on, in the order of the graph."""
     tensors, targets = _split(fetches)
-    needed = set(between([], tensors, targets))
+    needed = needed_by([*(t.op for t in tensors), *targets])
     graph = fetches[0].graph
     return [op.outputs[0] for op in graph.get_operations() if op in needed and op.type in _SOURCES | VARIABLES]
 
@@ -95,10 +96,24 @@ def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[H
     Raises:
         GraphError: it gives back something that is no tensor.
     """
+    arrays = [np.asarray(a) for a in args]
+    graph, inputs, result = traced_graph(function, arrays)
+    outputs = list(result) if isinstance(result, list | tuple) else [result]
+    module = lower(graph.name, [(t, argument_of(a)) for t, a in zip(inputs, arrays, strict=True)], outputs).module
+    return module, result
+
+
+def traced_graph(
+    function: Callable[..., Any], arrays: Sequence[np.ndarray[Any, Any]]
+) -> tuple[Graph, list[Tensor], Any]:
+    """A graph of what `function` does with placeholders of the shapes and dtypes of `arrays`, the placeholders, and what it gave back.
+
+    Raises:
+        GraphError: it gives back something that is no tensor.
+    """
     name = getattr(function, "__name__", "function").strip("<>")
     graph = Graph(name)
     graph.builds_function = True
-    arrays = [np.asarray(a) for a in args]
     with graph.as_default():
         inputs = [
             graph.create_op(
@@ -111,12 +126,10 @@ def trace_function(function: Callable[..., Any], args: Sequence[Any]) -> tuple[H
             for i, a in enumerate(arrays)
         ]
         result = function(*inputs)
-    outputs = list(result) if isinstance(result, list | tuple) else [result]
-    for output in outputs:
+    for output in list(result) if isinstance(result, list | tuple) else [result]:
         if not isinstance(output, Tensor) or output.graph is not graph:
             raise GraphError(f"function {name!r} must give back tensors made from its arguments, not {output!r}")
-    module = lower(name, [(t, argument_of(a)) for t, a in zip(inputs, arrays, strict=True)], outputs).module
-    return module, result
+    return graph, inputs, result
 
 
 def _split(fetches: Sequence[Tensor | Operation]) -> tuple[list[Tensor], list[Operation]]:

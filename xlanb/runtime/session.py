@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -20,15 +21,27 @@ from xlanb.runtime.config import ConfigProto, RunMetadata, RunOptions
 from xlanb.runtime.executor import Executor
 from xlanb.runtime.host_ops import HostState
 from xlanb.runtime.prepare import prepare
+from xlanb.runtime.resources import Resources
 from xlanb.runtime.step_stats import StepStatsCollector, collect
 from xlanb.runtime.variables import VariableHandle, VariableStore
 from xlanb.tracing import observing
 
 
+@runtime_checkable
+class Composite(Protocol):
+    """What consists of several tensors, and is fed and fetched as one: a sparse tensor."""
+
+    def fetched(self) -> tuple[Sequence[Any], Callable[..., Any]]:
+        """The tensors, and what is made of their values."""
+
+    def fed(self, value: Any) -> list[tuple[Tensor, Any]]:
+        """The tensors with the parts of a value."""
+
+
 class Session:
     """Runs a graph. Clusters are compiled where the config's global_jit_level or the flag tf_xla_auto_jit says so.
 
-    `cache` is the compilation cache that its runs fill.
+    `cache` is the compilation cache that its runs fill, `resources` its queues, iterators and tables.
     """
 
     def __init__(self, graph: Graph | str | None = None, config: ConfigProto | None = None, target: str = "") -> None:
@@ -41,6 +54,7 @@ class Session:
         self.variables = VariableStore()
         self._executors: dict[tuple[Any, ...], Executor] = {}
         self._generators: dict[str, np.random.Generator] = {}
+        self.resources = Resources()
         self._scopes: list[Any] = []
         self._closed = False
 
@@ -77,8 +91,7 @@ class Session:
         if self._closed:
             raise GraphError("Attempted to use a closed Session.")
         wanted = _Fetches(self.graph, fetches)
-        feeds = {self.fed_tensor(k): v for k, v in (feed_dict or {}).items()}
-        values = {t: _fit(t, v) for t, v in feeds.items()}
+        values = {t: _fit(t, v) for t, v in self._fed(feed_dict or {})}
         tensors = sorted(values, key=lambda t: t.name)
         key = (
             self.graph.version,
@@ -99,9 +112,21 @@ class Session:
         used = executor.prepared.feeds
         by_index = [values[tensors[t.op.attrs["index"]]] for t in used]
         transaction = self.variables.begin()
-        results = yield from executor.run(by_index, HostState(transaction, self._generators))
+        results = yield from executor.run(by_index, HostState(transaction, self._generators, self.resources))
         transaction.commit()
         return wanted.assemble(results)
+
+    def _fed(self, feed_dict: Mapping[Any, Any]) -> Iterator[tuple[Tensor, Any]]:
+        """Tensors and their values; what consists of several tensors (a sparse tensor, a tuple of tensors) says which value goes where."""
+        for key, value in feed_dict.items():
+            if isinstance(key, Composite):
+                yield from ((self.fed_tensor(k), v) for k, v in key.fed(value))
+            elif isinstance(key, tuple):
+                if not isinstance(value, list | tuple) or len(value) != len(key):
+                    raise FeedError(f"cannot feed {value!r} for {key!r}: one value for each is needed")
+                yield from self._fed(dict(zip(key, value, strict=True)))
+            else:
+                yield self.fed_tensor(key), value
 
     @property
     def is_jit(self) -> bool:
@@ -188,8 +213,9 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the session: its variables and compiled code go."""
+        """End the session: its variables and compiled code go; runs that wait for a queue end with an error."""
         self._closed = True
+        self.resources.close()
         self._executors.clear()
         self.cache.clear()
 
@@ -224,6 +250,9 @@ class _Fetches:
             if hasattr(item, "_fields"):
                 return type(item)(*parts)
             return tuple(parts) if isinstance(item, tuple) else parts
+        if isinstance(item, Composite):
+            tensors, make = item.fetched()
+            return _Made(make, [self._resolve(t) for t in tensors])
         try:
             found = self.graph.as_graph_element(item)
         except GraphError as error:
@@ -243,6 +272,8 @@ class _Fetches:
             if isinstance(item, _Slot):
                 value = np.asarray(values[item.index])
                 return value[()] if value.ndim == 0 else value.copy() if not value.flags.writeable else value
+            if isinstance(item, _Made):
+                return item.make(*(fill(v) for v in item.parts))
             if isinstance(item, dict):
                 return {k: fill(v) for k, v in item.items()}
             if isinstance(item, tuple):
@@ -251,6 +282,14 @@ class _Fetches:
             return [fill(v) for v in item] if isinstance(item, list) else None
 
         return fill(self._structure)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Something that is made of the values of several fetches."""
+
+    make: Callable[..., Any]
+    parts: list[Any]
 
 
 class _Slot:

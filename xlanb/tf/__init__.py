@@ -10,6 +10,7 @@ from typing import Any
 from xlanb import tf2xla as _shapes
 from xlanb.graph import dtypes as _dtypes
 from xlanb.graph import initializers as _initializers
+from xlanb.graph import nest as _nest
 from xlanb.graph.array_ops import (
     boolean_mask,
     broadcast_to,
@@ -173,9 +174,13 @@ from xlanb.runtime.registered_ops import registered_ops
 from xlanb.runtime.session import InteractiveSession, Session
 from xlanb.tf import (
     contrib,
+    data,
+    distributions,
     errors,
     flags,
     gfile,
+    image,
+    keras,
     layers,
     logging,
     losses,
@@ -186,6 +191,7 @@ from xlanb.tf import (
     test,
     train,
 )
+from xlanb.tf import tables as _lookup
 from xlanb.tf.arrays import (
     accumulate_n,
     argsort,
@@ -236,7 +242,9 @@ from xlanb.tf.checks import (
     is_variable_initialized,
     report_uninitialized_variables,
 )
-from xlanb.tf.generated import ARRAY, LINALG, MATH, STRINGS, functions
+from xlanb.tf.custom import NoGradient, NotDifferentiable, RegisterGradient, custom_gradient, grad_pass_through
+from xlanb.tf.function import TensorSpec, function
+from xlanb.tf.generated import ARRAY, LINALG, MATH, SPECTRAL, STRINGS, functions
 from xlanb.tf.graph_defs import (
     GraphDef,
     convert_variables_to_constants,
@@ -246,8 +254,69 @@ from xlanb.tf.graph_defs import (
 from xlanb.tf.graph_defs import (
     as_graph_def as _as_graph_def,
 )
+from xlanb.tf.misc import (
+    COMPILER_VERSION,
+    GIT_VERSION,
+    GRAPH_DEF_VERSION,
+    VERSION,
+    add_check_numerics_ops,
+    assert_near,
+    assert_proper_iterable,
+    assert_rank_in,
+    assert_same_float_dtype,
+    batch_to_space,
+    bincount,
+    broadcast_dynamic_shape,
+    cholesky_solve,
+    clip_by_average_norm,
+    decode_raw,
+    histogram_fixed_width,
+    histogram_fixed_width_bins,
+    is_non_decreasing,
+    is_numeric_tensor,
+    is_strictly_increasing,
+    lbeta,
+    make_ndarray,
+    make_tensor_proto,
+    model_variables,
+    moving_average_variables,
+    op_scope,
+    parallel_stack,
+    reduce_join,
+    self_adjoint_eig,
+    self_adjoint_eigvals,
+    space_to_batch,
+    string_split,
+    svd,
+    to_bfloat16,
+    to_complex64,
+    to_complex128,
+    unravel_index,
+    unsorted_segment_mean,
+    variable_op_scope,
+    verify_tensor_all_finite,
+)
+from xlanb.tf.misc import print_ as print  # noqa: A004
+from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 from xlanb.tf.more_initializers import Identity, UniformUnitScaling, he_normal, he_uniform, lecun_normal, lecun_uniform
+from xlanb.tf.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue
 from xlanb.tf.scripts import numpy_function, print_tensor, py_func, py_function
+from xlanb.tf.sparse import (
+    SparseTensor,
+    SparseTensorValue,
+    sparse_add,
+    sparse_placeholder,
+    sparse_reduce_sum,
+    sparse_reorder,
+    sparse_reshape,
+    sparse_retain,
+    sparse_softmax,
+    sparse_tensor_dense_matmul,
+    sparse_tensor_to_dense,
+    sparse_to_dense,
+    sparse_transpose,
+)
+from xlanb.tf.sparse import dense_to_sparse as _dense_to_sparse
 from xlanb.tf.states import (
     scatter_add,
     scatter_div,
@@ -260,12 +329,14 @@ from xlanb.tf.states import (
     scatter_sub,
     scatter_update,
 )
+from xlanb.tf.tables import tables_initializer
 from xlanb.tf.template import make_template
 
 globals().update(functions(MATH))
 globals().update(functions(ARRAY))
 globals().update(functions(LINALG))
 globals().update(functions(STRINGS))
+globals().update(functions(SPECTRAL))
 globals().update({name: t for name, t in _dtypes.BY_NAME.items() if "_ref" not in name})
 
 all_variables = global_variables
@@ -407,9 +478,45 @@ def to_int32(x: Any, name: str = "ToInt32") -> Any:
     return cast(x, _dtypes.int32, name)
 
 
+def dimension_value(dimension: Any) -> Any:
+    """A dimension as a number, None where it is not known."""
+    return getattr(dimension, "value", dimension)
+
+
 app = SimpleNamespace(run=flags.run, flags=flags)
-compat = SimpleNamespace(
-    as_bytes=lambda v, encoding="utf-8": v.encode(encoding) if isinstance(v, str) else bytes(v),
-    as_text=lambda v, encoding="utf-8": v.decode(encoding) if isinstance(v, bytes) else str(v), as_str=lambda v: v.decode() if isinstance(v, bytes) else str(v),
-)  # fmt: skip
 uniform_unit_scaling_initializer = UniformUnitScaling
+initialize_all_tables = tables_initializer
+OpError = errors.OpError
+dtypes = _dtypes
+nest = _nest
+lookup = _lookup
+sparse = SimpleNamespace(
+    SparseTensor=SparseTensor, placeholder=sparse_placeholder, to_dense=sparse_tensor_to_dense, reorder=sparse_reorder, reshape=sparse_reshape,
+    reduce_sum=sparse_reduce_sum, retain=sparse_retain, softmax=sparse_softmax, transpose=sparse_transpose, add=sparse_add,
+    sparse_dense_matmul=sparse_tensor_dense_matmul, matmul=sparse_tensor_dense_matmul, from_dense=_dense_to_sparse,
+)  # fmt: skip
+debugging = SimpleNamespace(
+    assert_equal=assert_equal, assert_near=assert_near, assert_rank=assert_rank, assert_rank_in=assert_rank_in, assert_rank_at_least=assert_rank_at_least,
+    assert_greater=assert_greater, assert_greater_equal=assert_greater_equal, assert_less=assert_less, assert_less_equal=assert_less_equal,
+    assert_positive=assert_positive, assert_negative=assert_negative, assert_non_negative=assert_non_negative, assert_non_positive=assert_non_positive,
+    assert_none_equal=assert_none_equal, assert_all_finite=verify_tensor_all_finite, assert_type=assert_type, assert_scalar=assert_scalar,
+    assert_integer=assert_integer, check_numerics=functions(ARRAY)["check_numerics"], is_numeric_tensor=is_numeric_tensor,
+    is_non_decreasing=is_non_decreasing, is_strictly_increasing=is_strictly_increasing, is_finite=functions(MATH)["is_finite"],
+    is_inf=functions(MATH)["is_inf"], is_nan=functions(MATH)["is_nan"],
+)  # fmt: skip
+spectral = SimpleNamespace(**functions(SPECTRAL))
+io = SimpleNamespace(gfile=gfile, write_graph=train.write_graph, decode_raw=decode_raw)
+queue = SimpleNamespace(
+    QueueBase=QueueBase, FIFOQueue=FIFOQueue, PaddingFIFOQueue=PaddingFIFOQueue, PriorityQueue=PriorityQueue, RandomShuffleQueue=RandomShuffleQueue
+)  # fmt: skip
+sysconfig = SimpleNamespace(CXX11_ABI_FLAG=0, MONOLITHIC_BUILD=0)
+version = SimpleNamespace(
+    VERSION=VERSION, GIT_VERSION=GIT_VERSION, COMPILER_VERSION=COMPILER_VERSION, GRAPH_DEF_VERSION=GRAPH_DEF_VERSION
+)
+manip = SimpleNamespace(roll=roll, reshape=reshape, reverse=reverse, gather_nd=functions(ARRAY)["gather_nd"], tile=tile)
+UnconnectedGradients = SimpleNamespace(NONE="none", ZERO="zero")
+__version__ = VERSION
+__getattr__ = _naming_the_nearest(__name__)
+
+# Last, for it is this module under another name.
+from xlanb.tf import compat  # noqa: E402

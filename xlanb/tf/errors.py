@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlanb.errors import FeedError, GraphError, UninitializedError, UnknownOpError, XlanbError
+from xlanb.runtime.resources import CancelledError, DeadlineExceededError, OutOfRangeError
 from xlanb.tf.gfile import NotFoundError
 
 OpError = XlanbError
@@ -11,20 +12,24 @@ FailedPreconditionError = UninitializedError
 UnimplementedError = UnknownOpError
 
 
-class OutOfRangeError(XlanbError):
-    """There is nothing more to take: the end of an input, or of a closed queue."""
-
-
 class AbortedError(XlanbError):
     """A run was given up."""
 
 
-class CancelledError(XlanbError):
-    """A run was called off."""
+class InternalError(XlanbError):
+    """Something that should not happen."""
 
 
-class DeadlineExceededError(XlanbError):
-    """A run took too long."""
+class AlreadyExistsError(XlanbError):
+    """Something is there already."""
+
+
+class DataLossError(XlanbError):
+    """Data that cannot be read back."""
+
+
+class ResourceExhaustedError(XlanbError):
+    """Not enough memory."""
 
 
 class UnavailableError(XlanbError):
@@ -33,13 +38,17 @@ class UnavailableError(XlanbError):
 
 __all__ = [
     "AbortedError",
+    "AlreadyExistsError",
     "CancelledError",
+    "DataLossError",
     "DeadlineExceededError",
     "FailedPreconditionError",
+    "InternalError",
     "InvalidArgumentError",
     "NotFoundError",
     "OpError",
     "OutOfRangeError",
+    "ResourceExhaustedError",
     "UnavailableError",
     "UnimplementedError",
 ]

@@ -24,7 +24,9 @@ MATH = {
     "segment_sum": "SegmentSum", "unsorted_segment_sum": "UnsortedSegmentSum", "cross": "Cross", "xlogy": "Xlogy", "xdivy": "Xdivy",
     "bincount_op": "Bincount", "angle": "Angle", "segment_max": "SegmentMax", "segment_min": "SegmentMin", "segment_mean": "SegmentMean",
     "segment_prod": "SegmentProd", "unsorted_segment_max": "UnsortedSegmentMax", "unsorted_segment_min": "UnsortedSegmentMin",
-    "unsorted_segment_prod": "UnsortedSegmentProd",
+    "unsorted_segment_prod": "UnsortedSegmentProd", "multiply_no_nan": "MulNoNan", "ndtri": "Ndtri", "erfinv": "Erfinv", "nextafter": "NextAfter",
+    "bessel_i0e": "BesselI0e", "bessel_i1e": "BesselI1e", "xlog1py": "Xlog1py", "sparse_segment_sum": "SparseSegmentSum",
+    "sparse_segment_mean": "SparseSegmentMean", "sparse_segment_sqrt_n": "SparseSegmentSqrtN",
 }  # fmt: skip
 
 ARRAY = {
@@ -34,7 +36,8 @@ ARRAY = {
     "dynamic_stitch": "DynamicStitch", "parallel_dynamic_stitch": "ParallelDynamicStitch", "ensure_shape": "EnsureShape",
     "setdiff1d": "ListDiff", "unique_with_counts": "UniqueWithCounts", "guarantee_const": "GuaranteeConst",
     "tensor_scatter_sub": "TensorScatterSub", "tensor_scatter_max": "TensorScatterMax", "tensor_scatter_min": "TensorScatterMin",
-    "extract_image_patches": "ExtractImagePatches", "mirror_pad": "MirrorPad", "tensor_scatter_update": "TensorScatterUpdate", "tensor_scatter_add": "TensorScatterAdd",
+    "extract_image_patches": "ExtractImagePatches", "mirror_pad": "MirrorPad", "tensor_scatter_nd_update": "TensorScatterUpdate",
+    "tensor_scatter_nd_add": "TensorScatterAdd", "tensor_scatter_nd_sub": "TensorScatterSub", "tensor_scatter_update": "TensorScatterUpdate", "tensor_scatter_add": "TensorScatterAdd",
 }  # fmt: skip
 
 NN = {
@@ -44,12 +47,17 @@ NN = {
 
 STRINGS = {
     "as_string": "AsString", "string_join": "StringJoin", "string_to_number": "StringToNumber", "substr": "Substr",
-    "string_to_hash_bucket_fast": "StringToHashBucketFast", "regex_replace": "RegexReplace",
+    "string_to_hash_bucket_fast": "StringToHashBucketFast", "regex_replace": "RegexReplace", "string_strip": "StringStrip",
+    "string_to_hash_bucket": "StringToHashBucket", "string_to_hash_bucket_strong": "StringToHashBucketStrong", "string_length": "StringLength",
+    "encode_base64": "EncodeBase64", "decode_base64": "DecodeBase64",
 }  # fmt: skip
 
 LINALG = {"matrix_determinant": "MatrixDeterminant",
           "cholesky": "Cholesky", "matrix_inverse": "MatrixInverse", "matrix_solve": "MatrixSolve",
           "matrix_triangular_solve": "MatrixTriangularSolve", "qr": "Qr", "svd_op": "Svd"}  # fmt: skip
+
+
+SPECTRAL = {"fft": "FFT", "ifft": "IFFT", "fft2d": "FFT2D", "ifft2d": "IFFT2D", "fft3d": "FFT3D", "ifft3d": "IFFT3D"}
 
 
 def function_of(op_type: str, name: str) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import TensorShape
 from xlanb.graph.variable_scope import get_variable, variable_scope
 from xlanb.graph.variables import GraphKeys
+from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 _ZEROS, _ONES = initializers.Zeros(), initializers.Ones()
 
@@ -647,3 +648,6 @@ def AveragePooling2D(
 ) -> Layer:
     """A layer that takes the mean of each window."""
     return _Pool(2, "AvgPool", "average_pooling2d", pool_size, strides, padding, data_format, name)
+
+
+__getattr__ = _naming_the_nearest(__name__)

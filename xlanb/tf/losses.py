@@ -14,6 +14,7 @@ from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
 from xlanb.graph.variables import GraphKeys
+from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 
 class Reduction:
@@ -288,3 +289,6 @@ def squeezed(labels: Any, predictions: Any, difference: int = 0) -> tuple[Tensor
         elif found == difference - 1 and labels.shape.as_list()[-1] in {1, None}:
             labels = squeeze(labels, [-1])
         return labels, predictions
+
+
+__getattr__ = _naming_the_nearest(__name__)

@@ -17,6 +17,7 @@ from xlanb.graph.operation import Tensor
 from xlanb.graph.variable_scope import variable_scope
 from xlanb.graph.variables import GraphKeys, Variable
 from xlanb.tf.losses import squeezed
+from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 _Metric = tuple[Tensor, Any]
 _METRIC_VARIABLES = "metric_variables"
@@ -222,3 +223,6 @@ def mean_tensor(values: Any, name: str | None = None) -> _Metric:
         more, others = total.assign_add(values), count.assign_add(ones_like(values))
         value = math_ops.div_no_nan(total.value(), count.value(), name="value")
         return value, math_ops.div_no_nan(more, others, name="update_op")
+
+
+__getattr__ = _naming_the_nearest(__name__)

@@ -170,3 +170,48 @@ def batch_norm_with_global_normalization(
     return nn_ops.batch_normalization(
         t, m, v, beta, gamma if scale_after_normalization else None, variance_epsilon, name
     )
+
+
+def atrous_conv2d(value: Any, filters: Any, rate: int, padding: str, name: str | None = None) -> Tensor:
+    """A convolution whose kernel has gaps: every rate-th pixel counts."""
+    return nn_ops.conv2d(
+        value, filters, [1, 1, 1, 1], padding, dilations=[1, rate, rate, 1], name=name or "convolution"
+    )
+
+
+def sufficient_statistics(
+    x: Any, axes: Any, shift: Any = None, keep_dims: bool | None = None, name: str | None = None
+) -> tuple[Tensor, Tensor, Tensor, Any]:
+    """Number of elements, sum, sum of squares and the shift, over dimensions."""
+    with name_scope(name, "sufficient_statistics", [x]):
+        values = convert_to_tensor(x, name="x")
+        sizes = [values.shape.as_list()[a] for a in axes]
+        if any(s is None for s in sizes):
+            count = math_ops.cast(
+                call("Prod", call("GatherV2", call("Shape", values), list(axes), 0), [0]), values.dtype
+            )
+        else:
+            total = 1
+            for size in sizes:
+                total *= size or 0
+            count = constant(total, values.dtype.base_dtype)
+        moved = values if shift is None else values - shift
+        squares = call("Square", values) if shift is None else call("SquaredDifference", values, shift)
+        keep = bool(keep_dims)
+        return (
+            count,
+            math_ops.reduce_sum(moved, axes, keepdims=keep),
+            math_ops.reduce_sum(squares, axes, keepdims=keep),
+            shift,
+        )
+
+
+def normalize_moments(
+    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance of what `sufficient_statistics` gives."""
+    with name_scope(name, "normalize", [counts, mean_ss, variance_ss, shift]):
+        divisor = call("Reciprocal", counts)
+        shifted = mean_ss * divisor
+        mean = shifted if shift is None else shifted + shift
+        return mean, variance_ss * divisor - call("Square", shifted)

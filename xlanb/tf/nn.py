@@ -37,15 +37,19 @@ from xlanb.graph.nn_ops import (
     xw_plus_b,
 )
 from xlanb.tf import rnn_cell
-from xlanb.tf.generated import NN, function_of, functions
+from xlanb.tf.generated import ARRAY, NN, function_of, functions
+from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 from xlanb.tf.more_nn import (
+    atrous_conv2d,
     batch_norm_with_global_normalization,
     conv1d,
     convolution,
     crelu,
     log_poisson_loss,
+    normalize_moments,
     pool,
     separable_conv2d,
+    sufficient_statistics,
     weighted_cross_entropy_with_logits,
     weighted_moments,
     zero_fraction,
@@ -57,6 +61,22 @@ from xlanb.tf.rnn import (
     static_bidirectional_rnn,
     static_rnn,
 )
+from xlanb.tf.sampling import (
+    compute_accidental_hits,
+    fixed_unigram_candidate_sampler,
+    learned_unigram_candidate_sampler,
+    log_uniform_candidate_sampler,
+    nce_loss,
+    sampled_softmax_loss,
+    uniform_candidate_sampler,
+)
+from xlanb.tf.sparse import embedding_lookup_sparse
 
+silu = swish
+max_pool2d, avg_pool2d = max_pool, avg_pool
 tanh = function_of("Tanh", "tanh")
 globals().update(functions(NN))
+space_to_depth, depth_to_space, space_to_batch = (
+    functions(ARRAY)[n] for n in ("space_to_depth", "depth_to_space", "space_to_batch_nd")
+)
+__getattr__ = _naming_the_nearest(__name__)

@@ -13,6 +13,7 @@ from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.name_scope import name_scope
 from xlanb.graph.operation import Tensor
 from xlanb.graph.variables import GraphKeys
+from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 _said: list[str] = []
 
@@ -121,3 +122,6 @@ class FileWriter:
 
 
 SummaryWriter = FileWriter
+
+
+__getattr__ = _naming_the_nearest(__name__)

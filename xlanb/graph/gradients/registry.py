@@ -59,11 +59,12 @@ def gradient_function(op: Operation) -> GradientFunction | None:
     Raises:
         UnimplementedError: the op type has no gradient here; the message names the node.
     """
-    if op.type not in _FUNCTIONS:
+    name = str(op.attrs.get("_gradient_op_type", op.type))  # as Graph.gradient_override_map asks for
+    if name not in _FUNCTIONS:
         raise UnimplementedError(
-            f"no gradient is defined for op type {op.type!r}: {op.describe()}. Put tf.stop_gradient around it to treat it as a constant."
+            f"no gradient is defined for op type {name!r}: {op.describe()}. Put tf.stop_gradient around it to treat it as a constant."
         )
-    return _FUNCTIONS[op.type]
+    return _FUNCTIONS[name]
 
 
 def as_list(grads: Any) -> list[Any]:

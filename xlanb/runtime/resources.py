@@ -1,0 +1,47 @@
+"""What a session keeps beside its variables: queues, iterators of data sets, lookup tables. Their changes last at once, whatever becomes of the run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from xlanb.errors import XlanbError
+
+
+class OutOfRangeError(XlanbError):
+    """There is nothing more to take: the end of a data set, or of a closed queue."""
+
+
+class CancelledError(XlanbError):
+    """A run was called off: its session was closed, or a queue was, while it waited."""
+
+
+class DeadlineExceededError(XlanbError):
+    """A run waited too long."""
+
+
+class Resources:
+    """Resources of one session by container and name.
+
+    `lock` guards all of them; whoever changes a queue notifies it.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Any] = {}
+        self.lock = threading.Condition(threading.RLock())
+        self.is_closed = False
+
+    def get(self, key: str, make: Callable[[], Any]) -> Any:
+        """The resource of that name, made where there is none."""
+        with self.lock:
+            if key not in self._held:
+                self._held[key] = make()
+            return self._held[key]
+
+    def close(self) -> None:
+        """Forget all of them; who waits for one is told."""
+        with self.lock:
+            self.is_closed = True
+            self._held.clear()
+            self.lock.notify_all()

@@ -1,0 +1,77 @@
+"""Functions of Python as functions of a graph's library: what data sets and tf.function call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xlanb.graph.default_graph import get_default_graph
+from xlanb.graph.functional_control import Traced, function_of_nodes
+from xlanb.graph.functions import FunctionRef
+from xlanb.graph.graph import Graph
+from xlanb.graph.nest import flatten
+from xlanb.graph.operation import Tensor
+from xlanb.graph.rewrite import needed_by
+from xlanb.graph.tensor_shape import TensorShape
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The element type and shape of a tensor that is still to come."""
+
+    dtype: Any
+    shape: TensorShape
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A function that was made: its name, the tensors from outside that it takes after its arguments, what the Python function gave, and the results' specs."""
+
+    ref: FunctionRef
+    captures: tuple[Tensor, ...]
+    given: Any
+    results: tuple[Spec, ...]
+
+
+def define(label: str, function: Callable[..., Any], arguments: Sequence[Any]) -> Defined:
+    """Call `function` with tensors in the place of the specs in `arguments` (structures of them), and make a function of the nodes it made.
+
+    The default graph is left as it was but for its library; tensors and variables of it that the function reads are captures.
+
+    Raises:
+        GraphError: what it gives is no structure of tensors.
+    """
+    graph = get_default_graph()
+    names = dict(graph.names.in_use)
+    specs = flatten(tuple(arguments))
+    try:
+        with graph.name_scope(None), graph.control_dependencies(None):
+            tensors = [_argument(graph, s, i) for i, s in enumerate(specs)]
+            traced = Traced(graph, function, tensors, tuple(arguments))
+            results = tuple(Spec(t.dtype.base_dtype, t.shape) for t in traced.results)
+            ref = traced.move(label, [*tensors, *traced.captures], traced.results)
+            traced.drop()
+            graph.remove_ops([t.op for t in tensors])
+    finally:
+        graph.names.in_use = names
+    return Defined(ref, tuple(traced.captures), traced.given, results)
+
+
+def _argument(graph: Graph, spec: Spec, index: int) -> Tensor:
+    attrs = {"dtype": spec.dtype, "shape": spec.shape}
+    return graph.create_op("Placeholder", (), [spec.dtype], attrs, f"args_{index}").outputs[0]
+
+
+def closed_function(label: str, result: Tensor) -> FunctionRef:
+    """A function without arguments that computes a tensor of the default graph from copies of all the nodes it needs."""
+    needed = needed_by([result.op])
+    ordered = [op for op in result.graph if op in set(needed)]
+    return function_of_nodes(result.graph, label, ordered, (), (result,))
+
+
+def label_of(function: Callable[..., Any]) -> str:
+    """A function's name as a node may be called: lambdas are "lambda"."""
+    found = getattr(function, "__name__", type(function).__name__)
+    return re.sub(r"\W", "", found) or "function"

@@ -1,0 +1,118 @@
+"""tf.function: a function of arrays that is compiled as a whole, or, among tensors of a graph, a part of that graph."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import GraphValueError
+from xlanb.graph.dtypes import as_dtype
+from xlanb.graph.graph import Graph
+from xlanb.graph.nest import flatten
+from xlanb.graph.operation import Tensor
+from xlanb.graph.tensor_shape import TensorShape
+from xlanb.graph.variables import Variable
+from xlanb.runtime.jit import Jit
+from xlanb.runtime.program import traced_graph
+from xlanb.tf.contrib.compiler.jit import experimental_jit_scope
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """The shape, element type and name of an argument."""
+
+    shape: Any = None
+    dtype: Any = "float32"
+    name: str | None = None
+
+    def example(self) -> np.ndarray[Any, Any]:
+        """An array of zeros that it fits. Raises GraphValueError where a size is open."""
+        dims = TensorShape(self.shape).as_tuple()
+        if dims is None or None in dims:
+            raise GraphValueError(
+                f"{self!r}: the shape must be fully known, for here a function is compiled for its sizes"
+            )
+        return np.zeros([d for d in dims if d is not None], as_dtype(self.dtype).as_numpy_dtype)
+
+
+@dataclass(frozen=True)
+class ConcreteFunction:
+    """A function for arguments of certain shapes: `graph` is what it traced to, `inputs` and `outputs` are its tensors there."""
+
+    graph: Graph
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    _call: Callable[..., Any] = field(repr=False)
+
+    def __call__(self, *args: Any) -> Any:
+        """Run it, compiled."""
+        return self._call(*args)
+
+
+class Function:
+    """What tf.function makes of a Python function.
+
+    Called with tensors or variables it adds its nodes to the graph, in a scope that XLA compiles where jit_compile is set; called with arrays it is
+    compiled for their shapes, as by xlanb.jit, and run.
+    """
+
+    def __init__(self, python_function: Callable[..., Any], input_signature: Any, *, jit_compile: bool) -> None:
+        functools.update_wrapper(self, python_function)
+        self.python_function = python_function
+        self.input_signature = input_signature
+        self.jit_compile = jit_compile
+        self._compiled = Jit(python_function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result: tensors of tensors, arrays of arrays."""
+        is_in_graph = any(isinstance(a, Tensor | Variable) for a in flatten([*args, kwargs]))
+        if not is_in_graph and not kwargs and args and all(not isinstance(a, str) for a in args):
+            return self._compiled(*args)
+        if not self.jit_compile:
+            return self.python_function(*args, **kwargs)
+        with experimental_jit_scope():
+            return self.python_function(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def get_concrete_function(self, *args: Any) -> ConcreteFunction:
+        """The function for arguments like these: TensorSpecs or arrays, by default those of the input signature.
+
+        Raises:
+            GraphValueError: a spec whose sizes are not all known.
+        """
+        given = args or tuple(self.input_signature or ())
+        arrays = [a.example() if isinstance(a, TensorSpec) else np.asarray(a) for a in given]
+        graph, inputs, result = traced_graph(self.python_function, arrays)
+        return ConcreteFunction(graph, inputs, flatten(result), self._compiled)
+
+    def experimental_get_compiler_ir(self, *args: Any) -> Callable[..., str]:
+        """A function of a stage, "hlo" or "optimized_hlo" (also "optimized_hlo_dot"), that gives its text."""
+        arrays = [a.example() if isinstance(a, TensorSpec) else np.asarray(a) for a in args]
+
+        def text(stage: str = "hlo") -> str:
+            from xlanb.runtime.program import trace_function
+
+            if stage in {"hlo", "hlo_no_metadata"}:
+                return str(trace_function(self.python_function, arrays)[0])
+            if stage == "optimized_hlo":
+                return str(self._compiled.executable(*arrays).hlo_module)
+            raise GraphValueError(f"stage {stage!r}: 'hlo' and 'optimized_hlo' are known")
+
+        return text
+
+
+def function(
+    func: Any = None, input_signature: Any = None, autograph: bool = True, jit_compile: bool | None = None,
+    experimental_compile: bool | None = None, reduce_retracing: bool = False, **_ignored: Any,
+) -> Any:  # fmt: skip
+    """Decorator, with arguments or without: see `Function`. Python's own if and while are not turned into the graph's."""
+    compiled = bool(jit_compile if jit_compile is not None else experimental_compile)
+    if func is not None:
+        return Function(func, input_signature, jit_compile=compiled)
+    return lambda f: Function(f, input_signature, jit_compile=compiled)

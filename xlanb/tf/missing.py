@@ -1,0 +1,48 @@
+"""What a name says that is not here: the nearest that is, or why it is not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+_TRAINING = "tf.estimator is not here: build the graph in a function, minimize a loss and run it by tf.Session or tf.train.MonitoredSession"
+_FILES = "TFRecord files and tf.Example messages are not read here: read the arrays with NumPy and use tf.data.Dataset.from_tensor_slices"
+_PICTURES = "pictures are not decoded here: read them as arrays with another library and feed them"
+_CLUSTER = "there is one process here and no cluster: leave it out"
+_EAGER = (
+    "there are graphs alone here: build the graph and run it by tf.Session, or use @xlanb.jit on a function of arrays"
+)
+
+REASONS: dict[str, str] = {
+    "estimator": _TRAINING, "feature_column": _TRAINING, "learn": _TRAINING,
+    "python_io": _FILES, "TFRecordReader": _FILES, "TFRecordDataset": _FILES, "parse_example": _FILES, "parse_single_example": _FILES,
+    "parse_single_sequence_example": _FILES, "FixedLenFeature": _FILES, "VarLenFeature": _FILES, "Example": _FILES, "Features": _FILES, "Feature": _FILES,
+    "Int64List": _FILES, "BytesList": _FILES, "FloatList": _FILES, "SequenceExample": _FILES, "WholeFileReader": _FILES, "TextLineReader": "use tf.data.TextLineDataset",
+    "FixedLengthRecordReader": "read the file with numpy.fromfile",
+    "decode_jpeg": _PICTURES, "decode_png": _PICTURES, "decode_image": _PICTURES, "decode_gif": _PICTURES, "encode_png": _PICTURES, "encode_jpeg": _PICTURES,
+    "read_file": _PICTURES, "Server": _CLUSTER, "ClusterSpec": _CLUSTER, "replica_device_setter": _CLUSTER, "SyncReplicasOptimizer": _CLUSTER,
+    "distribute": _CLUSTER, "tpu": _CLUSTER, "enable_eager_execution": _EAGER, "GradientTape": "use tf.gradients(ys, xs): " + _EAGER, "enable_v2_behavior": _EAGER,
+    "lite": "TensorFlow Lite is not here", "saved_model": "a SavedModel is read by tf.Graph.from_graphdef(directory)",
+    "contrib": "of tf.contrib there are compiler, framework, layers, lookup, rnn and slim", "tensorboard": "no event files are written here",
+    "RaggedTensor": "ragged tensors are not here: pad the rows, as tf.data's padded_batch does", "ragged": "ragged tensors are not here: pad the rows",
+    "load_op_library": "ops in C++ cannot be loaded: tf.py_func calls a Python function",
+}  # fmt: skip
+
+
+def naming_the_nearest(module_name: str) -> Callable[[str], Any]:
+    """A module's `__getattr__` that says why a name is not here, or which ones are near it."""
+
+    def missing(name: str) -> Any:
+        shown = module_name.replace("xlanb.tf", "tf", 1)
+        if name.startswith("__"):
+            raise AttributeError(f"module {shown!r} has no attribute {name!r}")
+        reason = REASONS.get(name)
+        if reason is None:
+            known = [n for n in vars(sys.modules[module_name]) if not n.startswith("_")]
+            near = get_close_matches(name, known, 3, 0.6)
+            reason = f"nearest: {', '.join(f'{shown}.{n}' for n in near)}" if near else "xlanb.tf has none of the kind"
+        raise AttributeError(f"{shown}.{name} is not in xlanb: {reason}")
+
+    return missing
