@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
-from xlanb.cpu import jit, lines, pool
+from xlanb.cpu import jit, library, lines, pool
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.codegen.program import PACE, Program, emit_program
 from xlanb.cpu.deep import deep
 from xlanb.cpu.host_call import make_host_calls
-from xlanb.cpu.objects import compile_units
 from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.target import Target
@@ -124,8 +123,8 @@ class Executable(Displayable):
 
     def load(self, program: Program) -> jit.LoadedCode:
         """This executable's program or a variant of it, ready to run."""
-        objects = compile_units(program.units(), program.target)
-        return jit.LoadedCode(objects, ["run"], program.symbols | self._functions(program), program.constants)
+        symbols = program.symbols | self._functions(program)
+        return library.load(program.units(), program.target, symbols, program.constants)
 
     def _functions(self, program: Program) -> dict[str, int]:
         """The addresses of the functions that a program calls outside of itself."""

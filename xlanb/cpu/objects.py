@@ -82,6 +82,7 @@ def compile_unit(unit: Unit, target: Target, *, relocation: str = "", level: int
     Raises:
         CompilationError: LLVM refuses the IR.
     """
+    level = 0 if unit.calls_only else level
     context = llvm.create_context()
     key = (target, level, relocation)
     free = _machines.setdefault(key, [])

@@ -121,7 +121,7 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: str) -> 
     if made is None:
         return _emit_rows(e, i, output)
     emit_contraction(e, made, a, b, Place(output.pointer), scratch)
-    e.f.ready = True
+    e.f.ready = e.f.calls_only = True
     return True
 
 

@@ -174,7 +174,8 @@ class Outlined:
 class Function:
     """Builds one LLVM function, statement after statement.
 
-    An emitter sets `ready` where the IR that it wrote needs none of LLVM's IR passes to become good code. `slot` is the number of the thread that runs: an i64
+    An emitter sets `ready` where the IR that it wrote needs none of LLVM's IR passes to become good code, `calls_only` where nothing in it is worth optimising at all, and
+    `shared` for a function that other programs have too, word for word, and that calls no other by name. `slot` is the number of the thread that runs: an i64
     inside of an outlined part, 0 elsewhere.
     """
 
@@ -195,7 +196,7 @@ class Function:
         self.linkage = linkage
         self.scope = scope
         self.instruction = instruction
-        self.ready = False
+        self.ready = self.calls_only = self.shared = False
         self.slot: Ix = 0
         self.outlined: list[Outlined] = []
         self.regions = [Region([], "entry", barrier=True)]
@@ -226,6 +227,15 @@ class Function:
     def size(self) -> int:
         """Lines so far."""
         return sum(len(r.lines) for r in self.regions) + self._outside
+
+    @property
+    def body(self) -> list[str]:
+        """The lines of the finished function between its head and its end."""
+        return [*self._allocas, *self._lines]
+
+    @body.setter
+    def body(self, lines: list[str]) -> None:
+        self._allocas, self.regions[-1].lines = [], lines
 
     @property
     def target(self) -> Target:

@@ -45,11 +45,11 @@ def parts(e: Elemental, count: Ix, *, nanoseconds: float) -> Iterator[tuple[Ix, 
     if not is_parallel(e, count, nanoseconds):
         yield 0, count
         return
-    with e.f.outline(count, _chunks(e, count, nanoseconds)) as bounds, e.isolated():
+    with e.f.outline(count, chunks(e, count, nanoseconds)) as bounds, e.isolated():
         yield bounds
 
 
-def _chunks(e: Elemental, count: Ix, nanoseconds: float) -> Ix:
+def chunks(e: Elemental, count: Ix, nanoseconds: float) -> Ix:
     """How many parts: some more than threads, so that one who comes late does less, but none of them tiny."""
     threads = e.f.target.threads
     if not isinstance(count, int):

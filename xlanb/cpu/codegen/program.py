@@ -22,7 +22,7 @@ from xlanb.cpu.codegen import sort as _sort  # noqa: F401 - registers its kernel
 from xlanb.cpu.codegen import topk as _topk  # noqa: F401 - registers its kernel
 from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLargeError, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray
-from xlanb.cpu.codegen.ir import Function, ModuleBuilder, identifier
+from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.types import from_memory, register
 from xlanb.cpu.codegen.units import Unit, cut
 from xlanb.cpu.host_call import HOST_OPCODES
@@ -65,7 +65,7 @@ class Program:
     @property
     def is_parallel(self) -> bool:
         """Whether the program shares loops among threads."""
-        return any(f.outlined for f in self.module.functions)
+        return PARALLEL in self.module.declarations
 
     @property
     def symbols(self) -> dict[str, int]:

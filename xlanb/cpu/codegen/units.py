@@ -22,11 +22,16 @@ _WORTH = 100
 
 @dataclass(frozen=True)
 class Unit:
-    """A module of LLVM IR; `ready`: it needs no passes. `weight` says how long it takes to compile, in lines."""
+    """A module of LLVM IR; `ready`: it needs no passes. `weight` says how long it takes to compile, in lines.
+
+    `shared` is the name of the function where it is one that other programs have too; `calls_only`: no code in it is worth optimising.
+    """
 
     text: str
     ready: bool
     weight: float
+    shared: str = ""
+    calls_only: bool = False
 
 
 @dataclass
@@ -36,6 +41,7 @@ class _Piece:
     ready: bool
     texts: dict[str, str] = field(default_factory=dict)
     lines: int = 0
+    calls_only: bool = False
 
     @property
     def weight(self) -> float:
@@ -44,6 +50,7 @@ class _Piece:
     def take(self, other: _Piece) -> None:
         self.texts |= other.texts
         self.lines += other.lines
+        self.calls_only = self.calls_only and other.calls_only
 
 
 def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
@@ -53,19 +60,21 @@ def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
     joined = _joined(module, run) if not loops and not inlined else None
     if joined is not None:
         kernel, lines = joined
-        main = _Piece(True, {run.name: "\n".join(lines)}, len(lines))
+        main = _Piece(True, {run.name: "\n".join(lines)}, len(lines), kernel.calls_only)
         others = [f for f in module.functions if f is not run and f is not kernel]
     else:
-        called = [f.ready for f in module.functions if f is not run]
+        called = [f.ready for f in module.functions if f is not run and not f.shared]
         # What only calls goes with what it calls.
         main = _piece(run, ready=not loops and not inlined and (any(called) or not called))
         if not loops and not inlined:  # it only calls: nothing in it is worth a pass of the code generator's
             main.texts[run.name] = main.texts[run.name].replace(" {\n", " noinline optnone {\n", 1)
+            main.calls_only = True
         for f in inlined:
             main.take(_piece(f, ready=False))
         others = [f for f in module.functions if f.name not in main.texts]
-    pieces = [_piece(f, f.ready) for f in others]
-    return [_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)]
+    pieces = [_piece(f, f.ready) for f in others if not f.shared]
+    made = [_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)]
+    return [*made, *(_unit(module, own, _piece(f, ready=True), f.name) for f in others if f.shared)]
 
 
 def _joined(module: ModuleBuilder, run: Function) -> tuple[Function, list[str]] | None:
@@ -91,7 +100,7 @@ def _joined(module: ModuleBuilder, run: Function) -> tuple[Function, list[str]] 
 
 def _piece(f: Function, ready: bool) -> _Piece:
     text = f.text()
-    return _Piece(ready, {f.name: "\n".join(text)}, len(text))
+    return _Piece(ready, {f.name: "\n".join(text)}, len(text), f.calls_only)
 
 
 def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
@@ -109,15 +118,22 @@ def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
     return bins
 
 
-def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece) -> Unit:
+def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, shared: str = "") -> Unit:
     body = "\n\n".join(piece.texts.values())
     used = set(_SYMBOL.findall(body))
     for name in piece.texts:
         if "alwaysinline" not in own[name].attributes:  # a function of another module may call it
             body = body.replace(f"define internal void @{name}(", f"define void @{name}(", 1)
     parts = [f'target datalayout = "{module.target.data_layout}"', f'target triple = "{module.target.triple}"', ""]
-    parts += [g for g in module.globals if g[1 : g.index(" ")] in used]
+    constants = [g for g in module.globals if g[1 : g.index(" ")] in used]
+    used.update(
+        name for g in constants if "{ ptr @" in g for name in _SYMBOL.findall(g)
+    )  # it holds a function's address
+    parts += constants
+    for name, text in module.declarations.items():
+        if name in used and text.startswith("define"):  # a function of vectors (see math_calls), which calls others
+            used.update(_SYMBOL.findall(text))
     parts += [text for name, text in module.declarations.items() if name in used]
     for name in sorted(used & own.keys() - piece.texts.keys()):
-        parts.append(f"declare void @{name}({', '.join('ptr' for _ in own[name].parameters)})")
-    return Unit("\n".join([*parts, "", body, ""]), piece.ready, piece.weight)
+        parts.append(f"declare void @{name}({', '.join(p.split(' ', 1)[0] for p in own[name].parameters)})")
+    return Unit("\n".join([*parts, "", body, ""]), piece.ready, piece.weight, shared, piece.calls_only)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
 
@@ -10,11 +9,14 @@ from xlanb.cpu.codegen.conv.numbers import Convolution
 from xlanb.cpu.codegen.conv.phases import phases
 from xlanb.cpu.codegen.elemental import Elemental
 from xlanb.cpu.codegen.indexing import strides
-from xlanb.cpu.codegen.ir import Function, Ix
-from xlanb.cpu.codegen.matmul.grid import Span, digits_of, grid
-from xlanb.cpu.codegen.matmul.lanes import Place, address
-from xlanb.cpu.codegen.matmul.packing import line_function
+from xlanb.cpu.codegen.ir import Function
+from xlanb.cpu.codegen.matmul.grid import Span, Work, digits_of, emit_grid
+from xlanb.cpu.codegen.matmul.lanes import Place
+from xlanb.cpu.codegen.matmul.packing import line_routine
 from xlanb.shape import PrimitiveType
+
+_NANOSECONDS = 0.1
+"""Of writing one element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,63 +90,62 @@ def padded(c: Convolution) -> Padded:
 
 
 def emit_padded(e: Elemental, p: Padded, c: Convolution, source: Place, target: Place) -> None:
-    """Fill the scratch, a row at a time: all that lies behind the fastest dimension that is not whole is one run of memory."""
+    """Fill the scratch: its elements in runs of memory, as long as they are in the source and here, and the zeros around each run."""
     f = e.f
-    at = max((k for k, d in enumerate(p.order) if not p.sides[d].is_whole), default=0)
-    outer, row, inner = p.order[:at], p.order[at], p.order[at + 1 :]
-    run = prod(p.sides[d].extent for d in inner)
-    side, from_ = p.sides[row], strides(c.source)
-    spans = [Span(p.sides[d].extent, 1, (p.strides[d],)) for d in outer]
-    work = 5 + side.extent * run * 0.1
-    with grid(e, spans, digits_of(spans), 1, nanoseconds=work) as position:
-        inside = "true"
-        begin: Ix = side.skipped * from_[row]
-        for d, start in zip(outer, position.starts, strict=True):
-            hit, element = _element(f, p.sides[d], start)
-            inside = f.both(inside, hit)
-            begin = f.add(begin, f.mul(element, from_[d], wrap=True), wrap=True)
-        base = target.at(f, p.type, position.offsets[0])
-        whole = side.held == side.extent
-        if inside != "true" or not (whole or (side.dilation == 1 and side.held)):
-            _zero(f, p, base, 0, side.extent * run)
-        if side.held:
-            with f.when(inside) if inside != "true" else nullcontext():
-                _row(e, p, (side, run, from_[row]), base, source.at(f, p.source_type, begin))
-
-
-def _row(e: Elemental, p: Padded, row: tuple[Side, int, int], base: str, begin: str) -> None:
-    """The elements of a row that has some; the zeros around them where nothing has written them yet."""
-    f = e.f
-    side, run, step = row
-    if side.dilation == 1:
-        name = line_function(f.module, side.held * run, p.source_type, p.type)
-        _zero(f, p, base, 0, side.first * run)
-        f.do(f"call void @{name}(ptr {begin}, ptr {begin}, ptr {address(f, p.type, base, side.first * run)})")
-        after = side.first + side.held
-        _zero(f, p, base, after * run, (side.extent - after) * run)
+    sides = p.sides
+    if any(s.dilation != 1 or not s.held for s in sides):
+        _zero(f, target.at(f, p.type, 0), p.bytes // p.type.byte_size * p.type.byte_size)
+        if all(s.held for s in sides):
+            _rows(e, p, c, source, target, holes=True)
         return
-    name = line_function(f.module, run, p.source_type, p.type)
-    with f.loop(side.held) as k:
-        a = address(f, p.source_type, begin, f.mul(k, step))
-        c = address(f, p.type, base, f.add(f.mul(k, side.dilation * run), side.first * run))
-        f.do(f"call void @{name}(ptr {a}, ptr {a}, ptr {c})")
+    at = _row(p)
+    for k, d in enumerate(p.order[:at]):
+        side, run = sides[d], p.strides[d]
+        for first, last in ((0, side.first), (side.first + side.held, side.extent)):
+            if last > first:
+                _slab(e, p, p.order[:k], target, first * run, (last - first) * run)
+    _rows(e, p, c, source, target, holes=False)
 
 
-def _element(f: Function, side: Side, position: Ix) -> tuple[str, Ix]:
-    """(i1: does a position hold an element, which one)."""
-    if side.is_plain:
-        return "true", position
-    reach = f.sub(position, side.low) if side.low >= 0 else f.add(position, -side.low)
-    inside = f.within(reach, 0, (side.size - 1) * side.dilation + 1)
-    if side.dilation == 1:
-        return inside, reach
-    left = f.rem(reach, side.dilation)
-    hit = ("true" if left == 0 else "false") if isinstance(left, int) else f.let(f"icmp eq i64 {left}, 0")
-    return f.both(inside, hit), f.div(reach, side.dilation)
+def _row(p: Padded) -> int:
+    """Where in the order of dimensions the one stands with which runs end: all that lies behind it is whole."""
+    return max((k for k, d in enumerate(p.order) if not p.sides[d].is_whole), default=0)
 
 
-def _zero(f: Function, p: Padded, base: str, first: int, count: int) -> None:
-    if count > 0:
-        f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
-        at = address(f, p.type, base, first)
-        f.do(f"call void @llvm.memset.p0.i64(ptr {at}, i8 0, i64 {count * p.type.byte_size}, i1 false)")
+def _slab(e: Elemental, p: Padded, outer: tuple[int, ...], target: Place, first: int, count: int) -> None:
+    """Zeros from element `first` on at all elements of the outer dimensions."""
+    spans = [Span(p.sides[d].held, 1, (0, 0, p.strides[d] * p.type.byte_size)) for d in outer]
+    first += sum(p.sides[d].first * p.strides[d] for d in outer)
+    begin = target.at(e.f, p.type, first)
+    size = count * p.type.byte_size
+    if prod(s.size for s in spans) == 1:
+        _zero(e.f, begin, size)
+        return
+    name, words = line_routine(e.f, 0, (p.type, p.type), zeros=(0, count))
+    emit_grid(e, spans, digits_of(spans), Work(name, words, (begin, begin, begin), 3 + count * _NANOSECONDS))
+
+
+def _rows(e: Elemental, p: Padded, c: Convolution, source: Place, target: Place, *, holes: bool) -> None:
+    """The elements. With `holes` all zeros are there already, and a run is what lies behind the row; else it is the row, with the zeros at its ends."""
+    f = e.f
+    from_ = strides(c.source)
+    at = _row(p)
+    walked = p.order[: at + 1] if holes else p.order[:at]
+    side, inner = p.sides[p.order[at]], prod(p.sides[d].extent for d in p.order[at + 1 :])
+    sizes = p.source_type.byte_size, p.type.byte_size
+    spans = [
+        Span(s.held, 1, (from_[d] * sizes[0], 0, p.strides[d] * s.dilation * sizes[1]))
+        for d, s in ((d, p.sides[d]) for d in walked)
+    ]
+    ends = (side.first * inner, (side.extent - side.first - side.held) * inner)
+    run = inner if holes else side.held * inner
+    name, words = line_routine(f, run, (p.source_type, p.type), zeros=None if holes else ends)
+    a = source.at(f, p.source_type, sum(p.sides[d].skipped * from_[d] for d in p.order[: at + 1]))
+    first = sum(p.sides[d].first * p.strides[d] for d in walked)
+    arrays = (a, a, target.at(f, p.type, first))
+    emit_grid(e, spans, digits_of(spans), Work(name, words, arrays, 5 + run * _NANOSECONDS))
+
+
+def _zero(f: Function, at: str, size: int) -> None:
+    f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
+    f.do(f"call void @llvm.memset.p0.i64(ptr {at}, i8 0, i64 {size}, i1 false)")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from xlanb.cpu.codegen.elemental import Elemental
-from xlanb.cpu.codegen.ir import Ix
 from xlanb.cpu.codegen.matmul.blocking import Blocking, blocking
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
-from xlanb.cpu.codegen.matmul.grid import Digit, Span, grid
-from xlanb.cpu.codegen.matmul.lanes import Place, lanes_of
+from xlanb.cpu.codegen.matmul.grid import Digit, Span, Work, digits_of, emit_grid
+from xlanb.cpu.codegen.matmul.lanes import Place, has_masks, lanes_of
 from xlanb.cpu.codegen.matmul.packing import emit_copy
 from xlanb.cpu.codegen.matmul.plan import Plan
-from xlanb.cpu.codegen.matmul.rowdot import RowDot, rowdot_function
-from xlanb.cpu.codegen.matmul.tile import Tile, tile_function
+from xlanb.cpu.codegen.matmul.rowdot import RowDot, rowdot_routine, rowdot_table
+from xlanb.cpu.codegen.matmul.tile import Tile, has_pairs, levels_of, tile_routine, tile_table
+from xlanb.shape import PrimitiveType
 
 _CYCLE = 0.25
 """Nanoseconds of a cycle, about."""
@@ -45,44 +45,58 @@ def emit_contraction(e: Elemental, p: Plan, a: Place, b: Place, c: Place, scratc
 
 
 def _tiles(e: Elemental, x: Contraction, places: tuple[Place, Place, Place], *, whole_b: bool) -> None:
-    made = blocking(x, e.f.target)
+    target = e.f.target
+    made = blocking(x, target)
     column = x.columns[-1] if x.columns else Axis(1, 0, 1, 1)
     width = made.width
     vectors = min(made.vectors, -(-column.size // width))
     step = min(column.size, vectors * width)
+    lanes = step - (vectors - 1) * width
     rows = tuple((row.a, row.c) for row in made.offsets(x.rows))
+    depth = x.depth or (Axis(1),)
+    is_part = lanes < width
     tile = Tile(
         width,
-        rows,
+        len(rows),
         vectors,
-        step - (vectors - 1) * width,
-        x.depth,
-        x.a_type,
-        x.b_type,
-        x.type,
-        x.c_type,
-        whole_b,
-        column.a != 0,
+        0 if is_part and has_masks(target) else lanes,
+        levels_of(depth),
+        *_types(x),
+        whole_b=whole_b and is_part,
+        along=column.a != 0,
     )
-    name = tile_function(e.f.module, tile)
+    tile = replace(tile, pairs=has_pairs(target, tile, x.depth))
     spans, digits = _walk(x, made, step)
-    with grid(e, spans, digits, 3, nanoseconds=made.cycles / made.tiles * _CYCLE) as at:
-        _call(e, name, x, places, at.offsets)
+    work = Work(
+        tile_routine(e.f.module, tile),
+        tile_table(tile, depth, rows, lanes),
+        _addresses(e, x, places),
+        made.cycles / made.tiles * _CYCLE,
+    )
+    emit_grid(e, spans, digits, work)
 
 
-def _call(e: Elemental, name: str, x: Contraction, places: tuple[Place, Place, Place], offsets: Sequence[Ix]) -> None:
-    types = (x.a_type, x.b_type, x.c_type)
-    a, b, c = (place.at(e.f, t, o) for place, t, o in zip(places, types, offsets, strict=True))
-    e.f.do(f"call void @{name}(ptr {a}, ptr {b}, ptr {c})")
+def _types(x: Contraction) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType, PrimitiveType]:
+    return x.a_type, x.b_type, x.type, x.c_type
+
+
+def _addresses(e: Elemental, x: Contraction, places: tuple[Place, Place, Place]) -> tuple[str, str, str]:
+    a, b, c = places
+    return a.at(e.f, x.a_type, 0), b.at(e.f, x.b_type, 0), c.at(e.f, x.c_type, 0)
+
+
+def _span(x: Contraction, axis: Axis, step: int = 1) -> Span:
+    strides = (axis.a * x.a_type.byte_size, axis.b * x.b_type.byte_size, axis.c * x.c_type.byte_size)
+    return Span(axis.size, step, strides)
 
 
 def _walk(x: Contraction, made: Blocking, step: int) -> tuple[list[Span], list[Digit]]:
     """Blocks in order: batches, groups of rows whose part of a stays in cache, all columns, the rows of the group."""
-    spans = [Span(axis.size, 1, (axis.a, axis.b, axis.c)) for axis in x.batch]
+    spans = [_span(x, axis) for axis in x.batch]
     outer = [Digit(n, s.blocks) for n, s in enumerate(spans)]
     columns: list[Digit] = []
     for n, axis in enumerate(x.columns):
-        spans.append(Span(axis.size, step if n == len(x.columns) - 1 else 1, (axis.a, axis.b, axis.c)))
+        spans.append(_span(x, axis, step if n == len(x.columns) - 1 else 1))
         columns.append(Digit(len(spans) - 1, spans[-1].blocks))
     inner: list[Digit] = []
     groups: list[Digit] = []
@@ -90,7 +104,7 @@ def _walk(x: Contraction, made: Blocking, step: int) -> tuple[list[Span], list[D
     within: list[Axis] = list(x.depth)
     for n, axis in reversed(list(enumerate(x.rows))):
         by = axis.size if n == made.rows.whole else made.rows.part if n == made.rows.partial else 1
-        spans.append(Span(axis.size, by, (axis.a, axis.b, axis.c)))
+        spans.append(_span(x, axis, by))
         blocks = spans[-1].blocks
         fit = _blocks_that_fit(within, axis, by, x.a_type.byte_size) if room else 1
         if fit >= blocks:
@@ -122,21 +136,18 @@ def _rowdots(e: Elemental, x: Contraction, places: tuple[Place, Place, Place]) -
     column = x.columns[-1] if x.columns else Axis(1)
     high = min(row.size, 4)
     wide = min(column.size, _ROWDOT_COLUMNS)
-    block = RowDot(
-        width,
-        tuple((r * row.a, r * row.c) for r in range(high)),
-        tuple((n * column.b, n * column.c) for n in range(wide)),
-        x.depth,
-        x.a_type,
-        x.b_type,
-        x.type,
-        x.c_type,
-    )
-    name = rowdot_function(e.f.module, block)
-    spans = [Span(axis.size, 1, (axis.a, axis.b, axis.c)) for axis in x.batch]
-    spans += [Span(axis.size, wide if axis is column else 1, (axis.a, axis.b, axis.c)) for axis in x.columns]
-    spans += [Span(axis.size, high if axis is row else 1, (axis.a, axis.b, axis.c)) for axis in x.rows]
-    digits = [Digit(n, s.blocks) for n, s in enumerate(spans)]
+    lanes = x.depth[-1].size % width
+    block = RowDot(width, high, wide, -1 if lanes and has_masks(e.f.target) else lanes, len(x.depth), *_types(x))
+    rows = [(r * row.a, r * row.c) for r in range(high)]
+    columns = [(n * column.b, n * column.c) for n in range(wide)]
+    spans = [_span(x, axis) for axis in x.batch]
+    spans += [_span(x, axis, wide if axis is column else 1) for axis in x.columns]
+    spans += [_span(x, axis, high if axis is row else 1) for axis in x.rows]
     cycles = max(high * wide, high + wide) * x.depth_count / width + 8 * high * wide
-    with grid(e, spans, digits, 3, nanoseconds=cycles * _CYCLE) as at:
-        _call(e, name, x, places, at.offsets)
+    work = Work(
+        rowdot_routine(e.f.module, block),
+        rowdot_table(block, x.depth, rows, columns),
+        _addresses(e, x, places),
+        cycles * _CYCLE,
+    )
+    emit_grid(e, spans, digits_of(spans), work)

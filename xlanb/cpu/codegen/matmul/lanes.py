@@ -1,7 +1,7 @@
 """Vectors of elements: what a micro-kernel loads, converts, multiplies and stores.
 
-Everything is computed in the type that is summed in; narrower operands are widened when they are loaded. A vector may be only partly there (`lanes` below the width):
-masked loads and stores touch no byte beyond.
+Everything is computed in the type that is summed in; narrower operands are widened when they are loaded. A vector may be only partly there (`lanes` below the width, or
+a mask that `first` made of a number): masked loads and stores touch no byte beyond.
 """
 
 from __future__ import annotations
@@ -51,13 +51,22 @@ class Lanes:
         """A vector of zeros."""
         return "zeroinitializer"
 
-    def load(self, t: PrimitiveType, pointer: str, offset: Ix, lanes: int) -> str:
+    def first(self, lanes: str) -> str:
+        """The mask of the first `lanes` (an i64) lanes."""
+        f, kind = self.f, f"<{self.width} x i64>"
+        one = f.let(f"insertelement {kind} poison, i64 {lanes}, i64 0")
+        many = f.let(f"shufflevector {kind} {one}, {kind} poison, <{self.width} x i32> zeroinitializer")
+        return f.let(f"icmp ult {kind} <{', '.join(f'i64 {k}' for k in range(self.width))}>, {many}")
+
+    def load(self, t: PrimitiveType, pointer: str, offset: Ix, lanes: int | str) -> str:
         """`lanes` elements of type t from `offset` on, widened; what is not there is zero."""
         f, kind = self.f, f"<{self.width} x {memory(t)}>"
         at = address(f, t, pointer, offset)
         size = t.byte_size
         if lanes == self.width:
             raw = f.let(f"load {kind}, ptr {at}, align {size}")
+        elif isinstance(lanes, str):
+            raw = self._masked_load(t, kind, at, lanes)
         else:
             name = f"llvm.masked.load.v{self.width}{_mangled(t)}.p0"
             f.module.declare(kind, name, f"ptr, i32, <{self.width} x i1>, {kind}")
@@ -65,6 +74,23 @@ class Lanes:
                 f"call {kind} @{name}(ptr {at}, i32 {size}, {self._mask(lanes)}, {kind} zeroinitializer)",
             )
         return self._widened(t, raw, kind)
+
+    def _masked_load(self, t: PrimitiveType, kind: str, at: str, mask: str) -> str:
+        """The elements that a mask names: those of 16 bits as integers, which machines have masks for."""
+        f, bits = self.f, f"<{self.width} x i{t.bits}>"
+        name = f"llvm.masked.load.v{self.width}i{t.bits}.p0"
+        f.module.declare(bits, name, f"ptr, i32, <{self.width} x i1>, {bits}")
+        given = f"ptr {at}, i32 {t.byte_size}, <{self.width} x i1> {mask}, {bits} zeroinitializer"
+        raw = f.let(f"call {bits} @{name}({given})")
+        return raw if bits == kind else f.let(f"bitcast {bits} {raw} to {kind}")
+
+    def _masked_store(self, to: PrimitiveType, kind: str, raw: str, at: str, mask: str) -> None:
+        f, bits = self.f, f"<{self.width} x i{to.bits}>"
+        if bits != kind:
+            raw = f.let(f"bitcast {kind} {raw} to {bits}")
+        name = f"llvm.masked.store.v{self.width}i{to.bits}.p0"
+        f.module.declare("void", name, f"{bits}, ptr, i32, <{self.width} x i1>")
+        f.do(f"call void @{name}({bits} {raw}, ptr {at}, i32 {to.byte_size}, <{self.width} x i1> {mask})")
 
     def _mask(self, lanes: int) -> str:
         bits = ", ".join(f"i1 {'true' if k < lanes else 'false'}" for k in range(self.width))
@@ -123,13 +149,16 @@ class Lanes:
         """a + b."""
         return self.f.let(f"{'fadd' if self.t.is_floating else 'add'} {self.kind} {a}, {b}")
 
-    def store(self, to: PrimitiveType, pointer: str, offset: Ix, value: str, lanes: int) -> None:
+    def store(self, to: PrimitiveType, pointer: str, offset: Ix, value: str, lanes: int | str) -> None:
         """`lanes` elements as type `to` from `offset` on."""
         f, kind = self.f, f"<{self.width} x {memory(to)}>"
         raw = self._narrowed(to, value, kind)
         at = address(f, to, pointer, offset)
         if lanes == self.width:
             f.do(f"store {kind} {raw}, ptr {at}, align {to.byte_size}")
+            return
+        if isinstance(lanes, str):
+            self._masked_store(to, kind, raw, at, lanes)
             return
         if lanes == 1:  # LLVM 22 writes twice the bytes for a narrowed vector of which one lane is stored
             f.do(f"store {memory(to)} {f.let(f'extractelement {kind} {raw}, i64 0')}, ptr {at}, align {to.byte_size}")
@@ -167,6 +196,11 @@ class Lanes:
 def lanes_of(target: Target, bits: int) -> int:
     """Elements of the vectors that kernels work with."""
     return min(max(target.vector_bits // bits, 1), 16)
+
+
+def has_masks(target: Target) -> bool:
+    """Whether loads and stores of some lanes are instructions, for elements of any size and lanes that only the run tells; other machines take lanes apart."""
+    return target.vector_bits == 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xlanb.cpu.codegen.elemental import Elemental
-from xlanb.cpu.codegen.ir import Function, ModuleBuilder
+from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.matmul.contraction import Axis, count, merged
-from xlanb.cpu.codegen.matmul.grid import Span, digits_of, grid
-from xlanb.cpu.codegen.matmul.lanes import Lanes, Place, lanes_of
-from xlanb.cpu.codegen.matmul.tile import once
+from xlanb.cpu.codegen.matmul.grid import Span, Work, digits_of, emit_grid
+from xlanb.cpu.codegen.matmul.lanes import Lanes, Place, has_masks, lanes_of
+from xlanb.cpu.codegen.matmul.shared import moved, routine, types_text, word
+from xlanb.cpu.target import Target
 from xlanb.shape import PrimitiveType
 
+_BLOCK = 64
+"""Bytes of zeros in a store."""
 _NANOSECONDS = 0.1
 """Of copying one element."""
 
@@ -31,23 +34,34 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class _Line:
-    """A run of elements along one axis: a vector at a time where `stride` is 1."""
+class Line:
+    """A run of elements along one axis as a routine: a vector at a time where they lie side by side in the source too. Its table:
 
-    size: int
-    stride: int
+    vectors, lanes          whole vectors, and elements after them (`tail`: how many; -1 where the table has it)
+    count, step             instead, where `strided`: elements, and bytes from one to the next in the source
+    blocks, rest, bytes     of zeros before the run, and the same after it, where `padded`: blocks of 64 bytes, the bytes after them as bits, and bytes in all
+    """
+
+    width: int
+    tail: int
+    strided: bool
+    padded: bool
     source_type: PrimitiveType
     type: PrimitiveType
-    width: int
+
+    @property
+    def name(self) -> str:
+        """What the routine is called."""
+        kind = f"{'.strided' if self.strided else ''}{'.padded' if self.padded else ''}"
+        end = f".lanes{self.tail}" if self.tail > 0 else ".lanes" if self.tail else ""
+        return f"line.{types_text(self.source_type, self.type)}.x{self.width}{kind}{end}"
 
 
 @dataclass(frozen=True)
 class _Square:
-    """A square of elements: rows at `a` in the source (each contiguous), at `c` in the target after the exchange."""
+    """A square of elements, each row contiguous in the source, exchanged. Its table: bytes from row to row in the source and, after the exchange, in the target."""
 
     side: int
-    a: int
-    c: int
     source_type: PrimitiveType
     type: PrimitiveType
 
@@ -64,61 +78,143 @@ def emit_copy(e: Elemental, copy: Copy, source: Place, target: Place) -> None:
     if fast.a != 1 and across is not None and fast.size >= side > 1 and fast.c == 1:
         _squares(e, copy, axes, across, side, source, target)
         return
-    width = lanes_of(e.f.target, copy.type.bits)
-    line = _Line(min(fast.size, 4096), fast.a, copy.source_type, copy.type, width)
-    spans = [Span(x.size, 1, (x.a, x.c)) for x in axes[:-1]] + [Span(fast.size, line.size, (fast.a, fast.c))]
-    name = once(e.f.module, line, "line", lambda f: _emit_line(f, line))
-    _call(e, spans, copy, name, line.size, source, target)
+    size = min(fast.size, 4096)
+    name, words = line_routine(e.f, size, (copy.source_type, copy.type), stride=fast.a)
+    _copy(
+        e,
+        copy,
+        [size if x is fast else 1 for x in axes],
+        axes,
+        Work(name, words, _ends(e, copy, source, target), _cost(size)),
+    )
 
 
-def line_function(module: ModuleBuilder, size: int, source_type: PrimitiveType, to: PrimitiveType) -> str:
-    """The name of a function (ptr source, ptr source, ptr target) that copies a run of so many elements and converts them."""
-    line = _Line(size, 1, source_type, to, lanes_of(module.target, to.bits))
-    return once(module, line, "line", lambda f: _emit_line(f, line))
+def line_routine(
+    f: Function,
+    size: int,
+    types: tuple[PrimitiveType, PrimitiveType],
+    *,
+    stride: int = 1,
+    zeros: tuple[int, int] | None = None,
+) -> tuple[str, list[int]]:
+    """The name of a routine (ptr source, ptr, ptr target) that copies a run of so many elements and converts them, with so many zeros around it, and its table.
+
+    The target's address is that of the zeros before the run.
+    """
+    source_type, to = types
+    width = lanes_of(f.target, to.bits)
+    vectors, lanes = divmod(size, width)
+    line = Line(
+        width,
+        0 if stride != 1 else -1 if lanes and has_masks(f.target) else lanes,
+        stride != 1,
+        zeros is not None,
+        *types,
+    )
+    words = [size, stride * source_type.byte_size] if line.strided else [vectors, lanes]
+    for n in zeros or ():
+        words += _zero_words(f.target, n * to.byte_size)
+    return routine(f.module, line, line.name, lambda f: _emit_line(f, line)), words
 
 
 def _squares(
     e: Elemental, copy: Copy, axes: tuple[Axis, ...], across: int, side: int, source: Place, target: Place
 ) -> None:
-    square = _Square(side, axes[-1].a, axes[across].c, copy.source_type, copy.type)
-    name = once(e.f.module, square, "square", lambda f: _emit_square(f, square))
-    spans = [Span(x.size, side if n in (across, len(axes) - 1) else 1, (x.a, x.c)) for n, x in enumerate(axes)]
-    _call(e, spans, copy, name, side * side, source, target)
+    square = _Square(side, copy.source_type, copy.type)
+    name = f"square.{types_text(copy.source_type, copy.type)}.x{side}"
+    name = routine(e.f.module, square, name, lambda f: _emit_square(f, square))
+    words = [axes[-1].a * copy.source_type.byte_size, axes[across].c * copy.type.byte_size]
+    steps = [side if n in (across, len(axes) - 1) else 1 for n in range(len(axes))]
+    _copy(e, copy, steps, axes, Work(name, words, _ends(e, copy, source, target), _cost(side * side)))
 
 
-def _call(
-    e: Elemental, spans: Sequence[Span], copy: Copy, name: str, elements: int, source: Place, target: Place
-) -> None:
-    f = e.f
-    with grid(e, spans, digits_of(spans), 2, nanoseconds=3 + elements * _NANOSECONDS) as at:
-        a, c = source.at(f, copy.source_type, at.offsets[0]), target.at(f, copy.type, at.offsets[1])
-        f.do(f"call void @{name}(ptr {a}, ptr {a}, ptr {c})")
+def _ends(e: Elemental, copy: Copy, source: Place, target: Place) -> tuple[str, str, str]:
+    a = source.at(e.f, copy.source_type, 0)
+    return a, a, target.at(e.f, copy.type, 0)
 
 
-def _emit_line(f: Function, line: _Line) -> None:
-    if line.stride != 1:
+def _cost(elements: int) -> float:
+    return 3 + elements * _NANOSECONDS
+
+
+def _copy(e: Elemental, copy: Copy, steps: Sequence[int], axes: Sequence[Axis], work: Work) -> None:
+    """All blocks of a copy."""
+    sizes = copy.source_type.byte_size, copy.type.byte_size
+    spans = [Span(x.size, by, (x.a * sizes[0], 0, x.c * sizes[1])) for x, by in zip(axes, steps, strict=True)]
+    emit_grid(e, spans, digits_of(spans), work)
+
+
+def _emit_line(f: Function, line: Line) -> None:
+    a, c = "%a", "%c"
+    first, second = word(f, 0), word(f, 1)
+    if line.padded:
+        c = _zeros(f, c, 2)
+    if line.strided:
         one = Lanes(f, line.type, 1)
-        with f.loop(line.size) as i:
-            one.store(line.type, "%c", i, one.load(line.source_type, "%a", f.mul(i, line.stride), 1), 1)
-        return
+        with f.carried(first, [("ptr", a), ("ptr", c)]) as loop:
+            a, c = loop.values
+            one.store(line.type, c, 0, one.load(line.source_type, a, 0, 1), 1)
+            loop.next = [moved(f, a, second), moved(f, c, str(line.type.byte_size))]
+        c = loop.values[1]
+    else:
+        c = _vectors(f, line, first, second, c)
+    if line.padded:
+        _zeros(f, c, 5)
+
+
+def _vectors(f: Function, line: Line, vectors: str, lanes: str, c: str) -> str:
+    """Whole vectors and what remains; the address after it."""
     v = Lanes(f, line.type, line.width)
-    whole = line.size // line.width
-    if whole:
-        with f.loop(whole) as i:
-            at = f.mul(i, line.width)
-            v.store(line.type, "%c", at, v.load(line.source_type, "%a", at, line.width), line.width)
-    rest = line.size % line.width
-    if rest:
-        at = whole * line.width
-        v.store(line.type, "%c", at, v.load(line.source_type, "%a", at, rest), rest)
+    sizes = (line.width * line.source_type.byte_size, line.width * line.type.byte_size)
+    with f.carried(vectors, [("ptr", "%a"), ("ptr", c)], guarded=True) as loop:
+        a, c = loop.values
+        v.store(line.type, c, 0, v.load(line.source_type, a, 0, line.width), line.width)
+        loop.next = [moved(f, p, str(n)) for p, n in zip((a, c), sizes, strict=True)]
+    a, c = loop.values
+    if not line.tail:
+        return c
+    some = v.first(lanes) if line.tail < 0 else line.tail
+    v.store(line.type, c, 0, v.load(line.source_type, a, 0, some), some)
+    return moved(f, c, f.let(f"mul i64 {lanes}, {line.type.byte_size}"))
+
+
+def _zero_words(target: Target, size: int) -> list[int]:
+    """Words for `_zeros`: blocks, bits of the rest, and bytes in all."""
+    blocks, rest = divmod(size, _BLOCK)
+    return [blocks, (1 << rest) - 1, size] if has_masks(target) else [0, 0, size]
+
+
+def _zeros(f: Function, at: str, first: int) -> str:
+    """Zeros as the three words from `first` on say; the address after them."""
+    blocks, rest, size = (word(f, first + k) for k in range(3))
+    end = moved(f, at, size)
+    if not has_masks(f.target):
+        f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
+        f.do(f"call void @llvm.memset.p0.i64(ptr {at}, i8 0, i64 {size}, i1 false)")
+        return end
+    kind, bits = f"<{_BLOCK} x i8>", f"<{_BLOCK} x i1>"
+    with f.carried(blocks, [("ptr", at)], guarded=True) as loop:
+        f.do(f"store {kind} zeroinitializer, ptr {loop.values[0]}, align 1")
+        loop.next = [moved(f, loop.values[0], str(_BLOCK))]
+    name = f"llvm.masked.store.v{_BLOCK}i8.p0"
+    f.module.declare("void", name, f"{kind}, ptr, i32, {bits}")
+    mask = f.let(f"bitcast i64 {rest} to {bits}")
+    f.do(f"call void @{name}({kind} zeroinitializer, ptr {loop.values[0]}, i32 1, {bits} {mask})")
+    return end
 
 
 def _emit_square(f: Function, square: _Square) -> None:
     n = square.side
     v = Lanes(f, square.type, n)
-    rows = [v.load(square.source_type, "%a", r * square.a, n) for r in range(n)]
+    row_step, column_step = word(f, 0), word(f, 1)
+    rows, at = [], "%a"
+    for r in range(n):
+        at = moved(f, at, row_step) if r else at
+        rows.append(v.load(square.source_type, at, 0, n))
+    at = "%c"
     for r, row in enumerate(transposed(f, v.kind, rows)):
-        v.store(square.type, "%c", r * square.c, row, n)
+        at = moved(f, at, column_step) if r else at
+        v.store(square.type, at, 0, row, n)
 
 
 def transposed(f: Function, kind: str, rows: list[str]) -> list[str]:

@@ -1,0 +1,32 @@
+"""Objects put together: those of a program, and the routines that it shares with others, which are compiled and linked once in a process (see codegen.matmul.shared)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xlanb.cpu import jit
+from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.objects import compile_units
+from xlanb.cpu.target import Target
+
+_ROUTINES: dict[tuple[Target, str], tuple[jit.LoadedCode, int]] = {}
+"""Code and address of each routine by its target and its IR; they stay, as those of any library do."""
+
+
+def load(units: Sequence[Unit], target: Target, symbols: Mapping[str, int], kept: Any = None) -> jit.LoadedCode:
+    """A program's modules as code that is ready to run from `run`; `symbols` and `kept` as in LoadedCode.
+
+    Raises:
+        CompilationError: LLVM refuses the IR, or a symbol is missing.
+    """
+    own = [u for u in units if not u.shared]
+    routines = [u for u in units if u.shared]
+    missing = [u for u in routines if (target, u.text) not in _ROUTINES]
+    objects = compile_units([*own, *missing], target)
+    if missing:
+        code = jit.LoadedCode(objects[len(own) :], [u.shared for u in missing])
+        for u in missing:
+            _ROUTINES.setdefault((target, u.text), (code, code.address(u.shared)))
+    addresses = {u.shared: _ROUTINES[target, u.text][1] for u in routines}
+    return jit.LoadedCode(objects[: len(own)], ["run"], {**addresses, **symbols}, kept)
