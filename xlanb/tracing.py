@@ -19,11 +19,16 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Cause(NamedTuple):
-    """Why something happens: the pass, the rule within it, and the rule's place in the source."""
+    """Why something happens: the pass, the rule within it, and the rule's place in the source.
+
+    A rule that is a pattern says it in `pattern`; `parts` are the names in it and of the instructions that they stood for, ("a", "add.3").
+    """
 
     pass_name: str = ""
     rule: str = ""
     where: str = ""
+    pattern: str = ""
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 class Edit(NamedTuple):
@@ -160,17 +165,31 @@ def unobserved() -> Iterator[None]:
 class because:  # noqa: N801 - read as a word: with because(rule=...)
     """Name the cause of all edits made in this block; inner blocks add to the outer one's fields. Where nobody listens it does nothing."""
 
-    __slots__ = ("_pass_name", "_rule", "_token", "_where")
+    __slots__ = ("_parts", "_pass_name", "_pattern", "_rule", "_token", "_where")
 
-    def __init__(self, pass_name: str = "", rule: str = "", where: str = "") -> None:
+    def __init__(
+        self,
+        pass_name: str = "",
+        rule: str = "",
+        where: str = "",
+        pattern: str = "",
+        parts: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         self._pass_name, self._rule, self._where = pass_name, rule, where
+        self._pattern, self._parts = pattern, parts
         self._token: Token[Cause] | None = None
 
     def __enter__(self) -> Cause:
         outer = _CAUSE.get()
         if not _OBSERVERS.get():
             return outer
-        cause = Cause(self._pass_name or outer.pass_name, self._rule or outer.rule, self._where or outer.where)
+        cause = Cause(
+            self._pass_name or outer.pass_name,
+            self._rule or outer.rule,
+            self._where or outer.where,
+            self._pattern or outer.pattern,
+            self._parts or outer.parts,
+        )
         self._token = _CAUSE.set(cause)
         return cause
 

@@ -59,7 +59,7 @@ def test_keys_jump_to_changes_kinds_and_panes(stepper):
     assert stepper.page.locator(".cell.added .mk").first.inner_text() == "+"
     stepper.press("t")
     assert stepper.tab == "Text"
-    stepper.press("n", "ArrowRight")
+    stepper.press("n", "w", "ArrowRight")
     assert stepper.tab == "Why"
     assert "rewrite 1/2" in stepper.status
     stepper.press("ArrowRight")
@@ -164,7 +164,7 @@ def test_nothing_leaks_into_the_page(stepper):
     assert stepper.page.evaluate("() => Object.keys(window).filter(k => /xlanb|StepView/.test(k))") == []
 
 
-@pytest.mark.parametrize("keys", [("t",), ("d",), ("w",), ("g",), ("i",)])
+@pytest.mark.parametrize("keys", [("t",), ("d",), ("w",), ("g",), ("i",), ("g", "ArrowRight"), ("d", "ArrowRight")])
 def test_an_evil_name_does_nothing(context, tmp_path, keys):
     page = tmp_path / "evil.html"
     page.write_text(page_html([make_trace(EVIL, evil=True), make_trace(EVIL)]), encoding="utf-8")

@@ -141,6 +141,35 @@ def test_two_ops_and_why(stepper):
     assert "2 users: multiply.9, grad" in card
 
 
+def test_one_rewrite_is_seen_in_graph_difference_text_and_card(stepper):
+    at(stepper, "algsimp")
+    stepper.press("g")
+    whole = set(ops(stepper))
+    stepper.press("ArrowRight")
+    assert stepper.tab == "Graph"
+    first = set(ops(stepper))
+    assert "w.one" not in first, "A * 1 => A took it away"
+    assert {"divide"} <= first, "the second rewrite is still to come"
+    assert first != whole
+    card = stepper.page.get_by_role("complementary")
+    assert "rewrite 1 of 2" in card.inner_text()
+    assert "Looked for" in card.inner_text()
+    assert "w.one" in card.locator(".parts").inner_text()
+    assert ".py:" in card.inner_text()
+    stepper.press("d")
+    assert "rewrite 1 of 2" in stepper.page.locator(".textpane .tools").inner_text()
+    assert stepper.page.locator(".cell.removed").count() > 0
+    stepper.press("t")
+    text = stepper.page.locator(".textpane .line .tx").all_inner_texts()
+    assert not any("%w.one =" in line for line in text)
+    assert any("%divide =" in line for line in text)
+    stepper.press("g", "ArrowRight")
+    assert "rewrite 2/2" in stepper.status
+    assert set(ops(stepper)) == whole
+    stepper.press("Escape")
+    assert "rewrite" not in stepper.status
+
+
 def test_predict_then_reveal(stepper):
     at(stepper, "tuple-simplifier")
     stepper.button("predict").click()

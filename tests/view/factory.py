@@ -247,7 +247,9 @@ class FakeCompiler:
         yield self._pass("tuple-simplifier", outer, lambda: None)
 
         def simplify() -> None:
-            with because(rule="A * 1 => A", where="multiply.py:41"):
+            parts = (("root", "w.one"), ("a", "w"))
+            pattern = EVIL if self.evil else "multiply(a, 1)"
+            with because(rule="A * 1 => A", where="multiply.py:41", pattern=pattern, parts=parts):
                 entry.replace(find("w.one"), find("w"))
             with because(rule="A / C => A * (1 / C)", where="divide.py:22"):
                 new = entry.add(HloOpcode.MULTIPLY, [find("reduce"), entry.constant(np.float32(0.01))])

@@ -19,10 +19,11 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Shape
-from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
+from xlanb.tracing import Decision, Predicate, because, current_cause, emit, is_observed
 from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 from xlanb.transforms.fusion_indexing import FusionNodeIndexingEvaluation
 
+_FILE = "xlanb/transforms/instruction_fusion.py"
 _REDUCTIONS = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.DOT, O.CONVOLUTION, O.SORT))
 _NEVER_FUSIBLE = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL))
 
@@ -223,15 +224,12 @@ class FusionRun:
             if producer in self.unfusible:
                 self._tell_unfusible(producer, consumer)
             elif self.should_fuse(consumer, n):
-                fusion = self._fuse(Edge(producer, consumer, n, self))
-                self._place[fusion] = len(self._queue)
-                self._queue.append(fusion)
-                if not producer.users:
-                    self._queue[self._place.pop(producer)] = None
-                    self.computation.remove(producer)
+                parts = (("producer", producer.name), ("consumer", consumer.name))
+                with because(rule="fuse", where=f"{_FILE}:{FusionRun._fuse.__code__.co_firstlineno}", parts=parts):
+                    self._fuse(Edge(producer, consumer, n, self))
                 return
 
-    def _fuse(self, edge: Edge) -> HloInstruction:
+    def _fuse(self, edge: Edge) -> None:
         producer, fusion = edge.producer, edge.consumer
         kind = self.policy.kind(edge)
         if fusion.opcode is not O.FUSION:
@@ -248,7 +246,11 @@ class FusionRun:
         users = evaluation.remove_operand(producer)
         copy = fuse_into(fusion, producer)
         evaluation.update(copy, users)
-        return fusion
+        self._place[fusion] = len(self._queue)
+        self._queue.append(fusion)
+        if not producer.users:
+            self._queue[self._place.pop(producer)] = None
+            self.computation.remove(producer)
 
     def _tell_unfusible(self, producer: HloInstruction, consumer: HloInstruction) -> None:
         if is_observed():

@@ -64,6 +64,11 @@ class Rule:
         """Whether a guard wants a Builder: most want none, and most guards fail."""
         return any("b" in g.wants for g in self.guards)
 
+    @cached_property
+    def pattern_text(self) -> str:
+        """The pattern in words, made once."""
+        return str(self.pattern)
+
     def __str__(self) -> str:
         guards = "".join(f"\n    if {g.name}" for g in self.guards)
         return f"{self.label}    [{self.where}]\n    {self.pattern}{guards}"
@@ -85,9 +90,16 @@ class Rule:
             told = self.told[failed] = tuple(Predicate(g.name, n != failed) for n, g in enumerate(self.guards[:last]))
         emit(Decision(current_cause(), self.label, (root.name,), failed is None, told))
 
+    def _because(self, root: HloInstruction, scope: dict[str, Any]) -> because:
+        """This rule as a cause; where somebody listens with its pattern, and what the names in it stood for."""
+        if not is_observed():
+            return because(rule=self.label, where=self.where)
+        parts = tuple((name, scope[name].name) for name in dict.fromkeys(self.pattern.names))
+        return because("", self.label, self.where, self.pattern_text, (("root", root.name), *parts))
+
     def apply(self, root: HloInstruction, scope: dict[str, Any]) -> HloInstruction | None:
         """Build the formula's instructions and put the result in root's place; what took it, or None where the formula declines."""
-        with because(rule=self.label, where=self.where):
+        with self._because(root, scope):
             version = root.parent.module.version
             new = self.formula(*[scope[w] for w in self.wants])
             if new is None or (new is root and root.parent.module.version == version):

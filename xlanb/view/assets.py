@@ -12,7 +12,7 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent / "step"
 # In the order of their imports. Every top-level name is unique, as one scope holds them all in the end.
 _MODULES = tuple(
-    "dom store highlight loops layers scene colours shapes save minimap graph predict picture text compare why pair numerics charts "
+    "dom store highlight loops layers scene colours shapes save minimap graph predict picture replay text compare why pair numerics charts "
     "side passes branches walk live keys panes around frame main".split()
 )
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)

@@ -224,7 +224,7 @@ class PayloadBuilder:
         diff = self._diff(stage, left, right)
         if diff:
             data["diff"] = diff
-        why = why_data(stage.edits, stage.decisions, self.limits.rewrites)
+        why = why_data(stage.edits, stage.decisions, self.limits.rewrites, self.pool.item)
         if why:
             data["why"] = why
         return data

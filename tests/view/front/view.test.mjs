@@ -9,6 +9,7 @@ import { errorsOf, levels, number } from "./numerics.js";
 import { dealings, relation } from "./pair.js";
 import { tree } from "./passes.js";
 import { nextChange, score } from "./predict.js";
+import { momentOf, replayable } from "./replay.js";
 import { merge, Store } from "./store.js";
 import { linesOf, textOf, withoutDirectives } from "./text.js";
 
@@ -116,4 +117,56 @@ test("tokens put a line together again, whatever it holds", () => {
   for (const language of ["hlo", "llvm", "asm"]) {
     for (const line of ['  %a = f32[2]{0} add(%b, "x\\"y"), metadata={op_name="q"}', "<img src=x onerror=alert(1)>", "\tmovq\t$-3, (%rax) # c", ""]) assert.equal(tokens(line, language).map((t) => t[0]).join(""), line);
   }
+});
+
+function rewritten() {
+  // b = a + 0 goes, then c = b' - b' becomes a constant; before: a, zero, b, c, root d
+  const items = [
+    item("a"), item("zero"), item("b", ["a", "zero"]), item("c", ["b", "b"]), item("d", ["c", "b"], { r: 1, t: "  ROOT %d = f32[4] add(%c, %b)" }),
+    item("c", ["a", "a"]), item("d", ["c", "a"], { r: 1, t: "  ROOT %d = f32[4] add(%c, %a)" }), item("none"), item("d", ["none", "a"], { r: 1, t: "  ROOT %d = f32[4] add(%none, %a)" }),
+  ];
+  const head = "ENTRY %main () -> f32[4] {";
+  const chunks = [{ h: "HloModule m", i: [], z: "" }, { h: head, i: [0, 1, 2, 3, 4], z: "}" }, { h: head, i: [0, 7, 8], z: "}" }];
+  const box = (i, k) => [i, 10, k * 60, 80, 42];
+  const drawn = (list) => ({ w: 100, h: 400, nodes: list.map(box), edges: [], groups: [] });
+  const artifacts = [{ k: "module", c: [0, 1], n: 5, g: drawn([0, 1, 2, 3, 4]) }, { k: "module", c: [0, 2], n: 3, g: drawn([0, 7, 8]) }];
+  const rewrites = [
+    { rule: "A + 0 => A", edits: [{ kind: "replace", in: "main", a: "b", i: 2, b: "a", j: 0 }, { kind: "remove", in: "main", a: "b", i: 2 }, { kind: "remove", in: "main", a: "zero", i: 1 }] },
+    { rule: "A - A => 0", edits: [{ kind: "add", in: "main", b: "none", j: 7 }, { kind: "replace", in: "main", a: "c", i: 5, b: "none", j: 7 }, { kind: "remove", in: "main", a: "c", i: 5 }] },
+  ];
+  const stages = [stage("algsimp", 0, 1, { why: { rewrites, decisions: [] } })];
+  return { revision: 1, title: "", items, chunks, artifacts, traces: [{ name: "t", live: false, counts: {}, runs: [], stages }], order: [0] };
+}
+
+test("one rewrite at a time: the program, the difference and the drawing after each", () => {
+  const payload = rewritten();
+  const store = new Store(payload);
+  const [pass] = payload.traces[0].stages;
+  assert.equal(replayable(store, pass), 2);
+  const texts = (m, artifact) => linesOf(artifact, m.payload, m.marks, "after").lines.map((l) => l.text).filter((t) => t.startsWith("  "));
+  const one = momentOf(store, pass, 0);
+  assert.deepEqual(texts(one, one.b).length, 5);
+  assert.deepEqual(texts(one, one.a), ["  %a = f32[4] add()", "  %c = f32[4] add(%a, %a)", "  ROOT %d = f32[4] add(%c, %a)"]);
+  assert.deepEqual([[...one.marks.removed].sort(), [...one.marks.changed].sort(), [...one.marks.added]], [["b", "zero"], ["c", "d"], []]);
+  const two = momentOf(store, pass, 1);
+  assert.deepEqual(texts(two, two.a), ["  %a = f32[4] add()", "  %none = f32[4] add()", "  ROOT %d = f32[4] add(%none, %a)"]);
+  assert.deepEqual([...two.marks.added, ...two.marks.removed], ["none", "c"]);
+  const [section] = differences(two.payload, two.b, two.a);
+  assert.equal(section.rows.filter((r) => Array.isArray(r)).length, 3);
+  for (const m of [one, two]) {
+    const at = new Map(m.sheet.nodes.map((n) => [n.item.n, n]));
+    assert.deepEqual([at.get("a").x, at.get("a").y], [10, 0], "what survives stands still");
+    for (const [k, a] of m.sheet.nodes.entries()) for (const b of m.sheet.nodes.slice(k + 1)) assert.ok(a.x + a.w <= b.x || b.x + b.w <= a.x || a.y + a.h <= b.y || b.y + b.h <= a.y);
+  }
+  assert.equal(momentOf(store, pass, 2), null);
+});
+
+test("rewrites whose edits are not all on the page are not made again", () => {
+  const payload = rewritten();
+  payload.traces[0].stages[0].why.rewrites[1].more = 3;
+  const store = new Store(payload);
+  assert.equal(replayable(store, payload.traces[0].stages[0]), 1);
+  assert.equal(momentOf(store, payload.traces[0].stages[0], 1), null);
+  payload.artifacts[0].n = 500;
+  assert.equal(replayable(store, payload.traces[0].stages[0]), 0);
 });

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlanb.graph.records import NodeRecord
@@ -12,6 +12,7 @@ from xlanb.view.parts.items import clip, node_text
 
 MAX_REWRITES = 300
 MAX_DECISIONS = 400
+MAX_EDITS = 50
 
 
 def rewrites(edits: Sequence[Edit]) -> list[list[Edit]]:
@@ -25,13 +26,21 @@ def rewrites(edits: Sequence[Edit]) -> list[list[Edit]]:
     return groups
 
 
-def why_data(edits: Sequence[Edit], decisions: Sequence[Decision], limit: int = MAX_REWRITES) -> dict[str, Any] | None:
-    """Plain data for the Why pane, None where there is nothing to tell."""
+def why_data(
+    edits: Sequence[Edit],
+    decisions: Sequence[Decision],
+    limit: int = MAX_REWRITES,
+    item: Callable[[InstructionRecord], int] | None = None,
+) -> dict[str, Any] | None:
+    """Plain data for the Why pane, None where there is nothing to tell.
+
+    With `item`, which gives the index of an instruction's item, edits hold the indices `i` (before) and `j` (after) in place of text: what is needed to make every edit again.
+    """
     groups = rewrites(edits)
     if not groups and not decisions:
         return None
     data: dict[str, Any] = {
-        "rewrites": [_rewrite(g) for g in groups[:limit]],
+        "rewrites": [_rewrite(g, item) for g in groups[:limit]],
         "decisions": [_decision(d) for d in decisions[:limit]],
     }
     if len(groups) > limit:
@@ -41,24 +50,31 @@ def why_data(edits: Sequence[Edit], decisions: Sequence[Decision], limit: int = 
     return data
 
 
-def _cause(cause: Cause) -> dict[str, str]:
-    known = {"pass": cause.pass_name, "rule": cause.rule, "where": cause.where}
-    return {k: v for k, v in known.items() if v}
+def _cause(cause: Cause) -> dict[str, Any]:
+    known = {"pass": cause.pass_name, "rule": cause.rule, "where": cause.where, "pattern": clip(cause.pattern, 600)}
+    parts = {"parts": [[name, clip(i, 200)] for name, i in cause.parts]} if cause.parts else {}
+    return {k: v for k, v in known.items() if v} | parts
 
 
-def _rewrite(group: list[Edit]) -> dict[str, Any]:
-    edits = []
-    for e in group[:40]:
-        entry: dict[str, Any] = {"kind": e.kind, "in": e.computation}
-        if e.old is not None:
-            entry["old"], entry["a"] = record_text(e.old), getattr(e.old, "name", "")
-        if e.new is not None:
-            entry["new"], entry["b"] = record_text(e.new), getattr(e.new, "name", "")
-        edits.append(entry)
+def _rewrite(group: list[Edit], item: Callable[[InstructionRecord], int] | None) -> dict[str, Any]:
+    edits = [_edit(e, item) for e in group[:MAX_EDITS]]
     data: dict[str, Any] = {**_cause(group[0].cause), "edits": edits}
-    if len(group) > 40:
-        data["more"] = len(group) - 40
+    if len(group) > MAX_EDITS:
+        data["more"] = len(group) - MAX_EDITS
     return data
+
+
+def _edit(e: Edit, item: Callable[[InstructionRecord], int] | None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"kind": e.kind, "in": e.computation}
+    for record, name, text, index in ((e.old, "a", "old", "i"), (e.new, "b", "new", "j")):
+        if record is None:
+            continue
+        entry[name] = getattr(record, "name", "")
+        if item is not None and isinstance(record, InstructionRecord):
+            entry[index] = item(record)
+        else:
+            entry[text] = record_text(record)
+    return entry
 
 
 def _decision(d: Decision) -> dict[str, Any]:

@@ -46,7 +46,7 @@ export function showFoot(view, trace) {
   for (const b of view.shadow.querySelectorAll(".ctl")) {
     const name = b.getAttribute("aria-label");
     const off = (name === "First pass" || name === "Previous pass") && view.stage <= 0 ? true : (name === "Last pass" && view.stage >= trace.stages.length - 1) || (name === "Next pass" && view.stage >= trace.stages.length - 1 && !view.canStep);
-    b.toggleAttribute("disabled", Boolean(off || (view.waiting && ["Next pass", "Run"].includes(name || "")) || (name === "Previous rewrite" && view.rewrite <= 0) || (name === "Next rewrite" && view.rewrite >= total - 1)));
+    b.toggleAttribute("disabled", Boolean(off || (view.waiting && ["Next pass", "Run"].includes(name || "")) || (name === "Previous rewrite" && view.rewrite < 0) || (name === "Next rewrite" && view.rewrite >= total - 1)));
   }
   // A button that has the focus and goes out of use would swallow the next key.
   if (view.shadow.activeElement?.hasAttribute("disabled")) view.root.focus({ preventScroll: true });

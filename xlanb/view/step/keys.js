@@ -1,11 +1,11 @@
 // What each key does, while the view has the focus.
-import { seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
+import { letGo, seek, seekKind, stepRewrite, togglePlay } from "./walk.js";
 
 /** The table of the help: keys, and what they do. */
 export const HELP = [
   ["↑ ↓", "previous, next pass"],
   ["n p", "next, previous pass that changed something"],
-  ["← →", "single rewrites within the pass"],
+  ["← →", "single rewrites within the pass: graph, diff, text after each"],
   ["[ ]", "previous, next kind of stage"],
   ["Home End", "first, last pass"],
   ["g d t", "graph, diff, text"],
@@ -56,7 +56,7 @@ export function actionOf(view, key) {
     " ": () => view.graph.fit(),
     Enter: () => togglePlay(view),
     "?": () => view.toggleHelp(),
-    Escape: () => view.escape(),
+    Escape: () => letGo(view),
   };
   return Object.hasOwn(keys, key) ? keys[key] : null;
 }

@@ -9,10 +9,12 @@ import { pairCard } from "./pair.js";
 import { available, EXTRA, NO_MARKS, paneContent, TABS } from "./panes.js";
 import { inSight, showList } from "./passes.js";
 import { PictureState } from "./picture.js";
+import { momentOf } from "./replay.js";
 import { opCard, ribbon, stageCard } from "./side.js";
 import { Store } from "./store.js";
 import { CodePanes, linesOf, TextPane } from "./text.js";
-import { light } from "./walk.js";
+import { light, showTouched } from "./walk.js";
+import { rewriteCard } from "./why.js";
 
 /** @typedef {import("./store.js").Payload} Payload */
 /** @typedef {import("./store.js").Stage} Stage */
@@ -44,6 +46,7 @@ class StepView {
     this.side = "after";
     this.pinned = "";
     this.rewrite = -1;
+    this.told = { key: "", moment: /** @type {import("./replay.js").Moment | null} */ (null) };
     this.filter = "";
     this.hide = false;
     this.waiting = "";
@@ -110,6 +113,13 @@ class StepView {
   /** @returns {Stage | undefined} */
   get now() {
     return this.current.stages[this.stage];
+  }
+
+  /** The program around the current rewrite, null where none is looked at. */
+  get moment() {
+    const key = [this.trace, this.stage, this.rewrite, this.payload.revision].join();
+    if (this.told.key !== key) this.told = { key, moment: this.now ? momentOf(this.store, this.now, this.rewrite) : null };
+    return this.told.moment;
   }
 
   _listen() {
@@ -209,15 +219,6 @@ class StepView {
   findInText() {
     this.show("Text");
     this.text.box.focus();
-  }
-
-  escape() {
-    if (!this.help.hidden) this.toggleHelp();
-    else if (this.second) this.pin(this.pinned);
-    else if (this.other >= 0) {
-      this.other = -1;
-      this.update();
-    } else this.pin("");
   }
 
   next() {
@@ -371,7 +372,7 @@ class StepView {
     );
     if (focused) /** @type {HTMLElement | null} */ (this.tabs.querySelector("[aria-selected=true]"))?.focus();
     const both = this.now && this.now.ch && this.now.b >= 0 && (shown === "Graph" || shown === "Text") && this.store.artifact(this.now.b)?.k === this.store.artifact(this.now.a)?.k;
-    this.sides.hidden = !both;
+    this.sides.hidden = !both || Boolean(this.moment);
     this.sides.replaceChildren(...["before", "after"].map((x) => h("button", { type: "button", "aria-pressed": String(this.side === x), onclick: () => this.turn(x) }, x)));
   }
 
@@ -409,7 +410,7 @@ class StepView {
       return;
     }
     const own = Boolean(this.store.artifact(this.shownArtifact())?.c);
-    const marks = own && stage.b >= 0 ? this.store.marks(stage.b, stage.a) : NO_MARKS;
+    const marks = this.moment ? this.moment.marks : own && stage.b >= 0 ? this.store.marks(stage.b, stage.a) : NO_MARKS;
     const parts = [];
     if (this.error) parts.push(h("div", { class: "banner", role: "alert" }, h("b", {}, "The kernel raised an error"), h("pre", {}, this.error)));
     else if (stage.e && tab !== "Why") parts.push(h("div", { class: "banner", role: "alert" }, h("b", {}, `${stage.name} failed`), h("pre", {}, stage.e)));
@@ -426,10 +427,10 @@ class StepView {
     if (!kept && tab !== "Graph" && this.pane.lastElementChild) [this.pane.lastElementChild.scrollLeft, this.pane.lastElementChild.scrollTop] = place;
     this.paneTab = tab;
     if (tab === "Graph") {
-      this.graph.show(this.picture.sheet(this.pictureIndex), marks, this.side, this.store.seconds(this.current));
+      this.graph.show(this.moment?.sheet || this.picture.sheet(this.pictureIndex), marks, this.moment ? "after" : this.side, this.store.seconds(this.current));
       this.picture.refreshTools(this.store.artifact(this.pictureIndex));
       this.picture.paint(this.graph.element);
-      this._showRewrite();
+      showTouched(this);
     }
     this.pane.querySelector(".rewrite.current")?.scrollIntoView({ block: "nearest" });
     if (this.pinned && tab !== "Graph") this._scrollTo(this.pinned);
@@ -440,25 +441,17 @@ class StepView {
     return linesOf(/** @type {any} */ (this.store.artifact(index)), this.payload, NO_MARKS, "after");
   }
 
-  /** Set off what the current rewrite touched, in the graph. */
-  _showRewrite() {
-    for (const x of this.graph.element.querySelectorAll(".touched")) x.classList.remove("touched");
-    const rewrite = this.rewrite >= 0 ? this.now?.why?.rewrites[this.rewrite] : null;
-    if (!rewrite) return;
-    const names = new Set(rewrite.edits.flatMap((/** @type {any} */ e) => [e.a, e.b]));
-    for (const x of this.graph.nodes.querySelectorAll(".node")) if (names.has(x.getAttribute("data-op"))) x.classList.add("touched");
-  }
-
   /** @param {number} k */
   _chooseRewrite(k) {
     this.rewrite = k;
     for (const x of this.pane.querySelectorAll(".rewrite")) x.classList.toggle("current", Number(x.getAttribute("data-rewrite")) === k);
     showFoot(this, this.current);
+    this._showCard();
   }
 
   _showCard() {
     const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k) };
-    const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? opCard(this.store, this.current, this.stage, this.pinned, act) : stageCard(this.store, this.now);
+    const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? opCard(this.store, this.current, this.stage, this.pinned, act) : this.rewrite >= 0 && this.now?.why?.rewrites[this.rewrite] ? rewriteCard(this.store, this.now, this.rewrite) : stageCard(this.store, this.now);
     this.card.replaceChildren(card);
   }
 

@@ -42,7 +42,7 @@ export function paneContent(view, tab, stage, marks) {
   const store = view.store;
   if (tab === "Graph") return view.graph.element;
   if (tab === "Diff") return differencePane(view, stage);
-  if (tab === "Why") return whyView(stage, { rewrite: view.rewrite, pinned: view.pinned, choose: (/** @type {number} */ k) => view._chooseRewrite(k) });
+  if (tab === "Why") return whyView(stage, store, { rewrite: view.rewrite, pinned: view.pinned, choose: (/** @type {number} */ k) => view._chooseRewrite(k) });
   if (tab === "Memory") return memoryView(store.latest(view.current, view.stage, "buffers"));
   if (tab === "Compare") return branchesView(store, view.trace, (/** @type {number} */ n) => view.choose(n));
   if (tab === "Numerics") return numericsView(view.current, view.stage, { measure: view.can.numerics ? () => view.ask("numerics") : null, waiting: view.waiting === "numerics", go: (/** @type {number} */ k) => view.go(k) });
@@ -53,10 +53,15 @@ export function paneContent(view, tab, stage, marks) {
   }
   if (tab === "Code") return codePane(view);
   if (view.editing) return editor(view);
+  if (view.moment) {
+    view.text.show(linesOf(view.moment.a, view.moment.payload, marks, "after"), view.moment.names, "");
+    view.text.extra.replaceChildren();
+    return view.text.element;
+  }
   let index = view.shownArtifact();
   if (!IN_TEXT.includes(store.artifact(index)?.k || "")) index = stage.ctx ?? -1;
   const artifact = store.artifact(index);
-  if (!artifact) return h("p", { class: "empty" }, "There is no text at view stage.");
+  if (!artifact) return h("p", { class: "empty" }, "There is no text at this stage.");
   view.text.show(linesOf(artifact, view.payload, marks, view.side), artifact.c ? store.names(index) : store.names(stage.ctx ?? -1), artifact.note);
   view.text.extra.replaceChildren(...(view.can.edit && artifact.k === "module" ? [h("button", { type: "button", class: "tool primary", onclick: () => startEdit(view) }, "Edit")] : []));
   return view.text.element;
@@ -70,6 +75,11 @@ function differencePane(view, stage) {
   };
   const names = view.pictureIndex >= 0 ? view.store.names(view.pictureIndex) : { has: () => false };
   const state = { unified: view.unified, choose, names };
+  const moment = view.other < 0 ? view.moment : null;
+  if (moment) {
+    const rule = stage.why.rewrites[view.rewrite].rule || "";
+    return diffView(differences(moment.payload, moment.b, moment.a), moment.payload, { ...state, names: moment.names, after: moment.a, title: `${stage.name}, rewrite ${view.rewrite + 1} of ${moment.count}${rule ? `: ${rule}` : ""}`, empty: "This rewrite left no trace in the text." });
+  }
   if (view.other < 0) return diffView(stage.diff || [], view.payload, { ...state, after: view.store.artifact(stage.a), title: `${stage.name}: before and after`, empty: stage.ch ? "Before and after are of different kinds; see Text." : "This pass changed nothing. Shift-click another pass in the list to compare with it." });
   const [first, last] = [Math.min(view.other, view.stage), Math.max(view.other, view.stage)].map((k) => view.current.stages[k]);
   const [a, b] = [view.store.artifact(first.a), view.store.artifact(last.a)];

@@ -47,10 +47,10 @@ export function isWhole(artifact, payload) {
 
 /**
  * The scene of an artifact under the reader's folds.
- * @param {Artifact} artifact @param {Payload} payload @param {Folds} folds
+ * @param {Artifact} artifact @param {Payload} payload @param {Folds} folds @param {Set<string>} [only] nothing but these, where there are any
  * @returns {Scene}
  */
-export function sceneOf(artifact, payload, folds) {
+export function sceneOf(artifact, payload, folds, only) {
   const all = computations(artifact, payload);
   const entry = all.get("") || [...all.values()].at(-1) || [];
   /** @type {Scene} */
@@ -58,6 +58,7 @@ export function sceneOf(artifact, payload, folds) {
   if (folds.focus) addFocus(scene, all, entry, folds);
   else if (artifact.k === "graph") addScopes(scene, entry, folds);
   else addComputation(scene, all, entry, "", "", folds, 8);
+  if (only?.size) for (const [k, n] of [...scene.nodes]) if (!only.has(n.item.n)) scene.nodes.delete(k);
   if (scene.nodes.size > MAX_NODES) {
     const shown = new Set([...scene.nodes.keys()].slice(-MAX_NODES));
     scene.note = `Showing ${MAX_NODES} of ${scene.nodes.size.toLocaleString("en")} nodes: fold more, or focus on one.`;

@@ -1,5 +1,6 @@
 // Walking through the stages: to the next change, the next kind, one rewrite on, by itself; and lighting an op up everywhere.
 import { icon, selector } from "./dom.js";
+import { replayable } from "./replay.js";
 import { stationOf } from "./store.js";
 
 /** @typedef {import("./store.js").Stage} Stage */
@@ -30,11 +31,32 @@ export function seekKind(view, direction) {
 export function stepRewrite(view, direction) {
   const count = view.now?.why?.rewrites.length || 0;
   if (!count) return view.say("This pass recorded no single rewrites.");
-  view.rewrite = Math.max(0, Math.min(count - 1, view.rewrite + direction));
-  if (!["Graph", "Diff"].includes(view.tab)) view.tab = "Why";
+  view.rewrite = Math.max(-1, Math.min(count - 1, view.rewrite + direction)); // -1: the pass as a whole
+  if (!["Graph", "Diff", "Text", "Why"].includes(view.shownTab)) view.tab = replayable(view.store, view.now) ? "Graph" : "Why";
   view.update();
-  const first = view.now?.why.rewrites[view.rewrite].edits.flatMap((/** @type {any} */ e) => [e.b, e.a]).find((/** @type {string} */ n) => n);
+  const names = view.rewrite < 0 ? [] : view.now?.why.rewrites[view.rewrite].edits.flatMap((/** @type {any} */ e) => [e.b, e.a]);
+  const first = names.find((/** @type {string} */ n) => view.graph.sheet?.nodes.some((/** @type {any} */ x) => x.item.n === n));
   return first && view.shownTab === "Graph" ? view.graph.reveal(first) : undefined;
+}
+
+/** Set off what the current rewrite touched, in the graph. @param {any} view */
+export function showTouched(view) {
+  for (const x of view.graph.element.querySelectorAll(".touched")) x.classList.remove("touched");
+  const current = view.rewrite >= 0 ? view.now?.why?.rewrites[view.rewrite] : null;
+  if (!current) return;
+  const names = new Set(current.edits.flatMap((/** @type {any} */ e) => [e.a, e.b]));
+  for (const x of view.graph.nodes.querySelectorAll(".node")) if (names.has(x.getAttribute("data-op"))) x.classList.add("touched");
+}
+
+/** Let go of what was last taken up: the help, the second op, the other pass, the rewrite, the op. @param {any} view */
+export function letGo(view) {
+  if (!view.help.hidden) view.toggleHelp();
+  else if (view.second) view.pin(view.pinned);
+  else if (view.other >= 0 || view.rewrite >= 0) {
+    if (view.other < 0) view.rewrite = -1;
+    view.other = -1;
+    view.update();
+  } else view.pin("");
 }
 
 /** Go on by itself, or stop. @param {any} view */

@@ -3,13 +3,15 @@ import { h, plural } from "./dom.js";
 import { highlighted } from "./highlight.js";
 
 /** @typedef {import("./store.js").Stage} Stage */
+/** @typedef {import("./store.js").Store} Store */
 
 /**
  * Why: rewrites one by one, and decisions with what each condition was.
  * @param {Stage} stage
+ * @param {Store} store
  * @param {{rewrite: number, pinned: string, choose(k: number): void}} state
  */
-export function whyView(stage, state) {
+export function whyView(stage, store, state) {
   const body = h("div", { class: "why", role: "region", "aria-label": "Why", tabindex: 0 });
   const why = stage.why;
   if (stage.e) body.append(h("pre", { class: "error" }, stage.e));
@@ -27,7 +29,7 @@ export function whyView(stage, state) {
   }
   if (why.rewrites.length) {
     body.append(heading("Rewrites", `${why.rewrites.length + (why.more_rewrites || 0)}, step through them with ← →`));
-    why.rewrites.forEach((/** @type {any} */ r, /** @type {number} */ k) => body.append(rewrite(r, k, state)));
+    why.rewrites.forEach((/** @type {any} */ r, /** @type {number} */ k) => body.append(rewrite(r, k, state, stage, store)));
     if (why.more_rewrites) body.append(h("p", { class: "note inline" }, `${plural(why.more_rewrites, "more rewrite")} not shown.`));
   }
   return body;
@@ -66,20 +68,50 @@ function predicates(all) {
   return h("div", {}, failed.length ? table(failed) : null, h("details", {}, h("summary", {}, `✓ ${plural(held.length, "condition")} ${held.length === 1 ? "holds" : "hold"}`), table(held)));
 }
 
-/** @param {any} r @param {number} k @param {{rewrite: number, choose(k: number): void}} state */
-function rewrite(r, k, state) {
+/** The text of an edit's instruction: its own, or that of an item. @param {Store} store @param {any} e @param {"old" | "new"} side */
+function textAt(store, e, side) {
+  const index = side === "old" ? e.i : e.j;
+  return index === undefined ? e[side] || "" : store.payload.items[index].t.trim().replace(/^ROOT /, "");
+}
+
+/** What a rule looked for, and which instructions it found in the places; what else it asked for. @param {Stage} stage @param {any} r @param {Store} store */
+function foundParts(stage, r, store) {
+  const lines = new Map(r.edits.flatMap((/** @type {any} */ e) => [[e.b, textAt(store, e, "new")], [e.a, textAt(store, e, "old")]]));
+  const at = (/** @type {string} */ n) => lines.get(n) || store.payload.items[store.names(stage.b).get(n) ?? -1]?.t.trim().replace(/^ROOT /, "") || "";
+  const parts = (r.parts || []).map((/** @type {string[]} */ [name, op]) => [h("dt", {}, h("code", {}, name)), h("dd", { class: "mono", title: at(op) }, ref(op), h("small", {}, at(op).replace(/^[^=]*= /, "")))]);
+  const asked = (stage.why.decisions || []).find((/** @type {any} */ d) => d.taken && d.action === r.rule && (r.parts || []).some((/** @type {string[]} */ p) => d.subject.includes(p[1])));
+  return [r.pattern ? h("p", { class: "pattern mono" }, r.pattern) : null, parts.length ? h("dl", { class: "parts" }, parts.flat()) : null, asked ? predicates(asked.predicates) : null];
+}
+
+/** The card of one rewrite: the rule, what it looked for, what it found, what it needed, where it stands. @param {Store} store @param {Stage} stage @param {number} k */
+export function rewriteCard(store, stage, k) {
+  const r = stage.why.rewrites[k];
+  return h(
+    "div",
+    { class: "card-body" },
+    h("h3", {}, h("span", { class: "opname" }, r.rule || r.pass || stage.name)),
+    h("p", { class: "muted" }, `rewrite ${k + 1} of ${stage.why.rewrites.length} in ${stage.name}`),
+    r.pattern || r.parts ? [h("h4", {}, r.pattern ? "Looked for" : "Of"), foundParts(stage, r, store)].flat() : h("p", { class: "muted" }, "This pass is no set of patterns: what it did is in the list under Why."),
+    r.where ? [h("h4", {}, "Source"), h("p", { class: "mono where" }, r.where)] : null,
+  );
+}
+
+/** @param {any} r @param {number} k @param {{rewrite: number, choose(k: number): void}} state @param {Stage} stage @param {Store} store */
+function rewrite(r, k, state, stage, store) {
   const line = (/** @type {string} */ mark, /** @type {string} */ kind, /** @type {string} */ text, /** @type {string} */ op) =>
     h("div", { class: `line ${kind}`, data: op ? { op } : {} }, h("span", { class: "mk" }, mark), h("span", { class: "tx" }, highlighted(text, "hlo", { has: () => false })));
   const lines = r.edits.flatMap((/** @type {any} */ e) => {
-    if (e.kind === "add") return [line("+", "added", e.new, e.b)];
-    if (e.kind === "remove") return [line("−", "removed", e.old, e.a)];
+    if (e.kind === "add") return [line("+", "added", textAt(store, e, "new"), e.b)];
+    if (e.kind === "remove") return [line("−", "removed", textAt(store, e, "old"), e.a)];
     if (e.kind === "replace") return [h("div", { class: "line uses" }, h("span", { class: "mk" }, "⇒"), h("span", { class: "tx" }, "uses of ", ref(e.a), " are now ", ref(e.b)))];
-    return [e.old ? line("~", "removed", e.old, e.a) : null, e.new ? line("~", "changed", e.new, e.b) : null].filter((x) => x);
+    const [old, fresh] = [textAt(store, e, "old"), textAt(store, e, "new")];
+    return [old ? line("~", "removed", old, e.a) : null, fresh ? line("~", "changed", fresh, e.b) : null].filter((x) => x);
   });
   return h(
     "section",
     { class: `rewrite${state.rewrite === k ? " current" : ""}`, data: { rewrite: k }, onclick: () => state.choose(k) },
     h("header", { role: "presentation" }, h("span", { class: "n" }, String(k + 1)), h("b", {}, r.rule || r.pass || "edit"), r.where ? h("span", { class: "where" }, r.where) : null),
+    r.parts ? h("div", { class: "found" }, foundParts(stage, r, store)) : null,
     h("div", { class: "code", tabindex: 0, role: "group", "aria-label": `Rewrite ${k + 1}` }, lines),
     r.more ? h("p", { class: "note inline" }, `${plural(r.more, "more edit")}.`) : null,
   );
