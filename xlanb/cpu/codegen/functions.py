@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlanb.cpu.codegen import vector_math, vector_math64, vectors
+from xlanb.cpu.codegen import math_calls, vector_math, vector_math64, vectors
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.types import float_text, register
 from xlanb.errors import UnimplementedError
@@ -28,6 +28,9 @@ def library(f: Function, name: str, t: PrimitiveType, *arguments: str) -> str:
     kind = register(t)
     own: Callable[..., str] | None = (vector_math if kind == "float" else vector_math64).FUNCTIONS.get(name)
     if own is not None and f.width and any(vectors.varies(f, a) for a in arguments):
+        op = _BINARY.get(name)
+        if op is not None and math_calls.is_called(f, op, arguments):
+            return math_calls.call(f, op, kind, arguments, lambda g, given: own(g, *given))
         return own(f, *arguments)
     symbol = name + ("f" if kind == "float" else "")
     return f.call(kind, symbol, *((kind, a) for a in arguments), attributes=vector_math.LIBRARY)
@@ -37,6 +40,13 @@ def unary(f: Function, op: Op, t: PrimitiveType, a: str) -> str:
     """A transcendental function of a float in its register type, not yet rounded to a narrow one."""
     if op is Op.RSQRT:
         return _rsqrt(f, t, a)
+    if math_calls.is_called(f, op, (a,)):
+        return math_calls.call(f, op, register(t), (a,), lambda g, given: _unary(g, op, t, given[0]))
+    return _unary(f, op, t, a)
+
+
+def _unary(f: Function, op: Op, t: PrimitiveType, a: str) -> str:
+    """It, written in place."""
     kind = register(t)
     if kind == "float" and op in _FLOAT:
         return _FLOAT[op](f, a)
@@ -51,6 +61,7 @@ def unary(f: Function, op: Op, t: PrimitiveType, a: str) -> str:
     raise UnimplementedError(f"{op} of {t}")
 
 
+_BINARY = {"pow": Op.POWER, "atan2": Op.ATAN2}
 _LIBRARY = {
     Op.EXPONENTIAL: "exp",
     Op.EXPONENTIAL_MINUS_ONE: "expm1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlanb.cpu.codegen import convolution, dot, loops, reduce, scan, transpose, variadic_reduce, windows
+from xlanb.cpu.codegen import convolution, dot, loops, math_calls, reduce, scan, transpose, variadic_reduce, windows
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
@@ -73,6 +73,8 @@ def special(*opcodes: Op, memory_only: bool = False) -> Callable[[Emitter], Emit
 def emit(k: Kernel) -> None:
     """Emit the body of a kernel."""
     if any(a.shape.element_count for a in k.outputs.values()):
+        if k.instruction.opcode is Op.FUSION:
+            math_calls.choose(k.f, k.instruction.fused_computation)
         emitter = SPECIAL.get(k.root.opcode)
         done = emitter(k) if emitter is not None else transpose.emit_transposed(k)
         if not done:

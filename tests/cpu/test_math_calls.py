@@ -1,0 +1,80 @@
+"""Functions of vectors that a kernel has many times are written once and called: the same bits as written in place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlanb
+from xlanb.cpu.codegen import math_calls
+
+
+def chain(opcode: str, count: int, dtype: str, size: int) -> str:
+    """A module that applies a function again and again, with arithmetic between."""
+    shape = f"{dtype}[{size}]"
+    lines = [f"  x = {shape} parameter(0)", f"  y = {shape} parameter(1)"]
+    value = "x"
+    for k in range(count):
+        operands = value if opcode not in ("power", "atan2") else f"{value}, y"
+        lines += [f"  made{k} = {shape} {opcode}({operands})", f"  sum{k} = {shape} add(made{k}, y)"]
+        value = f"sum{k}"
+    lines[-1] = "  ROOT" + lines[-1][1:]
+    return f"HloModule {opcode.replace('-', '_')}\n\nENTRY e {{\n" + "\n".join(lines) + "\n}\n"
+
+
+def both_ways(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[xlanb.Executable, xlanb.Executable]:
+    called = xlanb.compile(text)
+    monkeypatch.setattr(math_calls, "_MANY", 1 << 30)
+    return called, xlanb.compile(text)
+
+
+CASES = [
+    ("sine", "f32", 1003),
+    ("tan", "f32", 64),
+    ("tanh", "f32", 37),
+    ("logistic", "bf16", 200),
+    ("exponential-minus-one", "f16", 130),
+    ("cosine", "f64", 100),
+    ("power", "f32", 300),
+    ("atan2", "f32", 65),
+]
+
+
+@pytest.mark.parametrize(("opcode", "dtype", "size"), CASES)
+def test_called_and_in_place_give_the_same_bits(monkeypatch, opcode, dtype, size):
+    called, in_place = both_ways(monkeypatch, chain(opcode, 8, dtype, size))
+    rng = np.random.default_rng(1)
+    shapes = [p.shape.dtype for p in called.hlo_module.entry_computation.parameters]
+    x, y = (rng.uniform(0.1, 1.5, size).astype(d) for d in shapes)
+    with np.errstate(all="ignore"):
+        assert called(x, y).tobytes() == in_place(x, y).tobytes()
+
+
+def test_a_function_that_comes_often_is_defined_once(monkeypatch):
+    called, in_place = both_ways(monkeypatch, chain("sine", 40, "f32", 1 << 12))
+    texts = [u.text for u in called.program.units()]
+    assert sum(t.count("define internal <") for t in texts) == 1
+    assert sum(t.count("@xlanb.sine.float") for t in texts) == 41
+    assert 4 * sum(len(t) for t in texts) < sum(len(u.text) for u in in_place.program.units())
+
+
+def test_few_are_written_in_place():
+    exe = xlanb.compile(chain("sine", 3, "f32", 256))
+    assert not any("@xlanb.sine" in u.text for u in exe.program.units())
+
+
+def test_large_angles_are_the_c_librarys_there_too():
+    exe = xlanb.compile(chain("sine", 8, "f32", 64))
+    x = np.full(64, 3e7, np.float32)
+    y = np.zeros(64, np.float32)
+    want = x.astype(np.float64)
+    for _ in range(8):
+        want = np.sin(want)
+    assert np.allclose(exe(x, y), want, rtol=1e-5)
+    assert any("@sinf(" in u.text for u in exe.program.units())
+
+
+def test_what_is_read_is_written_in_place():
+    """There each line belongs to an HLO instruction."""
+    exe = xlanb.compile(chain("sine", 8, "f32", 256))
+    assert "@xlanb.sine" not in exe.llvm_ir
