@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from xlanb.display import Displayable
 from xlanb.errors import ShapeError
 from xlanb.hlo import shape_inference
 from xlanb.hlo.attributes import OpMetadata
@@ -24,7 +25,7 @@ _UPDATED = frozenset(
 """What `update` may set."""
 
 
-class HloComputation:
+class HloComputation(Displayable):
     """A named graph of instructions.
 
     Iterating gives the instructions in the order in which they were added; a copy, so that the body of the loop may change the

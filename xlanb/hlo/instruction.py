@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from xlanb.display import Displayable
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata, Window
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationName, InstructionRecord
@@ -19,7 +20,7 @@ _CONSTRAINED = frozenset((HloOpcode.ALL_REDUCE, HloOpcode.ALL_GATHER, HloOpcode.
 """Collectives that must stay where their layout is constrained: other modules rely on it."""
 
 
-class HloInstruction:
+class HloInstruction(Displayable):
     """One instruction: opcode, shape, operands, attributes (by XLA's text names, values as in hlo/attributes.py).
 
     `users` lists each user once, in the order in which they came. Facts that any opcode may carry have slots of their own:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.display import Displayable
 from xlanb.errors import ShapeError
 from xlanb.shape.primitive_type import PrimitiveType, from_dtype
 
@@ -21,7 +22,7 @@ Index = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Displayable):
     """How an array lies in memory: `minor_to_major` names the fastest dimension first.
 
     The other fields are those of xla/layout.h that its text form shows after the colon: tiles `T(8,128)(2,1)` (each tile a tuple, `None` in it
@@ -69,7 +70,7 @@ def _default_layout(rank: int) -> Layout:
     return found
 
 
-class Shape:
+class Shape(Displayable):
     """The shape of a value: an `ArrayShape` (tokens and opaques included), a `TupleShape` or a `BufferShape`."""
 
     __slots__ = ()

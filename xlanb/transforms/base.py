@@ -16,6 +16,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any, ClassVar, final
 
+from xlanb.display import Displayable
 from xlanb.errors import PassError, XlanbError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -28,7 +29,7 @@ _NO_EFFECTS: Effects = Counter()
 
 
 @dataclass(frozen=True)
-class PassResult:
+class PassResult(Displayable):
     """One run of one pass.
 
     `pipeline` names the pipelines around it, outermost first; `iteration` is the round (from 0) of the innermost fixed-point loop around it. `changed` is computed: whether

@@ -12,11 +12,14 @@ from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.shape import Layout, Shape
 from xlanb.view.page import fragment_html, pre_html, view_html, whole_page
+from xlanb.view.parts.fusion import fused_computation, neighbourhood, traffic
 from xlanb.view.parts.items import clip
 from xlanb.view.payload import PayloadBuilder, build_payload
 from xlanb.view.pool import LEVELS
 from xlanb.view.program import picture_html
+from xlanb.view.shape import layout_text, shape_html, shape_text
 from xlanb.view.tables import tables_html
 from xlanb.view.text import artifact_text, stage_text, trace_text
 
@@ -59,6 +62,15 @@ def _bundle(obj: Any) -> dict[str, str]:
         return {"text/html": fragment_html([obj]), "text/plain": trace_text(obj)}
     if isinstance(obj, Stage):
         return {"text/html": _stage_html(obj), "text/plain": stage_text(obj)}
+    if isinstance(obj, Shape | Layout):
+        return {
+            "text/html": shape_html(obj),
+            "text/plain": layout_text(obj) if isinstance(obj, Layout) else shape_text(obj),
+        }
+    if isinstance(getattr(obj, "before", None), ModuleRecord) and isinstance(getattr(obj, "after", None), ModuleRecord):
+        stage = _stage_of(obj)
+        if stage is not None:
+            return {"text/html": _stage_html(stage), "text/plain": str(obj)}
     tables = getattr(obj, "tables", ())
     picture = picture_html(obj)
     shown = picture + (tables_html(tables) if isinstance(tables, tuple) else "")
@@ -72,6 +84,8 @@ def _bundle(obj: Any) -> dict[str, str]:
         head, foot = ("", artifact_html(drawn)) if drawn is not None else (pre_html(text), "")
         return {"text/html": head + shown + foot, "text/plain": text}
     record = _record_of(obj)
+    if isinstance(record, InstructionRecord):
+        return _instruction(obj, record)
     if isinstance(record, Trace):
         return {
             "text/html": fragment_html([record]),
@@ -92,6 +106,40 @@ def _clipped(text: str, where: str) -> str:
     total = text.count("\n") + 1
     lines = [clip(line) for line in text[:_MOST_CHARACTERS].splitlines()[:_MOST_LINES]]
     return "\n".join([*lines, f"... shown: {len(lines):,} of {total:,} lines; {where} has them all"])
+
+
+def _stage_of(result: Any) -> Stage | None:
+    """A pass's result as a stage: it knows the pass, its pipelines and the time."""
+    name, pipeline, seconds = (getattr(result, k, None) for k in ("name", "pipeline", "seconds"))
+    if not isinstance(name, str) or not isinstance(pipeline, tuple):
+        return None
+    return Stage(0, "hlo_pass", name, result.before, result.after, pipeline, seconds=seconds)
+
+
+def _instruction(obj: Any, record: InstructionRecord) -> dict[str, str]:
+    """An instruction with those around it; a fusion with what it fuses. Of a record alone its line."""
+    computation, module = (_record_of_parent(obj, *path) for path in (("parent",), ("parent", "module")))
+    lines = [clip(record.text)]
+    shown: ComputationRecord | None = None
+    if isinstance(module, ModuleRecord) and (fused := fused_computation(record, module)) is not None:
+        lines.append(str(traffic(fused)))
+        shown = fused
+    elif isinstance(computation, ComputationRecord):
+        shown = neighbourhood(record, computation)
+    text = "\n".join(lines)
+    if shown is None:
+        artifact = _as_artifact(record)
+        return {"text/html": pre_html(text) if artifact is None else artifact_html(artifact), "text/plain": text}
+    drawn = ModuleRecord(record.name, (shown,), shown.name)
+    return {"text/html": pre_html(text) + artifact_html(drawn, record.name), "text/plain": text}
+
+
+def _record_of_parent(obj: Any, *path: str) -> Any:
+    """The record of the computation or module that a live instruction is in; None where it is in none."""
+    for name in path:
+        obj = getattr(obj, name, None)
+    record = getattr(obj, "record", None)
+    return record() if callable(record) else None
 
 
 def artifact_html(artifact: Artifact, title: str = "") -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MAX_ROWS = 60
+_TABLE = '<table cellpadding="4" style="border-collapse:collapse;font:12px system-ui,sans-serif;text-align:left" '
 
 
 def tables_html(tables: Sequence[tuple[str, pd.DataFrame]]) -> str:
@@ -23,7 +24,10 @@ def tables_html(tables: Sequence[tuple[str, pd.DataFrame]]) -> str:
             continue
         rest = len(table) - _MAX_ROWS
         more = f" <small>(the first {_MAX_ROWS} of {len(table):,} rows)</small>" if rest > 0 else ""
-        body = table.head(_MAX_ROWS).to_html(index=False, escape=True, border=0, na_rep="", max_cols=30)
+        body = table.head(_MAX_ROWS).to_html(
+            index=False, escape=True, border=0, na_rep="", max_cols=30, justify="left", float_format="{:.4g}".format
+        )
+        body = body.replace("<table ", _TABLE, 1)
         parts.append(
             f'<details open style="margin:.4em 0"><summary><b>{escape(caption)}</b>{more}</summary>'
             f'<div style="overflow-x:auto">{body}</div></details>'

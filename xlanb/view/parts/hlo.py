@@ -19,6 +19,7 @@ _EXPANDED = {
     HloOpcode.ASYNC_START: "call",
 }
 _MAX_DEPTH = 8
+_FAN = 6
 
 
 @dataclass
@@ -68,14 +69,17 @@ def computation_sheet(computation: ComputationRecord, max_nodes: int = 400, focu
 
 
 def near(neighbours: Mapping[str, Iterable[str]], centres: Iterable[str], limit: int) -> set[str]:
-    """Up to `limit` names, the nearest to the centres first."""
+    """Up to `limit` names, the nearest to the centres first; of one with many neighbours some only, while there are others: the operands of a wide tuple say little of a program."""
     kept: dict[str, None] = {}
     queue = deque(centres)
-    while queue and len(kept) < limit:
-        name = queue.popleft()
+    later: deque[str] = deque()
+    while (queue or later) and len(kept) < limit:
+        name = (queue or later).popleft()
         if name not in kept:
             kept[name] = None
-            queue.extend(n for n in neighbours.get(name, ()) if n not in kept)
+            fresh = [n for n in neighbours.get(name, ()) if n not in kept]
+            queue.extend(fresh[:_FAN])
+            later.extend(fresh[_FAN:])
     return set(kept)
 
 
