@@ -1,12 +1,14 @@
-"""The pictures of the step widget: `make demo`, then `python docs/picture.py` (needs playwright and Chromium)."""
+"""The pictures of the step widget, still and moving: `make demo`, then `python docs/picture.py [STAGE]` (needs playwright, Pillow and Chromium)."""
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from PIL import Image
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "build" / "demo.html"
@@ -20,6 +22,21 @@ SCENES = (
     ("step-why-dark", "dark", STAGE, "w"),
     ("step-code", "light", "assembly", "c"),
 )
+# The film: a stage (none: where the last one ended), the keys pressed there, and how long it is shown, ms.
+FILM = (
+    ("graph", "g", 1500),
+    ("mark_for_compilation", "", 1500),
+    ("encapsulate_subgraphs", "", 1500),
+    ("tf2xla", "", 1500),
+    ("flatten-call-graph", "", 900),
+    ("algsimp", "", 1800),
+    ("", "d", 1800),
+    ("fusion", "g", 1800),
+    ("", "w", 2500),
+    ("assembly", "c", 2500),
+    ("execution", "i", 2500),
+)
+FILM_SIZE = (1180, 720)
 # as root, without a GPU, and never phoning home
 FLAGS = [
     "--no-sandbox",
@@ -31,18 +48,46 @@ FLAGS = [
 ]
 
 
-def take(page: Page, name: str, stage: str, keys: str) -> None:
-    """Open the page of the demo at one stage, and keep what is seen of the widget."""
+def widget(page: Page) -> Locator:
+    """The demo's widget."""
     page.goto(PAGE.as_uri())
     root = page.locator(".xlanb-step .root").first
     root.wait_for()
-    root.get_by_text(stage, exact=True).first.click()
+    return root
+
+
+def go(page: Page, root: Locator, stage: str, keys: str) -> None:
+    """Go to a stage, the first of its name; press keys there and wait for what moves."""
+    if stage:
+        root.get_by_text(stage, exact=True).first.click()
     root.focus()
     for key in keys:
         page.keyboard.press(key)
     page.mouse.move(0, 0)
     page.wait_for_timeout(1500)  # the nodes have moved to their places
+
+
+def take(page: Page, name: str, stage: str, keys: str) -> None:
+    """Open the page of the demo at one stage, and keep what is seen of the widget."""
+    root = widget(page)
+    go(page, root, stage, keys)
     root.screenshot(path=PICTURES / f"{name}.png")
+
+
+def film(browser: Browser) -> None:
+    """Walk through the stages and keep what is seen as one moving picture."""
+    width, height = FILM_SIZE
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
+    root = widget(page)
+    frames = []
+    for stage, keys, _ in FILM:
+        go(page, root, stage, keys)
+        frames.append(Image.open(io.BytesIO(root.screenshot())).convert("RGB"))
+    page.close()
+    path = PICTURES / "step.webp"
+    durations = [ms for *_, ms in FILM]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0, lossless=True, method=6)
+    print(f"{path}: {path.stat().st_size:,} bytes")
 
 
 def main() -> None:
@@ -56,6 +101,7 @@ def main() -> None:
             )
             take(page, name, stage, keys)
             page.close()
+        film(browser)
         browser.close()
 
 

@@ -4,22 +4,52 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import dedent
+from types import ModuleType
 
 import pytest
+
+import xlanb
+from xlanb.tf import reset_default_graph
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md") if "```python" in p.read_text())
 
 
-@pytest.mark.parametrize("page", PAGES)
+FENCED = re.compile(r"^( *)```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+MAGIC = re.compile(r"^%.*$", re.MULTILINE)  # what only a notebook knows
+
+
+@pytest.mark.parametrize("page", ["README.md", *PAGES])
 def test_the_code_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
+    reset_default_graph()
     text = (ROOT / page).read_text(encoding="utf-8")
     names: dict[str, object] = {"__name__": "docs"}
-    for block in re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        line = text[: block.start(1)].count("\n")
-        exec(compile("\n" * line + block[1], page, "exec", dont_inherit=True), names)  # noqa: S102 - our own pages
+    for block in FENCED.finditer(text):
+        line = text[: block.start(2)].count("\n")
+        code = "\n" * line + MAGIC.sub("", dedent(block[2]))
+        exec(compile(code, page, "exec", dont_inherit=True), names)  # noqa: S102 - our own pages
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))]
+)
+def test_links_and_pictures_of_a_page_are_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    places = [m[1] for m in re.finditer(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if "://" not in m[1]]
+    assert [p for p in places if not ((ROOT / page).parent / p).exists()] == []
 
 
 def test_there_is_code_to_run() -> None:
     assert len(PAGES) >= 8
+
+
+@pytest.mark.parametrize("name", sorted(set(xlanb.__all__) - {"load_ipython_extension"}))
+def test_a_name_of_the_face_is_in_the_reference(name: str) -> None:
+    made = getattr(xlanb, name)
+    if isinstance(made, ModuleType):
+        return
+    text = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
+    assert made.__doc__
+    assert f"::: {made.__module__}.{name}\n" in text
