@@ -58,7 +58,7 @@ def run_guarded(exe: Executable, inputs: list[Any], *, at_end: bool) -> None:
     for specs, values in ((arguments, inputs), (results, None)):
         table = (ctypes.c_void_p * max(len(specs), 1))()
         for k, spec in enumerate(specs):
-            size = 0 if spec is None else spec.shape.element_count * spec.dtype.itemsize
+            size = 0 if spec is None else spec.byte_size
             memory = Guarded(size, at_end=at_end)
             if values is not None and spec is not None:
                 memory.fill(spec.taken(values[k]).tobytes())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
+from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -30,11 +31,18 @@ def schedule_module(module: HloModule) -> dict[HloComputation, Order]:
 
 
 def schedule_computation(computation: HloComputation) -> Order:
-    """The order of one computation with the lower peak; parameters first, as they are there from the start."""
+    """The order of one computation with the lower peak; parameters first, as they are there from the start.
+
+    Raises:
+        CompilationError: control dependencies form a cycle.
+    """
     post = _parameters_first(computation.post_order())
     if len(post) > LIST_SCHEDULING_LIMIT:
         return post
     listed = _parameters_first(_list_schedule(computation, post))
+    if len(listed) != len(post):
+        stuck = "\n".join(f"  {i}" for i in post if i not in set(listed) and i.control_predecessors)
+        raise CompilationError(f"control dependencies in {computation.name} wait for one another:\n{stuck}")
     return min(post, listed, key=lambda order: peak_bytes(computation, order))
 
 

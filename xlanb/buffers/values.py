@@ -22,6 +22,11 @@ FORWARDING = frozenset({Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN, Op.COPY_ST
 """Opcodes whose result is their first operand, in the same memory."""
 
 
+def sizes_bytes(shape: Shape) -> int:
+    """Bytes that the sizes of a dynamic array take behind its elements: an s32 for each dimension, as in XLA's runtime; 0 of others."""
+    return 4 * shape.rank if isinstance(shape, ArrayShape) and shape.is_dynamic else 0
+
+
 @dataclass(eq=False, slots=True)
 class HloValue:
     """What an instruction defines at a leaf of its result: `kind` is "parameter", "constant" or "value"; it lives during `intervals` of the sequence."""
@@ -38,8 +43,8 @@ class HloValue:
 
     @property
     def size(self) -> int:
-        """Bytes."""
-        return max(self.shape.byte_size, 0)
+        """Bytes: of a dynamic array those of its bound and, behind them, its sizes."""
+        return max(self.shape.byte_size, 0) + sizes_bytes(self.shape)
 
     def use(self, position: int) -> None:
         """It is needed at a position."""
@@ -156,6 +161,8 @@ class Dataflow:
         found = subshape(source, leaf)
         if isinstance(found, ArrayShape) and isinstance(shape, ArrayShape) and found.byte_size != shape.byte_size:
             raise CompilationError(f"{i.opcode} from {found.byte_size} to {shape.byte_size} bytes:\n  {i}")
+        if sizes_bytes(found) != sizes_bytes(shape):
+            raise CompilationError(f"{i.opcode} between arrays of which one is dynamic:\n  {i}")
         return self.value(i.operands[0], leaf)
 
     def _read(self, operands: Sequence[HloInstruction], position: int) -> None:

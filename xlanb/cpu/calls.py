@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xlanb.buffers.values import sizes_bytes
 from xlanb.cpu import bridge as bridges
+from xlanb.cpu.dynamic import packed, sizes_at, unpacked
 from xlanb.cpu.host_call import raise_pending
 from xlanb.cpu.jit import LoadedCode
 from xlanb.errors import ArgumentError
@@ -50,11 +52,25 @@ class ArraySpec:
             raise ArgumentError(
                 f"{self.label}: expected {self._expected()}, got dtype {array.dtype} of shape {array.shape}"
             )
+        if self.shape.is_dynamic:
+            return self._taken_dynamic(array)
         if array.shape != self.dimensions:
             raise ArgumentError(f"{self.label}: expected {self._expected()}, got shape {array.shape}")
         if self.order is not None:
             array = array.transpose(self.order)
         return array if array.flags.carray or _is_readable(array) else np.array(array, self.dtype, order="C", copy=True)
+
+    def _taken_dynamic(self, array: Array) -> Array:
+        """The argument with its sizes behind it."""
+        fits = len(array.shape) == self.shape.rank and all(
+            n <= d if self.shape.is_dynamic_dimension(k) else n == d
+            for k, (n, d) in enumerate(zip(array.shape, self.dimensions, strict=True))
+        )
+        if not fits:
+            raise ArgumentError(f"{self.label}: expected {self._expected()}, got shape {array.shape}")
+        memory = self.fresh()
+        packed(self.shape, array, memory.ctypes.data)
+        return memory
 
     def _coerced(self, value: Any) -> Array:
         """A Python number takes the expected dtype; everything else has its own."""
@@ -84,13 +100,24 @@ class ArraySpec:
             step *= max(self.dimensions[d], 1)
         return tuple(found)
 
+    @property
+    def byte_size(self) -> int:
+        """Bytes in memory."""
+        return self.shape.element_count * self.dtype.itemsize + sizes_bytes(self.shape)
+
     def fresh(self) -> Array:
-        """Memory for a result, in the order of the layout."""
+        """Memory for a result, in the order of the layout; of a dynamic array bytes, with its bound as its sizes."""
+        if self.shape.is_dynamic:
+            memory = np.empty(self.byte_size, np.uint8)
+            sizes_at(self.shape, memory.ctypes.data)[:] = self.dimensions
+            return memory
         dims = self.dimensions if self.order is None else tuple(self.dimensions[d] for d in self.order)
         return np.empty(dims, self.dtype)
 
     def given(self, array: Array) -> Array:
-        """The result as the caller sees it: a view of the memory as the module's layout has it, not copied into row-major order."""
+        """The result as the caller sees it: a view of the memory as the module's layout has it, not copied into row-major order; a dynamic array in its own size."""
+        if self.shape.is_dynamic:
+            return np.array(unpacked(self.shape, array.ctypes.data))
         return array if self.order is None else array.transpose(np.argsort(self.order))
 
 
@@ -175,7 +202,8 @@ class Calls:
         flat = isinstance(self.signature.result, ArrayShape) or all(
             isinstance(s, ArrayShape) for s in getattr(self.signature.result, "shapes", ())
         )
-        plain = all(s is not None and s.order is None for s in self.arguments) and None not in self.results
+        plain = all(s is not None and s.order is None and not s.shape.is_dynamic for s in self.arguments)
+        plain &= all(s is not None and not s.shape.is_dynamic for s in self.results)
         if not self._bridge.reads_arrays or self._calls_host or self._nested or not flat or not plain:
             return self.unusual
         return self._bridge.entry(self.unusual, self._table.ctypes.data, self._table)

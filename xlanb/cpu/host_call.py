@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xlanb.cpu.dynamic import packed, unpacked
 from xlanb.errors import XlanbError
 from xlanb.evaluator.interpreter import Evaluator
 from xlanb.hlo.instruction import HloInstruction
@@ -22,7 +23,9 @@ HOST_OPCODES = frozenset(
     {
         Op.FFT, Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.RNG_BIT_GENERATOR, Op.BATCH_NORM_TRAINING, Op.BATCH_NORM_INFERENCE,
         Op.BATCH_NORM_GRAD, Op.CUSTOM_CALL, Op.RAGGED_DOT, Op.SCALED_DOT, Op.ALL_GATHER, Op.ALL_REDUCE, Op.ALL_TO_ALL,
-        Op.COLLECTIVE_BROADCAST, Op.COLLECTIVE_PERMUTE, Op.COLLECTIVE_REDUCE, Op.REDUCE_SCATTER, Op.SHUFFLE,
+        Op.COLLECTIVE_BROADCAST, Op.COLLECTIVE_PERMUTE, Op.COLLECTIVE_REDUCE, Op.REDUCE_SCATTER, Op.SHUFFLE, Op.RAGGED_ALL_TO_ALL,
+        Op.ALL_GATHER_START, Op.ALL_GATHER_DONE, Op.ALL_REDUCE_START, Op.ALL_REDUCE_DONE, Op.COLLECTIVE_PERMUTE_START,
+        Op.COLLECTIVE_PERMUTE_DONE, Op.ASYNC_START, Op.ASYNC_UPDATE, Op.ASYNC_DONE, Op.RNG, Op.RNG_GET_AND_UPDATE_STATE,
     }
 )  # fmt: skip
 """Opcodes that the runtime computes with NumPy: a function call a piece, no kernel of their own yet."""
@@ -31,14 +34,34 @@ _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p))
 _ERRORS = threading.local()
 
 
+class HiddenState:
+    """What instructions of one executable share from call to call: the state of its random numbers, which go on where they stopped."""
+
+    def __init__(self) -> None:
+        self._rng_state = Evaluator().rng_state
+        self._lock = threading.Lock()
+
+    def apply(self, i: HloInstruction, operands: tuple[Any, ...]) -> Any:
+        """The value of an instruction."""
+        evaluator = Evaluator()
+        if i.opcode not in (Op.RNG, Op.RNG_GET_AND_UPDATE_STATE):
+            return evaluator.apply(i, operands)
+        with self._lock:
+            evaluator.rng_state = self._rng_state
+            value = evaluator.apply(i, operands)
+            self._rng_state = evaluator.rng_state
+        return value
+
+
 class HostCall:
     """The function behind one instruction: it takes a table of addresses, operands' leaves first, then those of the result.
 
     An error must not travel through machine code: it is kept, and `raise_pending` raises it when the program has returned.
     """
 
-    def __init__(self, i: HloInstruction) -> None:
+    def __init__(self, i: HloInstruction, hidden: HiddenState) -> None:
         self.instruction = i
+        self.hidden = hidden
         self._callback = _PROTOTYPE(self._run)
         self.address: int = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
 
@@ -47,7 +70,7 @@ class HostCall:
             addresses = iter(table[k] or 0 for k in range(leaf_count(self.instruction)))
             operands = tuple(_read(o.shape, addresses) for o in self.instruction.operands)
             with np.errstate(all="ignore"):
-                result = Evaluator().apply(self.instruction, operands)
+                result = self.hidden.apply(self.instruction, operands)
             _write(self.instruction.shape, result, addresses)
         except BaseException as error:  # noqa: BLE001 - it is raised again outside the machine code
             if getattr(_ERRORS, "pending", None) is None:
@@ -81,6 +104,8 @@ def _view(shape: ArrayShape, address: int) -> NDArray[Any]:
 def _read(shape: Shape, addresses: Any) -> Any:
     if isinstance(shape, ArrayShape):
         address = next(addresses)
+        if shape.is_dynamic:
+            return unpacked(shape, address)
         return _view(shape, address) if shape.is_array and shape.element_count else _empty(shape)
     return tuple(_read(s, addresses) for s in getattr(shape, "shapes", ()))
 
@@ -92,7 +117,9 @@ def _empty(shape: ArrayShape) -> Any:
 def _write(shape: Shape, value: Any, addresses: Any) -> None:
     if isinstance(shape, ArrayShape):
         address = next(addresses)
-        if shape.is_array and shape.element_count:
+        if shape.is_dynamic:
+            packed(shape, value, address)
+        elif shape.is_array and shape.element_count:
             _view(shape, address)[...] = value
         return
     for s, v in zip(getattr(shape, "shapes", ()), value, strict=True):
@@ -101,7 +128,8 @@ def _write(shape: Shape, value: Any, addresses: Any) -> None:
 
 def make_host_calls(instructions: dict[str, HloInstruction]) -> dict[str, HostCall]:
     """A function per symbol."""
-    return {symbol: HostCall(i) for symbol, i in instructions.items()}
+    hidden = HiddenState()
+    return {symbol: HostCall(i, hidden) for symbol, i in instructions.items()}
 
 
 __all__ = ["HOST_OPCODES", "HostCall", "leaf_count", "make_host_calls", "raise_pending"]
