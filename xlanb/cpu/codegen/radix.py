@@ -7,7 +7,7 @@ that stand before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from xlanb.cpu.codegen import simd
 from xlanb.cpu.codegen.elemental import Elemental, array_of
 from xlanb.cpu.codegen.indexing import Index
 from xlanb.cpu.codegen.ir import Function, Ix
+from xlanb.cpu.codegen.matmul import shared
 from xlanb.cpu.codegen.sort_keys import Key, packed, sort_keys
 from xlanb.cpu.codegen.types import Value, from_memory, load, memory, real, store, to_memory
 from xlanb.hlo.instruction import HloInstruction
@@ -141,7 +142,7 @@ class _Short(_Line):
 
         f.ready = simd.along(e, n, self.types, record)
         with e.loop(n) as v:
-            self.move(v, rank(e, self.scratch, n, load_at(f, "i64", self.scratch, v)))
+            self.move(v, rank(f, self.scratch, n, load_at(f, "i64", self.scratch, v)))
 
 
 def pad(f: Function, records: str, n: int) -> None:
@@ -150,13 +151,12 @@ def pad(f: Function, records: str, n: int) -> None:
     f.do(f"store <{lanes} x i64> splat (i64 -1), ptr {address(f, 'i64', records, (n - 1) // lanes * lanes)}, align 8")
 
 
-def rank(e: Elemental, records: str, n: int, own: str) -> str:
+def rank(f: Function, records: str, n: int, own: str) -> str:
     """How many of n records (padded) are below one."""
-    f = e.f
     lanes = f.target.vector_bits // 64
     kind = f"<{lanes} x i64>"
     mine = simd.splat(f, "i64", lanes, own)
-    with e.carried(-(-n // lanes), [(kind, "zeroinitializer")]) as loop:
+    with f.carried(-(-n // lanes), [(kind, "zeroinitializer")]) as loop:
         others = f.let(f"load {kind}, ptr {address(f, 'i64', records, f.mul(loop.index, lanes))}, align 8")
         one = f.let(f"zext <{lanes} x i1> {f.let(f'icmp ult {kind} {others}, {mine}')} to {kind}")
         loop.next = [f.let(f"add {kind} {loop.values[0]}, {one}")]
@@ -233,47 +233,80 @@ class Digits:
 
     def sort(self) -> tuple[str, str]:
         """Sort the records; gives where they and their places lie then ("": in the records)."""
-        self._count()
-        pointers = [("ptr", p) for pair in (self.records, self.places) for p in pair]
-        with self.e.carried(self.plan.rounds, pointers) as loop:
-            loop.next = self._round(loop.index, loop.values)
-        return loop.values[0], loop.values[2] if self.wide else ""
-
-    def _shift(self, round_: Ix) -> Ix:
-        return self.f.add(self.f.mul(round_, self.plan.digit), 0 if self.wide else 32)
-
-    def _digit(self, record: str, shift: Ix) -> str:
-        low = self.f.let(f"lshr i64 {record}, {shift}")
-        return self.f.let(f"and i64 {low}, {2**self.plan.digit - 1}")
-
-    def _count(self) -> None:
-        """How often each digit comes in each round."""
         f, plan = self.f, self.plan
-        size = plan.rounds * 2**plan.digit
+        order = Order(plan.rounds, plan.digit, self.wide)
+        out = f.alloca("ptr", 2)
+        places = self.places or ["null", "null"]
+        order.call(f, (*self.records, *places, self.counts), plan.n, out)
+        records = f.let(f"load ptr, ptr {out}")
+        return records, f.let(f"load ptr, ptr {address(f, 'ptr', out, 1)}") if self.wide else ""
+
+
+@dataclass(frozen=True)
+class Order:
+    """The routine that brings records into order; it depends on the form of the keys only, so that a process has it once (see matmul.shared).
+
+    `void name(records, room, places, room, counts, n, out)`: at `out` it writes where records and places lie then. Keys of up to 32 bits stand in the records' high halves,
+    `wide` ones have their places beside them.
+    """
+
+    rounds: int
+    digit: int
+    wide: bool
+
+    def call(self, f: Function, pointers: Sequence[str], n: Ix, out: str) -> None:
+        """Sort n records, of which there is one at least."""
+        name = f"digits.{self.rounds}x{self.digit}{'.wide' if self.wide else ''}"
+        routine = shared.routine(f.module, self, name, self._emit, _ORDER)
+        f.do(f"call void @{routine}({', '.join(f'ptr {p}' for p in pointers)}, i64 {n}, ptr {out})")
+
+    def emit(self, f: Function, pointers: Sequence[str], counts: str, n: str) -> list[str]:
+        """The same within another routine; gives where records and places lie, and where there is room."""
+        self._count(f, pointers[0], counts, n)
+        with f.carried(self.rounds, [("ptr", p) for p in pointers]) as loop:
+            loop.next = self._round(f, loop.index, loop.values, counts, n)
+        return loop.values
+
+    def _emit(self, f: Function) -> None:
+        found = self.emit(f, ["%r0", "%r1", *(["%q0", "%q1"] if self.wide else [])], "%counts", "%n")
+        f.do(f"store ptr {found[0]}, ptr %out")
+        if self.wide:
+            f.do(f"store ptr {found[2]}, ptr {address(f, 'ptr', '%out', 1)}")
+
+    def _shift(self, f: Function, round_: Ix) -> Ix:
+        return f.add(f.mul(round_, self.digit), 0 if self.wide else 32)
+
+    def _digit(self, f: Function, record: str, shift: Ix) -> str:
+        low = f.let(f"lshr i64 {record}, {shift}")
+        return f.let(f"and i64 {low}, {2**self.digit - 1}")
+
+    def _count(self, f: Function, records: str, counts: str, n: str) -> None:
+        """How often each digit comes in each round."""
         f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
-        f.do(f"call void @llvm.memset.p0.i64(ptr align 64 {self.counts}, i8 0, i64 {size * 4}, i1 false)")
-        with self.e.loop(plan.n) as v:
-            record = load_at(f, "i64", self.records[0], v)
-            for r in range(plan.rounds):
-                spot = address(f, "i32", self.counts, f.add(self._digit(record, self._shift(r)), r * 2**plan.digit))
+        size = self.rounds * 4 << self.digit
+        f.do(f"call void @llvm.memset.p0.i64(ptr align 64 {counts}, i8 0, i64 {size}, i1 false)")
+        with f.loop(n) as v:
+            record = load_at(f, "i64", records, v)
+            for r in range(self.rounds):
+                spot = address(f, "i32", counts, f.add(self._digit(f, record, self._shift(f, r)), r << self.digit))
                 more = f.let(f"add i32 {f.let(f'load i32, ptr {spot}')}, 1")
                 f.do(f"store i32 {more}, ptr {spot}")
 
-    def _round(self, round_: Ix, pointers: list[str]) -> list[str]:
+    def _round(self, f: Function, round_: Ix, pointers: list[str], counts: str, n: str) -> list[str]:
         """Bring the records into the order of one digit; gives where they lie then, and where there is room."""
-        f, plan = self.f, self.plan
-        shift = self._shift(round_)
-        own = address(f, "i32", self.counts, f.mul(round_, 2**plan.digit))
-        first = self._digit(load_at(f, "i64", pointers[0], 0), shift)
-        same = f.let(f"icmp eq i32 {load_at(f, 'i32', own, first)}, {plan.n}")
-        with f.when(f.let(f"xor i1 {same}, true")), self.e.scope():
-            with self.e.carried(2**plan.digit, [("i32", "0")]) as loop:
+        shift = self._shift(f, round_)
+        own = address(f, "i32", counts, f.mul(round_, 2**self.digit))
+        first = self._digit(f, load_at(f, "i64", pointers[0], 0), shift)
+        all_of_them = f.let(f"trunc i64 {n} to i32")
+        same = f.let(f"icmp eq i32 {load_at(f, 'i32', own, first)}, {all_of_them}")
+        with f.when(f.let(f"xor i1 {same}, true")), f.aside():
+            with f.carried(2**self.digit, [("i32", "0")]) as loop:
                 count = load_at(f, "i32", own, loop.index)
                 store_at(f, "i32", own, loop.index, loop.values[0])
                 loop.next = [f.let(f"add i32 {loop.values[0]}, {count}")]
-            with self.e.loop(plan.n) as v:
+            with f.loop(n) as v:
                 record = load_at(f, "i64", pointers[0], v)
-                spot = address(f, "i32", own, self._digit(record, shift))
+                spot = address(f, "i32", own, self._digit(f, record, shift))
                 goal = f.let(f"load i32, ptr {spot}")
                 f.do(f"store i32 {f.let(f'add i32 {goal}, 1')}, ptr {spot}")
                 target = f.let(f"zext i32 {goal} to i64")
@@ -284,6 +317,9 @@ class Digits:
         for a, b in zip(pointers[::2], pointers[1::2], strict=True):
             out += [f.let(f"select i1 {same}, ptr {x}, ptr {y}") for x, y in ((a, b), (b, a))]
         return out
+
+
+_ORDER = ("ptr %r0", "ptr %r1", "ptr %q0", "ptr %q1", "ptr %counts", "i64 %n", "ptr %out")
 
 
 # -- memory -------------------------------------------------------------------------------------------------------
