@@ -17,7 +17,8 @@ from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.builder import HloBuilder
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import of_array
-from xlanb.tf2xla.context import ConstantValues, OpContext, PendingList, Value, Variable, explain
+from xlanb.tf2xla.context import ConstantValues, OpContext, PendingList, Store, Value, Variable, explain
+from xlanb.tf2xla.functionalize_control_flow import functionalized
 from xlanb.tf2xla.registry import kernel
 
 _DEEPEST = 40
@@ -72,8 +73,11 @@ def lower(
         UnknownOpError: an op type has no lowering.
         GraphError: a node's inputs do not fit, or something that must be constant is not; the message names the node.
     """
-    state = _Lowering(name, feeds)
-    for op in between([t for t, _ in feeds], fetches, targets, follow_control=follow_control):
+    given = [t for t, _ in feeds]
+    if follow_control:
+        given, fetches, targets = functionalized(given, fetches, targets)
+    state = _Lowering(name, [(t, a) for t, (_, a) in zip(given, feeds, strict=True)])
+    for op in between(given, fetches, targets, follow_control=follow_control):
         state.run(op)
     return state.finish(fetches)
 
@@ -175,7 +179,7 @@ def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constant
     if found is None:
         raise UnknownOpError(f"node {op.name!r}: no lowering to HLO for op {op.type!r}")
     inputs = [values[t] for t in op.inputs]
-    if op.type in _HANDS_ON and any(isinstance(v, PendingList) for v in inputs):
+    if op.type in _HANDS_ON and any(isinstance(v, PendingList | Store) for v in inputs):
         values.update(zip(op.outputs, inputs, strict=True))
         return
     metadata = OpMetadata(op_type=op.type, op_name=op.name, source_file=op.source_file, source_line=op.source_line)

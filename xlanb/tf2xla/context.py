@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
@@ -33,6 +33,37 @@ class Variable:
     argument: int
     value: HloInstruction | None
     is_written: bool = False
+
+
+@dataclass(slots=True)
+class Store(Variable):
+    """A stack, or an array of tensors of version 1: a variable that the program makes itself.
+
+    Its value is a buffer whose rows are the elements, of a stack a tuple of that and of how many are filled; None until the shape of an element is known.
+
+    Attributes:
+        element_type, dims: what an element is.
+        size: how many there can be; None for a stack until it is known how often is pushed.
+        pushes: how often lowering has pushed to a stack, rounds of loops counted.
+        gradients: the arrays of its gradients, by the name of the walk that made them.
+    """
+
+    element_type: PrimitiveType = PrimitiveType.F32
+    size: int | None = None
+    dims: tuple[int, ...] | None = None
+    is_stack: bool = False
+    is_gradient: bool = False
+    pushes: int = 0
+    gradients: dict[str, Store] = field(default_factory=dict)
+
+    def form(self, b: HloBuilder, dims: Sequence[int]) -> None:
+        """Give it zeros for elements of this shape, if it has no value yet."""
+        if self.value is not None:
+            return
+        self.dims = tuple(dims)
+        zero = b.constant(np.zeros((), self.element_type.dtype))
+        buffer = b.broadcast(zero, [1 if self.size is None else self.size, *dims])
+        self.value = b.tuple([buffer, b.constant(np.zeros((), np.int32))]) if self.is_stack else buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +168,14 @@ class OpContext:
         if not isinstance(value, Variable):
             self.fail(f"input {index} is no variable")
         return self._read(value, index)
+
+    def value_of(self, variable: Variable) -> HloInstruction:
+        """The value of a variable. Raises UninitializedError where it has none."""
+        if variable.value is None:
+            raise UninitializedError(
+                f"Attempting to use uninitialized value {variable.name} in node {self.op.name!r} ({self.op.type})"
+            )
+        return variable.value
 
     def has_value(self, index: int) -> bool:
         """Whether a variable input has a value."""

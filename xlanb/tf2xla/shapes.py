@@ -43,7 +43,7 @@ def infer_shapes(op: Operation) -> list[Dimensions | None] | None:
 
 def _inferred(op: Operation) -> list[Dimensions | None] | None:
     found = kernel(op.type)
-    if found is None or any(t.dtype.name == "variant" for t in op.outputs):
+    if found is None or _is_of_store(op) or any(t.dtype.name == "variant" for t in op.outputs):
         return None
     if not all(t.dtype.has_numpy_dtype or t.dtype.name == "resource" for t in op.inputs):
         return None
@@ -157,6 +157,8 @@ def _known_inputs(op: Operation) -> list[Array | None] | None:
 def _lowered_shapes(
     op: Operation, dims: Sequence[Dimensions | None], known: Sequence[Array | None], size: int
 ) -> list[tuple[int, ...] | None]:
+    if _is_of_store(op):
+        return [None for _ in op.outputs]
     feeds: dict[Tensor, Argument] = {}
     for t, d, value in zip(op.inputs, dims, known, strict=True):
         if value is not None or d is None:
@@ -172,6 +174,11 @@ def _lowered_shapes(
         feeds[t] = Argument("variable" if is_handle or t.dtype.is_ref_dtype else "parameter", shape)
     root = lower(op.name, list(feeds.items()), op.outputs, follow_control=False).module.entry_computation.root
     return [o.array_shape.dimensions for o in root.operands[: len(op.outputs)]]
+
+
+def _is_of_store(op: Operation) -> bool:
+    """Whether an op makes or reads a stack or an array of tensors: alone it tells no shape."""
+    return op.type.startswith(("Stack", "TensorArray"))
 
 
 def _merge(shapes: Sequence[tuple[int, ...] | None]) -> Dimensions | None:

@@ -29,7 +29,7 @@ def _identity_n(ctx: OpContext) -> list[HloInstruction]:
     return ctx.inputs
 
 
-@register("NoOp")
+@register("NoOp", "ControlTrigger")
 def _no_op(_: OpContext) -> None:
     return None
 

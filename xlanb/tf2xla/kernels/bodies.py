@@ -1,0 +1,129 @@
+"""A function's body in a computation of its own: variables, stacks and arrays go in by value and come out by value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from xlanb.graph.graph import Graph
+from xlanb.hlo import HloComputation, HloInstruction
+from xlanb.hlo.builder import HloBuilder
+from xlanb.shape import TupleShape
+from xlanb.tf2xla.compiler import lower_body
+from xlanb.tf2xla.context import NotConstantError, OpContext, PendingList, Store, Value, Variable
+
+Array = np.ndarray[Any, Any]
+
+
+def body_of(ctx: OpContext, name: str) -> Graph:
+    """The body of a function of the library."""
+    function = ctx.op.graph.functions.get(name)
+    if function is None:
+        ctx.fail(f"the library has no function {name!r}")
+    return function.body
+
+
+def held(ctx: OpContext, value: Value, b: HloBuilder | None = None) -> HloInstruction:
+    """The HLO of an input; of a variable, its value now."""
+    if isinstance(value, Store | PendingList) and getattr(value, "value", None) is None:
+        return (b or ctx.b).constant(np.zeros((), np.bool_))  # nobody reads it before it has a form
+    if isinstance(value, Variable):
+        return ctx.value_of(value)
+    if value is None or isinstance(value, PendingList):
+        ctx.fail("an input has no value")
+    return value
+
+
+def known_value(ctx: OpContext, value: Value) -> Array | None:
+    """The value of an input that depends on no argument: it stays known inside."""
+    if not isinstance(value, HloInstruction) or isinstance(value.shape, TupleShape):
+        return None
+    try:
+        return ctx.constants.of(value)
+    except NotConstantError:
+        return None
+
+
+class Body:
+    """A function's body lowered into a computation that takes a tuple; inputs that are `known` are constants inside.
+
+    `inside` is what stands for each input in it. An input that comes twice is one thing inside; arrays keep the arrays of their gradients.
+    """
+
+    def __init__(
+        self,
+        ctx: OpContext,
+        body: Graph,
+        given: Sequence[Value],
+        known: Sequence[Array | None],
+        operand: HloInstruction,
+    ) -> None:
+        self.ctx = ctx
+        self.b: HloBuilder = ctx.b.sub_computation(body.name)
+        self.parameter = self.b.parameter(0, operand.shape)
+        self.inside: list[Value] = []
+        variables: dict[int, Variable] = {}
+        for index, (value, constant) in enumerate(zip(given, known, strict=True)):
+            element = self.b.get_tuple_element(self.parameter, index)
+            if isinstance(value, Variable):
+                if id(value) not in variables:
+                    variables[id(value)] = _entered(value, element)
+                self.inside.append(variables[id(value)])
+            elif isinstance(value, PendingList):
+                self.inside.append(value)
+            else:
+                self.inside.append(element if constant is None else self.b.constant(constant))
+        for outside in given:
+            if isinstance(outside, Store):
+                inner = variables[id(outside)]
+                gradients = {s: variables[id(g)] for s, g in outside.gradients.items() if id(g) in variables}
+                if isinstance(inner, Store):
+                    inner.gradients = {s: g for s, g in gradients.items() if isinstance(g, Store)}
+        self.raw_results = lower_body(body, self.inside, self.b, ctx.constants)
+
+    @property
+    def results(self) -> list[HloInstruction]:
+        """What the function gives."""
+        return [self.hlo(v) for v in self.raw_results]
+
+    @property
+    def writes(self) -> list[bool]:
+        """Which inputs are variables that the function writes."""
+        return [isinstance(v, Variable) and v.is_written for v in self.inside]
+
+    def after(self, index: int) -> HloInstruction:
+        """The value of an input variable at the end."""
+        return self.hlo(self.inside[index])
+
+    def close(self, results: Sequence[HloInstruction]) -> HloComputation:
+        """The computation that gives these results as a tuple."""
+        return self.b.build_computation(self.b.tuple(list(results)))
+
+    def hlo(self, value: Value) -> HloInstruction:
+        """The HLO of a value inside. Raises GraphError where there is none."""
+        if isinstance(value, Store) and value.value is None:
+            return self.b.constant(np.zeros((), np.bool_))
+        found = value.value if isinstance(value, Variable) else value
+        if found is None or isinstance(found, PendingList):
+            self.ctx.fail("a function gives no value where one is needed")
+        return found
+
+
+def _entered(value: Variable, element: HloInstruction) -> Variable:
+    if isinstance(value, Store):
+        formed = None if value.value is None else element
+        return replace(value, value=formed, is_written=False, pushes=0, gradients={})
+    return Variable(value.name, value.argument, element)
+
+
+def zeros_like(b: HloBuilder, x: HloInstruction) -> HloInstruction:
+    """Zeros of the shape of a value from another computation."""
+    if isinstance(x.shape, TupleShape):
+        parts = [
+            b.broadcast(b.constant(np.zeros((), s.as_array().dtype)), s.as_array().dimensions) for s in x.shape.shapes
+        ]
+        return b.tuple(parts)
+    return b.broadcast(b.constant(np.zeros((), x.array_shape.dtype)), x.array_shape.dimensions)
