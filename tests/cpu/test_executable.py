@@ -313,3 +313,11 @@ def test_host_functions_are_named_and_their_errors_arrive(backend):
     x = np.exp(1j * np.arange(8)).astype(np.complex64)
     np.testing.assert_allclose(exe(x), np.fft.fft(x), rtol=1e-5, atol=1e-5)
     assert "@host.fft.f" in exe.llvm_ir
+
+
+def test_elided_constants_are_zeros_and_told(backend, caplog):
+    text = "HloModule m\nENTRY e {\n  x = f32[3] parameter(0)\n  c = f32[3] constant({...})\n  ROOT y = f32[3] add(x, c)\n}"
+    with caplog.at_level("WARNING", "xlanb.cpu"):
+        exe = backend(text)
+    assert "the values of c were elided" in caplog.text
+    np.testing.assert_array_equal(exe(np.ones(3, np.float32)), np.ones(3, np.float32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
@@ -20,8 +21,11 @@ from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.transforms.pipeline import HloPassPipeline
+
+_LOG = logging.getLogger("xlanb.cpu")
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,7 @@ def _target(options: CompileOptions) -> Target:
 def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
     """Legalise in place, schedule, assign buffers and emit; fusions that grow out of hand are opened, and it starts over."""
     too_large: set[str] = set()
+    _tell_elided(module)
     while True:
         legalize(module, too_large)
         assignment = assign_buffers(module, KernelPolicy(target.threads), schedule_module(module))
@@ -166,6 +171,17 @@ def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
             if name in too_large:
                 raise CompilationError(f"the kernel of {name} is too large even by itself") from error
             too_large.add(name)
+
+
+def _tell_elided(module: HloModule) -> None:
+    """Log which constants have no values, as the real compiler, which goes on with some of its own, does not."""
+    names = [i.name for i in module.instructions() if i.opcode is HloOpcode.CONSTANT and i.literal.is_elided]
+    if names:
+        _LOG.warning(
+            "%s: the values of %s were elided from the text ({...}); zeros stand in their place",
+            module.name,
+            ", ".join(names),
+        )
 
 
 def _scheduled(module: HloModule, assignment: BufferAssignment, *, record: bool = True) -> Any:

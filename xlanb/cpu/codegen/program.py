@@ -196,8 +196,6 @@ class _Emitter:
         if known is not None:
             return known
         shape = array_of(i)
-        if i.literal.is_elided:
-            raise UnimplementedError(f"the values of this constant were elided from the text:\n  {i}")
         value = i.literal.array.transpose(tuple(reversed(shape.minor_to_major)))
         data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
         name = "@" + self.module.unique(f"const.{i.name}")
