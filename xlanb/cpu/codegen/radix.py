@@ -140,7 +140,7 @@ class _Short(_Line):
             key, _ = self.key(v)
             store(f, T.U64, self.scratch, v, f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {v}"))
 
-        f.ready = simd.along(e, n, self.types, record)
+        f.ready = simd.along(e, n, self.types, record, hard=True)
         with e.loop(n) as v:
             self.move(v, rank(f, self.scratch, n, load_at(f, "i64", self.scratch, v)))
 
@@ -174,10 +174,10 @@ class _Long(_Line):
             key, values = self.key(v)
             sorter.set(v, key, self._bits(values[0]) if plan.value else v)
 
-        ready = simd.along(e, plan.n, self.types, record)
+        ready = simd.along(e, plan.n, self.types, record, hard=True)
         records, places = sorter.sort()
         if plan.value:
-            ready &= simd.along(e, plan.n, self.types, lambda v: self._result(v, records))
+            ready &= simd.along(e, plan.n, self.types, lambda v: self._result(v, records), hard=True)
         else:
             with e.loop(plan.n) as v:
                 self.move(place_of(self.f, v, records, places), v)

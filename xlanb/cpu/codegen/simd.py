@@ -137,11 +137,20 @@ def fill(e: Elemental, operand: HloInstruction, split: Split, at: tuple[Ix, Ix, 
 
 
 def along(
-    e: Elemental, count: int, types: Sequence[PrimitiveType], body: Callable[[Ix], None], nanoseconds: float = 0.0
+    e: Elemental,
+    count: int,
+    types: Sequence[PrimitiveType],
+    body: Callable[[Ix], None],
+    nanoseconds: float = 0.0,
+    *,
+    hard: bool = False,
 ) -> bool:
-    """`body(q)` for q = 0, ..., count - 1, in vectors where that can be (else False); with `nanoseconds`, the time of one round, threads may share the loop."""
+    """`body(q)` for q = 0, ..., count - 1, in vectors where that can be (else False); with `nanoseconds`, the time of one round, threads may share the loop.
+
+    `hard`: the body is so much code, or so little of all the work, that one register's width at a time is enough.
+    """
     bits = [8 if t is T.PRED else 32 if t.is_floating and t.bits < 32 else max(8, part(t).bits) for t in types]
-    widths = Plan(widest=max(bits), narrowest=min(bits)).width(e, count)
+    widths = Plan(widest=max(bits), narrowest=min(bits), hard=hard).width(e, count)
 
     def write(cuts: Sequence[int]) -> None:
         for low, high in pairwise(cuts):

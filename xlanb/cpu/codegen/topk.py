@@ -105,11 +105,13 @@ class _Line:
         types = (T.U64, self.how.element_type)
         if plan.is_short:
             radix.pad(self.f, self.scratch, plan.n)
-            self.f.ready = simd.along(e, plan.n, types, lambda v: self._record(self.scratch, v, self._key(v), v))
+            self.f.ready = simd.along(
+                e, plan.n, types, lambda v: self._record(self.scratch, v, self._key(v), v), hard=True
+            )
             self._write(self._cut(), "")
             return
         sorter = Digits(e, plan, self.scratch)
-        self.f.ready = simd.along(e, plan.n, types, lambda v: sorter.set(v, self._key(v), v))
+        self.f.ready = simd.along(e, plan.n, types, lambda v: sorter.set(v, self._key(v), v), hard=True)
         self._write(*sorter.sort())
 
     def _record(self, records: str, at: Ix, key: str, place: Ix) -> None:
@@ -128,7 +130,7 @@ class _Line:
         def key(v: Ix) -> None:
             store(f, T.U32, self.keys, v, f.let(f"trunc i64 {self._key(v)} to i32"))
 
-        f.ready = simd.along(e, n, (T.U32, self.how.element_type), key)
+        f.ready = simd.along(e, n, (T.U32, self.how.element_type), key, hard=True)
         # Behind the line stand keys that never enter.
         f.do(f"store <{lanes} x i32> splat (i32 -1), ptr {address(f, 'i32', self.keys, n)}, align 4")
         order = None if plan.is_short else Order(plan.rounds, plan.digit, wide=False)
