@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +110,7 @@ def dump(file, tmp_path):
 
 def test_ls_names_the_main_program(dump, capsys):
     assert main(["ls", dump]) == 0
-    assert "1 modules" in capsys.readouterr().out
+    assert "1 module," in capsys.readouterr().out
     assert main(["ls", dump, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["module"], row["instructions_before"]) == ("m", 5)
@@ -171,3 +172,38 @@ def test_a_reader_that_goes_away_is_no_traceback(file):
         ["/bin/sh", "-c", f"for k in 1 2 3; do {command}; done"], capture_output=True, text=True, check=False
     )
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["opt", "."], "is a directory"),
+        (["run", "{hlo}", "--inputs", "{hlo}"], "is no .npz file"),
+        (["report", "{hlo}", "-o", "{folder}/nowhere/x.html"], "there is no folder"),
+        (["report", "{hlo}", "-o", "{folder}/x.html", "--module", "m"], "is no directory of dumps"),
+        (["report", "{folder}/empty", "-o", "{folder}/x.html"], "nothing there is named as XLA names its dumps"),
+        (["opt", "{folder}/bad.hlo"], "bad.hlo: HloParseError: 1:"),
+    ],
+)
+def test_mistakes_are_told_with_the_file(arguments, words, tmp_path, capsys):
+    hlo = tmp_path / "m.hlo"
+    hlo.write_text("HloModule m\nENTRY e { ROOT x = f32[4] parameter(0) }")
+    (tmp_path / "bad.hlo").write_bytes(b"\x1b[2J no HLO")
+    (tmp_path / "empty").mkdir()
+    given = [a.format(hlo=hlo, folder=tmp_path) for a in arguments]
+    assert main(given) == 1
+    told = capsys.readouterr().err
+    assert words in told
+    assert "\x1b" not in told, "a terminal is not given what a file holds"
+
+
+def test_an_empty_standard_input_is_an_error(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", StringIO(""))
+    assert main(["opt", "-"]) == 1
+    assert "nothing to read there" in capsys.readouterr().err
+
+
+def test_iterations_are_counted_from_one(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "m.hlo", "--iterations", "0"])
+    assert "no whole number from 1" in capsys.readouterr().err

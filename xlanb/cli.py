@@ -16,7 +16,7 @@ from pathlib import Path
 from subprocess import run as run_process
 from typing import Any
 
-from xlanb.errors import XlanbError
+from xlanb.errors import ArgumentError, HloParseError, XlanbError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,18 +26,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = options.command(options)
         sys.stdout.flush()
     except XlanbError as error:
-        print(f"xlanb: {type(error).__name__}: {error}", file=sys.stderr)
+        where = "".join(f"{note}: " for note in getattr(error, "__notes__", ()))
+        print(_readable(f"xlanb: {where}{type(error).__name__}: {error}"), file=sys.stderr)
         return 1
     except BrokenPipeError:
         # Whoever read has gone; what is still in the buffer must not raise when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print(f"xlanb: {error}", file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        print(_readable(f"xlanb: {where}{error.strerror or error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _readable(text: str) -> str:
+    """What a terminal may be given: a message may quote a file that is no text."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _count(text: str) -> int:
+    """A whole number from 1, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         "--inputs", type=Path, help=".npz file with the arguments, in the order of their names (default: random)"
     )
     run.add_argument("--reference", choices=("evaluator", "xla"), help="compare with the interpreter or the real XLA")
-    run.add_argument("--iterations", type=int, default=1, help="how often to run; the median time is printed")
+    run.add_argument("--iterations", type=_count, default=1, help="how often to run; the median time is printed")
     run.add_argument("--profile", action="store_true", help="print the time of each kernel")
     run.set_defaults(command=_run)
 
@@ -100,9 +114,26 @@ def _file(parser: argparse.ArgumentParser) -> None:
 
 
 def _module(name: str) -> Any:
-    if name == "-":
-        return import_module("xlanb.hlo").parse(sys.stdin.read())
-    return import_module("xlanb.dump").read_hlo(name)
+    try:
+        return import_module("xlanb.hlo").parse(_stdin()) if name == "-" else import_module("xlanb.dump").read_hlo(name)
+    except HloParseError as error:
+        error.add_note("standard input" if name == "-" else name)
+        raise
+
+
+def _stdin() -> str:
+    """All of the standard input.
+
+    Raises:
+        XlanbError: there is nothing (left) in it, or it is no text.
+    """
+    try:
+        text = sys.stdin.read()
+    except UnicodeDecodeError:
+        raise XlanbError("standard input: HLO text is wanted; write other forms to a file") from None
+    if not text.strip():
+        raise XlanbError("standard input: nothing to read there")
+    return text
 
 
 def _trace(name: str, module: str | None = None) -> Any:
@@ -110,6 +141,8 @@ def _trace(name: str, module: str | None = None) -> Any:
     if name != "-" and Path(name).is_dir():
         dump = import_module("xlanb.explorer.dump_directory").read_dump(name)
         return dump[module or 0]
+    if module:
+        raise ArgumentError(f"--module {module}: {name} is no directory of dumps, and holds one module")
     compilation = import_module("xlanb.explorer.live").Compilation(_module(name))
     while (stage := compilation.step()) is not None:
         _progress(f"{stage.index + 1} {stage.name}")
@@ -130,7 +163,7 @@ def _opt(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"module": done.text, "passes": done.rows, "shown": done.shown}))
     else:
-        print("\n".join(done.shown) if options.print_after_all or options.diff else done.text)
+        print(("\n".join(done.shown) if options.print_after_all or options.diff else done.text).rstrip("\n"))
     return 0
 
 
@@ -158,10 +191,14 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    if not options.output.absolute().parent.is_dir():
+        raise ArgumentError(f"-o {options.output}: there is no folder {options.output.parent}")
     trace = _trace(options.file, options.module)
     trace.to_html(str(options.output))
-    told = {"file": str(options.output), "stages": len(trace), "changed": len(trace.changed)}
-    print(json.dumps(told) if options.json else f"{told['file']}: {trace!r}")
+    size = options.output.stat().st_size
+    told = {"file": str(options.output), "stages": len(trace), "changed": len(trace.changed), "bytes": size}
+    words = f"{trace.name}, {len(trace)} stages, {len(trace.changed)} changed something, {size:,} bytes"
+    print(json.dumps(told) if options.json else f"{told['file']}: {words}")
     return 0
 
 

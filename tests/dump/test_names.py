@@ -102,3 +102,18 @@ def test_names_say_in_words_what_they_mean() -> None:
 @given(st.text(max_size=300))
 def test_any_name_is_taken(name: str) -> None:
     assert decode_name(name).describe() is not None
+
+
+@pytest.mark.parametrize(
+    ("file", "module"),
+    [
+        ("module_0001.SyncTensorsGraph.123.sm_8.0_gpu_after_optimizations.txt", "SyncTensorsGraph.123"),
+        ("module_0000.jit_f.sm_9.0_gpu_after_optimizations-buffer-assignment.txt", "jit_f"),
+        ("module_0000.jit_f.gfx90a_gpu_after_optimizations.txt", "jit_f"),
+        ("module_0005.pjit_train_step.after_codegen.txt", "pjit_train_step"),
+        ("module_0005.pjit_train_step.after_codegen-buffer-assignment.txt", "pjit_train_step"),
+    ],
+)
+def test_the_dot_in_a_gpu_target_is_not_of_the_module(file: str, module: str) -> None:
+    name = decode_name(file)
+    assert (name.kind, name.module) == ("fixed", module)

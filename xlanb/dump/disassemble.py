@@ -58,7 +58,7 @@ def _by_file(text: str) -> Iterator[tuple[str, str]]:
     """What objdump says of each file, by the file's name."""
     begins = list(_FILE.finditer(text))
     ends = [m.start() for m in begins[1:]] + [len(text)]
-    for begin, end in zip(begins, ends, strict=True):
+    for begin, end in zip(begins, ends, strict=False):  # of no file there is an end only
         yield begin["file"], text[begin.end() : end]
 
 

@@ -27,6 +27,8 @@ ENDS = {"pipeline-start": "the start of the pipeline", "pipeline-end": "the end 
 LABELS = {
     "before_optimizations": "the program as it was handed to XLA",
     "after_optimizations": "the optimised program",
+    "after_codegen": "the program as the code was made from it",
+    "tpu_comp_env": "the environment of the TPU's compiler",
     "after_optimizations_before_buffers": "the optimised program, before buffers were assigned",
     "buffer-assignment": "buffer assignment",
     "buffer-assignment-values": "the values of buffer assignment, with their uses",
@@ -66,6 +68,8 @@ _BETWEEN = re.compile(
     r"(?:(?P<module>.*)\.)?(?P<n>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<after>.+?)\.before_(?P<before>.+)", re.DOTALL
 )
 _INSIDE = re.compile(r"(?:(?P<module>.*)\.)?(?P<n>\d{4,})\.(?P<pipeline>.+?)\.after_(?P<after>.+)", re.DOTALL)
+_TARGET = re.compile(r"(?:sm|compute)_\d+")
+_REVISION = re.compile(r"\d+[a-z]?_gpu_")
 _OLD_GRAPH = re.compile(r"hlo_graph_(?P<n>\d+)(?:\.[A-Za-z0-9]{6})?")
 _OLD = re.compile(r"hlo_(?P<n>\d+)(?:_(?P<module>[^.]*?))?[.-](?P<label>.+)", re.DOTALL)
 _OLD_PASS = re.compile(r"(?:(?P<pipeline>[^:]+?):?[\s_.])?after[\s_](?P<after>.+?),?[\s_.]+before[\s_](?P<before>.+)")
@@ -215,6 +219,8 @@ def _split_module(rest: str, module: str) -> tuple[str, str]:
     parts = stem.split(".")
     for k in range(len(parts) - 1, 0, -1):
         if _label_words(".".join(parts[k:])):
+            if k > 1 and _REVISION.match(parts[k]) and _TARGET.fullmatch(parts[k - 1]):
+                k -= 1  # the dot in sm_9.0_gpu_after_optimizations
             return ".".join(parts[:k]), ".".join([*parts[k:], *([extension] if extension else [])])
     own, _, tail = rest.partition(".")
     return (own, tail) if tail else ("", rest)
@@ -234,7 +240,9 @@ def _label_words(label: str) -> str:
     """Words for a fixed label; backends put their name before it: cpu_after_optimizations, sm_8.0_gpu_after_optimizations-buffer-assignment."""
     if label in LABELS:
         return LABELS[label]
-    found = re.fullmatch(r"(?:.*_)?(after_optimizations(?:_before_buffers)?)(?:-(.+)|\.(top_level))?", label)
+    found = re.fullmatch(
+        r"(?:.*_)?(after_optimizations(?:_before_buffers)?|after_codegen)(?:-(.+)|\.(top_level))?", label
+    )
     if found is None:
         return ""
     return LABELS.get(found[2] or found[1], "")

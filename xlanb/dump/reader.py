@@ -190,6 +190,8 @@ def read_hlo(path: str | os.PathLike[str]) -> HloModule:
         stat = file.stat()
     except OSError as error:
         raise DumpError(f"{file}: {error.strerror}") from error
+    if file.is_dir():
+        raise DumpError(f"{file} is a directory: one HLO file is wanted; a directory of dumps is opened by read_dump")
     return DumpFile(file, stat.st_size, stat.st_mtime, decode_name(file.name)).read_hlo()
 
 

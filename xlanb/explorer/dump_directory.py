@@ -141,7 +141,10 @@ class DumpDirectory(Displayable):
         """
         if isinstance(key, int):
             if not -len(self) <= key < len(self):
-                raise DumpError(f"no module {key}: {self.directory} holds {len(self)}")
+                held = (
+                    f"{len(self)} modules" if len(self) else "no module: nothing there is named as XLA names its dumps"
+                )
+                raise DumpError(f"no module {key}: {self.directory} holds {held}")
             return self.trace(self.ranked[key])
         return self.trace(self._find(key))
 
@@ -187,10 +190,16 @@ class DumpDirectory(Displayable):
 
     def __str__(self) -> str:
         listing = self.listing
-        lines = [f"{self.directory}: {listing.file_count:,} files, {len(self)} modules, {len(listing.graphs)} graphs"]
+        counts = (
+            _plural(listing.file_count, "file"),
+            _plural(len(self), "module"),
+            _plural(len(listing.graphs), "graph"),
+        )
+        lines = [f"{self.directory}: {', '.join(counts)}"]
         for m in self.ranked[:30]:
-            counts = f"{m.before or '?'} -> {m.after or '?'} instructions, {len(m.files.steps)} dumps, {len(m.files.kernels)} kernels"
-            lines.append(f"  module_{m.files.number:04d} {m.name}: {counts}; {m.why}")
+            sizes = f"{m.before or '?'} -> {m.after or '?'} instructions"
+            made = f"{_plural(len(m.files.steps), 'dump')}, {_plural(len(m.files.kernels), 'kernel')}"
+            lines.append(f"  module_{m.files.number:04d} {m.name}: {sizes}, {made}; {m.why}")
         if len(self) > 30:
             lines.append(f"  ... {len(self) - 30} more modules")
         if self.others:
@@ -210,11 +219,15 @@ def read_dump(directory: str | os.PathLike[str]) -> DumpDirectory:
     return DumpDirectory(list_dump(directory))
 
 
+def _plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def _described(module: ModuleFiles) -> DumpedModule:
     first = module.hlo("before_optimizations")
     steps = [s for s in module.steps if s.readable is not None]
     before = first.readable if first is not None else steps[0].readable if steps else None
-    last = module.hlo("after_optimizations")
+    last = module.hlo("after_optimizations") or module.hlo("after_codegen")
     after = last.readable if last is not None else steps[-1].readable if steps else None
     counts = [_count(f) if f is not None else 0 for f in (before, after)]
     helper = bool(_HELPERS.fullmatch(module.name)) or max(counts) <= _HELPER_INSTRUCTIONS
@@ -236,6 +249,10 @@ def _with_reason(m: DumpedModule, rank: int, ranked: list[DumpedModule]) -> Dump
     named = _HELPERS.fullmatch(m.files.name)
     if m.is_helper and (rank > 0 or (named and len(ranked) > 1)):
         why = "helper: named after a single op" if named else f"helper: {size} instructions only"
+    elif rank == 0 and not size:
+        why = "main program: the largest files; none holds HLO that can be read back"
+    elif rank == 0 and len(ranked) == 1:
+        why = f"main program: the only one ({size:,} instructions)"
     elif rank == 0:
         rest = [max(o.before, o.after) for o in ranked[1:] if not o.is_helper]
         second = f"; the next has {rest[0]:,}" if rest else "; all others are helpers" if len(ranked) > 1 else ""

@@ -84,7 +84,7 @@ class _Builder:
         steps = [s for s in module.steps if s.readable is not None] or module.steps
         for step, path, note in zip(steps, pipelines_of(steps), _gaps(steps), strict=True):
             self._step(step, path, note)
-        last = module.hlo("after_optimizations")
+        last = module.hlo("after_optimizations") or module.hlo("after_codegen")
         if last is not None:
             self._take("hlo", "after_optimizations", last, ())
         self._buffers()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -197,8 +198,10 @@ def _load(path: Path) -> list[Any]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return [file[name] for name in sorted(file.files)]
-    except (ValueError, OSError) as error:
-        raise ArgumentError(f"cannot read inputs from {path}: {error}") from None
+    except OSError as error:
+        raise ArgumentError(f"cannot read inputs from {path}: {error.strerror or error}") from None
+    except (ValueError, AttributeError, EOFError, BadZipFile):  # what np.load says of it is about pickles
+        raise ArgumentError(f"cannot read inputs from {path}: it is no .npz file of plain arrays") from None
 
 
 def _leaves(value: Any) -> list[Any]:
