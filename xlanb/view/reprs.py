@@ -201,9 +201,20 @@ def _record_of(obj: Any) -> Any:
     if isinstance(trace, Trace) and len(trace):
         return trace
     module = getattr(obj, "hlo_module", None)
-    if module is not None and callable(getattr(module, "record", None)):
+    if module is None or not callable(getattr(module, "record", None)):
+        return None
+    memory = getattr(getattr(obj, "buffer_assignment", None), "record", None)
+    if not callable(memory):
         return module.record()
-    return None
+    return _program(module.record(), memory())
+
+
+def _program(module: ModuleRecord, memory: BufferAssignmentRecord) -> Trace:
+    """What runs, and the memory it runs in."""
+    schedule = Stage(
+        0, "schedule", "program", module, module, summary=f"{module.instruction_count:,} instructions in order"
+    )
+    return Trace(module.name, [schedule, Stage(1, "buffer_assignment", "buffer_assignment", module, memory)])
 
 
 def _as_artifact(record: Any) -> Artifact | None:
