@@ -1,10 +1,15 @@
-"""The step widget in JupyterLab, with a kernel behind it: run, edit, fork, switch off, measure, compare."""
+"""The step widget in JupyterLab and in Notebook 7, with a kernel behind it: run, edit, fork, switch off, move passes, measure, compare, keep as a page."""
 
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from stepper import Stepper
 
 PROGRAM = '''
 import xlanb
@@ -28,8 +33,9 @@ widget
 ROOT = ".xlanb-step .root"
 
 
-@pytest.fixture
-def live(lab):
+@pytest.fixture(params=["lab", "notebook7"])
+def live(request):
+    lab = request.getfixturevalue(request.param)
     lab.open(lab.write("controls.ipynb", PROGRAM))
     lab.run_all()
     lab.page.set_default_timeout(15_000)
@@ -110,3 +116,62 @@ def test_a_pass_is_switched_off_and_the_fork_does_without_it(live):
     assert "dce" in names
     assert "algsimp" not in names
     live.screenshot("forked")
+
+
+def test_passes_are_moved_and_what_is_left_is_compiled_again(live):
+    choose(live, "before_optimizations")
+    press(live, "Reorder here")
+    rows = live.page.locator(".orderrow")
+    rows.first.wait_for()
+    names = [n.split(" until")[0] for n in live.page.locator(".orderrow .name").all_inner_texts()]
+    assert "fusion" in names
+    rows.first.focus()
+    live.page.keyboard.press("Alt+ArrowDown")
+    again = [n.split(" until")[0] for n in live.page.locator(".orderrow .name").all_inner_texts()]
+    assert again != names
+    assert sorted(again) == sorted(names)
+    live.page.keyboard.press("Alt+ArrowUp")
+    rows.nth(2).drag_to(rows.first)
+    moved = [n.split(" until")[0] for n in live.page.locator(".orderrow .name").all_inner_texts()]
+    assert moved[0] == names[2]
+    live.screenshot("order")
+    press(live, "Compile again from here")
+    settled(live)
+    tabs = live.page.get_by_role("tablist", name="Compilations").get_by_role("tab")
+    assert tabs.count() == 2
+    assert "other order" in tabs.nth(1).inner_text()
+    live.page.locator(".xlanb-step header .badge.static").wait_for()
+
+
+def test_step_diff_why_hover_and_a_page_that_opens_with_no_network(live, tmp_path):
+    page = live.page
+    choose(live, "algsimp")
+    root = page.locator(ROOT)
+    root.focus()
+    page.keyboard.press("d")
+    assert page.locator(".cell.removed").count() > 0
+    page.keyboard.press("w")
+    assert "=>" in page.get_by_role("region", name="Why").inner_text()
+    page.keyboard.press("g")
+    page.keyboard.press("ArrowRight")
+    assert "rewrite 1/" in page.get_by_role("status").filter(has_text="/").inner_text()
+    live.screenshot("rewrite")
+    page.keyboard.press("Home")
+    press(live, "Next pass")
+    page.locator(f"{ROOT}[data-step='1']").wait_for()
+    page.keyboard.press("ArrowDown")
+    page.locator(f"{ROOT}[data-step='2']").wait_for()
+    page.keyboard.press("c")
+    page.locator(".column").nth(2).locator(".line[data-op]").first.hover()
+    assert page.locator(".column").filter(has=page.locator(".line.lit")).count() >= 2
+    with page.expect_download() as download:
+        press(live, "Export")
+    path = tmp_path / "page.html"
+    download.value.save_as(path)
+    with page.context.browser.new_context(offline=True) as alone:
+        stepper = Stepper(alone.new_page())
+        stepper.open(path)
+        stepper.press("End", "t")
+        assert stepper.step > 5
+        assert stepper.errors == []
+        assert stepper.requests == []

@@ -12,7 +12,7 @@ from xlanb.notebook.explore import explore
 from xlanb.notebook.widget import StepWidget
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
-from factory import FakeCompiler, make_trace
+from factory import EVIL, FakeCompiler, make_trace
 
 
 class Front:
@@ -150,6 +150,35 @@ def test_its_bundle_has_the_widget_and_the_text():
     data = bundle[0] if isinstance(bundle, tuple) else bundle
     assert "application/vnd.jupyter.widget-view+json" in data
     assert "algsimp: 4 removed" in data["text/plain"]
+    assert "<td>algsimp</td>" in data["text/html"]
+    assert "<script" not in data["text/html"]
+    assert "<img" not in StepWidget([make_trace(EVIL, evil=True)])._repr_mimebundle_()[0]["text/html"]
+
+
+def test_passes_are_moved_and_a_foolish_order_is_refused(bench):
+    widget, front = bench
+    widget.run()
+    trace = widget.traces[0]
+    at = next(s.index for s in trace if s.kind == "hlo")
+    ask(widget, "passes", trace=0, stage=at)
+    [told] = [m for m in front.messages if m["type"] == "passes"]
+    tree = told["tree"]
+
+    def names(entries):
+        return [n for e in entries for n in (names(e["inside"]) if "inside" in e else [e["name"]])]
+
+    def order(entries):
+        return [[e["id"], order(e["inside"])] if "inside" in e else [e["id"]] for e in entries]
+
+    assert "fusion" in names(tree)
+    ask(widget, "reorder", trace=0, stage=at, order=order(tree[::-1]))
+    assert front.types()[-1] == "done", front.messages[-1]
+    ran = [s.name for s in widget.traces[1] if s.kind == "hlo_pass"]
+    assert ran[0] == names(tree[::-1])[0]
+    assert "other order" in widget.traces[1].name
+    ask(widget, "reorder", trace=0, stage=at, order=[[999]])
+    assert "is not there" in front.messages[-1]["message"]
+    assert len(widget.traces) == 2
 
 
 def test_its_state_is_json():

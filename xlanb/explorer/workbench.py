@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlanb.errors import XlanbError
-from xlanb.explorer.branches import branch
+from xlanb.explorer.branches import Branch, branch, remaining
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.numerics import Numerics
+from xlanb.explorer.order import pass_tree, reordered
 from xlanb.explorer.running import run_traced
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
@@ -146,7 +147,28 @@ class Workbench:
             HloEditError: the text is no module, or breaks a rule of HLO.
             XlanbError: there is no HLO there, or it cannot be compiled; the branch is there all the same, with the failed stage.
         """
-        made = Compilation(branch(trace, at, text=text, without=self.off))
+        return self._finished(branch(trace, at, text=text, without=self.off), progress)
+
+    def left(self, trace: Trace, at: int) -> list[dict[str, Any]]:
+        """The passes that are left to run after a stage: see `order.pass_tree`.
+
+        Raises:
+            XlanbError: there is no HLO there.
+        """
+        return pass_tree(remaining(trace, at))
+
+    def reorder(self, trace: Trace, at: int, order: Sequence[Any], progress: Progress | None = None) -> Trace:
+        """Leave a trace after a stage with the passes that are left in another order (see `order.reordered`), without those that are switched off, and compile to the end; the new trace.
+
+        Raises:
+            XlanbError: there is no HLO there, that is no order, or it cannot be compiled; the branch is there all the same, with the failed stage.
+        """
+        passes = reordered(remaining(trace, at), order)
+        name = f"other order from {trace.stages[at].index} {trace.stages[at].name}"
+        return self._finished(branch(trace, at, pipeline=passes, without=self.off, name=name), progress)
+
+    def _finished(self, left: Branch, progress: Progress | None) -> Trace:
+        made = Compilation(left)
         self.branches.append(made)
         made.finish(progress)
         return made.trace

@@ -18,7 +18,7 @@ from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.explorer.workbench import Workbench
 from xlanb.view import assets
-from xlanb.view.page import page_html
+from xlanb.view.page import page_html, passes_html
 from xlanb.view.payload import PayloadBuilder
 from xlanb.view.pool import LEVELS
 from xlanb.view.text import trace_text
@@ -111,9 +111,21 @@ class StepWidget(anywidget.AnyWidget):
             HloEditError: the text is no module, or breaks a rule of HLO.
             XlanbError: there is no HLO at the stage, or the branch cannot be compiled.
         """
+        return self._branched(lambda: self.bench.fork(trace, at, text, self._progress))
+
+    def reorder(self, trace: Trace, at: int, order: Sequence[Any]) -> Trace:
+        """Compile on from a stage as a new branch, the passes that are left in another order: see `explorer.order.reordered`.
+
+        Raises:
+            XlanbError: that is no order, there is no HLO at the stage, or the branch cannot be compiled.
+        """
+        return self._branched(lambda: self.bench.reorder(trace, at, order, self._progress))
+
+    def _branched(self, make: Callable[[], Trace]) -> Trace:
+        """Make a branch and go to it, also where it failed."""
         known = len(self.bench.branches)
         try:
-            return self.bench.fork(trace, at, text, self._progress)
+            return make()
         finally:
             made = self.bench.branches[known:]
             self.refresh(to_end=False, branch=made[0].trace if made else None)
@@ -142,6 +154,8 @@ class StepWidget(anywidget.AnyWidget):
             "run": lambda m: self.run(self._trace(m)),
             "edit": lambda m: self.fork(self._trace(m), self._stage(m), _text(m)),
             "fork": lambda m: self.fork(self._trace(m), self._stage(m)),
+            "passes": self._passes,
+            "reorder": lambda m: self.reorder(self._trace(m), self._stage(m), m.get("order") or ()),
             "toggle": self._toggle,
             "numerics": self._numerics,
             "load": self._load,
@@ -161,6 +175,10 @@ class StepWidget(anywidget.AnyWidget):
         off = message.get("off")
         self.bench.toggle(str(message.get("name", "")), off=off if isinstance(off, bool) else None)
         self.can = self._possible()
+
+    def _passes(self, message: dict[str, Any]) -> None:
+        trace, at = self._trace(message), self._stage(message)
+        self.send({"type": "passes", "stage": at, "tree": self.bench.left(trace, at)})
 
     def _numerics(self, message: dict[str, Any]) -> None:
         trace = self._trace(message)
@@ -190,17 +208,18 @@ class StepWidget(anywidget.AnyWidget):
         return {
             "step": self.bench.can_step,
             "run": self.bench.can_run,
-            **dict.fromkeys(("numerics", "edit", "toggle", "fork"), has_hlo),
+            **dict.fromkeys(("numerics", "edit", "toggle", "fork", "reorder"), has_hlo),
             "load": True,
             "off": list(self.bench.off),
         }
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        """The widget, and the trace as plain text for whoever shows no widgets."""
+        """The widget; the passes as a table and as plain text for whoever shows no widgets (a page of a repository, a terminal)."""
         bundle = super()._repr_mimebundle_(**options)
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         if data is not None:
             data["text/plain"] = "\n\n".join(trace_text(t) for t in self.traces)
+            data["text/html"] = "\n".join(passes_html(t) for t in self.traces)
         return bundle
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from xlanb.explorer.trace import Trace
 from xlanb.view import assets
+from xlanb.view.parts.items import clip
 from xlanb.view.payload import Payload, build_payload
-from xlanb.view.text import trace_text
+from xlanb.view.text import time_text, trace_text
 
 _FALLBACK_LINES = 400
+_TABLE_ROWS = 100
 
 
 def write_page(traces: Sequence[Trace], path: str | Path) -> None:
@@ -60,6 +62,25 @@ def view_html(payload: Payload, text: str) -> str:
     return (
         f'<div class="xlanb-static">\n<pre class="xlanb-fallback" style="white-space:pre-wrap;font-size:12px">{escape(text)}</pre>\n'
         f'{scripts}\n<script data-version="{assets.version()}">{assets.loader()}</script>\n</div>'
+    )
+
+
+def passes_html(trace: Trace) -> str:
+    """The stages of a trace as a small table that needs neither script nor style: what changed something, and what failed.
+
+    At most `_TABLE_ROWS` rows: a notebook keeps it beside the widget.
+    """
+    told = [s for s in trace if s.changed or s.failed]
+    rows = "\n".join(
+        f"<tr><td>{s.index}</td><td>{escape(s.name)}</td><td>{escape(time_text(s.seconds))}</td><td>{escape(clip(s.describe().removeprefix(f'{s.name}: '), 200))}</td></tr>"
+        for s in told[:_TABLE_ROWS]
+    )
+    rest = len(told) - _TABLE_ROWS
+    more = f"<p>{rest:,} more that changed something.</p>" if rest > 0 else ""
+    head = "".join(f"<th>{name}</th>" for name in ("", "stage", "time", "what it did"))
+    return (
+        f"<p><b>{escape(clip(trace.name, 200))}</b>: {len(trace)} stages, {len(trace.changed)} changed something</p>\n"
+        f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>{more}"
     )
 
 

@@ -6,6 +6,7 @@ import { differences } from "./compare.js";
 import { tokens } from "./highlight.js";
 import { loopsOf } from "./loops.js";
 import { errorsOf, levels, number } from "./numerics.js";
+import { moveBefore, moveStep, orderOf, placesOf } from "./order.js";
 import { dealings, relation } from "./pair.js";
 import { tree } from "./passes.js";
 import { nextChange, score } from "./predict.js";
@@ -169,4 +170,19 @@ test("rewrites whose edits are not all on the page are not made again", () => {
   assert.equal(momentOf(store, payload.traces[0].stages[0], 1), null);
   payload.artifacts[0].n = 500;
   assert.equal(replayable(store, payload.traces[0].stages[0]), 0);
+});
+
+test("passes are moved past, into and out of pipelines", () => {
+  const tree = [{ id: 0, name: "cse" }, { id: 1, name: "simplify", loop: true, inside: [{ id: 2, name: "algsimp" }, { id: 3, name: "dce" }] }, { id: 4, name: "fusion" }];
+  const names = () => placesOf(tree).map((r) => `${"  ".repeat(r.depth)}${r.pass.name}`);
+  assert.ok(moveStep(tree, 0, 1));
+  assert.deepEqual(names(), ["simplify", "  cse", "  algsimp", "  dce", "fusion"]);
+  assert.ok(moveStep(tree, 0, -1));
+  assert.deepEqual(orderOf(tree), [[0], [1, [[2], [3]]], [4]]);
+  assert.ok(!moveStep(tree, 0, -1), "it is the first");
+  assert.ok(moveBefore(tree, 4, 3));
+  assert.deepEqual(orderOf(tree), [[0], [1, [[2], [4], [3]]]]);
+  assert.ok(!moveBefore(tree, 1, 2), "not into itself");
+  assert.ok(moveStep(tree, 1, -1), "a whole pipeline");
+  assert.deepEqual(names()[0], "simplify");
 });

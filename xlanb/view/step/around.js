@@ -32,7 +32,7 @@ export function showFoot(view, trace) {
   const total = stage?.why?.rewrites.length || 0;
   const where = stage ? `${view.stage + 1}/${trace.stages.length}` : "";
   const rewrite = view.rewrite >= 0 && total ? ` · rewrite ${view.rewrite + 1}/${total}` : "";
-  const doing = { step: "compiling…", run: "running…", export: "writing the page…", edit: "compiling the edited program…", fork: "forking…", toggle: "compiling anew…", numerics: "measuring…", load: "reading…" }[/** @type {string} */ (view.waiting)];
+  const doing = { step: "compiling…", run: "running…", export: "writing the page…", edit: "compiling the edited program…", fork: "forking…", toggle: "compiling anew…", passes: "asking…", reorder: "compiling in another order…", numerics: "measuring…", load: "reading…" }[/** @type {string} */ (view.waiting)];
   const said = view.progress ? `${doing} ${view.progress.name || ""} ${view.progress.done}/${view.progress.total}` : doing;
   const veiled = view.picture.veiled >= 0 && view.stage >= view.picture.veiled;
   view.status.replaceChildren(h("span", { class: "where" }, where), stage ? h("b", {}, stage.name) : "", doing ? ` ${said}` : stage && !veiled ? ` ${stage.d}${rewrite}` : stage ? "" : "Nothing was compiled yet.", stage && !veiled ? h("span", { class: "tally" }, tally(stage, view.store)) : "");

@@ -1,6 +1,7 @@
 // What needs a kernel: editing, switching passes off, forking, measuring; and what it answers.
 import { download, h } from "./dom.js";
 import { merge, Store } from "./store.js";
+import { orderOf } from "./order.js";
 import { isWhole } from "./scene.js";
 import { textOf } from "./text.js";
 import { togglePlay } from "./walk.js";
@@ -17,7 +18,8 @@ export function receive(view, message) {
     if (view.timer) togglePlay(view);
   } else if (message.type === "edit-error") {
     if (view.editing) view.editing.fault = { line: message.line || 1, column: message.column || 1, message: message.message };
-  } else if (message.type === "progress") view.progress = message;
+  } else if (message.type === "passes") view.ordering = { trace: view.trace, stage: message.stage, tree: message.tree, first: JSON.stringify(orderOf(message.tree)), focus: message.tree[0]?.id ?? -1 };
+  else if (message.type === "progress") view.progress = message;
   else if (message.type === "page") download(message.html, message.name || "xlanb.html");
   if (["done", "error", "page", "edit-error"].includes(message.type)) {
     if (message.type === "done" && view.waiting === "edit") view.editing = null;
@@ -38,11 +40,13 @@ function takeDelta(view, message) {
   const known = view.payload.order.length;
   if (!merge(view.payload, message.delta)) view.model.send?.({ type: "sync" });
   view.store = new Store(view.payload);
-  const branched = view.payload.order.length > known && ["edit", "fork", "toggle"].includes(view.waiting);
+  const branched = view.payload.order.length > known && ["edit", "fork", "toggle", "reorder"].includes(view.waiting);
   const to = message.trace ?? (branched ? view.payload.order.at(-1) : undefined);
   if (to !== undefined && to !== view.trace && view.payload.traces[to]) {
     view.trace = to;
-    view.stage = Math.max(0, Math.min(view.stage + 1, view.current.stages.length - 1)); // the first that is new
+    const failed = view.current.stages.findIndex((/** @type {any} */ s) => s.e);
+    view.stage = failed >= 0 ? failed : Math.max(0, Math.min(view.stage + 1, view.current.stages.length - 1)); // where it broke, or the first that is new
+    view.ordering = null;
     view.rewrite = -1;
     view.graph.touched = false;
   }
@@ -58,6 +62,7 @@ export function actionsAt(view) {
   const out = [];
   if (view.can.fork && stage && (kind === "module" || kind === "graph")) out.push({ label: "Fork", title: "a second branch of the compilation, from after this stage on", act: () => view.ask("fork") });
   if (view.can.edit && kind === "module") out.push({ label: "Edit", title: "change the program as it stands here, and continue", act: () => startEdit(view) });
+  if (view.can.reorder && kind === "module") out.push({ label: "Reorder", title: "move the passes that are left, and compile again from here", act: () => view.ask("passes") });
   return out;
 }
 

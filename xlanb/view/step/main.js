@@ -61,6 +61,7 @@ class StepView {
     this.progress = null;
     /** @type {{trace: number, stage: number, text: string, fault: any} | null} */
     this.editing = null;
+    this.ordering = /** @type {any} */ (null); // the passes that are left, while they are moved
     /** @type {any} */
     this.timer = null;
     /** @type {(() => void)[]} */
@@ -193,6 +194,7 @@ class StepView {
       this.side = "after";
     }
     this.stage = to;
+    this.ordering = null;
     this.update();
   }
 
@@ -379,6 +381,7 @@ class StepView {
   /** @param {string} tab */
   show(tab) {
     this.tab = tab;
+    this.ordering = null;
     this.update();
   }
 

@@ -5,6 +5,7 @@ import { differences, diffView } from "./compare.js";
 import { h } from "./dom.js";
 import { editor, startEdit } from "./live.js";
 import { numericsView } from "./numerics.js";
+import { orderPane } from "./order.js";
 import { linesOf, withoutDirectives } from "./text.js";
 import { whyView } from "./why.js";
 
@@ -40,6 +41,7 @@ export function available(view) {
 /** What a pane shows. @param {any} view the step view @param {string} tab @param {Stage} stage @param {import("./store.js").Marks} marks @returns {HTMLElement} */
 export function paneContent(view, tab, stage, marks) {
   const store = view.store;
+  if (view.ordering) return orderPane(view);
   if (tab === "Graph") return view.graph.element;
   if (tab === "Diff") return differencePane(view, stage);
   if (tab === "Why") return whyView(stage, store, { rewrite: view.rewrite, pinned: view.pinned, choose: (/** @type {number} */ k) => view._chooseRewrite(k) });

@@ -107,7 +107,7 @@ export function passList(trace, store, state) {
     pending = [];
     if (!entry.within.some((key) => state.folded.has(key))) rows.push(passRow(stage, entry, store, state));
   }
-  if (!shown) rows.push(h("p", { class: "empty", role: "presentation" }, trace.stages.length ? "No pass matches." : "Nothing was compiled yet."));
+  if (!shown) rows.push(h("div", { class: "empty", role: "treeitem", "aria-disabled": "true" }, trace.stages.length ? "No pass matches." : "Nothing was compiled yet."));
   return rows;
 }
 

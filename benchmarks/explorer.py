@@ -1,0 +1,137 @@
+"""The step widget: how long Next takes until it is painted in Chromium, the longest task meanwhile, what a page weighs, and whether opening compiles twice.
+
+Rows: live-sized programs of some 200, 2,000 and 40,000 instructions, each stepped by Next on a page from disk (graph pane, a pass that changes something and one that does not).
+`next_ms` and `worst_ms` are the median and the largest time from the key to the second frame after it, `idle_ms` the same
+where no key was pressed (what the machine itself takes for two frames, in turns with the others), `task_ms` the longest task of the main thread while stepping. Then a trace of 40 passes
+over 500 instructions as a page, and the number of compilations that opening a widget on a finished one begins. Needs playwright and a Chromium on the PATH; without them only page and compilations are told.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import xlanb
+from benchmarks.dumps import program
+from xlanb.explorer.recorder import Recorder
+from xlanb.explorer.stage import Stage
+from xlanb.explorer.trace import Trace
+from xlanb.hlo import HloModule, parse
+from xlanb.notebook.explore import explore
+from xlanb.tracing import CompilationStarted, Event, observing
+from xlanb.view.page import write_page
+
+_SIZES = (200, 2_000, 40_000)
+_STEPS = 12
+_PASSES = ("algsimp", "cse", "dce", "tuple-simplifier", "constant_folding", "fusion")
+_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+_NEXT = """async () => {
+  const root = document.querySelector(".xlanb-step").shadowRoot.querySelector(".root");
+  const tasks = [];
+  const watch = new PerformanceObserver((list) => tasks.push(...list.getEntries().map((e) => e.duration)));
+  watch.observe({ type: "longtask" });
+  const times = [];
+  const idle = [];
+  for (let k = 0; k < 2 * STEPS; k += 1) {
+    const from = performance.now();
+    if (k % 2) root.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true, composed: true }));
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    (k % 2 ? times : idle).push(performance.now() - from);
+    await new Promise((done) => setTimeout(done, 60));
+  }
+  watch.disconnect();
+  return { times, idle, tasks, stage: root.dataset.step };
+}"""
+
+
+def table() -> pd.DataFrame:
+    """One row per measurement; limits stand beside what was measured."""
+    rows = [*_next_rows(), _page_row(), _open_row()]
+    return pd.DataFrame(rows).fillna("")
+
+
+def passes(module: HloModule, rounds: int, name: str) -> Trace:
+    """Passes one after the other over a module, again and again, as a trace."""
+    trace = Trace(name)
+    before = module.record()
+    trace.stages.append(Stage(0, "hlo", "program", None, before))
+    for k in range(rounds):
+        chosen = _PASSES[k % len(_PASSES)]
+        begin = time.perf_counter()
+        xlanb.transforms.PASSES[chosen]().run(module)
+        seconds = time.perf_counter() - begin
+        after = module.record()
+        trace.stages.append(Stage(k + 1, "hlo_pass", chosen, before, after, ("benchmark",), seconds=seconds))
+        before = after
+    return trace
+
+
+def _next_rows() -> list[dict[str, Any]]:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None or find_spec("playwright") is None:
+        return []
+    from playwright.sync_api import sync_playwright
+
+    rows = []
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=_FLAGS)
+        for size in _SIZES:
+            path = Path(folder) / f"{size}.html"
+            write_page([passes(parse(program(size)), _STEPS, f"{size} instructions")], path)
+            page = chromium.new_page(viewport={"width": 1440, "height": 900})
+            page.goto(path.as_uri())
+            page.locator(".root").wait_for()
+            found = page.evaluate(_NEXT.replace("STEPS", str(_STEPS)))
+            page.close()
+            rows.append(
+                {
+                    "what": f"Next, {size:,} instructions",
+                    "next_ms": round(statistics.median(found["times"]), 1),
+                    "idle_ms": round(statistics.median(found["idle"]), 1),
+                    "worst_ms": round(max(found["times"]), 1),
+                    "task_ms": round(max(found["tasks"], default=0.0)),
+                    "page_kb": round(path.stat().st_size / 1e3),
+                    "limit": {200: "next < 100 ms", 2_000: "next < 300 ms"}.get(size, "task < 200 ms"),
+                }
+            )
+        chromium.close()
+    return rows
+
+
+def _page_row() -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "page.html"
+        write_page([passes(parse(program(500)), 40, "40 passes")], path)
+        return {
+            "what": "40 passes of 500 instructions",
+            "page_kb": round(path.stat().st_size / 1e3),
+            "limit": "page < 500 kB",
+        }
+
+
+class _Counter(Recorder):
+    """Counts compilations that begin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = 0
+
+    def on_event(self, event: Event) -> None:
+        self.begun += isinstance(event, CompilationStarted)
+
+
+def _open_row() -> dict[str, Any]:
+    compilation = xlanb.Compilation(program(40))
+    compilation.finish()
+    counter = _Counter()
+    with observing(counter):
+        widget = explore(compilation)
+        widget.refresh()
+    return {"what": "compilations begun by opening the widget", "count": counter.begun, "limit": "0"}

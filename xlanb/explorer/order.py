@@ -1,0 +1,75 @@
+"""The passes of a pipeline as a tree of numbered entries, and a pipeline of the same passes in another order: what is moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xlanb.errors import XlanbError
+from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
+
+
+def pass_tree(pipeline: HloPassPipeline) -> list[dict[str, Any]]:
+    """Passes and pipelines in order, each {"id", "name", "loop"} with "inside" where it holds others; ids are numbers in order of the walk, `loop` says that it runs to a fixed point."""
+    count = 0
+
+    def entry(p: AnyPass) -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        made: dict[str, Any] = {"id": count - 1, "name": p.name, "loop": isinstance(p, HloPassFix)}
+        inner = p.inner if isinstance(p, HloPassFix) else p
+        if isinstance(inner, HloPassPipeline):
+            made["inside"] = [entry(q) for q in inner.passes]
+        return made
+
+    return [entry(p) for p in pipeline.passes]
+
+
+def reordered(pipeline: HloPassPipeline, order: Sequence[Any]) -> HloPassPipeline:
+    """The passes of a pipeline in another order: entries [id] or [id, [entries inside]], ids as `pass_tree` gives them; what is not named is left out.
+
+    Raises:
+        XlanbError: an id is unknown or comes twice, or a pass is to hold others.
+    """
+    known: list[AnyPass] = []
+
+    def number(p: AnyPass) -> None:
+        known.append(p)
+        inner = p.inner if isinstance(p, HloPassFix) else p
+        for q in inner.passes if isinstance(inner, HloPassPipeline) else ():
+            number(q)
+
+    for p in pipeline.passes:
+        number(p)
+    seen: set[int] = set()
+
+    def built(entry: Any) -> AnyPass:
+        at, inside = _entry(entry)
+        if not 0 <= at < len(known) or at in seen:
+            raise XlanbError(
+                f"no order of passes: entry {at} of {len(known)} {'comes twice' if at in seen else 'is not there'}"
+            )
+        seen.add(at)
+        p = known[at]
+        inner = p.inner if isinstance(p, HloPassFix) else p
+        if not isinstance(inner, HloPassPipeline):
+            if inside:
+                raise XlanbError(f"no order of passes: {p.name} is a pass, it holds no others")
+            return p
+        made = HloPassPipeline(inner.name, [built(e) for e in inside])
+        return HloPassFix(made, p.limit) if isinstance(p, HloPassFix) else made
+
+    return HloPassPipeline(pipeline.name, [built(e) for e in order])
+
+
+def _entry(entry: Any) -> tuple[int, Sequence[Any]]:
+    """An entry as it came from a front end.
+
+    Raises:
+        XlanbError: it is none.
+    """
+    if isinstance(entry, list | tuple) and entry and isinstance(entry[0], int):
+        inside = entry[1] if len(entry) > 1 else ()
+        if isinstance(inside, list | tuple):
+            return entry[0], inside
+    raise XlanbError(f"no order of passes: {entry!r} is no [id] or [id, [entries]]")
