@@ -2,7 +2,7 @@
 
 import pytest
 
-from xlanb.errors import GraphError, GraphTypeError, GraphValueError
+from xlanb.errors import GraphError, GraphTypeError, GraphValueError, XlanbError
 from xlanb.graph import dtypes
 from xlanb.graph.array_ops import identity, placeholder
 from xlanb.graph.control_ops import group, no_op, tuple_
@@ -299,3 +299,55 @@ def test_functions_that_share_a_library_are_recorded_once_each():
     record = graph.record()
     assert [(f.name, len(f.nodes), f.functions) for f in record.functions] == [("f", 1, ())]
     assert library["f"].record() is library["f"].record()
+
+
+def test_parts_are_found_by_name_and_pattern(graph):
+    with graph.name_scope("layer"):
+        x = placeholder(dtypes.float32, [None, 3], name="x")
+        y = identity(x, name="y")
+    z = call("Relu", y, name="z")
+    assert graph.node("layer/x:0") is graph.node("^layer/x") is graph.node("layer/x") is x.op
+    assert [op.name for op in graph.search("^layer/")] == ["layer/x", "layer/y"]
+    assert graph.search("Relu|Elu$") == [z.op]
+    part = graph.subgraph("layer/")
+    assert [op.name for op in part] == ["layer/x", "layer/y"]
+    cut = graph.subgraph(["z:0"], feeds="layer/y")
+    assert [(op.name, op.type) for op in cut] == [("layer/y", "Placeholder"), ("z", "Relu")]
+    with pytest.raises(GraphValueError, match="near it: layer/x"):
+        graph.node("layer/xx")
+    with pytest.raises(GraphValueError, match="no node in a scope 'leier/'"):
+        graph.subgraph("leier/")
+    with pytest.raises(GraphValueError, match="no regular expression"):
+        graph.search("(")
+
+
+def test_a_large_graph_is_told_by_its_scopes(graph):
+    for index in range(30):
+        with graph.name_scope(f"unit_{index}"):
+            x = constant(1.0)
+            for _ in range(9):
+                x = identity(x)
+    text = str(graph)
+    assert len(text.splitlines()) == 31
+    assert "unit_7/  (10 nodes: 9 Identity, 1 Const, ...)" in text
+    assert "scopes are folded" in text
+    assert len(str(graph.subgraph("unit_7/")).splitlines()) == 11
+
+
+def test_files_of_all_kinds(graph, tmp_path):
+    call("Relu", placeholder(dtypes.float32, [2], name="x"), name="y")
+    for name in ("g.pb", "g.pbtxt", "g.dot"):
+        graph.save(tmp_path / name)
+    for name in ("g.pb", "g.pbtxt"):
+        assert str(Graph.from_graphdef(tmp_path / name)).endswith(str(graph).split("\n", 1)[1])
+    assert "shape=ellipse" in (tmp_path / "g.dot").read_text()
+    with pytest.raises(XlanbError, match=r"'g\.bmp'"):
+        graph.save(tmp_path / "g.bmp")
+
+
+def test_a_message_has_shapes_where_they_are_asked_for(graph):
+    placeholder(dtypes.float32, [None, 3], name="x")
+    message = graph.as_graph_def(add_shapes=True)
+    (shape,) = message.node[0].attr["_output_shapes"].list.shape
+    assert [d.size for d in shape.dim] == [-1, 3]
+    assert not graph.as_graph_def().node[0].attr["_output_shapes"].list.shape

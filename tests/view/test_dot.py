@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import xlanb
+from xlanb import tf
 from xlanb.view.dot import digraph
 
 PROGRAM = """HloModule m
@@ -35,3 +36,34 @@ def test_the_flag_colours_by_sharding() -> None:
     assert found["x"] == found["y"]
     assert found["x"] != found["z"]
     assert found["r"] == "#ffffff"
+
+
+def graph_of_a_layer() -> tf.Graph:
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [None, 3], name="x")
+        w = tf.get_variable("w", [3, 2])
+        with tf.control_dependencies([tf.no_op(name="first")]):
+            tf.matmul(x, w, name="y")
+    return graph
+
+
+def test_edges_of_a_tensorflow_graph_say_what_flows() -> None:
+    source = digraph(graph_of_a_layer().record()).source
+    ids = {name: key for key, name in re.findall(r'(n\d+) \[[^\n]*tooltip="?([\w/]+)"?', source)}
+    assert re.search(rf'{ids["x"]} -> {ids["y"]} \[label="f32\[\?,3\]"', source)
+    assert re.search(rf"{ids['first']} -> {ids['y']} \[[^\n]*style=dashed", source)
+    shapes = {name: re.search(rf"{key} \[[^\n]*shape=(\w+)", source) for name, key in ids.items()}
+    found = {n: m[1] for n, m in shapes.items() if m}
+    assert (found["x"], found["w"]) == ("ellipse", "cylinder")
+
+
+def test_folded_scopes_are_joined_by_counted_edges() -> None:
+    with tf.Graph().as_default() as graph:
+        for unit in ("a", "b"):
+            with tf.name_scope(unit):
+                tf.add_n([tf.constant(1.0), tf.constant(2.0)])
+        with tf.name_scope("c"):
+            tf.add_n([graph.get_tensor_by_name("a/Const:0"), graph.get_tensor_by_name("a/Const_1:0")])
+    source = digraph(graph.record(), 3).source
+    assert source.count("shape=folder") == 3
+    assert 'label="2 tensors"' in source

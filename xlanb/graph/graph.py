@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
@@ -121,6 +123,49 @@ class Graph(Displayable):
         op = element.op if isinstance(element, Tensor) else element
         if self._ops.get(op.name) is not op:
             raise GraphValueError(f"{element.name!r} has been removed from its graph")
+
+    def node(self, name: str) -> Operation:
+        """The operation of that name; the name of one of its tensors ("x:0"), or of a control edge ("^x"), will do.
+
+        Raises:
+            GraphValueError: there is none; the message gives names that are near.
+        """
+        head, colon, index = name.removeprefix("^").rpartition(":")
+        return self.get_operation_by_name(head if colon and index.isdigit() else name.removeprefix("^"))
+
+    def search(self, pattern: str) -> list[Operation]:
+        """Operations whose name or op type a regular expression finds, in the order of the graph.
+
+        Raises:
+            GraphValueError: it is no regular expression.
+        """
+        try:
+            found = re.compile(pattern)
+        except re.error as error:
+            raise GraphValueError(f"{pattern!r} is no regular expression: {error}") from None
+        return [op for op in self if found.search(op.name) or found.search(op.type)]
+
+    def subgraph(self, fetches: Any, feeds: Any = ()) -> Graph:
+        """What of the graph these need, as a graph of its own: tensors, operations, names, or lists of them. Tensors in `feeds` become placeholders there.
+
+        A name that ends in "/" is a scope: all of its nodes, and what they need.
+
+        Raises:
+            GraphValueError: a name that is not in the graph.
+        """
+        from xlanb.graph.rewrite import subgraph
+
+        wanted = [e for f in _listed(fetches) for e in self._elements(f)]
+        fed = [self.as_graph_element(f, allow_operation=True) for f in _listed(feeds)]
+        return subgraph(self, wanted, [f.outputs[0] if isinstance(f, Operation) else f for f in fed])
+
+    def _elements(self, what: Any) -> list[Operation | Tensor]:
+        if isinstance(what, str) and what.endswith("/"):
+            found: list[Operation | Tensor] = [op for op in self if op.name.startswith(what)]
+            if not found:
+                raise GraphValueError(f"the graph has no node in a scope {what!r}")
+            return found
+        return [self.as_graph_element(what)]
 
     # ---------------------------------------------------------------------------------------------------- construct
 
@@ -338,6 +383,55 @@ class Graph(Displayable):
 
         return write_graphdef(self)
 
+    def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
+        """The graph as a GraphDef message of protobuf; with `add_shapes` each node has its outputs' shapes (attribute `_output_shapes`)."""
+        from xlanb.graph.attr_values import shape_to_proto
+        from xlanb.graph.graphdef import graph_to_proto
+
+        message = graph_to_proto(self)
+        for node in message.node if add_shapes else ():
+            shapes = node.attr["_output_shapes"].list.shape
+            for tensor in self._ops[node.name].outputs:
+                shape_to_proto(tensor.shape, shapes.add())
+        return message
+
+    def finalize(self) -> None:
+        """Nothing: graphs may grow at any time here."""
+
+    @property
+    def finalized(self) -> bool:
+        """False: see `finalize`."""
+        return False
+
+    def is_feedable(self, tensor: Any) -> bool:
+        """True: any tensor may be fed."""
+        return True
+
+    def prevent_feeding(self, tensor: Any) -> None:
+        """Nothing: see `is_feedable`."""
+
+    def get_all_collection_keys(self) -> list[str]:
+        """Names of the collections that hold something."""
+        return [k for k, v in self.collections.items() if v]
+
+    def save(self, path: str | Path, max_nodes: int | None = None) -> None:
+        """Write the graph: as a GraphDef to .pb (binary) or .pbtxt, as a picture to .dot, .svg, .png or .pdf.
+
+        A picture has at most `max_nodes` nodes (200 by default): name scopes are folded until it has. All but .dot need Graphviz' `dot`.
+
+        Raises:
+            XlanbError: the ending is none of these, or `dot` is missing.
+        """
+        from xlanb.graph.graphdef import write_graphdef_text
+
+        path = Path(path)
+        if path.suffix == ".pb":
+            path.write_bytes(self.to_graphdef())
+        elif path.suffix == ".pbtxt":
+            path.write_text(write_graphdef_text(self), encoding="utf-8")
+        else:
+            import_module("xlanb.view.dot").write_graph(self.record(), path, max_nodes or _DRAWN)
+
     def record(self) -> GraphRecord:
         """A frozen snapshot; the same object as long as the graph does not change."""
         if self._record is None or self._record[0] != self.version:
@@ -365,6 +459,13 @@ class Graph(Displayable):
             self.remove_ops(new)
             self.names.in_use = names
             raise
+
+
+_DRAWN = 200  # nodes of a picture that a person can still read
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple | set) else [value]
 
 
 # C's Node::IsValid accepts these: letters, digits and . _ \ - / >, not starting with a sign; "_" begins internal names.

@@ -417,21 +417,40 @@ def matmul(
 
 
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
-    """Sum of products over pairs of dimensions: by reshaping both to matrices. Static shapes.
+    """Sum of products over pairs of dimensions: by reshaping both to matrices.
 
     Raises:
-        GraphValueError: a shape is not known while the graph is built, or the axes do not fit.
+        GraphValueError: a rank is not known while the graph is built, or the axes do not fit.
     """
     with name_scope(name, "Tensordot", [a, b]) as scope:
         a, b = convert_to_tensor(a, name="a"), convert_to_tensor(b, name="b")
-        if not (a.shape.is_fully_defined() and b.shape.is_fully_defined()):
-            raise GraphValueError(f"tensordot needs shapes that are known, not {a.shape} and {b.shape}")
+        if a.shape.rank is None or b.shape.rank is None:
+            raise GraphValueError(f"tensordot needs ranks that are known, not {a.shape} and {b.shape}")
         left, right = _axes(a, b, axes)
+        if not (a.shape.is_fully_defined() and b.shape.is_fully_defined()):
+            return _open_tensordot(a, b, left, right, scope)
         a_matrix, a_free = _as_matrix(a, left, flipped=False)
         b_matrix, b_free = _as_matrix(b, right, flipped=True)
         product = matmul(a_matrix, b_matrix)
         wanted = a_free + b_free
         return product if product.shape == wanted else reshape(product, wanted, scope)
+
+
+def _open_tensordot(a: Tensor, b: Tensor, left: list[int], right: list[int], scope: str) -> Tensor:
+    """`tensordot` where sizes are known only when it runs."""
+    a_free = [i for i in builtins.range(a.shape.rank or 0) if i not in left]
+    b_free = [i for i in builtins.range(b.shape.rank or 0) if i not in right]
+    a_sizes, b_sizes = call("Shape", a), call("Shape", b)
+    a_kept, b_kept = (call("GatherV2", s, f, 0) for s, f in ((a_sizes, a_free), (b_sizes, b_free)))
+    summed = call("Prod", call("GatherV2", a_sizes, left, 0), [0])
+    rows = call("Pack", [call("Prod", a_kept, [0]), summed])
+    columns = call("Pack", [summed, call("Prod", b_kept, [0])])
+    a_matrix = reshape(call("Transpose", a, [*a_free, *left]), rows)
+    b_matrix = reshape(call("Transpose", b, [*right, *b_free]), columns)
+    made = reshape(matmul(a_matrix, b_matrix), call("ConcatV2", [a_kept, b_kept], 0), scope)
+    known = [a.shape.as_list()[i] for i in a_free] + [b.shape.as_list()[i] for i in b_free]
+    made.set_shape(known)
+    return made
 
 
 def _axes(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:

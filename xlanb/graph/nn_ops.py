@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from xlanb.errors import GraphValueError
 from xlanb.graph import dtypes, math_ops
@@ -315,10 +317,17 @@ def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
     return TensorShape(known) if None not in known else noise_shape
 
 
-def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> tuple[Tensor, Tensor]:
+class TopK(NamedTuple):
+    """What `top_k` gives."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopK:
     """The k largest elements along the last dimension, and their indices."""
     values, indices = call_n("TopKV2", input, k, sorted=sorted, name=name)
-    return values, indices
+    return TopK(values, indices)
 
 
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
@@ -337,6 +346,8 @@ def embedding_lookup(
     with name_scope(name, "embedding_lookup", [*items, ids]) as scope:
         graph = get_default_graph()
         ids = convert_to_tensor(ids, name="ids")
+        if isinstance(items[0], np.ndarray | list | tuple):
+            items[0] = convert_to_tensor(items[0], name="params")
         with graph.colocate_with(items[0]):
             rows = gather(items[0], ids, name=scope)
         return identity(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,48 @@ def _tensor_text(value: np.ndarray[Any, Any]) -> str:
     return f"{value.dtype}[{','.join(map(str, value.shape))}] {{{', '.join(str(v) for v in value.flat[:4])}, ...}}"
 
 
+_MOST_LINES = 200
+
+
 def graph_text(graph: Graph) -> str:
-    """One line a node: name, op, inputs, output types and shapes."""
-    lines = [repr(graph)]
-    for op in graph:
-        outputs = ", ".join(t.describe() for t in op.outputs)
-        lines.append(f"  {op.name} = {op.type}({', '.join(op.node_inputs)})" + (f" -> {outputs}" if outputs else ""))
-    return "\n".join(lines)
+    """One line a node: name, op, inputs, output types and shapes. Of a graph with more than 200 nodes, name scopes are folded until 200 lines are enough."""
+    ops = graph.get_operations()
+    if len(ops) <= _MOST_LINES:
+        return "\n".join([repr(graph), *map(_line, ops)])
+    depth = max(op.name.count("/") for op in ops)
+    while depth and len(_folded(ops, depth)) > _MOST_LINES:
+        depth -= 1
+    folded = _folded(ops, depth)
+    lines = [_line(v[0]) if len(v) == 1 else _scope_line(k, v) for k, v in folded.items()]
+    rest = [f"  ... and {len(lines) - _MOST_LINES:,} more"] if len(lines) > _MOST_LINES else []
+    hint = "scopes are folded; graph.subgraph('scope/') and graph.search('regex') show parts"
+    return "\n".join([f"{graph!r} ({hint})", *lines[:_MOST_LINES], *rest])
+
+
+def _line(op: Operation) -> str:
+    outputs = ", ".join(t.describe() for t in op.outputs)
+    return f"  {op.name} = {op.type}({', '.join(op.node_inputs)})" + (f" -> {outputs}" if outputs else "")
+
+
+def _folded(ops: list[Operation], depth: int) -> dict[str, list[Operation]]:
+    """Operations by the first `depth` parts of their names; those that have no more parts stand alone."""
+    found: dict[str, list[Operation]] = {}
+    for op in ops:
+        parts = op.name.split("/")
+        found.setdefault("/".join(parts[:depth]) + "/" if depth and len(parts) > depth else op.name, []).append(op)
+    return found
+
+
+def _scope_line(scope: str, inside: list[Operation]) -> str:
+    """A scope: how many nodes, variables counted apart, which op types most, and what leaves it."""
+    kinds = Counter(op.type for op in inside)
+    variables = sum(kinds[t] for t in ("VariableV2", "Variable", "VarHandleOp"))
+    common = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(3))
+    own = set(inside)
+    leaving = [t for op in inside for t in op.outputs if any(r not in own for r in t.uses)]
+    outputs = f" -> {', '.join(t.describe() for t in leaving[:2])}" if leaving else ""
+    of_variables = f", {variables} variables" if variables else ""
+    return f"  {scope}  ({len(inside)} nodes{of_variables}: {common}, ...){outputs}"
 
 
 def node_text(op: Operation) -> str:

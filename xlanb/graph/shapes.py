@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 from xlanb.errors import GraphError, GraphValueError, XlanbError
@@ -41,6 +42,9 @@ def output_shapes(op: Operation) -> list[Dims | None]:
             raise
         except XlanbError as error:
             raise GraphValueError(f"{error}\n  in {op.describe()}") from error
+    if known is None or (known and known[0] is None):
+        asked = _asked_for(op)
+        known = known if asked is None else [asked]
     shapes = list(known or ())[: len(op.outputs)]
     return shapes + [None] * (len(op.outputs) - len(shapes))
 
@@ -59,11 +63,6 @@ def _from_attributes(op: Operation) -> list[Dims | None] | None:
         return [handle_shape(op)]
     if op.type in {"IteratorGetNext", "IteratorGetNextSync"}:
         return [s.as_tuple() for s in op.attrs.get("output_shapes") or ()]
-    if op.type in _RANDOM:
-        from xlanb.graph.constant_value import constant_value
-
-        sizes = constant_value(op.inputs[0])
-        return [None if sizes is None else tuple(int(d) for d in sizes)]
     if (
         op.outputs
         and op.outputs[0].dtype.is_ref_dtype
@@ -75,8 +74,55 @@ def _from_attributes(op: Operation) -> list[Dims | None] | None:
     return None
 
 
-# Drawn on the host, not lowered: their shape is their first input's value.
-_RANDOM = frozenset({"RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal"})
+# Op types with the number of the input whose elements are the sizes of the result: a size of it may be known where the others are not.
+_SIZES = {
+    "RandomUniform": 0,
+    "RandomUniformInt": 0,
+    "RandomStandardNormal": 0,
+    "TruncatedNormal": 0,
+    "ParameterizedTruncatedNormal": 0,
+    "StatelessRandomUniform": 0,
+    "StatelessRandomNormal": 0,
+    "StatelessTruncatedNormal": 0,
+    "Fill": 0,
+    "Empty": 0,
+    "BroadcastTo": 1,
+    "Reshape": 1,
+    "ScatterNd": 2,
+    "Slice": 2,
+    "Conv2DBackpropInput": 0,
+    "Conv3DBackpropInputV2": 0,
+    "Tile": 1,
+}
+
+
+def _asked_for(op: Operation) -> Dims | None:
+    """The shape that an input asks for, as far as its elements are known."""
+    from xlanb.graph.constant_value import partial_vector
+
+    index = _SIZES.get(op.type)
+    sizes = None if index is None or index >= len(op.inputs) else partial_vector(op.inputs[index])
+    if sizes is None:
+        return None
+    dims = op.inputs[0].shape.as_tuple() or (None,) * len(sizes)
+    if op.type == "Tile":
+        return tuple(None if d is None or m is None else d * m for d, m in zip(dims, sizes, strict=False))
+    if op.type == "Slice":
+        begins = partial_vector(op.inputs[1]) or [None] * len(sizes)
+        return tuple(_left(*part) for part in zip(dims, begins, sizes, strict=False))
+    found = tuple(None if s is None or s < 0 else s for s in sizes)
+    if op.type == "Reshape" and found.count(None) == 1:
+        count, rest = op.inputs[0].shape.num_elements(), prod(s for s in found if s is not None)
+        if count is not None and rest and count % rest == 0:
+            return tuple(count // rest if s is None else s for s in found)
+    return found
+
+
+def _left(size: int | None, begin: int | None, count: int | None) -> int | None:
+    """What Slice leaves of a dimension: `count`, or what follows `begin` where that is -1."""
+    if count is None or count >= 0:
+        return count
+    return None if size is None or begin is None else max(size - begin, 0)
 
 
 def handle_shape(op: Operation) -> Dims | None:

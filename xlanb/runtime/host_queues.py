@@ -35,6 +35,8 @@ class QueueValue:
         self.generator = generator
         self.dtypes = [t.numpy_dtype for t in op.attrs.get("component_types") or ()]
         self.shapes = [s.as_tuple() for s in op.attrs.get("shapes") or ()]
+        if op.type.startswith("Priority"):  # its first component is not among the types it names
+            self.dtypes.insert(0, np.dtype(np.int64))
         self.capacity = int(op.attrs.get("capacity", -1))
         if self.capacity < 0:
             self.capacity = _UNBOUNDED

@@ -30,13 +30,14 @@ def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
     values of placeholders (and of variables) by name where the graph does not say their shape.
 
     Raises:
+        HloVerifierError: the module breaks a rule of HLO.
         XlanbError: it cannot be understood or lowered.
         TypeError: it is none of these.
     """
-    if isinstance(x, HloModule):
-        return x
-    if isinstance(x, str):
-        return parse(x)
+    if isinstance(x, HloModule | str):
+        module = parse(x) if isinstance(x, str) else x
+        module.verify()  # compiled code trusts its shapes: what breaks their rules would read beyond its arrays
+        return module
     if isinstance(x, Tensor | Operation) or (
         isinstance(x, list | tuple) and x and all(isinstance(t, Tensor | Operation) for t in x)
     ):

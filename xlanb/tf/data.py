@@ -369,15 +369,18 @@ def _has_tensors(value: list[Any]) -> bool:
 
 
 def _shapes_like(structure: Any, shapes: Any) -> list[TensorShape]:
-    count = len(flatten(structure))
-    if count == 1 and not (isinstance(shapes, tuple) and shapes and isinstance(shapes[0], list | tuple | TensorShape)):
+    """A shape for each component; `shapes` has the structure of the elements.
+
+    Raises:
+        GraphValueError: it has another.
+    """
+    if not is_nested(structure):
         return [TensorShape(shapes)]
-    found = list(shapes.values()) if isinstance(shapes, Mapping) else list(shapes)
-    if isinstance(shapes, Mapping):
-        found = [shapes[k] for k in sorted(shapes)]
-    if len(found) != count:
-        raise GraphValueError(f"{len(found)} shapes for {count} components")
-    return [TensorShape(s) for s in found]
+    if isinstance(structure, Mapping) and isinstance(shapes, Mapping) and set(structure) == set(shapes):
+        return [s for k in sorted(structure) for s in _shapes_like(structure[k], shapes[k])]
+    if not isinstance(structure, Mapping) and isinstance(shapes, list | tuple) and len(shapes) == len(structure):
+        return [s for part, shape in zip(structure, shapes, strict=True) for s in _shapes_like(part, shape)]
+    raise GraphValueError(f"shapes {shapes!r} for elements of the structure {structure!r}")
 
 
 def _structure(made: Defined) -> Any:

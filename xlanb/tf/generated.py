@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -70,6 +71,8 @@ def function_of(op_type: str, name: str) -> Callable[..., Any]:
     free = [a for a in op_def.attrs if a.name not in op_def.inferred_attrs]
     order += [a.name for a in sorted(free, key=lambda a: a.has_default)]
 
+    several: Any = namedtuple(op_type, [a.name for a in op_def.outputs], rename=True)  # type: ignore[misc]  # noqa: PYI024 - fields are the table's
+
     def function(*args: Any, name: str | None = None, **named: Any) -> Any:
         if len(args) > len(order):
             raise GraphTypeError(f"{function.__name__} takes at most {len(order)} arguments: {', '.join(order)}")
@@ -78,19 +81,20 @@ def function_of(op_type: str, name: str) -> Callable[..., Any]:
         missing = [a.name for a in op_def.inputs if a.name not in inputs]
         if missing:
             raise GraphTypeError(f"{function.__name__} lacks {', '.join(missing)}")
-        return _results(
-            call_op(op_type, *(inputs[a.name] for a in op_def.inputs), name=name, **given).outputs, op_def.outputs
-        )
+        outputs = call_op(op_type, *(inputs[a.name] for a in op_def.inputs), name=name, **given).outputs
+        return _results(outputs, op_def.outputs, several)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{op_def.doc or op_type} Arguments: {', '.join(order)}."
     return function
 
 
-def _results(outputs: list[Tensor], definitions: Any) -> Any:
+def _results(outputs: list[Tensor], definitions: Any, several: Any) -> Any:
     if len(definitions) == 1:
         return list(outputs) if definitions[0].is_list else outputs[0]
-    return tuple(outputs)
+    if any(d.is_list for d in definitions):
+        return tuple(outputs)
+    return several(*outputs)
 
 
 def functions(table: dict[str, str]) -> dict[str, Callable[..., Any]]:

@@ -256,7 +256,7 @@ def adjust_brightness(image: Any, delta: Any) -> Any:
         return _in_float(image, lambda x: x + math_ops.cast(delta, x.dtype))
 
 
-def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
+def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> Any:
     """Brighter or darker by chance."""
     return adjust_brightness(image, random_uniform([], -max_delta, max_delta, seed=seed))
 
@@ -272,7 +272,7 @@ def _contrast(x: Tensor, factor: Any) -> Any:
     return mean + (x - mean) * math_ops.cast(factor, x.dtype)
 
 
-def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
+def random_contrast(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
     """More or less contrast by chance. Raises GraphValueError unless 0 <= lower < upper."""
     if not 0 <= lower < upper:
         raise GraphValueError("lower must be non-negative and less than upper")
@@ -350,12 +350,12 @@ def _hsv(x: Tensor, turn: Any, factor: Any) -> Tensor:
     return hsv_to_rgb(stack([hue, clip_by_value(found[..., 1] * factor, 0.0, 1.0), found[..., 2]], axis=-1))
 
 
-def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
+def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Any:
     """More or less saturation by chance."""
     return adjust_saturation(image, random_uniform([], lower, upper, seed=seed))
 
 
-def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
+def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Any:
     """The hue turned by chance."""
     return adjust_hue(image, random_uniform([], -max_delta, max_delta, seed=seed))
 

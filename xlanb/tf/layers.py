@@ -104,7 +104,8 @@ class Layer:
     def __call__(self, inputs: Any, **how: Any) -> Any:
         """The layer's results for inputs; operations of moving averages go to the collection "update_ops"."""
         if self._scope is None:
-            with variable_scope(self._given_name if self._reuse else None, self._kind) as captured:
+            base = self._given_name or self._kind
+            with variable_scope(base if self._reuse else None, base) as captured:
                 self._scope = captured
         tensor = convert_to_tensor(inputs)
         if self.dtype is None:

@@ -124,6 +124,12 @@ def _components(types: Any, shapes: Any) -> tuple[list[Any], list[TensorShape]]:
     return listed, found
 
 
+def _placed(op_type: str, **attrs: Any) -> Tensor:
+    """A queue's node: queues live on the CPU."""
+    with get_default_graph().device("/device:CPU:*"):
+        return call(op_type, **attrs)
+
+
 class FIFOQueue(QueueBase):
     """First in, first out."""
 
@@ -131,7 +137,7 @@ class FIFOQueue(QueueBase):
         self, capacity: int, dtypes: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None, name: str = "fifo_queue"
     ) -> None:  # fmt: skip
         types, found = _components(dtypes, shapes)
-        made = call(
+        made = _placed(
             "FIFOQueueV2",
             component_types=types,
             shapes=found,
@@ -151,7 +157,7 @@ class RandomShuffleQueue(QueueBase):
     ) -> None:  # fmt: skip
         types, found = _components(dtypes, shapes)
         first, second = get_seed(seed)
-        made = call(
+        made = _placed(
             "RandomShuffleQueueV2", component_types=types, shapes=found, capacity=capacity, min_after_dequeue=min_after_dequeue, seed=first or 0,
             seed2=second or 0, shared_name=shared_name or "", name=name,
         )  # fmt: skip
@@ -165,7 +171,7 @@ class PaddingFIFOQueue(QueueBase):
         self, capacity: int, dtypes: Any, shapes: Any, names: Any = None, shared_name: str | None = None, name: str = "padding_fifo_queue"
     ) -> None:  # fmt: skip
         types, found = _components(dtypes, shapes)
-        made = call(
+        made = _placed(
             "PaddingFIFOQueueV2",
             component_types=types,
             shapes=found,
@@ -183,7 +189,7 @@ class PriorityQueue(QueueBase):
         self, capacity: int, types: Any, shapes: Any, names: Any = None, shared_name: str | None = None, name: str = "priority_queue"
     ) -> None:  # fmt: skip
         listed, found = _components(types, shapes)
-        made = call(
+        made = _placed(
             "PriorityQueueV2",
             component_types=listed,
             shapes=[TensorShape([]), *found],

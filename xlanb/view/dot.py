@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, ModuleRecord
 from xlanb.view.parts.graph import GraphSheet, graph_label, graph_sheet
 from xlanb.view.parts.hlo import Sheet, computation_sheet, module_sheet
-from xlanb.view.parts.items import Item, instruction_item, node_item
+from xlanb.view.parts.items import Item, instruction_item, node_item, operand_name
 
 MAX_NODES = 1000
 """Beyond this `dot` takes minutes."""
@@ -65,13 +66,62 @@ def digraph(record: ModuleRecord | ComputationRecord | GraphRecord, max_nodes: i
         fontsize="11",
         color="#98a2b3",
     )
-    dot.attr("edge", color="#8b95a3", arrowsize="0.6")
+    dot.attr("edge", color="#8b95a3", arrowsize="0.6", fontname="Helvetica", fontsize="8", fontcolor="#667085")
     ids = {key: f"n{k}" for k, key in enumerate(n.key for n in sheet.nodes)}
     _fill(dot, sheet, "", ids)
+    said = _edge_labels(record, ids) if isinstance(record, GraphRecord) else {}
     for a, b in dict.fromkeys(sheet.edges):
-        if a in ids and b in ids:
-            dot.edge(ids[a], ids[b])
+        if a in ids and b in ids and a != b:
+            dot.edge(ids[a], ids[b], **said.get((a, b), {}))
     return dot
+
+
+def _edge_labels(graph: GraphRecord, ids: Mapping[str, str]) -> dict[tuple[str, str], dict[str, str]]:
+    """What stands on the edges between what is drawn of a graph: the tensor's type and shape, how many there are between folded scopes; control edges are dashed."""
+    drawn = {n.name: _drawn_as(n.name, ids) for n in graph.nodes}
+    tensors: dict[tuple[str, str], dict[str, str]] = {}
+    controls: set[tuple[str, str]] = set()
+    for node in graph.nodes:
+        for reference in node.inputs:
+            source = operand_name(reference)
+            edge = (drawn.get(source, ""), drawn[node.name])
+            if reference.startswith("^"):
+                controls.add(edge)
+                continue
+            _, _, port = reference.rpartition(":")
+            index = int(port) if port.isdigit() else 0
+            outputs = graph.by_name[source].outputs if source in graph.by_name else ()
+            tensors.setdefault(edge, {})[reference] = outputs[index] if index < len(outputs) else ""
+    labels = {
+        edge: {"label": _text(next(iter(found.values())) if len(found) == 1 else f"{len(found)} tensors")}
+        for edge, found in tensors.items()
+    }
+    return labels | {edge: {"style": "dashed", "color": "#b9770e"} for edge in controls - set(tensors)}
+
+
+def _drawn_as(name: str, ids: Mapping[str, str]) -> str:
+    """The node itself, or the innermost folded scope that is drawn for it."""
+    while name not in ids and "/" in name:
+        name = name.rpartition("/")[0]
+    return name
+
+
+# Variables, what is fed, constants and folded scopes are told apart by their outlines too, for those who see no colours.
+_OUTLINES = {
+    **{op: {"shape": "cylinder", "style": "filled"} for op in ("VariableV2", "Variable", "VarHandleOp")},
+    **{
+        op: {"shape": "ellipse", "style": "filled"}
+        for op in ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg")
+    },
+    "Const": {"shape": "note", "style": "filled"},
+}
+_FOLDER = {"shape": "folder", "style": "filled", "penwidth": "1.4"}
+
+
+def _outline(subject: Any) -> dict[str, str]:
+    if isinstance(subject, dict):
+        return _FOLDER if "fold" in subject else {}
+    return _OUTLINES.get(getattr(subject, "op", ""), {})
 
 
 def write_graph(
@@ -106,6 +156,8 @@ def _fill(dot: Any, sheet: Sheet | GraphSheet, group: str, ids: dict[str, str]) 
         if (node.group if node.group in known else "") == group:
             item = _item(sheet.subjects[node.key])
             title, rest, below = graph_label(item)
+            if "fold" in item:  # the last part of a scope's name says too little: many are called unit_1
+                title = "/".join(item["n"].rsplit("/", 2)[-2:]) + "/"
             family = item["f"].removeprefix("tf-")
             fill = _FILL.get(family, "#fdf3d9")
             if by_sharding:
@@ -117,6 +169,7 @@ def _fill(dot: Any, sheet: Sheet | GraphSheet, group: str, ids: dict[str, str]) 
                 label=f"<<b>{_html(title)}</b>{_html(rest)}<br/><font point-size='9'>{_html(below)}</font>>",
                 fillcolor=fill,
                 tooltip=_text(item["n"]),
+                **_outline(sheet.subjects[node.key]),
             )
     for number, g in enumerate(sheet.groups):
         if (g.parent if g.parent in known else "") == group and g.key != group:

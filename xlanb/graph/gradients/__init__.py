@@ -1,6 +1,6 @@
 """Gradients: functions by op type, and the walk from results back to what they are differentiated by."""
 
-from xlanb.graph.gradients import array, control, math, nn, reductions, state
+from xlanb.graph.gradients import array, control, math, nn, reductions, sparse, state
 from xlanb.graph.gradients.backprop import AggregationMethod, gradients
 from xlanb.graph.gradients.registry import (
     differentiable_ops,
@@ -21,5 +21,6 @@ __all__ = [
     "nn",
     "reductions",
     "register_gradient",
+    "sparse",
     "state",
 ]
