@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.half import conversions
 from xlanb.cpu.object_cache import ObjectCache
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError
@@ -88,7 +89,7 @@ def compile_unit(unit: Unit, target: Target, *, relocation: str = "", level: int
     free = _machines.setdefault(key, [])
     machine = free.pop() if free else jit.target_machine(target, level, relocation)
     try:
-        module = llvm.parse_assembly(unit.text, context)
+        module = llvm.parse_assembly(unit.text + conversions(unit.text, target), context)
         module.verify()
     except RuntimeError as error:
         raise CompilationError(f"LLVM refuses the IR:\n{error}") from error
