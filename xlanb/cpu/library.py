@@ -28,5 +28,7 @@ def load(units: Sequence[Unit], target: Target, symbols: Mapping[str, int], kept
         code = jit.LoadedCode(objects[len(own) :], [u.shared for u in missing])
         for u in missing:
             _ROUTINES.setdefault((target, u.text), (code, code.address(u.shared)))
-    addresses = {u.shared: _ROUTINES[target, u.text][1] for u in routines}
-    return jit.LoadedCode(objects[: len(own)], ["run"], {**addresses, **symbols}, kept)
+    found = {u.shared: _ROUTINES[target, u.text] for u in routines}
+    addresses = {name: address for name, (_, address) in found.items()}
+    used = [code for code, _ in found.values()]
+    return jit.LoadedCode(objects[: len(own)], ["run"], {**addresses, **symbols}, (kept, used))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from operator import itemgetter
 
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.codegen.matmul.lanes import lanes_of
@@ -21,6 +22,24 @@ _STREAMS, _FAR, _SCATTERED = 8, 512, 1.07
 _TILE_OVERHEAD = 24.0
 """Cycles around each tile: the call, the position."""
 _VECTORS = (1, 2, 3, 4, 6, 8)
+_COMMON = (
+    (14, 2),
+    (28, 1),
+    (8, 2),
+    (16, 1),
+    (10, 2),
+    (6, 4),
+    (4, 4),
+    (8, 1),
+    (4, 2),
+    (2, 4),
+    (1, 6),
+    (1, 8),
+    (1, 4),
+    (1, 2),
+)
+"""Rows and vectors of tiles that are taken where another is hardly better: programs then share them, and need not compile their own."""
+_HARDLY = 1.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +81,18 @@ def blocking(x: Contraction, target: Target) -> Blocking:
         width //= 2  # two of half the width go at once on some machines
     options = [_option(x, rows, vectors, width, column) for rows, vectors in _candidates(x, target, width, column)]
     options.sort(key=lambda o: o.cycles)
-    best = options[0]
-    least = best.cycles * _slowed(best, x)
-    for option in options[1:]:
-        if option.cycles >= least:
+    least = options[0].cycles * _slowed(options[0], x)
+    near: dict[tuple[int, int], tuple[float, Blocking]] = {}
+    for option in options:
+        if option.cycles > least * _HARDLY:
             break  # nothing makes an option faster than it is at first sight
         cycles = option.cycles * _slowed(option, x)
-        if cycles < least:
-            best, least = option, cycles
-    return best
+        least = min(least, cycles)
+        shape = (len(option.offsets(x.rows)), option.vectors)
+        near[shape] = min(near.get(shape, (cycles, option)), (cycles, option), key=itemgetter(0))
+    near = {shape: found for shape, found in near.items() if found[0] <= least * _HARDLY}
+    common = next((near[shape] for shape in _COMMON if shape in near), None)
+    return (common or min(near.values(), key=itemgetter(0)))[1]
 
 
 def _candidates(x: Contraction, target: Target, width: int, column: Axis) -> Iterator[tuple[Rows, int]]:

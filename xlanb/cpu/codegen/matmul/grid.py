@@ -2,11 +2,13 @@
 
 What it walks over stands in a table (words of i64):
 
-    routine                  the function that is called
-    digits, spans
-    count, weight, span      of each digit, the fastest last: `count` values, each worth `weight` blocks of a span
-    step, last, a, b, c      of each span: a block starts at min(block * step, last), so many bytes further in each array; the fastest digit's span is the last
-    ...                      the table of the routine
+    routine         the function that is called
+    digits          how many there are; then of each, the fastest last:
+      each            how many positions one step of the digit is: the product of the counts after it; of the fastest its count
+      step, last      a block starts at min(block * step, last)
+      a, b, c         so many times as many bytes further in each array
+      gives, takes    where two digits make a block: the first gives so many blocks for each of its steps (and moves nothing), the second takes them (1)
+    ...             the table of the routine
 """
 
 from __future__ import annotations
@@ -20,9 +22,7 @@ from xlanb.cpu.codegen.ir import PARALLEL, Function
 from xlanb.cpu.codegen.matmul.shared import field, moved, routine, table, word
 from xlanb.cpu.codegen.parallel import chunks, is_parallel
 
-_DIGIT, _SPAN, _HEAD = 3, 5, 3
-_MOST = 64
-"""Spans of a walk at most: each has two blocks or more, and an i64 counts them all."""
+_DIGIT, _HEAD = 8, 2
 _CONTEXT = 4
 
 
@@ -42,7 +42,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """A digit of the counter: `count` values, each worth `weight` blocks of a span."""
+    """A digit of the counter: `count` values, each worth `weight` blocks of a span. A span has one digit, or two: one of weight 1 after one that counts in those."""
 
     span: int
     count: int
@@ -91,79 +91,64 @@ _PART = ("ptr noalias readonly %context", "i64 %lo", "i64 %hi", "i64 %slot")
 
 
 def _words(spans: Sequence[Span], digits: Sequence[Digit]) -> list[int]:
-    used = [*sorted({d.span for d in digits} - {digits[-1].span}), digits[-1].span]
-    numbers = {n: k for k, n in enumerate(used)}
-    words = [len(digits), len(used)]
-    for d in digits:
-        words += [d.count, d.weight, numbers[d.span]]
-    for n in used:
-        words += [spans[n].step, spans[n].size - spans[n].step, *spans[n].strides]
+    words = [len(digits)]
+    for n, d in enumerate(digits):
+        span, each = spans[d.span], prod(x.count for x in digits[n + 1 :])
+        gives = d.weight if any(x.span == d.span for x in digits[n + 1 :]) else 0
+        takes = int(any(x.span == d.span for x in digits[:n]))
+        step = span.step if gives or takes else span.step * d.weight
+        strides = (0, 0, 0) if gives else span.strides
+        words += [d.count if n == len(digits) - 1 else each, step, span.size - span.step, *strides, gives, takes]
     return words
 
 
 def _emit_walk(f: Function) -> None:
     """As long as there is work: where the fastest digit's run begins, by divisions; then all of the run, by multiples."""
-    walk, a, b, c = (f.let(f"load ptr, ptr {field(f, k, '%context')}") for k in range(_CONTEXT))
+    walk, *arrays = (f.let(f"load ptr, ptr {field(f, k, '%context')}") for k in range(_CONTEXT))
     call = f.let(f"load ptr, ptr {walk}")
-    digits, spans = word(f, 1, walk), word(f, 2, walk)
-    first_digit = field(f, _HEAD, walk)
-    first_span = moved(f, first_digit, f.let(f"mul i64 {digits}, {8 * _DIGIT}"))
-    fast_digit = moved(f, first_span, str(-8 * _DIGIT))
-    others = f.let(f"sub i64 {spans}, 1")
-    fast_span = moved(f, first_span, f.let(f"mul i64 {others}, {8 * _SPAN}"))
-    parameters = moved(f, fast_span, str(8 * _SPAN))
-    count, weight = word(f, 0, fast_digit), word(f, 1, fast_digit)
-    step, last, *strides = (word(f, k, fast_span) for k in range(_SPAN))
-    blocks = f.alloca("i64", _MOST)
-    here, head, exit_ = f.block, f.fresh("run"), f.fresh("end")
+    others = f.let(f"sub i64 {word(f, 1, walk)}, 1")
+    first = field(f, _HEAD, walk)
+    fast = moved(f, first, f.let(f"mul i64 {others}, {8 * _DIGIT}"))
+    parameters = field(f, _DIGIT, fast)
+    count, step, last, *strides = (word(f, k, fast) for k in range(6))
+    takes = word(f, 7, fast)
+    here, head, next_, exit_ = f.block, f.fresh("run"), f.fresh("next"), f.fresh("end")
     f.branch(head)
     f.begin(head)
     at, further = f.fresh("at"), f.fresh("at")
-    f.do(f"{at} = phi i64 [ %lo, %{here} ], [ {further}, {further}.block ]")
-    with f.loop(spans) as k:
-        f.do(f"store i64 0, ptr {f.let(f'getelementptr inbounds i64, ptr {blocks}, i64 {k}')}")
-    value = f.let(f"urem i64 {at}, {count}")
-    _take_apart(f, f.let(f"udiv i64 {at}, {count}"), fast_digit, f.let(f"sub i64 {digits}, 1"), blocks)
-    pointers = _moved_along(f, first_span, others, blocks, (a, b, c))
-    left, most = f.let(f"sub i64 {count}, {value}"), f.let(f"sub i64 %hi, {at}")
+    f.do(f"{at} = phi i64 [ %lo, %{here} ], [ {further}, {next_} ]")
+    rest, given, *pointers = _outer(f, at, first, others, arrays)
+    left, most = f.let(f"sub i64 {count}, {rest}"), f.let(f"sub i64 %hi, {at}")
     run = f.call("i64", "llvm.umin.i64", ("i64", left), ("i64", most))
-    base = f.let(f"load i64, ptr {f.let(f'getelementptr inbounds i64, ptr {blocks}, i64 {others}')}")
+    begin = f.let(f"add i64 {rest}, {f.let(f'mul i64 {given}, {takes}')}")
     with f.loop(run) as k:
-        digit = f.let(f"add i64 {value}, {k}")
-        block = f.let(f"add i64 {base}, {f.let(f'mul i64 {digit}, {weight}')}")
-        start = _start(f, block, step, last)
-        arrays = [moved(f, p, f.let(f"mul i64 {start}, {s}")) for p, s in zip(pointers, strides, strict=True)]
-        f.do(f"call void {call}({', '.join(f'ptr {x}' for x in (*arrays, parameters))})")
+        start = _start(f, f.let(f"add i64 {begin}, {k}"), step, last)
+        given_to = ", ".join(f"ptr {x}" for x in (*_along(f, pointers, start, strides), parameters))
+        f.do(f"call void {call}({given_to})")
     f.do(f"{further} = add i64 {at}, {run}")
-    f.branch(f"{further}.block")
-    f.begin(f"{further}.block")
+    f.branch(next_)
+    f.begin(next_)
     f.branch_if(f.let(f"icmp ult i64 {further}, %hi"), head, exit_)
     f.begin(exit_)
 
 
-def _take_apart(f: Function, rest: str, fast_digit: str, others: str, blocks: str) -> None:
-    """Add to the blocks of each span what the digits before the fastest say."""
-    with f.carried(others, [("i64", rest), ("ptr", fast_digit)], guarded=True) as loop:
-        now, digit = loop.values
-        digit = moved(f, digit, str(-8 * _DIGIT))
-        count, weight, span = (word(f, k, digit) for k in range(_DIGIT))
-        place = f.let(f"getelementptr inbounds i64, ptr {blocks}, i64 {span}")
-        more = f.let(f"mul i64 {f.let(f'urem i64 {now}, {count}')}, {weight}")
-        before = f.let(f"load i64, ptr {place}")
-        f.do(f"store i64 {f.let(f'add i64 {before}, {more}')}, ptr {place}")
-        loop.next = [f.let(f"udiv i64 {now}, {count}"), digit]
-
-
-def _moved_along(f: Function, first_span: str, others: str, blocks: str, pointers: Sequence[str]) -> list[str]:
-    """The addresses of the arrays after all spans but the last."""
-    with f.carried(others, [("ptr", first_span), *(("ptr", p) for p in pointers)], guarded=True) as loop:
-        span, *now = loop.values
-        block = f.let(f"load i64, ptr {f.let(f'getelementptr inbounds i64, ptr {blocks}, i64 {loop.index}')}")
-        step, last, *strides = (word(f, k, span) for k in range(_SPAN))
-        start = _start(f, block, step, last)
-        after = [moved(f, p, f.let(f"mul i64 {start}, {s}")) for p, s in zip(now, strides, strict=True)]
-        loop.next = [moved(f, span, str(8 * _SPAN)), *after]
+def _outer(f: Function, at: str, first: str, others: str, arrays: Sequence[str]) -> list[str]:
+    """All digits but the fastest: (what is left for that, blocks that are given to it, addresses of the arrays)."""
+    carried = [("ptr", first), ("i64", at), ("i64", "0"), *(("ptr", p) for p in arrays)]
+    with f.carried(others, carried, guarded=True) as loop:
+        digit, rest, given, *now = loop.values
+        each, step, last, *strides = (word(f, k, digit) for k in range(6))
+        gives, takes = word(f, 6, digit), word(f, 7, digit)
+        value = f.let(f"udiv i64 {rest}, {each}")
+        start = _start(f, f.let(f"add i64 {value}, {f.let(f'mul i64 {given}, {takes}')}"), step, last)
+        after = f.let(f"sub i64 {rest}, {f.let(f'mul i64 {value}, {each}')}")
+        more = f.let(f"add i64 {given}, {f.let(f'mul i64 {value}, {gives}')}")
+        loop.next = [moved(f, digit, str(8 * _DIGIT)), after, more, *_along(f, now, start, strides)]
     return loop.values[1:]
+
+
+def _along(f: Function, pointers: Sequence[str], start: str, strides: Sequence[str]) -> list[str]:
+    return [moved(f, p, f.let(f"mul i64 {start}, {s}")) for p, s in zip(pointers, strides, strict=True)]
 
 
 def _start(f: Function, block: str, step: str, last: str) -> str:

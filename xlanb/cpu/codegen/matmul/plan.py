@@ -6,6 +6,7 @@ A plan depends on the shapes alone, not on the machine: the buffer assignment as
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.codegen.matmul.lanes import can_load, can_store, can_sum
@@ -44,6 +45,7 @@ class Plan:
         return self.a_bytes + self.b_bytes
 
 
+@lru_cache(maxsize=1024)
 def plan(x: Contraction) -> Plan | None:
     """How to compute a contraction; None where its types, or a result whose fastest axis is a batch's, do not suit."""
     if 0 in (x.batch_count, x.row_count, x.column_count, x.depth_count):
