@@ -172,6 +172,78 @@ def test_a_c_program_calls_it(backend, tmp_path, shared):
     assert np.frombuffer(done.stdout[160:], np.int32)[0] == doubled == 42
 
 
-def test_a_name_that_is_no_identifier_is_refused(backend, tmp_path):
-    with pytest.raises(CompilationError, match="identifier"):
-        backend(MODEL).export_c(tmp_path, name="a b")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("a b", "identifier"), ("", "identifier"), ("int", "word of C"), ("main", "word"), ("free", "C library")],
+)
+def test_a_name_that_c_cannot_call_is_refused(backend, tmp_path, name, message):
+    with pytest.raises(CompilationError, match=message):
+        backend(MODEL).export_c(tmp_path, name=name)
+    assert not list(tmp_path.iterdir())
+
+
+MANY = """HloModule many
+ENTRY main {
+  predict = f32[3] parameter(0)
+  nothing = f32[0,4] parameter(1)
+  half = f16[2] parameter(2)
+RESULTS
+  copied = f32[0,4] negate(nothing)
+  widened = f32[2] convert(half)
+  ROOT out = (TYPES, f32[0,4], f32[2]) tuple(NAMES, copied, widened)
+}
+"""
+
+MANY_MAIN = """#include <stdio.h>
+#include "predict.h"
+
+int main(void) {
+  float x[3] = {1, 2, 3}, none[1] = {0}, y[40][3], w[2];
+  uint16_t h[2] = {0x3C00, 0xC000};
+  if (predict_call(x, none, h, RESULTS, none, w)) return 2;
+  for (int k = 0; k < 40; ++k) printf("%g ", y[k][k % 3]);
+  printf("%g %g\\n", w[0], w[1]);
+  return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
+def test_many_results_of_a_program_whose_kernels_bear_its_name(backend, tmp_path):
+    count = range(40)
+    lines = [
+        f"  n{k} = f32[] constant({k})\n  b{k} = f32[3] broadcast(n{k}), dimensions={{}}\n"
+        f"  {'predict.' if k else 'predict_'}{k} = f32[3] add(predict, b{k})"
+        for k in count
+    ]
+    names = ", ".join(f"{'predict.' if k else 'predict_'}{k}" for k in count)
+    text = (
+        MANY.replace("RESULTS", "\n".join(lines)).replace("NAMES", names).replace("TYPES", ", ".join(["f32[3]"] * 40))
+    )
+    exe = backend(text)
+    exe.export_c(tmp_path, name="predict")
+    backend(text).export_c(tmp_path, name="copied")  # the name of a kernel
+    (tmp_path / "main.c").write_text(MANY_MAIN.replace("RESULTS", ", ".join(f"y[{k}]" for k in count)))
+    build = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.c", "predict.o", "-lm"]
+    subprocess.run(build, cwd=tmp_path, check=True, timeout=60)
+    done = subprocess.run([tmp_path / "main"], capture_output=True, check=True, timeout=60, text=True)
+    want = [k + 1 + k % 3 for k in count]
+    assert [float(v) for v in done.stdout.split()] == [*want, 1, -2]
+    exe.save(tmp_path / "saved under an odd näme")
+    arguments = np.array([1, 2, 3], np.float32), np.zeros((0, 4), np.float32), np.array([1, -2], np.float16)
+    for got, wanted in zip(xlanb.load(tmp_path / "saved under an odd näme")(*arguments), exe(*arguments), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+NEGATED = """HloModule negated
+ENTRY main {
+  x = f32[100] parameter(0)
+  y = f32[100] negate(x)
+  ROOT KERNEL = f32[100] reverse(y), dimensions={0}
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["y", "run", "KERNEL", "xlanb"])
+def test_any_other_name_is_taken(backend, tmp_path, name):
+    assert (tmp_path / f"{name}.h") in backend(NEGATED).export_c(tmp_path, name=name)

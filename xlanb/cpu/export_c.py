@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import shutil
 import subprocess
@@ -28,19 +29,28 @@ _C_TYPES = {
 }  # fmt: skip
 """The C type of an element; numbers that C has no type for are their bits, complex ones two numbers."""
 _LEVEL = 2
+_WORDS = frozenset(
+    "alignas alignof asm auto bool break case catch char class const constexpr continue decltype default delete do double else enum explicit "
+    "export extern false float for friend goto if inline int long main mutable namespace new noexcept nullptr operator private protected "
+    "public register restrict return short signed sizeof static struct switch template this throw true try typedef typeid typename "
+    "typeof union unsigned using virtual void volatile while".split()
+)
+"""What no function can be called in C, or in C++, which may include the header."""
 
 
 def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
     """See Executable.export_c."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise CompilationError(f"{name!r} is no C identifier")
+    _check_name(name)
     if exe.program.host:
         instruction = next(iter(exe.program.host.values()))
         raise UnimplementedError(f"the program calls a function of this process, which C cannot:\n  {instruction}")
     # One thread, and nobody to ask for signals: the code stands by itself.
     target = replace(exe.target, threads=1)
     program = emit_program(exe.buffer_assignment, target, polls=False)
-    text = _with_constants(program).replace("define void @run(", f"define void @{name}(")
+    text = _with_constants(program)
+    if name != "run":  # a kernel of the same name gives way
+        text = re.sub(rf"@{name}(?![\w.$-])", f"@{name}.kernel", text)
+    text = text.replace("define void @run(", f"define void @{name}(")
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     compiled = folder / f"{name}.o"
@@ -58,6 +68,15 @@ def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
             raise CompilationError(f"{compiler} makes no shared library:\n{done.stderr}")
         made.append(library)
     return made
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise CompilationError(f"{name!r} is no C identifier")
+    if name in _WORDS:
+        raise CompilationError(f"{name!r} is a word of C or C++: choose another name")
+    if hasattr(ctypes.CDLL(None), name):
+        raise CompilationError(f"{name!r} is a function of the C library: choose another name")
 
 
 def _with_constants(program: Program) -> str:
