@@ -118,3 +118,16 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
     cache = ObjectCache(Path(file), jit.host())
     cache.put("text", b"object", ready=True)
     assert cache.get("text", ready=True) is None
+
+
+def test_ir_that_llvm_refuses_is_told_with_its_message():
+    target = jit.host()
+    for text, told in (("define void @f( {", "expected type"), ("define i32 @f() {\n  ret void\n}", "i32")):
+        with pytest.raises(CompilationError, match=f"(?s)LLVM refuses the IR.*{told}"):
+            objects.compile_unit(Unit(text, ready=True, weight=0), target)
+
+
+def test_ir_that_parses_but_breaks_a_rule_is_refused():
+    text = "define void @f() {\nentry:\n  br label %b\na:\n  %x = add i32 1, 2\n  br label %b\nb:\n  %y = add i32 %x, 1\n  ret void\n}"
+    with pytest.raises(CompilationError, match="does not dominate"):
+        objects.compile_unit(Unit(text, ready=True, weight=0), jit.host())

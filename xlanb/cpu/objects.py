@@ -84,15 +84,11 @@ def compile_unit(unit: Unit, target: Target, *, relocation: str = "", level: int
         CompilationError: LLVM refuses the IR.
     """
     level = 0 if unit.calls_only else level
-    context = llvm.create_context()
+    context = llvm.context.ContextRef(_free().LLVMPY_ContextCreate())
     key = (target, level, relocation)
     free = _machines.setdefault(key, [])
     machine = free.pop() if free else jit.target_machine(target, level, relocation)
-    try:
-        module = llvm.parse_assembly(unit.text + conversions(unit.text, target), context)
-        module.verify()
-    except RuntimeError as error:
-        raise CompilationError(f"LLVM refuses the IR:\n{error}") from error
+    module = _parsed(unit.text + conversions(unit.text, target), context)
     if not unit.ready:
         _run_passes(module, machine)
     data = _emit(machine, module)
@@ -114,6 +110,23 @@ def _run_passes(module: Any, machine: Any) -> None:
     _free().LLVMPY_RunNewModulePassManager(builder.getModulePassManager(), module, builder)
 
 
+def _parsed(text: str, context: Any) -> Any:
+    """The module of some IR, verified; without llvmlite's lock, as a thread that has to wait for it may sleep for longer than all of its work takes."""
+    free = _free()
+    message = ctypes.c_void_p()
+    pointer = free.LLVMPY_ParseAssembly(context, text.encode(), ctypes.byref(message))
+    module = llvm.ModuleRef(pointer, context) if pointer else None
+    refused = module is None or message.value is not None or free.LLVMPY_VerifyModule(module, ctypes.byref(message))
+    try:
+        if refused:
+            told = ctypes.string_at(message).decode("utf-8", "replace") if message.value else ""
+            raise CompilationError(f"LLVM refuses the IR:\n{told}")
+    finally:
+        if message.value:
+            free.LLVMPY_DisposeString(message)
+    return module
+
+
 def _emit(machine: Any, module: Any) -> bytes:
     free = _free()
     with llvm.ffi.OutputString() as error:
@@ -128,9 +141,17 @@ def _emit(machine: Any, module: Any) -> bytes:
 
 @cache
 def _free() -> ctypes.CDLL:
-    """llvmlite's library, without the lock that lets one thread at a time into it: the two calls that take long work on contexts of their own."""
+    """llvmlite's library, without the lock that lets one thread at a time into it: these calls work on contexts of their own."""
     library = ctypes.CDLL(llvm.ffi.lib._name)  # noqa: SLF001 - what a ctypes.CDLL has too
     pointer = ctypes.c_void_p
+    library.LLVMPY_ContextCreate.argtypes = []
+    library.LLVMPY_ContextCreate.restype = llvm.ffi.LLVMContextRef
+    library.LLVMPY_ParseAssembly.restype = llvm.ffi.LLVMModuleRef
+    library.LLVMPY_ParseAssembly.argtypes = [pointer, ctypes.c_char_p, pointer]
+    library.LLVMPY_VerifyModule.argtypes = [pointer] * 2
+    library.LLVMPY_VerifyModule.restype = ctypes.c_int
+    library.LLVMPY_DisposeString.argtypes = [pointer]
+    library.LLVMPY_DisposeString.restype = None
     library.LLVMPY_RunNewModulePassManager.argtypes = [pointer] * 3
     library.LLVMPY_RunNewModulePassManager.restype = None
     library.LLVMPY_TargetMachineEmitToMemory.argtypes = [pointer, pointer, ctypes.c_int, pointer]
