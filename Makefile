@@ -15,7 +15,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test demo lint format docs browser peers notebooks binder install-check clean
+.PHONY: help lab test demo lint format docs browser peers notebooks binder install-check release clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -95,6 +95,15 @@ install-check: ## `pip install .` into a fresh environment
 	@set -e; for f in $$(git ls-files 'xlanb/*' | sed 's,^xlanb/,,'); do \
 		test -e build/install-check/lib/python3*/site-packages/xlanb/$$f \
 			|| { echo "not in the wheel: xlanb/$$f" >&2; exit 1; }; done
+
+# What is uploaded: whether it can be shown, and whether it stays small.
+release: $(VENV)/.installed-dev ## the wheel and the source archive in dist/, checked
+	rm -rf dist && $(BIN)/python -m build --quiet
+	$(BIN)/twine check --strict dist/*
+	@size=$$(wc -c < dist/*.whl); echo "the wheel has $$size bytes"; test $$size -lt 2000000 \
+		|| { echo "a wheel is to stay below 2 MB" >&2; exit 1; }
+	@grep -q "^version: $$($(BIN)/python -c 'import xlanb; print(xlanb.__version__)')$$" CITATION.cff \
+		|| { echo "CITATION.cff names another version" >&2; exit 1; }
 
 clean: ## remove the environment and all that was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
