@@ -209,3 +209,17 @@ def test_attributes_of_every_kind_survive(value):
 def test_an_attribute_of_another_kind_is_refused():
     with pytest.raises(GraphError, match="type object"):
         attr_to_proto(object(), new_message("AttrValue"))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ('key: "dtype" value { s: "abc" }', "'y' .*'dtype' is a type, not a string"),
+        ('key: "shape" value { i: 3 }', "'y' .*'shape' is a shape, not a int"),
+        ('key: "shape" value { list { i: 3 } }', "'y' .*'shape' is a shape, not a list"),
+    ],
+)
+def test_an_attribute_of_another_kind_than_its_op_has_is_refused_by_name(attribute, message):
+    dtype = "" if "dtype" in attribute else 'attr { key: "dtype" value { type: DT_FLOAT } }'
+    with pytest.raises(GraphError, match=message):
+        Graph.from_graphdef(f'node {{ name: "y" op: "Placeholder" {dtype} attr {{ {attribute} }} }}')

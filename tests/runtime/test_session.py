@@ -182,3 +182,17 @@ def test_a_constant_that_was_changed_is_compiled_anew() -> None:
         changed[50] += 7  # in the part that no text of it shows
         held.op.set_attr("value", changed)
         assert session.run(end, {x: zeros}) == 4957
+
+
+def test_gigabytes_are_refused_by_the_node_that_asks_for_them():
+    with tf.Graph().as_default():
+        huge = tf.fill([1_000_000, 1_000_000], 1.0, name="huge")
+        with tf.Session() as session, pytest.raises(GraphError, match="'huge'"):
+            session.run(tf.reduce_sum(huge))
+
+
+def test_candidates_that_cannot_be_drawn_are_refused():
+    with tf.Graph().as_default():
+        drawn = tf.nn.uniform_candidate_sampler(np.array([[0]]), 1, 2_000_000_000, True, 2_000_000_001, name="drawn")
+        with tf.Session() as session, pytest.raises(GraphError, match=r"'drawn' .*cannot draw 2000000000"):
+            session.run(drawn[0])

@@ -18,7 +18,7 @@ from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import output_dtypes
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.ops import find_op
+from xlanb.graph.ops import AttrDef, find_op
 
 _PRODUCER = 2474  # the version that a graph made here says it was made by: TensorFlow 2.21's
 
@@ -229,7 +229,10 @@ def _input(text: str, reader: str) -> tuple[str, int]:
 def _make(graph: Graph, proto: Any, read: int) -> Operation:
     attrs: dict[str, Any] = {}
     raw: dict[str, tuple[Any, bytes]] = {}
+    op_def = find_op(proto.op)
+    definitions = op_def.attr_defs if op_def is not None else {}
     for key, message in proto.attr.items():
+        _check_kind(proto, key, message, definitions.get(key))
         try:
             attrs[key] = attr_from_proto(message)
         except GraphError as error:
@@ -248,6 +251,27 @@ def _make(graph: Graph, proto: Any, read: int) -> Operation:
             rest.ClearField(field)
         op.raw_attrs[""] = (None, rest.SerializeToString())
     return op
+
+
+_KIND_FIELDS = {
+    "string": "s",
+    "int": "i",
+    "float": "f",
+    "bool": "b",
+}  # of an AttrValue, where they are not called as the kind
+
+
+def _check_kind(proto: Any, key: str, message: Any, definition: AttrDef | None) -> None:
+    """Raise GraphValueError where an attribute holds another kind of value than its op type says."""
+    found = message.WhichOneof("value")
+    if definition is None or found in {None, "placeholder"}:
+        return
+    wanted = "list" if definition.kind.startswith("list(") else _KIND_FIELDS.get(definition.kind, definition.kind)
+    if found != wanted:
+        names = {field: kind for kind, field in _KIND_FIELDS.items()}
+        raise GraphValueError(
+            f"node {proto.name!r} (op {proto.op}): attribute {key!r} is a {definition.kind}, not a {names.get(found, found)}"
+        )
 
 
 def _types(graph: Graph, proto: Any, attrs: dict[str, Any], read: int) -> list[DType]:

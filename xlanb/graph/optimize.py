@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.errors import GraphError
 from xlanb.graph.fold_batch_norms import fold_batch_norms
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import op_has_side_effects
@@ -96,10 +97,24 @@ def _foldable(graph: Graph, fed: Collection[str]) -> dict[Operation, None]:
                 and op.outputs[0].dtype.name != "string"
                 and not op.outputs[0].dtype.is_ref_dtype
             )
-            if simple and not op_has_side_effects(op) and all(t.op in constant for t in op.inputs):
+            if (
+                simple
+                and not op_has_side_effects(op)
+                and all(t.op in constant for t in op.inputs)
+                and not _is_large(op)
+            ):
                 constant.add(op)
                 found[op] = None
     return found
+
+
+def _is_large(op: Operation) -> bool:
+    """Whether the value would be larger than a folded constant may be, or is known not to exist: the run says so then."""
+    try:
+        count = op.outputs[0].shape.num_elements()
+    except GraphError:
+        return True
+    return count is not None and count > _LARGEST_CONSTANT
 
 
 def _become_constant(op: Operation, value: np.ndarray[Any, Any]) -> None:

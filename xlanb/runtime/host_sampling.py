@@ -16,16 +16,19 @@ from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
 from xlanb.runtime.host_ops import HostState, host
 
-_Draw = Callable[[np.random.Generator, int], int]
+Array = np.ndarray[Any, Any]
+_Draw = Callable[[np.random.Generator, int, int], Array]
+_MOST = 2**24  # candidates of one run; and the hope to find as many different ones ends after four times as many tries
 
 
-def _uniform(generator: np.random.Generator, limit: int) -> int:
-    return int(generator.integers(limit))
+def _uniform(generator: np.random.Generator, limit: int, count: int) -> Array:
+    return generator.integers(limit, size=count)
 
 
-def _log_uniform(generator: np.random.Generator, limit: int) -> int:
+def _log_uniform(generator: np.random.Generator, limit: int, count: int) -> Array:
     """Class k with probability log((k + 2) / (k + 1)) / log(limit + 1): small numbers are frequent ones."""
-    return min(int(math.exp(generator.random() * math.log1p(limit))) - 1, limit - 1)
+    drawn = np.exp(generator.random(count) * math.log1p(limit)).astype(np.int64) - 1
+    return np.asarray(np.minimum(drawn, limit - 1))
 
 
 def _log_probability(classes: np.ndarray[Any, Any], limit: int) -> np.ndarray[Any, Any]:
@@ -67,7 +70,9 @@ def _fixed(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[A
             f"node {op.name!r} ({op.type}): {len(weights)} weights (reserved ids included) for {limit} classes"
         )
     chances = weights / weights.sum()
-    return _sampled(op, inputs[0], state, lambda g, n: int(g.choice(n, p=chances)), lambda c, _limit: chances[c])
+    return _sampled(
+        op, inputs[0], state, lambda g, n, count: g.choice(n, count, p=chances), lambda c, _limit: chances[c]
+    )
 
 
 def _sampled(
@@ -82,19 +87,12 @@ def _sampled(
     true = np.asarray(true_classes, np.int64)
     if true.size and not (true.min() >= 0 and true.max() < limit):
         raise GraphError(f"node {op.name!r} ({op.type}): true_classes are not all in [0, {limit})")
-    generator = state.generator(op)
-    tries = count
+    if not 0 <= count <= _MOST or limit < 1:
+        raise GraphError(f"node {op.name!r} ({op.type}): cannot draw {count} of {limit} classes")
     if op.attrs.get("unique", True):
-        if count > limit:
-            raise GraphError(f"node {op.name!r} ({op.type}): {count} different candidates of {limit} classes")
-        found: dict[int, None] = {}
-        tries = 0
-        while len(found) < count:
-            found[draw(generator, limit)] = None
-            tries += 1
-        drawn = np.fromiter(found, np.int64)
+        drawn, tries = _different(op, draw, state.generator(op), count, limit)
     else:
-        drawn = np.asarray([draw(generator, limit) for _ in range(count)], np.int64)
+        drawn, tries = np.asarray(draw(state.generator(op), limit, count), np.int64), count
 
     def expected(classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         chance = probability(classes, limit)
@@ -102,6 +100,25 @@ def _sampled(
         return np.asarray(counts, np.float32)
 
     return [drawn, expected(true), expected(drawn)]
+
+
+def _different(op: Operation, draw: _Draw, generator: np.random.Generator, count: int, limit: int) -> tuple[Array, int]:
+    """So many different candidates, and how many were drawn to find them."""
+    if count > limit:
+        raise GraphError(f"node {op.name!r} ({op.type}): {count} different candidates of {limit} classes")
+    found: dict[int, None] = {}
+    tries = 0
+    while len(found) < count:
+        if tries > 4 * _MOST:
+            raise GraphError(
+                f"node {op.name!r} ({op.type}): {tries} tries gave {len(found)} different candidates, not {count}"
+            )
+        for candidate in draw(generator, limit, max(count, 64)).tolist():
+            tries += 1
+            found[candidate] = None
+            if len(found) == count:
+                break
+    return np.fromiter(found, np.int64, len(found)), tries
 
 
 @host("ComputeAccidentalHits")
