@@ -70,6 +70,43 @@ def test_it_may_be_saved(backend, tmp_path):
     np.testing.assert_array_equal(xlanb.load(tmp_path / "sorted")(a)[0], np.sort(a))
 
 
+UPDATED = """HloModule updated
+
+fused {
+  t = f32[1000,64] parameter(0)
+  u = f32[1,64] parameter(1)
+  n = s32[] parameter(2)
+  z = s32[] constant(0)
+  w = f32[1,64] negate(u)
+  ROOT d = f32[1000,64] dynamic-update-slice(t, w, n, z)
+}
+
+taken {
+  t = f32[1000,64] parameter(0)
+  n = s32[] parameter(1)
+  z = s32[] constant(0)
+  r = f32[1,64] dynamic-slice(t, n, z), dynamic_slice_sizes={1,64}
+  ROOT e = f32[1,64] negate(r)
+}
+
+ENTRY main {
+  x = f32[1000,64] parameter(0)
+  n = s32[] parameter(1)
+  b = f32[1000,64] negate(x)
+  row = f32[1,64] fusion(x, n), kind=kLoop, calls=taken
+  ROOT y = f32[1000,64] fusion(b, row, n), kind=kLoop, calls=fused
+}
+"""
+
+
+def test_a_profile_counts_what_is_read_and_written(backend):
+    exe = backend(UPDATED)
+    table = exe.profile(np.zeros((1000, 64), np.float32), np.array(3, np.int32), runs=1).set_index("instruction")
+    assert table.loc["b", "bytes"] == 2 * 256_000
+    assert table.loc["row", "bytes"] == 2 * 256 + 4
+    assert table.loc["y", "bytes"] == 2 * 256 + 4
+
+
 MANY_LINES = """HloModule lines
 
 less {

@@ -13,6 +13,7 @@ from xlanb.cpu import jit
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
 from xlanb.cpu.records import KernelTime
+from xlanb.cpu.traffic import traffic
 from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -58,7 +59,7 @@ def kernel_times(
                 name,
                 i.name,
                 cycles * cycle / runs,
-                bytes_accessed(i) * per_run,
+                traffic(i, exe.buffer_assignment) * per_run,
                 flop_count(i) * per_run,
                 made_for.op_name,
                 "{}:{}".format(*made_for.python_line) if made_for.python_line[1] else "",
