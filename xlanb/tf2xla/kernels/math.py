@@ -8,20 +8,14 @@ from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.shape import TupleShape
 from xlanb.tf2xla.broadcasting import binary, broadcast_pair, broadcast_to
 from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.kernels.activations import conjugate
 from xlanb.tf2xla.kernels.constants import filled, scalar
 from xlanb.tf2xla.registry import register
 
 _UNARY = {
     "Abs": HloOpcode.ABS,
-    "Acos": HloOpcode.ACOS,
-    "Acosh": HloOpcode.ACOSH,
-    "Asin": HloOpcode.ASIN,
-    "Asinh": HloOpcode.ASINH,
-    "Atan": HloOpcode.ATAN,
-    "Atanh": HloOpcode.ATANH,
     "Ceil": HloOpcode.CEIL,
     "Cos": HloOpcode.COSINE,
-    "Cosh": HloOpcode.COSH,
     "Erf": HloOpcode.ERF,
     "Exp": HloOpcode.EXPONENTIAL,
     "Expm1": HloOpcode.EXPONENTIAL_MINUS_ONE,
@@ -36,7 +30,6 @@ _UNARY = {
     "Sigmoid": HloOpcode.LOGISTIC,
     "Sign": HloOpcode.SIGN,
     "Sin": HloOpcode.SINE,
-    "Sinh": HloOpcode.SINH,
     "Sqrt": HloOpcode.SQRT,
     "Tan": HloOpcode.TAN,
     "Tanh": HloOpcode.TANH,
@@ -97,7 +90,7 @@ def _reciprocal(ctx: OpContext) -> HloInstruction:
 @register("SquaredDifference")
 def _squared_difference(ctx: OpContext) -> HloInstruction:
     d = binary(ctx.b, HloOpcode.SUBTRACT, ctx.input(0), ctx.input(1))
-    return ctx.b.multiply(d, d)
+    return ctx.b.multiply(conjugate(ctx, d), d)
 
 
 @register("FloorMod")

@@ -1,0 +1,122 @@
+"""TensorFlow's ops that are HLO by another name (tf2xla/ops/xla_ops.cc)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xlanb.hlo import HloInstruction
+from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.registry import register
+
+
+def _starts(ctx: OpContext, indices: HloInstruction) -> list[HloInstruction]:
+    count = indices.array_shape.dimensions[0]
+    return [ctx.b.reshape(ctx.b.slice(indices, [i], [i + 1]), []) for i in range(count)]
+
+
+@register("XlaDynamicSlice", constants=(2,))
+def _dynamic_slice(ctx: OpContext) -> HloInstruction:
+    return ctx.b.dynamic_slice(ctx.input(0), _starts(ctx, ctx.input(1)), ctx.ints(2))
+
+
+@register("XlaDynamicUpdateSlice")
+def _dynamic_update_slice(ctx: OpContext) -> HloInstruction:
+    return ctx.b.dynamic_update_slice(ctx.input(0), ctx.input(1), _starts(ctx, ctx.input(2)))
+
+
+@register("XlaPad", constants=(2, 3, 4))
+def _pad(ctx: OpContext) -> HloInstruction:
+    return ctx.b.pad(ctx.input(0), ctx.input(1), list(zip(ctx.ints(2), ctx.ints(3), ctx.ints(4), strict=True)))
+
+
+@register("XlaSort")
+def _sort(ctx: OpContext) -> HloInstruction:
+    """The last axis, smallest first."""
+    x = ctx.input(0)
+    return ctx.b.sort(x, max(0, x.array_shape.rank - 1))
+
+
+@register("XlaKeyValueSort")
+def _key_value_sort(ctx: OpContext) -> Sequence[HloInstruction]:
+    keys, values = ctx.inputs
+    made = ctx.b.sort([keys, values], max(0, keys.array_shape.rank - 1))
+    return [ctx.b.get_tuple_element(made, i) for i in range(2)]
+
+
+@register("XlaReducePrecision")
+def _reduce_precision(ctx: OpContext) -> HloInstruction:
+    return ctx.b.reduce_precision(ctx.input(0), int(ctx.attr("exponent_bits")), int(ctx.attr("mantissa_bits")))
+
+
+@register("XlaSharding", "XlaSpmdFullToShardShape", "XlaSpmdShardToFullShape")
+def _sharding(ctx: OpContext) -> HloInstruction:
+    """On one device the whole is the shard."""
+    return ctx.input(0)
+
+
+@register("XlaReplicaId")
+def _replica_id(ctx: OpContext) -> HloInstruction:
+    return ctx.b.constant(np.int32(0))
+
+
+@register("XlaConcatND")
+def _concat_nd(ctx: OpContext) -> HloInstruction:
+    """Pieces in row-major order of a grid, put together; the paddings at the ends are cut off."""
+    return concat_nd(ctx, ctx.inputs)
+
+
+@register("AssignVariableXlaConcatND")
+def _assign_concat_nd(ctx: OpContext) -> None:
+    ctx.assign_variable(0, concat_nd(ctx, ctx.inputs[1:]))
+
+
+def concat_nd(ctx: OpContext, pieces: Sequence[HloInstruction]) -> HloInstruction:
+    """The whole that pieces of a grid make."""
+    parts, grid = list(pieces), [int(n) for n in ctx.attr("num_concats")]
+    for axis in reversed(range(len(grid))):
+        step = grid[axis]
+        parts = [
+            ctx.b.concatenate(parts[i : i + step], axis) if step > 1 else parts[i] for i in range(0, len(parts), step)
+        ]
+    whole = parts[0]
+    paddings = [int(n) for n in ctx.attr("paddings") or ()] or [0] * len(grid)
+    if not any(paddings):
+        return whole
+    dims = whole.array_shape.dimensions
+    return ctx.b.slice(whole, [0] * len(dims), [d - p for d, p in zip(dims, paddings, strict=True)])
+
+
+@register("XlaSplitND")
+def _split_nd(ctx: OpContext) -> Sequence[HloInstruction]:
+    return split_nd(ctx, ctx.input(0))
+
+
+@register("ReadVariableXlaSplitND")
+def _read_split_nd(ctx: OpContext) -> Sequence[HloInstruction]:
+    return split_nd(ctx, ctx.read_variable(0))
+
+
+def split_nd(ctx: OpContext, x: HloInstruction) -> list[HloInstruction]:
+    """Pieces of a grid in row-major order, each of one shape; zeros at the ends where paddings say so."""
+    grid = [int(n) for n in ctx.attr("num_splits")]
+    paddings = [int(n) for n in ctx.attr("paddings") or ()] or [0] * len(grid)
+    if any(paddings):
+        zero = ctx.b.constant(np.zeros((), x.array_shape.dtype))
+        x = ctx.b.pad(x, zero, [(0, p, 0) for p in paddings])
+    dims = x.array_shape.dimensions
+    if len(dims) != len(grid) or any(d % n for d, n in zip(dims, grid, strict=True)):
+        ctx.fail(f"{x.shape} is not divided evenly by {grid}")
+    sizes = [d // n for d, n in zip(dims, grid, strict=True)]
+    starts = [[i * s for i, s in zip(place, sizes, strict=True)] for place in np.ndindex(*grid)]
+    return [ctx.b.slice(x, s, [a + b for a, b in zip(s, sizes, strict=True)]) for s in starts]
+
+
+@register("ToBool")
+def _to_bool(ctx: OpContext) -> HloInstruction:
+    """A scalar is true where it is not 0; anything else where it has elements."""
+    x = ctx.input(0)
+    if x.array_shape.rank:
+        return ctx.b.constant(np.asarray(0 not in x.array_shape.dimensions))
+    return ctx.b.compare(x, ctx.b.constant(np.zeros((), x.array_shape.dtype)), "NE")
