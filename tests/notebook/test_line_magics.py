@@ -55,7 +55,7 @@ def test_a_dump_opens_with_its_table(shell: InteractiveShell, dump: Path) -> Non
     result, _ = run(shell, f'%xla_open "{dump}"')
     assert isinstance(result.result, DumpDirectory)
     html = result.result._repr_mimebundle_()["text/html"]
-    assert "main program: the most instructions" in html
+    assert "main program: the only one" in html
     assert "xlanb-static" in html
 
 

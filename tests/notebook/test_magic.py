@@ -303,3 +303,32 @@ def test_a_cell_that_compiles_nothing_says_so(shell: InteractiveShell) -> None:
     assert "IndexError" not in printed(captured)
     _, captured = run(shell, "%%xla_jit\nraise ValueError('here')")
     assert "IndexError" not in printed(captured)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--disable fusoin", "--disable fusoin: no such pass; did you mean fusion?"),
+        ("-d fusion", "two stages with a colon between"),
+        ("--check=abc", "the tolerance is a number"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_before_the_cell_runs(shell, options, words):
+    _, captured = run(shell, f"%%xla_jit {options}\nran = True")
+    assert words in printed(captured)
+    assert "ran" not in shell.user_ns
+
+
+def test_a_cell_that_fails_says_nothing_of_compiling(shell):
+    _, captured = run(shell, "%%xla_jit\n1/0")
+    assert "ZeroDivisionError" in printed(captured)
+    assert "nothing was compiled" not in texts(captured)
+
+
+def test_hlo_that_breaks_its_own_shapes_is_refused(shell):
+    """Compiled, it would read beyond its array."""
+    _, captured = run(
+        shell,
+        "%%xla_jit --lang hlo\nHloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[500] add(x, x)\n}",
+    )
+    assert "expected the shape f32[4], not f32[500]" in printed(captured)

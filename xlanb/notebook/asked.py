@@ -21,6 +21,18 @@ from xlanb.peers import xla
 from xlanb.view.annotate import annotated_html
 
 
+def check_asked(options: Any) -> None:
+    """Refuse what cannot be answered, before the cell runs.
+
+    Raises:
+        ArgumentError: `-d` names no two stages, or the tolerance of `--check` is no number.
+    """
+    if options.diff:
+        _stages(options.diff)
+    if options.check:
+        _tolerance(options.check)
+
+
 def show_asked(shell: InteractiveShell, options: Any, seen: Observation, cell: str) -> None:
     """Show what was asked for.
 
@@ -56,10 +68,22 @@ def _show(found: Any) -> None:
 
 
 def _difference(trace: Trace, stages: str) -> Any:
-    a, colon, b = stages.partition(":")
-    if not colon or not a or not b:
-        raise ArgumentError(f"-d {stages!r}: two stages with a colon between, as in algsimp:fusion or 3:17")
+    a, b = _stages(stages)
     return trace.diff(_key(a), _key(b))
+
+
+def _stages(stages: str) -> tuple[str, str]:
+    a, _, b = stages.partition(":")
+    if not a or not b:
+        raise ArgumentError(f"-d {stages!r}: two stages with a colon between, as in algsimp:fusion or 3:17")
+    return a, b
+
+
+def _tolerance(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise ArgumentError(f"--check={text}: the tolerance is a number") from None
 
 
 def _key(word: str) -> int | str:
@@ -68,10 +92,7 @@ def _key(word: str) -> int | str:
 
 def _check(traces: Sequence[Trace], tolerance: str, against: str) -> None:
     __tracebackhide__ = True
-    try:
-        limit = float(tolerance) if tolerance else None
-    except ValueError:
-        raise ArgumentError(f"--check={tolerance}: the tolerance is a number") from None
+    limit = _tolerance(tolerance)
     programs = [t for t in traces if t.program is not None]
     if not programs:
         raise XlanbError("--check: no compilation of this cell ended in a program (-F compiles anew)")

@@ -41,7 +41,7 @@ def completions(parser: Any, line: str) -> list[str]:
         before, _, current = current.partition("=")
     action = next((a for a in _actions(parser) if before in a.option_strings), None)
     if action is not None and action.nargs != 0:
-        return sorted(action.choices) if action.choices else _passes() if before in _PASS_OPTIONS else []
+        return sorted(action.choices) if action.choices else pass_names() if before in _PASS_OPTIONS else []
     return _options(parser)
 
 
@@ -55,7 +55,8 @@ def _parser(shell: InteractiveShell, magic: str) -> Any:
     return function.parser
 
 
-def _passes() -> list[str]:
+def pass_names() -> list[str]:
+    """The passes of the default pipeline, in order, each once."""
     return list(dict.fromkeys(pipeline().names))
 
 

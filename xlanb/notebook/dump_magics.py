@@ -81,4 +81,4 @@ class DumpMagics(Magics):
         module = value if isinstance(value, HloModule) else getattr(value, "hlo_module", None)
         if isinstance(module, HloModule):
             return module.record()
-        raise ArgumentError(f"{word!r} is a {type(value).__name__}: %xla_diff takes traces, modules and dumps")
+        raise ArgumentError(f"{word!r} is of type {type(value).__name__}: %xla_diff takes traces, modules and dumps")

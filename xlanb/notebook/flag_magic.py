@@ -66,7 +66,9 @@ class FlagMagics(Magics):
             set_for_session(None)
             words.remove("reset")
         if words:
-            set_for_session(parse_flags(" ".join(words), current()))
+            # The names complete without the dashes: what is said without them is meant with them.
+            flags = [w if w.startswith("-") else f"--{w}" for w in words]
+            set_for_session(parse_flags(" ".join(flags), current()))
         return FlagsInForce(current())
 
 

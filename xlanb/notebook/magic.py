@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from contextlib import ExitStack
+from difflib import get_close_matches
 from itertools import count
 from typing import Any
 
@@ -18,9 +19,9 @@ from xlanb.errors import ArgumentError, XlanbError
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.running import inputs_for
 from xlanb.explorer.trace import Trace
-from xlanb.notebook.asked import show_asked
+from xlanb.notebook.asked import check_asked, show_asked
 from xlanb.notebook.cell import name_cells
-from xlanb.notebook.completion import complete_magics
+from xlanb.notebook.completion import complete_magics, pass_names
 from xlanb.notebook.dump_magics import DumpMagics
 from xlanb.notebook.flag_magic import FlagMagics
 from xlanb.notebook.observation import Observation, observation
@@ -119,6 +120,7 @@ class XlaMagics(Magics):
         """
         __tracebackhide__ = True
         options = parse_argstring(self.xla_jit, line)
+        check_asked(options)
         recorder = Recorder()
         begin = time.perf_counter()
         try:
@@ -128,7 +130,8 @@ class XlaMagics(Magics):
                 result = self._run(options, cell, recorder)
         except BaseException:
             # what was compiled before the failure is worth seeing, and the failed stage most of all
-            self._show(options, observation(_chosen(recorder, options), None, time.perf_counter() - begin), cell)
+            if recorder.traces:
+                self._show(options, observation(_chosen(recorder, options), None, time.perf_counter() - begin), cell)
             raise
         seen = observation(_chosen(recorder, options), result, time.perf_counter() - begin)
         if options.output:
@@ -187,7 +190,12 @@ def _flags(options: Any) -> dict[str, Any]:
         "tf_xla_cpu_global_jit": True,
         "tf_xla_min_cluster_size": options.min_cluster_size,
     }
-    off = tuple(filter(None, options.disable.split(",")))
+    off = tuple(filter(None, (name.strip() for name in options.disable.split(","))))
+    known = pass_names()
+    for name in off:
+        if name not in known:
+            near = get_close_matches(name, known, 1, 0.5)
+            raise ArgumentError(f"--disable {name}: no such pass" + (f"; did you mean {near[0]}?" if near else ""))
     if off:
         values["xla_disable_hlo_passes"] = off
     if options.force:
