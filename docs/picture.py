@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -19,7 +20,8 @@ SCENES = (
     ("step-widget", "light", STAGE, "g"),
     ("step-widget-dark", "dark", STAGE, "g"),
     ("step-diff", "light", STAGE, "d"),
-    ("step-why-dark", "dark", STAGE, "w"),
+    ("step-why-dark", "dark", "algsimp", ("w", "ArrowRight", "ArrowRight")),
+    ("step-rewrite", "light", "algsimp", ("g", "ArrowRight", "ArrowRight")),
     ("step-code", "light", "assembly", "c"),
 )
 # The film: a stage (none: where the last one ended), the keys pressed there, and how long it is shown, ms.
@@ -56,7 +58,7 @@ def widget(page: Page) -> Locator:
     return root
 
 
-def go(page: Page, root: Locator, stage: str, keys: str) -> None:
+def go(page: Page, root: Locator, stage: str, keys: Sequence[str]) -> None:
     """Go to a stage, the first of its name; press keys there and wait for what moves."""
     if stage:
         root.get_by_text(stage, exact=True).first.click()

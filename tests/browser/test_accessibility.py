@@ -107,6 +107,8 @@ def test_the_report(context, tmp_path, theme):
 
 
 PROGRAM = '''
+import xlanb
+
 widget = xlanb.explore(xlanb.Compilation("""HloModule tiny
 
 ENTRY %main (x: f32[8], y: f32[8]) -> f32[8] {

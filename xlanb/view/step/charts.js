@@ -77,7 +77,7 @@ function table(record) {
       h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, name, index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `at ${offset}, ${start}–${end}`)),
     ),
   ]);
-  return h("table", {}, h("thead", {}, h("tr", {}, ["#", "what", "size", "shape", "where, when"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, rows));
+  return h("table", {}, h("thead", {}, h("tr", {}, ["#", "what", "size", "shape", "where, when"].map((t) => h("th", { scope: "col", class: ["size", "where, when"].includes(t) ? "right" : "" }, t)))), h("tbody", {}, rows));
 }
 
 /**

@@ -8,7 +8,7 @@ import { dressNode, drawGroups, markOf, smooth } from "./shapes.js";
 /** @typedef {import("./scene.js").Sheet} Sheet */
 /** @typedef {import("./store.js").Marks} Marks */
 
-const MIN_READABLE = 0.3;
+const MIN_READABLE = 0.42;
 const MARGIN = 28;
 const LEGEND = 26;
 

@@ -167,7 +167,7 @@ function composed(artifact, payload, sheets, touched) {
   const folds = noFolds();
   for (const n of at.values()) if (n.fold) folds.closed.add(n.fold);
   const scene = sceneOf(artifact, payload, folds, at.size > 100 ? new Set([...at.keys(), ...touched]) : new Set());
-  const old = new Set((first?.nodes || []).map((n) => n.item.n));
+  const old = new Map((first?.nodes || []).map((n) => [n.item.n, n]));
   const boxes = placed(scene, at, old);
   const nodes = [...scene.nodes].map(([key, n]) => ({ key, item: n.item, fold: n.fold, .../** @type {any} */ (boxes.get(key)) }));
   const groups = framed(scene, boxes);
@@ -184,7 +184,7 @@ function composed(artifact, payload, sheets, touched) {
   return { w: Math.max(first?.w || 0, second?.w || 0, far("x", "w")), h: Math.max(first?.h || 0, second?.h || 0, far("y", "h")), nodes, edges, groups, note };
 }
 
-/** Where each node of a scene stands. @param {any} scene @param {Map<string, any>} at @param {Set<string>} old those that were there before the pass: they do not give way @returns {Map<string, {x: number, y: number, w: number, h: number}>} */
+/** Where each node of a scene stands. @param {any} scene @param {Map<string, any>} at where it will stand, or stood @param {Map<string, any>} old where it stood before the pass @returns {Map<string, {x: number, y: number, w: number, h: number}>} */
 function placed(scene, at, old) {
   const boxes = new Map();
   const meets = (/** @type {any} */ b) => [...boxes.values()].some((o) => b.x < o.x + o.w + 4 && o.x < b.x + b.w + 4 && b.y < o.y + o.h + 4 && o.y < b.y + b.h + 4);
@@ -194,8 +194,14 @@ function placed(scene, at, old) {
   };
   const all = [...scene.nodes];
   const nameAt = (/** @type {any} */ n) => at.get(n.item.n);
-  for (const [key, n] of all) if (nameAt(n) && old.has(n.item.n)) boxes.set(key, boxOf(nameAt(n)));
-  for (const [key, n] of all) if (nameAt(n) && !boxes.has(key)) put(key, boxOf(nameAt(n)));
+  const was = (/** @type {any} */ n) => old.get(n.item.n);
+  // What stays where it is stands first, then what is about to go, then what comes or moves: this gives way.
+  for (const [key, n] of all) if (was(n) && was(n).x === nameAt(n).x && was(n).y === nameAt(n).y) boxes.set(key, boxOf(was(n)));
+  for (const [key, n] of all) {
+    if (boxes.has(key) || !nameAt(n)) continue;
+    const there = [nameAt(n), was(n)].filter((b) => b).map(boxOf);
+    put(key, there.find((b) => !meets(b)) || there[0]);
+  }
   for (const [key] of all) {
     if (boxes.has(key)) continue;
     const above = scene.edges.filter(([, b]) => b === key).map(([a]) => boxes.get(a)).filter((/** @type {any} */ b) => b);

@@ -78,9 +78,16 @@ function textAt(store, e, side) {
 function foundParts(stage, r, store) {
   const lines = new Map(r.edits.flatMap((/** @type {any} */ e) => [[e.b, textAt(store, e, "new")], [e.a, textAt(store, e, "old")]]));
   const at = (/** @type {string} */ n) => lines.get(n) || store.payload.items[store.names(stage.b).get(n) ?? -1]?.t.trim().replace(/^ROOT /, "") || "";
-  const parts = (r.parts || []).map((/** @type {string[]} */ [name, op]) => [h("dt", {}, h("code", {}, name)), h("dd", { class: "mono", title: at(op) }, ref(op), h("small", {}, at(op).replace(/^[^=]*= /, "")))]);
+  const parts = (r.parts || []).map((/** @type {string[]} */ [name, op]) => [h("dt", {}, h("code", {}, name)), h("dd", { class: "mono", title: at(op) }, ref(op), h("small", {}, at(op).replace(/^[^=]*= |, metadata=\{.*/g, "")))]);
   const asked = (stage.why.decisions || []).find((/** @type {any} */ d) => d.taken && d.action === r.rule && (r.parts || []).some((/** @type {string[]} */ p) => d.subject.includes(p[1])));
   return [r.pattern ? h("p", { class: "pattern mono" }, r.pattern) : null, parts.length ? h("dl", { class: "parts" }, parts.flat()) : null, asked ? predicates(asked.predicates) : null];
+}
+
+/** The edits in short: what came, went, changed. @param {any} r */
+function editList(r) {
+  const signs = /** @type {Record<string, string>} */ ({ add: "+", remove: "−", replace: "⇒" });
+  const row = (/** @type {any} */ e) => h("li", {}, h("span", { class: "mk" }, `${signs[e.kind] || "~"} `), e.kind === "replace" ? [ref(e.a), " ⇒ ", ref(e.b)] : ref(e.b || e.a));
+  return h("ul", { class: "edits mono" }, r.edits.slice(0, 20).map(row), r.edits.length > 20 ? h("li", { class: "muted" }, `and ${r.edits.length - 20} more`) : null);
 }
 
 /** The card of one rewrite: the rule, what it looked for, what it found, what it needed, where it stands. @param {Store} store @param {Stage} stage @param {number} k */
@@ -91,7 +98,7 @@ export function rewriteCard(store, stage, k) {
     { class: "card-body" },
     h("h3", {}, h("span", { class: "opname" }, r.rule || r.pass || stage.name)),
     h("p", { class: "muted" }, `rewrite ${k + 1} of ${stage.why.rewrites.length} in ${stage.name}`),
-    r.pattern || r.parts ? [h("h4", {}, r.pattern ? "Looked for" : "Of"), foundParts(stage, r, store)].flat() : h("p", { class: "muted" }, "This pass is no set of patterns: what it did is in the list under Why."),
+    r.pattern || r.parts ? [h("h4", {}, r.pattern ? "Looked for" : "About"), foundParts(stage, r, store)].flat() : [h("h4", {}, "What it did"), editList(r)],
     r.where ? [h("h4", {}, "Source"), h("p", { class: "mono where" }, r.where)] : null,
   );
 }
@@ -111,7 +118,7 @@ function rewrite(r, k, state, stage, store) {
     "section",
     { class: `rewrite${state.rewrite === k ? " current" : ""}`, data: { rewrite: k }, onclick: () => state.choose(k) },
     h("header", { role: "presentation" }, h("span", { class: "n" }, String(k + 1)), h("b", {}, r.rule || r.pass || "edit"), r.where ? h("span", { class: "where" }, r.where) : null),
-    r.parts ? h("div", { class: "found" }, foundParts(stage, r, store)) : null,
+    r.parts ? h("div", { class: "bindings" }, foundParts(stage, r, store)) : null,
     h("div", { class: "code", tabindex: 0, role: "group", "aria-label": `Rewrite ${k + 1}` }, lines),
     r.more ? h("p", { class: "note inline" }, `${plural(r.more, "more edit")}.`) : null,
   );
