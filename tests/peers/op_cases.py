@@ -502,7 +502,7 @@ def _control_programs() -> dict[str, Any]:
     """Loops, branches and calls."""
 
     def loop(_: Any, tf: Any, x: Any) -> Any:
-        return tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, tf.reverse(a, [0])), [0, x])  # noqa: PLR2004
+        return tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, tf.reverse(a, [0])), [0, x])
 
     def branch(_: Any, tf: Any, x: Any) -> Any:
         return [tf.cond(tf.size(x) > tf.shape(x)[0], lambda: tf.reverse(x, [0]), lambda: x)]

@@ -43,12 +43,18 @@ def _batch_matmul(ctx: OpContext) -> HloInstruction:
     if x.array_shape.dimensions[lhs] != y.array_shape.dimensions[rhs]:
         ctx.fail(f"inner dimensions {x.array_shape.dimensions[lhs]} and {y.array_shape.dimensions[rhs]} differ")
     wanted = ctx.attr("Tout")
-    return ctx.b.dot_general(
+    target = None if wanted is None else from_dtype(wanted.as_numpy_dtype)
+    # sums of floats become integers in the end, not before
+    is_rounded = (
+        target is not None and not (target.is_floating or target.is_complex) and x.array_shape.element_type.is_floating
+    )
+    product = ctx.b.dot_general(
         x,
         y,
         lhs_batch_dims=range(n),
         rhs_batch_dims=range(n),
         lhs_contracting_dims=[lhs],
         rhs_contracting_dims=[rhs],
-        element_type=None if wanted is None else from_dtype(wanted.as_numpy_dtype),
+        element_type=None if is_rounded else target,
     )
+    return ctx.b.convert(product, target) if is_rounded and target is not None else product
