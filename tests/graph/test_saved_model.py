@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import xlanb
 from xlanb import tf
-from xlanb.errors import GraphError
+from xlanb.errors import ArgumentError, GraphError
 from xlanb.graph.attr_values import new_message
 from xlanb.graph.graph import Graph
 from xlanb.graph.saved_model import read_saved_model
@@ -119,6 +120,22 @@ def test_a_saved_model_runs(model: Path) -> None:
         read_saved_model(model, ("train",))
     with pytest.raises(GraphError, match=r"no saved_model\.pb"):
         read_saved_model(model / "variables")
+
+
+def test_a_saved_model_is_a_program(model: Path) -> None:
+    for path in (model, str(model)):
+        np.testing.assert_array_equal(
+            xlanb.compile(path, np.ones((1, 2), np.float32))(np.ones((1, 2), np.float32))[0], [[3, 5, 7]]
+        )
+    graph = Graph.from_tensorflow(model, signature="call")
+    assert [t.name for t in (*graph.inputs, *graph.outputs)] == ["x:0", "y:0"]
+    assert xlanb.cluster(model, tf_xla_min_cluster_size=1).clusters
+    with pytest.raises(ArgumentError, match=r"takes 1 arrays \(x: float32\(\?, 2\)\), not 2"):
+        xlanb.compile(model, np.ones((1, 2)), np.ones(1))
+    with pytest.raises(GraphError, match="no signature 'train' with results; it has: call"):
+        Graph.from_tensorflow(model, signature="train")
+    with pytest.raises(GraphError, match="cannot take a float for a program"):
+        Graph.from_tensorflow(1.5)
 
 
 def test_a_model_cut_anywhere_is_an_error_or_a_graph(model: Path) -> None:

@@ -24,6 +24,7 @@ from xlanb.debug_options import DebugOptions, flags
 from xlanb.display import Displayable
 from xlanb.errors import GraphError, GraphValueError
 from xlanb.graph.dtypes import DType
+from xlanb.graph.foreign import graph_of, is_foreign
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Tensor
 from xlanb.graph.records import GraphRecord
@@ -448,9 +449,9 @@ class Clustering(Displayable):
 
 
 def cluster(
-    graph: Graph,
+    graph: Any,
+    *args: Any,
     options: DebugOptions | None = None,
-    *,
     global_jit_level: int | None = None,
     cpu_global_jit: bool = True,
     only_lowered: bool = False,
@@ -463,7 +464,7 @@ def cluster(
     """Cluster a graph as a session with JIT on does; the graph itself stays as it is.
 
     Args:
-        graph: the graph; Placeholders stand for arguments.
+        graph: the graph; Placeholders stand for arguments. Or a program of TensorFlow as `Graph.from_tensorflow` takes it, with its arguments in `args`.
         options: flags; by default those in force. `values` changes some by name: tf_xla_min_cluster_size=1.
         global_jit_level: 0 compiles only what `_XlaCompile`, or the device, asks for; by default what the flag tf_xla_auto_jit says, else 1.
         cpu_global_jit: whether nodes on the CPU are compiled unasked.
@@ -477,6 +478,12 @@ def cluster(
         GraphError: the graph has a cycle outside of loops, or a malformed loop, or there is no such tensor.
         FlagError: an unknown flag, or an op type that XLA does not know.
     """
+    if is_foreign(graph):
+        graph = graph_of(graph, *args)
+    elif not isinstance(graph, Graph) or args:
+        raise GraphError(
+            f"a Graph, or a program of TensorFlow with its arguments, is clustered, not {graph!r}{' with arguments' if args else ''}"
+        )
     asked = _asked(options, values)
     level = max(0, asked.tf_xla_auto_jit or 1) if global_jit_level is None else global_jit_level
     request = Request(

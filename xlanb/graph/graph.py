@@ -19,6 +19,8 @@ from xlanb.graph.records import GraphRecord
 from xlanb.graph.scopes import ControlDependencies, Scopes, python_line
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from xlanb.graph.functions import GraphFunction
 
 
@@ -32,6 +34,8 @@ class Graph(Displayable):
         collections: lists by key ("variables", "trainable_variables", ...).
         version: grows with every change, so that caches know what they hold.
         builds_function: whether branches and loops are made as functions (If, While), as in a function that is to be compiled.
+        inputs, outputs: of the graph of a function, a model or a signature (see `from_tensorflow`), what it takes and gives, in order.
+        initial_values: values by the names of variables, with which sessions of this graph begin.
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -41,6 +45,9 @@ class Graph(Displayable):
         self.collections: dict[str, list[Any]] = {}
         self.version = 0
         self.builds_function = False
+        self.inputs: tuple[Tensor, ...] = ()
+        self.outputs: tuple[Tensor, ...] = ()
+        self.initial_values: dict[str, np.ndarray[Any, Any]] = {}
         self.names = NameSpace()
         self.scopes = Scopes()
         # What a GraphDef said beside its nodes: (version producer, min_consumer, bad consumers) and unknown fields.
@@ -376,6 +383,24 @@ class Graph(Displayable):
         from xlanb.graph.graphdef import read_graphdef
 
         return read_graphdef(source, name)
+
+    @staticmethod
+    def from_tensorflow(program: Any, *args: Any, signature: str | None = None) -> Graph:
+        """The graph of a program that the real TensorFlow holds; `inputs` and `outputs` are its arguments and results, sessions of it begin with its variables' values.
+
+        Args:
+            program: a tf.Graph; a v1 Session; tensors of a tf.Graph; a tf.function; a ConcreteFunction; a Keras model (called with training=False) or its file;
+                the folder of a SavedModel, which needs no TensorFlow.
+            args: arguments of a tf.function or a model: arrays, TensorSpecs, structures of them. A model that was built knows its own.
+            signature: of a SavedModel, by default "serving_default".
+
+        Raises:
+            MissingPeerError: TensorFlow is not installed.
+            GraphError: it cannot be taken; the message says what can.
+        """
+        from xlanb.graph.foreign import graph_of
+
+        return graph_of(program, *args, signature=signature)
 
     def to_graphdef(self) -> bytes:
         """The graph as a binary GraphDef; what was read and not changed is written as it was."""

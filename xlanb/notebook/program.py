@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from xlanb.errors import ArgumentError, FeedError
 from xlanb.explorer.live import Compilation
+from xlanb.graph.foreign import graph_of, is_foreign
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloModule, parse
 from xlanb.notebook.cell import run_cell, run_cell_to_call
@@ -72,6 +73,8 @@ def read_cell(
         return Program(lambda: Compilation(found, *given), tuple(np.asarray(a) for a in given))
     if isinstance(value, Tensor):
         return _tensor(shell, value, evaluated(shell, args))
+    if callable(value) and is_foreign(value):
+        return _foreign(shell, value, evaluated(shell, args))
     return Value(value)
 
 
@@ -105,6 +108,17 @@ def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | 
             feeds[source] = _value_for(shell, source)
     _initialize(session, variables)
     return Program(lambda: Compilation([tensor], feeds, session=session), assemble=lambda values: values[0])
+
+
+def _foreign(shell: InteractiveShell, program: Any, given: Any) -> Program:
+    """Run a model or function of TensorFlow: its arguments by --args, else from variables of the names of its inputs."""
+    if given is None:
+        graph = graph_of(program)
+        given = tuple(_value_for(shell, t) for t in graph.inputs)
+    arguments = _tuple(given)
+    return Program(
+        lambda: Compilation(program, *arguments), assemble=lambda values: values[0] if len(values) == 1 else values
+    )
 
 
 def _value_for(shell: InteractiveShell, placeholder: Tensor) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from xlanb.errors import ArgumentError, GraphError
 from xlanb.graph import dtypes
+from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
@@ -26,7 +27,8 @@ VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
     """The HloModule of whatever a user hands over.
 
-    `x` is an HloModule, HLO text, a tensor, operation or list of them, or a function, with example arguments in `args`. For tensors, `named` gives
+    `x` is an HloModule, HLO text, a tensor, operation or list of them, or a function, with example arguments in `args`; or a program of TensorFlow as
+    `Graph.from_tensorflow` takes it, with its arguments. For tensors, `named` gives
     values of placeholders (and of variables) by name where the graph does not say their shape.
 
     Raises:
@@ -34,6 +36,8 @@ def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
         XlanbError: it cannot be understood or lowered.
         TypeError: it is none of these.
     """
+    if is_foreign(x):
+        return _foreign_module(x, args, named)
     if isinstance(x, HloModule | str):
         module = parse(x) if isinstance(x, str) else x
         module.verify()  # compiled code trusts its shapes: what breaks their rules would read beyond its arrays
@@ -45,8 +49,26 @@ def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
     if callable(x):
         return trace_function(x, args)[0]
     raise TypeError(
-        f"cannot make HLO of a {type(x).__name__}: give HLO text, an HloModule, tensors, or a function and its arguments"
+        f"cannot make HLO of a {type(x).__name__}: give HLO text, an HloModule, tensors, a function and its arguments, or a program of TensorFlow"
     )
+
+
+def _foreign_module(x: Any, args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:
+    """The module of a program of TensorFlow: its arguments are the parameters, its weights literals; variables that it writes are parameters behind them, and results."""
+    graph = graph_of(x, *args)
+    if not graph.outputs:
+        raise ArgumentError(
+            f"a {type(x).__name__} does not say what is to be computed: give tensors of it, or Graph.from_tensorflow(...) and tensors of that"
+        )
+    values: dict[str, Any] = {**named, **{t.op.name: v for t, v in feeds_of(graph, args).items()}}
+    read = {t.op.name for t in inputs_of(graph.outputs)}
+    weights = {n: v for n, v in graph.initial_values.items() if n in read}
+    every = {**weights, **values}
+    feeds, result = extract_result(graph.outputs, every, literals=set(weights), inputs=graph.inputs)
+    if not result.updates:
+        return result.module
+    written = {feeds[i].op.name for i in result.updates}
+    return extract_result(graph.outputs, every, literals=set(weights) - written, inputs=graph.inputs)[1].module
 
 
 def inputs_of(fetches: Sequence[Tensor | Operation]) -> list[Tensor]:
@@ -69,19 +91,21 @@ def extract_result(
     values: Mapping[str, Any] | None = None,
     name: str | None = None,
     literals: Collection[str] = (),
+    inputs: Sequence[Tensor] = (),
 ) -> tuple[list[Tensor], CompilationResult]:
     """The program that computes `fetches` as one module: placeholders and variables are its parameters, in the order of the graph.
 
     Its root is a tuple: the fetched tensors, then the new values of variables that the program writes. Shapes come from the graph, or from `values`, arrays by
     name, where the graph leaves them open. Variables named in `literals` are no parameters: what `values` has for them stands in the module. Given back with it are the
-    tensors that it was made for, in the order of the arguments.
+    tensors that it was made for, in the order of the arguments. `inputs` come first among those, needed or not.
 
     Raises:
         GraphError: a shape is not known, or a node cannot be lowered; names the node.
     """
     values = dict(values or {})
     tensors, targets = _split(fetches)
-    feeds = [(t, _argument(t, values, is_literal=t.op.name in literals)) for t in inputs_of(fetches)]
+    sources = dict.fromkeys([*inputs, *inputs_of(fetches)])
+    feeds = [(t, _argument(t, values, is_literal=t.op.name in literals)) for t in sources]
     if values:
         raise ArgumentError(
             f"no placeholder or variable named {', '.join(map(repr, values))}; the program reads {', '.join(t.op.name for t, _ in feeds)}"

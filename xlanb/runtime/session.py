@@ -57,6 +57,7 @@ class Session:
         self.resources = Resources()
         self._scopes: list[Any] = []
         self._closed = False
+        self.load_variables(self.graph.initial_values)
 
     # -- running ------------------------------------------------------------------------------------------------
 

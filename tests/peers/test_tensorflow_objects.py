@@ -1,0 +1,172 @@
+"""Programs that the real TensorFlow holds, handed to xlanb as they are: their results are TensorFlow's."""
+
+import numpy as np
+import pytest
+
+import xlanb
+from xlanb import tf
+from xlanb.errors import ArgumentError, GraphError
+
+pytestmark = pytest.mark.peer
+
+
+@pytest.fixture(scope="module")
+def real():
+    return pytest.importorskip("tensorflow")
+
+
+def models(layers, keras):
+    """Models by name, with the shape of what they take; negative sizes are ids up to that many."""
+    mlp = [layers.Input((8,)), layers.Dense(4, activation="gelu"), layers.BatchNormalization(), layers.Dense(3)]
+    conv = [layers.Input((16, 16, 3)), layers.Conv2D(8, 3, padding="same"), layers.BatchNormalization(), layers.ReLU()]
+    conv += [layers.MaxPooling2D(), layers.DepthwiseConv2D(3), layers.GlobalAveragePooling2D(), layers.Dense(3)]
+    text = [layers.Input((7,), dtype="int32"), layers.Embedding(20, 6), layers.LSTM(5), layers.Dense(2)]
+    tokens = keras.Input((6, 8))
+    attended = layers.LayerNormalization()(layers.MultiHeadAttention(2, 4)(tokens, tokens) + tokens)
+    return {
+        "mlp": (keras.Sequential(mlp), (5, 8)),
+        "conv": (keras.Sequential(conv), (2, 16, 16, 3)),
+        "text": (keras.Sequential(text), None),
+        "attention": (keras.Model(tokens, layers.Dense(3)(attended)), (2, 6, 8)),
+    }
+
+
+@pytest.mark.parametrize("name", ["mlp", "conv", "text", "attention"])
+def test_keras_models(real, rng, name):
+    real.keras.utils.set_random_seed(0)
+    model, shape = models(real.keras.layers, real.keras)[name]
+    x = rng.integers(0, 20, (3, 7)).astype(np.int32) if shape is None else rng.standard_normal(shape).astype(np.float32)
+    wanted = model(x, training=False).numpy()
+    graph = tf.Graph.from_tensorflow(model, x)
+    assert set(graph.initial_values) == {w.path for w in model.weights if "seed" not in w.path}
+    assert [t.dtype.name for t in tf.Graph.from_tensorflow(model).inputs] == [x.dtype.name]  # it knows what it takes
+    np.testing.assert_allclose(tf.Session(graph).run(graph.outputs[0], {graph.inputs[0]: x}), wanted, atol=2e-6)
+    np.testing.assert_allclose(xlanb.compile(model, x)(x)[0], wanted, atol=2e-6)
+    with xlanb.flags("--tf_xla_auto_jit=2"):
+        compilation = xlanb.Compilation(model, x)
+        np.testing.assert_allclose(compilation.finish()[0], wanted, atol=2e-6)
+    assert compilation.trace["tf_graph"]
+    assert all(c.hlo_module for c in xlanb.cluster(model, x).clusters)
+
+
+def test_functions(real):
+    weights, captured = real.Variable([1.0, 2.0], name="w"), real.constant([3.0, 4.0])
+
+    @real.function
+    def inner(x, n):
+        return {"a": x * weights + captured, "b": [n + 1]}
+
+    @real.function
+    def outer(x):
+        i = real.constant(0)
+        while i < 3:
+            x = inner(x, i)["a"]
+            i += 1
+        return inner(x, i)
+
+    x, n = np.array([0.5, -1.0], np.float32), np.int32(3)
+    concrete = inner.get_concrete_function(real.TensorSpec([None]), real.TensorSpec([], real.int32))
+    for program, args in ((inner, (x, n)), (concrete, (x, n)), (outer, (x,))):
+        wanted = real.nest.flatten(program(*map(real.constant, args)))
+        graph = tf.Graph.from_tensorflow(program, *args)
+        feeds = dict(zip(graph.inputs, args, strict=True))
+        for got in (tf.Session(graph).run(list(graph.outputs), feeds), xlanb.compile(program, *args)(*args)):
+            for a, b in zip(got, wanted, strict=True):
+                np.testing.assert_array_equal(a, b.numpy())
+        assert not any("PartitionedCall" in op.type for op in graph)
+
+
+def test_a_function_that_writes_its_variables(real):
+    total = real.Variable([1.0, 2.0], name="total")
+
+    @real.function
+    def add(x):
+        total.assign_add(x)
+        return total * 2.0
+
+    x = np.array([0.5, -1.0], np.float32)
+    executable = xlanb.compile(add, x)
+    twice, new = executable(x, total.numpy())  # what it writes is a parameter behind its arguments, and a result
+    graph = tf.Graph.from_tensorflow(add, x)
+    session = tf.Session(graph)
+    for _ in range(2):
+        wanted = add(x).numpy()
+        np.testing.assert_array_equal(session.run(graph.outputs[0], {graph.inputs[0]: x}), wanted)
+    np.testing.assert_array_equal(session.read_variable("total"), total.numpy())
+    np.testing.assert_array_equal((twice, new), ([3.0, 2.0], [1.5, 1.0]))
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' own
+def test_saved_models_and_model_files(real, tmp_path, rng):
+    layers = real.keras.layers
+    model = real.keras.Sequential([layers.Input((8,)), layers.Dense(4, activation="tanh"), layers.Dense(3)])
+    x = rng.standard_normal((5, 8)).astype(np.float32)
+    model.export(tmp_path / "exported", verbose=False)
+    model.save(tmp_path / "model.keras")
+    for program in (tmp_path / "exported", str(tmp_path / "exported"), tmp_path / "model.keras"):
+        np.testing.assert_allclose(xlanb.compile(program, x)(x)[0], model(x).numpy(), atol=1e-6)
+        assert len(xlanb.cluster(program, x).clusters) == 1
+    with pytest.raises(GraphError, match=r"no signature 'other'.* it has: .*serving_default"):
+        tf.Graph.from_tensorflow(tmp_path / "exported", signature="other")
+
+
+def test_graphs_sessions_and_tensors_of_version_1(real):
+    v1 = real.compat.v1
+    with real.Graph().as_default() as theirs:
+        x = v1.placeholder(real.float32, [2], name="x")
+        w, unset = v1.get_variable("w", [2]), v1.get_variable("unset", [2])
+        y = x * w + 1.0
+        session = v1.Session(graph=theirs)
+        session.run(w.initializer)
+        wanted = session.run(y, {x: [1, 2]})
+        del unset
+    nodes = len(theirs.get_operations())
+    ours = tf.Session(tf.Graph.from_tensorflow(session))
+    assert len(theirs.get_operations()) == nodes
+    np.testing.assert_allclose(ours.run(y.name, {"x:0": [1, 2]}), wanted)
+    assert set(ours.graph.initial_values) == {"w"}
+    value = ours.read_variable("w")
+    np.testing.assert_allclose(xlanb.compile(y)(np.array([1, 2], np.float32), value)[0], wanted)
+    assert [t.name for t in tf.Graph.from_tensorflow([y]).outputs] == [y.name]
+    assert len(xlanb.cluster(theirs, tf_xla_min_cluster_size=1).clusters) > 0
+
+
+def test_what_is_not_taken_is_said(real):
+    table = real.lookup.StaticHashTable(
+        real.lookup.KeyValueTensorInitializer(real.constant([1, 2]), real.constant([3, 4])), -1
+    )
+    looked_up = real.function(table.lookup)
+    model = real.keras.Sequential([real.keras.layers.Dense(3)])
+    for program, args, words in (
+        (real.constant(1.0), (), "an EagerTensor is a value"),
+        (real.data.Dataset.range(3), (), "cannot take a _RangeDataset"),
+        (model, (), "does not say what it takes"),
+        (looked_up, (np.array([1], np.int32),), "captures .* hash tables"),
+        (real.function(lambda x: x), (), "cannot trace .*missing a required argument"),
+        (3, (), "cannot take a int for a program of TensorFlow"),
+    ):
+        with pytest.raises(GraphError, match=words):
+            tf.Graph.from_tensorflow(program, *args)
+    with pytest.raises(ArgumentError, match="does not say what is to be computed"):
+        xlanb.compile(real.Graph())
+    with pytest.raises(ArgumentError, match="takes 1 arrays"):
+        xlanb.compile(real.function(lambda x: x).get_concrete_function(real.TensorSpec([2])), np.ones(2), np.ones(2))
+
+
+def test_a_cell_that_ends_in_a_model(real, rng):
+    pytest.importorskip("IPython")
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "xlanb")
+    layers = real.keras.layers
+    model = real.keras.Sequential([layers.Input((8,)), layers.Dense(4, activation="tanh")])
+    x = rng.standard_normal((5, 8)).astype(np.float32)
+    shell.user_ns |= {"model": model, "batch": x}
+    try:
+        with capture_output():
+            got = shell.run_cell_magic("xla_jit", "--args (batch,) -q", "model\n")
+        np.testing.assert_allclose(got, model(x).numpy(), atol=1e-6)
+    finally:
+        InteractiveShell.clear_instance()

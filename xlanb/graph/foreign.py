@@ -1,0 +1,109 @@
+"""Programs that TensorFlow holds, as graphs: what counts as one, and the values to feed it. TensorFlow itself is only asked in `xlanb.peers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import ArgumentError, GraphError
+from xlanb.graph.graph import Graph
+from xlanb.graph.inline import inline_calls
+from xlanb.graph.operation import Tensor
+
+_PACKAGES = frozenset({"tensorflow", "keras", "tf_keras"})
+_MODEL_FILES = frozenset({".keras", ".h5"})
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether this is an object of TensorFlow or Keras (or a list of them), a SavedModel's folder, or a file of a Keras model."""
+    if isinstance(x, list | tuple):
+        return bool(x) and all(_is_of_tensorflow(item) for item in x)
+    return is_saved_model(x) or is_model_file(x) or _is_of_tensorflow(x)
+
+
+def is_saved_model(x: Any) -> bool:
+    """Whether this is the path of a folder with a SavedModel."""
+    if not _is_path(x):
+        return False
+    return any((Path(x) / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt"))
+
+
+def is_model_file(x: Any) -> bool:
+    """Whether this is the path of a file that Keras has written."""
+    return _is_path(x) and Path(x).suffix in _MODEL_FILES and Path(x).is_file()
+
+
+def graph_of(x: Any, *args: Any, signature: str | None = None) -> Graph:
+    """The graph of what `is_foreign` calls a program; see `Graph.from_tensorflow`.
+
+    Raises:
+        MissingPeerError: TensorFlow is needed, and is not installed.
+        GraphError: it is no such program, or cannot be read.
+    """
+    if is_saved_model(x):
+        return _of_saved_model(x, signature)
+    if signature is not None:
+        raise GraphError(f"only a SavedModel has signatures: {signature!r} means nothing for a {type(x).__name__}")
+    if not is_foreign(x):
+        raise GraphError(
+            f"cannot take a {type(x).__name__} for a program of TensorFlow: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
+            "with its arguments, a ConcreteFunction, a Keras model or its file, or the folder of a SavedModel"
+        )
+    found: Graph = import_module("xlanb.peers.tensorflow_objects").graph_of(x, args)
+    return found
+
+
+def feeds_of(graph: Graph, args: Sequence[Any]) -> dict[Tensor, np.ndarray[Any, Any]]:
+    """What of the arguments of a call is to be fed to `graph.inputs`: the arrays in them, in their order. Where `args` are none, or specs, nothing is.
+
+    Raises:
+        ArgumentError: there are more or fewer arrays than inputs.
+    """
+    values = list(_arrays(args))
+    if not values:
+        return {}
+    if len(values) != len(graph.inputs):
+        takes = ", ".join(f"{t.op.name}: {t.dtype.name}{t.shape}" for t in graph.inputs)
+        raise ArgumentError(f"{graph.name} takes {len(graph.inputs)} arrays ({takes}), not {len(values)}")
+    return dict(zip(graph.inputs, values, strict=True))
+
+
+def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
+    """The arrays in a structure, dictionaries by their sorted keys, as TensorFlow flattens them; numbers of Python are part of the program, not arguments."""
+    if isinstance(value, Mapping):
+        return [a for key in sorted(value) for a in _arrays(value[key])]
+    if isinstance(value, list | tuple):
+        return [a for item in value for a in _arrays(item)]
+    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "numpy"):
+        return [np.asarray(value)]
+    return []
+
+
+def _is_of_tensorflow(x: Any) -> bool:
+    return any(c.__module__.split(".", 1)[0] in _PACKAGES for c in type(x).__mro__)
+
+
+def _is_path(x: Any) -> bool:
+    return isinstance(x, Path) or (isinstance(x, str) and "\n" not in x and "{" not in x and 0 < len(x) < 4096)
+
+
+def _of_saved_model(folder: str | Path, signature: str | None) -> Graph:
+    from xlanb.graph.saved_model import read_saved_model
+
+    model = read_saved_model(folder)
+    callable_ones = {n: s for n, s in model.signatures.items() if s.outputs}
+    name = signature or ("serving_default" if "serving_default" in callable_ones else next(iter(callable_ones), ""))
+    if name not in callable_ones:
+        there = ", ".join(callable_ones) or "none"
+        raise GraphError(f"the SavedModel {str(folder)!r} has no signature {name!r} with results; it has: {there}")
+    wanted = callable_ones[name]
+    graph = model.graph.subgraph([*wanted.outputs.values(), *wanted.inputs.values()])
+    inline_calls(graph)
+    graph.inputs = tuple(graph.get_tensor_by_name(wanted.inputs[k]) for k in sorted(wanted.inputs))
+    graph.outputs = tuple(graph.get_tensor_by_name(wanted.outputs[k]) for k in sorted(wanted.outputs))
+    graph.initial_values = {n: v for n, v in model.variables_of_graph().items() if n in graph}
+    return graph

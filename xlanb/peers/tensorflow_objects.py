@@ -1,0 +1,197 @@
+"""Objects of the real TensorFlow as graphs: tf.Graph, sessions, tensors, tf.function, ConcreteFunction, Keras models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import GraphError, MissingPeerError
+from xlanb.graph.foreign import is_model_file
+from xlanb.graph.graph import Graph
+from xlanb.graph.graphdef import read_graphdef
+from xlanb.graph.inline import inline_calls
+
+_SOURCES = frozenset({"Placeholder", "PlaceholderV2"})
+
+
+def graph_of(x: Any, args: Sequence[Any]) -> Graph:
+    """The graph of an object of TensorFlow or Keras, with `inputs`, `outputs` and `initial_values`; `args` are the arguments of a function or model: arrays or TensorSpecs.
+
+    Variables that a function has captured are VarHandleOp nodes of their own names here, other captured values constants.
+
+    Raises:
+        MissingPeerError: TensorFlow is not installed.
+        GraphError: it is no program, does not take these arguments, or captures what is neither variable nor array; TensorFlow's own words are in the message.
+    """
+    if find_spec("tensorflow") is None:
+        raise MissingPeerError("TensorFlow is not installed: pip install 'xlanb[peers]'")
+    tf = import_module("tensorflow")
+    if is_model_file(x):
+        x = tf.keras.models.load_model(x)
+    if isinstance(x, tf.Graph):
+        return _of_graph(x, ())
+    if isinstance(x, tf.compat.v1.Session | tf.compat.v1.InteractiveSession):
+        return _of_session(x)
+    items = list(x) if isinstance(x, list | tuple) else [x]
+    if items and all(tf.is_tensor(i) or isinstance(i, tf.Operation) for i in items):
+        return _of_tensors(tf, items)
+    return _of_concrete(tf, _concrete(tf, x, args), _title(x))
+
+
+def _title(x: Any) -> str:
+    found = getattr(x, "name", None) or getattr(x, "__name__", None)
+    return str(found) if isinstance(found, str) else "function"
+
+
+def _concrete(tf: Any, x: Any, args: Sequence[Any]) -> Any:
+    """The ConcreteFunction that a call with these arguments would run."""
+    if hasattr(x, "captured_inputs") and hasattr(x, "graph"):
+        return x
+    if hasattr(x, "get_concrete_function"):
+        function, given = x, list(args)
+    elif isinstance(x, tf.keras.Model | tf.keras.layers.Layer):
+        function, given = _model_function(tf, x), list(args) or [_model_specs(tf, x)]
+    else:
+        raise GraphError(
+            f"cannot take a {type(x).__name__} of TensorFlow for a program: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
+            "with its arguments, a ConcreteFunction, or a Keras model"
+        )
+    try:
+        return function.get_concrete_function(*given)
+    except Exception as error:
+        told = str(error).strip().splitlines()
+        words = "; ".join(line.strip() for line in told[-3:]) or type(error).__name__
+        raise GraphError(f"TensorFlow cannot trace {_title(x)!r} for these arguments: {words}") from error
+
+
+def _model_function(tf: Any, model: Any) -> Any:
+    backend = import_module("keras").config.backend() if hasattr(import_module("keras"), "config") else "tensorflow"
+    if backend != "tensorflow":
+        raise GraphError(
+            f"this Keras computes with {backend}, not with TensorFlow: set KERAS_BACKEND=tensorflow, or give xlanb.from_jax the function"
+        )
+    return tf.function(lambda *inputs: model(*inputs, training=False), autograph=False)
+
+
+def _model_specs(tf: Any, model: Any) -> Any:
+    """TensorSpecs in the structure of a model's inputs."""
+    if not getattr(model, "built", False) or not getattr(model, "inputs", None):
+        raise GraphError(f"the Keras model {model.name!r} does not say what it takes: give it with its arguments")
+
+    def spec(tensor: Any) -> Any:
+        return tf.TensorSpec(tensor.shape, tensor.dtype, name=re.sub(r"\W", "_", tensor.name))
+
+    structure = getattr(model, "_inputs_struct", None)
+    inputs = model.inputs if structure is None else structure
+    found = tf.nest.map_structure(spec, inputs)
+    return found[0] if isinstance(found, list) and len(found) == 1 else found
+
+
+def _of_concrete(tf: Any, function: Any, name: str) -> Graph:
+    body = function.graph
+    definition = body.as_graph_def()
+    nodes = {n.name: n for n in definition.node}
+    captures = [(value, placeholder.op.name) for value, placeholder in body.captures]
+    variables = {id(v.handle): v for v in body.variables}
+    values: dict[str, np.ndarray[Any, Any]] = {}
+    renamed: dict[str, str] = {}
+    for value, placeholder in captures:
+        variable = variables.get(id(value))
+        if variable is not None:
+            new = _free_name(variable.name, nodes, values)
+            renamed[placeholder] = new
+            values[new] = variable.numpy()
+            _be_variable(tf, nodes[placeholder], variable, new)
+        elif placeholder in nodes:
+            _be_constant(tf, nodes[placeholder], value, name)
+    _rename(definition.node, renamed)
+    captured = {placeholder for _, placeholder in captures}
+    graph = read_graphdef(definition.SerializeToString(), re.sub(r"\W", "_", name) or "function")
+    graph.inputs = tuple(graph.get_tensor_by_name(t.name) for t in body.inputs if t.op.name not in captured)
+    graph.outputs = tuple(graph.get_tensor_by_name(_renamed(t.name, renamed)) for t in body.outputs)
+    graph.initial_values = values
+    inline_calls(graph)
+    return graph
+
+
+def _free_name(name: str, nodes: Mapping[str, Any], taken: Iterable[str]) -> str:
+    """A variable's name as a node may be called, with "_1", "_2", ... where it is taken."""
+    plain = re.sub(r"[^A-Za-z0-9_.\\/>-]", "_", name.rpartition(":")[0] or name).lstrip("_-/\\>") or "variable"
+    used = {*nodes, *taken}
+    found, count = plain, 0
+    while found in used:
+        count += 1
+        found = f"{plain}_{count}"
+    return found
+
+
+def _be_variable(tf: Any, node: Any, variable: Any, name: str) -> None:
+    node.op, node.name = "VarHandleOp", name
+    node.attr.clear()
+    node.attr["dtype"].type = variable.dtype.base_dtype.as_datatype_enum
+    node.attr["shape"].shape.CopyFrom(tf.TensorShape(variable.shape).as_proto())
+    node.attr["shared_name"].s = name.encode()
+    node.attr["container"].s = b""
+
+
+def _be_constant(tf: Any, node: Any, value: Any, function: str) -> None:
+    if value.dtype in {tf.resource, tf.variant} or not hasattr(value, "numpy"):
+        raise GraphError(
+            f"{function!r} captures {node.name!r}, a {value.dtype.name} that is no variable: hash tables, iterators and the like are not taken"
+        )
+    node.op = "Const"
+    node.attr.clear()
+    node.attr["dtype"].type = value.dtype.as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.numpy(), value.dtype))
+
+
+def _rename(nodes: Any, renamed: Mapping[str, str]) -> None:
+    for node in nodes:
+        for i, text in enumerate(node.input):
+            node.input[i] = _renamed(text, renamed)
+
+
+def _renamed(text: str, renamed: Mapping[str, str]) -> str:
+    """An input of a node, or the name of a tensor, after nodes were given other names."""
+    head, colon, index = text.removeprefix("^").partition(":")
+    sign = "^" if text.startswith("^") else ""
+    return f"{sign}{renamed.get(head, head)}{colon}{index}"
+
+
+def _of_graph(source: Any, outputs: Sequence[Any]) -> Graph:
+    graph = read_graphdef(source.as_graph_def().SerializeToString())
+    graph.outputs = tuple(graph.get_tensor_by_name(t.name) for t in outputs)
+    graph.inputs = tuple(op.outputs[0] for op in graph if op.type in _SOURCES)
+    return graph
+
+
+def _of_session(session: Any) -> Graph:
+    """The graph of a session of version 1, with the values that its variables have there."""
+    graph = _of_graph(session.graph, ())
+    unset = import_module("tensorflow").errors.FailedPreconditionError
+    for variable in session.graph.get_collection("variables"):
+        with suppress(unset):
+            graph.initial_values[variable.op.name] = np.asarray(session.run(variable))
+    return graph
+
+
+def _of_tensors(tf: Any, items: Sequence[Any]) -> Graph:
+    if any(isinstance(i, tf.__internal__.EagerTensor) for i in items):
+        raise GraphError(
+            "an EagerTensor is a value, not a program: give the tf.function that computes it, and its arguments"
+        )
+    graphs = {id(i.graph): i.graph for i in items}
+    if len(graphs) != 1:
+        raise GraphError(f"the tensors are of {len(graphs)} graphs: give those of one")
+    tensors = [t for i in items for t in (i.outputs if isinstance(i, tf.Operation) else [i])]
+    found = _of_graph(next(iter(graphs.values())), tensors)
+    wanted = found.subgraph([t.name for t in tensors] + [i.name for i in items if isinstance(i, tf.Operation)])
+    wanted.outputs = tuple(wanted.get_tensor_by_name(t.name) for t in tensors)
+    wanted.inputs = tuple(op.outputs[0] for op in wanted if op.type in _SOURCES)
+    return wanted
