@@ -15,6 +15,7 @@ from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.running import run_traced
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
+from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.runtime.compiler import Stages, module_stages
 from xlanb.runtime.program import to_module
@@ -29,7 +30,8 @@ class Compilation(Displayable):
     """The live stepper: `step()` runs exactly one more stage of the compiler.
 
     `x` is an HloModule, HLO text, a function with example arguments, or tensors and operations of a graph with a feed dictionary; a graph is run in `session`, a
-    new one by default, and then walks through clustering and execution too. `result` is what came out: an Executable, or what Session.run gives.
+    new one by default, and then walks through clustering and execution too. So is a program of TensorFlow, which `Graph.from_tensorflow` takes, with its
+    arguments. `result` is what came out: an Executable, or what Session.run gives.
 
     `fork` leaves it after any of its stages for a compilation of its own; `branches` are those that did.
     """
@@ -44,6 +46,9 @@ class Compilation(Displayable):
             self._stages: Stages[Any] = x.stages() if isinstance(x, Branch) else self._start(x, args, session, named)
 
     def _start(self, x: Any, args: tuple[Any, ...], session: Session | None, named: dict[str, Any]) -> Stages[Any]:
+        if session is None and is_foreign(x):
+            graph = graph_of(x, *args)
+            return Session(graph).run_stages(list(graph.outputs), {**feeds_of(graph, args), **named})
         if _is_graph(x) and (session is not None or args):
             graph = (x[0] if isinstance(x, list | tuple) else x).graph
             feeds = args[0] if args else {}
