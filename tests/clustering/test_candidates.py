@@ -9,10 +9,12 @@ import pytest
 
 from tests.clustering.graphs import Build, loop
 from xlanb import tf
+from xlanb.clustering import compilability
 from xlanb.clustering.clustering import Clustering, cluster
 from xlanb.errors import FlagError
 from xlanb.graph.dtypes import as_dtype
 from xlanb.graph.functions import FunctionRef, GraphFunction
+from xlanb.tf2xla.registry import kernel
 
 
 def reasons(found: Clustering, node: str) -> list[str]:
@@ -211,7 +213,8 @@ def test_the_lines_that_people_grep_for_are_logged(caplog: pytest.LogCaptureFixt
     assert lines[" Built 1 clusters, size 4 / 6 (66.67%)"] == logging.INFO
 
 
-def test_in_a_graph_that_is_to_run_what_cannot_be_lowered_here_stays_out() -> None:
+def test_in_a_graph_that_is_to_run_what_cannot_be_lowered_here_stays_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilability, "kernel", lambda op: None if op == "XlaReplicaId" else kernel(op))
     build = Build()
     build.arg("x", tf.int32)
     build.node("SymbolicGradient", "s", ["x"], [tf.int32], f=FunctionRef("g"), Tin=(tf.int32,), Tout=(tf.int32,))
