@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.peers.op_programs import PROGRAMS as _XLA_PROGRAMS
+
 
 @dataclass(frozen=True)
 class D:
@@ -298,7 +300,6 @@ CASES: dict[str, Case] = {
     "XlaPad": case(input=(2, 3), padding_value=(), padding_low=K([1, 0]), padding_high=K([0, 2]), padding_interior=K([0, 1])),
     "XlaSort": case(input=(2, 5)),
     "XlaKeyValueSort": case(keys=np.array([3, 1, 2, 0]), values=(4,)),
-    "XlaVariadicSort": case("unsupported"),
     "XlaReducePrecision": case(operand=(2, 3), exponent_bits=5, mantissa_bits=4),
     "XlaConcatND": case(inputs=[(2, 2), (2, 2)], num_concats=[1, 2]),
     "XlaSplitND": case(input=(2, 4), N=2, num_splits=[1, 2]),
@@ -516,5 +517,5 @@ def _control_programs() -> dict[str, Any]:
     return {"StatelessWhile": loop, "StatelessIf": branch, "StatelessCase": switch, "PartitionedCall": called}
 
 
-PROGRAMS: dict[str, Any] = _list_programs() | _control_programs()
+PROGRAMS: dict[str, Any] = _list_programs() | _control_programs() | _XLA_PROGRAMS
 CASES |= _updates()

@@ -56,7 +56,8 @@ def variants(name: str, kernels: dict[str, Any]) -> list[dict[str, str]]:
     """Dtypes by attribute: each attribute goes through the dtypes of its kernels while the others stay."""
     if name in PROGRAMS:
         kinds = next(
-            (kernels[a] for a in ("element_dtype", "dtype", "T", "Tin", "elem_type") if a in kernels), ["float32"]
+            (kernels[a] for a in ("element_dtype", "dtype", "T", "Tin", "elem_type", "LhsT") if a in kernels),
+            ["float32"],
         )
         return [{"T": d} for d in sorted(kinds) if d not in _NOT_TRIED]
     known = {a.name: a for a in op_def(name).attr if a.type in ("type", "list(type)")}
@@ -129,6 +130,15 @@ def _tensor(tf: Any, array: Any, dtype: str) -> Any:
     return tf.bitcast(held, tf.as_dtype(dtype)) if dtype in _QUANTISED else held
 
 
+class _ByName:
+    """TensorFlow's ops as methods, those without a Python name among them."""
+
+    def __getattr__(self, name: str) -> Any:
+        from tensorflow.python.framework import op_def_library
+
+        return lambda **given: op_def_library.apply_op(name, **given)
+
+
 class Run:
     """The inputs of a case, and the graph that TensorFlow traces for it."""
 
@@ -147,7 +157,7 @@ class Run:
             dtype = self.types["T"]
             self.arrays = [_numbers((2, 3), dtype, -2, 2, self.rng)]
             self.tensors = [_tensor(self.tf, self.arrays[0], dtype)]
-            return lambda x: PROGRAMS[self.name](self.tf.raw_ops, self.tf, x)
+            return lambda x: PROGRAMS[self.name](_ByName(), self.tf, x)
         spec: Case = CASES[self.name]
         definition = op_def(self.name)
         args = dict(spec.args)

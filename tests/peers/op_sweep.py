@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 import collections
+import multiprocessing
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.peers.op_cases import CASES, PROGRAMS
 from tests.peers.op_runs import Outcome, run, variants
@@ -23,6 +26,48 @@ def sweep(name: str) -> list[tuple[dict[str, str], Outcome]]:
 
     kernels = {a: [BY_SHORT_NAME[t].name for t in ts] for a, ts in (kernel_constraints(name) or {}).items()}
     return [(types, run(name, types)) for types in variants(name, kernels)]
+
+
+def _work(pipe: Any, names: list[str], known: set[tuple[str, str]]) -> None:
+    """Send what is tried before it is tried, and how it went; what is `known` is left out."""
+    from xlanb.clustering.xla_kernels import kernel_constraints
+    from xlanb.graph.ops.op_def import BY_SHORT_NAME
+
+    for name in names:
+        kernels = {a: [BY_SHORT_NAME[t].name for t in ts] for a, ts in (kernel_constraints(name) or {}).items()}
+        for types in variants(name, kernels):
+            if (name, str(types)) not in known:
+                pipe.send((name, types, None))
+                pipe.send((name, types, run(name, types)))
+    pipe.send(None)
+
+
+def results(names: list[str]) -> Iterator[tuple[str, dict[str, str], Outcome]]:
+    """Every variant of these op types and how it went; where TensorFlow aborts, another process goes on behind."""
+    known: set[tuple[str, str]] = set()
+    context = multiprocessing.get_context("spawn")
+    at: tuple[str, dict[str, str]] | None = None
+    while True:
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_work, args=(theirs, names, known))
+        process.start()
+        theirs.close()
+        try:
+            while (said := ours.recv()) is not None:
+                name, types, outcome = said
+                at = (name, types)
+                if outcome is not None:
+                    known.add((name, str(types)))
+                    yield name, types, outcome
+        except EOFError:
+            process.join()
+            if at is None:
+                raise
+            known.add((at[0], str(at[1])))
+            yield *at, Outcome("refused", f"the process ended with {process.exitcode}")
+        else:
+            process.join()
+            return
 
 
 def verdict(rows: list[tuple[dict[str, str], Outcome]]) -> str:
@@ -45,15 +90,24 @@ def main() -> None:
     given = parser.parse_args()
     names = given.only.split(",") if given.only else sorted({*CASES, *PROGRAMS})[given.start :: given.step]
     totals: collections.Counter[str] = collections.Counter()
-    lines = []
-    for name in names:
-        rows = sweep(name)
-        totals[verdict(rows)] += 1
-        lines += [f"{verdict(rows)}\t{name}\t{o.status}\t{t}\t{o.text!r}" for t, o in rows]
-        if verdict(rows) != "right" or given.only:
-            shown = [f"    {o.status} {t} {o.text}" for t, o in rows if o.status != "ok"]
-            sys.stdout.write("\n".join([f"{verdict(rows)} {name}", *shown[:2]]) + "\n")
+    lines: list[str] = []
+    rows: dict[str, list[tuple[dict[str, str], Outcome]]] = {}
+
+    def close(name: str) -> None:
+        found = verdict(rows[name])
+        totals[found] += 1
+        lines.extend(f"{found}\t{name}\t{o.status}\t{t}\t{o.text!r}" for t, o in rows[name])
+        if found != "right" or given.only:
+            shown = [f"    {o.status} {t} {o.text}" for t, o in rows[name] if o.status != "ok"]
+            sys.stdout.write("\n".join([f"{found} {name}", *shown[:2]]) + "\n")
             sys.stdout.flush()
+
+    for name, types, outcome in results(names):
+        if rows and name not in rows:
+            close(next(reversed(rows)))
+        rows.setdefault(name, []).append((types, outcome))
+    if rows:
+        close(next(reversed(rows)))
     if given.list:
         Path(given.list).write_text("\n".join(lines) + "\n")
     sys.stdout.write(f"{len(names)} op types: {dict(totals)}\n")

@@ -19,6 +19,8 @@ _FUNCTIONAL: dict[str, tuple[tuple[str, ...], int]] = {
     "StatelessCase": (("branches",), 1),
     "While": (("cond", "body"), 0),
     "StatelessWhile": (("cond", "body"), 0),
+    "XlaIf": (("then_branch", "else_branch"), 1),
+    "XlaWhile": (("cond", "body"), 0),
 }
 
 
@@ -40,7 +42,7 @@ def constant_inputs(op: Operation, open_: frozenset[str] = frozenset()) -> list[
         function = op.graph.functions.get(name)
         if function is not None and name not in open_:
             positions.update(first + i for i in constant_arguments(function.body, open_ | {name}))
-    if op.type in ("While", "StatelessWhile"):  # what changes from round to round is never known
+    if op.type in ("While", "StatelessWhile", "XlaWhile"):  # what changes from round to round is never known
         body = op.graph.functions.get(op.attrs["body"].name)
         positions &= unchanged_arguments(body.body) if body is not None else set()
     return sorted(p for p in positions if p < len(op.inputs))

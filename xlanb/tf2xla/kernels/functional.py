@@ -26,7 +26,7 @@ def _call(ctx: OpContext) -> Sequence[Value]:
     return lower_body(body_of(ctx, ctx.attr("f").name), ctx.values, ctx.b, ctx.constants)
 
 
-@register("If", "StatelessIf")
+@register("If", "StatelessIf", "XlaIf")
 def _if(ctx: OpContext) -> Sequence[Value]:
     condition = ctx.input(0)
     if condition.array_shape.element_type is not PrimitiveType.PRED:  # a number is true where it is not zero
@@ -81,7 +81,7 @@ def _fake_param(ctx: OpContext) -> Value:
     return ctx.b.broadcast(zero, [int(d) for d in dims if d is not None])
 
 
-@register("While", "StatelessWhile")
+@register("While", "StatelessWhile", "XlaWhile")
 def _while(ctx: OpContext) -> Sequence[Value]:
     """Loop variables that the body hands on unchanged are known inside as they are outside, constants among them."""
     body = body_of(ctx, ctx.attr("body").name)

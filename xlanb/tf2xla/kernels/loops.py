@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from xlanb.hlo import HloInstruction
+from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array, tuple_of
 from xlanb.tf2xla.context import OpContext
@@ -17,13 +17,24 @@ Body = Callable[[OpContext, HloInstruction, list[HloInstruction]], Sequence[HloI
 
 def repeat(ctx: OpContext, count: int, state: Sequence[HloInstruction], body: Body, name: str) -> list[HloInstruction]:
     """The state after `count` rounds of `body(ctx, index, state)`, index an s32 scalar; the body sees nothing but its state."""
-    if count == 0:
-        return list(state)
+    return list(state) if count == 0 else _loop(ctx, count, state, body, name)
+
+
+def _loop(
+    ctx: OpContext, count: int, state: Sequence[HloInstruction], body: Body, name: str, *, while_any: bool = False
+) -> list[HloInstruction]:
+    """`while_any`: only as long as one of the predicates that the state begins with holds."""
     b = ctx.b
     shape = tuple_of([array(PrimitiveType.S32), *(s.array_shape.without_layout().with_default_layout() for s in state)])
     condition = b.sub_computation(f"{name}_condition")
-    index = condition.get_tuple_element(condition.parameter(0, shape), 0)
-    ends = condition.build_computation(condition.compare(index, condition.constant(np.int32(count)), "LT"))
+    held = condition.parameter(0, shape)
+    goes_on = condition.compare(condition.get_tuple_element(held, 0), condition.constant(np.int32(count)), "LT")
+    if while_any:
+        going = condition.get_tuple_element(held, 1)
+        none = condition.constant(np.zeros((), np.bool_))
+        some = condition.reduce(going, none, list(range(going.array_shape.rank)), HloOpcode.OR)
+        goes_on = condition.and_(goes_on, some)
+    ends = condition.build_computation(goes_on)
     inner = b.sub_computation(f"{name}_body")
     given = inner.parameter(0, shape)
     index, *inside = (inner.get_tuple_element(given, i) for i in range(len(state) + 1))
@@ -31,3 +42,25 @@ def repeat(ctx: OpContext, count: int, state: Sequence[HloInstruction], body: Bo
     root = inner.tuple([inner.add(index, inner.constant(np.int32(1))), *after])
     made = b.while_(ends, inner.build_computation(root), b.tuple([scalar_of(ctx, PrimitiveType.S32, 0), *state]))
     return [b.get_tuple_element(made, i + 1) for i in range(len(state))]
+
+
+def iterate(
+    ctx: OpContext,
+    limit: int,
+    going: HloInstruction,
+    state: Sequence[HloInstruction],
+    body: Callable[[OpContext, list[HloInstruction]], tuple[HloInstruction, Sequence[HloInstruction]]],
+    name: str,
+) -> list[HloInstruction]:
+    """The state after rounds of `body(ctx, state)`, which gives also where to go on, as long as any of the predicates `going` holds; `limit` rounds at most.
+
+    What no longer goes on keeps its state.
+    """
+    start = [going, *state]
+
+    def step(inner: OpContext, _: HloInstruction, held: list[HloInstruction]) -> Sequence[HloInstruction]:
+        again, after = body(inner, held[1:])
+        kept = [inner.b.select(held[0], new, old) for new, old in zip(after, held[1:], strict=True)]
+        return [inner.b.and_(held[0], again), *kept]
+
+    return _loop(ctx, limit, start, step, name, while_any=True)[1:]

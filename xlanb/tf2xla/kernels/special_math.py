@@ -101,8 +101,11 @@ def _lanczos(ctx: OpContext, z: HloInstruction) -> tuple[HloInstruction, HloInst
 
 @register("Lgamma")
 def _lgamma(ctx: OpContext) -> HloInstruction:
-    """log|gamma(x)|; below 1/2 by reflection, log(pi / |sin(pi x)|) - lgamma(1 - x)."""
-    x = _widened(ctx)
+    return _narrowed(ctx, lgamma(ctx, _widened(ctx)))
+
+
+def lgamma(ctx: OpContext, x: HloInstruction) -> HloInstruction:
+    """The logarithm of |gamma(x)|; below 1/2 by reflection, log(pi / |sin(pi x)|) less that of 1 - x."""
     b = ctx.b
     reflected = b.compare(x, filled(ctx, x, 0.5), "LT")
     z = b.select(reflected, b.negate(x), b.subtract(x, filled(ctx, x, 1)))
@@ -126,13 +129,16 @@ def _lgamma(ctx: OpContext) -> HloInstruction:
     mirrored = b.select(b.is_finite(log_sine), mirrored, b.negate(log_sine))
     result = b.select(reflected, mirrored, log_y)
     infinite = b.compare(size, filled(ctx, x, math.inf), "EQ")
-    return _narrowed(ctx, b.select(infinite, filled(ctx, x, math.inf), result))
+    return b.select(infinite, filled(ctx, x, math.inf), result)
 
 
 @register("Digamma")
 def _digamma(ctx: OpContext) -> HloInstruction:
-    """The derivative of lgamma; below 1/2 by reflection, digamma(1 - x) - pi / tan(pi x); NaN at 0, -1, -2, ..."""
-    x = _widened(ctx)
+    return _narrowed(ctx, digamma(ctx, _widened(ctx)))
+
+
+def digamma(ctx: OpContext, x: HloInstruction) -> HloInstruction:
+    """The derivative of lgamma; below 1/2 by reflection, that of 1 - x less pi / tan(pi x); NaN at 0, -1, -2, ..."""
     b = ctx.b
     reflected = b.compare(x, filled(ctx, x, 0.5), "LT")
     z = b.select(reflected, b.negate(x), b.subtract(x, filled(ctx, x, 1)))
@@ -144,7 +150,7 @@ def _digamma(ctx: OpContext) -> HloInstruction:
     part = b.multiply(b.add(x, b.abs(b.floor(b.add(x, filled(ctx, x, 0.5))))), filled(ctx, x, math.pi))
     mirrored = b.subtract(y, b.divide(b.multiply(filled(ctx, x, math.pi), b.cos(part)), b.sin(part)))
     pole = b.and_(b.compare(x, filled(ctx, x, 0), "LE"), b.compare(x, b.floor(x), "EQ"))
-    return _narrowed(ctx, b.select(pole, filled(ctx, x, math.nan), b.select(reflected, mirrored, y)))
+    return b.select(pole, filled(ctx, x, math.nan), b.select(reflected, mirrored, y))
 
 
 def _chebyshev(ctx: OpContext, x: HloInstruction, coefficients: Sequence[float]) -> HloInstruction:
