@@ -9,6 +9,8 @@ import numpy as np
 
 from xlanb.errors import EvaluationError
 from xlanb.evaluator.dynamic import resized
+from xlanb.evaluator.factorizations import reflected
+from xlanb.evaluator.lapack import lapack_routine
 from xlanb.evaluator.nn import top_k
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Array, Value, scalar_int
@@ -58,10 +60,7 @@ def _qr(i: HloInstruction, a: Array) -> Value:
 def _householder_product(i: HloInstruction, a: Array, scales: Array) -> Value:
     """The first columns of the product of the reflections that `a` holds below its diagonal (LAPACK's orgqr)."""
     wide = _wide(a)
-    q = np.broadcast_to(np.eye(*a.shape[-2:], dtype=wide.dtype), a.shape).copy()
-    for k in reversed(range(scales.shape[-1])):
-        v = np.where(np.arange(a.shape[-2]) > k, wide[..., k], np.arange(a.shape[-2]) == k)[..., None]
-        q -= scales[..., k, None, None] * v * (np.swapaxes(v.conj(), -1, -2) @ q)
+    q = reflected(wide, scales.astype(wide.dtype), np.broadcast_to(np.eye(*a.shape[-2:], dtype=wide.dtype), a.shape))
     return q.astype(a.dtype)
 
 
@@ -94,4 +93,7 @@ def _custom_call(ev: Evaluator, i: HloInstruction, *operands: Any) -> Value:
         return operands[0]
     if target in _TARGETS:
         return _TARGETS[target](i, *operands)
+    routine = lapack_routine(target)
+    if routine is not None:
+        return routine(i, *operands)
     raise EvaluationError(f'custom-call target "{target}" is not known here')

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xlanb.errors import EvaluationError
+from xlanb.evaluator.factorizations import substitute
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Array, is_complex, narrow, widen
 from xlanb.hlo.instruction import HloInstruction
@@ -76,18 +77,7 @@ def _triangular_solve(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> A
         if transpose == "ADJOINT" and is_complex(a):
             matrix = np.conj(matrix)
     if i.get("left_side"):
-        return narrow(_substitute(matrix, widen(b), lower=is_lower), b.dtype)
+        return narrow(substitute(matrix, widen(b), lower=is_lower), b.dtype)
     # x a = b is a^T x^T = b^T
-    solved = _substitute(np.swapaxes(matrix, -1, -2), np.swapaxes(widen(b), -1, -2), lower=not is_lower)
+    solved = substitute(np.swapaxes(matrix, -1, -2), np.swapaxes(widen(b), -1, -2), lower=not is_lower)
     return narrow(np.swapaxes(solved, -1, -2), b.dtype)
-
-
-def _substitute(a: Array, b: Array, *, lower: bool) -> Array:
-    """Forward or back substitution, a row at a time for all right-hand sides of all matrices."""
-    x = np.array(b)
-    n = a.shape[-1]
-    for k in range(n) if lower else reversed(range(n)):
-        known = slice(0, k) if lower else slice(k + 1, n)
-        row = x[..., k, :] - np.matmul(a[..., k : k + 1, known], x[..., known, :])[..., 0, :]
-        x[..., k, :] = row / a[..., k, k, None]
-    return x

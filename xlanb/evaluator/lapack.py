@@ -1,0 +1,234 @@
+"""custom-call of LAPACK routines under the names that JAX gives them on CPUs (`lapack_sgetrf_ffi`), with the operands and results of jaxlib's lapack_kernels.
+
+What NumPy has of LAPACK it computes (single precision in double precision); the rest is in `factorizations` and `schur`. Characters of options come as numbers (76 is "L").
+`info` is what LAPACK gives: 0 for success, k > 0 for the k-th pivot, minor or eigenvalue that failed, -4 for NaN or inf in the fourth argument. Where LAPACK leaves a result
+undefined, the operand that it overwrites stands there, or zeros.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import EvaluationError
+from xlanb.evaluator import factorizations
+from xlanb.evaluator.factorizations import reflected, substitute
+from xlanb.evaluator.schur import schur
+from xlanb.evaluator.values import Array, Value
+from xlanb.hlo.instruction import HloInstruction
+
+Options = Mapping[str, int]
+
+_TARGET = re.compile(r"lapack_([sdcz])([a-z0-9]+)_ffi")
+_OPTION = re.compile(r"(\w+)\s*=\s*(true|false|-?\d+)")
+
+
+def lapack_routine(target: str) -> Callable[..., Value] | None:
+    """The function behind a custom-call target, called with the instruction and its operands; None where there is none of this name."""
+    found = _TARGET.fullmatch(target)
+    routine = _ROUTINES.get(found[2]) if found else None
+    if routine is None:
+        return None
+
+    def run(i: HloInstruction, *operands: Array) -> Value:
+        leaves = [shape.as_array() for _, shape in i.shape.leaves()]
+        results: Value = [None] * len(leaves)
+        if operands[0].size:
+            results = routine(_options(i), *operands)
+        made = tuple(
+            np.zeros(leaf.dimensions, leaf.dtype) if value is None else np.asarray(value).astype(leaf.dtype, copy=False)
+            for value, leaf in zip(results, leaves, strict=True)
+        )
+        return made[0] if i.shape.is_array else made
+
+    return run
+
+
+def _options(i: HloInstruction) -> dict[str, int]:
+    """The numbers of `{uplo = 76 : ui8, left = true}`."""
+    found = _OPTION.findall(i.backend_config)
+    return {name: value == "true" if value in ("true", "false") else int(value) for name, value in found}
+
+
+def _is(options: Options, name: str, letter: str) -> bool:
+    if name not in options:
+        raise EvaluationError(f"the option {name} is missing")
+    return options[name] == ord(letter)
+
+
+def _adjoint(a: Array) -> Array:
+    return a.swapaxes(-1, -2).conj()
+
+
+def _safely(compute: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple[tuple[Array, ...], Array]:
+    """(results, info) of a function of NumPy's for all matrices; where it fails for one, its results are NaN and its info is not 0."""
+    batch = a.shape[:-2]
+    try:
+        return compute(a), np.zeros(batch, np.int32)
+    except np.linalg.LinAlgError:
+        if not batch:
+            like = compute(np.eye(*a.shape, dtype=a.dtype))
+            failed = 1 if np.isfinite(a).all() else -4
+            return tuple(np.full_like(x, np.nan) for x in like), np.asarray(failed, np.int32)
+    each = [_safely(compute, m) for m in a.reshape(-1, *a.shape[-2:])]
+    results = tuple(np.stack(x).reshape((*batch, *x[0].shape)) for x in zip(*(r for r, _ in each), strict=True))
+    return results, np.stack([info for _, info in each]).reshape(batch)
+
+
+def _one_by_one(compute: Callable[..., tuple[Any, ...]], a: Array, *others: Array) -> tuple[Array, ...]:
+    """The results of a function of one matrix (and a vector each of others) for all of them."""
+    batch = a.shape[:-2]
+    flat = a.reshape(-1, *a.shape[-2:])
+    rest = [x.reshape(-1, *x.shape[len(batch) :]) for x in others]
+    each = [compute(*given) for given in zip(flat, *rest, strict=True)]
+    return tuple(np.stack(x).reshape((*batch, *np.shape(x[0]))) for x in zip(*each, strict=True))
+
+
+# -- systems and factorizations -----------------------------------------------------------------------------------
+
+
+def _potrf(options: Options, a: Array) -> Value:
+    is_upper = _is(options, "uplo", "U")
+    (factor,), info = _safely(lambda x: (np.linalg.cholesky(x, upper=is_upper),), a)
+    for at in np.ndindex(info.shape) if info.any() else ():
+        if info[at]:
+            info[at] = _failing_minor(_adjoint(a[at]) if is_upper else a[at])
+    half = np.tri(a.shape[-1], dtype=bool)
+    return np.where(half.T if is_upper else half, factor, a), info
+
+
+def _failing_minor(a: Array) -> int:
+    """The order of the first leading minor that is not positive."""
+    lower = np.array(a)
+    for k in range(len(a)):
+        known = lower[k, :k]
+        pivot = lower[k, k].real - np.vdot(known, known).real
+        if not pivot > 0:
+            return k + 1
+        lower[k, k] = np.sqrt(pivot)
+        lower[k + 1 :, k] = (lower[k + 1 :, k] - lower[k + 1 :, :k] @ known.conj()) / lower[k, k]
+    return len(a)
+
+
+def _getrf(options: Options, a: Array) -> Value:
+    return factorizations.lu(a)
+
+
+def _trsm(options: Options, a: Array, b: Array) -> Value:
+    lower = _is(options, "uplo", "L")
+    if _is(options, "diag", "U"):
+        a = np.array(a)
+        np.einsum("...ii->...i", a)[...] = 1
+    if not _is(options, "trans_x", "N"):
+        a, lower = (_adjoint(a) if _is(options, "trans_x", "C") else a.swapaxes(-1, -2)), not lower
+    if _is(options, "side", "L"):
+        return (substitute(a, b, lower=lower),)
+    # x a = b is a^T x^T = b^T
+    return (substitute(a.swapaxes(-1, -2), b.swapaxes(-1, -2), lower=not lower).swapaxes(-1, -2),)
+
+
+def _gtsv(options: Options, below: Array, diagonal: Array, above: Array, b: Array) -> Value:
+    return factorizations.tridiagonal_solve(below, diagonal, above, b)
+
+
+def _geqrf(options: Options, a: Array) -> Value:
+    packed, scales = np.linalg.qr(a, mode="raw")
+    return packed.swapaxes(-1, -2), scales
+
+
+def _geqp3(options: Options, a: Array, wanted: Array) -> Value:
+    return _one_by_one(factorizations.pivoted_qr, a, wanted)
+
+
+def _orgqr(options: Options, a: Array, scales: Array) -> Value:
+    return (reflected(a, scales, np.broadcast_to(np.eye(*a.shape[-2:], dtype=a.dtype), a.shape)),)
+
+
+def _ormqr(options: Options, a: Array, scales: Array, c: Array) -> Value:
+    left, adjoint = bool(options.get("left", 1)), bool(options.get("transpose", 0))
+    return (reflected(a, scales, c, left=left, adjoint=adjoint),)
+
+
+# -- eigenvalues and singular values ------------------------------------------------------------------------------
+
+
+def _gesdd(options: Options, a: Array) -> Value:
+    if _is(options, "mode", "N"):
+        (s,), info = _safely(lambda x: (np.linalg.svd(x, compute_uv=False),), a)
+        return a, s, None, None, info
+    is_full = _is(options, "mode", "A")
+    (u, s, vh), info = _safely(lambda x: tuple(np.linalg.svd(x, full_matrices=is_full)), a)
+    return a, s, u, vh, info
+
+
+def _syevd(options: Options, a: Array) -> Value:
+    uplo: Any = "L" if _is(options, "uplo", "L") else "U"
+    if _is(options, "mode", "N"):
+        (values,), info = _safely(lambda x: (np.linalg.eigvalsh(x, uplo),), a)
+        return a, values, info
+    (values, vectors), info = _safely(lambda x: tuple(np.linalg.eigh(x, uplo)), a)
+    return vectors, values, info
+
+
+def _geev(options: Options, a: Array) -> Value:
+    (values, right), info = _safely(lambda x: tuple(np.linalg.eig(x)), a)
+    if _is(options, "compute_left", "V"):
+        (others, vectors), _ = _safely(lambda x: tuple(np.linalg.eig(x)), _adjoint(a))
+        (left,) = _one_by_one(_in_order, vectors, values, others.conj())
+    else:
+        left = right
+    is_complex = a.dtype.kind == "c"
+    return *((values,) if is_complex else (values.real, values.imag)), left, right, info
+
+
+def _in_order(vectors: Array, values: Array, found: Array) -> tuple[Array]:
+    """The columns of `vectors`, which belong to the values `found`, in the order of `values`."""
+    free = list(range(len(found)))
+    order = []
+    for value in values:
+        nearest = min(free, key=lambda k: abs(found[k] - value) if np.isfinite(found[k]) else 0.0)
+        free.remove(nearest)
+        order.append(nearest)
+    return (vectors[:, order],)
+
+
+def _gees(options: Options, a: Array) -> Value:
+    t, z, values, info = _one_by_one(schur, a)
+    parts = (values,) if a.dtype.kind == "c" else (values.real, values.imag)
+    return t, z, *parts, np.zeros_like(info), info
+
+
+def _gehrd(options: Options, a: Array) -> Value:
+    packed, scales = _one_by_one(lambda x: factorizations.hessenberg(x, options["low"], options["high"]), a)
+    return packed, scales, np.zeros(a.shape[:-2])
+
+
+def _sytrd(options: Options, a: Array) -> Value:
+    lower = _is(options, "uplo", "L")
+    return *_one_by_one(lambda x: factorizations.tridiagonal(x, lower=lower), a), np.zeros(a.shape[:-2])
+
+
+_ROUTINES: dict[str, Callable[..., Value]] = {
+    "gees": _gees,
+    "geev": _geev,
+    "gehrd": _gehrd,
+    "geqp3": _geqp3,
+    "geqrf": _geqrf,
+    "gesdd": _gesdd,
+    "gesvd": _gesdd,
+    "getrf": _getrf,
+    "gtsv": _gtsv,
+    "heevd": _syevd,
+    "hetrd": _sytrd,
+    "orgqr": _orgqr,
+    "ormqr": _ormqr,
+    "potrf": _potrf,
+    "syevd": _syevd,
+    "sytrd": _sytrd,
+    "trsm": _trsm,
+    "ungqr": _orgqr,
+    "unmqr": _ormqr,
+}
