@@ -403,7 +403,8 @@ class _KernelBuilder:
     def _emit_host_call(self) -> None:
         """A call of the runtime with the addresses of all operands and results."""
         i, f = self.instruction, self.f
-        symbol = self.program.module.unique(f"host.{i.opcode}.{i.name}")
+        called = i.get("custom_call_target") or i.opcode
+        symbol = self.program.module.unique(f"host.{called}.{i.name}")
         self.program.host[symbol] = i
         places = [self.assignment.slice_of(o, leaf) for o in i.operands for leaf, _ in o.shape.leaves()]
         own = [self.assignment.slice_of(i, leaf) for leaf, _ in i.shape.leaves()]
