@@ -190,3 +190,60 @@ def test_a_stage_is_found_by_name_and_a_wrong_name_lists_them() -> None:
     with pytest.raises(XlanbError, match=r"no stage 'fusoin'.*fusion"):
         trace["fusoin"]
     assert "tanh" in trace.diff(0, "fusion").text
+
+
+def test_what_is_shown_at_a_prompt_is_one_line() -> None:
+    trace = xlanb.trace(TEXT)
+    executable = xlanb.compile(TEXT)
+    result = xlanb.transforms.PASSES["cse"]().run(xlanb.hlo.parse(TEXT))
+    name = executable.hlo_module.entry_computation.root.name
+    for thing in (trace, executable, executable.buffer_assignment, result, trace.lineage(name)):
+        assert repr(thing).startswith(f"<{type(thing).__name__} ")
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) < 200
+
+
+def test_an_unknown_name_is_answered_by_the_nearest_and_no_list() -> None:
+    trace = xlanb.trace(TEXT)
+    with pytest.raises(XlanbError, match="did you mean 'fusion'") as found:
+        trace["fussion"]
+    assert len(str(found.value)) < 200
+    with pytest.raises(XlanbError, match=r"no stage 'zzz' in trace .* among \d+$"):
+        trace["zzz"]
+    passes = xlanb.transforms.PASSES
+    with pytest.raises(KeyError) as unknown:
+        passes["fussion"]
+    assert str(unknown.value).startswith("no pass 'fussion'; did you mean 'fusion'")
+    assert passes.get("fussion") is None
+    assert "fussion" not in passes
+
+
+def test_a_compilation_knows_its_end_with_the_last_stage():
+    compilation = xlanb.Compilation("HloModule m\nENTRY e {\n  a = f32[8] parameter(0)\n  ROOT r = f32[8] tanh(a)\n}\n")
+    stages = 0
+    while not compilation.is_done:
+        assert compilation.step() is not None
+        stages += 1
+    assert compilation.trace.stages[-1].kind == "assembly"
+    assert len(compilation.trace) == stages
+    assert compilation.trace.program is compilation.result
+    assert compilation.step() is None
+
+
+def test_of_a_graph_too_and_what_was_looked_ahead_to_waits_for_its_step():
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.placeholder(tf.float32, [4])
+        far = tf.py_func(lambda a: a + 1, [tf.tanh(x * 2 + 1) * x], tf.float32)
+        y = tf.exp(tf.reshape(far, [4])) * 3 - 1
+    told = []
+    with flags(tf_xla_auto_jit=2, tf_xla_cpu_global_jit=True, tf_xla_min_cluster_size=1):
+        compilation = xlanb.Compilation(y, {x: np.ones(4, np.float32)})
+        while not compilation.is_done:
+            before = sum(len(t) for t in compilation.traces)
+            told.append(compilation.step())
+            assert sum(len(t) for t in compilation.traces) > before
+        assert compilation.step() is None
+    assert [s.kind for s in told].count("execution") == 2
+    assert told[-1].kind == "execution"
+    np.testing.assert_allclose(compilation.result, np.exp(np.tanh(3) + 1) * 3 - 1, rtol=1e-5)

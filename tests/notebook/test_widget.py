@@ -9,7 +9,9 @@ import pytest
 import xlanb
 from xlanb.errors import PassError, XlanbError
 from xlanb.notebook.explore import explore
+from xlanb.notebook.saved import _flush_all as flush_all
 from xlanb.notebook.widget import StepWidget
+from xlanb.view.page import saved_html
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
 from factory import EVIL, FakeCompiler, make_trace
@@ -153,6 +155,47 @@ def test_its_bundle_has_the_widget_and_the_text():
     assert "<td>algsimp</td>" in data["text/html"]
     assert "<script" not in data["text/html"]
     assert "<img" not in StepWidget([make_trace(EVIL, evil=True)])._repr_mimebundle_()[0]["text/html"]
+
+
+def test_in_a_notebook_it_is_two_outputs_and_the_second_is_written_anew_when_it_rests(monkeypatch):
+    told = []
+
+    def publish(data, metadata, transient=None, update=False):
+        told.append((data, transient, update))
+
+    monkeypatch.setattr("xlanb.notebook.widget.publish_display_data", publish)
+    monkeypatch.setattr("xlanb.notebook.saved.publish_display_data", publish)
+    widget = explore(TEXT)
+    widget._ipython_display_()
+    [(live, _, _), (page, transient, update)] = told
+    assert "application/vnd.jupyter.widget-view+json" in live
+    assert "text/html" not in live
+    assert list(page) == ["text/html"]
+    assert f'data-ident="{widget.ident}"' in page["text/html"]
+    assert "<td>before_optimizations</td>" in page["text/html"]
+    assert not update
+    widget.run()
+    assert len(told) == 2
+    flush_all()
+    flush_all()
+    [_, _, (again, same, update)] = told
+    assert same == transient
+    assert update
+    assert "<td>fusion</td>" in again["text/html"]
+    assert len(widget.get_state()["payload"]["traces"][0]["stages"]) > 50
+
+
+def test_what_is_kept_of_a_hostile_program_says_nothing_unescaped():
+    widget = StepWidget([make_trace(EVIL, evil=True)])
+    html = saved_html(widget.payload, widget.traces, widget.ident)
+    assert "<img" not in html
+    assert "&lt;img" in html
+
+
+def test_it_answers_a_view_that_asks_whether_there_is_a_kernel():
+    widget, front, _ = live()
+    ask(widget, "hello")
+    assert front.messages == [{"type": "here"}]
 
 
 def test_passes_are_moved_and_a_foolish_order_is_refused(bench):

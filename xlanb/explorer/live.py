@@ -20,10 +20,30 @@ from xlanb.graph.operation import Operation, Tensor
 from xlanb.runtime.compiler import Stages, module_stages
 from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
-from xlanb.tracing import observing, unobserved
+from xlanb.tracing import Event, observing, unobserved
 from xlanb.transforms.pipeline import HloPassPipeline
 
 _BACKEND = ("schedule", "buffer_assignment", "llvm_ir", "llvm_ir_optimized", "assembly")
+_LAST_OF_MODULE = ("assembly",)
+_LAST_OF_GRAPH = ("execution", "compilation_cache")
+"""Stages after which a compilation may be at its end: there it is looked ahead."""
+
+
+class _Kept:
+    """Events of a stage that was looked ahead to, until somebody steps there."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.error: BaseException | None = None
+
+    def on_event(self, event: Event) -> None:
+        """Keep an event."""
+        self.events.append(event)
+
+    def tell(self, recorder: Recorder) -> None:
+        """Hand them on."""
+        for event in self.events:
+            recorder.on_event(event)
 
 
 class Compilation(Displayable):
@@ -42,6 +62,8 @@ class Compilation(Displayable):
         self.result: Any = None
         self.is_done = False
         self.branches: list[Compilation] = []
+        self._ahead: _Kept | None = None
+        self._may_end_at: tuple[str, ...] = _LAST_OF_MODULE
         with observing(self._recorder), dumping(self._flags):
             self._stages: Stages[Any] = x.stages() if isinstance(x, Branch) else self._start(x, args, session, named)
 
@@ -54,6 +76,7 @@ class Compilation(Displayable):
             feeds = args[0] if args else {}
             if not isinstance(feeds, Mapping):
                 raise TypeError(f"tensors are compiled with a feed dictionary, not a {type(feeds).__name__}")
+            self._may_end_at = _LAST_OF_GRAPH
             return (session or Session(graph)).run_stages(x, feeds)
         with unobserved():  # making the module is not yet compiling it
             module = to_module(x, *args, **named)
@@ -77,17 +100,45 @@ class Compilation(Displayable):
         """
         if self.is_done:
             return None
-        with observing(self._recorder), in_force(self._flags), dumping(self._flags):
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            if not self._advance(self._recorder):
+                return None
+        else:
+            ahead.tell(self._recorder)
+            if ahead.error is not None:
+                self.is_done = True
+                raise ahead.error
+        stage = self.trace.stages[-1]
+        if stage.kind in self._may_end_at:
+            self._look_ahead()
+        return stage
+
+    def _advance(self, observer: Recorder | _Kept) -> bool:
+        """Run one more stage for an observer; False where none is left."""
+        with observing(observer), in_force(self._flags), dumping(self._flags):
             try:
                 next(self._stages)
             except StopIteration as end:
                 self.result = end.value
                 self.is_done = True
-                return None
+                return False
             except BaseException:
                 self.is_done = True
                 raise
-        return self.trace.stages[-1]
+        return True
+
+    def _look_ahead(self) -> None:
+        """Learn whether that was the last stage; where it was not, the next one is kept for the next step."""
+        kept = _Kept()
+        try:
+            more = self._advance(kept)
+        except Exception as error:  # noqa: BLE001 - raised by the step that comes to it
+            kept.error, more, self.is_done = error, True, False
+        if more:
+            self._ahead = kept
+        else:
+            kept.tell(self._recorder)
 
     def run_to(self, name: str) -> Stage:
         """Step until a stage of this name (or kind) has run.

@@ -37,6 +37,7 @@ class Workbench:
         self._on_step = on_step or (compilation.step if compilation is not None else None)
         self._on_run = on_run
         self._ended = self._on_step is None
+        self._steps_itself = on_step is None and compilation is not None
         self._numbers: list[Trace] = []
         self.branches: list[Compilation] = []
         self.off: list[str] = []
@@ -75,7 +76,7 @@ class Workbench:
         owner = self._owner(trace)
         if owner is not None:
             return not owner.is_done
-        if self._ended:
+        if self._ended or (self._steps_itself and self._compilation is not None and self._compilation.is_done):
             return False
         own = [t for t in self._source() if self._owner(t) is None]
         return not own or trace is own[-1]

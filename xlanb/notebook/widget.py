@@ -7,9 +7,11 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import anywidget
 import traitlets
+from IPython.display import publish_display_data
 
 from xlanb.errors import XlanbError
 from xlanb.explorer.branches import HloEditError
@@ -17,11 +19,12 @@ from xlanb.explorer.live import Compilation
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.explorer.workbench import Workbench
+from xlanb.notebook.saved import SavedPage, in_notebook
 from xlanb.view import assets
-from xlanb.view.page import page_html, passes_html
+from xlanb.view.page import page_html, passes_html, saved_html
 from xlanb.view.payload import PayloadBuilder
 from xlanb.view.pool import LEVELS
-from xlanb.view.text import trace_text
+from xlanb.view.text import traces_text
 
 Traces = Sequence[Trace] | Callable[[], Sequence[Trace]]
 _PROGRESS_SECONDS = 0.05
@@ -41,6 +44,7 @@ class StepWidget(anywidget.AnyWidget):
     css = traitlets.Unicode(assets.css()).tag(sync=True)
     payload = traitlets.Dict().tag(sync=True)
     can = traitlets.Dict().tag(sync=True)
+    ident = traitlets.Unicode().tag(sync=True)
 
     def __init__(
         self,
@@ -59,7 +63,11 @@ class StepWidget(anywidget.AnyWidget):
         self.result: Any = None
         self._told = 0.0
         self._builder.update(self.bench.traces, live=self.bench.is_live)
-        super().__init__(payload=self._builder.payload, can=self._possible())
+        super().__init__(payload=self._builder.payload, can=self._possible(), ident=uuid4().hex)
+        # Who runs notebooks without a browser keeps the state that was sent, and knows nothing of deltas.
+        self._saved = SavedPage(
+            lambda: saved_html(self._builder.payload, self.traces, self.ident), lambda: self.send_state("payload")
+        )
         self.on_msg(self._handle)
 
     @property
@@ -76,6 +84,7 @@ class StepWidget(anywidget.AnyWidget):
             message["trace"] = self.bench.number(branch)
         self.send(message)
         self.can = self._possible()
+        self._saved.touch()
 
     def step(self, trace: Trace | None = None) -> Stage | None:
         """Advance the compilation (or the branch that `trace` belongs to) by one stage, as Next does at the end; None where none is left.
@@ -134,6 +143,9 @@ class StepWidget(anywidget.AnyWidget):
 
     def _handle(self, _: Any, content: dict[str, Any], buffers: Any) -> None:
         """A message from the front end: {"type": ..., "trace": number, "stage": position, ...}."""
+        if content.get("type") == "hello":  # a view that was just opened asks whether there is a kernel
+            self.send({"type": "here"})
+            return
         action = self._actions().get(str(content.get("type")))
         if action is None:
             return
@@ -190,6 +202,7 @@ class StepWidget(anywidget.AnyWidget):
 
     def _send_delta(self, delta: dict[str, Any]) -> None:
         self.send({"type": "delta", "delta": delta, "jump": "none"})
+        self._saved.touch()
 
     def _progress(self, done: int, total: int, name: str) -> None:
         now = time.monotonic()
@@ -213,12 +226,21 @@ class StepWidget(anywidget.AnyWidget):
             "off": list(self.bench.off),
         }
 
+    def _ipython_display_(self, **_: Any) -> None:
+        """The widget, and below it what shows itself where the widget cannot: see `saved`."""
+        bundle = super()._repr_mimebundle_()
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        whole = traces_text(self.traces)
+        words = whole.splitlines()[0] if in_notebook() else whole  # there the rest stands in the page
+        publish_display_data({**(data or {}), "text/plain": words}, metadata)
+        self._saved.show()
+
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """The widget; the passes as a table and as plain text for whoever shows no widgets (a page of a repository, a terminal)."""
         bundle = super()._repr_mimebundle_(**options)
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         if data is not None:
-            data["text/plain"] = "\n\n".join(trace_text(t) for t in self.traces)
+            data["text/plain"] = traces_text(self.traces)
             data["text/html"] = "\n".join(passes_html(t) for t in self.traces)
         return bundle
 

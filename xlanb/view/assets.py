@@ -60,6 +60,12 @@ def loader() -> str:
     return (_FOLDER / "loader.js").read_text(encoding="utf-8")
 
 
+@cache
+def packed_files() -> dict[str, str]:
+    """Program and style, packed, by the names that the loader knows."""
+    return {"program": packed(script()), "style": packed(css())}
+
+
 def packed(text: str) -> str:
     """Deflated, in base64: safe between script tags whatever it holds."""
     return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode("ascii")

@@ -8,13 +8,17 @@ from html import escape
 from pathlib import Path
 
 from xlanb.explorer.trace import Trace
+from xlanb.graph.records import GraphRecord
+from xlanb.hlo.records import ModuleRecord
 from xlanb.view import assets
 from xlanb.view.parts.items import clip
-from xlanb.view.payload import Payload, build_payload
-from xlanb.view.text import time_text, trace_text
+from xlanb.view.payload import MAX_BYTES, Payload, build_payload
+from xlanb.view.text import artifact_text, time_text, trace_text
 
 _FALLBACK_LINES = 400
 _TABLE_ROWS = 100
+_PROGRAM_LINES = 200
+_PROGRAM_CHARACTERS = 20_000
 
 
 def write_page(traces: Sequence[Trace], path: str | Path) -> None:
@@ -43,6 +47,27 @@ def fragment_html(traces: Sequence[Trace], title: str = "") -> str:
     return view_html(build_payload(traces, title=title), text)
 
 
+def saved_html(payload: Payload, traces: Sequence[Trace], ident: str) -> str:
+    """What a notebook keeps beside a live step view: the same view without a kernel, which hides itself where the live one of this `ident` is shown.
+
+    Where no script runs there are the stages as a table and the program as it is in the end; that is all where the rest is too large to be kept.
+    """
+    tables = "\n".join(f"{passes_html(t)}\n{_program_html(t)}" for t in traces)
+    html = _view_html(payload, f'<div class="xlanb-fallback">\n{tables}\n</div>', f' data-ident="{escape(ident)}"')
+    return html if len(html) <= MAX_BYTES else tables
+
+
+def _program_html(trace: Trace) -> str:
+    """The last HLO, or else the last graph, folded."""
+    for kind in (ModuleRecord, GraphRecord):
+        for stage in reversed(trace.stages):
+            given = stage.given_after
+            if isinstance(given, kind):
+                text = clip("\n".join(artifact_text(given).splitlines()[:_PROGRAM_LINES]), _PROGRAM_CHARACTERS)
+                return f"<details><summary>The program after {escape(clip(stage.name, 80))}</summary>\n{pre_html(text)}\n</details>"
+    return ""
+
+
 def view_html(payload: Payload, text: str) -> str:
     """A payload with the program that shows it; `text` stands there where no script runs.
 
@@ -51,16 +76,20 @@ def view_html(payload: Payload, text: str) -> str:
     lines = text.splitlines()
     if len(lines) > _FALLBACK_LINES:
         text = "\n".join([*lines[:_FALLBACK_LINES], f"... {len(lines) - _FALLBACK_LINES:,} more lines"])
+    fallback = f'<pre class="xlanb-fallback" style="white-space:pre-wrap;font-size:12px">{escape(text)}</pre>'
+    return _view_html(payload, fallback)
+
+
+def _view_html(payload: Payload, fallback: str, attributes: str = "") -> str:
     parts = {
-        "program": assets.packed(assets.script()),
-        "style": assets.packed(assets.css()),
+        **assets.packed_files(),
         "payload": assets.packed(json.dumps(payload, separators=(",", ":"))),
     }
     scripts = "\n".join(
         f'<script type="application/octet-stream" data-part="{name}">{data}</script>' for name, data in parts.items()
     )
     return (
-        f'<div class="xlanb-static">\n<pre class="xlanb-fallback" style="white-space:pre-wrap;font-size:12px">{escape(text)}</pre>\n'
+        f'<div class="xlanb-static"{attributes}>\n{fallback}\n'
         f'{scripts}\n<script data-version="{assets.version()}">{assets.loader()}</script>\n</div>'
     )
 

@@ -16,7 +16,9 @@ export function showHead(view, trace) {
   );
   const state = view.waiting ? "running" : trace.live && view.can.step ? "live" : "static";
   view.badge.className = `badge ${state}`;
-  view.badge.textContent = state;
+  const here = state === "static" && view.can.load; // a kernel answers, and nothing is left to compile
+  view.badge.textContent = here ? "complete" : state;
+  view.badge.title = { running: "the kernel is at work", live: "Next compiles one more stage", static: here ? "compiled to the end; it can still be run, edited and forked" : "a recording: it needs no kernel" }[state];
   const several = view.payload.order.length > 1;
   view.traceTabs.hidden = !several;
   if (several) {

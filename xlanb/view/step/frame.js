@@ -77,3 +77,8 @@ export function followTheme(root) {
     watcher.disconnect();
   };
 }
+
+/** Show or hide what the notebook keeps for when no kernel is there. @param {string} ident @param {boolean} on */
+export function showSaved(ident, on) {
+  if (ident) for (const box of document.querySelectorAll(`.xlanb-static[data-ident="${ident}"]`)) /** @type {any} */ (box).showSaved?.(on);
+}

@@ -3,8 +3,23 @@ import { download, h } from "./dom.js";
 import { merge, Store } from "./store.js";
 import { orderOf } from "./order.js";
 import { isWhole } from "./scene.js";
-import { textOf } from "./text.js";
+import { linesOf, textOf } from "./text.js";
 import { togglePlay } from "./walk.js";
+
+const NOTHING = { added: new Set(), removed: new Set(), changed: new Set() };
+const PATIENCE_MS = 4000;
+
+/** Ask whether a kernel is there: a notebook may bring the widget back without one. @param {any} view @returns {() => void} what stops it */
+export function greet(view) {
+  if (!view.model.send) return () => {};
+  view.model.send({ type: "hello" });
+  view.waitingForHello = setTimeout(() => {
+    if (view.waiting) return;
+    view.away = true;
+    view.update();
+  }, PATIENCE_MS);
+  return () => clearTimeout(view.waitingForHello);
+}
 
 /**
  * Take in a message from the kernel.
@@ -12,6 +27,8 @@ import { togglePlay } from "./walk.js";
  * @param {any} message
  */
 export function receive(view, message) {
+  clearTimeout(view.waitingForHello);
+  view.away = false; // whatever it says, it is there
   if (message.type === "delta") takeDelta(view, message);
   else if (message.type === "error") {
     view.error = message.message;
@@ -76,7 +93,7 @@ export function togglePass(view, name, off) {
 export function startEdit(view) {
   const artifact = view.store.artifact(view.now?.a ?? -1);
   if (!artifact || artifact.k !== "module") return view.say("Only HLO can be edited: go to a stage of HLO.");
-  const source = view.linesAt(view.now.a);
+  const source = linesOf(artifact, view.payload, NOTHING, "after");
   if (!isWhole(artifact, view.payload) || source.lines.some((/** @type {any} */ l) => /\.\.\. \([\d,]+ more characters\)$/.test(l.text))) return view.say("This text is too large to be edited here: it is not all on this page.");
   view.editing = { trace: view.trace, stage: view.stage, text: textOf(source), fault: null };
   return view.show("Text");

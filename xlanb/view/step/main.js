@@ -1,10 +1,10 @@
 // The step view: one renderer for the live widget and for pages without a kernel.
 import { showFoot, showHead } from "./around.js";
 import { download, h, opOf, selector } from "./dom.js";
-import { buildFrame, followTheme } from "./frame.js";
+import { buildFrame, followTheme, showSaved } from "./frame.js";
 import { GraphView } from "./graph.js";
 import { actionOf } from "./keys.js";
-import { receive } from "./live.js";
+import { greet, receive } from "./live.js";
 import { pairCard } from "./pair.js";
 import { available, EXTRA, NO_MARKS, paneContent, TABS } from "./panes.js";
 import { inSight, showList } from "./passes.js";
@@ -59,6 +59,7 @@ class StepView {
     this.folded = /** @type {Set<string>} */ (new Set());
     /** @type {{done: number, total: number, name: string} | null} */
     this.progress = null;
+    this.away = false; // no kernel answers
     /** @type {{trace: number, stage: number, text: string, fault: any} | null} */
     this.editing = null;
     this.ordering = /** @type {any} */ (null); // the passes that are left, while they are moved
@@ -99,11 +100,12 @@ class StepView {
     this.shadow.replaceChildren(h("style", {}, css), this.root);
     this.cleanup.push(followTheme(this.root));
     this._listen();
+    this.cleanup.push(greet(this));
     this.update();
   }
 
   get can() {
-    return this.model.get("can") || { step: false, run: false };
+    return (!this.away && this.model.get("can")) || { step: false, run: false };
   }
 
   /** @returns {Trace} */
@@ -182,7 +184,7 @@ class StepView {
     for (const f of this.cleanup) f();
   }
 
-  // -- moving ---------------------------------------------------------------------------------------------------
+  // -- moving
 
   /** @param {number} k */
   go(k) {
@@ -281,7 +283,7 @@ class StepView {
     if (!seen) all[0]?.scrollIntoView({ block: "nearest" });
   }
 
-  // -- the kernel -----------------------------------------------------------------------------------------------
+  // -- the kernel
 
   /** Ask the kernel for something. @param {string} type @param {Record<string, any>} [more] */
   ask(type, more = {}) {
@@ -295,10 +297,11 @@ class StepView {
   exportPage() {
     const page = this.model.get("page");
     if (typeof page === "function") download(page(), `${this.current.name || "xlanb"}.html`);
+    else if (this.away) this.say("No kernel is there to write the page.");
     else this.ask("export");
   }
 
-  // -- showing --------------------------------------------------------------------------------------------------
+  // -- showing --
 
   _filtered() {
     this.filter = this.filterBox.value;
@@ -326,7 +329,7 @@ class StepView {
     this.root.classList.toggle("single", Boolean(this.payload.single));
     this.root.classList.toggle("small", ["cache", "execution"].includes(this.store.artifact(this.now?.a ?? -1)?.k || ""));
     showHead(this, trace);
-    this.ribbon.replaceChildren(...ribbon(trace, this.stage, (k) => this.go(k)));
+    this.ribbon.replaceChildren(...ribbon(trace, this.stage, (k) => this.go(k), this.canStep));
     showList(this);
     this.bar.hidden = !this.waiting || !this.progress;
     if (this.progress) {
@@ -439,11 +442,6 @@ class StepView {
     if (this.pinned && tab !== "Graph") this._scrollTo(this.pinned);
   }
 
-  /** The lines of an artifact. @param {number} index */
-  linesAt(index) {
-    return linesOf(/** @type {any} */ (this.store.artifact(index)), this.payload, NO_MARKS, "after");
-  }
-
   /** @param {number} k */
   _chooseRewrite(k) {
     this.rewrite = k;
@@ -489,8 +487,14 @@ class StepView {
  * @param {{model: Model, el: HTMLElement}} context
  */
 export function render({ model, el }) {
-  const host = h("div", { class: "xlanb-step" });
+  const ident = model.get("ident") || "";
+  const host = h("div", { class: "xlanb-step", data: ident ? { ident } : {} });
   el.append(host);
   const view = new StepView(model, host, model.get("css") || "");
-  return () => view.dispose();
+  showSaved(ident, false);
+  return () => {
+    view.dispose();
+    host.remove();
+    showSaved(ident, !document.querySelector(`.xlanb-step[data-ident="${ident}"]`));
+  };
 }

@@ -11,8 +11,9 @@ import { STATIONS, stationOf } from "./store.js";
  * @param {Trace} trace
  * @param {number} current
  * @param {(k: number) => void} go
+ * @param {boolean} more whether further stages may come
  */
-export function ribbon(trace, current, go) {
+export function ribbon(trace, current, go, more) {
   const here = trace.stages[current] ? stationOf(trace.stages[current]) : "";
   const first = new Map();
   trace.stages.forEach((st, k) => {
@@ -21,7 +22,7 @@ export function ribbon(trace, current, go) {
   const parts = [];
   for (const [label, key] of STATIONS) {
     const at = first.get(key);
-    if (at === undefined && !trace.live && !["hlo", "llvm", "run"].includes(key)) continue;
+    if (at === undefined && !more && !["hlo", "llvm", "run"].includes(key)) continue;
     if (parts.length) parts.push(h("span", { class: "sep", "aria-hidden": "true" }, "›"));
     parts.push(h("button", { type: "button", class: `station${key === here ? " here" : ""}`, disabled: at === undefined, "aria-current": key === here ? "step" : null, onclick: () => go(at) }, label));
   }

@@ -1,0 +1,79 @@
+"""What a notebook keeps beside a live step widget: the same view as a page, for whoever opens the notebook without a kernel.
+
+A notebook that was saved, and what nbconvert makes of it, has no kernel and mostly no state of its widgets. So the widget is shown as two outputs: itself, and a page that hides itself as long as
+the widget is there. The page is written anew when the widget has come to rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+from weakref import WeakSet
+
+from IPython.core.getipython import get_ipython
+from IPython.display import publish_display_data
+
+_REST_SECONDS = 1.0
+"""After the last change: who steps quickly has one page written, not ten."""
+
+_SHOWN: WeakSet[SavedPage] = WeakSet()
+
+
+class SavedPage:
+    """The second output; `make` writes its HTML. `at_end_of_cell` is called besides where the cell's own code changed something."""
+
+    def __init__(self, make: Callable[[], str], at_end_of_cell: Callable[[], None] | None = None) -> None:
+        self._make = make
+        self._at_end_of_cell = at_end_of_cell
+        self._display_id = ""
+        self._is_stale = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def show(self) -> None:
+        """Put it below what is there. A second time it is another output; the first stays as it is."""
+        self._display_id = uuid4().hex
+        self._is_stale = False
+        self._publish(update=False)
+        _SHOWN.add(self)
+        if (shell := get_ipython()) is not None:
+            shell.events.register("post_run_cell", _flush_all)  # once: it knows its callbacks
+
+    def touch(self) -> None:
+        """Something has changed: it is written anew at the end of the cell that runs, or else in a moment."""
+        if not self._display_id:
+            return
+        self._is_stale = True
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            self._timer = asyncio.get_running_loop().call_later(_REST_SECONDS, self.flush)
+        except RuntimeError:  # no loop: the end of the cell will do
+            self._timer = None
+
+    def flush(self) -> None:
+        """Write it anew where something has changed."""
+        if self._is_stale:
+            self._is_stale = False
+            self._publish(update=True)
+
+    def end_of_cell(self) -> None:
+        """The cell that runs is done."""
+        if self._is_stale and self._at_end_of_cell is not None:
+            self._at_end_of_cell()
+        self.flush()
+
+    def _publish(self, *, update: bool) -> None:
+        # No plain text: a terminal, which has the widget's own, would print it too.
+        publish_display_data({"text/html": self._make()}, {}, transient={"display_id": self._display_id}, update=update)
+
+
+def in_notebook() -> bool:
+    """Whether what is published goes to a notebook, not to a terminal."""
+    return hasattr(get_ipython(), "kernel")
+
+
+def _flush_all(_: Any = None) -> None:
+    for page in list(_SHOWN):
+        page.end_of_cell()
