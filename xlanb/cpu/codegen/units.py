@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder
+from xlanb.cpu.codegen.levels import is_light
 
 _SYMBOL = re.compile(r"@([A-Za-z0-9_.\-$]+)")
 _VALUE = re.compile(r"%(?=v\d)")
@@ -60,7 +61,7 @@ def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
     joined = _joined(module, run) if not loops and not inlined else None
     if joined is not None:
         kernel, lines = joined
-        main = _Piece(True, {run.name: "\n".join(lines)}, len(lines), kernel.calls_only)
+        main = _Piece(True, {run.name: "\n".join(lines)}, len(lines), kernel.calls_only or is_light(lines))
         others = [f for f in module.functions if f is not run and f is not kernel]
     else:
         called = [f.ready for f in module.functions if f is not run and not f.shared]
@@ -100,18 +101,20 @@ def _joined(module: ModuleBuilder, run: Function) -> tuple[Function, list[str]] 
 
 def _piece(f: Function, ready: bool) -> _Piece:
     text = f.text()
-    return _Piece(ready, {f.name: "\n".join(text)}, len(text), f.calls_only)
+    return _Piece(ready, {f.name: "\n".join(text)}, len(text), f.calls_only or (ready and is_light(text)))
 
 
 def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
     """Pieces put together: ready ones apart from others, each kind in as many bins as pay."""
     bins = [main]
-    for ready in (False, True):
-        mine = sorted((p for p in pieces if p.ready is ready), key=lambda p: -p.lines)
-        kind = [main] if main.ready is ready else []
+    light = any(p.calls_only for p in pieces)
+    for ready, calls_only in ((False, False), (True, False), (True, True)):
+        mine = sorted((p for p in pieces if (p.ready, p.calls_only) == (ready, calls_only)), key=lambda p: -p.lines)
+        with_main = main.ready is ready and (main.calls_only is calls_only or (main.calls_only and not light))
+        kind = [main] if with_main else []
         total = sum(p.weight for p in (*mine, *kind))
         while mine and len(kind) < max(1, min(threads, int(total // _WORTH))):
-            kind.append(_Piece(ready))
+            kind.append(_Piece(ready, calls_only=calls_only))
         for p in mine:
             min(kind, key=lambda b: b.lines).take(p)
         bins += [b for b in kind if b is not main and b.texts]

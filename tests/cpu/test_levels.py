@@ -1,0 +1,83 @@
+"""Kernels that the code generator's lowest level is good enough for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlanb
+import xlanb.hlo
+from xlanb.cpu.codegen.levels import is_light
+from xlanb.cpu.compiler import CompileOptions, compile_module
+from xlanb.transforms.pipeline import HloPassPipeline
+
+_ADD = "ENTRY e { a = f32[4096] parameter(0) b = f32[4096] parameter(1) ROOT c = f32[4096] add(a, b) }"
+_TANH = "ENTRY e { a = f32[4096] parameter(0) ROOT c = f32[4096] tanh(a) }"
+_SUM = """
+s { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] add(x, y) }
+ENTRY e { a = f32[64,512] parameter(0) n = f32[] constant(0) ROOT c = f32[64] reduce(a, n), dimensions={1}, to_apply=s }
+"""
+_SMALL = (
+    "ENTRY e { a = f32[4] parameter(0) b = f32[4] parameter(1) m = f32[4] multiply(a, b) ROOT c = f32[4] add(m, a) }"
+)
+
+
+def _levels(text: str) -> list[bool]:
+    exe = xlanb.compile("HloModule m\n" + text)
+    return [u.calls_only for u in exe.program.units() if not u.shared]
+
+
+@pytest.mark.parametrize(("text", "light"), [(_ADD, True), (_SMALL, True), (_TANH, False), (_SUM, False)])
+def test_only_kernels_that_memory_bounds_are_light(text: str, *, light: bool) -> None:
+    assert all(_levels(text)) is light
+
+
+def test_light_and_other_kernels_stand_in_modules_of_their_own() -> None:
+    text = _ADD.replace("ROOT c", "c").replace(
+        " }", " t = f32[4096] tanh(c) n = f32[4096] negate(c) ROOT r = (f32[4096], f32[4096]) tuple(t, n) }"
+    )
+    exe = compile_module(xlanb.hlo.parse("HloModule m\n" + text), CompileOptions(pipeline=HloPassPipeline("none")))
+    assert {u.calls_only for u in exe.program.units()} == {True, False}
+    x = np.linspace(-3, 3, 4096, dtype=np.float32)
+    one, two = exe(x, x)
+    np.testing.assert_allclose(one, np.tanh(2 * x), rtol=1e-5)
+    np.testing.assert_array_equal(two, -2 * x)
+
+
+_LOOP = """define void @k(ptr %p, ptr %q, i64 %n) nounwind {{
+entry:
+  {outside}
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %i1, %loop ]
+  {inside}
+  %at = getelementptr inbounds <64 x float>, ptr %p, i64 %i
+  %x = load <64 x float>, ptr %at
+  {work}
+  store <64 x float> %x, ptr %at
+  %i1 = add i64 %i, 1
+  %c = icmp slt i64 %i1, 100
+  br i1 %c, label %loop, label %done
+done:
+  ret void
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside", "work", "light"),
+    [
+        ("", "", "", True),
+        ("%v = load <64 x float>, ptr %q", "", "%y = fadd <64 x float> %x, %v", False),  # a vector that waits outside
+        ("", "%s = phi float [ 0.0, %entry ], [ %s, %loop ]", "", False),  # one that goes from round to round
+        ("", "", "\n  ".join(f"%y{k} = fmul <64 x float> %x, %x" for k in range(9)), False),  # much to compute
+        ("", "", "%y = call <64 x float> @sinf(<64 x float> %x)", False),
+    ],
+)
+def test_what_a_loop_may_do(outside: str, inside: str, work: str, *, light: bool) -> None:
+    lines = [line for line in _LOOP.format(outside=outside, inside=inside, work=work).split("\n") if line.strip()]
+    assert is_light(lines) is light
+
+
+def test_few_bytes_in_a_round_are_not_enough() -> None:
+    lines = _LOOP.format(outside="", inside="", work="").replace("<64 x float>", "<4 x float>").split("\n")
+    assert not is_light([line for line in lines if line.strip()])

@@ -1,0 +1,138 @@
+"""Which kernels the code generator may compile at its lowest level: those that memory keeps waiting whatever their code is like.
+
+At that level each value lives in a register within a block and on the stack between blocks, and constants are loaded wherever they are used. It takes a third of the time. So a kernel is
+light where it has no loop, or where each innermost loop is one block that moves much, computes little, and carries nothing but its counter from round to round.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_LINES = 400
+"""Kernels of more lines are not looked at."""
+_STRAIGHT = 160
+"""Lines without a loop that run once in a call: a register's trip to the stack for each of them is nothing beside the call."""
+_BYTES = 256
+"""Bytes that a round has to move: its counter goes over the stack meanwhile."""
+_LABEL = re.compile(r"([\w.]+):$")
+_DEFINED = re.compile(r"  (%[\w.]+) = (.*)")
+_VALUE = re.compile(r"%[\w.]+")
+_TARGET = re.compile(r"label %([\w.]+)")
+_VECTOR = re.compile(r"<(\d+) x (\w+)>")
+_ROUNDS = re.compile(r"icmp slt i64 %[\w.]+, (\d+)$")
+_CALLED = re.compile(r"@([\w.]+)\(")
+_BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
+_CHEAP = ("llvm.maximum.", "llvm.minimum.", "llvm.maxnum.", "llvm.minnum.", "llvm.fma.", "llvm.fabs.", "llvm.smax.", "llvm.smin.",
+          "llvm.umax.", "llvm.umin.", "llvm.abs.", "llvm.copysign.", "llvm.sqrt.")  # fmt: skip
+
+
+@dataclass
+class _Block:
+    name: str
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def targets(self) -> list[str]:
+        return _TARGET.findall(self.lines[-1]) if self.lines else []
+
+
+def is_light(text: Sequence[str]) -> bool:
+    """Whether the functions of a kernel, line after line, are light."""
+    if len(text) > _LINES:
+        return False
+    block = _Block("")
+    blocks: list[_Block] = []
+    for line in text:
+        label = _LABEL.match(line)
+        if label:
+            block = _Block(label[1])
+            blocks.append(block)
+        elif line.startswith("define "):
+            blocks = []
+        elif line == "}":
+            if not _is_light(blocks):
+                return False
+        elif blocks:
+            block.lines.append(line)
+    return True
+
+
+def _is_light(blocks: Sequence[_Block]) -> bool:
+    """The same of one function: the loops from the inside out, each with what it moves in all of its rounds."""
+    at = {b.name: k for k, b in enumerate(blocks)}
+    vectors = _vectors(blocks)
+    loops = sorted(
+        ((at[t], k) for k, b in enumerate(blocks) for t in b.targets if at.get(t, k + 1) <= k),
+        key=lambda loop: loop[1] - loop[0],
+    )
+    if not loops:
+        return sum(len(b.lines) for b in blocks) <= _STRAIGHT
+    moved: dict[int, int] = {}  # by the block that a loop begins with
+    for first, last in loops:
+        inside = [k for k in moved if first <= k <= last]
+        rounds = _ROUNDS.search(blocks[last].lines[-2])
+        if first == last:
+            each = _moved(blocks[first], vectors)
+        else:
+            own = sum(len(blocks[k].lines) for k in range(first, last + 1) if k not in inside)
+            each = sum(moved[k] for k in inside)
+            each = each if own <= 12 + each // 64 else 0
+        if each < _BYTES:
+            return False
+        for k in inside:
+            del moved[k]
+        moved[first] = each * (int(rounds[1]) if rounds else 16)
+    return True
+
+
+def _vectors(blocks: Sequence[_Block]) -> dict[str, str]:
+    """The values that are no addresses and counters, each with its block."""
+    out: dict[str, str] = {}
+    for b in blocks:
+        for line in b.lines:
+            found = _DEFINED.match(line)
+            if found is None:
+                continue
+            vector = _VECTOR.search(found[2])
+            scalar = " float" in found[2] or " double" in found[2]
+            if vector or (scalar and not found[2].startswith(("getelementptr", "icmp", "fcmp"))):
+                out[found[1]] = b.name
+    return out
+
+
+def _moved(block: _Block, vectors: dict[str, str]) -> int:
+    """Bytes that a round of a loop of one block moves; 0 where it is not light."""
+    moved, moves, work, phis, steps = 0, 0, 0, 0, 0
+    for line in block.lines:
+        found = _DEFINED.match(line)
+        text = found[2] if found else line.strip()
+        operation = text.split(" ", 1)[0]
+        if any(vectors.get(v, block.name) != block.name for v in _VALUE.findall(text)):
+            return 0
+        if operation == "phi":
+            phis += 1
+            if not text.startswith("phi i64"):
+                return 0
+        elif operation in ("load", "store"):
+            moved += _bytes(text.split(" ", 1)[1])
+            moves += 1
+        elif operation == "call":
+            called = _CALLED.search(text)
+            if called is None or not called[1].startswith(_CHEAP):
+                return 0
+            work += 2
+        elif "<" in text:
+            work += 1 + ("splat" in text)
+        else:
+            steps += 1
+    return moved if phis == 1 and work <= 2 * moves + 2 and steps <= 8 + 2 * moves else 0
+
+
+def _bytes(type_: str) -> int:
+    """Bytes of the type that a text begins with; 0 for one that is not known here."""
+    vector = _VECTOR.match(type_)
+    count, element = (int(vector[1]), vector[2]) if vector else (1, re.split(r"[ ,]", type_, maxsplit=1)[0])
+    bits = _BITS.get(element) or (int(element[1:]) if element[:1] == "i" and element[1:].isdigit() else 0)
+    return count * bits // 8
