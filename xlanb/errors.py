@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Final
+
+_FEW: Final = 12  # names that a message lists where none is near
+
 
 class XlanbError(Exception):
-    """Base of all errors that xlanb raises on purpose: catching it never hides a bug of xlanb itself."""
+    """Base of all errors that xlanb raises on purpose: catching it never hides a bug of xlanb itself.
+
+    A notebook shows the message and the lines that are the user's; `%tb` shows all, `%debug` walks through them.
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows; looked up by name, for nothing else here needs IPython."""
+        lines: list[str] = import_module("xlanb.notebook.faults").rendered(self)
+        return lines
 
 
 class HloParseError(XlanbError):
@@ -52,6 +66,12 @@ class PassError(XlanbError):
     """A pass that does not exist, broke the module, or does not reach a fixed point."""
 
 
+class UnknownPassError(PassError, KeyError):
+    """A name that no pass has, where a mapping raises KeyError; the message has the nearest names."""
+
+    __str__ = Exception.__str__
+
+
 class CompilationError(XlanbError):
     """The backend could not turn a module into machine code."""
 
@@ -94,6 +114,17 @@ class DumpError(XlanbError):
 
 class MissingPeerError(XlanbError):
     """The real XLA or TensorFlow is asked for but not installed; the message names the extra."""
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> str:
+    """The end of a message about a name that is not known: "; did you mean 'fusion'?", else how many there are."""
+    from difflib import get_close_matches  # an error is rare, and this file is read by all
+
+    names = list(dict.fromkeys(known))
+    close = get_close_matches(name, names, count, 0.5)
+    if close:
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    return f"; there are {len(names)}: {', '.join(names)}" if len(names) <= _FEW else f" among {len(names)}"
 
 
 def _caret(source: str, column: int, width: int = 160) -> str:

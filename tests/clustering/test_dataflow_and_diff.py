@@ -70,12 +70,15 @@ def test_another_minimum_size_lets_nodes_in() -> None:
     assert not diff.is_same
     assert diff.became == {"cluster_0": "cluster_0", "cluster_1": "cluster_1"}
     assert diff.table()["reason_before"].str.contains("fewer than tf_xla_min_cluster_size=4").all()
-    assert "small0: outside -> cluster_2" in str(diff)
+    assert "small0, small1: outside -> cluster_2\n      was outside: its cluster would have 2" in str(diff)
+    assert str(diff).count("tf_xla_min_cluster_size=4") == 1
     assert found.what_if().is_same
     (_, clusters), (_, nodes) = diff.tables
     assert clusters["nodes after"].tolist() == [4, 4, 2]
     assert len(nodes) == 2
-    assert "small0" in diff._repr_mimebundle_()["text/html"]
+    html = diff._repr_mimebundle_()["text/html"]
+    assert "small0" in html
+    assert "outside -&gt;" not in html, "what the table shows is not said once more as text"
     assert found.what_if(tf_xla_min_cluster_size=9).change_of["a0"] == "left"
 
 

@@ -52,6 +52,21 @@ CLUSTER = "cluster_0__XlaCompiledKernel_true__XlaNumConstantArgs_1_.5"
             "hlo_0004_cluster_1.after_fusion,_before_dce.txt",
             DumpName("pass", "txt", module="cluster_1", sequence=4, after="fusion", before="dce"),
         ),
+        (
+            "hlo_1_cluster_0__XlaCompiledKernel_true__.v4.CPU pipeline_after_algsimp.pbtxt",
+            DumpName(
+                "pass",
+                "pbtxt",
+                module="cluster_0__XlaCompiledKernel_true__",
+                sequence=1,
+                pipeline="CPU pipeline",
+                after="algsimp",
+            ),
+        ),
+        (
+            "hlo_2_cluster_0.v3.CPU_after_optimizations.txt",
+            DumpName("fixed", "txt", module="cluster_0", sequence=2, label="v3.CPU_after_optimizations"),
+        ),
         ("hlo_graph_12.aBcDeF.dot", DumpName("other", "dot", sequence=12, label="hlo_graph")),
         ("mark_for_compilation_3.pbtxt", DumpName("graph", "pbtxt", sequence=3, label="mark_for_compilation")),
         (

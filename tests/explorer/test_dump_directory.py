@@ -245,3 +245,18 @@ def test_a_fusion_of_the_real_compiler_leads_back_to_what_is_in_it(tmp_path: Pat
     assert set(lineage.nodes) == {"jit(step)/square", "jit(step)/exp"}
     assert set(lineage.lines) == {"step.py:4", "step.py:5"}
     assert {k.old for k in lineage.links} == {"m", "e"}
+
+
+def test_the_main_program_leads_to_its_trace(directory: Path) -> None:
+    dump = xlanb.read_dump(directory)
+    assert dump.main is not None
+    assert dump.main.trace is dump[0]
+    assert [m.trace.name for m in dump.ranked] == [t.name for t in dump]
+
+
+def test_why_of_a_dump_says_that_dumps_hold_no_decisions(directory: Path) -> None:
+    dump = xlanb.read_dump(directory)
+    said = str(dump[0].why("e"))
+    assert "no pass decided" not in said
+    assert "a dump holds what the passes did and not why: .lineage('e')" in said
+    assert "no pass decided anything" in str(xlanb.trace(FIRST).why("nothing_of_that_name"))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from xlanb.errors import XlanbError
-from xlanb.peers.beside import beside, leave_out, ulp_distance
+from xlanb.explorer.diff import diff_traces
+from xlanb.explorer.explore import trace
+from xlanb.peers.beside import Beside, beside, leave_out, ulp_distance
 
 pytestmark = pytest.mark.peer
 
@@ -19,6 +23,7 @@ ENTRY e {
   ROOT r = f32[64]{0} add(s, x)
 }
 """
+TRACE = trace(PROGRAM)
 X = np.linspace(-2, 2, 64, dtype=np.float32)
 
 
@@ -26,10 +31,21 @@ def test_results_times_and_passes_are_compared() -> None:
     pytest.importorskip("jax")
     found = beside(PROGRAM, X, runs=5)
     assert found.ulp[0] < 16
-    assert found.run_ratio > 0
+    # 64 elements: an empty call takes as long, so that nothing can be said of the program's own time
+    assert found.their_call > 0 < found.our_call
+    assert found.call_ratio > 1
+    assert math.isnan(found.run_ratio)
+    assert "too short to compare beside the calls" in str(found)
     assert found.diff.final.counts["removed"] == 0
     assert "ulp" in str(found)
     assert [t.name for t in found.traces] == ["m", "XLA:CPU: m"]
+
+
+def test_the_time_of_a_call_is_no_part_of_the_ratio() -> None:
+    made = Beside(TRACE, TRACE, diff_traces(TRACE, TRACE), (0.0,), 3e-6, 90e-6, 1e-6, 50e-6)
+    assert made.run_ratio == pytest.approx(20)
+    assert made.call_ratio == pytest.approx(30)
+    assert "ratio without the calls 20.00" in str(made)
 
 
 def test_passes_are_left_out_of_the_real_compiler() -> None:

@@ -10,6 +10,7 @@ import pytest
 from factory import EVIL, graph_record, make_trace
 
 from xlanb.errors import XlanbError
+from xlanb.explorer.stage import Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.hlo import parse
 from xlanb.view import assets
@@ -17,7 +18,7 @@ from xlanb.view.dot import digraph, write_graph
 from xlanb.view.page import fragment_html, page_html, write_page
 from xlanb.view.reprs import mimebundle
 from xlanb.view.tables import kernels_table, stages_table
-from xlanb.view.text import trace_text
+from xlanb.view.text import trace_text, traces_text
 from xlanb.view.timing import figure, kernel_figure
 
 
@@ -186,3 +187,21 @@ def test_without_dot_the_error_says_so(trace, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(XlanbError, match="needs Graphviz' dot"):
         write_graph(trace["graph"].after, tmp_path / "g.svg")
+
+
+def test_stages_that_changed_nothing_are_one_line_of_text():
+    module = parse("HloModule m\nENTRY e {\n  ROOT x = f32[] parameter(0)\n}").record()
+    idle = [Stage(k, "hlo_pass", f"pass-{k}", module, module, ("cpu",), seconds=1e-6) for k in range(9)]
+    busy = Stage(9, "llvm_ir", "llvm_ir", None, TextRecord("ir", "define"), seconds=1e-3)
+    lines = trace_text(Trace("m", [*idle, busy, idle[0]])).splitlines()
+    assert len(lines) == 4
+    assert lines[1].endswith("9 stages changed nothing: pass-0, pass-1, pass-2, pass-3, ...")
+    assert "9 us" in lines[1]
+    assert lines[3].endswith("pass-0: no change")
+
+
+def test_of_several_traces_the_first_is_told_in_full(trace):
+    text = traces_text([trace, Trace("second", trace.stages[:3])])
+    assert text.startswith(trace_text(trace))
+    assert text.splitlines()[-1] == "second: 3 stages, 2 changed something"
+    assert traces_text([]) == "nothing was compiled"

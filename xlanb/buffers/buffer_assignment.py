@@ -215,6 +215,10 @@ class BufferAssignment(Displayable):
             self._record = BufferAssignmentRecord(self.module.name, tuple(self.sequence), allocations, self.peak_bytes)
         return self._record
 
+    def __repr__(self) -> str:
+        known = f"{len(self.allocations)} allocations, {self.temp_size:,} bytes of temporaries"
+        return f"<BufferAssignment {self.module.name}: {known}>"
+
     def __str__(self) -> str:
         from xlanb.buffers.report import report
 

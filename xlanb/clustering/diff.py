@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SAME, ENTERED, LEFT, MOVED, ADDED, GONE = "same", "entered", "left", "moved", "added", "gone"
-_SHOWN = 40  # changes in the text; the table has all
+_SHOWN = 12  # groups of changes in the text, and names in a group; the table has all
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ class ClusteringDiff(Displayable):
 
     @property
     def changes(self) -> tuple[NodeChange, ...]:
-        """The nodes that are not where they were, and those whose reason to stay out is another."""
-        return tuple(n for n in self.nodes if n.change != SAME or n.reason_before != n.reason_after)
+        """The nodes that are not where they were, and those whose reason to stay out is another in kind (figures in it do not count)."""
+        return tuple(n for n in self.nodes if n.change != SAME or _kind(n.reason_before) != _kind(n.reason_after))
 
     @property
     def is_same(self) -> bool:
@@ -99,23 +100,38 @@ class ClusteringDiff(Displayable):
         clusters = pd.DataFrame(rows, columns=["before", "nodes before", "after", "nodes after"])
         return (("Clusters before and after", clusters), ("Nodes that differ", self.table()))
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """How many nodes stayed, entered, left, moved: what stands above the picture and the tables, which show the rest."""
         counts = Counter(n.change for n in self.nodes)
-        lines = [", ".join(f"{count} {change}" for change, count in counts.items()) or "no nodes"]
+        return ", ".join(f"{count} {change}" for change, count in counts.items()) or "no nodes"
+
+    def __str__(self) -> str:
+        lines = [self.headline]
         sizes = [Counter(c for c in side.cluster_of.values() if c) for side in (self.before, self.after)]
         for old, new in self.became.items():
             heir = f"{new} ({sizes[1][new]} nodes)" if new else "no cluster"
             lines.append(f"  {old} ({sizes[0][old]} nodes) -> {heir}")
         lines += [f"  {new} ({sizes[1][new]} nodes) is new" for new in sizes[1] if new not in self.became.values()]
-        for n in self.changes[:_SHOWN]:
-            why = n.reason_after or n.reason_before
-            lines.append(f"  {n.node}: {n.before or 'outside'} -> {n.after or 'outside'}" + (f"  {why}" if why else ""))
-        if len(self.changes) > _SHOWN:
-            lines.append(f"  ... and {len(self.changes) - _SHOWN} more")
+        groups: dict[tuple[str, str, str], list[str]] = {}
+        for n in self.changes:
+            place = n.before or "outside", n.after or "outside"
+            groups.setdefault((*place, n.reason_after or n.reason_before), []).append(n.node)
+        for (old, new, why), names in list(groups.items())[:_SHOWN]:
+            rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            lines.append(f"  {', '.join(names[:_SHOWN])}{rest}: {old} -> {new}")
+            lines += [f"      {'was outside: ' if old == 'outside' and new != 'outside' else ''}{why}"] if why else []
+        if len(groups) > _SHOWN:
+            lines.append(f"  ... and {len(groups) - _SHOWN} more groups, see .table()")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"<ClusteringDiff: {len(self.changes)} of {len(self.nodes)} nodes differ>"
+
+
+def _kind(reason: str) -> str:
+    """A reason without its figures: a cluster that is too small still is, under another minimum."""
+    return re.sub(r"\d+", "0", reason)
 
 
 def _heirs(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> dict[str, str | None]:

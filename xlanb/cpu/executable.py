@@ -173,7 +173,7 @@ class Executable(Displayable):
 
     def __str__(self) -> str:
         kernels, temp = len(self.program.kernels), self.buffer_assignment.temp_size
-        return f"Executable {self.hlo_module.name}: {self.calls.signature.text}, {kernels} kernels, {temp} bytes of temporaries"
+        return f"Executable {self.hlo_module.name}: {self.calls.signature.text}, {kernels} kernel{'s' * (kernels != 1)}, {temp:,} bytes of temporaries"
 
     def __repr__(self) -> str:
         return f"<{self}>"

@@ -73,6 +73,7 @@ _REVISION = re.compile(r"\d+[a-z]?_gpu_")
 _OLD_GRAPH = re.compile(r"hlo_graph_(?P<n>\d+)(?:\.[A-Za-z0-9]{6})?")
 _OLD = re.compile(r"hlo_(?P<n>\d+)(?:_(?P<module>[^.]*?))?[.-](?P<label>.+)", re.DOTALL)
 _OLD_PASS = re.compile(r"(?:(?P<pipeline>[^:]+?):?[\s_.])?after[\s_](?P<after>.+?),?[\s_.]+before[\s_](?P<before>.+)")
+_OLD_AFTER = re.compile(r"(?:(?P<version>v\d+)\.)?(?P<pipeline>[^:]+?)[\s_]after[\s_](?P<after>.+)", re.DOTALL)
 _EXTENSIONS = ("hlo.pb", "txt", "dot", "html", "hlo", "pb", "pbtxt", "mlir", "ll", "o", "ptx", "s", "svg", "url", "csv")
 _GRAPH = re.compile(r"(?P<label>.+)_(?P<n>\d+)")
 
@@ -131,7 +132,8 @@ class DumpName:
             elif self.before == "pipeline-end":
                 place = f"after {self.after}, at the end of pipeline {self.pipeline}"
             else:
-                place = f"after {self.after}, before {self.before}, in pipeline {self.pipeline}"
+                before = f", before {self.before}" if self.before else ""
+                place = f"after {self.after}{before}, in pipeline {self.pipeline}"
             return f"{_form(self.extension)} {place}".strip()
         if self.kind == "step":
             return f"{_form(self.extension)} inside {self.pipeline}, after {self.after.replace('_', ' ')}".strip()
@@ -261,6 +263,9 @@ def _decode_old(name: str, *, compressed: bool) -> DumpName:
         if between is not None:
             pipeline, after, before = between.groups()
             return replace(named, kind="pass", pipeline=pipeline or "", after=after, before=before, label="")
+        behind = _OLD_AFTER.fullmatch(found["label"])
+        if behind is not None and not _label_words(found["label"]):
+            return replace(named, kind="pass", pipeline=behind["pipeline"], after=behind["after"], label="")
         return replace(named, kind="fixed") if _label_words(found["label"]) else named
     if extension in ("pbtxt", "pb") and _graph_label(stem):
         numbered = _GRAPH.fullmatch(stem)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -45,6 +45,12 @@ class DumpedModule:
     after: int
     is_helper: bool
     why: str = ""
+    open: Callable[[DumpedModule], Trace] = field(default=lambda m: dump_trace(m.files), repr=False, compare=False)
+
+    @property
+    def trace(self) -> Trace:
+        """Its compilation, as far as it was dumped: what `dump[...]` gives."""
+        return self.open(self)
 
     @property
     def name(self) -> str:
@@ -69,7 +75,7 @@ class DumpDirectory(Displayable):
         """The modules, the main program first, helpers last."""
         found = [_described(m) for m in self.listing.modules]
         found.sort(key=lambda m: (m.is_helper, -max(m.before, m.after), -m.files.size, m.files.number))
-        return [_with_reason(m, k, found) for k, m in enumerate(found)]
+        return [replace(_with_reason(m, k, found), open=self.trace) for k, m in enumerate(found)]
 
     @property
     def main(self) -> DumpedModule | None:

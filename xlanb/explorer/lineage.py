@@ -52,6 +52,10 @@ class Lineage(Displayable):
     lines: tuple[str, ...]
     links: tuple[Link, ...]
 
+    def __repr__(self) -> str:
+        made = f" of {', '.join(self.nodes[:3])}{', ...' * (len(self.nodes) > 3)}" if self.nodes else ""
+        return f"<Lineage {self.name}{made}: {len(self.sources)} sources, {len(self.results)} results, {len(self.links)} links>"
+
     def __str__(self) -> str:
         parts = [f"{self.name}"]
         for title, items in (

@@ -8,7 +8,7 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
-from xlanb.errors import XlanbError
+from xlanb.errors import XlanbError, nearest
 from xlanb.explorer.lineage import Lineage, Provenance
 from xlanb.explorer.stage import Stage
 from xlanb.hlo.records import ModuleRecord
@@ -53,7 +53,7 @@ class Trace(Displayable):
         """A stage by position or by name: of several the last that changed something.
 
         Raises:
-            XlanbError: there is none of that name; the message lists the names.
+            XlanbError: there is none of that name; the message has the nearest.
             IndexError: the position is out of range.
         """
         if isinstance(key, int):
@@ -61,9 +61,8 @@ class Trace(Displayable):
         named = [s for s in reversed(self.stages) if key in {s.name, s.kind}]
         found = next((s for s in named if s.changed or s.failed), named[0] if named else None)
         if found is None:
-            raise XlanbError(
-                f"no stage {key!r} in trace {self.name!r}; it has: {', '.join(dict.fromkeys(s.name for s in self.stages))}"
-            )
+            known = [n for s in self.stages for n in (s.name, s.kind)]
+            raise XlanbError(f"no stage {key!r} in trace {self.name!r}{nearest(key, known)}")
         return found
 
     @property

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 class Why(Sequence[Decision], Displayable):
     """Decisions in order, with the value of every condition that was looked at; shows itself as text, in which what was decided alike in several stages stands once.
 
-    `stages` are the indices of the stages that decided, -1 for what is said in the end of the final module.
+    `stages` are the indices of the stages that decided, -1 for what is said in the end of the final module. `told` is whether the compiler told its decisions at all: a dump holds none.
     """
 
-    def __init__(self, subject: tuple[str, ...], decisions: Iterable[Decision], stages: Iterable[int] = ()) -> None:
+    def __init__(
+        self, subject: tuple[str, ...], decisions: Iterable[Decision], stages: Iterable[int] = (), *, told: bool = True
+    ) -> None:
         self.subject = subject
+        self.told = told
         self.decisions = tuple(decisions)
         given = tuple(stages)
         self.stages = given + (-1,) * (len(self.decisions) - len(given))
@@ -49,12 +52,24 @@ class Why(Sequence[Decision], Displayable):
 
     def __str__(self) -> str:
         title = " and ".join(self.subject)
+        if not self.told:
+            return "\n".join([title, *self._lines(), self._untold()])
         if not self:
             return f"{title}: no pass decided anything about {'it' if len(self.subject) == 1 else 'them'}"
+        return "\n".join([title, *self._lines()])
+
+    def _lines(self) -> Iterable[str]:
         alike: dict[Decision, list[int]] = {}
         for d, stage in zip(self.decisions, self.stages, strict=True):
             alike.setdefault(d, []).append(stage)
-        return "\n".join([title, *(line for d, stages in alike.items() for line in _lines(d, stages))])
+        return [line for d, stages in alike.items() for line in _lines(d, stages)]
+
+    def _untold(self) -> str:
+        calls = " or ".join(f".lineage({name!r})" for name in self.subject)
+        return (
+            f"  a dump holds what the passes did and not why: {calls} follows it through them, "
+            ".diff(a, b) shows two stages; xlanb.trace of the first module asks xlanb's own passes"
+        )
 
 
 def why(trace: Trace, subject: Sequence[str]) -> Why:
@@ -67,7 +82,8 @@ def why(trace: Trace, subject: Sequence[str]) -> Why:
         question = _Question(trace, names[0], names[1])
         found = found or list(question.under_other_names())
         outcome = question.outcome()
-    return Why(names, [*(d for d, _ in found), *outcome], [index for _, index in found])
+    told = any(s.decisions or s.edits for s in trace.stages)
+    return Why(names, [*(d for d, _ in found), *outcome], [index for _, index in found], told=told)
 
 
 def _lines(d: Decision, stages: Sequence[int]) -> Iterable[str]:

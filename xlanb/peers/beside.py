@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ from xlanb.evaluator import evaluate
 from xlanb.explorer.diff import TraceDiff, diff_traces
 from xlanb.explorer.explore import trace as our_trace
 from xlanb.explorer.trace import Trace
-from xlanb.peers.child import RealTrace, compile_in_child
+from xlanb.hlo import parse
+from xlanb.peers.child import RealTrace, compile_in_child, empty_program
 from xlanb.peers.xla import as_module
 from xlanb.peers.xla import trace as real_trace
 from xlanb.runtime.jit import compile as compile_program
@@ -26,11 +28,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_LEAST = 0.2
+"""What a program must take beside its call, as a share of it, to be compared."""
+
+
 @dataclass(frozen=True)
 class Beside(Displayable):
     """Ours and the real one: `diff` aligns the passes and compares the HLO, `ulp` is the largest distance of each result in units in the last place.
 
-    `run_ratio` is the real XLA's median wall time over ours, both called from Python on arrays that are there: above 1, ours is faster.
+    `our_seconds` and `their_seconds` are median wall times of a call from Python on arrays that are there; `our_call` and `their_call` those of a program that takes the same arguments
+    and computes nothing. A call of the real XLA through JAX takes some tens of microseconds: of a small program that is nearly all of it.
     """
 
     ours: Trace
@@ -39,11 +46,20 @@ class Beside(Displayable):
     ulp: tuple[float, ...]
     our_seconds: float
     their_seconds: float
+    our_call: float = 0.0
+    their_call: float = 0.0
+
+    @property
+    def call_ratio(self) -> float:
+        """Their median wall time of a call over ours, the call's own time included."""
+        return self.their_seconds / self.our_seconds
 
     @property
     def run_ratio(self) -> float:
-        """Their median over ours."""
-        return self.their_seconds / self.our_seconds
+        """Their time over ours, both without that of an empty call: above 1, ours is faster. NaN where either is not longer than an empty call by a fifth: then it is the calls that were timed."""
+        ours, theirs = self.our_seconds - self.our_call, self.their_seconds - self.their_call
+        known = ours > _LEAST * self.our_call and theirs > _LEAST * self.their_call
+        return theirs / ours if known else math.nan
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
@@ -57,10 +73,16 @@ class Beside(Displayable):
 
     def __str__(self) -> str:
         far = ", ".join(f"{u:.3g}" for u in self.ulp)
-        times = (
-            f"{self.our_seconds * 1e6:.1f} us, XLA:CPU {self.their_seconds * 1e6:.1f} us, ratio {self.run_ratio:.2f}"
-        )
-        return f"results differ by {far} ulp; run {times}\n{self.diff}"
+        times = [
+            f"{who} {seconds * 1e6:.1f} us (an empty call {call * 1e6:.1f} us)"
+            for who, seconds, call in (
+                ("ours", self.our_seconds, self.our_call),
+                ("XLA:CPU", self.their_seconds, self.their_call),
+            )
+        ]
+        ratio = self.run_ratio
+        said = "too short to compare beside the calls" if math.isnan(ratio) else f"ratio without the calls {ratio:.2f}"
+        return f"results differ by {far} ulp; run: {', '.join(times)}, {said}\n{self.diff}"
 
 
 def beside(x: Any, *arrays: Any, runs: int = 20) -> Beside:
@@ -77,14 +99,18 @@ def beside(x: Any, *arrays: Any, runs: int = 20) -> Beside:
     ours = our_trace(module)
     executable = compile_program(module)
     results = _leaves(executable(*arrays))
-    seconds = []
+    nothing = compile_program(parse(empty_program(module)))
+    seconds: list[float] = []
+    empty: list[float] = []
     for _ in range(runs):
-        begin = time.perf_counter()
-        executable(*arrays)
-        seconds.append(time.perf_counter() - begin)
+        for run, times in ((executable, seconds), (nothing, empty)):
+            begin = time.perf_counter()
+            run(*arrays)
+            times.append(time.perf_counter() - begin)
     distances = tuple(ulp_distance(a, b) for a, b in zip(results, theirs.results, strict=True))
     their_seconds = statistics.median(theirs.runs)
-    return Beside(ours, theirs, diff_traces(ours, theirs), distances, statistics.median(seconds), their_seconds)
+    medians = statistics.median(seconds), their_seconds, statistics.median(empty), theirs.call_seconds
+    return Beside(ours, theirs, diff_traces(ours, theirs), distances, *medians)
 
 
 def ulp_distance(a: NDArray[Any], b: NDArray[Any]) -> float:

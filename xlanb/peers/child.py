@@ -27,19 +27,21 @@ from xlanb.dump.reader import ModuleFiles, list_dump
 from xlanb.errors import XlanbError
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
+from xlanb.hlo import HloModule, parse
 
 TIMEOUT_S = 600
 
 
 @dataclass
 class Compiled:
-    """What the child leaves: the dump, compile seconds, bytes of temporaries, and with inputs the results and the wall seconds of each run."""
+    """What the child leaves: the dump, compile seconds, bytes of temporaries, and with inputs the results and the wall seconds of each run; `call_seconds` is the median of an empty call."""
 
     files: ModuleFiles
     compile_seconds: float
     temp_bytes: int
     results: list[NDArray[Any]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    call_seconds: float = 0.0
 
     def discard(self) -> None:
         """Remove the dump: what was asked for is read."""
@@ -47,13 +49,14 @@ class Compiled:
 
 
 class RealTrace(Trace):
-    """A Trace of the real compiler, with what it measured: `results` leaf by leaf, `compile_seconds` and `temp_bytes`."""
+    """A Trace of the real compiler, with what it measured: `results` leaf by leaf, `compile_seconds` and `temp_bytes`; `call_seconds` is what a call of a program that computes nothing takes, on the same arguments."""
 
     def __init__(self, name: str, stages: Sequence[Stage], made: Compiled) -> None:
         super().__init__(name, stages)
         self.results = made.results
         self.compile_seconds = made.compile_seconds
         self.temp_bytes = made.temp_bytes
+        self.call_seconds = made.call_seconds
         folder = made.files.folder.parent
         self._cleanup = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
@@ -108,7 +111,7 @@ def _compile(folder: Path, text: str, arrays: Sequence[Any], *, all_passes: bool
         raise XlanbError("the real XLA wrote no dump of the module")
     results = load_arrays(folder / "results.npz", told["dtypes"])
     files = max(modules, key=lambda m: (m.name == told["name"], m.number))
-    return Compiled(files, told["compile_seconds"], told["temp_bytes"], results, told["seconds"])
+    return Compiled(files, told["compile_seconds"], told["temp_bytes"], results, told["seconds"], told["call_seconds"])
 
 
 def execution_stage(index: int, made: Compiled) -> Stage:
@@ -146,13 +149,17 @@ def _serve(folder: Path) -> dict[str, Any]:
     arrays = load_arrays(folder / "args.npz", request["dtypes"])
     results: list[Any] = []
     seconds: list[float] = []
+    empty: list[float] = []
     if arrays:
+        nothing = RealExecutable(empty_program(parse(text)))
         buffers = executable.put(arrays)
         results = [np.asarray(r) for r in executable.run(buffers)]
+        nothing.run(buffers)
         for _ in range(request["runs"]):
-            begin = time.perf_counter()
-            executable.run(buffers)
-            seconds.append(time.perf_counter() - begin)
+            for run, times in ((executable.run, seconds), (nothing.run, empty)):
+                begin = time.perf_counter()
+                run(buffers)
+                times.append(time.perf_counter() - begin)
     save_arrays(folder / "results.npz", results)
     return {
         "name": executable.name,
@@ -160,7 +167,17 @@ def _serve(folder: Path) -> dict[str, Any]:
         "temp_bytes": executable.temp_bytes,
         "dtypes": [r.dtype.name for r in results],
         "seconds": seconds,
+        "call_seconds": statistics.median(empty) if empty else 0.0,
     }
+
+
+def empty_program(module: HloModule) -> str:
+    """HLO text of a program that takes the same arguments and computes nothing: what a call of it takes is the call's own time."""
+    parameters = module.entry_computation.parameters
+    lines = [f"  p{k} = {p.shape} parameter({k})" for k, p in enumerate(parameters)]
+    return "\n".join(
+        ["HloModule empty", "", "ENTRY main {", *lines, "  ROOT nothing = pred[] constant(false)", "}", ""]
+    )
 
 
 def answer(folder: Path, serve: Callable[[Path], dict[str, Any]]) -> int:

@@ -17,7 +17,7 @@ from pkgutil import walk_packages
 from typing import Any, ClassVar, final
 
 from xlanb.display import Displayable
-from xlanb.errors import PassError, XlanbError
+from xlanb.errors import PassError, UnknownPassError, XlanbError, nearest
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
@@ -47,6 +47,9 @@ class PassResult(Displayable):
     def __str__(self) -> str:
         path = "/".join((*self.pipeline, self.name))
         return f"{path}: {'changed' if self.changed else 'no change'} ({self.seconds * 1e3:.2f} ms)"
+
+    def __repr__(self) -> str:
+        return f"<PassResult {self}>"
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,15 @@ class PassRegistry(Mapping[str, type[HloPass]]):
         return _REGISTRY
 
     def __getitem__(self, name: str) -> type[HloPass]:
-        return self._load()[name]
+        """The pass of this name.
+
+        Raises:
+            UnknownPassError: there is none; the message has the nearest names.
+        """
+        passes = self._load()
+        if name not in passes:
+            raise UnknownPassError(f"no pass {name!r}{nearest(name, passes)}")
+        return passes[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._load()))

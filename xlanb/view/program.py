@@ -1,6 +1,6 @@
 """The whole program as one picture: clusters as boxes, what flows between them as edges with shapes; and what another clustering does with each cluster.
 
-A picture is SVG in the colours of the page around it. Each cluster's box leads to its HLO below, and that leads back.
+A picture is SVG in the colours of the page around it; the HLO of each cluster is folded below.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import count
+from itertools import pairwise
 from typing import Any, Final
 
 from xlanb.clustering.clustering import Cluster, Clustering
@@ -18,8 +18,9 @@ from xlanb.clustering.diff import ClusteringDiff
 from xlanb.errors import XlanbError
 from xlanb.view.drawing import Drawing, Node, draw
 
-_NUMBERS = count()
 _CHARACTER: Final = 6.8  # width of a letter, pixels
+_SMALL: Final = 6.2  # width of a letter at an edge, pixels
+_NEAR: Final = 0.32  # share of an edge's way at which its words stand
 _LINE: Final = 16.0
 _LONGEST: Final = 34  # letters of a label
 _MOST_NODES: Final = 24  # outside of clusters: beyond it those with the same neighbours are one box
@@ -46,12 +47,11 @@ def picture_html(obj: Any) -> str:
 
 @dataclass(frozen=True)
 class _Box:
-    """A box: its lines of text, what is said when it is pointed at, its colour ("" outside of clusters), where it leads."""
+    """A box: its lines of text, what is said when it is pointed at, its colour ("" outside of clusters)."""
 
     lines: tuple[str, ...]
     title: str
     colour: str = ""
-    link: str = ""
 
     @property
     def width(self) -> float:
@@ -63,17 +63,14 @@ class _Box:
 
 
 def _clustering_html(clustering: Clustering) -> str:
-    anchor = f"xlanb-program-{next(_NUMBERS)}"
     sizes = {c.name: len(c) for c in clustering.clusters}
-    links = {name: f"{anchor}-{k}" for k, name in enumerate(sizes) if k < _MOST_CLUSTERS}
-    parts = [f'<div id="{anchor}">', program_svg(clustering.dataflow, sizes, links), "</div>"]
+    parts = ["<div>", program_svg(clustering.dataflow, sizes), "</div>"]
     for cluster in clustering.clusters[:_MOST_CLUSTERS]:
         lines = _hlo_lines(cluster)
         if len(lines) > _HLO_LINES:
             lines = [*lines[:_HLO_LINES], f"... {len(lines) - _HLO_LINES:,} more lines"]
         parts.append(
-            f'<details id="{links[cluster.name]}"><summary>{escape(cluster.name)}: {len(cluster)} nodes, its HLO '
-            f'<a href="#{anchor}">back to the picture</a></summary>'
+            f"<details><summary>{escape(cluster.name)}: {len(cluster)} nodes, its HLO</summary>"
             f'<pre style="white-space:pre;overflow:auto;max-height:30em;font-size:12px">{escape(chr(10).join(lines))}</pre></details>'
         )
     return "\n".join(parts)
@@ -92,8 +89,11 @@ def _hlo_lines(cluster: Cluster) -> list[str]:
     return (assumed + text).splitlines()
 
 
-def program_svg(flows: Dataflow, sizes: Mapping[str, int] | None = None, links: Mapping[str, str] | None = None) -> str:
-    """The flows of a program as SVG; `sizes` gives the number of nodes of each cluster, `links` an anchor for it."""
+def program_svg(flows: Dataflow, sizes: Mapping[str, int] | None = None) -> str:
+    """The flows of a program as SVG; `sizes` gives the number of nodes of each cluster.
+
+    No links in it: JupyterLab sets the `href` of every `a` that it finds, which those of SVG refuse, and the output ends in an error.
+    """
     group_of = _groups(flows)
     members: dict[str, list[str]] = {}
     for name, group in group_of.items():
@@ -103,8 +103,7 @@ def program_svg(flows: Dataflow, sizes: Mapping[str, int] | None = None, links: 
         size = (sizes or {}).get(name)
         facts = f"{len(flows.into(name))} in, {len(flows.out_of(name))} out"
         lines = (_short(name), *((f"{size} nodes",) if size else ()), facts)
-        link = (links or {}).get(name, "")
-        boxes[name] = _Box(lines, f"{name}: {facts}", _PALETTE[k % len(_PALETTE)], link)
+        boxes[name] = _Box(lines, f"{name}: {facts}", _PALETTE[k % len(_PALETTE)])
     for group, names in members.items():
         more = f" + {len(names) - 1} more" if len(names) > 1 else ""
         boxes[group] = _Box((_short(names[0]) + more,), ", ".join(names[:40]))
@@ -156,17 +155,37 @@ def _edge_label(flows: Sequence[Flow]) -> tuple[str, str]:
 def _svg(
     drawing: Drawing, boxes: Mapping[str, _Box], labels: Mapping[tuple[str, str], tuple[str, str]], what: str
 ) -> str:
-    width, height = drawing.width + 20, drawing.height + 20
+    places = _label_places({edge: drawing.edges[edge] for edge in labels if edge in drawing.edges})
+    ends = [places[edge][0] + 4 + len(labels[edge][0]) * _SMALL for edge in places]
+    width, height = max([drawing.width, *ends]) + 20, drawing.height + 20
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(what)}" viewBox="-10 -10 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" style="{_STYLE}"><title>{escape(what)}</title>'
     )
-    lines = [_edge_svg(drawing.edges[edge], labels[edge]) for edge in labels if edge in drawing.edges]
+    lines = [_edge_svg(drawing.edges[edge], labels[edge], places[edge]) for edge in places]
     shapes = [_box_svg(drawing.nodes[key], box) for key, box in boxes.items()]
     return "\n".join([head, *lines, *shapes, "</svg>"])
 
 
-def _edge_svg(points: Sequence[tuple[float, float]], label: tuple[str, str]) -> str:
+def _label_places(
+    edges: Mapping[tuple[str, str], Sequence[tuple[float, float]]],
+) -> dict[tuple[str, str], tuple[float, float]]:
+    """Where the words of each edge stand: near the end that fewer edges share, for there they lie apart."""
+    leaving, coming = Counter(a for a, _ in edges), Counter(b for _, b in edges)
+    return {(a, b): _along(points, _NEAR if coming[b] >= leaving[a] else 1 - _NEAR) for (a, b), points in edges.items()}
+
+
+def _along(points: Sequence[tuple[float, float]], share: float) -> tuple[float, float]:
+    """The point at a share (0 to 1) of the height that a line goes down."""
+    (x, y), (u, v) = points[0], points[-1]
+    height = y + (v - y) * share
+    for (a, b), (c, d) in pairwise(points):
+        if b <= height <= d and d > b:
+            return a + (c - a) * (height - b) / (d - b), height
+    return x + (u - x) * share, height
+
+
+def _edge_svg(points: Sequence[tuple[float, float]], label: tuple[str, str], place: tuple[float, float]) -> str:
     path = "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     (x, y), (u, v) = points[-2] if len(points) > 1 else points[-1], points[-1]
     length = ((u - x) ** 2 + (v - y) ** 2) ** 0.5 or 1.0
@@ -174,12 +193,11 @@ def _edge_svg(points: Sequence[tuple[float, float]], label: tuple[str, str]) -> 
     head = (
         f"M{u:.1f} {v:.1f} L{u - dx - dy / 2:.1f} {v - dy + dx / 2:.1f} L{u - dx + dy / 2:.1f} {v - dy - dx / 2:.1f} Z"
     )
-    middle = points[len(points) // 2] if len(points) > 2 else ((points[0][0] + u) / 2, (points[0][1] + v) / 2)
     dash = ' stroke-dasharray="4 3"' if label[0] == "control" else ""
     return (
         f'<g><title>{escape(label[1])}</title><path d="{path}" fill="none" stroke="currentColor" stroke-opacity="0.55"{dash}/>'
         f'<path d="{head}" fill="currentColor" fill-opacity="0.55"/>'
-        f'<text x="{middle[0] + 4:.1f}" y="{middle[1]:.1f}" fill="currentColor" font-size="10">{escape(label[0])}</text></g>'
+        f'<text x="{place[0] + 4:.1f}" y="{place[1]:.1f}" fill="currentColor" font-size="10">{escape(label[0])}</text></g>'
     )
 
 
@@ -193,11 +211,10 @@ def _box_svg(place: tuple[float, float, float, float], box: _Box) -> str:
         f'fill="currentColor">{escape(text)}</text>'
         for k, text in enumerate(box.lines)
     ]
-    shape = (
+    return (
         f'<g><title>{escape(box.title)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" '
         f'rx="{3 if box.colour else 12}" fill="{colour}" fill-opacity="{opacity}" stroke="{colour}"/>{"".join(texts)}</g>'
     )
-    return f'<a href="#{box.link}">{shape}</a>' if box.link else shape
 
 
 def _short(text: str) -> str:

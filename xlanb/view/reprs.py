@@ -21,7 +21,7 @@ from xlanb.view.pool import LEVELS
 from xlanb.view.program import picture_html
 from xlanb.view.shape import layout_text, shape_html, shape_text
 from xlanb.view.tables import tables_html
-from xlanb.view.text import artifact_text, stage_text, trace_text
+from xlanb.view.text import artifact_text, stage_text, trace_text, traces_text
 
 _ARTIFACTS = (
     GraphRecord,
@@ -76,12 +76,13 @@ def _bundle(obj: Any) -> dict[str, str]:
     shown = picture + (tables_html(tables) if isinstance(tables, tuple) else "")
     traces = getattr(obj, "traces", None)
     if isinstance(traces, Sequence) and traces and all(isinstance(t, Trace) for t in traces):
-        text = _own_text(obj, "\n\n".join(trace_text(t) for t in traces))
+        text = _own_text(obj, traces_text(traces))
         return {"text/html": shown + fragment_html(list(traces)), "text/plain": text}
     if shown:
         text = _own_text(obj, repr(obj))
         drawn = _as_artifact(_record_of(obj)) if picture else None
-        head, foot = ("", artifact_html(drawn)) if drawn is not None else (pre_html(text), "")
+        headline = getattr(obj, "headline", text)  # of a text that says what picture and tables say too
+        head, foot = ("", artifact_html(drawn)) if drawn is not None else (pre_html(headline), "")
         return {"text/html": head + shown + foot, "text/plain": text}
     record = _record_of(obj)
     if isinstance(record, InstructionRecord):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MAX_ROWS = 60
+_MAX_COLUMNS = 30
 _TABLE = '<table cellpadding="4" style="border-collapse:collapse;font:12px system-ui,sans-serif;text-align:left" '
 
 
@@ -24,15 +26,30 @@ def tables_html(tables: Sequence[tuple[str, pd.DataFrame]]) -> str:
             continue
         rest = len(table) - _MAX_ROWS
         more = f" <small>(the first {_MAX_ROWS} of {len(table):,} rows)</small>" if rest > 0 else ""
-        body = table.head(_MAX_ROWS).to_html(
-            index=False, escape=True, border=0, na_rep="", max_cols=30, justify="left", float_format="{:.4g}".format
-        )
-        body = body.replace("<table ", _TABLE, 1)
+        body = table_html(table.head(_MAX_ROWS))
         parts.append(
             f'<details open style="margin:.4em 0"><summary><b>{escape(caption)}</b>{more}</summary>'
             f'<div style="overflow-x:auto">{body}</div></details>'
         )
     return "\n".join(parts)
+
+
+def table_html(table: pd.DataFrame, *, index: bool = False) -> str:
+    """A table as HTML, every cell escaped: words at the left, figures at the right, whatever the page's style says of tables."""
+    shown = table.iloc[:, :_MAX_COLUMNS]
+    kinds = [("left" if index else ""), *(_side(shown.iloc[:, k].dtype) for k in range(shown.shape[1]))]
+    sides = [side for side in kinds if side]
+    body = shown.to_html(index=index, escape=True, border=0, na_rep="", float_format="{:.4g}".format)
+    for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL):
+        placed = row
+        for side in sides:
+            placed = re.sub(r"<t([hd])>", rf'<t\1 style="text-align:{side}">', placed, count=1)
+        body = body.replace(row, placed, 1)
+    return body.replace("<table ", _TABLE, 1).replace(' style="text-align: right;"', "", 1)
+
+
+def _side(dtype: Any) -> str:
+    return "right" if getattr(dtype, "kind", "O") in "iuf" else "left"
 
 
 def stages_table(trace: Trace) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
 from xlanb.explorer.stage import Stage, TextRecord
@@ -13,22 +15,50 @@ from xlanb.view.parts.items import node_text
 from xlanb.view.parts.memory import bytes_text, memory_text
 
 _MAX_DIFF = 60
+_MOST_IDLE = 4
 
 
 def trace_text(trace: Trace) -> str:
-    """One line per stage: position, whether it changed anything, time, what it did."""
+    """What each stage did that did something: position, time, words; those that changed nothing stand together in one line."""
     counts = f"{len(trace)} stages, {len(trace.changed)} changed something"
     lines = [f"{trace.name}: {counts}"]
     pipeline: tuple[str, ...] = ()
+    idle: list[Stage] = []
     for s in trace:
+        if not s.changed and not s.failed:
+            idle.append(s)
+            continue
+        lines += _idle_lines(idle)
+        idle = []
         if s.pipeline != pipeline and s.pipeline:
             lines.append(f"      {' > '.join(s.pipeline)}")
         pipeline = s.pipeline
-        mark = "!" if s.failed else "*" if s.changed else " "
-        lines.append(f"{s.index:>4} {mark} {time_text(s.seconds):>9}  {s.describe()}")
+        lines.append(f"{s.index:>4} {'!' if s.failed else '*'} {time_text(s.seconds):>9}  {s.describe()}")
+    lines += _idle_lines(idle)
     if trace.runs:
-        lines.append(f"{len(trace.runs)} runs, the last in {time_text(trace.runs[-1])}")
+        runs = f"{len(trace.runs)} run{'s' * (len(trace.runs) != 1)}"
+        lines.append(f"{runs}, the last in {time_text(trace.runs[-1])}")
     return "\n".join(lines)
+
+
+def _idle_lines(stages: Sequence[Stage]) -> list[str]:
+    """Stages in a row that changed nothing, as one line; one alone by its own."""
+    if not stages:
+        return []
+    if len(stages) == 1:
+        return [f"{stages[0].index:>4}   {time_text(stages[0].seconds):>9}  {stages[0].describe()}"]
+    known = [s.seconds for s in stages if s.seconds is not None]
+    names = list(dict.fromkeys(s.name for s in stages))
+    shown = ", ".join(names[:_MOST_IDLE]) + (", ..." if len(names) > _MOST_IDLE else "")
+    spent = time_text(sum(known)) if known else time_text(None)
+    return [f"{'...':>4}   {spent:>9}  {len(stages)} stages changed nothing: {shown}"]
+
+
+def traces_text(traces: Sequence[Trace]) -> str:
+    """Several traces: the first in full, a line for each of the others."""
+    whole = trace_text(traces[0]) if traces else "nothing was compiled"
+    rest = [f"{t.name}: {len(t)} stages, {len(t.changed)} changed something" for t in traces[1:]]
+    return "\n".join([whole, *([""] if rest else []), *rest])
 
 
 def stage_text(stage: Stage) -> str:

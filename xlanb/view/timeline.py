@@ -72,14 +72,19 @@ def figure(run: StepStats, before: StepStats | None = None) -> Any:
         )
     rows = list(dict.fromkeys(b.row for b in bars))
     chart.update_layout(
-        title="Timeline of " + ("two runs" if before is not None else "a run"),
+        title={
+            "text": "Timeline of " + ("two runs" if before is not None else "a run"),
+            "yref": "container",
+            "y": 0.96,
+        },
         template="plotly_white",
         barmode="overlay",
-        height=140 + 56 * len(rows),
-        margin={"l": 10, "r": 10, "t": 50, "b": 40},
+        height=170 + 56 * len(rows),
+        margin={"l": 10, "r": 10, "t": 80, "b": 50},
         xaxis={"title": "us since the run began", "rangemode": "tozero"},
         yaxis={"categoryorder": "array", "categoryarray": rows[::-1], "automargin": True, "type": "category"},
-        legend={"orientation": "h"},
+        # above the rows: below them it would lie on the title of the axis
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"},
     )
     return chart
 
