@@ -20,6 +20,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType
 from xlanb.transforms import in_place
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.fusion_indexing import ALLOWED_CODE_DUPLICATION
 from xlanb.transforms.instruction_fusion import (
     Condition,
     Edge,
@@ -181,111 +182,157 @@ def _is_awkward_concatenate(i: HloInstruction) -> bool:
     return i.opcode is O.CONCATENATE and (len(i.operands) > _MAX_CONCATENATED or _copies_inner_rows(i))
 
 
-# -- the conditions ------------------------------------------------------------------------------------------------
+# -- the conditions: whether each holds, and its value in words --------------------------------------------------------
 
 
-def _no_array_constant(e: Edge) -> tuple[bool, str]:
-    return e.producer.opcode is not O.CONSTANT or is_effective_scalar(e.producer.shape), str(e.producer.shape)
+def _awaited(e: Edge) -> list[str]:
+    return [o.name for o in e.producer.operands if o.opcode is O.DOT and can_be_output_fused(o, e.producer)]
 
 
-def _not_awaiting_output_fusion(e: Edge) -> tuple[bool, str]:
-    waiting = [o.name for o in e.producer.operands if can_be_output_fused(o, e.producer)]
-    return not waiting, ", ".join(waiting)
+def _no_awkward_concatenate(e: Edge) -> bool:
+    return not _is_awkward_concatenate(e.producer) and not _is_awkward_concatenate(e.consumer)
 
 
-def _producer_is_loop_fusible(e: Edge) -> tuple[bool, str]:
-    return can_be_loop_fused(e.producer), str(e.producer.opcode)
+def _profitable(e: Edge) -> bool:
+    expensive = e.producer.opcode is not O.FUSION and is_expensive(e.producer)
+    return not (expensive and e.producer in e.run.reused(e.consumer))
 
 
-def _no_awkward_concatenate(e: Edge) -> tuple[bool, str]:
-    awkward = [i.name for i in (e.producer, e.consumer) if _is_awkward_concatenate(i)]
-    return not awkward, ", ".join(awkward)
-
-
-def _profitable(e: Edge) -> tuple[bool, str]:
+def _uses(e: Edge) -> str:
     expensive = e.producer.opcode is not O.FUSION and is_expensive(e.producer)
     reused = expensive and e.producer in e.run.reused(e.consumer)
-    return not reused, f"producer {'expensive' if expensive else 'cheap'}{', its elements reused' if reused else ''}"
+    return f"producer {'expensive' if expensive else 'cheap'}{', its elements reused' if reused else ''}"
 
 
-def _not_across_root(e: Edge) -> tuple[bool, str]:
-    return not e.producer.is_root, e.producer.name
+def _no_expensive_duplicate(e: Edge) -> bool:
+    return e.producer.user_count == 1 or not is_expensive(e.producer) or is_always_duplicable(e.producer)
 
 
-def _no_expensive_duplicate(e: Edge) -> tuple[bool, str]:
-    duplicated = e.producer.user_count != 1
-    bad = duplicated and is_expensive(e.producer) and not is_always_duplicable(e.producer)
-    return not bad, f"{e.producer.user_count} users, {'expensive' if is_expensive(e.producer) else 'cheap'}"
+def _reductions(fusion: HloInstruction) -> int:
+    return sum(i.opcode is O.REDUCE for i in fusion.fused_computation)
 
 
-def _in_place_safe(e: Edge) -> tuple[bool, str]:
-    reason = in_place.conflict(e.producer, e.consumer)
-    return reason is None, reason or ""
+def _few_reductions(e: Edge) -> bool:
+    counts = e.producer.opcode is O.REDUCE and e.consumer.opcode is O.FUSION
+    return not counts or _reductions(e.consumer) < _MAX_REDUCTIONS
 
 
-def _few_reductions(e: Edge) -> tuple[bool, str]:
-    if e.producer.opcode is not O.REDUCE or e.consumer.opcode is not O.FUSION:
-        return True, ""
-    count = sum(i.opcode is O.REDUCE for i in e.consumer.fused_computation)
-    return count < _MAX_REDUCTIONS, f"{count} reductions inside"
+def _code_stays_small(e: Edge) -> bool:
+    return e.consumer.opcode is not O.FUSION or not e.run.evaluation(e.consumer).code_duplication_too_high(e.producer)
 
 
-def _more_than_a_constant(e: Edge) -> tuple[bool, str]:
-    return e.producer.opcode is not O.CONSTANT or e.consumer.opcode is O.FUSION, str(e.producer.opcode)
-
-
-def _producer_is_no_fusion(e: Edge) -> tuple[bool, str]:
-    return e.producer.opcode is not O.FUSION, str(e.producer.opcode)
-
-
-def _code_stays_small(e: Edge) -> tuple[bool, str]:
-    if e.consumer.opcode is not O.FUSION:
-        return True, ""
-    evaluation = e.run.evaluation(e.consumer)
-    return not evaluation.code_duplication_too_high(e.producer), f"emitted {evaluation.emitted(e.producer)} times"
-
-
-def _consumer_takes_it(e: Edge) -> tuple[bool, str]:
+def _feeds_small_product(e: Edge) -> bool:
+    """Whether the consumer is a matrix-vector product whose vector is small enough to be read again and again."""
     c = e.consumer
-    if c.opcode is O.DOT and c.array_shape.rank <= 1:
-        vector = c.operands[1 - e.index]
-        if e.index < 2 and vector.array_shape.rank == 1 and vector.shape.byte_size < _SMALL_OPERAND_BYTES:
-            return True, "small matrix-vector product"
+    if c.opcode is not O.DOT or c.array_shape.rank > 1 or e.index > 1:
+        return False
+    vector = c.operands[1 - e.index]
+    return vector.array_shape.rank == 1 and vector.shape.byte_size < _SMALL_OPERAND_BYTES
+
+
+def _consumer_takes_it(e: Edge) -> bool:
+    c = e.consumer
     if c.opcode is O.FUSION:
-        return c.get("kind") == "kLoop", f"fusion of kind {c.get('kind')}"
-    return can_be_loop_fused(c), str(c.opcode)
+        return bool(c.get("kind") == "kLoop")
+    return can_be_loop_fused(c) or _feeds_small_product(e)
+
+
+def _taker(e: Edge) -> str:
+    if _feeds_small_product(e):
+        return "small matrix-vector product"
+    return f"fusion of kind {e.consumer.get('kind')}" if e.consumer.opcode is O.FUSION else str(e.consumer.opcode)
 
 
 def _few_copies(limit: int) -> Condition:
     """At most so many instructions of one fusion are computed or stored for a reduction too."""
 
-    def test(e: Edge) -> tuple[bool, str]:
-        copies = e.run.copies(e.consumer)
-        allowed = limit if e.producer.shape.byte_size <= _CACHED_BYTES else 4 * limit
-        return copies < allowed or not is_reduced_too(e.producer), f"{copies} copies inside, at most {allowed}"
+    def allowed(e: Edge) -> int:
+        return limit if e.producer.shape.byte_size <= _CACHED_BYTES else 4 * limit
 
-    return Condition("few instructions of a fusion are there for a reduction too", test)
+    return Condition(
+        "few instructions of a fusion are there for a reduction too",
+        lambda e: not is_reduced_too(e.producer) or e.run.copies(e.consumer) < allowed(e),
+        lambda e: f"{e.run.copies(e.consumer)} copies inside, at most {allowed(e)}",
+    )
 
 
 CONDITIONS: tuple[Condition, ...] = (
-    Condition("producer is no array constant", _no_array_constant, lasting=True),
-    Condition("producer awaits no output fusion of its own", _not_awaiting_output_fusion),
-    Condition("producer is loop-fusible", _producer_is_loop_fusible, lasting=True),
-    Condition("no concatenation that is better copied", _no_awkward_concatenate),
-    Condition("producer is cheap, or its elements are used once", _profitable, growing=True),
-    Condition("producer is not the root", _not_across_root),
-    Condition("no expensive producer is duplicated", _no_expensive_duplicate),
-    Condition("no conflict with an update in place", _in_place_safe),
-    Condition("not too many reductions in one fusion", _few_reductions),
-    Condition("more than a constant to fuse", _more_than_a_constant),
-    Condition("producer is no fusion itself", _producer_is_no_fusion, lasting=True),
-    Condition("code duplication is low", _code_stays_small),
-    Condition("consumer is loop-fusible, a loop fusion or a small matrix-vector product", _consumer_takes_it),
+    Condition(
+        "producer is no array constant",
+        lambda e: e.producer.opcode is not O.CONSTANT or is_effective_scalar(e.producer.shape),
+        lambda e: f"{e.producer.opcode} {e.producer.shape}",
+        lasting=True,
+    ),
+    Condition(
+        "producer awaits no output fusion of its own",
+        lambda e: not _awaited(e),
+        lambda e: ", ".join(_awaited(e)) or "it is no addition to a matrix-vector product",
+    ),
+    Condition(
+        "producer is loop-fusible",
+        lambda e: can_be_loop_fused(e.producer),
+        lambda e: str(e.producer.opcode),
+        lasting=True,
+    ),
+    Condition(
+        "no concatenation that is better copied",
+        _no_awkward_concatenate,
+        lambda e: ", ".join(i.name for i in (e.producer, e.consumer) if _is_awkward_concatenate(i)) or "none",
+    ),
+    Condition("producer is cheap, or its elements are used once", _profitable, _uses, growing=True),
+    Condition(
+        "producer is not the root",
+        lambda e: not e.producer.is_root,
+        lambda e: f"the root is {e.producer.parent.root.name}",
+    ),
+    Condition(
+        "no expensive producer is duplicated",
+        _no_expensive_duplicate,
+        lambda e: f"{_counted(e.producer.user_count, 'user')}, {'expensive' if is_expensive(e.producer) else 'cheap'}",
+    ),
+    Condition(
+        "no conflict with an update in place",
+        lambda e: in_place.conflict(e.producer, e.consumer) is None,
+        lambda e: in_place.conflict(e.producer, e.consumer) or "none",
+    ),
+    Condition(
+        "not too many reductions in one fusion",
+        _few_reductions,
+        lambda e: (
+            f"{_reductions(e.consumer) if e.consumer.opcode is O.FUSION else 0} inside, at most {_MAX_REDUCTIONS}"
+        ),
+    ),
+    Condition(
+        "more than a constant to fuse",
+        lambda e: e.producer.opcode is not O.CONSTANT or e.consumer.opcode is O.FUSION,
+        lambda e: f"{e.producer.opcode} into {e.consumer.opcode}",
+    ),
+    Condition(
+        "producer is no fusion itself",
+        lambda e: e.producer.opcode is not O.FUSION,
+        lambda e: str(e.producer.opcode),
+        lasting=True,
+    ),
+    Condition(
+        "code duplication is low",
+        _code_stays_small,
+        lambda e: f"emitted {_counted(_emitted(e), 'time')}, at most {ALLOWED_CODE_DUPLICATION}",
+    ),
+    Condition("consumer is loop-fusible, a loop fusion or a small matrix-vector product", _consumer_takes_it, _taker),
 )
 _OUTPUT_CONDITIONS = (
     CONDITIONS[0],
     Condition(
         "matrix-vector product whose only use is an addition",
-        lambda e: (can_be_output_fused(e.producer, e.consumer), ""),
+        lambda e: can_be_output_fused(e.producer, e.consumer),
+        lambda e: f"{e.producer.opcode} {e.producer.shape} into {e.consumer.opcode}",
     ),
 )
+
+
+def _emitted(e: Edge) -> int:
+    return e.run.evaluation(e.consumer).emitted(e.producer) if e.consumer.opcode is O.FUSION else 1
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

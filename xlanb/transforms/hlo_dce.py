@@ -42,7 +42,7 @@ class HloDce(HloPass):
 def remove_dead_instructions(computation: HloComputation) -> None:
     """Remove every dead instruction of a computation, and what dies with it."""
     for i in computation:
-        if i in computation and is_removable(i):
+        if not i.user_count and i in computation and is_removable(i):
             computation.remove_dead(i)
 
 

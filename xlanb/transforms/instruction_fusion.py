@@ -40,16 +40,21 @@ class Edge:
 
 @dataclass(frozen=True)
 class Condition:
-    """A named condition: `test` gives whether it holds, and the value that it looked at in words.
+    """A named condition: whether it holds, and the value that it looked at in words, which is asked for only where somebody listens.
 
-    `lasting`: it asks only what a producer is; failed once it fails for every consumer that has the same conditions.
+    `lasting`: it asks only what a producer is; what it answered once it answers for every consumer.
     `growing`: failed once for a fusion it fails however that fusion grows.
     """
 
     name: str
-    test: Callable[[Edge], tuple[bool, str]]
+    holds: Callable[[Edge], bool]
+    value: Callable[[Edge], str]
     lasting: bool = False
     growing: bool = False
+
+
+_UNTOLD = Condition("untold", lambda _: False, lambda _: "")
+"""Stands for the answer about an edge that nobody was told of."""
 
 
 class FusionPolicy(ABC):
@@ -82,49 +87,87 @@ class FusionRun:
     def __init__(self, computation: HloComputation, policy: FusionPolicy) -> None:
         self.computation = computation
         self.policy = policy
-        self._refused: dict[int, set[HloInstruction]] = {}
+        self._observed = is_observed()
+        self._lasting: dict[int, tuple[dict[HloInstruction, bool], tuple[Condition, ...]]] = {}
+        self._answers: dict[tuple[HloInstruction, int], bool] = {}
         self._told: dict[tuple[HloInstruction, HloInstruction], Condition | None] = {}
+        self._said: dict[tuple[tuple[str, ...], bool], tuple[Predicate, ...]] = {}
         self._fusible: dict[HloInstruction, bool] = {}
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
         self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
         self._shut_out: dict[HloInstruction, set[HloInstruction]] = {}
         self._copies: Counter[HloInstruction] = Counter()
         order = computation.post_order()
-        self.unfusible = self._globally_unfusible(order)
         self._queue: list[HloInstruction | None] = list(order)
         self._place = {i: n for n, i in enumerate(order)}
+        self.unfusible = self._globally_unfusible(order)
 
     # -- deciding -----------------------------------------------------------------------------------------------
 
     def should_fuse(self, consumer: HloInstruction, index: int) -> bool:
         """Whether every condition of the backend holds; the answer is told to observers."""
         edge = Edge(consumer.operands[index], consumer, index, self)
-        conditions = self.policy.conditions(edge)
-        refused = self._refused.setdefault(id(conditions), set())
-        observed = is_observed() and not self._silent
-        pair = (edge.producer, consumer)
-        shut_out = edge.producer in refused or edge.producer in self._shut_out.get(consumer, ())
-        if shut_out and (not observed or pair in self._told):
+        if self._observed and not self._silent:
+            return self._explained(edge)
+        if edge.producer in self._shut_out.get(consumer, ()):
             return False
-        values: list[str] = []
-        failed: Condition | None = None
-        for c in conditions:
-            holds, value = c.test(edge)
-            if observed:
-                values.append(value)
-            if not holds:
-                failed = c
-                break
-        if failed is not None and failed.lasting:
-            refused.add(edge.producer)
-        elif failed is not None and failed.growing:
-            self._shut_out.setdefault(consumer, set()).add(edge.producer)
+        # The one user of a producer is asked about before anything is fused, and again when its turn comes: nothing of the two has changed until then.
+        lone = edge.producer.user_count == 1 and consumer.opcode is not O.FUSION
+        found = self._answers.get((consumer, index)) if lone else None
+        if found is None:
+            found = self._all_hold(edge)
+            if lone:
+                self._answers[consumer, index] = found
+        return found
+
+    def _all_hold(self, edge: Edge) -> bool:
+        """Whether the conditions hold, those that ask of the producer only asked once of each."""
+        lasting, passing = self._split(self.policy.conditions(edge))
+        allowed = lasting.get(edge.producer)
+        if allowed is None:
+            conditions = self.policy.conditions(edge)
+            allowed = lasting[edge.producer] = all(c.holds(edge) for c in conditions if c.lasting)
+        if not allowed:
+            return False
+        for c in passing:
+            if not c.holds(edge):
+                if c.growing:
+                    self._shut_out.setdefault(edge.consumer, set()).add(edge.producer)
+                return False
+        return True
+
+    def _split(self, conditions: Sequence[Condition]) -> tuple[dict[HloInstruction, bool], tuple[Condition, ...]]:
+        """What the lasting ones of some conditions answered by producer, and the others."""
+        found = self._lasting.get(id(conditions))
+        if found is None:
+            found = self._lasting[id(conditions)] = ({}, tuple(c for c in conditions if not c.lasting))
+        return found
+
+    def _explained(self, edge: Edge) -> bool:
+        """Whether the conditions hold, each told with its value up to the first that fails."""
+        pair = (edge.producer, edge.consumer)
+        told = self._told.get(pair, _UNTOLD)
+        if told is not None and told is not _UNTOLD and (told.lasting or told.growing):
+            return False
+        conditions = self.policy.conditions(edge)
+        failed = next((c for c in conditions if not c.holds(edge)), None)
         # A consumer is asked again each time it grows: the same answer is told once.
-        if observed and self._told.get(pair, self) is not failed:
+        if told is not failed:
             self._told[pair] = failed
-            seen = [Predicate(c.name, c is not failed, v) for c, v in zip(conditions, values, strict=False)]
-            self._tell(edge, seen, taken=failed is None)
+            asked = conditions if failed is None else conditions[: conditions.index(failed) + 1]
+            seen = self._predicates(asked, tuple([c.value(edge) for c in asked]), taken=failed is None)
+            subject = (edge.producer.name, edge.consumer.name)
+            emit(Decision(current_cause(), "fuse", subject, failed is None, seen))
         return failed is None
+
+    def _predicates(self, asked: Sequence[Condition], values: tuple[str, ...], *, taken: bool) -> tuple[Predicate, ...]:
+        """The conditions with their values, of which the last one failed where the edge is not taken: most edges of a program say the same, once."""
+        found = self._said.get((values, taken))
+        if found is None:
+            last = len(asked) - 1
+            found = tuple(Predicate(c.name, taken or n < last, values[n]) for n, c in enumerate(asked))
+            self._said[values, taken] = found
+        return found
 
     def is_fusible(self, i: HloInstruction) -> bool:
         """`is_fusible`, asked once of an instruction: fusion changes no side effect."""
@@ -134,10 +177,6 @@ class FusionRun:
             if i.opcode is not O.RNG:
                 self._fusible[i] = found
         return found
-
-    def _tell(self, edge: Edge, predicates: list[Predicate], *, taken: bool) -> None:
-        if predicates:
-            emit(Decision(current_cause(), "fuse", (edge.producer.name, edge.consumer.name), taken, tuple(predicates)))
 
     def reused(self, i: HloInstruction) -> set[HloInstruction]:
         """Operands of which `i` uses elements more than once; kept up to date while a fusion grows."""
@@ -165,7 +204,7 @@ class FusionRun:
         unfusible = {i for i in order if self.policy.must_materialize(i)}
         suspects = [i for i in order if not effectively_at_most_unary(i) and _operand_elements(i) > _elements(i.shape)]
         if suspects:
-            reach = HloReachabilityMap(self.computation)
+            reach = _Reach(self.computation, self._place)
             cache: dict[tuple[HloInstruction, HloInstruction], bool] = {}
             forbidden: set[HloInstruction] = set()
             for p in reversed(suspects):
@@ -180,7 +219,7 @@ class FusionRun:
         producer: HloInstruction,
         consumer: HloInstruction,
         forbidden: set[HloInstruction],
-        reach: HloReachabilityMap,
+        reach: _Reach,
         cache: dict[tuple[HloInstruction, HloInstruction], bool],
     ) -> bool:
         """Whether `producer` can be fused into `consumer` along every path between them."""
@@ -193,7 +232,7 @@ class FusionRun:
                 cache[producer, consumer] = False
                 return False
             for n, o in enumerate(c.operands):
-                if not reach.is_reachable(producer, o):
+                if not reach.leads(producer, o):
                     continue
                 if o in forbidden or not self.should_fuse(c, n):
                     cache[producer, c] = cache[producer, consumer] = False
@@ -257,6 +296,27 @@ class FusionRun:
             value = f"reads {_operand_elements(producer)} elements, gives {_elements(producer.shape)}, does not vanish into all its users"
             failed = Predicate("operand can be duplicated", False, value)
             emit(Decision(current_cause(), "fuse", (producer.name, consumer.name), False, (failed,)))
+
+
+class _Reach:
+    """Which instruction depends on which, from their places in post order where these tell; the map, quadratic in bits, is built where they do not."""
+
+    def __init__(self, computation: HloComputation, place: dict[HloInstruction, int]) -> None:
+        self._computation, self._place = computation, place
+        self._map: HloReachabilityMap | None = None
+
+    def leads(self, a: HloInstruction, b: HloInstruction) -> bool:
+        """Whether `b` depends on `a`."""
+        if a is b:
+            return True
+        if self._place[a] > self._place[b] or not (b.operands or b.control_predecessors):
+            return False
+        return self._full().is_reachable(a, b)
+
+    def _full(self) -> HloReachabilityMap:
+        if self._map is None:
+            self._map = HloReachabilityMap(self._computation)
+        return self._map
 
 
 def run_fusion(module: HloModule, policy: FusionPolicy) -> None:

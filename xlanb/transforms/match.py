@@ -117,8 +117,12 @@ class Op(Pattern):
         if len(operands) != len(patterns):
             return False
         if len(patterns) != 2 or not i.opcode.is_commutative:
-            for n, p in enumerate(patterns):  # noqa: SIM110 - a generator takes twice as long
-                if not p.match(operands[n], captures):
+            for n, p in enumerate(patterns):
+                o = operands[n]
+                if p.__class__ is Anything:  # most are: no call for them
+                    if captures.setdefault(p.name, o) is not o:
+                        return False
+                elif not p.match(o, captures):
                     return False
             return True
         left, right = patterns

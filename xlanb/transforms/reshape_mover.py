@@ -50,7 +50,9 @@ def _candidates(computation: HloComputation) -> list[HloInstruction]:
 
 
 def _is_candidate(i: HloInstruction) -> bool:
-    if not is_elementwise(i) or i.opcode is O.CONSTANT or i.opcode is O.FUSION or not i.operands or i.has_side_effect:
+    if not any(o.opcode in _REARRANGES for o in i.operands):  # of most there is no more to ask
+        return False
+    if not is_elementwise(i) or i.opcode is O.CONSTANT or i.opcode is O.FUSION or i.has_side_effect:
         return False
     if i.control_predecessors or i.control_successors or not i.shape.is_array or i.array_shape.is_dynamic:
         return False

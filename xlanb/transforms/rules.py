@@ -185,8 +185,12 @@ class RuleSet:
 
         Instructions with control dependencies stay: what they order would be lost with them.
         """
+        known = self._by_operands
         for i in computation.post_order():
-            rules = self.candidates(i)
+            operands = i.operands
+            rules = known.get((i.opcode, *[o.opcode for o in operands])) if len(operands) <= _INDEXED else None
+            if rules is None:
+                rules = self.candidates(i)
             if rules and i in computation and not i.control_predecessors and not i.control_successors:
                 self.visit(i, rules, options)
 

@@ -10,6 +10,7 @@ computed once, and each array is read once. XLA has passes of this kind for GPUs
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -49,17 +50,22 @@ def _groups(c: HloComputation) -> Iterator[list[HloInstruction]]:
     loops = [i for i in c.post_order() if _is_plain_loop(i)]
     if len(loops) < 2:
         return
-    reach = HloReachabilityMap(c)
+    reach: HloReachabilityMap | None = None
     order = {i: n for n, i in enumerate(c.post_order())}
     # A merge orders what was free: merged groups count as one, so that no two of them come to wait for each other.
     groups: list[list[HloInstruction]] = []
+    alike: dict[Hashable, list[list[HloInstruction]]] = defaultdict(list)  # by what the loops go over
     for i in loops:
-        for group in groups:
-            if len(group) < _RESULTS and _fits(group, i) and _stays_acyclic(groups, group, i, reach):
-                group.append(i)
-                break
+        over = (i.array_shape.dimensions, i.array_shape.minor_to_major)
+        for group in alike[over]:
+            if len(group) < _RESULTS and _fits(group, i):
+                reach = reach or HloReachabilityMap(c)
+                if _stays_acyclic(groups, group, i, reach):
+                    group.append(i)
+                    break
         else:
-            groups.append([i])
+            alike[over].append([i])
+            groups.append(alike[over][-1])
     yield from (sorted(g, key=order.__getitem__) for g in groups if len(g) > 1)
 
 
@@ -87,13 +93,14 @@ def _is_plain_loop(i: HloInstruction) -> bool:
 
 
 def _fits(group: Sequence[HloInstruction], i: HloInstruction) -> bool:
-    first, mine = group[0].array_shape, i.array_shape
-    if first.dimensions != mine.dimensions or first.minor_to_major != mine.minor_to_major:
+    """Whether two loops over the same elements read an array of that size both, and are no more than one loop should be."""
+    mine = i.array_shape.dimensions
+    if not any(
+        o.shape.is_array and o.array_shape.dimensions == mine and any(o in f.operands for f in group)
+        for o in i.operands
+    ):
         return False
-    if sum(len(f.fused_computation) for f in (*group, i)) > _MOST:
-        return False
-    read = {o for f in group for o in f.operands}
-    return any(o in read and o.shape.is_array and o.array_shape.dimensions == mine.dimensions for o in i.operands)
+    return sum(len(f.fused_computation) for f in (*group, i)) <= _MOST
 
 
 def _stays_acyclic(

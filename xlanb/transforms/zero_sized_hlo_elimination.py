@@ -13,7 +13,7 @@ from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
-from xlanb.shape import Literal
+from xlanb.shape import ArrayShape, Literal
 from xlanb.transforms.base import HloPass
 
 
@@ -26,14 +26,15 @@ class ZeroSizedHloElimination(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i in c and _is_empty(i):
+                if _is_empty(i) and i in c:
                     shape = i.array_shape
                     c.replace(i, c.constant(Literal(shape, np.zeros(shape.dimensions, shape.dtype)), like=i))
 
 
 def _is_empty(i: HloInstruction) -> bool:
-    if i.opcode in (O.CONSTANT, O.PARAMETER) or not i.shape.is_array or i.has_side_effect:
+    shape = i.shape
+    if not isinstance(shape, ArrayShape) or shape.element_count or not shape.is_array or shape.is_dynamic:
         return False
-    if i.control_predecessors or i.control_successors:
+    if i.opcode in (O.CONSTANT, O.PARAMETER) or i.control_predecessors or i.control_successors:
         return False
-    return i.array_shape.element_count == 0 and not i.array_shape.is_dynamic
+    return not i.has_side_effect
