@@ -194,3 +194,44 @@ def test_bf16_of_f64_rounds_once(backend):
     got = backend(CONVERT.format(source="f64", to="bf16", n=x.size))(x)
     assert np.array_equal(got.astype(np.float64), [1 + 2**-7, 1.0, -1 - 2**-7])
     assert got.dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize(("kind", "part"), [("c64", np.float32), ("c128", np.float64)])
+def test_the_size_of_a_complex_number_neither_overflows_nor_vanishes(backend, kind, part):
+    limits = np.finfo(part)
+    edges = [0, -0.0, 1, -3, 4, np.inf, -np.inf, np.nan, limits.max, limits.max / 2, limits.tiny, 3 * limits.tiny]
+    edges = [*edges, limits.smallest_subnormal, float(limits.max) ** 0.5, float(limits.tiny) ** 0.5]
+    rng = np.random.default_rng(2)
+    re, im = (a.ravel() for a in np.meshgrid(np.array(edges, part), np.array(edges, part)))
+    re, im = (np.concatenate([a, (rng.standard_normal(1000) * 2.0 ** rng.integers(-90, 90, 1000))]) for a in (re, im))
+    x = np.empty(re.size, np.result_type(part, np.complex64))
+    x.real, x.imag = re, im
+    with np.errstate(all="ignore"):
+        want = np.hypot(x.real.astype(np.longdouble), x.imag.astype(np.longdouble)).astype(part)
+    name = "f32" if part is np.float32 else "f64"
+    for n in (x.size, 1):  # vectors and a single element
+        text = (
+            f"HloModule m\n\nENTRY e {{\n  x = {kind}[{n}]{{0}} parameter(0)\n  ROOT y = {name}[{n}]{{0}} abs(x)\n}}\n"
+        )
+        run = backend(text)
+        got = run(x) if n > 1 else np.concatenate([run(x[k : k + 1]) for k in range(0, x.size, 9)])
+        np.testing.assert_array_max_ulp(got, want if n > 1 else want[::9], 2)
+
+
+@pytest.mark.parametrize("op", ["exponential", "exponential-minus-one", "log", "sine", "cosine", "tanh", "sqrt"])
+@pytest.mark.parametrize("kind", ["c64", "c128"])
+def test_vectors_of_complex_numbers_are_as_single_ones(backend, op, kind):
+    dtype = np.complex64 if kind == "c64" else np.complex128
+    eps = np.finfo(dtype).eps
+    rng = np.random.default_rng(3)
+    parts = rng.standard_normal((2, 333)) * 2.0 ** rng.integers(-12, 4, (2, 333))
+    x = (parts[0] + 1j * parts[1]).astype(dtype)
+    x[:4] = [88.9 + 1j, -89.2 - 2j, 3e-5j, 300 + 0j] if kind == "c64" else [710 + 1j, -750 - 2j, 3e-9j, 800 + 0j]
+    text = "HloModule m\n\nENTRY e {{\n  x = {0}[{1}]{{0}} parameter(0)\n  ROOT y = {0}[{1}]{{0}} {2}(x)\n}}\n"
+    with np.errstate(all="ignore"):
+        many, one = backend(text.format(kind, x.size, op))(x), backend(text.format(kind, 1, op))
+        single = np.concatenate([one(x[k : k + 1]) for k in range(x.size)])
+    finite = np.isfinite(single)
+    np.testing.assert_array_equal(np.isfinite(many), finite)
+    many, single = many[finite], single[finite]
+    assert (np.abs(many - single) <= (400 if op == "tanh" else 4) * eps * np.abs(single)).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlanb.cpu.codegen import functions
+from xlanb.cpu.codegen import functions, vectors
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.types import float_text, part, register
 from xlanb.errors import UnimplementedError
@@ -12,6 +12,16 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 Pair = tuple[str, str]
+
+
+_OF_VECTORS = {
+    "exp": Op.EXPONENTIAL,
+    "expm1": Op.EXPONENTIAL_MINUS_ONE,
+    "log": Op.LOG,
+    "log1p": Op.LOG_PLUS_ONE,
+}
+_SINGLE, _DOUBLE = (62, -66, -40, 100), (510, -600, -400, 700)
+"""Exponents: beyond the first a number is scaled by the second before it is squared, below the third by the fourth."""
 
 
 class Complex:
@@ -34,7 +44,28 @@ class Complex:
         return self.f.let(f"fneg {self.kind} {a}")
 
     def lib(self, name: str, *arguments: str) -> str:
+        """A function of the C library; of vectors what there is for them."""
+        if self.f.width and any(vectors.varies(self.f, a) for a in arguments):
+            if name in _OF_VECTORS:
+                return functions.unary(self.f, _OF_VECTORS[name], self.part, *arguments)
+            if name in ("sinh", "cosh"):
+                return self._hyperbolic(arguments[0], odd=name == "sinh")
         return functions.library(self.f, name, self.part, *arguments)
+
+    def _hyperbolic(self, x: str, *, odd: bool) -> str:
+        """sinh or cosh by e^|x| - 1, and by the square of e^(|x| / 2) where that would overflow before its half does."""
+        size, half, one = self.intrinsic("fabs", x), self.c(0.5), self.c(1.0)
+        grown = self.lib("expm1", size)
+        whole = self.op("fadd", grown, one)
+        if odd:
+            near = self.op("fadd", grown, self.op("fdiv", grown, whole))
+        else:
+            near = self.op("fadd", whole, self.op("fdiv", one, whole))
+        root = self.lib("exp", self.op("fmul", size, half))
+        far = self.op("fmul", self.op("fmul", root, half), root)
+        large = self.test("ogt", size, self.c(40.0))
+        made = self.pick(large, far, self.op("fmul", near, half))
+        return self.intrinsic("copysign", made, x) if odd else made
 
     def intrinsic(self, name: str, *arguments: str) -> str:
         suffix = "f32" if self.kind == "float" else "f64"
@@ -127,7 +158,19 @@ class Complex:
         return self.neg(a[0]), self.neg(a[1])
 
     def abs(self, a: Pair) -> str:
-        return self.lib("hypot", *a)
+        """sqrt(x^2 + y^2), both scaled by a power of two where the squares would overflow or vanish; of anything infinite infinity."""
+        bounds = _SINGLE if self.kind == "float" else _DOUBLE
+        x, y = (self.intrinsic("fabs", v) for v in a)
+        larger = self.pick(self.test("ogt", x, y), x, y)
+        over, under = (self.test(how, larger, self.c(2.0**k)) for how, k in (("ogt", bounds[0]), ("olt", bounds[2])))
+        down, up = self.c(2.0 ** bounds[1]), self.c(2.0 ** bounds[3])
+        scale = self.pick(over, down, self.pick(under, up, self.c(1.0)))
+        back = self.pick(over, self.c(2.0 ** -bounds[1]), self.pick(under, self.c(2.0 ** -bounds[3]), self.c(1.0)))
+        x, y = self.op("fmul", x, scale), self.op("fmul", y, scale)
+        square = self.intrinsic("fma", x, x, self.op("fmul", y, y))
+        size = self.op("fmul", self.intrinsic("sqrt", square), back)
+        infinity = self.c(float("inf"))
+        return self.pick(self._any(*(self.test("oeq", v, infinity) for v in (x, y))), infinity, size)
 
     def sign(self, a: Pair) -> Pair:
         size = self.abs(a)
