@@ -74,7 +74,10 @@ def _synchronous(done: HloInstruction) -> HloInstruction:
 
 
 def _replace(done: HloInstruction, made: HloInstruction) -> None:
-    """Put a collective in the place of a done and all that led to it; what came before or after any of them comes before or after it."""
+    """Put a collective in the place of a done and all that led to it; what came before or after any of them comes before or after it.
+
+    What was to run between the beginning and the end runs before it.
+    """
     c, chain = done.parent, [done]
     while chain[-1].opcode not in (O.ASYNC_START, O.ALL_REDUCE_START, O.ALL_GATHER_START, O.COLLECTIVE_PERMUTE_START):
         chain.append(chain[-1].operands[0])
@@ -84,11 +87,25 @@ def _replace(done: HloInstruction, made: HloInstruction) -> None:
         for p in i.control_predecessors:
             if p not in chain:
                 c.add_control_dependency(p, made)
+    for i in chain:
         for s in i.control_successors:
-            if s not in chain:
+            if s not in chain and not _waits_for(made, s):
                 c.add_control_dependency(made, s)
         c.drop_control_dependencies(i)
     c.replace_uses(done, made)
     for i in chain:
         if not i.users:
             c.remove(i)
+
+
+def _waits_for(late: HloInstruction, early: HloInstruction) -> bool:
+    """Whether one instruction can only run after another."""
+    seen, rest = {late}, [late]
+    while rest:
+        i = rest.pop()
+        if i is early:
+            return True
+        new = {*i.operands, *i.control_predecessors} - seen
+        seen |= new
+        rest.extend(new)
+    return False

@@ -54,7 +54,14 @@ def _canonicalize(conditional: HloInstruction, done: set[HloComputation]) -> Non
     b = Builder(conditional)
     shape = tuple_of((conditional.shape,)) if wraps_result else conditional.shape
     made = parent.clone_instruction(conditional, operands, shape)
-    parent.replace(conditional, b.element(made, 0) if wraps_result else made)
+    parent.replace_uses(conditional, b.element(made, 0) if wraps_result else made)
+    # What it did beside its result the new one does.
+    for before in conditional.control_predecessors:
+        parent.add_control_dependency(before, made)
+    for after in conditional.control_successors:
+        parent.add_control_dependency(made, after)
+    parent.drop_control_dependencies(conditional)
+    parent.remove(conditional)
 
 
 def _wrap_parameter(branch: HloComputation) -> None:
