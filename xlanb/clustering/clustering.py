@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from xlanb.clustering.build_xla_ops import build_xla_compile_and_run, build_xla_ops
 from xlanb.clustering.clone_constants_for_better_clustering import clone_constants_for_better_clustering
+from xlanb.clustering.cluster import Cluster
 from xlanb.clustering.cluster_scoping_pass import SCOPE, cluster_scoping
 from xlanb.clustering.contraction import ClusterState, Contraction
 from xlanb.clustering.dataflow import Dataflow, dataflow
 from xlanb.clustering.diff import ClusteringDiff, Side
-from xlanb.clustering.encapsulate_subgraphs import ClusterFunction, Encapsulated, encapsulate_subgraphs
+from xlanb.clustering.encapsulate_subgraphs import Encapsulated, encapsulate_subgraphs
 from xlanb.clustering.force_xla_constants_on_host_pass import force_xla_constants_on_host
 from xlanb.clustering.increase_dynamism_for_auto_jit_pass import increase_dynamism_for_auto_jit
 from xlanb.clustering.mark_for_compilation import CLUSTER, Marking, mark_for_compilation
@@ -22,148 +23,15 @@ from xlanb.clustering.partially_decluster_pass import Declustering, partially_de
 from xlanb.clustering.report_clustering_info_pass import AutoClusteringSummary, report_clustering_info
 from xlanb.debug_options import DebugOptions, flags
 from xlanb.display import Displayable
-from xlanb.errors import GraphError, GraphValueError
-from xlanb.graph.dtypes import DType
+from xlanb.errors import GraphError
 from xlanb.graph.foreign import graph_of, is_foreign
 from xlanb.graph.graph import Graph
-from xlanb.graph.operation import Tensor
 from xlanb.graph.records import GraphRecord
-from xlanb.graph.shapes import handle_shape
-from xlanb.hlo import HloModule
-from xlanb.shape.primitive_type import from_dtype
-from xlanb.shape.shape import array
-from xlanb.tf2xla.compiler import Argument, lower
-from xlanb.tf2xla.shapes import constant_value
 from xlanb.tf2xla.stand_in_shapes import Solution, stand_in_shapes
-from xlanb.tracing import Predicate, unobserved
+from xlanb.tracing import Predicate
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class Cluster(Displayable):
-    """One cluster: its nodes in the graph, and the function that encapsulate_subgraphs makes of them."""
-
-    def __init__(
-        self, name: str, nodes: list[str], function: ClusterFunction, graph: Graph, solve: Callable[[], Solution]
-    ) -> None:
-        self.name = name
-        self.nodes = nodes
-        self.function = function
-        self._origins = [graph.get_tensor_by_name(source) for source in function.sources]
-        self._solve = solve
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    @cached_property
-    def hlo_module(self) -> HloModule:
-        """The cluster lowered to HLO, for the shapes that the graph states; where it states none, for `assumed_shapes`.
-
-        Raises:
-            GraphError: a value that must be known is not, or no shapes fit the nodes; names the node.
-        """
-        return self.lower()
-
-    @property
-    def states_shapes(self) -> bool:
-        """Whether the graph states the shapes of all arguments."""
-        return all(_stated(t) is not None for t in self._origins if t.dtype.name != "variant")
-
-    @cached_property
-    def assumed_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of arguments that the graph does not state, by the names of the tensors they stand for: they fit the nodes around, and are a guess where those leave a choice."""
-        unknown = [t for t in self._origins if _stated(t) is None and t.dtype.name != "variant"]
-        if not unknown:
-            return {}
-        shapes = self._solve().shapes
-        return {t.name: shapes[t] for t in unknown if t in shapes}
-
-    def lower(self, shapes: Mapping[str, Sequence[int]] | None = None) -> HloModule:
-        """The cluster lowered to HLO; `shapes` gives those of arguments by the names of the tensors they stand for ("x:0"); by default they are `assumed_shapes` where the graph does not state them.
-
-        Raises:
-            GraphError: a shape or a value that must be known is not; names the node.
-        """
-        f = self.function
-        given = shapes or {}
-        unknown = sorted(set(given) - set(f.sources))
-        if unknown:
-            raise GraphValueError(f"{self.name} takes no {unknown[0]!r}; it takes {', '.join(f.sources) or 'nothing'}")
-        feeds = []
-        for index, (t, origin) in enumerate(zip(f.arguments, self._origins, strict=True)):
-            feeds.append((t, self._argument(t, origin, given.get(origin.name), index in f.constant_arguments)))
-        return lower(self.name, feeds, f.results, f.targets).module
-
-    def fits(self, solution: Solution) -> bool:
-        """Whether the cluster can be lowered for these shapes."""
-        f = self.function
-        feeds = zip(f.arguments, self._origins, strict=True)
-        try:
-            arguments = [
-                (t, self._argument(t, origin, solution.shapes.get(origin), i in f.constant_arguments, solution))
-                for i, (t, origin) in enumerate(feeds)
-            ]
-            with unobserved():
-                lower(self.name, arguments, f.results, f.targets)
-        except GraphError:
-            return False
-        return True
-
-    def _argument(
-        self,
-        tensor: Tensor,
-        origin: Tensor,
-        given: Sequence[int] | None,
-        must_be_constant: bool,
-        solution: Solution | None = None,
-    ) -> Argument:
-        if must_be_constant:
-            value = constant_value(origin)
-            value = (solution or self._solve()).values.get(origin) if value is None else value  # noqa: PD011 - no DataFrame
-            if value is not None:
-                return Argument("constant", None, value, origin.name)
-        is_handle = tensor.dtype.name == "resource"
-        dtype = self._variable_dtype(tensor, origin) if is_handle else tensor.dtype.base_dtype
-        dims = tuple(given) if given is not None else _stated(origin)
-        if dims is None and origin.name in self.assumed_shapes:
-            dims = self.assumed_shapes[origin.name]
-        if dtype is None or dims is None or not dtype.has_numpy_dtype:
-            raise GraphError(
-                f"{self.name} takes {origin.name!r}, whose shape is not known before it runs: "
-                f"give it, .lower({{{origin.name!r}: [...]}}) or xlanb.cluster(graph, shapes=...)"
-            )
-        kind = "variable" if is_handle else "parameter"
-        return Argument(kind, array(from_dtype(dtype.as_numpy_dtype), dims), None, origin.name)
-
-    @staticmethod
-    def _variable_dtype(tensor: Tensor, origin: Tensor) -> DType | None:
-        """The element type of the variable behind a handle, as its own node says or those that use it."""
-        pending = [origin.op, *tensor.uses]
-        for op in pending:
-            if (dtype := op.attrs.get("dtype")) is not None:
-                found: DType = dtype
-                return found
-            if op.type in {"Identity", "Enter", "Switch"}:  # what hands the handle on
-                pending += [t.op for t in op.inputs[:1] if t.op not in pending]
-                pending += [user for t in op.outputs for user in t.uses if user not in pending]
-        return None
-
-    def record(self) -> GraphRecord:
-        """The body as a graph."""
-        return self.function.body.record()
-
-    def __str__(self) -> str:
-        return f"{self!r}\n{self.function}"
-
-    def __repr__(self) -> str:
-        return f"<Cluster {self.name}: {len(self)} nodes, {len(self.function.arguments)} arguments, {len(self.function.results)} results>"
-
-
-def _stated(tensor: Tensor) -> tuple[int, ...] | None:
-    """The whole shape of a tensor (of a handle, of its variable), None where the graph does not state it."""
-    dims = handle_shape(tensor.op) if tensor.dtype.name == "resource" else tensor.shape.as_tuple()
-    return None if dims is None or None in dims else tuple(d for d in dims if d is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from html import escape
 from itertools import pairwise
 from typing import Any, Final
 
-from xlanb.clustering.clustering import Cluster, Clustering
+from xlanb.clustering.cluster import Cluster
+from xlanb.clustering.clustering import Clustering
 from xlanb.clustering.dataflow import Dataflow, Flow
 from xlanb.clustering.diff import ClusteringDiff
 from xlanb.errors import XlanbError

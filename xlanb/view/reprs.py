@@ -82,7 +82,7 @@ def _bundle(obj: Any) -> dict[str, str]:
         text = _own_text(obj, repr(obj))
         drawn = _as_artifact(_record_of(obj)) if picture else None
         headline = getattr(obj, "headline", text)  # of a text that says what picture and tables say too
-        head, foot = ("", artifact_html(drawn)) if drawn is not None else (pre_html(headline), "")
+        head, foot = ("", artifact_html(drawn, fallback=text)) if drawn is not None else (pre_html(headline), "")
         return {"text/html": head + shown + foot, "text/plain": text}
     record = _record_of(obj)
     if isinstance(record, InstructionRecord):
@@ -95,7 +95,7 @@ def _bundle(obj: Any) -> dict[str, str]:
     artifact = _as_artifact(record)
     if artifact is not None:
         text = artifact_text(record) if record is obj else _own_text(obj, artifact_text(record))
-        return {"text/html": artifact_html(artifact), "text/plain": text}
+        return {"text/html": artifact_html(artifact, fallback=text), "text/plain": text}
     text = _own_text(obj, repr(obj))
     return {"text/html": pre_html(_clipped(text, "str() of it")), "text/plain": text}
 
@@ -143,8 +143,8 @@ def _record_of_parent(obj: Any, *path: str) -> Any:
     return record() if callable(record) else None
 
 
-def artifact_html(artifact: Artifact, title: str = "") -> str:
-    """One artifact by itself: its graph, its text, or its figures."""
+def artifact_html(artifact: Artifact, title: str = "", fallback: str = "") -> str:
+    """One artifact by itself: its graph, its text, or its figures. Where no script runs `fallback` stands, by default the artifact's whole text."""
     name = title or str(
         getattr(artifact, "name", "")
         or getattr(artifact, "module", "")
@@ -160,7 +160,7 @@ def artifact_html(artifact: Artifact, title: str = "") -> str:
     else:
         payload = build_payload([trace], title=name)
     payload["single"] = 1
-    return view_html(payload, _clipped(artifact_text(artifact), "its .text"))
+    return view_html(payload, _clipped(fallback or artifact_text(artifact), "its .text"))
 
 
 def artifact_page(artifact: Artifact, title: str = "") -> str:
