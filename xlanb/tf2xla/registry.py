@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from xlanb.tf2xla.context import OpContext, Value
 
 Lowering = Callable[["OpContext"], "Value | Sequence[Value]"]
+Positions = tuple[int, ...] | slice | Callable[[int], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +21,19 @@ class Kernel:
     """How one op type is lowered.
 
     `lower` takes an OpContext and returns the HLO of its output, a sequence for several outputs, or None for none. `constants` are positions of inputs whose values must be
-    known when compiling (negative: from the end; a slice where their number varies); `is_compilable` is False for what TensorFlow's tf2xla leaves to the host (ref variables), which is
+    known when compiling (negative: from the end; a slice where their number varies, a function of the number of inputs where that is not enough); `is_compilable` is False for what TensorFlow's tf2xla leaves to the host (ref variables), which is
     then lowered only when it runs op by op.
     """
 
     op_type: str
     lower: Lowering
-    constants: tuple[int, ...] | slice = ()
+    constants: Positions = ()
     is_compilable: bool = True
 
     def constant_inputs(self, count: int) -> list[int]:
         """Positions, from 0, of the inputs that must be known, of a node with so many inputs."""
+        if callable(self.constants):
+            return sorted(self.constants(count))
         if isinstance(self.constants, slice):
             return list(range(count))[self.constants]
         return sorted({c % count for c in self.constants if -count <= c < count})
@@ -39,9 +42,7 @@ class Kernel:
 _KERNELS: dict[str, Kernel] = {}
 
 
-def register(
-    *op_types: str, constants: tuple[int, ...] | slice = (), is_compilable: bool = True
-) -> Callable[[Lowering], Lowering]:
+def register(*op_types: str, constants: Positions = (), is_compilable: bool = True) -> Callable[[Lowering], Lowering]:
     """Decorator: the function lowers these op types."""
 
     def decorate(lower: Lowering) -> Lowering:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.tf2xla.broadcasting import broadcast_to
 from xlanb.tf2xla.context import OpContext
-from xlanb.tf2xla.kernels.constants import scalar
+from xlanb.tf2xla.kernels.constants import filled, scalar, sum_type
 from xlanb.tf2xla.registry import register
 
 
@@ -26,23 +27,29 @@ def _nothing(ctx: OpContext) -> HloInstruction:
 
 @register("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def _fused_batch_norm(ctx: OpContext) -> list[HloInstruction]:
-    """y, mean, variance (of the batch when training, unbiased), then mean and biased variance for the gradient."""
-    x, scale, offset, mean, variance = ctx.inputs
+    return normalized(ctx, ctx.inputs, is_last_version=ctx.op.type == "FusedBatchNormV3")
+
+
+def normalized(ctx: OpContext, given: Sequence[HloInstruction], *, is_last_version: bool) -> list[HloInstruction]:
+    """y, mean, variance (of the batch when training, unbiased), then mean and biased variance for the gradient; the last version has one output more."""
+    x, *parameters = given
     b = ctx.b
+    small = parameters[0].array_shape.element_type
+    scale, offset, mean, variance = (b.convert(p, sum_type(small)) for p in parameters)
     kind, feature = x.array_shape.element_type, _feature(ctx)
     wide = b.convert(x, scale.array_shape.element_type)
     attributes: dict[str, Any] = {"epsilon": float(ctx.attr("epsilon", 1e-4)), "feature_index": feature}
-    rest = [_nothing(ctx)] if ctx.op.type == "FusedBatchNormV3" else []
+    rest = [_nothing(ctx)] if is_last_version else []
     if not ctx.attr("is_training", True):
         y = b.instruction(HloOpcode.BATCH_NORM_INFERENCE, (wide, scale, offset, mean, variance), **attributes)
-        return [b.convert(y, kind), mean, variance, mean, variance, *rest]
+        return [b.convert(y, kind), *(b.convert(v, small) for v in (mean, variance) * 2), *rest]
     made = b.instruction(HloOpcode.BATCH_NORM_TRAINING, (wide, scale, offset), **attributes)
     y, batch_mean, batch_variance = (b.get_tuple_element(made, i) for i in range(3))
     count = prod(d for i, d in enumerate(x.array_shape.dimensions) if i != feature)
     unbiased = b.multiply(batch_variance, scalar(ctx, batch_variance, count / max(count - 1, 1)))
     factor = float(ctx.attr("exponential_avg_factor", 1.0))
     running = [_blended(ctx, old, new, factor) for old, new in ((mean, batch_mean), (variance, unbiased))]
-    return [b.convert(y, kind), *running, batch_mean, batch_variance, *rest]
+    return [b.convert(y, kind), *(b.convert(v, small) for v in (*running, batch_mean, batch_variance)), *rest]
 
 
 def _blended(ctx: OpContext, old: HloInstruction, new: HloInstruction, factor: float) -> HloInstruction:
@@ -87,3 +94,16 @@ def _global_normalization(ctx: OpContext) -> HloInstruction:
         factor = ctx.b.multiply(factor, gamma)
     centered = ctx.b.subtract(x, broadcast_to(ctx.b, mean, dims))
     return ctx.b.add(ctx.b.multiply(centered, broadcast_to(ctx.b, factor, dims)), broadcast_to(ctx.b, beta, dims))
+
+
+@register("_FusedBatchNormEx")
+def _fused_batch_norm_ex(ctx: OpContext) -> list[HloInstruction]:
+    """Batch normalisation, what is added on the side, and the activation behind."""
+    made = normalized(ctx, ctx.inputs[:5], is_last_version=True)
+    y, b = made[0], ctx.b
+    for side in ctx.inputs[5:]:
+        y = b.add(y, side)
+    activation = str(ctx.attr("activation_mode", "Identity"))
+    if activation not in ("Identity", "Relu"):
+        ctx.fail(f"activation {activation} is not known: Identity and Relu are")
+    return [y if activation == "Identity" else b.maximum(y, filled(ctx, y, 0)), *made[1:]]

@@ -122,6 +122,22 @@ def _top_k(ctx: OpContext, k: int, kind: PrimitiveType) -> list[HloInstruction]:
     return [values, ctx.b.convert(places, kind)]
 
 
+@register("ApproxTopK")
+def _approx_top_k(ctx: OpContext) -> list[HloInstruction]:
+    """The k largest (or smallest) along a dimension and where they stood, exactly: no less than the recall that is asked for."""
+    x, k = ctx.input(0), int(ctx.attr("k"))
+    dims = list(x.array_shape.dimensions)
+    (axis,) = canonical_axes([int(ctx.attr("reduction_dimension", -1))], len(dims), ctx.op.name)
+    if not 0 <= k <= dims[axis]:
+        ctx.fail(f"dimension {axis} of {x.shape} does not have {k} elements")
+    if not ctx.attr("aggregate_to_topk", True):
+        ctx.fail("partial results (aggregate_to_topk false) are not made here")
+    indices = ctx.b.iota(array(PrimitiveType.S32, dims), axis)
+    both = ctx.b.sort([x, indices], axis, "GT" if ctx.attr("is_max_k", True) else "LT", stable=True)
+    limits = [*dims[:axis], k, *dims[axis + 1 :]]
+    return [ctx.b.slice(ctx.b.get_tuple_element(both, i), [0] * len(dims), limits) for i in range(2)]
+
+
 @register("InTopKV2", "InTopK")
 def _in_top_k(ctx: OpContext) -> HloInstruction:
     """Whether fewer than k predictions of the row are larger than the target's; false where that is not finite or the target out of range."""

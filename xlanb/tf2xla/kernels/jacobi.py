@@ -194,3 +194,10 @@ def _self_adjoint_eig(ctx: OpContext) -> list[HloInstruction]:
     values, v = _sorted(ctx, values, "LT", [v])
     nothing = b.constant(np.zeros([0], kind.dtype))
     return [b.convert(values, kind), b.convert(v, kind) if ctx.attr("compute_v", True) else nothing]
+
+
+@register("XlaSvd")
+def _xla_svd(ctx: OpContext) -> list[HloInstruction]:
+    """Singular values, and square matrices of singular vectors."""
+    kind = ctx.shape(0).element_type
+    return [ctx.b.convert(o, kind) for o in svd(ctx, _wide(ctx, ctx.input(0)), full=True)]

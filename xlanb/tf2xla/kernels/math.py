@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.shape import TupleShape
 from xlanb.tf2xla.broadcasting import binary, broadcast_pair, broadcast_to
-from xlanb.tf2xla.context import OpContext
+from xlanb.tf2xla.context import OpContext, Value
 from xlanb.tf2xla.kernels.activations import conjugate
 from xlanb.tf2xla.kernels.constants import filled, scalar
-from xlanb.tf2xla.registry import register
+from xlanb.tf2xla.registry import kernel, register
 
 _UNARY = {
     "Abs": HloOpcode.ABS,
@@ -228,3 +228,16 @@ def _select(ctx: OpContext) -> HloInstruction:
     condition, x = broadcast_pair(ctx.b, condition, x)
     x, y = broadcast_pair(ctx.b, x, y)
     return ctx.b.select(condition, x, y)
+
+
+@register("_UnaryOpsComposition")
+def _composition(ctx: OpContext) -> Value:
+    """Ops on one value, one after the other."""
+    value: Value = ctx.input(0)
+    for name in ctx.attr("op_names"):
+        found = kernel(str(name))
+        if found is None:
+            ctx.fail(f"op {name!r} of the composition has no lowering")
+        made = found.lower(OpContext(ctx.op, [value], ctx.b, ctx.constants))
+        value = made[0] if isinstance(made, Sequence) else made
+    return value

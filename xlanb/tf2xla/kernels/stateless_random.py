@@ -12,7 +12,7 @@ from xlanb.tf2xla.kernels import philox
 from xlanb.tf2xla.kernels.constants import scalar_of
 from xlanb.tf2xla.registry import register
 
-_PHILOX, _AUTO = 1, 3
+PHILOX, AUTO = 1, 3
 
 Draw = Callable[[OpContext, philox.Generator, tuple[int, ...], PrimitiveType], HloInstruction]
 
@@ -34,7 +34,7 @@ def _from_key(draw: Draw) -> Callable[[OpContext], HloInstruction]:
 
     def lower(ctx: OpContext) -> HloInstruction:
         (algorithm,) = ctx.ints(3)
-        if algorithm not in (_PHILOX, _AUTO):
+        if algorithm not in (PHILOX, AUTO):
             ctx.fail(f"random algorithm {algorithm} is not known here: 1 (Philox) and 3 (automatic) are")
         return _drawn(ctx, draw, philox.given(ctx, ctx.input(1), ctx.input(2)))
 
@@ -61,7 +61,7 @@ def _within(ctx: OpContext, g: philox.Generator, dims: tuple[int, ...], kind: Pr
     return drawn if kind is unsigned else b.bitcast_convert(drawn, kind)
 
 
-_DRAWS: dict[str, Draw] = {
+DRAWS: dict[str, Draw] = {
     "RandomUniform": philox.uniform,
     "RandomNormal": philox.normal,
     "TruncatedNormal": philox.truncated_normal,
@@ -69,14 +69,14 @@ _DRAWS: dict[str, Draw] = {
     "RandomUniformInt": _within,
 }
 
-for _name, _draw in _DRAWS.items():
+for _name, _draw in DRAWS.items():
     register(f"Stateless{_name}", constants=(0,))(_from_seed(_draw))
     register(f"Stateless{_name}V2", constants=(0, 3))(_from_key(_draw))
 
 
 @register("StatelessRandomGetAlg")
 def _get_algorithm(ctx: OpContext) -> HloInstruction:
-    return scalar_of(ctx, PrimitiveType.S32, _PHILOX)
+    return scalar_of(ctx, PrimitiveType.S32, PHILOX)
 
 
 @register("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
@@ -84,4 +84,4 @@ def _get_key_counter(ctx: OpContext) -> list[HloInstruction]:
     g = philox.seeded(ctx, ctx.input(0))
     b = ctx.b
     counter = b.concatenate([b.reshape(x, [1]) for x in (g.low, g.high)], 0)
-    return [b.reshape(g.key, [1]), counter, scalar_of(ctx, PrimitiveType.S32, _PHILOX)]
+    return [b.reshape(g.key, [1]), counter, scalar_of(ctx, PrimitiveType.S32, PHILOX)]

@@ -171,3 +171,26 @@ def _length(ctx: OpContext) -> HloInstruction:
 def _element_shape(ctx: OpContext) -> HloInstruction:
     buffer, _ = _parts(ctx, _held(ctx))
     return ctx.b.constant(np.asarray(buffer.array_shape.dimensions[1:], ctx.element_type("shape_type").dtype))
+
+
+@register("TensorListSplit", constants=(2,))
+def _split(ctx: OpContext) -> HloInstruction:
+    """Rows cut into pieces of equal lengths, which is what one buffer can hold."""
+    x, lengths = ctx.input(0), ctx.ints(2)
+    dims = x.array_shape.dimensions
+    if not dims or sum(lengths) != dims[0] or min(lengths, default=0) < 0:
+        ctx.fail(f"lengths {lengths} do not make up {x.shape}")
+    if len(set(lengths)) > 1:
+        ctx.fail(f"pieces of different lengths {lengths} have no form in HLO")
+    return ctx.b.tuple([ctx.b.reshape(x, [len(lengths), *lengths[:1], *dims[1:]])])
+
+
+@register("TensorListConcatV2", "TensorListConcat")
+def _concat(ctx: OpContext) -> Sequence[HloInstruction]:
+    """The elements one after the other, and how many rows each has."""
+    known = _dims(ctx, 1) if ctx.op.type == "TensorListConcatV2" else None
+    whole = _whole(ctx, _held(ctx, known))
+    count, *dims = whole.array_shape.dimensions
+    if not dims:
+        ctx.fail("scalars have no rows to put one after the other")
+    return [ctx.b.reshape(whole, [count * dims[0], *dims[1:]]), ctx.b.constant(np.full([count], dims[0], np.int64))]

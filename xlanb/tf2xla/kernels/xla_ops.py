@@ -56,6 +56,35 @@ def _sharding(ctx: OpContext) -> HloInstruction:
     return ctx.input(0)
 
 
+@register("XlaSetBound", "XlaRemoveDynamicDimensionSize")
+def _bounded(ctx: OpContext) -> HloInstruction:
+    """Shapes are static here: there is nothing to bound."""
+    return ctx.input(0)
+
+
+@register("XlaBroadcastHelper", constants=(2,))
+def _broadcast_helper(ctx: OpContext) -> list[HloInstruction]:
+    """The value of lower rank with dimensions of size 1 put in, so that its own stand where `broadcast_dims` says."""
+    both, dims = list(ctx.inputs), ctx.ints(2)
+    ranks = [x.array_shape.rank for x in both]
+    if ranks[0] == ranks[1]:
+        return both
+    low = ranks.index(min(ranks))
+    if len(dims) != ranks[low] or any(not 0 <= d < max(ranks) for d in dims) or sorted(set(dims)) != dims:
+        ctx.fail(f"broadcast_dims {dims} do not place {both[low].shape} in {max(ranks)} dimensions")
+    shape = [1] * max(ranks)
+    for place, size in zip(dims, both[low].array_shape.dimensions, strict=True):
+        shape[place] = size
+    both[low] = ctx.b.reshape(both[low], shape)
+    return both
+
+
+@register("DeviceIndex")
+def _device_index(ctx: OpContext) -> HloInstruction:
+    """No device runs while it is compiled: the number behind the last one, as TensorFlow's XLA says."""
+    return ctx.b.constant(np.int32(len(ctx.attr("device_names") or ())))
+
+
 @register("XlaReplicaId")
 def _replica_id(ctx: OpContext) -> HloInstruction:
     return ctx.b.constant(np.int32(0))
