@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import xlanb
 from xlanb.view.page import write_page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "view"))
@@ -86,7 +87,7 @@ def test_colours_have_a_legend_in_words(stepper):
     at(stepper, "fusion")
     stepper.page.get_by_label("Colour by").select_option("memory")
     assert re.search(r"≤ \d+ (?:B|KiB)", stepper.page.locator(".legend").inner_text())
-    stepper.page.get_by_label("Colour by").select_option("TF scope")
+    stepper.page.get_by_label("Colour by").select_option("name scope")
     assert stepper.page.locator(".legend .key").count() >= 1
 
 
@@ -177,6 +178,7 @@ def test_predict_then_reveal(stepper):
     assert "comes next" in question.inner_text()
     here = stepper.step
     assert stepper.page.locator(".pass .glyph").nth(here + 1).inner_text() == "?"
+    stepper.press(" ")  # all of it
     stepper.page.locator(".node[data-op='w.one']").click()
     stepper.page.locator(".node[data-op='reduce']").click()
     assert "2 marked" in question.inner_text()
@@ -217,4 +219,63 @@ def test_branches_are_compared(context, tmp_path):
     assert stepper.page.locator(".thumb").count() == 2
     pane.get_by_role("button", name="two").click()
     assert stepper.page.get_by_role("tab", name="two").get_attribute("aria-selected") == "true"
+    assert stepper.errors == []
+
+
+STACKS = """HloModule jit_train
+
+FileNames
+1 "/home/me/train.py"
+2 "/home/me/layers.py"
+
+FunctionNames
+1 "train"
+2 "<img src=x onerror=alert(1)>"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=40 end_line=40 column=4 end_column=9}
+2 {file_name_id=2 function_name_id=2 line=7 end_line=7 column=11 end_column=20}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=2}
+
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] tanh(x), metadata={op_name="jit(train)/jvp(a/b)/tanh" stack_frame_id=2}
+  z = f32[4] exponential(y), metadata={op_name="jit(train)/transpose(jvp(a/b))/exp" stack_frame_id=2}
+  ROOT w = f32[4] sine(z), metadata={op_name="jit(train)/transpose(jvp(a/b))/sin" stack_frame_id=1}
+}
+"""
+
+
+def test_the_card_shows_the_python_stack_and_a_line_lists_its_ops(context, tmp_path):
+    path = tmp_path / "jax.html"
+    write_page([xlanb.trace(STACKS)], path)
+    stepper = Stepper(context.new_page())
+    stepper.open(path)
+    page = stepper.page
+    page.get_by_label("Colour by").select_option("name scope")
+    assert page.locator(".legend .key").all_inner_texts() == [
+        "jit(train)/transpose(jvp(a/b))",
+        "jit(train)/jvp(a/b)",
+        "none",
+    ]
+    page.locator(".node[data-op='y']").click()
+    card = page.get_by_role("complementary")
+    assert card.locator(".stack li").all_inner_texts() == [
+        "layers.py:7 in <img src=x onerror=alert(1)>",
+        "train.py:40 in train",
+    ]
+    page.get_by_role("button", name="train.py:40 in train").click()
+    assert card.locator(".of-line .link").all_inner_texts() == ["y", "z", "w"]
+    page.get_by_role("button", name="layers.py:7").click()
+    assert card.locator(".of-line .link").all_inner_texts() == ["y", "z"]
+    assert page.locator(".node.of-this-line").count() == 2
+    page.locator(".pass .name").get_by_text("fusion", exact=True).first.click()
+    fusion = page.locator(".group[data-op*='fusion'] text, .node[data-op*='fusion']").first
+    fusion.click()
+    assert "In it: 3 ops" in card.inner_text()
+    assert "layers.py:7 × 2" in card.inner_text()
     assert stepper.errors == []

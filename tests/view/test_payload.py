@@ -13,7 +13,7 @@ from xlanb.cpu.records import CodeRecord
 from xlanb.explorer.stage import Deferred, Stage
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
-from xlanb.hlo import HloModule, HloOpcode
+from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.view.page import page_html
@@ -375,3 +375,36 @@ def test_an_edge_tells_its_bends_from_one_to_the_next(payload):
     assert _bends(((0.0, 0.0), (5.0, 5.0))) == []
     picture = payload["artifacts"][stage(payload, "algsimp")["a"]]["g"]
     assert min(len(e) for e in picture["edges"]) == 2
+
+
+STACKS = """HloModule m
+
+FileNames
+1 "model.py"
+2 "layers.py"
+
+FunctionNames
+1 "train"
+2 "dense"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=40 end_line=40 column=4 end_column=9}
+2 {file_name_id=2 function_name_id=2 line=7 end_line=7 column=11 end_column=20}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=2}
+
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] tanh(x), metadata={stack_frame_id=2}
+  ROOT z = f32[4] negate(y), metadata={stack_frame_id=2}
+}
+"""
+
+
+def test_frames_of_the_python_stack_are_there_once_each_and_lead_outwards():
+    payload = build_payload([Trace("t", [Stage(0, "hlo", "start", None, parse(STACKS).record())])])
+    assert payload["frames"] == [["model.py:40", "train", -1], ["layers.py:7", "dense", 0]]
+    assert {i["n"]: i.get("k") for i in payload["items"]} == {"x": None, "y": 1, "z": 1}

@@ -1,6 +1,7 @@
 """Traces as one JSON-able payload for the step view; grows by deltas while a compilation is live.
 
-    {"revision", "title", "items": [...], "chunks": [...], "artifacts": [...], "traces": [{"name", "live", "counts", "stages": [...]}], "order": [...]}
+    {"revision", "title", "items": [...], "chunks": [...], "artifacts": [...], "traces": [{"name", "live", "counts", "stages": [...]}], "order": [...],
+     "frames": [[place, function, caller], ...]}
 
 Stages name artifacts by index, artifacts name chunks (the text of one computation) and items (one instruction) by index; what did not change between two
 passes is there once. view/parts/items.py says what an item holds, view/pool.py how chunks and pictures are written.
@@ -99,6 +100,7 @@ class PayloadBuilder:
             "artifacts": [],
             "traces": [],
             "order": [],
+            "frames": [],
         }
         self._artifacts: dict[int, tuple[Artifact | _Later, int]] = {}
         self._traces: list[Trace] = []
@@ -178,6 +180,7 @@ class PayloadBuilder:
             "artifacts": self._new,
             "traces": traces,
             "order": order,
+            "frames": self.pool.take_new_frames(),
             **{k: v for k, v in more.items() if v},
         }
         merge(self.payload, delta)
@@ -370,7 +373,7 @@ class PayloadBuilder:
 def merge(payload: Payload, delta: Payload) -> None:
     """Add a delta to a payload, in place."""
     payload["revision"] = delta["revision"]
-    for key in ("items", "chunks", "artifacts"):
+    for key in ("items", "chunks", "artifacts", "frames"):
         payload[key].extend(delta[key])
     for change in delta["traces"]:
         while len(payload["traces"]) <= change["number"]:

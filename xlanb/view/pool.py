@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlanb.graph.records import GraphRecord, NodeRecord
+from xlanb.hlo.attributes import StackFrame
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.view.drawing import Drawing
 from xlanb.view.layout import Point
 from xlanb.view.parts.diff import DiffRow, DiffSection
 from xlanb.view.parts.graph import graph_label
 from xlanb.view.parts.hlo import computation_heading, module_heading
-from xlanb.view.parts.items import Item, clip, instruction_item, node_item
+from xlanb.view.parts.items import Item, clip, instruction_item, node_item, place_text
 
+_FRAMES = 24  # the innermost ones of a stack
 _CONTEXT = 3  # unchanged rows kept on each side of a change
 
 
@@ -48,6 +50,8 @@ class Pool:
         self._chunks: dict[tuple[int, str], tuple[object, int]] = {}
         self._new_items: list[Item] = []
         self._new_chunks: list[dict[str, Any]] = []
+        self._frames: dict[tuple[str, str, int], int] = {}
+        self._new_frames: list[list[Any]] = []
         self._item_count = 0
         self._chunk_count = 0
 
@@ -57,6 +61,23 @@ class Pool:
         self._new_items, self._new_chunks = [], []
         return new
 
+    def take_new_frames(self) -> list[list[Any]]:
+        """Frames of Python's stack, [place, function, the caller's index or -1], that were added since the last call."""
+        new, self._new_frames = self._new_frames, []
+        return new
+
+    def _frame(self, stack: Sequence[StackFrame]) -> int:
+        """The index of the innermost frame of a stack."""
+        index = -1
+        for f in reversed(stack[:_FRAMES]):
+            key = (place_text(f.file, f.line), f.function, index)
+            known = self._frames.get(key, -1)
+            if known < 0:
+                known = self._frames[key] = len(self._frames)
+                self._new_frames.append(list(key))
+            index = known
+        return index
+
     def item(self, record: InstructionRecord | NodeRecord | Item) -> int:
         """The index of an instruction's or node's item."""
         known = self._items.get(id(record))
@@ -64,6 +85,8 @@ class Pool:
             return known[1]
         if isinstance(record, InstructionRecord):
             data = instruction_item(record)
+            if stack := record.metadata.stack:
+                data["k"] = self._frame(stack)
         elif isinstance(record, NodeRecord):
             data = node_item(record)
         else:

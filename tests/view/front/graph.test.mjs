@@ -107,7 +107,7 @@ test("bytes of shapes", () => {
 
 test("colours tell scope, memory and time, and what is not known is said to be so", () => {
   const items = [item("a", "add", [], { m: "net/one/Add" }), item("b", "add", [], { m: "net/two/Add", s: "f32[4096]" }), item("c", "add", [])];
-  const scopes = paint("TF scope", items, new Map());
+  const scopes = paint("name scope", items, new Map());
   assert.deepEqual(scopes.legend.map((l) => l.label), ["net/one", "net/two", "none"]);
   assert.equal(new Set(items.map(scopes.of)).size, 3);
   const memory = paint("memory", items, new Map());

@@ -11,6 +11,7 @@ import { dealings, relation } from "./pair.js";
 import { tree } from "./passes.js";
 import { nextChange, score } from "./predict.js";
 import { momentOf, replayable } from "./replay.js";
+import { insideOf, opsOfLine, stackOf } from "./source.js";
 import { merge, Store } from "./store.js";
 import { linesOf, textOf, withoutDirectives } from "./text.js";
 
@@ -185,4 +186,27 @@ test("passes are moved past, into and out of pipelines", () => {
   assert.ok(!moveBefore(tree, 1, 2), "not into itself");
   assert.ok(moveStep(tree, 1, -1), "a whole pipeline");
   assert.deepEqual(names()[0], "simplify");
+});
+
+test("a Python line knows the ops that it made, itself or through calls", () => {
+  const payload = payloadOf();
+  payload.frames = [["/f/train.py:9", "<module>", -1], ["/f/train.py:4", "loss", 0], ["/f/layer.py:2", "layer", 1], ["/f/layer.py:3", "layer", 1]];
+  Object.assign(payload.items[0], { k: 2, w: "/f/layer.py:2" });
+  Object.assign(payload.items[1], { k: 3, w: "/f/layer.py:3" });
+  Object.assign(payload.items[2], { k: 0, w: "/f/train.py:9" });
+  payload.items[3].w = "/f/train.py:4"; // a line without a stack
+  const store = new Store(payload);
+  const of = (place) => opsOfLine(store, 0, place).map((i) => i.n);
+  assert.deepEqual(stackOf(payload, payload.items[0]), [["/f/layer.py:2", "layer"], ["/f/train.py:4", "loss"], ["/f/train.py:9", "<module>"]]);
+  assert.deepEqual([of("/f/layer.py:2"), of("/f/train.py:4"), of("/f/train.py:9"), of("/f/none.py:1")], [["a"], ["a", "b", "d"], ["a", "b", "c"], []]);
+});
+
+test("a fusion says what is in it, without its parameters", () => {
+  const payload = payloadOf();
+  payload.items.push(item("p0", [], { o: "parameter" }), item("t", ["p0"], { o: "tanh" }), item("f", ["a"], { o: "fusion", c: ["fused"] }));
+  payload.chunks.push({ h: "%fused (p0: f32[4]) -> f32[4] {", i: [5, 6], z: "}" });
+  payload.artifacts[0].c.push(2);
+  const store = new Store(payload);
+  assert.deepEqual(insideOf(store, 0, payload.items[7]).map((i) => i.n), ["t"]);
+  assert.deepEqual(insideOf(store, 0, payload.items[0]), []);
 });

@@ -1,7 +1,7 @@
 """Items: one instruction or node as plain data, made once per record and shared by every pane that shows it.
 
 The keys are short because there are many: `n` name, `o` opcode or op, `s` shape without layout, `l` layout, `f` colour family, `t` text line, `v` a
-constant's value or a parameter's number, `m` TF node, `y` TF op, `w` Python line, `p` operands, `c` called computations, `r` root, `g` cluster, `x` reason.
+constant's value or a parameter's number, `m` TF node, `y` TF op, `w` Python line, `k` frame of the Python stack in the payload's `frames`, `p` operands, `c` called computations, `r` root, `g` cluster, `x` reason.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def instruction_item(i: InstructionRecord) -> Item:
         else ""
     )
     meta = i.metadata
-    where = _place(*meta.python_line)
+    where = place_text(*meta.python_line)
     optional = {
         "l": layout,
         "v": _value(i),
@@ -87,7 +87,7 @@ def _value(i: InstructionRecord) -> str:
     return ""
 
 
-def _place(file: str, line: int) -> str:
+def place_text(file: str, line: int) -> str:
     """A Python line for people; a notebook's cell is called a cell, not by the file that its kernel makes of it."""
     if not file:
         return ""
@@ -103,7 +103,7 @@ def node_item(n: NodeRecord) -> Item:
         "f": tf_family(n.op),
         "t": clip(node_text(n)),
     }
-    where = _place(n.source_file, n.source_line)
+    where = place_text(n.source_file, n.source_line)
     data = [operand_name(x) for x in n.inputs if not x.startswith("^")]
     control = [x[1:] for x in n.inputs if x.startswith("^")]
     value = clip(n.attributes.get("value", ""), 24) if n.op == "Const" else ""

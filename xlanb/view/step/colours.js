@@ -5,7 +5,7 @@ import { bytes, time } from "./dom.js";
 /** @typedef {{of(item: Item): string, legend: {cls: string, label: string}[]}} Paint */
 
 /** The ways to colour, by the word that the reader sees. */
-export const COLOURS = ["opcode", "TF scope", "cluster", "sharding", "time", "memory"];
+export const COLOURS = ["opcode", "name scope", "cluster", "sharding", "time", "memory"];
 const HUES = 8;
 const HEAT = 5;
 
@@ -47,7 +47,7 @@ export function shapeBytes(shape) {
  * @returns {Paint}
  */
 export function paint(mode, items, seconds) {
-  if (mode === "TF scope") return byName(items, scopeOf(items));
+  if (mode === "name scope") return byName(items, scopeOf(items));
   if (mode === "cluster") return byName(items, (i) => i.g || "");
   if (mode === "sharding") return byName(items, (i) => i.sh || "");
   if (mode === "time") return byHeat(items, (i) => seconds.get(i.n), (v) => time(v));
@@ -57,9 +57,22 @@ export function paint(mode, items, seconds) {
   return { of: (i) => `fam-${family(i)}`, legend: shown.map((f) => ({ cls: `fam-${f}`, label: FAMILY[f] || f })) };
 }
 
+/** The parts of an op's name; a slash within brackets, as in `transpose(jvp(a/b))/mul`, parts nothing. @param {string} name @returns {string[]} */
+export function segments(name) {
+  const out = [""];
+  let depth = 0;
+  for (const c of name) {
+    if (c === "(") depth += 1;
+    else if (c === ")") depth = Math.max(0, depth - 1);
+    if (c === "/" && !depth) out.push("");
+    else out[out.length - 1] += c;
+  }
+  return out;
+}
+
 /** The name scope of an item, as deep as it takes to tell some apart. @param {Item[]} items @returns {(item: Item) => string} */
 function scopeOf(items) {
-  const path = (/** @type {Item} */ i) => (i.f.startsWith("tf-") ? i.n : i.m || "").split("/").slice(0, -1);
+  const path = (/** @type {Item} */ i) => segments(i.f.startsWith("tf-") ? i.n : i.m || "").slice(0, -1);
   for (let depth = 1; depth < 6; depth += 1) {
     const at = (/** @type {Item} */ i) => path(i).slice(0, depth).join("/");
     const names = new Set(items.map(at).filter((n) => n));

@@ -9,6 +9,8 @@ import { dressNode, drawGroups, markOf, smooth } from "./shapes.js";
 /** @typedef {import("./store.js").Marks} Marks */
 
 const MIN_READABLE = 0.42;
+const SMALL = 0.7; // all of it is shown down to here
+const READABLE = 0.9; // else a tall graph is scrolled through rather than made so small that its width is empty
 const MARGIN = 28;
 const LEGEND = 26;
 
@@ -46,6 +48,9 @@ export class GraphView {
     this.x = 0;
     this.y = 0;
     this.touched = false;
+    this.wide = 0; // the width of the sheet that was fitted
+    this.isWhole = true; // all of the sheet is in sight
+    this.all = false; // all was asked for
     this._listen();
     // Its size is kept: to ask for it in the midst of drawing would have everything laid out at once.
     this.size = { width: 0, height: 0 };
@@ -74,8 +79,9 @@ export class GraphView {
       this.save(save.value);
       save.value = "";
     });
-    const fit = h("button", { type: "button", class: "tool", title: "Fit (space)", onclick: () => this.fit() }, "fit");
-    return h("div", { class: "tools", role: "group", "aria-label": "Graph tools" }, this.around.tools, h("span", { class: "gap" }), choose, fit, save);
+    const by = (/** @type {string} */ face, /** @type {string} */ name, /** @type {number} */ factor) => h("button", { type: "button", class: "tool zoom", "aria-label": name, title: `${name} (or Ctrl and the wheel)`, onclick: () => this.zoom(factor, this.size.width / 2, this.size.height / 2) }, face);
+    const fit = h("button", { type: "button", class: "tool", title: "All of it; again: as large as its width allows (space)", onclick: () => this.fitWhole() }, "fit");
+    return h("div", { class: "tools", role: "group", "aria-label": "Graph tools" }, this.around.tools, h("span", { class: "gap" }), choose, by("−", "Zoom out", 0.8), by("+", "Zoom in", 1.25), fit, save);
   }
 
   /** @param {string} format */
@@ -172,19 +178,47 @@ export class GraphView {
     this.dressed.set(node, { item: drawn.item, fold: drawn.fold, mark, colour, place });
   }
 
-  /** Show everything; where that would be too small to read, what changed. @param {Marks} [marks] */
+  /** Show everything where it can be read so, else its width, from its beginning or where something changed. @param {Marks} [marks] */
   fit(marks) {
     const box = this.size;
     const sheet = this.sheet;
     if (!sheet || !box.width || !box.height || !sheet.nodes.length) return;
     const room = { w: box.width - MARGIN * 2, h: box.height - MARGIN * 2 - LEGEND };
     const whole = Math.min(room.w / sheet.w, room.h / sheet.h, 1.3);
-    this.scale = Math.max(whole, Math.min(MIN_READABLE, whole * 3));
+    const scale = whole >= SMALL ? whole : Math.max(whole, Math.min(READABLE, room.w / sheet.w), Math.min(MIN_READABLE, whole * 3));
+    const changed = marks ? [...marks.added, ...marks.changed] : [];
+    const stays = Math.abs(scale - this.scale) < 1e-6 && Math.abs(this.wide - sheet.w) < 1 && changed.every((n) => this._isInSight(n));
+    this.touched = false;
+    this.isWhole = scale <= whole;
+    if (stays && marks && !this.isWhole && this.y <= MARGIN) return this._apply();
+    [this.scale, this.wide] = [scale, sheet.w];
     this.x = (box.width - sheet.w * this.scale) / 2;
     this.y = MARGIN + Math.max(0, (room.h - sheet.h * this.scale) / 2);
-    if (whole < MIN_READABLE && marks) this._centreOn([...marks.added, ...marks.changed], box);
+    if (!this.isWhole && marks) this._centreOn(changed, box);
+    return this._apply();
+  }
+
+  /** All of it, however small; asked for a second time, what can be read. */
+  fitWhole() {
+    if (!this.sheet || this.isWhole || this.touched === false && this.all) {
+      this.all = false;
+      return this.fit();
+    }
+    const { width, height } = this.size;
+    this.scale = Math.min((width - MARGIN * 2) / this.sheet.w, (height - MARGIN * 2 - LEGEND) / this.sheet.h, 1.3);
+    this.x = (width - this.sheet.w * this.scale) / 2;
+    this.y = MARGIN;
+    this.all = true;
     this.touched = false;
-    this._apply();
+    return this._apply();
+  }
+
+  /** @param {string} name */
+  _isInSight(name) {
+    const at = this.sheet?.nodes.find((n) => n.item.n === name);
+    if (!at) return true;
+    const y = at.y * this.scale + this.y;
+    return y >= 0 && y + at.h * this.scale <= this.size.height;
   }
 
   /** @param {string[]} names @param {{width: number, height: number}} box */
@@ -195,7 +229,8 @@ export class GraphView {
     const x = at.reduce((t, n) => t + n.x + n.w / 2, 0) / at.length;
     const y = at.reduce((t, n) => t + n.y, 0) / at.length;
     this.x = box.width / 2 - x * this.scale;
-    this.y = box.height / 2 - y * this.scale;
+    this.y = Math.min(MARGIN, box.height / 2 - y * this.scale);
+    if (this.sheet && this.sheet.w * this.scale <= box.width) this.x = (box.width - this.sheet.w * this.scale) / 2;
   }
 
   /** Look at a point of the sheet. @param {number} x @param {number} y */
@@ -225,6 +260,17 @@ export class GraphView {
     if (this.sheet && w) this.map.look(-this.x / this.scale, -this.y / this.scale, w / this.scale, ht / this.scale, this.sheet);
   }
 
+  /** Move over the sheet, no further than its ends. @param {number} dx @param {number} dy @returns {boolean} whether it moved */
+  _scroll(dx, dy) {
+    const [w, ht] = [(this.sheet?.w || 0) * this.scale, (this.sheet?.h || 0) * this.scale];
+    const within = (/** @type {number} */ at, /** @type {number} */ by, /** @type {number} */ size, /** @type {number} */ room) => (size + MARGIN * 2 <= room ? at : Math.max(Math.min(at, room - size - MARGIN - LEGEND), Math.min(at - by, Math.max(at, MARGIN))));
+    const [x, y] = [within(this.x, dx, w, this.size.width), within(this.y, dy, ht, this.size.height)];
+    if (x === this.x && y === this.y) return false;
+    [this.x, this.y, this.touched] = [x, y, true];
+    this._apply();
+    return true;
+  }
+
   /** @param {number} factor @param {number} cx @param {number} cy */
   zoom(factor, cx, cy) {
     const next = Math.min(4, Math.max(0.03, this.scale * factor));
@@ -236,15 +282,17 @@ export class GraphView {
   }
 
   _listen() {
-    // The page must still scroll where the reader only passes by: the wheel zooms once the view has the focus, or with Ctrl.
+    // The page must still scroll where the reader only passes by: once the view has the focus the wheel moves a graph that is larger than the pane; with Ctrl it zooms.
     this.svg.addEventListener(
       "wheel",
       (e) => {
         const root = /** @type {ShadowRoot} */ (this.element.getRootNode());
-        if (!e.ctrlKey && !e.metaKey && !root.activeElement) return;
-        e.preventDefault();
+        const zooms = e.ctrlKey || e.metaKey;
+        if (!zooms && !root.activeElement) return;
         const box = this.svg.getBoundingClientRect();
-        this.zoom(Math.exp(-e.deltaY * 0.0015), e.clientX - box.left, e.clientY - box.top);
+        if (zooms) this.zoom(Math.exp(-e.deltaY * 0.0015), e.clientX - box.left, e.clientY - box.top);
+        else if (!this._scroll(e.shiftKey ? e.deltaY : e.deltaX, e.shiftKey ? 0 : e.deltaY)) return;
+        e.preventDefault();
       },
       { passive: false },
     );

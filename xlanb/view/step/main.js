@@ -13,7 +13,7 @@ import { momentOf } from "./replay.js";
 import { opCard, ribbon, stageCard } from "./side.js";
 import { Store } from "./store.js";
 import { CodePanes, linesOf, TextPane } from "./text.js";
-import { light, showTouched } from "./walk.js";
+import { askLine, light, showTouched } from "./walk.js";
 import { rewriteCard } from "./why.js";
 
 /** @typedef {import("./store.js").Payload} Payload */
@@ -53,6 +53,7 @@ class StepView {
     this.queued = false;
     this.error = "";
     this.second = ""; // the other op of a pair
+    this.line = ""; // the Python line whose ops are asked for
     this.other = -1; // the stage that is compared with
     this.unified = false;
     this.asked = /** @type {Set<number>} */ (new Set()); // artifacts that the kernel was asked to read
@@ -184,8 +185,6 @@ class StepView {
     for (const f of this.cleanup) f();
   }
 
-  // -- moving
-
   /** @param {number} k */
   go(k) {
     const last = this.current.stages.length - 1;
@@ -300,8 +299,6 @@ class StepView {
     else if (this.away) this.say("No kernel is there to write the page.");
     else this.ask("export");
   }
-
-  // -- showing --
 
   _filtered() {
     this.filter = this.filterBox.value;
@@ -451,8 +448,8 @@ class StepView {
   }
 
   _showCard() {
-    const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k) };
-    const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? opCard(this.store, this.current, this.stage, this.pinned, act) : this.rewrite >= 0 && this.now?.why?.rewrites[this.rewrite] ? rewriteCard(this.store, this.now, this.rewrite) : stageCard(this.store, this.now);
+    const act = { pin: (/** @type {string} */ n) => this.pin(n), go: (/** @type {number} */ k) => this.go(k), line: (/** @type {string} */ place) => askLine(this, place) };
+    const card = this.second && this.pinned ? pairCard(this.store, this.current, this.stage, this.pinned, this.second, act) : this.pinned ? opCard(this.store, this.current, this.stage, this.pinned, act, this.line) : this.rewrite >= 0 && this.now?.why?.rewrites[this.rewrite] ? rewriteCard(this.store, this.now, this.rewrite) : stageCard(this.store, this.now);
     this.card.replaceChildren(card);
   }
 

@@ -111,12 +111,13 @@ function addComputation(scene, all, items, group, prefix, folds, depth) {
 
 /** A graph by name scopes, each folded until it is opened. @param {Scene} scene @param {Item[]} items @param {Folds} folds */
 function addScopes(scene, items, folds) {
-  const sizes = scopeSizes(items);
+  const paths = scopePaths(items);
+  const sizes = scopeSizes(paths.values());
   const shownAs = new Map();
   /** @type {Map<string, Item[]>} */
   const folded = new Map();
   for (const item of items) {
-    const parts = item.n.split("/");
+    const parts = (paths.get(item.n) || item.n).split("/");
     let group = "";
     let fold = "";
     for (let d = 1; d < parts.length && !fold; d += 1) {
@@ -148,12 +149,42 @@ function addScopes(scene, items, folds) {
   }
 }
 
-/** How many nodes lie in each scope. @param {Item[]} items */
-function scopeSizes(items) {
-  const sizes = new Map();
+/** Where each node lies, as "scope/name": by its name; a weight, whose scope holds nothing that computes, lies with the layer that alone reads it. @param {Item[]} items */
+function scopePaths(items) {
+  /** @type {Map<string, string[]>} */
+  const readers = new Map();
+  const computing = new Set();
   for (const item of items) {
-    for (let at = item.n.indexOf("/"); at > 0; at = item.n.indexOf("/", at + 1)) {
-      const scope = item.n.slice(0, at);
+    if (item.p?.length) computing.add(item.n.split("/")[0]);
+    for (const p of item.p || []) readers.set(p, [...(readers.get(p) || []), item.n]);
+  }
+  const paths = new Map();
+  for (const { n } of items) {
+    const names = readers.get(n) || [];
+    const isWeight = n.includes("/") && !computing.has(n.split("/")[0]) && names.length;
+    const scope = isWeight ? commonScope(names) : "";
+    paths.set(n, scope ? `${scope}/${n.split("/").at(-1)}` : n);
+  }
+  return paths;
+}
+
+/** The deepest scope that holds all of these nodes, "" for the whole graph. @param {string[]} names */
+function commonScope(names) {
+  let parts = names[0].split("/").slice(0, -1);
+  for (const name of names) {
+    const other = name.split("/").slice(0, -1);
+    const at = parts.findIndex((part, i) => part !== other[i]);
+    if (at >= 0) parts = parts.slice(0, at);
+  }
+  return parts.join("/");
+}
+
+/** How many nodes lie in each scope. @param {Iterable<string>} paths */
+function scopeSizes(paths) {
+  const sizes = new Map();
+  for (const path of paths) {
+    for (let at = path.indexOf("/"); at > 0; at = path.indexOf("/", at + 1)) {
+      const scope = path.slice(0, at);
       sizes.set(scope, (sizes.get(scope) || 0) + 1);
     }
   }
@@ -163,7 +194,7 @@ function scopeSizes(items) {
 /** Whether folding scopes would make a graph smaller. @param {Artifact} artifact @param {Payload} payload */
 export function hasScopes(artifact, payload) {
   const items = computations(artifact, payload).get("") || [];
-  return items.length >= FOLD_GRAPH && [...scopeSizes(items).values()].some((n) => n > 1);
+  return items.length >= FOLD_GRAPH && [...scopeSizes(scopePaths(items).values()).values()].some((n) => n > 1);
 }
 
 /** One item that stands for a folded scope. @param {string} scope @param {Item[]} inside @returns {Item} */

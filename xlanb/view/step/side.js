@@ -1,5 +1,6 @@
 // What stands around the panes: the ribbon, the card of an op, the card of a stage.
 import { h, plural, time } from "./dom.js";
+import { sourceParts } from "./source.js";
 import { STATIONS, stationOf } from "./store.js";
 
 /** @typedef {import("./store.js").Store} Store */
@@ -51,9 +52,10 @@ export function tally(stage, store) {
  * @param {Trace} trace
  * @param {number} current
  * @param {string} name
- * @param {{pin(name: string): void, go(k: number): void}} act
+ * @param {{pin(name: string): void, go(k: number): void, line(place: string): void}} act
+ * @param {string} line the Python line whose ops are asked for
  */
-export function opCard(store, trace, current, name, act) {
+export function opCard(store, trace, current, name, act, line) {
   const stage = trace.stages[current];
   const found = stage && store.find(stage, name);
   const body = h("div", { class: "card-body" });
@@ -69,14 +71,14 @@ export function opCard(store, trace, current, name, act) {
         ["Shape", item.s],
         ["Layout", item.l],
         ["Value", item.o === "constant" || item.o === "Const" ? item.v : ""],
-        ["TF node", item.m],
+        [item.y || item.f.startsWith("tf-") ? "TF node" : "Op name", item.m],
         ["TF op", item.y],
-        ["Line", item.w],
         ["Cluster", item.g],
         ["Why not", item.x],
         ["Device", item.d],
         ["Sharding", item.sh],
       ]),
+      ...sourceParts(store, artifact, item, line, act),
       links("Operands", item.p || [], act.pin),
       links("After", item.cp || [], act.pin),
       links("Users", users, act.pin),

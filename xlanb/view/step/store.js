@@ -2,14 +2,14 @@
 
 /**
  * @typedef {{n: string, o: string, s: string, f: string, t: string, h: string[], l?: string, v?: string, m?: string, y?: string, w?: string,
- *   p?: string[], cp?: string[], c?: string[], r?: number, g?: string, x?: string, d?: string, sh?: string, fold?: number}} Item
+ *   p?: string[], cp?: string[], c?: string[], r?: number, k?: number, g?: string, x?: string, d?: string, sh?: string, fold?: number}} Item
  * @typedef {{h: string, i: number[], z: string}} Chunk
  * @typedef {{w: number, h: number, nodes: number[][], edges: number[][], groups: any[][], note?: string}} Picture
  * @typedef {{k: string, name?: string, c?: number[], g?: Picture | null, note?: string, [key: string]: any}} Artifact
  * @typedef {{i: number, kind: string, name: string, pl: string[], ch: number, s: number | null, d: string, b: number, a: number, ctx?: number,
  *   e?: string, diff?: any[], why?: any, numerics?: any[], err?: number | null}} Stage
  * @typedef {{name: string, live: boolean, counts: Record<string, number>, runs: number[], stages: Stage[]}} Trace
- * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], note?: string,
+ * @typedef {{revision: number, title: string, items: Item[], chunks: Chunk[], artifacts: Artifact[], traces: Trace[], order: number[], frames?: [string, string, number][], note?: string,
  *   start?: number, single?: number}} Payload
  * @typedef {{added: Set<string>, removed: Set<string>, changed: Set<string>}} Marks
  */
@@ -27,6 +27,7 @@ export function merge(payload, delta) {
   payload.items.push(...delta.items);
   payload.chunks.push(...delta.chunks);
   payload.artifacts.push(...delta.artifacts);
+  if (delta.frames) payload.frames = [...(payload.frames || []), ...delta.frames];
   for (const change of delta.traces) {
     while (payload.traces.length <= change.number) payload.traces.push(/** @type {any} */ ({ stages: [] }));
     const { number, stages, ...rest } = change;

@@ -1,6 +1,7 @@
 // Walking through the stages: to the next change, the next kind, one rewrite on, by itself; and lighting an op up everywhere.
 import { icon, selector } from "./dom.js";
 import { replayable } from "./replay.js";
+import { opsOfLine } from "./source.js";
 import { stationOf } from "./store.js";
 
 /** @typedef {import("./store.js").Stage} Stage */
@@ -76,11 +77,23 @@ export function togglePlay(view) {
   view.play.setAttribute("aria-pressed", String(Boolean(view.timer)));
 }
 
+/** Show all ops of a Python line, or no longer. @param {any} view @param {string} place */
+export function askLine(view, place) {
+  view.line = place;
+  view._showCard();
+  light(view, "");
+  const again = [.../** @type {NodeListOf<HTMLElement>} */ (view.card.querySelectorAll(".line-of"))].find((b) => b.title.startsWith(`${place}: `));
+  (again || view.root).focus({ preventScroll: true });
+}
+
 /** Light an op up wherever it shows. @param {any} view @param {string} name */
 export function light(view, name) {
   const wanted = name || view.pinned;
   for (const x of view.root.querySelectorAll(".lit, .near")) x.classList.remove("lit", "near");
   for (const x of view.root.querySelectorAll(".pinned")) x.classList.remove("pinned");
+  for (const x of view.root.querySelectorAll(".of-this-line")) x.classList.remove("of-this-line");
+  const found = view.line && view.pinned ? view.store.find(view.now, view.pinned) : null;
+  for (const i of found ? opsOfLine(view.store, found.artifact, view.line) : []) for (const x of view.root.querySelectorAll(selector(i.n))) x.classList.add("of-this-line");
   for (const n of [view.pinned, view.second]) if (n) for (const x of view.root.querySelectorAll(selector(n))) x.classList.add("pinned");
   if (!wanted) return;
   for (const x of view.root.querySelectorAll(selector(wanted))) x.classList.add("lit");
