@@ -105,6 +105,16 @@ test("bytes of shapes", () => {
   assert.equal(shapeBytes("token[]"), 0);
 });
 
+test("weights lie with the layer that alone reads them, whatever their own scope is called", () => {
+  const { payload, artifact } = graphOf(120, (k) => `net/layer${Math.floor(k / 40)}/op${k}`);
+  payload.items.push(item("kernels/w", "VarHandleOp"), item("shared/w", "VarHandleOp"), item("shared/v", "VarHandleOp"));
+  for (const [k, w] of [[3, "kernels/w"], [5, "shared/w"], [90, "shared/w"], [7, "shared/v"]]) payload.items[k].p.push(w);
+  payload.chunks[0].i = payload.items.map((_, k) => k);
+  const keys = (open) => [...sceneOf(artifact, payload, { ...noFolds(), open: new Set(open) }).nodes.keys()];
+  assert.deepEqual(keys([]), ["net/"]);
+  assert.deepEqual(keys(["net"]), ["net/layer0/", "net/layer1/", "net/layer2/", "shared/w"]);
+});
+
 test("colours tell scope, memory and time, and what is not known is said to be so", () => {
   const items = [item("a", "add", [], { m: "net/one/Add" }), item("b", "add", [], { m: "net/two/Add", s: "f32[4096]" }), item("c", "add", [])];
   const scopes = paint("name scope", items, new Map());
