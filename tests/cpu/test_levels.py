@@ -15,7 +15,7 @@ _ADD = "ENTRY e { a = f32[4096] parameter(0) b = f32[4096] parameter(1) ROOT c =
 _TANH = "ENTRY e { a = f32[4096] parameter(0) ROOT c = f32[4096] tanh(a) }"
 _SUM = """
 s { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] add(x, y) }
-ENTRY e { a = f32[64,512] parameter(0) n = f32[] constant(0) ROOT c = f32[64] reduce(a, n), dimensions={1}, to_apply=s }
+ENTRY e { a = f32[64,512] parameter(0) b = f32[64,512] negate(a) n = f32[] constant(0) ROOT c = f32[64] reduce(b, n), dimensions={1}, to_apply=s }
 """
 _SMALL = (
     "ENTRY e { a = f32[4] parameter(0) b = f32[4] parameter(1) m = f32[4] multiply(a, b) ROOT c = f32[4] add(m, a) }"

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlanb.cpu.codegen import convolution, dot, loops, math_calls, reduce, scan, transpose, variadic_reduce, windows
+from xlanb.cpu.codegen import (
+    convolution,
+    dot,
+    loops,
+    math_calls,
+    reduce,
+    scan,
+    shared_reduce,
+    transpose,
+    variadic_reduce,
+    windows,
+)
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
@@ -85,8 +96,11 @@ def emit(k: Kernel) -> None:
 def _reduce(k: Kernel) -> bool:
     if k.root.shape.is_tuple:
         return variadic_reduce.emit_variadic_reduce(k)
+    op = reduce.simple_reducer(k.root.to_apply)
     return len(k.root.operands) == 2 and (
-        reduce.emit_whole_reduce(k.e, k.root, k.output, k.scratch) or reduce.emit_column_reduce(k.e, k.root, k.output)
+        shared_reduce.emit_shared_reduce(k.e, k.root, op, k.output, k.scratch)
+        or reduce.emit_whole_reduce(k.e, k.root, k.output, k.scratch)
+        or reduce.emit_column_reduce(k.e, k.root, k.output)
     )
 
 

@@ -1,0 +1,86 @@
+"""Reductions by routines that know no shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlanb
+
+_OPS = {"add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
+_TYPES = {"f32": np.float32, "f64": np.float64, "s32": np.int32, "u64": np.uint64}
+_FORMS = [
+    ((100, 300), (1,), "rows"),
+    ((7, 129), (1,), "rows"),
+    ((3, 5, 100), (1, 2), "rows"),
+    ((2, 3, 4, 200), (3,), "rows"),
+    ((1, 4096), (0, 1), "rows"),
+    ((70001,), (0,), "rows"),  # in parts, with something left over
+    ((300, 100), (0,), "columns"),
+    ((1000, 17), (0,), "columns"),
+    ((64, 1000), (0,), "columns"),
+    ((3, 50, 100), (0, 1), "columns"),
+    ((16, 65, 128), (1,), "columns"),
+    ((33, 1, 70), (0,), "columns"),
+    ((4, 9, 33), (1,), ""),
+    ((100, 9), (1,), ""),
+    ((8, 40, 8, 40), (1, 3), ""),
+]
+
+
+def _program(t: str, op: str, shape: tuple[int, ...], dims: tuple[int, ...], layout: str = "") -> str:
+    kept = ",".join(str(n) for k, n in enumerate(shape) if k not in dims)
+    return f"""HloModule m
+r {{ x = {t}[] parameter(0) y = {t}[] parameter(1) ROOT z = {t}[] {op}(x, y) }}
+ENTRY e {{
+  a = {t}[{",".join(map(str, shape))}]{layout} parameter(0)
+  n = {t}[] parameter(1)
+  ROOT c = {t}[{kept}] reduce(a, n), dimensions={{{",".join(map(str, dims))}}}, to_apply=r
+}}"""
+
+
+def _routines(exe: xlanb.Executable) -> str:
+    return " ".join(u.shared for u in exe.program.units() if u.shared)
+
+
+@pytest.mark.parametrize(("shape", "dims", "kind"), _FORMS)
+@pytest.mark.parametrize("t", _TYPES)
+@pytest.mark.parametrize("op", _OPS)
+def test_reductions_agree_with_numpy(shape: tuple[int, ...], dims: tuple[int, ...], kind: str, t: str, op: str) -> None:
+    rng = np.random.default_rng(0)
+    dtype = np.dtype(_TYPES[t])
+    a = (1 + 0.01 * rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 5, shape)).astype(dtype)
+    exe = xlanb.compile(_program(t, op, shape, dims))
+    got = exe(a, np.array(3, dtype))
+    wide = a.astype(np.float64) if dtype.kind == "f" else a
+    with np.errstate(over="ignore"):
+        want = _OPS[op](_OPS[op].reduce(wide, axis=dims, dtype=wide.dtype), wide.dtype.type(3))
+    np.testing.assert_allclose(got, want, rtol=2e-3 if t == "f32" else 1e-9)
+    if exe.target.vector_bits == 512 and t == "f32":
+        assert bool(kind) is bool(_routines(exe))
+        assert kind in _routines(exe)
+
+
+def test_the_order_of_memory_decides() -> None:
+    exe = xlanb.compile(_program("f32", "add", (200, 64), (0,), "{0,1}"))
+    a = np.random.default_rng(0).standard_normal((200, 64)).astype(np.float32)
+    np.testing.assert_allclose(exe(a, np.float32(0)), a.sum(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("shape", "dims"), [((5, 133), (1,)), ((21, 133), (0,))])
+def test_what_is_no_number_spreads_and_what_is_missing_does_not(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    a = np.full(shape, -np.inf, np.float32)
+    a[2, 131] = np.nan
+    exe = xlanb.compile(_program("f32", "maximum", shape, dims))
+    got = exe(a, np.float32(-np.inf))
+    np.testing.assert_array_equal(got, np.maximum.reduce(a, axis=dims))
+    empty = xlanb.compile(_program("f32", "add", shape, dims))
+    zero = empty(np.full(shape, -0.0, np.float32), np.float32(-0.0))
+    assert np.signbit(zero).all()
+
+
+def test_two_programs_share_a_routine() -> None:
+    one = xlanb.compile(_program("f32", "add", (10, 1000), (1,)))
+    two = xlanb.compile(_program("f32", "add", (77, 333), (1,)))
+    texts = [{u.text for u in exe.program.units() if u.shared} for exe in (one, two)]
+    assert texts[0] == texts[1]
