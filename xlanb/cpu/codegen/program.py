@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.buffers.heap_simulator import ALIGNMENT
 from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_reshape
+from xlanb.cpu.codegen import fft, scatter
 from xlanb.cpu.codegen import kernel as kernels
-from xlanb.cpu.codegen import scatter
 from xlanb.cpu.codegen import sort as _sort  # noqa: F401 - registers its kernels
 from xlanb.cpu.codegen import topk as _topk  # noqa: F401 - registers its kernel
 from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLargeError, Leaf, array_of
@@ -354,6 +354,13 @@ class _Emitter:
         return first
 
 
+def _is_host_call(i: HloInstruction) -> bool:
+    """Whether the runtime computes an instruction."""
+    if i.opcode is Op.SCAN:
+        return not scatter.scans_by_element(i)
+    return i.opcode in HOST_OPCODES and not (i.opcode is Op.FFT and fft.has_kernel(i))
+
+
 class _KernelBuilder:
     """Builds the function of one instruction; `slices` are the arguments of the call, in order."""
 
@@ -367,7 +374,7 @@ class _KernelBuilder:
 
     def emit(self) -> None:
         i, f = self.instruction, self.f
-        if i.opcode in HOST_OPCODES or (i.opcode is Op.SCAN and not scatter.scans_by_element(i)):
+        if _is_host_call(i):
             self._emit_host_call()
             return
         outputs = {}
