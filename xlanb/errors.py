@@ -63,7 +63,11 @@ class EvaluationError(XlanbError):
 
 
 class PassError(XlanbError):
-    """A pass that does not exist, broke the module, or does not reach a fixed point."""
+    """A pass that does not exist, broke the module, or does not reach a fixed point. `path` names the pass last, the pipelines around it before, where one ran."""
+
+    def __init__(self, message: str = "", path: tuple[str, ...] = ()) -> None:
+        self.path = path
+        super().__init__(message)
 
 
 class UnknownPassError(PassError, KeyError):

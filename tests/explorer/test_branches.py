@@ -15,6 +15,11 @@ from xlanb.debug_options import flags
 from xlanb.errors import PassError, XlanbError
 from xlanb.explorer.branches import HloEditError, remaining
 from xlanb.explorer.lineage import HAND_EDIT
+from xlanb.explorer.workbench import Workbench
+from xlanb.hlo import HloModule, HloOpcode
+from xlanb.hlo.records import ModuleRecord
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.pipeline import HloPassPipeline
 
 LOOPED = """
 HloModule looped
@@ -199,3 +204,51 @@ def test_a_run_becomes_a_stage_with_the_time_of_each_kernel(whole: xlanb.Compila
     assert "given inputs" in stage.summary
     whole.run()
     assert "the last inputs" in whole.trace.stages[-1].summary
+
+
+class Breaks(HloPass):
+    """Swaps no dimensions where some should be swapped."""
+
+    def apply(self, module: HloModule) -> None:
+        for i in module.instructions():
+            if i.opcode is HloOpcode.TRANSPOSE:
+                i.parent.update(i, attributes={"dimensions": (0, 1)})
+
+
+def test_what_breaks_in_a_branch_is_found_at_its_pass_and_the_branch_can_be_left_again() -> None:
+    compilation = xlanb.Compilation(
+        "HloModule m\nENTRY e {\n  x = f32[4,8] parameter(0)\n  ROOT t = f32[8,4] transpose(x), dimensions={1,0}\n}\n"
+    )
+    compilation.finish()
+    passes = compilation.remaining(0).insert(Breaks(), after="cse")
+    branch = compilation.fork(0, pipeline=passes)
+    with pytest.raises(PassError, match="expected the shape"):
+        branch.finish()
+    failed = branch.trace.stages[-1]
+    assert failed.failed
+    assert failed.name == Breaks().name
+    assert not failed.changed
+    assert isinstance(failed.after, ModuleRecord)
+    assert branch.trace.stages[-2].name == "cse"
+    again = branch.fork(without=[Breaks().name])
+    again.finish()
+    assert again.trace.program is not None
+    with pytest.raises(XlanbError, match="there is nothing to run"):
+        Workbench(lambda: [branch.trace, again.trace]).run(branch.trace)
+
+
+class Stumbles(HloPass):
+    """Raises what no pass should."""
+
+    def apply(self, module: HloModule) -> None:
+        raise KeyError("lost")
+
+
+def test_a_pass_that_falls_over_is_a_failed_stage_too() -> None:
+    compilation = xlanb.Compilation("HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT t = f32[4] tanh(x)\n}\n")
+    compilation.finish()
+    branch_ = compilation.fork(0, pipeline=HloPassPipeline("mine", [Stumbles()]))
+    with pytest.raises(KeyError):
+        branch_.finish()
+    assert branch_.trace.stages[-1].failed
+    assert "KeyError" in str(branch_.trace.stages[-1].error)

@@ -34,6 +34,7 @@ class CompileOptions:
 
     `pipeline` is a name of pipelines.PIPELINES or a pipeline of one's own. `disable_passes` are left out of it; of `enable_passes_only`, where it is not empty, only those run.
     `want_text` makes the stepped compilation show LLVM IR and assembly; without it those steps have no text and cost nothing. `multi_thread` allows more than one thread at run time.
+    With `verify` the rules of HLO are checked after each pass that changed something.
     `vectors` is "explicit", or "llvm": elementwise code and reductions are then written for one element, for LLVM's passes to find the vectors.
     """
 
@@ -43,6 +44,7 @@ class CompileOptions:
     want_text: bool = True
     multi_thread: bool = True
     vectors: str = "explicit"
+    verify: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def compile_steps(module: HloModule, options: CompileOptions | None = None) -> S
     """
     options = options or CompileOptions()
     source, module = module, module.clone()
-    for result in chosen_pipeline(options).steps(module):
+    for result in chosen_pipeline(options).steps(module, verify=options.verify):
         rounds = f"round {result.iteration + 1}" if result.iteration else ""
         yield CompileStep("hlo_pass", result.name, result.pipeline, result.before, result.after, result.seconds, rounds)
     before = module.record()

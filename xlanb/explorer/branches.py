@@ -55,7 +55,8 @@ class Branch:
         if self.is_edited:
             record = self.module.record()
             yield finished(StageFinished(key, "hlo_pass", HAND_EDIT, self.before, record, (), None))
-        options = CompileOptions(self.passes, multi_thread=options_in_force().multi_thread)
+        # An order that nobody tried, a module that somebody wrote: what breaks it is to be found where it breaks.
+        options = CompileOptions(self.passes, multi_thread=options_in_force().multi_thread, verify=True)
         return (yield from hlo_stages(self.module, key, options))
 
 

@@ -135,6 +135,11 @@ class Workbench:
                 owner.finish(progress)
             finally:
                 self._ended = self._ended or owner is self._compilation
+        failed = next((s for s in trace.stages if s.failed), None) if trace is not None else None
+        if trace is not None and trace.program is None and failed is not None:
+            raise XlanbError(
+                f"{trace.name} failed in {failed.name}: there is nothing to run; go on from a stage before it"
+            )
         program = trace if trace is not None and trace.program is not None else None
         program = program or next((t for t in reversed(self.traces) if t.program is not None), None)
         if program is None:

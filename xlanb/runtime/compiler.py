@@ -11,7 +11,7 @@ from xlanb.cpu.compiler import CompileOptions, chosen_pipeline, compile_module, 
 from xlanb.cpu.executable import Executable
 from xlanb.debug_options import current
 from xlanb.dump.writer import dumping
-from xlanb.errors import XlanbError
+from xlanb.errors import PassError, XlanbError
 from xlanb.hlo import HloModule
 from xlanb.logs import VLog
 from xlanb.runtime.hlo_profile import profile_each_run
@@ -63,8 +63,8 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
             executable: Executable = end.value
             emit(Compiled(key, executable))
             return executable
-        except XlanbError as error:
-            yield finished(StageFinished(key, "hlo_pass", "compilation", before, before, error=str(error)))
+        except Exception as error:
+            yield finished(_failed(key, before, error))
             raise
         before = step.after
         if step.kind == "hlo_pass":
@@ -73,6 +73,15 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
         is_round = step.kind == "hlo_pass" and bool(step.summary)
         path, summary = ((*step.pipeline, step.summary), "") if is_round else (step.pipeline, step.summary)
         yield finished(StageFinished(key, step.kind, step.name, step.before, step.after, path, step.seconds, summary))
+
+
+def _failed(key: int, before: Any, error: Exception) -> StageFinished:
+    """The stage at which a compilation ended, with the last good module: the pass, where it is known."""
+    path = error.path if isinstance(error, PassError) else ()
+    name = path[-1] if path else "compilation"
+    told = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
+    notes = "\n".join(getattr(error, "__notes__", ()))
+    return StageFinished(key, "hlo_pass", name, before, before, path[:-1], error=f"{told}\n{notes}".rstrip())
 
 
 def module_stages(module: HloModule, options: CompileOptions | None = None) -> Stages[Executable]:

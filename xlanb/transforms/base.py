@@ -126,7 +126,8 @@ def execute(
     except PassError:
         raise
     except XlanbError as error:
-        raise PassError(f"{'/'.join((*pipeline, hlo_pass.name))}: {error}\n{_shown(str(module))}") from error
+        path = (*pipeline, hlo_pass.name)
+        raise PassError(f"{'/'.join(path)}: {error}\n{_shown(str(module))}", path) from error
     except Exception as error:
         error.add_note(f"in pass {'/'.join((*pipeline, hlo_pass.name))} over\n{_shown(str(module))}")
         raise
@@ -152,8 +153,9 @@ def _check(hlo_pass: HloPass, module: HloModule, pipeline: tuple[str, ...], befo
     if not fault and (gone := lost(had, certain_effects(module), hlo_pass.takes_out)):
         fault = f"lost side effects: {', '.join(gone)}"
     if fault:
-        where = "/".join((*pipeline, hlo_pass.name))
-        raise PassError(f"{where} {fault}\nbefore it:\n{_shown(before.text)}\nafter it:\n{_shown(str(module))}")
+        path = (*pipeline, hlo_pass.name)
+        shown = f"before it:\n{_shown(before.text)}\nafter it:\n{_shown(str(module))}"
+        raise PassError(f"{'/'.join(path)} {fault}\n{shown}", path)
 
 
 def _shown(text: str) -> str:
