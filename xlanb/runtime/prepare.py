@@ -20,6 +20,7 @@ from xlanb.logs import VLog
 from xlanb.runtime.compiler import Stages, finished, start_compilation
 from xlanb.runtime.executor import Prepared
 from xlanb.runtime.graph_dumps import dump_pass
+from xlanb.runtime.placement import placed
 from xlanb.tf2xla import constant_value
 from xlanb.tracing import StageFinished, is_observed
 
@@ -54,9 +55,11 @@ def prepare(
     yield stages.told("tf_graph", "graph", None, graph, f"{len(graph)} nodes as the program built them")
     pruned = subgraph(graph, [*fetches, *targets], list(feeds))
     yield stages.told("optimize", "prune", graph, pruned)
-    before = pruned
+    before = placed(pruned)
+    if before is not pruned:
+        yield stages.told("optimize", "placement", pruned, before, "devices that are not here")
     for step, after in optimize_steps(
-        pruned,
+        before,
         [f.name for f in fetches],
         [f.name for f in feeds],
         [t.name for t in targets],

@@ -18,6 +18,7 @@ from xlanb.graph.operation import Operation, Tensor
 from xlanb.runtime.compilation_cache import CompilationCache
 from xlanb.runtime.compiler import Stages, exhaust
 from xlanb.runtime.config import ConfigProto, RunMetadata, RunOptions
+from xlanb.runtime.cost_graph import cost_graph
 from xlanb.runtime.executor import Executor
 from xlanb.runtime.host_ops import HostState
 from xlanb.runtime.prepare import prepare
@@ -70,25 +71,38 @@ class Session:
     ) -> Any:
         """The values of `fetches`: a tensor, an operation (None), a name, or a list, tuple or dict of these, nested.
 
-        Tensors that are not fetched or needed are not computed. Variables change only when the whole run succeeds. Options whose trace_level is FULL_TRACE have `run_metadata.step_stats` filled.
+        Tensors that are not fetched or needed are not computed. Variables change only when the whole run succeeds; what nodes took from queues and iterators before a failure is taken, as in TensorFlow.
+        Options whose trace_level is FULL_TRACE have `run_metadata.step_stats` filled, `output_partition_graphs` its `partition_graphs`: the one graph that ran, as a GraphDef. The config's
+        `graph_options.build_cost_model` has `cost_graph` filled, with times where the run is traced.
 
         Raises:
             FeedError: a feed or a fetch that is missing, unknown or does not fit.
             UninitializedError: a variable is read that has no value.
             XlanbError: a node fails; the message names it.
         """
-        is_traced = options is not None and options.trace_level > RunOptions.NO_TRACE
-        if run_metadata is None or not is_traced:
+        asked = options or RunOptions()
+        ran: list[Graph] = []
+        if run_metadata is None or asked.trace_level == RunOptions.NO_TRACE:
             with dumping(current()):
-                return exhaust(self.run_stages(fetches, feed_dict))
-        collector = StepStatsCollector()
-        with dumping(current()), observing(collector), collect(collector):
-            results = exhaust(self.run_stages(fetches, feed_dict))
-        run_metadata.step_stats = collector.finish()
+                results = exhaust(self._run_stages(fetches, feed_dict, ran))
+        else:
+            collector = StepStatsCollector()
+            with dumping(current()), observing(collector), collect(collector):
+                results = exhaust(self._run_stages(fetches, feed_dict, ran))
+            run_metadata.step_stats = collector.finish()
+        if run_metadata is not None:
+            if asked.output_partition_graphs:
+                run_metadata.partition_graphs = [g.as_graph_def(add_shapes=True) for g in ran]
+            if self.config.graph_options.build_cost_model > 0:
+                run_metadata.cost_graph = cost_graph(ran[0], run_metadata.step_stats)
         return results
 
     def run_stages(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Stages[Any]:
         """`run`, one stage of its compilations at a time; the generator's value is run's result."""
+        return self._run_stages(fetches, feed_dict, [])
+
+    def _run_stages(self, fetches: Any, feed_dict: Mapping[Any, Any] | None, ran: list[Graph]) -> Stages[Any]:
+        """`run_stages`; the graph that runs is put into `ran`."""
         if self._closed:
             raise GraphError("Attempted to use a closed Session.")
         wanted = _Fetches(self.graph, fetches)
@@ -110,12 +124,49 @@ class Session:
                 self.graph, tensors, wanted.tensors, wanted.operations, jit=self.is_jit, name=name
             )
             executor = self._executors[key] = Executor(prepared, self.cache)
+        ran.append(executor.prepared.graph)
         used = executor.prepared.feeds
         by_index = [values[tensors[t.op.attrs["index"]]] for t in used]
         transaction = self.variables.begin()
         results = yield from executor.run(by_index, HostState(transaction, self._generators, self.resources))
         transaction.commit()
         return wanted.assemble(results)
+
+    def make_callable(
+        self, fetches: Any, feed_list: Sequence[Any] | None = None, **_ignored: Any
+    ) -> Callable[..., Any]:
+        """A function of values for `feed_list` that gives the values of `fetches`.
+
+        Raises:
+            FeedError: a feed that is not in the graph; when it is called, another number of values.
+        """
+        feeds = [self.fed_tensor(f) for f in feed_list or ()]
+
+        def run(*values: Any, **named: Any) -> Any:
+            if len(values) != len(feeds):
+                raise FeedError(
+                    f"the callable takes {len(feeds)} values ({', '.join(t.name for t in feeds)}), not {len(values)}"
+                )
+            return self.run(fetches, dict(zip(feeds, values, strict=True)), **named)
+
+        return run
+
+    def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
+        """Refused: a run goes from its feeds to its fetches at once. Raises GraphError."""
+        raise GraphError(
+            "partial runs are not supported: fetch the first values with run, and feed what follows from them to another run"
+        )
+
+    partial_run = partial_run_setup
+
+    def list_devices(self) -> list[str]:
+        """Names of the devices: the CPU, and XLA on it."""
+        return [f"/job:localhost/replica:0/task:0/device:{d}:0" for d in ("CPU", "XLA_CPU")]
+
+    @property
+    def graph_def(self) -> Any:
+        """The graph as a GraphDef message."""
+        return self.graph.as_graph_def()
 
     def _fed(self, feed_dict: Mapping[Any, Any]) -> Iterator[tuple[Tensor, Any]]:
         """Tensors and their values; what consists of several tensors (a sparse tensor, a tuple of tensors) says which value goes where."""
