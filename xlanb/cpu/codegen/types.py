@@ -175,18 +175,21 @@ def from_memory(f: Function, t: PrimitiveType, raw: str) -> str:
     if t is T.F16:
         return f.let(f"fpext half {raw} to float")
     if is_narrow(t):
-        return widen(f, t, raw)
+        value = widen(f, t, raw)
+        if t.bits >= 8 and value.startswith("%"):
+            f.remember(("in memory", t, value), raw)
+        return value
     return f.let(f"trunc i8 {raw} to i{t.bits}") if t.bits < 8 else raw
 
 
 def to_memory(f: Function, t: PrimitiveType, value: str) -> str:
-    """The memory form of a value; a narrow float's value is rounded already or is rounded here, which is the same."""
+    """The memory form of a value; a narrow float's value is rounded already or is rounded here, which is the same, or it is what it was widened from."""
     if t is T.PRED:
         return f.let(f"zext i1 {value} to i8")
     if t is T.F16:
         return f.let(f"fptrunc float {value} to half")
     if is_narrow(t):
-        return narrow(f, t, value)
+        return str(f.recall(("in memory", t, value)) or narrow(f, t, value))
     if t.bits < 8:
         return f.let(f"{'sext' if t.is_signed else 'zext'} i{t.bits} {value} to i8")
     return value
