@@ -224,7 +224,7 @@ def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction,
         return False
     if not all(isinstance(s, ArrayShape) and same_order(s, first) for s in shapes):
         return False
-    if not same_order(array_of(parameter, parameter_leaf), first):
+    if not same_order(array_of(parameter, parameter_leaf), first) or loops.may_keep(root):
         return False
     seen: set[tuple[HloInstruction, bool]] = set()
     stack = [(root, True)]

@@ -164,6 +164,16 @@ class _Loops:
         return found
 
 
+def may_keep(root: HloInstruction) -> bool:
+    """Whether values may be kept in the rows of a fusion's result before its elements are computed (`_reduce_first`): then no operand may lie there, be it read element by element."""
+    if not isinstance(root.shape, ArrayShape):
+        return False
+    inside = root.parent.post_order()
+    return any(i.opcode is Op.REDUCE for i in inside) and any(
+        i.opcode in HARD and i.shape.is_array and array_of(i).element_type is root.shape.element_type for i in inside
+    )
+
+
 def split(e: Elemental, q: Ix, sizes: Sequence[int]) -> list[Ix]:
     """One counter over dimensions, outermost first, as an index for each of them."""
     out: list[Ix] = []
