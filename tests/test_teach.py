@@ -95,3 +95,15 @@ def test_a_lesson_stops_kindly():
     with pytest.raises(teach.LessonStopped, match="pip install 'xlanb\\[peers\\]'") as stopped:
         teach.needs("no_such_package_at_all")
     assert stopped.value._render_traceback_() == [str(stopped.value)]
+
+
+def test_a_table_shows_words_in_full_and_at_the_left() -> None:
+    pd = pytest.importorskip("pandas")
+    long = "why " * 40
+    shown = teach.table(pd.DataFrame({"n": [3], "why": [long + "<b>"]}))
+    html = shown._repr_html_()
+    assert long in html
+    assert "<b>" not in html
+    assert html.count("text-align:right") == 2
+    assert html.count("text-align:left") == 3
+    assert "why" in str(shown)

@@ -45,4 +45,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What is meant to be used; rooms that were imported on the way, and what this file imports, are not listed."""
+    return sorted([*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"])

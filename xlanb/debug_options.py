@@ -230,7 +230,16 @@ def current() -> DebugOptions:
 
 @contextmanager
 def flags(text: str = "", **values: Any) -> Iterator[DebugOptions]:
-    """Change flags within a block: `with xlanb.flags("--xla_disable_hlo_passes=fusion"):` or by keyword.
+    """Change flags within a block: `with xlanb.flags("--xla_disable_hlo_passes=fusion"):` or by keyword, `xlanb.flags(xla_disable_hlo_passes=("fusion",))`.
+
+    Names and meanings are those of XLA_FLAGS and TF_XLA_FLAGS, of today and of 2017; `%xla_flags` lists them.
+
+    Args:
+        text: flags as one would write them in XLA_FLAGS.
+        **values: flags by name, without the dashes; a tuple or list where a flag takes several.
+
+    Yields:
+        The options in force.
 
     Raises:
         FlagError: a name is unknown or a value does not fit.

@@ -15,10 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xlanb.errors import MissingPeerError, XlanbError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Exercise", "LessonStopped", "Table", "Verdict", "check", "exercise", "hint", "needs", "reveal", "table"]
 
 _OPEN, _RIGHT, _WRONG, _NOTE = "open", "right", "wrong", "note"
 _MARKS = {_OPEN: "…", _RIGHT: "✓", _WRONG: "✗", _NOTE: "→"}
@@ -145,6 +151,28 @@ def reveal(name: str) -> Verdict:
     return _found(name).reveal()
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table to be read: words at the left and in full, whatever pandas' options and the page's style say."""
+
+    frame: pd.DataFrame
+
+    def __str__(self) -> str:
+        text: str = self.frame.to_string(index=False, max_colwidth=120)
+        return text
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        made: str = import_module("xlanb.view.tables").table_html(self.frame)
+        return f'<div style="overflow-x:auto">{made}</div>'
+
+
+def table(frame: pd.DataFrame) -> Table:
+    """A pandas table without its index, its words at the left and not cut."""
+    return Table(frame)
+
+
 class LessonStopped(MissingPeerError):  # noqa: N818 - a stop, no fault
     """A lesson needs what is not installed: it ends here. A notebook shows the message alone, without a traceback."""
 
@@ -169,3 +197,7 @@ def _found(name: str) -> Exercise:
     if name not in _EXERCISES:
         raise XlanbError(f"no exercise {name!r} was posed; there are: {', '.join(_EXERCISES) or 'none'}")
     return _EXERCISES[name]
+
+
+def __dir__() -> list[str]:
+    return __all__

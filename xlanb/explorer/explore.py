@@ -11,8 +11,16 @@ from xlanb.explorer.trace import Trace
 def trace(x: Any, *args: Any, **named: Any) -> Trace:
     """Compile `x` as `Compilation` does, to the end; the record of every stage.
 
+    Args:
+        x: an HloModule; HLO text; a function over `xlanb.tf`; tensors or operations of a graph (then `args` is a dictionary of feeds, and the graph is run); a program of TensorFlow. What is JAX's goes through `xlanb.from_jax` first.
+        *args: example arguments of a function; of these the shapes and dtypes count.
+        **named: as `Compilation` takes them.
+
+    Returns:
+        The Trace: `trace[7]`, `trace["fusion"]` are stages, `trace.changed` those that changed something; `why`, `lineage`, `diff`, `bisect` ask it, `to_html` writes it. Times are in seconds.
+
     Raises:
-        XlanbError: the compilation fails.
+        XlanbError: the compilation fails; the message shows the instruction or node.
     """
     compilation = Compilation(x, *args, **named)
     compilation.finish()

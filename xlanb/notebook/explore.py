@@ -12,9 +12,12 @@ from xlanb.notebook.widget import StepWidget
 
 
 def explore(x: Any, *args: Any, **named: Any) -> StepWidget:
-    """The step widget.
+    """The step widget on anything that was compiled, or can be.
 
     On a DumpDirectory it shows the main program and the graphs. On a Compilation, or on anything that Compilation takes, it is live: Next at the end of what was recorded runs exactly one more stage. On a Trace, or a list of traces, it shows them.
+
+    Raises:
+        XlanbError: `x` is no program, or its first stage fails.
     """
     if isinstance(x, Trace):
         return StepWidget([x])

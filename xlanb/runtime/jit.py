@@ -15,12 +15,25 @@ from xlanb.runtime.program import to_module, trace_function
 
 
 def compile(x: Any, *args: Any, **named: Any) -> Executable:  # noqa: A001 - the face's own name
-    """Compile a program: an HloModule, HLO text, tensors of a graph, or a function with example arguments.
+    """Compile a program for the CPU: `exe = xlanb.compile(x); exe(*arrays)`.
 
-    Parameters of a graph's executable are its placeholders and variables in the order of the graph; give arrays by name where the graph leaves a shape open.
+    Code is made for the shapes and element types given here. Parameters of a graph's executable are its placeholders and variables, in the order of the graph.
+
+    Args:
+        x: an HloModule; HLO text; a function over `xlanb.tf`; tensors of a graph; or a program of TensorFlow as `Graph.from_tensorflow` takes it. What is JAX's goes through `xlanb.from_jax` first.
+        *args: of a function, example arguments: arrays (or numbers) whose shapes and dtypes count, not their values.
+        **named: of a graph, arrays by the name of a placeholder or variable whose shape the graph leaves open.
+
+    Returns:
+        The Executable: called with one array for each parameter it gives a fresh array, or a tuple as the program's result is one.
 
     Raises:
-        XlanbError: the program is malformed or cannot be compiled; the message shows where.
+        HloParseError: the text is not HLO.
+        HloVerifierError: the module breaks a rule of HLO; the message shows the instruction.
+        GraphError: a node has no lowering, or is malformed; the message names it.
+        CompilationError: no machine code can be made.
+        XlanbError: the base of these.
+        TypeError: `x` is none of these.
     """
     module = to_module(x, *args, **named)
     return compiled(module)
@@ -63,5 +76,16 @@ class Jit:
 
 
 def jit(function: Callable[..., Any]) -> Jit:
-    """Decorator: compile a function over arrays, written with xlanb.tf, per shape."""
+    """Decorator: a function over arrays, written with `xlanb.tf`, that is compiled for each signature of shapes and dtypes when it is first called with one, and then cached.
+
+        @xlanb.jit
+        def layer(x, w):
+            return tf.nn.relu(tf.matmul(x, w))
+
+    Calls take arrays, or what `np.asarray` makes arrays of, and give what the function gives: an array, a tuple or a list. `layer.executable(x, w)` is the Executable for such arguments.
+    Python in the function runs once per signature: it may branch on shapes, not on values.
+
+    Raises:
+        XlanbError: a call raises it where the function cannot be traced or compiled.
+    """
     return Jit(function)
