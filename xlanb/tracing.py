@@ -11,7 +11,7 @@ variable carries both the observers and the cause, so nested and concurrent comp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ class Decision(NamedTuple):
     action: str
     subject: tuple[str, ...]
     taken: bool
-    predicates: tuple[Predicate, ...] = ()
+    predicates: Sequence[Predicate] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +202,11 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
 def is_observed() -> bool:
     """Whether anyone listens: build no event when nobody does."""
     return bool(_OBSERVERS.get())
+
+
+def observers() -> tuple[Observer, ...]:
+    """Those who listen in this context, outermost first; the same tuple as long as they are the same."""
+    return _OBSERVERS.get()
 
 
 def current_cause() -> Cause:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -11,6 +12,7 @@ from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.tracing import Decision, Edit, current_cause, observing
 from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline
+from xlanb.transforms.collector import seldom
 
 TEXT = """HloModule m
 
@@ -91,7 +93,7 @@ def test_edits_are_caused_by_pass_and_rule():
     causes = {(e.cause.pass_name, e.cause.rule) for e in recorder.events if isinstance(e, Edit)}
     assert ("algsimp", "A + 0 => A") in causes
     assert ("dce", "") in causes
-    where = next(e.cause.where for e in recorder.events if e.cause.rule)
+    where = next(e.cause.where for e in recorder.events if e.cause.rule == "A + 0 => A")
     assert where.startswith("xlanb/transforms/algebraic_simplifier/arithmetic.py:")
 
 
@@ -385,3 +387,14 @@ def test_triggers_leave_out_nothing_that_the_pass_would_change(name):
             assert module.version == version, path.name
             seen += 1
     assert seen > 5
+
+
+def test_the_collector_is_as_it_was_when_passes_are_done() -> None:
+    before = gc.get_threshold()
+    with seldom(), seldom():
+        assert gc.get_threshold()[0] > before[0]
+    assert gc.get_threshold() == before
+    with seldom():
+        gc.set_threshold(1234)
+    assert gc.get_threshold()[0] == 1234
+    gc.set_threshold(*before)

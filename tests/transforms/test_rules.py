@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from xlanb.hlo import HloOpcode as O
@@ -122,3 +124,41 @@ def test_what_orders_others_stays():
     before = module.record()
     double_negation().run(module.entry_computation)
     assert module.record() is before
+
+
+def test_a_guard_says_what_it_saw():
+    module, recorder = parse(TEXT), Recorder()
+    with observing(recorder):
+        double_negation(guard("wide", lambda a: a.array_shape.rank > 1)).run(module.entry_computation)
+    (decision,) = recorder.events
+    assert decision.predicates[0].value == "a is x f32[4] parameter parameter_number=0"
+    assert decision.cause.where.startswith("tests/transforms/test_rules.py:")
+    assert decision.cause.rule == decision.action
+
+
+def test_values_are_those_of_the_time_of_the_question():
+    module, recorder = parse(TEXT), Recorder()
+    with observing(recorder):
+        double_negation(guard("wide", lambda root: root.array_shape.rank > 1)).run(module.entry_computation)
+    module.entry_computation.rename(module.entry_computation.root, "other")
+    assert "root is r f32[4] negate (the root) with no users" in recorder.events[0].predicates[0].value
+
+
+def test_a_failure_is_told_once_to_each_who_listens():
+    module, rules = parse(TEXT), double_negation(guard("never", lambda: False))
+    for _ in range(2):
+        recorder = Recorder()
+        with observing(recorder):
+            rules.run(module.entry_computation)
+            rules.run(module.entry_computation)
+        assert len(recorder.events) == 1
+
+
+def test_conditions_that_were_told_can_be_kept():
+    module, recorder = parse(TEXT), Recorder()
+    with observing(recorder):
+        double_negation(guard("never", lambda: False)).run(module.entry_computation)
+    told = recorder.events[0].predicates
+    assert pickle.loads(pickle.dumps(told)) == tuple(told)  # noqa: S301 - its own bytes
+    assert hash(told) == hash(tuple(told))
+    assert told[:1] == tuple(told)

@@ -327,11 +327,9 @@ class HloComputation(Displayable):
         before = instruction.record() if is_observed() else None
         for slot, value in slots.items():
             setattr(instruction, slot, value)
-        for k, v in (attributes or {}).items():
-            if v is None:
-                instruction.attributes.pop(k, None)
-            else:
-                instruction.attributes[k] = v
+        if attributes:  # another dictionary: snapshots hold the one that is there
+            given = {**instruction.attributes, **attributes}
+            instruction.attributes = {k: v for k, v in given.items() if v is not None}
         instruction._record = None
         self._touch()
         if before is not None:

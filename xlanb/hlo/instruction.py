@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from xlanb.hlo.attributes import NO_METADATA, OpMetadata, Window
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationName, InstructionRecord
 from xlanb.shape import ArrayShape, Literal, Shape
+from xlanb.tracing import observers
 
 if TYPE_CHECKING:
     from xlanb.hlo.computation import HloComputation
@@ -29,6 +30,7 @@ class HloInstruction(Displayable):
 
     __slots__ = (
         "_record",
+        "_told",
         "_users",
         "attributes",
         "backend_config",
@@ -73,6 +75,7 @@ class HloInstruction(Displayable):
         self.control_successors: tuple[HloInstruction, ...] = ()
         self._users: dict[HloInstruction, int] = {}
         self._record: InstructionRecord | None = None
+        self._told: tuple[InstructionRecord, object, set[object]] | None = None
 
     # -- the graph around it ------------------------------------------------------------------------------------
 
@@ -213,7 +216,7 @@ class HloInstruction(Displayable):
             if self.opcode.may_call:
                 attributes = {k: _frozen(v) for k, v in self.attributes.items()}
             else:
-                attributes = dict(self.attributes) if self.attributes else _NO_ATTRIBUTES
+                attributes = self.attributes or _NO_ATTRIBUTES  # mutators give another dictionary
             if self.opcode.text in _ASYNC:
                 attributes = {**attributes, "async_wrapped": _wrapped(self)}
             self._record = InstructionRecord.of(
@@ -235,6 +238,17 @@ class HloInstruction(Displayable):
                 }
             )
         return self._record
+
+    def tell_once(self, what: Hashable) -> bool:
+        """Whether `what` is news of it to those who listen now: it was not said since the instruction last changed. From then on it counts as said."""
+        record, audience = self.record(), observers()
+        if self._told is None or self._told[0] is not record or self._told[1] is not audience:
+            self._told = record, audience, set()
+        said = self._told[2]
+        if what in said:
+            return False
+        said.add(what)
+        return True
 
     def __str__(self) -> str:
         return self.record().text

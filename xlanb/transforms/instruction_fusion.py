@@ -150,7 +150,11 @@ class FusionRun:
         if told is not None and told is not _UNTOLD and (told.lasting or told.growing):
             return False
         conditions = self.policy.conditions(edge)
-        failed = next((c for c in conditions if not c.holds(edge)), None)
+        failed: Condition | None = None
+        for c in conditions:
+            if not c.holds(edge):
+                failed = c
+                break
         # A consumer is asked again each time it grows: the same answer is told once.
         if told is not failed:
             self._told[pair] = failed

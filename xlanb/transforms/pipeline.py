@@ -19,6 +19,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass, PassResult, execute
+from xlanb.transforms.collector import seldom
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ def replace_passes(pipeline: HloPassPipeline, passes: Iterable[AnyPass]) -> HloP
 
 
 def _run(target: AnyPass, module: HloModule, *, verify: bool) -> list[PassResult]:
-    return list(_walk(target, module, _Walk((), 0, snapshots=False, verify=verify)))
+    with seldom():
+        return list(_walk(target, module, _Walk((), 0, snapshots=False, verify=verify)))
 
 
 def _walk(target: AnyPass, module: HloModule, walk: _Walk, idle: dict[int, int] | None = None) -> Iterator[PassResult]:
@@ -205,7 +207,8 @@ def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, idle: dict[int, int
             return _still(hlo_pass.name, walk.path, walk.iteration)
         same = module.record()
         return PassResult(hlo_pass.name, False, 0.0, same, same, walk.path, walk.iteration)
-    result = execute(hlo_pass, module, walk.path, walk.iteration, snapshots=walk.snapshots, verify=walk.verify)
+    with seldom():
+        result = execute(hlo_pass, module, walk.path, walk.iteration, snapshots=walk.snapshots, verify=walk.verify)
     if module.version == version:
         idle[id(hlo_pass)] = version
     return result

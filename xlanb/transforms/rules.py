@@ -23,9 +23,10 @@ from typing import Any
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.tracing import Decision, Predicate, because, current_cause, emit, is_observed
+from xlanb.tracing import Cause, Decision, because, current_cause, emit, is_observed
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.match import Captures, Pattern
+from xlanb.transforms.told import Told, seen
 
 _INDEXED = 3
 """Up to so many operands take part in the index of the rules: longer ones would make as many keys as instructions."""
@@ -56,13 +57,16 @@ class Rule:
     formula: Callable[..., HloInstruction | None]
     wants: tuple[str, ...]
     where: str
-    told: dict[int | None, tuple[Predicate, ...]] = field(default_factory=dict, repr=False, compare=False)
-    """What is said of the guards by the number of the one that failed, None where none did: the same each time."""
 
     @cached_property
     def builds_in_guards(self) -> bool:
         """Whether a guard wants a Builder: most want none, and most guards fail."""
         return any("b" in g.wants for g in self.guards)
+
+    @cached_property
+    def wanted_by_guards(self) -> tuple[str, ...]:
+        """What its guards look at."""
+        return tuple(dict.fromkeys(w for g in self.guards for w in g.wants if w != "b"))
 
     @cached_property
     def pattern_text(self) -> str:
@@ -78,17 +82,18 @@ class Rule:
         for n, g in enumerate(self.guards):
             wants = g.wants
             if not (g.holds(scope[wants[0]]) if len(wants) == 1 else g.holds(*[scope[w] for w in wants])):
-                if is_observed():
-                    self._explain(scope["root"], n)
+                if is_observed() and scope["root"].tell_once((id(self), n)):
+                    self._explain(scope, n)
                 return False
         return True
 
-    def _explain(self, root: HloInstruction, failed: int | None) -> None:
-        told = self.told.get(failed)
-        if told is None:
-            last = len(self.guards) if failed is None else failed + 1
-            told = self.told[failed] = tuple(Predicate(g.name, n != failed) for n, g in enumerate(self.guards[:last]))
-        emit(Decision(current_cause(), self.label, (root.name,), failed is None, told))
+    def _explain(self, scope: dict[str, Any], failed: int | None) -> None:
+        """Say which guards held and which one failed, each with what it saw; of an instruction that stays as it is a failure is told once."""
+        told = Told(self.guards, failed, seen(self.wanted_by_guards, scope)) if self.guards else ()
+        cause = current_cause()
+        if cause.where != self.where:
+            cause = Cause(cause.pass_name, self.label, self.where)
+        emit(Decision(cause, self.label, (scope["root"].name,), failed is None, told))
 
     def _because(self, root: HloInstruction, scope: dict[str, Any]) -> because:
         """This rule as a cause; where somebody listens with its pattern, and what the names in it stood for."""
@@ -106,13 +111,13 @@ class Rule:
                 return None
             if new is root:
                 if is_observed():
-                    self._explain(root, None)
+                    self._explain(scope, None)
                 return new
             if not fits(root, new, scope["options"]):
                 root.parent.remove_dead(new)
                 return None
             if is_observed():
-                self._explain(root, None)
+                self._explain(scope, None)
             root.parent.replace(root, new)
         return new
 

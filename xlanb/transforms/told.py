@@ -1,0 +1,129 @@
+"""What the guards of a rule saw, kept as it was and put into words when somebody reads it: a watched compilation asks them a hundred thousand times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, overload
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.records import ComputationName, InstructionRecord
+from xlanb.shape import Literal
+from xlanb.tracing import Predicate
+
+_LONGEST = 40
+"""Letters of an attribute that is worth showing in a line."""
+_MANY = 8
+"""Numbers of a list that is."""
+
+
+class Named(Protocol):
+    """A guard: its name, and the names of what it looks at."""
+
+    @property
+    def name(self) -> str:
+        """What it asks."""
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        """What it looks at."""
+
+
+def seen(names: Iterable[str], scope: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What stands under some names now: a name and a snapshot with its number of users for an instruction, a name and whether layouts count for options."""
+    found: list[Any] = []
+    for name in names:
+        value = scope[name]
+        if value.__class__ is HloInstruction:
+            found += (name, value.record(), value.user_count)
+        else:
+            found += (name, None, getattr(value, "is_layout_sensitive", None))
+    return tuple(found)
+
+
+class Told(Sequence[Predicate]):
+    """The guards of a rule as conditions with values, up to the one that failed; equal to a tuple of the same."""
+
+    __slots__ = ("_failed", "_guards", "_seen", "_words")
+
+    def __init__(self, guards: Sequence[Named], failed: int | None, saw: tuple[Any, ...]) -> None:
+        self._guards, self._failed, self._seen = guards, failed, saw
+        self._words: tuple[Predicate, ...] | None = None
+
+    def _told(self) -> tuple[Predicate, ...]:
+        if self._words is None:
+            last = len(self._guards) if self._failed is None else self._failed + 1
+            values = {self._seen[n]: _words(*self._seen[n : n + 3]) for n in range(0, len(self._seen), 3)}
+            self._words = tuple(
+                Predicate(g.name, n != self._failed, "; ".join(filter(None, (values.get(w) for w in g.wants))))
+                for n, g in enumerate(self._guards[:last])
+            )
+        return self._words
+
+    @overload
+    def __getitem__(self, index: int) -> Predicate: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Predicate, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Predicate | tuple[Predicate, ...]:
+        return self._told()[index]
+
+    def __len__(self) -> int:
+        return len(self._guards) if self._failed is None else self._failed + 1
+
+    def __eq__(self, other: object) -> bool:
+        return self._told() == (other._told() if isinstance(other, Told) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._told())
+
+    def __repr__(self) -> str:
+        return repr(self._told())
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[Predicate, ...]]]:
+        return tuple, (self._told(),)
+
+
+def _words(name: str, record: InstructionRecord | None, value: int | None) -> str:
+    if record is None:
+        return "" if value is None else "layouts count" if value else "layouts do not count yet"
+    users = "" if value == 1 else f" with {value or 'no'} users"
+    return f"{name} is {outline(record)}{users}"
+
+
+def outline(i: InstructionRecord) -> str:
+    """An instruction in few words: name, shape, opcode, and the attributes and the value that conditions ask for."""
+    words = [i.name, str(i.shape), i.opcode.text]
+    for name, value in i.attributes.items():
+        if name == "literal":
+            words.append(_value(value))
+        elif (text := _TEXT.get(type(value), _no_text)(value)) and len(text) <= _LONGEST:
+            words.append(f"{name}={text}")
+    return " ".join(words) + (" (the root)" if i.is_root else "")
+
+
+def _value(literal: Literal) -> str:
+    """A literal of one element, or the first of several."""
+    if literal.is_elided:
+        return "of elided values"
+    if not literal.shape.is_array or literal.array.size == 0:
+        return "of no element"
+    return str(literal.array.flat[0]) + (", ..." if literal.array.size > 1 else "")
+
+
+def _no_text(_: object) -> str:
+    return ""
+
+
+def _list(values: tuple[object, ...]) -> str:
+    return f"{{{','.join(map(str, values))}}}" if len(values) <= _MANY else ""
+
+
+_TEXT: dict[type, Callable[[Any], str]] = {
+    bool: str,
+    int: str,
+    float: str,
+    str: str,
+    tuple: _list,
+    ComputationName: lambda c: c.name,
+}
