@@ -62,3 +62,13 @@ def test_command_line_has_help():
 
 def test_types_are_shipped():
     assert (ROOT / "xlanb" / "py.typed").exists()
+
+
+def test_completion_lists_the_face_and_nothing_else():
+    shown = python(
+        "-c",
+        "import xlanb, xlanb.runtime.session\n"
+        "print([n for n in dir(xlanb) if not n.startswith('__') and n not in xlanb.__all__])\n"
+        "print([n for n in dir(xlanb.teach) if n not in xlanb.teach.__all__])",
+    )
+    assert shown.split("\n")[:2] == ["[]", "[]"]

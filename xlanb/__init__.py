@@ -46,4 +46,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """What is meant to be used; rooms that were imported on the way, and what this file imports, are not listed."""
-    return sorted([*__all__, "__doc__", "__file__", "__name__", "__path__", "__version__"])
+    return sorted([*__all__, "__doc__", "__file__", "__name__", "__path__"])
