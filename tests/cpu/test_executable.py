@@ -308,9 +308,9 @@ ENTRY main {
 
 
 def test_host_functions_are_named_and_their_errors_arrive(backend):
-    text = "HloModule m\nENTRY main {\n x = c64[8] parameter(0)\n ROOT f = c64[8] fft(x), fft_type=FFT, fft_length={8}\n}\n"
+    text = "HloModule m\nENTRY main {\n x = c64[17] parameter(0)\n ROOT f = c64[17] fft(x), fft_type=FFT, fft_length={17}\n}\n"
     exe = backend(text)
-    x = np.exp(1j * np.arange(8)).astype(np.complex64)
+    x = np.exp(1j * np.arange(17)).astype(np.complex64)
     np.testing.assert_allclose(exe(x), np.fft.fft(x), rtol=1e-5, atol=1e-5)
     assert "@host.fft.f" in exe.llvm_ir
 
@@ -321,3 +321,16 @@ def test_elided_constants_are_zeros_and_told(backend, caplog):
         exe = backend(text)
     assert "the values of c were elided" in caplog.text
     np.testing.assert_array_equal(exe(np.ones(3, np.float32)), np.ones(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ROOT i = (f32[3]{0}, token[]) infeed(t)",
+        "x = f32[3]{0} parameter(0)\n  ROOT o = token[] outfeed(x, t), outfeed_shape=f32[3]{0}",
+        "ROOT r = (f32[3]{0}, u32[], token[]) recv(t), channel_id=1, is_host_transfer=true",
+    ],
+)
+def test_talk_with_a_host_program_is_refused_by_name(backend, body):
+    with pytest.raises(UnimplementedError, match="needs a host program or another device to talk to"):
+        backend(f"HloModule m\n\nENTRY e {{\n  t = token[] after-all()\n  {body}\n}}\n")

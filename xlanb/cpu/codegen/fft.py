@@ -28,6 +28,8 @@ from xlanb.hlo.opcode import HloOpcode as Op
 _RADICES = (4, 2, 3, 5, 7, 11, 13)
 _LONGEST = 4096
 """Elements of the longest line: its scratch is still in the second cache."""
+_FAR = 2048
+"""Bytes of a row from which on rows meet in the same places of the first cache."""
 _LANES = 16
 """Lanes that scratch is made for; narrower machines use less of it."""
 
@@ -177,12 +179,13 @@ class _Lines:
     def _numbers(self) -> str:
         return "<" + ", ".join(f"i64 {k}" for k in range(self.width)) + ">"
 
-    def _splat(self, type_: str, value: Ix) -> str:
-        vector = f"<{self.width} x {type_}>"
+    def _splat(self, type_: str, value: Ix, width: int = 0) -> str:
+        width = width or self.width
+        vector = f"<{width} x {type_}>"
         if isinstance(value, int) or not value.startswith("%"):
             return f"splat ({type_} {value})"
         one = self.f.plain(f"insertelement {vector} poison, {type_} {value}, i64 0")
-        return self.f.plain(f"shufflevector {vector} {one}, {vector} poison, <{self.width} x i32> zeroinitializer")
+        return self.f.plain(f"shufflevector {vector} {one}, {vector} poison, <{width} x i32> zeroinitializer")
 
     # -- arithmetic -------------------------------------------------------------------------------------------------
 
@@ -263,6 +266,10 @@ class _Lines:
         size = 2 * self.p.n * self.width * self.bytes
         buffers = [scratch, self.f.plain(f"getelementptr inbounds i8, ptr {scratch}, i64 {size}")] if scratch else []
         n, step, number, last = self.p.n, 1, 0, len(radices) - 1
+        turned = self._turned(self.p.read, 1 if self.is_real[0] else 2) if buffers else 0
+        if turned:
+            self._rows_in(turned, buffers[1])
+        gives = self._turned(self.p.written, 1 if self.is_real[1] else 2) if buffers else 0
         while number <= last:
             r = radices[number]
             middle = (
@@ -271,13 +278,109 @@ class _Lines:
             if len(middle) > 1:
                 buffers = self._repeated_stage(n, step, r, len(middle), buffers)
             else:
-                read = self._read if number == 0 else self._from(buffers[0])
-                write = self._write if number == last else self._into(buffers[number > 0])
+                read = self._from(buffers[0]) if number else self._mirrored(buffers[1]) if turned else self._read
+                write = self._into(buffers[number > 0]) if number < last or gives else self._write
                 table = self._table([_turns(n, r, inverse=self.inverse)]) if n > r else ""
                 self._stage(n // r, step, r, table, read, write)
                 buffers = buffers[::-1] if number else buffers
             done = max(len(middle), 1)
             n, step, number = n // r**done, step * r**done, number + done
+        if gives:
+            self._rows_out(gives, buffers[0])
+
+    # -- rows of memory, turned into lanes by blocks: a gather of lines that are a power of two apart would throw one out of the cache for the other -----
+
+    def _turned(self, length: int, parts: int) -> int:
+        """Elements of a row that are read or written together; 0 where lanes are gathered."""
+        size = parts * self.bytes
+        one = 64 // size
+        usable = self.p.inner == 1 and size in (4, 8) and self.width == _LANES and length * size >= _FAR
+        return one if usable else 0
+
+    def _row(self, base: str, length: int, lane: int, at: Ix, parts: int) -> str:
+        """The address of element `at` in the row of a lane; of a lane that is not there that in the last row."""
+        f = self.f
+        last = self.p.outer - 1
+        line = f.plain_call("i64", "llvm.umin.i64", [("i64", str(f.add(self.first, lane))), ("i64", str(last))])
+        offset = f.add(f.mul(line, length), at)
+        return f.plain(f"getelementptr inbounds [{parts} x {self.element}], ptr {base}, i64 {offset}")
+
+    def _transposed(self, rows: list[str], element: str) -> list[str]:
+        """Vectors of as many elements as there are of them: element k of vector j becomes element j of vector k."""
+        size, vector = len(rows), f"<{len(rows)} x {element}>"
+        step = 1
+        while step < size:
+            made = list(rows)
+            for j in range(size):
+                if not j & step:
+                    a, b = rows[j], rows[j + step]
+                    low = [k if not k & step else size + k - step for k in range(size)]
+                    high = [k + step if not k & step else size + k for k in range(size)]
+                    for at, order in ((j, low), (j + step, high)):
+                        numbers = ", ".join(f"i32 {k}" for k in order)
+                        made[at] = self.f.plain(f"shufflevector {vector} {a}, {vector} {b}, <{size} x i32> <{numbers}>")
+            rows, step = made, 2 * step
+        return rows
+
+    def _rows_in(self, size: int, buffer: str) -> None:
+        """Copy the operand's rows into a buffer, element after element with the lanes side by side."""
+        f, p, parts = self.f, self.p, 1 if self.is_real[0] else 2
+        element = "i32" if parts == 1 else "i64"
+        with self.k.e.loop(p.read // size) as block:
+            at = f.mul(block, size)
+            rows = [
+                f.plain(f"load <{size} x {element}>, ptr {self._row(self.source, p.read, lane, at, parts)}, align 4")
+                for lane in range(self.width)
+            ]
+            for k, value in enumerate(self._columns(rows, size, element)):
+                self._into(buffer)(f.add(at, k), value)
+        for at in range(p.read - p.read % size, p.read):
+            loaded = self._load(self.source, p.read, at, parts)
+            self._into(buffer)(at, (loaded[0], loaded[1] if parts == 2 else "zeroinitializer"))
+
+    def _columns(self, rows: list[str], size: int, element: str) -> list[Pair]:
+        """The numbers of all lanes, element after element, from rows of `size` elements."""
+        f, w = self.f, self.width
+        blocks = [self._transposed(rows[k : k + size], element) for k in range(0, w, size)]
+        wide = f"<{16} x float>"
+        cast = [[f.plain(f"bitcast <{size} x {element}> {v} to {wide}") for v in block] for block in blocks]
+        if element == "i32":
+            return [(v, "zeroinitializer") for v in cast[0]]
+        orders = (", ".join(f"i32 {2 * k + odd}" for k in range(w)) for odd in (0, 1))
+        re, im = (
+            [f.plain(f"shufflevector {wide} {a}, {wide} {b}, <{w} x i32> <{o}>") for a, b in zip(*cast, strict=True)]
+            for o in orders
+        )
+        return list(zip(re, im, strict=True))
+
+    def _mirrored(self, buffer: str) -> Read:
+        """Reads from a buffer; of half a spectrum the other half too."""
+        return lambda at: self._whole(at, self._from(buffer))
+
+    def _rows_out(self, size: int, buffer: str) -> None:
+        """Copy lanes from a buffer into the result's rows."""
+        f, p, w, parts = self.f, self.p, self.width, 1 if self.is_real[1] else 2
+        element = "i32" if parts == 1 else "i64"
+        wide, vector = "<16 x float>", f"<{size} x {element}>"
+        with self.k.e.loop(p.written // size) as block:
+            at = f.mul(block, size)
+            columns = [self._scaled(self._from(buffer)(f.add(at, k))) for k in range(size)]
+            blocks: list[list[str]] = []
+            for half in range(w // size):
+                order = ", ".join(f"i32 {half * 8 + k // 2 + (k % 2) * w}" for k in range(w))
+                cast = [
+                    re if parts == 1 else f.plain(f"shufflevector {wide} {re}, {wide} {im}, <16 x i32> <{order}>")
+                    for re, im in columns
+                ]
+                blocks.append(self._transposed([f.plain(f"bitcast {wide} {v} to {vector}") for v in cast], element))
+            name = f"llvm.masked.store.v{size}{element}.p0"
+            for lane, row in enumerate(v for b in blocks for v in b):
+                there = self._splat("i1", f.plain(f"extractelement <{w} x i1> {self.mask}, i64 {lane}"), size)
+                place = self._row(self.target, p.written, lane, at, parts)
+                self._do(name, [(vector, row), ("ptr", place), ("i32", "4"), (f"<{size} x i1>", there)])
+        for at in range(p.written - p.written % size, p.written):
+            value = self._scaled(self._from(buffer)(at))
+            self._store(self.target, p.written, at, value[:parts])
 
     def _repeated_stage(self, n: int, step: int, r: int, count: int, buffers: Sequence[str]) -> list[str]:
         """Stages of the same radix in a loop; gives the buffers, that with the result first."""
@@ -344,25 +447,36 @@ class _Lines:
 
     def _read(self, at: Ix) -> Pair:
         """Element `at` of each line; of half a spectrum the other half too."""
-        f, p = self.f, self.p
         if self.is_real[0]:
-            (value,) = self._load(self.source, p.read, at, 1)
+            (value,) = self._load(self.source, self.p.read, at, 1)
             return value, "zeroinitializer"
+        return self._whole(at, self._loaded)
+
+    def _loaded(self, at: Ix) -> Pair:
+        re, im = self._load(self.source, self.p.read, at, 2)
+        return re, im
+
+    def _whole(self, at: Ix, read: Read) -> Pair:
+        """An element of the whole spectrum."""
+        f, p = self.f, self.p
         if p.read == p.n:
-            re, im = self._load(self.source, p.read, at, 2)
-            return re, im
+            return read(at)
         mirrored = f.sub(p.n, at)
         is_far = f.plain(f"icmp ugt i64 {at}, {p.n // 2}")
-        near = f.plain(f"select i1 {is_far}, i64 {mirrored}, i64 {at}")
-        re, im = self._load(self.source, p.read, near, 2)
+        re, im = read(f.plain(f"select i1 {is_far}, i64 {mirrored}, i64 {at}"))
         return re, f.plain(f"select i1 {is_far}, {self.vector} {self.neg(im)}, {self.vector} {im}")
+
+    def _scaled(self, value: Pair) -> Pair:
+        """A result; of an inverse transform divided by the length."""
+        if not self.inverse:
+            return value
+        scale = self.number(1 / self.p.n)
+        return self.op("fmul", value[0], scale), self.op("fmul", value[1], scale)
 
     def _write(self, at: Ix, value: Pair) -> None:
         """Set element `at` of each line, where the result has it."""
         p = self.p
-        if self.inverse:
-            scale = self.number(1 / p.n)
-            value = self.op("fmul", value[0], scale), self.op("fmul", value[1], scale)
+        value = self._scaled(value)
         parts = value[:1] if self.is_real[1] else value
         if p.written == p.n:
             self._store(self.target, p.written, at, parts)

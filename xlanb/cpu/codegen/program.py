@@ -354,6 +354,9 @@ class _Emitter:
         return first
 
 
+_WITH_HOST = frozenset({Op.INFEED, Op.OUTFEED, Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
+
+
 def _is_host_call(i: HloInstruction) -> bool:
     """Whether the runtime computes an instruction."""
     if i.opcode is Op.SCAN:
@@ -403,7 +406,12 @@ class _KernelBuilder:
         if scratch is not None:
             self.written.add(scratch)
         if not fused and root.opcode not in RULES and root.opcode not in kernels.SPECIAL:
-            raise UnimplementedError(f"the CPU backend has no kernel for {root.opcode}:\n  {i}")
+            reason = f"the CPU backend has no kernel for {root.opcode}"
+            if root.opcode in _WITH_HOST:
+                reason = (
+                    f"{root.opcode} needs a host program or another device to talk to, and on the CPU there is none"
+                )
+            raise UnimplementedError(f"{reason}:\n  {i}")
         kernels.emit(k)
         self._sign()
 
