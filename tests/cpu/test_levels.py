@@ -81,3 +81,27 @@ def test_what_a_loop_may_do(outside: str, inside: str, work: str, *, light: bool
 def test_few_bytes_in_a_round_are_not_enough() -> None:
     lines = _LOOP.format(outside="", inside="", work="").replace("<64 x float>", "<4 x float>").split("\n")
     assert not is_light([line for line in lines if line.strip()])
+
+
+def test_parts_for_threads_stand_apart_from_what_hands_them_to_the_pool() -> None:
+    text = """HloModule m
+ENTRY e {
+  a = f32[1024,1024] parameter(0)
+  b = f32[2048,512] parameter(1)
+  s = f32[1024,1024] tanh(a)
+  t = f32[2048,512] exponential(b)
+  ROOT r = (f32[1024,1024], f32[2048,512]) tuple(s, t)
+}"""
+    exe = xlanb.compile(text)
+    if exe.target.threads < 2:
+        pytest.skip("one thread has no parts")
+    light, heavy = ([u.text for u in exe.program.units() if u.calls_only is level] for level in (True, False))
+    assert len(light) == 1
+    assert "define void @run(" in light[0]
+    assert ".thunk(ptr, i64, i64, i64)" in light[0]
+    assert sum(u.count("define void @") for u in heavy) == 2
+    assert not any("@run(" in u for u in heavy)
+    x = np.linspace(-3, 3, 1 << 20, dtype=np.float32)
+    one, two = exe(x.reshape(1024, 1024), x.reshape(2048, 512))
+    np.testing.assert_allclose(one.ravel(), np.tanh(x), rtol=1e-5)
+    np.testing.assert_allclose(two.ravel(), np.exp(x), rtol=1e-5)

@@ -641,7 +641,7 @@ class Function:
             parameters = ", ".join((*self.parameters, "i64 %lo", "i64 %hi", "i64 %slot"))
             attributes = self.attributes.replace("alwaysinline", "noinline")
             if self.ready:  # needs no promise that its pointers do not overlap
-                head = _head("internal", f"{part.name}.thunk", _THUNK_PARAMETERS, attributes, part.scope)
+                head = _head("internal", f"{part.name}.thunk", THUNK_PARAMETERS, attributes, part.scope)
                 lines += [head, part.lines[0], *_unpack(len(self.parameters)), *part.lines[1:], ""]
                 continue
             lines += [_head("internal", part.name, parameters, attributes, part.scope), *part.lines, ""]
@@ -650,12 +650,13 @@ class Function:
         return [*lines, head, "entry:", *self._allocas, *self._lines, f"  ret void{self._dbg}", "}"]
 
 
-_THUNK_PARAMETERS = "ptr %context, i64 %lo, i64 %hi, i64 %slot"
+THUNK_PARAMETERS = "ptr %context, i64 %lo, i64 %hi, i64 %slot"
+"""Of what the pool calls."""
 
 
 def _thunk(part: str, pointers: int) -> list[str]:
     """The function that the pool calls: it takes the pointers of a part out of their table."""
-    head = f"define internal void @{part}.thunk({_THUNK_PARAMETERS}) noinline optnone nounwind {{"
+    head = f"define internal void @{part}.thunk({THUNK_PARAMETERS}) noinline optnone nounwind {{"
     arguments = "".join(f"ptr %p{k}, " for k in range(pointers))
     call = f"  call void @{part}({arguments}i64 %lo, i64 %hi, i64 %slot)"
     return [head, *_unpack(pointers), call, "  ret void", "}"]

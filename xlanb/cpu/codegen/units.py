@@ -10,11 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xlanb.cpu.codegen.ir import Function, ModuleBuilder
+from xlanb.cpu.codegen.ir import THUNK_PARAMETERS, Function, ModuleBuilder
 from xlanb.cpu.codegen.levels import is_light
 
 _SYMBOL = re.compile(r"@([A-Za-z0-9_.\-$]+)")
 _VALUE = re.compile(r"%(?=v\d)")
+_HEAD = re.compile(r"define (?:internal )?void @([^(]+)\(")
 _PASSES_COST = 2.5
 """How much longer a line takes that goes through LLVM's passes."""
 _WORTH = 100
@@ -73,7 +74,8 @@ def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
         for f in inlined:
             main.take(_piece(f, ready=False))
         others = [f for f in module.functions if f.name not in main.texts]
-    pieces = [_piece(f, f.ready) for f in others if not f.shared]
+    own_kernels = [f for f in others if not f.shared]
+    pieces = [p for f in own_kernels for p in (_pieces(f) if len(own_kernels) > 1 else [_piece(f, f.ready)])]
     made = [_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)]
     return [*made, *(_unit(module, own, _piece(f, ready=True), f.name) for f in others if f.shared)]
 
@@ -104,6 +106,27 @@ def _piece(f: Function, ready: bool) -> _Piece:
     return _Piece(ready, {f.name: "\n".join(text)}, len(text), f.calls_only or (ready and is_light(text)))
 
 
+def _pieces(f: Function) -> list[_Piece]:
+    """The pieces of a kernel: its parts for threads apart from what hands them to the pool, where one of them is light and the other is not."""
+    whole = _piece(f, f.ready)
+    if not f.ready or whole.calls_only or not f.outlined:
+        return [whole]
+    texts: dict[str, list[str]] = {}
+    for line in f.text():
+        head = _HEAD.match(line)
+        if head:
+            lines = texts[head[1]] = []
+        if line:
+            lines.append(line)
+    light = {name for name, lines in texts.items() if is_light(lines)}
+    if not light or len(light) == len(texts):
+        return [whole]
+    made = [_Piece(True), _Piece(True, calls_only=True)]
+    for name, lines in texts.items():
+        made[name in light].take(_Piece(True, {name: "\n".join(lines)}, len(lines), name in light))
+    return made
+
+
 def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
     """Pieces put together: ready ones apart from others, each kind in as many bins as pay."""
     bins = [main]
@@ -125,7 +148,7 @@ def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, sha
     body = "\n\n".join(piece.texts.values())
     used = set(_SYMBOL.findall(body))
     for name in piece.texts:
-        if "alwaysinline" not in own[name].attributes:  # a function of another module may call it
+        if name not in own or "alwaysinline" not in own[name].attributes:  # a function of another module may call it
             body = body.replace(f"define internal void @{name}(", f"define void @{name}(", 1)
     parts = [f'target datalayout = "{module.target.data_layout}"', f'target triple = "{module.target.triple}"', ""]
     constants = [g for g in module.globals if g[1 : g.index(" ")] in used]
@@ -139,4 +162,8 @@ def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, sha
     parts += [text for name, text in module.declarations.items() if name in used]
     for name in sorted(used & own.keys() - piece.texts.keys()):
         parts.append(f"declare void @{name}({', '.join(p.split(' ', 1)[0] for p in own[name].parameters)})")
+    elsewhere = sorted(n for n in used if n.endswith(".thunk") and f"@{n}({THUNK_PARAMETERS})" not in body)
+    parts += [
+        f"declare void @{n}({', '.join(p.split(' ', 1)[0] for p in THUNK_PARAMETERS.split(', '))})" for n in elsewhere
+    ]
     return Unit("\n".join([*parts, "", body, ""]), piece.ready, piece.weight, shared, piece.calls_only)
