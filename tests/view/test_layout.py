@@ -9,6 +9,7 @@ from xlanb.view import layout as module
 from xlanb.view.drawing import Group, Node, draw
 from xlanb.view.layout import layout
 from xlanb.view.layout_steps import count_crossings
+from xlanb.view.parts.hlo import near
 
 SIZE = (80.0, 40.0)
 
@@ -172,3 +173,10 @@ def test_a_node_may_have_any_name():
     nodes = [Node("", 60, 40), Node("\x01a", 60, 40, "\x02"), Node("a", 60, 40)]
     drawing = draw(nodes, [("a", "\x01a"), ("\x01a", "")], [Group("\x02", "g", "fusion", "missing")])
     assert set(drawing.nodes) == {"", "\x01a", "a"}
+
+
+def test_of_many_things_to_look_at_the_first_few_grow_into_a_connected_part():
+    neighbours = {f"n{k}": [f"n{j}" for j in (k - 1, k + 1) if 0 <= j < 300] for k in range(300)}
+    kept = near(neighbours, [f"n{k}" for k in range(0, 300, 10)], 60)
+    assert len(kept) == 60
+    assert sum(f"n{k + 1}" in kept for k in range(300) if f"n{k}" in kept) > 55

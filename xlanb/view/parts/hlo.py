@@ -19,6 +19,7 @@ _EXPANDED = {
     HloOpcode.ASYNC_START: "call",
 }
 _MAX_DEPTH = 8
+_CENTRES = 3
 _FAN = 6
 
 
@@ -56,7 +57,8 @@ def module_sheet(module: ModuleRecord, max_nodes: int = 400, focus: Iterable[str
 def computation_sheet(computation: ComputationRecord, max_nodes: int = 400, focus: Iterable[str] = ()) -> Sheet:
     """One computation by itself, nothing unfolded; a neighbourhood of `focus` where it is too large."""
     by_name = computation.by_name
-    centres = [n for n in focus if n in by_name] or [computation.root]
+    wanted = set(focus)
+    centres = [i.name for i in computation.instructions if i.name in wanted] or [computation.root]
     kept = set(by_name) if len(by_name) <= max_nodes else near(_neighbours(computation), centres, max_nodes)
     sheet = Sheet()
     for i in computation.instructions:
@@ -64,17 +66,21 @@ def computation_sheet(computation: ComputationRecord, max_nodes: int = 400, focu
             _add_node(sheet, i.name, i, "")
             sheet.edges.extend((o, i.name) for o in i.operands if o in kept)
     if len(kept) < len(by_name):
-        sheet.note = f"Showing {len(kept):,} of {len(by_name):,} instructions, those nearest to {', '.join(centres[:2])}{' …' if len(centres) > 2 else ''}."
+        sheet.note = f"Showing {len(kept):,} of {len(by_name):,} instructions, those nearest to {', '.join(centres[:2])}{' and others' if len(centres) > 2 else ''}."
     return sheet
 
 
 def near(neighbours: Mapping[str, Iterable[str]], centres: Iterable[str], limit: int) -> set[str]:
-    """Up to `limit` names, the nearest to the centres first; of one with many neighbours some only, while there are others: the operands of a wide tuple say little of a program."""
+    """Up to `limit` names, the nearest to the centres first; of one with many neighbours some only, while there are others: the operands of a wide tuple say little of a program.
+
+    Of many centres the first few: hundreds of nodes that nothing connects are no picture.
+    """
     kept: dict[str, None] = {}
-    queue = deque(centres)
+    waiting = deque(centres)
+    queue = deque(waiting.popleft() for _ in range(min(_CENTRES, len(waiting))))
     later: deque[str] = deque()
-    while (queue or later) and len(kept) < limit:
-        name = (queue or later).popleft()
+    while (queue or later or waiting) and len(kept) < limit:
+        name = (queue or later or waiting).popleft()
         if name not in kept:
             kept[name] = None
             fresh = [n for n in neighbours.get(name, ()) if n not in kept]

@@ -338,7 +338,7 @@ class StepView {
     this._showCard();
     showFoot(this, trace);
     light(this, "");
-    inSight(this.list);
+    requestAnimationFrame(() => inSight(this.list)); // in a task of its own: it has the page laid out
     this._keepFocus(focused);
     this._remember();
     return undefined;

@@ -53,7 +53,7 @@ export function dressNode(node, drawn, mark, colour) {
   const parts = [
     s("title", {}, `${item.n}\n${item.t.trim()}`),
     s("rect", { class: "body", width: w, height: ht, rx: 9 }),
-    s("text", { class: "title", x: w / 2, y: below ? 18 : 26 }, title, s("tspan", { class: "rest" }, rest)),
+    s("text", { class: "title", x: w / 2 + (drawn.fold ? 8 : 0), y: below ? 18 : 26 }, title, s("tspan", { class: "rest" }, rest)),
     s("text", { class: "below", x: w / 2, y: 33 }, below),
     drawn.fold ? handle(drawn.fold, true, 4, 4) : null,
     mark ? s("circle", { class: "badge", cx: w - 3, cy: 3, r: 8.5 }) : null,

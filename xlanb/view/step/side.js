@@ -131,7 +131,6 @@ export function stageCard(store, stage) {
       ["Time", alone ? "" : time(stage.s)],
       ["Program", after?.name],
     ]),
-    stage.e ? h("pre", { class: "error" }, stage.e) : null,
     h("p", { class: "muted hint" }, "Point at an op to light it up everywhere; click it to see all about it; shift-click a second one: why, of the two; double-click: where it lives on."),
   );
 }
