@@ -8,6 +8,7 @@ import pytest
 CASES = [
     ((3,), 1), ((5, 1), 1), ((1, 8), 1), ((40, 64), 1), ((37, 60), 1), ((33, 143), 1), ((2, 1024), 1), ((1, 4096), 1), ((70, 17), 1), ((9, 16384), 1),
     ((3, 8, 6), 2), ((2, 16, 40), 2), ((1, 35, 66), 2), ((2, 34, 5), 2), ((3, 4, 5, 40), 3), ((2, 3, 8, 33), 3), ((0, 8), 1), ((300, 16), 1),
+    ((16, 2048), 1), ((17, 1024), 1), ((1024, 16), 2), ((600, 24), 2), ((520, 3), 2),
 ]  # fmt: skip
 
 
@@ -56,3 +57,12 @@ def test_layouts(backend, rng, layouts):
     x = (rng.standard_normal((20, 12)) + 1j * rng.standard_normal((20, 12))).astype(np.complex64)
     text = f"HloModule m\n\nENTRY e {{\n  x = c64[20,12]{layouts} parameter(0)\n  ROOT y = c64[20,12]{layouts} fft(x), fft_type=FFT, fft_length={{12}}\n}}\n"
     np.testing.assert_allclose(backend(text)(x), np.fft.fft(x), atol=1e-5)
+
+
+def test_each_thread_has_scratch_of_its_own(backend, rng):
+    """Sixteen long lines of doubles are two vectors, for two threads, or one of floats."""
+    for kind in ("c64", "c128"):
+        text = f"HloModule m\n\nENTRY e {{\n  x = {kind}[16,2048] parameter(0)\n  ROOT y = {kind}[16,2048] fft(x), fft_type=FFT, fft_length={{2048}}\n}}\n"
+        exe = backend(text)
+        each = 4 * 2048 * 16 * (4 if kind == "c64" else 8)
+        assert exe.buffer_assignment.temp_size >= each * (exe.target.threads if exe.program.is_parallel else 1)
