@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import xlanb
 from tests.programs import line_fit
 from xlanb import tf
 from xlanb.debug_options import flags
 from xlanb.errors import XlanbError
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.trace import Trace
+from xlanb.hlo import HloOpcode
+from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import observing
 
 
@@ -76,3 +79,32 @@ def test_a_fusion_comes_from_all_that_is_in_it(trace: Trace) -> None:
     assert nodes <= set(trace.lineage(fusion.name).nodes)
     node = next(iter(nodes))
     assert any(fusion.name in trace.lineage(n).results for n in trace.lineage(node).sources)
+
+
+SWAPPED = """HloModule m
+
+ENTRY main {
+  a = f32[2,4,3] parameter(0)
+  b = f32[2,3,5] parameter(1)
+  two = f32[] constant(2)
+  twos = f32[2,5,4] broadcast(two), dimensions={}
+  d = f32[2,4,5] dot(a, b), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}, metadata={op_name="product"}
+  t = f32[2,5,4] transpose(d), dimensions={0,2,1}, metadata={op_name="turned"}
+  s = f32[2,5,4] tanh(t), metadata={op_name="bent"}
+  ROOT r = f32[2,5,4] multiply(s, twos), metadata={op_name="doubled"}
+}
+"""
+
+
+def test_a_replacement_comes_from_all_that_a_rule_matched_and_no_longer_reads() -> None:
+    trace = xlanb.trace(SWAPPED)
+    last = [s.after for s in trace.stages if isinstance(s.after, ModuleRecord)][-1]
+    (dot,) = [i for c in last.computations for i in c.instructions if i.opcode is HloOpcode.DOT]
+    lineage = trace.lineage(dot.name)
+    assert {"product", "turned"} <= set(lineage.nodes)
+    assert "a" not in {k.old for k in lineage.links}
+
+
+def test_a_constant_without_a_name_belongs_to_what_it_is_there_for() -> None:
+    trace = xlanb.trace(SWAPPED)
+    assert trace.lineage("two").nodes == ("doubled",)

@@ -131,7 +131,7 @@ def test_a_guard_says_what_it_saw():
     with observing(recorder):
         double_negation(guard("wide", lambda a: a.array_shape.rank > 1)).run(module.entry_computation)
     (decision,) = recorder.events
-    assert decision.predicates[0].value == "a is x f32[4] parameter parameter_number=0"
+    assert decision.predicates[0].value == "a is x f32[4]{0} parameter parameter_number=0"
     assert decision.cause.where.startswith("tests/transforms/test_rules.py:")
     assert decision.cause.rule == decision.action
 
@@ -141,7 +141,7 @@ def test_values_are_those_of_the_time_of_the_question():
     with observing(recorder):
         double_negation(guard("wide", lambda root: root.array_shape.rank > 1)).run(module.entry_computation)
     module.entry_computation.rename(module.entry_computation.root, "other")
-    assert "root is r f32[4] negate (the root) with no users" in recorder.events[0].predicates[0].value
+    assert "root is r f32[4]{0} negate (the root) with no users" in recorder.events[0].predicates[0].value
 
 
 def test_a_failure_is_told_once_to_each_who_listens():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
@@ -41,8 +42,8 @@ class Link:
 class Lineage(Displayable):
     """Where an instruction (or a TensorFlow node) came from and what became of it.
 
-    `links` lead from `sources` (instructions of the first module) to `results` (instructions of the last). `nodes` are the TensorFlow nodes (or the `op_name`s) of the sources,
-    `lines` their Python lines as "file:line".
+    `links` lead from `sources` (instructions of the first module) to `results` (instructions of the last). `nodes` are the TensorFlow nodes (or the `op_name`s) of the sources
+    (of a value without a name, those of what it is there for), `lines` their Python lines as "file:line".
     """
 
     name: str
@@ -76,6 +77,7 @@ class Provenance:
         modules = [s.after for s in stages if isinstance(s.after, ModuleRecord)]
         if not modules:
             raise XlanbError("the trace holds no HLO: there is nothing to follow")
+        self._module = modules[-1]
         self.first = _instructions(modules[0])
         self.last = _instructions(modules[-1])
         applied = _applied(modules[-1])
@@ -118,6 +120,8 @@ class Provenance:
         origins = [self.first[n].metadata for n in sources]
         if not any(m.op_name for m in origins):
             origins += [self.last[n].metadata for n in (*starts, *inside) if n in self.last]
+        if not any(m.op_name for m in origins):
+            origins += [self.last[n].metadata for n in self._served([name, *after])]
         links = {
             k
             for names, table in ((before, self._back), (after, self._forth))
@@ -133,8 +137,32 @@ class Provenance:
             tuple(sorted(links, key=lambda k: (k.stage, k.new, k.old))),
         )
 
+    def _served(self, names: Sequence[str]) -> list[str]:
+        """The nearest instructions of the last module that name their op and that a value without a name of its own is there for: a constant, a part of a tuple, a fusion's parameter."""
+        seen, nearest = set(names), list(names)
+        while nearest:
+            named = [n for n in nearest if n in self.last and self.last[n].metadata.op_name]
+            if named:
+                return named
+            nearest = [u for n in nearest for u in self._readers.get(n, ()) if u not in seen]
+            seen.update(nearest)
+        return []
+
+    @cached_property
+    def _readers(self) -> dict[str, list[str]]:
+        """Who reads each final instruction: its users; of what only a called computation hands on, the caller."""
+        found: dict[str, list[str]] = {}
+        for c in self._module.computations:
+            for i in c.instructions:
+                for o in i.operands:
+                    found.setdefault(o, []).append(i.name)
+                for called in i.called_computations:
+                    if called in self._module.by_name:
+                        found.setdefault(self._module.by_name[called].root, []).append(i.name)
+        return found
+
     def coverage(self) -> float:
-        """Share of the final instructions that lead back to one of the first module that names its op, 0 to 1.
+        """Share of the final instructions that lead back to one of the first module that names its op, or are there for one that does, 0 to 1.
 
         Scalar computations that a reduce, a sort, ... applies belong to it and do not count.
         """
@@ -147,7 +175,8 @@ class Provenance:
 
     def _names_its_op(self, name: str) -> bool:
         ancestors = (self.first[n] for n in self._walk([name, *self._inside([name])], self._back) if n in self.first)
-        return bool(self.last[name].metadata.op_name) or any(i.metadata.op_name for i in ancestors)
+        own = bool(self.last[name].metadata.op_name) or any(i.metadata.op_name for i in ancestors)
+        return own or bool(self._served([name]))
 
     def _of_node(self, node: str) -> list[str]:
         return [n for n, i in self.first.items() if i.metadata.op_name == node]
@@ -191,6 +220,7 @@ def _links(stage: Stage) -> Iterable[Link]:
             for added in waiting:
                 if added.new.name != e.new.name:
                     yield Link(stage.index, e.cause, e.old.name, added.new.name)
+            yield from _from_parts(stage.index, e, waiting)
             waiting = []
         if e.kind not in ("add", "replace", "update") or e.old is None or e.new is None or e.old.name == e.new.name:
             continue
@@ -199,6 +229,18 @@ def _links(stage: Stage) -> Iterable[Link]:
             continue
         derived.add(e.new.name)
         yield Link(stage.index, e.cause, e.old.name, e.new.name)
+
+
+def _from_parts(stage: int, e: Edit, added: Sequence[Edit]) -> Iterable[Link]:
+    """A replacement comes from all that a rule matched, but for what it still reads: transpose(dot(A, B)) => dot(B, A) from the transpose and from the dot."""
+    parts = dict.fromkeys(name for _, name in e.cause.parts)
+    if e.new.name in parts:
+        return
+    made = {e.new.name: e.new, **{a.new.name: a.new for a in added}}
+    read = {o for i in made.values() for o in i.operands}
+    for name in parts:
+        if name != e.old.name and name not in read and name not in made:
+            yield Link(stage, e.cause, name, e.new.name)
 
 
 def _size(stage: Stage) -> int:
