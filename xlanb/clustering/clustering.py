@@ -374,8 +374,8 @@ def cluster(
             return found
 
 
-def marking_steps(request: Request) -> Generator[PassStage, None, Clustering]:
-    """The passes up to mark_for_compilation, one with each `next()`; the generator's value is the Clustering, whose `later_stages` follow.
+def marking_steps(request: Request, numbers: Iterator[int] | None = None) -> Generator[PassStage, None, Clustering]:
+    """The passes up to mark_for_compilation, one with each `next()`; the generator's value is the Clustering, whose `later_stages` follow. Clusters have the next of `numbers`.
 
     Raises:
         GraphError: as for `cluster`.
@@ -395,6 +395,7 @@ def marking_steps(request: Request) -> Generator[PassStage, None, Clustering]:
         global_jit_level=level,
         cpu_global_jit=request.cpu_global_jit,
         only_lowered=request.only_lowered,
+        numbers=numbers,
     )
     was_marked = any(CLUSTER in op.attrs for op in marking.graph)
     stages.append(PassStage("mark_for_compilation", marking.graph, was_marked))

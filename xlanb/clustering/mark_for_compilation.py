@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import count
 
 from xlanb.clustering.backwards_const_analysis import check_arity
 from xlanb.clustering.candidates import LOG, Candidates, MarkingOptions
@@ -36,7 +37,7 @@ class Marking:
         candidates, contraction: the state in which the pass ended, for explanations; None where the graph had been clustered before.
     """
 
-    def __init__(self, graph: Graph, options: MarkingOptions) -> None:
+    def __init__(self, graph: Graph, options: MarkingOptions, numbers: Iterator[int]) -> None:
         self.graph = graph
         self.options = options
         self.cluster_of: dict[str, str | None] = dict.fromkeys((op.name for op in graph), None)
@@ -55,18 +56,19 @@ class Marking:
         self.reasons.update(self.candidates.reasons)
         if self.contraction.is_possible:
             self.contraction.run()
-            self._create_clusters(self.candidates, self.contraction)
+            self._create_clusters(self.candidates, self.contraction, numbers)
         else:
             text = "could not form cycle detection graph"
             self.reasons.update(dict.fromkeys((nodes.name(n) for n in self.candidates.found), text))
 
-    def _create_clusters(self, candidates: Candidates, contraction: Contraction) -> None:
+    def _create_clusters(self, candidates: Candidates, contraction: Contraction, numbers: Iterator[int]) -> None:
         """Name the clusters in the order of the graph, those below the minimum size left out."""
         names: dict[ClusterState, str] = {}
         prefix = "cluster_"
         if self.options.flags.tf_xla_deterministic_cluster_names:
             digest = hashlib.blake2b(self.graph.to_graphdef(), digest_size=8).digest()
             prefix += f"{int.from_bytes(digest, 'big')}_"
+            numbers = count()
         for node in candidates.found:
             op = contraction.graph.op(node)
             reason = next((p.value for p in self._size_predicates(op) if not p.holds), "")
@@ -75,7 +77,9 @@ class Marking:
                 continue
             cluster = contraction.cluster_at(node)
             if cluster is not None:
-                self.cluster_of[op.name] = names.setdefault(cluster, f"{prefix}{len(names)}")
+                if cluster not in names:
+                    names[cluster] = f"{prefix}{next(numbers)}"
+                self.cluster_of[op.name] = names[cluster]
 
     def _size_predicates(self, op: Operation) -> Iterator[Predicate]:
         """The last conditions: on the cluster that the node came into."""
@@ -135,17 +139,19 @@ def mark_for_compilation(
     global_jit_level: int = 1,
     cpu_global_jit: bool = True,
     only_lowered: bool = True,
+    numbers: Iterator[int] | None = None,
 ) -> Marking:
     """Mark a copy of `graph`: its nodes bear `_XlaCluster`, or the reason why not.
 
-    By default as for a session that runs with JIT on: what xlanb cannot lower stays out (`only_lowered`), whatever TensorFlow would do.
+    By default as for a session that runs with JIT on: what xlanb cannot lower stays out (`only_lowered`), whatever TensorFlow would do. Clusters have the next of
+    `numbers`, by default from 0: TensorFlow counts on from graph to graph, as a session does here.
 
     Raises:
         GraphError: the graph has a cycle, or a malformed loop.
         FlagError: a flag names an op type that XLA does not know.
     """
     wanted = MarkingOptions(options or current(), global_jit_level, cpu_global_jit, only_lowered)
-    marking = Marking(graph.copy(), wanted)
+    marking = Marking(graph.copy(), wanted, count() if numbers is None else numbers)
     for op in marking.graph:
         cluster = marking.cluster_of[op.name]
         if cluster is not None:

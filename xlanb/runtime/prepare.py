@@ -41,8 +41,9 @@ def prepare(
     *,
     jit: bool,
     name: str,
+    numbers: Iterator[int] | None = None,
 ) -> Stages[Prepared]:
-    """Prepare a graph to be run with these feeds and fetches; `jit` says whether clusters are made of all that can be compiled, or only of what asks for it (jit scopes).
+    """Prepare a graph to be run with these feeds and fetches; `jit` says whether clusters are made of all that can be compiled, or only of what asks for it (jit scopes). Clusters have the next of `numbers`.
 
     Every pass is a stage, in TensorFlow's order. The last two are two views of the same: `build_xla_ops`, with _XlaCompile and _XlaRun as today, and
     `build_xla_launch_ops`, with an XlaLaunch for each cluster as in 2017 and 2018: this one runs.
@@ -73,16 +74,16 @@ def prepare(
     _log_optimized(rewritten)
     if not jit and not asks_for_compilation(rewritten):
         return _prepared(rewritten, arguments, results, targets, {}, stages.key)
-    clustering = yield from _clustered(stages, rewritten, jit=jit)
+    clustering = yield from _clustered(stages, rewritten, numbers, jit=jit)
     functions = clustering.encapsulated.functions
     return _prepared(clustering.launch_graph, arguments, results, targets, functions, stages.key)
 
 
-def _clustered(stages: _Stages, graph: Graph, *, jit: bool) -> Stages[Clustering]:
+def _clustered(stages: _Stages, graph: Graph, numbers: Iterator[int] | None, *, jit: bool) -> Stages[Clustering]:
     """The passes that make clusters and calls of them."""
     request = Request(graph, current(), 1 if jit else 0, cpu_global_jit=jit, only_lowered=True)
     before = graph
-    steps = marking_steps(request)
+    steps = marking_steps(request, numbers)
     while True:
         try:
             step = next(steps)

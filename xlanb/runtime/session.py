@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -58,6 +59,7 @@ class Session:
         self.resources = Resources()
         self._scopes: list[Any] = []
         self._closed = False
+        self._numbers = count()
         self.load_variables(self.graph.initial_values)
 
     # -- running ------------------------------------------------------------------------------------------------
@@ -121,7 +123,13 @@ class Session:
         if executor is None:
             name = ", ".join([*(t.name for t in wanted.tensors), *(o.name for o in wanted.operations)]) or "nothing"
             prepared = yield from prepare(
-                self.graph, tensors, wanted.tensors, wanted.operations, jit=self.is_jit, name=name
+                self.graph,
+                tensors,
+                wanted.tensors,
+                wanted.operations,
+                jit=self.is_jit,
+                name=name,
+                numbers=self._numbers,
             )
             executor = self._executors[key] = Executor(prepared, self.cache)
         ran.append(executor.prepared.graph)
