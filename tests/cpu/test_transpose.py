@@ -121,3 +121,21 @@ def test_a_matrix_and_its_own_transpose(backend: Callable[[str], Executable]) ->
       ROOT r = f32[150,150] fusion(x), kind=kLoop, calls=inner
     }"""
     check(backend, text, numbers((150, 150)))
+
+
+def test_a_matrix_and_its_own_transpose_into_the_other_layout(backend: Callable[[str], Executable]) -> None:
+    text = """HloModule m
+    inner {
+      x = f32[150,150]{1,0} parameter(0)
+      t = f32[150,150]{0,1} transpose(x), dimensions={1,0}
+      c = f32[150,150]{1,0} copy(t)
+      s = f32[150,150]{1,0} subtract(x, c)
+      ROOT r = f32[150,150]{0,1} copy(s)
+    }
+    ENTRY e {
+      p = f32[150,150]{1,0} parameter(0)
+      x = f32[150,150]{1,0} negate(p)
+      f = f32[150,150]{0,1} fusion(x), kind=kLoop, calls=inner
+      ROOT r = f32[150,150]{1,0} copy(f)
+    }"""
+    check(backend, text, numbers((150, 150)))

@@ -276,6 +276,7 @@ def _turned_operands(
 ) -> dict[HloInstruction, tuple[IrArray, tuple[int, ...]]] | None:
     """The transposes and copies of arrays in memory that an otherwise elementwise loop reads along another dimension than its own; None where it is no such loop."""
     out: dict[HloInstruction, tuple[IrArray, tuple[int, ...]]] = {}
+    straight: set[HloInstruction] = set()
     seen: set[HloInstruction] = set()
     stack = [root]
     while stack:
@@ -286,7 +287,10 @@ def _turned_operands(
         if i.shape.is_tuple:
             return None
         own = array_of(i)
-        if not own.dimensions or i.opcode is Op.CONSTANT or (i.opcode is Op.BROADCAST and i.operands[0] in e.bindings):
+        if i.opcode is Op.BROADCAST and i.operands[0] in e.bindings:
+            straight.add(i.operands[0])
+            continue
+        if not own.dimensions or i.opcode is Op.CONSTANT:
             continue
         if own.dimensions != shape.dimensions:
             return None
@@ -299,6 +303,8 @@ def _turned_operands(
                 out[i] = source
             elif i not in e.bindings and dims and dims[0].source != 1:
                 return None
+            else:
+                straight.add(_behind(e, i))
             continue
         if i in e.bindings:
             return None
@@ -306,7 +312,15 @@ def _turned_operands(
         if not (scalar or i.opcode.is_elementwise or i.opcode is Op.COPY):
             return None
         stack.extend(i.operands)
-    return out
+    # what is read as it lies too would be looked for in the tile
+    return None if straight & out.keys() else out
+
+
+def _behind(e: Elemental, i: HloInstruction) -> HloInstruction:
+    """What lies in memory behind transposes and copies."""
+    while i not in e.bindings:
+        i = i.operands[0]
+    return i
 
 
 def _tile(k: Kernel, found: Turned, at: dict[int, Ix], fast: int, j: int, sizes: tuple[int, int]) -> bool:
