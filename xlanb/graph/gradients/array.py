@@ -31,7 +31,7 @@ from xlanb.graph.operation import Operation, Tensor
 
 not_differentiable(
     "Const", "ConcatOffset", "ZerosLike", "OnesLike", "StopGradient", "InvertPermutation", "Shape", "ShapeN", "Rank", "Size",
-    "BroadcastGradientArgs", "OneHot", "Where", "Unique", "UniqueV2", "ListDiff", "Placeholder", "DynamicStitch", "BroadcastArgs",
+    "BroadcastGradientArgs", "OneHot", "Where", "Unique", "UniqueV2", "ListDiff", "Placeholder", "BroadcastArgs",
 )  # fmt: skip
 
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")

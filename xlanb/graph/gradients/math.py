@@ -503,3 +503,93 @@ def _select_v2(op: Operation, grad: Tensor) -> Any:
 @register_gradient("AddN")
 def _add_n(op: Operation, grad: Any) -> Any:
     return [grad] * len(op.inputs)
+
+
+@register_gradient("Betainc")
+def _betainc(op: Operation, grad: Tensor) -> Any:
+    """By x only, as in TensorFlow: the density, in logarithms."""
+
+    def partials(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+        beta = call("Lgamma", a) + call("Lgamma", b) - call("Lgamma", a + b)
+        return call("Exp", call("Xlog1py", b - 1.0, -x) + call("Xlogy", a - 1.0, x) - beta)
+
+    a, b, x = op.inputs
+    by_x = partials(a, b, x) * grad
+    return None, None, reshape(reduce_gradients(x, op.outputs[0], by_x, None)[0], shape(x))
+
+
+@register_gradient("BesselI0")
+def _bessel_i0(op: Operation, grad: Tensor) -> Any:
+    with _after(grad):
+        return grad * call("BesselI1", op.inputs[0])
+
+
+@register_gradient("BesselI0e")
+def _bessel_i0e(op: Operation, grad: Tensor) -> Any:
+    x = op.inputs[0]
+    with _after(grad):
+        return grad * (call("BesselI1e", x) - math_ops.sign(x) * op.outputs[0])
+
+
+def _over_or_half(x: Tensor, value: Tensor, at_zero: float) -> Tensor:
+    """A value that is 0 / 0 at 0, and its limit there."""
+    return where_v2(call("Equal", x, zeros_like(x)), constant(at_zero, x.dtype), value)
+
+
+@register_gradient("BesselI1")
+def _bessel_i1(op: Operation, grad: Tensor) -> Any:
+    x = op.inputs[0]
+    with _after(grad):
+        return grad * _over_or_half(x, call("BesselI0", x) - divide(op.outputs[0], x), 1.0)
+
+
+@register_gradient("BesselI1e")
+def _bessel_i1e(op: Operation, grad: Tensor) -> Any:
+    x, y = op.inputs[0], op.outputs[0]
+    with _after(grad):
+        slope = call("BesselI0e", x) - y * (math_ops.sign(x) + call("Reciprocal", x))
+        return grad * _over_or_half(x, slope, 0.5)
+
+
+@register_gradient("Angle")
+def _angle(op: Operation, grad: Tensor) -> Any:
+    x = op.inputs[0]
+    turned = call("Reciprocal", math_ops.complex(math_ops.imag(x), math_ops.real(x)))
+    return -math_ops.complex(grad, zeros_like(grad)) * turned
+
+
+@register_gradient("ClipByValue")
+def _clip_by_value(op: Operation, grad: Tensor) -> Any:
+    """To whichever of the three was taken."""
+    x, low, high = op.inputs
+    below, above = call("Less", x, low), call("Greater", x, high)
+    nothing = zeros_like(grad)
+    inside = where_v2(call("LogicalOr", below, above), nothing, grad)
+    ends = (where_v2(below, grad, nothing), where_v2(above, grad, nothing))
+    by_low, by_high = (reduce_gradients(v, op.outputs[0], g, None)[0] for v, g in zip((low, high), ends, strict=True))
+    return reduce_gradients(x, op.outputs[0], inside, None)[0], by_low, by_high
+
+
+@register_gradient("CumulativeLogsumexp")
+def _cumulative_logsumexp(op: Operation, grad: Tensor) -> Any:
+    """Positive and negative parts of the gradient in logarithms, summed up the other way."""
+    x, axis = op.inputs
+    reverse, exclusive = not op.get_attr("reverse"), op.get_attr("exclusive")
+    least = constant(np.finfo(grad.dtype.as_numpy_dtype).min, grad.dtype)
+
+    def part(side: Tensor) -> Tensor:
+        is_there = call("Greater", side, zeros_like(side))
+        logs = where_v2(is_there, call("Log", where_v2(is_there, side, ones_like(side))), least)
+        summed = call("CumulativeLogsumexp", logs - op.outputs[0], axis, reverse=reverse, exclusive=exclusive)
+        return call("Exp", summed + x)
+
+    return part(grad) - part(-grad), None
+
+
+@register_gradient("EuclideanNorm")
+def _euclidean_norm(op: Operation, grad: Tensor) -> Any:
+    x, y = op.inputs[0], op.outputs[0]
+    if not op.get_attr("keep_dims"):
+        kept = math_ops.reduced_shape(shape(x), op.inputs[1])
+        y, grad = reshape(y, kept), reshape(grad, kept)
+    return divide(x, divide(y, grad)), None

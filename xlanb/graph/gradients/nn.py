@@ -280,6 +280,74 @@ def _avg_pool_3d(op: Operation, grad: Tensor) -> Any:
     return call("AvgPool3DGrad", shape(op.inputs[0]), grad, **_attrs(op, _POOL))
 
 
+@register_gradient("AvgPool3DGrad")
+def _avg_pool_3d_grad(op: Operation, grad: Tensor) -> Any:
+    return stop_gradient(op.inputs[0]), call("AvgPool3D", grad, **_attrs(op, _POOL))
+
+
+@register_gradient("MaxPool3DGrad")
+def _max_pool_3d_grad(op: Operation, grad: Tensor) -> Any:
+    x, y = op.inputs[:2]
+    return zeros_like(x), zeros_like(y), call("MaxPool3DGradGrad", x, y, grad, **_attrs(op, _POOL))
+
+
+@register_gradient("MaxPoolGradGrad")
+def _max_pool_grad_grad(op: Operation, grad: Tensor) -> Any:
+    x, y = op.inputs[:2]
+    return zeros_like(x), zeros_like(y), call("MaxPoolGrad", x, y, grad, **_attrs(op, _POOL))
+
+
+@register_gradient("MaxPool3DGradGrad")
+def _max_pool_3d_grad_grad(op: Operation, grad: Tensor) -> Any:
+    x, y = op.inputs[:2]
+    return zeros_like(x), zeros_like(y), call("MaxPool3DGrad", x, y, grad, **_attrs(op, _POOL))
+
+
+@register_gradient("MaxPoolV2")
+def _max_pool_v2(op: Operation, grad: Tensor) -> Any:
+    sizes, strides = op.inputs[1:3]
+    by_x = call("MaxPoolGradV2", op.inputs[0], op.outputs[0], grad, sizes, strides, **_attrs(op, _POOL[2:]))
+    return by_x, None, None
+
+
+@register_gradient("MaxPoolGradV2")
+def _max_pool_grad_v2(op: Operation, grad: Tensor) -> Any:
+    x, y, _, sizes, strides = op.inputs
+    second = call("MaxPoolGradGradV2", x, y, grad, sizes, strides, **_attrs(op, _POOL[2:]))
+    return zeros_like(x), zeros_like(y), second, None, None
+
+
+@register_gradient("Conv3DBackpropInputV2")
+def _conv3d_backprop_input(op: Operation, grad: Tensor) -> Any:
+    _, kernel, back = op.inputs
+    attrs = _attrs(op, _CONV3D)
+    by_kernel = call("Conv3DBackpropFilterV2", grad, shape(kernel), back, **attrs)
+    return None, by_kernel, call("Conv3D", grad, kernel, **attrs)
+
+
+@register_gradient("Conv3DBackpropFilterV2")
+def _conv3d_backprop_filter(op: Operation, grad: Tensor) -> Any:
+    x, _, back = op.inputs
+    attrs = _attrs(op, _CONV3D)
+    return call("Conv3DBackpropInputV2", shape(x), grad, back, **attrs), None, call("Conv3D", x, grad, **attrs)
+
+
+@register_gradient("DepthwiseConv2dNativeBackpropInput")
+def _depthwise_backprop_input(op: Operation, grad: Tensor) -> Any:
+    _, kernel, back = op.inputs
+    attrs = _attrs(op, _DEPTHWISE)
+    by_kernel = call("DepthwiseConv2dNativeBackpropFilter", grad, shape(kernel), back, **attrs)
+    return None, by_kernel, call("DepthwiseConv2dNative", grad, kernel, **attrs)
+
+
+@register_gradient("DepthwiseConv2dNativeBackpropFilter")
+def _depthwise_backprop_filter(op: Operation, grad: Tensor) -> Any:
+    x, _, back = op.inputs
+    attrs = _attrs(op, _DEPTHWISE)
+    by_x = call("DepthwiseConv2dNativeBackpropInput", shape(x), grad, back, **attrs)
+    return by_x, None, call("DepthwiseConv2dNative", x, grad, **attrs)
+
+
 @register_gradient("LRN")
 def _lrn(op: Operation, grad: Tensor) -> Any:
     attrs = _attrs(op, ("depth_radius", "bias", "alpha", "beta"))
