@@ -210,3 +210,14 @@ test("a fusion says what is in it, without its parameters", () => {
   assert.deepEqual(insideOf(store, 0, payload.items[7]).map((i) => i.n), ["t"]);
   assert.deepEqual(insideOf(store, 0, payload.items[0]), []);
 });
+
+test("in a rewrite names in quotes stay, and of a line that is cut the end is what the compiler wrote", () => {
+  const long = (x, rest) => `  ROOT %call = f32[4] custom-call(%a, %${x}), backend_config="%b ... (${rest} more characters)`;
+  const items = [item("a"), item("b", ["a"]), item("said", ["b"], { t: '  %said = f32[4] custom-call(%b), backend_config="uses %b"' }), item("call", ["a", "b"], { t: long("b", 90), r: 1 }), item("said", ["a"], { t: '  %said = f32[4] custom-call(%a), backend_config="uses %b"' }), item("call", ["a", "a"], { t: long("a", 88), r: 1 })];
+  const head = "ENTRY %main () -> f32[4] {";
+  const chunks = [{ h: head, i: [0, 1, 2, 3], z: "}" }, { h: head, i: [0, 4, 5], z: "}" }];
+  const pass = stage("cse", 0, 1, { why: { rewrites: [{ rule: "", edits: [{ kind: "replace", in: "main", a: "b", b: "a" }, { kind: "remove", in: "main", a: "b" }] }], decisions: [] } });
+  const payload = { ...payloadOf(), items, chunks, artifacts: [{ k: "module", c: [0], n: 4 }, { k: "module", c: [1], n: 3 }], traces: [{ name: "t", live: false, counts: {}, runs: [], stages: [pass] }] };
+  const m = momentOf(new Store(payload), pass, 0);
+  assert.deepEqual(m.payload.chunks.at(-1).i.map((i) => m.payload.items[i].t), [items[0].t, items[4].t, items[5].t]);
+});

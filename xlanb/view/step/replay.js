@@ -82,23 +82,32 @@ function apply(state, e, items, last) {
     const stays = inside.has(e.a) && last.get(e.in)?.has(e.a);
     for (const [name, item] of inside) {
       const kept = stays && last.get(e.in)?.get(name)?.p?.includes(e.a);
-      if (name !== e.b && !kept && item.p?.includes(e.a)) inside.set(name, using(item, e.a, e.b));
+      if (name !== e.b && !kept && item.p?.includes(e.a)) inside.set(name, using(item, e.a, e.b, last.get(e.in)?.get(name)));
     }
   } else if (e.kind === "set_root") {
     for (const [name, item] of inside) if (Boolean(item.r) !== (name === e.b)) inside.set(name, asRoot(item, name === e.b));
   } else if (named) {
-    const there = [...inside].map(([name, item]) => (name === e.a ? [e.b, named] : [name, e.a !== e.b && item.p?.includes(e.a) ? using(item, e.a, e.b) : item]));
+    const there = [...inside].map(([name, item]) => (name === e.a ? [e.b, named] : [name, e.a !== e.b && item.p?.includes(e.a) ? using(item, e.a, e.b, last.get(e.in)?.get(name)) : item]));
     inside.clear();
     for (const [name, item] of there) inside.set(/** @type {string} */ (name), /** @type {Item} */ (item));
   }
 }
 
-/** An instruction that uses another operand. @param {Item} item @param {string} from @param {string} to @returns {Item} */
-function using(item, from, to) {
+const CUT = /\.\.\. \([\d,]+ more characters\)$/;
+
+/**
+ * An instruction that uses another operand; what stands in quotes is no name.
+ * @param {Item} item @param {string} from @param {string} to
+ * @param {Item | undefined} settled what it is in the end: of a line that is cut the rest is not known here, there it is
+ * @returns {Item}
+ */
+function using(item, from, to, settled) {
+  const p = (item.p || []).map((n) => (n === from ? to : n));
+  if (CUT.test(item.t) && settled && settled.o === item.o && settled.p?.join("\n") === p.join("\n")) return asRoot(settled, Boolean(item.r));
   const escaped = from.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
   const at = item.t.indexOf(" = ") + 3;
-  const text = item.t.slice(0, at) + item.t.slice(at).replace(new RegExp(`%${escaped}(?![\\w.-])`, "g"), () => `%${to}`);
-  return { ...item, t: text, p: (item.p || []).map((p) => (p === from ? to : p)) };
+  const text = item.t.slice(0, at) + item.t.slice(at).replace(new RegExp(`"(?:[^"\\\\]|\\\\.)*"|%${escaped}(?![\\w.-])`, "g"), (found) => (found.startsWith('"') ? found : `%${to}`));
+  return { ...item, t: text, p };
 }
 
 /** @param {Item} item @param {boolean} root @returns {Item} */
