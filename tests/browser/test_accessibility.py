@@ -138,5 +138,13 @@ def test_the_widget_in_jupyterlab(lab, theme):
         root.focus()
         lab.page.keyboard.press(key)
         found += serious(lab.page, {"include": [[".xlanb-step"]]})
+    lab.page.keyboard.press("e")
+    lab.page.get_by_role("button", name="Measure", exact=True).click()
+    lab.page.locator(".xlanb-step .root:not(.waiting)").wait_for()
+    found += serious(lab.page, {"include": [[".xlanb-step"]]})
+    lab.page.get_by_role("button", name="Reorder here", exact=True).click()
+    lab.page.locator(".orderrow").first.wait_for()
+    found += serious(lab.page, {"include": [[".xlanb-step"]]})
+    lab.screenshot("order")
     lab.page.evaluate(THEME, "JupyterLab Light")
     assert found == []
