@@ -9,7 +9,7 @@ import numpy as np
 
 from xlanb.evaluator.values import Array
 
-_BLOCK = 32
+_BLOCK = 64
 """Columns that are factored, or rows that are solved for, one by one before a matrix product does the rest."""
 
 
@@ -23,10 +23,26 @@ def substitute(a: Array, b: Array, *, lower: bool) -> Array:
         known = slice(0, start) if lower else slice(stop, n)
         if known.start < known.stop:
             x[..., start:stop, :] -= a[..., start:stop, known] @ x[..., known, :]
-        for k in range(start, stop) if lower else reversed(range(start, stop)):
-            near = slice(start, k) if lower else slice(k + 1, stop)
-            row = x[..., k, :] - np.matmul(a[..., k : k + 1, near], x[..., near, :])[..., 0, :]
-            x[..., k, :] = row / a[..., k, k, None]
+        x[..., start:stop, :] = _solved(a[..., start:stop, start:stop], x[..., start:stop, :], lower=lower)
+    return x
+
+
+def _solved(a: Array, b: Array, *, lower: bool) -> Array:
+    """The same for a block: of single precision by LAPACK in double precision, else, and where nothing finite comes of it, a row at a time."""
+    if a.dtype in (np.float32, np.complex64) and a.shape[-1] > 1:
+        try:
+            found = np.linalg.solve((np.tril if lower else np.triu)(a), b)
+        except np.linalg.LinAlgError:
+            pass  # a zero on the diagonal: what does not depend on it is still to be right
+        else:
+            if np.isfinite(found).all():
+                return found.astype(b.dtype)
+    x = np.array(b)
+    n = a.shape[-1]
+    for k in range(n) if lower else reversed(range(n)):
+        known = slice(0, k) if lower else slice(k + 1, n)
+        row = x[..., k, :] - np.matmul(a[..., k : k + 1, known], x[..., known, :])[..., 0, :]
+        x[..., k, :] = row / a[..., k, k, None]
     return x
 
 
