@@ -6,6 +6,7 @@ import re
 import zlib
 
 import html5lib
+import pandas as pd
 import pytest
 from factory import EVIL, graph_record, make_trace
 
@@ -17,7 +18,7 @@ from xlanb.view import assets
 from xlanb.view.dot import digraph, write_graph
 from xlanb.view.page import fragment_html, page_html, write_page
 from xlanb.view.reprs import mimebundle
-from xlanb.view.tables import kernels_table, stages_table
+from xlanb.view.tables import kernels_table, stages_table, table_html
 from xlanb.view.text import trace_text, traces_text
 from xlanb.view.timing import figure, kernel_figure
 
@@ -205,3 +206,13 @@ def test_of_several_traces_the_first_is_told_in_full(trace):
     assert text.startswith(trace_text(trace))
     assert text.splitlines()[-1] == "second: 3 stages, 2 changed something"
     assert traces_text([]) == "nothing was compiled"
+
+
+def test_tables_stand_as_one_reads_them():
+    frame = pd.DataFrame({"n": [1, None], "x": [0.123456, float("nan")], "word": ["<b>", None]}).astype({"n": "Int64"})
+    html = table_html(frame)
+    assert html.count("text-align:right") == 6
+    assert html.count("text-align:left") == 4
+    assert "0.1235" in html
+    assert "&lt;b&gt;" in html
+    assert not re.search("NA|nan|None", html)

@@ -63,7 +63,10 @@ class Dataflow(Displayable):
         import pandas as pd
 
         columns = list(Flow.__dataclass_fields__)
-        return pd.DataFrame([asdict(f) for f in self.flows], columns=columns)
+        table = pd.DataFrame([asdict(f) for f in self.flows], columns=columns)
+        # a control edge has neither an output nor a parameter
+        ends = {c: table[c].astype("Int64").mask(table[c] < 0) for c in ("output", "parameter")}
+        return table.assign(**ends)
 
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:

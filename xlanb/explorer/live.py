@@ -8,7 +8,7 @@ from typing import Any
 from xlanb.debug_options import current, in_force
 from xlanb.display import Displayable
 from xlanb.dump.writer import dumping
-from xlanb.errors import XlanbError
+from xlanb.errors import XlanbError, nearest
 from xlanb.explorer.branches import Branch, branch, remaining
 from xlanb.explorer.comparison import Comparison, compare
 from xlanb.explorer.recorder import Recorder
@@ -149,7 +149,7 @@ class Compilation(Displayable):
         while (stage := self.step()) is not None:
             if name in (stage.name, stage.kind):
                 return stage
-        raise XlanbError(f"no stage {name!r} came; there were: {', '.join(dict.fromkeys(s.name for s in self.trace))}")
+        raise XlanbError(f"no stage {name!r} came{nearest(name, [n for s in self.trace for n in (s.name, s.kind)])}")
 
     def finish(self, progress: Callable[[int, int, str], None] | None = None) -> Any:
         """Run all that is left; the result. `progress` hears after each stage: how many have run, how many there will be about, the stage's name."""
