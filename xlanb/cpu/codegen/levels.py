@@ -16,6 +16,10 @@ _STRAIGHT = 160
 """Lines without a loop that run once in a call: a register's trip to the stack for each of them is nothing beside the call."""
 _BYTES = 256
 """Bytes that a round has to move: its counter goes over the stack meanwhile."""
+_OUTSIDE = 8
+"""Names from outside that a round may use: it takes each from the stack."""
+_LINE = 256
+"""Bytes that the loops within a round have to move for each line around them."""
 _LABEL = re.compile(r"([\w.]+):$")
 _DEFINED = re.compile(r"  (%[\w.]+) = (.*)")
 _VALUE = re.compile(r"%[\w.]+")
@@ -62,7 +66,7 @@ def is_light(text: Sequence[str]) -> bool:
 def _is_light(blocks: Sequence[_Block]) -> bool:
     """The same of one function: the loops from the inside out, each with what it moves in all of its rounds."""
     at = {b.name: k for k, b in enumerate(blocks)}
-    vectors = _vectors(blocks)
+    vectors: set[str] = set()
     loops = sorted(
         ((at[t], k) for k, b in enumerate(blocks) for t in b.targets if at.get(t, k + 1) <= k),
         key=lambda loop: loop[1] - loop[0],
@@ -74,11 +78,15 @@ def _is_light(blocks: Sequence[_Block]) -> bool:
         inside = [k for k in moved if first <= k <= last]
         rounds = _ROUNDS.search(blocks[last].lines[-2])
         if first == last:
-            each = _moved(blocks[first], vectors)
+            each = _moved(blocks[first])
+            vectors = vectors or (_vectors(blocks) if each else set())
+            outside = _outside(blocks[first])
+            if len(outside) > _OUTSIDE or any(v in vectors for v in outside):
+                return False
         else:
             own = sum(len(blocks[k].lines) for k in range(first, last + 1) if k not in inside)
             each = sum(moved[k] for k in inside)
-            each = each if own <= 12 + each // 64 else 0
+            each = each if own * _LINE <= each else 0
         if each < _BYTES:
             return False
         for k in inside:
@@ -87,9 +95,9 @@ def _is_light(blocks: Sequence[_Block]) -> bool:
     return True
 
 
-def _vectors(blocks: Sequence[_Block]) -> dict[str, str]:
-    """The values that are no addresses and counters, each with its block."""
-    out: dict[str, str] = {}
+def _vectors(blocks: Sequence[_Block]) -> set[str]:
+    """The values that are no addresses and counters."""
+    out: set[str] = set()
     for b in blocks:
         for line in b.lines:
             found = _DEFINED.match(line)
@@ -98,19 +106,23 @@ def _vectors(blocks: Sequence[_Block]) -> dict[str, str]:
             vector = _VECTOR.search(found[2])
             scalar = " float" in found[2] or " double" in found[2]
             if vector or (scalar and not found[2].startswith(("getelementptr", "icmp", "fcmp"))):
-                out[found[1]] = b.name
+                out.add(found[1])
     return out
 
 
-def _moved(block: _Block, vectors: dict[str, str]) -> int:
-    """Bytes that a round of a loop of one block moves; 0 where it is not light."""
+def _outside(block: _Block) -> set[str]:
+    """What a block uses and does not make, its labels too."""
+    made = {found[1] for line in block.lines if (found := _DEFINED.match(line))}
+    return {v for line in block.lines for v in _VALUE.findall(line)} - made
+
+
+def _moved(block: _Block) -> int:
+    """Bytes that a round of a loop of one block moves; 0 where it computes too much, or carries more than a counter."""
     moved, moves, work, phis, steps = 0, 0, 0, 0, 0
     for line in block.lines:
         found = _DEFINED.match(line)
         text = found[2] if found else line.strip()
         operation = text.split(" ", 1)[0]
-        if any(vectors.get(v, block.name) != block.name for v in _VALUE.findall(text)):
-            return 0
         if operation == "phi":
             phis += 1
             if not text.startswith("phi i64"):
