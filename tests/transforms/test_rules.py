@@ -131,7 +131,7 @@ def test_a_guard_says_what_it_saw():
     with observing(recorder):
         double_negation(guard("wide", lambda a: a.array_shape.rank > 1)).run(module.entry_computation)
     (decision,) = recorder.events
-    assert decision.predicates[0].value == "a is x f32[4]{0} parameter parameter_number=0"
+    assert decision.predicates[0].value == "a is x f32[4]{0} parameter"
     assert decision.cause.where.startswith("tests/transforms/test_rules.py:")
     assert decision.cause.rule == decision.action
 

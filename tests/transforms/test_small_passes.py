@@ -10,7 +10,7 @@ from xlanb.errors import PassError
 from xlanb.evaluator import evaluate
 from xlanb.hlo import HloOpcode, parse
 from xlanb.shape import Literal
-from xlanb.tracing import Edit, observing
+from xlanb.tracing import Decision, Edit, observing
 from xlanb.transforms import PASSES
 from xlanb.transforms.apply_xla_transforms import clear_hlo_module_transformation, register_hlo_module_transformation
 
@@ -207,3 +207,25 @@ def test_calls_within_calls_are_copied_once_each():
     assert len(module.computations) == 1
     assert len(module.entry_computation) == 2 * 60
     assert len(made) <= 3 * 60
+
+
+def test_a_pass_without_rules_says_the_reason_and_the_place_of_its_edits() -> None:
+    text = """HloModule m
+    ENTRY main {
+      x = f32[4] parameter(0)
+      a = f32[4] negate(x)
+      b = f32[4] negate(x)
+      ROOT r = f32[4] add(a, b)
+    }
+    """
+    events: list[object] = []
+
+    class Listener:
+        def on_event(self, event: object) -> None:
+            events.append(event)
+
+    with observing(Listener()):
+        PASSES["cse"]().run(parse(text))
+    causes = {e.cause for e in events if isinstance(e, Edit | Decision)}
+    assert {(c.pass_name, c.rule) for c in causes} == {("cse", "identical")}
+    assert all(c.where.startswith("xlanb/transforms/hlo_cse.py:") for c in causes)

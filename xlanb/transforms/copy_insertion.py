@@ -25,6 +25,7 @@ from xlanb.transforms.base import HloPass
 from xlanb.transforms.copy_removal import remove_copies
 from xlanb.transforms.flatten_call_graph import FlattenCallGraph
 from xlanb.transforms.hlo_dce import HloDce
+from xlanb.transforms.reason import reason
 from xlanb.transforms.tuple_simplifier import TupleSimplifier
 
 Copies = dict[Leaf, HloInstruction]
@@ -79,10 +80,16 @@ def _separate_all(module: HloModule) -> None:
                 _separate_loop(dataflow, i)
             elif i.opcode is O.CONDITIONAL:
                 _separate_branches(dataflow, i)
-            for n in dict.fromkeys(n for n, _ in in_place_pairs(i)):
-                c.replace_operand(i, n, deep_copy(i.operands[n]))
+            _separate_updated(i)
 
 
+@reason("what is updated in place is copied first, for those who read it as it was")
+def _separate_updated(i: HloInstruction) -> None:
+    for n in dict.fromkeys(n for n, _ in in_place_pairs(i)):
+        i.parent.replace_operand(i, n, deep_copy(i.operands[n]))
+
+
+@reason("a loop keeps what it changes in one place: copied before it and at the ends of its body")
 def _separate_loop(dataflow: HloDataflowAnalysis, loop: HloInstruction) -> None:
     start, body = loop.operands[0], loop.attributes["body"]
     before = dataflow.at[start]
@@ -107,6 +114,7 @@ def _separate_ends(body: HloComputation, parameter: HloInstruction, changed: set
         body.add_control_dependency(early[leaf], copy)
 
 
+@reason("branches give their results in one place: each copies what differs")
 def _separate_branches(dataflow: HloDataflowAnalysis, i: HloInstruction) -> None:
     differing = {leaf for leaf, v in dataflow.at[i].items() if v.is_phi and v.instruction is i}
     if differing:
@@ -114,6 +122,7 @@ def _separate_branches(dataflow: HloDataflowAnalysis, i: HloInstruction) -> None
             c.set_root(deep_copy(c.root, differing.__contains__))
 
 
+@reason("a parameter and a result share memory: copied between reading the one and writing the other")
 def _separate_aliases(entry: HloComputation, aliases: list[Alias]) -> None:
     """Copies at parameters and results that share memory from outside."""
     if not aliases:
@@ -136,6 +145,7 @@ def _separate_aliases(entry: HloComputation, aliases: list[Alias]) -> None:
             entry.add_control_dependency(before, after)
 
 
+@reason("a constant or parameter must not be written, nor one value be two results")
 def _copy_what_is_not_ours(module: HloModule, aliases: list[Alias]) -> None:
     dataflow = HloDataflowAnalysis(module)
     donated = {(a.parameter, a.parameter_leaf) for a in aliases}

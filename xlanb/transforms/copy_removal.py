@@ -20,6 +20,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.reason import reason
 
 
 @dataclass(eq=False)
@@ -32,6 +33,7 @@ class _Node:
     buffer: list[_Node] = field(default_factory=list)
 
 
+@reason("a copy whose source is not needed any more when it is written")
 def remove_copies(module: HloModule, aliases: Iterable[tuple[int, Leaf, Leaf]] = ()) -> None:
     """Remove the copies of a module that no two values need; `aliases` are (parameter, leaf of it, leaf of the result) that share memory from outside.
 

@@ -19,6 +19,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Literal
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.reason import reason
 
 # They have no operands, grow what they are given, hide their value on purpose, or are not functions of their operands.
 _NEVER = frozenset(
@@ -45,6 +46,7 @@ class HloConstantFolding(HloPass):
                 if i in c and is_foldable(i):
                     self._fold(i)
 
+    @reason("op(constants) => constant")
     def _fold(self, i: HloInstruction) -> None:
         try:
             value = evaluate_instruction(

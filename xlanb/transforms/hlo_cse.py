@@ -17,6 +17,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.reason import reason
 
 _UNIQUE = frozenset(
     (HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.RNG_GET_AND_UPDATE_STATE, HloOpcode.AFTER_ALL, HloOpcode.OPT_BARRIER)
@@ -70,6 +71,7 @@ class HloCse(HloPass):
         return not self.only_scalars or (i.shape.is_array and not i.array_shape.dimensions)
 
 
+@reason("identical")
 def _merge_into(kept: HloInstruction, copy: HloInstruction) -> bool:
     if kept is copy:
         return False

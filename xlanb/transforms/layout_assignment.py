@@ -22,6 +22,7 @@ from xlanb.shape import ArrayShape, Layout, Literal, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.bitcasts import aligned_layout
+from xlanb.transforms.reason import reason
 
 # Their results have layouts that somebody else fixed.
 _FIXED = frozenset((O.CUSTOM_CALL, O.INFEED, O.RECV, O.RECV_DONE))
@@ -73,6 +74,7 @@ def row_major(shape: Shape) -> Shape:
     return shape.with_layout(Layout.default(shape.rank)) if isinstance(shape, ArrayShape) and shape.is_array else shape
 
 
+@reason("a value is asked for in another layout than it is made in")
 def relayout(i: HloInstruction, shape: Shape) -> HloInstruction:
     """A value under the layouts of `shape`: itself, a copy, or a tuple of such."""
     if i.shape == shape:
@@ -132,6 +134,7 @@ class _Assignment:
             self._read(i)
             _set_shape(i, self._shape(i))
 
+    @reason("a custom call writes over its operand")
     def _separate_aliased(self, call: HloInstruction) -> None:
         """An operand that the call writes over gets a copy of its own, whose layout nobody else minds."""
         for n, _ in in_place_pairs(call):

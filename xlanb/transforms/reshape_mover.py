@@ -18,6 +18,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Layout
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
+from xlanb.transforms.reason import reason
 
 _REARRANGES = frozenset((O.RESHAPE, O.TRANSPOSE))
 
@@ -91,6 +92,7 @@ def _is_trivial(o: HloInstruction, rearrange: HloInstruction | None) -> bool:
     return o.opcode is O.CONSTANT or (o.opcode is O.RNG and o.user_count == 1)
 
 
+@reason("op(reshape(A), reshape(B)) => reshape(op(A, B))")
 def _sink(i: HloInstruction) -> None:
     first = _first_rearrange(i)
     if first is None:

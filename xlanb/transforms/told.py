@@ -95,6 +95,8 @@ def outline(i: InstructionRecord) -> str:
     """An instruction in few words: name, shape, opcode, and the attributes and the value that conditions ask for."""
     words = [i.name, str(i.shape), i.opcode.text]
     for name, value in i.attributes.items():
+        if name == "parameter_number":
+            continue
         if name == "literal":
             words.append(_value(value))
         elif (text := _TEXT.get(type(value), _no_text)(value)) and len(text) <= _LONGEST:

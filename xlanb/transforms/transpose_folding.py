@@ -12,6 +12,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.reason import reason
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class TransposeFolding(HloPass):
                     _fold(i)
 
 
+@reason("dot(transpose(A), B) => dot(A, B) with other dimensions")
 def _fold(dot: HloInstruction) -> None:
     for n, side in enumerate(("lhs", "rhs")):
         t = dot.operands[n]

@@ -14,6 +14,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.reason import reason
 from xlanb.transforms.while_util import invariant_elements
 
 
@@ -39,6 +40,7 @@ class WhileLoopConstantSinking(HloPass):
             if all(len(graph.callers[d]) == 1 for d in i.called_computations):
                 self._sink(i)
 
+    @reason("a constant that a loop hands on is known inside")
     def _sink(self, loop: HloInstruction) -> None:
         body, condition = loop.attributes["body"], loop.attributes["condition"]
         for element in invariant_elements(body):

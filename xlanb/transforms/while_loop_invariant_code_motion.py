@@ -19,6 +19,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import TupleShape
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.hlo_dce import HloDce
+from xlanb.transforms.reason import reason
 from xlanb.transforms.tuple_simplifier import TupleSimplifier
 from xlanb.transforms.while_util import invariant_elements, widen
 
@@ -48,6 +49,7 @@ class WhileLoopInvariantCodeMotion(HloPass):
             TupleSimplifier().apply(module)
 
 
+@reason("what is the same in each round is computed before the loop")
 def _hoist(loop: HloInstruction) -> bool:
     body: HloComputation = loop.attributes["body"]
     count = trip_count(loop)

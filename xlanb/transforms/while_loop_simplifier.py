@@ -28,6 +28,7 @@ from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.hlo_dce import HloDce
 from xlanb.transforms.inlining import inline_call
+from xlanb.transforms.reason import reason
 from xlanb.transforms.while_carry import (
     element,
     flattened,
@@ -117,6 +118,7 @@ def _hands_on(loop: HloInstruction, index: int) -> bool:
 # -- elements that are not needed ---------------------------------------------------------------------------------
 
 
+@reason("elements that begin alike and stay alike are carried once")
 def _merge_repeated(loop: HloInstruction) -> bool:
     """Carry one of several elements that begin alike and stay alike: handed on, or updated at the same place with the same value."""
     if not _is_of_tuples(loop) or not reads_elements_only(loop):
@@ -161,6 +163,7 @@ def _without_repeats(loop: HloInstruction, survivor: Mapping[int, int], *, resul
     return _narrowed(loop, live, survivor if result_of_survivor else {})
 
 
+@reason("an element that nobody reads is not carried")
 def _drop_dead(loop: HloInstruction) -> bool:
     """Take out elements that neither the condition, nor a side effect, nor a user of the loop needs."""
     if (
@@ -226,6 +229,7 @@ def _take_place(loop: HloInstruction, result: HloInstruction) -> None:
 # -- constants ----------------------------------------------------------------------------------------------------
 
 
+@reason("a constant element is not carried")
 def _drop_constants(loop: HloInstruction) -> bool:
     """Where an element begins as a constant and the body gives that very constant again, carry it no longer."""
     if not _is_of_tuples(loop):
@@ -277,6 +281,7 @@ def _rebuilt(
     return new
 
 
+@reason("an element that stays constant is that constant inside")
 def _propagate_constants(loop: HloInstruction) -> bool:
     """Read a scalar constant that the loop only hands on where it is, in body and condition."""
     if not _is_of_tuples(loop):
@@ -297,6 +302,7 @@ def _propagate_constants(loop: HloInstruction) -> bool:
 # -- nested tuples --------------------------------------------------------------------------------------------------
 
 
+@reason("a tuple inside the carried tuple is taken apart")
 def _flatten(loop: HloInstruction) -> bool:
     """Carry the leaves of a tuple of tuples."""
     if not _is_of_tuples(loop):
@@ -312,6 +318,7 @@ def _flatten(loop: HloInstruction) -> bool:
 # -- loops that run never or once -----------------------------------------------------------------------------------
 
 
+@reason("a loop that runs never, or once, is no loop")
 def _remove_loop(loop: HloInstruction) -> bool:
     count = trip_count(loop)
     if count is None or count > 1 or any(i.has_side_effect for i in _condition(loop).instructions):
@@ -330,6 +337,7 @@ def _remove_loop(loop: HloInstruction) -> bool:
 # -- counters -----------------------------------------------------------------------------------------------------
 
 
+@reason("counters that count alike are one")
 def _merge_counters(loop: HloInstruction) -> bool:
     """Let one trip counter of each type stand for every element that only grows by a constant."""
     merged = False
