@@ -152,11 +152,9 @@ class Dataflow:
         if inputs is None:
             outputs: Sequence[Any] = [DEAD] * len(op.outputs)
         elif op.type in SWITCH:
-            data, condition = inputs
-            outputs = [DEAD, data] if bool(np.asarray(condition)) else [data, DEAD]
+            outputs = _switched(op, inputs)
         elif op.type in MERGE:
-            index = next(i for i, v in enumerate(inputs) if v is not DEAD and v is not None)
-            outputs = [inputs[index], np.asarray(index, np.int32)]
+            outputs = _merged(op, inputs)
         elif op.type in _HANDED_ON:
             outputs = inputs[:1]
         else:
@@ -304,3 +302,20 @@ class Dataflow:
 def has_control_flow(ops: Iterable[Operation]) -> bool:
     """Whether any of the nodes is one of version 1's control flow."""
     return any(op.type in CONTROL_FLOW for op in ops)
+
+
+def _switched(op: Operation, inputs: Sequence[Any]) -> list[Any]:
+    """The data at the output that the condition chooses. Raises GraphError where the condition is no single bool."""
+    if len(inputs) != 2 or np.ndim(inputs[1]) or np.asarray(inputs[1]).dtype != np.bool_:
+        raise GraphError(
+            f"{op.describe()}: takes data and one bool, not {len(inputs)} inputs, the last {np.asarray(inputs[-1]).dtype}{list(np.shape(inputs[-1]))}"
+        )
+    return [DEAD, inputs[0]] if bool(np.asarray(inputs[1])) else [inputs[0], DEAD]
+
+
+def _merged(op: Operation, inputs: Sequence[Any]) -> list[Any]:
+    """The first live input and its number. Raises GraphError where none is."""
+    for index, value in enumerate(inputs):
+        if value is not DEAD and value is not None:
+            return [value, np.asarray(index, np.int32)]
+    raise GraphError(f"{op.describe()}: none of its {len(inputs)} inputs is alive")

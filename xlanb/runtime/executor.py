@@ -31,7 +31,7 @@ from xlanb.tf2xla.registry import kernel
 
 _PASSED_ON: Final = frozenset({"Const", "Identity", "IdentityN"})  # nothing is compiled for them
 # What NumPy says of values that do not fit a node.
-_NODE_FAULTS: Final = (ValueError, IndexError, TypeError, MemoryError, OverflowError, ZeroDivisionError)
+_NODE_FAULTS: Final = (ValueError, LookupError, TypeError, MemoryError, OverflowError, ZeroDivisionError)
 _FUNCTIONS_OF_PYTHON: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})  # their errors are the user's own
 _DEEPEST: Final = 64
 _DEPTH: ContextVar[int] = ContextVar("xlanb_host_function_depth", default=0)
@@ -137,7 +137,7 @@ class Executor:
                     raise
                 raise GraphError(f"{op.describe()}: {error}") from error
         if op.type == "Const":
-            return [np.asarray(op.attrs["value"])]
+            return [np.asarray(op.get_attr("value"))]
         if op.type in {"Identity", "IdentityN"}:
             return inputs
         if op.type == LAUNCH:
