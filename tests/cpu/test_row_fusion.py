@@ -43,3 +43,37 @@ def test_a_temporary_that_is_read_beside_a_softmax_is_not_written_over(
     expected = power / power.sum(1, keepdims=True) + u @ v
     exe = xlanb.compile(xlanb.hlo.parse(TEXT.format(t=element)))
     np.testing.assert_allclose(exe(x, u, v), expected, rtol=tolerance, atol=tolerance)
+
+SINES = """HloModule m
+add {
+  c = f32[] parameter(0)
+  d = f32[] parameter(1)
+  ROOT s = f32[] add(c, d)
+}
+f {
+  x = f32[16,8] parameter(0)
+  y = f32[16,8] parameter(1)
+  first = f32[16,8] sine(x)
+  second = f32[16,8] sine(y)
+  power = f32[16,8] exponential(second)
+  zero = f32[] constant(0)
+  sum = f32[16] reduce(power, zero), dimensions={1}, to_apply=add
+  sums = f32[16,8] broadcast(sum), dimensions={0}
+  third = f32[16,8] sine(sums)
+  part = f32[16,8] subtract(first, sums)
+  ROOT t = (f32[16,8], f32[16,8]) tuple(part, third)
+}
+ENTRY e {
+  x = f32[16,8] parameter(0)
+  y = f32[16,8] parameter(1)
+  ROOT r = (f32[16,8], f32[16,8]) fusion(x, y), kind=kLoop, calls=f
+}
+"""
+
+
+def test_what_is_moved_out_of_a_row_may_branch() -> None:
+    x, y = np.random.default_rng(0).standard_normal((2, 16, 8)).astype(np.float32)
+    sums = np.exp(np.sin(y)).sum(1, keepdims=True) + 0 * x
+    part, third = xlanb.compile(xlanb.hlo.parse(SINES))(x, y)
+    np.testing.assert_allclose(part, np.sin(x) - sums, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(third, np.sin(sums), rtol=1e-5, atol=1e-5)

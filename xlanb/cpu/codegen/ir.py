@@ -171,6 +171,15 @@ class Outlined:
     mark: str = ""
 
 
+def _come_from(regions: Sequence[Region], old: str, new: str) -> None:
+    """What was written before these regions ends in another block than it did: what they took from the old one comes from the new one."""
+    for r in regions:
+        r.lines[:] = [
+            line.replace(f", %{old} ]", f", %{new} ]") if " = phi " in line and f", %{old} ]" in line else line
+            for line in r.lines
+        ]
+
+
 class Function:
     """Builds one LLVM function, statement after statement.
 
@@ -344,9 +353,12 @@ class Function:
         del self.regions[depth:]
         size = sum(len(r.lines) for r in inner)
         self._outside += size
+        entered = self.block
         try:
             yield
         finally:
+            if self.block != entered:
+                _come_from(inner, entered, self.block)
             self._outside -= size
             self.regions += inner
 
