@@ -9,6 +9,7 @@ import { dressNode, drawGroups, markOf, smooth } from "./shapes.js";
 /** @typedef {import("./store.js").Marks} Marks */
 
 const MIN_READABLE = 0.62;
+const HALF = 0.5; // its whole width is shown down to here
 const SMALL = 0.7; // all of it is shown down to here
 const READABLE = 0.9; // else a tall graph is scrolled through rather than made so small that its width is empty
 const MARGIN = 28;
@@ -185,7 +186,8 @@ export class GraphView {
     if (!sheet || !box.width || !box.height || !sheet.nodes.length) return;
     const room = { w: box.width - MARGIN * 2, h: box.height - MARGIN * 2 - LEGEND };
     const whole = Math.min(room.w / sheet.w, room.h / sheet.h, 1.3);
-    const scale = whole >= SMALL ? whole : Math.max(whole, Math.min(READABLE, room.w / sheet.w), MIN_READABLE);
+    const wide = room.w / sheet.w;
+    const scale = whole >= SMALL ? whole : Math.max(whole, wide < HALF ? MIN_READABLE : Math.min(READABLE, wide));
     const changed = marks ? [...marks.added, ...marks.changed] : [];
     const stays = Math.abs(scale - this.scale) < 1e-6 && Math.abs(this.wide - sheet.w) < 1 && changed.every((n) => this._isInSight(n));
     this.touched = false;
