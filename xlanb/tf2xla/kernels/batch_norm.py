@@ -42,14 +42,18 @@ def normalized(ctx: OpContext, given: Sequence[HloInstruction], *, is_last_versi
     rest = [_nothing(ctx)] if is_last_version else []
     if not ctx.attr("is_training", True):
         y = b.instruction(HloOpcode.BATCH_NORM_INFERENCE, (wide, scale, offset, mean, variance), **attributes)
-        return [b.convert(y, kind), *(b.convert(v, small) for v in (mean, variance) * 2), *rest]
+        return [b.convert(b.convert(y, small), kind), *(b.convert(v, small) for v in (mean, variance) * 2), *rest]
     made = b.instruction(HloOpcode.BATCH_NORM_TRAINING, (wide, scale, offset), **attributes)
     y, batch_mean, batch_variance = (b.get_tuple_element(made, i) for i in range(3))
     count = prod(d for i, d in enumerate(x.array_shape.dimensions) if i != feature)
     unbiased = b.multiply(batch_variance, scalar(ctx, batch_variance, count / max(count - 1, 1)))
     factor = float(ctx.attr("exponential_avg_factor", 1.0))
     running = [_blended(ctx, old, new, factor) for old, new in ((mean, batch_mean), (variance, unbiased))]
-    return [b.convert(y, kind), *(b.convert(v, small) for v in (*running, batch_mean, batch_variance)), *rest]
+    return [
+        b.convert(b.convert(y, small), kind),
+        *(b.convert(v, small) for v in (*running, batch_mean, batch_variance)),
+        *rest,
+    ]
 
 
 def _blended(ctx: OpContext, old: HloInstruction, new: HloInstruction, factor: float) -> HloInstruction:
