@@ -44,6 +44,7 @@ def test_a_temporary_that_is_read_beside_a_softmax_is_not_written_over(
     exe = xlanb.compile(xlanb.hlo.parse(TEXT.format(t=element)))
     np.testing.assert_allclose(exe(x, u, v), expected, rtol=tolerance, atol=tolerance)
 
+
 SINES = """HloModule m
 add {
   c = f32[] parameter(0)

@@ -183,11 +183,11 @@ def test_a_scalar_takes_no_sharding_of_what_it_was_repeated_to(keeps_meaning):
 
 def _calls_in_calls(depth: int) -> str:
     parts = ["fn_0 {\n  p = f32[4] parameter(0)\n  ROOT n = f32[4] negate(p)\n}"]
-    for k in range(1, depth):
-        parts.append(
-            f"fn_{k} {{\n  p = f32[4] parameter(0)\n  a = f32[4] add(p, p)\n"
-            f"  c = f32[4] call(a), to_apply=fn_{k - 1}\n  ROOT m = f32[4] multiply(c, p)\n}}"
-        )
+    parts += [
+        f"fn_{k} {{\n  p = f32[4] parameter(0)\n  a = f32[4] add(p, p)\n"
+        f"  c = f32[4] call(a), to_apply=fn_{k - 1}\n  ROOT m = f32[4] multiply(c, p)\n}}"
+        for k in range(1, depth)
+    ]
     entry = f"ENTRY e {{\n  x = f32[4] parameter(0)\n  ROOT c = f32[4] call(x), to_apply=fn_{depth - 1}\n}}"
     return "HloModule m\n\n" + "\n\n".join([*parts, entry]) + "\n"
 
