@@ -229,3 +229,19 @@ def test_a_pass_without_rules_says_the_reason_and_the_place_of_its_edits() -> No
     causes = {e.cause for e in events if isinstance(e, Edit | Decision)}
     assert {(c.pass_name, c.rule) for c in causes} == {("cse", "identical")}
     assert all(c.where.startswith("xlanb/transforms/hlo_cse.py:") for c in causes)
+
+
+def test_reshape_mover_leaves_what_is_fused() -> None:
+    """No later pass would join the transposes that a move leaves in a fusion: they grew at every round."""
+    module = parse("""HloModule m
+    f {
+      q = f32[17,17]{1,0} parameter(0)
+      t = f32[17,17]{0,1} transpose(q), dimensions={1,0}
+      c = f32[17,17]{1,0} copy(t)
+      ROOT a = f32[17,17]{1,0} add(c, q)
+    }
+    ENTRY e {
+      p = f32[17,17]{1,0} parameter(0)
+      ROOT u = f32[17,17]{1,0} fusion(p), kind=kLoop, calls=f
+    }""")
+    assert not PASSES["reshape-mover"]().run(module).changed

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -30,7 +31,7 @@ class ReshapeMover(HloPass):
     name = "reshape-mover"
 
     def apply(self, module: HloModule) -> None:
-        for c in module.post_order():
+        for c in nonfusion_computations(module):
             for i in _candidates(c):
                 _sink(i)
 
