@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -192,9 +193,10 @@ class Calls:
         arrays = [(s.dtype, s.dimensions, s.strides) for s in (*self.arguments, *self.results) if s is not None]
         self._table = bridges.table(self._address, temp, arrays, len(self.results), flags)
 
-    def __del__(self) -> None:
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        # at the interpreter's end the modules are gone before their objects
         memory = getattr(self, "_table", None)
-        if memory is not None:
+        if memory is not None and not ends():
             bridges.free_arena(memory)
 
     def entry(self) -> Callable[..., Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -127,8 +128,10 @@ class MachineCode:
             except RuntimeError as error:
                 raise CompilationError(f"LLVM refuses the IR:\n{error}") from error
 
-    def __del__(self) -> None:
-        # The context must outlive all that was made in it; left to itself Python would let it go first.
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
+        # The context must outlive all that was made in it; left to itself Python would let it go first. At the interpreter's end LLVM's binding is gone before.
+        if ends():
+            return
         for name in ("_engine", "_module", "_context"):
             made = getattr(self, name, None)
             if made is not None:
