@@ -50,9 +50,9 @@ def parts(e: Elemental, count: Ix, *, nanoseconds: float) -> Iterator[tuple[Ix, 
 
 
 def chunks(e: Elemental, count: Ix, nanoseconds: float) -> Ix:
-    """How many parts: some more than threads, so that one who comes late does less, but none of them tiny."""
+    """How many parts: some more than threads, so that one who comes late does less, but none of them tiny; as many for each thread where none is late."""
     threads = e.f.target.threads
     if not isinstance(count, int):
         return e.f.call("i64", "llvm.umin.i64", ("i64", count), ("i64", str(_PER_THREAD * threads)))
     worth = int(count * nanoseconds / _SMALLEST)
-    return min(count, max(threads, min(_PER_THREAD * threads, worth)))
+    return min(count, threads * max(1, min(_PER_THREAD, worth // threads)))

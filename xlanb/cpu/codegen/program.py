@@ -20,6 +20,7 @@ from xlanb.cpu.codegen import fft, scatter
 from xlanb.cpu.codegen import kernel as kernels
 from xlanb.cpu.codegen import sort as _sort  # noqa: F401 - registers its kernels
 from xlanb.cpu.codegen import topk as _topk  # noqa: F401 - registers its kernel
+from xlanb.cpu.codegen.copies import Copies
 from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLargeError, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder, identifier
@@ -129,6 +130,7 @@ class _Emitter:
         self.host: dict[str, HloInstruction] = {}
         self._constant_names: dict[object, str] = {}
         self._same: dict[str, str] = {}
+        self._memory_copies = Copies(_ATTRIBUTES)
         self.polls = polls
         self._pace: tuple[str, str] | None = None
         self._bases: dict[int, str] = {}
@@ -161,8 +163,11 @@ class _Emitter:
         for value, number in self.assignment.result_copies:
             target = next(a for a in self.assignment.allocations if a.kind == "output" and a.number == number)
             if value.size:
-                self._memcpy(
-                    self._bases[target.index], self._pointer(self.assignment.slice_of_value(value)), value.size
+                self._memory_copies.emit(
+                    self.run,
+                    self._bases[target.index],
+                    self._pointer(self.assignment.slice_of_value(value)),
+                    value.size,
                 )
         if self._pace:
             built.branch(STOP)
@@ -212,10 +217,6 @@ class _Emitter:
         self._constant_names[i.literal] = name
         return name
 
-    def _memcpy(self, target: str, source: str, size: int) -> None:
-        self.module.declare("void", "llvm.memcpy.p0.p0.i64", "ptr, ptr, i64, i1")
-        self.run.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
-
     def _copies(self, position: int) -> None:
         """What has to be copied at a position: first what others overwrite goes aside, then all of it to its place."""
         copies = self.assignment.copies.get(position, ())
@@ -226,10 +227,12 @@ class _Emitter:
                 aside = self.assignment.staged.get((position, c.source))
                 if aside is not None:
                     target = self._pointer(aside)
-                    self._memcpy(target, where[c.source], c.source.size)
+                    self._memory_copies.emit(self.run, target, where[c.source], c.source.size)
                     where[c.source] = target
         for c in copies:
-            self._memcpy(self._pointer(self.assignment.slice_of_value(c.target)), where[c.source], c.source.size)
+            self._memory_copies.emit(
+                self.run, self._pointer(self.assignment.slice_of_value(c.target)), where[c.source], c.source.size
+            )
 
     # -- the program --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,55 @@
+"""Copies between the kernels of a program: whole, and shared by threads where they are large."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from xlanb.cpu import jit, pool
+from xlanb.cpu.codegen.copies import Copies
+from xlanb.cpu.codegen.ir import PARALLEL, ModuleBuilder
+from xlanb.cpu.target import has_pool
+
+pytestmark = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool on this system")
+
+
+def _copying(*sizes: int, threads: int = 2) -> str:
+    """A function (to, from) that copies so many bytes, size after size to the same place."""
+    module = ModuleBuilder("copying", replace(jit.host(), threads=threads))
+    f = module.function("run", [], "nounwind", "", linkage="")
+    copies = Copies("nounwind")
+    for size in sizes:
+        copies.emit(f, "%p0", "%p1", size)
+    f.sign(["ptr noalias %p0", "ptr noalias %p1"], "nounwind")
+    return module.text()
+
+
+@pytest.mark.parametrize("size", [1, 4096, 1 << 22, (1 << 22) + 1, 3_000_001, 5_000_000 - 1])
+def test_a_copy_is_whole_and_writes_nothing_beyond(size):
+    text = _copying(size)
+    code = jit.MachineCode(text, {}, {PARALLEL: pool.address()} if PARALLEL in text else {})
+    source = np.random.default_rng(0).integers(1, 256, size + 64, np.uint8)
+    target = np.zeros(size + 64, np.uint8)
+    code.function("run", 2)(target.ctypes.data, source.ctypes.data)
+    np.testing.assert_array_equal(target[:size], source[:size])
+    assert not target[size:].any()
+
+
+def test_threads_share_large_copies_only_and_have_one_function_for_each_size():
+    assert PARALLEL not in _copying(4096)
+    assert PARALLEL not in _copying(1 << 24, threads=1)
+    text = _copying(1 << 24, 1 << 24, 1 << 25)
+    assert text.count(f"call void @{PARALLEL}(") == 2
+    assert text.count("call void @copy") == 3
+
+
+@pytest.mark.parametrize("count", [2, 16, 1 << 10])
+def test_a_result_that_is_an_argument_is_copied(backend, count):
+    shape = f"f32[{count},1024]"
+    exe = backend(f"HloModule m\nENTRY e {{\n  p = {shape} parameter(0)\n  ROOT b = {shape} bitcast(p)\n}}\n")
+    x = np.random.default_rng(1).standard_normal((count, 1024)).astype(np.float32)
+    got = exe(x)
+    np.testing.assert_array_equal(got, x)
+    assert not np.shares_memory(got, x)
