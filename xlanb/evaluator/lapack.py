@@ -26,10 +26,16 @@ _TARGET = re.compile(r"lapack_([sdcz])([a-z0-9]+)_ffi")
 _OPTION = re.compile(r"(\w+)\s*=\s*(true|false|-?\d+)")
 
 
+def lapack_name(target: str) -> tuple[str, str] | None:
+    """The letter of the element type (s, d, c or z) and the routine that a custom-call target names: `lapack_sgetrf_ffi` is ("s", "getrf"); None of others."""
+    found = _TARGET.fullmatch(target)
+    return (found[1], found[2]) if found else None
+
+
 def lapack_routine(target: str) -> Callable[..., Value] | None:
     """The function behind a custom-call target, called with the instruction and its operands; None where there is none of this name."""
-    found = _TARGET.fullmatch(target)
-    routine = _ROUTINES.get(found[2]) if found else None
+    found = lapack_name(target)
+    routine = _ROUTINES.get(found[1]) if found else None
     if routine is None:
         return None
 
@@ -37,7 +43,7 @@ def lapack_routine(target: str) -> Callable[..., Value] | None:
         leaves = [shape.as_array() for _, shape in i.shape.leaves()]
         results: Value = [None] * len(leaves)
         if operands[0].size:
-            results = routine(_options(i), *operands)
+            results = routine(lapack_options(i), *operands)
         made = tuple(
             np.zeros(leaf.dimensions, leaf.dtype) if value is None else np.asarray(value).astype(leaf.dtype, copy=False)
             for value, leaf in zip(results, leaves, strict=True)
@@ -47,8 +53,8 @@ def lapack_routine(target: str) -> Callable[..., Value] | None:
     return run
 
 
-def _options(i: HloInstruction) -> dict[str, int]:
-    """The numbers of `{uplo = 76 : ui8, left = true}`."""
+def lapack_options(i: HloInstruction) -> dict[str, int]:
+    """The options of a custom-call as numbers: `{uplo = 76 : ui8, left = true}` is {"uplo": 76, "left": True}."""
     found = _OPTION.findall(i.backend_config)
     return {name: value == "true" if value in ("true", "false") else int(value) for name, value in found}
 

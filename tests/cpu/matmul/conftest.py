@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from xlanb.cpu import CompileOptions, Executable, compile_module, compiler, jit
+from xlanb.cpu import CompileOptions, Executable, compile_module, jit
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 from xlanb.transforms.pipeline import HloPassPipeline
@@ -19,7 +18,6 @@ DTYPES = {
     "s32": np.int32, "c64": np.complex64, "f8e4m3fn": ml_dtypes.float8_e4m3fn,
 }  # fmt: skip
 TOLERANCE = {"f16": 4e-3, "bf16": 3e-2, "f8e4m3fn": 0.3, "f64": 1e-12}
-_WITHOUT = {512: (), 256: ("avx512",), 128: ("avx", "fma", "f16c", "xop")}
 
 
 def array(rng: np.random.Generator, shape: tuple[int, ...], t: str) -> np.ndarray:
@@ -41,22 +39,6 @@ def assert_close(got: np.ndarray, want: np.ndarray, t: str) -> None:
     wide = np.complex128 if got.dtype.kind == "c" else np.float64
     tolerance = TOLERANCE.get(t, 2e-4)
     np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=tolerance, atol=tolerance)
-
-
-def narrowed(bits: int) -> str:
-    """The host's features without those of wider vectors."""
-    cut = _WITHOUT[bits]
-    return ",".join("-" + f[1:] if f[1:].startswith(cut) and cut else f for f in jit.host().features.split(","))
-
-
-@pytest.fixture(params=[512, 256, 128])
-def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The width of the vectors that the machine is said to have."""
-    target = replace(jit.host(), features=narrowed(request.param), threads=2)
-    if target.vector_bits != request.param:
-        pytest.skip(f"this machine has no vectors of {request.param} bits")
-    monkeypatch.setattr(compiler, "_target", lambda _: target)
-    return int(request.param)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from xlanb.cpu.codegen.copies import Copies
 from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLargeError, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder, identifier
+from xlanb.cpu.codegen.linalg import routines as linalg
 from xlanb.cpu.codegen.types import from_memory, register
 from xlanb.cpu.codegen.units import Unit, cut
 from xlanb.cpu.host_call import HOST_OPCODES
@@ -364,7 +365,7 @@ def _is_host_call(i: HloInstruction) -> bool:
     """Whether the runtime computes an instruction."""
     if i.opcode is Op.SCAN:
         return not scatter.scans_by_element(i)
-    return i.opcode in HOST_OPCODES and not (i.opcode is Op.FFT and fft.has_kernel(i))
+    return i.opcode in HOST_OPCODES and not (i.opcode is Op.FFT and fft.has_kernel(i)) and not linalg.has_kernel(i)
 
 
 class _KernelBuilder:

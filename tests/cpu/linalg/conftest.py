@@ -1,0 +1,62 @@
+"""Calls of LAPACK's routines as JAX writes them, for machines of several vector widths, all of which the host can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from xlanb.cpu import CompileOptions, Executable, compile_module
+from xlanb.hlo import parse
+from xlanb.transforms.pipeline import HloPassPipeline
+
+Dims = Sequence[int | str]
+Lapack = Callable[..., Executable]
+
+
+def shape_text(dtype: str, batch: Sequence[int], dims: Dims) -> str:
+    """An array of a batch, matrices by columns; dimensions after an "s" are those of integers."""
+    if dims[:1] == ("s",):
+        dtype, dims = "s32", dims[1:]
+    slowest = [*range(len(batch)), *reversed(range(len(batch), len(batch) + len(dims)))]
+    layout = f"{{{','.join(map(str, slowest[::-1]))}}}" if slowest else ""
+    return f"{dtype}[{','.join(map(str, (*batch, *dims)))}]{layout}"
+
+
+@pytest.fixture
+def lapack(width: int) -> Lapack:
+    """lapack(routine, letter, batch, operands, results, options) -> Executable of a module that is one call."""
+    del width
+
+    def build(
+        routine: str, letter: str, batch: Sequence[int], operands: Sequence[Dims], results: Sequence[Dims], options: str
+    ) -> Executable:
+        dtype = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}[letter]
+        given = [shape_text(dtype, batch, d) for d in operands]
+        made = [shape_text(dtype, batch, d) for d in results]
+        parameters = "\n".join(f"  p{k} = {s} parameter({k})" for k, s in enumerate(given))
+        names = ", ".join(f"p{k}" for k in range(len(given)))
+        result = made[0] if len(made) == 1 else "(" + ", ".join(made) + ")"
+        return compile_module(
+            parse(
+                f"HloModule m\n\nENTRY e {{\n{parameters}\n"
+                f"  ROOT r = {result} custom-call({names}), "
+                f'custom_call_target="lapack_{letter}{routine}_ffi", operand_layout_constraints={{{", ".join(given)}}}, '
+                f"api_version=API_VERSION_TYPED_FFI, backend_config={{{options}}}\n}}\n"
+            ),
+            CompileOptions(pipeline=HloPassPipeline("none")),
+        )
+
+    return build
+
+
+@pytest.fixture
+def positive(rng: np.random.Generator) -> Callable[..., np.ndarray]:
+    """positive(batch, n, dtype) -> positive definite matrices."""
+
+    def make(batch: Sequence[int], n: int, dtype: type) -> np.ndarray:
+        x = rng.standard_normal((*batch, n, n))
+        return (x @ x.swapaxes(-1, -2) + n * np.eye(n)).astype(dtype)
+
+    return make

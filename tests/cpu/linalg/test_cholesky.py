@@ -1,0 +1,71 @@
+"""Cholesky factors by kernels, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 50, 67]
+
+
+def potrf(lapack, letter, batch, n, uplo):
+    return lapack("potrf", letter, batch, [(n, n)], [(n, n), ("s",)], f"uplo = {ord(uplo)} : ui8")
+
+
+def reference(a, uplo):
+    """The factor of what stands in a triangle, the other triangle as it was."""
+    half = np.tril(a) if uplo == "L" else np.triu(a).swapaxes(-1, -2)
+    diagonal = np.einsum("...ii->...i", half)[..., None] * np.eye(a.shape[-1])
+    factor = np.linalg.cholesky((half + half.swapaxes(-1, -2) - diagonal).astype(np.float64))
+    mine = np.tri(a.shape[-1], dtype=bool)
+    return np.where(mine, factor, a) if uplo == "L" else np.where(mine.T, factor.swapaxes(-1, -2), a)
+
+
+@pytest.mark.parametrize("letter", ["s", "d"])
+@pytest.mark.parametrize("uplo", ["L"])
+def test_factor(lapack, positive, rng, letter, uplo):
+    dtype, tolerance = (np.float32, 2e-6) if letter == "s" else (np.float64, 4e-15)
+    for n, batch in [(n, (n % 4,) if n % 4 else ()) for n in SIZES]:
+        a = positive(batch, n, dtype)
+        other = np.tri(n, k=-1, dtype=bool)
+        a = np.where(other.T if uplo == "L" else other, np.nan, a).astype(dtype)
+        exe = potrf(lapack, letter, batch, n, uplo)
+        assert not exe.program.host
+        factor, info = exe(a)
+        assert factor.dtype == dtype
+        assert info.shape == batch
+        assert not info.any()
+        want = reference(a, uplo)
+        np.testing.assert_allclose(factor, want, rtol=0, atol=tolerance * np.nanmax(abs(want)) * (1 + n / 16))
+
+
+@pytest.mark.parametrize("uplo", ["L"])
+@pytest.mark.parametrize(("n", "wrong"), [(1, 0), (5, 0), (5, 4), (20, 3), (20, 9), (40, 39), (40, 17), (40, 32)])
+def test_info_is_the_first_minor_that_is_not_positive(lapack, positive, n, wrong, uplo):
+    exe = potrf(lapack, "s", (4,), n, uplo)
+    a = positive((4,), n, np.float32)
+    a[1, wrong, wrong] = -1
+    a[2, wrong, wrong] = np.nan
+    factor, info = exe(a)
+    assert info.tolist() == [0, wrong + 1, wrong + 1, 0]
+    np.testing.assert_allclose(factor[::3], reference(a[::3], uplo), rtol=2e-5, atol=1e-5)
+    zero = exe(np.zeros_like(a))
+    assert zero[1].tolist() == [1] * 4
+
+
+def test_many_are_shared_by_threads(lapack, positive):
+    exe = potrf(lapack, "d", (50, 7), 24, "L")
+    assert exe.program.is_parallel
+    a = positive((50, 7), 24, np.float64)
+    factor, info = exe(a)
+    assert info.shape == (50, 7)
+    np.testing.assert_allclose(factor, reference(a, "L"), rtol=1e-12, atol=1e-12)
+
+
+def test_what_has_no_kernel_is_a_call(lapack, positive):
+    assert potrf(lapack, "z", (), 4, "L").program.host
+    empty = potrf(lapack, "s", (3,), 0, "L")
+    assert empty.program.host
+    factor, info = empty(np.zeros((3, 0, 0), np.float32))
+    assert factor.shape == (3, 0, 0)
+    assert info.tolist() == [0, 0, 0]

@@ -1,0 +1,110 @@
+"""potrf: a = L L^T of a positive definite matrix, a few columns at a time from left to right.
+
+Columns j... of the tile at the diagonal lose what the columns before them make of it, then are factored in registers; the rows below follow a vector at a time, each
+divided by the transpose of that tile. The other triangle is neither read nor written.
+"""
+
+from __future__ import annotations
+
+from xlanb.cpu.codegen.elemental import array_of
+from xlanb.cpu.codegen.ir import Function
+from xlanb.cpu.codegen.linalg.columns import Columns
+from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
+from xlanb.evaluator.lapack import lapack_options
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import PrimitiveType
+
+PARAMETERS = ("ptr noalias %a", "i64 %n", "i64 %ld", "ptr noalias %info")
+
+
+def nanoseconds(n: int) -> float:
+    """The time of one matrix."""
+    return 20.0 + 15.0 * n + n**3 / 100
+
+
+def emit_potrf(call: Call) -> None:
+    """Factor the lower triangle of the first result in place; the second one is LAPACK's info."""
+    n, _ = call.size(0)
+    call.routine("potrf", lambda f: _Lower(f, call.type).emit(), PARAMETERS, call.results[0], n, n, call.results[1])
+
+
+class _Lower:
+    """The routine: `info` becomes the order of the first leading minor that is not positive, or 0."""
+
+    def __init__(self, f: Function, t: PrimitiveType) -> None:
+        self.f = f
+        self.c = Columns(f, t)
+
+    def emit(self) -> None:
+        f, c = self.f, self.c
+        inverses = f.alloca(c.element, c.width)
+        with f.carried(c.rounds("%n", c.width), [("i32", "0")], guarded=True) as loop:
+            first = c.index("mul", loop.index, c.width)
+            loop.next = [self._columns(first, loop.values[0], inverses)]
+        f.do(f"store i32 {loop.values[0]}, ptr %info")
+
+    def _columns(self, first: str, info: str, inverses: str) -> str:
+        """The columns from `first` on; gives info."""
+        f, c = self.f, self.c
+        numbers = c.column_numbers(first, "%n")
+        columns = [c.at("%a", offset) for offset in c.steps(numbers, "%ld")]
+        left = c.index("sub", "%n", first)
+        mask = c.v.first(left)
+        info = self._diagonal([c.at(p, first) for p in columns], mask, first, numbers, info, inverses)
+        rest = c.rounds(c.index("sub", left, c.lanes), c.lanes)
+        with f.loop(rest, guarded=True) as block:
+            row = c.index("add", first, c.index("mul", c.index("add", block, 1), c.lanes))
+            mask = c.v.first(c.index("sub", "%n", row))
+            here = [c.at(p, row) for p in columns]
+            tile = c.update(c.load_tile(here, mask), mask, (c.at("%a", row), "%ld"), ("%a", "%ld"), numbers, first)
+            tile = c.divide(tile, lambda k, j: c.at(columns[k], numbers[j]), lambda j: c.at(inverses, j))
+            c.store_tile(here, tile, mask)
+        return info
+
+    def _diagonal(self, here: list[str], mask: str, first: str, numbers: list[str], info: str, inverses: str) -> str:
+        """The tile at the diagonal, factored."""
+        c = self.c
+        row = c.at("%a", first)
+        tile = c.update(c.load_tile(here, mask), mask, (row, "%ld"), ("%a", "%ld"), numbers, first)
+        for j in range(c.width):
+            pivot = self.f.let(f"extractelement {c.v.kind} {tile[j]}, i64 {j}")
+            info = self._checked(info, pivot, c.index("add", first, j))
+            root = self._root(pivot)
+            inverse = self.f.let(f"fdiv {c.element} 1.0, {root}")
+            c.set(c.at(inverses, j), inverse)
+            scaled = c.times(tile[j], c.v.splat(inverse))
+            tile[j] = self.f.let(f"insertelement {c.v.kind} {scaled}, {c.element} {root}, i64 {j}")
+            for later in range(j + 1, c.width):
+                tile[later] = c.minus(tile[later], tile[j], c.lane(tile[j], later))
+        for j in reversed(range(c.width)):
+            c.store(here[j], tile[j], c.both(mask, c.lane_mask(lambda k, j=j: k >= j)))  # type: ignore[misc]
+        return info
+
+    def _root(self, pivot: str) -> str:
+        kind = self.c.element
+        return self.f.call(kind, f"llvm.sqrt.{'f32' if kind == 'float' else 'f64'}", (kind, pivot))
+
+    def _checked(self, info: str, pivot: str, column: str) -> str:
+        """Info after a column: its number from 1 on, where its pivot is the first that is not positive."""
+        f = self.f
+        bad = f.let(f"fcmp ule {self.c.element} {pivot}, 0.0")
+        is_there = f.let(f"icmp slt i64 {column}, %n")
+        is_first = f.let(f"icmp eq i32 {info}, 0")
+        counts = f.both(f.both(bad, is_there), is_first)
+        number = f.let(f"trunc i64 {self.c.index('add', column, 1)} to i32")
+        return f.let(f"select i1 {counts}, i32 {number}, i32 {info}")
+
+
+def _fits(i: HloInstruction) -> bool:
+    rows, columns = array_of(i.operands[0]).dimensions[-2:]
+    return rows == columns and lapack_options(i).get("uplo") == ord("L")
+
+
+NATIVE["potrf"] = Native(
+    emit_potrf,
+    operands=(2,),
+    results=(2, 0),
+    nanoseconds=lambda i: nanoseconds(array_of(i.operands[0]).dimensions[-1]),
+    fits=_fits,
+    overwrites=(0,),
+)

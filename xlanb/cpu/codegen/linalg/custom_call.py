@@ -1,0 +1,194 @@
+"""custom-call of a LAPACK routine as a kernel: the table of routines, and the loop over a batch of matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xlanb.cpu.codegen.elemental import Elemental, array_of
+from xlanb.cpu.codegen.indexing import IrArray, same_order
+from xlanb.cpu.codegen.ir import Function, Ix
+from xlanb.cpu.codegen.kernel import IN_PLACE, ROUNDS, SCRATCH_EACH, Kernel, special
+from xlanb.cpu.codegen.matmul import shared
+from xlanb.cpu.codegen.matmul.shared import moved
+from xlanb.cpu.codegen.parallel import parallel
+from xlanb.errors import CompilationError
+from xlanb.evaluator.lapack import lapack_name, lapack_options
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape, Layout, PrimitiveType
+
+T = PrimitiveType
+_TYPES = {"s": T.F32, "d": T.F64}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A routine called for one matrix of a batch.
+
+    `operands` and `results` are addresses, leaf after leaf; `scratch` that of as many bytes as the routine asked for, aligned to a cache line; `type` is the element type.
+    """
+
+    e: Elemental
+    type: PrimitiveType
+    shapes: Sequence[ArrayShape]
+    """Of the operands, whole batches."""
+    options: Mapping[str, int]
+    operands: Sequence[str]
+    results: Sequence[str]
+    scratch: str
+
+    @property
+    def f(self) -> Function:
+        """The function that is being written."""
+        return self.e.f
+
+    def size(self, operand: int) -> tuple[int, int]:
+        """Rows and columns of an operand."""
+        rows, columns = self.shapes[operand].dimensions[-2:]
+        return rows, columns
+
+    def routine(
+        self, name: str, emit: Callable[[Function], None], parameters: Sequence[str], *arguments: Ix, key: object = ()
+    ) -> None:
+        """Call a routine `xlanb.NAME.TYPE` that all programs share: `emit` writes its body, which depends on the name, `key` and the element type alone.
+
+        Parameters are as LLVM has them ("ptr %a", "i64 %n"), arguments in their order.
+        """
+        kind = shared.types_text(self.type)
+        called = shared.routine(self.f.module, (name, self.type, key), f"{name}.{kind}", emit, parameters)
+        given = (f"{p.split()[0]} {a}" for p, a in zip(parameters, arguments, strict=True))
+        self.f.do(f"call void @{called}({', '.join(given)})")
+
+
+def _always(i: HloInstruction) -> bool:
+    return True
+
+
+def _none(i: HloInstruction) -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class Native:
+    """What makes a kernel of a LAPACK routine (see the package); `operands` and `results` tell of each array whether it is a number (0), a vector (1) or a matrix (2)."""
+
+    emit: Callable[[Call], None]
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    nanoseconds: Callable[[HloInstruction], float]
+    fits: Callable[[HloInstruction], bool] = _always
+    overwrites: tuple[int, ...] = ()
+    scratch: Callable[[HloInstruction], int] = _none
+
+
+NATIVE: dict[str, Native] = {}
+"""Routines that have kernels, by LAPACK's name without the letter of the type."""
+
+
+def native(i: HloInstruction) -> Native | None:
+    """What makes a kernel of a custom-call; None where the runtime has to compute it."""
+    name = lapack_name(str(i.get("custom_call_target"))) if i.opcode is Op.CUSTOM_CALL else None
+    found = NATIVE.get(name[1]) if name is not None and name[0] in _TYPES else None
+    fits = name is not None and found is not None and _is_plain(i, found, _TYPES[name[0]]) and found.fits(i)
+    return found if fits else None
+
+
+def _is_plain(i: HloInstruction, routine: Native, t: PrimitiveType) -> bool:
+    """Whether there is something to do, and all arrays are of one batch, of the type (or 32-bit integers) and as LAPACK has them."""
+    if not all(o.shape.is_array for o in i.operands):
+        return False
+    given, made = [array_of(o) for o in i.operands], [s.as_array() for _, s in i.shape.leaves() if not s.is_token]
+    if (len(given), len(made)) != (len(routine.operands), len(routine.results)):
+        return False
+    batch = given[0].dimensions[: given[0].rank - routine.operands[0]]
+    return (
+        given[0].element_type is t
+        and all(s.element_count for s in given)
+        and all(s.element_type in (t, T.S32) for s in (*given, *made))
+        and all(made[n if i.shape.is_tuple else 0].dimensions == given[n].dimensions for n in routine.overwrites)
+        and all(
+            _is_lapacks(s, batch, rank)
+            for s, rank in zip((*given, *made), (*routine.operands, *routine.results), strict=True)
+        )
+    )
+
+
+def _is_lapacks(shape: ArrayShape, batch: tuple[int, ...], rank: int) -> bool:
+    """Whether an array of a batch lies as LAPACK has it: number after number, vector after vector, or matrix after matrix, each by columns."""
+    if shape.rank != len(batch) + rank or shape.dimensions[: len(batch)] != batch or shape.is_dynamic:
+        return False
+    slowest = [*range(len(batch)), *reversed(range(len(batch), shape.rank))]
+    return same_order(shape, ArrayShape(shape.element_type, shape.dimensions, layout=Layout(tuple(reversed(slowest)))))
+
+
+def _batch(i: HloInstruction, routine: Native) -> int:
+    shape = array_of(i.operands[0])
+    return math.prod(shape.dimensions[: shape.rank - routine.operands[0]])
+
+
+def _scratch(i: HloInstruction) -> int:
+    found = native(i)
+    return found.scratch(i) if found is not None else 0
+
+
+def _rounds(i: HloInstruction) -> tuple[int, float]:
+    found = native(i)
+    return (_batch(i, found), found.nanoseconds(i)) if found is not None else (0, 0.0)
+
+
+def _in_place(i: HloInstruction, operand: int) -> bool:
+    found = native(i)
+    return found is not None and operand in found.overwrites
+
+
+SCRATCH_EACH[Op.CUSTOM_CALL] = _scratch
+ROUNDS[Op.CUSTOM_CALL] = _rounds
+IN_PLACE[Op.CUSTOM_CALL] = _in_place
+
+
+@special(Op.CUSTOM_CALL, memory_only=True)
+def _custom_call(k: Kernel) -> bool:
+    i, e = k.root, k.e
+    found = native(i)
+    if found is None:
+        return False
+    shapes = [array_of(o) for o in i.operands]
+    results = [k.outputs[leaf] for leaf, _ in i.shape.leaves()]
+    operands = [_array(e, o) for o in i.operands]
+    rank = shapes[0].rank - found.operands[0]
+    with parallel(e, _batch(i, found), nanoseconds=found.nanoseconds(i)) as b:
+        given, made = ([_matrix(e.f, a, rank, b) for a in arrays] for arrays in (operands, results))
+        for n in found.overwrites:
+            at = n if i.shape.is_tuple else 0
+            if operands[n].pointer != results[at].pointer:
+                _copy(e.f, made[at], given[n], _bytes(shapes[n], rank))
+        scratch = k.own_scratch() if found.scratch(i) else ""
+        found.emit(Call(e, shapes[0].element_type, shapes, lapack_options(i), given, made, scratch))
+    e.f.ready = True
+    return True
+
+
+def _array(e: Elemental, i: HloInstruction) -> IrArray:
+    """An operand in memory."""
+    source = e.bindings[i][()] if i in e.bindings else e.constants(i)
+    if not isinstance(source, IrArray):
+        raise CompilationError(f"an operand of LAPACK's is not in memory:\n  {i}")
+    return source
+
+
+def _bytes(shape: ArrayShape, batch: int) -> int:
+    """Of one matrix of a batch of so many dimensions."""
+    return math.prod(shape.dimensions[batch:]) * shape.element_type.byte_size
+
+
+def _matrix(f: Function, a: IrArray, batch: int, b: Ix) -> str:
+    """The address of matrix b."""
+    offset = f.mul(b, _bytes(a.shape, batch))
+    return a.pointer if offset == 0 else moved(f, a.pointer, str(offset))
+
+
+def _copy(f: Function, target: str, source: str, size: int) -> None:
+    f.module.declare("void", "llvm.memcpy.p0.p0.i64", "ptr, ptr, i64, i1")
+    f.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")

@@ -1,0 +1,12 @@
+"""All routines that there are: each module named here adds its rows to the table."""
+
+from __future__ import annotations
+
+from xlanb.cpu.codegen.linalg import cholesky as _cholesky  # noqa: F401 - registers its routine
+from xlanb.cpu.codegen.linalg.custom_call import native
+from xlanb.hlo.instruction import HloInstruction
+
+
+def has_kernel(i: HloInstruction) -> bool:
+    """Whether an instruction is a routine of linear algebra that is a kernel here, and no call of the runtime."""
+    return native(i) is not None
