@@ -155,3 +155,28 @@ def test_the_schedule_with_the_lower_peak_is_taken():
     order = schedule_computation(entry)
     assert sorted(i.name for i in order) == sorted(i.name for i in entry)
     assert peak_bytes(entry, order) <= 4000 + 6 * 4
+
+
+TWICE = """HloModule m
+twice {
+  p = f32[8,8] parameter(0)
+  q = f32[64] parameter(1)
+  r = f32[64] reverse(q), dimensions={0}
+  b = f32[8,8] bitcast(r)
+  ROOT a = f32[8,8] add(p, b)
+}
+ENTRY main {
+  x = f32[8,8] parameter(0)
+  y = f32[8,8] sine(x)
+  z = f32[64] bitcast(y)
+  f = f32[8,8] fusion(y, z), kind=kLoop, calls=twice
+  ROOT n = f32[8,8] negate(f)
+}
+"""
+
+
+def test_an_operand_that_is_read_in_two_ways_is_not_written_over():
+    assignment = assign_buffers(parse(TWICE), KernelPolicy())
+    find = {i.name: i for i in assignment.module.entry_computation}
+    assert assignment.slice_of(find["y"]) == assignment.slice_of(find["z"])
+    assert assignment.slice_of(find["y"]) != assignment.slice_of(find["f"])

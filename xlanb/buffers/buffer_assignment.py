@@ -285,19 +285,25 @@ class Groups:
             results = [
                 (leaf, v) for leaf, s in i.shape.leaves() if (v := self.flow.value(i, leaf)).instruction is i and v.size
             ]
-            for k, o in enumerate(i.operands):
-                for operand_leaf, _ in o.shape.leaves():
-                    operand = self.flow.value(o, operand_leaf)
-                    if operand.kind != "value" or not any(e == position for _, e in operand.intervals):
-                        continue
-                    for leaf, result in results:
-                        if (
-                            operand.size == result.size
-                            and result.start == position
-                            and self.policy.can_share(i, k, operand_leaf, leaf)
-                        ):
-                            self._hand_over.add((operand, result, position))
-                            self._shares.append((operand, result))
+            for operand, uses in self._dying(i, position).items():
+                for leaf, result in results:
+                    if (
+                        operand.size == result.size
+                        and result.start == position
+                        and all(self.policy.can_share(i, k, operand_leaf, leaf) for k, operand_leaf in uses)
+                    ):
+                        self._hand_over.add((operand, result, position))
+                        self._shares.append((operand, result))
+
+    def _dying(self, i: HloInstruction, position: int) -> dict[HloValue, list[tuple[int, Leaf]]]:
+        """The values that an instruction is among the last to read, with all places (operand, leaf of it) where it reads them: bitcasts give one value several times."""
+        found: dict[HloValue, list[tuple[int, Leaf]]] = {}
+        for k, o in enumerate(i.operands):
+            for leaf, _ in o.shape.leaves():
+                value = self.flow.value(o, leaf)
+                if value.kind == "value" and any(end == position for _, end in value.intervals):
+                    found.setdefault(value, []).append((k, leaf))
+        return found
 
     def _merge_in_place(self) -> None:
         for operand, result in self._shares:

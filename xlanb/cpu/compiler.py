@@ -11,7 +11,7 @@ from typing import Any
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
 from xlanb.buffers.memory_scheduler import schedule_module
 from xlanb.cpu import jit
-from xlanb.cpu.codegen.elemental import KernelTooLargeError
+from xlanb.cpu.codegen.elemental import KernelTooLargeError, OverwrittenError
 from xlanb.cpu.codegen.kernel import KernelPolicy
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
@@ -160,14 +160,18 @@ def _target(options: CompileOptions) -> Target:
 
 
 def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
-    """Legalise in place, schedule, assign buffers and emit; fusions that grow out of hand are opened, and it starts over."""
+    """Legalise in place, schedule, assign buffers and emit; fusions that grow out of hand are opened, those that cannot be written in place are not, and it starts over."""
     too_large: set[str] = set()
+    apart: set[str] = set()
     _tell_elided(module)
     while True:
         legalize(module, too_large)
-        assignment = assign_buffers(module, KernelPolicy(target.threads), schedule_module(module))
+        assignment = assign_buffers(module, KernelPolicy(target.threads, apart), schedule_module(module))
         try:
             return assignment, emit_program(assignment, target)
+        except OverwrittenError as error:
+            _LOG.info("%s: %s", module.name, error)
+            apart.add(error.instruction.name)
         except KernelTooLargeError as error:
             name = error.instruction.name  # type: ignore[attr-defined]
             if name in too_large:

@@ -7,7 +7,7 @@ index, so a value that is used twice is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,6 +29,7 @@ Binding = Mapping[Leaf, Source]
 Rule = Callable[["Elemental", HloInstruction, Index], Value | tuple[Value, ...]]
 
 RULES: dict[Op, Rule] = {}
+_ALL = object()
 SIZE_LIMIT = 30_000
 """Lines of a function past which a fusion is not compiled as one kernel: inlining has multiplied its producers."""
 
@@ -40,6 +41,12 @@ class Kept:
     instruction: HloInstruction
     array: IrArray
     filled: bool = False
+
+
+class OverwrittenError(XlanbError):
+    """A kernel that reads an operand where it has written its result over it: the operands of `instruction` are to lie elsewhere."""
+
+    instruction: HloInstruction
 
 
 class KernelTooLargeError(XlanbError):
@@ -84,6 +91,23 @@ class Elemental:
         self.flags = flags
         self.floor = floor
         self.kept: Kept | None = None
+        self._written: dict[str, object] = {}
+
+    # -- results that lie in the place of operands ----------------------------------------------------------------
+
+    def writes(self, pointers: Iterable[str], at: Index | None = None) -> None:
+        """From now on the element at an index is computed (None: any) of the results that lie at these pointers: what else was there must not be read any more."""
+        self._written.update(dict.fromkeys(pointers, _ALL if at is None else at.key))
+
+    def has_written_none(self, pointers: Iterable[str]) -> None:
+        """These results are about to be computed."""
+        for p in pointers:
+            self._written.pop(p, None)
+
+    def _read(self, i: HloInstruction, array: IrArray, index: Index) -> Value:
+        if self._written.get(array.pointer, index.key) != index.key:
+            raise OverwrittenError(f"{i.name} is read where {self.f.name} has written its result")
+        return array.load(self.f, index)
 
     # -- elements -----------------------------------------------------------------------------------------------
 
@@ -106,7 +130,7 @@ class Elemental:
         bound = self.bindings.get(i)
         if bound is not None:
             source = bound[leaf]
-            return source.load(self.f, index) if isinstance(source, IrArray) else source(index)
+            return self._read(i, source, index) if isinstance(source, IrArray) else source(index)
         kept = self.kept if self.kept is not None and self.kept.instruction is i else None
         if kept is not None and kept.filled:
             return kept.array.load(self.f, index)

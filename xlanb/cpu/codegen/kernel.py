@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from xlanb.cpu.codegen import (
@@ -18,10 +18,11 @@ from xlanb.cpu.codegen import (
     windows,
 )
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
-from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
+from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, OverwrittenError, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.parallel import WORTH
+from xlanb.cpu.codegen.rows import Rows, is_in_place, is_read_where_it_is
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -89,7 +90,11 @@ def emit(k: Kernel) -> None:
         emitter = SPECIAL.get(k.root.opcode)
         done = emitter(k) if emitter is not None else transpose.emit_transposed(k)
         if not done:
-            loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
+            try:
+                loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
+            except OverwrittenError as error:
+                error.instruction = k.instruction
+                raise
 
 
 @special(Op.REDUCE)
@@ -170,10 +175,14 @@ def is_inlinable(computation: HloComputation) -> bool:
 class KernelPolicy:
     """What the kernels of this backend can do in place, and what scratch they need (see buffers.buffer_assignment.Policy)."""
 
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self, threads: int = 1, apart: Collection[str] = ()) -> None:
+        """`apart` are the names of instructions whose results lie in no operand's place."""
         self.threads = threads
+        self.apart = apart
 
     def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
+        if instruction.name in self.apart:
+            return False
         if instruction.opcode is Op.FUSION:
             target = instruction.fused_computation
             return _reads_in_place(target.root, leaf, target.parameters[operand], operand_leaf)
@@ -215,7 +224,7 @@ def _once(i: HloInstruction, operand: int) -> bool:
 
 
 def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf) -> bool:
-    """Whether a fusion reads an element of a parameter only for the same element of its results, which all come out of one loop."""
+    """Whether a fusion reads an element of a parameter only for the same element of its results, which all come out of one loop, or before the loop over its row."""
     if root.opcode is Op.DYNAMIC_UPDATE_SLICE:
         return root.operands[0] is parameter and parameter.user_count == 1 and _once(root, 0)
     shapes = [s for _, s in root.shape.leaves()]
@@ -224,20 +233,6 @@ def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction,
         return False
     if not all(isinstance(s, ArrayShape) and same_order(s, first) for s in shapes):
         return False
-    if not same_order(array_of(parameter, parameter_leaf), first) or loops.may_keep(root):
-        return False
-    seen: set[tuple[HloInstruction, bool]] = set()
-    stack = [(root, True)]
-    while stack:
-        i, same = stack.pop()
-        if (i, same) in seen:
-            continue
-        seen.add((i, same))
-        if i is parameter:
-            if not same:
-                return False
-            continue
-        same = same and (i.opcode.is_elementwise or i.opcode in (Op.COPY, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.MAP))
-        same = same and (i.opcode in (Op.TUPLE, Op.GET_TUPLE_ELEMENT) or same_order(array_of(i), first))
-        stack.extend((o, same) for o in i.operands)
-    return True
+    if not root.shape.is_tuple:
+        return is_in_place(root, parameter, parameter_leaf)
+    return same_order(array_of(parameter, parameter_leaf), first) and is_read_where_it_is(root, parameter, Rows(first))

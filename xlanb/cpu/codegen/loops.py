@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 
-from xlanb.buffers.values import is_plain_reshape
 from xlanb.cpu.codegen import vector_memory, vectors
 from xlanb.cpu.codegen.elemental import Elemental, Kept, Leaf, array_of
 from xlanb.cpu.codegen.indexing import Index, IrArray, order, same_order
 from xlanb.cpu.codegen.ir import Ix
 from xlanb.cpu.codegen.parallel import parallel
-from xlanb.cpu.codegen.vector_plan import HARD, Plan, plan
+from xlanb.cpu.codegen.rows import rows_of, unshaped
+from xlanb.cpu.codegen.vector_plan import Plan, plan
 from xlanb.cpu.codegen.vectors import NotAVectorError, SplitError
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
 
 Output = tuple[HloInstruction, Leaf, IrArray]
@@ -30,7 +29,9 @@ def emit_loops(e: Elemental, outputs: Sequence[Output]) -> None:
     """Fill arrays with the elements of instructions; those of equal shape in one loop."""
     groups: list[list[Output]] = []
     if len(outputs) == 1:  # several stay together: a result may lie in the place of another's operand
-        outputs = [_unshaped(e, outputs[0])]
+        i, leaf, array = outputs[0]
+        inner = i if i.shape.is_tuple else unshaped(i, e.bindings)
+        outputs = [(inner, leaf, array if inner is i else IrArray(array.pointer, array_of(inner)))]
     for output in outputs:
         shape = output[2].shape
         for group in groups:
@@ -45,17 +46,7 @@ def emit_loops(e: Elemental, outputs: Sequence[Output]) -> None:
         if shape.element_count:
             with e.scope():
                 _Loops(e, group, shape).emit()
-
-
-def _unshaped(e: Elemental, output: Output) -> Output:
-    """What a reshape at the end is of, in the same memory: its own dimensions need no divisions to be told from a counter."""
-    i, leaf, array = output
-    while not i.shape.is_tuple and (i.opcode is Op.BITCAST or is_plain_reshape(i)) and i not in e.bindings:
-        inner = i.operands[0]
-        if not inner.shape.is_array or array_of(inner).element_type is not array.shape.element_type:
-            break
-        i, array = inner, IrArray(array.pointer, array_of(inner))
-    return i, leaf, array
+                e.writes(array.pointer for _, _, array in group)
 
 
 class _Loops:
@@ -67,7 +58,10 @@ class _Loops:
         self.shape = shape
         self.order = list(reversed(order(shape)))
         self.sizes = [shape.dimensions[d] for d in self.order]
-        self.plan: Plan = plan(e, [(i, leaf) for i, leaf, _ in group])
+        self.plan: Plan = plan(e.bindings, [(i, leaf) for i, leaf, _ in group])
+        root = group[0][0]
+        self.rows = rows_of(root, shape, self.plan.run, e.bindings) if len(group) == 1 else None
+        self.pointers = [array.pointer for _, _, array in group]
 
     def emit(self) -> None:
         count = self.shape.element_count
@@ -81,10 +75,23 @@ class _Loops:
                 self.e.f.ready = self.e.f.ready and count <= _SMALL
                 self._nest(len(self.order) if self.plan.run < len(self.order) else 0)
 
+    def _begin(self) -> None:
+        self.e.kept = None
+        self.e.has_written_none(self.pointers)
+
     # -- one by one ---------------------------------------------------------------------------------------------
 
     def _nest(self, depth: int) -> None:
         """An element at a time: nested loops over so many dimensions, or one over all of them."""
+        self._begin()
+        if self.rows is not None and self.rows.reductions:
+            around = len(self.rows.numbered)
+            cost = self.plan.nanoseconds * math.prod(self.sizes[around:])
+            with nested(self.e, self.sizes[:around], cost) as row:
+                self._row(row)
+                with _loops(self.e, self.sizes[around:]) as at:
+                    self._store(self._index([*row, *at]))
+            return
         if depth == 0:
             with parallel(self.e, self.shape.element_count, nanoseconds=self.plan.nanoseconds) as flat:
                 self._store(Index(self.shape, flat=flat))
@@ -100,6 +107,8 @@ class _Loops:
 
     def _store(self, index: Index) -> None:
         # All values first: an output may lie in the place of an operand.
+        if self.e.kept is None:
+            self.e.writes(self.pointers, index)
         values = [(array, self.e.element(i, index, leaf)) for i, leaf, array in self.group]
         for array, value in values:
             array.store(self.e.f, index, value)
@@ -111,67 +120,29 @@ class _Loops:
         outer, inner = self.sizes[:-run], self.sizes[-run:]
         widths = self.plan.width(self.e, max(b - a for a, b in pairwise(cuts)))
         cost = self.plan.nanoseconds
+        self._begin()
         if not outer:
             for low, high in pairwise(cuts):
                 each_vector(self.e, low, high, widths, lambda q: self._store(Index(self.shape, flat=q)), cost)
             return
         with nested(self.e, outer, cost * math.prod(inner)) as at:
-            self._reduce_first(at, run)
+            self._row(at)
             for low, high in pairwise(cuts):
                 each_vector(
                     self.e, low, high, widths, lambda q: self._store(self._index([*at, *split(self.e, q, inner)]))
                 )
 
-    def _reduce_first(self, at: Sequence[Ix], run: int) -> None:
+    def _row(self, at: Sequence[Ix]) -> None:
         """The reductions of a row before its elements: costly ones that they are of are kept in the result's row for the elements."""
-        root, _, array = self.group[0]
-        self.e.kept = None
-        kept_dims = self.order[:-run]
-        if len(self.group) > 1 or root in self.e.bindings or kept_dims != list(range(self.shape.rank - run)):
+        if self.rows is None:
             return
-        inlined = self._inlined(root)
-        reductions = [i for i in root.parent.post_order() if i in inlined and self._is_of_rows(i, kept_dims)]
-        again = self._same_elements(root)
-        for i in reductions:
-            costly = [
-                c for c in self._same_elements(i.operands[0]) if c in again and c is not root and c.opcode in HARD
-            ]
-            if self.e.kept is None and costly and array_of(costly[0]).element_type is self.shape.element_type:
-                self.e.kept = Kept(costly[0], array)
+        for i in self.rows.reductions:
+            if i is self.rows.keeper and self.rows.kept is not None:
+                self.e.kept = Kept(self.rows.kept, self.group[0][2])
             self.e.element(i, Index(array_of(i), list(at)))
             if self.e.kept is not None:
                 self.e.kept.filled = True
-
-    def _inlined(self, root: HloInstruction) -> set[HloInstruction]:
-        found, rest = {root}, [root]
-        while rest:
-            fresh = [o for o in rest.pop().operands if o not in found and o not in self.e.bindings]
-            found.update(fresh)
-            rest += fresh
-        return found
-
-    def _is_of_rows(self, i: HloInstruction, kept: Sequence[int]) -> bool:
-        if i.opcode is not Op.REDUCE or i.shape.is_tuple or not same_order(array_of(i.operands[0]), self.shape):
-            return False
-        return [d for d in range(self.shape.rank) if d not in i.dimensions] == list(kept)
-
-    def _same_elements(self, root: HloInstruction) -> list[HloInstruction]:
-        """What an element is computed from, as far as it is the same element of other instructions."""
-        found = [root]
-        for i in found:  # which grows
-            if i.opcode.is_elementwise and i not in self.e.bindings:
-                found += [o for o in i.operands if o not in found and same_order(array_of(o), self.shape)]
-        return found
-
-
-def may_keep(root: HloInstruction) -> bool:
-    """Whether values may be kept in the rows of a fusion's result before its elements are computed (`_reduce_first`): then no operand may lie there, be it read element by element."""
-    if not isinstance(root.shape, ArrayShape):
-        return False
-    inside = root.parent.post_order()
-    return any(i.opcode is Op.REDUCE for i in inside) and any(
-        i.opcode in HARD and i.shape.is_array and array_of(i).element_type is root.shape.element_type for i in inside
-    )
+                self.e.writes(self.pointers)
 
 
 def split(e: Elemental, q: Ix, sizes: Sequence[int]) -> list[Ix]:

@@ -79,7 +79,7 @@ class RowReduce:
     def reduce(self, start: Value) -> Value:
         """The result, from an initial value on."""
         e = self.e
-        p = plan(e, [(self.input, ())])
+        p = plan(e.bindings, [(self.input, ())])
         run = max(1, min(p.run, len(self.fast)))
         self.slow, self.fast = self.slow + self.fast[:-run], self.fast[-run:]
         sizes = [self.source.dimensions[d] for d in self.fast]
@@ -97,7 +97,7 @@ class RowReduce:
     def shared(self, start: Callable[[], Value], scratch: str) -> Value | None:
         """The result by `PARTS` partial results in scratch memory, for threads to share; None, and nothing is written, where that does not pay."""
         e, f = self.e, self.e.f
-        p = plan(e, [(self.input, ())])
+        p = plan(e.bindings, [(self.input, ())])
         count = self.source.element_count
         one, wide = self.widths = p.width(e, count)
         rounds = count // (wide * PARTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xlanb.cpu.codegen.elemental import Elemental, Leaf, array_of
@@ -51,12 +52,12 @@ class Plan:
         return one, wide
 
 
-def plan(e: Elemental, roots: list[tuple[HloInstruction, Leaf]]) -> Plan:
-    """The plan of the elements of instructions of one shape."""
+def plan(bound: Collection[HloInstruction], roots: list[tuple[HloInstruction, Leaf]]) -> Plan:
+    """The plan of the elements of instructions of one shape; those that are `bound` are read from memory."""
     made = Plan()
     for i, leaf in roots:
         _use(made, array_of(i, leaf), 1.0)
-        made.run = min(made.run, _run(made, e, i, leaf))
+        made.run = min(made.run, _run(made, bound, i, leaf))
     return made
 
 
@@ -67,24 +68,24 @@ def _use(p: Plan, shape: ArrayShape, bytes_: float) -> None:
     p.nanoseconds += bytes_ * max(1, shape.element_type.bits // 8) * 0.05
 
 
-def _run(p: Plan, e: Elemental, i: HloInstruction, leaf: Leaf) -> int:
+def _run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
     """How many of the fastest dimensions of the array at a leaf can be gone through as one."""
     found = p.runs.get((i, leaf))
     if found is None:
-        found = p.runs[i, leaf] = _fresh_run(p, e, i, leaf)
+        found = p.runs[i, leaf] = _fresh_run(p, bound, i, leaf)
     return found
 
 
-def _fresh_run(p: Plan, e: Elemental, i: HloInstruction, leaf: Leaf) -> int:
+def _fresh_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
     if not array_of(i, leaf).dimensions:
         return ALL
-    if i in e.bindings:
+    if i in bound:
         if i not in p.seen:
             p.seen.add(i)
             _use(p, array_of(i, leaf), 1.0)
         return ALL
     if i.opcode is Op.TUPLE:
-        return _run(p, e, i.operands[leaf[0]], leaf[1:])
+        return _run(p, bound, i.operands[leaf[0]], leaf[1:])
     if i.opcode is Op.GET_TUPLE_ELEMENT or leaf:
         return 1
     own = array_of(i)
@@ -96,23 +97,23 @@ def _fresh_run(p: Plan, e: Elemental, i: HloInstruction, leaf: Leaf) -> int:
     if i.opcode is Op.CONSTANT:
         return ALL
     if i.opcode is Op.BROADCAST:
-        return _broadcast_run(p, e, i)
+        return _broadcast_run(p, bound, i)
     if i.opcode is Op.REDUCE:
-        return _reduce_run(p, e, i)
+        return _reduce_run(p, bound, i)
     if i.opcode in (Op.RESHAPE, Op.BITCAST):
-        inner = _run(p, e, i.operands[0], ())
+        inner = _run(p, bound, i.operands[0], ())
         flat = _is_row_major(own) and _is_row_major(array_of(i.operands[0]))
         return ALL if flat and inner >= len(order(array_of(i.operands[0]))) else min(inner, 1)
-    runs = [_operand_run(p, e, o, own) for o in i.operands]
+    runs = [_operand_run(p, bound, o, own) for o in i.operands]
     if i.opcode.is_elementwise or i.opcode in (Op.COPY, Op.MAP):
         return min(runs, default=ALL)
     return min(1, *runs) if runs else 1
 
 
-def _operand_run(p: Plan, e: Elemental, o: HloInstruction, shape: ArrayShape) -> int:
+def _operand_run(p: Plan, bound: Collection[HloInstruction], o: HloInstruction, shape: ArrayShape) -> int:
     if o.shape.is_tuple:
         return 1
-    run = _run(p, e, o, ())
+    run = _run(p, bound, o, ())
     return run if not array_of(o).dimensions or same_order(array_of(o), shape) else min(run, 1)
 
 
@@ -121,7 +122,7 @@ def _is_row_major(shape: ArrayShape) -> bool:
     return list(found) == sorted(found, reverse=True)
 
 
-def _broadcast_run(p: Plan, e: Elemental, i: HloInstruction) -> int:
+def _broadcast_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction) -> int:
     """As many dimensions as are all repeated, or all those of the operand in its own order."""
     operand = array_of(i.operands[0])
     if not order(operand):
@@ -133,22 +134,22 @@ def _broadcast_run(p: Plan, e: Elemental, i: HloInstruction) -> int:
     count = next((k for k, v in enumerate(kept) if v != kept[0]), len(kept))
     if not kept[0]:
         inner = Plan()
-        _run(inner, e, i.operands[0], ())
+        _run(inner, bound, i.operands[0], ())
         for d in fastest[:count]:
             inner.nanoseconds /= array_of(i).dimensions[d]
         p.nanoseconds += inner.nanoseconds
         p.widest, p.narrowest = max(p.widest, inner.widest), min(p.narrowest, inner.narrowest)
         return count
     same = [i.dimensions[d] for d in order(operand)][:count] == list(fastest[:count])
-    return min(_run(p, e, i.operands[0], ()), count if same else 1)
+    return min(_run(p, bound, i.operands[0], ()), count if same else 1)
 
 
-def _reduce_run(p: Plan, e: Elemental, i: HloInstruction) -> int:
+def _reduce_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction) -> int:
     """The fastest dimensions that are kept; 0 where the fastest is reduced."""
     source = array_of(i.operands[0])
     count = len(i.operands) // 2
     before = p.nanoseconds
-    runs = [_run(p, e, o, ()) for o in i.operands[:count]]
+    runs = [_run(p, bound, o, ()) for o in i.operands[:count]]
     reduced = 1
     for d in i.dimensions:
         reduced *= source.dimensions[d]

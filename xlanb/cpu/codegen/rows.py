@@ -1,0 +1,159 @@
+"""Kernels along rows (softmax, normalisations): which reductions of a row come before its elements, what is kept in the result's row meanwhile, and which operands may lie there.
+
+    for row: for r in reductions: r of the row (the elements of `kept` are written to the result's row in that of `keeper`); for element of the row: the result
+
+The same is asked when memory is assigned (`is_in_place`) and when the kernel is written, so that both see the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from xlanb.buffers.values import is_plain_reshape
+from xlanb.cpu.codegen.elemental import Leaf, array_of
+from xlanb.cpu.codegen.indexing import order, same_order
+from xlanb.cpu.codegen.vector_plan import HARD, plan
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape
+
+Bound = Collection[HloInstruction]
+"""The instructions that a kernel reads from memory."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A result of `shape` whose rows are numbered by its first dimensions, `numbered`; `keeper` is the reduction that fills the result's row with the costly elements of `kept`."""
+
+    shape: ArrayShape
+    numbered: tuple[int, ...] = ()
+    reductions: tuple[HloInstruction, ...] = ()
+    keeper: HloInstruction | None = None
+    kept: HloInstruction | None = None
+
+
+def rows_of(root: HloInstruction, shape: ArrayShape, run: int, bound: Bound) -> Rows | None:
+    """The rows of `run` fastest dimensions of a kernel with one result; None where they are no rows with dimensions around them."""
+    slowest = tuple(reversed(order(shape)))
+    numbered = slowest[:-run] if run else slowest
+    if root in bound or not 0 < run < len(slowest) or numbered != tuple(range(shape.rank - run)):
+        return None
+    inlined = _inlined(root, bound)
+    reductions = tuple(i for i in root.parent.post_order() if i in inlined and _is_of_rows(i, shape, numbered))
+    again = _same_elements(root, shape, bound)
+    for i in reductions:
+        for c in _same_elements(i.operands[0], shape, bound):
+            if c in again and c is not root and c.opcode in HARD:
+                if array_of(c).element_type is shape.element_type:
+                    return Rows(shape, numbered, reductions, i, c)
+                break
+    return Rows(shape, numbered, reductions)
+
+
+def _inlined(root: HloInstruction, bound: Bound) -> set[HloInstruction]:
+    found, rest = {root}, [root]
+    while rest:
+        fresh = [o for o in rest.pop().operands if o not in found and o not in bound]
+        found.update(fresh)
+        rest += fresh
+    return found
+
+
+def _is_of_rows(i: HloInstruction, shape: ArrayShape, numbered: tuple[int, ...]) -> bool:
+    if i.opcode is not Op.REDUCE or i.shape.is_tuple or not same_order(array_of(i.operands[0]), shape):
+        return False
+    return tuple(d for d in range(shape.rank) if d not in i.dimensions) == numbered
+
+
+def _same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> list[HloInstruction]:
+    """What an element is computed from, as far as it is the same element of other instructions."""
+    found = [root]
+    for i in found:  # which grows
+        if i.opcode.is_elementwise and i not in bound:
+            found += [o for o in i.operands if o not in found and same_order(array_of(o), shape)]
+    return found
+
+
+def unshaped(root: HloInstruction, bound: Bound) -> HloInstruction:
+    """What a reshape or bitcast at the end is of, in the same memory: its own dimensions need no divisions to be told from a counter."""
+    while (root.opcode is Op.BITCAST or is_plain_reshape(root)) and root not in bound:
+        inner = root.operands[0]
+        if not inner.shape.is_array or array_of(inner).element_type is not array_of(root).element_type:
+            break
+        root = inner
+    return root
+
+
+# -- what may lie in the result's place ---------------------------------------------------------------------------
+
+
+def is_in_place(root: HloInstruction, parameter: HloInstruction, leaf: Leaf) -> bool:
+    """Whether a loop kernel with one result may write it over (a leaf of) a parameter of the fused computation.
+
+    An element may be read for the same element of the result; and for reductions of its row, which are done before the row's first element is written. Where
+    values are kept in the row, the parameter must not be needed from then on.
+    """
+    bound = root.parent.parameters
+    root = unshaped(root, bound)
+    shape = array_of(root)
+    if not same_order(array_of(parameter, leaf), shape):
+        return False
+    rows = rows_of(root, shape, plan(bound, [(root, ())]).run, bound)
+    if not is_read_where_it_is(root, parameter, rows or Rows(shape)):
+        return False
+    if rows is None or rows.keeper is None or rows.kept is None:
+        return True
+    at = rows.reductions.index(rows.keeper)
+    done = {rows.kept, *rows.reductions[:at]}
+    for i in rows.reductions[at:]:
+        if _needs(i.operands, parameter, done):
+            return False
+        done.add(i)
+    return not _needs([root], parameter, done)
+
+
+def _needs(what: Iterable[HloInstruction], parameter: HloInstruction, done: set[HloInstruction]) -> bool:
+    """Whether a parameter is read for instructions, where some are there already."""
+    stack, seen = list(what), set(done)
+    while stack:
+        i = stack.pop()
+        if i is parameter:
+            return True
+        if i not in seen:
+            seen.add(i)
+            stack += i.operands
+    return False
+
+
+_SAME, _ROW, _WITHIN, _ELSEWHERE = range(4)
+"""An element is needed at the place of the result's, one for the result's row, all those of the result's row, or others."""
+
+
+def is_read_where_it_is(root: HloInstruction, parameter: HloInstruction, rows: Rows) -> bool:
+    """Whether an element of a parameter is read for the same element of the results alone, and for the reductions of its row."""
+    seen: set[tuple[HloInstruction, int]] = set()
+    stack = [(root, _SAME)]
+    while stack:
+        i, where = stack.pop()
+        if (i, where) in seen:
+            continue
+        seen.add((i, where))
+        if where in (_SAME, _WITHIN) and not i.shape.is_tuple and not same_order(array_of(i), rows.shape):
+            where = _ELSEWHERE
+        if i is parameter:
+            if where in (_ROW, _ELSEWHERE):
+                return False
+            continue
+        stack += [(o, _operand_is(i, n, where, rows)) for n, o in enumerate(i.operands)]
+    return True
+
+
+def _operand_is(i: HloInstruction, n: int, where: int, rows: Rows) -> int:
+    if i.opcode.is_elementwise or i.opcode in (Op.COPY, Op.MAP, Op.TUPLE, Op.GET_TUPLE_ELEMENT):
+        return where
+    if where in (_SAME, _WITHIN) and i.opcode is Op.BROADCAST and rows.reductions and i.dimensions == rows.numbered:
+        return _ROW
+    if where == _ROW and n == 0 and i in rows.reductions:
+        return _WITHIN
+    return _ELSEWHERE
