@@ -10,6 +10,7 @@ The fields of an ndarray are read where NumPy's C API has them since 1.7 (`PyArr
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.cpu import jit
+from xlanb.cpu import jit, result_memory
 from xlanb.cpu.codegen.program import PACE
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
@@ -131,8 +132,8 @@ end:
 }}
 
 ; self: (the Python function for what is unusual, the address of the table, the table).
-; The table, in words: run, arguments, results, bytes of the arena, flags, an arena that is free, then for each array its dtype, rank, where its dimensions are, and
-; where its strides are (0: row-major; results only).
+; The table, in words: run, arguments, results, bytes of the arena, flags, an arena that is free, then for each array its dtype, rank, where its dimensions are,
+; where its strides are (0: row-major; results only), and its bytes where it is large (0: small).
 define ptr @xlanb.entry(ptr %self, ptr %given, i64 %count) {{
 entry:
   %number = call ptr @PyTuple_GetItem(ptr %self, i64 1)
@@ -157,7 +158,7 @@ slow:
 arguments:
   %k = phi i64 [ 0, %entry ], [ %k.next, %accept ]
   %more = icmp ult i64 %k, %n
-  br i1 %more, label %check, label %outputs
+  br i1 %more, label %check, label %place
 check:
   %p.at = getelementptr ptr, ptr %given, i64 %k
   %p = load ptr, ptr %p.at
@@ -166,7 +167,7 @@ check:
   %is.array = icmp eq ptr %type, @ndarray
   br i1 %is.array, label %fields, label %slow
 fields:
-  %spec.n = mul i64 %k, 4
+  %spec.n = mul i64 %k, 5
   %spec = getelementptr i64, ptr %specs, i64 %spec.n
   %want = load ptr, ptr %spec
   %descr.at = getelementptr i8, ptr %p, i64 56
@@ -211,24 +212,18 @@ accept:
   %k.next = add i64 %k, 1
   br label %arguments
 
+place:
+  %page.place = call i64 @xlanb.place(ptr %specs, ptr %args, i64 %n)
+  br label %outputs
 outputs:
-  %j = phi i64 [ 0, %arguments ], [ %j.next, %made ]
+  %j = phi i64 [ 0, %place ], [ %j.next, %made ]
   %j.more = icmp ult i64 %j, %r
   br i1 %j.more, label %make, label %memory
 make:
   %j.n = add i64 %n, %j
-  %j.spec = mul i64 %j.n, 4
+  %j.spec = mul i64 %j.n, 5
   %out = getelementptr i64, ptr %specs, i64 %j.spec
-  %out.descr = load ptr, ptr %out
-  %out.rank.at = getelementptr i64, ptr %out, i64 1
-  %out.rank = load i64, ptr %out.rank.at
-  %out.nd = trunc i64 %out.rank to i32
-  %out.dims.at = getelementptr i64, ptr %out, i64 2
-  %out.dims = load ptr, ptr %out.dims.at
-  %out.strides.at = getelementptr i64, ptr %out, i64 3
-  %out.strides = load ptr, ptr %out.strides.at
-  call void @Py_IncRef(ptr %out.descr)
-  %object = call ptr @new_array(ptr @ndarray, ptr %out.descr, i32 %out.nd, ptr %out.dims, ptr %out.strides, ptr null, i32 0, ptr null)
+  %object = call ptr @xlanb.result(ptr %out, i64 %page.place)
   %object.at = getelementptr ptr, ptr %objects, i64 %j
   store ptr %object, ptr %object.at
   %failed = icmp eq ptr %object, null
@@ -333,7 +328,7 @@ dropped:
 
 _API = (
     "PyTuple_GetItem PyTuple_New PyTuple_SetItem PyLong_AsVoidPtr PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread "
-    "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_Occurred PyErr_NoMemory Py_IncRef Py_DecRef"
+    "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_Occurred PyErr_NoMemory Py_IncRef Py_DecRef PyTraceMalloc_Track"
 ).split()
 
 
@@ -359,10 +354,21 @@ class Bridge:
             declare_advice="declare i32 @madvise(ptr, i64, i32)" if "linux" in target.triple else "",
             advice="%a = call i32 @madvise(ptr %memory, i64 %size, i32 14)" if "linux" in target.triple else "",
         )
+        text += result_memory.text(
+            "%a = call i32 @madvise(ptr %page, i64 %all, i32 14)" if "linux" in target.triple else ""
+        )
+        memory = result_memory.Memory()
         symbols = {name: _address(getattr(ctypes.pythonapi, name)) for name in _API}
-        symbols |= {"ndarray": id(np.ndarray), "new_array": _numpy_function(_NEW_FROM_DESCR)}
+        symbols |= {
+            "ndarray": id(np.ndarray),
+            "new_array": _numpy_function(_NEW_FROM_DESCR),
+            "handler": id(memory.capsule),
+        }
         objects = compile_units([Unit(head + text, ready=True, weight=0)], target)
-        self.code = jit.LoadedCode(objects, ["xlanb.call", "xlanb.entry", PACE], symbols)
+        own = {name: f"xlanb.memory.{name}" for name in result_memory.FUNCTIONS}
+        self.code = jit.LoadedCode(objects, ["xlanb.call", "xlanb.entry", PACE, *own.values()], symbols)
+        memory.connect({name: self.code.address(symbol) for name, symbol in own.items()})
+        self.memory = memory
         self.pace = self.code.address(PACE)
         # It is called with the GIL held: an exception that a signal handler has set is raised when the call returns.
         self.call = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 5)(self.code.address("xlanb.call"))
@@ -399,7 +405,7 @@ def table(run: int, temp: int, arrays: Sequence[Entry], results: int, flags: int
 
     Flags: 1 without the GIL, 2 the result is a tuple.
     """
-    words = 6 + 4 * len(arrays)
+    words = 6 + 5 * len(arrays)
     sizes = [d for _, dims, strides in arrays for d in (*dims, *(strides or ()))]
     memory = np.zeros(words + len(sizes), np.int64)
     base = memory.ctypes.data
@@ -408,7 +414,15 @@ def table(run: int, temp: int, arrays: Sequence[Entry], results: int, flags: int
     at = words
     for k, (dtype, dims, strides) in enumerate(arrays):
         beyond = at + len(dims)
-        memory[6 + 4 * k : 10 + 4 * k] = id(dtype), len(dims), base + 8 * at, base + 8 * beyond if strides else 0
+        size = math.prod(dims) * dtype.itemsize
+        place = base + 8 * beyond if strides else 0
+        memory[6 + 5 * k : 11 + 5 * k] = (
+            id(dtype),
+            len(dims),
+            base + 8 * at,
+            place,
+            result_memory.large(size),
+        )
         at = beyond + len(strides or ())
     return memory
 
@@ -459,4 +473,6 @@ def _fields_are_where_expected() -> bool:
         and tuple(dims) == probe.shape
         and word(56) == id(probe.dtype)
         and ctypes.c_int32.from_address(at + 64).value == probe.flags.num
+        and np.ndarray.__basicsize__ >= result_memory.HANDLER_AT + 8
+        and result_memory.is_handler(word(result_memory.HANDLER_AT))
     )
