@@ -97,6 +97,11 @@ class Columns:
         """total - a * b."""
         return self.v.multiply_add(total, self.f.let(f"fneg {self.v.kind} {a}"), b)
 
+    def minus_where(self, mask: str, total: str, a: str, b: str) -> str:
+        """total - a * b in the lanes of a mask, total in the others, whatever a and b are there."""
+        kind = self.v.kind
+        return self.f.let(f"select <{self.lanes} x i1> {mask}, {kind} {self.minus(total, a, b)}, {kind} {total}")
+
     # -- tiles ---------------------------------------------------------------------------------------------------
 
     def load_tile(self, pointers: Sequence[str], mask: str) -> list[str]:

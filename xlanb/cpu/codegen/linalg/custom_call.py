@@ -31,10 +31,8 @@ class Call:
     """
 
     e: Elemental
+    instruction: HloInstruction
     type: PrimitiveType
-    shapes: Sequence[ArrayShape]
-    """Of the operands, whole batches."""
-    options: Mapping[str, int]
     operands: Sequence[str]
     results: Sequence[str]
     scratch: str
@@ -46,8 +44,17 @@ class Call:
 
     def size(self, operand: int) -> tuple[int, int]:
         """Rows and columns of an operand."""
-        rows, columns = self.shapes[operand].dimensions[-2:]
+        rows, columns = array_of(self.instruction.operands[operand]).dimensions[-2:]
         return rows, columns
+
+    @property
+    def options(self) -> Mapping[str, int]:
+        """Those of the custom-call."""
+        return lapack_options(self.instruction)
+
+    def address(self, pointer: str, elements: int) -> str:
+        """An address so many elements further."""
+        return moved(self.f, pointer, str(elements * self.type.byte_size)) if elements else pointer
 
     def routine(
         self, name: str, emit: Callable[[Function], None], parameters: Sequence[str], *arguments: Ix, key: object = ()
@@ -165,7 +172,7 @@ def _custom_call(k: Kernel) -> bool:
             if operands[n].pointer != results[at].pointer:
                 _copy(e.f, made[at], given[n], _bytes(shapes[n], rank))
         scratch = k.own_scratch() if found.scratch(i) else ""
-        found.emit(Call(e, shapes[0].element_type, shapes, lapack_options(i), given, made, scratch))
+        found.emit(Call(e, i, shapes[0].element_type, given, made, scratch))
     e.f.ready = True
     return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlanb.cpu.codegen.linalg import cholesky as _cholesky  # noqa: F401 - registers its routine
+from xlanb.cpu.codegen.linalg import triangular as _triangular  # noqa: F401 - registers its routine
 from xlanb.cpu.codegen.linalg.custom_call import native
 from xlanb.hlo.instruction import HloInstruction
 

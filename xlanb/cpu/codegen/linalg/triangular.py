@@ -1,0 +1,248 @@
+"""trsm: op(a) x = b, or x op(a) = b, for a triangular a; the other triangle is not read.
+
+From the right, columns of x are solved from the first to the last (or back, by steps below zero): a vector of rows at a time, a few columns in registers. From the left,
+rows are: a tile of x loses what the rows before it make of it, then its lanes are solved one after the other. What has to be turned for that is turned in scratch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.cpu.codegen.elemental import array_of
+from xlanb.cpu.codegen.ir import Function, Ix
+from xlanb.cpu.codegen.linalg.columns import Columns
+from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
+from xlanb.cpu.codegen.linalg.turning import emit_turned
+from xlanb.evaluator.lapack import lapack_options
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import PrimitiveType
+
+LEFT = (
+    "ptr noalias %a",
+    "i64 %lda",
+    "i64 %n",
+    "ptr noalias %b",
+    "i64 %ldb",
+    "i64 %m",
+    "ptr noalias %inverses",
+    "i1 %unit",
+)
+RIGHT = ("ptr noalias %x", "i64 %ldx", "i64 %m", "i64 %n", "ptr noalias %c", "i64 %down", "i64 %along", "i1 %unit")
+_PADDING = 16
+"""Numbers behind the inverses of the diagonal, so that a vector of them can be read."""
+
+
+@dataclass(frozen=True)
+class System:
+    """Which of the systems it is."""
+
+    left: bool
+    lower: bool
+    transposed: bool
+    unit: bool
+
+    @property
+    def forward(self) -> bool:
+        """Whether op(a) is lower triangular."""
+        return self.lower != self.transposed
+
+
+def emit_system(call: Call, system: System, n: int, m: int, a: str, b: str) -> None:
+    """Solve in place of b: an (n, m) matrix from the left, an (m, n) matrix from the right, where a is (n, n)."""
+    unit = "true" if system.unit else "false"
+    if not system.left:
+        _emit_right(call, system, n, m, a, b, unit)
+        return
+    inverses = call.scratch
+    if system.transposed:
+        turned = call.address(call.scratch, n + _PADDING)
+        emit_turned(call, a, n, turned, n, n, lower=system.forward)
+        a = turned
+    name = "lower" if system.forward else "upper"
+    left = _Left if system.forward else _LeftBack
+    call.routine(f"trsm.left.{name}", lambda f: left(f, call.type).emit(), LEFT, a, n, n, b, n, m, inverses, unit)
+
+
+def _emit_right(call: Call, system: System, n: int, m: int, a: str, b: str, unit: str) -> None:
+    down, along = (n, 1) if system.transposed else (1, n)
+    x, ldx, c = b, m, a
+    if system.forward:  # the last column first
+        x, c = call.address(b, (n - 1) * m), call.address(a, (n - 1) * (n + 1))
+        ldx, down, along = -m, -down, -along
+    call.routine("trsm.right", lambda f: Right(f, call.type).emit(), RIGHT, x, ldx, m, n, c, down, along, unit)
+
+
+class Right:
+    """The routine of x c = b for an upper triangular c with steps `down` a column and `along` a row."""
+
+    def __init__(self, f: Function, t: PrimitiveType) -> None:
+        self.f = f
+        self.c = Columns(f, t)
+
+    def emit(self) -> None:
+        f, c = self.f, self.c
+        inverses = f.alloca(c.element, c.width)
+        diagonal = c.index("add", "%down", "%along")
+        with f.loop(c.rounds("%n", c.width), guarded=True) as group:
+            first = c.index("mul", group, c.width)
+            numbers = c.column_numbers(first, "%n")
+            for j, at in enumerate(c.steps(numbers, diagonal)):
+                c.set(c.at(inverses, j), _inverse(c, c.at("%c", at)))
+            self._columns(first, numbers, inverses)
+
+    def _columns(self, first: str, numbers: list[str], inverses: str) -> None:
+        """Solve a few columns, all rows of them."""
+        f, c = self.f, self.c
+        columns = [c.at("%x", at) for at in c.steps(numbers, "%ldx")]
+        above, before = c.steps(numbers, "%down"), c.steps(numbers, "%along")
+        with f.loop(c.rounds("%m", c.lanes), guarded=True) as block:
+            row = c.index("mul", block, c.lanes)
+            mask = c.v.first(c.index("sub", "%m", row))
+            here = [c.at(p, row) for p in columns]
+            tile = c.load_tile(here, mask)
+            tile = c.update(tile, mask, (c.at("%x", row), "%ldx"), ("%c", "%down"), before, first)
+            tile = c.divide(
+                tile, lambda k, j: c.at("%c", c.index("add", above[k], before[j])), lambda j: c.at(inverses, j)
+            )
+            c.store_tile(here, tile, mask)
+
+
+def _inverse(c: Columns, pointer: str) -> str:
+    """One over an element of the diagonal; one where that counts as one."""
+    found = c.f.let(f"select i1 %unit, {c.element} 1.0, {c.element} {c.scalar(pointer)}")
+    return c.f.let(f"fdiv {c.element} 1.0, {found}")
+
+
+class _Left:
+    """The routine of a x = b for a lower triangular a."""
+
+    def __init__(self, f: Function, t: PrimitiveType) -> None:
+        self.f = f
+        self.c = Columns(f, t)
+
+    def emit(self) -> None:
+        f, c = self.f, self.c
+        self._invert()
+        blocks = c.rounds("%n", c.lanes)
+        with f.loop(c.rounds("%m", c.width), guarded=True) as group:
+            numbers = c.column_numbers(c.index("mul", group, c.width), "%m")
+            offsets = c.steps(numbers, "%ldb")
+            with f.loop(blocks, guarded=True) as block:
+                self._block(c.index("mul", self._place(block, blocks), c.lanes), offsets)
+
+    def _invert(self) -> None:
+        """One over the diagonal, and zeros behind it."""
+        f, c = self.f, self.c
+        step = c.index("add", "%lda", 1)
+        end = c.at("%inverses", "%n")
+        c.v.store(c.t, end, 0, c.v.zero(), c.lanes)
+        with f.loop("%n", guarded=True) as k:
+            c.set(c.at("%inverses", k), _inverse(c, c.at("%a", c.index("mul", k, step))))
+
+    def _place(self, block: Ix, blocks: str) -> Ix:
+        """Which block of rows is the next."""
+        del blocks
+        return block
+
+    def _known(self, row: str) -> tuple[Ix, str]:
+        """The rows of x that are known before a block: the first, and their number."""
+        return 0, row
+
+    def _order(self) -> list[int]:
+        """The lanes of a block as they are solved."""
+        return list(range(self.c.lanes))
+
+    def _open(self, k: int, mask: str, left: str) -> str:
+        """The lanes of column k of a block that are not yet solved when lane k is."""
+        del left
+        return self.c.both(mask, self.c.lane_mask(lambda lane: lane > k))
+
+    def _block(self, row: str, offsets: list[str]) -> None:
+        """A block of rows of a few columns of x."""
+        c = self.c
+        left = c.index("sub", "%n", row)
+        mask = c.v.first(left)
+        here = [c.at("%b", c.index("add", row, at)) for at in offsets]
+        first, count = self._known(row)
+        a = c.at("%a", c.index("add", row, c.index("mul", first, "%lda")))
+        tile = c.update(c.load_tile(here, mask), mask, (a, "%lda"), (c.at("%b", first), 1), offsets, count)
+        for k in self._order():
+            column = c.index("add", row, k)
+            at = c.at("%a", c.index("add", row, c.index("mul", column, "%lda")))
+            still = self._open(k, mask, left)
+            below = c.load(at, still)
+            inverse = c.v.broadcast(c.t, c.at("%inverses", column), 0)
+            tile = [c.minus_where(still, x, below, c.times(c.lane(x, k), inverse)) for x in tile]
+        inverses = c.load(c.at("%inverses", row), mask)
+        c.store_tile(here, [c.times(x, inverses) for x in tile], mask)
+
+
+class _LeftBack(_Left):
+    """The routine of a x = b for an upper triangular a."""
+
+    def _place(self, block: Ix, blocks: str) -> Ix:
+        return self.c.index("sub", self.c.index("sub", blocks, 1), block)
+
+    def _known(self, row: str) -> tuple[Ix, str]:
+        first = self.c.index("add", row, self.c.lanes)
+        return first, self.c.index("sub", "%n", first)
+
+    def _order(self) -> list[int]:
+        return list(reversed(range(self.c.lanes)))
+
+    def _open(self, k: int, mask: str, left: str) -> str:
+        c = self.c
+        is_there = self.f.let(f"icmp sgt i64 {left}, {k}")
+        before = c.both(mask, c.lane_mask(lambda lane: lane < k))
+        return self.f.let(f"select i1 {is_there}, <{c.lanes} x i1> {before}, <{c.lanes} x i1> zeroinitializer")
+
+
+def scratch_bytes(n: int, system: System, element: int) -> int:
+    """The scratch of a thread: what is turned, and the inverses of the diagonal."""
+    if not system.left:
+        return 0
+    return (n + _PADDING + (n * n if system.transposed else 0)) * element
+
+
+def _system(i: HloInstruction) -> System:
+    options = lapack_options(i)
+    is_ = {name: options.get(name) for name in ("side", "uplo", "trans_x", "diag")}
+    return System(is_["side"] == ord("L"), is_["uplo"] == ord("L"), is_["trans_x"] != ord("N"), is_["diag"] == ord("U"))
+
+
+def _fits(i: HloInstruction) -> bool:
+    given = lapack_options(i)
+    if any(chr(given.get(name, 0)) not in letters for name, letters in _LETTERS.items()):
+        return False
+    (rows, columns), b = (array_of(o).dimensions[-2:] for o in i.operands)
+    return rows == columns == b[0 if _system(i).left else 1]
+
+
+_LETTERS = {"side": "LR", "uplo": "LU", "trans_x": "NTC", "diag": "NU"}
+
+
+def nanoseconds(n: int, m: int) -> float:
+    """The time of one system of m right-hand sides."""
+    return 30.0 + n * (n + 20) * (m + 8) / 100
+
+
+def _nanoseconds(i: HloInstruction) -> float:
+    rows, columns = array_of(i.operands[1]).dimensions[-2:]
+    return nanoseconds(rows, columns) if _system(i).left else nanoseconds(columns, rows)
+
+
+def _scratch(i: HloInstruction) -> int:
+    a = array_of(i.operands[0])
+    return scratch_bytes(a.dimensions[-1], _system(i), a.element_type.byte_size)
+
+
+def _emit(call: Call) -> None:
+    system = _system(call.instruction)
+    rows, columns = call.size(1)
+    n, m = (rows, columns) if system.left else (columns, rows)
+    emit_system(call, system, n, m, call.operands[0], call.results[0])
+
+
+NATIVE["trsm"] = Native(
+    _emit, operands=(2, 2), results=(2,), nanoseconds=_nanoseconds, fits=_fits, overwrites=(1,), scratch=_scratch
+)
