@@ -1,5 +1,6 @@
 """What codegen needs of a module: one caller for each computation that runs as a program, and fusions that are one kernel.
 
+floats of several types in one instruction  =>  converts to the widest (mixed_precision)
 fusion of what has no elemental form  =>  call
 call graph with shared computations   =>  a copy for every further caller
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from xlanb.cpu.codegen.kernel import is_kernel
+from xlanb.cpu.mixed_precision import unmix
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -20,7 +22,8 @@ PROGRAM_OPCODES = frozenset({Op.WHILE, Op.CONDITIONAL, Op.CALL})
 
 def legalize(module: HloModule, too_large: Collection[str] = ()) -> bool:
     """Rewrite a module in place so that codegen takes it; whether it changed. `too_large` names fusions that must not be one kernel."""
-    changed = _open_fusions(module.entry_computation, frozenset(too_large), set())
+    changed = unmix(module)
+    changed |= _open_fusions(module.entry_computation, frozenset(too_large), set())
     changed |= _flatten(module, module.entry_computation, set())
     return changed
 

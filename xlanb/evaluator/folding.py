@@ -103,8 +103,10 @@ def as_tuple(value: Value) -> tuple[Array, ...]:
 def combine(
     ev: Evaluator, computation: HloComputation, left: Sequence[Array], right: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """The computation applied elementwise to accumulators and new elements."""
-    return as_tuple(ev.map(computation, [*left, *right]))
+    """The computation applied elementwise to accumulators and new elements, which are made floats of its parameters' types where they are of others."""
+    wanted = [p.shape.as_array().dtype for p in computation.parameters]
+    values = [x if x.dtype == t else x.astype(t) for x, t in zip((*left, *right), wanted, strict=True)]
+    return as_tuple(ev.map(computation, values))
 
 
 def fold(

@@ -202,6 +202,7 @@ class Evaluator:
                 and (lifted or value.shape == step.dimensions)
             ):
                 return value
+            value = _rounded(value, i)
             problem = mismatch(value, i.shape, lifted=lifted)
             if problem:
                 raise _located(i, problem)
@@ -341,6 +342,22 @@ def _converted(argument: Any, shape: Shape) -> Value:
     except (ValueError, TypeError, OverflowError) as error:
         raise EvaluationError(f"expected {shape.text(layout=False)}, not {describe(argument)}: {error}") from error
     return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+
+
+def _rounded(value: Value, i: HloInstruction) -> Value:
+    """A value in the float type that the instruction declares, where it takes floats of another one (mixed precision)."""
+    shape = i.shape
+    if isinstance(shape, TupleShape) and isinstance(value, tuple) and len(value) == len(shape.shapes):
+        return tuple(_narrowed(v, s, i) for v, s in zip(value, shape.shapes, strict=True))
+    return _narrowed(value, shape, i)
+
+
+def _narrowed(value: Value, shape: Shape, i: HloInstruction) -> Value:
+    if not isinstance(shape, ArrayShape) or not isinstance(value, np.ndarray) or value.dtype == shape.dtype:
+        return value
+    floats = {o.shape.dtype for o in i.operands if isinstance(o.shape, ArrayShape) and o.shape.element_type.is_floating}
+    is_mixed = shape.element_type.is_floating and value.dtype in floats
+    return value.astype(shape.dtype) if is_mixed else value
 
 
 def _located(i: HloInstruction, problem: str, width: int = 600) -> _LocatedError:

@@ -14,7 +14,7 @@ def is_bitcast(source: ArrayShape, target: ArrayShape) -> bool:
     must follow each other in memory in the same order. Dimensions of size 1 lie nowhere.
     """
     if (
-        source.element_type.bits != target.element_type.bits
+        source.element_type is not target.element_type
         or source.element_count != target.element_count
         or source.is_dynamic
         or target.is_dynamic

@@ -39,7 +39,7 @@ WIDER: dict[PrimitiveType, PrimitiveType] = {
     P.F8E8M0FNU: P.F32,
 }
 
-_UNTOUCHED = frozenset(
+UNTOUCHED = frozenset(
     {
         *(
             O.TUPLE,
@@ -68,11 +68,16 @@ def normalize(module: HloModule, low: PrimitiveType, high: PrimitiveType) -> Non
         if c in skipped:
             continue
         for i in c.post_order():
-            if i.opcode not in _UNTOUCHED and not i.has_side_effect and _speaks_of(i, low):
-                _Widening(i, low, high).run()
+            if i.opcode not in UNTOUCHED and not i.has_side_effect and _speaks_of(i, low):
+                widened(i, low, high)
     if module.version != version:
         TupleSimplifier().apply(module)
         HloDce().apply(module)
+
+
+def widened(i: HloInstruction, low: PrimitiveType, high: PrimitiveType) -> HloInstruction:
+    """An instruction in place of `i` that computes in `high` what it did in `low`, between converts; other types stay as they are."""
+    return _Widening(i, low, high).run()
 
 
 def _speaks_of(i: HloInstruction, low: PrimitiveType) -> bool:
@@ -94,7 +99,7 @@ class _Widening:
     def __init__(self, i: HloInstruction, low: PrimitiveType, high: PrimitiveType) -> None:
         self.i, self.low, self.high = i, low, high
 
-    def run(self) -> None:
+    def run(self) -> HloInstruction:
         i, c = self.i, self.i.parent
         wide = c.clone_instruction(i, [self._raised(c, o) for o in i.operands], self._raised_shape(i.shape))
         if i.opcode not in _KEEP_COMPUTATIONS:
@@ -110,6 +115,7 @@ class _Widening:
         c.drop_control_dependencies(i)
         self._skip_widening(i, wide)
         c.replace(i, self._lowered(c, wide, i.shape))
+        return wide
 
     def _skip_widening(self, narrow: HloInstruction, wide: HloInstruction) -> None:
         """Let what widens a narrow value again read the wide one: it was never rounded in between but by name."""

@@ -38,7 +38,7 @@ def _decomposed(reshape: HloInstruction) -> HloInstruction:
     if not is_bitcast(source.array_shape, shape):
         rows = _row_major(source.array_shape)
         source = b.add(HloOpcode.COPY, (source,), rows) if source.shape != rows else source
-    flat = _row_major(shape)
+    flat = _row_major(shape).with_type(source.array_shape.element_type)
     if is_bitcast(source.array_shape, shape):
         return b.bitcast(source, shape)
     return b.add(HloOpcode.COPY, (b.bitcast(source, flat),), shape)

@@ -45,7 +45,9 @@ def _only_ones_move(root: HloInstruction, source: ArrayShape) -> bool:
 
 def _is_relabelling(root: HloInstruction, source: ArrayShape) -> bool:
     """Whether the layout of the result undoes the permutation."""
-    return tuple(root.dimensions[d] for d in root.array_shape.minor_to_major) == source.minor_to_major
+    shape = root.array_shape
+    order = tuple(root.dimensions[d] for d in shape.minor_to_major)
+    return order == source.minor_to_major and shape.element_type is source.element_type
 
 
 _static = guard("static shapes", lambda root, a: not root.array_shape.is_dynamic and not a.array_shape.is_dynamic)

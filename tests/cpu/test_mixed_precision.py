@@ -1,0 +1,78 @@
+"""HLO allows floats of several types in one instruction: they are computed in the widest, never read as what they are not."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import xlanb
+from xlanb.cpu.mixed_precision import unmix
+from xlanb.hlo.parser import parse
+
+HEADER = """HloModule m
+
+add {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT s = f32[] add(p, q)
+}
+
+ge {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT s = pred[] compare(p, q), direction=GE
+}
+
+ENTRY main {
+"""
+
+BODIES = {
+    "running sum": "a = f32[8,128] parameter(0)\n c = bf16[] constant(0)\n ROOT r = bf16[8,128] reduce-window(a, c), window={size=1x128 pad=0_0x127_0}, to_apply=add",
+    "running sum down": "a = f32[128,64] parameter(0)\n c = bf16[] constant(0)\n ROOT r = bf16[128,64] reduce-window(a, c), window={size=128x1 pad=127_0x0_0}, to_apply=add",
+    "pool": "a = f32[4,32,32] parameter(0)\n c = bf16[] constant(0)\n ROOT r = bf16[4,16,16] reduce-window(a, c), window={size=1x2x2 stride=1x2x2}, to_apply=add",
+    "transpose": "a = f32[64,32] parameter(0)\n ROOT r = bf16[32,64] transpose(a), dimensions={1,0}",
+    "layout": "a = f32[64,32]{1,0} parameter(0)\n ROOT r = bf16[64,32]{0,1} copy(a)",
+    "reduce": "a = f32[64,128] parameter(0)\n c = f32[] constant(0)\n ROOT r = bf16[64] reduce(a, c), dimensions={1}, to_apply=add",
+    "columns": "a = bf16[64,128] parameter(0)\n c = f32[] constant(0)\n ROOT r = f32[128] reduce(a, c), dimensions={0}, to_apply=add",
+    "add": "a = f32[64] parameter(0)\n b = bf16[64] parameter(1)\n ROOT r = bf16[64] add(a, b)",
+    "pad": "a = bf16[64,64] parameter(0)\n c = f32[] parameter(1)\n ROOT r = f32[70,64] pad(a, c), padding=3_3x0_0",
+    "slice": "a = f32[64,32] parameter(0)\n ROOT r = bf16[64,16] slice(a), slice={[0:64], [3:19]}",
+    "reshape": "a = f32[64,32] parameter(0)\n ROOT r = bf16[32,64] reshape(a)",
+    "sort": "a = f32[640] parameter(0)\n ROOT r = bf16[640] sort(a), dimensions={0}, to_apply=ge",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_the_result_is_the_evaluator_s(body):
+    module = parse(HEADER + body + "\n}\n")
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.standard_normal(p.shape.as_array().dimensions).astype(p.shape.as_array().dtype)
+        for p in module.entry_computation.parameters
+    ]
+    want = np.asarray(xlanb.evaluate(module, *arrays))
+    got = xlanb.compile(module)(*arrays)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got.astype(np.float32), want.astype(np.float32), rtol=2e-2, atol=2e-2)
+
+
+def test_two_types_of_one_width_meet_in_a_wider_one():
+    text = "a = f16[64] parameter(0)\n b = bf16[64] parameter(1)\n ROOT r = f16[128] concatenate(a, b), dimensions={0}\n}\n"
+    a, b = np.full(64, 1.25, np.float16), np.full(64, 1 / 256, ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(xlanb.compile(HEADER + text)(a, b), np.repeat(np.float16([1.25, 1 / 256]), 64))
+
+
+def test_what_has_one_type_stays():
+    text = (
+        HEADER
+        + "a = bf16[64] parameter(0)\n b = f32[64] parameter(1)\n ROOT t = (bf16[64], f32[64]) sort(a, b), dimensions={0}, to_apply=lt\n}\n"
+    )
+    text = text.replace(
+        "ENTRY", "lt {\n p = bf16[] parameter(0)\n q = bf16[] parameter(1)\n x = f32[] parameter(2)\n y = f32[] parameter(3)\n"
+        " ROOT s = pred[] compare(p, q), direction=LT\n}\n\nENTRY"
+    )  # fmt: skip
+    module = parse(text)
+    before = str(module)
+    assert not unmix(module)
+    assert str(module) == before
