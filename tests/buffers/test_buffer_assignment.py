@@ -180,3 +180,23 @@ def test_an_operand_that_is_read_in_two_ways_is_not_written_over():
     find = {i.name: i for i in assignment.module.entry_computation}
     assert assignment.slice_of(find["y"]) == assignment.slice_of(find["z"])
     assert assignment.slice_of(find["y"]) != assignment.slice_of(find["f"])
+
+
+def test_what_is_small_is_computed_after_what_is_large():
+    text = """HloModule m
+ENTRY main {
+  x = f32[1000] parameter(0)
+  y = f32[10] parameter(1)
+  i = s32[10] parameter(2)
+  a = f32[10] negate(y)
+  b = f32[10] exponential(a)
+  k = f32[1000] reverse(x), dimensions={0}
+  l = f32[1000] reverse(k), dimensions={0}
+  m = f32[10] slice(l), slice={[0:10]}
+  ROOT r = f32[10] add(b, m)
+}
+"""
+    entry = parse(text).entry_computation
+    order = [i.name for i in schedule_computation(entry)]
+    assert order.index("l") < order.index("a")
+    assert peak_bytes(entry, schedule_computation(entry)) == 8000

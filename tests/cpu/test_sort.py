@@ -186,3 +186,35 @@ def test_topk(backend: Callable[[str], Executable], t: str, n: int, k: int) -> N
         }}"""
         for given in (x, ordered, np.ascontiguousarray(ordered[:, ::-1])):
             check(backend, text, given)
+
+
+PLACES = """HloModule m
+    less {
+      a = f32[] parameter(0)
+      b = f32[] parameter(1)
+      i = T[] parameter(2)
+      j = T[] parameter(3)
+      ROOT r = pred[] compare(a, b), direction=LT
+    }
+    ENTRY e {
+      x = f32[DIMS] parameter(0)
+      i = T[DIMS] iota(), iota_dimension=AXIS
+      both = (f32[DIMS], T[DIMS]) sort(x, i), dimensions={AXIS}, is_stable=true, to_apply=less
+      ROOT r = T[DIMS] get-tuple-element(both), index=1
+    }"""
+
+
+@pytest.mark.parametrize("t", ["s8", "u8", "s16", "s32", "u32", "s64"])
+@pytest.mark.parametrize(("dims", "axis"), [((40, 50), 1), ((50, 30), 0), ((20, 127), 1), ((120, 9), 0)])
+def test_where_sorted_elements_come_from_is_known_without_a_place_for_them(
+    backend: Callable[[str], Executable], t: str, dims: Dims, axis: int
+) -> None:
+    text = PLACES.replace("T[", f"{t}[").replace("DIMS", f"{dims[0]},{dims[1]}").replace("AXIS", str(axis))
+    check(backend, text, numbers(dims, "f32"))
+    exe = backend(text)
+    find = {str(i.opcode): i for i in exe.hlo_module.entry_computation}
+    assignment = exe.buffer_assignment
+    assert not assignment.has_place(find["sort"], (0,))
+    assert assignment.slice_of(find["iota"]) == assignment.slice_of(find["sort"], (1,))
+    scratch = assignment.scratch_of(find["sort"])
+    assert assignment.temp_size <= (scratch.size if scratch is not None else 0)

@@ -34,6 +34,9 @@ class Policy(Protocol):
     def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
         """Whether the kernel may write the result at `leaf` over the operand (of as many bytes)."""
 
+    def is_optional(self, instruction: HloInstruction) -> bool:
+        """Whether the kernel can do without a place for those of its results that nothing reads."""
+
     def scratch_bytes(self, instruction: HloInstruction) -> int:
         """Bytes that the kernel needs besides operands and results."""
 
@@ -42,6 +45,9 @@ class NoSharing:
     """The careful policy: every result beside its operands, no scratch."""
 
     def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
+        return False
+
+    def is_optional(self, instruction: HloInstruction) -> bool:
         return False
 
     def scratch_bytes(self, instruction: HloInstruction) -> int:
@@ -99,6 +105,10 @@ class BufferAssignment(Displayable):
         """Where the array at a leaf of an instruction's result lies."""
         return self._slices[self.dataflow.value(i, leaf)]
 
+    def has_place(self, i: HloInstruction, leaf: Leaf) -> bool:
+        """Whether the array at a leaf of an instruction's result lies anywhere: results that nothing reads may not (`Policy.is_optional`)."""
+        return self.dataflow.value(i, leaf) in self._slices
+
     def slice_of_value(self, value: HloValue) -> Slice:
         """Where a value lies."""
         return self._slices[value]
@@ -144,7 +154,7 @@ class BufferAssignment(Displayable):
         blocks: list[heap_simulator.Block] = []
         owners: list[list[HloValue] | HloInstruction | tuple[int, HloValue]] = []
         for group in self._groups.all():
-            if group[0] not in self._slices:
+            if group[0] not in self._slices and not self._is_left_out(group, policy):
                 blocks.append(heap_simulator.Block(max(v.size for v in group), _times(group)))
                 owners.append(group)
         for i, position in flow.position.items():
@@ -169,6 +179,12 @@ class BufferAssignment(Displayable):
                 self.staged[owner] = place
             else:
                 self._scratch[owner] = place
+
+    def _is_left_out(self, group: Sequence[HloValue], policy: Policy) -> bool:
+        """Whether nothing reads a value that its kernel need not write."""
+        v = group[0]
+        unread = len(group) == 1 and v.start == v.end and v.output is None and bool(v.leaf)
+        return unread and policy.is_optional(v.instruction)
 
     def _busy(self, output: Allocation) -> tuple[heap_simulator.Interval, ...]:
         """When a result's memory holds it: before that it may hold something else."""
@@ -203,7 +219,7 @@ class BufferAssignment(Displayable):
         """The frozen snapshot."""
         if self._record is None:
             held: dict[int, list[BufferValue]] = {a.index: [] for a in self.allocations}
-            for v in self.dataflow.values:
+            for v in self._slices:
                 place = self._slices[v]
                 start, end = v.intervals[0][0], v.intervals[-1][1]
                 value = BufferValue(v.instruction.name, v.leaf, str(v.shape), place.offset, v.size, start, end)

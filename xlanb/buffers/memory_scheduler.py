@@ -1,6 +1,7 @@
-"""The order in which a computation's instructions run (XLA's memory schedulers): the order that needs less memory of two.
+"""The order in which a computation's instructions run (XLA's memory schedulers): the one of three that needs least memory.
 
 post order        operands just before their users
+larger first      the same, but of several operands first the one that more is needed for: what is small does not lie beside it while it is computed
 list scheduling   of what is ready, always the instruction that frees the most bytes (bytes of operands that it uses last, less those of its result)
 """
 
@@ -39,11 +40,12 @@ def schedule_computation(computation: HloComputation) -> Order:
     post = _parameters_first(computation.post_order())
     if len(post) > LIST_SCHEDULING_LIMIT:
         return post
+    larger = _parameters_first(_larger_first(computation, post))
     listed = _parameters_first(_list_schedule(computation, post))
     if len(listed) != len(post):
         stuck = "\n".join(f"  {i}" for i in post if i not in set(listed) and i.control_predecessors)
         raise CompilationError(f"control dependencies in {computation.name} wait for one another:\n{stuck}")
-    return min(post, listed, key=lambda order: peak_bytes(computation, order))
+    return min(post, larger, listed, key=lambda order: peak_bytes(computation, order))
 
 
 def peak_bytes(computation: HloComputation, order: Sequence[HloInstruction]) -> int:
@@ -80,6 +82,34 @@ def _is_order(computation: HloComputation, order: Sequence[HloInstruction]) -> b
             return False
         done.add(i)
     return len(done) == len(order)
+
+
+def _larger_first(computation: HloComputation, post: Order) -> Order:
+    """Depth first from the users to the operands, of which come first those with more other users below them, then those with more bytes (XLA's DFSMemoryScheduler)."""
+    weight: dict[HloInstruction, tuple[int, int]] = {}
+    limit = len(post)
+    total = sum(_bytes(i) for i in post)
+    for i in post:
+        below = [weight[o] for o in {*i.operands, *i.control_predecessors}]
+        others = max(i.user_count - 1, 0) + sum(w[0] for w in below)
+        weight[i] = min(others, limit), min(_bytes(i) + sum(w[1] for w in below), total)
+    place = {i: k for k, i in enumerate(post)}
+    order: Order = []
+    done: set[HloInstruction] = set()
+    for start in reversed([i for i in post if not i.users and not i.control_successors]):
+        stack = [(start, False)]
+        while stack:
+            i, is_ready = stack.pop()
+            if i in done:
+                continue
+            if is_ready:
+                done.add(i)
+                order.append(i)
+                continue
+            stack.append((i, True))
+            rest = [o for o in {*i.operands, *i.control_predecessors} if o not in done]
+            stack += [(o, False) for o in sorted(rest, key=lambda o: (weight[o], -place[o]))]
+    return order
 
 
 def _list_schedule(computation: HloComputation, post: Order) -> Order:

@@ -32,7 +32,7 @@ from xlanb.shape.shape import subshape
 
 @dataclass(eq=False)
 class Kernel:
-    """What an emitter of kernels works with: `root` is the instruction, or a fusion's root; `outputs` its results by leaf."""
+    """What an emitter of kernels works with: `root` is the instruction, or a fusion's root; `outputs` its results by leaf, without those of an `OPTIONAL` opcode that nothing reads."""
 
     f: Function
     e: Elemental
@@ -67,6 +67,9 @@ ROUNDS: dict[Op, Callable[[HloInstruction], tuple[int, float]]] = {}
 """Rounds and nanoseconds of each of the loop that `own_scratch` is asked for in: where one thread does it, one has scratch."""
 IN_PLACE: dict[Op, Callable[[HloInstruction, int], bool]] = {}
 """Whether the special emitter of an opcode may write a result over an operand of the same number: it reads all that is there before it writes."""
+
+OPTIONAL: set[Op] = set()
+"""Opcodes whose special emitter leaves out the results that have no place (nothing reads them)."""
 
 
 def special(*opcodes: Op, memory_only: bool = False) -> Callable[[Emitter], Emitter]:
@@ -199,6 +202,9 @@ class KernelPolicy:
         if not instruction.opcode.is_elementwise and instruction.opcode is not Op.COPY:
             return False
         return same_order(array_of(instruction.operands[operand], operand_leaf), array_of(instruction))
+
+    def is_optional(self, instruction: HloInstruction) -> bool:
+        return instruction.opcode in OPTIONAL
 
     def scratch_bytes(self, instruction: HloInstruction) -> int:
         root = instruction.fused_computation.root if instruction.opcode is Op.FUSION else instruction

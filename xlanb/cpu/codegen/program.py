@@ -386,7 +386,7 @@ class _KernelBuilder:
             return
         outputs = {}
         for leaf, shape in i.shape.leaves():
-            if not shape.is_token:
+            if not shape.is_token and self.assignment.has_place(i, leaf):
                 place = self.assignment.slice_of(i, leaf)
                 self.written.add(place)
                 outputs[leaf] = IrArray(self._argument(place), shape.as_array())

@@ -19,6 +19,7 @@ from xlanb.cpu.codegen.matmul import shared
 from xlanb.cpu.codegen.sort_keys import Key, packed, sort_keys
 from xlanb.cpu.codegen.types import Value, from_memory, load, memory, real, store, to_memory
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 if TYPE_CHECKING:
@@ -96,6 +97,19 @@ def plan(i: HloInstruction) -> Plan | None:
     return Plan(keys, n, bits, value)
 
 
+def counts_places(i: HloInstruction, operand: int) -> bool:
+    """Whether an operand's elements are the places 0, 1, ... along the lines that are sorted: the sorted ones are where the others came from, and need not be read."""
+    o = i.operands[operand]
+    (axis,) = i.dimensions
+    return (
+        o.opcode is Op.IOTA
+        and o.attributes["iota_dimension"] == axis
+        and array_of(o).element_type.is_integral
+        and array_of(o).element_type.bits in (8, 16, 32, 64)
+        and array_of(o).dimensions[axis] <= 2 ** (array_of(o).element_type.bits - 1)
+    )
+
+
 def sort_line(k: Kernel, plan: Plan, place: Place) -> None:
     """Sort one line from the operands into the results; `place(operand, v)` is where its element v lies."""
     if plan.is_short:
@@ -126,7 +140,16 @@ class _Line:
     def move(self, source: Ix, target: Ix) -> None:
         """Element `source` of every operand to place `target` of the results."""
         for o, leaf in enumerate(self.leaves):
-            self.k.outputs[leaf].store(self.f, self.place(o, target), self.element(o, source))
+            if leaf in self.k.outputs:
+                self.k.outputs[leaf].store(self.f, self.place(o, target), self._moved(o, source))
+
+    def _moved(self, o: int, source: Ix) -> Value:
+        if not counts_places(self.k.root, o):
+            return self.element(o, source)
+        t = array_of(self.operands[o]).element_type
+        if isinstance(source, int) or t.bits == 64:
+            return str(source)
+        return self.f.let(f"trunc i64 {source} to i{t.bits}")
 
 
 class _Short(_Line):

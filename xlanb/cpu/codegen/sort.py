@@ -14,7 +14,7 @@ from xlanb.cpu.codegen.arithmetic import select
 from xlanb.cpu.codegen.elemental import Leaf, array_of
 from xlanb.cpu.codegen.indexing import Index, same_order, unflatten
 from xlanb.cpu.codegen.ir import Ix
-from xlanb.cpu.codegen.kernel import IN_PLACE, ROUNDS, SCRATCH_EACH, Kernel, special
+from xlanb.cpu.codegen.kernel import IN_PLACE, OPTIONAL, ROUNDS, SCRATCH_EACH, Kernel, special
 from xlanb.cpu.codegen.parallel import parallel
 from xlanb.cpu.codegen.types import Value, load, real, store
 from xlanb.hlo.instruction import HloInstruction
@@ -46,15 +46,19 @@ def _rounds(i: HloInstruction) -> tuple[int, float]:
 
 
 def _in_place(i: HloInstruction, operand: int) -> bool:
-    """Whether a line is whole in scratch before the first element of it is written; by places the operands are read again."""
+    """Whether a line is whole in scratch before the first element of it is written; by places the operands are read again, but for those that count the places."""
     plan = radix.plan(i)
-    whole = plan is None or (plan.value and not plan.is_short)
+    if plan is None:
+        whole = True
+    else:
+        whole = not plan.is_short if plan.value else radix.counts_places(i, operand)
     return whole and same_order(array_of(i.operands[operand]), array_of(i, (operand,) if i.shape.is_tuple else ()))
 
 
 SCRATCH_EACH[Op.SORT] = _sort_scratch
 ROUNDS[Op.SORT] = _rounds
 IN_PLACE[Op.SORT] = _in_place
+OPTIONAL.add(Op.SORT)
 
 
 @special(Op.SORT, memory_only=True)
@@ -95,7 +99,8 @@ def _merge_line(k: Kernel, n: int, place: Callable[[int, Ix], Index]) -> None:
     sorted_at = merge_sort(k, types, first, second, n, lambda a, b: real(e.apply(i.to_apply, _paired(a, b))[0]))
     with e.loop(n) as v:
         for o, leaf in enumerate(leaves):
-            k.outputs[leaf].store(f, place(o, v), load(f, types[o], sorted_at[o], v))
+            if leaf in k.outputs:
+                k.outputs[leaf].store(f, place(o, v), load(f, types[o], sorted_at[o], v))
 
 
 def _paired(a: list[Value], b: list[Value]) -> list[Value]:
