@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
@@ -23,6 +24,7 @@ from xlanb.errors import CompilationError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
+from xlanb.transforms.collector import seldom
 from xlanb.transforms.pipeline import HloPassPipeline
 
 _LOG = logging.getLogger("xlanb.cpu")
@@ -87,7 +89,8 @@ def compile_steps(module: HloModule, options: CompileOptions | None = None) -> S
         yield CompileStep("hlo_pass", result.name, result.pipeline, result.before, result.after, result.seconds, rounds)
     before = module.record()
     start = time.perf_counter()
-    assignment, program = deep(lambda: _backend(module, _target(options)))
+    with seldom():
+        assignment, program = deep(lambda: _backend(module, _target(options)))
     whole = time.perf_counter() - start
     yield from _backend_steps(module, before, assignment)
     start = time.perf_counter()
@@ -140,23 +143,26 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
         XlanbError: a pass or the backend refuses the module.
     """
     options = options or CompileOptions()
-    source, module = module, module.clone()
-    chosen_pipeline(options).run(module)
-    assignment, program = deep(lambda: _backend(module, _target(options)))
-    _scheduled(module, assignment, record=False)
-    return Executable(module, source, assignment, program)
+    with seldom():
+        source, module = module, module.clone()
+        chosen_pipeline(options).run(module)
+        assignment, program = deep(lambda: _backend(module, _target(options)))
+        _scheduled(module, assignment, record=False)
+        return Executable(module, source, assignment, program)
 
 
 def _target(options: CompileOptions) -> Target:
     """The host, with one thread where the options allow no more, and without explicit vectors where LLVM is to find them."""
     if options.vectors not in ("explicit", "llvm"):
         raise CompilationError(f"vectors are 'explicit' or 'llvm', not {options.vectors!r}")
-    host = jit.host()
-    return replace(
-        host,
-        threads=host.threads if options.multi_thread else 1,
-        explicit_vectors=host.explicit_vectors and options.vectors == "explicit",
-    )
+    return _target_of(jit.host(), options.multi_thread, options.vectors == "explicit")
+
+
+@cache
+def _target_of(host: Target, multi_thread: bool, explicit: bool) -> Target:
+    """The same object each time: a target knows what it has computed of its features."""
+    threads = host.threads if multi_thread else 1
+    return replace(host, threads=threads, explicit_vectors=host.explicit_vectors and explicit)
 
 
 def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:

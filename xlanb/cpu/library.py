@@ -12,6 +12,8 @@ from xlanb.cpu.target import Target
 
 _ROUTINES: dict[tuple[Target, str], tuple[jit.LoadedCode, int]] = {}
 """Code and address of each routine by its target and its IR; they stay, as those of any library do."""
+_FIXED: dict[tuple[Target, str], bytes] = {}
+"""The objects of the modules that any program may have."""
 
 
 def load(units: Sequence[Unit], target: Target, symbols: Mapping[str, int], kept: Any = None) -> jit.LoadedCode:
@@ -23,12 +25,15 @@ def load(units: Sequence[Unit], target: Target, symbols: Mapping[str, int], kept
     own = [u for u in units if not u.shared]
     routines = [u for u in units if u.shared]
     missing = [u for u in routines if (target, u.text) not in _ROUTINES]
-    objects = compile_units([*own, *missing], target)
+    fixed = {u: _FIXED[target, u.text] for u in own if (target, u.text) in _FIXED}
+    made = iter(compile_units([*(u for u in own if u not in fixed), *missing], target))
+    objects = [fixed[u] if u in fixed else next(made) for u in own]
+    _FIXED.update({(target, u.text): data for u, data in zip(own, objects, strict=True) if u.everywhere})
     if missing:
-        code = jit.LoadedCode(objects[len(own) :], [u.shared for u in missing])
+        code = jit.LoadedCode(list(made), [u.shared for u in missing])
         for u in missing:
             _ROUTINES.setdefault((target, u.text), (code, code.address(u.shared)))
     found = {u.shared: _ROUTINES[target, u.text] for u in routines}
     addresses = {name: address for name, (_, address) in found.items()}
     used = [code for code, _ in found.values()]
-    return jit.LoadedCode(objects[: len(own)], ["run"], {**addresses, **symbols}, (kept, used))
+    return jit.LoadedCode(objects, ["run"], {**addresses, **symbols}, (kept, used))

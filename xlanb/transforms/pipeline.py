@@ -9,6 +9,7 @@ Pipelines are values: `without`, `only`, `until`, `insert` and `reorder` give an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeAlias
@@ -207,11 +208,14 @@ def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, idle: dict[int, int
             return _still(hlo_pass.name, walk.path, walk.iteration)
         same = module.record()
         return PassResult(hlo_pass.name, False, 0.0, same, same, walk.path, walk.iteration)
-    with seldom():
+    with seldom() if walk.snapshots else _AS_IT_IS:  # without snapshots it is so for the whole walk
         result = execute(hlo_pass, module, walk.path, walk.iteration, snapshots=walk.snapshots, verify=walk.verify)
     if module.version == version:
         idle[id(hlo_pass)] = version
     return result
+
+
+_AS_IT_IS = nullcontext()
 
 
 @lru_cache(maxsize=4096)

@@ -16,6 +16,9 @@ from xlanb.cpu.target import Target
 Ix = int | str
 PARALLEL = "xlanb.parallel"
 """The symbol of the pool's entry (see xlanb.cpu.pool)."""
+STEPS = "xlanb.steps"
+TABLE = "xlanb.table"
+"""The routine that goes through a program's steps, and the program's table of them (see steps.py)."""
 
 # An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C library's function.
 _C_LIBRARY = frozenset(
@@ -76,7 +79,7 @@ class ModuleBuilder:
         self.kernels: dict[str, str] = {}
         self._metadata: list[str] = []
         self._locations: dict[tuple[int, int], int] = {}
-        self._taken = set(_C_LIBRARY)
+        self._taken = {PARALLEL, STEPS, TABLE, *_C_LIBRARY}
         if self.debug:
             self._metadata += [
                 '!DIFile(filename: "' + name.replace("\\", "\\5C").replace('"', "\\22") + '.hlo", directory: "")',

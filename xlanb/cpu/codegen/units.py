@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from xlanb.cpu.codegen.ir import THUNK_PARAMETERS, Function, ModuleBuilder
+from xlanb.cpu.codegen.ir import STEPS, TABLE, THUNK_PARAMETERS, Function, ModuleBuilder
 from xlanb.cpu.codegen.levels import is_light
+from xlanb.cpu.codegen.steps import Steps, part_lines, run_text, steps_of, steps_text
 
 _SYMBOL = re.compile(r"@([A-Za-z0-9_.\-$]+)")
 _VALUE = re.compile(r"%(?=v\d)")
@@ -26,7 +28,8 @@ _WORTH = 100
 class Unit:
     """A module of LLVM IR; `ready`: it needs no passes. `weight` says how long it takes to compile, in lines.
 
-    `shared` is the name of the function where it is one that other programs have too; `calls_only`: no code in it is worth optimising.
+    `shared` is the name of the function where it is one that other programs have too; `calls_only`: no code in it is worth optimising. `everywhere`: any program may have this
+    module, with symbols of its own behind the names; it is compiled once, and linked with each.
     """
 
     text: str
@@ -34,6 +37,7 @@ class Unit:
     weight: float
     shared: str = ""
     calls_only: bool = False
+    everywhere: bool = False
 
 
 @dataclass
@@ -57,6 +61,9 @@ class _Piece:
 
 def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
     """The modules of a program whose entry is `run`; `loops`: run has loops or branches of its own, which gain from LLVM's passes."""
+    steps = steps_of(module, run) if not loops else None
+    if steps is not None:
+        return _cut_of_steps(module, steps, run)
     inlined = [f for f in module.functions if f is not run and "alwaysinline" in f.attributes]
     own = {f.name: f for f in module.functions}
     joined = _joined(module, run) if not loops and not inlined else None
@@ -78,6 +85,30 @@ def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
     pieces = [p for f in own_kernels for p in (_pieces(f) if len(own_kernels) > 1 else [_piece(f, f.ready)])]
     made = [_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)]
     return [*made, *(_unit(module, own, _piece(f, ready=True), f.name) for f in others if f.shared)]
+
+
+def _cut_of_steps(module: ModuleBuilder, steps: Steps, run: Function) -> list[Unit]:
+    """The modules of a program that is a table of steps: its kernels, with the table, the routine that goes through it, and what gives it the table."""
+    own = {f.name: f for f in module.functions if f is not run}
+    main = _Piece(True, {TABLE: steps.table()}, calls_only=True)
+    pieces = [p for f in own.values() if not f.shared for p in ([_part(f)] if f.name in steps.parts else _pieces(f))]
+    head = _head(module)
+    return [
+        *(_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)),
+        Unit(run_text(head), True, 0, calls_only=True, everywhere=True),
+        Unit(steps_text(head), True, 0, STEPS),
+        *(_unit(module, own, _piece(f, ready=True), f.name) for f in own.values() if f.shared),
+    ]
+
+
+def _part(f: Function) -> _Piece:
+    """Of a kernel the part for threads alone."""
+    lines = part_lines(f)
+    return _Piece(True, {f"{f.outlined[0].name}.thunk": "\n".join(lines)}, len(lines), is_light(lines))
+
+
+def _head(module: ModuleBuilder) -> tuple[str, ...]:
+    return f'target datalayout = "{module.target.data_layout}"', f'target triple = "{module.target.triple}"'
 
 
 def _joined(module: ModuleBuilder, run: Function) -> tuple[Function, list[str]] | None:
@@ -102,8 +133,21 @@ def _joined(module: ModuleBuilder, run: Function) -> tuple[Function, list[str]] 
 
 
 def _piece(f: Function, ready: bool) -> _Piece:
-    text = f.text()
-    return _Piece(ready, {f.name: "\n".join(text)}, len(text), f.calls_only or (ready and is_light(text)))
+    lines = f.text()
+    text = "\n".join(lines)
+    light = _is_light(text) if f.shared else is_light(lines)
+    return _Piece(ready, {f.name: text}, len(lines), f.calls_only or (ready and light))
+
+
+@lru_cache(maxsize=512)
+def _is_light(text: str) -> bool:
+    """Whether a routine is light, which is the same for each program that has it."""
+    return is_light(text.split("\n"))
+
+
+@lru_cache(maxsize=512)
+def _symbols_of_routine(text: str) -> frozenset[str]:
+    return frozenset(_SYMBOL.findall(text))
 
 
 def _pieces(f: Function) -> list[_Piece]:
@@ -146,11 +190,11 @@ def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
 
 def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, shared: str = "") -> Unit:
     body = "\n\n".join(piece.texts.values())
-    used = set(_SYMBOL.findall(body))
+    used = set(_symbols_of_routine(body) if shared else _SYMBOL.findall(body))
     for name in piece.texts:
         if name not in own or "alwaysinline" not in own[name].attributes:  # a function of another module may call it
             body = body.replace(f"define internal void @{name}(", f"define void @{name}(", 1)
-    parts = [f'target datalayout = "{module.target.data_layout}"', f'target triple = "{module.target.triple}"', ""]
+    parts = [*_head(module), ""]
     constants = [g for g in module.globals if g[1 : g.index(" ")] in used]
     used.update(
         name for g in constants if "{ ptr @" in g for name in _SYMBOL.findall(g)

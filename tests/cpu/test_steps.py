@@ -1,0 +1,98 @@
+"""Programs that are a table of steps for one routine, instead of a function that calls kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xlanb
+from xlanb.cpu.codegen.ir import STEPS, TABLE
+from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.executable import Executable
+
+_SHARED = """HloModule m
+ENTRY e {
+  a = f32[1024,1024] parameter(0)
+  ROOT s = f32[1024,1024] tanh(a)
+}"""
+_MIXED = """HloModule m
+less { p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT c = pred[] compare(p, q), direction=LT }
+ENTRY e {
+  a = f32[1024,1000] parameter(0)
+  b = f32[40] parameter(1)
+  s = f32[1024,1000] exponential(a)
+  t = f32[1000,1024] transpose(s), dimensions={1,0}
+  k = f32[40] constant({0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8,9})
+  r = f32[40] reverse(k), dimensions={0}
+  u = f32[40] sort(b), dimensions={0}, to_apply=less
+  v = f32[40] multiply(u, r)
+  ROOT out = (f32[1000,1024], f32[40]) tuple(t, v)
+}"""
+_SMALL = """HloModule m
+ENTRY e {
+  a = f32[16] parameter(0)
+  b = f32[16] sine(a)
+  c = f32[4,4] reshape(b)
+  ROOT d = f32[4,4] dot(c, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}"""
+
+
+def _compiled(text: str) -> Executable:
+    exe = xlanb.compile(text)
+    if exe.target.threads < 2 or not exe.target.explicit_vectors:
+        pytest.skip("one thread has no parts")
+    return exe
+
+
+def _modules(exe: Executable) -> tuple[list[Unit], list[Unit]]:
+    """The modules of a program that are its own, and those that others have too."""
+    units = exe.program.units()
+    own = [u for u in units if not u.shared and not u.everywhere]
+    return own, [u for u in units if u not in own]
+
+
+def test_a_kernel_that_threads_share_is_all_there_is() -> None:
+    exe = _compiled(_SHARED)
+    own, others = _modules(exe)
+    assert len(own) == 1
+    assert own[0].text.count("define ") == 1
+    assert f"@{TABLE} = constant" in own[0].text
+    assert {u.shared for u in others} == {"", STEPS}
+    x = np.linspace(-4, 4, 1 << 20, dtype=np.float32).reshape(1024, 1024)
+    np.testing.assert_allclose(exe(x), np.tanh(x), rtol=1e-5)
+
+
+def test_kernels_of_one_thread_and_constants_are_steps_too() -> None:
+    exe = _compiled(_MIXED)
+    own, _ = _modules(exe)
+    assert not any("@run(" in u.text for u in own)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((1024, 1000)).astype(np.float32), rng.standard_normal(40).astype(np.float32)
+    first, second = exe(a, b)
+    want = np.array([*range(10)] * 4, np.float32)[::-1]
+    np.testing.assert_allclose(first, np.exp(a).T, rtol=1e-5)
+    np.testing.assert_array_equal(second, np.sort(b) * want)
+
+
+def test_what_threads_do_not_share_is_called_directly() -> None:
+    own, others = _modules(_compiled(_SMALL))
+    assert any("define void @run(" in u.text for u in own)
+    assert not others or all(u.shared != STEPS for u in others)
+
+
+def test_saved_code_has_its_table_and_the_routine(tmp_path: Path) -> None:
+    exe = _compiled(_SHARED)
+    exe.save(tmp_path / "m.xlanb")
+    x = np.linspace(-4, 4, 1 << 20, dtype=np.float32).reshape(1024, 1024)
+    np.testing.assert_array_equal(xlanb.load(tmp_path / "m.xlanb")(x), exe(x))
+
+
+def test_the_names_of_the_table_and_the_routine_may_be_those_of_instructions() -> None:
+    text = _MIXED.replace("u = f32", f"{TABLE} = f32").replace("(u,", f"({TABLE},")
+    text = text.replace("v = f32", f"{STEPS} = f32").replace(" v)", f" {STEPS})")
+    a, b = np.ones((1024, 1000), np.float32), np.ones(40, np.float32)
+    np.testing.assert_array_equal(_compiled(text)(a, b)[1], np.array([*range(10)] * 4, np.float32)[::-1])

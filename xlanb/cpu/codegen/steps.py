@@ -1,0 +1,250 @@
+"""A program as data: where `run` does nothing but hand memory to kernels, of which the pool shares some, it is a table that one routine goes through.
+
+    xlanb.steps (args, results, temp, table)
+
+The table begins with the pool's entry and the number of constants, the constants' addresses and the number of steps; then step after step
+
+    function, pointers, count, chunks, threads        of a kernel that threads share: its part for the pool, as (context, low, high, slot)
+    function, pointers, 0, 0, 0                       of another kernel, called with so many pointers
+
+with four words for each pointer: which table it comes from (args, results, temp, constants), the place in there, what is added, and a mask. The routine is compiled once in a process,
+and so is `run`, which gives it the table: a program's own module holds kernels alone. A function costs the code generator most of a millisecond, whatever it does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from xlanb.buffers.heap_simulator import ALIGNMENT
+from xlanb.cpu.codegen.ir import PARALLEL, STEPS, TABLE, Function, ModuleBuilder
+
+_POINTERS = 8
+"""The most pointers of a kernel that is called as it is."""
+_WORDS = 4
+"""Words of a pointer."""
+_ENTRY = re.compile(r"  (%v\d+) = getelementptr inbounds ptr, ptr %(args|results), i64 (\d+)$")
+_LOAD = re.compile(r"  (%v\d+) = load ptr, ptr (%v\d+)$")
+_OFFSET = re.compile(r"  (%v\d+) = getelementptr (?:inbounds )?i8, ptr (%v\d+|%temp|@[\w.\-$]+), i64 (\d+)$")
+_MASK = re.compile(rf"  (%v\d+) = call ptr @llvm\.ptrmask\.p0\.i64\(ptr (%v\d+), i64 {-ALIGNMENT}\)$")
+_CALL = re.compile(r"  call void @([\w.\-$]+)\((.*)\)$")
+_SOURCES = {"args": 0, "results": 1}
+_TEMP, _CONSTANTS = 2, 3
+
+
+@dataclass(frozen=True)
+class _Pointer:
+    """A place in memory: place `index` of the table `source`, `offset` bytes on, without the bits that the mask lacks."""
+
+    source: int
+    index: int
+    offset: int = 0
+    mask: int = -1
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        return self.source, self.index, self.offset, self.mask
+
+
+@dataclass
+class Steps:
+    """The calls of a program in order, each with its words but for the function; `parts` names the kernels of which nothing but their parts for threads is called."""
+
+    functions: list[str] = field(default_factory=list)
+    words: list[list[int]] = field(default_factory=list)
+    constants: list[str] = field(default_factory=list)
+    parts: set[str] = field(default_factory=set)
+
+    def table(self) -> str:
+        """The table as a global of LLVM's."""
+        fields = [f"ptr @{PARALLEL}", f"i64 {len(self.constants)}", *(f"ptr {c}" for c in self.constants)]
+        fields.append(f"i64 {len(self.functions)}")
+        for name, words in zip(self.functions, self.words, strict=True):
+            fields += [f"ptr @{name}", *(f"i64 {w}" for w in words)]
+        kinds = ", ".join(f.split(" ", 1)[0] for f in fields)
+        return f"@{TABLE} = constant {{ {kinds} }} {{ {', '.join(fields)} }}, align 64"
+
+
+def steps_of(module: ModuleBuilder, run: Function) -> Steps | None:
+    """The program whose entry is `run` as steps, where threads share one of them at least; None of others."""
+    kernels = {f.name: f for f in module.functions if f is not run}
+    if PARALLEL not in module.declarations or run.parameters[3:] or any(not f.ready for f in kernels.values()):
+        return None
+    steps, places = Steps(), {"%temp": _Pointer(_TEMP, 0)}
+    entries: dict[str, _Pointer] = {}
+    for line in run.text()[2:-2]:
+        if found := _ENTRY.match(line):
+            entries[found[1]] = _Pointer(_SOURCES[found[2]], int(found[3]))
+        elif (found := _LOAD.match(line)) and found[2] in entries:
+            places[found[1]] = entries[found[2]]
+        elif found := _OFFSET.match(line):
+            base = _place(found[2], places, steps)
+            places[found[1]] = _Pointer(base.source, base.index, base.offset + int(found[3]))
+            if base.mask != -1:
+                return None
+        elif (found := _MASK.match(line)) and places[found[2]].mask == -1:
+            base = places[found[2]]
+            places[found[1]] = _Pointer(base.source, base.index, base.offset, -ALIGNMENT)
+        elif not (found := _CALL.match(line)) or not _step(steps, kernels.get(found[1]), found[2], places):
+            return None
+    return steps if steps.parts else None
+
+
+def _place(name: str, places: Mapping[str, _Pointer], steps: Steps) -> _Pointer:
+    if not name.startswith("@"):
+        return places[name]
+    if name not in steps.constants:
+        steps.constants.append(name)
+    return _Pointer(_CONSTANTS, steps.constants.index(name))
+
+
+def _step(steps: Steps, kernel: Function | None, arguments: str, places: Mapping[str, _Pointer]) -> bool:
+    """Add the call of a kernel; False where it is of another form."""
+    given = [a.removeprefix("ptr ") for a in arguments.split(", ")] if arguments else []
+    if kernel is None or any(" " in a for a in given) or len(given) != len(kernel.parameters):
+        return False
+    head = _shared_whole(kernel)
+    if head is None and len(given) > _POINTERS:
+        return False
+    pointers = [w for a in given for w in _place(a, places, steps).words]
+    if head is None:
+        steps.functions.append(kernel.name)
+        steps.words.append([len(given), 0, 0, 0, *pointers])
+    else:
+        steps.functions.append(f"{kernel.outlined[0].name}.thunk")
+        steps.words.append([len(given), *head, *pointers])
+        steps.parts.add(kernel.name)
+    return True
+
+
+def _shared_whole(kernel: Function) -> tuple[int, int, int] | None:
+    """(count, chunks, threads) of a kernel that does nothing but give the pool one loop; None of others."""
+    if len(kernel.outlined) != 1 or len(kernel.body) != 2:
+        return None
+    part = kernel.outlined[0]
+    if not isinstance(part.count, int) or not isinstance(part.chunks, int) or f"@{PARALLEL}(" not in kernel.body[1]:
+        return None
+    return part.count, part.chunks, kernel.target.threads
+
+
+def part_lines(kernel: Function) -> list[str]:
+    """The lines of a kernel's part for threads, without what hands it to the pool."""
+    lines = kernel.text()
+    return lines[: next(k for k, line in enumerate(lines) if f"void @{kernel.name}(" in line) - 1]
+
+
+# -- what is compiled once -------------------------------------------------------------------------------------------
+
+
+def run_text(head: Sequence[str]) -> str:
+    """The module of `run`: it gives the routine the program's table."""
+    parameters = "ptr %args, ptr %results, ptr %temp"
+    return "\n".join([
+        *head, f"@{TABLE} = external constant i8", f"declare void @{STEPS}(ptr, ptr, ptr, ptr)",
+        f"define void @run({parameters}) nounwind {{", f"  tail call void @{STEPS}({parameters}, ptr @{TABLE})", "  ret void", "}", "",
+    ])  # fmt: skip
+
+
+@cache
+def steps_text(head: tuple[str, ...]) -> str:
+    """The module of the routine."""
+    return "\n".join([*head, _ROUTINE.replace("CALLS", _calls()), ""])
+
+
+def _calls() -> str:
+    """A call for each number of pointers."""
+    cases = " ".join(f"i64 {n}, label %call{n}" for n in range(_POINTERS + 1))
+    lines = [f"  switch i64 %n, label %next [ {cases} ]"]
+    for n in range(_POINTERS + 1):
+        lines.append(f"call{n}:")
+        for k in range(n):
+            lines.append(f"  %at{n}.{k} = getelementptr ptr, ptr %context, i64 {k}")
+            lines.append(f"  %p{n}.{k} = load ptr, ptr %at{n}.{k}")
+        lines += [f"  call void %f({', '.join(f'ptr %p{n}.{k}' for k in range(n))})", "  br label %next"]
+    return "\n".join(lines)
+
+
+_ROUTINE = f"""declare ptr @llvm.ptrmask.p0.i64(ptr, i64)
+
+define void @{STEPS}(ptr %args, ptr %results, ptr %temp, ptr %table) nounwind {{
+entry:
+  %arena = alloca ptr
+  %bases = alloca [4 x ptr]
+  store ptr %temp, ptr %arena
+  store ptr %args, ptr %bases
+  %base1 = getelementptr ptr, ptr %bases, i64 1
+  store ptr %results, ptr %base1
+  %base2 = getelementptr ptr, ptr %bases, i64 2
+  store ptr %arena, ptr %base2
+  %constants = getelementptr i64, ptr %table, i64 2
+  %base3 = getelementptr ptr, ptr %bases, i64 3
+  store ptr %constants, ptr %base3
+  %pool = load ptr, ptr %table
+  %known.at = getelementptr i64, ptr %table, i64 1
+  %known = load i64, ptr %known.at
+  %steps.at = getelementptr i64, ptr %constants, i64 %known
+  %steps = load i64, ptr %steps.at
+  %first = getelementptr i64, ptr %steps.at, i64 1
+  br label %step
+step:
+  %left = phi i64 [ %steps, %entry ], [ %left.next, %next ]
+  %here = phi ptr [ %first, %entry ], [ %after, %next ]
+  %f = load ptr, ptr %here
+  %n.at = getelementptr i64, ptr %here, i64 1
+  %n = load i64, ptr %n.at
+  %count.at = getelementptr i64, ptr %here, i64 2
+  %count = load i64, ptr %count.at
+  %chunks.at = getelementptr i64, ptr %here, i64 3
+  %chunks = load i64, ptr %chunks.at
+  %threads.at = getelementptr i64, ptr %here, i64 4
+  %threads = load i64, ptr %threads.at
+  %words = getelementptr i64, ptr %here, i64 5
+  %size = mul i64 %n, {_WORDS}
+  %after = getelementptr i64, ptr %words, i64 %size
+  %saved = call ptr @llvm.stacksave.p0()
+  %context = alloca ptr, i64 %n, align 64
+  %any = icmp ne i64 %n, 0
+  br i1 %any, label %pointer, label %ready
+pointer:
+  %k = phi i64 [ 0, %step ], [ %k.next, %pointer ]
+  %word = phi ptr [ %words, %step ], [ %word.next, %pointer ]
+  %source = load i64, ptr %word
+  %index.at = getelementptr i64, ptr %word, i64 1
+  %index = load i64, ptr %index.at
+  %offset.at = getelementptr i64, ptr %word, i64 2
+  %offset = load i64, ptr %offset.at
+  %mask.at = getelementptr i64, ptr %word, i64 3
+  %mask = load i64, ptr %mask.at
+  %base.at = getelementptr ptr, ptr %bases, i64 %source
+  %base = load ptr, ptr %base.at
+  %entry.at = getelementptr ptr, ptr %base, i64 %index
+  %begin = load ptr, ptr %entry.at
+  %moved = getelementptr i8, ptr %begin, i64 %offset
+  %pointer.is = call ptr @llvm.ptrmask.p0.i64(ptr %moved, i64 %mask)
+  %to = getelementptr ptr, ptr %context, i64 %k
+  store ptr %pointer.is, ptr %to
+  %k.next = add i64 %k, 1
+  %word.next = getelementptr i64, ptr %word, i64 {_WORDS}
+  %more = icmp ult i64 %k.next, %n
+  br i1 %more, label %pointer, label %ready
+ready:
+  %is.shared = icmp ne i64 %threads, 0
+  br i1 %is.shared, label %share, label %call
+share:
+  call void %pool(ptr %f, ptr %context, i64 %count, i64 %chunks, i64 %threads)
+  br label %next
+call:
+CALLS
+next:
+  call void @llvm.stackrestore.p0(ptr %saved)
+  %left.next = sub i64 %left, 1
+  %done = icmp eq i64 %left.next, 0
+  br i1 %done, label %end, label %step
+end:
+  ret void
+}}
+
+declare ptr @llvm.stacksave.p0()
+declare void @llvm.stackrestore.p0(ptr)"""
