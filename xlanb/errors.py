@@ -84,6 +84,10 @@ class ArgumentError(XlanbError):
     """Arrays handed to an executable that do not fit its parameters (count, dtype, shape)."""
 
 
+class CancelledError(XlanbError):
+    """An execution that `Executable.cancel` has stopped (TensorFlow's and XLA's status CANCELLED)."""
+
+
 class GraphError(XlanbError):
     """A TensorFlow graph that is not well formed; the message names the node."""
 

@@ -26,6 +26,7 @@ import numpy as np
 import xlanb
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.executable import Executable
+from xlanb.cpu.guard import OK
 from xlanb.errors import XlanbError
 
 _PAGE = mmap.PAGESIZE
@@ -66,7 +67,9 @@ def run_guarded(exe: Executable, inputs: list[Any], *, at_end: bool) -> None:
             table[k] = memory.address
         tables.append(table)
     temp = Guarded(-(-exe.buffer_assignment.temp_size // 64) * 64, at_end=at_end)
-    bridge().call(exe.code.address("run"), *tables, temp.address, 0)
+    word = (ctypes.c_int64 * 2)()
+    status = bridge().call(exe.code.address("run"), *tables, temp.address, 0, word)
+    assert status == OK
 
 
 def random_inputs(exe: Executable, *, wild: bool) -> list[Any]:

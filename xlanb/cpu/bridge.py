@@ -1,8 +1,8 @@
-"""Between Python and compiled programs, in LLVM IR that is loaded once: calls, and what a running program asks of Python.
+"""Between Python and compiled programs, in LLVM IR that is loaded once: calls.
 
-`xlanb.call(run, args, results, temp, extra)` runs a program without the GIL. `xlanb.entry` is the C function behind an executable's calls: it checks the arguments against a table, makes the
-results and runs the program; whatever is unusual it hands to a Python function that explains or copies. `xlanb.pace` is called by loops now and then: every 50 ms it lets Python handle
-signals, so that a loop that never ends can be interrupted.
+`xlanb.call(run, args, results, temp, extra, word)` runs a program without the GIL, and gives why it ended (see xlanb.cpu.guard, which stands in the same module). `xlanb.entry` is the C
+function behind an executable's calls: it checks the arguments against a table, makes the results and runs the program; whatever is unusual it hands to a Python function that
+explains or copies.
 
 The fields of an ndarray are read where NumPy's C API has them since 1.7 (`PyArrayObject_fields`); `Bridge` looks whether they are there before any call relies on it.
 """
@@ -11,18 +11,20 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from xlanb.cpu import jit, result_memory
-from xlanb.cpu.codegen.program import PACE
+from xlanb.cpu import guard, jit, result_memory
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
+from xlanb.errors import CancelledError
 
 _NEW_FROM_DESCR = 94
 """The place of PyArray_NewFromDescr in NumPy's table of functions."""
@@ -33,6 +35,7 @@ _ARENA_HUGE = 4 << 20
 
 _TEXT = """
 @ndarray = external global i8
+@cancelled_error = external global i8
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
@@ -43,7 +46,7 @@ declare void @PyEval_RestoreThread(ptr)
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare i32 @PyErr_CheckSignals()
-declare ptr @PyErr_Occurred()
+declare void @PyErr_SetObject(ptr, ptr)
 declare ptr @PyErr_NoMemory()
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
@@ -52,64 +55,12 @@ declare i32 @posix_memalign(ptr, i64, i64)
 declare void @free(ptr)
 {declare_advice}
 
-define void @xlanb.call(ptr %run, ptr %args, ptr %results, ptr %temp, ptr %extra) {{
+define i32 @xlanb.call(ptr %run, ptr %args, ptr %results, ptr %temp, ptr %extra, ptr %word) {{
   %state = call ptr @PyEval_SaveThread()
-  call void %run(ptr %args, ptr %results, ptr %temp, ptr %extra)
+  %status = call i32 @xlanb.guard(ptr %run, ptr %args, ptr %results, ptr %temp, ptr %extra, ptr %word)
   call void @PyEval_RestoreThread(ptr %state)
-  ret void
+  ret i32 %status
 }}
-
-; state: the time of the last look (ns; 0: there was none), and the number of rounds that were allowed last. Gives the rounds until the next call, -1 to stop.
-; An exception that a signal's handler raises stays set; whoever called the program finds it.
-define i32 @xlanb.pace(ptr %state) {{
-entry:
-  %clock = alloca [2 x i64], align 8
-  %failed = call i32 @clock_gettime(i32 {clock}, ptr %clock)
-  %s = load i64, ptr %clock
-  %ns.at = getelementptr i64, ptr %clock, i64 1
-  %ns = load i64, ptr %ns.at
-  %s.ns = mul i64 %s, 1000000000
-  %now = add i64 %s.ns, %ns
-  %last = load i64, ptr %state
-  %rounds.at = getelementptr i64, ptr %state, i64 1
-  %rounds = load i64, ptr %rounds.at
-  %first = icmp eq i64 %last, 0
-  br i1 %first, label %begin, label %later
-begin:
-  store i64 %now, ptr %state
-  store i64 1, ptr %rounds.at
-  ret i32 1
-later:
-  %elapsed = sub i64 %now, %last
-  %soon = icmp slt i64 %elapsed, 25000000
-  br i1 %soon, label %more, label %look
-more:
-  %wish = mul i64 %rounds, 4
-  %most = call i64 @llvm.smin.i64(i64 %wish, i64 1000000000)
-  store i64 %most, ptr %rounds.at
-  %most32 = trunc i64 %most to i32
-  ret i32 %most32
-look:
-  %gil = call i32 @PyGILState_Ensure()
-  %stop = call i32 @PyErr_CheckSignals()
-  call void @PyGILState_Release(i32 %gil)
-  %interrupted = icmp ne i32 %stop, 0
-  br i1 %interrupted, label %leave, label %on
-leave:
-  ret i32 -1
-on:
-  store i64 %now, ptr %state
-  %late = icmp sgt i64 %elapsed, 50000000
-  %fewer = lshr i64 %rounds, 2
-  %some = call i64 @llvm.smax.i64(i64 %fewer, i64 1)
-  %next = select i1 %late, i64 %some, i64 %rounds
-  store i64 %next, ptr %rounds.at
-  %next32 = trunc i64 %next to i32
-  ret i32 %next32
-}}
-declare i32 @clock_gettime(i32, ptr)
-declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.smax.i64(i64, i64)
 
 define internal ptr @arena(i64 %size) {{
 entry:
@@ -131,9 +82,10 @@ end:
   ret ptr %memory
 }}
 
-; self: (the Python function for what is unusual, the address of the table, the table).
-; The table, in words: run, arguments, results, bytes of the arena, flags, an arena that is free, then for each array its dtype, rank, where its dimensions are,
-; where its strides are (0: row-major; results only), and its bytes where it is large (0: small).
+; self: (the Python function for what is unusual, the address of the table, the table, the message of one that is cancelled).
+; The table, in words: run, arguments, results, bytes of the arena, flags, an arena that is free, how often it was cancelled and how many executions there are (see
+; xlanb.cpu.guard), then for each array its dtype, rank, where its dimensions are, where its strides are (0: row-major; results only), and its bytes where it is large
+; (0: small).
 define ptr @xlanb.entry(ptr %self, ptr %given, i64 %count) {{
 entry:
   %number = call ptr @PyTuple_GetItem(ptr %self, i64 1)
@@ -142,7 +94,7 @@ entry:
   %n = load i64, ptr %n.at
   %r.at = getelementptr i64, ptr %table, i64 2
   %r = load i64, ptr %r.at
-  %specs = getelementptr i64, ptr %table, i64 6
+  %specs = getelementptr i64, ptr %table, i64 8
   %n1 = add i64 %n, 1
   %r1 = add i64 %r, 1
   %args = alloca ptr, i64 %n1
@@ -264,13 +216,15 @@ ready:
   br i1 %long, label %released, label %held
 released:
   %state = call ptr @PyEval_SaveThread()
-  call void %run(ptr %args, ptr %results, ptr %temp)
+  %word = getelementptr i64, ptr %table, i64 6
+  %left = call i32 @xlanb.guard(ptr %run, ptr %args, ptr %results, ptr %temp, ptr null, ptr %word)
   call void @PyEval_RestoreThread(ptr %state)
   br label %ran
 held:
   call void %run(ptr %args, ptr %results, ptr %temp)
   br label %ran
 ran:
+  %status = phi i32 [ 0, %held ], [ %left, %released ]
   br i1 %needed, label %keep, label %result
 keep:
   %temp.n = ptrtoint ptr %temp to i64
@@ -279,11 +233,18 @@ keep:
   call void @free(ptr %before)
   br label %result
 result:
-  br i1 %long, label %error, label %give
+  %well = icmp eq i32 %status, {ok}
+  br i1 %well, label %give, label %error
 error:
-  %set = call ptr @PyErr_Occurred()
-  %raised = icmp ne ptr %set, null
-  br i1 %raised, label %drop, label %give
+  %is.cancelled = icmp eq i32 %status, {cancelled}
+  br i1 %is.cancelled, label %tell, label %perhaps
+tell:
+  %message = call ptr @PyTuple_GetItem(ptr %self, i64 3)
+  call void @PyErr_SetObject(ptr @cancelled_error, ptr %message)
+  br label %drop
+perhaps:
+  %is.raised = icmp eq i32 %status, {raised}
+  br i1 %is.raised, label %drop, label %no.memory
 give:
   %tuple.n = and i64 %options, 2
   %is.tuple = icmp ne i64 %tuple.n, 0
@@ -309,7 +270,7 @@ packed:
   ret ptr %tuple
 
 drop:
-  %count.made = phi i64 [ %j, %make ], [ %r, %no.memory ], [ %r, %error ], [ %r, %pack ]
+  %count.made = phi i64 [ %j, %make ], [ %r, %no.memory ], [ %r, %tell ], [ %r, %perhaps ], [ %r, %pack ]
   br label %dropping
 dropping:
   %q = phi i64 [ 0, %drop ], [ %q.next, %one.less ]
@@ -326,9 +287,10 @@ dropped:
 }}
 """
 
+_GUARD = (guard.CANCEL, guard.HOST, guard.CHECK, guard.RECORD, guard.BEGIN, guard.FORKED)
 _API = (
     "PyTuple_GetItem PyTuple_New PyTuple_SetItem PyLong_AsVoidPtr PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread "
-    "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_Occurred PyErr_NoMemory Py_IncRef Py_DecRef PyTraceMalloc_Track"
+    "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_SetObject PyErr_NoMemory Py_IncRef Py_DecRef PyTraceMalloc_Track"
 ).split()
 
 
@@ -350,7 +312,9 @@ class Bridge:
         text = _TEXT.format(
             readable=_READABLE,
             huge=_ARENA_HUGE,
-            clock=6 if sys.platform == "darwin" else 1,  # CLOCK_MONOTONIC
+            ok=guard.OK,
+            cancelled=guard.CANCELLED,
+            raised=guard.RAISED,
             declare_advice="declare i32 @madvise(ptr, i64, i32)" if "linux" in target.triple else "",
             advice="%a = call i32 @madvise(ptr %memory, i64 %size, i32 14)" if "linux" in target.triple else "",
         )
@@ -363,39 +327,54 @@ class Bridge:
             "ndarray": id(np.ndarray),
             "new_array": _numpy_function(_NEW_FROM_DESCR),
             "handler": id(memory.capsule),
+            "cancelled_error": id(CancelledError),
         }
-        objects = compile_units([Unit(head + text, ready=True, weight=0)], target)
+        objects = compile_units([Unit(head + guard.text(target) + text, ready=True, weight=0)], target)
         own = {name: f"xlanb.memory.{name}" for name in result_memory.FUNCTIONS}
-        self.code = jit.LoadedCode(objects, ["xlanb.call", "xlanb.entry", PACE, *own.values()], symbols)
+        self.code = jit.LoadedCode(objects, ["xlanb.call", "xlanb.entry", *_GUARD, *own.values()], symbols)
         memory.connect({name: self.code.address(symbol) for name, symbol in own.items()})
         self.memory = memory
-        self.pace = self.code.address(PACE)
         # It is called with the GIL held: an exception that a signal handler has set is raised when the call returns.
-        self.call = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 5)(self.code.address("xlanb.call"))
+        self.call = ctypes.PYFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 6)(self.code.address("xlanb.call"))
+        self.cancel = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self.code.address(guard.CANCEL))
         self.reads_arrays = _fields_are_where_expected()
         self._method = _MethodDef(b"call", self.code.address("xlanb.entry"), 0x80, None)  # METH_FASTCALL
         self._new_function = ctypes.PYFUNCTYPE(
             ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p
         )(_address(ctypes.pythonapi.PyCMethod_New))
 
-    def entry(self, unusual: Callable[..., Any], address: int, table: Any) -> Callable[..., Any]:
-        """A function that runs the program of a table (see `_TEXT`) that lies at `address`; `unusual` gets the arguments that do not fit at once."""
+    def entry(self, unusual: Callable[..., Any], address: int, table: Any, message: str) -> Callable[..., Any]:
+        """A function that runs the program of a table (see `_TEXT`) that lies at `address`; `unusual` gets the arguments that do not fit at once.
+
+        `message` is that of the CancelledError.
+        """
         made: Callable[..., Any] = self._new_function(
-            ctypes.addressof(self._method), (unusual, address, table), None, None
+            ctypes.addressof(self._method), (unusual, address, table, message), None, None
         )
         return made
+
+    def symbols(self, *names: str) -> dict[str, int]:
+        """The addresses of functions of xlanb.cpu.guard, by their names."""
+        return {name: self.code.address(name) for name in names}
 
 
 @cache
 def bridge() -> Bridge:
     """The bridge of this process."""
     made = Bridge()
-    # Entries may be called as long as the interpreter lives, its clearing up included.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made.code))
+    # Entries may be called as long as the interpreter lives, its clearing up included, and the watcher runs as long as the process.
+    for kept in (made, made.code, jit.linker()):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    begin, forked = (made.code.function(name, 1) for name in (guard.BEGIN, guard.FORKED))
+    begin(threading.main_thread().ident)
+    os.register_at_fork(after_in_child=lambda: forked(threading.main_thread().ident))
     return made
 
 
+_HEAD = 8
+"""Words of a table before its arrays."""
+CANCEL_WORD, RUNNING_WORD = 6, 7
+"""The words of a table that are counted up to cancel, and that count its executions."""
 Entry = tuple["np.dtype[Any]", tuple[int, ...], tuple[int, ...] | None]
 """An array's dtype, its dimensions and, where it is not row-major, its strides."""
 
@@ -405,18 +384,18 @@ def table(run: int, temp: int, arrays: Sequence[Entry], results: int, flags: int
 
     Flags: 1 without the GIL, 2 the result is a tuple.
     """
-    words = 6 + 5 * len(arrays)
+    words = _HEAD + 5 * len(arrays)
     sizes = [d for _, dims, strides in arrays for d in (*dims, *(strides or ()))]
     memory = np.zeros(words + len(sizes), np.int64)
     base = memory.ctypes.data
-    memory[:6] = run, len(arrays) - results, results, temp, flags, 0
+    memory[:_HEAD] = run, len(arrays) - results, results, temp, flags, 0, 0, 0
     memory[words:] = sizes
     at = words
     for k, (dtype, dims, strides) in enumerate(arrays):
         beyond = at + len(dims)
         size = math.prod(dims) * dtype.itemsize
         place = base + 8 * beyond if strides else 0
-        memory[6 + 5 * k : 11 + 5 * k] = (
+        memory[_HEAD + 5 * k : _HEAD + 5 * k + 5] = (
             id(dtype),
             len(dims),
             base + 8 * at,

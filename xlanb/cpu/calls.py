@@ -7,17 +7,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.buffers.values import sizes_bytes
 from xlanb.cpu import bridge as bridges
+from xlanb.cpu import guard
 from xlanb.cpu.dynamic import packed, sizes_at, unpacked
 from xlanb.cpu.host_call import raise_pending
 from xlanb.cpu.jit import LoadedCode
-from xlanb.errors import ArgumentError
+from xlanb.errors import ArgumentError, CancelledError
 from xlanb.shape import ArrayShape, Shape, TupleShape
 
 Array = NDArray[Any]
@@ -192,6 +193,7 @@ class Calls:
         flags = (1 if is_long else 0) | (2 if isinstance(signature.result, TupleShape) else 0)
         arrays = [(s.dtype, s.dimensions, s.strides) for s in (*self.arguments, *self.results) if s is not None]
         self._table = bridges.table(self._address, temp, arrays, len(self.results), flags)
+        self._word = self._table.ctypes.data + 8 * bridges.CANCEL_WORD
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         # at the interpreter's end the modules are gone before their objects
@@ -208,7 +210,7 @@ class Calls:
         plain &= all(s is not None and not s.shape.is_dynamic for s in self.results)
         if not self._bridge.reads_arrays or self._calls_host or self._nested or not flat or not plain:
             return self.unusual
-        return self._bridge.entry(self.unusual, self._table.ctypes.data, self._table)
+        return self._bridge.entry(self.unusual, self._table.ctypes.data, self._table, self._cancelled)
 
     def unusual(self, *arrays: Any) -> Any:
         """A call with all checks and copies; see Executable.__call__."""
@@ -233,12 +235,33 @@ class Calls:
             array = spec.fresh() if spec is not None else _NOTHING
             outputs.append(array)
             frame.results[k] = array.__array_interface__["data"][0]
-        self._bridge.call(function, frame.arguments, frame.results, frame.temp, extra)
-        if self._calls_host:
-            raise_pending()
+        status = self._bridge.call(function, frame.arguments, frame.results, frame.temp, extra, self._word)
+        if status != guard.OK:
+            self._stopped(status)
         given = [spec.given(a) if spec is not None else None for spec, a in zip(self.results, outputs, strict=True)]
         result = self.signature.result
         return given[0] if not isinstance(result, TupleShape) else _nest(result, iter(given))
+
+    def _stopped(self, status: int) -> NoReturn:
+        """Raise why an execution did not end by itself; what a signal's handler raised has been raised before."""
+        if status == guard.HOST_FAILED:
+            raise_pending()
+        if status == guard.NO_MEMORY:
+            raise MemoryError
+        raise CancelledError(self._cancelled)
+
+    def cancel(self) -> int:
+        """See Executable.cancel."""
+        return int(self._bridge.cancel(self._word))
+
+    @property
+    def running(self) -> int:
+        """How many calls there are at this moment that other threads go on beside (all but short ones)."""
+        return int(self._table[bridges.RUNNING_WORD])
+
+    @property
+    def _cancelled(self) -> str:
+        return f"{self.signature.name} was cancelled while it ran"
 
     def flatten(self, arrays: Sequence[Any]) -> list[Any]:
         """Arguments leaf by leaf."""

@@ -12,8 +12,9 @@ from xlanb.cpu import jit, library, lines, pool
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.ir import PARALLEL
-from xlanb.cpu.codegen.program import PACE, Program, emit_program
+from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
+from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import make_host_calls
 from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import CodeRecord
@@ -32,8 +33,8 @@ class Executable(Displayable):
     Arguments are arrays (a tuple parameter takes a nested tuple) of exactly the dtype and shape of the parameter; the result is a fresh array, or a nested tuple of them.
     Calls that take long release the GIL, calls may come from several threads at once, and they give bit-identical results for identical arguments.
 
-    A call raises ArgumentError where number, dtype or shape of the arguments do not fit (the message says what was expected), and KeyboardInterrupt (or what else a
-    signal's handler raises) where a signal comes while a loop is running.
+    A call raises ArgumentError where number, dtype or shape of the arguments do not fit (the message says what was expected), KeyboardInterrupt (or what else a
+    signal's handler raises) where a signal comes while the main thread runs it, wherever it is, and CancelledError where another thread has called `cancel`.
     """
 
     # A member of each object, and not a method: Python then calls the entry in machine code with nothing of its own between.
@@ -57,6 +58,13 @@ class Executable(Displayable):
             calls_host=bool(self._host),
         )
         self.__call__ = self.calls.entry()
+
+    def cancel(self) -> int:
+        """Stop the calls that other threads are in, within some milliseconds; gives how many there were.
+
+        Each of them raises CancelledError, and the executable is ready for the next call. What a call is in a function of Python's meanwhile (see `kernels`) it stops when that returns.
+        """
+        return self.calls.cancel()
 
     # -- for elsewhere ------------------------------------------------------------------------------------------
 
@@ -131,8 +139,8 @@ class Executable(Displayable):
         functions = {symbol: h.address for symbol, h in self._host.items()}
         if program.is_parallel:
             functions[PARALLEL] = pool.address()
-        if program.polls:
-            functions[PACE] = bridge().pace
+        if program.host:
+            functions |= bridge().symbols(HOST)
         return functions
 
     @cached_property

@@ -44,9 +44,9 @@ def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
     if exe.program.host:
         instruction = next(iter(exe.program.host.values()))
         raise UnimplementedError(f"the program calls a function of this process, which C cannot:\n  {instruction}")
-    # One thread, and nobody to ask for signals: the code stands by itself.
+    # One thread: the code stands by itself.
     target = replace(exe.target, threads=1)
-    program = emit_program(exe.buffer_assignment, target, polls=False)
+    program = emit_program(exe.buffer_assignment, target)
     text = _with_constants(program)
     if name != "run":  # a kernel of the same name gives way
         text = re.sub(rf"@{name}(?![\w.$-])", f"@{name}.kernel", text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ HOST_OPCODES = frozenset(
 )  # fmt: skip
 """Opcodes that the runtime computes with NumPy: a function call a piece, no kernel of their own yet."""
 
-_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p))
+_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 _ERRORS = threading.local()
 
 
@@ -56,7 +56,7 @@ class HiddenState:
 class HostCall:
     """The function behind one instruction: it takes a table of addresses, operands' leaves first, then those of the result.
 
-    An error must not travel through machine code: it is kept, and `raise_pending` raises it when the program has returned.
+    An error must not travel through machine code: it is kept, the function gives 1, and the program ends there (see xlanb.cpu.guard); `raise_pending` then raises it.
     """
 
     def __init__(self, i: HloInstruction, hidden: HiddenState) -> None:
@@ -65,7 +65,7 @@ class HostCall:
         self._callback = _PROTOTYPE(self._run)
         self.address: int = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
 
-    def _run(self, table: Any) -> None:
+    def _run(self, table: Any) -> int:
         try:
             addresses = iter(table[k] or 0 for k in range(leaf_count(self.instruction)))
             operands = tuple(_read(o.shape, addresses) for o in self.instruction.operands)
@@ -73,8 +73,9 @@ class HostCall:
                 result = self.hidden.apply(self.instruction, operands)
             _write(self.instruction.shape, result, addresses)
         except BaseException as error:  # noqa: BLE001 - it is raised again outside the machine code
-            if getattr(_ERRORS, "pending", None) is None:
-                _ERRORS.pending = error
+            _ERRORS.pending = error
+            return 1
+        return 0
 
 
 def leaf_count(i: HloInstruction) -> int:
@@ -82,14 +83,13 @@ def leaf_count(i: HloInstruction) -> int:
     return sum(1 for shape in (*(o.shape for o in i.operands), i.shape) for _ in shape.leaves())
 
 
-def raise_pending() -> None:
+def raise_pending() -> NoReturn:
     """Raise what a host call of this thread has kept."""
-    error: BaseException | None = getattr(_ERRORS, "pending", None)
-    if error is not None:
-        _ERRORS.pending = None
-        if isinstance(error, XlanbError) or not isinstance(error, Exception):
-            raise error
-        raise RuntimeError("a function of the runtime failed") from error
+    error: BaseException = _ERRORS.pending
+    _ERRORS.pending = None
+    if isinstance(error, XlanbError) or not isinstance(error, Exception):
+        raise error
+    raise RuntimeError("a function of the runtime failed") from error
 
 
 def _view(shape: ArrayShape, address: int) -> NDArray[Any]:

@@ -43,7 +43,7 @@ def target_machine(target: Target, level: int, relocation: str = "") -> Any:
 
 
 @cache
-def _linker() -> Any:
+def linker() -> Any:
     """LLVM's linker in memory; what it has linked goes when its tracker does."""
     return llvm.create_lljit_compiler(target_machine(host(), 1), suppress_errors=True)
 
@@ -76,7 +76,7 @@ class LoadedCode:
             builder.export_symbol(name)
         with _LOCK:
             try:
-                self._tracker = builder.add_current_process().link(_linker(), f"xlanb{next(self._numbers)}")
+                self._tracker = builder.add_current_process().link(linker(), f"xlanb{next(self._numbers)}")
             except RuntimeError as error:
                 raise CompilationError(f"the machine code cannot be loaded:\n{error}") from error
 

@@ -5,6 +5,8 @@ do spins for some microseconds and then sleeps on a futex. One job runs at a tim
 
 `ticket` holds the generation of the job (upper half, which is also the futex) and the next part (lower half). A claim is a compare-and-exchange of the whole, so a
 worker that comes late with an old generation or an old number fails; between jobs the lower half is closed (all ones), and only then is the job's description changed.
+
+A thread that computes may be taken away from its part (see xlanb.cpu.guard): the caller then gives the job up, and a worker counts its part as done and looks for the next job.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import ctypes
 import os
 from functools import cache
 
-from xlanb.cpu import jit
+from xlanb.cpu import guard, jit
+from xlanb.cpu.bridge import bridge
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.target import FUTEX, Target
 
@@ -30,11 +33,11 @@ _DECLARE_PAUSE = {
 }
 
 
-def _claims(who: str, slot: str, entry: str, ticket: str, done: str) -> str:
-    """Blocks `WHO.claim` and on: claim parts and run them until there is none, then go to `done`."""
+def _claims(who: str, slot: str, entry: str, ticket: str, done: str, run: str) -> str:
+    """Blocks `WHO.claim` and on: claim parts and run them until there is none, then go to `done`; `run` runs one of them."""
     return f"""
 {who}.claim:
-  %{who}.t = phi i64 [ {ticket}, %{entry} ], [ %{who}.old, %{who}.try ], [ %{who}.again, %{who}.run ]
+  %{who}.t = phi i64 [ {ticket}, %{entry} ], [ %{who}.old, %{who}.try ], [ %{who}.again, %{who}.ran ]
   %{who}.g = lshr i64 %{who}.t, 32
   %{who}.same = icmp eq i64 %{who}.g, %generation
   %{who}.k = and i64 %{who}.t, 4294967295
@@ -48,11 +51,30 @@ def _claims(who: str, slot: str, entry: str, ticket: str, done: str) -> str:
   %{who}.won = extractvalue {{ i64, i1 }} %{who}.pair, 1
   br i1 %{who}.won, label %{who}.run, label %{who}.claim
 {who}.run:
-  call void @chunk(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %{who}.k, i64 {slot})
+  {run.format(call=f"call void @chunk(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %{who}.k, i64 {slot})")}
+  br label %{who}.ran
+{who}.ran:
   %{who}.before = atomicrmw add ptr @done, i64 1 acq_rel
   %{who}.again = load atomic i64, ptr @ticket acquire, align 8
   br label %{who}.claim"""
 
+
+_CALLER_RUNS = """store volatile i64 2, ptr %pool.at
+  store volatile i64 %mode, ptr %mode.at
+  call void @xlanb.check(ptr %r)
+  {call}
+  store volatile i64 0, ptr %mode.at
+  store volatile i64 1, ptr %pool.at"""
+_WORKER_RUNS = """store volatile i64 1, ptr %mode.at
+  %off = load atomic i64, ptr @given.up seq_cst, align 8
+  %on = icmp eq i64 %off, 0
+  br i1 %on, label %w.part, label %w.counted
+w.part:
+  {call}
+  br label %w.counted
+w.counted:
+  store volatile i64 0, ptr %mode.at"""
+"""In mode 1 (see xlanb.cpu.guard) is a part and nothing else: who is taken away from it counts it as done."""
 
 _TEMPLATE = """target datalayout = "{layout}"
 target triple = "{triple}"
@@ -62,13 +84,31 @@ target triple = "{triple}"
 @busy = internal global [16 x i32] zeroinitializer, align 64
 @sleepers = internal global [16 x i32] zeroinitializer, align 64
 @created = internal global i32 0
+@given.up = internal global i64 0
+@threads = internal global [{threads} x i64] zeroinitializer
+@nobody = internal global [16 x i64] zeroinitializer
 @start = internal global i32 0
 
 declare i64 @syscall(i64, ...)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @pthread_kill(i64, i32)
+declare i32 @sched_yield()
+declare i32 @sigemptyset(ptr)
+declare i32 @sigaddset(ptr, i32)
+declare i32 @_setjmp(ptr) returns_twice
+declare ptr @xlanb.record()
+declare void @xlanb.check(ptr)
 {declare_pause}
+
+; The record of this thread; one that nobody looks at where there is no memory.
+define internal ptr @record() {{
+  %own = call ptr @xlanb.record()
+  %none = icmp eq ptr %own, null
+  %r = select i1 %none, ptr @nobody, ptr %own
+  ret ptr %r
+}}
 
 define internal void @chunk(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %k, i64 %slot) {{
   %a = mul i64 %k, %count
@@ -81,18 +121,43 @@ define internal void @chunk(ptr %part, ptr %context, i64 %count, i64 %chunks, i6
 
 define internal ptr @worker(ptr %argument) {{
 entry:
+  %frame = alloca [{frame} x i8], align 64
+  %mine = alloca [128 x i8], align 8
   %slot = ptrtoint ptr %argument to i64
   %first = load atomic i32, ptr @start acquire, align 4
-  br label %idle
+  %r = call ptr @record()
+  %user.at = getelementptr i64, ptr %r, i64 2
+  store i64 2, ptr %user.at
+  %mode.at = getelementptr i64, ptr %r, i64 3
+  store ptr null, ptr %frame
+  %word.at = getelementptr i64, ptr %frame, i64 1
+  store ptr @given.up, ptr %word.at
+  %was.at = getelementptr i64, ptr %frame, i64 2
+  store i64 0, ptr %was.at
+  %frame.at = getelementptr i64, ptr %r, i64 4
+  store ptr %frame, ptr %frame.at
+  %e = call i32 @sigemptyset(ptr %mine)
+  %s = call i32 @sigaddset(ptr %mine, i32 {urgent})
+  %u = call i32 @pthread_sigmask(i32 1, ptr %mine, ptr null)
+  %buffer = getelementptr i8, ptr %frame, i64 64
+  %k = call i32 @_setjmp(ptr %buffer) returns_twice
+  %left = icmp ne i32 %k, 0
+  br i1 %left, label %taken, label %idle
+taken:
+  ; From a part, which counts as done. Until that is counted the job is the same.
+  %t.taken = load atomic i64, ptr @ticket acquire, align 8
+  %g.taken = lshr i64 %t.taken, 32
+  %counted = atomicrmw add ptr @done, i64 1 acq_rel
+  br label %job
 idle:
   %seen = phi i32 [ %first, %entry ], [ %now, %out ], [ %seen, %sleep ]
   br label %spin
 spin:
   %n = phi i32 [ 0, %idle ], [ %n.next, %wait ]
-  %t = load atomic i64, ptr @ticket acquire, align 8
-  %generation = lshr i64 %t, 32
-  %now = trunc i64 %generation to i32
-  %new = icmp ne i32 %now, %seen
+  %t.spin = load atomic i64, ptr @ticket acquire, align 8
+  %g.spin = lshr i64 %t.spin, 32
+  %found = trunc i64 %g.spin to i32
+  %new = icmp ne i32 %found, %seen
   br i1 %new, label %job, label %wait
 wait:
   {pause}
@@ -101,10 +166,13 @@ wait:
   br i1 %more, label %spin, label %sleep
 sleep:
   %asleep = atomicrmw add ptr @sleepers, i32 1 seq_cst
-  %r = call i64 (i64, ...) @syscall(i64 {futex}, ptr getelementptr (i8, ptr @ticket, i64 4), i32 128, i32 %seen, ptr null, ptr null, i32 0)
+  %called = call i64 (i64, ...) @syscall(i64 {futex}, ptr getelementptr (i8, ptr @ticket, i64 4), i32 128, i32 %seen, ptr null, ptr null, i32 0)
   %awake = atomicrmw sub ptr @sleepers, i32 1 seq_cst
   br label %idle
 job:
+  %t = phi i64 [ %t.spin, %spin ], [ %t.taken, %taken ]
+  %generation = phi i64 [ %g.spin, %spin ], [ %g.taken, %taken ]
+  %now = trunc i64 %generation to i32
   %part.n = load atomic i64, ptr @job monotonic, align 8
   %context.n = load atomic i64, ptr getelementptr (i8, ptr @job, i64 8) monotonic, align 8
   %count = load atomic i64, ptr getelementptr (i8, ptr @job, i64 16) monotonic, align 8
@@ -141,6 +209,8 @@ one:
   br i1 %ok, label %detach, label %tail
 detach:
   %thread = load ptr, ptr %id
+  %thread.at = getelementptr i64, ptr @threads, i64 %k
+  store ptr %thread, ptr %thread.at
   %d = call i32 @pthread_detach(ptr %thread)
   br label %tail
 tail:
@@ -153,19 +223,80 @@ end:
 }}
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
+; The thread was taken away from its job (see xlanb.cpu.guard): nobody begins another part, who is in one is taken away too.
+define internal void @abandon(ptr %r) {{
+entry:
+  store atomic i64 1, ptr @given.up seq_cst, align 8
+  %chunks = load atomic i64, ptr getelementptr (i8, ptr @job, i64 24) monotonic, align 8
+  %pool.at = getelementptr i64, ptr %r, i64 5
+  %state = load volatile i64, ptr %pool.at
+  %was.in = icmp eq i64 %state, 2
+  br i1 %was.in, label %count, label %drain
+count:
+  %c = atomicrmw add ptr @done, i64 1 acq_rel
+  br label %drain
+drain:
+  %t = load atomic i64, ptr @ticket acquire, align 8
+  %k = and i64 %t, 4294967295
+  %left = icmp ult i64 %k, %chunks
+  br i1 %left, label %claim, label %tell
+claim:
+  %next = add i64 %t, 1
+  %pair = cmpxchg ptr @ticket, i64 %t, i64 %next acq_rel acquire
+  %won = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %won, label %count, label %drain
+tell:
+  %w = phi i64 [ 1, %drain ], [ %w.next, %told ]
+  %w.more = icmp ult i64 %w, {threads}
+  br i1 %w.more, label %one, label %wait
+one:
+  %w.next = add i64 %w, 1
+  %thread.at = getelementptr i64, ptr @threads, i64 %w
+  %thread = load i64, ptr %thread.at
+  %is = icmp ne i64 %thread, 0
+  br i1 %is, label %send, label %told
+send:
+  %s = call i32 @pthread_kill(i64 %thread, i32 {urgent})
+  br label %told
+told:
+  br label %tell
+wait:
+  %y = call i32 @sched_yield()
+  %d = load atomic i64, ptr @done acquire, align 8
+  %over = icmp uge i64 %d, %chunks
+  br i1 %over, label %free, label %wait
+free:
+  store atomic i64 0, ptr @given.up seq_cst, align 8
+  store i64 0, ptr %pool.at
+  store atomic i32 0, ptr @busy release, align 4
+  ret void
+}}
+
 define void @{symbol}(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %threads) {{
 entry:
   %timeout = alloca [2 x i64], align 8
+  %r = call ptr @record()
+  %mode.at = getelementptr i64, ptr %r, i64 3
+  %mode = load volatile i64, ptr %mode.at
+  store volatile i64 0, ptr %mode.at
   %pair = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
   %mine = extractvalue {{ i32, i1 }} %pair, 1
-  br i1 %mine, label %own, label %alone
+  br i1 %mine, label %own, label %others
+others:
+  store volatile i64 %mode, ptr %mode.at
+  call void @xlanb.check(ptr %r)
+  br label %alone
 alone:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %alone ]
+  %k = phi i64 [ 0, %others ], [ %k.next, %alone ]
   call void @chunk(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %k, i64 0)
   %k.next = add i64 %k, 1
   %k.more = icmp ult i64 %k.next, %chunks
   br i1 %k.more, label %alone, label %end
 own:
+  %pool.at = getelementptr i64, ptr %r, i64 5
+  store volatile i64 1, ptr %pool.at
+  %abandon.at = getelementptr i64, ptr %r, i64 6
+  store ptr @abandon, ptr %abandon.at
   %made = load i32, ptr @created
   %ready = icmp ne i32 %made, 0
   br i1 %ready, label %publish, label %make
@@ -192,13 +323,17 @@ publish:
   %any = icmp ne i32 %asleep, 0
   br i1 %any, label %wake, label %c.claim
 wake:
-  %r = call i64 (i64, ...) @syscall(i64 {futex}, ptr getelementptr (i8, ptr @ticket, i64 4), i32 129, i32 {threads}, ptr null, ptr null, i32 0)
+  %called = call i64 (i64, ...) @syscall(i64 {futex}, ptr getelementptr (i8, ptr @ticket, i64 4), i32 129, i32 {threads}, ptr null, ptr null, i32 0)
   br label %c.claim{caller_claims}
+over:
+  store volatile i64 %mode, ptr %mode.at
+  call void @xlanb.check(ptr %r)
+  br label %finish
 finish:
-  %n = phi i64 [ 0, %c.claim ], [ %n.next, %again ]
+  %n = phi i64 [ 0, %over ], [ %n.next, %again ]
   %d = load atomic i64, ptr @done acquire, align 8
-  %over = icmp uge i64 %d, %chunks
-  br i1 %over, label %release, label %pending
+  %all = icmp uge i64 %d, %chunks
+  br i1 %all, label %release, label %pending
 pending:
   {pause}
   %n.next = add i64 %n, 1
@@ -214,7 +349,11 @@ doze:
 again:
   br label %finish
 release:
+  store volatile i64 0, ptr %mode.at
+  store volatile i64 0, ptr %pool.at
   store atomic i32 0, ptr @busy release, align 4
+  store volatile i64 %mode, ptr %mode.at
+  call void @xlanb.check(ptr %r)
   br label %end
 end:
   ret void
@@ -225,6 +364,7 @@ define void @xlanb.pool.reset() {{
   store atomic i32 0, ptr @busy release, align 4
   store i32 0, ptr @created
   store atomic i32 0, ptr @sleepers release, align 4
+  store atomic i64 0, ptr @given.up release, align 8
   %t = load atomic i64, ptr @ticket monotonic, align 8
   %closed = or i64 %t, 4294967295
   store atomic i64 %closed, ptr @ticket release, align 8
@@ -236,7 +376,7 @@ define void @xlanb.pool.reset() {{
 def text(target: Target) -> str:
     """The LLVM IR of the pool with `target.threads` threads, the caller counted."""
     arch = target.triple.split("-")[0]
-    caller = _claims("c", "0", "publish", "%open", "finish").replace(
+    caller = _claims("c", "0", "publish", "%open", "over", _CALLER_RUNS).replace(
         "[ %open, %publish ]", "[ %open, %publish ], [ %open, %wake ]"
     )
     return _TEMPLATE.format(
@@ -249,7 +389,9 @@ def text(target: Target) -> str:
         spins=SPINS,
         patience=4 * SPINS,
         threads=target.threads,
-        worker_claims=_claims("w", "%slot", "job", "%t", "out"),
+        frame=guard.FRAME_BYTES,
+        urgent=guard.URGENT,
+        worker_claims=_claims("w", "%slot", "job", "%t", "out", _WORKER_RUNS),
         caller_claims=caller,
     )
 
@@ -257,7 +399,7 @@ def text(target: Target) -> str:
 @cache
 def address() -> int:
     """The address of `xlanb.parallel` in this process; the pool is loaded once, its threads start with the first job."""
-    code = jit.MachineCode(text(jit.host()), level=1)
+    code = jit.MachineCode(text(jit.host()), functions=bridge().symbols(guard.RECORD, guard.CHECK), level=1)
     found = code.address(PARALLEL)
     # Sleeping workers stand in this code until the process ends, so it must outlive the interpreter's own clearing up.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))

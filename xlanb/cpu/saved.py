@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.cpu import jit, pool
-from xlanb.cpu.bridge import bridge
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.ir import PARALLEL
-from xlanb.cpu.codegen.program import PACE
 from xlanb.cpu.objects import compile_units
 from xlanb.errors import CompilationError, UnimplementedError
 from xlanb.hlo.lexer import Cursor
@@ -30,7 +28,7 @@ from xlanb.shape import Shape
 if TYPE_CHECKING:
     from xlanb.cpu.executable import Executable
 
-_MAGIC = b"xlanb executable 1\n"
+_MAGIC = b"xlanb executable 2\n"
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -53,7 +51,7 @@ def save(exe: Executable, path: str | Path) -> None:
         "features": sorted(program.target.enabled),
         "temp": exe.buffer_assignment.temp_size,
         "long": exe.calls.is_long,
-        "symbols": [s for s, used in ((PARALLEL, program.is_parallel), (PACE, program.polls)) if used],
+        "symbols": [PARALLEL] if program.is_parallel else [],
         "objects": [len(o) for o in objects],
         "constants": {name: len(data) for name, data in constants.items()},
     }
@@ -71,6 +69,10 @@ class SavedExecutable:
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
         self.__call__ = calls.entry()
+
+    def cancel(self) -> int:
+        """Stop the calls that other threads are in (see Executable.cancel)."""
+        return self.calls.cancel()
 
     def __str__(self) -> str:
         return f"SavedExecutable {self.calls.signature.name}: {self.calls.signature.text}"
@@ -131,7 +133,7 @@ def _read(path: Path) -> tuple[Mapping[str, Any], _Blobs]:
 
 def _functions(names: list[str]) -> dict[str, int]:
     """The addresses of the functions of this process that the code calls."""
-    known: dict[str, Callable[[], int]] = {PARALLEL: pool.address, PACE: lambda: bridge().pace}
+    known: dict[str, Callable[[], int]] = {PARALLEL: pool.address}
     return {name: known[name]() for name in names}
 
 

@@ -27,6 +27,7 @@ from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.linalg import routines as linalg
 from xlanb.cpu.codegen.types import from_memory, register
 from xlanb.cpu.codegen.units import Unit, cut
+from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError, UnimplementedError
@@ -39,9 +40,6 @@ _ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 _INLINE_LINES = 120
 EXTERNAL_BYTES = 4096
 """Constants of more bytes are not written into the IR: the program refers to memory that the executable keeps."""
-PACE = "xlanb.pace"
-"""The symbol of what loops call (see xlanb.cpu.bridge): it gives the number of rounds until the next call, -1 to stop."""
-STOP = "%stop"
 _NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.AFTER_ALL}) | FORWARDING
 
 
@@ -57,7 +55,6 @@ class Program:
     host: dict[str, HloInstruction] = field(default_factory=dict)
     target: Target = field(kw_only=True)
     loops: bool = False
-    polls: bool = False
 
     @property
     def text(self) -> str:
@@ -85,18 +82,17 @@ def emit_program(
     line_of: dict[str, int] | None = None,
     *,
     profile: bool = False,
-    polls: bool = True,
 ) -> Program:
     """The LLVM IR of a scheduled module with its buffers.
 
     `line_of` gives the line of each HLO instruction, for debug locations. With `profile`, `run` has a fourth parameter: an array of u64 pairs, calls and cycles
-    per kernel, in the order of `Program.calls`. With `polls`, loops ask now and then (the function PACE) whether to stop.
+    per kernel, in the order of `Program.calls`.
 
     Raises:
         UnimplementedError: an instruction that the backend does not know; the message shows it.
         KernelTooLargeError: a fusion whose kernel would grow out of hand; its `instruction` names it.
     """
-    emitter = _Emitter(assignment, target, line_of, profile=profile, polls=polls)
+    emitter = _Emitter(assignment, target, line_of, profile=profile)
     emitter.emit()
     m = emitter.module
     return Program(
@@ -108,7 +104,6 @@ def emit_program(
         emitter.host,
         target=target,
         loops=bool(emitter.flow.loops or emitter.flow.choices),
-        polls=polls and bool(emitter.flow.loops),
     )
 
 
@@ -120,7 +115,6 @@ class _Emitter:
         line_of: dict[str, int] | None,
         *,
         profile: bool,
-        polls: bool,
     ) -> None:
         self.assignment = assignment
         self.flow = assignment.dataflow
@@ -132,8 +126,6 @@ class _Emitter:
         self._constant_names: dict[object, str] = {}
         self._same: dict[str, str] = {}
         self._memory_copies = Copies(_ATTRIBUTES)
-        self.polls = polls
-        self._pace: tuple[str, str] | None = None
         self._bases: dict[int, str] = {}
         self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
         self._choice_of = {c.instruction: c for c in self.flow.choices}
@@ -153,13 +145,6 @@ class _Emitter:
                 self._bases[a.index] = built.let(f"load ptr, ptr {at}")
             elif a.kind == "temp":
                 self._bases[a.index] = "%temp"
-        if self.polls and self.flow.loops:
-            # The function is known to touch nothing of the program's, so that loops may keep values in registers.
-            attributes = "memory(argmem: readwrite, inaccessiblemem: readwrite) nounwind"
-            self.module.declarations[PACE] = f"declare i32 @{PACE}(ptr nocapture) {attributes}"
-            self._pace = built.alloca("i64", 2), built.alloca("i32")
-            built.do(f"store <2 x i64> zeroinitializer, ptr {self._pace[0]}")
-            built.do(f"store i32 0, ptr {self._pace[1]}")
         self._computation(entry)
         for value, number in self.assignment.result_copies:
             target = next(a for a in self.assignment.allocations if a.kind == "output" and a.number == number)
@@ -170,9 +155,6 @@ class _Emitter:
                     self._pointer(self.assignment.slice_of_value(value)),
                     value.size,
                 )
-        if self._pace:
-            built.branch(STOP)
-            built.label(STOP)
         # functions called stand before their caller
         self.module.functions.remove(built)
         self.module.functions.append(built)
@@ -261,7 +243,6 @@ class _Emitter:
         head, inside, exit_ = f.fresh("while"), f.fresh("body"), f.fresh("exit")
         f.branch(head)
         f.label(head)
-        self._poll()
         self.depth += 1
         self._computation(condition)
         f.branch_if(self._scalar(condition.root), inside, exit_)
@@ -271,24 +252,6 @@ class _Emitter:
         self._copies(loop.body_end)
         f.branch(head)
         f.label(exit_)
-
-    def _poll(self) -> None:
-        """In a loop: see now and then whether the program is to stop."""
-        f = self.run
-        if not self._pace:
-            return
-        state, budget = self._pace
-        left = f.let(f"sub i32 {f.let(f'load i32, ptr {budget}')}, 1")
-        spent, resume, go_on = f.fresh("spent"), f.fresh("resume"), f.fresh("go")
-        f.do(f"store i32 {left}, ptr {budget}")
-        f.branch_if(f.let(f"icmp slt i32 {left}, 0"), spent, go_on)
-        f.label(spent)
-        more = f.let(f"call i32 @{PACE}(ptr {state})")
-        f.do(f"store i32 {more}, ptr {budget}")
-        f.branch_if(f.let(f"icmp slt i32 {more}, 0"), STOP, resume)
-        f.label(resume)
-        f.branch(go_on)
-        f.label(go_on)
 
     def _scalar(self, i: HloInstruction) -> str:
         """The value of a scalar pred or integer, in `run`."""
@@ -433,8 +396,9 @@ class _KernelBuilder:
             constant = self.assignment.allocations[place.allocation].constant
             address = self._memory(constant).pointer if constant is not None else self._argument(place)
             f.do(f"store ptr {address}, ptr {f.let(f'getelementptr inbounds ptr, ptr {table}, i64 {k}')}")
-        self.program.module.declare("void", symbol, "ptr")
-        f.do(f"call void @{symbol}(ptr {table})")
+        self.program.module.declare("i32", symbol, "ptr")
+        self.program.module.declare("void", HOST, "ptr, ptr")
+        f.do(f"call void @{HOST}(ptr @{symbol}, ptr {table})")
         self._sign()
 
     def _sign(self) -> None:
