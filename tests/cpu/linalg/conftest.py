@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -24,31 +25,43 @@ def shape_text(dtype: str, batch: Sequence[int], dims: Dims) -> str:
     return f"{dtype}[{','.join(map(str, (*batch, *dims)))}]{layout}"
 
 
+def call(
+    routine: str, letter: str, batch: Sequence[int], operands: Sequence[Dims], results: Sequence[Dims], options: str
+) -> Executable:
+    """A module that is one call."""
+    dtype = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}[letter]
+    given = [shape_text(dtype, batch, d) for d in operands]
+    made = [shape_text(dtype, batch, d) for d in results]
+    parameters = "\n".join(f"  p{k} = {s} parameter({k})" for k, s in enumerate(given))
+    names = ", ".join(f"p{k}" for k in range(len(given)))
+    result = made[0] if len(made) == 1 else "(" + ", ".join(made) + ")"
+    return compile_module(
+        parse(
+            f"HloModule m\n\nENTRY e {{\n{parameters}\n"
+            f"  ROOT r = {result} custom-call({names}), "
+            f'custom_call_target="lapack_{letter}{routine}_ffi", operand_layout_constraints={{{", ".join(given)}}}, '
+            f"api_version=API_VERSION_TYPED_FFI, backend_config={{{options}}}\n}}\n"
+        ),
+        CompileOptions(pipeline=HloPassPipeline("none")),
+    )
+
+
 @pytest.fixture
 def lapack(width: int) -> Lapack:
     """lapack(routine, letter, batch, operands, results, options) -> Executable of a module that is one call."""
     del width
+    return call
 
-    def build(
-        routine: str, letter: str, batch: Sequence[int], operands: Sequence[Dims], results: Sequence[Dims], options: str
-    ) -> Executable:
-        dtype = {"s": "f32", "d": "f64", "c": "c64", "z": "c128"}[letter]
-        given = [shape_text(dtype, batch, d) for d in operands]
-        made = [shape_text(dtype, batch, d) for d in results]
-        parameters = "\n".join(f"  p{k} = {s} parameter({k})" for k, s in enumerate(given))
-        names = ", ".join(f"p{k}" for k in range(len(given)))
-        result = made[0] if len(made) == 1 else "(" + ", ".join(made) + ")"
-        return compile_module(
-            parse(
-                f"HloModule m\n\nENTRY e {{\n{parameters}\n"
-                f"  ROOT r = {result} custom-call({names}), "
-                f'custom_call_target="lapack_{letter}{routine}_ffi", operand_layout_constraints={{{", ".join(given)}}}, '
-                f"api_version=API_VERSION_TYPED_FFI, backend_config={{{options}}}\n}}\n"
-            ),
-            CompileOptions(pipeline=HloPassPipeline("none")),
-        )
 
-    return build
+@pytest.fixture(scope="session")
+def compiled_once() -> Callable[..., Executable]:
+    """compiled_once(build, *arguments) -> build(lapack, *arguments), the same executable for the same arguments."""
+
+    @cache
+    def once(build: Callable[..., Executable], *arguments: Hashable) -> Executable:
+        return build(call, *arguments)
+
+    return once
 
 
 @pytest.fixture

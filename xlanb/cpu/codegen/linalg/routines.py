@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from xlanb.cpu.codegen.linalg import cholesky as _cholesky  # noqa: F401 - registers its routine
+from xlanb.cpu.codegen.linalg import eigh as _eigh  # noqa: F401 - registers its routines
+from xlanb.cpu.codegen.linalg import qr as _qr  # noqa: F401 - registers its routines
+from xlanb.cpu.codegen.linalg import svd as _svd  # noqa: F401 - registers its routines
 from xlanb.cpu.codegen.linalg import triangular as _triangular  # noqa: F401 - registers its routine
 from xlanb.cpu.codegen.linalg.custom_call import native
 from xlanb.hlo.instruction import HloInstruction

@@ -1,0 +1,224 @@
+"""gesdd and gesvd: singular values, descending, and singular vectors: bidiagonal form, implicit QR (see `bidiagonal`), order.
+
+A matrix with more columns than rows is transposed: left vectors are right ones then. One with numbers that are not finite has results that are none, and info -4, as the
+evaluator gives it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+from xlanb.cpu.codegen.elemental import array_of
+from xlanb.cpu.codegen.linalg.bidiagonal import write_bidiagonal, write_golub_kahan
+from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
+from xlanb.cpu.codegen.linalg.householder import product_of_reflections
+from xlanb.cpu.codegen.linalg.scratch import (
+    Room,
+    ascending,
+    behind,
+    bring,
+    bring_transposed,
+    clear,
+    fail,
+    has_results,
+    identity,
+    normalize,
+    step,
+    take,
+    take_transposed,
+)
+from xlanb.cpu.codegen.linalg.values import LINE, Code, stride
+from xlanb.evaluator.lapack import lapack_options
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import PrimitiveType
+
+
+def _pointers(names: str) -> tuple[str, ...]:
+    return tuple(f"ptr noalias %{p}" for p in names.split())
+
+
+def _numbers(names: str) -> tuple[str, ...]:
+    return tuple(f"i64 %{p}" for p in names.split())
+
+
+LOAD = (*_pointers("source a state"), *_numbers("m n stride transposed"))
+BIDIAGONAL = (*_pointers("a p d e tau other u v w"), *_numbers("m n stride others"))
+VECTORS = (*_pointers("x y a p tau other u v"), *_numbers("m n stride others columns"))
+GOLUB_KAHAN = (*_pointers("d e x y turns info"), *_numbers("m n stride others"))
+VALUES = (*_pointers("d y order state values info"), *_numbers("n others columns"))
+TAKE = (*_pointers("source target order"), *_numbers("stride rows columns"))
+FAILED = (*_pointers("u vt info"), *_numbers("us vts"))
+CLEAR = (*_pointers("u vt"), *_numbers("us vts"))
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Rows m and columns n of the matrix as it stands in scratch, with m >= n; whether that is transposed; how many left vectors are wanted, 0 without any."""
+
+    m: int
+    n: int
+    transposed: bool
+    lefts: int
+
+    @staticmethod
+    def of(rows: int, columns: int, mode: int) -> _Sizes:
+        m, n = max(rows, columns), min(rows, columns)
+        return _Sizes(m, n, rows < columns, 0 if mode == ord("N") else m if mode == ord("A") else n)
+
+    def room(self, t: PrimitiveType) -> Room:
+        """a, p, x, y; d, e; tau, other, u, v, w; order, rotations, what is known of the matrix."""
+        m, n, padded = self.m, self.n, self.n + 2 * LINE // t.byte_size
+        rights = n if self.lefts else 0
+        columns = [(m, 1)] * 5
+        return Room(
+            t, ((m, n), (n, n), (m, self.lefts), (n, rights), (padded, 1), (padded, 1), *columns, (2 * m, 1), (4 * n, 1), (2, 1))
+        )  # fmt: skip
+
+
+def emit_gesdd(call: Call) -> None:
+    """The first result stays the matrix; singular values, U, V^H, info."""
+    _, values, left, right, info = call.results
+    rows, columns = call.size(0)
+    s = _Sizes.of(rows, columns, call.options["mode"])
+    m, n = s.m, s.n
+    apart, others = stride(m, call.type), stride(n, call.type)
+    sizes = (m, n, apart, others)
+    a, p, x, y, d, e, tau, other, u, v, w, order, turns, state = s.room(call.type).addresses(call)
+    d, e = behind(call, d, LINE), behind(call, e, LINE)
+    step(call, "general", write_load, LOAD, call.results[0], a, state, m, n, apart, int(s.transposed))
+    step(call, "gebrd", write_bidiagonal, BIDIAGONAL, a, p, d, e, tau, other, u, v, w, *sizes)
+    with_vectors = s.lefts > 0
+    if with_vectors:
+        step(call, "orgbr", write_vectors, VECTORS, x, y, a, p, tau, other, u, v, *sizes, s.lefts)
+    name = "" if with_vectors else ".values"
+    step(
+        call,
+        f"bdsqr{name}",
+        partial(write_golub_kahan, vectors=with_vectors),
+        GOLUB_KAHAN,
+        d,
+        e,
+        x,
+        y,
+        turns,
+        info,
+        *sizes,
+    )
+    write = partial(write_values, vectors=with_vectors)
+    step(call, f"gesdd{name}", write, VALUES, d, y, order, state, values, info, n, others, s.lefts)
+    us, vts = (math.prod(array_of(call.instruction, (k,)).dimensions[-2:]) for k in (2, 3))
+    if not with_vectors:
+        step(call, "clear", write_clear, CLEAR, left, right, us, vts)
+        return
+    if s.transposed:
+        step(call, "take", write_take, TAKE, y, left, order, others, n, n)
+        step(call, "take.rows", write_take_rows, TAKE, x, right, order, apart, s.lefts, m)
+    else:
+        step(call, "take", write_take, TAKE, x, left, order, apart, m, s.lefts)
+        step(call, "take.rows", write_take_rows, TAKE, y, right, order, others, n, n)
+    step(call, "failed", write_failed, FAILED, left, right, info, us, vts)
+
+
+def write_load(c: Code) -> None:
+    """The routine that brings a matrix, or its transpose, to scratch, scaled: %state becomes what singular values are multiplied with, and 1 if all are finite."""
+    m, n, apart, a, source = c.given("m"), c.given("n"), c.given("stride"), c.place("a"), c.place("source")
+    c.choose(
+        c.given("transposed").same(1),
+        lambda: bring_transposed(c, source, n, m, a, apart),
+        lambda: bring(c, source, m, n, a, apart),
+    )
+    state = c.place("state")
+    state[0], finite = normalize(c, a, apart, c.up(m), n)
+    state[1] = finite.pick(c.real(1), 0.0)
+
+
+def write_vectors(c: Code) -> None:
+    """The routine that makes left and right vectors of the reflections of `write_bidiagonal`."""
+    m, n, columns = c.given("m"), c.given("n"), c.given("columns")
+    x, y, apart, others = c.place("x"), c.place("y"), c.given("stride"), c.given("others")
+    end, last = c.up(m), c.up(n)
+    identity(c, x, apart, end, columns)
+    product_of_reflections(c, x, c.place("a"), apart, c.place("tau"), c.place("u"), (columns, n, end), below=0)
+    identity(c, y, others, last, n)
+    product_of_reflections(c, y, c.place("p"), others, c.place("other"), c.place("v"), (n, n - 1, last), below=1)
+
+
+def write_values(c: Code, *, vectors: bool) -> None:
+    """The routine that puts singular values in order, the largest first, and makes them positive, right vectors with them."""
+    n, others, d, order = c.given("n"), c.given("others"), c.place("d"), c.place("order", "i64")
+    state, info, values = c.place("state"), c.place("info", "i32"), c.place("values")
+    with c.count(0, n) as loop:
+        found = d[loop.index]
+        d[loop.index] = -abs(found)
+        if vectors:
+            with c.when(found < 0.0), c.count(0, c.up(n), step=c.width) as r:
+                column = c.place("y").by(loop.index * others)
+                column.write(r.index, -column.vector(r.index))
+    ascending(c, d, n, order)
+    with c.count(n, c.given("columns")) as loop:
+        order[loop.index] = loop.index
+    with c.count(0, n) as loop:
+        values[loop.index] = abs(d[order[loop.index]]) * state[0]
+    info[0] = state[1].same(1.0).pick(info[0], -4)
+    with c.when(info[0].differs(0)):
+        fail(c, values, n)
+
+
+def write_take(c: Code) -> None:
+    """The routine that takes columns out of scratch in order."""
+    rows, columns = c.given("rows"), c.given("columns")
+    take(c, c.place("source"), c.given("stride"), c.place("target"), rows, columns, c.place("order", "i64"))
+
+
+def write_take_rows(c: Code) -> None:
+    """The routine that takes columns out of scratch in order, as rows."""
+    rows, columns = c.given("rows"), c.given("columns")
+    take_transposed(c, c.place("source"), c.given("stride"), c.place("target"), rows, columns, c.place("order", "i64"))
+
+
+def write_failed(c: Code) -> None:
+    """The routine that leaves no number in vectors that were not found."""
+    with c.when(c.place("info", "i32")[0].differs(0)):
+        fail(c, c.place("u"), c.given("us"))
+        fail(c, c.place("vt"), c.given("vts"))
+
+
+def write_clear(c: Code) -> None:
+    """The routine that sets vectors that nobody wants to zero."""
+    clear(c, c.place("u"), c.given("us"))
+    clear(c, c.place("vt"), c.given("vts"))
+
+
+def _fits(i: HloInstruction) -> bool:
+    rows, columns = array_of(i.operands[0]).dimensions[-2:]
+    mode, n = lapack_options(i).get("mode"), min(rows, columns)
+    if mode == ord("N"):
+        return has_results(i, (rows, columns), (n,), None, None, ())
+    if mode == ord("A"):
+        return has_results(i, (rows, columns), (n,), (rows, rows), (columns, columns), ())
+    return mode == ord("S") and has_results(i, (rows, columns), (n,), (rows, n), (n, columns), ())
+
+
+def _sizes(i: HloInstruction) -> _Sizes:
+    rows, columns = array_of(i.operands[0]).dimensions[-2:]
+    return _Sizes.of(rows, columns, lapack_options(i)["mode"])
+
+
+def nanoseconds(i: HloInstruction) -> float:
+    """The time of one matrix, roughly."""
+    s = _sizes(i)
+    work = s.m * s.n * (2 * s.n + s.lefts) * array_of(i.operands[0]).element_type.byte_size
+    return 300.0 + 60.0 * s.n * s.n + work / 40
+
+
+NATIVE["gesdd"] = NATIVE["gesvd"] = Native(
+    emit_gesdd,
+    operands=(2,),
+    results=(2, 1, 2, 2, 0),
+    nanoseconds=nanoseconds,
+    fits=_fits,
+    overwrites=(0,),
+    scratch=lambda i: _sizes(i).room(array_of(i.operands[0]).element_type).bytes,
+)
