@@ -22,6 +22,12 @@ _FORMS = [
     ((3, 50, 100), (0, 1), "columns"),
     ((16, 65, 128), (1,), "columns"),
     ((33, 1, 70), (0,), "columns"),
+    ((1003, 300), (0,), "columns"),  # in bands
+    ((201, 2, 1, 1500), (0, 1, 2), "columns"),
+    ((40, 5000), (0,), "columns"),  # in stretches
+    ((5003, 16), (0,), "columns"),  # several rows as one
+    ((70001, 3), (0,), "columns"),  # both
+    ((12000, 33), (0,), "columns"),
     ((4, 9, 33), (1,), ""),
     ((100, 9), (1,), ""),
     ((8, 40, 8, 40), (1, 3), ""),
@@ -59,6 +65,19 @@ def test_reductions_agree_with_numpy(shape: tuple[int, ...], dims: tuple[int, ..
     if exe.target.vector_bits == 512 and t == "f32":
         assert bool(kind) is bool(_routines(exe))
         assert kind in _routines(exe)
+
+
+@pytest.mark.parametrize("shape", [(3000, 130), (1 << 16, 5)])
+def test_bands_take_in_what_is_no_number_and_no_zero(shape: tuple[int, int]) -> None:
+    a = np.full(shape, -0.0, np.float32)
+    a[shape[0] // 4 - 1, 1] = a[-1, 2] = np.nan
+    a[shape[0] // 2, 3] = 0.0
+    exe = xlanb.compile(_program("f32", "maximum", shape, (0,)))
+    got = exe(a, np.float32(-np.inf))
+    np.testing.assert_array_equal(np.isnan(got), np.isin(np.arange(shape[1]), (1, 2)))
+    np.testing.assert_array_equal(np.signbit(got[3:]), np.arange(3, shape[1]) != 3)
+    again = exe(a, np.float32(-np.inf))
+    assert got.tobytes() == again.tobytes()
 
 
 def test_the_order_of_memory_decides() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from xlanb.cpu.codegen import arithmetic, complex_math
+from xlanb.cpu.codegen import arithmetic, complex_math, shared_reduce
 from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
 from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Ix
@@ -139,15 +139,17 @@ def window_position(
 
 
 def scratch_bytes(i: HloInstruction) -> int:
-    """Bytes of the partial results of a reduction of all of a large array."""
-    if i.shape.is_tuple or len(i.operands) != 2 or array_of(i).element_count != 1:
+    """Bytes of the partial results of a reduction of all of a large array, or of its columns."""
+    if i.shape.is_tuple or len(i.operands) != 2:
         return 0
+    if array_of(i).element_count != 1:
+        return shared_reduce.scratch_bytes(i)
     return PARTS * 16 if array_of(i.operands[0]).element_count >= LARGE else 0
 
 
 def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch: str) -> bool:
     """Reduce all of a large array to one value, which threads share; False if this is not such a reduction."""
-    if not scratch:
+    if not scratch or array_of(i).element_count != 1:
         return False
     reducer = Reducer(e, i.to_apply, [array_of(i).element_type])
     along = RowReduce(e, i.operands[0], i.dimensions, [0] * array_of(i.operands[0]).rank, reducer)

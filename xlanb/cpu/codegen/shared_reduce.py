@@ -36,8 +36,18 @@ _LONG = 6
 """Vectors that a row has to have, so that the loops of a routine cost no more than code for its length."""
 _WORTH = 1024
 """Elements of an array that is worth a call, where there are several."""
-_TOGETHER = 8
-"""Rows that are added to a row of results at once."""
+_TOGETHER = 4
+"""Rows that are added to a row of results at once: each is a stream of its own for the prefetcher, and streams a multiple of a page apart share few places in the cache."""
+_ENOUGH = 8
+"""Rows that a routine over columns is worth a call for."""
+_STRETCH = 4096
+"""Bytes of each row that a thread reads at the least: shorter stretches are not prefetched, so that two threads are slower than one."""
+_BANDS = 4
+"""Into how many bands rows are cut where they are too short for that: each has a row of results of its own. So many whoever takes which, so that the result is always the same."""
+_BANDED = 1 << 19
+"""Bytes from which on an array may be cut into bands."""
+_SHORT = 256
+"""Bytes of a row below which several are taken as one."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +95,52 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
             return False
         _Rows(e, i, _Fold(op, t, width), pointer, output.pointer).emit(outer, rows, scratch)
     else:
-        if rows < _TOGETHER or columns < width or (outer > 1 and rows * columns < _WORTH):
+        short = columns < width and not scratch
+        if rows < _ENOUGH or short or (outer > 1 and rows * columns < _WORTH):
             return False
-        _Columns(e, i, _Fold(op, t, width, columns=True), pointer, output.pointer).emit(outer, rows, columns)
+        _Columns(e, i, _Fold(op, t, width, columns=True), pointer, output.pointer).emit(outer, rows, columns, scratch)
     e.f.ready = e.f.calls_only = True
     return True
+
+
+def scratch_bytes(i: HloInstruction) -> int:
+    """Bytes of the partial results of a reduction across rows."""
+    form, source = _form(i), i.operands[0]
+    while source.opcode is Op.BITCAST or is_plain_reshape(source):
+        source = source.operands[0]
+    in_memory = source.opcode is Op.PARAMETER or i.parent.is_entry
+    if form is None or not in_memory or not {array_of(o).element_type for o in i.operands} <= _TYPES:
+        return 0
+    outer, rows, columns = form
+    if outer > 1 or columns == 1:
+        return 0
+    size = array_of(i).element_type.byte_size
+    plan = _Cut.of(rows, columns, size)
+    return 0 if plan == _Cut(1, 1) else plan.bands * plan.area(columns) * size
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """How rows are cut: into so many bands, each with a row of results of its own; and how many short rows, side by side, are taken as a long one."""
+
+    bands: int
+    joined: int
+
+    @staticmethod
+    def of(rows: int, columns: int, size: int) -> _Cut:
+        """Of so many rows and columns of elements of `size` bytes."""
+        length = columns * size
+        bands = _BANDS if length < 2 * _STRETCH and rows * length >= _BANDED else 1
+        joined = 2 * _SHORT // length if length < _SHORT else 1
+        return _Cut(bands, joined if rows >= bands * joined * _ENOUGH else 1)
+
+    def area(self, columns: int) -> int:
+        """Elements of the partial results of a band: its row of results and, where rows are joined, theirs; no two bands share a cache line."""
+        return _padded(columns) + (_padded((self.joined + 1) * columns) if self.joined > 1 else 0)
+
+
+def _padded(elements: int) -> int:
+    return -(-elements // 64) * 64
 
 
 def _pointer(e: Elemental, i: HloInstruction) -> str | None:
@@ -216,29 +267,57 @@ class _Rows(_Kernel):
 class _Columns(_Kernel):
     """Across rows."""
 
-    def emit(self, arrays: int, rows: int, columns: int) -> None:
-        e, width = self.e, self.fold.width
+    def emit(self, arrays: int, rows: int, columns: int, scratch: str) -> None:
+        e = self.e
         if arrays > 1:
             with parts(e, arrays, nanoseconds=self.nanoseconds(rows * columns)) as (low, high), e.loop(high, low) as k:
                 source = self.at(self.source, e.f.mul(k, rows * columns))
                 self._columns(source, rows, columns, columns, self.at(self.result, e.f.mul(k, columns)))
-            return
-        blocks = -(-columns // (_UNROLL * width))
-        with parts(e, blocks, nanoseconds=self.nanoseconds(rows * _UNROLL * width)) as (low, high):
-            first = e.f.mul(low, _UNROLL * width)
+        elif scratch:
+            self._in_bands(rows, columns, _Cut.of(rows, columns, self.fold.type.byte_size), scratch)
+        else:
+            self._in_stretches(rows, columns)
+
+    def _in_stretches(self, rows: int, columns: int) -> None:
+        """A stretch of columns for each thread, all rows of it."""
+        e, stretch = self.e, _STRETCH // self.fold.type.byte_size
+        with parts(e, -(-columns // stretch), nanoseconds=self.nanoseconds(rows * stretch)) as (low, high):
+            first = e.f.mul(low, stretch)
             last: Ix = columns
             if not isinstance(high, int):
-                last = e.f.call(
-                    "i64", "llvm.umin.i64", ("i64", str(e.f.mul(high, _UNROLL * width))), ("i64", str(columns))
-                )
+                last = e.f.call("i64", "llvm.umin.i64", ("i64", str(e.f.mul(high, stretch))), ("i64", str(columns)))
             self._columns(self.at(self.source, first), rows, columns, e.f.sub(last, first), self.at(self.result, first))
 
-    def _columns(self, source: str, rows: int, stride: int, columns: Ix, result: str) -> None:
+    def _in_bands(self, rows: int, columns: int, cut: _Cut, scratch: str) -> None:
+        """Bands of whole rows, whoever takes which, then their rows of results."""
+        e, f, area = self.e, self.e.f, cut.area(columns)
+        cost = self.nanoseconds(rows * columns // cut.bands)
+        bands = cut.bands if is_parallel(e, cut.bands, cost) else 1
+        with parts(e, bands, nanoseconds=cost) as (low, high), e.loop(high, low) as k:
+            first, last = f.div(f.mul(k, rows), bands), f.div(f.mul(f.add(k, 1), rows), bands)
+            source, result = self.at(self.source, f.mul(first, columns)), self.at(scratch, f.mul(k, area))
+            self._band(source, f.sub(last, first), columns, cut.joined, result)
+        self._columns(scratch, bands, area, columns, self.result)
+
+    def _band(self, source: str, rows: Ix, columns: int, joined: int, result: str) -> None:
+        """The row of results of so many rows; where several are joined, their results stand behind it."""
+        neutral = self.fold.neutral
+        if joined == 1:
+            self._columns(source, rows, columns, columns, result, neutral)
+            return
+        f, length = self.e.f, joined * columns
+        groups, lines = f.div(rows, joined), self.at(result, _padded(columns))
+        self._columns(source, groups, length, length, lines, neutral)
+        rest, left = self.at(source, f.mul(groups, length)), f.sub(rows, f.mul(groups, joined))
+        self._columns(rest, left, columns, columns, self.at(lines, length), neutral)
+        self._columns(lines, joined + 1, columns, columns, result, neutral)
+
+    def _columns(self, source: str, rows: Ix, stride: int, columns: Ix, result: str, initial: str = "") -> None:
         kind = self.fold.kind
         parameters = _parameters(kind, "stride", "columns")
         called = routine(self.e.f.module, self.fold, self.fold.name, self._write, parameters)
         sizes: list[tuple[str, Ix]] = [("i64", rows), ("i64", stride), ("i64", columns)]
-        self.call(called, ("ptr", source), *sizes, (kind, self.initial()), ("ptr", result))
+        self.call(called, ("ptr", source), *sizes, (kind, initial or self.initial()), ("ptr", result))
 
     def _write(self, f: Function) -> None:
         """The routine: the initial value everywhere, then a few rows after the other, then each that remains."""
