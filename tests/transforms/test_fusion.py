@@ -7,7 +7,7 @@ import pytest
 from xlanb.hlo import parse
 from xlanb.tracing import Decision, observing
 from xlanb.transforms import PASSES
-from xlanb.transforms.cpu_instruction_fusion import CONDITIONS
+from xlanb.transforms.cpu_instruction_fusion import CONDITIONS, CpuInstructionFusion
 
 
 class Recorder:
@@ -90,3 +90,21 @@ def test_nothing_is_fused_where_elements_move_through_a_reducer():
     text += "ENTRY main {\nx = f32[8] parameter(0)\nz = f32[] constant(0)\nROOT r = f32[] reduce(x, z), dimensions={0}, to_apply=sum\n}\n"
     module = parse(text)
     assert not PASSES["fusion"]().run(module).changed
+
+
+def _joined(pieces: int, width: int) -> str:
+    rows = f"f32[100,{width}]"
+    lines = [f"p{k} = {rows} parameter({k})\nn{k} = {rows} negate(p{k})" for k in range(pieces)]
+    joined = ", ".join(f"n{k}" for k in range(pieces))
+    return "\n".join(lines) + f"\nROOT c = f32[100,{pieces * width}] concatenate({joined}), dimensions={{1}}"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "width", "copied", "cut"),
+    [(2, 64, False, True), (8, 16, False, True), (8, 3, False, False), (9, 64, False, False), (2, 4, True, True)],
+)
+def test_rows_that_are_joined_are_fused_where_loops_are_cut_at_their_seams(pieces, width, copied, cut):
+    for cuts_rows, is_fused in ((False, copied), (True, cut)):
+        module = parse(f"HloModule m\nENTRY main {{\n{_joined(pieces, width)}\n}}\n")
+        CpuInstructionFusion(cuts_rows=cuts_rows).run(module)
+        assert (str(module.entry_computation.root.opcode) == "fusion") is is_fused

@@ -134,7 +134,7 @@ _MAX_COPIES = 4
 _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
-    "fusion@own": lambda: CpuInstructionFusion(max_copies=_MAX_COPIES),
+    "fusion@own": lambda: CpuInstructionFusion(max_copies=_MAX_COPIES, cuts_rows=True),
 }
 """Passes that are built with options, by name@variant."""
 

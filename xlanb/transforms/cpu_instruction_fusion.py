@@ -8,7 +8,7 @@ The conditions stand in CONDITIONS in the order in which they are looked at; all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xlanb.analysis.operand_use import is_elementwise
@@ -63,6 +63,8 @@ _SMALL_OPERAND_BYTES = 16 * 1024
 _CACHED_BYTES = 256 * 1024
 _MAX_CONCATENATED = 8
 _MAX_REDUCTIONS = 6
+_NARROW = 4
+"""Pieces of a row of fewer elements on average are no work for vectors: they are computed apart and copied."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,12 @@ class CpuInstructionFusion(HloPass):
     name = "fusion"
     materialize_shifted_exponents: bool = False
     max_copies: int | None = None
+    cuts_rows: bool = False
 
     def apply(self, module: HloModule) -> None:
         limit = () if self.max_copies is None else (_few_copies(self.max_copies),)
-        run_fusion(module, _CpuPolicy(self.materialize_shifted_exponents, (*CONDITIONS, *limit)))
+        conditions = [_NO_NARROW_PIECES if self.cuts_rows and c is _NO_COPIED_ROWS else c for c in CONDITIONS]
+        run_fusion(module, _CpuPolicy(self.materialize_shifted_exponents, (*conditions, *limit)))
 
 
 @dataclass(frozen=True)
@@ -182,6 +186,12 @@ def _is_awkward_concatenate(i: HloInstruction) -> bool:
     return i.opcode is O.CONCATENATE and (len(i.operands) > _MAX_CONCATENATED or _copies_inner_rows(i))
 
 
+def _has_narrow_pieces(i: HloInstruction) -> bool:
+    if not _is_awkward_concatenate(i):
+        return False
+    return i.array_shape.dimensions[i.dimensions[0]] < _NARROW * len(i.operands) or len(i.operands) > _MAX_CONCATENATED
+
+
 # -- the conditions: whether each holds, and its value in words --------------------------------------------------------
 
 
@@ -189,8 +199,16 @@ def _awaited(e: Edge) -> list[str]:
     return [o.name for o in e.producer.operands if o.opcode is O.DOT and can_be_output_fused(o, e.producer)]
 
 
-def _no_awkward_concatenate(e: Edge) -> bool:
-    return not _is_awkward_concatenate(e.producer) and not _is_awkward_concatenate(e.consumer)
+def _no_concatenate(is_awkward: Callable[[HloInstruction], bool]) -> Condition:
+    return Condition(
+        "no concatenation that is better copied",
+        lambda e: not is_awkward(e.producer) and not is_awkward(e.consumer),
+        lambda e: ", ".join(i.name for i in (e.producer, e.consumer) if is_awkward(i)) or "none",
+    )
+
+
+_NO_COPIED_ROWS = _no_concatenate(_is_awkward_concatenate)
+_NO_NARROW_PIECES = _no_concatenate(_has_narrow_pieces)
 
 
 def _profitable(e: Edge) -> bool:
@@ -274,11 +292,7 @@ CONDITIONS: tuple[Condition, ...] = (
         lambda e: str(e.producer.opcode),
         lasting=True,
     ),
-    Condition(
-        "no concatenation that is better copied",
-        _no_awkward_concatenate,
-        lambda e: ", ".join(i.name for i in (e.producer, e.consumer) if _is_awkward_concatenate(i)) or "none",
-    ),
+    _NO_COPIED_ROWS,
     Condition("producer is cheap, or its elements are used once", _profitable, _uses, growing=True),
     Condition(
         "producer is not the root",
