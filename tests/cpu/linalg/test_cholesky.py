@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 50, 67]
+SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 50, 67, 97, 128, 201]
 
 
 def potrf(lapack, letter, batch, n, uplo):
@@ -40,7 +40,10 @@ def test_factor(lapack, positive, rng, letter, uplo):
 
 
 @pytest.mark.parametrize("uplo", ["L"])
-@pytest.mark.parametrize(("n", "wrong"), [(1, 0), (5, 0), (5, 4), (20, 3), (20, 9), (40, 39), (40, 17), (40, 32)])
+@pytest.mark.parametrize(
+    ("n", "wrong"),
+    [(1, 0), (5, 0), (5, 4), (20, 3), (20, 9), (40, 39), (40, 17), (40, 32), (150, 5), (150, 70), (150, 140)],
+)
 def test_info_is_the_first_minor_that_is_not_positive(lapack, positive, n, wrong, uplo):
     exe = potrf(lapack, "s", (4,), n, uplo)
     a = positive((4,), n, np.float32)

@@ -10,26 +10,51 @@ from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.linalg.columns import Columns
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
+from xlanb.cpu.codegen.linalg.rank_update import GROUP, emit_pack, emit_update_lower, packed_elements, panels
 from xlanb.evaluator.lapack import lapack_options
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
-PARAMETERS = ("ptr noalias %a", "i64 %n", "i64 %ld", "ptr noalias %info")
+_PARAMETERS = ("ptr noalias %a", "i64 %n", "i64 %width", "i64 %ld", "ptr noalias %info", "i64 %before")
+
+
+_SPEED = 40
+"""Multiplications and additions a nanosecond, roughly."""
 
 
 def nanoseconds(n: int) -> float:
     """The time of one matrix."""
-    return 20.0 + 15.0 * n + n**3 / 100
+    return 20.0 + 15.0 * n + n**3 / (6 * _SPEED)
 
 
 def emit_potrf(call: Call) -> None:
     """Factor the lower triangle of the first result in place; the second one is LAPACK's info."""
     n, _ = call.size(0)
-    call.routine("potrf", lambda f: _Lower(f, call.type).emit(), PARAMETERS, call.results[0], n, n, call.results[1])
+    call.f.do(f"store i32 0, ptr {call.results[1]}")
+    emit_lower(call, n, call.results[0], call.results[1])
+
+
+def emit_lower(call: Call, n: int, a: str, info: str) -> None:
+    """Factor the lower triangle of an (n, n) matrix: a panel of columns, then what it makes of those right of it, by several threads where that pays."""
+    for first, width in panels(n):
+        rest = n - first - width
+        panel = call.address(a, first * (n + 1))
+        call.routine(
+            "potrf", lambda f: _Lower(f, call.type).emit(), _PARAMETERS, panel, n - first, width, n, info, first
+        )
+        if rest:
+            emit_pack(call, call.address(panel, width), n, rest, width, call.scratch)
+            groups = -(-rest // GROUP)
+            with call.parts(groups, nanoseconds=GROUP * (40 + rest * width / _SPEED)) as part:
+                out = call.address(a, (first + width) * (n + 1))
+                emit_update_lower(call, call.scratch, rest, width, out, n, part)
 
 
 class _Lower:
-    """The routine: `info` becomes the order of the first leading minor that is not positive, or 0."""
+    """The routine: the first `width` columns of n rows (all n, or so many that no group of them is cut).
+
+    `info` becomes the order of the first leading minor that is not positive, where it is 0; `before` columns were factored before.
+    """
 
     def __init__(self, f: Function, t: PrimitiveType) -> None:
         self.f = f
@@ -38,7 +63,8 @@ class _Lower:
     def emit(self) -> None:
         f, c = self.f, self.c
         inverses = f.alloca(c.element, c.width)
-        with f.carried(c.rounds("%n", c.width), [("i32", "0")], guarded=True) as loop:
+        so_far = f.let("load i32, ptr %info")
+        with f.carried(c.rounds("%width", c.width), [("i32", so_far)], guarded=True) as loop:
             first = c.index("mul", loop.index, c.width)
             loop.next = [self._columns(first, loop.values[0], inverses)]
         f.do(f"store i32 {loop.values[0]}, ptr %info")
@@ -46,7 +72,7 @@ class _Lower:
     def _columns(self, first: str, info: str, inverses: str) -> str:
         """The columns from `first` on; gives info."""
         f, c = self.f, self.c
-        numbers = c.column_numbers(first, "%n")
+        numbers = c.column_numbers(first, "%width")
         columns = [c.at("%a", offset) for offset in c.steps(numbers, "%ld")]
         left = c.index("sub", "%n", first)
         mask = c.v.first(left)
@@ -91,13 +117,24 @@ class _Lower:
         is_there = f.let(f"icmp slt i64 {column}, %n")
         is_first = f.let(f"icmp eq i32 {info}, 0")
         counts = f.both(f.both(bad, is_there), is_first)
-        number = f.let(f"trunc i64 {self.c.index('add', column, 1)} to i32")
+        number = f.let(f"trunc i64 {self.c.index('add', self.c.index('add', column, 1), '%before')} to i32")
         return f.let(f"select i1 {counts}, i32 {number}, i32 {info}")
 
 
 def _fits(i: HloInstruction) -> bool:
     rows, columns = array_of(i.operands[0]).dimensions[-2:]
     return rows == columns and lapack_options(i).get("uplo") == ord("L")
+
+
+def _scratch(i: HloInstruction) -> int:
+    a = array_of(i.operands[0])
+    return (
+        max(
+            (packed_elements(a.dimensions[-1] - first - width, width) for first, width in panels(a.dimensions[-1])),
+            default=0,
+        )
+        * a.element_type.byte_size
+    )
 
 
 NATIVE["potrf"] = Native(
@@ -107,4 +144,5 @@ NATIVE["potrf"] = Native(
     nanoseconds=lambda i: nanoseconds(array_of(i.operands[0]).dimensions[-1]),
     fits=_fits,
     overwrites=(0,),
+    scratch=_scratch,
 )

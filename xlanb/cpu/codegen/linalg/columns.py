@@ -61,8 +61,8 @@ class Columns:
     # -- elements and vectors ------------------------------------------------------------------------------------
 
     def load(self, pointer: str, mask: str) -> str:
-        """A vector of rows; zeros where there are none."""
-        return self.v.load(self.t, pointer, 0, mask)
+        """A vector of rows; zeros where there are none. Without a mask all are there."""
+        return self.v.load(self.t, pointer, 0, mask or self.lanes)
 
     def store(self, pointer: str, value: str, mask: str) -> None:
         """Set the rows that there are."""
@@ -84,6 +84,13 @@ class Columns:
     def lane_mask(self, wanted: Callable[[int], bool]) -> str:
         """The constant mask of the lanes for which `wanted` holds."""
         return f"<{', '.join(f'i1 {str(wanted(k)).lower()}' for k in range(self.lanes))}>"
+
+    def from_lane(self, first: str) -> str:
+        """The mask of the lanes from `first` on, which may be negative."""
+        n, f = self.lanes, self.f
+        one = f.let(f"insertelement <{n} x i64> poison, i64 {first}, i64 0")
+        all_ = f.let(f"shufflevector <{n} x i64> {one}, <{n} x i64> poison, <{n} x i32> zeroinitializer")
+        return f.let(f"icmp sge <{n} x i64> <{', '.join(f'i64 {k}' for k in range(n))}>, {all_}")
 
     def both(self, mask: str, other: str) -> str:
         """The lanes that two masks have."""

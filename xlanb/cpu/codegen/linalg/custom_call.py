@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xlanb.cpu.codegen.elemental import Elemental, array_of
@@ -12,7 +13,7 @@ from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.kernel import IN_PLACE, ROUNDS, SCRATCH_EACH, Kernel, special
 from xlanb.cpu.codegen.matmul import shared
 from xlanb.cpu.codegen.matmul.shared import moved
-from xlanb.cpu.codegen.parallel import parallel
+from xlanb.cpu.codegen.parallel import parallel, parts
 from xlanb.errors import CompilationError
 from xlanb.evaluator.lapack import lapack_name, lapack_options
 from xlanb.hlo.instruction import HloInstruction
@@ -36,6 +37,8 @@ class Call:
     operands: Sequence[str]
     results: Sequence[str]
     scratch: str
+    alone: bool
+    """Whether it is the only matrix, so that threads may share what is done with it."""
 
     @property
     def f(self) -> Function:
@@ -51,6 +54,15 @@ class Call:
     def options(self) -> Mapping[str, int]:
         """Those of the custom-call."""
         return lapack_options(self.instruction)
+
+    @contextmanager
+    def parts(self, count: int, *, nanoseconds: float) -> Iterator[tuple[Ix, Ix]]:
+        """Bounds low < high of a part of 0..count, which threads may share (see codegen.parallel); of a matrix by itself `operands`, `results` and `scratch` are known within."""
+        if not self.alone:
+            yield 0, count
+            return
+        with parts(self.e, count, nanoseconds=nanoseconds) as bounds:
+            yield bounds
 
     def address(self, pointer: str, elements: int) -> str:
         """An address so many elements further."""
@@ -165,14 +177,16 @@ def _custom_call(k: Kernel) -> bool:
     results = [k.outputs[leaf] for leaf, _ in i.shape.leaves()]
     operands = [_array(e, o) for o in i.operands]
     rank = shapes[0].rank - found.operands[0]
-    with parallel(e, _batch(i, found), nanoseconds=found.nanoseconds(i)) as b:
+    batch = _batch(i, found)
+    with parallel(e, batch, nanoseconds=found.nanoseconds(i)) as b:
         given, made = ([_matrix(e.f, a, rank, b) for a in arrays] for arrays in (operands, results))
         for n in found.overwrites:
             at = n if i.shape.is_tuple else 0
             if operands[n].pointer != results[at].pointer:
                 _copy(e.f, made[at], given[n], _bytes(shapes[n], rank))
-        scratch = k.own_scratch() if found.scratch(i) else ""
-        found.emit(Call(e, i, shapes[0].element_type, given, made, scratch))
+        # Of a matrix by itself threads may share the work: they all know the kernel's parameters.
+        scratch = (k.scratch if batch == 1 else k.own_scratch()) if found.scratch(i) else ""
+        found.emit(Call(e, i, shapes[0].element_type, given, made, scratch, batch == 1))
     e.f.ready = True
     return True
 

@@ -12,7 +12,9 @@ from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.linalg.columns import Columns
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
+from xlanb.cpu.codegen.linalg.rank_update import GROUP, LANES, emit_pack, emit_update, packed_elements, panels
 from xlanb.cpu.codegen.linalg.turning import emit_turned
+from xlanb.cpu.codegen.matmul.shared import moved
 from xlanb.evaluator.lapack import lapack_options
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
@@ -49,27 +51,111 @@ class System:
 
 def emit_system(call: Call, system: System, n: int, m: int, a: str, b: str) -> None:
     """Solve in place of b: an (n, m) matrix from the left, an (m, n) matrix from the right, where a is (n, n)."""
-    unit = "true" if system.unit else "false"
-    if not system.left:
-        _emit_right(call, system, n, m, a, b, unit)
-        return
-    inverses = call.scratch
+    if system.left:
+        _emit_left(call, system, n, m, a, b)
+    else:
+        _emit_right(call, system, n, m, a, b)
+
+
+def _emit_left(call: Call, system: System, n: int, m: int, a: str, b: str) -> None:
+    """Blocks of rows after each other; threads share the columns of b. What comes from a is packed before."""
+    packed = n + _PADDING
     if system.transposed:
-        turned = call.address(call.scratch, n + _PADDING)
-        emit_turned(call, a, n, turned, n, n, lower=system.forward)
-        a = turned
-    name = "lower" if system.forward else "upper"
-    left = _Left if system.forward else _LeftBack
-    call.routine(f"trsm.left.{name}", lambda f: left(f, call.type).emit(), LEFT, a, n, n, b, n, m, inverses, unit)
+        turned, packed = packed, packed + n * n
+        emit_turned(call, a, n, call.address(call.scratch, turned), n, n, lower=system.forward)
+    steps = []
+    for first, width in panels(n) if system.forward else reversed(panels(n)):
+        rest = n - first - width if system.forward else first
+        steps.append((first, width, rest, packed))
+        if rest:
+            begin = first + width if system.forward else 0
+            source = call.address(call.scratch, turned) if system.transposed else a
+            emit_pack(call, call.address(source, begin + first * n), n, rest, width, call.address(call.scratch, packed))
+            packed += packed_elements(rest, width)
+    groups = -(-m // GROUP)
+    with call.parts(groups, nanoseconds=GROUP * nanoseconds(n, m) / m) as (low, high):
+        columns, here = _share(call, low, high, m), _further(call, b, low, GROUP * n)
+        source = call.address(call.scratch, turned) if system.transposed else a
+        for first, width, rest, at in steps:
+            emit_left(
+                call,
+                system,
+                (width, columns),
+                (call.address(source, first * (n + 1)), n),
+                (_further(call, here, 1, first), n),
+                call.address(call.scratch, first),
+            )
+            if rest:
+                out = _further(call, here, 1, first + width if system.forward else 0)
+                known = _further(call, here, 1, first)
+                emit_update(call, call.address(call.scratch, at), rest, columns, width, known, (1, n), out, n)
 
 
-def _emit_right(call: Call, system: System, n: int, m: int, a: str, b: str, unit: str) -> None:
+def _share(call: Call, low: Ix, high: Ix, m: int) -> Ix:
+    """The columns of groups low..high."""
+    f = call.f
+    return f.sub(_least(f, f.mul(high, GROUP), m), f.mul(low, GROUP))
+
+
+def _least(f: Function, a: Ix, b: int) -> Ix:
+    """The smaller of two numbers."""
+    return min(a, b) if isinstance(a, int) else f.call("i64", "llvm.umin.i64", ("i64", a), ("i64", str(b)))
+
+
+def _further(call: Call, pointer: str, count: Ix, elements: int) -> str:
+    """An address so many times so many elements further."""
+    offset = call.f.mul(count, elements * call.type.byte_size)
+    return pointer if offset == 0 else moved(call.f, pointer, str(offset))
+
+
+def emit_left(
+    call: Call, system: System, size: tuple[int, Ix], a: tuple[str, int], b: tuple[str, int], inverses: str
+) -> None:
+    """The routine of op(a) x = b where op(a) is a: `size` is n and the columns of b, a and b addresses with the steps from column to column."""
+    name, left = ("lower", _Left) if system.forward else ("upper", _LeftBack)
+    unit = "true" if system.unit else "false"
+    n, m = size
+    call.routine(f"trsm.left.{name}", lambda f: left(f, call.type).emit(), LEFT, *a[:1], a[1], n, *b, m, inverses, unit)
+
+
+def _emit_right(call: Call, system: System, n: int, m: int, a: str, b: str) -> None:
+    """Panels of columns after each other; threads share the rows of b."""
     down, along = (n, 1) if system.transposed else (1, n)
-    x, ldx, c = b, m, a
+    x, ldx, c = 0, m, 0
     if system.forward:  # the last column first
-        x, c = call.address(b, (n - 1) * m), call.address(a, (n - 1) * (n + 1))
+        x, c = (n - 1) * m, (n - 1) * (n + 1)
         ldx, down, along = -m, -down, -along
-    call.routine("trsm.right", lambda f: Right(f, call.type).emit(), RIGHT, x, ldx, m, n, c, down, along, unit)
+    tiles = -(-m // LANES)
+    with call.parts(tiles, nanoseconds=LANES * nanoseconds(n, m) / m) as (low, high):
+        f = call.f
+        first_row = f.mul(low, LANES)
+        rows = f.sub(_least(f, f.mul(high, LANES), m), first_row)
+        here = _further(call, b, low, LANES)
+        packed = _further(call, call.scratch, low, LANES * panels(n)[0][1])
+        for first, width in panels(n):
+            diagonal = call.address(a, c + first * (down + along))
+            panel = _further(call, here, 1, x + first * ldx)
+            unit = "true" if system.unit else "false"
+            call.routine(
+                "trsm.right",
+                lambda f: Right(f, call.type).emit(),
+                RIGHT,
+                panel,
+                ldx,
+                rows,
+                width,
+                diagonal,
+                down,
+                along,
+                unit,
+            )
+            rest = n - first - width
+            if rest:
+                emit_pack(call, panel, ldx, rows, width, packed)
+                out = _further(call, here, 1, x + (first + width) * ldx)
+                emit_update(
+                    call, packed, rows, rest, width, call.address(diagonal, width * along), (down, along), out, ldx
+                )
 
 
 class Right:
@@ -197,11 +283,12 @@ class _LeftBack(_Left):
         return self.f.let(f"select i1 {is_there}, <{c.lanes} x i1> {before}, <{c.lanes} x i1> zeroinitializer")
 
 
-def scratch_bytes(n: int, system: System, element: int) -> int:
-    """The scratch of a thread: what is turned, and the inverses of the diagonal."""
+def scratch_bytes(n: int, m: int, system: System, element: int) -> int:
+    """The scratch of a thread: from the left what is turned, the inverses of the diagonal and all of a that is packed; from the right a panel of x."""
     if not system.left:
-        return 0
-    return (n + _PADDING + (n * n if system.transposed else 0)) * element
+        return packed_elements(m, panels(n)[0][1]) * element if len(panels(n)) > 1 else 0
+    packed = sum(packed_elements(n - first - width if system.forward else first, width) for first, width in panels(n))
+    return (n + _PADDING + (n * n if system.transposed else 0) + packed) * element
 
 
 def _system(i: HloInstruction) -> System:
@@ -226,23 +313,26 @@ def nanoseconds(n: int, m: int) -> float:
     return 30.0 + n * (n + 20) * (m + 8) / 100
 
 
-def _nanoseconds(i: HloInstruction) -> float:
+def _sizes(i: HloInstruction) -> tuple[int, int]:
     rows, columns = array_of(i.operands[1]).dimensions[-2:]
-    return nanoseconds(rows, columns) if _system(i).left else nanoseconds(columns, rows)
+    return (rows, columns) if _system(i).left else (columns, rows)
 
 
 def _scratch(i: HloInstruction) -> int:
-    a = array_of(i.operands[0])
-    return scratch_bytes(a.dimensions[-1], _system(i), a.element_type.byte_size)
+    return scratch_bytes(*_sizes(i), _system(i), array_of(i).element_type.byte_size)
 
 
 def _emit(call: Call) -> None:
-    system = _system(call.instruction)
-    rows, columns = call.size(1)
-    n, m = (rows, columns) if system.left else (columns, rows)
-    emit_system(call, system, n, m, call.operands[0], call.results[0])
+    i = call.instruction
+    emit_system(call, _system(i), *_sizes(i), call.operands[0], call.results[0])
 
 
 NATIVE["trsm"] = Native(
-    _emit, operands=(2, 2), results=(2,), nanoseconds=_nanoseconds, fits=_fits, overwrites=(1,), scratch=_scratch
+    _emit,
+    operands=(2, 2),
+    results=(2,),
+    nanoseconds=lambda i: nanoseconds(*_sizes(i)),
+    fits=_fits,
+    overwrites=(1,),
+    scratch=_scratch,
 )
