@@ -30,7 +30,7 @@ LEFT = (
     "i1 %unit",
 )
 RIGHT = ("ptr noalias %x", "i64 %ldx", "i64 %m", "i64 %n", "ptr noalias %c", "i64 %down", "i64 %along", "i1 %unit")
-_PADDING = 16
+PADDING = 16
 """Numbers behind the inverses of the diagonal, so that a vector of them can be read."""
 
 
@@ -59,7 +59,7 @@ def emit_system(call: Call, system: System, n: int, m: int, a: str, b: str) -> N
 
 def _emit_left(call: Call, system: System, n: int, m: int, a: str, b: str) -> None:
     """Blocks of rows after each other; threads share the columns of b. What comes from a is packed before."""
-    packed = n + _PADDING
+    packed = n + PADDING
     if system.transposed:
         turned, packed = packed, packed + n * n
         emit_turned(call, a, n, call.address(call.scratch, turned), n, n, lower=system.forward)
@@ -74,7 +74,7 @@ def _emit_left(call: Call, system: System, n: int, m: int, a: str, b: str) -> No
             packed += packed_elements(rest, width)
     groups = -(-m // GROUP)
     with call.parts(groups, nanoseconds=GROUP * nanoseconds(n, m) / m) as (low, high):
-        columns, here = _share(call, low, high, m), _further(call, b, low, GROUP * n)
+        columns, here = share(call, low, high, m), further(call, b, low, GROUP * n)
         source = call.address(call.scratch, turned) if system.transposed else a
         for first, width, rest, at in steps:
             emit_left(
@@ -82,16 +82,16 @@ def _emit_left(call: Call, system: System, n: int, m: int, a: str, b: str) -> No
                 system,
                 (width, columns),
                 (call.address(source, first * (n + 1)), n),
-                (_further(call, here, 1, first), n),
+                (further(call, here, 1, first), n),
                 call.address(call.scratch, first),
             )
             if rest:
-                out = _further(call, here, 1, first + width if system.forward else 0)
-                known = _further(call, here, 1, first)
+                out = further(call, here, 1, first + width if system.forward else 0)
+                known = further(call, here, 1, first)
                 emit_update(call, call.address(call.scratch, at), rest, columns, width, known, (1, n), out, n)
 
 
-def _share(call: Call, low: Ix, high: Ix, m: int) -> Ix:
+def share(call: Call, low: Ix, high: Ix, m: int) -> Ix:
     """The columns of groups low..high."""
     f = call.f
     return f.sub(_least(f, f.mul(high, GROUP), m), f.mul(low, GROUP))
@@ -102,7 +102,7 @@ def _least(f: Function, a: Ix, b: int) -> Ix:
     return min(a, b) if isinstance(a, int) else f.call("i64", "llvm.umin.i64", ("i64", a), ("i64", str(b)))
 
 
-def _further(call: Call, pointer: str, count: Ix, elements: int) -> str:
+def further(call: Call, pointer: str, count: Ix, elements: int) -> str:
     """An address so many times so many elements further."""
     offset = call.f.mul(count, elements * call.type.byte_size)
     return pointer if offset == 0 else moved(call.f, pointer, str(offset))
@@ -112,7 +112,7 @@ def emit_left(
     call: Call, system: System, size: tuple[int, Ix], a: tuple[str, int], b: tuple[str, int], inverses: str
 ) -> None:
     """The routine of op(a) x = b where op(a) is a: `size` is n and the columns of b, a and b addresses with the steps from column to column."""
-    name, left = ("lower", _Left) if system.forward else ("upper", _LeftBack)
+    name, left = ("lower", Left) if system.forward else ("upper", LeftBack)
     unit = "true" if system.unit else "false"
     n, m = size
     call.routine(f"trsm.left.{name}", lambda f: left(f, call.type).emit(), LEFT, *a[:1], a[1], n, *b, m, inverses, unit)
@@ -130,11 +130,11 @@ def _emit_right(call: Call, system: System, n: int, m: int, a: str, b: str) -> N
         f = call.f
         first_row = f.mul(low, LANES)
         rows = f.sub(_least(f, f.mul(high, LANES), m), first_row)
-        here = _further(call, b, low, LANES)
-        packed = _further(call, call.scratch, low, LANES * panels(n)[0][1])
+        here = further(call, b, low, LANES)
+        packed = further(call, call.scratch, low, LANES * panels(n)[0][1])
         for first, width in panels(n):
             diagonal = call.address(a, c + first * (down + along))
-            panel = _further(call, here, 1, x + first * ldx)
+            panel = further(call, here, 1, x + first * ldx)
             unit = "true" if system.unit else "false"
             call.routine(
                 "trsm.right",
@@ -152,7 +152,7 @@ def _emit_right(call: Call, system: System, n: int, m: int, a: str, b: str) -> N
             rest = n - first - width
             if rest:
                 emit_pack(call, panel, ldx, rows, width, packed)
-                out = _further(call, here, 1, x + (first + width) * ldx)
+                out = further(call, here, 1, x + (first + width) * ldx)
                 emit_update(
                     call, packed, rows, rest, width, call.address(diagonal, width * along), (down, along), out, ldx
                 )
@@ -199,12 +199,22 @@ def _inverse(c: Columns, pointer: str) -> str:
     return c.f.let(f"fdiv {c.element} 1.0, {found}")
 
 
-class _Left:
-    """The routine of a x = b for a lower triangular a."""
+class Left:
+    """The routine of a x = b for a lower triangular a, whose columns are `lda` apart; of a unit triangle where there are no `inverses`."""
 
-    def __init__(self, f: Function, t: PrimitiveType) -> None:
+    def __init__(
+        self,
+        f: Function,
+        t: PrimitiveType,
+        *,
+        lda: str = "%lda",
+        n: str = "%n",
+        b: str = "%b",
+        inverses: str = "%inverses",
+    ) -> None:
         self.f = f
         self.c = Columns(f, t)
+        self.lda, self.n, self.b, self.inverses = lda, n, b, inverses
 
     def emit(self) -> None:
         f, c = self.f, self.c
@@ -214,7 +224,7 @@ class _Left:
             numbers = c.column_numbers(c.index("mul", group, c.width), "%m")
             offsets = c.steps(numbers, "%ldb")
             with f.loop(blocks, guarded=True) as block:
-                self._block(c.index("mul", self._place(block, blocks), c.lanes), offsets)
+                self.block(c.index("mul", self._place(block, blocks), c.lanes), offsets)
 
     def _invert(self) -> None:
         """One over the diagonal, and zeros behind it."""
@@ -243,27 +253,32 @@ class _Left:
         del left
         return self.c.both(mask, self.c.lane_mask(lambda lane: lane > k))
 
-    def _block(self, row: str, offsets: list[str]) -> None:
+    def block(self, row: str, offsets: list[str]) -> None:
         """A block of rows of a few columns of x."""
         c = self.c
-        left = c.index("sub", "%n", row)
+        left = c.index("sub", self.n, row)
         mask = c.v.first(left)
-        here = [c.at("%b", c.index("add", row, at)) for at in offsets]
+        here = [c.at(self.b, c.index("add", row, at)) for at in offsets]
         first, count = self._known(row)
-        a = c.at("%a", c.index("add", row, c.index("mul", first, "%lda")))
-        tile = c.update(c.load_tile(here, mask), mask, (a, "%lda"), (c.at("%b", first), 1), offsets, count)
+        a = c.at("%a", c.index("add", row, c.index("mul", first, self.lda)))
+        tile = c.update(c.load_tile(here, mask), mask, (a, self.lda), (c.at(self.b, first), 1), offsets, count)
         for k in self._order():
             column = c.index("add", row, k)
-            at = c.at("%a", c.index("add", row, c.index("mul", column, "%lda")))
+            at = c.at("%a", c.index("add", row, c.index("mul", column, self.lda)))
             still = self._open(k, mask, left)
             below = c.load(at, still)
-            inverse = c.v.broadcast(c.t, c.at("%inverses", column), 0)
-            tile = [c.minus_where(still, x, below, c.times(c.lane(x, k), inverse)) for x in tile]
-        inverses = c.load(c.at("%inverses", row), mask)
-        c.store_tile(here, [c.times(x, inverses) for x in tile], mask)
+            solved = [c.lane(x, k) for x in tile]
+            if self.inverses:
+                inverse = c.v.broadcast(c.t, c.at(self.inverses, column), 0)
+                solved = [c.times(x, inverse) for x in solved]
+            tile = [c.minus_where(still, x, below, y) for x, y in zip(tile, solved, strict=True)]
+        if self.inverses:
+            inverses = c.load(c.at(self.inverses, row), mask)
+            tile = [c.times(x, inverses) for x in tile]
+        c.store_tile(here, tile, mask)
 
 
-class _LeftBack(_Left):
+class LeftBack(Left):
     """The routine of a x = b for an upper triangular a."""
 
     def _place(self, block: Ix, blocks: str) -> Ix:
@@ -288,7 +303,7 @@ def scratch_bytes(n: int, m: int, system: System, element: int) -> int:
     if not system.left:
         return packed_elements(m, panels(n)[0][1]) * element if len(panels(n)) > 1 else 0
     packed = sum(packed_elements(n - first - width if system.forward else first, width) for first, width in panels(n))
-    return (n + _PADDING + (n * n if system.transposed else 0) + packed) * element
+    return (n + PADDING + (n * n if system.transposed else 0) + packed) * element
 
 
 def _system(i: HloInstruction) -> System:

@@ -1,0 +1,84 @@
+"""LU factors by kernels, against what they stand for and the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xlanb.evaluator.factorizations import lu
+
+SIZES = [
+    (1, 1), (2, 2), (3, 3), (4, 7), (7, 4), (5, 5), (8, 8), (9, 9), (16, 16), (17, 20), (20, 17), (1, 9), (9, 1), (33, 33), (31, 50), (70, 64),
+    (97, 97), (130, 130), (200, 110), (110, 200),
+]  # fmt: skip
+
+
+def getrf(lapack, letter, batch, m, n):
+    return lapack("getrf", letter, batch, [(m, n)], [(m, n), ("s", min(m, n)), ("s",)], "")
+
+
+def product(packed, pivots):
+    """P L U of one matrix."""
+    m, n = packed.shape
+    k = min(m, n)
+    made = (np.tril(packed[:, :k], -1) + np.eye(m, k)) @ np.triu(packed[:k])
+    for row, other in reversed(list(enumerate(pivots - 1))):
+        made[[row, other]] = made[[other, row]]
+    return made
+
+
+@pytest.mark.parametrize("letter", ["s", "d"])
+def test_factors(lapack, rng, letter):
+    dtype, tolerance = (np.float32, 1e-6) if letter == "s" else (np.float64, 2e-15)
+    for m, n in SIZES:
+        batch = (m % 3,) if m % 3 else ()
+        a = rng.standard_normal((*batch, m, n)).astype(dtype)
+        exe = getrf(lapack, letter, batch, m, n)
+        assert not exe.program.host
+        packed, pivots, info = exe(a)
+        assert packed.dtype == dtype
+        assert pivots.shape == (*batch, min(m, n))
+        assert info.shape == batch
+        assert not info.any()
+        for one, way, given in zip(
+            packed.reshape(-1, m, n), pivots.reshape(-1, min(m, n)), a.reshape(-1, m, n), strict=True
+        ):
+            assert np.abs(np.tril(one[:, : min(m, n)], -1)).max(initial=0) <= 1
+            np.testing.assert_allclose(product(one.astype(np.float64), way), given, rtol=0, atol=tolerance * (8 + m))
+
+
+def test_integers_are_factored_as_the_interpreter_does(lapack, rng):
+    """Numbers that tie often, and are exact all along: the first of the largest is the pivot."""
+    for m, n in [(2, 2), (3, 5), (3, 3), (2, 40), (40, 2)]:
+        a = rng.integers(-1, 2, (40, m, n)).astype(np.float64)
+        packed, pivots, info = getrf(lapack, "d", (40,), m, n)(a)
+        for got, want in zip((packed, pivots, info), lu(a), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_info_is_the_first_zero_pivot(lapack):
+    a = np.eye(130, dtype=np.float32)[None].repeat(3, 0)
+    a[1, 17, 17] = a[1, 100, 100] = 0
+    a[2] = 0
+    packed, pivots, info = getrf(lapack, "s", (3,), 130, 130)(a)
+    assert info.tolist() == [0, 18, 1]
+    np.testing.assert_array_equal(pivots, np.arange(1, 131)[None].repeat(3, 0))
+    np.testing.assert_array_equal(packed, a)
+
+
+def test_nan_spreads_and_stays_in_its_matrix(lapack, rng):
+    a = rng.standard_normal((3, 20, 20)).astype(np.float32)
+    a[1, 4, 3] = np.nan
+    packed, pivots, _ = getrf(lapack, "s", (3,), 20, 20)(a)
+    assert np.isnan(packed[1]).any()
+    assert not np.isnan(packed[::2]).any()
+    assert ((pivots >= np.arange(1, 21)) & (pivots <= 20)).all()
+
+
+def test_many_are_shared_by_threads(lapack, rng):
+    a = rng.standard_normal((200, 24, 24))
+    exe = getrf(lapack, "d", (200,), 24, 24)
+    assert exe.program.is_parallel
+    packed, pivots, _ = exe(a)
+    for got, want in zip((packed, pivots), lu(a), strict=False):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
