@@ -96,7 +96,7 @@ def _cut_of_steps(module: ModuleBuilder, steps: Steps, run: Function) -> list[Un
     return [
         *(_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)),
         Unit(run_text(head), True, 0, calls_only=True, everywhere=True),
-        Unit(steps_text(head), True, 0, STEPS),
+        Unit(steps_text(head), True, 0, STEPS, calls_only=True),
         *(_unit(module, own, _piece(f, ready=True), f.name) for f in own.values() if f.shared),
     ]
 

@@ -9,7 +9,9 @@ for each result but along the fastest dimension: ranges of the window that lie i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import product
 from typing import TYPE_CHECKING
 
 from xlanb.cpu.codegen import simd
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from xlanb.cpu.codegen.kernel import Kernel
 
 _GROUP = 4
+_UNROLL = 18
+"""The most vectors of a window that are written down one after the other."""
 _ROW_BYTES = 1 << 15
 """The longest row that is put on the stack."""
 
@@ -140,7 +144,17 @@ class _Pool:
 
         if any(low == high for low, high, _ in ranges.values()):
             return state
+        if f.ready and self._is_small(ranges.values(), len(state)):
+            for offsets in product(*(range(low, high) for low, high, _ in ranges.values())):  # type: ignore[arg-type]
+                reach = {d: k * self.window[d].window_dilation for d, k in zip(dims, offsets, strict=True)}
+                state = step({d: f.add(ranges[d][2], k, wrap=True) for d, k in reach.items()}, state)
+            return state
         return nest({}, state)
+
+    def _is_small(self, ranges: Iterable[tuple[Ix, Ix, Ix]], values: int) -> bool:
+        """Whether the part of a window that lies in the array is known, and written down is less code than loops are: a loop costs the code generator as much as forty lines."""
+        known = all(isinstance(low, int) and isinstance(high, int) for low, high, _ in ranges)
+        return known and math.prod(int(high) - int(low) for low, high, _ in ranges) * values <= _UNROLL
 
     def _others(self, fastest: int) -> tuple[list[int], list[int], list[int]]:
         """(dimensions of the result but the fastest, outermost first; those of them that are windowed; the rest that counts)."""
@@ -222,12 +236,15 @@ class _Pool:
         dims, windowed, plain = self._others(fastest)
         length = self._row_length(fastest)
         vectors = -(-length // n)
+        # What lies behind the last window is read by no result.
+        inside = w.padding_low == 0 and (goal - 1) * w.stride + (w.size - 1) * w.window_dilation < size
 
         def result(at: dict[int, Ix]) -> None:
             nothing = simd.splat(f, register(t), n, identity(op, t))
             row = f.alloca(f"i{t.bits}", vectors * n)
-            with e.loop(vectors) as v:
-                simd.write(f, t, row, f.mul(v, n), n, nothing)
+            if not inside:
+                with e.loop(vectors) as v:
+                    simd.write(f, t, row, f.mul(v, n), n, nothing)
 
             def step(column: Ix, where: dict[int, Ix], state: list[str]) -> list[str]:
                 begin = self._offset({**{d: at[d] for d in plain}, **where}, column)
@@ -240,18 +257,17 @@ class _Pool:
                 simd.write(f, t, row, f.add(column, w.padding_low), n, folded)
             first = simd.splat(f, register(t), n, str(e.scalar(self.initial[0])))
             if goal >= n:
-                with e.loop(goal // n) as v:
-                    begin = f.mul(v, n)
+                with e.loop(-(-goal // n)) as v:  # the last results may lie back over those before
+                    begin = f.clamp(f.mul(v, n), 0, goal - n) if goal % n else f.mul(v, n)
                     made = self._window(op, row, begin, w.size, first)
                     simd.write(f, t, self.k.output.pointer, self._target(at, begin), n, made)
-            if goal % n:
-                begin = goal // n * n
-                made = self._window(op, row, begin, w.size, first)
-                with e.loop(goal % n) as v:
-                    one = f.let(f"extractelement {self.kind} {made}, i64 {v}")
-                    target = self._target(at, f.add(begin, v))
-                    place = f.let(f"getelementptr inbounds {register(t)}, ptr {self.k.output.pointer}, i64 {target}")
-                    f.do(f"store {register(t)} {one}, ptr {place}")
+                return
+            made = self._window(op, row, 0, w.size, first)
+            with e.loop(goal) as v:
+                one = f.let(f"extractelement {self.kind} {made}, i64 {v}")
+                target = self._target(at, v)
+                place = f.let(f"getelementptr inbounds {register(t)}, ptr {self.k.output.pointer}, i64 {target}")
+                f.do(f"store {register(t)} {one}, ptr {place}")
 
         cost = (self.volume // w.size * size + w.size * goal) / n * 1.5
         self._results(dims, cost + 10, result)
@@ -261,16 +277,20 @@ class _Pool:
         e, f, n, t = self.e, self.f, self.n, self.t
         fastest = order(self.source)[0]
         w = self.window[fastest]
-        with e.carried(size, [(self.kind, first)]) as loop:
-            at = f.add(f.mul(begin, w.stride), f.mul(loop.index, w.window_dilation))
+
+        def next_of(k: Ix, total: str) -> str:
+            at = f.add(f.mul(begin, w.stride), f.mul(k, w.window_dilation))
             if w.stride == 1:
-                new = simd.load(f, t, row, at, n)
-            else:
-                wide = simd.load(f, t, row, at, n * w.stride)
-                which = simd.mask([lane * w.stride for lane in range(n)])
-                kind = simd.kind(t, n * w.stride)
-                new = f.let(f"shufflevector {kind} {wide}, {kind} poison, {which}")
-            loop.next = [combine(f, op, t, n, loop.values[0], new)]
+                return combine(f, op, t, n, total, simd.load(f, t, row, at, n))
+            wide = simd.load(f, t, row, at, n * w.stride)
+            which = simd.mask([lane * w.stride for lane in range(n)])
+            kind = simd.kind(t, n * w.stride)
+            return combine(f, op, t, n, total, f.let(f"shufflevector {kind} {wide}, {kind} poison, {which}"))
+
+        if size <= _UNROLL // 4:
+            return reduce(lambda total, k: next_of(k, total), range(size), first)
+        with e.carried(size, [(self.kind, first)]) as loop:
+            loop.next = [next_of(loop.index, loop.values[0])]
         return loop.values[0]
 
     # -- any other ------------------------------------------------------------------------------------------------
