@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xlanb.buffers import heap_simulator
+from xlanb.buffers import buffer_assignment, heap_simulator
 from xlanb.buffers.buffer_assignment import assign_buffers
 from xlanb.buffers.heap_simulator import Block, overlap, pack, peak
-from xlanb.buffers.memory_scheduler import peak_bytes, schedule_computation
+from xlanb.buffers.memory_scheduler import candidates, peak_bytes, schedule_computation
 from xlanb.cpu.codegen.kernel import KernelPolicy
 from xlanb.hlo import parse
 
@@ -200,3 +200,27 @@ ENTRY main {
     order = [i.name for i in schedule_computation(entry)]
     assert order.index("l") < order.index("a")
     assert peak_bytes(entry, schedule_computation(entry)) == 8000
+
+
+def test_the_order_that_makes_the_arena_smaller_is_taken(monkeypatch):
+    text = """HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x = f32[1000] parameter(0)
+  z = f32[] constant(0)
+  k = f32[100] slice(x), slice={[0:100]}
+  l = f32[100] reverse(k), dimensions={0}
+  b = f32[10000] broadcast(z), dimensions={}
+  s = f32[] reduce(l, z), dimensions={0}, to_apply=sum
+  ROOT t = (f32[10000], f32[]) tuple(b, s)
+}
+"""
+    module = parse(text)
+    orders = {c: c.post_order() for c in module.computations}
+    sizes = {}
+    for order in candidates(module.entry_computation):
+        orders[module.entry_computation] = order
+        sizes[assign_buffers(module, KernelPolicy(), orders).temp_size] = order
+    worst = {**orders, module.entry_computation: sizes[max(sizes)]}
+    monkeypatch.setattr(buffer_assignment, "schedule_module", lambda _: worst)
+    assert assign_buffers(module, KernelPolicy()).temp_size == min(sizes) < max(sizes)

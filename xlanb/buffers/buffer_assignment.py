@@ -19,13 +19,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from xlanb.buffers import heap_simulator
-from xlanb.buffers.memory_scheduler import schedule_module
+from xlanb.buffers.memory_scheduler import candidates, schedule_module
 from xlanb.buffers.records import BufferAllocation, BufferAssignmentRecord, BufferValue
 from xlanb.buffers.values import Copy, Dataflow, HloValue, Leaf
 from xlanb.display import Displayable
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+
+_MOST_ORDERS = 1000
+"""Instructions of an entry past which one order is enough."""
 
 
 class Policy(Protocol):
@@ -363,7 +366,17 @@ def assign_buffers(
 ) -> BufferAssignment:
     """Assign memory to every value of a module whose call graph is flat (each computation that runs as a program has one caller).
 
+    Without `orders` the schedule is that of `schedule_module`, or one with another order of the entry where that makes the arena smaller.
+
     Raises:
         CompilationError: a loop's, call's or conditional's computation has several callers.
     """
-    return BufferAssignment(module, orders or schedule_module(module), policy or NoSharing())
+    policy = policy or NoSharing()
+    best = BufferAssignment(module, orders or schedule_module(module), policy)
+    entry = module.entry_computation
+    for order in candidates(entry) if orders is None and len(entry) <= _MOST_ORDERS else ():
+        if best.temp_size and order != best.orders[entry]:
+            other = BufferAssignment(module, {**best.orders, entry: order}, policy)
+            if other.temp_size < best.temp_size:
+                best = other
+    return best

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
+from xlanb.analysis.call_graph import CallGraph
 from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -23,12 +24,33 @@ LIST_SCHEDULING_LIMIT = 3000
 
 
 def schedule_module(module: HloModule) -> dict[HloComputation, Order]:
-    """An order for each computation; one that the module already has (is_scheduled=true) is kept where it is whole."""
+    """An order for each computation; one that the module already has (is_scheduled=true) is kept where it is whole. Of what runs as no program of its own (bodies of fusions) any will do."""
     orders: dict[HloComputation, Order] = {}
+    graph = CallGraph(module)
     for c in module.computations:
-        given = module.schedule.get(c)
-        orders[c] = list(given) if given is not None and _is_order(c, given) else schedule_computation(c)
+        given = _given(c)
+        if given is None:
+            given = schedule_computation(c) if graph.is_control(c) else _parameters_first(c.post_order())
+        orders[c] = given
     return orders
+
+
+def _given(c: HloComputation) -> Order | None:
+    given = c.module.schedule.get(c)
+    return list(given) if given is not None and _is_order(c, given) else None
+
+
+def candidates(computation: HloComputation) -> list[Order]:
+    """The orders that differ, parameters first, the one that needs least memory in front; the module's own alone where it has one.
+
+    Raises:
+        CompilationError: control dependencies form a cycle.
+    """
+    given = _given(computation)
+    if given is not None:
+        return [given]
+    found = {tuple(order): order for order in _orders(computation)}
+    return sorted(found.values(), key=lambda order: peak_bytes(computation, order))
 
 
 def schedule_computation(computation: HloComputation) -> Order:
@@ -37,15 +59,19 @@ def schedule_computation(computation: HloComputation) -> Order:
     Raises:
         CompilationError: control dependencies form a cycle.
     """
+    orders = _orders(computation)
+    return orders[0] if len(orders) == 1 else min(orders, key=lambda order: peak_bytes(computation, order))
+
+
+def _orders(computation: HloComputation) -> list[Order]:
     post = _parameters_first(computation.post_order())
     if len(post) > LIST_SCHEDULING_LIMIT:
-        return post
-    larger = _parameters_first(_larger_first(computation, post))
+        return [post]
     listed = _parameters_first(_list_schedule(computation, post))
     if len(listed) != len(post):
         stuck = "\n".join(f"  {i}" for i in post if i not in set(listed) and i.control_predecessors)
         raise CompilationError(f"control dependencies in {computation.name} wait for one another:\n{stuck}")
-    return min(post, larger, listed, key=lambda order: peak_bytes(computation, order))
+    return [post, _parameters_first(_larger_first(computation, post)), listed]
 
 
 def peak_bytes(computation: HloComputation, order: Sequence[HloInstruction]) -> int:

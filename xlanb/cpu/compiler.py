@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
-from xlanb.buffers.memory_scheduler import schedule_module
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.elemental import KernelTooLargeError, OverwrittenError
 from xlanb.cpu.codegen.kernel import KernelPolicy
@@ -172,7 +171,7 @@ def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
     _tell_elided(module)
     while True:
         legalize(module, too_large)
-        assignment = assign_buffers(module, KernelPolicy(target.threads, apart), schedule_module(module))
+        assignment = assign_buffers(module, KernelPolicy(target.threads, apart))
         try:
             return assignment, emit_program(assignment, target)
         except OverwrittenError as error:
