@@ -90,3 +90,18 @@ def test_dynamic_updates(backend: Callable[[str], Executable], piece: tuple[int,
     rng = np.random.default_rng(2)
     arrays = (rng.standard_normal((9, 100)).astype("f4"), rng.standard_normal(piece).astype("f4"))
     check(backend, text, *arrays, *(np.array(b, np.int32) for b in begin))
+
+
+def test_a_large_dynamic_update_is_shared_by_threads(backend: Callable[[str], Executable]) -> None:
+    text = """HloModule m
+    ENTRY e {
+      x = f32[1000,700] parameter(0)
+      u = f32[600,301] parameter(1)
+      i = s32[] parameter(2)
+      j = s32[] constant(9)
+      ROOT r = f32[1000,700] dynamic-update-slice(x, u, i, j)
+    }"""
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal(shape).astype("f4") for shape in ((1000, 700), (600, 301))]
+    for begin in (-3, 17, 900):
+        check(backend, text, *arrays, np.array(begin, np.int32))

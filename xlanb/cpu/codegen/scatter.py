@@ -40,11 +40,11 @@ def _dynamic_update_slice(k: Kernel) -> bool:
     if piece.element_count == 0:
         return True
     room = [n - m for n, m in zip(source.dimensions, piece.dimensions, strict=True)]
-    begin = starts(e, k.root.operands[2:], room)
     inner = order(piece)[::-1]
     ready = f.ready
 
     def put(at: dict[int, Ix]) -> None:
+        begin = starts(e, k.root.operands[2:], room)  # here: threads may share the loop around
         multi = [at.get(d, 0) for d in range(piece.rank)]
         value = e.element(update, Index(piece, multi))
         k.output.store(f, Index(source, [f.add(b, v) for b, v in zip(begin, multi, strict=True)]), value)
