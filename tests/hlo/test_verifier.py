@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import xlanb
 from xlanb import hlo
 from xlanb.errors import HloVerifierError
 from xlanb.hlo import HloModule, HloOpcode
@@ -429,3 +430,38 @@ def test_a_given_shape_may_have_another_precision_only_where_precisions_may_mix(
     module.verify()
     with pytest.raises(HloVerifierError, match="values of one floating type"):
         module.verify(allow_mixed_precision=False)
+
+
+LONG_TRANSFORM = (
+    "HloModule m\n\nENTRY e {\n  a = c64[8] parameter(0)\n  ROOT f = c64[8] fft(a), fft_type=FFT, fft_length={32}\n}\n"
+)
+
+GROWING_LOOP = """HloModule m
+
+body {
+  p = (f32[2], f32[2]) parameter(0)
+  x = f32[2] get-tuple-element(p), index=0
+  ROOT t = (f32[2], f32[2], f32[2]) tuple(x, x, x)
+}
+
+condition {
+  p = (f32[2], f32[2]) parameter(0)
+  ROOT r = pred[] constant(true)
+}
+
+ENTRY e {
+  a = f32[2] parameter(0)
+  t = (f32[2], f32[2]) tuple(a, a)
+  ROOT w = (f32[2], f32[2], f32[2]) while(t), condition=condition, body=body
+}
+"""
+
+
+@pytest.mark.parametrize(("text", "name"), [(LONG_TRANSFORM, "%f"), (GROWING_LOOP, "%w")])
+def test_what_only_a_compiler_refuses(text, name):
+    module = hlo.parse(text)
+    module.verify()
+    with pytest.raises(HloVerifierError, match=f"{name}: cannot be compiled"):
+        module.verify(executable=True)
+    with pytest.raises(HloVerifierError, match=f"{name}: cannot be compiled"):
+        xlanb.compile(text)

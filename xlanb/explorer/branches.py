@@ -121,7 +121,7 @@ def edited(text: str, before: ModuleRecord) -> HloModule:
     try:
         module = parse(text)
         _restore_constants(module, before)
-        module.verify()
+        module.verify(executable=True)
     except HloParseError as error:
         raise HloEditError(str(error), error.line, error.column) from error
     except XlanbError as error:

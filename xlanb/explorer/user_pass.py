@@ -83,7 +83,7 @@ def make_pass(source: Any, name: str = "") -> HloPass:
     def apply(_: HloPass, module: HloModule) -> None:
         function(module)
         try:
-            module.verify()
+            module.verify(executable=True)
         except XlanbError as error:
             raise PassError(f"{title} left the module broken: {error}") from error
 

@@ -242,7 +242,7 @@ class HloModule(Displayable):
         return to_proto(self)
 
     def verify(self, **options: bool) -> None:
-        """Check every rule of HLO; the options are those of verifier.VerifierOptions (layout_sensitive, allow_mixed_precision).
+        """Check every rule of HLO; the options are those of verifier.VerifierOptions (layout_sensitive, allow_mixed_precision, executable).
 
         Raises:
             HloVerifierError: one is broken; the message shows the instruction among its neighbours.

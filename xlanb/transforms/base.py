@@ -147,7 +147,7 @@ def _check(hlo_pass: HloPass, module: HloModule, pipeline: tuple[str, ...], befo
     """Report a pass that broke a rule of HLO or lost a side effect, by name, with the module that it was given."""
     fault = ""
     try:
-        module.verify()
+        module.verify(executable=True)
     except XlanbError as error:
         fault = f"left the module broken: {error}"
     if not fault and (gone := lost(had, certain_effects(module), hlo_pass.takes_out)):

@@ -15,12 +15,14 @@ class VerifierOptions:
     """What is checked beyond the rules that always hold, by the names of HloVerifierOpts.
 
     `layout_sensitive`: instructions that move no data must not change layouts. `allow_mixed_precision`: floating operands of one
-    instruction, and its result, may differ in precision. `allow_unbounded_dynamism`: dimensions may be unknown, `?`.
+    instruction, and its result, may differ in precision. `allow_unbounded_dynamism`: dimensions may be unknown, `?`. Ours is
+    `executable`: what XLA's verifier leaves to its compilers is checked too.
     """
 
     layout_sensitive: bool = False
     allow_mixed_precision: bool = True
     allow_unbounded_dynamism: bool = False
+    executable: bool = False
 
 
 def fail(instruction: HloInstruction, problem: str) -> NoReturn:

@@ -1,0 +1,29 @@
+"""What the rules of HLO leave open and a compiler needs: code that trusts its shapes would read beyond its arrays where these do not hold."""
+
+from __future__ import annotations
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.shape_inference.registry import compatible
+from xlanb.hlo.verifier.fault import fail
+
+
+def verify_executable(i: HloInstruction) -> None:
+    """A loop gives what it takes, and a transform is as long as its operand's last dimensions.
+
+    Raises:
+        HloVerifierError: one of them is broken.
+    """
+    if i.opcode is HloOpcode.WHILE:
+        body = i.attributes["body"]
+        taken = i.operands[0].shape
+        for what, shape in ((f"the root of {body.name}", body.root.shape), ("the loop", i.shape)):
+            if not compatible(taken, shape):
+                fail(i, f"cannot be compiled: expected {what} to have the shape of what goes in, {taken}, not {shape}")
+    elif i.opcode is HloOpcode.FFT and i.attributes.get("fft_type") in ("FFT", "IFFT"):
+        lengths = tuple(i.attributes["fft_length"])
+        last = i.operands[0].array_shape.dimensions[-len(lengths) :]
+        if last != lengths:
+            fail(
+                i, f"cannot be compiled: expected fft_length to be the operand's last dimensions, {last}, not {lengths}"
+            )
