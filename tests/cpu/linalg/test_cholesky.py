@@ -25,7 +25,8 @@ def reference(a, uplo):
 @pytest.mark.parametrize("uplo", ["L"])
 def test_factor(lapack, positive, rng, letter, uplo):
     dtype, tolerance = (np.float32, 2e-6) if letter == "s" else (np.float64, 4e-15)
-    for n, batch in [(n, (n % 4,) if n % 4 else ()) for n in SIZES]:
+    batches = [(n, (n % 4,) if n % 4 else ()) for n in SIZES]
+    for n, batch in [*batches, (1, (40,)), (2, (3, 5)), (4, (16,)), (5, (33,)), (11, (9,)), (32, (17,))]:
         a = positive(batch, n, dtype)
         other = np.tri(n, k=-1, dtype=bool)
         a = np.where(other.T if uplo == "L" else other, np.nan, a).astype(dtype)

@@ -30,8 +30,16 @@ def product(packed, pivots):
 @pytest.mark.parametrize("letter", ["s", "d"])
 def test_factors(lapack, rng, letter):
     dtype, tolerance = (np.float32, 1e-6) if letter == "s" else (np.float64, 2e-15)
-    for m, n in SIZES:
-        batch = (m % 3,) if m % 3 else ()
+    small = [
+        (1, 1, (40,)),
+        (2, 5, (3, 5)),
+        (4, 4, (16,)),
+        (5, 3, (33,)),
+        (11, 11, (9,)),
+        (32, 32, (17,)),
+        (3, 32, (20,)),
+    ]
+    for m, n, batch in [*((m, n, (m % 3,) if m % 3 else ()) for m, n in SIZES), *small]:
         a = rng.standard_normal((*batch, m, n)).astype(dtype)
         exe = getrf(lapack, letter, batch, m, n)
         assert not exe.program.host
@@ -64,6 +72,14 @@ def test_info_is_the_first_zero_pivot(lapack):
     assert info.tolist() == [0, 18, 1]
     np.testing.assert_array_equal(pivots, np.arange(1, 131)[None].repeat(3, 0))
     np.testing.assert_array_equal(packed, a)
+
+
+def test_info_of_small_matrices(lapack):
+    a = np.eye(6)[None].repeat(20, 0)
+    a[3, 2, 2] = a[3, 4, 4] = a[19, 5, 5] = 0
+    _, pivots, info = getrf(lapack, "d", (20,), 6, 6)(a)
+    assert info.tolist() == [0, 0, 0, 3, *[0] * 15, 6]
+    np.testing.assert_array_equal(pivots, np.arange(1, 7)[None].repeat(20, 0))
 
 
 def test_nan_spreads_and_stays_in_its_matrix(lapack, rng):

@@ -56,8 +56,16 @@ def residual(a, x, b, side, uplo, trans, diag):
 @pytest.mark.parametrize(("side", "uplo", "trans", "diag"), list(product("LR", "LU", "NT", "NU")))
 def test_all_systems(lapack, rng, letter, side, uplo, trans, diag):
     dtype, tolerance = (np.float32, 2e-6) if letter == "s" else (np.float64, 4e-15)
-    for n, m in SIZES:
-        batch = (n % 3,) if n % 3 else ()
+    small = [
+        (1, 1, (40,)),
+        (2, 5, (3, 5)),
+        (4, 4, (16,)),
+        (5, 1, (33,)),
+        (11, 8, (9,)),
+        (32, 32, (17,)),
+        (3, 32, (20,)),
+    ]
+    for n, m, batch in [*((n, m, (n % 3,) if n % 3 else ()) for n, m in SIZES), *small]:
         a = system(rng, batch, n, uplo, diag, dtype)
         shape = (n, m) if side == "L" else (m, n)
         b = rng.standard_normal((*batch, *shape)).astype(dtype)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.linalg.columns import Columns
-from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
+from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native, Together
 from xlanb.cpu.codegen.linalg.rank_update import GROUP, emit_pack, emit_update_lower, packed_elements, panels
+from xlanb.cpu.codegen.linalg.side_by_side import LARGEST, Interleaved, SideBySide, vectors_bytes
 from xlanb.evaluator.lapack import lapack_options
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
@@ -18,6 +19,7 @@ from xlanb.shape import PrimitiveType
 _PARAMETERS = ("ptr noalias %a", "i64 %n", "i64 %width", "i64 %ld", "ptr noalias %info", "i64 %before")
 
 
+_SMALL = ("ptr %a", "i64 %n", "i64 %count", "ptr %l", "ptr noalias %info", "ptr noalias %scratch")
 _SPEED = 40
 """Multiplications and additions a nanosecond, roughly."""
 
@@ -121,6 +123,64 @@ class _Lower:
         return f.let(f"select i1 {counts}, i32 {number}, i32 {info}")
 
 
+def _emit_together(call: Call) -> None:
+    n, _ = call.size(0)
+    call.routine(
+        "potrf.small",
+        lambda f: _Small(f, call.type).emit(),
+        _SMALL,
+        call.operands[0], n, call.count, call.results[0], call.results[1], call.scratch,
+    )  # fmt: skip
+
+
+class _Small(SideBySide):
+    """The routine for small matrices side by side."""
+
+    def emit(self) -> None:
+        self.each(self._factor)
+
+    def _factor(self, first: str, count: str) -> None:
+        f, c = self.f, self.c
+        size = c.index("mul", "%n", "%n")
+        self.gather(self.matrices("%a", first, count, size, self.t.bits), size, "%scratch")
+        a = Interleaved(self, "%scratch")
+        kind = c.v.kind
+        with f.carried("%n", [(self.integers, "zeroinitializer")], guarded=True) as column:
+            j, info = str(column.index), column.values[0]
+            own = c.index("mul", j, "%n")
+            pivot = a.get(c.index("add", own, j))
+            bad = c.both(
+                f.let(f"fcmp ule {kind} {pivot}, zeroinitializer"),
+                f.let(f"icmp eq {self.integers} {info}, zeroinitializer"),
+            )
+            below = c.index("add", j, 1)
+            column.next = [self.choose(bad, self.integers, self.splat(below), info)]
+            root = f.call(kind, f"llvm.sqrt.v{c.lanes}{'f32' if c.element == 'float' else 'f64'}", (kind, pivot))
+            a.set(c.index("add", own, j), root)
+            inverse = f.let(f"fdiv {kind} {c.v.splat('1.0')}, {root}")
+            with f.loop("%n", below, guarded=True) as i:
+                at = c.index("add", own, i)
+                a.set(at, c.times(a.get(at), inverse))
+            with f.loop("%n", below, guarded=True) as k:
+                other = c.index("mul", k, "%n")
+                factor = a.get(c.index("add", own, k))
+                with f.loop("%n", k, guarded=True) as i:
+                    at = c.index("add", other, i)
+                    a.set(at, c.minus(a.get(at), a.get(c.index("add", own, i)), factor))
+        self.scatter(self.matrices("%l", first, count, size, self.t.bits), size, "%scratch")
+        self.numbers(column.values[0], "%info", first, count)
+
+
+def _enough(i: HloInstruction) -> int:
+    n = array_of(i.operands[0]).dimensions[-1]
+    return max(2, n // 4) if n <= LARGEST else 0
+
+
+def _nanoseconds_together(i: HloInstruction) -> float:
+    n = array_of(i.operands[0]).dimensions[-1]
+    return 60.0 + n * (n + 10) * 1.5 + n**3 / 6
+
+
 def _fits(i: HloInstruction) -> bool:
     rows, columns = array_of(i.operands[0]).dimensions[-2:]
     return rows == columns and lapack_options(i).get("uplo") == ord("L")
@@ -145,4 +205,10 @@ NATIVE["potrf"] = Native(
     fits=_fits,
     overwrites=(0,),
     scratch=_scratch,
+    together=Together(
+        _emit_together,
+        _enough,
+        scratch=lambda i: vectors_bytes(array_of(i.operands[0]).dimensions[-1] ** 2),
+        nanoseconds=_nanoseconds_together,
+    ),
 )

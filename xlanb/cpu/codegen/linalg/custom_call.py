@@ -39,6 +39,8 @@ class Call:
     scratch: str
     alone: bool
     """Whether it is the only matrix, so that threads may share what is done with it."""
+    count: Ix = 1
+    """How many matrices it is for: more than one for `Together`."""
 
     @property
     def f(self) -> Function:
@@ -90,6 +92,19 @@ def _none(i: HloInstruction) -> int:
 
 
 @dataclass(frozen=True)
+class Together:
+    """How small matrices of a batch are done side by side, as many as a cache line has elements: `emit(call)` for `call.count` of them, from the operands to the results.
+
+    `matrices` is how many a batch must have for that to pay (0: it never does); `scratch` bytes and `nanoseconds` are those of one call.
+    """
+
+    emit: Callable[[Call], None]
+    matrices: Callable[[HloInstruction], int]
+    scratch: Callable[[HloInstruction], int]
+    nanoseconds: Callable[[HloInstruction], float]
+
+
+@dataclass(frozen=True)
 class Native:
     """What makes a kernel of a LAPACK routine (see the package); `operands` and `results` tell of each array whether it is a number (0), a vector (1) or a matrix (2)."""
 
@@ -100,6 +115,7 @@ class Native:
     fits: Callable[[HloInstruction], bool] = _always
     overwrites: tuple[int, ...] = ()
     scratch: Callable[[HloInstruction], int] = _none
+    together: Together | None = None
 
 
 NATIVE: dict[str, Native] = {}
@@ -147,14 +163,33 @@ def _batch(i: HloInstruction, routine: Native) -> int:
     return math.prod(shape.dimensions[: shape.rank - routine.operands[0]])
 
 
+def side_by_side(t: PrimitiveType) -> int:
+    """How many matrices `Together` takes at once."""
+    return 64 // t.byte_size
+
+
+def _together(i: HloInstruction, routine: Native) -> Together | None:
+    """How matrices are done side by side, where that pays."""
+    found = routine.together
+    if found is None:
+        return None
+    least = found.matrices(i)
+    return found if least and _batch(i, routine) >= least else None
+
+
 def _scratch(i: HloInstruction) -> int:
     found = native(i)
-    return found.scratch(i) if found is not None else 0
+    return (_together(i, found) or found).scratch(i) if found is not None else 0
 
 
 def _rounds(i: HloInstruction) -> tuple[int, float]:
     found = native(i)
-    return (_batch(i, found), found.nanoseconds(i)) if found is not None else (0, 0.0)
+    if found is None:
+        return 0, 0.0
+    together, batch = _together(i, found), _batch(i, found)
+    if together is None:
+        return batch, found.nanoseconds(i)
+    return -(-batch // side_by_side(array_of(i.operands[0]).element_type)), together.nanoseconds(i)
 
 
 def _in_place(i: HloInstruction, operand: int) -> bool:
@@ -173,22 +208,38 @@ def _custom_call(k: Kernel) -> bool:
     found = native(i)
     if found is None:
         return False
-    shapes = [array_of(o) for o in i.operands]
+    together, scratch = _together(i, found), _scratch(i)
+    t = array_of(i.operands[0]).element_type
     results = [k.outputs[leaf] for leaf, _ in i.shape.leaves()]
     operands = [_array(e, o) for o in i.operands]
-    rank = shapes[0].rank - found.operands[0]
-    batch = _batch(i, found)
-    with parallel(e, batch, nanoseconds=found.nanoseconds(i)) as b:
-        given, made = ([_matrix(e.f, a, rank, b) for a in arrays] for arrays in (operands, results))
-        for n in found.overwrites:
-            at = n if i.shape.is_tuple else 0
-            if operands[n].pointer != results[at].pointer:
-                _copy(e.f, made[at], given[n], _bytes(shapes[n], rank))
+    rank, batch = array_of(i.operands[0]).rank - found.operands[0], _batch(i, found)
+    each = side_by_side(t) if together is not None else 1
+    rounds, cost = _rounds(i)
+    with parallel(e, rounds, nanoseconds=cost) as b:
+        given, made = ([_matrix(e.f, a, rank, e.f.mul(b, each)) for a in arrays] for arrays in (operands, results))
         # Of a matrix by itself threads may share the work: they all know the kernel's parameters.
-        scratch = (k.scratch if batch == 1 else k.own_scratch()) if found.scratch(i) else ""
-        found.emit(Call(e, i, shapes[0].element_type, given, made, scratch, batch == 1))
+        room = (k.scratch if batch == 1 else k.own_scratch()) if scratch else ""
+        call = Call(e, i, t, given, made, room, batch == 1, _count(e.f, b, each, batch))
+        if together is not None:
+            together.emit(call)
+        else:
+            for n in found.overwrites:
+                at = n if i.shape.is_tuple else 0
+                if operands[n].pointer != results[at].pointer:
+                    _copy(e.f, made[at], given[n], _bytes(operands[n].shape, rank))
+            found.emit(call)
     e.f.ready = True
     return True
+
+
+def _count(f: Function, b: Ix, each: int, batch: int) -> Ix:
+    """The matrices of call b."""
+    if each == 1:
+        return 1
+    left = f.sub(batch, f.mul(b, each))
+    return (
+        min(left, each) if isinstance(left, int) else f.call("i64", "llvm.umin.i64", ("i64", left), ("i64", str(each)))
+    )
 
 
 def _array(e: Elemental, i: HloInstruction) -> IrArray:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.linalg.columns import Columns
-from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
+from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native, Together
 from xlanb.cpu.codegen.linalg.rank_update import GROUP, emit_pack, emit_update, packed_elements, panels
+from xlanb.cpu.codegen.linalg.side_by_side import LARGEST, Interleaved, SideBySide, vectors_bytes
 from xlanb.cpu.codegen.linalg.triangular import PADDING, Left, System, emit_left, further, share
 from xlanb.cpu.codegen.matmul.shared import moved
 from xlanb.hlo.instruction import HloInstruction
@@ -18,6 +19,10 @@ from xlanb.shape import PrimitiveType
 
 _PANEL = ("ptr %a", "i64 %m", "i64 %width", "i64 %ld", "ptr noalias %pivots", "ptr noalias %info", "i64 %before")
 _EXCHANGE = ("ptr %a", "i64 %ld", "i64 %columns", "ptr noalias readonly %pivots", "i64 %count", "i64 %before")
+_SMALL = (
+    "ptr %a", "i64 %m", "i64 %n", "i64 %steps", "i64 %count", "ptr %lu", "ptr noalias %pivots", "ptr noalias %info", "ptr noalias %scratch",
+    "ptr noalias %rows",
+)  # fmt: skip
 _UNIT_LOWER = System(left=True, lower=True, transposed=False, unit=True)
 _SPEED = 40
 """Multiplications and additions a nanosecond, roughly."""
@@ -206,6 +211,101 @@ class _Panel:
             c.set(p, v)
 
 
+def _emit_together(call: Call) -> None:
+    m, n = call.size(0)
+    rows = call.address(call.scratch, vectors_bytes(m * n) // call.type.byte_size)
+    call.routine(
+        "getrf.small",
+        lambda f: _Small(f, call.type).emit(),
+        _SMALL,
+        call.operands[0], m, n, min(m, n), call.count, *call.results, call.scratch, rows,
+    )  # fmt: skip
+
+
+class _Small(SideBySide):
+    """The routine for small matrices side by side, whose pivots differ from lane to lane."""
+
+    def emit(self) -> None:
+        self.each(self._factor)
+
+    def _factor(self, first: str, count: str) -> None:
+        f, c = self.f, self.c
+        size = c.index("mul", "%m", "%n")
+        self.gather(self.matrices("%a", first, count, size, self.t.bits), size, "%scratch")
+        a = Interleaved(self, "%scratch")
+        with f.carried("%steps", [(self.integers, "zeroinitializer")], guarded=True) as step:
+            step.next = [self._column(a, str(step.index), step.values[0])]
+        self.scatter(self.matrices("%lu", first, count, size, self.t.bits), size, "%scratch")
+        self.scatter(self.matrices("%pivots", first, count, "%steps", 32), "%steps", "%rows", 32)
+        self.numbers(step.values[0], "%info", first, count)
+
+    def _column(self, a: Interleaved, k: str, info: str) -> str:
+        """Column k: exchange, divide, and take from those right of it; gives info."""
+        f, c = self.f, self.c
+        kind, own, below = c.v.kind, c.index("mul", k, "%m"), c.index("add", k, 1)
+        where = self._largest(a, own, k)
+        at = f.let(f"getelementptr {self.integers}, ptr %rows, i64 {k}")
+        number = f.let(f"add {self.integers} {where}, {self._ones()}")
+        f.do(f"store {self.integers} {number}, ptr {at}, align 4")
+        with f.loop("%m", below, guarded=True) as i:
+            here = f.let(f"icmp eq {self.integers} {where}, {self.splat(i)}")
+            with f.loop("%n", guarded=True) as j:
+                column = c.index("mul", j, "%m")
+                places = c.index("add", column, k), c.index("add", column, i)
+                x, y = (a.get(p) for p in places)
+                a.set(places[0], self.choose(here, kind, y, x))
+                a.set(places[1], self.choose(here, kind, x, y))
+        pivot = a.get(c.index("add", own, k))
+        is_zero = f.let(f"fcmp oeq {kind} {pivot}, zeroinitializer")
+        divisor = self.choose(is_zero, kind, c.v.splat("1.0"), pivot)
+        with f.loop("%m", below, guarded=True) as i:
+            place = c.index("add", own, i)
+            a.set(place, f.let(f"fdiv {kind} {a.get(place)}, {divisor}"))
+        with f.loop("%n", below, guarded=True) as j:
+            column = c.index("mul", j, "%m")
+            factor = a.get(c.index("add", column, k))
+            with f.loop("%m", below, guarded=True) as i:
+                place = c.index("add", column, i)
+                a.set(place, c.minus(a.get(place), a.get(c.index("add", own, i)), factor))
+        counts = c.both(is_zero, f.let(f"icmp eq {self.integers} {info}, zeroinitializer"))
+        return self.choose(counts, self.integers, self.splat(below), info)
+
+    def _largest(self, a: Interleaved, own: str, k: str) -> str:
+        """The rows of the largest elements of column k from row k on."""
+        f, c = self.f, self.c
+        kind, suffix = c.v.kind, f"v{c.lanes}{'f32' if c.element == 'float' else 'f64'}"
+
+        def size(i: Ix) -> str:
+            return f.call(kind, f"llvm.fabs.{suffix}", (kind, a.get(c.index("add", own, i))))
+
+        start = [(kind, size(k)), (self.integers, self.splat(k))]
+        with f.carried("%m", start, c.index("add", k, 1), guarded=True) as row:
+            found = size(row.index)
+            larger = f.let(f"fcmp ogt {kind} {found}, {row.values[0]}")
+            row.next = [
+                self.choose(larger, kind, found, row.values[0]),
+                self.choose(larger, self.integers, self.splat(row.index), row.values[1]),
+            ]
+        return row.values[1]
+
+    def _ones(self) -> str:
+        return f"<{', '.join(['i32 1'] * self.c.lanes)}>"
+
+
+def _enough(i: HloInstruction) -> int:
+    return max(2, max(_sizes(i)) // 4) if max(_sizes(i)) <= LARGEST else 0
+
+
+def _scratch_together(i: HloInstruction) -> int:
+    m, n = _sizes(i)
+    return vectors_bytes(m * n) + vectors_bytes(min(m, n))
+
+
+def _nanoseconds_together(i: HloInstruction) -> float:
+    m, n = _sizes(i)
+    return 60.0 + m * (n + 10) * 2 + min(m, n) * m * n / 2
+
+
 def _sizes(i: HloInstruction) -> tuple[int, int]:
     m, n = array_of(i.operands[0]).dimensions[-2:]
     return m, n
@@ -237,4 +337,5 @@ NATIVE["getrf"] = Native(
     fits=_fits,
     overwrites=(0,),
     scratch=_scratch,
+    together=Together(_emit_together, _enough, _scratch_together, _nanoseconds_together),
 )

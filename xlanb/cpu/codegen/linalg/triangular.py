@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.linalg.columns import Columns
-from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
+from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native, Together
 from xlanb.cpu.codegen.linalg.rank_update import GROUP, LANES, emit_pack, emit_update, packed_elements, panels
+from xlanb.cpu.codegen.linalg.side_by_side import LARGEST, Interleaved, SideBySide, vectors_bytes
 from xlanb.cpu.codegen.linalg.turning import emit_turned
 from xlanb.cpu.codegen.matmul.shared import moved
 from xlanb.evaluator.lapack import lapack_options
@@ -306,6 +307,83 @@ def scratch_bytes(n: int, m: int, system: System, element: int) -> int:
     return (n + PADDING + (n * n if system.transposed else 0) + packed) * element
 
 
+_SMALL = (
+    "ptr %a", "ptr %b", "ptr %x", "i64 %n", "i64 %m", "i64 %count", "i64 %corner", "i64 %down", "i64 %along", "i64 %start", "i64 %step", "i64 %side",
+    "i1 %unit", "ptr noalias %s", "ptr noalias %t",
+)  # fmt: skip
+
+
+def emit_small(call: Call, system: System, n: int, m: int, a: str, b: str, x: str) -> None:
+    """Solve `call.count` small systems side by side: all become t y = c for a lower triangular t by steps of what stands where."""
+    transposed = system.transposed == system.left  # t is op(a) from the left, its transpose from the right
+    down, along = (n, 1) if transposed else (1, n)
+    step, side = (1, n) if system.left else (m, 1)
+    corner, start = 0, 0
+    if system.forward != system.left:  # upper triangular: from the last to the first
+        corner, start = (n - 1) * (n + 1), (n - 1) * step
+        down, along, step = -down, -along, -step
+    second = call.address(call.scratch, vectors_bytes(n * n) // call.type.byte_size)
+    unit = "true" if system.unit else "false"
+    call.routine(
+        "trsm.small",
+        lambda f: _Small(f, call.type).emit(),
+        _SMALL,
+        a, b, x, n, m, call.count, corner, down, along, start, step, side, unit, call.scratch, second,
+    )  # fmt: skip
+
+
+class _Small(SideBySide):
+    """The routine for small systems side by side: element (p, q) of t is %corner + p %down + q %along of a, element (p, r) of y is %start + p %step + r %side of x."""
+
+    def emit(self) -> None:
+        self.each(self._solve)
+
+    def _solve(self, first: str, count: str) -> None:
+        f, c, bits = self.f, self.c, self.t.bits
+        square, sides = c.index("mul", "%n", "%n"), c.index("mul", "%n", "%m")
+        self.gather(self.matrices("%a", first, count, square, bits), square, "%s")
+        self.gather(self.matrices("%b", first, count, sides, bits), sides, "%t")
+        a, x = Interleaved(self, "%s"), Interleaved(self, "%t")
+        kind = c.v.kind
+        with f.loop("%n", guarded=True) as p:
+            column = c.index("add", "%corner", c.index("mul", p, "%along"))
+            row = c.index("add", "%start", c.index("mul", p, "%step"))
+            diagonal = a.get(c.index("add", column, c.index("mul", p, "%down")))
+            one = c.v.splat("1.0")
+            inverse = f.let(f"fdiv {kind} {one}, {f.let(f'select i1 %unit, {kind} {one}, {kind} {diagonal}')}")
+            with f.loop("%m", guarded=True) as r:
+                at = c.index("add", row, c.index("mul", r, "%side"))
+                x.set(at, c.times(x.get(at), inverse))
+            with f.loop("%n", c.index("add", p, 1), guarded=True) as q:
+                factor = a.get(c.index("add", column, c.index("mul", q, "%down")))
+                other = c.index("add", "%start", c.index("mul", q, "%step"))
+                with f.loop("%m", guarded=True) as r:
+                    across = c.index("mul", r, "%side")
+                    at = c.index("add", other, across)
+                    x.set(at, c.minus(x.get(at), x.get(c.index("add", row, across)), factor))
+        self.scatter(self.matrices("%x", first, count, sides, bits), sides, "%t")
+
+
+def _emit_together(call: Call) -> None:
+    i = call.instruction
+    emit_small(call, _system(i), *_sizes(i), call.operands[0], call.operands[1], call.results[0])
+
+
+def enough(n: int, m: int) -> int:
+    """How many systems must be there to be worth doing side by side."""
+    return max(2, n // 4) if max(n, m) <= LARGEST else 0
+
+
+def nanoseconds_together(n: int, m: int) -> float:
+    """The time of a few systems side by side."""
+    return 60.0 + n * (n + 2 * m) * 1.5 + n * n * m / 2
+
+
+def scratch_together(n: int, m: int) -> int:
+    """The scratch of systems side by side."""
+    return vectors_bytes(n * n) + vectors_bytes(n * m)
+
+
 def _system(i: HloInstruction) -> System:
     options = lapack_options(i)
     is_ = {name: options.get(name) for name in ("side", "uplo", "trans_x", "diag")}
@@ -350,4 +428,10 @@ NATIVE["trsm"] = Native(
     fits=_fits,
     overwrites=(1,),
     scratch=_scratch,
+    together=Together(
+        _emit_together,
+        lambda i: enough(*_sizes(i)),
+        lambda i: scratch_together(*_sizes(i)),
+        lambda i: nanoseconds_together(*_sizes(i)),
+    ),
 )

@@ -1,0 +1,130 @@
+"""Small matrices of a batch side by side: one in each lane of a vector, so that what is done to an element is done to those of all of them.
+
+Their elements are interleaved in scratch (element k of all matrices lies in vector k), worked on there by plain loops, and put back. Where there are fewer matrices than lanes,
+the last one stands in the lanes left over too; so no memory beyond is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xlanb.cpu.codegen.ir import Function, Ix
+from xlanb.cpu.codegen.linalg.columns import Columns
+from xlanb.cpu.codegen.matmul.lanes import Lanes
+from xlanb.cpu.codegen.matmul.shared import moved
+from xlanb.cpu.codegen.transpose import turned
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+LARGEST = 32
+"""Rows and columns of matrices that are small."""
+LINE = 64
+"""Bytes of a vector in scratch, at most."""
+_PADDING = 16
+
+
+def vectors_bytes(elements: int) -> int:
+    """Scratch of so many elements of each matrix."""
+    return (elements + _PADDING) * LINE
+
+
+@dataclass
+class Interleaved:
+    """Elements of matrices side by side: `pointer` is that of vector 0 in scratch."""
+
+    s: SideBySide
+    pointer: str
+
+    def place(self, number: Ix) -> str:
+        """The address of vector `number`."""
+        return self.s.c.at(self.pointer, self.s.c.index("mul", number, self.s.c.lanes))
+
+    def get(self, number: Ix) -> str:
+        """Element `number` of all."""
+        return self.s.c.v.load(self.s.t, self.place(number), 0, self.s.c.lanes)
+
+    def set(self, number: Ix, value: str) -> None:
+        """Set element `number` of all."""
+        self.s.c.v.store(self.s.t, self.place(number), 0, value, self.s.c.lanes)
+
+
+class SideBySide:
+    """Writes a routine for `%count` matrices at most; `body(first, count)` is written once, for as many matrices as there are lanes."""
+
+    def __init__(self, f: Function, t: PrimitiveType) -> None:
+        self.f = f
+        self.t = t
+        self.c = Columns(f, t)
+
+    def each(self, body: Callable[[str, str], None]) -> None:
+        """`body(first, count)` for the first of each few matrices, and how many of them there are."""
+        c = self.c
+        with self.f.loop(c.rounds("%count", c.lanes), guarded=True) as part:
+            first = c.index("mul", part, c.lanes)
+            body(first, c.least(c.index("sub", "%count", first), c.lanes))
+
+    def matrices(self, pointer: str, first: str, count: str, size: str, bits: int) -> list[str]:
+        """The addresses of the matrices of `size` elements of so many bits, one for each lane."""
+        c = self.c
+        last = c.index("sub", count, 1)
+        numbers = [first, *(c.index("add", first, c.least(lane, last)) for lane in range(1, c.lanes))]
+        step = c.index("mul", size, bits // 8)
+        return [moved(self.f, pointer, c.index("mul", n, step)) for n in numbers]
+
+    def gather(self, matrices: list[str], size: str, target: str) -> None:
+        """Interleave all elements of the matrices."""
+        t = self._integer(self.t.bits)
+        v = Lanes(self.f, t, self.c.lanes)
+        with self._chunks(size) as (first, mask):
+            rows = [v.load(t, self._at(p, first, t), 0, mask) for p in matrices]
+            for k, value in enumerate(turned(self.f, t.bits, rows)):
+                v.store(t, self._vector(target, first, k, t), 0, value, self.c.lanes)
+
+    def scatter(self, matrices: list[str], size: str, source: str, bits: int = 0) -> None:
+        """Put all elements of the matrices back; `bits` are those of an element where it is of another type."""
+        t = self._integer(bits or self.t.bits)
+        v = Lanes(self.f, t, self.c.lanes)
+        with self._chunks(size) as (first, mask):
+            found = [v.load(t, self._vector(source, first, k, t), 0, self.c.lanes) for k in range(self.c.lanes)]
+            for p, value in reversed(list(zip(matrices, turned(self.f, t.bits, found), strict=True))):
+                v.store(t, self._at(p, first, t), 0, value, mask)
+
+    def numbers(self, vector: str, pointer: str, first: str, count: str) -> None:
+        """Store a vector of i32, one for each matrix."""
+        at = self.f.let(f"getelementptr i32, ptr {pointer}, i64 {first}")
+        Lanes(self.f, T.S32, self.c.lanes).store(T.S32, at, 0, vector, self.c.v.first(count))
+
+    @property
+    def integers(self) -> str:
+        """LLVM's type of an i32 for each matrix."""
+        return f"<{self.c.lanes} x i32>"
+
+    def choose(self, mask: str, kind: str, then: str, otherwise: str) -> str:
+        """Lane by lane one of two vectors."""
+        return self.f.let(f"select <{self.c.lanes} x i1> {mask}, {kind} {then}, {kind} {otherwise}")
+
+    def splat(self, number: Ix) -> str:
+        """An i64 as an i32 in all lanes."""
+        f = self.f
+        value = f.let(f"trunc i64 {number} to i32")
+        one = f.let(f"insertelement {self.integers} poison, i32 {value}, i64 0")
+        return f.let(f"shufflevector {self.integers} {one}, {self.integers} poison, {self.integers} zeroinitializer")
+
+    @contextmanager
+    def _chunks(self, size: str) -> Iterator[tuple[str, str]]:
+        """As many elements at a time as there are lanes: the first of them, and the mask of those that there are."""
+        c = self.c
+        with self.f.loop(c.rounds(size, c.lanes), guarded=True) as chunk:
+            first = c.index("mul", chunk, c.lanes)
+            yield first, c.v.first(c.index("sub", size, first))
+
+    def _integer(self, bits: int) -> PrimitiveType:
+        return T.U32 if bits == 32 else T.U64
+
+    def _at(self, pointer: str, number: str, t: PrimitiveType) -> str:
+        return self.f.let(f"getelementptr i{t.bits}, ptr {pointer}, i64 {number}")
+
+    def _vector(self, pointer: str, first: str, k: int, t: PrimitiveType) -> str:
+        return self._at(pointer, self.c.index("mul", self.c.index("add", first, k), self.c.lanes), t)
