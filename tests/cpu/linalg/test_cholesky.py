@@ -22,7 +22,7 @@ def reference(a, uplo):
 
 
 @pytest.mark.parametrize("letter", ["s", "d"])
-@pytest.mark.parametrize("uplo", ["L"])
+@pytest.mark.parametrize("uplo", "LU")
 def test_factor(lapack, positive, rng, letter, uplo):
     dtype, tolerance = (np.float32, 2e-6) if letter == "s" else (np.float64, 4e-15)
     batches = [(n, (n % 4,) if n % 4 else ()) for n in SIZES]
@@ -40,7 +40,7 @@ def test_factor(lapack, positive, rng, letter, uplo):
         np.testing.assert_allclose(factor, want, rtol=0, atol=tolerance * np.nanmax(abs(want)) * (1 + n / 16))
 
 
-@pytest.mark.parametrize("uplo", ["L"])
+@pytest.mark.parametrize("uplo", "LU")
 @pytest.mark.parametrize(
     ("n", "wrong"),
     [(1, 0), (5, 0), (5, 4), (20, 3), (20, 9), (40, 39), (40, 17), (40, 32), (150, 5), (150, 70), (150, 140)],

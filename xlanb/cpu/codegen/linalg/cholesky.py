@@ -12,6 +12,7 @@ from xlanb.cpu.codegen.linalg.columns import Columns
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native, Together
 from xlanb.cpu.codegen.linalg.rank_update import GROUP, emit_pack, emit_update_lower, packed_elements, panels
 from xlanb.cpu.codegen.linalg.side_by_side import LARGEST, Interleaved, SideBySide, vectors_bytes
+from xlanb.cpu.codegen.linalg.turning import emit_turned
 from xlanb.evaluator.lapack import lapack_options
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
@@ -19,7 +20,16 @@ from xlanb.shape import PrimitiveType
 _PARAMETERS = ("ptr noalias %a", "i64 %n", "i64 %width", "i64 %ld", "ptr noalias %info", "i64 %before")
 
 
-_SMALL = ("ptr %a", "i64 %n", "i64 %count", "ptr %l", "ptr noalias %info", "ptr noalias %scratch")
+_SMALL = (
+    "ptr %a",
+    "i64 %n",
+    "i64 %count",
+    "ptr %l",
+    "ptr noalias %info",
+    "ptr noalias %scratch",
+    "i64 %down",
+    "i64 %along",
+)
 _SPEED = 40
 """Multiplications and additions a nanosecond, roughly."""
 
@@ -29,15 +39,23 @@ def nanoseconds(n: int) -> float:
     return 20.0 + 15.0 * n + n**3 / (6 * _SPEED)
 
 
-def emit_potrf(call: Call) -> None:
-    """Factor the lower triangle of the first result in place; the second one is LAPACK's info."""
-    n, _ = call.size(0)
-    call.f.do(f"store i32 0, ptr {call.results[1]}")
-    emit_lower(call, n, call.results[0], call.results[1])
+def emit_factor(call: Call, n: int, a: str, info: str, *, upper: bool) -> None:
+    """Factor a triangle of an (n, n) matrix in place: the upper one is turned in scratch. `info` becomes LAPACK's."""
+    call.f.do(f"store i32 0, ptr {info}")
+    if not upper:
+        _emit_lower(call, n, a, info)
+        return
+    turned = call.address(call.scratch, _packed(n))
+    emit_turned(call, a, n, turned, n, n, lower=True)
+    _emit_lower(call, n, turned, info, _packed(n))
+    emit_turned(call, call.address(call.scratch, _packed(n)), n, a, n, n, lower=False)
 
 
-def emit_lower(call: Call, n: int, a: str, info: str) -> None:
-    """Factor the lower triangle of an (n, n) matrix: a panel of columns, then what it makes of those right of it, by several threads where that pays."""
+def _emit_lower(call: Call, n: int, a: str, info: str, offset: int = 0) -> None:
+    """Factor the lower triangle: a panel of columns, then what it makes of those right of it, by several threads where that pays.
+
+    The matrix stands at `a`, in scratch from element `offset` on if that is not 0.
+    """
     for first, width in panels(n):
         rest = n - first - width
         panel = call.address(a, first * (n + 1))
@@ -48,8 +66,20 @@ def emit_lower(call: Call, n: int, a: str, info: str) -> None:
             emit_pack(call, call.address(panel, width), n, rest, width, call.scratch)
             groups = -(-rest // GROUP)
             with call.parts(groups, nanoseconds=GROUP * (40 + rest * width / _SPEED)) as part:
-                out = call.address(a, (first + width) * (n + 1))
+                # What was computed outside is not known within.
+                begin = call.address(call.scratch, offset) if offset else a
+                out = call.address(begin, (first + width) * (n + 1))
                 emit_update_lower(call, call.scratch, rest, width, out, n, part)
+
+
+def _packed(n: int) -> int:
+    """Elements of scratch for panels that are packed."""
+    return max((packed_elements(n - first - width, width) for first, width in panels(n)), default=0)
+
+
+def scratch_bytes(n: int, element: int, *, upper: bool) -> int:
+    """The scratch of a thread."""
+    return (_packed(n) + (n * n if upper else 0)) * element
 
 
 class _Lower:
@@ -123,18 +153,18 @@ class _Lower:
         return f.let(f"select i1 {counts}, i32 {number}, i32 {info}")
 
 
-def _emit_together(call: Call) -> None:
-    n, _ = call.size(0)
+def emit_small(call: Call, n: int, a: str, factor: str, info: str, *, upper: bool) -> None:
+    """Factor `call.count` small matrices side by side."""
     call.routine(
         "potrf.small",
         lambda f: _Small(f, call.type).emit(),
         _SMALL,
-        call.operands[0], n, call.count, call.results[0], call.results[1], call.scratch,
+        a, n, call.count, factor, info, call.scratch, *((n, 1) if upper else (1, n)),
     )  # fmt: skip
 
 
 class _Small(SideBySide):
-    """The routine for small matrices side by side."""
+    """The routine for small matrices side by side; %down and %along are the steps from row to row and from column to column."""
 
     def emit(self) -> None:
         self.each(self._factor)
@@ -147,8 +177,9 @@ class _Small(SideBySide):
         kind = c.v.kind
         with f.carried("%n", [(self.integers, "zeroinitializer")], guarded=True) as column:
             j, info = str(column.index), column.values[0]
-            own = c.index("mul", j, "%n")
-            pivot = a.get(c.index("add", own, j))
+            own = c.index("mul", j, "%along")
+            diagonal = c.index("add", own, c.index("mul", j, "%down"))
+            pivot = a.get(diagonal)
             bad = c.both(
                 f.let(f"fcmp ule {kind} {pivot}, zeroinitializer"),
                 f.let(f"icmp eq {self.integers} {info}, zeroinitializer"),
@@ -156,59 +187,64 @@ class _Small(SideBySide):
             below = c.index("add", j, 1)
             column.next = [self.choose(bad, self.integers, self.splat(below), info)]
             root = f.call(kind, f"llvm.sqrt.v{c.lanes}{'f32' if c.element == 'float' else 'f64'}", (kind, pivot))
-            a.set(c.index("add", own, j), root)
+            a.set(diagonal, root)
             inverse = f.let(f"fdiv {kind} {c.v.splat('1.0')}, {root}")
             with f.loop("%n", below, guarded=True) as i:
-                at = c.index("add", own, i)
+                at = c.index("add", own, c.index("mul", i, "%down"))
                 a.set(at, c.times(a.get(at), inverse))
             with f.loop("%n", below, guarded=True) as k:
-                other = c.index("mul", k, "%n")
-                factor = a.get(c.index("add", own, k))
+                other = c.index("mul", k, "%along")
+                factor = a.get(c.index("add", own, c.index("mul", k, "%down")))
                 with f.loop("%n", k, guarded=True) as i:
-                    at = c.index("add", other, i)
-                    a.set(at, c.minus(a.get(at), a.get(c.index("add", own, i)), factor))
+                    row = c.index("mul", i, "%down")
+                    at = c.index("add", other, row)
+                    a.set(at, c.minus(a.get(at), a.get(c.index("add", own, row)), factor))
         self.scatter(self.matrices("%l", first, count, size, self.t.bits), size, "%scratch")
         self.numbers(column.values[0], "%info", first, count)
 
 
-def _enough(i: HloInstruction) -> int:
-    n = array_of(i.operands[0]).dimensions[-1]
-    return max(2, n // 4) if n <= LARGEST else 0
+def enough(n: int) -> int:
+    """How many matrices must be there to be worth doing side by side."""
+    return max(2, n // 4) if n * n <= LARGEST else 0
 
 
-def _nanoseconds_together(i: HloInstruction) -> float:
-    n = array_of(i.operands[0]).dimensions[-1]
+def nanoseconds_together(n: int) -> float:
+    """The time of a few matrices side by side."""
     return 60.0 + n * (n + 10) * 1.5 + n**3 / 6
 
 
+def _n(i: HloInstruction) -> int:
+    return array_of(i.operands[0]).dimensions[-1]
+
+
+def _is_upper(i: HloInstruction) -> bool:
+    return lapack_options(i).get("uplo") == ord("U")
+
+
 def _fits(i: HloInstruction) -> bool:
-    rows, columns = array_of(i.operands[0]).dimensions[-2:]
-    return rows == columns and lapack_options(i).get("uplo") == ord("L")
+    return array_of(i.operands[0]).dimensions[-2] == _n(i) and lapack_options(i).get("uplo") in (ord("L"), ord("U"))
 
 
-def _scratch(i: HloInstruction) -> int:
-    a = array_of(i.operands[0])
-    return (
-        max(
-            (packed_elements(a.dimensions[-1] - first - width, width) for first, width in panels(a.dimensions[-1])),
-            default=0,
-        )
-        * a.element_type.byte_size
-    )
+def _emit(call: Call) -> None:
+    emit_factor(call, _n(call.instruction), *call.results, upper=_is_upper(call.instruction))
+
+
+def _emit_together(call: Call) -> None:
+    emit_small(call, _n(call.instruction), call.operands[0], *call.results, upper=_is_upper(call.instruction))
 
 
 NATIVE["potrf"] = Native(
-    emit_potrf,
+    _emit,
     operands=(2,),
     results=(2, 0),
-    nanoseconds=lambda i: nanoseconds(array_of(i.operands[0]).dimensions[-1]),
+    nanoseconds=lambda i: nanoseconds(_n(i)),
     fits=_fits,
     overwrites=(0,),
-    scratch=_scratch,
+    scratch=lambda i: scratch_bytes(_n(i), array_of(i.operands[0]).element_type.byte_size, upper=_is_upper(i)),
     together=Together(
         _emit_together,
-        _enough,
-        scratch=lambda i: vectors_bytes(array_of(i.operands[0]).dimensions[-1] ** 2),
-        nanoseconds=_nanoseconds_together,
+        matrices=lambda i: enough(_n(i)),
+        scratch=lambda i: vectors_bytes(_n(i) ** 2),
+        nanoseconds=lambda i: nanoseconds_together(_n(i)),
     ),
 )

@@ -293,7 +293,8 @@ class _Small(SideBySide):
 
 
 def _enough(i: HloInstruction) -> int:
-    return max(2, max(_sizes(i)) // 4) if max(_sizes(i)) <= LARGEST else 0
+    m, n = _sizes(i)
+    return max(2, min(m, n) // 4) if m * n <= LARGEST else 0
 
 
 def _scratch_together(i: HloInstruction) -> int:

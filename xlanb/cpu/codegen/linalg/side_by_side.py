@@ -18,8 +18,8 @@ from xlanb.cpu.codegen.transpose import turned
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
-LARGEST = 32
-"""Rows and columns of matrices that are small."""
+LARGEST = 640
+"""Elements of what is small: more of them side by side do not stay in the first cache."""
 LINE = 64
 """Bytes of a vector in scratch, at most."""
 _PADDING = 16

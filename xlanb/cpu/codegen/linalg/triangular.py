@@ -371,7 +371,7 @@ def _emit_together(call: Call) -> None:
 
 def enough(n: int, m: int) -> int:
     """How many systems must be there to be worth doing side by side."""
-    return max(2, n // 4) if max(n, m) <= LARGEST else 0
+    return max(2, n // 4) if n * (n + m) <= LARGEST else 0
 
 
 def nanoseconds_together(n: int, m: int) -> float:
