@@ -86,12 +86,23 @@ def test_dimensions(check, name):
     check(text, shapes)
 
 
-def test_large_b_is_copied(check):
-    text, shapes = dot_text(449, 700, 600)
+@pytest.mark.parametrize(("transposed", "scratch"), [((False, False), 0), ((False, True), 700 * 600 * 4)])
+def test_b_goes_by_panels_that_take_no_scratch_where_it_lies_along_the_columns(check, transposed, scratch):
+    text, shapes = dot_text(449, 700, 600, transposed=transposed)
     exe = check(text, shapes)
     root = next(i for i in exe.hlo_module.instructions() if i.opcode is Op.DOT)
-    assert dots.scratch_bytes(root) >= 700 * 600 * 4
-    assert exe.buffer_assignment.temp_size >= 700 * 600 * 4
+    assert scratch <= dots.scratch_bytes(root) <= 1.2 * scratch
+    assert scratch <= exe.buffer_assignment.temp_size <= 1.2 * scratch
+    assert (".keeps" in exe.llvm_ir) is not bool(scratch)
+
+
+@pytest.mark.parametrize(
+    "types", [("bf16", "bf16", "f32"), ("bf16", "bf16", "bf16"), ("f16", "f16", "f32"), ("s8", "s8", "s32")]
+)
+@pytest.mark.parametrize("sizes", [(70, 65, 97), (64, 64, 64), (129, 33, 40)])
+def test_narrow_operands_go_by_panels(check, types, sizes):
+    text, shapes = dot_text(*sizes, types=types)
+    assert ".panel" in check(text, shapes, types[:2]).llvm_ir
 
 
 @pytest.mark.parametrize("n", [672, 600, 1024])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 
 from xlanb.cpu.codegen.elemental import Elemental
 from xlanb.cpu.codegen.matmul.blocking import Blocking, blocking
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
-from xlanb.cpu.codegen.matmul.grid import Digit, Span, Work, digits_of, emit_grid
+from xlanb.cpu.codegen.matmul.grid import Digit, Span, Work, digits_of, emit_grid, walk_routine, walk_table
 from xlanb.cpu.codegen.matmul.lanes import Place, has_masks, lanes_of
 from xlanb.cpu.codegen.matmul.packing import emit_copy
+from xlanb.cpu.codegen.matmul.panel import PANEL_BYTES, panel_routine, panel_table
 from xlanb.cpu.codegen.matmul.plan import Plan
 from xlanb.cpu.codegen.matmul.rowdot import RowDot, rowdot_routine, rowdot_table
-from xlanb.cpu.codegen.matmul.tile import Tile, has_pairs, levels_of, tile_routine, tile_table
+from xlanb.cpu.codegen.matmul.tile import Tile, has_pairs, levels_of, panel_bytes, tile_routine, tile_table
 from xlanb.shape import PrimitiveType
 
 _CYCLE = 0.25
@@ -41,10 +43,10 @@ def emit_contraction(e: Elemental, p: Plan, a: Place, b: Place, c: Place, scratc
     if p.rowdot:
         _rowdots(e, x, (a, b, c))
     else:
-        _tiles(e, x, (a, b, c), whole_b=p.b is not None)
+        _tiles(e, x, (a, b, c), whole_b=p.b is not None, panels=p.panels)
 
 
-def _tiles(e: Elemental, x: Contraction, places: tuple[Place, Place, Place], *, whole_b: bool) -> None:
+def _tiles(e: Elemental, x: Contraction, places: tuple[Place, Place, Place], *, whole_b: bool, panels: bool) -> None:
     target = e.f.target
     made = blocking(x, target)
     column = x.columns[-1] if x.columns else Axis(1, 0, 1, 1)
@@ -66,14 +68,23 @@ def _tiles(e: Elemental, x: Contraction, places: tuple[Place, Place, Place], *, 
         along=column.a != 0,
     )
     tile = replace(tile, pairs=has_pairs(target, tile, x.depth))
-    spans, digits = _walk(x, made, step)
-    work = Work(
-        tile_routine(e.f.module, tile),
-        tile_table(tile, depth, rows, lanes),
-        _addresses(e, x, places),
-        made.cycles / made.tiles * _CYCLE,
-    )
-    emit_grid(e, spans, digits, work)
+    arrays = _addresses(e, x, places)
+    nanoseconds = made.cycles / made.tiles * _CYCLE
+    walk = _walk(x, made, step)
+    if panels and walk.blocks > 1 and (size := panel_bytes(tile, depth)) <= PANEL_BYTES:
+        kept, read = replace(tile, keeps=True), replace(tile, panel=True, whole_b=False)
+        table = panel_table(
+            walk_routine(e.f.module),
+            tile_routine(e.f.module, kept),
+            (size, walk.blocks),
+            tile_table(kept, depth, rows, lanes),
+            walk_table(walk.spans, walk.inner, tile_routine(e.f.module, read), tile_table(read, depth, rows, lanes)),
+        )
+        work = Work(panel_routine(e.f.module), table, arrays, nanoseconds * walk.blocks)
+        emit_grid(e, walk.spans, walk.outer, work)
+        return
+    work = Work(tile_routine(e.f.module, tile), tile_table(tile, depth, rows, lanes), arrays, nanoseconds)
+    emit_grid(e, walk.spans, [*walk.outer, *walk.inner], work)
 
 
 def _types(x: Contraction) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType, PrimitiveType]:
@@ -90,8 +101,21 @@ def _span(x: Contraction, axis: Axis, step: int = 1) -> Span:
     return Span(axis.size, step, strides)
 
 
-def _walk(x: Contraction, made: Blocking, step: int) -> tuple[list[Span], list[Digit]]:
-    """Blocks in order: batches, groups of rows whose part of a stays in cache, all columns, the rows of the group."""
+@dataclass(frozen=True)
+class _Walk:
+    """Blocks in order: batches, groups of rows whose part of a stays in cache, columns; `inner`: the rows of a group."""
+
+    spans: list[Span]
+    outer: list[Digit]
+    inner: list[Digit]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of rows in a group."""
+        return prod(d.count for d in self.inner)
+
+
+def _walk(x: Contraction, made: Blocking, step: int) -> _Walk:
     spans = [_span(x, axis) for axis in x.batch]
     outer = [Digit(n, s.blocks) for n, s in enumerate(spans)]
     columns: list[Digit] = []
@@ -104,19 +128,23 @@ def _walk(x: Contraction, made: Blocking, step: int) -> tuple[list[Span], list[D
     within: list[Axis] = list(x.depth)
     for n, axis in reversed(list(enumerate(x.rows))):
         by = axis.size if n == made.rows.whole else made.rows.part if n == made.rows.partial else 1
-        spans.append(_span(x, axis, by))
-        blocks = spans[-1].blocks
+        blocks = -(-axis.size // by)
         fit = _blocks_that_fit(within, axis, by, x.a_type.byte_size) if room else 1
-        if fit >= blocks:
-            inner.insert(0, Digit(len(spans) - 1, blocks))
-            within.append(axis)
-            continue
-        parts = -(-blocks // fit)
-        each = -(-blocks // parts)
-        inner.insert(0, Digit(len(spans) - 1, each))
-        groups.insert(0, Digit(len(spans) - 1, parts, each))
-        room = False
-    return spans, [*outer, *groups, *columns, *inner]
+        each = blocks if fit >= blocks else _even(blocks, fit)
+        if each > 1:
+            spans.append(_span(x, replace(axis, size=min(axis.size, each * by)), by))
+            inner.insert(0, Digit(len(spans) - 1, each))
+        if each < blocks:
+            spans.append(_span(x, axis, min(axis.size, each * by)))
+            groups.insert(0, Digit(len(spans) - 1, spans[-1].blocks))
+            room = False
+        within.append(axis)
+    return _Walk(spans, [*outer, *groups, *columns], inner)
+
+
+def _even(blocks: int, fit: int) -> int:
+    """Blocks of a group, at most `fit`, such that few are computed twice: groups are of one size, and the last lies over the one before."""
+    return min(range(fit, max(fit // 2, 1) - 1, -1), key=lambda each: -(-blocks // each) * each)
 
 
 def _blocks_that_fit(within: list[Axis], axis: Axis, by: int, element: int) -> int:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import prod
 
 from xlanb.cpu.codegen.elemental import Elemental
-from xlanb.cpu.codegen.ir import PARALLEL, Function
+from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder
 from xlanb.cpu.codegen.matmul.shared import field, moved, routine, table, word
 from xlanb.cpu.codegen.parallel import chunks, is_parallel
 
@@ -54,7 +54,7 @@ class Work:
     """What is done at each position: the routine `name` with its table, at `arrays` (the addresses of a, b and c at the first position), some `nanoseconds` long."""
 
     name: str
-    parameters: Sequence[int]
+    parameters: Sequence[int | str]
     arrays: tuple[str, str, str]
     nanoseconds: float
 
@@ -74,9 +74,9 @@ def emit_grid(e: Elemental, spans: Sequence[Span], digits: Sequence[Digit], work
             given = (*work.arrays, table(f.module, work.parameters))
             f.do(f"call void @{work.name}({', '.join(f'ptr {x}' for x in given)})")
         return
-    walk = routine(f.module, "walk", "walk", _emit_walk, _PART)
+    walk = walk_routine(f.module)
     context = f.alloca("ptr", _CONTEXT)
-    walked = table(f.module, [*_words(spans, digits), *work.parameters], work.name)
+    walked = table(f.module, walk_table(spans, digits, work.name, work.parameters))
     for k, value in enumerate((walked, *work.arrays)):
         f.do(f"store ptr {value}, ptr {field(f, k, context)}")
     if not is_parallel(e, total, work.nanoseconds):
@@ -85,6 +85,18 @@ def emit_grid(e: Elemental, spans: Sequence[Span], digits: Sequence[Digit], work
     f.module.declare("void", PARALLEL, "ptr, ptr, i64, i64, i64")
     parts = chunks(e, total, work.nanoseconds)
     f.do(f"call void @{PARALLEL}(ptr @{walk}, ptr {context}, i64 {total}, i64 {parts}, i64 {f.target.threads})")
+
+
+def walk_routine(module: ModuleBuilder) -> str:
+    """The name of the routine that walks: (ptr context: a walk's table and three arrays, i64 low, i64 high: positions, i64 slot)."""
+    return routine(module, "walk", "walk", _emit_walk, _PART)
+
+
+def walk_table(
+    spans: Sequence[Span], digits: Sequence[Digit], name: str, parameters: Sequence[int | str]
+) -> list[int | str]:
+    """The table of a walk over some digits, none of which has one value alone, that calls the routine `name` with the table `parameters`."""
+    return [f"@{name}", *_words(spans, digits), *parameters]
 
 
 _PART = ("ptr noalias readonly %context", "i64 %lo", "i64 %hi", "i64 %slot")

@@ -29,8 +29,11 @@ class Copy:
     type: PrimitiveType
 
     def normalized(self) -> Copy:
-        """Without axes of one element, neighbours joined, in falling order of the target's strides."""
-        return replace(self, axes=merged(self.axes, lambda x: (x.c, x.a)))
+        """Without axes of one element, neighbours joined, in falling order of the target's strides; where nothing is converted, halves are moved as integers."""
+        made = replace(self, axes=merged(self.axes, lambda x: (x.c, x.a)))
+        if self.source_type is self.type and self.type in (PrimitiveType.BF16, PrimitiveType.F16):
+            return replace(made, source_type=PrimitiveType.U16, type=PrimitiveType.U16)
+        return made
 
 
 @dataclass(frozen=True)

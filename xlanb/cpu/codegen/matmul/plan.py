@@ -11,6 +11,7 @@ from functools import lru_cache
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.codegen.matmul.lanes import can_load, can_store, can_sum
 from xlanb.cpu.codegen.matmul.packing import Copy
+from xlanb.cpu.codegen.matmul.panel import PANEL_BYTES
 from xlanb.shape import PrimitiveType
 
 _FEW_ROWS = 8
@@ -18,6 +19,8 @@ _FEW_ROWS = 8
 _MANY_ROWS = 448
 _MANY_BYTES = 3 << 19
 """From so many rows and bytes on b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
+_PANEL_ROWS = 64
+"""The same where no more than a panel of it is copied at a time."""
 _LANES = 16
 """What the lines of a copy are rounded up to, so that vectors of any machine may be read whole."""
 _SHORT = 4
@@ -38,6 +41,8 @@ class Plan:
     a_bytes: int = 0
     b_bytes: int = 0
     rowdot: bool = False
+    panels: bool = False
+    """Whether columns of b are brought together in panels on the way."""
 
     @property
     def scratch_bytes(self) -> int:
@@ -63,7 +68,7 @@ def plan(x: Contraction) -> Plan | None:
         return Plan(x, rowdot=True)
     made = Plan(x)
     if x.columns and not x.columns[-1].a and _wants_b(x):
-        made = _with_b(made)
+        made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
     if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
         made = _with_a(made)
     return made
@@ -79,9 +84,16 @@ def _along(x: Contraction) -> Contraction:
 
 def _wants_b(x: Contraction) -> bool:
     """Whether b cannot be read in vectors, or is widened for many rows, or too large to be read well as it lies."""
-    if x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES and not has_pairs(x)):
+    if x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES):
         return True
-    return x.row_count >= _MANY_ROWS and x.depth_count * x.column_count * x.type.byte_size >= _MANY_BYTES
+    large = x.depth_count * x.column_count * x.type.byte_size >= _MANY_BYTES
+    return large and x.row_count >= (_PANEL_ROWS if _fits_panels(x) else _MANY_ROWS)
+
+
+def _fits_panels(x: Contraction) -> bool:
+    """Whether panels of b can be written on the way: it is read in vectors, and a panel stays in the cache."""
+    lines = x.depth_count // 2 if has_pairs(x) else x.depth_count
+    return x.columns[-1].b == 1 and x.columns[-1].size >= _PANEL and lines * _PANEL * x.type.byte_size <= PANEL_BYTES
 
 
 def _wants_a(x: Contraction) -> bool:
@@ -106,7 +118,9 @@ def _is_dense(x: Contraction) -> bool:
 
 
 def has_pairs(x: Contraction) -> bool:
-    """Whether two neighbours along depth make one factor, on machines that multiply and add such pairs: integers of up to 16 bits summed in 32."""
+    """Whether two neighbours along depth make one factor: bf16, and integers of up to 16 bits summed in 32 on machines that multiply and add such pairs."""
+    if x.type is PrimitiveType.F32:
+        return x.a_type is x.b_type is PrimitiveType.BF16 and bool(x.depth) and x.depth[-1].size >= _LANES
     narrow = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
     return x.type.bits == 32 and x.type.is_integral and x.a_type in narrow and x.b_type in narrow
 

@@ -7,6 +7,7 @@ as those of a library for linear algebra are compiled once and for all. A table 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from weakref import WeakKeyDictionary
 
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder
@@ -53,17 +54,26 @@ def _write(f: Function, key: object, emit: Callable[[Function], None]) -> None:
     f.module.declarations.update(declarations)
 
 
-def table(module: ModuleBuilder, words: Sequence[int], function: str = "") -> str:
-    """A constant of a module, one for all that want the same: so many i64, after the address of a function where one is named."""
+def table(module: ModuleBuilder, words: Sequence[int | str]) -> str:
+    """A constant of a module, one for all that want the same: so many words of 64 bits, numbers or addresses of functions (with their @)."""
     made = _MADE.setdefault(module, {})
-    key = ("table", function, *words)
+    key = ("table", *words)
     if key not in made:
         made[key] = "@" + module.unique("table")
-        kind, text = f"[{len(words)} x i64]", f"[{', '.join([f'i64 {w}' for w in words])}]"
-        if function:
-            kind, text = f"{{ ptr, {kind} }}", f"{{ ptr @{function}, {kind} {text} }}"
+        runs = [(kind, list(run)) for kind, run in groupby(words, lambda w: isinstance(w, str))]
+        parts = [p for are_pointers, run in runs for p in (_pointers(run) if are_pointers else [_numbers(run)])]
+        kind, text = ", ".join(k for k, _ in parts), ", ".join(f"{k} {v}" for k, v in parts)
+        kind, text = parts[0] if len(parts) == 1 else (f"{{ {kind} }}", f"{{ {text} }}")
         module.globals.append(f"{made[key]} = private constant {kind} {text}, align 8")
     return made[key]
+
+
+def _pointers(names: Sequence[int | str]) -> list[tuple[str, str]]:
+    return [("ptr", str(name)) for name in names]
+
+
+def _numbers(words: Sequence[int | str]) -> tuple[str, str]:
+    return f"[{len(words)} x i64]", f"[{', '.join([f'i64 {w}' for w in words])}]"
 
 
 def word(f: Function, at: int, pointer: str = "%p") -> str:

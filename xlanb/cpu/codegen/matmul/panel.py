@@ -1,0 +1,46 @@
+"""Columns of b as a panel: what a tile reads of b is written, as it is read, to a run of memory that the tiles of the rows below read.
+
+A panel is as wide as a tile and as long as the contraction. It lies on the stack of the thread that works on it, so that it stays in the second-level cache, and no scratch of
+the program is taken. The routine's table:
+
+    walk, keeper      the routine that walks over the blocks of rows; the tile that writes the panel
+    bytes, blocks     of the panel; how many blocks of rows there are, the keeper's the first
+    keeper's, walk's  how many words further each table begins; the tables
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlanb.cpu.codegen.ir import Function, ModuleBuilder
+from xlanb.cpu.codegen.matmul.shared import field, moved, routine, word
+
+PANEL_BYTES = 1 << 18
+"""The largest panel."""
+_CONTEXT = 4
+
+
+def panel_routine(module: ModuleBuilder) -> str:
+    """The name of the routine (ptr a, ptr b, ptr c, ptr p) that computes all blocks of rows of the columns that a tile takes."""
+    return routine(module, "panel", "panel", _emit_panel)
+
+
+def panel_table(
+    walk: str, keeper: str, sizes: tuple[int, int], keeper_table: Sequence[int], walk_table: Sequence[int | str]
+) -> list[int | str]:
+    """The table of a panel; `sizes` are its bytes and the blocks of rows."""
+    head = 6
+    words: list[int | str] = [f"@{walk}", f"@{keeper}", *sizes, head, head + len(keeper_table)]
+    return [*words, *keeper_table, *walk_table]
+
+
+def _emit_panel(f: Function) -> None:
+    walk, keeper = (f.let(f"load ptr, ptr {field(f, k)}") for k in range(2))
+    size, blocks, first, second = (word(f, k) for k in range(2, 6))
+    tables = [moved(f, "%p", f.let(f"shl i64 {at}, 3")) for at in (first, second)]
+    panel = f.let(f"alloca i8, i64 {size}, align 64")
+    context = f.alloca("ptr", _CONTEXT)
+    f.do(f"call void {keeper}(ptr %a, ptr %b, ptr %c, ptr {tables[0]}, ptr {panel})")
+    for k, value in enumerate((tables[1], "%a", panel, "%c")):
+        f.do(f"store ptr {value}, ptr {field(f, k, context)}")
+    f.do(f"call void {walk}(ptr {context}, i64 1, i64 {blocks}, i64 0)")
