@@ -13,6 +13,8 @@ from xlanb.cpu.codegen.linalg.values import Code, Place, Value
 
 ITERATIONS = 30
 """Rounds that each singular value may take."""
+Way = tuple[Place, Place, Value, Value, Value, Value]
+Turns = tuple[Place, Place] | None
 
 
 def write_bidiagonal(c: Code) -> None:
@@ -114,13 +116,11 @@ def _sweep(
     # Downwards the first rotation of each pair turns columns of the right vectors, the second those of the left ones; upwards the other way round.
     left = Value(c, "ptr", c.place("x").name), c.given("stride"), c.up(c.given("m"))
     right = Value(c, "ptr", c.place("y").name), c.given("others"), c.up(n)
-    for turns, downwards, upwards in ((both[0], right, left), (both[1], left, right)):
-        z, apart, end = (down.pick(a, b) for a, b in zip(downwards, upwards, strict=True))
+    with c.count(0, 2) as side:
+        is_right = side.index.same(0)
+        z, apart, end = (is_right.pick(r, x) for r, x in zip(right, left, strict=True))
+        turns = both[0].by((is_right ^ down).pick(n + n, 0))
         rotate_columns(c, Place(c, z.name, c.number), apart, end, (start, step, count), turns)
-
-
-Way = tuple[Place, Place, Value, Value, Value, Value]
-Turns = tuple[Place, Place] | None
 
 
 def _chase(c: Code, way: Way, f: Value, turns: Turns) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
-from xlanb.cpu.codegen.linalg.householder import product_of_reflections
+from xlanb.cpu.codegen.linalg.qr import emit_product
 from xlanb.cpu.codegen.linalg.scratch import (
     Room,
     ascending,
@@ -17,7 +17,6 @@ from xlanb.cpu.codegen.linalg.scratch import (
     bring,
     fail,
     has_results,
-    identity,
     mirror,
     normalize,
     step,
@@ -36,7 +35,6 @@ def _parameters(*pointers: str) -> tuple[str, ...]:
 
 SYMMETRIC = (*_parameters("%source", "%a", "%state"), "i64 %upper", "i64 %scaled")
 TRIDIAGONAL = _parameters("%a", "%d", "%e", "%tau", "%v", "%w")
-VECTORS = _parameters("%z", "%a", "%tau", "%v")
 QL = _parameters("%d", "%e", "%z", "%turns", "%info")
 RESULTS = _parameters("%d", "%z", "%order", "%state", "%values", "%vectors", "%info")
 PACKED = _parameters("%source", "%result")
@@ -60,7 +58,7 @@ def emit_syevd(call: Call) -> None:
     step(call, "symmetric", write_symmetric, SYMMETRIC, vectors, a, state, *sizes, upper, 1)
     step(call, "sytrd", write_tridiagonal, TRIDIAGONAL, a, d, e, tau, v, w, *sizes)
     if wanted:
-        step(call, "orgtr", write_vectors, VECTORS, z, a, tau, v, *sizes)
+        emit_product(call, (z, a, tau, v), (n, *sizes, n - 1), below=1)
     names = ("steqr", "eigh") if wanted else ("sterf", "eigvalsh")
     step(call, names[0], partial(write_ql, vectors=wanted), QL, d, e, z, turns, info, *sizes)
     results = (d, z, order, state, values, vectors, info)
@@ -76,13 +74,6 @@ def write_symmetric(c: Code) -> None:
         back, finite = normalize(c, a, apart, end, n)
         state = c.place("state")
         state[0], state[1] = back, finite.pick(c.real(1), 0.0)
-
-
-def write_vectors(c: Code) -> None:
-    """The routine that makes Q of the reflections of `write_tridiagonal`."""
-    n, apart, z, end = c.given("n"), c.given("stride"), c.place("z"), c.up(c.given("n"))
-    identity(c, z, apart, end, n)
-    product_of_reflections(c, z, c.place("a"), apart, c.place("tau"), c.place("v"), (n, n - 1, end), below=1)
 
 
 def write_results(c: Code, *, vectors: bool) -> None:

@@ -163,8 +163,7 @@ def product_of_reflections(
     tau: Place,
     v: Place,
     sizes: tuple[Value, Value, Value],
-    *,
-    below: int,
+    below: Value,
 ) -> None:
     """q := H(0) H(1) ... H(count - 1) q for the reflections in the columns of `packed`, those of column k with v[k + below] = 1; sizes are (columns of q, count, padded rows).
 

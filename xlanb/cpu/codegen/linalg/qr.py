@@ -5,27 +5,32 @@ Matrices are brought to scratch, where columns are whole vectors. Reflections ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
 from xlanb.cpu.codegen.linalg.householder import product_of_reflections, reflect_columns, reflector
-from xlanb.cpu.codegen.linalg.scratch import Room, bring, has_results, identity, step, take
+from xlanb.cpu.codegen.linalg.scratch import MOVE, Room, has_results, identity, step, write_bring, write_take
 from xlanb.cpu.codegen.linalg.values import Code, stride
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
-GEQRF = ("ptr %a", "ptr noalias %tau", "ptr noalias %q", "ptr noalias %v", "i64 %m", "i64 %n", "i64 %stride")
+GEQRF = ("ptr noalias %q", "ptr noalias %tau", "ptr noalias %v", "i64 %m", "i64 %n", "i64 %stride")
 ORGQR = (
-    "ptr %a", "ptr noalias %tau", "ptr %result", "ptr noalias %packed", "ptr noalias %q", "ptr noalias %v",
-    "i64 %m", "i64 %n", "i64 %count", "i64 %stride",
+    "ptr noalias %q", "ptr noalias %packed", "ptr noalias %tau", "ptr noalias %v",
+    "i64 %m", "i64 %n", "i64 %stride", "i64 %count", "i64 %below",
 )  # fmt: skip
 
 
 def emit_geqrf(call: Call) -> None:
     """Factor the first result in place; the second one is tau."""
     m, n = call.size(0)
-    places = _geqrf_room(call.type, m, n).addresses(call)
+    a, tau = call.results
+    q, v = _geqrf_room(call.type, m, n).addresses(call)
     sizes = (m, n, stride(m, call.type))
-    step(call, "geqrf", write_geqrf, GEQRF, *call.results, *places, *sizes)
+    step(call, "bring", write_bring, MOVE, a, q, *sizes)
+    step(call, "geqrf", write_geqrf, GEQRF, q, tau, v, *sizes)
+    step(call, "take", write_take, MOVE, q, a, *sizes)
 
 
 def _geqrf_room(t: PrimitiveType, m: int, n: int) -> Room:
@@ -33,24 +38,33 @@ def _geqrf_room(t: PrimitiveType, m: int, n: int) -> Room:
 
 
 def write_geqrf(c: Code) -> None:
-    """The routine behind it."""
-    m, n, apart = c.given("m"), c.given("n"), c.given("stride")
-    a, q, v, end = c.place("a"), c.place("q"), c.place("v"), c.up(m)
-    bring(c, a, m, n, q, apart)
+    """The routine that factors a matrix in scratch."""
+    m, n, apart, q, v = c.given("m"), c.given("n"), c.given("stride"), c.place("q"), c.place("v")
+    end = c.up(m)
     with c.count(0, m.smallest(n)) as loop:
         k = loop.index
         tau, _ = reflector(c, q.by(k * apart), k, end, v)
         c.place("tau")[k] = tau
         reflect_columns(c, q, apart, v, (c.down(k), end), tau, k + 1, n)
-    take(c, q, apart, a, m, n)
 
 
 def emit_orgqr(call: Call) -> None:
     """The only result becomes Q, of the reflections in operand 0 and tau in operand 1."""
     m, n = call.size(0)
-    places = _orgqr_room(call.type, m, n).addresses(call)
-    sizes = (m, n, array_of(call.instruction.operands[1]).dimensions[-1], stride(m, call.type))
-    step(call, "orgqr", write_orgqr, ORGQR, *call.operands, *call.results, *places, *sizes)
+    (a, tau), (result,) = call.operands, call.results
+    q, packed, v = _orgqr_room(call.type, m, n).addresses(call)
+    count, apart = array_of(call.instruction.operands[1]).dimensions[-1], stride(m, call.type)
+    step(call, "bring", write_bring, MOVE, a, packed, m, count, apart)
+    emit_product(call, (q, packed, tau, v), (m, n, apart, count))
+    step(call, "take", write_take, MOVE, q, result, m, n, apart)
+
+
+def emit_product(call: Call, places: Sequence[str], sizes: Sequence[int], *, below: int = 0) -> None:
+    """Make Q of reflections in scratch: `places` are Q, what holds the reflections, tau and room for a column, `sizes` rows, columns and stride of Q and the number of reflections.
+
+    The vector of reflection k has its 1 in row k + below.
+    """
+    step(call, "orgqr", write_orgqr, ORGQR, *places, *sizes, below)
 
 
 def _orgqr_room(t: PrimitiveType, m: int, n: int) -> Room:
@@ -59,12 +73,10 @@ def _orgqr_room(t: PrimitiveType, m: int, n: int) -> Room:
 
 def write_orgqr(c: Code) -> None:
     """The routine behind it."""
-    m, n, count, apart = c.given("m"), c.given("n"), c.given("count"), c.given("stride")
-    packed, q, end = c.place("packed"), c.place("q"), c.up(m)
-    bring(c, c.place("a"), m, count, packed, apart)
+    n, apart, q, end = c.given("n"), c.given("stride"), c.place("q"), c.up(c.given("m"))
     identity(c, q, apart, end, n)
-    product_of_reflections(c, q, packed, apart, c.place("tau"), c.place("v"), (n, count, end), below=0)
-    take(c, q, apart, c.place("result"), m, n)
+    sizes = n, c.given("count"), end
+    product_of_reflections(c, q, c.place("packed"), apart, c.place("tau"), c.place("v"), sizes, c.given("below"))
 
 
 def _size(i: HloInstruction) -> tuple[int, int]:

@@ -69,6 +69,19 @@ def bring(c: Code, source: Place, rows: Value, columns: Value, target: Place, st
             b.write(r.index, a.vector(r.index, c.lanes_to(r.index, rows)))
 
 
+MOVE = ("ptr noalias %source", "ptr noalias %target", "i64 %rows", "i64 %columns", "i64 %stride")
+
+
+def write_bring(c: Code) -> None:
+    """The routine that brings columns to scratch."""
+    bring(c, c.place("source"), c.given("rows"), c.given("columns"), c.place("target"), c.given("stride"))
+
+
+def write_take(c: Code) -> None:
+    """The routine that takes columns out of scratch."""
+    take(c, c.place("source"), c.given("stride"), c.place("target"), c.given("rows"), c.given("columns"))
+
+
 def bring_transposed(c: Code, source: Place, rows: Value, columns: Value, target: Place, stride: Value) -> None:
     """Rows of a matrix to columns of scratch, padded with zeros."""
     zero, padded = c.constant(c.vector, 0), c.up(columns)

@@ -13,7 +13,7 @@ from functools import partial
 from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.linalg.bidiagonal import write_bidiagonal, write_golub_kahan
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
-from xlanb.cpu.codegen.linalg.householder import product_of_reflections
+from xlanb.cpu.codegen.linalg.qr import emit_product
 from xlanb.cpu.codegen.linalg.scratch import (
     Room,
     ascending,
@@ -23,7 +23,6 @@ from xlanb.cpu.codegen.linalg.scratch import (
     clear,
     fail,
     has_results,
-    identity,
     normalize,
     step,
     take,
@@ -45,7 +44,6 @@ def _numbers(names: str) -> tuple[str, ...]:
 
 LOAD = (*_pointers("source a state"), *_numbers("m n stride transposed"))
 BIDIAGONAL = (*_pointers("a p d e tau other u v w"), *_numbers("m n stride others"))
-VECTORS = (*_pointers("x y a p tau other u v"), *_numbers("m n stride others columns"))
 GOLUB_KAHAN = (*_pointers("d e x y turns info"), *_numbers("m n stride others"))
 VALUES = (*_pointers("d y order state values info"), *_numbers("n others columns"))
 TAKE = (*_pointers("source target order"), *_numbers("stride rows columns"))
@@ -91,7 +89,8 @@ def emit_gesdd(call: Call) -> None:
     step(call, "gebrd", write_bidiagonal, BIDIAGONAL, a, p, d, e, tau, other, u, v, w, *sizes)
     with_vectors = s.lefts > 0
     if with_vectors:
-        step(call, "orgbr", write_vectors, VECTORS, x, y, a, p, tau, other, u, v, *sizes, s.lefts)
+        emit_product(call, (x, a, tau, u), (m, s.lefts, apart, n))
+        emit_product(call, (y, p, other, v), (n, n, others, n - 1), below=1)
     name = "" if with_vectors else ".values"
     step(
         call,
@@ -113,10 +112,10 @@ def emit_gesdd(call: Call) -> None:
         step(call, "clear", write_clear, CLEAR, left, right, us, vts)
         return
     if s.transposed:
-        step(call, "take", write_take, TAKE, y, left, order, others, n, n)
+        step(call, "take.columns", write_take_columns, TAKE, y, left, order, others, n, n)
         step(call, "take.rows", write_take_rows, TAKE, x, right, order, apart, s.lefts, m)
     else:
-        step(call, "take", write_take, TAKE, x, left, order, apart, m, s.lefts)
+        step(call, "take.columns", write_take_columns, TAKE, x, left, order, apart, m, s.lefts)
         step(call, "take.rows", write_take_rows, TAKE, y, right, order, others, n, n)
     step(call, "failed", write_failed, FAILED, left, right, info, us, vts)
 
@@ -132,17 +131,6 @@ def write_load(c: Code) -> None:
     state = c.place("state")
     state[0], finite = normalize(c, a, apart, c.up(m), n)
     state[1] = finite.pick(c.real(1), 0.0)
-
-
-def write_vectors(c: Code) -> None:
-    """The routine that makes left and right vectors of the reflections of `write_bidiagonal`."""
-    m, n, columns = c.given("m"), c.given("n"), c.given("columns")
-    x, y, apart, others = c.place("x"), c.place("y"), c.given("stride"), c.given("others")
-    end, last = c.up(m), c.up(n)
-    identity(c, x, apart, end, columns)
-    product_of_reflections(c, x, c.place("a"), apart, c.place("tau"), c.place("u"), (columns, n, end), below=0)
-    identity(c, y, others, last, n)
-    product_of_reflections(c, y, c.place("p"), others, c.place("other"), c.place("v"), (n, n - 1, last), below=1)
 
 
 def write_values(c: Code, *, vectors: bool) -> None:
@@ -166,7 +154,7 @@ def write_values(c: Code, *, vectors: bool) -> None:
         fail(c, values, n)
 
 
-def write_take(c: Code) -> None:
+def write_take_columns(c: Code) -> None:
     """The routine that takes columns out of scratch in order."""
     rows, columns = c.given("rows"), c.given("columns")
     take(c, c.place("source"), c.given("stride"), c.place("target"), rows, columns, c.place("order", "i64"))
