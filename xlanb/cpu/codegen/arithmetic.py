@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xlanb.cpu.codegen import functions
+from xlanb.cpu.codegen import extremes, functions
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.types import (
     Value,
@@ -61,10 +61,11 @@ def _fplain(name: str) -> Rule:
     return rule
 
 
-def _intrinsic(name: str) -> Rule:
+def _extreme(name: str) -> Rule:
     def rule(f: Function, t: PrimitiveType, a: str, b: str, flags: str) -> str:
         kind = register(t)
-        return f.call(kind, f"llvm.{name}.{suffix(t)}", (kind, a), (kind, b), flags=flags)
+        made = extremes.extreme(f, name, kind, a, b)
+        return made or f.call(kind, f"llvm.{name}.{suffix(t)}", (kind, a), (kind, b), flags=flags)
 
     return rule
 
@@ -198,8 +199,8 @@ _FLOAT: dict[Op, Rule] = {
     Op.SUBTRACT: _fplain("fsub"),
     Op.MULTIPLY: _fplain("fmul"),
     Op.DIVIDE: _fplain("fdiv"),
-    Op.MAXIMUM: _intrinsic("maximum"),
-    Op.MINIMUM: _intrinsic("minimum"),
+    Op.MAXIMUM: _extreme("maximum"),
+    Op.MINIMUM: _extreme("minimum"),
     Op.REMAINDER: _float_remainder,
     Op.POWER: _library("pow"),
     Op.ATAN2: _library("atan2"),

@@ -29,7 +29,7 @@ _ROUNDS = re.compile(r"icmp slt i64 %[\w.]+, (\d+)$")
 _CALLED = re.compile(r"@([\w.]+)\(")
 _BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
 _CHEAP = ("llvm.maximum.", "llvm.minimum.", "llvm.maxnum.", "llvm.minnum.", "llvm.fma.", "llvm.fabs.", "llvm.smax.", "llvm.smin.",
-          "llvm.umax.", "llvm.umin.", "llvm.abs.", "llvm.copysign.", "llvm.sqrt.")  # fmt: skip
+          "llvm.umax.", "llvm.umin.", "llvm.abs.", "llvm.copysign.", "llvm.sqrt.", "llvm.x86.avx512.mask.range.")  # fmt: skip
 
 
 @dataclass
