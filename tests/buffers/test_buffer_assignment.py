@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +11,9 @@ from xlanb.buffers import buffer_assignment, heap_simulator
 from xlanb.buffers.buffer_assignment import assign_buffers
 from xlanb.buffers.heap_simulator import Block, overlap, pack, peak
 from xlanb.buffers.memory_scheduler import candidates, peak_bytes, schedule_computation
+from xlanb.buffers.report import busiest, human, report
 from xlanb.cpu.codegen.kernel import KernelPolicy
+from xlanb.dump.buffer_assignment import parse_buffer_assignment
 from xlanb.hlo import parse
 
 intervals = st.tuples(st.integers(0, 30), st.integers(0, 10)).map(lambda p: (p[0], p[0] + p[1]))
@@ -133,7 +137,7 @@ def test_the_record_and_the_report_say_where_everything_lies():
     text = str(assignment)
     assert "allocation 0: size 4, parameter 0" in text
     assert "maybe-live-out" in text
-    assert "<w{1} @" in text
+    assert " w{1} (phi) @0>" in text
 
 
 def test_the_schedule_with_the_lower_peak_is_taken():
@@ -224,3 +228,61 @@ ENTRY main {
     worst = {**orders, module.entry_computation: sizes[max(sizes)]}
     monkeypatch.setattr(buffer_assignment, "schedule_module", lambda _: worst)
     assert assign_buffers(module, KernelPolicy()).temp_size == min(sizes) < max(sizes)
+
+
+PARSED = """HloModule parsed
+ENTRY main {
+  a = f32[64,48] parameter(0)
+  c = f32[] constant(2)
+  i = s32[64,48] iota(), iota_dimension=1
+  s = (f32[64,48], s32[64,48]) sort(a, i), dimensions={1}, to_apply=less
+  t = s32[64,48] get-tuple-element(s), index=1
+  b = f32[64,48] broadcast(c), dimensions={}
+  m = f32[64,48] multiply(a, b)
+  x = f32[64,48] sine(m)
+  ROOT r = (s32[64,48], f32[64,48]) tuple(t, x)
+}
+"""
+LESS = "less { p = f32[] parameter(0) q = f32[] parameter(1) j = s32[] parameter(2) k = s32[] parameter(3) ROOT l = pred[] compare(p, q), direction=LT }\n"
+
+
+def test_the_report_has_the_sections_of_xlas_and_is_read_back():
+    record = assign_buffers(parse(PARSED.replace("ENTRY", LESS + "ENTRY")), KernelPolicy()).record()
+    text = report(record)
+    for line in (
+        "BufferAssignment:",
+        "allocation 0: size 12288, parameter 0, shape |f32[64,48]| at ShapeIndex {}:",
+        ": size 12288, output shape is |s32[64,48]|, maybe-live-out:",
+        f"Total bytes used: {record.total_bytes} (",
+        "Used values:\n<0 a @0>\n positions:\n  a\n uses:\n  s, operand 0\n  m, operand 0\n from instruction: %a = f32[64,48]",
+        "  t\n  r {0}\n uses:\n",
+        f"HloLiveRange (max {len(record.sequence)}):\n  InstructionSequence:\n    0:",
+        "  BufferLiveRange:\n    a{}:0-",
+        " (peak):\n",
+        "(cumulative: ",
+    ):
+        assert line in text
+    assert "size -" not in text
+    scratch = record.scratch_bytes
+    assert f"(at the peak {record.peak_bytes}), scratch {scratch}" in text
+    assert scratch > 0
+    assert f" scratch: s (size={scratch},offset=" in text
+    read = parse_buffer_assignment(text, "parsed")
+    assert read.sequence == record.sequence
+    assert read.peak_bytes == record.peak_bytes
+    for a, b in zip(read.allocations, record.allocations, strict=True):
+        assert replace(a, values=(), scratch=()) == replace(b, values=(), scratch=())
+        plain = [replace(v, positions=(), uses=(), source=None) for v in (*b.values, *b.scratch)]
+        assert sorted((*a.values, *a.scratch), key=str) == sorted(plain, key=str)
+
+
+def test_the_peak_of_a_report_is_where_most_bytes_live():
+    record = assign_buffers(parse(CHAIN)).record()
+    at = busiest(record)
+    live = [sum(v.size for a in record.allocations for v in a.values if v.start <= p <= v.end) for p in range(6)]
+    assert live[at] == max(live)
+    assert f"(cumulative: {max(live)} bytes)" in report(record)
+
+
+def test_sizes_are_written_as_xla_does():
+    assert [human(n) for n in (0, 512, 512307, 4194320, 3 << 30)] == ["0B", "512B", "500.3KiB", "4.00MiB", "3.00GiB"]

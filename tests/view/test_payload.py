@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from factory import EVIL, FakeCompiler, graph_record, make_trace
 
-from xlanb.buffers.records import BufferAssignmentRecord
+from xlanb.buffers.records import BufferAssignmentRecord, live_bytes
 from xlanb.cpu.records import CodeRecord
 from xlanb.explorer.stage import Deferred, Stage
 from xlanb.explorer.trace import Trace
@@ -21,7 +21,7 @@ from xlanb.view.parts.diff import graph_diff, match, module_diff
 from xlanb.view.parts.graph import graph_sheet
 from xlanb.view.parts.hlo import module_sheet
 from xlanb.view.parts.llvm import line_ops
-from xlanb.view.parts.memory import live_bytes, memory_data, memory_text
+from xlanb.view.parts.memory import memory_data, memory_text
 from xlanb.view.payload import MAX_BYTES, MAX_JSON, READ_BYTES, PayloadBuilder, build_payload, merge
 
 

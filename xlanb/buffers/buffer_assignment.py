@@ -20,12 +20,14 @@ from typing import Protocol
 
 from xlanb.buffers import heap_simulator
 from xlanb.buffers.memory_scheduler import candidates, schedule_module
-from xlanb.buffers.records import BufferAllocation, BufferAssignmentRecord, BufferValue
+from xlanb.buffers.records import BufferAssignmentRecord
+from xlanb.buffers.snapshot import snapshot
 from xlanb.buffers.values import Copy, Dataflow, HloValue, Leaf
 from xlanb.display import Displayable
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.shape import Shape
 
 _MOST_ORDERS = 1000
 """Instructions of an entry past which one order is enough."""
@@ -76,13 +78,14 @@ class Allocation:
     number: int | None = None
     parameter: tuple[int, Leaf] | None = None
     constant: HloInstruction | None = None
+    shape: str = ""
 
 
 class BufferAssignment(Displayable):
     """The memory of a scheduled module.
 
     `sequence` is the program order (loops and conditionals stand at each of their positions), `orders` the schedule of each computation,
-    `copies` what has to be copied when; `temp_size` the bytes of the arena.
+    `copies` what has to be copied when; `temp_size` the bytes of the arena. `str()` of it is a report in the form of XLA's.
     """
 
     def __init__(
@@ -133,15 +136,15 @@ class BufferAssignment(Displayable):
         for p in self.module.entry_computation.parameters:
             for leaf, shape in p.shape.leaves():
                 value = flow.value(p, leaf)
-                self._own(Allocation(0, "parameter", value.size, number, (p.parameter_number, leaf)), [value])
+                own = (p.parameter_number, leaf)
+                self._own(Allocation(0, "parameter", value.size, number, own, None, _dims(shape)), [value])
                 number += 1
-                del shape
         for value in flow.values:
             if value.kind == "constant":
                 self._own(Allocation(0, "constant", value.size, constant=value.instruction), [value])
         for n, value in enumerate(flow.results):
             group = self._groups.members(value) if value.output == n else []
-            self._own(Allocation(0, "output", value.size, n), group)
+            self._own(Allocation(0, "output", value.size, n, shape=_dims(value.shape)), group)
             if not group:
                 self.result_copies.append((value, n))
         self._pack(policy)
@@ -221,17 +224,9 @@ class BufferAssignment(Displayable):
     def record(self) -> BufferAssignmentRecord:
         """The frozen snapshot."""
         if self._record is None:
-            held: dict[int, list[BufferValue]] = {a.index: [] for a in self.allocations}
-            for v in self._slices:
-                place = self._slices[v]
-                start, end = v.intervals[0][0], v.intervals[-1][1]
-                value = BufferValue(v.instruction.name, v.leaf, str(v.shape), place.offset, v.size, start, end)
-                held[place.allocation].append(value)
-            allocations = tuple(
-                BufferAllocation(a.index, a.kind, a.size, tuple(held[a.index]), *(a.parameter or (None, ())))
-                for a in self.allocations
+            self._record = snapshot(
+                self.module.name, self.dataflow, self.allocations, self._slices, self._scratch, self.peak_bytes
             )
-            self._record = BufferAssignmentRecord(self.module.name, tuple(self.sequence), allocations, self.peak_bytes)
         return self._record
 
     def __repr__(self) -> str:
@@ -242,6 +237,10 @@ class BufferAssignment(Displayable):
         from xlanb.buffers.report import report
 
         return report(self.record())
+
+
+def _dims(shape: Shape) -> str:
+    return str(shape.without_layout())
 
 
 def _times(group: Sequence[HloValue]) -> tuple[heap_simulator.Interval, ...]:

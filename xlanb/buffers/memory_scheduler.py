@@ -116,7 +116,9 @@ def _larger_first(computation: HloComputation, post: Order) -> Order:
     limit = len(post)
     total = sum(_bytes(i) for i in post)
     for i in post:
-        below = [weight[o] for o in {*i.operands, *i.control_predecessors}]
+        below = [
+            weight[o] for o in {*i.operands, *i.control_predecessors} if o in weight
+        ]  # parameters wait for nothing
         others = max(i.user_count - 1, 0) + sum(w[0] for w in below)
         weight[i] = min(others, limit), min(_bytes(i) + sum(w[1] for w in below), total)
     place = {i: k for k, i in enumerate(post)}

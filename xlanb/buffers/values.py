@@ -108,6 +108,11 @@ class Dataflow:
         """The value at a leaf of an instruction's result, whoever defines it."""
         return self._of[i, leaf]
 
+    @property
+    def places(self) -> Mapping[tuple[HloInstruction, Leaf], HloValue]:
+        """The value at each leaf of each instruction of the program."""
+        return self._of
+
     # -- the walk -----------------------------------------------------------------------------------------------
 
     def _define(self, i: HloInstruction, leaf: Leaf, shape: Shape, kind: str, position: int) -> HloValue:

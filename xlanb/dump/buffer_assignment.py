@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from xlanb.buffers.records import BufferAllocation, BufferAssignmentRecord, BufferValue
+from xlanb.buffers.records import BufferAllocation, BufferAssignmentRecord, BufferValue, live_bytes
 from xlanb.errors import DumpError
 
 _ALLOCATION = re.compile(r"^\s*allocation (?P<index>\d+):?\s*(?:0x\w+,\s*)?size (?P<size>\d+)(?P<rest>.*)$")
 _VALUE = re.compile(
-    r"^\s*value:\s*<(?P<id>\d+) (?P<name>\S+?)(?P<index>\{[\d,]*\})?(?: \([^)]*\))? @-?\d+>\s*"
+    r"^\s*value:\s*<(?P<id>\d+) (?P<name>\S+?)(?P<index>\{[\d,]*\})?(?P<phi> \([^)]*\))? @-?\d+>\s*"
     r"\(size=(?P<size>\d+),offset=(?P<offset>\d+)\):\s*(?P<shape>.*)$"
 )
+_SCRATCH = re.compile(r"^\s*scratch: (?P<name>\S+) \(size=(?P<size>\d+),offset=(?P<offset>\d+)\)$")
+_PEAK = re.compile(r"^By kind: .*\(at the peak (\d+)\)", re.MULTILINE)
+_SHAPE = re.compile(r"\|(.*)\|")
 _PARAMETER = re.compile(r"\bparameter (\d+)\b(?:.*\bShapeIndex \{([\d,]*)\})?")
 _SEQUENCE = re.compile(r"^\s*(\d+):(\S+)$")
 _RANGE = re.compile(r"^\s*(\S+?)\{([\d,]*)\}:(\d+)-(\d+)$")
@@ -64,26 +67,39 @@ def parse_buffer_assignment(text: str, module: str, live: str = "") -> BufferAss
     last = max(len(ranges.sequence) - 1, 0)
     heads: list[re.Match[str]] = []
     values: list[list[BufferValue]] = []
+    scratch: list[list[BufferValue]] = []
+    places = {name: k for k, name in enumerate(ranges.sequence)}
     for line in text.splitlines():
         head = _ALLOCATION.match(line)
         if head is not None:
             heads.append(head)
             values.append([])
+            scratch.append([])
         elif heads and (value := _VALUE.match(line)) is not None:
             values[-1].append(_value(value, ranges, last))
+        elif heads and (needed := _SCRATCH.match(line)) is not None:
+            scratch[-1].append(_scratch(needed, places))
     if not heads:
         raise DumpError(f"no allocation in the buffer assignment of {module}: it begins {text[:80]!r}")
-    allocations = tuple(_allocation(h, v) for h, v in zip(heads, values, strict=True))
-    return BufferAssignmentRecord(module, tuple(ranges.sequence), allocations, _peak(allocations))
+    allocations = tuple(_allocation(*parts) for parts in zip(heads, values, scratch, strict=True))
+    record = BufferAssignmentRecord(module, tuple(ranges.sequence), allocations)
+    told = _PEAK.search(text)
+    return replace(record, peak_bytes=int(told[1]) if told is not None else _peak(record))
 
 
 def _value(m: re.Match[str], ranges: LiveRanges, last: int) -> BufferValue:
     index = _index((m["index"] or "{}")[1:-1])
     start, end = ranges.ranges.get((m["name"], index), (0, last))
-    return BufferValue(m["name"], index, m["shape"].strip(), int(m["offset"]), int(m["size"]), start, end)
+    shape, is_phi = m["shape"].strip(), m["phi"] == " (phi)"
+    return BufferValue(m["name"], index, shape, int(m["offset"]), int(m["size"]), start, end, int(m["id"]), is_phi)
 
 
-def _allocation(m: re.Match[str], values: list[BufferValue]) -> BufferAllocation:
+def _scratch(m: re.Match[str], places: Mapping[str, int]) -> BufferValue:
+    at = places.get(m["name"], 0)
+    return BufferValue(m["name"], (), "", int(m["offset"]), int(m["size"]), at, at)
+
+
+def _allocation(m: re.Match[str], values: list[BufferValue], scratch: list[BufferValue]) -> BufferAllocation:
     rest = m["rest"]
     parameter = _PARAMETER.search(rest)
     kinds: Mapping[str, bool] = {
@@ -95,56 +111,15 @@ def _allocation(m: re.Match[str], values: list[BufferValue]) -> BufferAllocation
     kind = next((k for k, yes in kinds.items() if yes), "temp")
     number = int(parameter[1]) if parameter is not None else None
     where = _index(parameter[2] or "") if parameter is not None else ()
-    return BufferAllocation(int(m["index"]), kind, int(m["size"]), tuple(values), number, where)
+    shape = found[1] if (found := _SHAPE.search(rest)) is not None else ""
+    return BufferAllocation(int(m["index"]), kind, int(m["size"]), tuple(values), number, where, shape, tuple(scratch))
 
 
-def _peak(allocations: tuple[BufferAllocation, ...]) -> int:
-    """The most bytes that values in temp allocations take at one position of the program."""
-    changes: dict[int, int] = {}
-    for a in allocations:
-        for v in a.values if a.kind == "temp" else ():
-            changes[v.start] = changes.get(v.start, 0) + v.size
-            changes[v.end + 1] = changes.get(v.end + 1, 0) - v.size
-    peak = now = 0
-    for _, change in sorted(changes.items()):
-        now += change
-        peak = max(peak, now)
-    return peak
+def _peak(record: BufferAssignmentRecord) -> int:
+    if record.sequence:
+        return max(live_bytes(record))
+    return sum(v.size for a in record.allocations if a.kind == "temp" for v in a.values)
 
 
 def _index(text: str) -> tuple[int, ...]:
     return tuple(int(k) for k in text.split(",") if k)
-
-
-def buffer_assignment_text(record: BufferAssignmentRecord) -> str:
-    """The report that `parse_buffer_assignment` reads, in XLA's form; values are numbered in order."""
-    lines = ["BufferAssignment:"]
-    number = 0
-    for a in record.allocations:
-        lines.append(f"allocation {a.index}: size {a.size}, {_kind_text(a)}:")
-        for v in a.values:
-            index = "{" + ",".join(map(str, v.index)) + "}" if v.index else ""
-            lines.append(f" value: <{number} {v.instruction}{index} @0> (size={v.size},offset={v.offset}): {v.shape}")
-            number += 1
-    lines += ["", f"Total bytes used: {record.total_bytes}"]
-    return "\n".join(lines) + "\n"
-
-
-def live_range_text(record: BufferAssignmentRecord) -> str:
-    """The report that `parse_live_ranges` reads, in XLA's form."""
-    lines = [f"HloLiveRange (max {len(record.sequence)}):", "  InstructionSequence:"]
-    lines += [f"    {k}:{name}" for k, name in enumerate(record.sequence)]
-    lines.append("  BufferLiveRange:")
-    for a in record.allocations:
-        lines += [f"    {v.instruction}{{{','.join(map(str, v.index))}}}:{v.start}-{v.end}" for v in a.values]
-    return "\n".join(lines) + "\n"
-
-
-def _kind_text(a: BufferAllocation) -> str:
-    shape = a.values[0].shape if a.values else ""
-    if a.kind == "parameter":
-        index = ",".join(map(str, a.parameter_index))
-        return f"parameter {a.parameter_number}, shape |{shape}| at ShapeIndex {{{index}}}"
-    if a.kind == "output":
-        return f"output shape is |{shape}|, maybe-live-out"
-    return {"temp": "preallocated-temp"}.get(a.kind, a.kind)

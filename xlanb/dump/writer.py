@@ -21,9 +21,9 @@ from importlib import import_module
 from itertools import count
 from pathlib import Path
 
+from xlanb.buffers import report
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.debug_options import DebugOptions
-from xlanb.dump.buffer_assignment import buffer_assignment_text, live_range_text
 from xlanb.dump.names import DumpName, encode_name
 from xlanb.errors import DumpError, FlagError
 from xlanb.hlo.module import HloModule
@@ -191,10 +191,14 @@ class DumpWriter:
             self._write(module, replace(name, extension="html"), _html(record))
 
     def _buffers(self, module: _Module, record: BufferAssignmentRecord) -> None:
-        label = "cpu_after_optimizations-buffer-assignment"
-        self._write(module, DumpName("fixed", "txt", label=label), buffer_assignment_text(record))
-        label = "cpu_after_optimizations-live-range"
-        self._write(module, DumpName("fixed", "txt", label=label), live_range_text(record))
+        texts = {
+            "buffer-assignment": report.allocations_text,
+            "buffer-assignment-values": report.values_text,
+            "live-range": report.live_range_text,
+        }
+        for label, text in texts.items():
+            name = DumpName("fixed", "txt", label=f"cpu_after_optimizations-{label}")
+            self._write(module, name, text(record))
 
     def _write(self, module: _Module, name: DumpName, content: str | bytes) -> None:
         stamp = module.started if self.options.xla_dump_include_timestamp else None

@@ -4,41 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlanb.buffers.records import BufferAssignmentRecord
+from xlanb.buffers.records import BufferAllocation, BufferAssignmentRecord, BufferValue, live_bytes
 
 _MAX_VALUES = 1500
-
-
-def live_bytes(record: BufferAssignmentRecord) -> list[int]:
-    """Bytes of temp memory in use at each position of the program order; values that share their bytes count once."""
-    steps = len(record.sequence)
-    change = [0] * (steps + 1)
-    for allocation in record.allocations:
-        if allocation.kind != "temp":
-            continue
-        spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for v in allocation.values:
-            spans.setdefault((v.offset, v.size), []).append((v.start, v.end))
-        for (_, size), lives in spans.items():
-            for start, end in _joined(lives):
-                change[max(0, min(start, steps))] += size
-                change[max(0, min(end + 1, steps))] -= size
-    total, out = 0, []
-    for c in change[:steps]:
-        total += c
-        out.append(total)
-    return out
-
-
-def _joined(lives: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans of time, those that meet as one."""
-    out: list[tuple[int, int]] = []
-    for start, end in sorted(lives):
-        if out and start <= out[-1][1] + 1:
-            out[-1] = (out[-1][0], max(out[-1][1], end))
-        else:
-            out.append((start, end))
-    return out
 
 
 def memory_data(record: BufferAssignmentRecord) -> dict[str, Any]:
@@ -46,9 +14,11 @@ def memory_data(record: BufferAssignmentRecord) -> dict[str, Any]:
     left = _MAX_VALUES
     allocations = []
     for a in sorted(record.allocations, key=lambda a: (-a.size, a.index)):
-        values = sorted(a.values, key=lambda v: -v.size)[: max(left, 0)]
-        left -= len(values)
-        rows = [[v.instruction, list(v.index), v.shape, v.offset, v.size, v.start, v.end] for v in values]
+        rows = [
+            [name, list(v.index), v.shape, v.offset, v.size, v.start, v.end]
+            for name, v in sorted(_held(a), key=lambda held: -held[1].size)[: max(left, 0)]
+        ]
+        left -= len(rows)
         allocations.append(
             {
                 "i": a.index,
@@ -68,9 +38,10 @@ def memory_data(record: BufferAssignmentRecord) -> dict[str, Any]:
         "peak": record.peak_bytes,
         "total": record.total_bytes,
         "temp": record.temp_bytes,
+        "kinds": _by_kind(record),
     }
     shown = sum(len(a["values"]) for a in data["allocations"])
-    hidden = sum(len(a.values) for a in record.allocations) - shown
+    hidden = sum(len(_held(a)) for a in record.allocations) - shown
     if hidden:
         data["hidden"] = hidden
     return data
@@ -79,16 +50,30 @@ def memory_data(record: BufferAssignmentRecord) -> dict[str, Any]:
 def memory_text(record: BufferAssignmentRecord) -> str:
     """A report in the manner of XLA's buffer-assignment.txt."""
     sizes = f"temp {bytes_text(record.temp_bytes)}, peak {bytes_text(record.peak_bytes)}"
+    kinds = ", ".join(f"{name} {bytes_text(size)}" for name, size in _by_kind(record).items())
     count = len(record.allocations)
-    lines = [f"BufferAssignment of {record.module}: {bytes_text(record.total_bytes)} in {count} allocations, {sizes}"]
+    lines = [
+        f"BufferAssignment of {record.module}: {bytes_text(record.total_bytes)} in {count} allocations, {sizes}, {kinds}"
+    ]
     for a in record.allocations:
         where = f" parameter {a.parameter_number}" if a.parameter_number is not None else ""
         lines.append(f"allocation {a.index}: size {a.size}, {a.kind}{where}")
         lines.extend(
-            f"  {v.instruction}{{{','.join(map(str, v.index))}}} {v.shape} (size={v.size}, offset={v.offset}, live {v.start}..{v.end})"
-            for v in a.values
+            f"  {name}{{{','.join(map(str, v.index))}}} {v.shape} (size={v.size}, offset={v.offset}, live {v.start}..{v.end})"
+            for name, v in _held(a)
         )
     return "\n".join(lines)
+
+
+def _held(a: BufferAllocation) -> list[tuple[str, BufferValue]]:
+    """What lies in an allocation, by name: values, and the scratch of kernels."""
+    return [(v.instruction, v) for v in a.values] + [(f"{v.instruction} scratch", v) for v in a.scratch]
+
+
+def _by_kind(record: BufferAssignmentRecord) -> dict[str, int]:
+    """Bytes besides those of temporaries."""
+    kinds = {"parameters": "parameter", "outputs": "output", "constants": "constant"}
+    return {name: record.bytes_of(kind) for name, kind in kinds.items()} | {"scratch": record.scratch_bytes}
 
 
 def bytes_text(size: float) -> str:

@@ -14,7 +14,7 @@ export function memoryView(record) {
     return body;
   }
   body.append(
-    h("div", { class: "figures" }, figure(bytes(record.total), "in all"), figure(bytes(record.temp), "temp"), figure(bytes(record.peak), "peak of live temps"), figure(String(record.allocations.length), "allocations")),
+    h("div", { class: "figures" }, figure(bytes(record.total), "in all"), figure(bytes(record.temp), "temp"), figure(bytes(record.peak), "peak of live temps"), ...Object.entries(record.kinds).map(([name, size]) => figure(bytes(/** @type {number} */ (size)), name)), figure(String(record.allocations.length), "allocations")),
   );
   const temps = record.allocations.filter((/** @type {any} */ a) => a.kind === "temp" && a.size > 0 && a.values.length);
   if (temps.length) body.append(h("h4", {}, "Temporary memory", h("small", {}, "down: bytes · across: program order")), tempChart(record, temps));
