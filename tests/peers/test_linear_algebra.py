@@ -148,6 +148,53 @@ def test_as_jax(name: str, dtype: str, rng: np.random.Generator) -> None:
             np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
 
 
+LARGER: dict[str, tuple[Callable[..., Any], tuple[Maker, ...]]] = {
+    "cholesky": (jnp.linalg.cholesky, (positive(130, 130),)),
+    "cholesky, many": (jnp.linalg.cholesky, (positive(5, 40, 5, 5),)),
+    "cholesky, many upper": (lambda a: lax.linalg.cholesky(a, symmetrize_input=False), (positive(40, 20, 20),)),
+    "cholesky, one of many is negative": (lambda a: jnp.linalg.cholesky(a.at[17].mul(-1)), (positive(40, 6, 6),)),
+    "solve": (jnp.linalg.solve, (general(101, 101), general(101))),
+    "solve, many": (jax.vmap(jnp.linalg.solve), (general(70, 5, 5), general(70, 5))),
+    "inv": (jnp.linalg.inv, (positive(70, 70),)),
+    "inv, many": (jnp.linalg.inv, (positive(50, 7, 7),)),
+    "det, many": (jnp.linalg.det, (general(50, 5, 5),)),
+    "slogdet": (jnp.linalg.slogdet, (general(64, 64),)),
+    "slogdet, many": (jnp.linalg.slogdet, (general(33, 9, 9),)),
+    "lu, tall": (lax.linalg.lu, (general(150, 100),)),
+    "lu, wide and many": (lax.linalg.lu, (general(20, 4, 9),)),
+    "cho_solve": (lambda a, b: jsl.cho_solve((jnp.linalg.cholesky(a), True), b), (positive(110, 110), general(110, 9))),
+    "solve_triangular, adjoint": (
+        lambda a, b: jsl.solve_triangular(a, b, trans=2, lower=True),
+        (positive(120, 120), general(120, 5)),
+    ),
+    "solve_triangular, many with unit diagonals": (
+        jax.vmap(lambda a, b: jsl.solve_triangular(a / 9, b, unit_diagonal=True)),
+        (general(60, 6, 6), general(60, 6, 2)),
+    ),
+    "triangular_solve from the right": (
+        lambda a, b: lax.linalg.triangular_solve(a, b, lower=True, transpose_a=True),
+        (positive(100, 100), general(33, 100)),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", LARGER)
+def test_larger_and_many(name: str, dtype: str, rng: np.random.Generator) -> None:
+    function, makers = LARGER[name]
+    with jax.enable_x64(True):
+        arrays = [make(rng, np.dtype(dtype)) for make in makers]
+        expected = jax.tree_util.tree_leaves(jax.jit(function)(*arrays))
+        module = xlanb.from_jax(function, *arrays)
+    exe = xlanb.compile(module)
+    assert not exe.program.host
+    tolerance = 2e-2 if dtype == "float32" else 1e-9
+    for x, y in zip(jax.tree_util.tree_leaves(exe(*arrays)), expected, strict=True):
+        assert (x.dtype, x.shape) == (y.dtype, y.shape)
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * np.abs(np.nan_to_num(y)).max())
+
+
 def test_routines_stand_in_the_list_of_kernels(rng: np.random.Generator) -> None:
-    executable = xlanb.compile(xlanb.from_jax(jnp.linalg.inv, general(3, 3)(rng, np.float32)))
-    assert any("lapack_sgetrf_ffi" in line for line in executable.llvm_ir.splitlines())
+    for dtype, name in ((np.float32, "@xlanb.getrf.f32("), (np.complex64, "host.lapack_cgetrf_ffi")):
+        executable = xlanb.compile(xlanb.from_jax(jnp.linalg.inv, general(3, 3)(rng, dtype)))
+        assert any(name in line for line in executable.llvm_ir.splitlines())

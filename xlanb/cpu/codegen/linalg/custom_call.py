@@ -120,19 +120,24 @@ class Native:
 
 NATIVE: dict[str, Native] = {}
 """Routines that have kernels, by LAPACK's name without the letter of the type."""
+OPCODES: dict[Op, Native] = {}
+"""Opcodes that have kernels of the same kind; their matrices may lie by rows too."""
 
 
 def native(i: HloInstruction) -> Native | None:
-    """What makes a kernel of a custom-call; None where the runtime has to compute it."""
-    name = lapack_name(str(i.get("custom_call_target"))) if i.opcode is Op.CUSTOM_CALL else None
-    found = NATIVE.get(name[1]) if name is not None and name[0] in _TYPES else None
-    fits = name is not None and found is not None and _is_plain(i, found, _TYPES[name[0]]) and found.fits(i)
-    return found if fits else None
+    """What makes a kernel of an instruction; None where the runtime has to compute it."""
+    found, t = OPCODES.get(i.opcode), None
+    if found is not None:
+        t = array_of(i.operands[0]).element_type if i.operands else None
+    elif i.opcode is Op.CUSTOM_CALL:
+        letter, name = lapack_name(str(i.get("custom_call_target"))) or ("", "")
+        found, t = NATIVE.get(name), _TYPES.get(letter)
+    return found if found is not None and t is not None and _is_plain(i, found, t) and found.fits(i) else None
 
 
 def _is_plain(i: HloInstruction, routine: Native, t: PrimitiveType) -> bool:
     """Whether there is something to do, and all arrays are of one batch, of the type (or 32-bit integers) and as LAPACK has them."""
-    if not all(o.shape.is_array for o in i.operands):
+    if t not in _TYPES.values() or not all(o.shape.is_array for o in i.operands):
         return False
     given, made = [array_of(o) for o in i.operands], [s.as_array() for _, s in i.shape.leaves() if not s.is_token]
     if (len(given), len(made)) != (len(routine.operands), len(routine.results)):
@@ -142,20 +147,26 @@ def _is_plain(i: HloInstruction, routine: Native, t: PrimitiveType) -> bool:
         given[0].element_type is t
         and all(s.element_count for s in given)
         and all(s.element_type in (t, T.S32) for s in (*given, *made))
-        and all(made[n if i.shape.is_tuple else 0].dimensions == given[n].dimensions for n in routine.overwrites)
         and all(
-            _is_lapacks(s, batch, rank)
+            s.rank == len(batch) + rank
+            and s.dimensions[: len(batch)] == batch
+            and (_is_lapacks(s, len(batch)) or (i.opcode in OPCODES and is_by_rows(s)))
             for s, rank in zip((*given, *made), (*routine.operands, *routine.results), strict=True)
         )
+        and all(same_order(made[n if i.shape.is_tuple else 0], given[n]) for n in routine.overwrites)
     )
 
 
-def _is_lapacks(shape: ArrayShape, batch: tuple[int, ...], rank: int) -> bool:
+def _is_lapacks(shape: ArrayShape, batch: int) -> bool:
     """Whether an array of a batch lies as LAPACK has it: number after number, vector after vector, or matrix after matrix, each by columns."""
-    if shape.rank != len(batch) + rank or shape.dimensions[: len(batch)] != batch or shape.is_dynamic:
-        return False
-    slowest = [*range(len(batch)), *reversed(range(len(batch), shape.rank))]
-    return same_order(shape, ArrayShape(shape.element_type, shape.dimensions, layout=Layout(tuple(reversed(slowest)))))
+    slowest = [*range(batch), *reversed(range(batch, shape.rank))]
+    wanted = ArrayShape(shape.element_type, shape.dimensions, layout=Layout(tuple(reversed(slowest))))
+    return not shape.is_dynamic and same_order(shape, wanted)
+
+
+def is_by_rows(shape: ArrayShape) -> bool:
+    """Whether an array lies row after row."""
+    return not shape.is_dynamic and same_order(shape, ArrayShape(shape.element_type, shape.dimensions))
 
 
 def _batch(i: HloInstruction, routine: Native) -> int:
@@ -197,12 +208,14 @@ def _in_place(i: HloInstruction, operand: int) -> bool:
     return found is not None and operand in found.overwrites
 
 
-SCRATCH_EACH[Op.CUSTOM_CALL] = _scratch
-ROUNDS[Op.CUSTOM_CALL] = _rounds
-IN_PLACE[Op.CUSTOM_CALL] = _in_place
+_KINDS = (Op.CUSTOM_CALL, Op.CHOLESKY, Op.TRIANGULAR_SOLVE)
+for _op in _KINDS:
+    SCRATCH_EACH[_op] = _scratch
+    ROUNDS[_op] = _rounds
+    IN_PLACE[_op] = _in_place
 
 
-@special(Op.CUSTOM_CALL, memory_only=True)
+@special(*_KINDS, memory_only=True)
 def _custom_call(k: Kernel) -> bool:
     i, e = k.root, k.e
     found = native(i)

@@ -1,0 +1,74 @@
+"""cholesky and triangular-solve by kernels, in both layouts, against the interpreter."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from xlanb.cpu import CompileOptions, compile_module
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+from xlanb.transforms.pipeline import HloPassPipeline
+
+CASES = [((), 1), ((), 6), ((3,), 5), ((2, 9), 4), ((), 33), ((2,), 40), ((5,), 17), ((), 130), ((0,), 3), ((2,), 0)]
+LAYOUTS = {"rows": lambda r: range(r)[::-1], "columns": lambda r: [r - 2, r - 1, *range(r - 2)[::-1]]}
+
+
+def text(dims, order):
+    layout = ",".join(str(d) for d in LAYOUTS[order](len(dims)))
+    return f"[{','.join(map(str, dims))}]{{{layout}}}"
+
+
+def build(lines):
+    return parse("HloModule m\n\nENTRY e {\n" + "\n".join(lines) + "\n}\n")
+
+
+def run(module, *arguments):
+    exe = compile_module(module, CompileOptions(pipeline=HloPassPipeline("none")))
+    assert not exe.program.host or not exe.hlo_module.entry_computation.root.shape.element_count
+    return exe(*arguments)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("order", LAYOUTS)
+@pytest.mark.parametrize("lower", ["true", "false"])
+def test_cholesky(width, positive, dtype, order, lower):
+    del width
+    for batch, n in CASES:
+        shape = text((*batch, n, n), order)
+        module = build([f"a = {dtype}{shape} parameter(0)", f"ROOT c = {dtype}{shape} cholesky(a), lower={lower}"])
+        a = positive(batch, n, np.float32 if dtype == "f32" else np.float64)
+        if len(batch) == 1 and batch[0] > 2:
+            a[1] = -a[1]
+            a[2, n - 1, n - 1] = -1
+        got, want = run(module, a), evaluate(module, a)
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=0, atol=(1e-5 if dtype == "f32" else 1e-13) * (1 + n / 8))
+
+
+@pytest.mark.parametrize(("left", "lower", "unit"), list(product(("true", "false"), repeat=3)))
+@pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
+def test_triangular_solve(width, rng, left, lower, unit, transpose):
+    del width
+    for k, (batch, n) in enumerate(CASES):
+        m = (3, 1, 20, 9)[k % 4]
+        orders = [(a, b) for a in LAYOUTS for b in LAYOUTS][k % 4]
+        shapes = (*batch, n, n), (*batch, *((n, m) if left == "true" else (m, n)))
+        a, b = (text(s, order) for s, order in zip(shapes, orders, strict=True))
+        dtype, real = (("f32", np.float32), ("f64", np.float64))[k % 2]
+        module = build([
+            f"a = {dtype}{a} parameter(0)", f"b = {dtype}{b} parameter(1)",
+            f"ROOT x = {dtype}{b} triangular-solve(a, b), left_side={left}, lower={lower}, unit_diagonal={unit}, transpose_a={transpose}",
+        ])  # fmt: skip
+        given = [rng.standard_normal(s).astype(real) for s in shapes]
+        given[0] = (given[0] / max(n, 1) + np.eye(n)).astype(real)
+        got, want = run(module, *given), evaluate(module, *given)
+        np.testing.assert_allclose(got, want, rtol=0, atol=(2e-5 if dtype == "f32" else 1e-13) * (1 + n / 8))
+
+
+def test_other_types_are_calls(backend):
+    exe = backend("ENTRY e {\n  a = c64[3,3] parameter(0)\n  ROOT c = c64[3,3] cholesky(a), lower=true\n}\n")
+    assert exe.program.host
+    np.testing.assert_array_equal(exe(4 * np.eye(3, dtype=np.complex64)), 2 * np.eye(3))
