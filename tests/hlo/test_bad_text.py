@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xlanb.errors import HloParseError
+from xlanb.errors import HloParseError, HloVerifierError
 from xlanb.hlo import parse
 
 GOOD = """HloModule m, is_scheduled=true, entry_computation_layout={(f32[2,3]{1,0})->f32[2]{0}}
@@ -147,3 +147,9 @@ def test_mutations(at: int, cut: int, new: str) -> None:
 def test_any_text(text: str) -> None:
     with pytest.raises(HloParseError):
         parse(text)
+
+
+def test_an_element_that_the_tuple_has_not_is_refused_by_the_verifier():
+    text = "HloModule m\n\nENTRY e {\n  a = f32[2] parameter(0)\n  t = (f32[2]) tuple(a)\n  ROOT g = f32[2] get-tuple-element(t), index=1\n}\n"
+    with pytest.raises(HloVerifierError, match="%g"):
+        parse(text).verify()

@@ -40,8 +40,11 @@ def _pad_to_static(i: HloInstruction, x: Array) -> Value:
 
 
 def _slice_to_dynamic(i: HloInstruction, x: Array, *sizes: Array) -> Value:
-    for axis, size in enumerate(sizes):
-        x = resized(x, axis, scalar_int(size))
+    for axis, (size, bound) in enumerate(zip(sizes, i.array_shape.dimensions, strict=True)):
+        wanted = scalar_int(size)
+        if not 0 <= wanted <= bound:
+            raise EvaluationError(f"size {wanted} for a dimension of at most {bound}")
+        x = resized(x, axis, wanted)
     return x
 
 

@@ -284,7 +284,7 @@ class InstructionParser:
         if common:
             self.set_common(new, common)
         if opcode is HloOpcode.GET_TUPLE_ELEMENT and not new.origin and new.operands[0].opcode is HloOpcode.TUPLE:
-            new.origin = new.operands[0].operands[new.attributes["index"]].origin
+            new.origin = _element_origin(new)
         scope.by_name[name] = new
         scope.last = new
         return new
@@ -532,3 +532,9 @@ class InstructionParser:
                 break
         cursor.expect("}", "at the end of instruction name list")
         return tuple(out)
+
+
+def _element_origin(element: HloInstruction) -> str:
+    """Where an element of a tuple comes from; the index is of the text, and may be of none."""
+    index, elements = element.attributes["index"], element.operands[0].operands
+    return elements[index].origin if 0 <= index < len(elements) else ""

@@ -6,10 +6,11 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.shape_inference.registry import compatible
 from xlanb.hlo.verifier.fault import fail
+from xlanb.shape import ArrayShape
 
 
 def verify_executable(i: HloInstruction) -> None:
-    """A loop gives what it takes, and a transform is as long as its operand's last dimensions.
+    """A loop gives what it takes, a bitcast has the bits of its operand, and a transform is as long as its operand's last dimensions.
 
     Raises:
         HloVerifierError: one of them is broken.
@@ -20,6 +21,10 @@ def verify_executable(i: HloInstruction) -> None:
         for what, shape in ((f"the root of {body.name}", body.root.shape), ("the loop", i.shape)):
             if not compatible(taken, shape):
                 fail(i, f"cannot be compiled: expected {what} to have the shape of what goes in, {taken}, not {shape}")
+    elif i.opcode is HloOpcode.BITCAST:
+        source, shape = i.operands[0].shape, i.shape
+        if source.is_array and shape.is_array and _bits(source.as_array()) != _bits(shape.as_array()):
+            fail(i, f"cannot be compiled: expected a shape of as many bits as {source} has, not {shape}")
     elif i.opcode is HloOpcode.FFT and i.attributes.get("fft_type") in ("FFT", "IFFT"):
         lengths = tuple(i.attributes["fft_length"])
         last = i.operands[0].array_shape.dimensions[-len(lengths) :]
@@ -27,3 +32,7 @@ def verify_executable(i: HloInstruction) -> None:
             fail(
                 i, f"cannot be compiled: expected fft_length to be the operand's last dimensions, {last}, not {lengths}"
             )
+
+
+def _bits(shape: ArrayShape) -> int:
+    return shape.element_count * shape.element_type.bits
