@@ -308,9 +308,9 @@ ENTRY main {
 
 
 def test_host_functions_are_named_and_their_errors_arrive(backend):
-    text = "HloModule m\nENTRY main {\n x = c64[17] parameter(0)\n ROOT f = c64[17] fft(x), fft_type=FFT, fft_length={17}\n}\n"
+    text = "HloModule m\nENTRY main {\n x = c64[3,5]{0,1} parameter(0)\n ROOT f = c64[3,5]{0,1} fft(x), fft_type=FFT, fft_length={5}\n}\n"
     exe = backend(text)
-    x = np.exp(1j * np.arange(17)).astype(np.complex64)
+    x = np.exp(1j * np.arange(15)).astype(np.complex64).reshape(3, 5)
     np.testing.assert_allclose(exe(x), np.fft.fft(x), rtol=1e-5, atol=1e-5)
     assert "@host.fft.f" in exe.llvm_ir
 

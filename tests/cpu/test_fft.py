@@ -1,68 +1,205 @@
-"""Fourier transforms that are kernels, and those that the runtime does, against NumPy."""
+"""Fourier transforms against NumPy's in the widest type: all kinds, lengths, dimensions and machines."""
 
 from __future__ import annotations
 
+import math
+import platform
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.cpu.conftest import NO_PASSES
+from tests.cpu.guard_pages import run_guarded
+from tests.cpu.test_targets import ARM, X86, complete
+from xlanb.cpu import Executable, compile_module, compiler, jit, objects
+from xlanb.cpu.codegen.fft import tables
+from xlanb.cpu.codegen.fft.plan import line, padded, radices_of
+from xlanb.cpu.codegen.fft.radices import BUTTERFLIES, LARGEST
+from xlanb.cpu.codegen.program import emit_program
+from xlanb.hlo import parse
+
+KINDS = ["FFT", "IFFT", "RFFT", "IRFFT"]
 CASES = [
-    ((3,), 1), ((5, 1), 1), ((1, 8), 1), ((40, 64), 1), ((37, 60), 1), ((33, 143), 1), ((2, 1024), 1), ((1, 4096), 1), ((70, 17), 1), ((9, 16384), 1),
+    ((1,), 1), ((3,), 1), ((5, 1), 1), ((1, 8), 1), ((40, 64), 1), ((37, 60), 1), ((33, 143), 1), ((2, 1024), 1), ((1, 4096), 1), ((70, 17), 1), ((9, 16384), 1),
     ((3, 8, 6), 2), ((2, 16, 40), 2), ((1, 35, 66), 2), ((2, 34, 5), 2), ((3, 4, 5, 40), 3), ((2, 3, 8, 33), 3), ((0, 8), 1), ((300, 16), 1),
-    ((16, 2048), 1), ((17, 1024), 1), ((1024, 16), 2), ((600, 24), 2), ((520, 3), 2),
+    ((16, 2048), 1), ((17, 1024), 1), ((1024, 16), 2), ((600, 24), 2), ((520, 3), 2), ((20, 101), 1), ((1, 1009), 1), ((2, 4093), 1), ((3, 40000), 1),
+    ((1, 65536), 1), ((1, 65537), 1), ((5, 3125), 1), ((4, 2018), 1), ((5, 37, 3), 2), ((2, 9000, 2), 2), ((1, 8209, 3), 2), ((1, 40, 61, 3), 3), ((1, 118), 1),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
-@pytest.mark.parametrize(("shape", "rank"), CASES)
-def test_transforms(backend, rng, shape, rank, kind, double):
-    lengths = shape[-rank:]
+def shapes(shape: tuple[int, ...], kind: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     half = (*shape[:-1], shape[-1] // 2 + 1)
-    axes = tuple(range(len(shape) - rank, len(shape)))
-    before, after = {"RFFT": (shape, half), "IRFFT": (half, shape)}.get(kind, (shape, shape))
-    x = rng.standard_normal(before)
-    if kind != "RFFT":
-        x = x + 1j * rng.standard_normal(before)
+    return {"RFFT": (shape, half), "IRFFT": (half, shape)}.get(kind, (shape, shape))
+
+
+def text(shape: tuple[int, ...], rank: int, kind: str, *, double: bool) -> str:
+    before, after = (",".join(map(str, s)) for s in shapes(shape, kind))
     real, complex_ = ("f64", "c128") if double else ("f32", "c64")
-    given, made = (real if kind == "RFFT" else complex_), (real if kind == "IRFFT" else complex_)
-    x = x.astype({"f32": np.float32, "c64": np.complex64}.get(given, x.dtype))
-    text = (
-        f"HloModule m\n\nENTRY e {{\n  x = {given}[{','.join(map(str, before))}] parameter(0)\n"
-        f"  ROOT y = {made}[{','.join(map(str, after))}] fft(x), fft_type={kind}, fft_length={{{','.join(map(str, lengths))}}}\n}}\n"
+    given_, made = (real if kind == "RFFT" else complex_), (real if kind == "IRFFT" else complex_)
+    return (
+        f"HloModule m\n\nENTRY e {{\n  x = {given_}[{before}] parameter(0)\n"
+        f"  ROOT y = {made}[{after}] fft(x), fft_type={kind}, fft_length={{{','.join(map(str, shape[-rank:]))}}}\n}}\n"
     )
-    got = backend(text)(x)
-    if not x.size:
-        assert got.shape == after
-        return
-    wide = x.astype(np.complex128 if np.iscomplexobj(x) else np.float64)
-    if kind == "FFT":
-        want = np.fft.fftn(wide, axes=axes)
-    elif kind == "IFFT":
-        want = np.fft.ifftn(wide, axes=axes)
-    else:
-        want = np.fft.rfftn(wide, lengths, axes) if kind == "RFFT" else np.fft.irfftn(wide, lengths, axes)
-    assert got.dtype == {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}[made]
-    np.testing.assert_allclose(got, want, rtol=0, atol=np.abs(want).max() * (1e-15 if double else 6e-7) * 4)
 
 
-def test_short_lines_are_kernels_and_long_ones_calls(backend):
-    text = "HloModule m\n\nENTRY e {{\n  x = c64[8,{0}] parameter(0)\n  ROOT y = c64[8,{0}] fft(x), fft_type=FFT, fft_length={{{0}}}\n}}\n"
-    assert not backend(text.format(60)).program.host
-    for length in (17, 8192):
-        assert backend(text.format(length)).program.host
+def argument(shape: tuple[int, ...], kind: str, *, double: bool, seed: int = 0) -> np.ndarray:
+    rng, before = np.random.default_rng(seed), shapes(shape, kind)[0]
+    x = rng.standard_normal(before)
+    if kind == "RFFT":
+        return x.astype(np.float64 if double else np.float32)
+    return (x + 1j * rng.standard_normal(before)).astype(np.complex128 if double else np.complex64)
+
+
+def wanted(x: np.ndarray, lengths: tuple[int, ...], kind: str) -> np.ndarray:
+    """NumPy's result in the widest type that it has."""
+    axes = tuple(range(x.ndim - len(lengths), x.ndim))
+    x = x.astype(np.clongdouble if np.iscomplexobj(x) else np.longdouble)
+    return getattr(np.fft, kind.lower() + "n")(x, lengths, axes)
+
+
+def check(exe: Executable, shape: tuple[int, ...], rank: int, kind: str, *, double: bool) -> None:
+    """Results are as near as those of NumPy's own transform in the type: a few roundings of the largest number, whatever the length."""
+    x = argument(shape, kind, double=double)
+    got = exe(x)
+    assert not (x.size and exe.program.host)
+    assert got.shape == shapes(shape, kind)[1]
+    if x.size:
+        want = wanted(x, shape[-rank:], kind)
+        eps = np.finfo(np.float64 if double else np.float32).eps
+        assert got.dtype == (x.real.dtype if kind == "IRFFT" else np.result_type(x, np.complex64))
+        assert np.abs(got - want).max() <= eps * 6 * max(float(np.abs(want).max()), 1e-30)
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("shape", "rank"), CASES)
+def test_transforms(backend, shape, rank, kind, double):
+    check(backend(text(shape, rank, kind, double=double)), shape, rank, kind, double=double)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    shape=st.one_of(
+        st.tuples(st.integers(1, 40), st.integers(1, 700)),
+        st.tuples(st.integers(1, 3), st.integers(700, 6000)),
+        st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, 40)),
+        st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(1, 30)),
+        st.tuples(st.integers(1, 900), st.integers(1, 6)),
+    ),
+    rank=st.integers(1, 3),
+    kind=st.sampled_from(KINDS),
+    double=st.booleans(),
+)
+def test_any_shape(shape, rank, kind, double):
+    rank = min(rank, len(shape))
+    exe = compile_module(parse(text(shape, rank, kind, double=double)), NO_PASSES)
+    check(exe, shape, rank, kind, double=double)
+
+
+@pytest.mark.parametrize("n", [r for r in range(2, LARGEST + 8) if radices_of(r) in ((r,), None)])
+def test_each_radix(backend, n):
+    for shape in ((17, n), (3, n * 16)):
+        check(backend(text(shape, 1, "FFT", double=False)), shape, 1, "FFT", double=False)
+
+
+def test_primes_beyond_the_last_radix_are_convolutions():
+    assert radices_of(LARGEST) == (LARGEST,)
+    assert radices_of(67 * 8) is None
+    assert line(2 * 509, 4).chirp is not None
+    assert line(1024, 4).chirp is None
+    assert all(math.prod(radices_of(n) or (0,)) == n for n in range(2, 67))
+    assert padded(5) % 16 == 0
+
+
+def test_the_imaginary_part_of_what_is_real_counts_for_nothing(backend):
+    """The first number of half a spectrum, and the last one of an even line, as NumPy has it."""
+    for shape in ((3, 8), (3, 9), (2, 1024), (1, 1025), (1, 4094)):
+        x = argument(shape, "IRFFT", double=True)
+        x[:, 0] += 5j
+        if shape[1] % 2 == 0:
+            x[:, -1] -= 7j
+        got = backend(text(shape, 1, "IRFFT", double=True))(x)
+        np.testing.assert_allclose(got, np.fft.irfft(x, shape[1]), atol=1e-14)
+
+
+def test_turns_are_exact_to_the_last_place():
+    for n in (8, 97, 1000, 2**20, 3**11):
+        k = np.arange(0, 3 * n, max(1, n // 333))
+        angle = -8 * np.arctan(np.longdouble(1)) * (k % n) / n
+        assert np.abs(tables.turns(k, n) - (np.cos(angle) + 1j * np.sin(angle))).max() < 2.5e-16
+
+
+def test_infinities_and_nans_go_through(backend):
+    exe = backend(text((4, 16), 1, "FFT", double=False))
+    x = argument((4, 16), "FFT", double=False)
+    x[1, 3], x[2, 5] = np.inf, np.nan
+    got = exe(x)
+    assert np.isfinite(got[[0, 3]]).all()
+    assert not np.isfinite(got[[1, 2]]).any()
 
 
 @pytest.mark.parametrize("layouts", ["{0,1}", "{1,0}"])
 def test_layouts(backend, rng, layouts):
     x = (rng.standard_normal((20, 12)) + 1j * rng.standard_normal((20, 12))).astype(np.complex64)
-    text = f"HloModule m\n\nENTRY e {{\n  x = c64[20,12]{layouts} parameter(0)\n  ROOT y = c64[20,12]{layouts} fft(x), fft_type=FFT, fft_length={{12}}\n}}\n"
-    np.testing.assert_allclose(backend(text)(x), np.fft.fft(x), atol=1e-5)
+    module = f"HloModule m\n\nENTRY e {{\n  x = c64[20,12]{layouts} parameter(0)\n  ROOT y = c64[20,12]{layouts} fft(x), fft_type=FFT, fft_length={{12}}\n}}\n"
+    np.testing.assert_allclose(backend(module)(x), np.fft.fft(x), atol=1e-5)
 
 
-def test_each_thread_has_scratch_of_its_own(backend, rng):
-    """Sixteen long lines of doubles are two vectors, for two threads, or one of floats."""
-    for kind in ("c64", "c128"):
-        text = f"HloModule m\n\nENTRY e {{\n  x = {kind}[16,2048] parameter(0)\n  ROOT y = {kind}[16,2048] fft(x), fft_type=FFT, fft_length={{2048}}\n}}\n"
-        exe = backend(text)
-        each = 4 * 2048 * 16 * (4 if kind == "c64" else 8)
-        assert exe.buffer_assignment.temp_size >= each * (exe.target.threads if exe.program.is_parallel else 1)
+@pytest.mark.parametrize("shape", [(64, 2048), (600, 100), (1, 2**17), (40, 1021)])
+def test_threads_give_what_one_thread_gives(backend, monkeypatch, shape):
+    x, results = argument(shape, "FFT", double=True), []
+    for threads in (1, 4):
+        target = replace(jit.host(), threads=threads)
+        monkeypatch.setattr(compiler, "_target", lambda _, target=target: target)
+        exe = backend(text(shape, 1, "FFT", double=True))
+        assert exe.program.is_parallel is (threads > 1)
+        results.append(exe(x))
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("shape", "rank"), [((19, 45), 1), ((3, 101), 1), ((1, 1022), 1), ((1, 2021), 1), ((5, 19, 21), 2), ((9, 5, 3), 2)]
+)
+def test_nothing_is_touched_that_is_not_an_array(backend, shape, rank, kind):
+    exe = backend(text(shape, rank, kind, double=False))
+    for at_end in (True, False):
+        run_guarded(exe, [argument(shape, kind, double=False)], at_end=at_end)
+
+
+def test_routines_serve_all_lengths(backend):
+    """A length of radices that are known needs no code but its kernel, and each table is of its length."""
+
+    def routines(n: int) -> dict[str, str]:
+        program = backend(text((64, n), 1, "FFT", double=False)).program
+        return {u.shared: u.text for u in program.units() if u.shared}
+
+    known = routines(512) | routines(1024)
+    assert {name: known[name] for name in routines(8192)} == routines(8192)
+    assert len(known) <= len(BUTTERFLIES)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="runs code for x86-64")
+@pytest.mark.parametrize("features", ["", "+sse4.2,+avx,+avx2,+fma"])
+@pytest.mark.parametrize(
+    ("shape", "kind"), [((33, 60), "FFT"), ((5, 1022), "RFFT"), ((20, 47), "IRFFT"), ((9, 6, 3), "IFFT")]
+)
+def test_other_machines(backend, monkeypatch, shape, kind, features):
+    if not set(features.replace("+", "").split(",")) - {""} <= jit.host().enabled:
+        pytest.skip("this machine cannot run it")
+    target = complete(replace(X86, triple=jit.host().triple, features=features))
+    monkeypatch.setattr(compiler, "_target", lambda _: target)
+    exe = backend(text(shape, 1, kind, double=False))
+    assert exe.target.vector_bits == (256 if features else 128)
+    check(exe, shape, 1, kind, double=False)
+
+
+def test_aarch64_takes_it(backend):
+    target = complete(ARM)
+    for kind in ("FFT", "RFFT", "IRFFT"):
+        exe = backend(text((33, 2 * 17 * 31), 1, kind, double=False))
+        for unit in emit_program(exe.buffer_assignment, target).units():
+            assert objects.compile_unit(unit, target, relocation="pic").startswith(b"\x7fELF")

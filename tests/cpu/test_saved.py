@@ -128,7 +128,7 @@ def test_a_file_for_another_machine_is_refused(backend, tmp_path, monkeypatch):
 
 def test_functions_of_this_process_cannot_be_saved(backend, tmp_path):
     exe = backend(
-        "HloModule m\n\nENTRY main {\n  x = c64[17]{0} parameter(0)\n  ROOT y = c64[17]{0} fft(x), fft_type=FFT, fft_length={17}\n}\n"
+        "HloModule m\n\nENTRY main {\n  x = c64[3,5]{0,1} parameter(0)\n  ROOT y = c64[3,5]{0,1} fft(x), fft_type=FFT, fft_length={5}\n}\n"
     )
     with pytest.raises(UnimplementedError, match="fft"):
         exe.save(tmp_path / "m")
