@@ -134,3 +134,52 @@ def test_any_matrix_has_factors(data, compiled_once):
     a = (rng.integers(-3, 4, (m, rank)) @ rng.integers(-3, 4, (rank, n))).astype(dtype)
     packed, scales = compiled_once(geqrf, letter, (), m, n)(a)
     check(packed, scales, a, epsilon)
+
+
+@pytest.mark.parametrize("letter", ["s", "d"])
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("transposed", [True, False])
+def test_products_with_q(lapack, rng, letter, left, transposed):
+    dtype, epsilon = KINDS[letter]
+    for m, n, count in [(1, 1, 1), (5, 3, 5), (7, 20, 4), (18, 9, 3), (33, 33, 33)]:
+        packed, scales = geqrf(lapack, letter, (2,), m, count)(rng.standard_normal((2, m, count)).astype(dtype))
+        shape = (m, n) if left else (n, m)
+        c = rng.standard_normal((2, *shape)).astype(dtype)
+        options = f"left = {str(left).lower()}, transpose = {str(transposed).lower()}"
+        exe = lapack("ormqr", letter, (2,), [(m, count), (count,), shape], [shape], options)
+        assert not exe.program.host
+        made = exe(packed, scales, c)
+        for k in range(2):
+            q = reflections(packed[k].astype(np.float64), scales[k].astype(np.float64))
+            q = q.T if transposed else q
+            want = q @ c[k] if left else c[k] @ q
+            np.testing.assert_allclose(made[k], want, rtol=0, atol=40 * epsilon)
+
+
+@pytest.mark.parametrize("letter", ["s", "d"])
+def test_the_longest_column_is_next(lapack, rng, letter):
+    dtype, epsilon = KINDS[letter]
+    for m, n in SIZES:
+        exe = lapack("geqp3", letter, (), [(m, n), ("s", n)], [(m, n), ("s", n), (min(m, n),)], "")
+        assert not exe.program.host
+        for power in (0, -30, 30):
+            a = (rng.standard_normal((m, n)) * 10.0 ** (power if letter == "s" else 8 * power)).astype(dtype)
+            packed, order, scales = exe(a, np.zeros(n, np.int32))
+            assert sorted(order.tolist()) == list(range(1, n + 1))
+            check(packed, scales, a[:, order - 1], epsilon)
+            diagonal = np.abs(packed.diagonal().astype(np.float64))
+            assert (diagonal[1:] <= diagonal[:-1] * (1 + 10 * epsilon)).all()
+            lengths = np.linalg.norm(a.astype(np.float64) / np.abs(a).max(), axis=0)
+            assert lengths[order[0] - 1] == lengths.max()
+
+
+def test_columns_that_are_asked_for_come_first(lapack, rng):
+    exe = lapack("geqp3", "s", (3,), [(6, 8), ("s", 8)], [(6, 8), ("s", 8), (6,)], "")
+    a = rng.standard_normal((3, 6, 8)).astype(np.float32)
+    wanted = np.array([[0] * 8, [0, 1, 0, 0, 0, 1, 0, 0], [1] * 8], np.int32)
+    packed, order, scales = exe(a, wanted)
+    assert order[1, :2].tolist() == [2, 6]
+    assert order[2].tolist() == list(range(1, 9))
+    for k in range(3):
+        check(packed[k], scales[k], a[k][:, order[k] - 1], 2.0**-23)
+    assert sorted(exe(np.full_like(a, np.nan), wanted)[1][0].tolist()) == list(range(1, 9))

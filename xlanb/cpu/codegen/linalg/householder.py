@@ -172,10 +172,14 @@ def product_of_reflections(
     columns, count, end = sizes
     with c.count(0, count) as loop:
         k = count - 1 - loop.index
-        head = k + below
-        first = c.down(head)
-        reflections = packed.by(k * stride)
-        with c.count(first, end, step=c.width) as rows:
-            v.write(rows.index, c.lanes_from(rows.index, head + 1).pick(reflections.vector(rows.index), 0))
-        v[head] = 1.0
-        reflect_columns(c, q, stride, v, (first, end), tau[k], head, columns)
+        rows = load_reflection(c, packed.by(k * stride), k + below, end, v)
+        reflect_columns(c, q, stride, v, rows, tau[k], k + below, columns)
+
+
+def load_reflection(c: Code, column: Place, head: Value, end: Value, v: Place) -> tuple[Value, Value]:
+    """v of a reflection whose 1 stands in row `head`, and its tail below that row of a column; gives the rows where it is not known to be zero."""
+    first = c.down(head)
+    with c.count(first, end, step=c.width) as rows:
+        v.write(rows.index, c.lanes_from(rows.index, head + 1).pick(column.vector(rows.index), 0))
+    v[head] = 1.0
+    return first, end

@@ -6,6 +6,8 @@ from xlanb.cpu.codegen.linalg import cholesky as _cholesky  # noqa: F401 - regis
 from xlanb.cpu.codegen.linalg import eigh as _eigh  # noqa: F401 - registers its routines
 from xlanb.cpu.codegen.linalg import lu as _lu  # noqa: F401 - registers its routine
 from xlanb.cpu.codegen.linalg import opcodes as _opcodes  # noqa: F401 - registers its routines
+from xlanb.cpu.codegen.linalg import ormqr as _ormqr  # noqa: F401 - registers its routine
+from xlanb.cpu.codegen.linalg import pivoted_qr as _pivoted_qr  # noqa: F401 - registers its routine
 from xlanb.cpu.codegen.linalg import qr as _qr  # noqa: F401 - registers its routines
 from xlanb.cpu.codegen.linalg import svd as _svd  # noqa: F401 - registers its routines
 from xlanb.cpu.codegen.linalg import triangular as _triangular  # noqa: F401 - registers its routine

@@ -45,13 +45,13 @@ def step(call: Call, name: str, write: Callable[[Code], None], parameters: Seque
     call.routine(name, lambda f: write(Code(f, call.type)), parameters, *arguments)
 
 
-def has_results(i: HloInstruction, *sizes: tuple[int, ...] | None) -> bool:
-    """Whether the results of a custom-call for each matrix have these dimensions (None: any), and a number, LAPACK's info, is an integer, as nothing else is."""
+def has_results(i: HloInstruction, *sizes: tuple[int, ...] | None, whole: int = -1) -> bool:
+    """Whether the results of a custom-call for each matrix have these dimensions (None: any). A number, LAPACK's info, and result `whole` are integers, as nothing else is."""
     t, shapes = array_of(i.operands[0]).element_type, [array_of(i, leaf) for leaf, _ in i.shape.leaves()]
     return all(
         (size is None or shape.dimensions[shape.rank - len(size) :] == size)
-        and shape.element_type is (PrimitiveType.S32 if size == () else t)
-        for shape, size in zip(shapes, sizes, strict=True)
+        and shape.element_type is (PrimitiveType.S32 if size == () or k == whole else t)
+        for k, (shape, size) in enumerate(zip(shapes, sizes, strict=True))
     )
 
 
@@ -105,13 +105,14 @@ def take(
 
 
 def take_transposed(
-    c: Code, source: Place, stride: Value, target: Place, rows: Value, columns: Value, order: Place
+    c: Code, source: Place, stride: Value, target: Place, rows: Value, columns: Value, order: Place | None = None
 ) -> None:
-    """Columns out of scratch, as the rows of a matrix of so many rows and columns."""
+    """Columns out of scratch, those that `order` names where it is given, as the rows of a matrix of so many rows and columns."""
     with c.count(0, columns) as loop:
         b = target.by(loop.index * rows)
         with c.count(0, rows) as r:
-            b[r.index] = source.by(order[r.index] * stride)[loop.index]
+            j = order[r.index] if order else r.index
+            b[r.index] = source.by(j * stride)[loop.index]
 
 
 def mirror(c: Code, a: Place, stride: Value, n: Value, upper: Value) -> None:
