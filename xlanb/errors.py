@@ -105,7 +105,7 @@ class UnknownOpError(GraphError):
 
 
 class FeedError(XlanbError):
-    """A feed or a fetch of Session.run that is missing, unknown, or of the wrong dtype or shape."""
+    """A feed or a fetch of Session.run, or an array of a program's infeed or outfeed, that is missing, unknown, or of the wrong dtype or shape."""
 
 
 class UninitializedError(XlanbError):

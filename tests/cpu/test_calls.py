@@ -121,6 +121,7 @@ def test_an_executable_takes_no_names(backend):
 
 def test_results_are_owned_and_counted_as_they_should_be(backend):
     exe = backend(ADD)
+    gc.collect()
     before = sys.getrefcount(X), sys.getrefcount(X.dtype)
     kept = [exe(X, X) for _ in range(1000)]
     assert all(r.flags.owndata and r.flags.writeable and sys.getrefcount(r) <= 3 for pair in kept[:5] for r in pair)

@@ -135,6 +135,7 @@ class _Frame(threading.local):
         self.arguments = (ctypes.c_void_p * max(arguments, 1))()
         self.results = (ctypes.c_void_p * max(results, 1))()
         self.size = temp
+        self.is_busy = False
         self._memory: Array | None = None
 
     @property
@@ -224,6 +225,15 @@ class Calls:
     def run_with(self, function: int, flat: Sequence[Any], extra: int = 0) -> Any:
         """Check flat arguments, call a compiled `run` with them (and `extra` behind), and give the result."""
         frame = self._frame
+        if frame.is_busy:  # by a call that this one is made from: a function that the program calls, a signal's handler
+            frame = _Frame(len(self.arguments), len(self.results), frame.size)
+        frame.is_busy = True
+        try:
+            return self._run_in(frame, function, flat, extra)
+        finally:
+            frame.is_busy = False
+
+    def _run_in(self, frame: _Frame, function: int, flat: Sequence[Any], extra: int) -> Any:
         kept = []
         for k, (spec, value) in enumerate(zip(self.arguments, flat, strict=True)):
             if spec is not None:

@@ -14,8 +14,9 @@ from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
+from xlanb.cpu.feeds import check_infeed
 from xlanb.cpu.guard import HOST
-from xlanb.cpu.host_call import make_host_calls
+from xlanb.cpu.host_call import HiddenState, make_host_calls
 from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.target import Target
@@ -46,7 +47,9 @@ class Executable(Displayable):
         self.source_module = source
         self.buffer_assignment = assignment
         self.program = program
-        self._host = make_host_calls(program.host)
+        hidden = HiddenState()
+        self.feeds = hidden.feeds
+        self._host = make_host_calls(program.host, hidden)
         self.code = self.load(program)
         entry = module.entry_computation
         signature = Signature(module.name, tuple((p.name, p.shape) for p in entry.parameters), entry.root.shape)
@@ -64,7 +67,30 @@ class Executable(Displayable):
 
         Each of them raises CancelledError, and the executable is ready for the next call. What a call is in a function of Python's meanwhile (see `kernels`) it stops when that returns.
         """
-        return self.calls.cancel()
+        running = self.calls.cancel()
+        self.feeds.cancel()
+        return running
+
+    # -- infeed and outfeed -------------------------------------------------------------------------------------
+
+    def infeed(self, *values: Any) -> None:
+        """Give what infeeds of the program take, in this order: arrays, or (nested) tuples of them; before a call, or from another thread while it runs.
+
+        A call that finds nothing there waits. It stays interruptible, says after a second what it waits for, and raises EvaluationError where no other thread could give anything.
+
+        Raises:
+            FeedError: the program has no infeed, or none that takes an array of that dtype and shape.
+        """
+        check_infeed(self.hlo_module, values)
+        self.feeds.infeed(*values)
+
+    def outfeed(self, timeout: float | None = 0.0) -> Any:
+        """The next that an outfeed of the program has given: an array, or a (nested) tuple of them. Waits for it up to `timeout` seconds, with None for ever.
+
+        Raises:
+            FeedError: there is nothing.
+        """
+        return self.feeds.outfeed(timeout)
 
     # -- for elsewhere ------------------------------------------------------------------------------------------
 

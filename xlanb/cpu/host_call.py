@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from xlanb.cpu.dynamic import packed, unpacked
 from xlanb.errors import XlanbError
+from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.interpreter import Evaluator
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -26,6 +27,7 @@ HOST_OPCODES = frozenset(
         Op.COLLECTIVE_BROADCAST, Op.COLLECTIVE_PERMUTE, Op.COLLECTIVE_REDUCE, Op.REDUCE_SCATTER, Op.SHUFFLE, Op.RAGGED_ALL_TO_ALL,
         Op.ALL_GATHER_START, Op.ALL_GATHER_DONE, Op.ALL_REDUCE_START, Op.ALL_REDUCE_DONE, Op.COLLECTIVE_PERMUTE_START,
         Op.COLLECTIVE_PERMUTE_DONE, Op.ASYNC_START, Op.ASYNC_UPDATE, Op.ASYNC_DONE, Op.RNG, Op.RNG_GET_AND_UPDATE_STATE,
+        Op.INFEED, Op.OUTFEED,
     }
 )  # fmt: skip
 """Opcodes that the runtime computes with NumPy: a function call a piece, no kernel of their own yet."""
@@ -35,15 +37,16 @@ _ERRORS = threading.local()
 
 
 class HiddenState:
-    """What instructions of one executable share from call to call: the state of its random numbers, which go on where they stopped."""
+    """What instructions of one executable share from call to call: infeed and outfeed, and the state of its random numbers, which go on where they stopped."""
 
     def __init__(self) -> None:
+        self.feeds = Feeds()
         self._rng_state = Evaluator().rng_state
         self._lock = threading.Lock()
 
     def apply(self, i: HloInstruction, operands: tuple[Any, ...]) -> Any:
         """The value of an instruction."""
-        evaluator = Evaluator()
+        evaluator = Evaluator(feeds=self.feeds)
         if i.opcode not in (Op.RNG, Op.RNG_GET_AND_UPDATE_STATE):
             return evaluator.apply(i, operands)
         with self._lock:
@@ -84,9 +87,11 @@ def leaf_count(i: HloInstruction) -> int:
 
 
 def raise_pending() -> NoReturn:
-    """Raise what a host call of this thread has kept."""
+    """Raise what a host call of this thread has kept: what a function of the user's has raised, as itself."""
     error: BaseException = _ERRORS.pending
     _ERRORS.pending = None
+    if isinstance(error, RaisedError):
+        raise error.error
     if isinstance(error, XlanbError) or not isinstance(error, Exception):
         raise error
     raise RuntimeError("a function of the runtime failed") from error
@@ -126,10 +131,9 @@ def _write(shape: Shape, value: Any, addresses: Any) -> None:
         _write(s, v, addresses)
 
 
-def make_host_calls(instructions: dict[str, HloInstruction]) -> dict[str, HostCall]:
+def make_host_calls(instructions: dict[str, HloInstruction], hidden: HiddenState) -> dict[str, HostCall]:
     """A function per symbol."""
-    hidden = HiddenState()
     return {symbol: HostCall(i, hidden) for symbol, i in instructions.items()}
 
 
-__all__ = ["HOST_OPCODES", "HostCall", "leaf_count", "make_host_calls", "raise_pending"]
+__all__ = ["HOST_OPCODES", "HiddenState", "HostCall", "leaf_count", "make_host_calls", "raise_pending"]

@@ -10,6 +10,7 @@ import xlanb.evaluator.data_movement
 import xlanb.evaluator.dot
 import xlanb.evaluator.dynamic
 import xlanb.evaluator.elementwise
+import xlanb.evaluator.host
 import xlanb.evaluator.indexing
 import xlanb.evaluator.linalg
 import xlanb.evaluator.nn
@@ -18,7 +19,8 @@ import xlanb.evaluator.reductions
 import xlanb.evaluator.scan
 import xlanb.evaluator.sort
 import xlanb.evaluator.windows  # noqa: F401
+from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.interpreter import Evaluator, evaluate, evaluate_instruction
 from xlanb.evaluator.registry import RULES
 
-__all__ = ["RULES", "Evaluator", "evaluate", "evaluate_instruction"]
+__all__ = ["RULES", "Evaluator", "Feeds", "RaisedError", "evaluate", "evaluate_instruction"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlanb.errors import EvaluationError
+from xlanb.evaluator import host
 from xlanb.evaluator.dynamic import resized
 from xlanb.evaluator.factorizations import reflected
 from xlanb.evaluator.lapack import lapack_routine
@@ -86,6 +87,7 @@ _TARGETS: dict[str, Callable[..., Value]] = {
     "Qr": _qr,
     "SliceToDynamic": _slice_to_dynamic,
     "TopK": _top_k,
+    **host.TARGETS,
 }
 
 

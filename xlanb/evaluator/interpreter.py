@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import EvaluationError, XlanbError
+from xlanb.evaluator.feeds import Feeds, RaisedError
+from xlanb.evaluator.host import acts
 from xlanb.evaluator.registry import LIFTED, RULES, Rule
 from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch
 from xlanb.hlo.computation import HloComputation
@@ -63,9 +65,10 @@ class _Step:
 
 @dataclass(slots=True)
 class _Plan:
-    """How to evaluate a computation: a slot for every instruction that the root needs, constants filled in; the root's is the last."""
+    """How to evaluate a computation: a slot for every instruction that the root needs or that acts, constants filled in."""
 
     initial: list[Value]
+    root: int
     parameters: list[tuple[int, int]]
     steps: list[_Step]
 
@@ -84,6 +87,7 @@ class Evaluator:
         max_bytes: size of the largest single value.
         max_seconds: how long from now on further computations are entered (a loop's body, at each of its rounds).
         seed: of the opcode rng; without one, instructions that read hidden state are refused.
+        feeds: where infeeds take from and outfeeds give to; without them an infeed is refused, and what an outfeed gives goes nowhere.
     """
 
     def __init__(
@@ -93,8 +97,10 @@ class Evaluator:
         max_bytes: int = MAX_BYTES,
         max_seconds: float = math.inf,
         seed: int | None = 42,
+        feeds: Feeds | None = None,
     ) -> None:
         self.seed = seed
+        self.feeds = feeds
         self.rng_state = 7  # XLA:CPU starts its 128-bit counter there
         self._steps_left = max_steps
         self._max_bytes = max_bytes
@@ -110,6 +116,7 @@ class Evaluator:
 
         Raises:
             EvaluationError: the arguments do not fit, or an instruction cannot be evaluated.
+            Exception: what a function of Python's raises that the computation calls.
         """
         parameters = computation.parameters
         if len(arguments) != len(parameters):
@@ -119,8 +126,12 @@ class Evaluator:
         if [p.parameter_number for p in parameters] != list(range(len(parameters))):
             raise EvaluationError(f"the parameters of computation {computation.name} are not numbered from 0 on")
         values = tuple(_argument(a, p) for a, p in zip(arguments, parameters, strict=True))
-        with np.errstate(all="ignore"):
-            return _fresh(self.call(computation, values))
+        try:
+            with np.errstate(all="ignore"):
+                return _fresh(self.call(computation, values))
+        except RaisedError as raised:
+            error = raised.error
+        raise error
 
     def call(self, computation: HloComputation, arguments: tuple[Value, ...]) -> Value:
         """The result of a called computation."""
@@ -180,7 +191,7 @@ class Evaluator:
                     values[d] = None
         finally:
             self._parameters.pop()
-        return values[-1]
+        return values[plan.root]
 
     def _apply(self, step: _Step, operands: Sequence[Value], *, lifted: bool) -> Value:
         i = step.instruction
@@ -215,13 +226,14 @@ class Evaluator:
         return found
 
     def _new_plan(self, computation: HloComputation, rules: dict[HloOpcode, Rule]) -> _Plan:
-        order = _reachable(computation)
+        order = _needed(computation)
         slots = {i: n for n, i in enumerate(order)}
         last_use = {o: n for n, i in enumerate(order) for o in i.operands}
+        last_use.pop(computation.root, None)
         dead: list[list[int]] = [[] for _ in order]
         for o, n in last_use.items():
             dead[n].append(slots[o])
-        plan = _Plan([None] * len(order), [], [])
+        plan = _Plan([None] * len(order), slots[computation.root], [], [])
         for n, i in enumerate(order):
             if i.opcode is HloOpcode.PARAMETER:
                 plan.parameters.append((n, i.parameter_number))
@@ -275,10 +287,22 @@ def _missing(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value:
 
 def _reachable(computation: HloComputation) -> list[HloInstruction]:
     """What the root needs, operands before users, the root last. What it does not need has no bearing on the result."""
+    return _ordered([computation.root])
+
+
+def _needed(computation: HloComputation) -> list[HloInstruction]:
+    """What the root needs, and what acts on the host whether or not the root needs it."""
+    acting = [i for i in computation if i.has_side_effect and i is not computation.root and acts(i)]
+    return _ordered([*acting, computation.root])
+
+
+def _ordered(wanted: Sequence[HloInstruction]) -> list[HloInstruction]:
+    """Instructions and what they need, operands before users, in the order of `wanted` otherwise."""
     order: list[HloInstruction] = []
+    first = set(wanted)
     done: set[HloInstruction] = set()
     opened: set[HloInstruction] = set()
-    stack = [computation.root]
+    stack = [*reversed(wanted)]
     while stack:
         top = stack[-1]
         if top in done:
@@ -289,7 +313,8 @@ def _reachable(computation: HloComputation) -> list[HloInstruction]:
             order.append(top)
         else:
             opened.add(top)
-            pending = [o for o in reversed(top.operands) if o not in done]
+            before = [p for p in top.control_predecessors if p in first] if top in first else []
+            pending = [o for o in reversed((*before, *top.operands)) if o not in done]
             if any(o in opened for o in pending):
                 raise EvaluationError(f"{top.name} is an operand of itself, through others")
             stack.extend(pending)
@@ -366,7 +391,7 @@ def _located(i: HloInstruction, problem: str, width: int = 600) -> _LocatedError
     return _LocatedError(f"{i.name}: {problem}\n  in {i.parent.name}: {shown}")
 
 
-def evaluate(target: HloModule | HloComputation | str, *arrays: Any) -> Value:
+def evaluate(target: HloModule | HloComputation | str, *arrays: Any, feeds: Feeds | None = None) -> Value:
     """The value of a module's entry computation (or of a computation, or of HLO text) for the given arguments.
 
     Layouts play no part: arrays are logical values. A tuple parameter takes a tuple, a tuple result is a tuple (nested as its shape is); a token is
@@ -375,6 +400,7 @@ def evaluate(target: HloModule | HloComputation | str, *arrays: Any) -> Value:
     Args:
         target: a module, a computation or HLO text.
         *arrays: one for each parameter, of its shape and element type (ml_dtypes for those that NumPy lacks).
+        feeds: the host's side of infeed and outfeed.
 
     Raises:
         EvaluationError: the arguments do not fit the parameters, or an instruction has no value; the message shows it.
@@ -385,7 +411,7 @@ def evaluate(target: HloModule | HloComputation | str, *arrays: Any) -> Value:
 
         target = parse(target)
     computation = target.entry_computation if isinstance(target, HloModule) else target
-    return Evaluator().run(computation, arrays)
+    return Evaluator(feeds=feeds).run(computation, arrays)
 
 
 def evaluate_instruction(

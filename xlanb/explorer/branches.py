@@ -84,6 +84,7 @@ def branch(
     off = tuple(without)
     passes = _moved(passes.without(*off) if off else passes, move or {})
     module = HloModule.from_record(record) if text is None else edited(text, record)
+    module.host_callbacks = record.host_callbacks
     label = name or _label(origin.stages[index], off, move or {}, text is not None, pipeline is not None)
     past = Trace(f"{root_of(trace).name} | {label}", origin.stages[: index + 1])
     past.parent, past.forked_at = origin, index

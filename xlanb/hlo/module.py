@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlanb.display import Displayable
@@ -21,13 +21,15 @@ class HloModule(Displayable):
 
     `header` holds the module's attributes by XLA's text name, values as text (is_scheduled, input_output_alias, num_partitions, ...), without entry_computation_layout, which
     `parameter_layouts` and `result_layout` give. `schedule` gives an order of instructions per computation where the module is scheduled. `tables` is the text of the
-    FileNames / FunctionNames / FileLocations / StackFrames tables.
+    FileNames / FunctionNames / FileLocations / StackFrames tables. `host_callbacks` are functions of this process that custom calls name by their number, as JAX
+    keeps them beside a module: each takes arrays (None for a token) and gives a sequence of them. No text holds them.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.header: dict[str, str] = {}
         self.tables = ""
+        self.host_callbacks: tuple[Callable[..., Any], ...] = ()
         self.schedule: dict[HloComputation, tuple[HloInstruction, ...]] = {}
         self.entry_layout: tuple[tuple[Shape, ...], Shape] | None = None
         self._computations: list[HloComputation] = []
@@ -189,6 +191,7 @@ class HloModule(Displayable):
         copy = HloModule(name)
         copy.header = dict(self.header)
         copy.tables = self.tables
+        copy.host_callbacks = self.host_callbacks
         copy.entry_layout = self.entry_layout
         memo: dict[HloComputation, HloComputation] = {}
         for c in self.post_order():
@@ -218,6 +221,7 @@ class HloModule(Displayable):
 
         module = parse(module_text(record, PrintOptions(large_constants=True)))
         module._record = record  # what says the same shares the snapshot
+        module.host_callbacks = record.host_callbacks
         return module
 
     @staticmethod
@@ -255,18 +259,26 @@ class HloModule(Displayable):
         """The frozen snapshot; the very object of the last call where nothing has changed since."""
         last = self._record
         # Name, header and tables are plain fields, set without a mutator.
-        state = (self._version, self.name, self.tables, tuple(self.header.items()), self.entry_layout)
+        state = (
+            self._version,
+            self.name,
+            self.tables,
+            tuple(self.header.items()),
+            self.entry_layout,
+            self.host_callbacks,
+        )
         if last is not None and self._recorded_state == state:
             return last
         old: dict[str, ComputationRecord] = dict(last.by_name) if last else {}
         computations = tuple(c.record(old.get(c.name)) for c in self.post_order())
         header = tuple(_header(self).items())
         entry = self.entry_computation.name
-        same = last is not None and (last.name, last.entry, last.header, last.tables) == (
+        same = last is not None and (last.name, last.entry, last.header, last.tables, last.host_callbacks) == (
             self.name,
             entry,
             header,
             self.tables,
+            self.host_callbacks,
         )
         if (
             same
@@ -276,7 +288,7 @@ class HloModule(Displayable):
         ):
             new = last
         else:
-            new = ModuleRecord(self.name, computations, entry, header, self.tables)
+            new = ModuleRecord(self.name, computations, entry, header, self.tables, self.host_callbacks)
         self._record, self._recorded_state = new, state
         return new
 

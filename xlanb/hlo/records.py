@@ -5,7 +5,7 @@ A record is shared with the snapshot before where nothing changed, so `before is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -95,7 +95,8 @@ class ComputationRecord:
 class ModuleRecord:
     """One module as it was; computations in the order in which XLA prints them, `entry` the entry's name.
 
-    `header` holds the module's own attributes in XLA's text form, in order; `tables` the stack frame tables, verbatim.
+    `header` holds the module's own attributes in XLA's text form, in order; `tables` the stack frame tables, verbatim; `host_callbacks` the functions of this process that it calls
+    (see HloModule).
     """
 
     name: str
@@ -103,6 +104,7 @@ class ModuleRecord:
     entry: str
     header: tuple[tuple[str, str], ...] = ()
     tables: str = ""
+    host_callbacks: tuple[Callable[..., Any], ...] = field(default=(), repr=False)
 
     @cached_property
     def text(self) -> str:

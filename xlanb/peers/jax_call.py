@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import MissingPeerError, XlanbError
-from xlanb.hlo import HloModule, parse
+from xlanb.hlo import HloModule
+from xlanb.peers.xla import from_jax
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def jax_call(function: Callable[..., Any], *args: Any, **named: Any) -> JaxCall:
         )
     jitted = function if hasattr(function, "lower") else jax.jit(function, keep_unused=True)
     lowered = jitted.lower(*args, **named)
-    module = parse(lowered.as_text(dialect="hlo"))
+    module = from_jax(lowered)
     leaves = jax.tree_util.tree_leaves((args, named))
     count = len(module.entry_computation.parameters)
     if len(leaves) != count:

@@ -16,6 +16,7 @@ from xlanb.explorer.dump_trace import dump_trace
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.records import ModuleRecord
 from xlanb.peers.child import RealTrace, compile_in_child, execution_stage
+from xlanb.peers.effects import with_effects
 from xlanb.transforms.base import HloPass
 
 
@@ -31,6 +32,9 @@ def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
 
     `x` is a function or a `jax.jit` object with example arguments, a `Lowered`, a `Compiled` (then it is the HLO after XLA's passes), a closed jaxpr, or StableHLO text.
 
+    Python functions that it calls (jax.pure_callback, io_callback, jax.debug.print) come with the module, as its `host_callbacks`. The tokens that JAX hands from call to call to keep
+    effects in order are no parameters and no results here.
+
     Raises:
         MissingPeerError: JAX is not installed.
         XlanbError: `x` is none of these, or JAX refuses it.
@@ -42,7 +46,8 @@ def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
     if isinstance(x, stages.Lowered):
         return _from_lowered(x)
     if isinstance(x, stages.Compiled):
-        return HloModule.from_proto(x.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
+        module = HloModule.from_proto(x.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
+        return with_effects(module, x)
     if hasattr(x, "jaxpr") and hasattr(x, "in_avals"):
         function = _import("jax.core").jaxpr_as_fun(x) if hasattr(_import("jax.core"), "jaxpr_as_fun") else None
         function = function or _import("jax.extend.core").jaxpr_as_fun(x)
@@ -58,7 +63,8 @@ def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
 
 def _from_lowered(lowered: Any) -> HloModule:
     """The module itself: JAX's text of it leaves out the operations' names, the Python lines and the values of large constants."""
-    return HloModule.from_proto(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    module = HloModule.from_proto(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    return with_effects(module, lowered)
 
 
 def _from_stablehlo(text: str) -> HloModule:
@@ -90,7 +96,12 @@ class RealExecutable:
 
     def __init__(self, module: HloModule | str) -> None:
         hlo, jaxlib = _import("jaxlib._hlo"), _import("jaxlib._jax")
-        proto = hlo.hlo_module_from_text(str(module)).as_serialized_hlo_module_proto()
+        text = str(module)
+        if "_python_cpu_callback" in text:  # run without the functions that it names, it would end the process
+            raise XlanbError(
+                "the module calls functions of Python's, which the real XLA takes from JAX alone: run the function itself"
+            )
+        proto = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
         mlir = jaxlib.mlir.xla_computation_to_mlir_module(hlo.XlaComputation(proto))
         client = _import("jax").devices("cpu")[0].client
         devices = jaxlib.DeviceList((client.local_devices()[0],))

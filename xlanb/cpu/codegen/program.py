@@ -321,7 +321,7 @@ class _Emitter:
         return first
 
 
-_WITH_HOST = frozenset({Op.INFEED, Op.OUTFEED, Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
+_TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 
 
 def _is_host_call(i: HloInstruction) -> bool:
@@ -374,10 +374,8 @@ class _KernelBuilder:
             self.written.add(scratch)
         if not fused and root.opcode not in RULES and root.opcode not in kernels.SPECIAL:
             reason = f"the CPU backend has no kernel for {root.opcode}"
-            if root.opcode in _WITH_HOST:
-                reason = (
-                    f"{root.opcode} needs a host program or another device to talk to, and on the CPU there is none"
-                )
+            if root.opcode in _TRANSFERS:
+                reason = f"{root.opcode} needs another device to talk to, or a host program: XLA's CPU has neither"
             raise UnimplementedError(f"{reason}:\n  {i}")
         kernels.emit(k)
         self._sign()

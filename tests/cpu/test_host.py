@@ -1,0 +1,187 @@
+"""Compiled programs and their host: infeed and outfeed while they run, functions of Python's, and that the interpreter agrees."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tests.evaluator.test_host import BOTH, CALL, SUMS, X, calling, f32
+from xlanb.errors import CancelledError, EvaluationError, FeedError, UnimplementedError
+from xlanb.evaluator import Feeds, evaluate
+from xlanb.hlo import parse
+
+
+def test_the_interpreter_agrees(backend):
+    exe, feeds = backend(BOTH), Feeds()
+    data = ((f32(5, 6), np.int32(3)), np.array(True), f32(1, 1))
+    exe.infeed(*data)
+    feeds.infeed(*data)
+    np.testing.assert_array_equal(exe(f32(10, 20)), evaluate(BOTH, f32(10, 20), feeds=feeds))
+    for _ in range(2):
+        assert str(exe.outfeed()) == str(feeds.outfeed())
+    with pytest.raises(FeedError, match="empty"):
+        exe.outfeed()
+
+
+def test_another_thread_feeds_a_running_program(backend):
+    """Each number is given when the sum of those before has come."""
+    exe, sums = backend(SUMS), []
+
+    def feed() -> None:
+        for n in (3, 4, -2, 0):
+            exe.infeed(np.int32(n))
+            sums.append(int(exe.outfeed(timeout=None)))
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    assert exe() == 5
+    thread.join()
+    assert sums == [3, 7, 5, 5]
+
+
+def test_what_no_infeed_takes_is_refused_at_once(backend):
+    exe = backend(BOTH)
+    with pytest.raises(FeedError, match=r"no infeed of both takes f64\[2\]; they take f32\[2\], s32\[\], pred\[\]"):
+        exe.infeed((f32(1, 2), np.zeros(2)))
+    assert exe.feeds.pending == 0
+    with pytest.raises(FeedError, match="call has no infeed"):
+        backend(CALL).infeed(f32(1, 2))
+    exe.infeed(np.int32(1))  # some infeed takes it, but not the first
+    with pytest.raises(EvaluationError, match=r"first: the infeed gives s32\[\] where f32\[2\] is taken"):
+        exe(f32(0, 0))
+
+
+def test_who_waits_says_so_and_can_be_interrupted(backend, caplog):
+    exe = backend(SUMS)
+
+    def interrupt() -> None:
+        while not caplog.records:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with caplog.at_level(logging.WARNING, "xlanb.feeds"), pytest.raises(KeyboardInterrupt) as info:
+        exe()
+    thread.join()
+    assert caplog.messages == ["fed waits for s32[]: give it by infeed(...)"]
+    assert "fed waits for s32[]" in info.value.__notes__[0]
+    exe.infeed(np.int32(2), np.int32(0))
+    assert exe() == 2
+
+
+def test_who_waits_can_be_cancelled(backend):
+    exe = backend(SUMS)
+
+    def cancel() -> None:
+        while not exe.calls.running:
+            time.sleep(0.001)
+        assert exe.cancel() == 1
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    with pytest.raises(CancelledError):
+        exe()
+    thread.join()
+    exe.infeed(np.int32(2), np.int32(0))
+    assert exe() == 2
+
+
+def test_nobody_waits_for_what_nobody_can_give():
+    code = f"""
+from xlanb.cpu import compile_module
+from xlanb.errors import EvaluationError
+from xlanb.hlo import parse
+try:
+    compile_module(parse({SUMS!r}))()
+except EvaluationError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "fed: fed waits for s32[], and no other thread runs that could give it" in done.stdout
+
+
+def test_outfeed_waits_as_long_as_it_is_told(backend):
+    exe = backend(SUMS)
+    with pytest.raises(FeedError, match=r"empty after 0\.01 s"):
+        exe.outfeed(timeout=0.01)
+
+
+def test_a_function_of_pythons_is_called(backend):
+    seen = []
+
+    def tell(token, x):
+        seen.append(x)
+        return (token,)
+
+    exe = backend(calling(lambda x: (x * 2, np.int32(x.sum())), tell))
+    for k in range(3):
+        doubled, total = exe(X + k)
+        np.testing.assert_array_equal(doubled, 2 * (X + k))
+        assert total == 6 + 3 * k
+    np.testing.assert_array_equal(seen, [X, X + 1, X + 2])  # its own copies
+
+
+def test_what_it_raises_comes_out_as_it_is(backend):
+    class OwnError(LookupError):
+        pass
+
+    fails = [True]
+
+    def maybe(x):
+        if fails[0]:
+            raise OwnError("mine")
+        return x, np.int32(0)
+
+    exe = backend(calling(maybe, lambda t, _: (t,)))
+    with pytest.raises(OwnError, match="mine"):
+        exe(X)
+    fails[0] = False
+    np.testing.assert_array_equal(exe(X)[0], X)
+
+
+def test_a_function_may_call_the_program_that_calls_it(backend):
+    """Five calls within one another, each with memory of its own."""
+
+    def deeper(x):
+        inner = exe(x + 1)[0] if x[0] < 5 else x
+        return inner + 1, np.int32(x[0])
+
+    exe = backend(calling(deeper, lambda t, _: (t,)))
+    got, depth = exe(f32(1, 2, 3))
+    np.testing.assert_array_equal(got, f32(10, 11, 12))
+    assert depth == 1
+
+
+def test_without_its_functions_the_instruction_is_named(backend):
+    with pytest.raises(EvaluationError, match=r"told: .*function number 1 .* came without its functions"):
+        backend(CALL)(X)
+
+
+def test_modules_of_one_text_keep_their_own_functions(backend):
+    first, second = (backend(calling(lambda x, k=k: (x + k, np.int32(k)), lambda t, _: (t,))) for k in (1, 2))
+    assert [int(first(X)[1]), int(second(X)[1])] == [1, 2]
+
+
+def test_transfers_between_devices_are_refused_with_the_reason(backend):
+    send = parse(
+        """HloModule send
+ENTRY main {
+  x = f32[2]{0} parameter(0)
+  t = token[] after-all()
+  s = (f32[2]{0}, u32[], token[]) send(x, t), channel_id=1, is_host_transfer=true
+  d = token[] send-done(s), channel_id=1, is_host_transfer=true
+  ROOT y = f32[2]{0} add(x, x)
+}
+"""
+    )
+    with pytest.raises(UnimplementedError, match="send needs another device to talk to, or a host program"):
+        backend(send)

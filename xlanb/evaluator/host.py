@@ -1,0 +1,118 @@
+"""What a program does with its host: infeed and outfeed, and functions of Python's that JAX has put into it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xlanb.errors import EvaluationError
+from xlanb.evaluator.feeds import RaisedError
+from xlanb.evaluator.registry import rule
+from xlanb.evaluator.values import TOKEN, Value
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import TupleShape
+from xlanb.shape.shape import subshape
+
+if TYPE_CHECKING:
+    from xlanb.evaluator.interpreter import Evaluator
+
+CALLBACKS = frozenset({"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"})
+"""Targets by which JAX calls Python (pure_callback, io_callback, debug.print): the backend_config names the function by its number in `HloModule.host_callbacks`."""
+_OLD_CALLBACK = "xla_python_cpu_callback"
+_NUMBER = re.compile(r"\bindex\s*=\s*(\d+)")
+_FEEDS = frozenset({Op.INFEED, Op.OUTFEED})
+
+
+def acts(i: HloInstruction) -> bool:
+    """Whether an instruction, or what it calls, does something that the host sees, so that it happens even where nobody needs its value."""
+    if not i.has_side_effect:
+        return False
+    if _acts_itself(i):
+        return True
+    seen: set[HloComputation] = set()
+    todo = list(i.called_computations)
+    while todo:
+        computation = todo.pop()
+        if computation not in seen:
+            seen.add(computation)
+            if any(_acts_itself(j) for j in computation):
+                return True
+            todo += [c for j in computation for c in j.called_computations]
+    return False
+
+
+def _acts_itself(i: HloInstruction) -> bool:
+    if i.opcode in _FEEDS:
+        return True
+    return bool(i.attributes.get("custom_call_has_side_effect")) and i.attributes.get("custom_call_target") in CALLBACKS
+
+
+@rule("infeed")
+def _infeed(ev: Evaluator, i: HloInstruction, token: Value) -> Value:
+    if ev.feeds is None:
+        raise EvaluationError("takes data from the host: give evaluate(..., feeds=...) some")
+    return ev.feeds.take(i, subshape(i.shape, (0,))), TOKEN
+
+
+@rule("outfeed")
+def _outfeed(ev: Evaluator, i: HloInstruction, value: Value, token: Value) -> Value:
+    if ev.feeds is not None:
+        ev.feeds.give(value)
+    return TOKEN
+
+
+@rule("send", "send-done", "recv", "recv-done")
+def _transfer(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
+    raise EvaluationError(f"{i.opcode} needs another device to talk to, or a host program: XLA's CPU has neither")
+
+
+def callback(i: HloInstruction, *operands: Any) -> Value:
+    """The value of a custom call that calls a function of Python's with copies of the operands, which the function may keep.
+
+    Raises:
+        EvaluationError: the function is not known here.
+        RaisedError: of what the function raises.
+    """
+    target = i.attributes["custom_call_target"]
+    found = _NUMBER.search(i.backend_config)
+    functions = i.parent.module.host_callbacks
+    if found is None or int(found[1]) >= len(functions):
+        which = f"number {found[1]}" if found is not None else "that the backend_config does not name"
+        has = f"has {len(functions)} functions" if functions else "came without its functions"
+        raise EvaluationError(
+            f'"{target}" calls function {which} of the process that made the module, which {has} here: '
+            "take it from there by xlanb.from_jax, or set the module's host_callbacks"
+        )
+    try:
+        results = functions[int(found[1])](*map(_kept, operands))
+    except Exception as error:
+        raise RaisedError(error) from error
+    values = tuple(TOKEN if v is None else np.asarray(v) for v in results)
+    if isinstance(i.shape, TupleShape):
+        return values
+    if len(values) != 1:
+        raise EvaluationError(f"the function gave {len(values)} values for one")
+    return values[0]
+
+
+def old_callback(i: HloInstruction, *operands: Any) -> Value:
+    """What JAX made before version 0.6: the operand is an address in the process that made the module."""
+    raise EvaluationError(
+        f'"{_OLD_CALLBACK}" calls an address of the process that made the module: a newer JAX names it'
+    )
+
+
+TARGETS = {**dict.fromkeys(CALLBACKS, callback), _OLD_CALLBACK: old_callback}
+
+
+def _kept(value: Value) -> Value:
+    """The function's own: it may keep it, and sees that writing to it has no effect."""
+    if value is TOKEN:
+        return TOKEN
+    copy = np.array(value, order="C")
+    copy.flags.writeable = False
+    return copy
