@@ -103,3 +103,92 @@ def test_two_programs_share_a_routine() -> None:
     two = xlanb.compile(_program("f32", "add", (77, 333), (1,)))
     texts = [{u.text for u in exe.program.units() if u.shared} for exe in (one, two)]
     assert texts[0] == texts[1]
+
+
+_OF = {"exponential": np.exp, "abs": np.abs, "negate": np.negative}
+_OF_TWO = {"multiply": np.multiply, "subtract": np.subtract, "add": np.add}
+
+
+def _of(
+    t: str, op: str, of: str, shape: tuple[int, ...], dims: tuple[int, ...], given: str = "a", layout: str = ""
+) -> str:
+    sizes = ",".join(map(str, shape))
+    kept = ",".join(str(n) for k, n in enumerate(shape) if k not in dims)
+    return f"""HloModule m
+r {{ x = {t}[] parameter(0) y = {t}[] parameter(1) ROOT z = {t}[] {op}(x, y) }}
+ENTRY e {{
+  a = {t}[{sizes}] parameter(0)
+  b = {t}[{sizes}]{layout} parameter(1)
+  n = {t}[] parameter(2)
+  v = {t}[{sizes}] {of}({given})
+  ROOT c = {t}[{kept}] reduce(v, n), dimensions={{{",".join(map(str, dims))}}}, to_apply=r
+}}"""
+
+
+@pytest.mark.parametrize("op", ["add", "maximum"])
+@pytest.mark.parametrize(
+    ("of", "given"), [*((o, "a") for o in _OF), *((o, g) for o in _OF_TWO for g in ("a, b", "a, a"))]
+)
+@pytest.mark.parametrize("t", ["f32", "f64", "s32"])
+def test_reductions_of_one_operation_agree_with_numpy(t: str, of: str, given: str, op: str) -> None:
+    if t == "s32" and (of == "exponential" or (of, given) == ("subtract", "a, a")):
+        return  # there is none, or nothing is left of it
+    rng, dtype = np.random.default_rng(1), np.dtype(_TYPES[t])
+    for shape, dims in (((9, 301), (1,)), ((70001,), (0,)), ((3, 4, 5, 97), (2, 3))):
+        a, b = ((4 * rng.standard_normal(shape) - 9).astype(dtype) for _ in range(2))
+        exe = xlanb.compile(_of(t, op, of, shape, dims, given))
+        got = exe(a, b, np.array(3, dtype))
+        wide = np.float64 if dtype.kind == "f" else dtype
+        value = (
+            _OF[of](a.astype(wide))
+            if of in _OF
+            else _OF_TWO[of](a.astype(wide), (b if "b" in given else a).astype(wide))
+        )
+        want = _OPS[op](_OPS[op].reduce(value, axis=dims), np.array(3, wide))
+        np.testing.assert_allclose(got, want, rtol=2e-4 if t == "f32" else 1e-9, atol=2e-2 if t == "f32" else 0)
+        if exe.target.vector_bits == 512:
+            assert (f".of.{of}" in _routines(exe)) is not (of == "exponential" and t == "f64")
+
+
+def test_of_arrays_in_two_layouts_there_is_no_routine() -> None:
+    shape = (128, 256)
+    rng = np.random.default_rng(2)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    exe = xlanb.compile(_of("f32", "add", "multiply", shape, (1,), "a, b", "{0,1}"))
+    assert ".of." not in _routines(exe)
+    np.testing.assert_allclose(exe(a, b, np.float32(1)), (a * b).sum(1) + 1, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 200), (64, 128, 64), (3, 1, 2, 70), (1000, 2, 65)])
+@pytest.mark.parametrize("op", _OPS)
+def test_what_is_kept_lies_between(shape: tuple[int, ...], op: str) -> None:
+    rng = np.random.default_rng(3)
+    a = (1 + 0.001 * rng.standard_normal(shape)).astype(np.float32)
+    dims = (0, len(shape) - 1)
+    exe = xlanb.compile(_program("f32", op, shape, dims))
+    want = _OPS[op](_OPS[op].reduce(a.astype(np.float64), axis=dims), 3)
+    np.testing.assert_allclose(exe(a, np.float32(3)), want, rtol=1e-3)
+    if exe.target.vector_bits == 512:
+        assert ".pieces." in _routines(exe)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims"), [((16, 14, 14, 250), (1, 2)), ((37, 400), (1,)), ((50, 40, 37), (0, 1)), ((300,), (0,))]
+)
+@pytest.mark.parametrize("t", ["f32", "f64"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_means(shape: tuple[int, ...], dims: tuple[int, ...], t: str, *, swapped: bool) -> None:
+    kept = ",".join(str(n) for k, n in enumerate(shape) if k not in dims)
+    factors = "k, c" if swapped else "c, k"
+    text = _program(t, "add", shape, dims).replace("ROOT c", "c").replace("\n}", "")
+    text += f"""
+  f = {t}[] constant(0.25)
+  k = {t}[{kept}] broadcast(f), dimensions={{}}
+  ROOT p = {t}[{kept}] multiply({factors})
+}}"""
+    a = np.random.default_rng(4).standard_normal(shape).astype(_TYPES[t])
+    exe = xlanb.compile(text)
+    want = (a.astype(np.float64).sum(dims) + 3) / 4
+    np.testing.assert_allclose(exe(a, np.array(3, a.dtype)), want, rtol=1e-3, atol=1e-3)
+    if exe.target.vector_bits == 512:
+        assert "xlanb.scaled" in _routines(exe)

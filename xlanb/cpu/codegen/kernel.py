@@ -91,7 +91,7 @@ def emit(k: Kernel) -> None:
         if k.instruction.opcode is Op.FUSION:
             math_calls.choose(k.f, k.instruction.fused_computation)
         emitter = SPECIAL.get(k.root.opcode)
-        done = emitter(k) if emitter is not None else transpose.emit_transposed(k)
+        done = emitter(k) if emitter is not None else _scaled_reduce(k) or transpose.emit_transposed(k)
         if not done:
             try:
                 loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
@@ -110,6 +110,23 @@ def _reduce(k: Kernel) -> bool:
         or reduce.emit_whole_reduce(k.e, k.root, k.output, k.scratch)
         or reduce.emit_column_reduce(k.e, k.root, k.output)
     )
+
+
+def _scaled_reduce(k: Kernel) -> bool:
+    """A mean: a reduction times one number."""
+    if k.root.opcode is not Op.MULTIPLY or k.instruction.opcode is not Op.FUSION:
+        return False
+    for i, factor in (k.root.operands, reversed(k.root.operands)):
+        scale = factor.operands[0] if factor.opcode is Op.BROADCAST else factor
+        whole = i.opcode is Op.REDUCE and not i.shape.is_tuple and i.user_count == 1
+        if (
+            whole
+            and scale.opcode is Op.CONSTANT
+            and array_of(scale).rank == 0
+            and same_order(array_of(i), k.output.shape)
+        ):
+            return shared_reduce.emit_scaled_reduce(k.e, i, reduce.simple_reducer(i.to_apply), scale, k.output)
+    return False
 
 
 SCRATCH[Op.REDUCE] = reduce.scratch_bytes

@@ -1,9 +1,13 @@
 """Reductions of arrays in memory by one operation, as routines that do not depend on shapes (see matmul.shared): along rows of memory, across them, or of all of an array.
 
     xlanb.rows.OP.TYPE (a, rows, length, initial, c)               c[r] = initial op a[r, 0] op ... op a[r, length - 1]
+    xlanb.rows.OP.of.F.TYPE (a, b, rows, length, initial, c)       the same of f(a) or f(a, b), one operation on each element
+    xlanb.rows.OP.pieces.TYPE (a, rows, length, initial, c, pieces, jump)   of rows in so many pieces, each `jump` elements behind the one before
     xlanb.columns.OP.TYPE (a, rows, stride, columns, initial, c)   c[n] = initial op a[0, n] op ... op a[rows - 1, n], rows `stride` elements apart
 
-Both keep vectors of partial results. Columns are gone through a few rows at a time from left to right, as memory has them, whatever their number.
+    xlanb.scaled.TYPE (c, count, scale)                            c[n] = c[n] * scale
+
+Both reductions keep vectors of partial results. Columns are gone through a few rows at a time from left to right, as memory has them, whatever their number.
 """
 
 from __future__ import annotations
@@ -16,11 +20,11 @@ from itertools import groupby
 from xlanb.buffers.values import is_plain_reshape
 from xlanb.cpu.codegen import arithmetic, vector_memory, vectors
 from xlanb.cpu.codegen.elemental import Elemental, array_of
-from xlanb.cpu.codegen.indexing import IrArray, order
+from xlanb.cpu.codegen.indexing import IrArray, order, same_order
 from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.matmul.shared import routine
 from xlanb.cpu.codegen.parallel import is_parallel, parts
-from xlanb.cpu.codegen.row_reduce import PARTS, identity
+from xlanb.cpu.codegen.row_reduce import LARGE, PARTS, identity
 from xlanb.cpu.codegen.types import names, real, register
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -48,6 +52,11 @@ _BANDED = 1 << 19
 """Bytes from which on an array may be cut into bands."""
 _SHORT = 256
 """Bytes of a row below which several are taken as one."""
+_FEW = 32
+"""How many elements at the least go into each result that is multiplied when all of them are there."""
+_OF_ONE = frozenset({Op.ABS, Op.NEGATE, Op.EXPONENTIAL})
+_OF_TWO = frozenset({Op.ADD, Op.SUBTRACT, Op.MULTIPLY})
+"""What a routine does with each element before it is reduced: sums of squares and products, of magnitudes, of exponentials."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +67,16 @@ class _Fold:
     type: PrimitiveType
     width: int
     columns: bool = False
+    of: Op | None = None
+    sources: int = 1
+    pieces: bool = False
 
     @property
     def name(self) -> str:
         """What the routine is called."""
-        return f"{'columns' if self.columns else 'rows'}.{self.op}.{str(self.type).lower()}x{self.width}"
+        given = f".of.{self.of}{'.two' if self.sources > 1 else ''}" if self.of else ""
+        form = f"{'columns' if self.columns else 'rows'}.{self.op}{given}{'.pieces' if self.pieces else ''}"
+        return f"{form}.{str(self.type).lower()}x{self.width}"
 
     @property
     def kind(self) -> str:
@@ -80,27 +94,72 @@ class _Fold:
         with f.vectorized(self.width):
             return arithmetic.binary(f, self.op, self.type, a, b, flags)
 
+    def value(self, f: Function, elements: Sequence[str]) -> str:
+        """What is reduced, of elements or vectors of the arrays."""
+        if self.of is None:
+            return elements[0]
+        with f.vectorized(self.width):
+            if self.of in _OF_ONE:
+                return arithmetic.unary(f, self.of, self.type, elements[0])
+            return arithmetic.binary(f, self.of, self.type, elements[0], elements[-1])
+
 
 def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: IrArray, scratch: str) -> bool:
-    """A reduction of an array in memory by a routine; False, and nothing is written, where it is of another form, of another type or too small."""
-    pointer, types = _pointer(e, i.operands[0]), {array_of(o).element_type for o in i.operands}
-    form = _form(i)
-    if op is None or pointer is None or form is None or not e.f.target.explicit_vectors or types - _TYPES:
+    """A reduction of arrays in memory by a routine; False, and nothing is written, where it is of another form, of another type or too small."""
+    of, pointers = _sources(e, i.operands[0])
+    types = {array_of(o).element_type for o in i.operands}
+    if op is None or not pointers or not e.f.target.explicit_vectors or types - _TYPES:
         return False
     t = array_of(i).element_type
     width = e.f.target.vector_bits // t.bits
-    outer, rows, columns = form
-    if columns == 1:
+    pieces, (outer, rows, columns) = _pieces(i), _form(i) or (0, 0, 0)
+    fold = _Fold(op, t, width, of=of, sources=len(pointers), pieces=pieces is not None)
+    if pieces is not None:
+        count, outer, rows = pieces
+        if rows < _UNROLL * width or of is not None:
+            return False
+        _Rows(e, i, fold, pointers[0], output.pointer).emit(outer, rows, "", count)
+    elif columns == 1:
         if rows < _LONG * width:
             return False
-        _Rows(e, i, _Fold(op, t, width), pointer, output.pointer).emit(outer, rows, scratch)
+        _Rows(e, i, fold, pointers[0], output.pointer, pointers[1:]).emit(outer, rows, scratch)
     else:
+        pointer = pointers[0]
+        if of is not None:
+            return False
         short = columns < width and not scratch
         if rows < _ENOUGH or short or (outer > 1 and rows * columns < _WORTH):
             return False
         _Columns(e, i, _Fold(op, t, width, columns=True), pointer, output.pointer).emit(outer, rows, columns, scratch)
     e.f.ready = e.f.calls_only = True
     return True
+
+
+def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: HloInstruction, output: IrArray) -> bool:
+    """A reduction whose few results are multiplied by one number, as in a mean; False, and nothing is written, of another."""
+    t, count, given = array_of(i).element_type, array_of(i).element_count, array_of(i.operands[0]).element_count
+    if t not in (T.F32, T.F64) or count * _FEW > given or (count == 1 and given >= LARGE):
+        return False
+    if not emit_shared_reduce(e, i, op, output, ""):
+        return False
+    f, width = e.f, e.f.target.vector_bits // t.bits
+    parameters = ("ptr noalias %c", "i64 %count", f"{register(t)} %scale")
+    name = f"scaled.{str(t).lower()}x{width}"
+    called = routine(f.module, name, name, lambda g: _write_scaled(g, _Fold(Op.MULTIPLY, t, width)), parameters)
+    f.do(f"call void @{called}(ptr {output.pointer}, i64 {count}, {register(t)} {real(e.scalar(scale))})")
+    return True
+
+
+def _write_scaled(f: Function, fold: _Fold) -> None:
+    """The routine: vector by vector, then what is less than one."""
+    steps, lanes = (f.let(f"{o} i64 %count, {fold.width}") for o in ("udiv", "urem"))
+    mask, end = vector_memory.first_lanes(f, fold.width, lanes), f.let(f"mul i64 {steps}, {fold.width}")
+    factor = vectors.splat(f, fold.kind, "%scale", fold.width)
+    with f.loop(steps, guarded=True) as k:
+        place = _at(f, fold.kind, "%c", f.let(f"mul i64 {k}, {fold.width}"))
+        _store(f, fold, place, fold.step(f, _load(f, fold, place, 0), factor))
+    place = _at(f, fold.kind, "%c", end)
+    _store(f, fold, place, fold.step(f, _load(f, fold, place, 0, mask), factor), mask)
 
 
 def scratch_bytes(i: HloInstruction) -> int:
@@ -153,6 +212,32 @@ def _pointer(e: Elemental, i: HloInstruction) -> str | None:
     return source.pointer if isinstance(source, IrArray) else None
 
 
+def _sources(e: Elemental, i: HloInstruction) -> tuple[Op | None, tuple[str, ...]]:
+    """(an operation on each element, where its operands lie in memory); no operation where the array itself lies there, and no places of others."""
+    pointer = _pointer(e, i)
+    if pointer is not None:
+        return None, (pointer,)
+    exact = i.opcode is not Op.EXPONENTIAL or array_of(i).element_type is T.F32
+    if i in e.bindings or i.opcode not in _OF_ONE | _OF_TWO or not exact:
+        return None, ()
+    alike = all(same_order(array_of(o), array_of(i)) for o in i.operands)
+    places = [_pointer(e, o) for o in dict.fromkeys(i.operands)]
+    return i.opcode, tuple(p for p in places if p is not None) if alike and None not in places else ()
+
+
+def _pieces(i: HloInstruction) -> tuple[int, int, int] | None:
+    """(pieces, rows, elements of a piece) where what is kept lies between two runs of dimensions that are reduced; None of other forms."""
+    source, result = array_of(i.operands[0]), array_of(i)
+    slowest = list(reversed(order(source)))
+    kept = [d for d in range(source.rank) if d not in i.dimensions]
+    runs = [(reduced, list(dims)) for reduced, dims in groupby(slowest, lambda d: d in i.dimensions)]
+    in_order = [d for d in slowest if d in kept] == [kept[d] for d in reversed(order(result))]
+    if not source.element_count or not in_order or [reduced for reduced, _ in runs] != [True, False, True]:
+        return None
+    first, rows, last = (math.prod(source.dimensions[d] for d in dims) for _, dims in runs)
+    return first, rows, last
+
+
 def _form(i: HloInstruction) -> tuple[int, int, int] | None:
     """(arrays, rows, columns) where rows are reduced and the rest is kept, in the order of memory in source and result; None of other forms."""
     source, result = array_of(i.operands[0]), array_of(i)
@@ -177,6 +262,7 @@ class _Kernel:
     fold: _Fold
     source: str
     result: str
+    others: tuple[str, ...] = ()
 
     def at(self, pointer: str, offset: Ix) -> str:
         """An element's address."""
@@ -198,70 +284,118 @@ class _Kernel:
 class _Rows(_Kernel):
     """Along rows."""
 
-    def emit(self, rows: int, length: int, scratch: str) -> None:
+    def emit(self, rows: int, length: int, scratch: str, pieces: int = 1) -> None:
         e = self.e
         if rows == 1 and scratch and is_parallel(e, PARTS, self.nanoseconds(length // PARTS)):
             self._in_parts(length, scratch)
             return
-        with parts(e, rows, nanoseconds=self.nanoseconds(length)) as (low, high):
-            source = self.at(self.source, e.f.mul(low, length))
-            self._rows(source, e.f.sub(high, low), length, self.initial(), self.at(self.result, low))
+        layout: tuple[Ix, ...] = (pieces, rows * length) if self.fold.pieces else ()
+        with parts(e, rows, nanoseconds=self.nanoseconds(length * pieces)) as (low, high):
+            sources = self._sources(e.f.mul(low, length))
+            result = self.at(self.result, low)
+            self._rows(self.fold, sources, e.f.sub(high, low), length, self.initial(), result, layout)
 
-    def _rows(self, source: str, rows: Ix, length: int, initial: str, result: str) -> None:
-        kind = self.fold.kind
-        called = routine(self.e.f.module, self.fold, self.fold.name, self._write, _parameters(kind, "length"))
-        self.call(called, ("ptr", source), ("i64", rows), ("i64", length), (kind, initial), ("ptr", result))
+    def _sources(self, offset: Ix) -> list[str]:
+        """The arrays from an element on."""
+        return [self.at(s, offset) for s in (self.source, *self.others)]
+
+    def _rows(
+        self,
+        fold: _Fold,
+        sources: Sequence[str],
+        rows: Ix,
+        length: int,
+        initial: str,
+        result: str,
+        layout: Sequence[Ix] = (),
+    ) -> None:
+        parameters = list(_parameters(fold.kind, "length"))
+        parameters += ["i64 %pieces", "i64 %jump"] if fold.pieces else []
+        parameters[1:1] = ["ptr noalias readonly %b"] if fold.sources > 1 else []
+        called = routine(self.e.f.module, fold, fold.name, lambda f: _write_rows(f, fold), parameters)
+        places: list[tuple[str, Ix]] = [("ptr", s) for s in sources]
+        sizes: list[tuple[str, Ix]] = [("i64", rows), ("i64", length)]
+        self.call(called, *places, *sizes, (fold.kind, initial), ("ptr", result), *(("i64", n) for n in layout))
 
     def _in_parts(self, length: int, scratch: str) -> None:
         """One row in so many parts, whoever takes which, then the parts, then what is left over."""
-        e, each = self.e, length // PARTS
+        e, each, fold = self.e, length // PARTS, self.fold
         with parts(e, PARTS, nanoseconds=self.nanoseconds(each)) as (low, high):
-            source = self.at(self.source, e.f.mul(low, each))
-            self._rows(source, e.f.sub(high, low), each, self.fold.neutral, self.at(scratch, low))
-        self._rows(scratch, 1, PARTS, self.initial(), self.result)
+            sources = self._sources(e.f.mul(low, each))
+            self._rows(fold, sources, e.f.sub(high, low), each, fold.neutral, self.at(scratch, low))
+        self._rows(_Fold(fold.op, fold.type, fold.width), [scratch], 1, PARTS, self.initial(), self.result)
         if each * PARTS < length:
-            so_far = e.f.let(f"load {self.fold.kind}, ptr {self.result}")
-            self._rows(self.at(self.source, each * PARTS), 1, length - each * PARTS, so_far, self.result)
+            so_far = e.f.let(f"load {fold.kind}, ptr {self.result}")
+            self._rows(fold, self._sources(each * PARTS), 1, length - each * PARTS, so_far, self.result)
 
-    def _write(self, f: Function) -> None:
-        """The routine: in each row vectors by the handful, then one by one, then what is less than one."""
-        fold, width = self.fold, self.fold.width
-        steps, lanes = (f.let(f"{o} i64 %length, {width}") for o in ("udiv", "urem"))
-        handfuls, singles = (f.let(f"{o} i64 {steps}, {_UNROLL}") for o in ("udiv", "urem"))
-        vector = vectors.kind(fold.kind, width)
-        mask, partly = vector_memory.first_lanes(f, width, lanes), _if_any(f, lanes)
-        neutral = vectors.operand(f, fold.kind, fold.neutral, width)
-        with f.loop("%rows") as r:
-            row = _at(f, fold.kind, "%a", f.let(f"mul i64 {r}, %length"))
-            with f.carried(handfuls, [("ptr", row), *[(vector, neutral)] * _UNROLL], guarded=True) as loop:
-                here, *totals = loop.values
+
+def _write_rows(f: Function, fold: _Fold) -> None:
+    """The routine along rows: in each row, or piece of one, vectors by the handful, then one by one, then what is less than one."""
+    width, vector = fold.width, vectors.kind(fold.kind, fold.width)
+    steps, lanes = (f.let(f"{o} i64 %length, {width}") for o in ("udiv", "urem"))
+    handfuls, singles = (f.let(f"{o} i64 {steps}, {_UNROLL}") for o in ("udiv", "urem"))
+    counts = handfuls, singles, _if_any(f, lanes)
+    mask = vector_memory.first_lanes(f, width, lanes)
+    neutral = vectors.operand(f, fold.kind, fold.neutral, width)
+    with f.loop("%rows") as r:
+        first = f.let(f"mul i64 {r}, %length")
+        here = [_at(f, fold.kind, f"%{name}", first) for name in "ab"[: fold.sources]]
+        totals = [neutral] * _UNROLL
+        if fold.pieces:
+            with f.carried("%pieces", [("ptr", here[0]), *[(vector, v) for v in totals]]) as loop:
+                beginning, *totals = loop.values
                 _known(f, totals, width)
-                totals = [fold.step(f, v, _load(f, fold, here, k * width)) for k, v in enumerate(totals)]
-                loop.next = [_at(f, fold.kind, here, _UNROLL * width), *totals]
-            here, *totals = loop.values
-            _known(f, totals, width)
-            total = fold.step(f, fold.step(f, totals[0], totals[1]), fold.step(f, totals[2], totals[3]))
-            with f.carried(singles, [("ptr", here), (vector, total)], guarded=True) as loop:
-                here, total = loop.values
-                _known(f, [total], width)
                 loop.next = [
-                    _at(f, fold.kind, here, width),
-                    fold.step(f, total, _load(f, fold, here, 0)),
+                    _at(f, fold.kind, beginning, "%jump"),
+                    *_write_row(f, fold, [beginning], totals, counts, mask),
                 ]
-            here, total = loop.values
-            with f.carried(partly, [(vector, total)], guarded=True) as loop:
-                _known(f, loop.values, width)
-                loop.next = [fold.step(f, loop.values[0], _load(f, fold, here, 0, mask))]
-            (total,) = loop.values
-            _known(f, [total], width)
-            while width > 1:
-                low, high = vector_memory.halves(f, fold.kind, total, width)
-                width //= 2
-                total = _Fold(fold.op, fold.type, width).step(f, low, high)
-            width = fold.width
-            f.do(
-                f"store {fold.kind} {fold.step(f, '%initial', total)}, ptr {_at(f, fold.kind, '%c', r)}, align {fold.type.byte_size}"
-            )
+            totals = loop.values[1:]
+        else:
+            totals = _write_row(f, fold, here, totals, counts, mask)
+        _known(f, totals, width)
+        total = fold.step(f, fold.step(f, totals[0], totals[1]), fold.step(f, totals[2], totals[3]))
+        while width > 1:
+            low, high = vector_memory.halves(f, fold.kind, total, width)
+            width //= 2
+            total = _Fold(fold.op, fold.type, width).step(f, low, high)
+        width = fold.width
+        made, place = fold.step(f, "%initial", total), _at(f, fold.kind, "%c", r)
+        f.do(f"store {fold.kind} {made}, ptr {place}, align {fold.type.byte_size}")
+
+
+def _write_row(
+    f: Function, fold: _Fold, here: list[str], totals: list[str], counts: tuple[str, str, str], mask: str
+) -> list[str]:
+    """The totals of vectors with one more row, or piece of one, that begins `here`."""
+    width, n = fold.width, fold.sources
+    vector = vectors.kind(fold.kind, width)
+
+    def loaded(places: Sequence[str], offset: int = 0, mask: str = "") -> str:
+        return fold.value(f, [_load(f, fold, p, offset, mask) for p in places])
+
+    places = [("ptr", p) for p in here]
+    with f.carried(counts[0], [*places, *[(vector, v) for v in totals]], guarded=True) as loop:
+        here, totals = loop.values[:n], loop.values[n:]
+        _known(f, totals, width)
+        totals = [fold.step(f, v, loaded(here, k * width)) for k, v in enumerate(totals)]
+        loop.next = [*(_at(f, fold.kind, p, _UNROLL * width) for p in here), *totals]
+    here, totals = loop.values[:n], loop.values[n:]
+    _known(f, totals, width)
+    with f.carried(counts[1], [*(("ptr", p) for p in here), (vector, totals[0])], guarded=True) as loop:
+        here = loop.values[:n]
+        _known(f, loop.values[n:], width)
+        total = fold.step(f, loop.values[n], loaded(here))
+        loop.next = [*(_at(f, fold.kind, p, width) for p in here), total]
+    here = loop.values[:n]
+    with f.carried(counts[2], [(vector, loop.values[n])], guarded=True) as loop:
+        _known(f, loop.values, width)
+        value = loaded(here, 0, mask)
+        if fold.of is not None:
+            rest = vectors.operand(f, fold.kind, fold.neutral, width)
+            value = f.plain(f"select {vectors.kind('i1', width)} {mask}, {vector} {value}, {vector} {rest}")
+            _known(f, [value], width)
+        loop.next = [fold.step(f, loop.values[0], value)]
+    return [loop.values[0], *totals[1:]]
 
 
 class _Columns(_Kernel):
