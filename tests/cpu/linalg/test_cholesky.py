@@ -66,6 +66,20 @@ def test_many_are_shared_by_threads(lapack, positive):
     np.testing.assert_allclose(factor, reference(a, "L"), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("uplo", "LU")
+def test_a_large_one_is_shared_by_threads(lapack, positive, uplo):
+    exe = potrf(lapack, "s", (), 300, uplo)
+    assert exe.program.is_parallel
+    a = positive((), 300, np.float32)
+    a[250, 250] = -1
+    factor, info = exe(a)
+    assert info == 251
+    a[250, 250] = 400
+    factor, info = exe(a)
+    assert info == 0
+    np.testing.assert_allclose(factor, reference(a, uplo), rtol=0, atol=2e-4)
+
+
 def test_what_has_no_kernel_is_a_call(lapack, positive):
     assert potrf(lapack, "z", (), 4, "L").program.host
     empty = potrf(lapack, "s", (3,), 0, "L")

@@ -98,3 +98,14 @@ def test_many_are_shared_by_threads(lapack, rng):
     packed, pivots, _ = exe(a)
     for got, want in zip((packed, pivots), lu(a), strict=False):
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("m", "n"), [(300, 300), (260, 330), (330, 260)])
+def test_a_large_one_is_shared_by_threads(lapack, rng, m, n):
+    a = rng.standard_normal((m, n))
+    exe = getrf(lapack, "d", (), m, n)
+    assert exe.program.is_parallel
+    packed, pivots, info = exe(a)
+    assert info == 0
+    assert np.abs(np.tril(packed[:, : min(m, n)], -1)).max() <= 1
+    np.testing.assert_allclose(product(packed, pivots), a, rtol=0, atol=1e-12)

@@ -94,3 +94,12 @@ def test_many_are_shared_by_threads(lapack, rng):
     exe = trsm(lapack, "d", (300,), (20, 20), (20, 6), "L", "U", "T", "N")
     assert exe.program.is_parallel
     assert residual(a, exe(a, b), b, "L", "U", "T", "N") < 1e-13
+
+
+@pytest.mark.parametrize(("side", "uplo", "trans"), list(product("LR", "LU", "NT")))
+def test_a_large_one_is_shared_by_threads(lapack, rng, side, uplo, trans):
+    a = system(rng, (), 200, uplo, "N", np.float64)
+    b = rng.standard_normal((200, 101) if side == "L" else (101, 200))
+    exe = trsm(lapack, "d", (), a.shape, b.shape, side, uplo, trans, "N")
+    assert exe.program.is_parallel
+    assert residual(a, exe(a, b), b, side, uplo, trans, "N") < 1e-12

@@ -60,7 +60,7 @@ def emit_system(call: Call, system: System, n: int, m: int, a: str, b: str) -> N
 
 def _emit_left(call: Call, system: System, n: int, m: int, a: str, b: str) -> None:
     """Blocks of rows after each other; threads share the columns of b. What comes from a is packed before."""
-    packed = n + PADDING
+    packed = _diagonals(n)
     if system.transposed:
         turned, packed = packed, packed + n * n
         emit_turned(call, a, n, call.address(call.scratch, turned), n, n, lower=system.forward)
@@ -84,12 +84,17 @@ def _emit_left(call: Call, system: System, n: int, m: int, a: str, b: str) -> No
                 (width, columns),
                 (call.address(source, first * (n + 1)), n),
                 (further(call, here, 1, first), n),
-                call.address(call.scratch, first),
+                call.address(call.scratch, first + first // panels(n)[0][1] * PADDING),
             )
             if rest:
                 out = further(call, here, 1, first + width if system.forward else 0)
                 known = further(call, here, 1, first)
                 emit_update(call, call.address(call.scratch, at), rest, columns, width, known, (1, n), out, n)
+
+
+def _diagonals(n: int) -> int:
+    """Elements for the inverses of the diagonal, those of each panel by themselves: threads that are at different panels write them, and what is behind them."""
+    return n + len(panels(n)) * PADDING
 
 
 def share(call: Call, low: Ix, high: Ix, m: int) -> Ix:
@@ -304,7 +309,7 @@ def scratch_bytes(n: int, m: int, system: System, element: int) -> int:
     if not system.left:
         return packed_elements(m, panels(n)[0][1]) * element if len(panels(n)) > 1 else 0
     packed = sum(packed_elements(n - first - width if system.forward else first, width) for first, width in panels(n))
-    return (n + PADDING + (n * n if system.transposed else 0) + packed) * element
+    return (_diagonals(n) + (n * n if system.transposed else 0) + packed) * element
 
 
 _SMALL = (
