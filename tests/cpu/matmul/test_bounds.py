@@ -33,15 +33,15 @@ def run(text, sizes, result):
     temp = exe.buffer_assignment.temp_size
     exe.code.function("run", 3)(arguments, results, fenced(-(-temp // 64) * 64))
 
-for t, w in (("f32", 4), ("bf16", 2), ("s8", 1)):
-    for m, k, n in [(1, 1, 1), (3, 5, 7), (17, 33, 19), (1, 37, 50), (50, 37, 1), (35, 20, 33)]:
+for t, w in (("f32", 4), ("bf16", 2), ("s8", 1), ("c64", 8)):
+    for m, k, n in [(1, 1, 1), (3, 5, 7), (17, 33, 19), (1, 37, 50), (50, 37, 1), (35, 20, 33), (67, 41, 97)]:
         for lc in (0, 1):
             for rc in (0, 1):
                 a, b = ((m, k) if lc else (k, m)), ((n, k) if rc else (k, n))
                 run(f"ENTRY e {{ x = {t}[{a[0]},{a[1]}] parameter(0) y = {t}[{b[0]},{b[1]}] parameter(1) "
                     f"ROOT r = {t}[{m},{n}] dot(x, y), lhs_contracting_dims={{{lc}}}, rhs_contracting_dims={{{rc}}} }}",
                     [m * k * w, k * n * w], m * n * w)
-    for c, o in [(3, 5), (5, 33), (16, 17)]:
+    for c, o in [] if t == "c64" else [(3, 5), (5, 33), (16, 17)]:
         for window, labels in [("size=3x3 pad=1_1x1_1", "b01f_01io->b01f"), ("size=3x3 stride=2x2", "b01f_01io->b01f")]:
             s = 7 if "pad" in window else 3
             run(f"ENTRY e {{ x = {t}[2,7,7,{c}] parameter(0) y = {t}[3,3,{c},{o}] parameter(1) "

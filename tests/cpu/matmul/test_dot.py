@@ -44,9 +44,9 @@ def test_orders(check, transposed, layout):
 
 @pytest.mark.parametrize(
     "types",
-    [("f64",) * 3, ("bf16",) * 3, ("bf16", "bf16", "f32"), ("f16",) * 3, ("s8", "s8", "s32"), ("u8", "s8", "s32"), ("s8",) * 3, ("s16", "s16", "s32"), ("s32",) * 3, ("c64",) * 3],
+    [("f64",) * 3, ("bf16",) * 3, ("bf16", "bf16", "f32"), ("f16",) * 3, ("s8", "s8", "s32"), ("u8", "s8", "s32"), ("s8",) * 3, ("s16", "s16", "s32"), ("s32",) * 3, ("c64",) * 3, ("c128",) * 3],
 )  # fmt: skip
-@pytest.mark.parametrize("transposed", [(False, False), (True, True)])
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 def test_types(check, types, transposed):
     for m, k, n in [(5, 40, 33), (37, 53, 71), (1, 64, 17), (70, 20, 1), (3, 5, 80)]:
         text, shapes = dot_text(m, k, n, transposed=transposed, types=types)
@@ -113,6 +113,13 @@ def test_copies_in_panels_and_lines(build, n, transposed):
     x, y = rng.standard_normal(a).astype(np.float32), rng.standard_normal(b).astype(np.float32)
     want = (x.T if transposed[0] else x) @ (y.T if transposed[1] else y)
     np.testing.assert_allclose(build(text)(x, y), want, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (False, True)])
+@pytest.mark.parametrize("sizes", [(70, 500, 430), (2, 300, 200), (1, 1000, 1)])
+def test_complex_numbers_are_kernels(check, sizes, transposed):
+    text, shapes = dot_text(*sizes, types=("c64",) * 3, transposed=transposed)
+    assert ".complex" in check(text, shapes, ("c64", "c64")).llvm_ir
 
 
 def test_not_a_number_and_infinity_stay_where_they_are(build):

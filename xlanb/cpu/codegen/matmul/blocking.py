@@ -101,7 +101,7 @@ def _candidates(x: Contraction, target: Target, width: int, column: Axis) -> Ite
     for vectors in _VECTORS:
         if vectors > most:
             continue
-        limit = (registers - vectors - 1) // vectors
+        limit = (registers - vectors - 1) // vectors // (2 if x.is_complex else 1)
         if limit < 1:
             continue
         for rows in _row_candidates(x.rows, limit):
@@ -126,9 +126,10 @@ def _option(x: Contraction, rows: Rows, vectors: int, width: int, column: Axis) 
     height = whole * rows.part
     tiles = x.batch_count * count(x.rows) // (whole * partial) * -(-partial // rows.part)
     tiles *= x.column_count // column.size * max(1, -(-column.size // (width * vectors)))
-    sums = height * vectors
+    parts = 2 if x.is_complex else 1
+    sums = height * vectors * parts
     # As many loads a cycle as multiply-adds; fewer than four sums wait for one another; lines of b come from beyond the first cache.
-    step = max(sums, height + vectors, 4.0 if sums < 4 else 0.0)
+    step = max(sums, parts * height + vectors, 4.0 if sums < 4 else 0.0)
     step += vectors * (1.0 if x.depth_count * vectors * _LINE > _LINE * _SETS * _WAYS // 2 else 0.3)
     cycles = tiles * (step * x.depth_count + 2 * sums + _TILE_OVERHEAD)
     return Blocking(rows, vectors, width, cycles * (1 + 0.001 / sums), tiles)

@@ -44,6 +44,8 @@ class Contraction:
     c_type: PrimitiveType
     is_swapped: bool = False
     """Whether a and b (and rows and columns) have changed places."""
+    is_complex: bool = False
+    """Whether elements are pairs of `type`: strides count their parts, and so do the last columns, or depth where it is the axis of the vectors."""
 
     def normalized(self) -> Contraction:
         """Without axes of one element, neighbours joined, and the result's fastest axis, where it is a row or a column, the last of the columns."""

@@ -10,7 +10,7 @@ from xlanb.cpu.codegen.matmul.blocking import Blocking, blocking
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.codegen.matmul.grid import Digit, Span, Work, digits_of, emit_grid, walk_routine, walk_table
 from xlanb.cpu.codegen.matmul.lanes import Place, has_masks, lanes_of
-from xlanb.cpu.codegen.matmul.packing import emit_copy
+from xlanb.cpu.codegen.matmul.packing import Copy, emit_copy
 from xlanb.cpu.codegen.matmul.panel import PANEL_BYTES, panel_routine, panel_table
 from xlanb.cpu.codegen.matmul.plan import Plan
 from xlanb.cpu.codegen.matmul.rowdot import RowDot, rowdot_routine, rowdot_table
@@ -33,17 +33,19 @@ def emit_contraction(e: Elemental, p: Plan, a: Place, b: Place, c: Place, scratc
     if x.is_swapped:
         a, b = b, a
     if p.a is not None:
-        packed = Place(scratch, first // p.a.type.byte_size)
-        emit_copy(e, p.a, a, packed)
-        a = packed
+        a = _copied(e, p.a, a, scratch, first, x.a_type)
     if p.b is not None:
-        packed = Place(scratch, (first + p.a_bytes) // p.b.type.byte_size)
-        emit_copy(e, p.b, b, packed)
-        b = packed
+        b = _copied(e, p.b, b, scratch, first + p.a_bytes, x.b_type)
     if p.rowdot:
         _rowdots(e, x, (a, b, c))
     else:
         _tiles(e, x, (a, b, c), whole_b=p.b is not None, panels=p.panels)
+
+
+def _copied(e: Elemental, copy: Copy, source: Place, scratch: str, first: int, t: PrimitiveType) -> Place:
+    """The operand in scratch, `first` bytes behind its beginning, as elements of type t."""
+    emit_copy(e, copy, source, Place(scratch, first // copy.normalized().type.byte_size))
+    return Place(scratch, first // t.byte_size)
 
 
 def _tiles(e: Elemental, x: Contraction, places: tuple[Place, Place, Place], *, whole_b: bool, panels: bool) -> None:
@@ -66,6 +68,7 @@ def _tiles(e: Elemental, x: Contraction, places: tuple[Place, Place, Place], *, 
         *_types(x),
         whole_b=whole_b and is_part,
         along=column.a != 0,
+        is_complex=x.is_complex,
     )
     tile = replace(tile, pairs=has_pairs(target, tile, x.depth))
     arrays = _addresses(e, x, places)
@@ -163,15 +166,16 @@ def _rowdots(e: Elemental, x: Contraction, places: tuple[Place, Place, Place]) -
     row = x.rows[-1] if x.rows else Axis(1)
     column = x.columns[-1] if x.columns else Axis(1)
     high = min(row.size, 4)
-    wide = min(column.size, _ROWDOT_COLUMNS)
+    wide = min(column.size, _ROWDOT_COLUMNS // 2 if x.is_complex else _ROWDOT_COLUMNS)
     lanes = x.depth[-1].size % width
-    block = RowDot(width, high, wide, -1 if lanes and has_masks(e.f.target) else lanes, len(x.depth), *_types(x))
+    tail = -1 if lanes and has_masks(e.f.target) else lanes
+    block = RowDot(width, high, wide, tail, len(x.depth), *_types(x), is_complex=x.is_complex)
     rows = [(r * row.a, r * row.c) for r in range(high)]
     columns = [(n * column.b, n * column.c) for n in range(wide)]
     spans = [_span(x, axis) for axis in x.batch]
     spans += [_span(x, axis, wide if axis is column else 1) for axis in x.columns]
     spans += [_span(x, axis, high if axis is row else 1) for axis in x.rows]
-    cycles = max(high * wide, high + wide) * x.depth_count / width + 8 * high * wide
+    cycles = max(block.sums, high + wide) * x.depth_count / width + 8 * block.sums
     work = Work(
         rowdot_routine(e.f.module, block),
         rowdot_table(block, x.depth, rows, columns),

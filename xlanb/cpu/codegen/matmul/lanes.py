@@ -149,6 +149,17 @@ class Lanes:
         """a + b."""
         return self.f.let(f"{'fadd' if self.t.is_floating else 'add'} {self.kind} {a}, {b}")
 
+    def exchanged(self, value: str) -> str:
+        """Neighbours of a vector in one another's places."""
+        picks = ", ".join(f"i32 {k ^ 1}" for k in range(self.width))
+        return self.f.let(f"shufflevector {self.kind} {value}, {self.kind} poison, <{self.width} x i32> <{picks}>")
+
+    def times(self, value: str, pair: tuple[float, float]) -> str:
+        """A vector of floats by two constants in turn."""
+        kind = register(self.t)
+        factors = ", ".join(f"{kind} {pair[k % 2]}" for k in range(self.width))
+        return self.f.let(f"fmul {self.kind} {value}, <{factors}>")
+
     def store(self, to: PrimitiveType, pointer: str, offset: Ix, value: str, lanes: int | str) -> None:
         """`lanes` elements as type `to` from `offset` on."""
         f, kind = self.f, f"<{self.width} x {memory(to)}>"

@@ -18,6 +18,13 @@ _BLOCK = 64
 """Bytes of zeros in a store."""
 _NANOSECONDS = 0.1
 """Of copying one element."""
+_MOVED_AS = {
+    PrimitiveType.BF16: PrimitiveType.U16,
+    PrimitiveType.F16: PrimitiveType.U16,
+    PrimitiveType.C64: PrimitiveType.U64,
+    PrimitiveType.C128: PrimitiveType.U64,
+}
+"""Types of the same size, or half of it, that vectors are made of."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +36,11 @@ class Copy:
     type: PrimitiveType
 
     def normalized(self) -> Copy:
-        """Without axes of one element, neighbours joined, in falling order of the target's strides; where nothing is converted, halves are moved as integers."""
-        made = replace(self, axes=merged(self.axes, lambda x: (x.c, x.a)))
-        if self.source_type is self.type and self.type in (PrimitiveType.BF16, PrimitiveType.F16):
-            return replace(made, source_type=PrimitiveType.U16, type=PrimitiveType.U16)
-        return made
+        """Without axes of one element, neighbours joined, in falling order of the target's strides; where nothing is converted, as integers of that size."""
+        axes, t = self.axes, _MOVED_AS.get(self.type) if self.source_type is self.type else None
+        if self.type is PrimitiveType.C128:
+            axes = (Axis(2, 1, 0, 1), *(replace(x, a=2 * x.a, c=2 * x.c) for x in axes))
+        return Copy(merged(axes, lambda x: (x.c, x.a)), t or self.source_type, t or self.type)
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class _Square:
 
 
 def emit_copy(e: Elemental, copy: Copy, source: Place, target: Place) -> None:
-    """Emit the copy, shared by threads where it is long. The target's fastest axis must have stride 1."""
+    """Emit the copy, shared by threads where it is long; the places are the first bytes. The target's fastest axis must have stride 1."""
     copy = copy.normalized()
     if not count(copy.axes):
         return

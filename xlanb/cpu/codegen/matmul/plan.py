@@ -12,6 +12,7 @@ from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.codegen.matmul.lanes import can_load, can_store, can_sum
 from xlanb.cpu.codegen.matmul.packing import Copy
 from xlanb.cpu.codegen.matmul.panel import PANEL_BYTES
+from xlanb.cpu.codegen.types import part
 from xlanb.shape import PrimitiveType
 
 _FEW_ROWS = 8
@@ -55,23 +56,50 @@ def plan(x: Contraction) -> Plan | None:
     """How to compute a contraction; None where its types, or a result whose fastest axis is a batch's, do not suit."""
     if 0 in (x.batch_count, x.row_count, x.column_count, x.depth_count):
         return None
-    if not can_sum(x.type) or not can_store(x.type, x.c_type):
+    if not _has_vectors(x):
         return None
-    if not can_load(x.a_type, x.type) or not can_load(x.b_type, x.type):
-        return None
-    x = _along(x.normalized())
+    x = x.normalized() if x.type.is_complex else _along(x.normalized())
     if x.columns[-1].c != 1 if x.columns else x.rows:
         return None
     inner = x.depth[-1] if x.depth else Axis(1)
     along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
     if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= _FEW_ROWS)):
-        return Plan(x, rowdot=True)
+        return _in_parts(Plan(x, rowdot=True))
     made = Plan(x)
     if x.columns and not x.columns[-1].a and _wants_b(x):
         made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
     if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
         made = _with_a(made)
-    return made
+    return _in_parts(made)
+
+
+def _has_vectors(x: Contraction) -> bool:
+    if x.type.is_complex:
+        return x.a_type is x.b_type is x.c_type is x.type
+    loads = can_load(x.a_type, x.type) and can_load(x.b_type, x.type)
+    return loads and can_sum(x.type) and can_store(x.type, x.c_type)
+
+
+def _in_parts(p: Plan) -> Plan:
+    """Of complex numbers: with strides that count real and imaginary parts, which lie side by side."""
+    x = p.x
+    if not x.type.is_complex:
+        return p
+    t = part(x.type)
+    batch, rows, columns, depth = (
+        [Axis(axis.size, 2 * axis.a, 2 * axis.b, 2 * axis.c) for axis in axes]
+        for axes in (x.batch, x.rows, x.columns, x.depth)
+    )
+    if p.rowdot:
+        depth[-1] = Axis(2 * depth[-1].size, 1, 1)
+    elif columns:
+        columns[-1] = Axis(2 * columns[-1].size, 0, 1, 1)
+    else:
+        columns = [Axis(2, 0, 1, 1)]
+    made = Contraction(
+        tuple(batch), tuple(rows), tuple(columns), tuple(depth), t, t, t, t, x.is_swapped, is_complex=True
+    )
+    return replace(p, x=made)
 
 
 def _along(x: Contraction) -> Contraction:

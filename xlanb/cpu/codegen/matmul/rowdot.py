@@ -39,11 +39,13 @@ class RowDot:
     b_type: PrimitiveType
     type: PrimitiveType
     c_type: PrimitiveType
+    is_complex: bool = False
+    """Whether elements are real parts beside imaginary parts: each pair of a row and a column has the products of like parts, and those of unlike parts."""
 
     @property
     def sums(self) -> int:
         """Accumulators per step."""
-        return self.rows * self.columns
+        return self.rows * self.columns * (2 if self.is_complex else 1)
 
     @property
     def sets(self) -> int:
@@ -53,7 +55,8 @@ class RowDot:
     @property
     def name(self) -> str:
         """What the routine is called."""
-        end = "" if self.tail < 0 else f".lanes{self.tail}"
+        end = ".complex" if self.is_complex else ""
+        end += "" if self.tail < 0 else f".lanes{self.tail}"
         types = types_text(self.a_type, self.b_type, self.type, self.c_type)
         return f"rowdot.{types}.{self.rows}x{self.columns}x{self.width}.depth{self.levels}{end}"
 
@@ -98,8 +101,14 @@ class _Emitter:
         for s in range(1, block.sets):
             part = totals[s * block.sums : (s + 1) * block.sums]
             totals[: block.sums] = [v.add(x, y) for x, y in zip(totals[: block.sums], part, strict=True)]
-        for n in range(block.sums):
-            store(f, block.c_type, moved(f, "%c", word(f, self.first_c + n)), 0, _sum(v, totals[n]))
+        for n in range(block.rows * block.columns):
+            at = moved(f, "%c", word(f, self.first_c + n))
+            if block.is_complex:
+                like, unlike = totals[2 * n : 2 * n + 2]
+                store(f, block.c_type, at, 0, _sum(v, v.times(like, (1.0, -1.0))))
+                store(f, block.c_type, at, 1, _sum(v, unlike))
+            else:
+                store(f, block.c_type, at, 0, _sum(v, totals[n]))
 
     def _nest(self, level: int, a: str, b: str, totals: list[str]) -> list[str]:
         """The loops over depth from `level` inwards; `a` and `b` are the offsets in all rows and columns."""
@@ -143,6 +152,8 @@ class _Emitter:
         left = [v.load(block.a_type, moved(f, row, a), 0, lanes) for row in self.rows]
         right = [v.load(block.b_type, moved(f, column, b), 0, lanes) for column in self.columns]
         n = which * block.sums
+        if block.is_complex:
+            right = [y for column in right for y in (column, v.exchanged(column))]
         for x in left:
             for y in right:
                 out[n] = v.multiply_add(out[n], x, y)

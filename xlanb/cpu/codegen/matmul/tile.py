@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, product
 
 from xlanb.cpu.codegen.ir import Function, ModuleBuilder
 from xlanb.cpu.codegen.matmul.contraction import Axis, count
@@ -67,11 +67,13 @@ class Tile:
     """Whether what is read of b is written to a panel on the way, as the other tiles of the same columns want it."""
     panel: bool = False
     """Whether b is such a panel: whole vectors of the type that is summed in, or of pairs, line after line."""
+    is_complex: bool = False
+    """Whether elements are real parts beside imaginary parts: each row has sums of its real part's products and of its imaginary part's."""
 
     @property
     def sums(self) -> int:
         """Accumulators per step."""
-        return self.rows * self.vectors
+        return self.rows * self.vectors * (2 if self.is_complex else 1)
 
     @property
     def sets(self) -> int:
@@ -94,6 +96,7 @@ class Tile:
         end = "" if self.tail == self.width else f".lanes{self.tail or ''}{'.whole' if self.whole_b else ''}"
         kind = f"{'.along' if self.along else ''}{'.pairs' if self.pairs else ''}"
         kind += f"{'.keeps' if self.keeps else ''}{'.panel' if self.panel else ''}"
+        kind += ".complex" if self.is_complex else ""
         types = types_text(self.a_type, self.b_type, self.type, self.c_type)
         depth = f"depth{self.levels}" if self.levels else "list"
         return f"tile.{types}.{self.rows}x{self.vectors}x{self.width}.{depth}{kind}{end}"
@@ -106,7 +109,7 @@ def levels_of(depth: Sequence[Axis]) -> int:
 
 def has_pairs(target: Target, tile: Tile, depth: Sequence[Axis]) -> bool:
     """Whether a tile may take two steps of depth at once, two of a row side by side: bf16, or narrow integers on a machine that multiplies and adds such pairs."""
-    if not tile.levels or tile.along or not depth or depth[-1].a != 1:
+    if not tile.levels or tile.along or tile.is_complex or not depth or depth[-1].a != 1:
         return False
     if tile.type is PrimitiveType.F32:
         return tile.a_type is tile.b_type is PrimitiveType.BF16
@@ -184,10 +187,18 @@ class _Emitter:
         for s in range(1, tile.sets):
             part = totals[s * tile.sums : (s + 1) * tile.sums]
             totals[: tile.sums] = [v.add(x, y) for x, y in zip(totals[: tile.sums], part, strict=True)]
+        if tile.is_complex:
+            totals = [self._joined(*totals[n : n + 2]) for n in range(0, tile.sums, 2)]
         for r in range(tile.rows):
             row = moved(f, "%c", word(f, self.first_c + r))
             for k in range(tile.vectors):
                 v.store(tile.c_type, row, k * tile.width, totals[r * tile.vectors + k], self._lanes(k))
+
+    def _joined(self, reals: str, imaginaries: str) -> str:
+        """The products of a row's real parts, and i times those of its imaginary parts."""
+        v = self.v
+        turned = v.times(v.exchanged(imaginaries), (-1.0, 1.0))
+        return v.add(reals, turned)
 
     def _fetch(self) -> None:
         """The lines of the result on their way while the sums are made."""
@@ -284,6 +295,12 @@ class _Emitter:
         columns = self._columns(b)
         for r, row in enumerate(self.rows):
             here = moved(self.f, row, at)
+            if tile.is_complex:
+                factors = [v.broadcast(tile.a_type, here, part) for part in range(2)]
+                for k, n in product(range(tile.vectors), range(2)):
+                    to = base + 2 * (r * tile.vectors + k) + n
+                    out[to] = v.multiply_add(out[to], factors[n], columns[k])
+                continue
             factor = "" if tile.along else v.broadcast(tile.a_type, here, 0)
             for k, column in enumerate(columns):
                 if tile.along:
