@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.cpu.guard_pages import run_guarded
 from xlanb.cpu import Executable
 from xlanb.cpu.codegen.sort_keys import sort_keys
 from xlanb.evaluator import evaluate
@@ -173,8 +174,11 @@ def test_what_is_an_order_of_keys() -> None:
         assert keys_of(how) is None
 
 
-@pytest.mark.parametrize("t", ["f32", "bf16", "s8", "s64"])
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (40, 7), (64, 64), (500, 3), (1000, 32), (1000, 33), (3000, 700)])
+@pytest.mark.parametrize("t", ["f32", "bf16", "s8", "s64", "s32", "u32"])
+@pytest.mark.parametrize(
+    ("n", "k"),
+    [(1, 1), (40, 7), (64, 64), (500, 3), (1000, 32), (1000, 33), (3000, 700), (129, 2), (8193, 1), (4000, 17)],
+)
 def test_topk(backend: Callable[[str], Executable], t: str, n: int, k: int) -> None:
     x = numbers((3, n), t, nan=True)
     ordered = np.sort(x, 1) if t != "bf16" else x
@@ -186,6 +190,17 @@ def test_topk(backend: Callable[[str], Executable], t: str, n: int, k: int) -> N
         }}"""
         for given in (x, ordered, np.ascontiguousarray(ordered[:, ::-1])):
             check(backend, text, given)
+
+
+@pytest.mark.parametrize(("n", "k"), [(37, 3), (1000, 100)])
+def test_topk_of_columns_and_within_its_arrays(backend: Callable[[str], Executable], n: int, k: int) -> None:
+    text = "HloModule m\nENTRY e {{\n  x = f32[5,{0}]{{{2}}} parameter(0)\n  ROOT r = (f32[5,{1}]{{{2}}}, s32[5,{1}]{{{2}}}) topk(x), k={1}, largest=true\n}}\n"
+    x = numbers((5, n), "f32", nan=True)
+    check(backend, text.format(n, k, "0,1"), x)
+    exe = backend(text.format(n, k, "1,0"))
+    assert any(u.shared.startswith(("xlanb.first.", "xlanb.taken.")) for u in exe.program.units())
+    for at_end in (True, False):
+        run_guarded(exe, [x], at_end=at_end)
 
 
 PLACES = """HloModule m

@@ -6,17 +6,14 @@ cut again when it is full. Of equal elements the first comes first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from xlanb.cpu.codegen import radix, simd
 from xlanb.cpu.codegen.elemental import array_of
-from xlanb.cpu.codegen.indexing import Index, unflatten
-from xlanb.cpu.codegen.ir import Function, Ix
+from xlanb.cpu.codegen.indexing import Index, IrArray, unflatten
+from xlanb.cpu.codegen.ir import Ix
 from xlanb.cpu.codegen.kernel import SCRATCH_EACH, Kernel, special
-from xlanb.cpu.codegen.matmul import shared
 from xlanb.cpu.codegen.parallel import parallel
-from xlanb.cpu.codegen.radix import Digits, Order, Plan, address, load_at, store_at
+from xlanb.cpu.codegen.radix import Digits, Order, Plan, address
+from xlanb.cpu.codegen.selection import PLAIN, Lines, Selection, cut_short, record
 from xlanb.cpu.codegen.sort_keys import Key, unsigned
 from xlanb.cpu.codegen.types import real, store
 from xlanb.hlo.instruction import HloInstruction
@@ -45,7 +42,34 @@ def _key_bytes(i: HloInstruction) -> int:
     return -(-_sizes(i)[0] * 4 // 64) * 64 + 64
 
 
-SCRATCH_EACH[Op.TOPK] = lambda i: 2 * _plan(i).record_bytes + _plan(i).scratch_bytes + _key_bytes(i)
+def _is_plain(i: HloInstruction) -> bool:
+    """Whether the lines of operand and results lie in memory as the routines for lines take them."""
+    arrays = [array_of(i.operands[0]), array_of(i, (0,)), array_of(i, (1,))]
+    flat = all(list(s.minor_to_major) == list(range(s.rank))[::-1] for s in arrays)
+    return flat and arrays[0].element_type in PLAIN and arrays[2].element_type is T.S32
+
+
+def _is_few(i: HloInstruction) -> bool:
+    """Whether it costs less to look for the least of a line again and again than to select and sort."""
+    n, count = _sizes(i)
+    return _is_plain(i) and n <= _RECORDS and _few_nanoseconds(n, count) < 600 + n * 0.4
+
+
+def _few_nanoseconds(n: int, count: int) -> float:
+    return count * (n * 0.04 + 6) + n * 0.15
+
+
+_RECORDS = 8192
+"""Elements of the longest line that has a record of each."""
+
+
+def _scratch_bytes(i: HloInstruction) -> int:
+    if _is_few(i):
+        return -(-_sizes(i)[0] // 8) * 64
+    return 2 * _plan(i).record_bytes + _plan(i).scratch_bytes + _key_bytes(i)
+
+
+SCRATCH_EACH[Op.TOPK] = _scratch_bytes
 
 
 @special(Op.TOPK, memory_only=True)
@@ -54,10 +78,48 @@ def _topk(k: Kernel) -> bool:
     n, count = _sizes(k.root)
     lines = source.element_count // n
     plan = _plan(k.root)
+    bound = k.e.bindings.get(k.root.operands[0], {}).get(())
+    if isinstance(bound, IrArray) and _is_plain(k.root) and (_is_few(k.root) or plan.n < n):
+        _PlainLines(k, plan, bound.pointer).emit(lines)
+        return True
     with parallel(k.e, lines, nanoseconds=n * (1.0 if plan.bits <= 32 else 12.0) + plan.n * 20) as line:
         at = unflatten(k.f, line, ArrayShape(source.element_type, (*source.dimensions[:-1], 1), layout=source.layout))
         _Line(k, plan, n, count, list(at[:-1])).emit()
     return True
+
+
+class _PlainLines:
+    """Lines in memory, by routines alone."""
+
+    def __init__(self, k: Kernel, plan: Plan, source: str) -> None:
+        self.k, self.f, self.plan, self.source = k, k.f, plan, source
+        self.n, self.count = _sizes(k.root)
+        operand = k.root.operands[0]
+        self.how = Key(operand, down=k.root.get("largest") is not False, total_order=True)
+        self.routines = Lines(self.how.element_type, self.how.down)
+
+    def emit(self, lines: int) -> None:
+        """All lines."""
+        f, plan, n, count, few = self.f, self.plan, self.n, self.count, _is_few(self.k.root)
+        cost = _few_nanoseconds(n, count) if few else n * 1.0 + plan.n * 20
+        with parallel(self.k.e, lines, nanoseconds=cost) as line:
+            source = address(f, "i8", self.source, f.mul(line, 4 * n))
+            made = [address(f, "i8", self.k.outputs[leaf,].pointer, f.mul(line, 4 * count)) for leaf in (0, 1)]
+            records = self.k.own_scratch()
+            if few:
+                self.routines.first(f, self.how, (source, records, *made), n, count)
+            else:
+                self._select(source, records, made)
+        f.ready = f.calls_only = True
+
+    def _select(self, source: str, records: str, made: list[str]) -> None:
+        f, plan = self.f, self.plan
+        room, counts = (address(f, "i8", records, k * plan.record_bytes) for k in (1, 2))
+        keys = address(f, "i8", records, 2 * plan.record_bytes + plan.scratch_bytes)
+        self.routines.keys(f, self.how, (source, keys), self.n)
+        order = None if plan.is_short else Order(plan.rounds, plan.digit, wide=False)
+        Selection(order).call(f, (keys, records, room, counts), (self.n, plan.n, self.count))
+        self.routines.taken(f, (records, source, *made), self.count)
 
 
 class _Line:
@@ -140,120 +202,3 @@ class _Line:
             (n, plan.n, self.count),
         )
         self._write(self.scratch, "")
-
-
-def record(f: Function, records: str, at: Ix, key: str, place: Ix) -> None:
-    """Write a record of a key (i64) and a place."""
-    store(f, T.U64, records, at, f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {place}"))
-
-
-def cut_short(f: Function, records: str, room: str, n: int, count: Ix) -> None:
-    """Bring the first `count` of n records (padded) to the front in order, by counting."""
-    with f.loop(n) as v:
-        own = load_at(f, "i64", records, v)
-        store_at(f, "i64", room, radix.rank(f, records, n, own), own)
-    with f.loop(count) as v:
-        store_at(f, "i64", records, v, load_at(f, "i64", room, v))
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The routine that finds the first of a line of keys; it depends on how a full buffer is sorted only (None: by counting), so that a process has it once.
-
-    `void name(keys, records, room, counts, n, size, count)`: of n keys (u32, a vector of the largest behind them) the first `count`, as records in order at `records`, which has
-    room for `size` of them, more than `count` and fewer than n.
-    """
-
-    order: Order | None
-
-    def call(self, f: Function, pointers: Sequence[str], sizes: Sequence[int]) -> None:
-        """Select from a line."""
-        name = "select" if self.order is None else f"select.{self.order.rounds}x{self.order.digit}"
-        routine = shared.routine(f.module, self, name, self._emit, _SELECTION)
-        f.do(f"call void @{routine}({', '.join([*(f'ptr {p}' for p in pointers), *(f'i64 {n}' for n in sizes)])})")
-
-    def _size(self) -> Ix:
-        return radix.SHORT if self.order is None else "%size"
-
-    def _emit(self, f: Function) -> None:
-        size = self._size()
-        lanes = f.target.vector_bits // 32
-        with f.loop(size) as v:
-            record(f, "%records", v, _wide(f, load_at(f, "i32", "%keys", v)), v)
-        self._cut(f)
-        rest = f.let(f"add i64 {f.let(f'sub i64 %n, {size}')}, {lanes - 1}")
-        rounds = f.let(f"udiv i64 {rest}, {lanes}")
-        kind = f"<{lanes} x i32>"
-        with f.carried(rounds, [("i64", "%count"), ("i32", _limit(f))]) as loop:
-            begin = f.add(f.mul(loop.index, lanes), size)
-            found = f.let(f"load {kind}, ptr {address(f, 'i32', '%keys', begin)}, align 4")
-            limit = simd.splat(f, "i32", lanes, loop.values[1])
-            inside = f.let(f"icmp ult {kind} {found}, {limit}")
-            bits = f.let(f"bitcast <{lanes} x i1> {inside} to i{lanes}")
-            loop.next = self._entered(f, f.let(f"icmp ne i{lanes} {bits}, 0"), loop.values, begin, lanes)
-        with f.loop(size) as v:
-            kept = f.let(f"icmp ult i64 {v}, {loop.values[0]}")
-            own = load_at(f, "i64", "%records", v)
-            store_at(f, "i64", "%records", v, f.let(f"select i1 {kept}, i64 {own}, i64 -1"))
-        self._cut(f)
-
-    def _cut(self, f: Function) -> None:
-        """Sort the buffer, and bring its first to the front."""
-        if self.order is None:
-            cut_short(f, "%records", "%room", radix.SHORT, "%count")
-            return
-        f.module.declare("void", "llvm.memmove.p0.p0.i64", "ptr, ptr, i64, i1")
-        found = self.order.emit(f, ["%records", "%room"], "%counts", "%size")[0]
-        size = f.let("shl i64 %count, 3")
-        f.do(f"call void @llvm.memmove.p0.p0.i64(ptr %records, ptr {found}, i64 {size}, i1 false)")
-
-    def _entered(self, f: Function, some: str, state: list[str], begin: Ix, lanes: int) -> list[str]:
-        """The count and limit of the buffer after a vector some of whose elements may enter."""
-        then, end = f.fresh("enter"), f.fresh("entered")
-        before = f.block
-        f.branch_if(some, then, end)
-        f.label(then)
-        with f.aside(), f.carried(lanes, [("i64", state[0]), ("i32", state[1])]) as loop:
-            loop.next = self._enter(f, f.add(begin, loop.index), loop.values)
-        after = f.block
-        f.branch(end)
-        f.label(end)
-        return [
-            f.let(f"phi {kind} [ {old}, %{before} ], [ {new}, %{after} ]")
-            for kind, old, new in zip(("i64", "i32"), state, loop.values, strict=True)
-        ]
-
-    def _enter(self, f: Function, v: Ix, state: list[str]) -> list[str]:
-        """Element v into the buffer if it stands before its limit; a full buffer is cut."""
-        count, limit = state
-        key = load_at(f, "i32", "%keys", v)
-        record(f, "%records", count, _wide(f, key), v)
-        inside = f.let(f"zext i1 {f.let(f'icmp ult i32 {key}, {limit}')} to i64")
-        more = f.let(f"add i64 {count}, {inside}")
-        full, end = f.fresh("full"), f.fresh("room")
-        before = f.block
-        f.branch_if(f.let(f"icmp eq i64 {more}, {self._size()}"), full, end)
-        f.label(full)
-        with f.aside():
-            self._cut(f)
-            cut = _limit(f)
-        after = f.block
-        f.branch(end)
-        f.label(end)
-        return [
-            f.let(f"phi i64 [ {more}, %{before} ], [ %count, %{after} ]"),
-            f.let(f"phi i32 [ {limit}, %{before} ], [ {cut}, %{after} ]"),
-        ]
-
-
-_SELECTION = ("ptr %keys", "ptr %records", "ptr %room", "ptr %counts", "i64 %n", "i64 %size", "i64 %count")
-
-
-def _wide(f: Function, key: str) -> str:
-    return f.let(f"zext i32 {key} to i64")
-
-
-def _limit(f: Function) -> str:
-    """The key of the last of the first, as an i32."""
-    last = load_at(f, "i64", "%records", f.let("sub i64 %count, 1"))
-    return f.let(f"trunc i64 {f.let(f'lshr i64 {last}, 32')} to i32")
