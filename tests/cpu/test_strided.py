@@ -14,7 +14,7 @@ TYPES = {"f32": "f4", "u8": "u1", "bf16": ml_dtypes.bfloat16, "f64": "f8"}
 
 
 @pytest.mark.parametrize("t", TYPES)
-@pytest.mark.parametrize("step", [2, 3, 4, 5])
+@pytest.mark.parametrize("step", [2, 3, 4, 5, 7, 8, 9])
 def test_every_so_many_elements(backend: Callable[[str], Executable], t: str, step: int) -> None:
     x = np.random.default_rng(step).integers(0, 100, (7, 515)).astype(TYPES[t])
     for begin, end in ((0, 515), (5, 500), (3, 3 + 128 * step + 1), (510, 515)):

@@ -263,3 +263,26 @@ def test_llvm_finds_the_vectors_where_it_is_asked_to() -> None:
     assert " x float>" in left.optimized_llvm_ir
     with pytest.raises(CompilationError, match="explicit"):
         compile_module(parse(text), CompileOptions(vectors="none"))
+
+
+@pytest.mark.parametrize("columns", [17, 37, 61, 100, 130])
+def test_the_last_vectors_lie_back_unless_the_result_is_written_over_what_it_is_of(backend, columns: int) -> None:
+    shape = f"f32[6,{columns}]"
+    exe = backend(f"""HloModule m
+    ENTRY e {{
+      x = {shape} parameter(0)
+      b = f32[6] parameter(1)
+      c = {shape} broadcast(b), dimensions={{0}}
+      once = {shape} multiply(x, c)
+      twice = {shape} multiply(once, once)
+      d = {shape} broadcast(b), dimensions={{0}}
+      sum = {shape} add(twice, d)
+      ROOT r = {shape} divide(sum, c)
+    }}""")
+    rng = np.random.default_rng(columns)
+    x, b = rng.standard_normal((6, columns)).astype("f4"), 1 + rng.random(6).astype("f4")
+    np.testing.assert_allclose(exe(x, b), ((x * b[:, None]) ** 2 + b[:, None]) / b[:, None], rtol=1e-5)
+    places = {
+        exe.buffer_assignment.slice_of(i) for i in exe.hlo_module.instructions() if i.name in ("once", "twice", "sum")
+    }
+    assert len(places) < 3

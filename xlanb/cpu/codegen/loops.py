@@ -75,6 +75,12 @@ class _Loops:
                 self.e.f.ready = self.e.f.ready and count <= _SMALL
                 self._nest(len(self.order) if self.plan.run < len(self.order) else 0)
 
+    @property
+    def _again(self) -> bool:
+        """Whether elements may be written twice: nothing that they are computed from lies where they are written."""
+        read = (source for binding in self.e.bindings.values() for source in binding.values())
+        return self.e.kept is None and not any(isinstance(s, IrArray) and s.pointer in self.pointers for s in read)
+
     def _begin(self) -> None:
         self.e.kept = None
         self.e.has_written_none(self.pointers)
@@ -123,13 +129,20 @@ class _Loops:
         self._begin()
         if not outer:
             for low, high in pairwise(cuts):
-                each_vector(self.e, low, high, widths, lambda q: self._store(Index(self.shape, flat=q)), cost)
+                each_vector(
+                    self.e, low, high, widths, lambda q: self._store(Index(self.shape, flat=q)), cost, again=self._again
+                )
             return
         with nested(self.e, outer, cost * math.prod(inner)) as at:
             self._row(at)
             for low, high in pairwise(cuts):
                 each_vector(
-                    self.e, low, high, widths, lambda q: self._store(self._index([*at, *split(self.e, q, inner)]))
+                    self.e,
+                    low,
+                    high,
+                    widths,
+                    lambda q: self._store(self._index([*at, *split(self.e, q, inner)])),
+                    again=self._again,
                 )
 
     def _row(self, at: Sequence[Ix]) -> None:
@@ -205,10 +218,13 @@ def each_vector(
     widths: tuple[int, int],
     body: Callable[[Ix], None],
     nanoseconds: float = 0.0,
+    *,
+    again: bool = False,
 ) -> None:
     """`body(q)` for q = low, ..., high - 1, of which it sees `widths[1]` at once, and at the end `widths[0]` or fewer.
 
-    With `nanoseconds`, the time of one element, threads may share the loop.
+    With `nanoseconds`, the time of one element, threads may share the loop. Where the body may do elements `again`, the last vectors lie back over those before, as whole
+    vectors need no masks.
     """
     one, wide = widths
     rounds = (high - low) // wide
@@ -216,12 +232,24 @@ def each_vector(
         with _spaced(e, rounds, low, wide, nanoseconds * wide) as origin, e.f.vectorized(wide):
             body(vectors.counter(e.f, origin, low, high - 1, wide))
     begin = low + rounds * wide
-    if begin < high:
-        with (
-            _spaced(e, -(-(high - begin) // one), begin, one) as origin,
-            e.f.vectorized(one, tail(e, one, begin, high, origin)),
-        ):
-            body(vectors.counter(e.f, origin, begin, high - 1, one))
+    if begin == high:
+        return
+    if again and high - low >= one:
+        _back_over(e, begin, high, one, body)
+        return
+    with (
+        _spaced(e, -(-(high - begin) // one), begin, one) as origin,
+        e.f.vectorized(one, tail(e, one, begin, high, origin)),
+    ):
+        body(vectors.counter(e.f, origin, begin, high - 1, one))
+
+
+def _back_over(e: Elemental, begin: int, high: int, width: int, body: Callable[[Ix], None]) -> None:
+    """`body` for vectors from `begin` on, the last of which ends at `high`: forwards, as stores that go back early are slower."""
+    last = high - width
+    with e.loop(-(-(high - begin) // width)) as k, e.f.vectorized(width):
+        origin = last if k == 0 else e.f.clamp(e.f.add(e.f.mul(k, width), begin), 0, last)
+        body(vectors.counter(e.f, origin, min(begin, last), high - 1, width))
 
 
 @contextmanager
