@@ -243,6 +243,8 @@ def test_profile_has_a_row_for_each_kernel(backend):
     assert set(table["kernel"]) == {"f", "total"}
     assert (table["seconds"] > 0).all()
     assert table["share"].sum() == pytest.approx(1)
+    assert (table["of_limit"] > 0).all()
+    assert set(table["bound"]) == {"memory"}
     row = table.set_index("kernel").loc["f"]
     assert (row["bytes"], row["flops"], row["calls"]) == (808, 200, 1)
 

@@ -21,7 +21,7 @@ ENTRY main {
 }
 """
 LINE = re.compile(
-    r"\s*(\d+) cycles \(\s*([\d.]+)%\s+(\d+)Σ\) ::\s+([\d.]+) usec ::\s+(\d+) flops ::.* (\d+) bytes ::.*:: (.*)"
+    r"\s*(\d+) cycles \(\s*([\d.]+)%\s+(\d+)Σ\) ::\s+([\d.]+) usec \(\s*([\d.]+) optimal\) ::\s+(\d+) flops ::.* (\d+) bytes ::.*:: (.*)"
 )
 
 
@@ -34,14 +34,16 @@ def test_every_run_prints_its_kernels(capsys: pytest.CaptureFixture[str]) -> Non
     profiles = capsys.readouterr().out.split("Execution profile for ")[1:]
     assert [p.split(":")[0] for p in profiles] == ["tower", "tower"]
     rows = [m.groups() for m in map(LINE.fullmatch, profiles[0].splitlines()[1:]) if m is not None]
-    assert rows[0][6] == "[total] [entry]"
+    assert rows[0][7] == "[total] [entry]"
     assert rows[0][1:3] == ("100.00", "100")
     kernels = rows[1:]
     assert kernels
     assert sum(float(r[1]) for r in kernels) == pytest.approx(100, abs=0.1)
     assert int(kernels[-1][2]) == 100
-    assert sum(int(r[4]) for r in kernels) == int(rows[0][4]) >= 2 * 64**3
-    assert any('metadata={op_name="layer/product"}' in r[6] for r in kernels)
+    assert sum(int(r[5]) for r in kernels) == int(rows[0][5]) >= 2 * 64**3
+    assert all(float(r[4]) > 0 for r in kernels)
+    assert re.search(r":: +\d+% of (memory|compute) ::", profiles[0])
+    assert any('metadata={op_name="layer/product"}' in r[7] for r in kernels)
     assert [float(r[3]) for r in kernels] == sorted((float(r[3]) for r in kernels), reverse=True)
 
 

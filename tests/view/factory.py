@@ -364,7 +364,7 @@ class FakeCompiler:
             0.0071,
         )
         kernels = (
-            KernelTime("fusion", "fusion", 4.1e-6, 1600, 300, "sub"),
+            KernelTime("fusion", "fusion", 4.1e-6, 1600, 300, "sub", limit=2.05e-6, bound="memory"),
             KernelTime("reduce", "reduce", 1.2e-6, 404, 100, "Mean"),
         )
         yield self._finished(

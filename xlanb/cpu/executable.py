@@ -196,7 +196,9 @@ class Executable(Displayable):
     def profile(self, *arrays: Any, runs: int = 10) -> pd.DataFrame:
         """Time of each kernel: a table with a row per kernel.
 
-        Columns: kernel, instruction, op_name, calls and seconds (of one run, the mean of `runs`), share of the sum, bytes, flops, gbytes_per_second, gflops_per_second.
+        Columns: kernel, instruction, op_name, calls and seconds (of one run, the mean of `runs`), share of the sum, bytes, flops, gbytes_per_second, gflops_per_second; of_limit is
+        the least time that this machine could take for these bytes and flops over the time that it took, bound what decides that least time, "memory" or "compute". The machine's
+        peaks are measured when they are first asked for, in less than a second (see xlanb.cpu.machine).
 
         Raises:
             ArgumentError: as for a call.

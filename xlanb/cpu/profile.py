@@ -12,6 +12,7 @@ import numpy as np
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
+from xlanb.cpu.machine import MachineLimits, Roof, limits
 from xlanb.cpu.records import KernelTime
 from xlanb.cpu.traffic import traffic
 from xlanb.hlo.attributes import OpMetadata
@@ -36,9 +37,14 @@ def _timed_program(exe: Executable) -> tuple[Program, int]:
 
 
 def kernel_times(
-    exe: Executable, arrays: tuple[Any, ...], runs: int = 10, *, warm: bool = True
+    exe: Executable,
+    arrays: tuple[Any, ...],
+    runs: int = 10,
+    *,
+    warm: bool = True,
+    machine: MachineLimits | None = None,
 ) -> tuple[list[KernelTime], list[int]]:
-    """Each kernel's time in one run (the mean of `runs`, after one that does not count if `warm`), and how often one run calls it."""
+    """Each kernel's time in one run (the mean of `runs`, after one that does not count if `warm`), and how often one run calls it; with a `machine` its limits too."""
     program, function = _timed_program(exe)
     counters = np.zeros((max(len(program.calls), 1), 2), np.uint64)
     flat = exe.calls.flatten(arrays)
@@ -54,19 +60,30 @@ def kernel_times(
         i = by_name[program.kernels[name]]
         made_for = _metadata(i)
         per_run = round(count / runs)
+        size, flops = traffic(i, exe.buffer_assignment), flop_count(i)
+        roof = machine.roof(size, flops, _item_bytes(i)) if machine is not None else Roof(0.0, "")
         times.append(
             KernelTime(
                 name,
                 i.name,
                 cycles * cycle / runs,
-                traffic(i, exe.buffer_assignment) * per_run,
-                flop_count(i) * per_run,
+                size * per_run,
+                flops * per_run,
                 made_for.op_name,
                 "{}:{}".format(*made_for.python_line) if made_for.python_line[1] else "",
+                roof.seconds * per_run,
+                roof.bound,
             )
         )
         calls.append(per_run)
     return times, calls
+
+
+def _item_bytes(i: HloInstruction) -> int:
+    """Bytes of an element of what is computed."""
+    return max(
+        (s.as_array().element_type.bits // 8 for _, s in i.shape.leaves() if isinstance(s, ArrayShape)), default=4
+    )
 
 
 def _metadata(i: HloInstruction) -> OpMetadata:
@@ -81,12 +98,13 @@ def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame
     """See Executable.profile."""
     import pandas as pd
 
-    times, calls = kernel_times(exe, arrays, runs)
+    times, calls = kernel_times(exe, arrays, runs, machine=limits(exe.target.threads))
     total = sum(t.seconds for t in times) or 1.0
     rows = [
         (
             t.name, t.instruction, t.op_name, n, t.seconds, t.seconds / total, t.bytes_accessed, t.flops,
             t.bytes_accessed / t.seconds / 1e9 if t.seconds else math.nan, t.flops / t.seconds / 1e9 if t.seconds else math.nan,
+            math.nan if t.of_limit is None else t.of_limit, t.bound,
         )
         for t, n in zip(times, calls, strict=True)
     ]  # fmt: skip
@@ -101,6 +119,8 @@ def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame
         "flops",
         "gbytes_per_second",
         "gflops_per_second",
+        "of_limit",
+        "bound",
     ]
     return pd.DataFrame(rows, columns=columns).sort_values("seconds", ascending=False, ignore_index=True)
 
@@ -157,6 +177,20 @@ def flop_count(i: HloInstruction) -> int:
         return 2 * shape.element_count * kernel.element_count // max(kernel.dimensions[out], 1)
     if i.opcode is Op.REDUCE:
         return i.operands[0].array_shape.element_count
-    if i.opcode is Op.REDUCE_WINDOW:
-        return shape.element_count * math.prod(w.size for w in i.window.dimensions)
+    if i.opcode in (Op.REDUCE_WINDOW, Op.SELECT_AND_SCATTER):
+        windows = shape if i.opcode is Op.REDUCE_WINDOW else i.operands[1].array_shape
+        return windows.element_count * math.prod(w.size for w in i.window.dimensions)
+    if i.opcode is Op.SORT:  # comparisons
+        length = max(shape.dimensions[i.ints("dimensions")[0]], 1)
+        return shape.element_count * math.ceil(math.log2(max(length, 2)))
+    if i.opcode is Op.FFT:
+        return 5 * shape.element_count * math.ceil(math.log2(max(math.prod(i.ints("fft_length")), 2)))
+    if i.opcode is Op.SCATTER:
+        return i.operands[-1].array_shape.element_count
+    if i.opcode in (Op.CHOLESKY, Op.TRIANGULAR_SOLVE):
+        n = i.operands[0].array_shape.dimensions[-1]
+        return shape.element_count * n // 3 if i.opcode is Op.CHOLESKY else shape.element_count * n
+    if i.opcode in (Op.CALL, Op.MAP):
+        rounds = shape.element_count if i.opcode is Op.MAP else 1
+        return rounds * sum(flop_count(j) for j in i.to_apply)
     return shape.element_count if i.opcode.is_elementwise else 0

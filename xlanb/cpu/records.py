@@ -26,7 +26,10 @@ class CodeRecord:
 
 @dataclass(frozen=True)
 class KernelTime:
-    """Time of one kernel in one run, seconds; bytes and flops by the cost analysis; `source` is the Python line as "file:line", "" if unknown."""
+    """Time of one kernel in one run, seconds; bytes and flops by the cost analysis; `source` is the Python line as "file:line", "" if unknown.
+
+    `limit` is the least time that this machine could take for these bytes and flops (0 if unknown), `bound` what decides that: "memory" or "compute".
+    """
 
     name: str
     instruction: str
@@ -35,6 +38,13 @@ class KernelTime:
     flops: int = 0
     op_name: str = ""
     source: str = ""
+    limit: float = 0.0
+    bound: str = ""
+
+    @property
+    def of_limit(self) -> float | None:
+        """How near to the machine's limit it is, 1 at it; None where that is not known."""
+        return self.limit / self.seconds if self.limit and self.seconds else None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from xlanb.cpu.machine import limits
 from xlanb.cpu.profile import kernel_times
 from xlanb.cpu.records import ExecutionRecord
 from xlanb.errors import XlanbError
@@ -60,7 +61,7 @@ def run_traced(trace: Trace, inputs: Sequence[Any] = (), *, at_most: int = _PROF
     result = program(*arrays)  # the first run pays for cold caches
     seconds = min(seconds, time.perf_counter() - begin)
     runs = max(1, min(at_most, int(_SECONDS / max(seconds, 1e-9))))
-    kernels, _ = kernel_times(program, arrays, runs)
+    kernels, _ = kernel_times(program, arrays, runs, machine=limits(program.target.threads))
     leaves = leaves_of(result)
     record = ExecutionRecord(
         seconds, tuple(kernels), tuple((f"{v.dtype}{list(v.shape)}", _short(v)) for v in leaves), runs

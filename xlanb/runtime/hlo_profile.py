@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xlanb.cpu.executable import Executable
+from xlanb.cpu.machine import limits
 from xlanb.cpu.profile import kernel_times, seconds_per_cycle
 from xlanb.cpu.records import KernelTime
 
@@ -25,9 +26,10 @@ def profile_each_run(executable: Executable) -> None:
 def profile_text(executable: Executable, arrays: Sequence[Any]) -> str:
     """The profile of one run: a line for the whole, then one for each kernel, the slowest first.
 
-    Cycles are those of the processor's time stamp counter. Bytes are those of a kernel's operands and results, flops by the cost analysis.
+    Cycles are those of the processor's time stamp counter. Bytes are those of a kernel's operands and results, flops by the cost analysis. "optimal" is the least time that
+    this machine could take for them, at the end stands how much of the time that is, and which of the machine's limits it is.
     """
-    times, calls = kernel_times(executable, tuple(arrays), 1)
+    times, calls = kernel_times(executable, tuple(arrays), 1, machine=limits(executable.target.threads))
     return "\n".join(_lines(executable, times, calls))
 
 
@@ -37,29 +39,32 @@ def _lines(executable: Executable, times: Sequence[KernelTime], calls: Sequence[
     frequency = 1e-9 / seconds_per_cycle()
     yield f"Execution profile for {name}: ({total * 1e6:.3g} us @ {frequency:.3g} GHz)"
     flops, traffic = sum(t.flops for t in times), sum(t.bytes_accessed for t in times)
-    yield _line(total, total, total, flops, traffic, "[total] [entry]", "")
+    best = sum(t.limit for t in times)
+    yield _line(KernelTime("", "", total, traffic, flops, limit=best), total, total, "[total] [entry]")
     opcodes = {i.name: i.opcode for i in executable.hlo_module.instructions()}
     so_far = 0.0
     for t, count in sorted(zip(times, calls, strict=True), key=lambda pair: -pair[0].seconds):
         so_far += t.seconds
         often = f" x {count}" if count != 1 else ""
         text = f"%{t.instruction} = {opcodes[t.instruction]}{often}"
-        yield _line(t.seconds, total, so_far, t.flops, t.bytes_accessed, text, t.op_name)
+        yield _line(t, total, so_far, text)
 
 
-def _line(seconds: float, total: float, so_far: float, flops: int, traffic: int, text: str, op_name: str) -> str:
+def _line(t: KernelTime, total: float, so_far: float, text: str) -> str:
+    seconds, flops, traffic = t.seconds, t.flops, t.bytes_accessed
     share = 100 * seconds / total if total else 0.0
     running = 100 * so_far / total if total else 0.0
     cycles = round(seconds / seconds_per_cycle())
     columns = (
         f"{cycles:>15} cycles ({share:6.2f}% {running:4.0f}Σ)",
-        f"{seconds * 1e6:>12.3f} usec",
+        f"{seconds * 1e6:>12.3f} usec ({t.limit * 1e6:>12.3f} optimal)",
         f"{flops:>12} flops",
         f"{_rate(flops, seconds):>12}FLOP/s",
         f"{traffic:>12} bytes",
         f"{_rate(traffic, seconds):>12}B/s",
         f"{traffic / cycles if cycles else 0.0:>8.2f}B/cycle",
-        text + (f', metadata={{op_name="{op_name}"}}' if op_name else ""),
+        f"{100 * (t.of_limit or 0.0):>3.0f}% of {t.bound or 'limits'}",
+        text + (f', metadata={{op_name="{t.op_name}"}}' if t.op_name else ""),
     )
     return " :: ".join(columns)
 

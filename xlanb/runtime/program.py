@@ -40,7 +40,9 @@ def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
         return _foreign_module(x, args, named)
     if isinstance(x, HloModule | str):
         module = parse(x) if isinstance(x, str) else x
-        module.verify(executable=True)  # compiled code trusts its shapes: what breaks their rules would read beyond its arrays
+        module.verify(
+            executable=True
+        )  # compiled code trusts its shapes: what breaks their rules would read beyond its arrays
         return module
     if isinstance(x, Tensor | Operation) or (
         isinstance(x, list | tuple) and x and all(isinstance(t, Tensor | Operation) for t in x)

@@ -418,7 +418,7 @@ def _cache(record: CacheRecord) -> Payload:
 
 def _execution(record: ExecutionRecord) -> Payload:
     kernels = [
-        [k.name, k.instruction, k.seconds, k.bytes_accessed, k.flops, k.op_name, k.source]
+        [k.name, k.instruction, k.seconds, k.bytes_accessed, k.flops, k.op_name, k.source, k.of_limit, k.bound]
         for k in sorted(record.kernels, key=lambda k: -k.seconds)[:500]
     ]
     results = [[shape, clip(text, 1000)] for shape, text in record.results[:50]]

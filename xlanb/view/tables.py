@@ -86,7 +86,7 @@ def stages_table(trace: Trace) -> Any:
 
 
 def kernels_table(record: ExecutionRecord) -> Any:
-    """A DataFrame with a row per kernel of a run, the slowest first: microseconds, bytes, flops, and both per second."""
+    """A DataFrame with a row per kernel of a run, the slowest first: microseconds, bytes, flops, both per second, and how near that is to which of the machine's limits."""
     import pandas as pd
 
     kernels = sorted(record.kernels, key=lambda k: -k.seconds)
@@ -99,11 +99,13 @@ def kernels_table(record: ExecutionRecord) -> Any:
             "flops": k.flops,
             "GB/s": k.bytes_accessed / k.seconds / 1e9 if k.seconds else float("nan"),
             "GFLOP/s": k.flops / k.seconds / 1e9 if k.seconds else float("nan"),
+            "% of limit": 100 * k.of_limit if k.of_limit is not None else float("nan"),
+            "bound": k.bound,
             "op_name": k.op_name,
         }
         for k in kernels
     ]
     return pd.DataFrame(
         rows,
-        columns=["kernel", "instruction", "us", "bytes", "flops", "GB/s", "GFLOP/s", "op_name"],
+        columns=["kernel", "instruction", "us", "bytes", "flops", "GB/s", "GFLOP/s", "% of limit", "bound", "op_name"],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlanb.buffers.records import BufferAssignmentRecord
-from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
+from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord, KernelTime
 from xlanb.explorer.stage import Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
@@ -104,11 +104,16 @@ def execution_text(record: ExecutionRecord) -> str:
     """Wall time, kernels with the slowest first, results."""
     lines = [f"ran in {time_text(record.seconds)}" + (f" (of {record.runs} runs)" if record.runs > 1 else "")]
     lines.extend(
-        f"  {time_text(k.seconds):>9}  {k.name}  {bytes_text(k.bytes_accessed)}  {k.flops:,} flops  {k.op_name}".rstrip()
+        f"  {time_text(k.seconds):>9}  {k.name}  {bytes_text(k.bytes_accessed)}  {k.flops:,} flops  {_limit(k)}{k.op_name}".rstrip()
         for k in sorted(record.kernels, key=lambda k: -k.seconds)
     )
     lines.extend(f"  {shape} {text}" for shape, text in record.results)
     return "\n".join(lines)
+
+
+def _limit(k: KernelTime) -> str:
+    """How near to which of the machine's limits; nothing where that is not known."""
+    return "" if k.of_limit is None else f"{100 * k.of_limit:.0f}% of {k.bound}  "
 
 
 def time_text(seconds: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlanb.cpu.records import ExecutionRecord
+from xlanb.cpu.records import ExecutionRecord, KernelTime
 from xlanb.errors import XlanbError
 from xlanb.explorer.trace import Trace
 
@@ -51,10 +51,14 @@ def kernel_figure(record: ExecutionRecord) -> Any:
         y=[_escaped(k.name) for k in kernels],
         orientation="h",
         marker_color=_KERNEL,
-        customdata=[[_escaped(k.op_name), k.bytes_accessed, k.flops] for k in kernels],
-        hovertemplate="%{customdata[0]}<br>%{x:.2f} us, %{customdata[1]} bytes, %{customdata[2]} flops<extra></extra>",
+        customdata=[[_escaped(k.op_name), k.bytes_accessed, k.flops, _limit(k)] for k in kernels],
+        hovertemplate="%{customdata[0]}<br>%{x:.2f} us, %{customdata[1]} bytes, %{customdata[2]} flops%{customdata[3]}<extra></extra>",
     )
     return _plain(go.Figure(bars), "time of each kernel", len(kernels), "us")
+
+
+def _limit(k: KernelTime) -> str:
+    return "" if k.of_limit is None else f"<br>{100 * k.of_limit:.0f}% of the {k.bound} limit"
 
 
 def _plain(chart: Any, title: str, rows: int, unit: str = "ms") -> Any:

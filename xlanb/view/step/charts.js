@@ -92,7 +92,7 @@ export function timingView(trace, current, execution, go) {
   const total = known.reduce((t, x) => t + /** @type {number} */ (x), 0);
   body.append(h("div", { class: "figures" }, figure(known.length ? time(total) : "unknown", "compiling, so far"), execution ? figure(time(execution.s), execution.runs > 1 ? `a run, of ${execution.runs}` : "last timed run") : null, trace.runs?.length ? figure(String(trace.runs.length), "runs so far") : null));
   if (execution && execution.kernels.length) {
-    body.append(h("h4", {}, "Kernels of the run"), bars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[6], k[3] ? bytes(k[3]) : "", k[4] ? `${k[4].toLocaleString("en")} flops` : ""].filter((x) => x).join(" · ") }))));
+    body.append(h("h4", {}, "Kernels of the run"), bars(execution.kernels.map((/** @type {any[]} */ k) => ({ label: k[0], op: k[1], value: k[2], detail: [k[5], k[6], k[3] ? bytes(k[3]) : "", k[4] ? `${k[4].toLocaleString("en")} flops` : "", limit(k)].filter((x) => x).join(" · ") }))));
   }
   const roof = execution && roofline(execution.kernels);
   if (roof) body.append(h("h4", {}, "Roofline", h("small", {}, "across: flops per byte · up: flops per second · both logarithmic; the roof is the best that these kernels reached")), roof);
@@ -139,9 +139,12 @@ export function cacheView(cache) {
   );
 }
 
+/** How near a kernel is to which limit of the machine, empty where that is not known. @param {any[]} k */
+const limit = (k) => (k[7] ? `${Math.round(100 * k[7])} % of the ${k[8]} limit` : "");
+
 /** Kernels by arithmetic intensity and speed, null where flops, bytes or times are not known. @param {any[][]} kernels */
 function roofline(kernels) {
-  const points = kernels.filter((k) => k[2] > 0 && k[3] > 0 && k[4] > 0).map((k) => ({ name: k[0], op: k[1], x: k[4] / k[3], y: k[4] / k[2], bandwidth: k[3] / k[2], share: k[2] }));
+  const points = kernels.filter((k) => k[2] > 0 && k[3] > 0 && k[4] > 0).map((k) => ({ name: k[0], op: k[1], x: k[4] / k[3], y: k[4] / k[2], limit: limit(k), bandwidth: k[3] / k[2], share: k[2] }));
   if (!points.length) return null;
   const [W, H, pad] = [900, 230, 34];
   const log = Math.log10;
@@ -160,7 +163,7 @@ function roofline(kernels) {
   svg.append(s("path", { class: "roof", d: `M${X(x0)},${Y(Math.max(y0, x0 + fastest))}L${X(knee)},${Y(Math.min(top, knee + fastest))}H${X(x1)}` }));
   const most = Math.max(...points.map((p) => p.share));
   for (const p of points) {
-    const dot = s("g", { class: "value", data: { op: p.op } }, s("circle", { cx: X(log(p.x)), cy: Y(log(p.y)), r: 4 + 6 * Math.sqrt(p.share / most) }), s("title", {}, `${p.name}\n${p.x.toPrecision(3)} flops per byte, ${(p.y / 1e9).toPrecision(3)} Gflop/s, ${(p.bandwidth / 1e9).toPrecision(3)} GB/s`));
+    const dot = s("g", { class: "value", data: { op: p.op } }, s("circle", { cx: X(log(p.x)), cy: Y(log(p.y)), r: 4 + 6 * Math.sqrt(p.share / most) }), s("title", {}, `${p.name}\n${p.x.toPrecision(3)} flops per byte, ${(p.y / 1e9).toPrecision(3)} Gflop/s, ${(p.bandwidth / 1e9).toPrecision(3)} GB/s${p.limit ? `\n${p.limit}` : ""}`));
     if (p.share * 6 > most) dot.append(s("text", { x: X(log(p.x)) + 13, y: Y(log(p.y)) + 4 }, p.op || p.name));
     svg.append(dot);
   }
