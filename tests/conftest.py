@@ -62,6 +62,12 @@ def no_flags_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(autouse=True)
+def no_code_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests compile what they test, and leave nothing in the user's folder."""
+    monkeypatch.setenv("XLANB_CACHE_DIR", "")
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlanb.cpu import jit, objects
+from xlanb.cpu import jit, library, objects
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.object_cache import ObjectCache
 from xlanb.errors import CompilationError
@@ -85,7 +85,7 @@ def test_what_is_in_the_cache_is_not_compiled_again(backend, tmp_path, monkeypat
 
     monkeypatch.setattr(objects, "compile_unit", never)
     np.testing.assert_array_equal(backend(CHAIN)(x, x), want)
-    monkeypatch.delenv("XLANB_CACHE_DIR")
+    monkeypatch.setenv("XLANB_CACHE_DIR", "")
     with pytest.raises(AssertionError):
         backend(CHAIN)
 
@@ -99,6 +99,56 @@ def test_a_damaged_entry_is_a_miss(tmp_path, damage):
     (entry,) = tmp_path.glob("*.o")
     entry.write_bytes(damage(entry.read_bytes()))
     assert cache.get("text", ready=True) is None
+
+
+_DOT = """HloModule m
+ENTRY e {
+  a = f32[64,128] parameter(0)
+  b = f32[128,96] parameter(1)
+  c = f32[64,96] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT d = f32[64,96] tanh(c)
+}"""
+
+
+def test_routines_are_kept_in_the_users_folder_and_programs_are_not(backend, tmp_path, monkeypatch):
+    monkeypatch.delenv("XLANB_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(library, "_ROUTINES", {})
+    monkeypatch.setattr(library, "_FIXED", {})
+    x, y = np.ones((64, 128), np.float32), np.ones((128, 96), np.float32)
+    exe = backend(_DOT)
+    want = exe(x, y)
+    folder = tmp_path / "xlanb" / "routines"
+    shared = [u for u in exe.program.units() if u.shared or u.everywhere]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert len(list(folder.iterdir())) == len(shared) > 0
+    compiled = []
+    known = objects.compile_unit
+    monkeypatch.setattr(objects, "compile_unit", lambda u, *a, **k: (compiled.append(u), known(u, *a, **k))[1])
+    library._ROUTINES.clear()
+    np.testing.assert_array_equal(backend(_DOT)(x, y), want)
+    assert not [u for u in compiled if u.shared or u.everywhere]
+    assert compiled
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o720])
+def test_a_folder_that_others_may_write_to_is_left_alone(tmp_path, monkeypatch, mode):
+    monkeypatch.delenv("XLANB_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert ObjectCache.of_routines(jit.host()) is not None
+    (tmp_path / "xlanb" / "routines").chmod(mode)
+    assert ObjectCache.of_routines(jit.host()) is None
+
+
+def test_no_folder_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", "relative", tmp_path / "file" / "below"):
+        monkeypatch.delenv("XLANB_CACHE_DIR", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+        assert ObjectCache.of_routines(jit.host()) is None
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XLANB_CACHE_DIR", "")
+    assert ObjectCache.of_routines(jit.host()) is None
 
 
 def test_the_cache_keeps_within_its_limit_and_drops_the_oldest(tmp_path):

@@ -1,4 +1,4 @@
-"""LLVM IR to object code: the passes that pay, several modules on several threads, and a cache on disk for whoever asks for one."""
+"""LLVM IR to object code: the passes that pay, several modules on several threads, and a cache on disk: of what programs share, or of all of it for whoever asks for that."""
 
 from __future__ import annotations
 
@@ -29,19 +29,25 @@ def compile_units(units: Sequence[Unit], target: Target) -> list[bytes]:
     Raises:
         CompilationError: LLVM refuses the IR.
     """
-    disk = ObjectCache.of_environment(target)
-    if disk is None:
-        return _compile(units, target)
-    found = [disk.get(u.text, ready=u.ready) for u in units]
-    missing = [u for u, data in zip(units, found, strict=True) if data is None]
-    made = iter(_compile(missing, target))
+    disks = _disks(units, target)
+    found = [disk.get(u.text, ready=u.ready) if disk else None for u, disk in zip(units, disks, strict=True)]
+    made = iter(_compile([u for u, data in zip(units, found, strict=True) if data is None], target))
     out = []
-    for u, data in zip(units, found, strict=True):
-        if data is None:
-            data = next(made)
+    for u, disk, known in zip(units, disks, found, strict=True):
+        data = next(made) if known is None else known
+        if disk is not None and known is None:
             disk.put(u.text, data, ready=u.ready)
         out.append(data)
     return out
+
+
+def _disks(units: Sequence[Unit], target: Target) -> list[ObjectCache | None]:
+    """The cache of each module: that of the environment, or else that of what programs share."""
+    disk = ObjectCache.of_environment(target)
+    if disk is not None:
+        return [disk] * len(units)
+    shared = ObjectCache.of_routines(target) if any(u.shared or u.everywhere for u in units) else None
+    return [shared if u.shared or u.everywhere else None for u in units]
 
 
 def _compile(units: Sequence[Unit], target: Target) -> list[bytes]:
