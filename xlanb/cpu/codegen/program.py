@@ -185,7 +185,7 @@ class _Emitter:
             return known
         shape = array_of(i)
         value = i.literal.array.transpose(tuple(reversed(shape.minor_to_major)))
-        data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+        data = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
         name = "@" + self.module.unique(f"const.{i.name}")
         kind = f"[{data.size} x i8]"
         if data.size > EXTERNAL_BYTES:
@@ -195,7 +195,7 @@ class _Emitter:
             self.constants[name[1:]] = aligned
             self.module.globals.append(f"{name} = external constant {kind}, align 64")
         else:
-            text = "".join(f"\\{b:02X}" for b in data.tolist())
+            text = "\\" + data.tobytes().hex("\\").upper() if data.size else ""
             self.module.globals.append(f'{name} = private constant {kind} c"{text}", align 64')
         self._constant_names[i.literal] = name
         return name
