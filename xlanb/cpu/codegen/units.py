@@ -104,7 +104,7 @@ def _cut_of_steps(module: ModuleBuilder, steps: Steps, run: Function) -> list[Un
 def _part(f: Function) -> _Piece:
     """Of a kernel the part for threads alone."""
     lines = part_lines(f)
-    return _Piece(True, {f"{f.outlined[0].name}.thunk": "\n".join(lines)}, len(lines), is_light(lines))
+    return _Piece(True, {f"{f.outlined[0].name}.thunk": "\n".join(lines)}, len(lines), f.calls_only or is_light(lines))
 
 
 def _head(module: ModuleBuilder) -> tuple[str, ...]:
