@@ -11,7 +11,10 @@
   `emit` runs, copied where the buffers differ.
 - `fits(i)` says whether there is a kernel for these sizes and options; numbers of arrays, ranks, layouts, element types (f32, f64, s32) and
   empty arrays are seen to before. What has no kernel is a call of the runtime (see xlanb.cpu.host_call).
+- `together` is how small matrices of a batch are done side by side, one in each lane of a vector (see `side_by_side`); complex numbers (c64, c128) are done so only.
 - `scratch(i)` are bytes that each thread needs, `nanoseconds(i)` the time of one matrix, roughly.
+
+OPCODES is the same table for opcodes, whose matrices may lie by rows too. `routines` imports all modules that add rows, and answers `has_kernel(i)`.
 
 Most of the work is in routines that know no sizes (`call.routine`): a process compiles them once (see codegen.matmul.shared). They work on columns a vector of rows at a time (see `columns`).
 """

@@ -11,7 +11,7 @@ from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.linalg.columns import Columns
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native, Together
 from xlanb.cpu.codegen.linalg.rank_update import GROUP, emit_pack, emit_update_lower, packed_elements, panels
-from xlanb.cpu.codegen.linalg.side_by_side import LARGEST, Interleaved, SideBySide, vectors_bytes
+from xlanb.cpu.codegen.linalg.side_by_side import SideBySide, least_matrices, vectors_bytes
 from xlanb.cpu.codegen.linalg.turning import emit_turned
 from xlanb.evaluator.lapack import lapack_options
 from xlanb.hlo.instruction import HloInstruction
@@ -172,14 +172,13 @@ class _Small(SideBySide):
     def _factor(self, first: str, count: str) -> None:
         f, c = self.f, self.c
         size = c.index("mul", "%n", "%n")
-        self.gather(self.matrices("%a", first, count, size, self.t.bits), size, "%scratch")
-        a = Interleaved(self, "%scratch")
+        a = self.take("%a", first, count, size, "%scratch")
         kind = c.v.kind
         with f.carried("%n", [(self.integers, "zeroinitializer")], guarded=True) as column:
             j, info = str(column.index), column.values[0]
             own = c.index("mul", j, "%along")
             diagonal = c.index("add", own, c.index("mul", j, "%down"))
-            pivot = a.get(diagonal)
+            pivot, *others = a.get(diagonal)
             bad = c.both(
                 f.let(f"fcmp ule {kind} {pivot}, zeroinitializer"),
                 f.let(f"icmp eq {self.integers} {info}, zeroinitializer"),
@@ -187,25 +186,32 @@ class _Small(SideBySide):
             below = c.index("add", j, 1)
             column.next = [self.choose(bad, self.integers, self.splat(below), info)]
             root = f.call(kind, f"llvm.sqrt.v{c.lanes}{'f32' if c.element == 'float' else 'f64'}", (kind, pivot))
-            a.set(diagonal, root)
+            a.set(diagonal, (root, *("zeroinitializer" for _ in others)))
             inverse = f.let(f"fdiv {kind} {c.v.splat('1.0')}, {root}")
             with f.loop("%n", below, guarded=True) as i:
                 at = c.index("add", own, c.index("mul", i, "%down"))
-                a.set(at, c.times(a.get(at), inverse))
+                a.set(at, self.scaled(a.get(at), inverse))
             with f.loop("%n", below, guarded=True) as k:
                 other = c.index("mul", k, "%along")
-                factor = a.get(c.index("add", own, c.index("mul", k, "%down")))
+                factor = self.adjoint(a.get(c.index("add", own, c.index("mul", k, "%down"))))
                 with f.loop("%n", k, guarded=True) as i:
                     row = c.index("mul", i, "%down")
                     at = c.index("add", other, row)
-                    a.set(at, c.minus(a.get(at), a.get(c.index("add", own, row)), factor))
-        self.scatter(self.matrices("%l", first, count, size, self.t.bits), size, "%scratch")
+                    a.set(at, self.minus(a.get(at), a.get(c.index("add", own, row)), factor))
+        self.put("%l", first, count, size, "%scratch")
         self.numbers(column.values[0], "%info", first, count)
 
 
-def enough(n: int) -> int:
+def enough(i: HloInstruction) -> int:
     """How many matrices must be there to be worth doing side by side."""
-    return max(2, n // 4) if n * n <= LARGEST else 0
+    n = array_of(i.operands[0]).dimensions[-1]
+    return least_matrices(array_of(i.operands[0]).element_type, n * n, n)
+
+
+def scratch_together(i: HloInstruction) -> int:
+    """The scratch of matrices side by side."""
+    a = array_of(i.operands[0])
+    return vectors_bytes(a.element_type, a.dimensions[-1] ** 2)
 
 
 def nanoseconds_together(n: int) -> float:
@@ -243,8 +249,8 @@ NATIVE["potrf"] = Native(
     scratch=lambda i: scratch_bytes(_n(i), array_of(i.operands[0]).element_type.byte_size, upper=_is_upper(i)),
     together=Together(
         _emit_together,
-        matrices=lambda i: enough(_n(i)),
-        scratch=lambda i: vectors_bytes(_n(i) ** 2),
+        matrices=enough,
+        scratch=scratch_together,
         nanoseconds=lambda i: nanoseconds_together(_n(i)),
     ),
 )

@@ -14,6 +14,7 @@ from xlanb.cpu.codegen.kernel import IN_PLACE, ROUNDS, SCRATCH_EACH, Kernel, spe
 from xlanb.cpu.codegen.matmul import shared
 from xlanb.cpu.codegen.matmul.shared import moved
 from xlanb.cpu.codegen.parallel import parallel, parts
+from xlanb.cpu.codegen.types import part
 from xlanb.errors import CompilationError
 from xlanb.evaluator.lapack import lapack_name, lapack_options
 from xlanb.hlo.instruction import HloInstruction
@@ -21,7 +22,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, Layout, PrimitiveType
 
 T = PrimitiveType
-_TYPES = {"s": T.F32, "d": T.F64}
+_TYPES = {"s": T.F32, "d": T.F64, "c": T.C64, "z": T.C128}
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,10 @@ def native(i: HloInstruction) -> Native | None:
     elif i.opcode is Op.CUSTOM_CALL:
         letter, name = lapack_name(str(i.get("custom_call_target"))) or ("", "")
         found, t = NATIVE.get(name), _TYPES.get(letter)
-    return found if found is not None and t is not None and _is_plain(i, found, t) and found.fits(i) else None
+    if found is None or t is None or not _is_plain(i, found, t) or not found.fits(i):
+        return None
+    # Complex numbers are done side by side, or not at all.
+    return None if t.is_complex and (i.opcode in OPCODES or _together(i, found) is None) else found
 
 
 def _is_plain(i: HloInstruction, routine: Native, t: PrimitiveType) -> bool:
@@ -176,7 +180,7 @@ def _batch(i: HloInstruction, routine: Native) -> int:
 
 def side_by_side(t: PrimitiveType) -> int:
     """How many matrices `Together` takes at once."""
-    return 64 // t.byte_size
+    return 64 // part(t).byte_size
 
 
 def _together(i: HloInstruction, routine: Native) -> Together | None:

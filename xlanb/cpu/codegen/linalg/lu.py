@@ -11,7 +11,7 @@ from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.linalg.columns import Columns
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native, Together
 from xlanb.cpu.codegen.linalg.rank_update import GROUP, emit_pack, emit_update, packed_elements, panels
-from xlanb.cpu.codegen.linalg.side_by_side import LARGEST, Interleaved, SideBySide, vectors_bytes
+from xlanb.cpu.codegen.linalg.side_by_side import Interleaved, SideBySide, least_matrices, vectors_bytes
 from xlanb.cpu.codegen.linalg.triangular import PADDING, Left, System, emit_left, further, share
 from xlanb.cpu.codegen.matmul.shared import moved
 from xlanb.hlo.instruction import HloInstruction
@@ -213,7 +213,7 @@ class _Panel:
 
 def _emit_together(call: Call) -> None:
     m, n = call.size(0)
-    rows = call.address(call.scratch, vectors_bytes(m * n) // call.type.byte_size)
+    rows = call.address(call.scratch, vectors_bytes(call.type, m * n) // call.type.byte_size)
     call.routine(
         "getrf.small",
         lambda f: _Small(f, call.type).emit(),
@@ -231,11 +231,10 @@ class _Small(SideBySide):
     def _factor(self, first: str, count: str) -> None:
         f, c = self.f, self.c
         size = c.index("mul", "%m", "%n")
-        self.gather(self.matrices("%a", first, count, size, self.t.bits), size, "%scratch")
-        a = Interleaved(self, "%scratch")
+        a = self.take("%a", first, count, size, "%scratch")
         with f.carried("%steps", [(self.integers, "zeroinitializer")], guarded=True) as step:
             step.next = [self._column(a, str(step.index), step.values[0])]
-        self.scatter(self.matrices("%lu", first, count, size, self.t.bits), size, "%scratch")
+        self.put("%lu", first, count, size, "%scratch")
         self.scatter(self.matrices("%pivots", first, count, "%steps", 32), "%steps", "%rows", 32)
         self.numbers(step.values[0], "%info", first, count)
 
@@ -253,30 +252,34 @@ class _Small(SideBySide):
                 column = c.index("mul", j, "%m")
                 places = c.index("add", column, k), c.index("add", column, i)
                 x, y = (a.get(p) for p in places)
-                a.set(places[0], self.choose(here, kind, y, x))
-                a.set(places[1], self.choose(here, kind, x, y))
+                a.set(places[0], self.chosen(here, y, x))
+                a.set(places[1], self.chosen(here, x, y))
         pivot = a.get(c.index("add", own, k))
-        is_zero = f.let(f"fcmp oeq {kind} {pivot}, zeroinitializer")
-        divisor = self.choose(is_zero, kind, c.v.splat("1.0"), pivot)
+        is_zero = f.let(f"fcmp oeq {kind} {self.size(pivot)}, zeroinitializer")
+        one = (c.v.splat("1.0"), *("zeroinitializer" for _ in pivot[1:]))
+        divisor = self.chosen(is_zero, one, pivot)
+        inverse = self.inverse(divisor) if self.parts == 2 else divisor
         with f.loop("%m", below, guarded=True) as i:
             place = c.index("add", own, i)
-            a.set(place, f.let(f"fdiv {kind} {a.get(place)}, {divisor}"))
+            x = a.get(place)
+            whole = self.parts == 2
+            a.set(place, self.times(x, inverse) if whole else (f.let(f"fdiv {kind} {x[0]}, {divisor[0]}"),))
         with f.loop("%n", below, guarded=True) as j:
             column = c.index("mul", j, "%m")
             factor = a.get(c.index("add", column, k))
             with f.loop("%m", below, guarded=True) as i:
                 place = c.index("add", column, i)
-                a.set(place, c.minus(a.get(place), a.get(c.index("add", own, i)), factor))
+                a.set(place, self.minus(a.get(place), a.get(c.index("add", own, i)), factor))
         counts = c.both(is_zero, f.let(f"icmp eq {self.integers} {info}, zeroinitializer"))
         return self.choose(counts, self.integers, self.splat(below), info)
 
     def _largest(self, a: Interleaved, own: str, k: str) -> str:
         """The rows of the largest elements of column k from row k on."""
         f, c = self.f, self.c
-        kind, suffix = c.v.kind, f"v{c.lanes}{'f32' if c.element == 'float' else 'f64'}"
+        kind = c.v.kind
 
         def size(i: Ix) -> str:
-            return f.call(kind, f"llvm.fabs.{suffix}", (kind, a.get(c.index("add", own, i))))
+            return self.size(a.get(c.index("add", own, i)))
 
         start = [(kind, size(k)), (self.integers, self.splat(k))]
         with f.carried("%m", start, c.index("add", k, 1), guarded=True) as row:
@@ -294,12 +297,12 @@ class _Small(SideBySide):
 
 def _enough(i: HloInstruction) -> int:
     m, n = _sizes(i)
-    return max(2, min(m, n) // 4) if m * n <= LARGEST else 0
+    return least_matrices(array_of(i.operands[0]).element_type, m * n, min(m, n))
 
 
 def _scratch_together(i: HloInstruction) -> int:
-    m, n = _sizes(i)
-    return vectors_bytes(m * n) + vectors_bytes(min(m, n))
+    (m, n), t = _sizes(i), array_of(i.operands[0]).element_type
+    return vectors_bytes(t, m * n) + vectors_bytes(t, min(m, n))
 
 
 def _nanoseconds_together(i: HloInstruction) -> float:

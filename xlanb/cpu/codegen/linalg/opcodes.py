@@ -7,7 +7,7 @@ from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.linalg import cholesky, triangular
 from xlanb.cpu.codegen.linalg.columns import Columns
 from xlanb.cpu.codegen.linalg.custom_call import OPCODES, Call, Native, Together, is_by_rows
-from xlanb.cpu.codegen.linalg.side_by_side import LINE, vectors_bytes
+from xlanb.cpu.codegen.linalg.side_by_side import LINE
 from xlanb.cpu.codegen.linalg.triangular import System
 from xlanb.cpu.codegen.types import float_text
 from xlanb.hlo.instruction import HloInstruction
@@ -22,8 +22,12 @@ def _by_rows(i: HloInstruction, operand: int) -> bool:
     return is_by_rows(array_of(i.operands[operand]))
 
 
+def _type(i: HloInstruction) -> PrimitiveType:
+    return array_of(i.operands[0]).element_type
+
+
 def _bytes(i: HloInstruction) -> int:
-    return array_of(i.operands[0]).element_type.byte_size
+    return _type(i).byte_size
 
 
 # -- cholesky -----------------------------------------------------------------------------------------------------
@@ -51,7 +55,7 @@ def _emit_cholesky(call: Call) -> None:
 
 def _emit_small_cholesky(call: Call) -> None:
     i = call.instruction
-    info = call.address(call.scratch, vectors_bytes(_n(i) ** 2) // _bytes(i))
+    info = call.address(call.scratch, cholesky.scratch_together(i) // _bytes(i))
     cholesky.emit_small(call, _n(i), call.operands[0], call.results[0], info, upper=_is_upper(i))
     _emit_finish(call, info)
 
@@ -95,8 +99,8 @@ OPCODES[Op.CHOLESKY] = Native(
     scratch=lambda i: _factor_scratch(i) + LINE,
     together=Together(
         _emit_small_cholesky,
-        matrices=lambda i: cholesky.enough(_n(i)),
-        scratch=lambda i: vectors_bytes(_n(i) ** 2) + LINE,
+        matrices=cholesky.enough,
+        scratch=lambda i: cholesky.scratch_together(i) + LINE,
         nanoseconds=lambda i: cholesky.nanoseconds_together(_n(i)),
     ),
 )
@@ -134,7 +138,7 @@ def _emit_system(call: Call) -> None:
 
 def _emit_small_system(call: Call) -> None:
     i = call.instruction
-    triangular.emit_small(call, _system(i), *_sizes(i), *call.operands, call.results[0])
+    triangular.emit_small(call, _system(i), *_sizes(i), call.operands[0], call.operands[1], call.results[0])
 
 
 OPCODES[Op.TRIANGULAR_SOLVE] = Native(
@@ -147,8 +151,8 @@ OPCODES[Op.TRIANGULAR_SOLVE] = Native(
     scratch=lambda i: triangular.scratch_bytes(*_sizes(i), _system(i), _bytes(i)),
     together=Together(
         _emit_small_system,
-        matrices=lambda i: triangular.enough(*_sizes(i)),
-        scratch=lambda i: triangular.scratch_together(*_sizes(i)),
+        matrices=lambda i: triangular.enough(_type(i), *_sizes(i)),
+        scratch=lambda i: triangular.scratch_together(_type(i), *_sizes(i)),
         nanoseconds=lambda i: triangular.nanoseconds_together(*_sizes(i)),
     ),
 )

@@ -13,7 +13,7 @@ from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.linalg.columns import Columns
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native, Together
 from xlanb.cpu.codegen.linalg.rank_update import GROUP, LANES, emit_pack, emit_update, packed_elements, panels
-from xlanb.cpu.codegen.linalg.side_by_side import LARGEST, Interleaved, SideBySide, vectors_bytes
+from xlanb.cpu.codegen.linalg.side_by_side import Interleaved, SideBySide, Value, least_matrices, vectors_bytes
 from xlanb.cpu.codegen.linalg.turning import emit_turned
 from xlanb.cpu.codegen.matmul.shared import moved
 from xlanb.evaluator.lapack import lapack_options
@@ -43,6 +43,7 @@ class System:
     lower: bool
     transposed: bool
     unit: bool
+    conjugated: bool = False
 
     @property
     def forward(self) -> bool:
@@ -314,7 +315,7 @@ def scratch_bytes(n: int, m: int, system: System, element: int) -> int:
 
 _SMALL = (
     "ptr %a", "ptr %b", "ptr %x", "i64 %n", "i64 %m", "i64 %count", "i64 %corner", "i64 %down", "i64 %along", "i64 %start", "i64 %step", "i64 %side",
-    "i1 %unit", "ptr noalias %s", "ptr noalias %t",
+    "i1 %unit", "i1 %conjugated", "ptr noalias %s", "ptr noalias %t",
 )  # fmt: skip
 
 
@@ -327,13 +328,13 @@ def emit_small(call: Call, system: System, n: int, m: int, a: str, b: str, x: st
     if system.forward != system.left:  # upper triangular: from the last to the first
         corner, start = (n - 1) * (n + 1), (n - 1) * step
         down, along, step = -down, -along, -step
-    second = call.address(call.scratch, vectors_bytes(n * n) // call.type.byte_size)
-    unit = "true" if system.unit else "false"
+    second = call.address(call.scratch, vectors_bytes(call.type, n * n) // call.type.byte_size)
+    unit, conjugated = ("true" if x else "false" for x in (system.unit, system.conjugated))
     call.routine(
         "trsm.small",
         lambda f: _Small(f, call.type).emit(),
         _SMALL,
-        a, b, x, n, m, call.count, corner, down, along, start, step, side, unit, call.scratch, second,
+        a, b, x, n, m, call.count, corner, down, along, start, step, side, unit, conjugated, call.scratch, second,
     )  # fmt: skip
 
 
@@ -344,29 +345,39 @@ class _Small(SideBySide):
         self.each(self._solve)
 
     def _solve(self, first: str, count: str) -> None:
-        f, c, bits = self.f, self.c, self.t.bits
+        f, c = self.f, self.c
         square, sides = c.index("mul", "%n", "%n"), c.index("mul", "%n", "%m")
-        self.gather(self.matrices("%a", first, count, square, bits), square, "%s")
-        self.gather(self.matrices("%b", first, count, sides, bits), sides, "%t")
-        a, x = Interleaved(self, "%s"), Interleaved(self, "%t")
-        kind = c.v.kind
+        a, x = self.take("%a", first, count, square, "%s"), self.take("%b", first, count, sides, "%t")
         with f.loop("%n", guarded=True) as p:
             column = c.index("add", "%corner", c.index("mul", p, "%along"))
             row = c.index("add", "%start", c.index("mul", p, "%step"))
-            diagonal = a.get(c.index("add", column, c.index("mul", p, "%down")))
-            one = c.v.splat("1.0")
-            inverse = f.let(f"fdiv {kind} {one}, {f.let(f'select i1 %unit, {kind} {one}, {kind} {diagonal}')}")
+            diagonal = self._element(a, c.index("add", column, c.index("mul", p, "%down")))
+            inverse = self.inverse(
+                self._if("%unit", (c.v.splat("1.0"), *("zeroinitializer" for _ in diagonal[1:])), diagonal)
+            )
             with f.loop("%m", guarded=True) as r:
                 at = c.index("add", row, c.index("mul", r, "%side"))
-                x.set(at, c.times(x.get(at), inverse))
+                x.set(at, self.times(x.get(at), inverse))
             with f.loop("%n", c.index("add", p, 1), guarded=True) as q:
-                factor = a.get(c.index("add", column, c.index("mul", q, "%down")))
+                factor = self._element(a, c.index("add", column, c.index("mul", q, "%down")))
                 other = c.index("add", "%start", c.index("mul", q, "%step"))
                 with f.loop("%m", guarded=True) as r:
                     across = c.index("mul", r, "%side")
                     at = c.index("add", other, across)
-                    x.set(at, c.minus(x.get(at), x.get(c.index("add", row, across)), factor))
-        self.scatter(self.matrices("%x", first, count, sides, bits), sides, "%t")
+                    x.set(at, self.minus(x.get(at), x.get(c.index("add", row, across)), factor))
+        self.put("%x", first, count, sides, "%t")
+
+    def _element(self, a: Interleaved, number: str) -> Value:
+        """An element of a, conjugated where that is asked for."""
+        found = a.get(number)
+        return found if self.parts == 1 else self._if("%conjugated", self.adjoint(found), found)
+
+    def _if(self, condition: str, then: Value, otherwise: Value) -> Value:
+        """One of two values, of all lanes."""
+        kind = self.c.v.kind
+        return tuple(
+            self.f.let(f"select i1 {condition}, {kind} {x}, {kind} {y}") for x, y in zip(then, otherwise, strict=True)
+        )
 
 
 def _emit_together(call: Call) -> None:
@@ -374,9 +385,9 @@ def _emit_together(call: Call) -> None:
     emit_small(call, _system(i), *_sizes(i), call.operands[0], call.operands[1], call.results[0])
 
 
-def enough(n: int, m: int) -> int:
+def enough(t: PrimitiveType, n: int, m: int) -> int:
     """How many systems must be there to be worth doing side by side."""
-    return max(2, n // 4) if n * (n + m) <= LARGEST else 0
+    return least_matrices(t, n * (n + m), n)
 
 
 def nanoseconds_together(n: int, m: int) -> float:
@@ -384,15 +395,21 @@ def nanoseconds_together(n: int, m: int) -> float:
     return 60.0 + n * (n + 2 * m) * 1.5 + n * n * m / 2
 
 
-def scratch_together(n: int, m: int) -> int:
+def scratch_together(t: PrimitiveType, n: int, m: int) -> int:
     """The scratch of systems side by side."""
-    return vectors_bytes(n * n) + vectors_bytes(n * m)
+    return vectors_bytes(t, n * n) + vectors_bytes(t, n * m)
 
 
 def _system(i: HloInstruction) -> System:
     options = lapack_options(i)
     is_ = {name: options.get(name) for name in ("side", "uplo", "trans_x", "diag")}
-    return System(is_["side"] == ord("L"), is_["uplo"] == ord("L"), is_["trans_x"] != ord("N"), is_["diag"] == ord("U"))
+    return System(
+        left=is_["side"] == ord("L"),
+        lower=is_["uplo"] == ord("L"),
+        transposed=is_["trans_x"] != ord("N"),
+        unit=is_["diag"] == ord("U"),
+        conjugated=is_["trans_x"] == ord("C"),
+    )
 
 
 def _fits(i: HloInstruction) -> bool:
@@ -409,6 +426,10 @@ _LETTERS = {"side": "LR", "uplo": "LU", "trans_x": "NTC", "diag": "NU"}
 def nanoseconds(n: int, m: int) -> float:
     """The time of one system of m right-hand sides."""
     return 30.0 + n * (n + 20) * (m + 8) / 100
+
+
+def _type(i: HloInstruction) -> PrimitiveType:
+    return array_of(i.operands[0]).element_type
 
 
 def _sizes(i: HloInstruction) -> tuple[int, int]:
@@ -435,8 +456,8 @@ NATIVE["trsm"] = Native(
     scratch=_scratch,
     together=Together(
         _emit_together,
-        lambda i: enough(*_sizes(i)),
-        lambda i: scratch_together(*_sizes(i)),
+        lambda i: enough(_type(i), *_sizes(i)),
+        lambda i: scratch_together(_type(i), *_sizes(i)),
         lambda i: nanoseconds_together(*_sizes(i)),
     ),
 )
