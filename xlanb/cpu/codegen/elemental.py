@@ -297,6 +297,14 @@ class Elemental:
         """An integer value as an i64 index, clamped to low..high; an unsigned one is never negative."""
         if low == high:
             return low
+        if (
+            t.bits == 32 and value in self.f.lanes and low == 0 and high < 1 << 31
+        ):  # vectors of i64 would be twice as many
+            kind, limit = register(t), ("llvm.smin.i32" if t.is_signed else "llvm.umin.i32")
+            least = self.f.call(kind, "llvm.smax.i32", (kind, real(value)), (kind, "0")) if t.is_signed else real(value)
+            return real(
+                arithmetic.convert(self.f, t, T.S64, self.f.call(kind, limit, (kind, least), (kind, str(high))))
+            )
         wide = real(arithmetic.convert(self.f, t, T.S64, value))
         if t is T.U64:
             wide = self.f.call("i64", "llvm.umin.i64", ("i64", wide), ("i64", str(high)))

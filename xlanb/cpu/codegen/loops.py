@@ -16,11 +16,16 @@ from xlanb.cpu.codegen.rows import rows_of, unshaped
 from xlanb.cpu.codegen.vector_plan import Plan, plan
 from xlanb.cpu.codegen.vectors import NotAVectorError, SplitError
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
 
 Output = tuple[HloInstruction, Leaf, IrArray]
 _SMALL = 32
 """A loop over so few elements needs neither vectors nor LLVM's passes."""
+_LONG = 4
+"""Vectors that a row should have if the last may do some of its elements again: gathering takes time for each."""
+_BESIDE = 4
+"""Rows that are gathered side by side."""
 _SHARED_ROUNDS = 16
 """Rounds that a loop should have at least where threads share it."""
 
@@ -71,7 +76,11 @@ class _Loops:
             self._nest(len(self.order))
         else:
             run = min(self.plan.run, len(self.order))
-            if count < 4 or not vectorize(self.e, math.prod(self.sizes[-run:]), lambda cuts: self._vectors(run, cuts)):
+            if self._gathers_alike(self.sizes[:-run]):
+                self._gathered(run)
+            elif count < 4 or not vectorize(
+                self.e, math.prod(self.sizes[-run:]), lambda cuts: self._vectors(run, cuts)
+            ):
                 self.e.f.ready = self.e.f.ready and count <= _SMALL
                 self._nest(len(self.order) if self.plan.run < len(self.order) else 0)
 
@@ -144,6 +153,26 @@ class _Loops:
                     lambda q: self._store(self._index([*at, *split(self.e, q, inner)])),
                     again=self._again,
                 )
+
+    def _gathers_alike(self, outer: Sequence[int]) -> bool:
+        """Whether rows are nothing but gathered, all of them at the same places of theirs."""
+        i = self.group[0][0]
+        if len(self.group) > 1 or i.opcode is not Op.GATHER or i in self.e.bindings or not outer or outer[-1] < _BESIDE:
+            return False
+        return self._again and set(i.ints("offset_dims")) == set(self.order[: len(outer)])
+
+    def _gathered(self, run: int) -> None:
+        """Some rows side by side, element by element: each place is found once for all of them, and the loads are fewer cycles than those of a vector."""
+        outer, inner = self.sizes[:-run], self.sizes[-run:]
+        cost = self.plan.nanoseconds * _BESIDE * math.prod(inner)
+        last = outer[-1] - _BESIDE  # the last rows lie back over those before
+        self._begin()
+        with nested(self.e, [*outer[:-1], -(-outer[-1] // _BESIDE)], cost) as at:
+            first = self.e.f.clamp(self.e.f.mul(at[-1], _BESIDE), 0, last)
+            rows = [[*at[:-1], self.e.f.add(first, k)] for k in range(_BESIDE)]
+            with self.e.loop(math.prod(inner)) as q:
+                for row in rows:
+                    self._store(self._index([*row, *split(self.e, q, inner)]))
 
     def _row(self, at: Sequence[Ix]) -> None:
         """The reductions of a row before its elements: costly ones that they are of are kept in the result's row for the elements."""
@@ -234,7 +263,7 @@ def each_vector(
     begin = low + rounds * wide
     if begin == high:
         return
-    if again and high - low >= one:
+    if again and high - low >= _LONG * one:
         _back_over(e, begin, high, one, body)
         return
     with (
