@@ -105,3 +105,41 @@ def test_a_large_dynamic_update_is_shared_by_threads(backend: Callable[[str], Ex
     arrays = [rng.standard_normal(shape).astype("f4") for shape in ((1000, 700), (600, 301))]
     for begin in (-3, 17, 900):
         check(backend, text, *arrays, np.array(begin, np.int32))
+
+
+@pytest.mark.parametrize("t", ["f32", "bf16", "u8", "c64", "pred"])
+@pytest.mark.parametrize("padding", ["0_0_1x0_0_1", "2_1_0x0_3_2", "0_0_3x5_0_1", "0_0_2x0_0_0", "1_-1_0x-1_2_1"])
+def test_padding_between_elements(backend: Callable[[str], Executable], padding: str, t: str) -> None:
+    sizes = [
+        low + high + n + interior * (n - 1)
+        for n, (low, high, interior) in zip((9, 37), (map(int, p.split("_")) for p in padding.split("x")), strict=True)
+    ]
+    text = f"""HloModule m
+    ENTRY e {{
+      x = {t}[9,37] parameter(0)
+      v = {t}[] parameter(1)
+      ROOT r = {t}[{sizes[0]},{sizes[1]}] pad(x, v), padding={padding}
+    }}"""
+    types = {**TYPES, "u8": "u1"}
+    x = np.random.default_rng(4).integers(0, 2 if t == "pred" else 9, (9, 37)).astype(types[t])
+    check(backend, text, x, np.array(1, types[t]))
+
+
+def test_padding_between_elements_of_a_large_array_and_of_what_is_computed(
+    backend: Callable[[str], Executable],
+) -> None:
+    text = """HloModule m
+    inner {
+      x = f32[301,400] parameter(0)
+      v = f32[] parameter(1)
+      s = f32[301,400] multiply(x, x)
+      w = f32[] add(v, v)
+      ROOT r = f32[601,801] pad(s, w), padding=0_0_1x1_1_1
+    }
+    ENTRY e {
+      x = f32[301,400] parameter(0)
+      v = f32[] parameter(1)
+      ROOT r = f32[601,801] fusion(x, v), kind=kLoop, calls=inner
+    }"""
+    x = np.random.default_rng(5).standard_normal((301, 400)).astype("f4")
+    check(backend, text, x, np.array(0.5, "f4"))

@@ -64,6 +64,31 @@ def _dynamic_update_slice(k: Kernel) -> bool:
     return True
 
 
+@special(Op.PAD)
+def _pad_between(k: Kernel) -> bool:
+    """Padding between the elements of the fastest dimension: the value everywhere, then each element to its place. False of other paddings, which are loops over the result."""
+    operand, value = k.root.operands
+    e, f, source, result = k.e, k.f, array_of(operand), k.output.shape
+    slowest = order(source)[::-1]
+    padding = k.root.get("padding")
+    spread = bool(slowest) and padding[slowest[-1]].interior and all(p.low >= 0 and p.high >= 0 for p in padding)
+    if not spread or not f.target.explicit_vectors or not 0 < source.element_count < result.element_count:
+        return False
+    size = result.element_type.byte_size
+
+    def clear(q: Ix) -> None:
+        k.output.store(f, Index(result, flat=q), e.scalar(value))
+
+    f.ready = simd.along(e, result.element_count, (result.element_type,), clear, nanoseconds=0.05 * size)
+    with loops.nested(e, [source.dimensions[d] for d in slowest], 0.3 + 0.05 * size) as at:
+        multi: list[Ix] = [0] * source.rank
+        for d, v in zip(slowest, at, strict=True):
+            multi[d] = v
+        place = [f.add(f.mul(v, p.interior + 1), p.low) for v, p in zip(multi, padding, strict=True)]
+        k.output.store(f, Index(result, place), e.element(operand, Index(source, multi)))
+    return True
+
+
 @special(Op.SCATTER, memory_only=True)
 def _scatter(k: Kernel) -> bool:
     """Update after update, each combined into its place; one whose window does not fit is skipped whole."""
