@@ -31,6 +31,8 @@ LEFT = (
     "i1 %unit",
 )
 RIGHT = ("ptr noalias %x", "i64 %ldx", "i64 %m", "i64 %n", "ptr noalias %c", "i64 %down", "i64 %along", "i1 %unit")
+_FEW = 2 * GROUP
+"""Columns of right-hand sides that are few."""
 PADDING = 16
 """Numbers behind the inverses of the diagonal, so that a vector of them can be read."""
 
@@ -61,12 +63,12 @@ def emit_system(call: Call, system: System, n: int, m: int, a: str, b: str) -> N
 
 def _emit_left(call: Call, system: System, n: int, m: int, a: str, b: str) -> None:
     """Blocks of rows after each other; threads share the columns of b. What comes from a is packed before."""
-    packed = _diagonals(n)
+    packed, blocks = _diagonals(n, m), _blocks(n, m)
     if system.transposed:
         turned, packed = packed, packed + n * n
         emit_turned(call, a, n, call.address(call.scratch, turned), n, n, lower=system.forward)
     steps = []
-    for first, width in panels(n) if system.forward else reversed(panels(n)):
+    for first, width in blocks if system.forward else reversed(blocks):
         rest = n - first - width if system.forward else first
         steps.append((first, width, rest, packed))
         if rest:
@@ -85,7 +87,7 @@ def _emit_left(call: Call, system: System, n: int, m: int, a: str, b: str) -> No
                 (width, columns),
                 (call.address(source, first * (n + 1)), n),
                 (further(call, here, 1, first), n),
-                call.address(call.scratch, first + first // panels(n)[0][1] * PADDING),
+                call.address(call.scratch, first + first // blocks[0][1] * PADDING),
             )
             if rest:
                 out = further(call, here, 1, first + width if system.forward else 0)
@@ -93,9 +95,14 @@ def _emit_left(call: Call, system: System, n: int, m: int, a: str, b: str) -> No
                 emit_update(call, call.address(call.scratch, at), rest, columns, width, known, (1, n), out, n)
 
 
-def _diagonals(n: int) -> int:
+def _blocks(n: int, m: int) -> list[tuple[int, int]]:
+    """The panels of a for m columns of b: one where so few columns read it that packing does not pay."""
+    return panels(n) if m > _FEW else [(0, n)]
+
+
+def _diagonals(n: int, m: int) -> int:
     """Elements for the inverses of the diagonal, those of each panel by themselves: threads that are at different panels write them, and what is behind them."""
-    return n + len(panels(n)) * PADDING
+    return n + len(_blocks(n, m)) * PADDING
 
 
 def share(call: Call, low: Ix, high: Ix, m: int) -> Ix:
@@ -309,8 +316,10 @@ def scratch_bytes(n: int, m: int, system: System, element: int) -> int:
     """The scratch of a thread: from the left what is turned, the inverses of the diagonal and all of a that is packed; from the right a panel of x."""
     if not system.left:
         return packed_elements(m, panels(n)[0][1]) * element if len(panels(n)) > 1 else 0
-    packed = sum(packed_elements(n - first - width if system.forward else first, width) for first, width in panels(n))
-    return (_diagonals(n) + (n * n if system.transposed else 0) + packed) * element
+    packed = sum(
+        packed_elements(n - first - width if system.forward else first, width) for first, width in _blocks(n, m)
+    )
+    return (_diagonals(n, m) + (n * n if system.transposed else 0) + packed) * element
 
 
 _SMALL = (
