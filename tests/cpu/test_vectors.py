@@ -55,6 +55,7 @@ BODIES = {
     "columns": X
     + "b = f32[45] parameter(1)\n w = f32[3,7,45] broadcast(b), dimensions={2}\n ROOT r = f32[3,7,45] subtract(w, x)",
     "pad": X + "v = f32[] parameter(1)\n ROOT r = f32[4,7,130] pad(x, v), padding=0_1x0_0x20_21_1",
+    "holes": X + "v = f32[] parameter(1)\n ROOT r = f32[4,7,106] pad(x, v), padding=0_1x0_0x20_-3_1",
     "cut": X + "v = f32[] parameter(1)\n ROOT r = f32[3,7,79] pad(x, v), padding=0_0x0_0x31_3",
     "negative pad": X + "v = f32[] parameter(1)\n ROOT r = f32[3,5,48] pad(x, v), padding=0_0x-1_-1x-20_23",
     "concatenate": X + "y = f32[3,7,20] parameter(1)\n ROOT r = f32[3,7,110] concatenate(x, y, x), dimensions={2}",
@@ -99,7 +100,7 @@ BODIES = {
 }
 
 
-ONE_BY_ONE = {"pad"}
+ONE_BY_ONE = {"holes"}
 """The holes of the padding make a condition that changes from element to element."""
 
 
