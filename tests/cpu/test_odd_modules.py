@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import xlanb
+from xlanb.cpu.compiler import CompileOptions, compile_module
 from xlanb.errors import EvaluationError, HloVerifierError
 
 
@@ -34,3 +35,40 @@ def test_a_dynamic_size_beyond_its_bound_is_refused(size):
     with pytest.raises(EvaluationError, match=rf"size {size} for a dimension of at most 4"):
         exe(np.ones(4, np.float32), np.int32(size))
     assert exe(np.ones(4, np.float32), np.int32(3)).shape == (3,)
+
+
+DYNAMIC = """HloModule m
+
+gt {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=GT
+}
+
+ENTRY e {
+  a = s32[5] parameter(0)
+  n = s32[] parameter(1)
+  d = s32[<=5] set-dimension-size(a, n), dimensions={0}
+  %s
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "ROOT s = s32[<=5] sort(d), dimensions={0}, to_apply=gt",
+        "ROOT s = s32[<=5] reverse(d), dimensions={0}",
+        "ROOT s = s32[<=5] negate(d)",
+        "k = s32[<=5] negate(d)\n  ROOT s = s32[<=5] multiply(k, d)",
+        "ROOT s = s32[<=5] copy(d)",
+    ],
+)
+@pytest.mark.parametrize("without", [(), ("dynamic_padder",)])
+def test_what_needs_the_elements_of_a_dynamic_array_together_reads_no_more_than_there_are(last, without):
+    module = xlanb.hlo.parse(DYNAMIC % last)
+    a = np.array([-1, -9, -3, 7, 8], np.int32)
+    for n in (0, 3, 5):
+        want = np.asarray(xlanb.evaluate(module, a, np.int32(n)))
+        exe = compile_module(module, CompileOptions(disable_passes=without))
+        np.testing.assert_array_equal(exe(a, np.int32(n)), want)

@@ -457,7 +457,12 @@ ENTRY e {
 """
 
 
-@pytest.mark.parametrize(("text", "name"), [(LONG_TRANSFORM, "%f"), (GROWING_LOOP, "%w")])
+WIDER_TRANSFORM = (
+    "HloModule m\n\nENTRY e {\n  a = c64[3] parameter(0)\n  ROOT f = f64[4] fft(a), fft_type=IRFFT, fft_length={4}\n}\n"
+)
+
+
+@pytest.mark.parametrize(("text", "name"), [(LONG_TRANSFORM, "%f"), (WIDER_TRANSFORM, "%f"), (GROWING_LOOP, "%w")])
 def test_what_only_a_compiler_refuses(text, name):
     module = hlo.parse(text)
     module.verify()

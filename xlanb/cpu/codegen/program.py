@@ -28,6 +28,7 @@ from xlanb.cpu.codegen.linalg import routines as linalg
 from xlanb.cpu.codegen.types import from_memory, register
 from xlanb.cpu.codegen.units import Unit, cut
 from xlanb.cpu.guard import HOST
+from xlanb.cpu.dynamic import has_dynamic
 from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError, UnimplementedError
@@ -325,7 +326,9 @@ _TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 
 
 def _is_host_call(i: HloInstruction) -> bool:
-    """Whether the runtime computes an instruction."""
+    """Whether the runtime computes an instruction: also each that takes or gives arrays of dynamic size, which the padder leaves where it can do nothing better."""
+    if has_dynamic(i):
+        return True
     if i.opcode is Op.SCAN:
         return not scatter.scans_by_element(i)
     return i.opcode in HOST_OPCODES and not (i.opcode is Op.FFT and fft.has_kernel(i)) and not linalg.has_kernel(i)

@@ -26,6 +26,8 @@ def simple_reducer(target: HloComputation) -> Op | None:
     root = target.root
     if root.opcode not in _SIMPLE or len(target.parameters) != 2 or set(root.operands) != set(target.parameters):
         return None
+    if root.opcode in (Op.MAXIMUM, Op.MINIMUM) and root.array_shape.element_type.is_complex:
+        return None  # there is no order of them: the operation itself is refused
     return root.opcode
 
 

@@ -25,9 +25,19 @@ def verify_executable(i: HloInstruction) -> None:
         source, shape = i.operands[0].shape, i.shape
         if source.is_array and shape.is_array and _bits(source.as_array()) != _bits(shape.as_array()):
             fail(i, f"cannot be compiled: expected a shape of as many bits as {source} has, not {shape}")
-    elif i.opcode is HloOpcode.FFT and i.attributes.get("fft_type") in ("FFT", "IFFT"):
+    elif i.opcode is HloOpcode.FFT:
+        _verify_transform(i)
+
+
+def _verify_transform(i: HloInstruction) -> None:
+    source, shape = i.operands[0].array_shape, i.array_shape
+    if i.attributes["fft_type"] in ("RFFT", "IRFFT"):
+        real, other = sorted((source.element_type, shape.element_type), key=lambda t: t.is_complex)
+        if 2 * real.bits != other.bits:
+            fail(i, f"cannot be compiled: expected real and complex numbers of one precision, not {source} and {shape}")
+    else:
         lengths = tuple(i.attributes["fft_length"])
-        last = i.operands[0].array_shape.dimensions[-len(lengths) :]
+        last = source.dimensions[-len(lengths) :]
         if last != lengths:
             fail(
                 i, f"cannot be compiled: expected fft_length to be the operand's last dimensions, {last}, not {lengths}"
