@@ -30,7 +30,7 @@ HOST_OPCODES = frozenset(
         Op.INFEED, Op.OUTFEED,
     }
 )  # fmt: skip
-"""Opcodes that the runtime computes with NumPy: a function call a piece, no kernel of their own yet."""
+"""Opcodes that the runtime computes with NumPy, a function call a piece, where they have no kernel: Fourier transforms and linear algebra mostly have one."""
 
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 _ERRORS = threading.local()
