@@ -141,6 +141,19 @@ def test_infinities_and_nans_go_through(backend):
     assert not np.isfinite(got[[1, 2]]).any()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(20, 60), (18, 45), (40, 101), (5, 999), (3, 2000), (4, 2021), (2, 40000)])
+def test_lines_have_nothing_to_do_with_each_other(backend, shape, kind):
+    """Large numbers, infinities and NaNs of a line change no bit of any other's result."""
+    exe = backend(text(shape, 1, kind, double=False))
+    x = argument(shape, kind, double=False)
+    other = x.copy()
+    other[1] *= 1e30
+    other[1, 3] = np.nan
+    kept = [line for line in range(shape[0]) if line != 1]
+    np.testing.assert_array_equal(exe(x)[kept], exe(other)[kept])
+
+
 @pytest.mark.parametrize("layouts", ["{0,1}", "{1,0}"])
 def test_layouts(backend, rng, layouts):
     x = (rng.standard_normal((20, 12)) + 1j * rng.standard_normal((20, 12))).astype(np.complex64)

@@ -8,7 +8,8 @@ xlanb.fft.out.rows (even, odd, b, count, stride, rows, step, scale)          the
 xlanb.fft.in.apart (a, re, im, n, inner, first, lines)         lines first, first + 1, ... of `lines` that interleave by `inner`; out.apart: the same back
 xlanb.fft.product (are, aim, re, im, table, n)                     elements of scratch times numbers of a table
 xlanb.fft.zeros (re, im, n)                                    elements of zeros
-xlanb.fft.split (a, b, c, n), xlanb.fft.join (b, c, re, im, n)           spectra of two real lines out of that of one complex line, and back
+xlanb.fft.spectrum (a, re, im, table, h), xlanb.fft.signal (a, re, im, table, h)       spectra of real lines of 2 h numbers of those of complex ones of h, and back
+xlanb.fft.conjugates (re, im, n)                               spectra of real lines of n numbers, n odd, of their first halves
 """
 
 from __future__ import annotations
@@ -260,43 +261,46 @@ def _zeros(x: Simd) -> None:
         store_element(x, "%re", "%im", j, ("zeroinitializer", "zeroinitializer"))
 
 
-def _split(x: Simd) -> None:
-    """Z = B + i C: twice B[k] = Z[k] + conj Z[-k], twice C[k] = (Z[k] - conj Z[-k]) / i."""
-    f = x.f
-    count = f.add(f.plain("lshr i64 %n, 1"), 1)
-    with f.loop(count) as k:
-        first = f.plain(f"icmp eq i64 {k}, 0")
-        mirror = f.plain(f"select i1 {first}, i64 0, i64 {f.sub('%n', k)}")
-        re, im = x.load_pair(item(f, "%a", k, ELEMENT))
-        fre, fim = x.load_pair(item(f, "%a", mirror, ELEMENT))
-        for base, value in (
-            ("%b", (x.op("fadd", re, fre), x.op("fsub", im, fim))),
-            ("%c", (x.op("fadd", im, fim), x.op("fsub", fre, re))),
-        ):
-            at = item(f, base, k, ELEMENT)
-            x.store(at, value[0], PART)
-            x.store(moved(f, at, PART), value[1], PART)
+def _mirrored(x: Simd, scale: float) -> None:
+    """Number k of the result: scale (a[k] + conj a[h - k]) + table[k] (a[k] - conj a[h - k]), 0 < k < h."""
+    f, factor = x.f, x.number(scale)
+    with f.loop("%h", 1, guarded=True) as k:
+        turn = item(f, "%table", f.sub(k, 1), 2 * x.size)
+        w = [x.splat(f.plain(f"load {x.element}, ptr {moved(f, turn, n * x.size)}")) for n in (0, 1)]
+        one, two = x.load_pair(item(f, "%a", k, ELEMENT)), x.load_pair(item(f, "%a", f.sub("%h", k), ELEMENT))
+        plus = x.op("fadd", one[0], two[0]), x.op("fsub", one[1], two[1])
+        minus = x.op("fsub", one[0], two[0]), x.op("fadd", one[1], two[1])
+        re, im = x.times(minus, (w[0], w[1]))
+        store_element(x, "%re", "%im", k, (x.fma(plus[0], factor, re), x.fma(plus[1], factor, im)))
 
 
-def _join(x: Simd) -> None:
-    """Z = B + i C over all of a line, where B[-k] = conj B[k]; the first number, and the middle one of an even line, are real."""
+def _spectrum(x: Simd) -> None:
+    """The first and the last number are real."""
+    re, im = x.load_pair("%a")
+    for k, op in (("0", "fadd"), ("%h", "fsub")):
+        store_element(x, "%re", "%im", k, (x.op(op, re, im), "zeroinitializer"))
+    _mirrored(x, 0.5)
+
+
+def _signal(x: Simd) -> None:
+    """The imaginary parts of the first and the last number count for nothing."""
+    first, last = x.load("%a", PART), x.load(item(x.f, "%a", "%h", ELEMENT), PART)
+    store_element(x, "%re", "%im", "0", (x.op("fadd", first, last), x.op("fsub", first, last)))
+    _mirrored(x, 1.0)
+
+
+def _conjugates(x: Simd) -> None:
+    """The imaginary part of the first number counts for nothing."""
     f = x.f
-    pairs = f.plain(f"lshr i64 {f.sub('%n', 1)}, 1")
-    with f.loop(f.add(pairs, 1), 1, guarded=True) as k:
-        bre, bim = x.load_pair(item(f, "%b", k, ELEMENT))
-        cre, cim = x.load_pair(item(f, "%c", k, ELEMENT))
-        store_element(x, "%re", "%im", k, (x.op("fsub", bre, cim), x.op("fadd", bim, cre)))
-        mirrored = x.op("fadd", bre, cim), x.op("fsub", cre, bim)
-        store_element(x, "%re", "%im", f.sub("%n", k), mirrored)
-    half = f.plain("lshr i64 %n, 1")
-    even = f.sub(2, f.plain("and i64 %n, 1"))
-    with f.loop(even) as which:
-        k = f.mul(which, half)
-        b, c = item(f, "%b", k, ELEMENT), item(f, "%c", k, ELEMENT)
-        store_element(x, "%re", "%im", k, (x.load(b, PART), x.load(c, PART)))
+    x.store("%im", "zeroinitializer", PART)
+    half = f.plain(f"lshr i64 {f.add('%n', 1)}, 1")
+    with f.loop(half, 1, guarded=True) as k:
+        re, im = load_element(x, "%re", "%im", k)
+        store_element(x, "%re", "%im", f.sub("%n", k), (re, x.neg(im)))
 
 
 PRODUCT = of("product", "p:are p:aim p:re p:im p:table i:n")(_product)
 ZEROS = of("zeros", "p:re p:im i:n")(_zeros)
-SPLIT = of("split", "p:a p:b p:c i:n")(_split)
-JOIN = of("join", "p:b p:c p:re p:im i:n")(_join)
+SPECTRUM = of("spectrum", "p:a p:re p:im p:table i:h")(_spectrum)
+SIGNAL = of("signal", "p:a p:re p:im p:table i:h")(_signal)
+CONJUGATES = of("conjugates", "p:re p:im i:n")(_conjugates)

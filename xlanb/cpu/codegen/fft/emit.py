@@ -95,7 +95,7 @@ class Blocks(Calls):
         """All blocks."""
         axis = self.axis
         with parallel(self.e, axis.blocks, nanoseconds=axis.block_cost) as block:
-            way = lanes(axis.n)
+            way = lanes(axis.length)
             scratch = self.k.own_scratch()
             buffers = [scratch, moved(self.f, scratch, way.elements * ELEMENT)]
             if axis.is_real:
@@ -146,61 +146,55 @@ class Blocks(Calls):
         re, im = self.parts(made, swapped=axis.inverse)
         self.call(copies.OUT_APART, re, im, target, axis.n, axis.inner, first, axis.lines, self._scale)
 
-    # -- real lines: two of them are one complex line -------------------------------------------------------------------
+    # -- real lines -----------------------------------------------------------------------------------------------------
 
     def _real(self, way: Lanes, block: Ix, buffers: list[str], source: str, target: str) -> None:
-        """The lines of a block, then as many others; the last one again where there are no more."""
-        f, axis = self.f, self.axis
-        first = f.mul(block, 2 * self.lanes)
-        rest = f.sub(axis.lines, first)
-        halves = [(first, rest)]
-        second = self.least(f.add(first, self.lanes), axis.lines - 1)
-        halves.append((second, f.sub(axis.lines, second)))
+        """Real lines, one after the other."""
+        axis = self.axis
+        first = self.f.mul(block, self.lanes)
+        rows = self.f.sub(axis.lines, first)
+        real, half = axis.n * axis.part_bytes, (axis.n // 2 + 1) * self.size
+        at = self.at(source, first, real if axis.real_in else half)
+        to = self.at(target, first, half if axis.real_in else real)
         if axis.real_in:
-            self._spectra(way, halves, buffers, source, target)
+            self._spectra(way, buffers, (at, real), (to, half), rows)
         else:
-            self._signals(way, halves, buffers, source, target)
+            self._signals(way, buffers, (at, half), (to, real), rows)
 
-    def _real_rows(
-        self, routine: Routine, buffer: str, part: int, at: str, rows: Ix, scale: Sequence[str] = ()
-    ) -> None:
-        """Bring real lines into one of the parts of scratch, or out of it."""
-        n = self.axis.n
-        even = moved(self.f, buffer, part * PART)
-        places = (even, moved(self.f, even, ELEMENT))
-        given = (at, *places) if routine is copies.IN_ROWS else (*places, at)
-        self.call(routine, *given, n, n * self.axis.part_bytes, rows, 2 * ELEMENT, *scale)
+    def _mirror(self, h: int) -> str:
+        inverse = self.axis.inverse
+        return self.table("mirror", (h, inverse), lambda: tables.pairs(tables.mirror(h, inverse=inverse)))
 
-    def _halves(self, buffer: str) -> list[str]:
-        """Where the spectra of both lines are, each of half a line."""
-        own = -(-(self.axis.n // 2 + 1) // 8) * 8
-        return [buffer, moved(self.f, buffer, own * ELEMENT)]
+    def _spectra(self, way: Lanes, buffers: list[str], source: _Array, target: _Array, rows: Ix) -> None:
+        n, (at, stride), (to, written) = self.axis.n, source, target
+        if self.axis.is_half:
+            self.call(copies.IN_ROWS, at, *self.parts(buffers[0]), n, stride, rows, ELEMENT)
+            made = self.passes(way, buffers)
+            self.call(copies.SPECTRUM, made[0], *self.parts(made[1]), self._mirror(n // 2), n // 2)
+            spectrum = made[1]
+        else:
+            re, im = self.parts(buffers[0])
+            self.call(copies.ZEROS, im, im, n)
+            self.call(copies.IN_ROWS, at, re, moved(self.f, re, ELEMENT), n, stride, rows, 2 * ELEMENT)
+            spectrum = self.passes(way, buffers)[0]
+        parts = written // self.axis.part_bytes
+        self.call(copies.OUT_ROWS, *self.parts(spectrum), to, parts, written, rows, ELEMENT, self.number(1.0))
 
-    def _spectra(
-        self, way: Lanes, halves: Sequence[tuple[Ix, Ix]], buffers: list[str], source: str, target: str
-    ) -> None:
-        n = self.axis.n
-        for part, (line, rows) in enumerate(halves):
-            at = self.at(source, line, n * self.axis.part_bytes)
-            self._real_rows(copies.IN_ROWS, buffers[0], part, at, rows)
-        made = self.passes(way, buffers)
-        places, stride = self._halves(made[1]), self.axis.written * self.size
-        self.call(copies.SPLIT, made[0], *places, n)
-        for place, (line, rows) in zip(places, halves, strict=True):
-            to = self.at(target, line, stride)
-            given = (*self.parts(place), to, 2 * self.axis.written, stride, rows, ELEMENT, self.number(0.5))
-            self.call(copies.OUT_ROWS, *given)
+    def _signals(self, way: Lanes, buffers: list[str], source: _Array, target: _Array, rows: Ix) -> None:
+        n, (at, stride), (to, written) = self.axis.n, source, target
+        parts = stride // self.axis.part_bytes
+        if self.axis.is_half:
+            self.call(copies.IN_ROWS, at, *self.parts(buffers[1]), parts, stride, rows, ELEMENT)
+            self.call(copies.SIGNAL, buffers[1], *self.parts(buffers[0], swapped=True), self._mirror(n // 2), n // 2)
+            even, odd = self.parts(self.passes(way, buffers)[0], swapped=True)
+            self.call(copies.OUT_ROWS, even, odd, to, n, written, rows, ELEMENT, self._scale)
+            return
+        re, im = self.parts(buffers[0], swapped=True)
+        self.call(copies.IN_ROWS, at, re, im, parts, stride, rows, ELEMENT)
+        self.call(copies.CONJUGATES, re, im, n)
+        re, _ = self.parts(self.passes(way, buffers)[0], swapped=True)
+        self.call(copies.OUT_ROWS, re, moved(self.f, re, ELEMENT), to, n, written, rows, 2 * ELEMENT, self._scale)
 
-    def _signals(
-        self, way: Lanes, halves: Sequence[tuple[Ix, Ix]], buffers: list[str], source: str, target: str
-    ) -> None:
-        n, stride = self.axis.n, self.axis.read * self.size
-        places = self._halves(buffers[1])
-        for place, (line, rows) in zip(places, halves, strict=True):
-            given = (self.at(source, line, stride), *self.parts(place), 2 * self.axis.read, stride, rows, ELEMENT)
-            self.call(copies.IN_ROWS, *given)
-        self.call(copies.JOIN, *places, *self.parts(buffers[0], swapped=True), n)
-        made = self.passes(way, buffers)[0]
-        for part, (line, rows) in enumerate(halves):
-            to = self.at(target, line, n * self.axis.part_bytes)
-            self._real_rows(copies.OUT_ROWS, made, 1 - part, to, rows, [self._scale])
+
+_Array = tuple[str, int]
+"""The address of a block's first line, and the bytes from a line to the next."""

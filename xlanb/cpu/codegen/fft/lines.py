@@ -4,7 +4,7 @@
     xlanb.fft.line.mirror (a, table, b, begin, end, h, c)          b[k] = c (a[k] + conj a[h - k]) + table[k] (a[k] - conj a[h - k])                  0 < k < h
     xlanb.fft.line.ends (a, b, h), xlanb.fft.line.start (a, b, h)      numbers 0 and h of a real line's spectrum of that of the complex line of half its length, and back
     xlanb.fft.line.widen (a, b, n), xlanb.fft.line.narrow (a, b, n)          real numbers as complex ones, and back
-    xlanb.fft.line.unfold (a, b, n)                                the spectrum of n real numbers of its first half
+    xlanb.fft.line.unfold (a, b, n)                                the spectrum of n real numbers, n odd, of its first half
     xlanb.fft.line.collect (a, b, n, stride), xlanb.fft.line.spread (a, b, n, stride)     complex numbers that are so many bytes apart to those of a line, and back
 
 A table holds its numbers as scratch does: as many real parts as there are lanes, then as many imaginary ones.
@@ -13,7 +13,7 @@ A table holds its numbers as scratch does: as many real parts as there are lanes
 from __future__ import annotations
 
 from xlanb.cpu.codegen.fft.copies import complex_masks, load_complex, of, store_complex
-from xlanb.cpu.codegen.fft.simd import ELEMENT, PART, Pair, Simd, item, moved
+from xlanb.cpu.codegen.fft.simd import ELEMENT, Pair, Simd, item, moved
 from xlanb.cpu.codegen.ir import Ix
 
 
@@ -45,7 +45,7 @@ def _mirror(x: Simd) -> None:
         left = f.sub("%end", k)
         masks = complex_masks(x, str(left))
         one = load_complex(x, _at(x, "%a", k), masks)
-        two = _backwards(x, str(f.sub("%h", k)), str(left))
+        two = _backwards(x, "%a", str(f.sub("%h", k)), str(left))
         turn = x.load_pair(item(f, "%table", f.plain(f"udiv i64 {f.sub(k, 1)}, {w}"), ELEMENT))
         plus = x.op("fadd", one[0], two[0]), x.op("fsub", one[1], two[1])
         minus = x.op("fsub", one[0], two[0]), x.op("fadd", one[1], two[1])
@@ -54,19 +54,20 @@ def _mirror(x: Simd) -> None:
         store_complex(x, _at(x, "%b", k), value, masks)
 
 
-def _backwards(x: Simd, last: str, left: str) -> Pair:
-    """Numbers last, last - 1, ... of a: as many as there are lanes, or are left."""
+def _backwards(x: Simd, base: str, last: str, left: str) -> Pair:
+    """Numbers last, last - 1, ... of a line: as many as there are lanes, or are left."""
+    at, masks = _behind(x, base, last, left)
+    re, im = load_complex(x, at, masks)
+    order = range(x.width - 1, -1, -1)
+    return x.shuffle(re, re, order), x.shuffle(im, im, order)
+
+
+def _behind(x: Simd, base: str, last: str, left: str) -> tuple[str, Pair]:
+    """The address of a vector of numbers that ends with `last`, and the masks of those that there are."""
     f, w = x.f, x.width
     skipped = f.plain(f"shl i64 {f.plain(f'sub i64 {w}, {left}')}, 1")
-    at = _at(x, "%a", f.plain(f"sub i64 {last}, {w - 1}"))
-    found = []
-    for part in (0, 1):
-        below = x.below(skipped, part * w)
-        mask = f.plain(f"xor <{w} x i1> {below}, splat (i1 true)")
-        found.append(x.load_some(moved(f, at, part * PART), mask))
-    re, im = x.apart(found[0], found[1])
-    order = range(w - 1, -1, -1)
-    return x.shuffle(re, re, order), x.shuffle(im, im, order)
+    masks = [f.plain(f"xor <{w} x i1> {x.below(skipped, part * w)}, splat (i1 true)") for part in (0, 1)]
+    return _at(x, base, f.plain(f"sub i64 {last}, {w - 1}")), (masks[0], masks[1])
 
 
 def _scalar(x: Simd, base: str, k: Ix, part: int) -> str:
@@ -96,33 +97,38 @@ def _start(x: Simd) -> None:
 
 def _widen(x: Simd) -> None:
     f = x.f
-    with f.loop("%n") as k:
-        value = f.plain(f"load {x.element}, ptr {item(f, '%a', k, x.size)}")
-        _set(x, "%b", k, 0, value)
-        _set(x, "%b", k, 1, "0.0")
+    with f.loop(_count(x, "%n")) as v:
+        k = f.mul(v, x.width)
+        left = str(f.sub("%n", k))
+        value = x.load_some(item(f, "%a", k, x.size), x.below(left))
+        store_complex(x, _at(x, "%b", k), (value, "zeroinitializer"), complex_masks(x, left))
 
 
 def _narrow(x: Simd) -> None:
     f = x.f
-    with f.loop("%n") as k:
-        f.do(f"store {x.element} {_scalar(x, '%a', k, 0)}, ptr {item(f, '%b', k, x.size)}")
+    with f.loop(_count(x, "%n")) as v:
+        k = f.mul(v, x.width)
+        left = str(f.sub("%n", k))
+        value = load_complex(x, _at(x, "%a", k), complex_masks(x, left))
+        x.store_some(item(f, "%b", k, x.size), value[0], x.below(left))
 
 
 def _unfold(x: Simd) -> None:
-    """The imaginary part of the first number, and of the middle one of an even line, counts for nothing."""
+    """The imaginary part of the first number counts for nothing."""
     f = x.f
     _set(x, "%b", "0", 0, _scalar(x, "%a", "0", 0))
     _set(x, "%b", "0", 1, "0.0")
-    half = f.add(f.plain("lshr i64 %n, 1"), 1)
-    with f.loop(half, 1, guarded=True) as k:
-        mirror = f.sub("%n", k)
-        same = f.plain(f"icmp eq i64 {mirror}, {k}")
-        re, im = _scalar(x, "%a", k, 0), _scalar(x, "%a", k, 1)
-        im = f.plain(f"select i1 {same}, {x.element} 0.0, {x.element} {im}")
-        back = f.plain(f"fneg {x.element} {im}")
-        for at, value in ((mirror, back), (k, im)):
-            _set(x, "%b", at, 0, re)
-            _set(x, "%b", at, 1, value)
+    half = f.plain(f"lshr i64 {f.sub('%n', 1)}, 1")
+    order = range(x.width - 1, -1, -1)
+    with f.loop(_count(x, half), guarded=True) as v:
+        k = f.add(f.mul(v, x.width), 1)
+        left = str(f.sub(f.add(half, 1), k))
+        masks = complex_masks(x, left)
+        re, im = load_complex(x, _at(x, "%a", k), masks)
+        store_complex(x, _at(x, "%b", k), (re, im), masks)
+        at, masks = _behind(x, "%b", str(f.sub("%n", k)), left)
+        back = x.neg(im)
+        store_complex(x, at, (x.shuffle(re, re, order), x.shuffle(back, back, order)), masks)
 
 
 def _collect(x: Simd) -> None:

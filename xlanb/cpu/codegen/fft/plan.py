@@ -205,7 +205,7 @@ def _direct(n: int) -> Lanes:
 class Axis:
     """The transform of all lines along a dimension: `outer` times `inner` lines of n numbers, of which there are `read` and `written` in memory.
 
-    `lanes`: lines are in lanes, in pairs where they are real; else `line`: each for itself, a real one of an even length as a complex one of half of it.
+    With a `line` each is transformed for itself, otherwise they are in lanes; a real line of an even length as a complex one of half of it.
     """
 
     n: int
@@ -232,7 +232,12 @@ class Axis:
     @property
     def width(self) -> int:
         """Lines in the lanes of scratch."""
-        return lanes_of(self.part_bytes) * (2 if self.is_real else 1)
+        return lanes_of(self.part_bytes)
+
+    @property
+    def length(self) -> int:
+        """The length of the complex lines."""
+        return self.n // 2 if self.is_half else self.n
 
     @property
     def beside(self) -> bool:
@@ -250,7 +255,7 @@ class Axis:
     def block_cost(self) -> float:
         """Nanoseconds of a block."""
         ways = 2 * (_BESIDE if self.beside else _ROWS if self.inner == 1 else 4 * _ROWS)
-        return lanes(self.n).cost + self.n * (ways + (1.0 if self.is_real else 0.0))
+        return lanes(self.length).cost + self.length * (ways + (2.0 if self.is_real else 0.0))
 
     @property
     def is_half(self) -> bool:
@@ -262,7 +267,7 @@ class Axis:
         """Nanoseconds of a line by itself."""
         if self.line is None:
             return 0.0
-        extra = 1.5 if self.is_half else 8.0 if self.is_real or self.inner > 1 else 0.0
+        extra = 1.5 if self.is_half else 4.0 if self.is_real else 16.0 if self.inner > 1 else 0.0
         return self.line.cost + extra * self.line.vectors
 
     @property
@@ -295,7 +300,7 @@ class Axis:
     def lane_elements(self) -> int:
         """Elements of each of the two buffers that a thread has."""
         if self.line is None:
-            return lanes(self.n).elements
+            return lanes(self.length).elements
         return max(self.line.smooth.first.elements, self.line.smooth.second.elements)
 
     @property
@@ -322,7 +327,7 @@ def axis(made: Axis) -> Axis:
     n, threads = made.n, 2
     if n < 2 * lanes_of(made.part_bytes):
         return made
-    single = Axis(**(made.__dict__ | {"line": line(n // 2 if made.is_half else n, made.part_bytes)}))
-    by_lines = single.line_cost * -(-made.lines // min(threads, made.lines))
+    single = Axis(**(made.__dict__ | {"line": line(made.length, made.part_bytes)}))
+    by_lines = single.line_cost * -(-single.lines // min(threads, single.lines))
     by_lanes = made.block_cost * -(-made.blocks // min(threads, made.blocks))
-    return single if lanes(n).elements > LONGEST_IN_LANES + 64 or by_lines < by_lanes else made
+    return single if lanes(made.length).elements > LONGEST_IN_LANES + 64 or by_lines < by_lanes else made

@@ -82,11 +82,16 @@ class Singles(Calls):
         q = moved(f, scratch, axis.spare_bytes)
         matrix = moved(f, q, axis.spare_bytes)
         buffers = own, moved(f, own, axis.lane_elements * ELEMENT)
+        return _Places(*self._ends(line, source, target), matrix, scratch, q, buffers)
+
+    def _ends(self, line: Ix, source: str, target: str) -> tuple[str, str]:
+        """Where a line begins in the source, and in the target."""
+        axis, f = self.axis, self.f
         read, written = (axis.part_bytes if real else self.size for real in (axis.real_in, axis.real_out))
         outer, inner = f.div(line, axis.inner), f.rem(line, axis.inner)
         begin = f.add(f.mul(outer, axis.read * axis.inner * read), f.mul(inner, read))
         end = f.add(f.mul(outer, axis.written * axis.inner * written), f.mul(inner, written))
-        return _Places(moved(f, source, begin), moved(f, target, end), matrix, scratch, q, buffers)
+        return moved(f, source, begin), moved(f, target, end)
 
     # -- stages -----------------------------------------------------------------------------------------------------
 
@@ -140,7 +145,9 @@ class Singles(Calls):
 
     def _mirror(self, h: int, source: _Place, target: _Place, *, inverse: bool) -> list[_Stage]:
         table = self.table(
-            "mirror", (h, self.lanes, inverse), lambda: tables.mirror_turns(h, self.lanes, inverse=inverse)
+            "line.mirror",
+            (h, self.lanes, inverse),
+            lambda: tables.parted(tables.mirror(h, inverse=inverse), self.lanes),
         )
 
         def part(at: _Places, chunk: Ix) -> None:

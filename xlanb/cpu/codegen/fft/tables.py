@@ -98,10 +98,11 @@ def low_turns(way: Line) -> NDArray[np.float64]:
     return parted(turns(np.outer(rows, np.arange(way.second.n)), way.n), way.lanes)
 
 
-def mirror_turns(h: int, lanes: int, *, inverse: bool) -> NDArray[np.float64]:
+def mirror(h: int, *, inverse: bool) -> Complex:
     """What the differences of a number and its mirror are multiplied by, for numbers 1, ..., h - 1 of a real line's spectrum."""
     k = turns(np.arange(1, h), 2 * h)
-    return parted(1j * k.conj() if inverse else -0.5j * k, lanes)
+    made: Complex = 1j * k.conj() if inverse else -0.5j * k
+    return made
 
 
 # -- convolutions -----------------------------------------------------------------------------------------------------
