@@ -329,7 +329,7 @@ class Bridge:
             "handler": id(memory.capsule),
             "cancelled_error": id(CancelledError),
         }
-        objects = compile_units([Unit(head + guard.text(target) + text, ready=True, weight=0)], target)
+        objects = compile_units([Unit(head + guard.text(target) + text, ready=True, weight=0, everywhere=True)], target)
         own = {name: f"xlanb.memory.{name}" for name in result_memory.FUNCTIONS}
         self.code = jit.LoadedCode(objects, ["xlanb.call", "xlanb.entry", *_GUARD, *own.values()], symbols)
         memory.connect({name: self.code.address(symbol) for name, symbol in own.items()})
