@@ -13,6 +13,8 @@ It is a routine (see shared) that depends on types, rows and vectors alone. Its 
     c                 of each row: bytes from the tile's address in the result
     lanes             that the last vector has
 
+A tile may keep what it reads of b in a panel (see panel), which other tiles read instead; complex numbers are pairs of lanes, each row having sums for both of its parts.
+
 Where the last axis is short, depth is one list of its elements (`levels` is 0) instead: rounds and rest come first, and last, of each element, its bytes in a and in b (and
 zeros for one more round, which is read and not used).
 """
@@ -31,6 +33,8 @@ from xlanb.cpu.codegen.types import register
 from xlanb.cpu.target import Target
 from xlanb.shape import PrimitiveType
 
+_AHEAD = 12
+"""Lines of b that are fetched ahead where they are far apart."""
 _INDEPENDENT = 8
 """Sums that must be under way at once so that a unit does not wait for its own results."""
 
@@ -209,6 +213,12 @@ class _Emitter:
             for at in range(0, tile.vectors * tile.width * tile.c_type.byte_size, 64):
                 f.do(f"call void @llvm.prefetch.p0(ptr {moved(f, row, str(at))}, i32 1, i32 3, i32 1)")
 
+    def _fetch_line(self, at: str) -> None:
+        """A line of b on its way: those of a large matrix are pages apart, which no machine foresees."""
+        f, tile = self.f, self.tile
+        for k in range(0, tile.vectors * tile.width * tile.b_type.byte_size, 64):
+            f.do(f"call void @llvm.prefetch.p0(ptr {moved(f, at, str(k))}, i32 0, i32 3, i32 1)")
+
     def _carried(self, totals: list[str]) -> list[tuple[str, str]]:
         """Totals, and where the panel goes on, with their types."""
         kinds = [self.v.kind] * (self.tile.sums * self.tile.sets) + ["ptr"] * self.tile.keeps
@@ -246,9 +256,12 @@ class _Emitter:
     ) -> list[str]:
         """Rounds of as many steps as there are offsets in the rows, perhaps none: (first offset, address in b, totals) after them."""
         f, tile, many = self.f, self.tile, len(starts)
+        ahead = f.let(f"mul i64 {b_step}, {_AHEAD}") if tile.keeps else ""
         carried = [*(("i64", at) for at in starts), ("ptr", b), *self._carried(totals)]
         with f.carried(rounds, carried, guarded=tile.unroll > 1) as loop:
             here, pb, now = loop.values[:many], loop.values[many], loop.values[many + 1 :]
+            if tile.keeps:
+                self._fetch_line(moved(f, pb, ahead))
             if tile.pairs and many > 1:
                 after = pb if tile.panel else moved(f, pb, b_step)
                 now, pb = self._pair(here[0], pb, after, now), moved(f, after, b_step)
