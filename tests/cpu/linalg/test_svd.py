@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xlanb.cpu import CompileOptions, compile_module
+from xlanb.hlo import parse
+from xlanb.transforms.pipeline import HloPassPipeline
+
 KINDS = {"s": (np.float32, 2.0**-23), "d": (np.float64, 2.0**-52)}
 SIZES = [(1, 1), (2, 2), (1, 5), (5, 1), (4, 3), (3, 4), (8, 8), (17, 16), (9, 33), (40, 12), (50, 50)]
 
@@ -156,3 +160,23 @@ def test_any_matrix_of_any_rank(data, compiled_once):
     _, s, u, vt, info = compiled_once(gesdd, letter, (), m, n)(a)
     assert info == 0
     check(a, s, u, vt, epsilon)
+
+
+def test_vectors_that_nobody_reads_are_not_written(lapack):
+    text = """HloModule m
+
+ENTRY e {
+  p = f32[40,8]{0,1} parameter(0)
+  c = (f32[40,8]{0,1}, f32[8]{0}, f32[40,40]{0,1}, f32[8,8]{0,1}, s32[]) custom-call(p), custom_call_target="lapack_sgesdd_ffi", operand_layout_constraints={f32[40,8]{0,1}}, api_version=API_VERSION_TYPED_FFI, backend_config={mode = 78 : ui8}
+  ROOT s = f32[8]{0} get-tuple-element(c), index=1
+}
+"""
+    exe = compile_module(parse(text), CompileOptions(pipeline=HloPassPipeline("none")))
+    assert "memset" not in exe.llvm_ir
+    np.testing.assert_array_equal(exe(np.eye(40, 8, dtype=np.float32)), np.ones(8))
+    assert "memset" in gesdd(lapack, "s", (), 40, 8, "N").llvm_ir
+
+
+def test_large_matrices_are_left_to_lapack(lapack):
+    assert gesdd(lapack, "d", (), 600, 520).program.host
+    assert not gesdd(lapack, "d", (), 600, 500).program.host

@@ -17,6 +17,7 @@ from xlanb.cpu.codegen.linalg.scratch import (
     bring,
     fail,
     has_results,
+    is_small,
     mirror,
     normalize,
     step,
@@ -131,13 +132,13 @@ def _is_square(i: HloInstruction) -> bool:
 def _fits(i: HloInstruction) -> bool:
     options = lapack_options(i)
     known = options.get("mode") in (ord("V"), ord("N")) and options.get("uplo") in (ord("L"), ord("U"))
-    return known and _is_square(i) and has_results(i, (_size(i), _size(i)), (_size(i),), ())
+    return known and is_small(i) and _is_square(i) and has_results(i, (_size(i), _size(i)), (_size(i),), ())
 
 
 def _fits_sytrd(i: HloInstruction) -> bool:
     n = _size(i)
     is_lower = lapack_options(i).get("uplo") == ord("L")
-    return is_lower and n > 1 and _is_square(i) and has_results(i, (n, n), (n,), (n - 1,), (n - 1,), ())
+    return is_small(i) and is_lower and n > 1 and _is_square(i) and has_results(i, (n, n), (n,), (n - 1,), (n - 1,), ())
 
 
 def nanoseconds(i: HloInstruction) -> float:

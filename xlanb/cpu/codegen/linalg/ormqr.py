@@ -14,6 +14,7 @@ from xlanb.cpu.codegen.linalg.scratch import (
     Room,
     bring_transposed,
     has_results,
+    is_small,
     step,
     take_transposed,
     write_bring,
@@ -85,7 +86,12 @@ def _fits_ormqr(i: HloInstruction) -> bool:
     m, _ = _sizes(i)
     rows, columns = array_of(i.operands[0]).dimensions[-2:]
     count = array_of(i.operands[1]).dimensions[-1]
-    return rows == m and count <= min(m, columns) and has_results(i, array_of(i.operands[2]).dimensions[-2:])
+    return (
+        is_small(i)
+        and rows == m
+        and count <= min(m, columns)
+        and has_results(i, array_of(i.operands[2]).dimensions[-2:])
+    )
 
 
 NATIVE["ormqr"] = Native(

@@ -11,7 +11,7 @@ from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
 from xlanb.cpu.codegen.linalg.householder import reflect_columns, reflector
 from xlanb.cpu.codegen.linalg.qr import nanoseconds
-from xlanb.cpu.codegen.linalg.scratch import Room, bring, has_results, normalize, step, take
+from xlanb.cpu.codegen.linalg.scratch import Room, bring, has_results, is_small, normalize, step, take
 from xlanb.cpu.codegen.linalg.values import Code, Place, Value, stride
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
@@ -110,7 +110,7 @@ def _fits(i: HloInstruction) -> bool:
     m, n = array_of(i.operands[0]).dimensions[-2:]
     pivots = array_of(i.operands[1])
     is_order = pivots.element_type is PrimitiveType.S32 and pivots.dimensions[-1] == n
-    return is_order and has_results(i, (m, n), (n,), (min(m, n),), whole=1)
+    return is_small(i) and is_order and has_results(i, (m, n), (n,), (min(m, n),), whole=1)
 
 
 NATIVE["geqp3"] = Native(

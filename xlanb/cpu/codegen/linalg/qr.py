@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
 from xlanb.cpu.codegen.linalg.householder import product_of_reflections, reflect_columns, reflector
-from xlanb.cpu.codegen.linalg.scratch import MOVE, Room, has_results, identity, step, write_bring, write_take
+from xlanb.cpu.codegen.linalg.scratch import MOVE, Room, has_results, identity, is_small, step, write_bring, write_take
 from xlanb.cpu.codegen.linalg.values import Code, stride
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
@@ -92,13 +92,13 @@ def nanoseconds(i: HloInstruction) -> float:
 
 def _is_factored(i: HloInstruction) -> bool:
     m, n = _size(i)
-    return has_results(i, (m, n), (min(m, n),))
+    return is_small(i) and has_results(i, (m, n), (min(m, n),))
 
 
 def _has_as_many(i: HloInstruction) -> bool:
     """Whether there are no more reflections than columns, and no more columns than rows, as LAPACK wants it."""
     m, n = _size(i)
-    return has_results(i, (m, n)) and array_of(i.operands[1]).dimensions[-1] <= n <= m
+    return is_small(i) and has_results(i, (m, n)) and array_of(i.operands[1]).dimensions[-1] <= n <= m
 
 
 NATIVE["geqrf"] = Native(

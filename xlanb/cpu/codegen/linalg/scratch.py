@@ -9,8 +9,9 @@ from xlanb.cpu.codegen.elemental import array_of
 from xlanb.cpu.codegen.ir import Ix
 from xlanb.cpu.codegen.linalg.custom_call import Call
 from xlanb.cpu.codegen.linalg.householder import power_scale
-from xlanb.cpu.codegen.linalg.values import LINE, Code, Place, Value, stride
+from xlanb.cpu.codegen.linalg.values import LARGEST, LINE, Code, Place, Value, stride
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 
@@ -53,6 +54,17 @@ def has_results(i: HloInstruction, *sizes: tuple[int, ...] | None, whole: int = 
         and shape.element_type is (PrimitiveType.S32 if size == () or k == whole else t)
         for k, (shape, size) in enumerate(zip(shapes, sizes, strict=True))
     )
+
+
+def is_small(i: HloInstruction) -> bool:
+    """Whether matrices stay near the caches, by the shorter side of the first operand."""
+    shape = array_of(i.operands[0])
+    return min(shape.dimensions[-2:]) * shape.element_type.byte_size <= LARGEST
+
+
+def is_read(i: HloInstruction, k: int) -> bool:
+    """Whether anything takes result k."""
+    return i.is_root or any(u.opcode is not Op.GET_TUPLE_ELEMENT or u.tuple_index == k for u in i.users)
 
 
 def behind(call: Call, pointer: str, count: int) -> str:
@@ -183,9 +195,3 @@ def fail(c: Code, target: Place, count: Value) -> None:
     """Numbers that are none, all over an array."""
     with c.count(0, count) as loop:
         target[loop.index] = c.real(float("nan"))
-
-
-def clear(c: Code, target: Place, count: Value) -> None:
-    """Zeros all over an array."""
-    with c.count(0, count) as loop:
-        target[loop.index] = 0.0

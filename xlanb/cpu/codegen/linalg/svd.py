@@ -20,9 +20,10 @@ from xlanb.cpu.codegen.linalg.scratch import (
     behind,
     bring,
     bring_transposed,
-    clear,
     fail,
     has_results,
+    is_read,
+    is_small,
     normalize,
     step,
     take,
@@ -48,7 +49,6 @@ GOLUB_KAHAN = (*_pointers("d e x y turns info"), *_numbers("m n stride others"))
 VALUES = (*_pointers("d y order state values info"), *_numbers("n others columns"))
 TAKE = (*_pointers("source target order"), *_numbers("stride rows columns"))
 FAILED = (*_pointers("u vt info"), *_numbers("us vts"))
-CLEAR = (*_pointers("u vt"), *_numbers("us vts"))
 
 
 @dataclass(frozen=True)
@@ -77,47 +77,44 @@ class _Sizes:
 
 def emit_gesdd(call: Call) -> None:
     """The first result stays the matrix; singular values, U, V^H, info."""
+    s, (m, n) = _sizes(call.instruction), call.size(0)
     _, values, left, right, info = call.results
-    rows, columns = call.size(0)
-    s = _Sizes.of(rows, columns, call.options["mode"])
-    m, n = s.m, s.n
-    apart, others = stride(m, call.type), stride(n, call.type)
-    sizes = (m, n, apart, others)
+    apart, others = stride(s.m, call.type), stride(s.n, call.type)
+    sizes = (s.m, s.n, apart, others)
     a, p, x, y, d, e, tau, other, u, v, w, order, turns, state = s.room(call.type).addresses(call)
     d, e = behind(call, d, LINE), behind(call, e, LINE)
-    step(call, "general", write_load, LOAD, call.results[0], a, state, m, n, apart, int(s.transposed))
+    step(call, "general", write_load, LOAD, call.results[0], a, state, s.m, s.n, apart, int(s.transposed))
     step(call, "gebrd", write_bidiagonal, BIDIAGONAL, a, p, d, e, tau, other, u, v, w, *sizes)
-    with_vectors = s.lefts > 0
-    if with_vectors:
-        emit_product(call, (x, a, tau, u), (m, s.lefts, apart, n))
-        emit_product(call, (y, p, other, v), (n, n, others, n - 1), below=1)
-    name = "" if with_vectors else ".values"
-    step(
-        call,
-        f"bdsqr{name}",
-        partial(write_golub_kahan, vectors=with_vectors),
-        GOLUB_KAHAN,
-        d,
-        e,
-        x,
-        y,
-        turns,
-        info,
-        *sizes,
-    )
-    write = partial(write_values, vectors=with_vectors)
-    step(call, f"gesdd{name}", write, VALUES, d, y, order, state, values, info, n, others, s.lefts)
-    us, vts = (math.prod(array_of(call.instruction, (k,)).dimensions[-2:]) for k in (2, 3))
-    if not with_vectors:
-        step(call, "clear", write_clear, CLEAR, left, right, us, vts)
+    if s.lefts:
+        emit_product(call, (x, a, tau, u), (s.m, s.lefts, apart, s.n))
+        emit_product(call, (y, p, other, v), (s.n, s.n, others, s.n - 1), below=1)
+    name, vectors = ("", True) if s.lefts else (".values", False)
+    places = (d, e, x, y, turns, info)
+    step(call, f"bdsqr{name}", partial(write_golub_kahan, vectors=vectors), GOLUB_KAHAN, *places, *sizes)
+    places = (d, y, order, state, values, info)
+    step(call, f"gesdd{name}", partial(write_values, vectors=vectors), VALUES, *places, s.n, others, s.lefts)
+    if not vectors:
+        _clear_what_is_read(call)
         return
-    if s.transposed:
-        step(call, "take.columns", write_take_columns, TAKE, y, left, order, others, n, n)
-        step(call, "take.rows", write_take_rows, TAKE, x, right, order, apart, s.lefts, m)
-    else:
-        step(call, "take.columns", write_take_columns, TAKE, x, left, order, apart, m, s.lefts)
-        step(call, "take.rows", write_take_rows, TAKE, y, right, order, others, n, n)
-    step(call, "failed", write_failed, FAILED, left, right, info, us, vts)
+    wide, narrow = (x, order, apart, s.lefts, s.m), (y, order, others, s.n, s.n)
+    columns, rows = (narrow, wide) if s.transposed else (wide, narrow)
+    for name, write, target, (source, names, distance, count, length) in (
+        ("take.columns", write_take_columns, left, columns),
+        ("take.rows", write_take_rows, right, rows),
+    ):
+        size = (length, count) if target is left else (count, length)
+        step(call, name, write, TAKE, source, target, names, distance, *size)
+    step(call, "failed", write_failed, FAILED, left, right, info, m * columns[3], n * rows[3])
+
+
+def _clear_what_is_read(call: Call) -> None:
+    """Vectors that are not computed are zero; most programs do not look."""
+    i = call.instruction
+    for k in (2, 3):
+        if is_read(i, k):
+            size = math.prod(array_of(i, (k,)).dimensions[-2:]) * call.type.byte_size
+            call.f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
+            call.f.do(f"call void @llvm.memset.p0.i64(ptr {call.results[k]}, i8 0, i64 {size}, i1 false)")
 
 
 def write_load(c: Code) -> None:
@@ -173,15 +170,11 @@ def write_failed(c: Code) -> None:
         fail(c, c.place("vt"), c.given("vts"))
 
 
-def write_clear(c: Code) -> None:
-    """The routine that sets vectors that nobody wants to zero."""
-    clear(c, c.place("u"), c.given("us"))
-    clear(c, c.place("vt"), c.given("vts"))
-
-
 def _fits(i: HloInstruction) -> bool:
     rows, columns = array_of(i.operands[0]).dimensions[-2:]
     mode, n = lapack_options(i).get("mode"), min(rows, columns)
+    if not is_small(i):
+        return False
     if mode == ord("N"):
         return has_results(i, (rows, columns), (n,), None, None, ())
     if mode == ord("A"):

@@ -16,6 +16,8 @@ from xlanb.shape import PrimitiveType
 
 LINE = 64
 """Bytes of a cache line."""
+LARGEST = 4096
+"""Bytes of the longest column: the routines here go over a matrix again and again, and what is beyond the second cache is better done in blocks, as LAPACK does it."""
 Number = float | int
 Branch = Callable[[], "Sequence[Value] | None"]
 
