@@ -171,6 +171,11 @@ class _Pool:
                 total = f.add(total, f.mul(v, strides(self.source)[d], wrap=True), wrap=True)
         return f.add(total, last, wrap=True)
 
+    def _column(self, block: Ix, width: int, size: int) -> Ix:
+        """Where a block of columns begins; the last one may lie back over the one before."""
+        begin = self.f.mul(block, width)
+        return self.f.clamp(begin, 0, size - width) if size % width else begin
+
     def _target(self, at: dict[int, Ix], last: Ix) -> Ix:
         f = self.f
         total: Ix = 0
@@ -194,7 +199,7 @@ class _Pool:
             full = {d: at.get(d, 0) for d in windowed}
             with e.loop(-(-size // width)) as block:
                 # The last block lies back over the one before: the same results are written twice.
-                column = f.clamp(f.mul(block, width), 0, size - width)
+                column = self._column(block, width, size)
 
                 def step(where: dict[int, Ix], state: list[str]) -> list[str]:
                     begin = self._offset({**{d: at[d] for d in plain}, **where}, column)
@@ -248,17 +253,18 @@ class _Pool:
 
             def step(column: Ix, where: dict[int, Ix], state: list[str]) -> list[str]:
                 begin = self._offset({**{d: at[d] for d in plain}, **where}, column)
-                return [combine(f, op, t, n, state[0], simd.load(f, t, self.pointer, begin, n))]
+                new = simd.load(f, t, self.pointer, begin, n)
+                return [new if state[0] == nothing else combine(f, op, t, n, state[0], new)]
 
             full = {d: at.get(d, 0) for d in windowed}
             with e.loop(-(-size // n)) as v:
-                column = f.clamp(f.mul(v, n), 0, size - n)
+                column = self._column(v, n, size)
                 (folded,) = self._fold(windowed, full, [self.kind], [nothing], lambda where, s: step(column, where, s))
                 simd.write(f, t, row, f.add(column, w.padding_low), n, folded)
             first = simd.splat(f, register(t), n, str(e.scalar(self.initial[0])))
             if goal >= n:
                 with e.loop(-(-goal // n)) as v:  # the last results may lie back over those before
-                    begin = f.clamp(f.mul(v, n), 0, goal - n) if goal % n else f.mul(v, n)
+                    begin = self._column(v, n, goal)
                     made = self._window(op, row, begin, w.size, first)
                     simd.write(f, t, self.k.output.pointer, self._target(at, begin), n, made)
                 return
