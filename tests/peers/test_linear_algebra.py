@@ -56,6 +56,11 @@ def projections(values: Any, vectors: Any) -> Any:
     return (vectors * values[..., None, :]) @ vectors.conj().swapaxes(-1, -2)
 
 
+def recomposed(u: Any, s: Any, vh: Any) -> Any:
+    """(the matrix, singular values): without the signs of vectors."""
+    return (u * s[..., None, :]) @ vh, s
+
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[Maker, ...]]] = {
     "cholesky": (jnp.linalg.cholesky, (positive(3, 6, 6),)),
     "cholesky of a negative matrix": (jnp.linalg.cholesky, (negative(3, 6, 6),)),
@@ -175,6 +180,23 @@ LARGER: dict[str, tuple[Callable[..., Any], tuple[Maker, ...]]] = {
         lambda a, b: lax.linalg.triangular_solve(a, b, lower=True, transpose_a=True),
         (positive(100, 100), general(33, 100)),
     ),
+    "qr": (jnp.linalg.qr, (general(70, 33),)),
+    "qr, many and complete": (lambda a: jnp.linalg.qr(a, "complete"), (general(40, 9, 5),)),
+    "qr with pivots": (lambda a: lax.linalg.qr(a, pivoting=True, full_matrices=False), (general(4, 20, 13),)),
+    "ormqr": (
+        lambda a, t, c: lax.linalg.ormqr(a / 9, t, c, transpose=True),
+        (general(20, 7), general(7), general(20, 9)),
+    ),
+    "eigh": (lambda a: projections(*jnp.linalg.eigh(a)), (positive(60, 60),)),
+    "eigh, many": (lambda a: projections(*jnp.linalg.eigh(a)), (positive(40, 7, 7),)),
+    "eigvalsh": (jnp.linalg.eigvalsh, (positive(3, 33, 33),)),
+    "svd": (lambda a: recomposed(*jnp.linalg.svd(a, full_matrices=False)), (general(50, 31),)),
+    "svd, many and wide": (lambda a: recomposed(*jnp.linalg.svd(a, full_matrices=False)), (general(40, 4, 9),)),
+    "svd, values": (lambda a: jnp.linalg.svd(a, compute_uv=False), (general(64, 40),)),
+    "pinv of half the rank": (lambda a, b: jnp.linalg.pinv(a @ b, rtol=1e-4), (general(20, 8), general(8, 16))),
+    "matrix_rank": (lambda a, b: jnp.linalg.matrix_rank(a @ b), (general(30, 20, 8), general(30, 8, 16))),
+    "lstsq": (jnp.linalg.lstsq, (general(50, 10), general(50, 3))),
+    "tridiagonal": (lax.linalg.tridiagonal, (positive(4, 33, 33),)),
 }
 
 
