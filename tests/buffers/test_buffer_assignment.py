@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -232,15 +233,15 @@ ENTRY main {
 
 PARSED = """HloModule parsed
 ENTRY main {
-  a = f32[64,48] parameter(0)
+  a = f32[64,80] parameter(0)
   c = f32[] constant(2)
-  i = s32[64,48] iota(), iota_dimension=1
-  s = (f32[64,48], s32[64,48]) sort(a, i), dimensions={1}, to_apply=less
-  t = s32[64,48] get-tuple-element(s), index=1
-  b = f32[64,48] broadcast(c), dimensions={}
-  m = f32[64,48] multiply(a, b)
-  x = f32[64,48] sine(m)
-  ROOT r = (s32[64,48], f32[64,48]) tuple(t, x)
+  i = s32[64,80] iota(), iota_dimension=1
+  s = (f32[64,80], s32[64,80]) sort(a, i), dimensions={1}, to_apply=less
+  t = s32[64,80] get-tuple-element(s), index=1
+  b = f32[64,80] broadcast(c), dimensions={}
+  m = f32[64,80] multiply(a, b)
+  x = f32[64,80] sine(m)
+  ROOT r = (s32[64,80], f32[64,80]) tuple(t, x)
 }
 """
 LESS = "less { p = f32[] parameter(0) q = f32[] parameter(1) j = s32[] parameter(2) k = s32[] parameter(3) ROOT l = pred[] compare(p, q), direction=LT }\n"
@@ -251,10 +252,10 @@ def test_the_report_has_the_sections_of_xlas_and_is_read_back():
     text = report(record)
     for line in (
         "BufferAssignment:",
-        "allocation 0: size 12288, parameter 0, shape |f32[64,48]| at ShapeIndex {}:",
-        ": size 12288, output shape is |s32[64,48]|, maybe-live-out:",
+        "allocation 0: size 20480, parameter 0, shape |f32[64,80]| at ShapeIndex {}:",
+        ": size 20480, output shape is |s32[64,80]|, maybe-live-out:",
         f"Total bytes used: {record.total_bytes} (",
-        "Used values:\n<0 a @0>\n positions:\n  a\n uses:\n  s, operand 0\n  m, operand 0\n from instruction: %a = f32[64,48]",
+        "Used values:\n<0 a @0>\n positions:\n  a\n uses:\n  s, operand 0\n  m, operand 0\n from instruction: %a = f32[64,80]",
         "  t\n  r {0}\n uses:\n",
         f"HloLiveRange (max {len(record.sequence)}):\n  InstructionSequence:\n    0:",
         "  BufferLiveRange:\n    a{}:0-",
@@ -286,3 +287,18 @@ def test_the_peak_of_a_report_is_where_most_bytes_live():
 
 def test_sizes_are_written_as_xla_does():
     assert [human(n) for n in (0, 512, 512307, 4194320, 3 << 30)] == ["0B", "512B", "500.3KiB", "4.00MiB", "3.00GiB"]
+
+
+def test_where_size_alone_leaves_a_hole_the_arena_is_packed_by_size_and_time():
+    k = 1000 * heap_simulator.ALIGNMENT
+    found = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        given = [
+            Block(int(rng.integers(1, 6)) * k, ((a := int(rng.integers(0, 12)), a + int(rng.integers(0, 6))),))
+            for _ in range(10)
+        ]
+        alone = heap_simulator._Packer(given, ()).pack(lambda b: b.size).size
+        assert peak(given) <= pack(given).size <= alone
+        found.append(pack(given).size < alone)
+    assert any(found)

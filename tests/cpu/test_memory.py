@@ -144,11 +144,46 @@ def test_sorts_in_place(backend, dims, axis):
     exe = backend(single)
     np.testing.assert_array_equal(exe(a), np.sort(-a, axis))
     find = {i.name: i for i in exe.hlo_module.entry_computation}
-    assert (exe.buffer_assignment.slice_of(find["sorted"]) == exe.buffer_assignment.slice_of(find["negative"])) == (
-        dims[axis] > 64
-    )
+    assert exe.buffer_assignment.slice_of(find["sorted"]) == exe.buffer_assignment.slice_of(find["negative"])
     exe = backend(text)
     for got, want in zip(exe(a), evaluate(exe.hlo_module, a), strict=True):
         np.testing.assert_array_equal(got, want)
     find = {i.name: i for i in exe.hlo_module.entry_computation}
     assert exe.buffer_assignment.slice_of(find["both"], (1,)) == exe.buffer_assignment.slice_of(find["places"])
+
+
+PAYLOAD = """HloModule m
+less {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  r = T[] parameter(2)
+  s = T[] parameter(3)
+  ROOT lt = pred[] compare(p, q), direction=LT
+}
+ENTRY main {
+  a = f32[DIMS] parameter(0)
+  b = T[DIMS] parameter(1)
+  key = f32[DIMS] negate(a)
+  load = T[DIMS] add(b, b)
+  ROOT both = (f32[DIMS], T[DIMS]) sort(key, load), dimensions={AXIS}, is_stable=true, to_apply=less
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("t", "dtype"), [("f32", np.float32), ("f64", np.float64), ("s8", np.int8), ("c64", np.complex64)]
+)
+@pytest.mark.parametrize(("dims", "axis"), [((2, 40), 1), ((64, 5), 0), ((3, 1), 1), ((7, 2), 1)])
+def test_short_lines_are_sorted_in_place_with_what_goes_along(backend, t, dtype, dims, axis):
+    text = PAYLOAD.replace("T[", f"{t}[").replace("DIMS", f"{dims[0]},{dims[1]}").replace("AXIS", str(axis))
+    rng = np.random.default_rng(0)
+    a = np.round(rng.standard_normal(dims), 1).astype(np.float32)
+    b = np.arange(a.size).reshape(dims).astype(dtype)
+    exe = backend(text)
+    for got, want in zip(exe(a, b), evaluate(exe.hlo_module, a, b), strict=True):
+        np.testing.assert_array_equal(got, want)
+    find = {i.name: i for i in exe.hlo_module.entry_computation}
+    for leaf, name in enumerate(("key", "load")):
+        if name in find:
+            assert exe.buffer_assignment.slice_of(find["both"], (leaf,)) == exe.buffer_assignment.slice_of(find[name])
+    assert exe.buffer_assignment.temp_size == 0

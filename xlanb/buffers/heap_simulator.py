@@ -1,9 +1,9 @@
-"""Offsets for buffers in one arena, or where other memory lies idle: best fit, largest first (XLA's GlobalDecreasingSizeBestFitHeap)."""
+"""Offsets for buffers in one arena, or where other memory lies idle: best fit, largest first, by bytes or bytes times positions (XLA's GlobalDecreasingSizeBestFitHeap, of both kinds)."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 ALIGNMENT = 64
 SMALL_ALIGNMENT = 16
 """What so few bytes are aligned to: scalars share cache lines."""
+_MOST_TWICE = 2000
+"""Blocks past which one attempt is enough."""
 Interval = tuple[int, int]
 
 
@@ -39,9 +41,18 @@ def pack(blocks: Sequence[Block], bins: Sequence[Block] = ()) -> Packing:
     """Place blocks so that no two that are in use at one time overlap.
 
     Offsets are multiples of 64 bytes, those of blocks of 16 bytes or less of 16. `bins` are memory of other use, as large as they are: a block that would make the
-    arena larger goes into a bin where one has room for it while it lies idle.
+    arena larger goes into a bin where one has room for it while it lies idle. Where the arena is larger than what lives at one time, the blocks are placed once more,
+    first those of most bytes times positions, and the smaller arena is taken.
     """
-    return _Packer(blocks, bins).pack()
+    by_size = _Packer(blocks, bins).pack(lambda b: b.size)
+    arena = [b for b, bin_ in zip(blocks, by_size.bins, strict=True) if bin_ is None]
+    if len(blocks) > _MOST_TWICE or by_size.size <= peak(arena) + ALIGNMENT:
+        return by_size
+    return min(by_size, _Packer(blocks, bins).pack(_bytes_times_positions), key=lambda p: p.size)
+
+
+def _bytes_times_positions(block: Block) -> int:
+    return block.size * sum(end - start + 1 for start, end in _joined(block.intervals))
 
 
 class _Packer:
@@ -56,7 +67,8 @@ class _Packer:
         self.largest = sorted(range(self.fixed), key=lambda k: bins[k].size)
         self.capacities = [bins[k].size for k in self.largest]
 
-    def pack(self) -> Packing:
+    def pack(self, weight: Callable[[Block], int]) -> Packing:
+        """The blocks of most weight are placed first."""
         blocks, count = self.blocks, len(self.blocks)
         first = np.array([min(s for s, _ in b.intervals) for b in blocks], np.int64)
         last = np.array([max(e for _, e in b.intervals) for b in blocks], np.int64)
@@ -64,7 +76,9 @@ class _Packer:
         placed[: self.fixed] = True
         # Of equal ones first those that no bin takes, so that the others see how large the arena is.
         movable = [k >= self.fixed and self._fits_a_bin(blocks[k]) for k in range(count)]
-        for k in sorted(range(self.fixed, count), key=lambda k: (-blocks[k].size, movable[k], blocks[k].intervals[0])):
+        for k in sorted(
+            range(self.fixed, count), key=lambda k: (-weight(blocks[k]), movable[k], blocks[k].intervals[0])
+        ):
             taken: dict[int | None, list[Interval]] = {None: []}
             for j in np.flatnonzero(placed & (first <= last[k]) & (last >= first[k])).tolist():
                 if overlap(blocks[j].intervals, blocks[k].intervals):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from xlanb.cpu.codegen import simd
 from xlanb.cpu.codegen.elemental import Elemental, array_of
-from xlanb.cpu.codegen.indexing import Index
+from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.matmul import shared
 from xlanb.cpu.codegen.sort_keys import Key, packed, sort_keys
@@ -127,7 +127,7 @@ class _Line:
         self.operands = k.root.operands
         self.types = [T.U64, *(key.element_type for key in plan.keys)]
         self.leaves = [leaf for leaf, _ in k.root.shape.leaves()]
-        self.scratch = k.own_scratch()
+        self.saved: dict[int, str] = {}
 
     def element(self, o: int, v: Ix) -> Value:
         return self.e.element(self.operands[o], self.place(o, v))
@@ -144,6 +144,8 @@ class _Line:
                 self.k.outputs[leaf].store(self.f, self.place(o, target), self._moved(o, source))
 
     def _moved(self, o: int, source: Ix) -> Value:
+        if o in self.saved:
+            return load(self.f, array_of(self.operands[o]).element_type, self.saved[o], source)
         if not counts_places(self.k.root, o):
             return self.element(o, source)
         t = array_of(self.operands[o]).element_type
@@ -153,19 +155,36 @@ class _Line:
 
 
 class _Short(_Line):
-    """By counting: an element's place is the number of records below its own, which are all different as they end in their places."""
+    """By counting: an element's place is the number of records below its own, which are all different as they end in their places.
+
+    The records are on the stack, and with them the elements of operands that the results are written over.
+    """
 
     def emit(self) -> None:
         e, f, n = self.e, self.f, self.plan.n
-        pad(f, self.scratch, n)
+        records = f.alloca("i64", self.plan.record_bytes // 8)
+        pad(f, records, n)
 
         def record(v: Ix) -> None:
             key, _ = self.key(v)
-            store(f, T.U64, self.scratch, v, f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {v}"))
+            store(f, T.U64, records, v, f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {v}"))
 
-        f.ready = simd.along(e, n, self.types, record, hard=True)
+        ready = simd.along(e, n, self.types, record, hard=True)
+        for o in range(len(self.operands)):
+            ready &= self._save(o)
+        f.ready = ready
         with e.loop(n) as v:
-            self.move(v, rank(f, self.scratch, n, load_at(f, "i64", self.scratch, v)))
+            self.move(v, rank(f, records, n, load_at(f, "i64", records, v)))
+
+    def _save(self, o: int) -> bool:
+        """Copy an operand's line to the stack where its result lies in its place; whether that needs no passes of LLVM's."""
+        source, leaf = self.e.bindings.get(self.operands[o], {}).get(()), self.leaves[o]
+        result = self.k.outputs.get(leaf)
+        if result is None or not isinstance(source, IrArray) or source.pointer != result.pointer:
+            return True
+        t = source.shape.element_type
+        line = self.saved[o] = self.f.alloca("i8", self.plan.n * t.byte_size)
+        return simd.along(self.e, self.plan.n, [t], lambda v: store(self.f, t, line, v, self.element(o, v)), hard=False)
 
 
 def pad(f: Function, records: str, n: int) -> None:
@@ -191,7 +210,7 @@ class _Long(_Line):
 
     def emit(self) -> None:
         e, plan = self.e, self.plan
-        sorter = Digits(e, plan, self.scratch)
+        sorter = Digits(e, plan, self.k.own_scratch())
 
         def record(v: Ix) -> None:
             key, values = self.key(v)

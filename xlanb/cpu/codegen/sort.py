@@ -33,7 +33,9 @@ def _line_bytes(i: HloInstruction, n: int) -> list[int]:
 def _sort_scratch(i: HloInstruction) -> int:
     n = array_of(i.operands[0]).dimensions[i.dimensions[0]]
     plan = radix.plan(i)
-    return plan.scratch_bytes if plan is not None else 2 * sum(_line_bytes(i, n))
+    if plan is not None:
+        return 0 if plan.is_short else plan.scratch_bytes
+    return 2 * sum(_line_bytes(i, n))
 
 
 def _rounds(i: HloInstruction) -> tuple[int, float]:
@@ -46,12 +48,9 @@ def _rounds(i: HloInstruction) -> tuple[int, float]:
 
 
 def _in_place(i: HloInstruction, operand: int) -> bool:
-    """Whether a line is whole in scratch before the first element of it is written; by places the operands are read again, but for those that count the places."""
+    """Whether a line is whole elsewhere before the first element of it is written; long ones are read again by places, but for those that count the places."""
     plan = radix.plan(i)
-    if plan is None:
-        whole = True
-    else:
-        whole = not plan.is_short if plan.value else radix.counts_places(i, operand)
+    whole = plan is None or plan.is_short or plan.value or radix.counts_places(i, operand)
     return whole and same_order(array_of(i.operands[operand]), array_of(i, (operand,) if i.shape.is_tuple else ()))
 
 
