@@ -114,15 +114,16 @@ def _measured(target: Target, threads: int) -> MachineLimits:
 
 
 def _best(function: Callable[[int], None], context: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
-    """Rounds per second: so many that they take a while, the best of several tries."""
-    rounds, seconds = 1, 0.0
+    """Rounds per second: so many that they take a while, the best of several tries; one that others have held up decides nothing."""
+    rounds = 1
     while True:
         context[0] = rounds
-        seconds = _seconds(function, context)
-        if seconds >= _LONG:
-            break
-        rounds = max(2 * rounds, min(int(rounds * 1.2 * _LONG / max(seconds, 1e-7)), 64 * rounds))
-    return rounds / min(seconds, *(_seconds(function, context) for _ in range(_TRIES - 1)))
+        best = _seconds(function, context)
+        if best >= _LONG:
+            best = min(best, *(_seconds(function, context) for _ in range(_TRIES - 1)))
+            if best >= _LONG / 2:
+                return rounds / best
+        rounds = max(2 * rounds, min(int(rounds * 1.2 * _LONG / max(best, 1e-7)), 64 * rounds))
 
 
 def _seconds(function: Callable[[int], None], context: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
