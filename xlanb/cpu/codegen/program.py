@@ -27,8 +27,8 @@ from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.linalg import routines as linalg
 from xlanb.cpu.codegen.types import from_memory, register
 from xlanb.cpu.codegen.units import Unit, cut
-from xlanb.cpu.guard import HOST
 from xlanb.cpu.dynamic import has_dynamic
+from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError, UnimplementedError
