@@ -42,7 +42,6 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Unit]:
 
     monkeypatch.setattr(library, "_ROUTINES", {})
     monkeypatch.setattr(objects, "compile_unit", recorded)
-    monkeypatch.delenv("XLANB_CACHE_DIR", raising=False)
     return seen
 
 
