@@ -86,14 +86,17 @@ def test_dimensions(check, name):
     check(text, shapes)
 
 
-@pytest.mark.parametrize(("transposed", "scratch"), [((False, False), 0), ((False, True), 700 * 600 * 4)])
-def test_b_goes_by_panels_that_take_no_scratch_where_it_lies_along_the_columns(check, transposed, scratch):
-    text, shapes = dot_text(449, 700, 600, transposed=transposed)
+@pytest.mark.parametrize(
+    ("rows", "transposed", "routine", "scratch"),
+    [(449, False, ".keeps", 0), (449, True, "panel.filled", 0), (33, True, "panel.filled", 0), (20, True, "square", 700 * 600 * 4)],
+)  # fmt: skip
+def test_b_goes_by_panels_that_take_no_scratch_where_there_are_rows_enough(check, rows, transposed, routine, scratch):
+    text, shapes = dot_text(rows, 700, 600, transposed=(False, transposed))
     exe = check(text, shapes)
     root = next(i for i in exe.hlo_module.instructions() if i.opcode is Op.DOT)
     assert scratch <= dots.scratch_bytes(root) <= 1.2 * scratch
     assert scratch <= exe.buffer_assignment.temp_size <= 1.2 * scratch
-    assert (".keeps" in exe.llvm_ir) is not bool(scratch)
+    assert routine in exe.llvm_ir
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from xlanb.cpu.codegen.matmul.blocking import Blocking, blocking
 from xlanb.cpu.codegen.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.codegen.matmul.grid import Digit, Span, Work, digits_of, emit_grid, walk_routine, walk_table
 from xlanb.cpu.codegen.matmul.lanes import Place, has_masks, lanes_of
-from xlanb.cpu.codegen.matmul.packing import Copy, emit_copy
-from xlanb.cpu.codegen.matmul.panel import PANEL_BYTES, panel_routine, panel_table
+from xlanb.cpu.codegen.matmul.packing import Copy, emit_copy, moves
+from xlanb.cpu.codegen.matmul.panel import PANEL_BYTES, filled_routine, filled_table, panel_routine, panel_table
 from xlanb.cpu.codegen.matmul.plan import Plan
 from xlanb.cpu.codegen.matmul.rowdot import RowDot, rowdot_routine, rowdot_table
-from xlanb.cpu.codegen.matmul.tile import Tile, has_pairs, levels_of, panel_bytes, tile_routine, tile_table
+from xlanb.cpu.codegen.matmul.tile import Tile, has_pairs, levels_of, panel_axes, panel_bytes, tile_routine, tile_table
 from xlanb.shape import PrimitiveType
 
 _CYCLE = 0.25
@@ -73,7 +73,13 @@ def _tiles(e: Elemental, x: Contraction, places: tuple[Place, Place, Place], *, 
     tile = replace(tile, pairs=has_pairs(target, tile, x.depth))
     arrays = _addresses(e, x, places)
     nanoseconds = made.cycles / made.tiles * _CYCLE
-    walk = _walk(x, made, step)
+    fills = panels and not column.a and column.b != 1
+    walk = _walk(x, made, step, _BLOCK_BYTES << 2 if fills else _BLOCK_BYTES)
+    if fills:
+        read = replace(tile, panel=True, whole_b=False, pairs=False)
+        work = Work(*_filled(e, x, read, walk, (rows, depth, step, lanes)), arrays, nanoseconds * walk.blocks)
+        emit_grid(e, walk.spans, walk.outer, work)
+        return
     if panels and walk.blocks > 1 and (size := panel_bytes(tile, depth)) <= PANEL_BYTES:
         kept, read = replace(tile, keeps=True), replace(tile, panel=True, whole_b=False)
         table = panel_table(
@@ -88,6 +94,28 @@ def _tiles(e: Elemental, x: Contraction, places: tuple[Place, Place, Place], *, 
         return
     work = Work(tile_routine(e.f.module, tile), tile_table(tile, depth, rows, lanes), arrays, nanoseconds)
     emit_grid(e, walk.spans, [*walk.outer, *walk.inner], work)
+
+
+def _filled(
+    e: Elemental,
+    x: Contraction,
+    tile: Tile,
+    walk: _Walk,
+    block: tuple[tuple[tuple[int, int], ...], tuple[Axis, ...], int, int],
+) -> tuple[str, list[int | str]]:
+    """The routine that fills a panel with the columns of a block and computes its rows, and its table; `block` is its rows, depth, columns and lanes of the last vector."""
+    rows, depth, step, lanes = block
+    line = tile.vectors * tile.width
+    turned = (Axis(axis.size, axis.b, 0, to.b * line) for axis, to in zip(depth, panel_axes(tile, depth), strict=True))
+    copy = moves(e.f, Copy((Axis(step, x.columns[-1].b, 0, 1), *turned), x.b_type, x.type))
+    named = walk_routine(e.f.module)
+    spans, inner = walk.spans, walk.inner
+    if not inner:  # a walk has one digit at least
+        spans, inner = [*spans, Span(1, 1, (0, 0, 0))], [Digit(len(spans), 1)]
+    sizes = panel_bytes(tile, depth), prod(s.blocks for s in copy.spans), walk.blocks
+    first = walk_table(copy.spans, digits_of(copy.spans), copy.name, copy.words)
+    second = walk_table(spans, inner, tile_routine(e.f.module, tile), tile_table(tile, depth, rows, lanes))
+    return filled_routine(e.f.module), filled_table(named, sizes, first, second)
 
 
 def _types(x: Contraction) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType, PrimitiveType]:
@@ -118,7 +146,7 @@ class _Walk:
         return prod(d.count for d in self.inner)
 
 
-def _walk(x: Contraction, made: Blocking, step: int) -> _Walk:
+def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _Walk:
     spans = [_span(x, axis) for axis in x.batch]
     outer = [Digit(n, s.blocks) for n, s in enumerate(spans)]
     columns: list[Digit] = []
@@ -132,7 +160,7 @@ def _walk(x: Contraction, made: Blocking, step: int) -> _Walk:
     for n, axis in reversed(list(enumerate(x.rows))):
         by = axis.size if n == made.rows.whole else made.rows.part if n == made.rows.partial else 1
         blocks = -(-axis.size // by)
-        fit = _blocks_that_fit(within, axis, by, x.a_type.byte_size) if room else 1
+        fit = _blocks_that_fit(within, axis, by, room_bytes // x.a_type.byte_size) if room else 1
         each = blocks if fit >= blocks else _even(blocks, fit)
         if each > 1:
             spans.append(_span(x, replace(axis, size=min(axis.size, each * by)), by))
@@ -150,11 +178,10 @@ def _even(blocks: int, fit: int) -> int:
     return min(range(fit, max(fit // 2, 1) - 1, -1), key=lambda each: -(-blocks // each) * each)
 
 
-def _blocks_that_fit(within: list[Axis], axis: Axis, by: int, element: int) -> int:
-    """How many blocks of `by` rows have, with all of `within`, their part of a in the cache; at least one."""
+def _blocks_that_fit(within: list[Axis], axis: Axis, by: int, rows: int) -> int:
+    """How many blocks of `by` rows have, with all of `within`, no more than so many elements of a; at least one."""
     dense = count(within)
     reach = 1 + sum((x.size - 1) * abs(x.a) for x in within)
-    rows = _BLOCK_BYTES // element
     many = max(rows // dense, (rows - reach) // max(abs(axis.a), 1) + 1 if reach < rows else 0)
     return max(1, many // by)
 

@@ -78,25 +78,41 @@ class _Square:
 
 def emit_copy(e: Elemental, copy: Copy, source: Place, target: Place) -> None:
     """Emit the copy, shared by threads where it is long; the places are the first bytes. The target's fastest axis must have stride 1."""
-    copy = copy.normalized()
     if not count(copy.axes):
         return
+    made = moves(e.f, copy)
+    copy = copy.normalized()
+    arrays = source.at(e.f, copy.source_type, 0), source.at(e.f, copy.source_type, 0), target.at(e.f, copy.type, 0)
+    emit_grid(e, made.spans, digits_of(made.spans), Work(made.name, made.words, arrays, made.nanoseconds))
+
+
+@dataclass(frozen=True)
+class Moves:
+    """A copy as blocks: the routine `name` with the table `words` at each, some `nanoseconds` long."""
+
+    spans: list[Span]
+    name: str
+    words: list[int]
+    nanoseconds: float
+
+
+def moves(f: Function, copy: Copy) -> Moves:
+    """The blocks of a copy of some elements."""
+    copy = copy.normalized()
     axes = copy.axes or (Axis(1, 1, 0, 1),)
+    types = copy.source_type, copy.type
     fast = axes[-1]
-    side = min(8, e.f.target.vector_bits // copy.type.bits)
+    side = min(8, f.target.vector_bits // copy.type.bits)
     across = next((n for n, x in enumerate(axes[:-1]) if x.a == 1 and x.size >= side), None)
     if fast.a != 1 and across is not None and fast.size >= side > 1 and fast.c == 1:
-        _squares(e, copy, axes, across, side, source, target)
-        return
+        square = _Square(side, *types)
+        name = routine(f.module, square, f"square.{types_text(*types)}.x{side}", lambda f: _emit_square(f, square))
+        words = [fast.a * copy.source_type.byte_size, axes[across].c * copy.type.byte_size]
+        steps = [side if n in (across, len(axes) - 1) else 1 for n in range(len(axes))]
+        return Moves(_spans(copy, axes, steps), name, words, _cost(side * side))
     size = min(fast.size, 4096)
-    name, words = line_routine(e.f, size, (copy.source_type, copy.type), stride=fast.a)
-    _copy(
-        e,
-        copy,
-        [size if x is fast else 1 for x in axes],
-        axes,
-        Work(name, words, _ends(e, copy, source, target), _cost(size)),
-    )
+    name, words = line_routine(f, size, types, stride=fast.a)
+    return Moves(_spans(copy, axes, [size if x is fast else 1 for x in axes]), name, words, _cost(size))
 
 
 def line_routine(
@@ -127,31 +143,13 @@ def line_routine(
     return routine(f.module, line, line.name, lambda f: _emit_line(f, line)), words
 
 
-def _squares(
-    e: Elemental, copy: Copy, axes: tuple[Axis, ...], across: int, side: int, source: Place, target: Place
-) -> None:
-    square = _Square(side, copy.source_type, copy.type)
-    name = f"square.{types_text(copy.source_type, copy.type)}.x{side}"
-    name = routine(e.f.module, square, name, lambda f: _emit_square(f, square))
-    words = [axes[-1].a * copy.source_type.byte_size, axes[across].c * copy.type.byte_size]
-    steps = [side if n in (across, len(axes) - 1) else 1 for n in range(len(axes))]
-    _copy(e, copy, steps, axes, Work(name, words, _ends(e, copy, source, target), _cost(side * side)))
-
-
-def _ends(e: Elemental, copy: Copy, source: Place, target: Place) -> tuple[str, str, str]:
-    a = source.at(e.f, copy.source_type, 0)
-    return a, a, target.at(e.f, copy.type, 0)
-
-
 def _cost(elements: int) -> float:
     return 3 + elements * _NANOSECONDS
 
 
-def _copy(e: Elemental, copy: Copy, steps: Sequence[int], axes: Sequence[Axis], work: Work) -> None:
-    """All blocks of a copy."""
+def _spans(copy: Copy, axes: Sequence[Axis], steps: Sequence[int]) -> list[Span]:
     sizes = copy.source_type.byte_size, copy.type.byte_size
-    spans = [Span(x.size, by, (x.a * sizes[0], 0, x.c * sizes[1])) for x, by in zip(axes, steps, strict=True)]
-    emit_grid(e, spans, digits_of(spans), work)
+    return [Span(x.size, by, (x.a * sizes[0], 0, x.c * sizes[1])) for x, by in zip(axes, steps, strict=True)]
 
 
 def _emit_line(f: Function, line: Line) -> None:

@@ -6,6 +6,12 @@ the program is taken. The routine's table:
     walk, keeper      the routine that walks over the blocks of rows; the tile that writes the panel
     bytes, blocks     of the panel; how many blocks of rows there are, the keeper's the first
     keeper's, walk's  how many words further each table begins; the tables
+
+Where b has to be turned, so that no tile can read it, the panel is filled before the first tile. That routine's table:
+
+    walk              as above
+    bytes, fills, blocks    of the panel; blocks of the copy; blocks of rows
+    copy's, rows'     how many words further the tables of the two walks begin; the tables
 """
 
 from __future__ import annotations
@@ -32,6 +38,31 @@ def panel_table(
     head = 6
     words: list[int | str] = [f"@{walk}", f"@{keeper}", *sizes, head, head + len(keeper_table)]
     return [*words, *keeper_table, *walk_table]
+
+
+def filled_routine(module: ModuleBuilder) -> str:
+    """The name of the routine as `panel_routine`, that fills the panel by a walk of its own."""
+    return routine(module, "panel.filled", "panel.filled", _emit_filled)
+
+
+def filled_table(
+    walk: str, sizes: tuple[int, int, int], copy_table: Sequence[int | str], walk_table: Sequence[int | str]
+) -> list[int | str]:
+    """The table of a panel that is filled; `sizes` are its bytes, the blocks of the copy, and those of rows."""
+    head = 6
+    return [f"@{walk}", *sizes, head, head + len(copy_table), *copy_table, *walk_table]
+
+
+def _emit_filled(f: Function) -> None:
+    walk = f.let(f"load ptr, ptr {field(f, 0)}")
+    size, fills, blocks, first, second = (word(f, k) for k in range(1, 6))
+    panel = f.let(f"alloca i8, i64 {size}, align 64")
+    context = f.alloca("ptr", _CONTEXT)
+    for at, source, target, count in ((first, "%b", panel, fills), (second, "%a", "%c", blocks)):
+        own = moved(f, "%p", f.let(f"shl i64 {at}, 3"))
+        for k, value in enumerate((own, source, panel, target)):
+            f.do(f"store ptr {value}, ptr {field(f, k, context)}")
+        f.do(f"call void {walk}(ptr {context}, i64 0, i64 {count}, i64 0)")
 
 
 def _emit_panel(f: Function) -> None:

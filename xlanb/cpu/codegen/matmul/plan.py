@@ -22,6 +22,8 @@ _MANY_BYTES = 3 << 19
 """From so many rows and bytes on b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
 _PANEL_ROWS = 64
 """The same where no more than a panel of it is copied at a time."""
+_FILLED_ROWS = 32
+"""Up to so many rows panels are not worth being filled anew for each group of them."""
 _LANES = 16
 """What the lines of a copy are rounded up to, so that vectors of any machine may be read whole."""
 _SHORT = 4
@@ -67,7 +69,7 @@ def plan(x: Contraction) -> Plan | None:
         return _in_parts(Plan(x, rowdot=True))
     made = Plan(x)
     if x.columns and not x.columns[-1].a and _wants_b(x):
-        made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
+        made = replace(made, panels=True) if _fits_panels(x) or _fits_filled(x) else _with_b(made)
     if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
         made = _with_a(made)
     return _in_parts(made)
@@ -122,6 +124,13 @@ def _fits_panels(x: Contraction) -> bool:
     """Whether panels of b can be written on the way: it is read in vectors, and a panel stays in the cache."""
     lines = x.depth_count // 2 if has_pairs(x) else x.depth_count
     return x.columns[-1].b == 1 and x.columns[-1].size >= _PANEL and lines * _PANEL * x.type.byte_size <= PANEL_BYTES
+
+
+def _fits_filled(x: Contraction) -> bool:
+    """Whether panels of b can be filled before the rows that read them: there are rows enough, and a panel stays in the cache."""
+    if x.type.is_complex or has_pairs(x) or x.row_count <= _FILLED_ROWS or x.columns[-1].b == 1:
+        return False
+    return x.columns[-1].size >= _PANEL and x.depth_count * _PANEL * x.type.byte_size <= PANEL_BYTES
 
 
 def _wants_a(x: Contraction) -> bool:
