@@ -63,6 +63,23 @@ def test_two_types_of_one_width_meet_in_a_wider_one():
     np.testing.assert_array_equal(xlanb.compile(HEADER + text)(a, b), np.repeat(np.float16([1.25, 1 / 256]), 64))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = f32[8,16] parameter(0)\n b = f32[16,8] parameter(1)\n ROOT r = s32[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "a = bf16[8,16] parameter(0)\n b = s8[16,8] parameter(1)\n ROOT r = s32[8,8] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "a = f32[1,9,4] parameter(0)\n b = f32[3,4,5] parameter(1)\n ROOT r = s32[1,7,5] convolution(a, b), window={size=3}, dim_labels=b0f_0io->b0f",
+    ],
+)
+def test_sums_of_floats_become_integers_at_the_end(body):
+    module = parse(HEADER + body + "\n}\n")
+    rng = np.random.default_rng(0)
+    shapes = [p.shape.as_array() for p in module.entry_computation.parameters]
+    arrays = [(4 * rng.standard_normal(s.dimensions)).astype(s.dtype) for s in shapes]
+    want = np.asarray(xlanb.evaluate(module, *arrays))
+    np.testing.assert_allclose(xlanb.compile(module)(*arrays), want, atol=1)
+
+
 def test_what_has_one_type_stays():
     text = (
         HEADER

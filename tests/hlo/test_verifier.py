@@ -457,12 +457,30 @@ ENTRY e {
 """
 
 
+WIDE_SCAN = """HloModule m
+
+step {
+  x = f32[4] parameter(0)
+  c = f32[4] parameter(1)
+  n = f32[4] add(x, c)
+  ROOT t = (f32[4], f32[4]) tuple(n, n)
+}
+
+ENTRY e {
+  a = f32[3,100] parameter(0)
+  b = f32[4] parameter(1)
+  ROOT s = (f32[3,4], f32[4]) scan(a, b), dimensions={0}, num_carries=1, to_apply=step
+}
+"""
+
 WIDER_TRANSFORM = (
     "HloModule m\n\nENTRY e {\n  a = c64[3] parameter(0)\n  ROOT f = f64[4] fft(a), fft_type=IRFFT, fft_length={4}\n}\n"
 )
 
 
-@pytest.mark.parametrize(("text", "name"), [(LONG_TRANSFORM, "%f"), (WIDER_TRANSFORM, "%f"), (GROWING_LOOP, "%w")])
+@pytest.mark.parametrize(
+    ("text", "name"), [(LONG_TRANSFORM, "%f"), (WIDER_TRANSFORM, "%f"), (WIDE_SCAN, "%s"), (GROWING_LOOP, "%w")]
+)
 def test_what_only_a_compiler_refuses(text, name):
     module = hlo.parse(text)
     module.verify()

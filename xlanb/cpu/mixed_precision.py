@@ -1,8 +1,10 @@
 """Instructions whose arrays are floats of several types, which HLO allows ("mixed precision"), computed in the widest of them: the kernels know one type each.
 
     r = bf16[8] add(f32[8] a, bf16[8] b)    =>    r = convert(bf16, f32[8] add(a, convert(f32, b)))
+    r = s32[8,8] dot(f32[8,8] a, f32[8,8] b)    =>    r = convert(s32, f32[8,8] dot(a, b))
 
-XLA:CPU's float-normalization passes do the same among the rest. What takes several types by itself (dot, convolution, convert) stays.
+XLA:CPU's float-normalization passes do the same among the rest, and its result_caster makes integers of sums of floats. What takes several types
+by itself (dot, convolution, convert) stays otherwise.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType, Shape, TupleShape
+from xlanb.transforms.builder import Builder
 from xlanb.transforms.float_normalization import UNTOUCHED, widened
 from xlanb.transforms.hlo_dce import HloDce
+from xlanb.transforms.operand_upcaster import PRODUCTS
 from xlanb.transforms.tuple_simplifier import TupleSimplifier
 
 _SEVERAL_TYPES = UNTOUCHED | {
@@ -32,10 +36,27 @@ def unmix(module: HloModule) -> bool:
         while kinds := _mixed_types(i):
             high = _common(kinds)
             i = widened(i, next(k for k in kinds if k is not high), high)
+    whole = [i for c in module.computations for i in c if i.opcode in PRODUCTS and _is_rounded(i)]
+    for i in whole:
+        _convert_at_the_end(i)
     if mixed:
         TupleSimplifier().apply(module)
         HloDce().apply(module)
-    return bool(mixed)
+    return bool(mixed or whole)
+
+
+def _is_rounded(i: HloInstruction) -> bool:
+    """Whether floats are multiplied and added up, and integers wanted."""
+    kinds = {o.shape.element_type for o in i.operands[:2]}
+    return i.shape.element_type.is_integral and any(k.is_floating for k in kinds)
+
+
+def _convert_at_the_end(i: HloInstruction) -> None:
+    """Compute in the operands' type: an integer for each product would lose what is behind their points."""
+    floats = {o.shape.element_type for o in i.operands[:2] if o.shape.element_type.is_floating}
+    c, kind = i.parent, _common(floats)
+    made = c.clone_instruction(i, shape=i.array_shape.with_type(kind))
+    c.replace(i, Builder(i).convert(made, i.array_shape.element_type))
 
 
 def _common(kinds: set[PrimitiveType]) -> PrimitiveType:

@@ -6,11 +6,11 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.shape_inference.registry import compatible
 from xlanb.hlo.verifier.fault import fail
-from xlanb.shape import ArrayShape
+from xlanb.shape import ArrayShape, TupleShape
 
 
 def verify_executable(i: HloInstruction) -> None:
-    """A loop gives what it takes, a bitcast has the bits of its operand, and a transform is as long as its operand's last dimensions.
+    """A loop and a scan give what they take, a bitcast has the bits of its operand, and a transform is as long as its operand's last dimensions.
 
     Raises:
         HloVerifierError: one of them is broken.
@@ -27,6 +27,27 @@ def verify_executable(i: HloInstruction) -> None:
             fail(i, f"cannot be compiled: expected a shape of as many bits as {source} has, not {shape}")
     elif i.opcode is HloOpcode.FFT:
         _verify_transform(i)
+    elif i.opcode is HloOpcode.SCAN:
+        _verify_scan(i)
+
+
+def _verify_scan(i: HloInstruction) -> None:
+    """Its computation takes a slice of each input and the carries, or one element of each, and gives carries like those that it takes."""
+    carries, (along,) = i.attributes["num_carries"], i.dimensions
+    count = len(i.operands) - carries
+    target = i.to_apply
+    results = target.root.shape.shapes if isinstance(target.root.shape, TupleShape) else (target.root.shape,)
+    given = [*(None for _ in range(count)), *results[len(results) - carries :]]
+    for n, (operand, parameter, next_one) in enumerate(zip(i.operands, target.parameters, given, strict=True)):
+        whole = operand.array_shape
+        kept = (d for k, d in enumerate(whole.dimensions) if n >= count or k != along)
+        wanted = ArrayShape(whole.element_type, tuple(kept))
+        for shape in (parameter.shape, parameter.shape if next_one is None else next_one):
+            if not compatible(shape, wanted) and not compatible(shape, ArrayShape(whole.element_type, ())):
+                fail(
+                    i,
+                    f"cannot be compiled: expected {target.name} to take and give {wanted}, not {shape}, for operand {n}",
+                )
 
 
 def _verify_transform(i: HloInstruction) -> None:
