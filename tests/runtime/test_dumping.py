@@ -33,6 +33,7 @@ def dumped(directory: Path, *words: str) -> list[str]:
 def test_without_a_pass_only_the_ends_are_written(tmp_path: Path) -> None:
     assert dumped(tmp_path) == [
         "before_optimizations.txt",
+        "cpu_after_optimizations-buffer-assignment-values.txt",
         "cpu_after_optimizations-buffer-assignment.txt",
         "cpu_after_optimizations-live-range.txt",
         "cpu_after_optimizations.txt",
