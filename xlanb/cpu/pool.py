@@ -3,7 +3,8 @@
 The parts are claimed one by one by whoever is free, the caller among them, so that a caller whose workers are late does all the work itself. A worker that finds nothing to
 do spins for some microseconds and then sleeps on a futex. One job runs at a time: a second thread that comes with a job meanwhile does it alone.
 
-`ticket` holds the generation of the job (upper half, which is also the futex) and the next part (lower half). A claim is a compare-and-exchange of the whole, so a
+`ticket` holds the generation of the job (upper half, which is also the futex) and how many parts are claimed from the front (16 bits) and from the end (16 bits). The caller
+takes the first ones and workers the last ones, so that from job to job each finds in its cache what it wrote itself. A claim is a compare-and-exchange of the whole, so a
 worker that comes late with an old generation or an old number fails; between jobs the lower half is closed (all ones), and only then is the job's description changed.
 
 A thread that computes may be taken away from its part (see xlanb.cpu.guard): the caller then gives the job up, and a worker counts its part as done and looks for the next job.
@@ -20,6 +21,10 @@ from xlanb.cpu.bridge import bridge
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.target import FUTEX, Target
 
+FRONT, END = 1, 1 << 16
+"""What the ticket grows by with a claim."""
+MOST = (1 << 16) - 1
+"""Parts of one job."""
 SPINS = 2000
 """Rounds that a worker waits for the next job before it sleeps, each a `pause`: some tens of microseconds."""
 
@@ -34,24 +39,31 @@ _DECLARE_PAUSE = {
 
 
 def _claims(who: str, slot: str, entry: str, ticket: str, done: str, run: str) -> str:
-    """Blocks `WHO.claim` and on: claim parts and run them until there is none, then go to `done`; `run` runs one of them."""
+    """Blocks `WHO.claim` and on: claim parts and run them until there is none, then go to `done`; `run` runs one of them. The caller claims from the front, others from the end."""
+    step = FRONT if who == "c" else END
+    index = f"%{who}.front" if who == "c" else f"%{who}.back"
     return f"""
 {who}.claim:
   %{who}.t = phi i64 [ {ticket}, %{entry} ], [ %{who}.old, %{who}.try ], [ %{who}.again, %{who}.ran ]
   %{who}.g = lshr i64 %{who}.t, 32
   %{who}.same = icmp eq i64 %{who}.g, %generation
-  %{who}.k = and i64 %{who}.t, 4294967295
-  %{who}.left = icmp ult i64 %{who}.k, %chunks
+  %{who}.front = and i64 %{who}.t, 65535
+  %{who}.lower = lshr i64 %{who}.t, 16
+  %{who}.end = and i64 %{who}.lower, 65535
+  %{who}.claimed = add i64 %{who}.front, %{who}.end
+  %{who}.left = icmp ult i64 %{who}.claimed, %chunks
   %{who}.free = and i1 %{who}.same, %{who}.left
   br i1 %{who}.free, label %{who}.try, label %{done}
 {who}.try:
-  %{who}.next = add i64 %{who}.t, 1
+  %{who}.next = add i64 %{who}.t, {step}
   %{who}.pair = cmpxchg ptr @ticket, i64 %{who}.t, i64 %{who}.next acq_rel acquire
   %{who}.old = extractvalue {{ i64, i1 }} %{who}.pair, 0
   %{who}.won = extractvalue {{ i64, i1 }} %{who}.pair, 1
   br i1 %{who}.won, label %{who}.run, label %{who}.claim
 {who}.run:
-  {run.format(call=f"call void @chunk(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %{who}.k, i64 {slot})")}
+  %{who}.last = sub i64 %chunks, 1
+  %{who}.back = sub i64 %{who}.last, %{who}.end
+  {run.format(call=f"call void @chunk(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 {index}, i64 {slot})")}
   br label %{who}.ran
 {who}.ran:
   %{who}.before = atomicrmw add ptr @done, i64 1 acq_rel
@@ -237,11 +249,14 @@ count:
   br label %drain
 drain:
   %t = load atomic i64, ptr @ticket acquire, align 8
-  %k = and i64 %t, 4294967295
-  %left = icmp ult i64 %k, %chunks
+  %front = and i64 %t, 65535
+  %lower = lshr i64 %t, 16
+  %end = and i64 %lower, 65535
+  %claimed = add i64 %front, %end
+  %left = icmp ult i64 %claimed, %chunks
   br i1 %left, label %claim, label %tell
 claim:
-  %next = add i64 %t, 1
+  %next = add i64 %t, {front}
   %pair = cmpxchg ptr @ticket, i64 %t, i64 %next acq_rel acquire
   %won = extractvalue {{ i64, i1 }} %pair, 1
   br i1 %won, label %count, label %drain
@@ -272,8 +287,10 @@ free:
   ret void
 }}
 
-define void @{symbol}(ptr %part, ptr %context, i64 %count, i64 %chunks, i64 %threads) {{
+define void @{symbol}(ptr %part, ptr %context, i64 %count, i64 %wanted, i64 %threads) {{
 entry:
+  %few = icmp ult i64 %wanted, {most}
+  %chunks = select i1 %few, i64 %wanted, i64 {most}
   %timeout = alloca [2 x i64], align 8
   %r = call ptr @record()
   %mode.at = getelementptr i64, ptr %r, i64 3
@@ -389,6 +406,8 @@ def text(target: Target) -> str:
         spins=SPINS,
         patience=4 * SPINS,
         threads=target.threads,
+        front=FRONT,
+        most=MOST,
         frame=guard.FRAME_BYTES,
         urgent=guard.URGENT,
         worker_claims=_claims("w", "%slot", "job", "%t", "out", _WORKER_RUNS),
