@@ -8,16 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import ArrayShape
 
 Array = NDArray[Any]
-
-
-def has_dynamic(i: HloInstruction) -> bool:
-    """Whether an operand or the result of an instruction has a dynamic size."""
-    shapes = (i.shape, *(o.shape for o in i.operands))
-    return any(s.is_dynamic for shape in shapes for _, s in shape.leaves() if isinstance(s, ArrayShape))
 
 
 def sizes_at(shape: ArrayShape, address: int) -> Array:

@@ -336,6 +336,11 @@ def subshape(shape: Shape, index: Index) -> Shape:
     return shape
 
 
+def has_dynamic(shape: Shape) -> bool:
+    """Whether any array of a shape has a dynamic dimension."""
+    return any(s.is_dynamic for _, s in shape.leaves() if isinstance(s, ArrayShape))
+
+
 def same(a: Shape, b: Shape) -> bool:
     """Equal but for layouts (XLA's ShapeUtil::Compatible)."""
     return a is b or a.without_layout() == b.without_layout()

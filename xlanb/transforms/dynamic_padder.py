@@ -17,7 +17,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, Shape, TupleShape
-from xlanb.shape.shape import array, tuple_of
+from xlanb.shape.shape import array, has_dynamic, tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.dynamic_padding import SIZE, Padded, Value, apply, static
@@ -36,16 +36,12 @@ class DynamicPadder(HloPass):
             return
         graph = CallGraph(module)
         for c in module.post_order():
-            if graph.is_control(c) and any(_is_dynamic(i.shape) for i in c):
+            if graph.is_control(c) and any(has_dynamic(i.shape) for i in c):
                 _Padder(c).run()
 
 
 def _sizes(shape: Shape) -> list[int]:
     return [n for _, s in shape.leaves() if isinstance(s, ArrayShape) for n in s.dimensions]
-
-
-def _is_dynamic(shape: Shape) -> bool:
-    return any(isinstance(s, ArrayShape) and s.is_dynamic for _, s in shape.leaves())
 
 
 class _Padder:
@@ -58,13 +54,13 @@ class _Padder:
     def run(self) -> None:
         c, old = self.computation, []
         for i in c.post_order():
-            if not (_is_dynamic(i.shape) or any(o in self.values for o in i.operands)):
+            if not (has_dynamic(i.shape) or any(o in self.values for o in i.operands)):
                 continue
             old.append(i)
             before = set(c.instructions) if i.control_predecessors or i.control_successors else set()
             value = self.values[i] = self._padded(i)
             self._keep_order(i, [x for x in c if x not in before] if before else [])
-            if isinstance(value, Padded) and not _is_dynamic(i.shape):
+            if isinstance(value, Padded) and not has_dynamic(i.shape):
                 c.replace_uses(i, value.array)
         if c.root in self.values:
             c.set_root(self._dynamic(Builder(c.root), self.values[c.root], c.root.shape))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from xlanb.analysis.input_output_alias import Alias, read_aliases, read_donors, write
 from xlanb.hlo.module import HloModule
 from xlanb.shape import ArrayShape, BufferShape, Shape
+from xlanb.shape.shape import has_dynamic
 from xlanb.transforms.base import HloPass
 
 Leaf = tuple[int, ...]
@@ -29,7 +30,7 @@ class OptimizeInputOutputBufferAlias(HloPass):
     def apply(self, module: HloModule) -> None:
         entry = module.entry_computation
         aliases, donors = read_aliases(module), read_donors(module)
-        if (self.registered_buffer_donor_only and not donors) or _is_dynamic(entry.root.shape):
+        if (self.registered_buffer_donor_only and not donors) or has_dynamic(entry.root.shape):
             return
         taken = {(a.parameter, a.parameter_leaf) for a in aliases}
         served = {a.result_leaf for a in aliases}
@@ -39,7 +40,7 @@ class OptimizeInputOutputBufferAlias(HloPass):
             for leaf, s in _arrays(p.shape)
             if (p.parameter_number, leaf) not in taken
             and (not self.registered_buffer_donor_only or (p.parameter_number, leaf) in donors)
-            and not _is_dynamic(s)
+            and not has_dynamic(s)
         ]
         wanting = [(0, leaf, s) for leaf, s in _arrays(entry.root.shape) if leaf not in served]
         pairs = [
@@ -54,10 +55,6 @@ class OptimizeInputOutputBufferAlias(HloPass):
 
 def _arrays(shape: Shape) -> Iterable[tuple[Leaf, ArrayShape]]:
     return ((leaf, s) for leaf, s in shape.leaves() if not isinstance(s, BufferShape) and s.is_array)
-
-
-def _is_dynamic(shape: Shape) -> bool:
-    return any(s.is_dynamic for _, s in _arrays(shape))
 
 
 def _space(shape: ArrayShape) -> int:

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from xlanb.cpu import CompileOptions, Executable, compile_module
 from xlanb.hlo import parse
@@ -73,3 +74,18 @@ def positive(rng: np.random.Generator) -> Callable[..., np.ndarray]:
         return (x @ x.swapaxes(-1, -2) + n * np.eye(n)).astype(dtype)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def matrix_of_any_rank() -> Callable[[st.DataObject], tuple[str, np.ndarray]]:
+    """matrix_of_any_rank(data) -> (letter of its type, a matrix of whole numbers), drawn."""
+
+    def draw(data: st.DataObject) -> tuple[str, np.ndarray]:
+        m, n = data.draw(st.sampled_from([(1, 3), (5, 2), (6, 6), (4, 9), (18, 11)]))
+        letter = data.draw(st.sampled_from("sd"))
+        rank = data.draw(st.integers(0, min(m, n)))
+        rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+        product = rng.integers(-3, 4, (m, rank)) @ rng.integers(-3, 4, (rank, n))
+        return letter, product.astype({"s": np.float32, "d": np.float64}[letter])
+
+    return draw

@@ -27,7 +27,6 @@ from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.linalg import routines as linalg
 from xlanb.cpu.codegen.types import from_memory, register
 from xlanb.cpu.codegen.units import Unit, cut
-from xlanb.cpu.dynamic import has_dynamic
 from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.cpu.target import Target
@@ -36,6 +35,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
+from xlanb.shape.shape import has_dynamic
 
 _ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 _INLINE_LINES = 120
@@ -327,7 +327,7 @@ _TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 
 def _is_host_call(i: HloInstruction) -> bool:
     """Whether the runtime computes an instruction: also each that takes or gives arrays of dynamic size, which the padder leaves where it can do nothing better."""
-    if has_dynamic(i):
+    if any(has_dynamic(s) for s in (i.shape, *(o.shape for o in i.operands))):
         return True
     if i.opcode is Op.SCAN:
         return not scatter.scans_by_element(i)

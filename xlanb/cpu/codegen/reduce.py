@@ -15,7 +15,7 @@ from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.shape import ArrayShape, PrimitiveType
+from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
 _SIMPLE = frozenset({Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.AND, Op.OR, Op.XOR})
@@ -58,11 +58,6 @@ class Reducer:
             made = arithmetic.binary(f, self.op, t, real(accumulators[0]), real(values[0]), flags)
         f.restore(mark)
         return [made]
-
-
-def leaf_shapes(i: HloInstruction) -> list[ArrayShape]:
-    """The array shapes of an instruction's leaves."""
-    return [s.as_array() for _, s in i.shape.leaves()]
 
 
 @elemental(Op.REDUCE)

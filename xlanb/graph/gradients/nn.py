@@ -212,20 +212,6 @@ def _conv2d(op: Operation, grad: Tensor) -> Any:
     return by_x, call("Conv2DBackpropFilter", x, kernel_shape, grad, **attrs)
 
 
-@register_gradient("Conv2DBackpropInput")
-def _conv2d_backprop_input(op: Operation, grad: Tensor) -> Any:
-    attrs = _attrs(op, _CONV2D)
-    by_kernel = call("Conv2DBackpropFilter", grad, shape(op.inputs[1]), op.inputs[2], **attrs)
-    return None, by_kernel, call("Conv2D", grad, op.inputs[1], **attrs)
-
-
-@register_gradient("Conv2DBackpropFilter")
-def _conv2d_backprop_filter(op: Operation, grad: Tensor) -> Any:
-    attrs = _attrs(op, _CONV2D)
-    by_x = call("Conv2DBackpropInput", shape(op.inputs[0]), grad, op.inputs[2], **attrs)
-    return by_x, None, call("Conv2D", op.inputs[0], grad, **attrs)
-
-
 @register_gradient("DepthwiseConv2dNative")
 def _depthwise_conv2d(op: Operation, grad: Tensor) -> Any:
     x, kernel = op.inputs
@@ -241,6 +227,31 @@ def _conv3d(op: Operation, grad: Tensor) -> Any:
     attrs = _attrs(op, _CONV3D)
     by_x = call("Conv3DBackpropInputV2", x_shape, kernel, grad, **attrs)
     return by_x, call("Conv3DBackpropFilterV2", x, kernel_shape, grad, **attrs)
+
+
+def _register_backprops(forward: str, by_input: str, by_filter: str, names: tuple[str, ...]) -> None:
+    """The gradients of a convolution's own gradients, which are convolutions too."""
+
+    @register_gradient(by_input)
+    def _backprop_input(op: Operation, grad: Tensor) -> Any:
+        _, kernel, back = op.inputs
+        attrs = _attrs(op, names)
+        by_kernel = call(by_filter, grad, shape(kernel), back, **attrs)
+        return None, by_kernel, call(forward, grad, kernel, **attrs)
+
+    @register_gradient(by_filter)
+    def _backprop_filter(op: Operation, grad: Tensor) -> Any:
+        x, _, back = op.inputs
+        attrs = _attrs(op, names)
+        by_x = call(by_input, shape(x), grad, back, **attrs)
+        return by_x, None, call(forward, x, grad, **attrs)
+
+
+_register_backprops("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", _CONV2D)
+_register_backprops("Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2", _CONV3D)
+_register_backprops(
+    "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter", _DEPTHWISE
+)
 
 
 # ------------------------------------------------------------------------------------------------------ pooling
@@ -315,37 +326,6 @@ def _max_pool_grad_v2(op: Operation, grad: Tensor) -> Any:
     x, y, _, sizes, strides = op.inputs
     second = call("MaxPoolGradGradV2", x, y, grad, sizes, strides, **_attrs(op, _POOL[2:]))
     return zeros_like(x), zeros_like(y), second, None, None
-
-
-@register_gradient("Conv3DBackpropInputV2")
-def _conv3d_backprop_input(op: Operation, grad: Tensor) -> Any:
-    _, kernel, back = op.inputs
-    attrs = _attrs(op, _CONV3D)
-    by_kernel = call("Conv3DBackpropFilterV2", grad, shape(kernel), back, **attrs)
-    return None, by_kernel, call("Conv3D", grad, kernel, **attrs)
-
-
-@register_gradient("Conv3DBackpropFilterV2")
-def _conv3d_backprop_filter(op: Operation, grad: Tensor) -> Any:
-    x, _, back = op.inputs
-    attrs = _attrs(op, _CONV3D)
-    return call("Conv3DBackpropInputV2", shape(x), grad, back, **attrs), None, call("Conv3D", x, grad, **attrs)
-
-
-@register_gradient("DepthwiseConv2dNativeBackpropInput")
-def _depthwise_backprop_input(op: Operation, grad: Tensor) -> Any:
-    _, kernel, back = op.inputs
-    attrs = _attrs(op, _DEPTHWISE)
-    by_kernel = call("DepthwiseConv2dNativeBackpropFilter", grad, shape(kernel), back, **attrs)
-    return None, by_kernel, call("DepthwiseConv2dNative", grad, kernel, **attrs)
-
-
-@register_gradient("DepthwiseConv2dNativeBackpropFilter")
-def _depthwise_backprop_filter(op: Operation, grad: Tensor) -> Any:
-    x, _, back = op.inputs
-    attrs = _attrs(op, _DEPTHWISE)
-    by_x = call("DepthwiseConv2dNativeBackpropInput", shape(x), grad, back, **attrs)
-    return by_x, None, call("DepthwiseConv2dNative", x, grad, **attrs)
 
 
 @register_gradient("LRN")

@@ -6,7 +6,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.verifier.aliases import verify_instruction_aliases, verify_module_aliases
-from xlanb.hlo.verifier.executable import verify_executable
+from xlanb.hlo.verifier.executable import EXECUTABLE_CHECKS
 from xlanb.hlo.verifier.fault import VerifierOptions
 from xlanb.hlo.verifier.instructions import CHECKS
 from xlanb.hlo.verifier.module import (
@@ -42,8 +42,8 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
             check = CHECKS.get(opcode)
             if check is not None:
                 check(i)
-            if options.executable:
-                verify_executable(i)
+            if options.executable and opcode in EXECUTABLE_CHECKS:
+                EXECUTABLE_CHECKS[opcode](i)
             if opcode is HloOpcode.FUSION:
                 fusions.append(i)
             elif opcode is HloOpcode.ALL_REDUCE or opcode is HloOpcode.ALL_REDUCE_START:

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.shape_inference.registry import compatible
 from xlanb.hlo.verifier.fault import fail
+from xlanb.hlo.verifier.instructions import Check
 from xlanb.shape import ArrayShape, TupleShape
 
 
-def verify_executable(i: HloInstruction) -> None:
-    """A loop and a scan give what they take, a bitcast has the bits of its operand, and a transform is as long as its operand's last dimensions.
+def _verify_loop(i: HloInstruction) -> None:
+    """A loop gives what it takes."""
+    body = i.attributes["body"]
+    taken = i.operands[0].shape
+    for what, shape in ((f"the root of {body.name}", body.root.shape), ("the loop", i.shape)):
+        if not compatible(taken, shape):
+            fail(i, f"cannot be compiled: expected {what} to have the shape of what goes in, {taken}, not {shape}")
 
-    Raises:
-        HloVerifierError: one of them is broken.
-    """
-    if i.opcode is HloOpcode.WHILE:
-        body = i.attributes["body"]
-        taken = i.operands[0].shape
-        for what, shape in ((f"the root of {body.name}", body.root.shape), ("the loop", i.shape)):
-            if not compatible(taken, shape):
-                fail(i, f"cannot be compiled: expected {what} to have the shape of what goes in, {taken}, not {shape}")
-    elif i.opcode is HloOpcode.BITCAST:
-        source, shape = i.operands[0].shape, i.shape
-        if source.is_array and shape.is_array and _bits(source.as_array()) != _bits(shape.as_array()):
-            fail(i, f"cannot be compiled: expected a shape of as many bits as {source} has, not {shape}")
-    elif i.opcode is HloOpcode.FFT:
-        _verify_transform(i)
-    elif i.opcode is HloOpcode.SCAN:
-        _verify_scan(i)
+
+def _verify_bitcast(i: HloInstruction) -> None:
+    """A bitcast has the bits of its operand."""
+    source, shape = i.operands[0].shape, i.shape
+    if source.is_array and shape.is_array and _bits(source.as_array()) != _bits(shape.as_array()):
+        fail(i, f"cannot be compiled: expected a shape of as many bits as {source} has, not {shape}")
 
 
 def _verify_scan(i: HloInstruction) -> None:
@@ -51,6 +48,7 @@ def _verify_scan(i: HloInstruction) -> None:
 
 
 def _verify_transform(i: HloInstruction) -> None:
+    """A transform is as long as its operand's last dimensions, and of one precision."""
     source, shape = i.operands[0].array_shape, i.array_shape
     if i.attributes["fft_type"] in ("RFFT", "IRFFT"):
         real, other = sorted((source.element_type, shape.element_type), key=lambda t: t.is_complex)
@@ -67,3 +65,12 @@ def _verify_transform(i: HloInstruction) -> None:
 
 def _bits(shape: ArrayShape) -> int:
     return shape.element_count * shape.element_type.bits
+
+
+EXECUTABLE_CHECKS: Mapping[HloOpcode, Check] = {
+    HloOpcode.WHILE: _verify_loop,
+    HloOpcode.BITCAST: _verify_bitcast,
+    HloOpcode.FFT: _verify_transform,
+    HloOpcode.SCAN: _verify_scan,
+}
+"""The checks by opcode; each raises HloVerifierError."""
