@@ -10,7 +10,7 @@ _FEW: Final = 12  # names that a message lists where none is near
 
 
 class XlanbError(Exception):
-    """Base of all errors that xlanb raises on purpose: catching it never hides a bug of xlanb itself.
+    """Base of all errors that xlanb raises; `InternalError` alone among them is a bug of xlanb itself.
 
     A notebook shows the message and the lines that are the user's; `%tb` shows all, `%debug` walks through them.
     """
@@ -118,6 +118,20 @@ class FlagError(XlanbError):
 
 class DumpError(XlanbError):
     """A dump directory or one of its files that cannot be read."""
+
+
+class InternalError(XlanbError):
+    """A bug of xlanb: an exception that it did not raise on purpose, and which is this error's `__cause__`.
+
+    Attributes:
+        doing: The phase or pass that failed, such as "compile" or "the pass algsimp"; "" where unknown.
+        instruction: The instruction at fault as HLO text, or the name of a node or a file; "" where unknown.
+    """
+
+    def __init__(self, message: str, doing: str = "", instruction: str = "") -> None:
+        self.doing = doing
+        self.instruction = instruction
+        super().__init__(message)
 
 
 class MissingPeerError(XlanbError):
