@@ -15,7 +15,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test demo lint format docs browser peers notebooks binder install-check release clean
+.PHONY: help lab test demo lint format docs browser fuzz peers notebooks binder install-check release clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -80,6 +80,14 @@ peers: $(VENV)/.installed-peers ## tests against the real XLA (installs JAX and 
 
 notebooks: $(VENV)/.installed-peers ## run every tutorial and its solutions, the real XLA beside them (installs JAX and TensorFlow)
 	$(BIN)/python -m pytest tests/notebooks --fail-on-skip $(PYTEST_ARGS)
+
+# Prints its seed; the same seed makes the same inputs. Finds are in build/fuzz.
+MINUTES ?= 30
+SEED ?=
+KINDS ?=
+
+fuzz: $(VENV)/.installed-test ## hostile and random inputs, for MINUTES=30, from SEED= (new each time)
+	XLANB_CACHE_DIR= $(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(KINDS)
 
 binder: ## what Binder builds, in a fresh environment, and every tutorial in it, without the real XLA
 	PYTHON=$(PYTHON) binder/check.sh

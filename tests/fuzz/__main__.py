@@ -1,0 +1,55 @@
+"""Throw changed and invented inputs at xlanb until the time is over.
+
+    python -m tests.fuzz [--minutes M | --count N] [--seed S] [--jobs J] [--reduce SECONDS] [KIND...]
+
+Prints the seed, and at the end how many inputs of each kind were checked and what was found, by
+class. The finds are in build/fuzz, reduced, each with its reason (.why); status 1 where there are some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import secrets
+import sys
+from pathlib import Path
+
+from tests.fuzz.driver import Campaign
+from tests.fuzz.kinds import kinds
+
+_WARM = ("xlanb", "xlanb.cpu.compiler", "xlanb.explorer.live", "xlanb.runtime.session", "xlanb.tf", "xlanb.view.page")
+"""Imported before the first child is forked, so that none has to."""
+
+
+def main() -> int:
+    """The command line; 1 where something was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(kinds())}; all where none is named")
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--count", type=int, help="inputs of each kind, where that is reached sooner")
+    parser.add_argument("--seed", type=int, default=None, help="a number; a new one each time where it is left out")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--reduce", type=float, default=300.0, metavar="SECONDS", help="for making finds smaller")
+    parser.add_argument("--folder", type=Path, default=Path("build/fuzz"))
+    options = parser.parse_args()
+    unknown = set(options.kinds) - set(kinds())
+    if unknown:
+        parser.error(f"unknown kinds: {', '.join(sorted(unknown))}; there are {', '.join(kinds())}")
+    seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    _say(f"seed {seed}")
+    for name in _WARM:
+        importlib.import_module(name)
+    campaign = Campaign([kinds()[k] for k in options.kinds or kinds()], seed, options.folder)
+    found = campaign.run(60 * options.minutes, options.count, options.jobs, _say)
+    _say(f"seed {seed}\n{campaign.report()}")
+    campaign.reduce_finds(seconds=options.reduce)
+    return 1 if found else 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

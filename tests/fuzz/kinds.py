@@ -1,0 +1,49 @@
+"""The kinds of hostile input that a campaign makes, each with its generator and its check.
+
+A check returns None where xlanb held (a result, or an XlanbError that says what is wrong), else one
+line: the class of the find, a colon, and what was seen. It may die or never return: the driver
+runs it in a child process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+Item = str | bytes
+Mutants = Callable[[np.random.Generator], Iterator[Item]]
+Check = Callable[[Item, np.random.Generator], str | None]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of input: `mutants(rng)` makes inputs without end, `check(item, rng)` judges one."""
+
+    name: str
+    suffix: str
+    mutants: Mutants
+    check: Check
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its inputs are str; else they are bytes."""
+        return self.suffix in {".hlo", ".pbtxt", ".json"}
+
+    def read(self, data: bytes) -> Item:
+        """The input that a file holds."""
+        return data.decode("utf-8", "surrogatepass") if self.is_text else data
+
+
+@cache
+def kinds() -> dict[str, Kind]:
+    """Every kind by its name."""
+    from tests.fuzz import archives, dumps
+
+    found = [
+        Kind("executable", ".xlanb", archives.mutants, archives.check),
+        Kind("dump", ".json", dumps.mutants, dumps.check),
+    ]
+    return {k.name: k for k in found}

@@ -1,0 +1,97 @@
+"""One child process of a campaign: it makes a batch of inputs and checks each under limits of time and memory."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import resource
+import signal
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from types import FrameType
+from typing import TextIO
+
+import numpy as np
+
+from tests.fuzz.kinds import Item, Kind, kinds
+
+SECONDS = 10
+"""Wall time that xlanb may take for one input."""
+MEMORY = 4 << 30
+"""Address space of a child in bytes: 2 GiB for an input, the rest for what Python and LLVM map."""
+
+
+class TooLong(BaseException):
+    """Raised by the alarm; no handler of Exception catches it."""
+
+
+def _ring(_signal: int, _frame: FrameType | None) -> None:
+    raise TooLong
+
+
+def judge(kind: Kind, item: Item, rng: np.random.Generator, seconds: float = SECONDS) -> str | None:
+    """The find that an input is, None where xlanb held."""
+    signal.signal(signal.SIGALRM, _ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        return kind.check(item, rng)
+    except TooLong:
+        return f"hang: took longer than {seconds} s"
+    except Exception as error:  # noqa: BLE001 - the find of a campaign
+        return f"foreign {type(error).__name__} at {_place(error)}: {str(error)[:200]!r}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the package that an exception came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [f for f in frames if "/xlanb/" in f.filename and "/tests/" not in f.filename]
+    last = (inside or frames)[-1]
+    return f"{last.filename.rpartition('/xlanb/')[2]}:{last.lineno}"
+
+
+def random_of(kind: Kind, seed: int, batch: int) -> np.random.Generator:
+    """The generator of a batch; the same for the same campaign, whatever the order of the batches."""
+    digest = hashlib.sha256(f"{kind.name} {seed} {batch}".encode()).digest()
+    return np.random.default_rng(np.frombuffer(digest, np.uint32))
+
+
+def as_bytes(item: Item) -> bytes:
+    """An item as a file has it."""
+    return item.encode("utf-8", "surrogatepass") if isinstance(item, str) else item
+
+
+def limit_memory() -> None:
+    """Give this process its address space, and no core file."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def run_batch(kind: Kind, seed: int, batch: int, count: int, current: Path, out: TextIO) -> None:
+    """Check `count` inputs; write [find, input in base64] to `out` for each, [null, null] where xlanb held."""
+    rng = random_of(kind, seed, batch)
+    made = kind.mutants(rng)
+    for _ in range(count):
+        item = next(made)
+        current.write_bytes(as_bytes(item))
+        find = judge(kind, item, rng)
+        line = json.dumps([find, None if find is None else base64.b64encode(as_bytes(item)).decode()])
+        out.write(line + "\n")
+        out.flush()
+
+
+def main(arguments: list[str]) -> None:
+    """`KIND FILE`: judge one stored input, print the find; the reducer calls it."""
+    kind, path = kinds()[arguments[0]], Path(arguments[1])
+    warnings.simplefilter("ignore")
+    limit_memory()
+    find = judge(kind, kind.read(path.read_bytes()), np.random.default_rng(0))
+    sys.stdout.write(f"{find or ''}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
