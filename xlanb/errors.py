@@ -100,6 +100,10 @@ class GraphValueError(GraphError, ValueError):
     """Shapes, names or attribute values that do not fit an op, where TensorFlow raises ValueError."""
 
 
+class DataLossError(GraphError):
+    """A file of values that is cut off, or whose checksum does not match its bytes; the message names the file and the value."""
+
+
 class UnknownOpError(GraphError):
     """A TensorFlow op type that has no lowering here; the message names node and op."""
 

@@ -10,8 +10,9 @@ import pytest
 
 import xlanb
 from xlanb import tf
-from xlanb.errors import ArgumentError, GraphError
+from xlanb.errors import ArgumentError, DataLossError, GraphError
 from xlanb.graph.attr_values import new_message
+from xlanb.graph.crc32c import crc32c, masked
 from xlanb.graph.graph import Graph
 from xlanb.graph.saved_model import read_saved_model
 from xlanb.graph.tensor_bundle import read_bundle
@@ -42,24 +43,52 @@ def block(entries: list[tuple[bytes, bytes]]) -> bytes:
     return out + bytes(4) + (1).to_bytes(4, "little")
 
 
-def write_bundle(prefix: Path, tensors: dict[str, Any], compression: int = 0) -> None:
-    header = new_message("BundleHeaderProto")
-    header.num_shards = 1
-    data, entries = b"", [(b"", header.SerializeToString())]
-    for name, value in sorted(tensors.items()):
-        entry = new_message("BundleEntryProto")
-        entry.dtype, entry.offset, entry.size = 1, len(data), value.nbytes
-        for size in value.shape:
-            entry.shape.dim.add(size=size)
-        data += value.tobytes()
-        entries.append((name.encode(), entry.SerializeToString()))
+def entry(value: Any, offset: int = 0, **fields: Any) -> bytes:
+    """A BundleEntryProto of an array; `fields` are other than they are, `dims` its sizes."""
+    made = new_message("BundleEntryProto")
+    stored = texts(value) if value.dtype == object else (value.tobytes(), crc32c(value.tobytes()))
+    made.dtype = {"float32": 1, "object": 7, "int64": 9}[value.dtype.name]
+    made.offset, made.size, made.crc32c = offset, len(stored[0]), masked(stored[1])
+    for size in fields.pop("dims", value.shape):
+        made.shape.dim.add(size=size)
+    for name, changed in fields.items():
+        setattr(made, name, changed)
+    return bytes(made.SerializeToString())
+
+
+def texts(value: Any) -> tuple[bytes, int]:
+    """Texts as a checkpoint holds them, and the checksum over that with fixed lengths."""
+    lengths = b"".join(len(v).to_bytes(4, "little") for v in value.ravel())
+    tail = masked(crc32c(lengths)).to_bytes(4, "little") + b"".join(value.ravel())
+    return b"".join(varint(len(v)) for v in value.ravel()) + tail, crc32c(lengths + tail)
+
+
+def write_table(path: Path, entries: list[tuple[bytes, bytes]], compression: int = 0) -> None:
+    def trailed(body: bytes) -> bytes:
+        body += bytes([compression])
+        return body + masked(crc32c(body)).to_bytes(4, "little")
+
     body = block(entries)
-    file = body + bytes([compression]) + bytes(4)
-    handle = varint(0) + varint(len(body))
-    index = block([(b"z", handle)])
+    file = trailed(body)
+    index = block([(b"z", varint(0) + varint(len(body)))])
     where = varint(0) + varint(0) + varint(len(file)) + varint(len(index))
-    file += index + bytes(5) + where + bytes(40 - len(where)) + (0xDB4775248B80FB57).to_bytes(8, "little")
-    prefix.with_name(prefix.name + ".index").write_bytes(file)
+    compression = 0
+    file += trailed(index) + where + bytes(40 - len(where)) + (0xDB4775248B80FB57).to_bytes(8, "little")
+    path.write_bytes(file)
+
+
+def header(shards: int = 1, endianness: int = 0) -> tuple[bytes, bytes]:
+    made = new_message("BundleHeaderProto")
+    made.num_shards, made.endianness = shards, endianness
+    return b"", made.SerializeToString()
+
+
+def write_bundle(prefix: Path, tensors: dict[str, Any], compression: int = 0) -> None:
+    data, entries = b"", [header()]
+    for name, value in sorted(tensors.items()):
+        entries.append((name.encode(), entry(value, len(data))))
+        data += texts(value)[0] if value.dtype == object else value.tobytes()
+    write_table(prefix.with_name(prefix.name + ".index"), entries, compression)
     prefix.with_name(prefix.name + ".data-00000-of-00001").write_bytes(data)
 
 
@@ -86,6 +115,81 @@ def test_a_checkpoint_that_is_damaged_is_refused(tmp_path: Path) -> None:
         read_bundle(tmp_path / "ck")
     with pytest.raises(GraphError, match="cannot read"):
         read_bundle(tmp_path / "none")
+
+
+TENSORS = {
+    "bias": np.ones(3, np.float32),
+    "kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "words": np.asarray([b"one", b"", b"three" * 50], object),
+}
+
+
+def test_every_byte_of_a_checkpoint_is_checked(tmp_path: Path) -> None:
+    """A change of any byte is either refused or, where it lies in the padding of the footer, changes nothing."""
+    write_bundle(tmp_path / "ck", TENSORS)
+    for ending in (".index", ".data-00000-of-00001"):
+        path = tmp_path / f"ck{ending}"
+        whole = path.read_bytes()
+        for at in range(len(whole)):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+            try:
+                found = read_bundle(tmp_path / "ck")
+            except GraphError:
+                continue
+            assert ending == ".index"
+            assert at >= len(whole) - 48
+            for name, value in TENSORS.items():
+                np.testing.assert_array_equal(found[name], value)
+        path.write_bytes(whole)
+
+
+def test_a_damaged_tensor_is_named_with_both_checksums(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "ck", TENSORS)
+    path = tmp_path / "ck.data-00000-of-00001"
+    whole = bytearray(path.read_bytes())
+    whole[14] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(DataLossError, match=r"ck\.data-0.*tensor 'kernel' is damaged.* 0x\w{8}, expected 0x\w{8}"):
+        read_bundle(tmp_path / "ck")
+    whole[14] ^= 1
+    whole[-1] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(DataLossError, match="tensor 'words' is damaged"):
+        read_bundle(tmp_path / "ck")
+
+
+HOSTILE = {
+    "plain": ([header(), (b"w", entry(np.ones(2, np.float32)))], None),
+    "shards without end": ([header(2**31 - 1), (b"w", entry(np.ones(2, np.float32)))], "of-2147483647"),
+    "a shard beyond": ([header(2), (b"w", entry(np.ones(2, np.float32), shard_id=2))], "'w' lies in shard 2 of 2"),
+    "a shard below": ([header(), (b"w", entry(np.ones(2, np.float32), shard_id=-1))], "'w' lies in shard -1 of 1"),
+    "no shards": ([header(-5), (b"w", entry(np.ones(2, np.float32)))], None),
+    "big endian": ([header(1, 1), (b"w", entry(np.ones(2, np.float32)))], "big-endian"),
+    "many texts": ([header(), (b"w", entry(np.ones(2, object) * b"", dims=[2**40]))], "cut off"),
+    "texts below none": ([header(), (b"w", entry(np.ones(2, object) * b"", dims=[-1]))], "every size must be known"),
+    "texts cut off": ([header(), (b"w", entry(np.ones(2, object) * b"", dims=[3], size=8))], "'w'"),
+    "size 2**62": ([header(), (b"w", entry(np.ones(2, np.float32), dims=[2**60], size=2**62))], "cut off"),
+    "a size that overflows": ([header(), (b"w", entry(np.ones(2, np.float32), dims=[2**62, 4]))], "has 8 bytes"),
+    "offset -1": ([header(), (b"w", entry(np.ones(2, np.float32), -1))], "cut off"),
+    "size -1": ([header(), (b"w", entry(np.ones(2, np.float32), size=-1))], "has -1 bytes"),
+    "dims -2": ([header(), (b"w", entry(np.ones(2, np.float32), dims=[-2, -1]))], "sizes"),
+    "many dims": ([header(), (b"w", entry(np.ones(2, np.float32), dims=[1] * 99 + [2]))], "dimension"),
+    "no element type": ([header(), (b"w", entry(np.ones(2, np.float32), dtype=999))], "number 999"),
+    "an entry that is none": ([header(), (b"w", b"\xff")], "malformed BundleEntryProto"),
+    "objects of numbers": ([header(), (b"_CHECKPOINTABLE_OBJECT_GRAPH", entry(np.ones(2, np.float32)))], "is one text"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_an_index_that_asks_for_what_is_not_there(case: str, tmp_path: Path) -> None:
+    entries, message = HOSTILE[case]
+    write_table(tmp_path / "ck.index", entries)
+    (tmp_path / "ck.data-00000-of-00001").write_bytes(np.ones(2, np.float32).tobytes())
+    if message is None:
+        np.testing.assert_array_equal(read_bundle(tmp_path / "ck")["w"], np.ones(2, np.float32))
+        return
+    with pytest.raises(GraphError, match=message):
+        read_bundle(tmp_path / "ck")
 
 
 @pytest.fixture

@@ -179,6 +179,24 @@ def test_rates_decay():
     assert np.allclose(found, [0.1 * 0.5**1.5, 0.05, 0.055, 0.1 / 1.75, 0.5, 0.05], atol=1e-6)
 
 
+def test_a_damaged_checkpoint_is_not_restored(tmp_path):
+    w = tf.get_variable("w", [64], tf.bfloat16)
+    saver = tf.train.Saver()
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        before = session.run(w)
+        path = saver.save(session, str(tmp_path / "model"))
+        whole = (tmp_path / "model.npz").read_bytes()
+        at = whole.index(before.tobytes())
+        (tmp_path / "model.npz").write_bytes(whole[:at] + b"\1\2" + whole[at + 2 :])
+        with pytest.raises(tf.errors.DataLossError, match=r"model\.npz.*damaged"):
+            saver.restore(session, path)
+        np.savez(tmp_path / "model.npz", **{"dtype:w": np.asarray("no type"), "w": before.view(np.uint16)})
+        with pytest.raises(GraphValueError, match="'w' cannot hold values of the type 'no type'"):
+            saver.restore(session, path)
+        np.testing.assert_array_equal(session.run(w), before)
+
+
 def test_a_saver_keeps_the_last(tmp_path):
     w, step = tf.get_variable("w", [3]), tf.train.create_global_step()
     count = tf.assign_add(step, 1)

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from xlanb.cpu import pipeline
 from xlanb.cpu.executable import Executable
-from xlanb.errors import ArgumentError
+from xlanb.errors import ArgumentError, DataLossError
 from xlanb.hlo import HloModule
 from xlanb.runtime.jit import compile as compile_program
+from xlanb.runtime.npz import read_npz
 from xlanb.shape import Shape, TupleShape
 from xlanb.transforms import PASSES
 from xlanb.transforms.pipeline import HloPassPipeline
@@ -190,12 +190,12 @@ def random_value(shape: Shape, seed: int = 0) -> Any:
 
 def _load(path: Path) -> list[Any]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return [file[name] for name in sorted(file.files)]
+        arrays = read_npz(path)
+        return [arrays[name] for name in sorted(arrays)]
     except OSError as error:
         raise ArgumentError(f"cannot read inputs from {path}: {error.strerror or error}") from None
-    except (ValueError, AttributeError, EOFError, BadZipFile):  # what np.load says of it is about pickles
-        raise ArgumentError(f"cannot read inputs from {path}: it is no .npz file of plain arrays") from None
+    except DataLossError as error:
+        raise ArgumentError(f"cannot read inputs from {path}: {error}") from None
 
 
 def _leaves(value: Any) -> list[Any]:

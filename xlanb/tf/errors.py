@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from xlanb.errors import FeedError, GraphError, UninitializedError, UnknownOpError, XlanbError
+from xlanb.errors import (
+    DataLossError,
+    FeedError,
+    GraphError,
+    InternalError,
+    UninitializedError,
+    UnknownOpError,
+    XlanbError,
+)
 from xlanb.runtime.resources import CancelledError, DeadlineExceededError, OutOfRangeError
 from xlanb.tf.gfile import NotFoundError
 
@@ -16,16 +24,8 @@ class AbortedError(XlanbError):
     """A run was given up."""
 
 
-class InternalError(XlanbError):
-    """Something that should not happen."""
-
-
 class AlreadyExistsError(XlanbError):
     """Something is there already."""
-
-
-class DataLossError(XlanbError):
-    """Data that cannot be read back."""
 
 
 class ResourceExhaustedError(XlanbError):

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import FeedError, GraphValueError
+from xlanb.graph import dtypes
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.variables import GraphKeys
+from xlanb.runtime.npz import read_npz
 
 _ENDING = ".npz"
 
@@ -79,19 +81,21 @@ def _read(ckpt: str) -> dict[str, np.ndarray[Any, Any]]:
     name = latest_checkpoint(ckpt) if Path(ckpt).is_dir() else ckpt
     if name is None or not checkpoint_exists(name):
         raise FeedError(f"The passed save_path is not a valid checkpoint: {ckpt}")
-    with np.load(f"{name}{_ENDING}", allow_pickle=False) as arrays:
-        return {key: arrays[key] for key in arrays.files if not key.startswith("dtype:")} | _typed(arrays)
+    arrays = read_npz(f"{name}{_ENDING}")
+    return {key: array for key, array in arrays.items() if not key.startswith("dtype:")} | _typed(name, arrays)
 
 
-def _typed(arrays: Any) -> dict[str, np.ndarray[Any, Any]]:
+def _typed(ckpt: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
     """Arrays of types that .npz has no name for (bfloat16, ...): kept as bytes beside the type's name."""
-    import ml_dtypes
-
     found = {}
-    for key in arrays.files:
-        if key.startswith("dtype:"):
-            kind = np.dtype(getattr(ml_dtypes, str(arrays[key])))
-            found[key.removeprefix("dtype:")] = arrays[key.removeprefix("dtype:")].view(kind)
+    for key, kind in arrays.items():
+        if not key.startswith("dtype:"):
+            continue
+        name, dtype = key.removeprefix("dtype:"), dtypes.BY_NAME.get(str(kind))
+        bits = arrays.get(name)
+        if dtype is None or bits is None or bits.dtype.itemsize != dtype.numpy_dtype.itemsize:
+            raise GraphValueError(f"checkpoint {ckpt}: {name!r} cannot hold values of the type {str(kind)!r}")
+        found[name] = bits.view(dtype.numpy_dtype)
     return found
 
 
@@ -165,6 +169,7 @@ class Saver:
 
         Raises:
             FeedError: no such checkpoint, or a variable that is not in it or does not fit.
+            DataLossError: the file is damaged.
         """
         if save_path is None:
             raise GraphValueError("Can't load save_path when it is None.")
@@ -178,7 +183,7 @@ class Saver:
             )
         for name, v in self._named().items():
             value = arrays[name]
-            if self._reshape and v.shape.is_fully_defined():
+            if self._reshape and v.shape.num_elements() == value.size:
                 value = value.reshape(v.shape.as_list())
             sess.load_variables({v.op.name: value})
 

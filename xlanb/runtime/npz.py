@@ -1,0 +1,33 @@
+"""Arrays from .npz files, checked: each member of the archive has a checksum (CRC-32), which NumPy compares only where it reads a member to its end."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+
+from xlanb.errors import DataLossError
+
+
+def read_npz(path: str | Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a .npz file by name, in the file's order. Pickled objects are not read.
+
+    Raises:
+        DataLossError: the file is no .npz of plain arrays, is cut off, or a checksum does not match; the message names the file and the member.
+        OSError: there is no such file, or it cannot be read.
+    """
+    where = f"{str(path)!r}"
+    try:
+        with ZipFile(path) as archive:
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise DataLossError(f"{where} is damaged: the checksum of {damaged!r} does not match its bytes")
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (ValueError, EOFError, SyntaxError, BadZipFile, NotImplementedError, RuntimeError, zlib.error) as error:
+        raise DataLossError(f"{where} is no .npz file of plain arrays, or is damaged: {error}") from error
+    except MemoryError as error:
+        raise DataLossError(f"{where} holds more than fits into memory: {error}") from error
