@@ -376,16 +376,16 @@ def _plain(k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
                 with e.loop(begin + count, begin) as j, e.loop(split.inner) as c:
                     state = first(o, c)
                     put(o, j, c, state if begin < scan.empty else reducer.step(state, element(o, scan.early, c)))
-        for count, begin in (
-            (scan.steps - 1, scan.empty + 1),
-            (scan.m - scan.empty - scan.steps, scan.empty + scan.steps),
+        for count, begin, is_step in (
+            (scan.steps - 1, scan.empty + 1, True),
+            (scan.m - scan.empty - scan.steps, scan.empty + scan.steps, False),
         ):
             if count <= 0:
                 continue
             with e.loop(begin + count, begin) as j, e.loop(split.inner) as c:
                 before = out(o, f.sub(j, 1), c)
                 state = [load(f, t, a.pointer, before) for a, t in zip(outputs, types, strict=True)]
-                if begin == scan.empty + 1:
+                if is_step:
                     state = reducer.step(state, element(o, f.add(f.sub(j, scan.empty), scan.early), c))
                 put(o, j, c, state)
 

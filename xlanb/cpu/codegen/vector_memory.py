@@ -85,27 +85,40 @@ def _load_strided_pieces(f: Function, type_: str, pointer: str, begin: Ix, step:
 
 
 def _load_strided(f: Function, type_: str, pointer: str, begin: Ix, step: int, width: int) -> str:
-    """Every so many elements: `step` vectors side by side are read, none further than the last lane's element, and put together."""
-    begins = [*range(0, (step - 1) * width, width), step * (width - 1) + 1 - width]
-    masks = [""] * step
+    """Every so many elements, put together out of vectors that end with the last lane's element or before."""
+    begins = _strided_runs(step, width)
+    masks = [""] * len(begins)
     if f.mask:
         last = step * (f.mask.count("true") - 1)
-        begins[-1] = (step - 1) * width
+        begins = list(range(0, step * width, width))
         masks = [first_lanes(f, width, max(last + 1 - at, 0)) for at in begins]
     runs = [
         _load_run(f, type_, _address(f, type_, pointer, f.add(begin, at), 1), width, 1, m)
         for at, m in zip(begins, masks, strict=True)
     ]
-    places = [(min(step * lane // width, step - 1), step * lane) for lane in range(width)]
+    # the run that holds each lane's element: of those that do the first
+    places = [next(r for r, at in enumerate(begins) if at <= step * lane < at + width) for lane in range(width)]
     made, vector = runs[0], kind(type_, width)
-    for r in range(1, step):
+    for r in range(1, len(runs)):
         which = [
-            at if r == 1 and run == 0 else lane if run < r else width + at - begins[r]
-            for lane, (run, at) in enumerate(places)
+            step * lane if r == 1 and run == 0 else lane if run < r else width + step * lane - begins[r]
+            for lane, run in enumerate(places)
         ]
-        order = ", ".join(f"i32 {which[lane] if run <= r else 'poison'}" for lane, (run, _) in enumerate(places))
+        order = ", ".join(f"i32 {which[lane] if run <= r else 'poison'}" for lane, run in enumerate(places))
         made = known(f, width, f"shufflevector {vector} {made}, {vector} {runs[r]}, <{width} x i32> <{order}>")
     return made
+
+
+def _strided_runs(step: int, width: int) -> list[int]:
+    """Where vectors begin that hold every lane's element of a step over memory; none reaches beyond the last lane's."""
+    last = step * (width - 1) + 1 - width
+    aligned, packed = list[int](), list[int]()
+    for at in range(0, step * width, step):
+        if not aligned or at >= aligned[-1] + width:
+            aligned.append(min(at // width * width, last))
+        if not packed or at >= packed[-1] + width:
+            packed.append(min(at, last))
+    return min(aligned, packed, key=len)
 
 
 def _load_run(f: Function, type_: str, address: str, width: int, parts: int, mask: str = "") -> str:
