@@ -40,3 +40,13 @@ def test_chains_are_rounded_after_each_step(op: str) -> None:
     a, b = (rng.standard_normal(4096).astype(ml_dtypes.bfloat16) for _ in range(2))
     step = {"add": np.add, "multiply": np.multiply, "maximum": np.maximum}[op]
     np.testing.assert_array_equal(exe(a, b), step(step(a, b), a))
+
+
+def test_types_whose_names_begin_alike_have_tables_of_their_own() -> None:
+    exe = xlanb.compile(
+        "HloModule m\nENTRY e { a = f8e4m3fn[40] parameter(0) b = f8e4m3[40] parameter(1) "
+        "c = f32[40] convert(a) d = f32[40] convert(b) ROOT r = f32[40] add(c, d) }"
+    )
+    a = np.arange(40).astype(ml_dtypes.float8_e4m3fn)
+    b = np.arange(40).astype(ml_dtypes.float8_e4m3)
+    np.testing.assert_array_equal(exe(a, b), a.astype(np.float32) + b.astype(np.float32))

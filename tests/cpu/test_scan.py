@@ -97,6 +97,15 @@ def test_types_and_operations(backend: Callable[[str], Executable], t: str, dims
         check(backend, module(op, dims, axis, n, (n - 1, 0), t), dims, t, first=1)
 
 
+@pytest.mark.parametrize("t", TYPES)
+@pytest.mark.parametrize("dims", [(3, 8, 9), (2, 8, 3), (8, 40)])
+def test_windows_that_all_hold_the_whole_array(backend: Callable[[str], Executable], t: str, dims: Dims) -> None:
+    """One step, and its fold repeated."""
+    op = {"bf16": "add", "pred": "xor"}.get(t, "add")
+    axis = dims.index(8)
+    check(backend, module(op, dims, axis, 15, (7, 7), t), dims, t)
+
+
 @pytest.mark.parametrize("layout", ["{0,1,2}", "{2,1,0}", "{1,2,0}"])
 def test_layouts_and_computed_operands(backend: Callable[[str], Executable], layout: str) -> None:
     for axis, n in enumerate((5, 70, 33)):

@@ -259,7 +259,7 @@ def widen(f: Function, t: PrimitiveType, raw: str) -> str:
 
 def _table(f: Function, t: PrimitiveType) -> str:
     name = f"@xlanb.table.{t.text}"
-    if not any(g.startswith(name) for g in f.module.globals):
+    if not any(g.startswith(f"{name} ") for g in f.module.globals):
         codes = np.arange(2**t.bits, dtype=np.uint8).view(t.dtype)
         with np.errstate(all="ignore"):
             values = ", ".join(f"float {float_text(v)}" for v in codes.astype(np.float32))
