@@ -101,6 +101,9 @@ class DebugOptions:
     xlanb_fold_batch_norms: bool = _flag(
         False, "batch normalizations of constants are folded into the weights before them, ahead of clustering"
     )
+    xlanb_max_expanded_instructions: int = _flag(
+        50_000, "modules that would have more instructions with a copy of each computation for each call are refused"
+    )
     xlanb_generation: int = _flag(0, "another number compiles everything anew")
 
 

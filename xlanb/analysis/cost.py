@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from xlanb.hlo.computation import HloComputation
@@ -28,18 +29,30 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
-            self.flops + other.flops,
-            self.bytes_accessed + other.bytes_accessed,
-            self.transcendentals + other.transcendentals,
+            _bounded(self.flops + other.flops),
+            _bounded(self.bytes_accessed + other.bytes_accessed),
+            _bounded(self.transcendentals + other.transcendentals),
         )
 
     def __mul__(self, times: float) -> Cost:
-        return Cost(self.flops * times, self.bytes_accessed * times, self.transcendentals * times)
+        times = _bounded(times)
+        return Cost(
+            _bounded(self.flops * times), _bounded(self.bytes_accessed * times), _bounded(self.transcendentals * times)
+        )
 
     @property
     def intensity(self) -> float:
         """Floating-point operations per byte; infinite where no byte is touched."""
         return self.flops / self.bytes_accessed if self.bytes_accessed else math.inf
+
+
+_LARGEST = 1e300
+_COUNTED = 1 << 14  # positions of a window along one dimension that are counted one by one
+
+
+def _bounded(count: float) -> float:
+    """A count, infinite beyond what floats hold: integers would grow without end where calls double them; nothing of infinitely many is nothing."""
+    return count if count <= _LARGEST else math.inf if count > _LARGEST else 0
 
 
 _TRANSCENDENTAL = frozenset(
@@ -70,53 +83,102 @@ _TRIP_COUNT = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d+)')
 
 
 def cost(what: HloInstruction | HloComputation | HloModule) -> Cost:
-    """The cost of one run of an instruction, of a computation with all that it calls, or of a module's entry."""
-    if isinstance(what, HloModule):
-        return cost(what.entry_computation)
-    if isinstance(what, HloComputation):
-        return sum((cost(i) for i in what), Cost())
-    arithmetic = _arithmetic(what)
-    if what.opcode in _FREE or what.opcode in _CONTROL:
-        return arithmetic
-    return Cost(arithmetic.flops, _bytes(what), arithmetic.transcendentals)
+    """The cost of one run of an instruction, of a computation with all that it calls, or of a module's entry.
+
+    Linear in the instructions that are reachable, however often a computation is called. Counts beyond 1e300 are infinite.
+    """
+    return _Counter().cost(what)
 
 
-def _arithmetic(i: HloInstruction) -> Cost:
-    code = i.opcode
-    if code.is_elementwise:
-        return _elementwise(i)
-    if code in (O.FUSION, *_CONTROL):
-        return _called(i)
-    if code in (O.DOT, O.RAGGED_DOT, O.SCALED_DOT):
-        return Cost(2 * _elements(i.shape) * _contracted(i))
-    if code is O.CONVOLUTION:
-        return Cost(_convolution(i))
-    if code is O.REDUCE:
-        folded = _elements(i.operands[0].shape) - _elements(_first(i.shape))
-        return _body(i.to_apply) * max(0, folded)
-    if code is O.REDUCE_WINDOW:
+class _Counter:
+    """Costs within one call of `cost`, which visits each called computation once."""
+
+    def __init__(self) -> None:
+        self._sequences: dict[HloComputation, Cost] = {}
+        self._bodies: dict[HloComputation, Cost] = {}
+
+    def cost(self, what: HloInstruction | HloComputation | HloModule) -> Cost:
+        """See the function `cost`."""
+        if isinstance(what, HloModule):
+            return self.cost(what.entry_computation)
+        if isinstance(what, HloComputation):
+            return self._total(what, self._sequences, self.cost)
+        arithmetic = self._arithmetic(what)
+        if what.opcode in _FREE or what.opcode in _CONTROL:
+            return arithmetic
+        return Cost(arithmetic.flops, _bytes(what), arithmetic.transcendentals)
+
+    def _body(self, computation: HloComputation) -> Cost:
+        """Without bytes: what happens inside of a kernel stays in registers."""
+        return self._total(computation, self._bodies, self._arithmetic)
+
+    def _total(
+        self, computation: HloComputation, known: dict[HloComputation, Cost], one: Callable[[HloInstruction], Cost]
+    ) -> Cost:
+        """The sum over a computation, after those of the computations that it calls, so that nothing recurses deeply."""
+        stack = [computation]
+        while stack:
+            top = stack[-1]
+            if top in known:
+                stack.pop()
+                continue
+            pending = [c for i in top for c in i.called_computations if c not in known]
+            if pending:
+                stack += pending
+            else:
+                known[stack.pop()] = sum(map(one, top), Cost())
+        return known[computation]
+
+    def _arithmetic(self, i: HloInstruction) -> Cost:
+        code = i.opcode
+        if code.is_elementwise:
+            return _elementwise(i)
+        if code in (O.FUSION, *_CONTROL):
+            return self._called(i)
+        if code in (O.REDUCE, O.REDUCE_WINDOW, O.MAP, O.SCATTER, O.SELECT_AND_SCATTER):
+            return self._applied(i)
+        if code in (O.DOT, O.RAGGED_DOT, O.SCALED_DOT):
+            return Cost(2 * _elements(i.shape) * _contracted(i))
+        if code is O.CONVOLUTION:
+            return Cost(_convolution(i))
+        if code is O.SORT:
+            n = max(1, _first(i.operands[0].shape).dimensions[i.dimensions[0]])
+            return Cost(_elements(i.operands[0].shape) * math.ceil(math.log2(n)) if n > 1 else 0)
+        if code is O.FFT:
+            n = math.prod(i.ints("fft_length"))
+            return Cost(4 * _elements(i.shape) * math.log2(max(2, n)))
+        if code in (O.BATCH_NORM_GRAD, O.BATCH_NORM_INFERENCE, O.BATCH_NORM_TRAINING):
+            return Cost(5 * _elements(i.operands[0].shape))
+        if code in (O.CHOLESKY, O.TRIANGULAR_SOLVE):
+            shape = _first(i.operands[0].shape)
+            return Cost(_elements(i.shape) * shape.dimensions[-1] * (1 if code is O.TRIANGULAR_SOLVE else 1 / 3))
+        return Cost()
+
+    def _applied(self, i: HloInstruction) -> Cost:
+        """The computation of a reduce, map, ... as often as it is applied."""
+        code = i.opcode
+        if code is O.REDUCE:
+            folded = _elements(i.operands[0].shape) - _elements(_first(i.shape))
+            return self._body(i.to_apply) * max(0, folded)
+        if code is O.MAP:
+            return self._body(i.to_apply) * _elements(i.shape)
+        if code is O.SCATTER:
+            return self._body(i.to_apply) * _elements(i.operands[-1].shape)
         window = math.prod(d.size for d in i.window.dimensions)
-        return _body(i.to_apply) * (_elements(_first(i.shape)) * max(0, window - 1))
-    if code is O.MAP:
-        return _body(i.to_apply) * _elements(i.shape)
-    if code is O.SCATTER:
-        return _body(i.to_apply) * _elements(i.operands[-1].shape)
-    if code is O.SELECT_AND_SCATTER:
-        window = math.prod(d.size for d in i.window.dimensions)
+        if code is O.REDUCE_WINDOW:
+            return self._body(i.to_apply) * (_elements(_first(i.shape)) * max(0, window - 1))
         source = _elements(i.operands[1].shape)
-        return _body(i.attributes["select"]) * (source * max(0, window - 1)) + _body(i.attributes["scatter"]) * source
-    if code is O.SORT:
-        n = max(1, _first(i.operands[0].shape).dimensions[i.dimensions[0]])
-        return Cost(_elements(i.operands[0].shape) * math.ceil(math.log2(n)) if n > 1 else 0)
-    if code is O.FFT:
-        n = math.prod(i.ints("fft_length"))
-        return Cost(4 * _elements(i.shape) * math.log2(max(2, n)))
-    if code in (O.BATCH_NORM_GRAD, O.BATCH_NORM_INFERENCE, O.BATCH_NORM_TRAINING):
-        return Cost(5 * _elements(i.operands[0].shape))
-    if code in (O.CHOLESKY, O.TRIANGULAR_SOLVE):
-        shape = _first(i.operands[0].shape)
-        return Cost(_elements(i.shape) * shape.dimensions[-1] * (1 if code is O.TRIANGULAR_SOLVE else 1 / 3))
-    return Cost()
+        selecting = self._body(i.attributes["select"]) * (source * max(0, window - 1))
+        return selecting + self._body(i.attributes["scatter"]) * source
+
+    def _called(self, i: HloInstruction) -> Cost:
+        bodies = [self.cost(c) if i.opcode in _CONTROL else self._body(c) for c in i.called_computations]
+        if i.opcode is O.WHILE:
+            found = _TRIP_COUNT.search(i.backend_config)
+            return sum(bodies, Cost()) * (int(found[1]) if found else 1)
+        if i.opcode is O.CONDITIONAL:
+            return max(bodies, key=lambda c: (c.flops + c.transcendentals, c.bytes_accessed), default=Cost())
+        return sum(bodies, Cost())
 
 
 def _elementwise(i: HloInstruction) -> Cost:
@@ -127,25 +189,6 @@ def _elementwise(i: HloInstruction) -> Cost:
         2 if i.opcode is O.CLAMP else 0 if i.opcode in (O.CONVERT, O.REAL, O.IMAG, O.COMPLEX, O.REDUCE_PRECISION) else 1
     )
     return Cost(elements * per_element)
-
-
-def _called(i: HloInstruction) -> Cost:
-    bodies = [cost(c) if i.opcode in _CONTROL else _arithmetic_of(c) for c in i.called_computations]
-    if i.opcode is O.WHILE:
-        found = _TRIP_COUNT.search(i.backend_config)
-        return sum(bodies, Cost()) * (int(found[1]) if found else 1)
-    if i.opcode is O.CONDITIONAL:
-        return max(bodies, key=lambda c: (c.flops + c.transcendentals, c.bytes_accessed), default=Cost())
-    return sum(bodies, Cost())
-
-
-def _arithmetic_of(computation: HloComputation) -> Cost:
-    """Without bytes: what happens inside of a kernel stays in registers."""
-    return sum((_arithmetic(i) for i in computation), Cost())
-
-
-def _body(computation: HloComputation) -> Cost:
-    return _arithmetic_of(computation)
 
 
 def _bytes(i: HloInstruction) -> float:
@@ -187,21 +230,26 @@ def _convolution(i: HloInstruction) -> float:
 
 
 def _meeting(size: int, stride: int, low: int, window_dilation: int, base_dilation: int, n_in: int, n_out: int) -> int:
-    """Pairs (output position, kernel tap) that read an element of the input, along one dimension."""
-    total = 0
+    """Pairs (output position, kernel tap) that read an element of the input, along one dimension; of very many taps and positions all count."""
     last = (n_in - 1) * base_dilation
-    for k in range(size):
-        # position = o * stride + k * window_dilation - low, must be a multiple of base_dilation in [0, last]
-        offset = k * window_dilation - low
-        if base_dilation == 1:
-            first = max(0, -(offset // stride) if offset < 0 else 0)
-            end = min(n_out - 1, (last - offset) // stride)
-            total += max(0, end - first + 1)
-        else:
-            total += sum(
-                0 <= p <= last and p % base_dilation == 0 for p in range(offset, offset + n_out * stride, stride)
-            )
-    return total
+    # position = o * stride + k * window_dilation - low, must be a multiple of base_dilation in [0, last]
+    if min(size, n_out) > _COUNTED:
+        return size * n_out
+    if size <= n_out:
+        return sum(_hits(k * window_dilation - low, stride, n_out, last, base_dilation) for k in range(size))
+    return sum(_hits(o * stride - low, window_dilation, size, last, base_dilation) for o in range(n_out))
+
+
+def _hits(start: int, step: int, count: int, last: int, divisor: int) -> int:
+    """How many of start, start + step, ... (`count` of them) are multiples of `divisor` in [0, last]."""
+    low, high = max(0, -(start // step)), min(count - 1, (last - start) // step)
+    common = math.gcd(step, divisor)
+    if high < low or start % common:
+        return 0
+    period = divisor // common
+    first = -(start // common) * pow(step // common, -1, period) % period
+    first = low + (first - low) % period
+    return max(0, (high - first) // period + 1)
 
 
 def _elements(shape: Shape) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,11 @@ from xlanb.errors import ShapeError
 from xlanb.shape.primitive_type import PrimitiveType, from_dtype
 
 Index = tuple[int, ...]
+
+MAX_LEAVES = 100_000
+"""Arrays that one tuple may hold, those of tuples within it included."""
+MAX_DEPTH = 100
+"""Levels of tuples within tuples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,10 +249,31 @@ class ArrayShape(Shape):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TupleShape(Shape):
-    """A tuple of shapes."""
+    """A tuple of shapes.
+
+    Raises:
+        ShapeError: it holds more than MAX_LEAVES arrays or nests deeper than MAX_DEPTH: tuples of tuples double with each level.
+    """
 
     shapes: tuple[Shape, ...]
+    leaf_count: int = field(init=False, compare=False)
+    depth: int = field(init=False, compare=False)
     element_type = PrimitiveType.TUPLE
+
+    def __post_init__(self) -> None:
+        leaves, depth = 0, 0
+        for s in self.shapes:
+            if isinstance(s, TupleShape):
+                leaves += s.leaf_count
+                depth = max(depth, s.depth)
+            else:
+                leaves += 1
+        object.__setattr__(self, "leaf_count", leaves)
+        object.__setattr__(self, "depth", depth + 1)
+        if leaves > MAX_LEAVES:
+            raise ShapeError(f"a tuple of {leaves:,} arrays: at most {MAX_LEAVES:,} are supported")
+        if depth >= MAX_DEPTH:
+            raise ShapeError(f"a tuple nested {depth + 1} deep: at most {MAX_DEPTH} levels are supported")
 
     def leaves(self, index: Index = ()) -> Iterator[tuple[Index, ArrayShape | BufferShape]]:
         for i, s in enumerate(self.shapes):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph
+from xlanb.analysis.expansion import check_expansion
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -27,6 +28,7 @@ class CallInliner(HloPass):
     single_call_site: bool = False
 
     def apply(self, module: HloModule) -> None:
+        check_expansion(module, self.name)
         graph = CallGraph(module)
         inlined = False
         seen = {module.entry_computation}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph
+from xlanb.analysis.expansion import check_expansion
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -21,6 +22,7 @@ class FlattenCallGraph(HloPass):
     name = "flatten-call-graph"
 
     def apply(self, module: HloModule) -> None:
+        check_expansion(module, self.name)
         graph = CallGraph(module)
         for c in module.post_order():
             shared = c.is_entry

@@ -1,0 +1,55 @@
+"""How large a module becomes once every call has a copy of what it calls: n computations that each call the one before twice become 2^n.
+
+Passes that copy computations (call-inliner, flatten-call-graph) ask before they begin.
+"""
+
+from __future__ import annotations
+
+from xlanb import debug_options
+from xlanb.analysis.call_graph import CallGraph
+from xlanb.errors import PassError
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.module import HloModule
+
+_GROWTH = 8
+"""A module may grow by so much whatever the limit: a large one that shares its small computations is no threat."""
+
+
+def expanded_sizes(module: HloModule) -> dict[HloComputation, int]:
+    """By computation its instructions and those of a copy of everything that it calls, once for each call; linear in the module."""
+    sites = CallGraph(module).sites
+    sizes: dict[HloComputation, int] = {}
+    stack = list(module.computations)
+    while stack:
+        c = stack[-1]
+        called = [] if c in sizes else [d for site in sites[c] for d in site.computations]
+        pending = [d for d in called if d not in sizes]
+        stack += pending
+        if not pending:
+            stack.pop()
+            sizes.setdefault(c, len(c) + sum(sizes[d] for d in called))
+    return sizes
+
+
+def check_expansion(module: HloModule, by: str) -> None:
+    """Refuse a module that would become too large when each call gets a copy of what it calls.
+
+    Args:
+        module: the module as it is.
+        by: what is going to copy, for the message.
+
+    Raises:
+        PassError: more than --xlanb_max_expanded_instructions, and more than eight times what there is.
+    """
+    sizes = expanded_sizes(module)
+    count, now = sizes[module.entry_computation], module.instruction_count
+    limit = max(debug_options.current().xlanb_max_expanded_instructions, _GROWTH * now)
+    if count <= limit:
+        return
+    callers = CallGraph(module).callers
+    worst = max(sizes, key=lambda c: sizes[c] * (len(callers[c]) > 1))
+    shown = f"{count:,}" if count < 10**15 else f"about 10^{len(str(count)) - 1}"
+    raise PassError(
+        f"{by}: {module.name} has {now:,} instructions and would have {shown} with a copy of each computation for each of its calls, more than the limit of "
+        f"{limit:,}; {worst.name} is called {len(callers[worst])} times. Share less between calls, or raise --xlanb_max_expanded_instructions in XLA_FLAGS"
+    )
