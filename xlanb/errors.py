@@ -128,13 +128,15 @@ class InternalError(XlanbError):
     """A bug of xlanb: an exception that it did not raise on purpose, and which is this error's `__cause__`.
 
     Attributes:
-        doing: The phase or pass that failed, such as "compile" or "the pass algsimp"; "" where unknown.
-        instruction: The instruction at fault as HLO text, or the name of a node or a file; "" where unknown.
+        doing: What failed, such as "compile" or "run the pass cpu/algsimp"; "" where unknown.
+        instruction: The instruction at fault as HLO text, or a node of a graph; "" where unknown.
+        path: The pass that failed, the pipelines around it before; () where it was none.
     """
 
-    def __init__(self, message: str, doing: str = "", instruction: str = "") -> None:
+    def __init__(self, message: str, doing: str = "", instruction: str = "", path: tuple[str, ...] = ()) -> None:
         self.doing = doing
         self.instruction = instruction
+        self.path = path
         super().__init__(message)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.elemental import KernelTooLargeError, OverwrittenError
@@ -81,7 +82,11 @@ def compile_steps(module: HloModule, options: CompileOptions | None = None) -> S
     Raises:
         XlanbError: a pass or the backend refuses the module.
     """
-    options = options or CompileOptions()
+    with boundary("compile"):
+        return (yield from _compile_steps(module, options or CompileOptions()))
+
+
+def _compile_steps(module: HloModule, options: CompileOptions) -> Steps:
     source, module = module, module.clone()
     for result in chosen_pipeline(options).steps(module, verify=options.verify):
         rounds = f"round {result.iteration + 1}" if result.iteration else ""
@@ -135,6 +140,7 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return value, time.perf_counter() - start
 
 
+@boundary("compile")
 def compile_module(module: HloModule, options: CompileOptions | None = None) -> Executable:
     """Compile a module, which is not changed, without a stop.
 

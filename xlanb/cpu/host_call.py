@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from xlanb.boundary import internal_error, is_foreign
 from xlanb.cpu.dynamic import packed, unpacked
-from xlanb.errors import XlanbError
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.interpreter import Evaluator
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.shape import ArrayShape, Shape
+from xlanb.shape import ArrayShape, BufferShape, Shape
 
 HOST_OPCODES = frozenset(
     {
@@ -92,9 +92,9 @@ def raise_pending() -> NoReturn:
     _ERRORS.pending = None
     if isinstance(error, RaisedError):
         raise error.error
-    if isinstance(error, XlanbError) or not isinstance(error, Exception):
-        raise error
-    raise RuntimeError("a function of the runtime failed") from error
+    if isinstance(error, Exception) and is_foreign(error):
+        raise internal_error(error, "run") from error
+    raise error
 
 
 def _view(shape: ArrayShape, address: int) -> NDArray[Any]:
@@ -107,6 +107,8 @@ def _view(shape: ArrayShape, address: int) -> NDArray[Any]:
 
 
 def _read(shape: Shape, addresses: Any) -> Any:
+    if isinstance(shape, BufferShape):
+        shape = shape.array
     if isinstance(shape, ArrayShape):
         address = next(addresses)
         if shape.is_dynamic:
@@ -120,6 +122,8 @@ def _empty(shape: ArrayShape) -> Any:
 
 
 def _write(shape: Shape, value: Any, addresses: Any) -> None:
+    if isinstance(shape, BufferShape):
+        shape = shape.array
     if isinstance(shape, ArrayShape):
         address = next(addresses)
         if shape.is_dynamic:

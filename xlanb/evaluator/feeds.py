@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.boundary import let_pass
 from xlanb.errors import CancelledError, FeedError
 from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch
 from xlanb.hlo.instruction import HloInstruction
@@ -28,6 +29,8 @@ class RaisedError(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
         self.error = error
+        let_pass(error)
+        let_pass(self)
 
 
 class Feeds:

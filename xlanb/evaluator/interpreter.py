@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import EvaluationError, XlanbError
+from xlanb.boundary import boundary, internal_error
+from xlanb.errors import EvaluationError, InternalError, XlanbError
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.host import acts
 from xlanb.evaluator.registry import LIFTED, RULES, Rule
-from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch
+from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch, narrow
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -25,17 +26,10 @@ MAX_STEPS = 10_000_000
 MAX_BYTES = 4 << 30
 MAX_DEPTH = 64
 
-# What a rule may raise on values that do not fit; anything else is a bug of the interpreter and shows as such.
-_FAILURES = (
-    XlanbError,
-    ArithmeticError,
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    MemoryError,
-    np.linalg.LinAlgError,
-)
+# What a rule may raise on values that do not fit.
+_FAILURES = (XlanbError, MemoryError, np.linalg.LinAlgError)
+# What it may raise besides in a module that breaks a rule of HLO, which nobody need have asked; in one that does not it is a bug of the interpreter.
+_BUGS = (ArithmeticError, LookupError, ValueError, TypeError, AttributeError)
 # Their values are their operands' or were checked inside a called computation.
 _TRANSPARENT = frozenset(
     {
@@ -127,7 +121,7 @@ class Evaluator:
             raise EvaluationError(f"the parameters of computation {computation.name} are not numbered from 0 on")
         values = tuple(_argument(a, p) for a, p in zip(arguments, parameters, strict=True))
         try:
-            with np.errstate(all="ignore"):
+            with boundary("evaluate"), np.errstate(all="ignore"):
                 return _fresh(self.call(computation, values))
         except RaisedError as raised:
             error = raised.error
@@ -199,11 +193,13 @@ class Evaluator:
             if self._steps_left < 0:
                 raise EvaluationError("too many instructions evaluated; a loop without end?")
             value = step.rule(self, i, *operands)
-        except _LocatedError:
+        except (_LocatedError, InternalError):
             raise
         except _FAILURES as error:
             text = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
             raise _located(i, text) from error
+        except _BUGS as error:
+            raise _unexpected(i, error) from error
         if step.is_checked:
             if value is not TOKEN and not isinstance(value, (np.ndarray, tuple)):
                 value = np.asarray(value)
@@ -382,7 +378,16 @@ def _narrowed(value: Value, shape: Shape, i: HloInstruction) -> Value:
         return value
     floats = {o.shape.dtype for o in i.operands if isinstance(o.shape, ArrayShape) and o.shape.element_type.is_floating}
     is_mixed = shape.element_type.is_floating and value.dtype in floats
-    return value.astype(shape.dtype) if is_mixed else value
+    return narrow(value, shape.dtype) if is_mixed else value
+
+
+def _unexpected(i: HloInstruction, error: Exception) -> XlanbError:
+    """The error where a rule fails in a way that it should not: the module's fault where it breaks a rule of HLO."""
+    try:
+        i.parent.module.verify()
+    except XlanbError as fault:
+        return _located(i, f"{type(error).__name__}: {error}\n{fault}")
+    return internal_error(error, "evaluate")
 
 
 def _located(i: HloInstruction, problem: str, width: int = 600) -> _LocatedError:
@@ -434,5 +439,5 @@ def evaluate_instruction(
     """
     if i.opcode is HloOpcode.PARAMETER:
         raise _located(i, f"{i.opcode} has no value that depends on its operands alone")
-    with np.errstate(all="ignore"):
+    with boundary("evaluate"), np.errstate(all="ignore"):
         return _fresh(Evaluator(max_steps=max_steps, max_bytes=max_bytes, seed=None).apply(i, tuple(operands)))

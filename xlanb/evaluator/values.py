@@ -42,7 +42,8 @@ def widen(x: Array) -> Array:
 
 def narrow(x: Array, dtype: np.dtype[Any]) -> Array:
     """Back to the element type: floats are rounded to nearest even, integers wrap around."""
-    return x if x.dtype == dtype else np.asarray(x).astype(dtype)
+    # NumPy knows no way from one narrow type to some of the others.
+    return x if x.dtype == dtype else widen(np.asarray(x)).astype(dtype)
 
 
 def primitive_type(x: Array) -> PrimitiveType:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
@@ -100,6 +101,7 @@ class Bisection(Displayable):
         return f"<Bisection: {self.stage.name if self.stage is not None else 'nothing moved'}>"
 
 
+@boundary("bisect")
 def bisect(
     trace: Trace,
     inputs: Sequence[Any],
@@ -183,7 +185,7 @@ def _halved(stages: list[Stage], check: Callable[[Stage], Checked], limit: float
 # -- inside a pass ----------------------------------------------------------------------------------------------------
 
 
-class _Stop(Exception):  # noqa: N818 - no error: the pass is to end here
+class _Stop(BaseException):
     pass
 
 

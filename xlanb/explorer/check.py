@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
@@ -49,6 +50,7 @@ class Check(Displayable):
         return f"<Check: {self}>"
 
 
+@boundary("check the results")
 def check(
     trace: Trace,
     inputs: Sequence[Any] = (),

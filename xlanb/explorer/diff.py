@@ -15,6 +15,7 @@ from difflib import SequenceMatcher, unified_diff
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.explorer.matching import Key, Pairs, Side, plain
@@ -157,6 +158,7 @@ def _told(alike: list[Match]) -> list[str]:
     return [f"{_MARKS[first.kind]} {len(alike)} x {first.opcode}{what}  ({', '.join(names[:_NAMED])}{more})"]
 
 
+@boundary("compare modules")
 def diff_modules(before: ModuleRecord, after: ModuleRecord, names: tuple[str, str] = ("before", "after")) -> ModuleDiff:
     """Match the instructions of two modules, and say of each what became of it."""
     pairs = Pairs(Side(before), Side(after))
@@ -321,6 +323,7 @@ class TraceDiff(Displayable):
         return f"<TraceDiff {self.before.name} | {self.after.name}: {len(self.pairs)} passes>"
 
 
+@boundary("compare traces")
 def diff_traces(before: Trace, after: Trace) -> TraceDiff:
     """Align the HLO passes of two compilations by pipeline and name."""
     sides = [[s for s in t.stages if s.kind == "hlo_pass"] for t in (before, after)]

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.dump.graphs import read_graph
 from xlanb.dump.names import GRAPHS
@@ -216,6 +217,7 @@ class DumpDirectory(Displayable):
         return f"<DumpDirectory {self.directory}: {len(self)} modules>"
 
 
+@boundary("read a dump")
 def read_dump(directory: str | os.PathLike[str]) -> DumpDirectory:
     """Open what --xla_dump_to (or TF_DUMP_GRAPH_PREFIX) wrote: of JAX, TensorFlow or another front end, today's names and those of 2018.
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from xlanb.boundary import boundary
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CodeRecord
 from xlanb.dump.buffer_assignment import parse_buffer_assignment
@@ -29,6 +30,7 @@ _PARENTS = {
 }
 
 
+@boundary("read a dumped module")
 def dump_trace(module: ModuleFiles) -> Trace:
     """The stages of a module, each read when it is first looked at.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xlanb.boundary import boundary
 from xlanb.cpu.profile import flop_count
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
@@ -107,6 +108,7 @@ class Numerics(Displayable):
         return f"<Numerics after {len(self.stages)} stages>"
 
 
+@boundary("evaluate each stage")
 def numerics(trace: Trace, inputs: Sequence[Any] = (), *, seconds: float = 20.0) -> Numerics:
     """See Trace.numerics."""
     deadline = time.monotonic() + seconds

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import permutations
 from typing import TYPE_CHECKING, overload
 
+from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.explorer.lineage import Provenance
@@ -72,6 +73,7 @@ class Why(Sequence[Decision], Displayable):
         )
 
 
+@boundary("explain")
 def why(trace: Trace, subject: Sequence[str]) -> Why:
     """See Trace.why."""
     names = tuple(s.removeprefix("%") for s in subject)

@@ -28,6 +28,8 @@ class HloInstruction(Displayable):
     metadata, sharding (XLA's text), frontend_attributes, backend_config (text, "" if none), statistics, origin, control predecessors.
     """
 
+    is_program_site = True  # an internal error at one shows it
+
     __slots__ = (
         "_record",
         "_told",

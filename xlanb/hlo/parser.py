@@ -5,6 +5,7 @@ This file reads modules and computations; parse_instruction.py reads instruction
 
 from __future__ import annotations
 
+from xlanb.boundary import boundary
 from xlanb.errors import HloParseError, LiteralError, ShapeError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.lexer import Cursor
@@ -15,6 +16,7 @@ from xlanb.hlo.parse_shape import at_shape, compatible, parse_shape
 from xlanb.hlo.stack_frames import GivenFrames
 
 
+@boundary("parse HLO text")
 def parse(text: str) -> HloModule:
     """The module that a text says.
 

@@ -11,7 +11,7 @@ from xlanb.cpu.compiler import CompileOptions, chosen_pipeline, compile_module, 
 from xlanb.cpu.executable import Executable
 from xlanb.debug_options import current
 from xlanb.dump.writer import dumping
-from xlanb.errors import PassError, XlanbError
+from xlanb.errors import InternalError, PassError, XlanbError
 from xlanb.hlo import HloModule
 from xlanb.logs import VLog
 from xlanb.runtime.hlo_profile import profile_each_run
@@ -77,7 +77,7 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
 
 def _failed(key: int, before: Any, error: Exception) -> StageFinished:
     """The stage at which a compilation ended, with the last good module: the pass, where it is known."""
-    path = error.path if isinstance(error, PassError) else ()
+    path = error.path if isinstance(error, PassError | InternalError) else ()
     name = path[-1] if path else "compilation"
     told = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
     notes = "\n".join(getattr(error, "__notes__", ()))

@@ -16,6 +16,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any, ClassVar, final
 
+from xlanb.boundary import internal_error, is_foreign, let_pass
 from xlanb.display import Displayable
 from xlanb.errors import PassError, UnknownPassError, XlanbError, nearest
 from xlanb.hlo.module import HloModule
@@ -129,11 +130,23 @@ def execute(
         path = (*pipeline, hlo_pass.name)
         raise PassError(f"{'/'.join(path)}: {error}\n{_shown(str(module))}", path) from error
     except Exception as error:
-        error.add_note(f"in pass {'/'.join((*pipeline, hlo_pass.name))} over\n{_shown(str(module))}")
-        raise
+        path = (*pipeline, hlo_pass.name)
+        note = f"in pass {'/'.join(path)} over\n{_shown(str(module))}"
+        if not _is_ours(hlo_pass):
+            let_pass(error)
+        if not is_foreign(error):
+            error.add_note(note)
+            raise
+        made = internal_error(error, f"run the pass {'/'.join(path)}", path)
+        made.add_note(note)
+        raise made from error
     after = module.record() if before is not None else None
     changed = touched if before is None else before is not after
     return PassResult(hlo_pass.name, changed, seconds, before, after, pipeline, iteration)
+
+
+def _is_ours(hlo_pass: HloPass) -> bool:
+    return type(hlo_pass).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _drop_stale_schedule(module: HloModule) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from xlanb.cpu.codegen import arithmetic, indexing
 from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
 from xlanb.cpu.codegen.indexing import Index, same_order
@@ -34,7 +36,7 @@ def _iota(e: Elemental, i: HloInstruction, x: Index) -> Value:
     t = array_of(i).element_type
     at = x.multi(e.f)[i.get("iota_dimension")]
     if isinstance(at, int):
-        return constant(t, t.dtype.type(at))
+        return constant(t, np.asarray(at).astype(t.dtype)[()])  # an index beyond the type wraps around
     return arithmetic.convert(e.f, T.S64, t, at)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xlanb.cpu.codegen import arithmetic, complex_math, vectors
 from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Function, Ix, Loop
-from xlanb.cpu.codegen.types import Value, constant, names, pair, real, register, rounded
+from xlanb.cpu.codegen.types import Value, constant, names, pair, real, register, rounded, zero
 from xlanb.errors import UnimplementedError, XlanbError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -131,6 +131,8 @@ class Elemental:
         if bound is not None:
             source = bound[leaf]
             return self._read(i, source, index) if isinstance(source, IrArray) else source(index)
+        if 0 in index.shape.dimensions:  # an element that does not exist: what asks for it never runs
+            return zero(array_of(i, leaf).element_type)
         kept = self.kept if self.kept is not None and self.kept.instruction is i else None
         if kept is not None and kept.filled:
             return kept.array.load(self.f, index)

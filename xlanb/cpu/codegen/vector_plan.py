@@ -136,7 +136,7 @@ def _broadcast_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction
         inner = Plan()
         _run(inner, bound, i.operands[0], ())
         for d in fastest[:count]:
-            inner.nanoseconds /= array_of(i).dimensions[d]
+            inner.nanoseconds /= max(array_of(i).dimensions[d], 1)
         p.nanoseconds += inner.nanoseconds
         p.widest, p.narrowest = max(p.widest, inner.widest), min(p.narrowest, inner.narrowest)
         return count

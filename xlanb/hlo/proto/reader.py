@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from xlanb.boundary import boundary
 from xlanb.errors import HloParseError, LiteralError, ShapeError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -30,6 +31,7 @@ _MODULE_ONLY = (2, 4, 5, 6, 7, 8)
 """Field numbers that an HloModuleProto has and an HloProto has not; every module names its entry computation (2)."""
 
 
+@boundary("read an HloModuleProto")
 def from_proto(data: bytes) -> HloModule:
     """The module of a binary HloModuleProto, or of an HloProto around one (`.hlo.pb` files hold either).
 

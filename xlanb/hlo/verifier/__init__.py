@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xlanb.boundary import boundary
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -25,6 +26,7 @@ __all__ = ["VerifierOptions", "verify_module"]
 _DEFAULT = VerifierOptions()
 
 
+@boundary("verify a module")
 def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> None:
     """Check every rule of HLO.
 

@@ -63,6 +63,31 @@ def _verify_transform(i: HloInstruction) -> None:
             )
 
 
+def _verify_fusion(i: HloInstruction) -> None:
+    """A fusion has one operand for each parameter: HLO's rules let it have more."""
+    fused = i.attributes["calls"]
+    if len(fused.parameters) != len(i.operands):
+        fail(
+            i,
+            f"cannot be compiled: expected an operand for each of {len(fused.parameters)} parameters of {fused.name}, "
+            f"not {len(i.operands)}",
+        )
+
+
+def _verify_indexing(i: HloInstruction) -> None:
+    """Where along a batching dimension a gather or scatter reads is the batch's number: an index must not say it too (StableHLO's rule)."""
+    batching, mapped = _INDEXED[i.opcode]
+    both = set(i.ints(batching)) & set(i.ints(mapped))
+    if both:
+        fail(i, f"cannot be compiled: expected {mapped} without the {batching}, but both have {sorted(both)}")
+
+
+_INDEXED = {
+    HloOpcode.GATHER: ("operand_batching_dims", "start_index_map"),
+    HloOpcode.SCATTER: ("input_batching_dims", "scatter_dims_to_operand_dims"),
+}
+
+
 def _bits(shape: ArrayShape) -> int:
     return shape.element_count * shape.element_type.bits
 
@@ -72,5 +97,7 @@ EXECUTABLE_CHECKS: Mapping[HloOpcode, Check] = {
     HloOpcode.BITCAST: _verify_bitcast,
     HloOpcode.FFT: _verify_transform,
     HloOpcode.SCAN: _verify_scan,
+    HloOpcode.FUSION: _verify_fusion,
+    **dict.fromkeys(_INDEXED, _verify_indexing),
 }
 """The checks by opcode; each raises HloVerifierError."""

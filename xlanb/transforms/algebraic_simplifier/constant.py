@@ -20,8 +20,14 @@ def _is_array(root: HloInstruction) -> bool:
 
 
 def _is_uniform(root: HloInstruction) -> bool:
+    """By bits: 0.0 and -0.0 are not equal here."""
     values = root.literal.array.reshape(-1)
-    return bool(values[0] == values[-1] and np.all(values == values[0]))
+    if values[0] != values[-1] or not np.all(values == values[0]):
+        return False
+    if root.shape.element_type.is_integral:
+        return True
+    bits = values.view(np.uint8).reshape(values.size, values.itemsize)
+    return bool(np.all(bits == bits[0]))
 
 
 def _stride(root: HloInstruction) -> int:
@@ -29,11 +35,12 @@ def _stride(root: HloInstruction) -> int:
     values = root.literal.array
     if values.ndim != 1 or values.dtype == np.bool_ or np.iscomplexobj(values) or values[0] != 0 or values[1] == 0:
         return 0
-    wide = values.astype(np.float64)
+    # Integers exactly: u64 as s64 with the same bits, which multiplies alike.
+    wide = values.astype(np.int64 if root.shape.element_type.is_integral else np.float64)
     step = wide[1]
-    if step != int(step) or wide[-1] != step * (values.size - 1):
+    if not np.isfinite(step) or step != int(step) or np.signbit(wide[0]):
         return 0
-    return int(step) if np.array_equal(wide, np.arange(values.size) * step) else 0
+    return int(values[1]) if np.array_equal(wide, np.arange(values.size) * step) else 0
 
 
 _array = guard("an array of some elements", _is_array, "root")

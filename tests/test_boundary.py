@@ -1,0 +1,143 @@
+"""Exceptions that xlanb did not raise on purpose leave it as InternalError; those of others leave it as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlanb
+from xlanb.boundary import boundary, let_pass
+from xlanb.cpu.codegen import elemental
+from xlanb.errors import EvaluationError, HloVerifierError, InternalError, XlanbError
+from xlanb.evaluator import registry
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
+
+TEXT = "HloModule m\n\nENTRY e {\n  p = f32[4] parameter(0)\n  ROOT n = f32[4] negate(p)\n}\n"
+X = np.ones(4, np.float32)
+
+
+def broken(error):
+    def fails(*args, **named):
+        raise error
+
+    return fails
+
+
+def rule_that_fails(e, i, *operands):
+    return {}[str(i.opcode)]
+
+
+class OfTheUserError(Exception):
+    pass
+
+
+def test_a_pass_that_fails_is_named(monkeypatch):
+    monkeypatch.setattr(AlgebraicSimplifier, "apply", broken(KeyError("layout")))
+    with pytest.raises(InternalError, match=r"run the pass cpu/.*/algsimp") as info:
+        xlanb.compile(TEXT)
+    assert isinstance(info.value.__cause__, KeyError)
+    assert info.value.path[-1] == "algsimp"
+    assert "KeyError: 'layout'" in str(info.value)
+    assert "Please report it" in str(info.value)
+    assert "--xla_disable_hlo_passes=algsimp" in str(info.value)
+    assert "negate(%p)" in info.value.__notes__[0]
+
+
+def test_the_trace_of_a_pass_that_fails_ends_at_it(monkeypatch):
+    monkeypatch.setattr(AlgebraicSimplifier, "apply", broken(KeyError("layout")))
+    compilation = xlanb.Compilation(TEXT)
+    with pytest.raises(InternalError):
+        compilation.finish()
+    assert compilation.trace.stages[-1].failed
+    assert compilation.trace.stages[-1].name == "algsimp"
+
+
+def test_code_generation_that_fails_names_the_instruction(monkeypatch):
+    monkeypatch.setitem(elemental.RULES, HloOpcode.NEGATE, rule_that_fails)
+    with pytest.raises(
+        InternalError, match=r"failed to compile at\n  %n = f32\[4\]\{0\} negate\(%p\)\nKeyError"
+    ) as info:
+        xlanb.compile(TEXT)
+    assert info.value.instruction.startswith("%n = ")
+    assert info.value.doing == "compile"
+    with pytest.raises(InternalError):
+        xlanb.trace(TEXT)
+
+
+def test_an_interpreter_that_fails_names_the_instruction(monkeypatch):
+    monkeypatch.setitem(registry.RULES, HloOpcode.NEGATE, rule_that_fails)
+    with pytest.raises(InternalError, match=r"failed to evaluate at\n  %n = ") as info:
+        xlanb.evaluate(TEXT, X)
+    assert isinstance(info.value.__cause__, KeyError)
+
+
+def test_a_module_that_breaks_a_rule_is_at_fault_itself():
+    text = TEXT.replace("ROOT n = f32[4] negate(p)", "ROOT n = f32[4] add(p, q)").replace(
+        "  ROOT", "  q = f32[3] parameter(1)\n  ROOT"
+    )
+    with pytest.raises(HloVerifierError):
+        xlanb.hlo.parse(text).verify()
+    with pytest.raises(EvaluationError, match=r"(?s)n: ValueError: operands could not be broadcast.*%n: add"):
+        xlanb.evaluate(text, X, X[:3])
+
+
+def test_a_function_of_the_runtime_that_fails_names_the_instruction(monkeypatch):
+    text = "HloModule m\n\nENTRY e {\n  k = f32[] constant(0)\n  o = f32[] constant(1)\n  ROOT r = f32[4] rng(k, o), distribution=rng_uniform\n}\n"
+    module = xlanb.hlo.parse(text)
+    options = xlanb.cpu.CompileOptions(disable_passes=("rng-expander",))
+    exe = xlanb.cpu.compile_module(module, options)
+    monkeypatch.setitem(registry.RULES, HloOpcode.RNG, rule_that_fails)
+    with pytest.raises(InternalError, match=r"%r = f32\[4\]\{0\} rng\("):
+        exe()
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), MemoryError(), OSError(28, "no space"), OfTheUserError("mine"), UserWarning()]
+)
+def test_what_is_no_bug_passes(monkeypatch, error):
+    monkeypatch.setattr(AlgebraicSimplifier, "apply", broken(error))
+    with pytest.raises(type(error)) as info:
+        xlanb.compile(TEXT)
+    assert info.value is error
+
+
+def test_a_pass_of_the_users_fails_as_it_does():
+    def my_pass(module):
+        raise ValueError("mine")
+
+    from xlanb.explorer.user_pass import make_pass
+
+    pipeline = xlanb.cpu.pipeline().insert(make_pass(my_pass), before="algsimp")
+    with pytest.raises(ValueError, match="mine") as info:
+        xlanb.cpu.compile_module(xlanb.hlo.parse(TEXT), xlanb.cpu.CompileOptions(pipeline=pipeline))
+    assert not isinstance(info.value, XlanbError)
+
+
+def test_wrong_python_arguments_stay_type_errors():
+    with pytest.raises(TypeError, match="cannot make HLO of a int"):
+        xlanb.compile(3)
+
+
+def test_the_innermost_block_names_what_failed():
+    with pytest.raises(InternalError, match="failed to read") as info, boundary("compile"), boundary("read"):
+        raise IndexError(3)
+    assert info.value.doing == "read"
+
+
+def test_a_marked_error_passes():
+    error = ValueError("of a callback")
+    let_pass(error)
+    with pytest.raises(ValueError, match="of a callback") as info, boundary("run"):
+        raise error
+    assert info.value is error
+
+
+def test_what_the_decorated_function_gives_is_given():
+    @boundary("add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert add(1, b=2) == 3
+    with pytest.raises(InternalError, match="failed to add: TypeError"):
+        add(1, b="2")

@@ -1,0 +1,93 @@
+"""The boundary between xlanb and its caller: an exception that xlanb did not raise on purpose leaves it as InternalError.
+
+    with boundary("compile"):            @boundary("parse HLO text")
+        ...                              def parse(text): ...
+
+What was raised is kept as `__cause__`. Errors of xlanb, of the user's own functions (see `let_pass`), of the operating system, of memory that is used up,
+warnings that were made errors, and interrupts pass as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ContextDecorator, suppress
+from types import FrameType, TracebackType
+from typing import Any
+
+from xlanb.errors import InternalError, XlanbError
+
+_PASSED = (XlanbError, MemoryError, OSError, Warning)
+_LIBRARIES = sys.stdlib_module_names | {"google", "llvmlite", "ml_dtypes", "numpy", "pandas", "xlanb"}
+"""Whose exceptions a bug of xlanb can raise; a class from elsewhere is raised by the user's own code, a signal's handler for example."""
+_USERS = "_xlanb_lets_pass"
+_SHOWN = 600
+_PACKAGE = __name__.partition(".")[0]
+
+
+class boundary(ContextDecorator):  # noqa: N801 - read as a word: with boundary("compile")
+    """Turn a foreign exception of the block, or of the decorated function, into InternalError; `doing` is what xlanb does there, a verb first."""
+
+    __slots__ = ("_doing",)
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if isinstance(error, Exception) and is_foreign(error):
+            raise internal_error(error, self._doing) from error
+
+
+def is_foreign(error: Exception) -> bool:
+    """Whether nobody raised this on purpose for the user to see."""
+    if isinstance(error, _PASSED) or getattr(error, _USERS, False):
+        return False
+    return type(error).__module__.partition(".")[0] in _LIBRARIES
+
+
+def let_pass(error: BaseException) -> None:
+    """Mark what a function of the user's has raised: it leaves xlanb as it is."""
+    with suppress(AttributeError):  # an exception without a __dict__
+        setattr(error, _USERS, True)
+
+
+def internal_error(error: BaseException, doing: str, path: tuple[str, ...] = ()) -> InternalError:
+    """The error that says what failed, at which instruction (or node), and what to do; raise it `from error`."""
+    site = _site(error.__traceback__)
+    at = f" at\n  {site}\n" if site else ": "
+    way_round = f" To go on without this pass: --xla_disable_hlo_passes={path[-1]} in XLA_FLAGS." if path else ""
+    return InternalError(
+        f"xlanb failed to {doing}{at}{type(error).__name__}: {error}\n"
+        "This is a bug of xlanb. Please report it with this message, the traceback below it, and the program: its HLO text "
+        f"(print(module), or XLA_FLAGS=--xla_dump_to=DIR), cut down as far as it still fails.{way_round}",
+        doing,
+        site,
+        path,
+    )
+
+
+def _site(traceback: TracebackType | None) -> str:
+    """The text of the innermost instruction or node that a frame of xlanb's was working on; "" where there is none.
+
+    Classes of what a program is made of have `is_program_site = True`.
+    """
+    frames: list[FrameType] = []
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    for frame in reversed(frames):
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE:
+            for value in frame.f_locals.values():
+                if getattr(type(value), "is_program_site", False):
+                    return _shown(value)
+    return ""
+
+
+def _shown(site: Any) -> str:
+    try:
+        text = str(site)
+    except Exception:  # noqa: BLE001 - it may be what is broken: then its name has to do
+        text = str(getattr(site, "name", ""))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
