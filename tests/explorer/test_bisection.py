@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 import xlanb
-from xlanb.errors import XlanbError
+from xlanb.cpu import pipelines
+from xlanb.errors import CompilationError, XlanbError
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.tracing import because
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.hlo_cse import HloCse
 
 PROGRAM = """HloModule m
 
@@ -71,6 +73,47 @@ def test_halving_and_all_of_them_agree() -> None:
     assert [c.stage.name for c in every.checked] == ["algsimp", "test-wrong-trigonometry", "fusion"]
     assert every.errors["moved"].tolist() == [False, True, True]
     assert every.stage is trace.bisect(X, within=False).stage
+
+
+class MergeLayouts(HloPass):
+    """Merges equal values whatever their layouts, as cse must not after layout-assignment."""
+
+    name = "test-merge-layouts"
+
+    def apply(self, module: HloModule) -> None:
+        HloCse(is_layout_sensitive=False).apply(module)
+
+
+TWO_LAYOUTS = """HloModule m
+ENTRY e {
+  p = f32[2,3,4]{0,2,1} parameter(0)
+  ROOT r = (f32[2,3,4]{1,0,2}, f32[2,3,4]{0,1,2}) tuple(p, p)
+}"""
+
+
+def test_a_pass_that_merges_copies_of_different_layouts_is_named() -> None:
+    pipelines.join(MergeLayouts(), after="cpu-parallel-task-assigner")
+    try:
+        compilation = xlanb.Compilation(TWO_LAYOUTS)
+        with pytest.raises(CompilationError, match="after layout-assignment"):
+            compilation.finish()
+    finally:
+        pipelines.leave("test-merge-layouts")
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    found = compilation.trace.bisect(x, exhaustive=True)
+    assert found.stage is not None
+    assert found.stage.name == "test-merge-layouts"
+    assert found.rewrite is not None
+    assert found.rewrite.old is not None
+    assert found.rewrite.old.opcode is HloOpcode.COPY
+    assert compilation.trace.bisect(x).stage is found.stage
+    errors = {s.stage.name: s.err for s in compilation.trace.numerics(x).stages}
+    assert errors["layout-assignment"] == 0.0
+    assert (errors["test-merge-layouts"] or 0.0) > 0.1
+
+
+def test_layouts_of_a_text_mean_nothing_before_layout_assignment() -> None:
+    assert xlanb.trace(TWO_LAYOUTS).bisect(np.ones((2, 3, 4), np.float32), exhaustive=True).stage is None
 
 
 def test_our_pipeline_moves_nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -20,11 +20,14 @@ from xlanb.cpu.executable import Executable
 from xlanb.cpu.legalize import legalize
 from xlanb.cpu.pipelines import pipeline
 from xlanb.cpu.target import Target
-from xlanb.errors import CompilationError
+from xlanb.errors import CompilationError, HloVerifierError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
+from xlanb.hlo.verifier import verify_layouts
 from xlanb.transforms.collector import seldom
+from xlanb.transforms.layout_agreement import agree
+from xlanb.transforms.layout_assignment import LayoutAssignment
 from xlanb.transforms.pipeline import HloPassPipeline
 
 _LOG = logging.getLogger("xlanb.cpu")
@@ -88,12 +91,15 @@ def compile_steps(module: HloModule, options: CompileOptions | None = None) -> S
 
 def _compile_steps(module: HloModule, options: CompileOptions) -> Steps:
     source, module = module, module.clone()
+    ran: list[str] = []
     for result in chosen_pipeline(options).steps(module, verify=options.verify):
+        ran.append(result.name)
         rounds = f"round {result.iteration + 1}" if result.iteration else ""
         yield CompileStep("hlo_pass", result.name, result.pipeline, result.before, result.after, result.seconds, rounds)
     before = module.record()
     start = time.perf_counter()
     with seldom():
+        _settle_layouts(module, ran)
         assignment, program = deep(lambda: _backend(module, _target(options)))
     whole = time.perf_counter() - start
     yield from _backend_steps(module, before, assignment)
@@ -150,10 +156,29 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
     options = options or CompileOptions()
     with seldom():
         source, module = module, module.clone()
-        chosen_pipeline(options).run(module)
+        ran = [result.name for result in chosen_pipeline(options).run(module, verify=options.verify)]
+        _settle_layouts(module, ran)
         assignment, program = deep(lambda: _backend(module, _target(options)))
         _scheduled(module, assignment, record=False)
         return Executable(module, source, assignment, program)
+
+
+def _settle_layouts(module: HloModule, ran: Sequence[str]) -> None:
+    """Make sure that code reads each value in the layout in which other code wrote it: by copies where layout-assignment is not among the passes that ran.
+
+    Raises:
+        CompilationError: a pass after layout-assignment lets a value be read in another layout.
+    """
+    if LayoutAssignment.name not in ran:
+        agree(module)
+        return
+    try:
+        verify_layouts(module)
+    except HloVerifierError as error:
+        raise CompilationError(
+            f"a pass after {LayoutAssignment.name} left a value to be read in the wrong layout; "
+            f"CompileOptions(verify=True), or bisect(...) on the trace of a Compilation, names the pass:\n{error}"
+        ) from error
 
 
 def _target(options: CompileOptions) -> Target:

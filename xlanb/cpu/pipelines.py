@@ -12,6 +12,7 @@ from xlanb.transforms.apply_xla_transforms import ApplyXlaTransforms
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.cpu_instruction_fusion import CpuInstructionFusion
 from xlanb.transforms.float_normalization import WIDER
+from xlanb.transforms.hlo_cse import HloCse
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
 _SIMPLIFICATION = (
@@ -62,7 +63,7 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
         "HLO_passes_after_layout_assignment",
         (
             "reshape-decomposer row-fusion fusion sibling-fusion fusion-wrapper",
-            ("simplification_after_layout_assignment*", ("algsimp@layout dce cse",)),
+            ("simplification_after_layout_assignment*", ("algsimp@layout dce cse@layout",)),
             _AFTER_LAYOUT_END.replace(" simplification_after_layout_assignment", ""),
         ),
     ),
@@ -133,6 +134,7 @@ _MAX_COPIES = 4
 
 _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True),
+    "cse@layout": lambda: HloCse(is_layout_sensitive=True),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
     "fusion@own": lambda: CpuInstructionFusion(max_copies=_MAX_COPIES, cuts_rows=True),
 }

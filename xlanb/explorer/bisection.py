@@ -1,6 +1,7 @@
 """Which pass moved the numbers: the module after each pass, evaluated by the reference interpreter and compared with the one before all passes.
 
-The interpreter computes every opcode in one plain way, so that a difference comes from a rewrite and not from the code that runs.
+The interpreter computes every opcode in one plain way, so that a difference comes from a rewrite and not from the code that runs. From layout-assignment on it reads a value in the layout in
+which it is taken, as code does: where that is not the layout in which it was made, elements are out of order.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from xlanb.errors import XlanbError
 from xlanb.evaluator import evaluate
 from xlanb.explorer.numbers import compared, leaves_of, module_of, tolerance_of
 from xlanb.explorer.stage import Stage
-from xlanb.hlo import HloModule
+from xlanb.hlo import HloModule, HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Edit, Event, observing
 from xlanb.transforms import PASSES
+from xlanb.transforms.layout_agreement import agree
+from xlanb.transforms.layout_assignment import LayoutAssignment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,7 +117,7 @@ def bisect(
     rest = [s for s in hlo_stages_of(trace)[1:] if s.changed]
     reference = leaves_of(evaluate(start_of(trace), *inputs))
     limit = tolerance_of(reference) if tolerance is None else tolerance
-    check = _Check(inputs, reference)
+    check = _Check(trace, inputs, reference)
     checked = [check(s) for s in rest] if exhaustive else _halved(rest, check, limit)
     guilty = next((c.stage for c in checked if c.moved(limit)), None)
     rewrite = _rewrite(guilty, check, limit) if guilty is not None and within else None
@@ -141,10 +144,28 @@ def hlo_stages_of(trace: Trace) -> list[Stage]:
     return [s for s in trace.stages if s.kind in _KINDS and isinstance(s.after, ModuleRecord)]
 
 
+def compiled_meaning(trace: Trace, stage: Stage) -> Callable[[HloModule], HloModule]:
+    """What turns a module of a stage into one that the interpreter evaluates as code would run: from layout-assignment on, bytes in the wrong order are read in the wrong order."""
+    stages = hlo_stages_of(trace)
+    first = stages[0].after
+    has_run = isinstance(first, ModuleRecord) and dict(first.header).get("is_scheduled") == "true"
+    for s in stages:
+        has_run |= s.kind == "hlo_pass" and s.name == LayoutAssignment.name
+        if s is stage:
+            break
+    return _with_bytes_read if has_run else lambda module: module
+
+
+def _with_bytes_read(module: HloModule) -> HloModule:
+    agree(module, HloOpcode.BITCAST)
+    return module
+
+
 class _Check:
     """Evaluates what a stage left and compares it with the reference."""
 
-    def __init__(self, inputs: Sequence[Any], reference: list[NDArray[Any]]) -> None:
+    def __init__(self, trace: Trace, inputs: Sequence[Any], reference: list[NDArray[Any]]) -> None:
+        self.trace = trace
         self.inputs = inputs
         self.reference = reference
 
@@ -152,13 +173,13 @@ class _Check:
         if not isinstance(stage.after, ModuleRecord):
             return Checked(stage, failure="no HLO")
         record = stage.after
-        return replace(self.module(lambda: module_of(record)), stage=stage)
+        return replace(self.module(stage, lambda: module_of(record)), stage=stage)
 
-    def module(self, make: Callable[[], HloModule]) -> Checked:
-        """The comparison for a module that is made here."""
+    def module(self, stage: Stage, make: Callable[[], HloModule]) -> Checked:
+        """The comparison for a module that is made here, as it stands at a stage."""
         nowhere = Stage(0, "hlo_pass", "", None, None)
         try:
-            results = leaves_of(evaluate(make(), *self.inputs))
+            results = leaves_of(evaluate(compiled_meaning(self.trace, stage)(make()), *self.inputs))
         except XlanbError as error:
             return Checked(nowhere, failure=str(error).splitlines()[0])
         if [r.shape for r in results] != [r.shape for r in self.reference]:
@@ -220,12 +241,12 @@ def _rewrite(stage: Stage, check: _Check, limit: float) -> Edit | None:
         return module
 
     whole = _Budget(-1)
-    if not check.module(lambda: after(whole)).moved(limit):
+    if not check.module(stage, lambda: after(whole)).moved(limit):
         return None  # with other options than the pass had, it moves nothing
     low, high = 0, -1 - whole.left
     while high - low > 1:
         middle = (low + high) // 2
-        moved = check.module(lambda: after(_Budget(middle))).moved(limit)  # noqa: B023 - called at once
+        moved = check.module(stage, lambda: after(_Budget(middle))).moved(limit)  # noqa: B023 - called at once
         low, high = (low, middle) if moved else (middle, high)
     last = _Budget(high)
     after(last)

@@ -18,7 +18,7 @@ from xlanb.cpu.profile import flop_count
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.evaluator import Evaluator
-from xlanb.explorer.bisection import hlo_stages_of, start_of
+from xlanb.explorer.bisection import compiled_meaning, hlo_stages_of, start_of
 from xlanb.explorer.numbers import compared, leaves_of, module_of
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
@@ -118,7 +118,7 @@ def numerics(trace: Trace, inputs: Sequence[Any] = (), *, seconds: float = 20.0)
     reference = leaves_of(_evaluated(start, arrays, deadline))
     names = _result_names(start, len(reference))
     first = StageNumbers(stages[0], _numbers(names, reference, reference))
-    rest = [_after(s, arrays, names, reference, deadline) for s in stages[1:] if s.changed]
+    rest = [_after(trace, s, arrays, names, reference, deadline) for s in stages[1:] if s.changed]
     return Numerics((first, *rest))
 
 
@@ -131,12 +131,18 @@ def _inputs(trace: Trace, start: HloModule, given: Sequence[Any]) -> Sequence[An
 
 
 def _after(
-    stage: Stage, arrays: Sequence[Any], names: Sequence[str], reference: list[NDArray[Any]], deadline: float
+    trace: Trace,
+    stage: Stage,
+    arrays: Sequence[Any],
+    names: Sequence[str],
+    reference: list[NDArray[Any]],
+    deadline: float,
 ) -> StageNumbers:
     if not isinstance(stage.after, ModuleRecord):
         return StageNumbers(stage, failure="no HLO")
     try:
-        results = leaves_of(_evaluated(module_of(stage.after), arrays, deadline))
+        module = compiled_meaning(trace, stage)(module_of(stage.after))
+        results = leaves_of(_evaluated(module, arrays, deadline))
     except XlanbError as error:
         return StageNumbers(stage, failure=str(error).splitlines()[0])
     if [r.shape for r in results] != [r.shape for r in reference]:

@@ -13,7 +13,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, InstructionRecord
 from xlanb.shape import Literal, Shape
-from xlanb.shape.shape import same
+from xlanb.shape.shape import same, same_layouts
 from xlanb.tracing import Edit, current_cause, emit, is_observed
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class HloComputation(Displayable):
         """Let every use of `old` (the root too) use `new`; then remove `old` and the operands that die with it.
 
         `new` takes over metadata (where it has no op name), frontend attributes and sharding where it has none, as XLA's ReplaceInstruction does; a layout
-        may differ, dimensions and element type may not. An `old` with a side effect stays.
+        may differ (bitcasts, which read bytes, read them from a copy), dimensions and element type may not. An `old` with a side effect stays.
 
         Raises:
             ShapeError: the shapes are not compatible.
@@ -267,6 +267,8 @@ class HloComputation(Displayable):
         if not same(old.shape, new.shape):
             raise ShapeError(f"cannot replace {old.name} of shape {old.shape} by {new.name} of shape {new.shape}")
         self._check_mine((new,), f"the users of {old.name}")
+        if users is None and not same_layouts(old.shape, new.shape):
+            self._keep_bytes(old, new)
         for user in tuple(old._users) if users is None else tuple(users):
             if user is not new:
                 self._exchange(user, old, new)
@@ -274,6 +276,14 @@ class HloComputation(Displayable):
             self.set_root(new)
         if is_observed():
             emit(Edit(current_cause(), "replace", self.name, old.record(), new.record()))
+
+    def _keep_bytes(self, old: HloInstruction, new: HloInstruction) -> None:
+        """Let bitcasts of `old`, whose meaning hangs on its layout, read a copy of `new` in that layout."""
+        bitcasts = [u for u in old._users if u.opcode is HloOpcode.BITCAST and u is not new]
+        if bitcasts:
+            copy = self.add(HloOpcode.COPY, (new,), old.shape, metadata=new.metadata)
+            for b in bitcasts:
+                self._exchange(b, old, copy)
 
     def replace_operand(self, user: HloInstruction, index: int, new: HloInstruction) -> None:
         """Let one operand of `user` be `new`."""

@@ -372,6 +372,23 @@ def same(a: Shape, b: Shape) -> bool:
     return a is b or a.without_layout() == b.without_layout()
 
 
+def memory_order(shape: ArrayShape) -> tuple[int, ...]:
+    """Minor to major, without dimensions of size 1: two arrays of equal dimensions and order have equal bytes."""
+    return tuple(d for d in shape.minor_to_major if shape.dimensions[d] != 1)
+
+
+def same_layouts(a: Shape, b: Shape) -> bool:
+    """Whether the arrays of two compatible shapes lie in memory in the same order; without a layout they are row major."""
+    if a is b:
+        return True
+    if isinstance(a, TupleShape) and isinstance(b, TupleShape):
+        return all(map(same_layouts, a.shapes, b.shapes))
+    a, b = (s.array if isinstance(s, BufferShape) else s for s in (a, b))
+    if not isinstance(a, ArrayShape) or not isinstance(b, ArrayShape) or a.layout == b.layout:
+        return True
+    return memory_order(a) == memory_order(b)
+
+
 def same_dimensions(a: Shape, b: Shape) -> bool:
     """Two arrays of equal dimensions, whatever their element types and layouts."""
     return isinstance(a, ArrayShape) and isinstance(b, ArrayShape) and a.dimensions == b.dimensions

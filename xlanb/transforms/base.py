@@ -22,6 +22,7 @@ from xlanb.errors import PassError, UnknownPassError, XlanbError, nearest
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
+from xlanb.hlo.verifier import verify_layouts
 from xlanb.tracing import because, is_observed
 from xlanb.transforms.side_effects import Effects, certain_effects, lost
 
@@ -62,6 +63,8 @@ class HloPass(ABC):
     """Custom-call targets with a side effect that this pass is there to take out; of others it may lose none."""
     triggers: ClassVar[frozenset[HloOpcode] | None] = None
     """Opcodes without which a module is left as it is: where there is none of them the pass is not even asked. None: it looks at any module."""
+    assigns_layouts: ClassVar[bool] = False
+    """Whether layouts count after this pass, and each value must be taken in the layout in which it is given."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -92,6 +95,14 @@ class HloPass(ABC):
         return f"{self.name}{{{options}}}" if options else self.name
 
 
+_AFTER_LAYOUTS = frozenset((HloOpcode.FUSION, HloOpcode.BITCAST))
+
+
+def has_layouts(module: HloModule) -> bool:
+    """Whether layouts count in a module of which nothing else is known: fusions and bitcasts come after they were assigned."""
+    return not _AFTER_LAYOUTS.isdisjoint(module.opcodes)
+
+
 def execute(
     hlo_pass: HloPass,
     module: HloModule,
@@ -100,10 +111,11 @@ def execute(
     *,
     snapshots: bool,
     verify: bool = False,
+    layouts_count: bool = False,
 ) -> PassResult:
     """Run one pass: time it, name it as the cause, compute whether it changed anything.
 
-    Without `snapshots` (and without observers) no record is made, and `changed` says whether any mutator was called.
+    Without `snapshots` (and without observers) no record is made, and `changed` says whether any mutator was called. With `layouts_count`, layouts are verified too.
 
     Raises:
         PassError: the pass refused the module, or (with `verify`) broke a rule of HLO or lost a side effect; then the message shows the module before it too.
@@ -123,7 +135,7 @@ def execute(
         if touched:
             _drop_stale_schedule(module)
         if verify and touched and given is not None:
-            _check(hlo_pass, module, pipeline, given, effects)
+            _check(hlo_pass, module, pipeline, given, effects, layouts_count=layouts_count)
     except PassError:
         raise
     except XlanbError as error:
@@ -156,11 +168,21 @@ def _drop_stale_schedule(module: HloModule) -> None:
         module.header.pop("is_scheduled", None)
 
 
-def _check(hlo_pass: HloPass, module: HloModule, pipeline: tuple[str, ...], before: ModuleRecord, had: Effects) -> None:
+def _check(
+    hlo_pass: HloPass,
+    module: HloModule,
+    pipeline: tuple[str, ...],
+    before: ModuleRecord,
+    had: Effects,
+    *,
+    layouts_count: bool,
+) -> None:
     """Report a pass that broke a rule of HLO or lost a side effect, by name, with the module that it was given."""
     fault = ""
     try:
         module.verify(executable=True)
+        if layouts_count:
+            verify_layouts(module)
     except XlanbError as error:
         fault = f"left the module broken: {error}"
     if not fault and (gone := lost(had, certain_effects(module), hlo_pass.takes_out)):

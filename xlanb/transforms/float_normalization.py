@@ -53,6 +53,8 @@ UNTOUCHED = frozenset(
             O.CUSTOM_CALL,
             O.WHILE,
             O.CONDITIONAL,
+            O.COPY_START,
+            O.COPY_DONE,
         ),
         *(O.BITCAST_CONVERT, O.BITCAST, O.OPT_BARRIER, O.ASYNC_START, O.ASYNC_UPDATE, O.ASYNC_DONE),
     }

@@ -16,7 +16,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.tracing import Decision, Predicate, current_cause, emit, is_observed
-from xlanb.transforms.base import HloPass
+from xlanb.transforms.base import HloPass, has_layouts
 from xlanb.transforms.reason import reason
 
 _UNIQUE = frozenset(
@@ -28,16 +28,18 @@ _UNIQUE = frozenset(
 class HloCse(HloPass):
     """Merges instructions that compute the same.
 
-    `is_layout_sensitive`: shapes must agree in layout too. `only_scalars`: merge nothing but scalars. `only_fusion_computations`: within bodies of fusions only.
+    `is_layout_sensitive`: shapes must agree in layout too, as after layout-assignment they must; None: where the module has fusions or bitcasts.
+    `only_scalars`: merge nothing but scalars. `only_fusion_computations`: within bodies of fusions only.
     """
 
     name = "cse"
-    is_layout_sensitive: bool = False
+    is_layout_sensitive: bool | None = None
     only_scalars: bool = False
     only_fusion_computations: bool = False
 
     def apply(self, module: HloModule) -> None:
-        keys = _Keys(self.is_layout_sensitive)
+        sensitive = self.is_layout_sensitive
+        keys = _Keys(has_layouts(module) if sensitive is None else sensitive)
         for c in self._computations(module):
             self._merge_constants(c, keys)
             self._merge(c, keys)

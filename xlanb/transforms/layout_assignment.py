@@ -6,7 +6,7 @@
 Parameters and results of the entry and custom calls have the layouts that they are given. What a custom call demands of its operands goes up through everything that keeps elements in their
 places, to what may have any layout (constants, broadcasts, reductions) or has one of its own, where a copy stands between. All else reads its operands row major, as XLA:CPU's code wants
 them; a transpose or reshape gets the layout that leaves every byte where it is. Tuples hold their elements in whatever layouts these have; loops carry row major. A module that has bitcasts already
-has its layouts: only missing ones are set.
+has its layouts (XLA refuses it): only missing ones are set, and copies where a value is handed on in another one (layout_agreement).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from xlanb.shape import ArrayShape, Layout, Literal, Shape, TupleShape
 from xlanb.shape.shape import tuple_of
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.bitcasts import aligned_layout
+from xlanb.transforms.layout_agreement import agree, parts, relayout, take_as
 from xlanb.transforms.reason import reason
 
 # Their results have layouts that somebody else fixed.
@@ -55,11 +56,13 @@ class LayoutAssignment(HloPass):
     """Gives every array a layout."""
 
     name = "layout-assignment"
+    assigns_layouts = True
 
     def apply(self, module: HloModule) -> None:
         if any(i.opcode is O.BITCAST for i in module.instructions()):
             for i in module.instructions():
                 _set_shape(i, i.shape.with_default_layout())
+            agree(module)
             return
         parameters, result = _entry_shapes(module)
         for c in module.post_order():
@@ -72,23 +75,6 @@ def row_major(shape: Shape) -> Shape:
     if isinstance(shape, TupleShape):
         return tuple_of(row_major(s) for s in shape.shapes)
     return shape.with_layout(Layout.default(shape.rank)) if isinstance(shape, ArrayShape) and shape.is_array else shape
-
-
-@reason("a value is asked for in another layout than it is made in")
-def relayout(i: HloInstruction, shape: Shape) -> HloInstruction:
-    """A value under the layouts of `shape`: itself, a copy, or a tuple of such."""
-    if i.shape == shape:
-        return i
-    c = i.parent
-    if isinstance(shape, TupleShape):
-        elements = [c.add(O.GET_TUPLE_ELEMENT, (i,), s, metadata=i.metadata, index=n) for n, s in enumerate(_parts(i))]
-        parts = [relayout(e, s) for e, s in zip(elements, shape.shapes, strict=True)]
-        return c.add(O.TUPLE, parts, shape, metadata=i.metadata)
-    return c.add(O.COPY, (i,), shape, metadata=i.metadata)
-
-
-def _parts(i: HloInstruction) -> tuple[Shape, ...]:
-    return i.shape.shapes if isinstance(i.shape, TupleShape) else ()
 
 
 def _entry_shapes(module: HloModule) -> tuple[tuple[Shape, ...], Shape]:
@@ -166,7 +152,7 @@ class _Assignment:
         """Let an instruction read each operand in the layout in which it is wanted, through a copy where it is not so."""
         for n, o in enumerate(i.operands):
             if i.opcode is O.CONDITIONAL and n and o.users == (i,) and i.operands.count(o) == 1:
-                _copy_in_branch(i.called_computations[n - 1], o.shape)
+                take_as(i.called_computations[n - 1].parameters[0], o.shape)  # other branches do not pay for it
                 continue
             wanted = self._operand_shape(i, n)
             if o.shape != wanted:
@@ -195,7 +181,7 @@ class _Assignment:
         if i.opcode is O.TUPLE:
             return tuple_of(o.shape for o in i.operands)
         if i.opcode is O.GET_TUPLE_ELEMENT:
-            return _parts(i.operands[0])[i.tuple_index]
+            return parts(i.operands[0].shape)[i.tuple_index]
         if i.opcode in _FORWARDING:
             return i.operands[0].shape
         if i.opcode in _FIXED:
@@ -236,16 +222,3 @@ def _same_bytes(transpose: HloInstruction) -> Layout:
     """The layout of the result in which no byte moves."""
     places = {d: n for n, d in enumerate(transpose.dimensions)}
     return Layout(tuple(places[d] for d in transpose.operands[0].array_shape.minor_to_major))
-
-
-def _copy_in_branch(branch: HloComputation, shape: Shape) -> None:
-    """Let a branch take its argument as it is and copy it inside: other branches do not pay for it."""
-    parameter = branch.parameters[0]
-    old, users, was_root = parameter.shape, parameter.users, parameter.is_root
-    if old == shape:
-        return
-    _set_shape(parameter, shape)
-    inside = relayout(parameter, old)
-    branch.replace_uses(parameter, inside, users=users)
-    if was_root:
-        branch.set_root(inside)

@@ -180,26 +180,34 @@ def _run(target: AnyPass, module: HloModule, *, verify: bool) -> list[PassResult
         return list(_walk(target, module, _Walk((), 0, snapshots=False, verify=verify)))
 
 
-def _walk(target: AnyPass, module: HloModule, walk: _Walk, idle: dict[int, int] | None = None) -> Iterator[PassResult]:
-    """`idle`: by pass the version of the module on which it stood still."""
-    idle = {} if idle is None else idle
+@dataclass
+class _State:
+    """What a walk has seen: by pass the version of the module on which it stood still, and whether layouts count by now."""
+
+    idle: dict[int, int] = field(default_factory=dict)
+    layouts_count: bool = False
+
+
+def _walk(target: AnyPass, module: HloModule, walk: _Walk, state: _State | None = None) -> Iterator[PassResult]:
+    state = state or _State()
     if isinstance(target, HloPass):
-        yield _leaf(target, module, walk, idle)
+        yield _leaf(target, module, walk, state)
     elif isinstance(target, HloPassPipeline):
         inside = replace(walk, path=(*walk.path, target.name))
         for p in target.passes:
             if isinstance(p, HloPass):  # without a generator of its own
-                yield _leaf(p, module, inside, idle)
+                yield _leaf(p, module, inside, state)
             else:
-                yield from _walk(p, module, inside, idle)
+                yield from _walk(p, module, inside, state)
     else:
-        yield from _rounds(target, module, walk, idle)
+        yield from _rounds(target, module, walk, state)
 
 
-def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, idle: dict[int, int]) -> PassResult:
+def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, state: _State) -> PassResult:
     """Run one pass, unless it stood still on this very state of the module before (it is a function of the module), or has nothing to look for in it."""
     version = module.version
-    if idle.get(id(hlo_pass)) == version:
+    state.layouts_count |= hlo_pass.assigns_layouts
+    if state.idle.get(id(hlo_pass)) == version:
         still = True
     else:
         still = hlo_pass.triggers is not None and hlo_pass.triggers.isdisjoint(module.opcodes)
@@ -209,9 +217,17 @@ def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, idle: dict[int, int
         same = module.record()
         return PassResult(hlo_pass.name, False, 0.0, same, same, walk.path, walk.iteration)
     with seldom() if walk.snapshots else _AS_IT_IS:  # without snapshots it is so for the whole walk
-        result = execute(hlo_pass, module, walk.path, walk.iteration, snapshots=walk.snapshots, verify=walk.verify)
+        result = execute(
+            hlo_pass,
+            module,
+            walk.path,
+            walk.iteration,
+            snapshots=walk.snapshots,
+            verify=walk.verify,
+            layouts_count=state.layouts_count,
+        )
     if module.version == version:
-        idle[id(hlo_pass)] = version
+        state.idle[id(hlo_pass)] = version
     return result
 
 
@@ -224,14 +240,14 @@ def _still(name: str, path: tuple[str, ...], iteration: int) -> PassResult:
     return PassResult(name, False, 0.0, None, None, path, iteration)
 
 
-def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk, idle: dict[int, int]) -> Iterator[PassResult]:
+def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk, state: _State) -> Iterator[PassResult]:
     before: ModuleRecord | None = None
     for n in range(fix.limit):
         version = module.version
         # A round that undoes its own edits stands still too; records tell that, but most loops end before they are worth their price.
         if before is None and (n >= _UNRECORDED_ROUNDS or walk.snapshots or is_observed()):
             before = module.record()
-        yield from _walk(fix.inner, module, replace(walk, iteration=n), idle)
+        yield from _walk(fix.inner, module, replace(walk, iteration=n), state)
         if module.version == version:
             return
         if before is not None:

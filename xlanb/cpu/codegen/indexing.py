@@ -13,6 +13,7 @@ from itertools import pairwise
 from xlanb.cpu.codegen.ir import Function, Ix
 from xlanb.cpu.codegen.types import Value, load, store, zero
 from xlanb.shape import ArrayShape
+from xlanb.shape.shape import memory_order
 
 
 @lru_cache(maxsize=65536)
@@ -31,9 +32,7 @@ def same_order(a: ArrayShape, b: ArrayShape) -> bool:
     return a.dimensions == b.dimensions and (a.layout == b.layout or order(a) == order(b))
 
 
-def order(shape: ArrayShape) -> tuple[int, ...]:
-    """Minor to major, without dimensions of size 1."""
-    return tuple(d for d in shape.minor_to_major if shape.dimensions[d] != 1)
+order = memory_order
 
 
 class Index:

@@ -10,6 +10,7 @@ from xlanb.hlo.verifier.aliases import verify_instruction_aliases, verify_module
 from xlanb.hlo.verifier.executable import EXECUTABLE_CHECKS
 from xlanb.hlo.verifier.fault import VerifierOptions
 from xlanb.hlo.verifier.instructions import CHECKS
+from xlanb.hlo.verifier.layouts import verify_layouts
 from xlanb.hlo.verifier.module import (
     verify_channels,
     verify_constrained_layouts,
@@ -21,7 +22,7 @@ from xlanb.hlo.verifier.shapes import verify_shape
 from xlanb.hlo.verifier.sharding import verify_origin, verify_sharding
 from xlanb.hlo.verifier.structure import verify_structure
 
-__all__ = ["VerifierOptions", "verify_module"]
+__all__ = ["VerifierOptions", "verify_layouts", "verify_module"]
 
 _DEFAULT = VerifierOptions()
 
@@ -62,5 +63,7 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
     verify_channels(channels)
     verify_constrained_layouts(reductions)
     verify_entry_layout(module)
+    if options.layout_sensitive:
+        verify_layouts(module)
     verify_schedule(module)
     verify_module_aliases(module)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.module import HloModule
-from xlanb.hlo.opcode import HloOpcode
 from xlanb.transforms.algebraic_simplifier.arithmetic import ARITHMETIC
 from xlanb.transforms.algebraic_simplifier.broadcast import BROADCAST
 from xlanb.transforms.algebraic_simplifier.compare_select import COMPARE_SELECT
@@ -26,7 +25,7 @@ from xlanb.transforms.algebraic_simplifier.reduce import REDUCE
 from xlanb.transforms.algebraic_simplifier.reshape_transpose import RESHAPE_TRANSPOSE
 from xlanb.transforms.algebraic_simplifier.slice_pad_concat import SLICE_PAD_CONCAT
 from xlanb.transforms.algebraic_simplifier.structure import STRUCTURE
-from xlanb.transforms.base import HloPass
+from xlanb.transforms.base import HloPass, has_layouts
 from xlanb.transforms.rules import RuleSet
 
 RULES = RuleSet.union(
@@ -52,8 +51,6 @@ RULES = RuleSet.union(
 _SWEEPS = 25
 """XLA's limit of runs until nothing changes."""
 
-_AFTER_LAYOUTS = frozenset((HloOpcode.FUSION, HloOpcode.BITCAST))
-
 
 @dataclass(frozen=True)
 class AlgebraicSimplifier(HloPass):
@@ -68,7 +65,7 @@ class AlgebraicSimplifier(HloPass):
     def apply(self, module: HloModule) -> None:
         options = self
         if self.is_layout_sensitive is None:
-            options = AlgebraicSimplifier(any(i.opcode in _AFTER_LAYOUTS for i in module.instructions()))
+            options = AlgebraicSimplifier(has_layouts(module))
         for c in nonfusion_computations(module):
             for _ in range(_SWEEPS):
                 version = module.version
