@@ -18,6 +18,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
+from xlanb.contexts import bound
 from xlanb.errors import FlagError
 from xlanb.flag_names import REAL_FLAGS
 
@@ -251,11 +252,8 @@ def flags(text: str = "", **values: Any) -> Iterator[DebugOptions]:
     for name, value in values.items():
         given = ",".join(value) if isinstance(value, tuple | list) else str(value)
         options = replace(options, **_meaning(name, given, strict=True))
-    token = _CURRENT.set(options)
-    try:
+    with bound(_CURRENT, options):
         yield options
-    finally:
-        _CURRENT.reset(token)
 
 
 def set_for_session(options: DebugOptions | None) -> None:
@@ -268,11 +266,8 @@ def set_for_session(options: DebugOptions | None) -> None:
 @contextmanager
 def in_force(options: DebugOptions) -> Iterator[DebugOptions]:
     """Have these options, and no others, in force within a block: what began under them goes on under them."""
-    token = _CURRENT.set(options)
-    try:
+    with bound(_CURRENT, options):
         yield options
-    finally:
-        _CURRENT.reset(token)
 
 
 def flag_table() -> list[tuple[str, str, str]]:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
+
+from xlanb.contexts import bound
 
 
 class Cause(NamedTuple):
@@ -145,27 +147,21 @@ _CAUSE: ContextVar[Cause] = ContextVar("xlanb_cause", default=Cause())  # noqa: 
 @contextmanager
 def observing(observer: Observer) -> Iterator[Observer]:
     """Send every event of this context to `observer` too, until the block ends."""
-    token = _OBSERVERS.set((*_OBSERVERS.get(), observer))
-    try:
+    with bound(_OBSERVERS, (*_OBSERVERS.get(), observer)):
         yield observer
-    finally:
-        _OBSERVERS.reset(token)
 
 
 @contextmanager
 def unobserved() -> Iterator[None]:
     """Let nobody see the events of this block: compilations that are the means of another one, not its subject."""
-    token = _OBSERVERS.set(())
-    try:
+    with bound(_OBSERVERS, ()):
         yield
-    finally:
-        _OBSERVERS.reset(token)
 
 
 class because:  # noqa: N801 - read as a word: with because(rule=...)
     """Name the cause of all edits made in this block; inner blocks add to the outer one's fields. Where nobody listens it does nothing."""
 
-    __slots__ = ("_parts", "_pass_name", "_pattern", "_rule", "_token", "_where")
+    __slots__ = ("_outer", "_parts", "_pass_name", "_pattern", "_rule", "_where")
 
     def __init__(
         self,
@@ -177,7 +173,7 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
     ) -> None:
         self._pass_name, self._rule, self._where = pass_name, rule, where
         self._pattern, self._parts = pattern, parts
-        self._token: Token[Cause] | None = None
+        self._outer: Cause | None = None
 
     def __enter__(self) -> Cause:
         outer = _CAUSE.get()
@@ -190,13 +186,18 @@ class because:  # noqa: N801 - read as a word: with because(rule=...)
             self._pattern or outer.pattern,
             self._parts or outer.parts,
         )
-        self._token = _CAUSE.set(cause)
+        self._outer = outer
+        try:
+            _CAUSE.set(cause)
+        except BaseException:  # an interrupt after it was set
+            _CAUSE.set(outer)
+            raise
         return cause
 
     def __exit__(self, *_: object) -> None:
-        if self._token is not None:
-            _CAUSE.reset(self._token)
-            self._token = None
+        if self._outer is not None:
+            _CAUSE.set(self._outer)
+            self._outer = None
 
 
 def is_observed() -> bool:

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from xlanb.cpu import jit, pool
+from xlanb.cpu import jit, objects, pool
 from xlanb.cpu.codegen.copies import Copies
 from xlanb.cpu.codegen.ir import PARALLEL, ModuleBuilder
+from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.target import has_pool
 
 pytestmark = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool on this system")
@@ -29,7 +30,9 @@ def _copying(*sizes: int, threads: int = 2) -> str:
 @pytest.mark.parametrize("size", [1, 4096, 1 << 22, (1 << 22) + 1, 3_000_001, 5_000_000 - 1])
 def test_a_copy_is_whole_and_writes_nothing_beyond(size):
     text = _copying(size)
-    code = jit.MachineCode(text, {}, {PARALLEL: pool.address()} if PARALLEL in text else {})
+    unit = Unit(text, ready=False, weight=0)
+    symbols = {PARALLEL: pool.address()} if PARALLEL in text else {}
+    code = jit.LoadedCode(objects.compile_units([unit], jit.host()), ["run"], symbols)
     source = np.random.default_rng(0).integers(1, 256, size + 64, np.uint8)
     target = np.zeros(size + 64, np.uint8)
     code.function("run", 2)(target.ctypes.data, source.ctypes.data)

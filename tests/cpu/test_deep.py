@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -31,3 +35,38 @@ def test_the_limit_is_what_it_was_and_errors_arrive():
     with pytest.raises(ValueError, match="at the bottom"):
         deep(lambda: down(10 * limit))
     assert sys.getrecursionlimit() == limit
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+def test_an_interrupt_ends_the_work_and_puts_everything_back():
+    begun, ended = threading.Event(), threading.Event()
+    main = threading.current_thread()
+
+    def down(k: int) -> None:
+        if k:
+            down(k - 1)
+        if threading.current_thread() is main:
+            raise RecursionError
+        try:
+            begun.set()
+            while True:
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    def interrupt() -> None:
+        assert begun.wait(60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    limit, size = sys.getrecursionlimit(), threading.stack_size()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            deep(lambda: down(10))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    sender.join()
+    assert ended.is_set()
+    assert (sys.getrecursionlimit(), threading.stack_size()) == (limit, size)

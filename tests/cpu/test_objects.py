@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
+import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +15,7 @@ import pytest
 
 from xlanb.cpu import jit, library, objects
 from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.deep import deep
 from xlanb.cpu.object_cache import ObjectCache
 from xlanb.errors import CompilationError
 
@@ -181,3 +187,90 @@ def test_ir_that_parses_but_breaks_a_rule_is_refused():
     text = "define void @f() {\nentry:\n  br label %b\na:\n  %x = add i32 1, 2\n  br label %b\nb:\n  %y = add i32 %x, 1\n  ret void\n}"
     with pytest.raises(CompilationError, match="does not dominate"):
         objects.compile_unit(Unit(text, ready=True, weight=0), jit.host())
+
+
+# -- failures -----------------------------------------------------------------------------------------------------
+
+
+def _heavy(count: int) -> list[Unit]:
+    body = "  %v = load i64, ptr %a\n  %w = add i64 %v, 1\n  store i64 %w, ptr %a"
+    return [Unit(_module(f"f{k}", body), ready=True, weight=1000) for k in range(count)]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, CompilationError])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_after_a_unit_has_failed_the_next_compile_is_right(monkeypatch, error, threads):
+    target = replace(jit.host(), threads=threads)
+
+    def failing(machine: int, module: int, **_: bool) -> bytes:
+        raise error("in one unit")
+
+    for _ in range(3):
+        with monkeypatch.context() as patched:
+            patched.setattr(objects, "_emit", failing)
+            with pytest.raises(error, match="in one unit"):
+                objects.compile_units(_heavy(4), target)
+        gc.collect()
+    code = jit.LoadedCode(objects.compile_units(_heavy(4), target), ["f3"])
+    number = np.array([41], np.int64)
+    code.function("f3", 1)(number.ctypes.data)
+    assert number[0] == 42
+
+
+def test_a_failed_unit_lets_no_thread_begin_another(monkeypatch):
+    begun = []
+
+    def failing(unit: Unit, target: object) -> bytes:
+        begun.append(unit)
+        raise CompilationError("no")
+
+    monkeypatch.setattr(objects, "compile_unit", failing)
+    with pytest.raises(CompilationError, match="no"):
+        objects.compile_units(_heavy(20), replace(jit.host(), threads=2))
+    assert 1 <= len(begun) <= 2
+
+
+def test_without_threads_one_compiles_everything(monkeypatch):
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    target = replace(jit.host(), threads=2)
+    assert len(objects.compile_units(_heavy(3), target)) == 3
+    with pytest.raises(CompilationError, match=r"nests too deep.*ulimit"):
+        deep(lambda: int("no") if sys.getrecursionlimit() > 100_000 else _raise_recursion())
+
+
+def _raise_recursion() -> None:
+    raise RecursionError
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not count its memory")
+def test_memory_of_libraries_that_are_gone_is_given_back():
+    class Counts(ctypes.Structure):
+        _fields_ = tuple((f"n{k}", ctypes.c_size_t) for k in range(10))
+
+    counts = ctypes.CDLL(None).mallinfo2
+    counts.restype = Counts
+
+    def in_use() -> int:
+        return int(counts().n7)
+
+    (made,) = objects.compile_units(_heavy(1), jit.host())
+    for _ in range(100):
+        jit.LoadedCode([made], ["f0"])
+    before, rounds = in_use(), 640
+    for _ in range(rounds):
+        jit.LoadedCode([made], ["f0"])
+    assert (in_use() - before) / rounds < 2000
+
+
+def test_code_outlives_the_linkers_that_come_after_its_own():
+    (made,) = objects.compile_units(_heavy(1), jit.host())
+    first = jit.LoadedCode([made], ["f0"]).function("f0", 1)
+    for _ in range(100):
+        jit.LoadedCode([made], ["f0"])
+    gc.collect()
+    number = np.array([1], np.int64)
+    first(number.ctypes.data)
+    assert number[0] == 2

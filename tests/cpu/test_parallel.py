@@ -12,11 +12,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from xlanb.cpu import jit, pool
+from xlanb.cpu import jit, objects, pool
 from xlanb.cpu.codegen.elemental import Elemental
 from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import PARALLEL, ModuleBuilder
 from xlanb.cpu.codegen.parallel import is_parallel, parallel
+from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.target import has_pool
 from xlanb.errors import CompilationError
 from xlanb.hlo.instruction import HloInstruction
@@ -44,8 +45,10 @@ def _counting(count: int, nanoseconds: float, *, threads: int = 2, leak: bool = 
     return module.text(), bool(f.outlined)
 
 
-def _machine_code(text: str) -> jit.MachineCode:
-    return jit.MachineCode(text, {}, {PARALLEL: pool.address()} if f"@{PARALLEL}" in text else {})
+def _loaded(text: str, name: str = "count") -> jit.LoadedCode:
+    symbols = {PARALLEL: pool.address()} if f"@{PARALLEL}" in text else {}
+    unit = Unit(text, ready=False, weight=0)
+    return jit.LoadedCode(objects.compile_units([unit], jit.host()), [name], symbols)
 
 
 @pytest.mark.parametrize("debug", [False, True])
@@ -53,7 +56,7 @@ def _machine_code(text: str) -> jit.MachineCode:
 def test_every_round_is_run_once(count, debug):
     text, outlined = _counting(count, 1e6, debug=debug)
     assert outlined
-    run = _machine_code(text).function("count", 2)
+    run = _loaded(text).function("count", 2)
     numbers, slots = np.zeros(count, np.int64), np.full(count, -1)
     for _ in range(50):
         run(numbers.ctypes.data, slots.ctypes.data)
@@ -67,14 +70,14 @@ def test_small_work_and_one_thread_are_a_plain_loop(nanoseconds, threads):
     assert not outlined
     assert PARALLEL not in text
     numbers, slots = np.zeros(100, np.int64), np.full(100, -1)
-    _machine_code(text).function("count", 2)(numbers.ctypes.data, slots.ctypes.data)
+    _loaded(text).function("count", 2)(numbers.ctypes.data, slots.ctypes.data)
     np.testing.assert_array_equal(numbers, 1)
 
 
 def test_what_is_made_outside_is_not_known_inside():
     text, _ = _counting(100, 1e6, leak=True)
     with pytest.raises(CompilationError, match="undefined value"):
-        _machine_code(text)
+        _loaded(text)
 
 
 def test_inside_of_a_part_there_are_no_parts():
@@ -87,7 +90,7 @@ def test_inside_of_a_part_there_are_no_parts():
 
 
 def test_several_threads_bring_jobs_at_once():
-    run = _machine_code(_counting(64, 1e6)[0]).function("count", 2)
+    run = _loaded(_counting(64, 1e6)[0]).function("count", 2)
     own = [(np.zeros(64, np.int64), np.zeros(64, np.int64)) for _ in range(4)]
 
     def work(k: int) -> None:
@@ -109,7 +112,7 @@ import os, sys
 sys.path.insert(0, "tests/cpu")
 import numpy as np
 import test_parallel as t
-run = t._machine_code(t._counting(64, 1e6)[0]).function("count", 2)
+run = t._loaded(t._counting(64, 1e6)[0]).function("count", 2)
 def all_right():
     numbers, slots = np.zeros(64, np.int64), np.zeros(64, np.int64)
     for _ in range(200): run(numbers.ctypes.data, slots.ctypes.data)
@@ -147,7 +150,7 @@ define void @run(ptr %context) {
   ret void
 }
 """
-    code = jit.MachineCode(source, {}, {PARALLEL: pool.address()})
+    code = _loaded(source, "run")
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("run"))
     for _ in range(100):
         ends = np.zeros(10, np.int64)

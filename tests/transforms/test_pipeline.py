@@ -11,7 +11,7 @@ from xlanb.errors import PassError, ShapeError
 from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.shape import PrimitiveType
 from xlanb.tracing import Decision, Edit, current_cause, observing
-from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline
+from xlanb.transforms import PASSES, HloPass, HloPassFix, HloPassPipeline, collector
 from xlanb.transforms.collector import seldom
 
 TEXT = """HloModule m
@@ -387,6 +387,16 @@ def test_triggers_leave_out_nothing_that_the_pass_would_change(name):
             assert module.version == version, path.name
             seen += 1
     assert seen > 5
+
+
+def test_a_block_that_did_not_put_the_collector_back_leaves_that_to_the_next() -> None:
+    before = gc.get_threshold()
+    stopped = seldom()
+    stopped.__enter__()
+    collector._running.clear()  # as an interrupt between its last steps leaves it
+    with seldom():
+        assert gc.get_threshold()[0] > before[0]
+    assert gc.get_threshold() == before
 
 
 def test_the_collector_is_as_it_was_when_passes_are_done() -> None:

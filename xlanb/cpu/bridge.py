@@ -26,6 +26,7 @@ from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
 from xlanb.errors import CancelledError
 
+_LOCK = threading.RLock()
 _NEW_FROM_DESCR = 94
 """The place of PyArray_NewFromDescr in NumPy's table of functions."""
 _READABLE = 0x101
@@ -360,10 +361,16 @@ class Bridge:
 
 @cache
 def bridge() -> Bridge:
-    """The bridge of this process."""
+    """The bridge of this process: records of threads and the pool's state are shared, so there must be one."""
+    with _LOCK:
+        return _bridge()
+
+
+@cache
+def _bridge() -> Bridge:
     made = Bridge()
     # Entries may be called as long as the interpreter lives, its clearing up included, and the watcher runs as long as the process.
-    for kept in (made, made.code, jit.linker()):
+    for kept in (made, made.code):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     begin, forked = (made.code.function(name, 1) for name in (guard.BEGIN, guard.FORKED))
     begin(threading.main_thread().ident)

@@ -149,11 +149,7 @@ class Executable(Displayable):
     def _traced(self) -> tuple[Program, jit.MachineCode]:
         """The same program with debug locations, for those who read it; the code that runs carries none."""
         program = deep(lambda: emit_program(self.buffer_assignment, self.program.target, self._lines))
-        return program, self.machine_code(program)
-
-    def machine_code(self, program: Program) -> jit.MachineCode:
-        """The program or a variant of it for those who read it: as one module, through all of LLVM's passes."""
-        return jit.MachineCode(program.text, program.constants, self._functions(program))
+        return program, jit.MachineCode(program.text)
 
     def load(self, program: Program) -> jit.LoadedCode:
         """This executable's program or a variant of it, ready to run."""
@@ -185,7 +181,7 @@ class Executable(Displayable):
     def assembly_record(self) -> CodeRecord:
         """`assembly` with the HLO instruction of each line."""
         program, code = self._traced
-        return lines.assembly_record(code.assembly(), program.kernels, self._lines)
+        return lines.assembly_record(code.assembly, program.kernels, self._lines)
 
     @property
     def kernels(self) -> dict[str, HloInstruction]:

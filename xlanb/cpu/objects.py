@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import ctypes
-import threading
+import logging
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from enum import Enum
+from typing import NamedTuple
 
-import llvmlite.binding as llvm
-
-from xlanb.cpu import jit
+from xlanb.cpu import llvm
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.half import conversions
 from xlanb.cpu.object_cache import ObjectCache
 from xlanb.cpu.target import Target
+from xlanb.cpu.threads import Helper
 from xlanb.errors import CompilationError
+
+_LOG = logging.getLogger("xlanb.cpu")
 
 LEVEL = 1
 """LLVM's level for IR passes and code: with explicit vectors 2 and 3 gave the same speed, and took twice as long."""
+
+
+class Form(Enum):
+    """What LLVM IR is translated to."""
+
+    OBJECT = "object code"
+    ASSEMBLY = "assembly"
+    IR = "IR"
+
+
+class Passes(NamedTuple):
+    """LLVM's default pipeline for a level, and what of it is run."""
+
+    level: int
+    vectorize_loops: bool = True
+    vectorize_slp: bool = True
+    unroll: bool = True
+
+
+_PASSES = Passes(LEVEL, vectorize_slp=False, unroll=False)
+"""LLVM's pipeline with the loop vectoriser, without what takes long and gained nothing: unrolling, the SLP vectoriser."""
 _TWO_THREADS = 150.0
 """Weight (see Unit) of all modules from which on a second thread pays."""
 
@@ -53,34 +75,62 @@ def _disks(units: Sequence[Unit], target: Target) -> list[ObjectCache | None]:
 def _compile(units: Sequence[Unit], target: Target) -> list[bytes]:
     if len(units) < 2 or target.threads < 2 or sum(u.weight for u in units) < _TWO_THREADS:
         return [compile_unit(u, target) for u in units]
-    results: dict[int, bytes | BaseException] = {}
-    rest = sorted(range(len(units)), key=lambda k: units[k].weight)
-    lock = threading.Lock()
+    batch = _Batch(units, target)
+    helpers = [Helper(batch.help, "xlanb-compile") for _ in range(min(target.threads, len(units)) - 1)]
+    try:
+        _start(helpers)
+        batch.work()
+    finally:
+        batch.close()
+        for h in helpers:
+            h.stop()
+    return batch.objects()
 
-    def work() -> None:
+
+def _start(helpers: Sequence[Helper]) -> None:
+    """Start as many threads as there can be."""
+    try:
+        for h in helpers:
+            h.start()
+    except RuntimeError as error:
+        _LOG.info("LLVM runs on fewer than %d threads: %s", len(helpers) + 1, error)
+
+
+class _Batch:
+    """Units that several threads compile, the heaviest first; after a failure nobody begins another."""
+
+    def __init__(self, units: Sequence[Unit], target: Target) -> None:
+        self._units, self._target = units, target
+        self._left = sorted(range(len(units)), key=lambda k: units[k].weight)
+        self._done: dict[int, bytes] = {}
+        self._failed: list[BaseException] = []
+
+    def work(self) -> None:
+        """Compile units until none is left."""
         while True:
-            with lock:
-                if not rest:
-                    return
-                k = rest.pop()
             try:
-                results[k] = compile_unit(units[k], target)
-            except BaseException as error:  # noqa: BLE001 - raised again by the thread that asked
-                results[k] = error
+                k = self._left.pop()
+            except IndexError:
+                return
+            self._done[k] = compile_unit(self._units[k], self._target)
 
-    helpers = [threading.Thread(target=work) for _ in range(min(target.threads, len(units)) - 1)]
-    for h in helpers:
-        h.start()
-    work()
-    for h in helpers:
-        h.join()
-    out = []
-    for k in range(len(units)):
-        result = results[k]
-        if isinstance(result, BaseException):
-            raise result
-        out.append(result)
-    return out
+    def help(self) -> None:
+        """The work of a helper: what it raises, the thread that asked raises."""
+        try:
+            self.work()
+        except BaseException as error:  # noqa: BLE001 - raised again by `objects`
+            self._failed.append(error)
+            self.close()
+
+    def close(self) -> None:
+        """Let nobody begin another unit."""
+        self._left.clear()
+
+    def objects(self) -> list[bytes]:
+        """The object files in the order of the units, when all threads have ended."""
+        if self._failed:
+            raise self._failed[0]
+        return [self._done[k] for k in range(len(self._units))]
 
 
 def compile_unit(unit: Unit, target: Target, *, relocation: str = "", level: int = LEVEL) -> bytes:
@@ -89,82 +139,82 @@ def compile_unit(unit: Unit, target: Target, *, relocation: str = "", level: int
     Raises:
         CompilationError: LLVM refuses the IR.
     """
-    level = 0 if unit.calls_only else level
-    context = llvm.context.ContextRef(_free().LLVMPY_ContextCreate())
-    key = (target, level, relocation)
-    free = _machines.setdefault(key, [])
-    machine = free.pop() if free else jit.target_machine(target, level, relocation)
-    module = _parsed(unit.text + conversions(unit.text, target), context)
-    if not unit.ready:
-        _run_passes(module, machine)
-    data = _emit(machine, module)
-    module.close()
-    context.close()
-    free.append(machine)
-    return data
+    model = llvm.Model(target, 0 if unit.calls_only else level, relocation)
+    text = unit.text + conversions(unit.text, target)
+    return translate(text, model, None if unit.ready else _PASSES)
 
 
-_machines: dict[tuple[Target, int, str], list[Any]] = {}
-"""Machines that nobody uses: a new one takes longer than a small module."""
+# -- one module ---------------------------------------------------------------------------------------------------
 
 
-def _run_passes(module: Any, machine: Any) -> None:
-    """LLVM's pipeline with the loop vectoriser, without what takes long and gained nothing: unrolling, the SLP vectoriser."""
-    options = llvm.create_pipeline_tuning_options(speed_level=LEVEL)
-    options.loop_vectorization, options.slp_vectorization, options.loop_unrolling = True, False, False
-    builder = llvm.create_pass_builder(machine, options)
-    _free().LLVMPY_RunNewModulePassManager(builder.getModulePassManager(), module, builder)
+def translate(text: str, model: llvm.Model, passes: Passes | None, form: Form = Form.OBJECT) -> bytes:
+    """The object code, assembly text or IR of a module of LLVM IR, after LLVM's passes if any are asked for.
 
-
-def _parsed(text: str, context: Any) -> Any:
-    """The module of some IR, verified; without llvmlite's lock, as a thread that has to wait for it may sleep for longer than all of its work takes."""
-    free = _free()
-    message = ctypes.c_void_p()
-    pointer = free.LLVMPY_ParseAssembly(context, text.encode(), ctypes.byref(message))
-    module = llvm.ModuleRef(pointer, context) if pointer else None
-    refused = module is None or message.value is not None or free.LLVMPY_VerifyModule(module, ctypes.byref(message))
+    Raises:
+        CompilationError: LLVM refuses the IR.
+    """
+    owned = llvm.Owned()
     try:
-        if refused:
-            told = ctypes.string_at(message).decode("utf-8", "replace") if message.value else ""
+        module = _parsed(text, owned)
+        with llvm.target_machine(model) as machine:
+            if passes is not None:
+                _run_passes(module, machine, passes, owned)
+            if form is Form.IR:
+                return _printed(module)
+            return _emit(machine, module) if form is Form.OBJECT else _emit(machine, module, assembly=True)
+    finally:
+        owned.free()
+
+
+def check(text: str) -> None:
+    """Parse and verify a module of LLVM IR.
+
+    Raises:
+        CompilationError: LLVM refuses the IR.
+    """
+    owned = llvm.Owned()
+    try:
+        _parsed(text, owned)
+    finally:
+        owned.free()
+
+
+def _parsed(text: str, owned: llvm.Owned) -> int:
+    """A module, verified; a context of its own owns and frees it."""
+    c = llvm.library()
+    context = owned.take(c.ContextDispose, c.ContextCreate)
+    with llvm.message() as told:
+        module: int | None = c.ParseAssembly(context, text.encode(), told.place)
+        if module is None or c.VerifyModule(module, told.place):
             raise CompilationError(f"LLVM refuses the IR:\n{told}")
-    finally:
-        if message.value:
-            free.LLVMPY_DisposeString(message)
-    return module
+        return module
 
 
-def _emit(machine: Any, module: Any) -> bytes:
-    free = _free()
-    with llvm.ffi.OutputString() as error:
-        memory = free.LLVMPY_TargetMachineEmitToMemory(machine, module, 1, error)
-        if not memory:
-            raise CompilationError(f"LLVM makes no object code of the IR:\n{error}")
+def _run_passes(module: int, machine: int, passes: Passes, owned: llvm.Owned) -> None:
+    c = llvm.library()
+    options = owned.take(c.DisposePipelineTuningOptions, c.CreatePipelineTuningOptions)
+    c.PTOSetLoopVectorization(options, passes.vectorize_loops)
+    c.PTOSetSLPVectorization(options, passes.vectorize_slp)
+    c.PTOSetLoopUnrolling(options, passes.unroll)
+    builder = owned.take(c.DisposePassBuilder, c.CreatePassBuilder, machine, options)
+    manager = owned.take(c.DisposeNewModulePassManger, c.buildPerModuleDefaultPipeline, builder, passes.level)
+    c.RunNewModulePassManager(manager, module, builder)
+
+
+def _printed(module: int) -> bytes:
+    with llvm.message() as told:
+        llvm.library().PrintModuleToString(module, told.place)
+        return told.data or b""
+
+
+def _emit(machine: int, module: int, *, assembly: bool = False) -> bytes:
+    c, owned = llvm.library(), llvm.Owned()
     try:
-        return ctypes.string_at(free.LLVMPY_GetBufferStart(memory), free.LLVMPY_GetBufferSize(memory))
+        with llvm.message() as told:
+            arguments = machine, module, 0 if assembly else 1, told.place
+            buffer = owned.take(c.DisposeMemoryBuffer, c.TargetMachineEmitToMemory, *arguments)
+            if buffer is None:
+                raise CompilationError(f"LLVM makes no {'assembly' if assembly else 'object code'} of the IR:\n{told}")
+        return ctypes.string_at(c.GetBufferStart(buffer), c.GetBufferSize(buffer))
     finally:
-        free.LLVMPY_DisposeMemoryBuffer(memory)
-
-
-@cache
-def _free() -> ctypes.CDLL:
-    """llvmlite's library, without the lock that lets one thread at a time into it: these calls work on contexts of their own."""
-    library = ctypes.CDLL(llvm.ffi.lib._name)  # noqa: SLF001 - what a ctypes.CDLL has too
-    pointer = ctypes.c_void_p
-    library.LLVMPY_ContextCreate.argtypes = []
-    library.LLVMPY_ContextCreate.restype = llvm.ffi.LLVMContextRef
-    library.LLVMPY_ParseAssembly.restype = llvm.ffi.LLVMModuleRef
-    library.LLVMPY_ParseAssembly.argtypes = [pointer, ctypes.c_char_p, pointer]
-    library.LLVMPY_VerifyModule.argtypes = [pointer] * 2
-    library.LLVMPY_VerifyModule.restype = ctypes.c_int
-    library.LLVMPY_DisposeString.argtypes = [pointer]
-    library.LLVMPY_DisposeString.restype = None
-    library.LLVMPY_RunNewModulePassManager.argtypes = [pointer] * 3
-    library.LLVMPY_RunNewModulePassManager.restype = None
-    library.LLVMPY_TargetMachineEmitToMemory.argtypes = [pointer, pointer, ctypes.c_int, pointer]
-    library.LLVMPY_TargetMachineEmitToMemory.restype = pointer
-    library.LLVMPY_GetBufferStart.argtypes = library.LLVMPY_GetBufferSize.argtypes = [pointer]
-    library.LLVMPY_GetBufferStart.restype = pointer
-    library.LLVMPY_GetBufferSize.restype = ctypes.c_size_t
-    library.LLVMPY_DisposeMemoryBuffer.argtypes = [pointer]
-    library.LLVMPY_DisposeMemoryBuffer.restype = None
-    return library
+        owned.free()

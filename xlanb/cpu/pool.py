@@ -14,13 +14,17 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from functools import cache
 
 from xlanb.cpu import guard, jit
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.codegen.ir import PARALLEL
+from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.objects import compile_units
 from xlanb.cpu.target import FUTEX, Target
 
+_LOCK = threading.RLock()
 FRONT, END = 1, 1 << 16
 """What the ticket grows by with a claim."""
 MOST = (1 << 16) - 1
@@ -418,10 +422,17 @@ def text(target: Target) -> str:
 @cache
 def address() -> int:
     """The address of `xlanb.parallel` in this process; the pool is loaded once, its threads start with the first job."""
-    code = jit.MachineCode(text(jit.host()), functions=bridge().symbols(guard.RECORD, guard.CHECK), level=1)
-    found = code.address(PARALLEL)
+    with _LOCK:
+        return _address()
+
+
+@cache
+def _address() -> int:
+    target, reset_name = jit.host(), "xlanb.pool.reset"
+    unit = Unit(text(target), ready=False, weight=0, everywhere=True)
+    symbols = bridge().symbols(guard.RECORD, guard.CHECK)
+    code = jit.LoadedCode(compile_units([unit], target), [PARALLEL, reset_name], symbols)
     # Sleeping workers stand in this code until the process ends, so it must outlive the interpreter's own clearing up.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
-    reset = code.function("xlanb.pool.reset", 0)
-    os.register_at_fork(after_in_child=reset)
-    return found
+    os.register_at_fork(after_in_child=code.function(reset_name, 0))
+    return code.address(PARALLEL)

@@ -11,8 +11,10 @@ import numpy as np
 
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.program import Program, emit_program
+from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.deep import deep
 from xlanb.cpu.machine import MachineLimits, Roof, limits
+from xlanb.cpu.objects import compile_units
 from xlanb.cpu.records import KernelTime
 from xlanb.cpu.traffic import traffic
 from xlanb.hlo.attributes import OpMetadata
@@ -132,7 +134,7 @@ def seconds_per_cycle() -> float:
         "define void @read(ptr %out) {\n  %c = call i64 @llvm.readcyclecounter()\n  store i64 %c, ptr %out\n  ret void\n}\n"
         "declare i64 @llvm.readcyclecounter()\n"
     )
-    code = jit.MachineCode(source)
+    code = jit.LoadedCode(compile_units([Unit(source, ready=True, weight=0)], jit.host()), ["read"])
     read = code.function("read", 1)
     value = np.zeros(1, np.uint64)
     read(value.ctypes.data)

@@ -12,6 +12,7 @@ import numpy as np
 
 from xlanb.clustering.build_xla_ops import LAUNCH
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction
+from xlanb.contexts import bound
 from xlanb.errors import GraphError, UninitializedError, UnknownOpError
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import op_has_side_effects
@@ -208,14 +209,13 @@ class Executor:
             self._bodies[body] = Executor(_prepared_body(op, body, len(inputs)), self.cache)
         inner = self._bodies[body]
         outer = state.call
-        token = _DEPTH.set(_DEPTH.get() + 1)
         try:
-            found: list[Any] = exhaust(
-                inner.run_raw([inputs[t.op.attrs["index"]] for t in inner.prepared.feeds], state)
-            )
-            return found
+            with bound(_DEPTH, _DEPTH.get() + 1):
+                found: list[Any] = exhaust(
+                    inner.run_raw([inputs[t.op.attrs["index"]] for t in inner.prepared.feeds], state)
+                )
+                return found
         finally:
-            _DEPTH.reset(token)
             state.call = outer
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from xlanb.contexts import bound
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.profile import kernel_times
 from xlanb.cpu.records import KernelTime
@@ -297,8 +298,5 @@ def collecting() -> StepStatsCollector | None:
 @contextmanager
 def collect(collector: StepStatsCollector) -> Iterator[StepStatsCollector]:
     """Have the times of runs within the block collected."""
-    token = _COLLECTOR.set(collector)
-    try:
+    with bound(_COLLECTOR, collector):
         yield collector
-    finally:
-        _COLLECTOR.reset(token)

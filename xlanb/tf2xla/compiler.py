@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.contexts import bound
 from xlanb.errors import GraphError, LiteralError, ShapeError, UnknownOpError
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
@@ -207,11 +208,8 @@ def lower_body(body: Graph, inputs: Sequence[Value], b: HloBuilder, constants: C
     depth = _DEPTH.get() + 1
     if depth > _DEEPEST:
         raise GraphError(f"functions are nested more than {_DEEPEST} deep at {body.name!r}: does it call itself?")
-    token = _DEPTH.set(depth)
-    try:
+    with bound(_DEPTH, depth):
         return _lower_inside(body, inputs, b, constants)
-    finally:
-        _DEPTH.reset(token)
 
 
 def _lower_inside(body: Graph, inputs: Sequence[Value], b: HloBuilder, constants: ConstantValues) -> list[Value]:

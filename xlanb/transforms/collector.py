@@ -9,31 +9,46 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import RLock
 
 _YOUNG = 50_000
 """Objects made between two looks at the young ones."""
 
-_lock = Lock()
-_running = 0
-_before = (0, 0, 0)
+_lock = RLock()  # a signal's handler may compile as well
+_running: set[object] = set()
+"""A token of each block that is under way."""
+_before: list[tuple[int, int, int]] = []
+"""The thresholds to go back to, the last one; empty where they are not ours."""
 
 
 @contextmanager
 def seldom() -> Iterator[None]:
-    """Let the collector look more rarely until the block ends, the last one of those that run at once; a collector that was turned off or is as patient already stays as it is."""
-    global _running, _before  # noqa: PLW0603 - the collector is the process's, and so is what is known of it
-    with _lock:
-        _running += 1
-        if _running == 1:
-            _before = gc.get_threshold()
-            if 0 < _before[0] < _YOUNG:
-                gc.set_threshold(_YOUNG, *_before[1:])
+    """Let the collector look more rarely until the block ends, the last one of those that run at once; a collector that was turned off or is as patient already stays as it is.
+
+    A block that an interrupt ends between its last two steps leaves the thresholds to the next one.
+    """
+    token = object()
     try:
+        with _lock:
+            _running.add(token)
+            _raise()
         yield
     finally:
         with _lock:
-            _running -= 1
-            # whoever set it in between meant it
-            if _running == 0 and gc.get_threshold() == (_YOUNG, *_before[1:]):
-                gc.set_threshold(*_before)
+            _running.discard(token)
+            if not _running:
+                _go_back()
+
+
+def _raise() -> None:
+    now = gc.get_threshold()
+    if 0 < now[0] < _YOUNG:
+        _before[:] = [now]
+        gc.set_threshold(_YOUNG, *now[1:])
+
+
+def _go_back() -> None:
+    # whoever set other thresholds in between meant it
+    if _before and gc.get_threshold() == (_YOUNG, *_before[0][1:]):
+        gc.set_threshold(*_before[0])
+    _before.clear()

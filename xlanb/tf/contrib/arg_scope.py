@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from xlanb.contexts import bound
 from xlanb.errors import GraphTypeError, GraphValueError
 
 _Scope = Mapping[str, Mapping[str, Any]]
@@ -56,11 +57,8 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[_Scope]:
         scope: _Scope = list_ops_or_scope
     else:
         scope = _extended(list_ops_or_scope, kwargs)
-    token = _CURRENT.set(scope)
-    try:
+    with bound(_CURRENT, scope):
         yield scope
-    finally:
-        _CURRENT.reset(token)
 
 
 def _extended(functions: Sequence[Callable[..., Any]], given: Mapping[str, Any]) -> _Scope:

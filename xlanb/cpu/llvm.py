@@ -1,0 +1,196 @@
+"""LLVM's C functions, as llvmlite's library exports them, and what owns the objects that they make.
+
+Two things of llvmlite are not used, because neither survives an exception that may be raised between any two bytecodes, as KeyboardInterrupt is:
+
+- its classes, whose finalisers free a context before the module in it when both end in one reference cycle;
+- its lock, which it takes in Python code: an interrupt there leaves it locked for ever. Without it several threads compile at once, each in a context of its own.
+
+Pointers are plain integers. A context owns the modules that were parsed into it and frees them, so it is enough to free the context; see `Owned`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from itertools import starmap
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import llvmlite.binding
+
+from xlanb.cpu.target import Target
+from xlanb.errors import CompilationError
+
+_P, _S, _I, _B, _N = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_bool, ctypes.c_size_t
+_PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "InitializeNativeTarget": (None, ()),
+    "InitializeNativeAsmPrinter": (None, ()),
+    "GetProcessTriple": (None, (_P,)),
+    "GetHostCPUName": (None, (_P,)),
+    "GetHostCPUFeatures": (_I, (_P,)),
+    "DisposeString": (None, (_P,)),
+    "GetTargetFromTriple": (_P, (_S, _P)),
+    "CreateTargetMachine": (_P, (_P, _S, _S, _S, _I, _S, _S, _I, _I, _S)),
+    "SetTargetMachineAsmVerbosity": (None, (_P, _I)),
+    "CreateTargetMachineData": (_P, (_P,)),
+    "CopyStringRepOfTargetData": (None, (_P, _P)),
+    "DisposeTargetData": (None, (_P,)),
+    "ContextCreate": (_P, ()),
+    "ContextDispose": (None, (_P,)),
+    "ParseAssembly": (_P, (_P, _S, _P)),
+    "VerifyModule": (_I, (_P, _P)),
+    "PrintModuleToString": (None, (_P, _P)),
+    "CreatePipelineTuningOptions": (_P, ()),
+    "DisposePipelineTuningOptions": (None, (_P,)),
+    "PTOSetLoopVectorization": (None, (_P, _B)),
+    "PTOSetSLPVectorization": (None, (_P, _B)),
+    "PTOSetLoopUnrolling": (None, (_P, _B)),
+    "CreatePassBuilder": (_P, (_P, _P)),
+    "DisposePassBuilder": (None, (_P,)),
+    "buildPerModuleDefaultPipeline": (_P, (_P, _I)),
+    "DisposeNewModulePassManger": (None, (_P,)),
+    "RunNewModulePassManager": (None, (_P, _P, _P)),
+    "TargetMachineEmitToMemory": (_P, (_P, _P, _I, _P)),
+    "GetBufferStart": (_P, (_P,)),
+    "GetBufferSize": (_N, (_P,)),
+    "DisposeMemoryBuffer": (None, (_P,)),
+    "CreateLLJITCompiler": (_P, (_P, _B, _B, _P)),
+    "LLJITDispose": (None, (_P,)),
+    "LLJIT_Link": (_P, (_P, _S, _P, _N, _P, _N, _P, _N, _P)),
+    "LLJIT_Dylib_Tracker_Dispose": (_B, (_P, _P)),
+}
+"""Results and arguments of the functions, without the LLVMPY_ before their names."""
+
+
+@cache
+def library() -> Any:
+    """The functions of `_PROTOTYPES` by their names there; calls release the GIL."""
+    opened = ctypes.CDLL(llvmlite.binding.ffi.lib._name)  # noqa: SLF001 - what a ctypes.CDLL has too
+    functions = {}
+    for name, (result, arguments) in _PROTOTYPES.items():
+        function = opened[f"LLVMPY_{name}"]
+        function.restype, function.argtypes = result, arguments
+        functions[name] = function
+    return SimpleNamespace(**functions)
+
+
+class Owned:
+    """Objects of LLVM's that are freed together, the last first.
+
+    An exception of a signal's handler is raised between two bytecodes. So what is made is also kept by one bytecode (`extend` calls `make` and keeps the result), and all is
+    freed by one: nothing is lost that took long to make, and nothing is freed twice.
+    """
+
+    def __init__(self) -> None:
+        self._frees: list[Any] = [None]
+
+    def take(self, free: Any, make: Any, *arguments: Any) -> int | None:
+        """What `make(*arguments)` gives, to be freed by `free`; None where it gives a null pointer."""
+        self._frees.extend(map(partial, [free], starmap(make, [arguments])))
+        pointer: int | None = self._frees[-1].args[0]
+        return pointer
+
+    def free(self) -> None:
+        """Free everything: C code takes the calls from the list, down to the None at its bottom, and makes them."""
+        if self._frees:
+            _exhaust(map(partial.__call__, iter(self._frees.pop, None)))
+
+
+def _exhaust(calls: Iterable[Any]) -> None:
+    deque(calls, maxlen=0)
+
+
+class Message:
+    """A string that LLVM gives through a `char **`: pass `place`."""
+
+    def __init__(self) -> None:
+        self._pointer = ctypes.c_void_p()
+        self.place = ctypes.byref(self._pointer)
+
+    @property
+    def data(self) -> bytes | None:
+        """The string; None where LLVM has set none."""
+        return ctypes.string_at(self._pointer) if self._pointer.value else None
+
+    def __str__(self) -> str:
+        return (self.data or b"").decode("utf-8", "replace")
+
+    def free(self) -> None:
+        """Free the string."""
+        library().DisposeString(self._pointer)
+
+
+@contextmanager
+def message() -> Iterator[Message]:
+    """A string of LLVM's, freed when the block ends."""
+    made = Message()
+    try:
+        yield made
+    finally:
+        made.free()
+
+
+def text_of(function: Any, *arguments: Any) -> str:
+    """The string that a function writes through its last argument."""
+    with message() as told:
+        function(*arguments, told.place)
+        return str(told)
+
+
+# -- target machines ----------------------------------------------------------------------------------------------
+
+
+class Model(NamedTuple):
+    """What a target machine is made for: code that is run in place, or, with a relocation model, for a linker."""
+
+    target: Target
+    level: int
+    relocation: str = ""
+
+
+_machines: dict[Model, list[Any]] = {}
+"""Machines that are not in use: making one takes longer than compiling a small module."""
+
+
+@contextmanager
+def target_machine(model: Model) -> Iterator[int]:
+    """A target machine of LLVM's that nobody else uses meanwhile.
+
+    Raises:
+        CompilationError: LLVM knows no such target.
+    """
+    free = _machines.setdefault(model, [])
+    machine = None
+    try:
+        machine = _free_machine(model, free)
+        yield machine
+    finally:
+        if machine is not None:
+            free.append(machine)
+
+
+def _free_machine(model: Model, free: list[Any]) -> int:
+    while True:
+        try:
+            machine: int | None = free.pop()
+        except IndexError:
+            free.extend(starmap(library().CreateTargetMachine, [_arguments(model)]))
+            continue
+        if machine is None:
+            raise CompilationError(f"LLVM makes no target machine for {model.target.triple} {model.target.cpu}")
+        library().SetTargetMachineAsmVerbosity(machine, 0)
+        return machine
+
+
+def _arguments(model: Model) -> tuple[Any, ...]:
+    target, jit = model.target, not model.relocation
+    with message() as told:
+        kind = library().GetTargetFromTriple(target.triple.encode(), told.place)
+        if not kind:
+            raise CompilationError(f"LLVM knows no target {target.triple}:\n{told}")
+    triple, cpu, features = (s.encode() for s in (target.triple, target.cpu, target.features))
+    relocation, code_model = (b"default", b"jitdefault") if jit else (model.relocation.encode(), b"default")
+    return kind, triple, cpu, features, model.level, relocation, code_model, 0, int(jit), b""
