@@ -62,6 +62,14 @@ class EvaluationError(XlanbError):
     """The reference interpreter cannot give a result for these inputs."""
 
 
+class OutOfMemoryError(XlanbError, MemoryError):
+    """More memory is wanted than there is; the message says by what, how much, and what there is. `wanted` is in bytes, 0 where unknown."""
+
+    def __init__(self, message: str, wanted: int = 0) -> None:
+        self.wanted = wanted
+        super().__init__(message)
+
+
 class PassError(XlanbError):
     """A pass that does not exist, broke the module, or does not reach a fixed point. `path` names the pass last, the pipelines around it before, where one ran."""
 

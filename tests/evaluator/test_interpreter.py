@@ -120,9 +120,9 @@ ENTRY e { z = s32[] constant(0)
 
 
 def test_a_giant_value_is_refused_before_it_is_made():
-    with pytest.raises(EvaluationError, match="bytes, more than the limit"):
+    with pytest.raises(EvaluationError, match="GiB, more than the limit"):
         evaluate("HloModule m\nENTRY e { ROOT i = s32[100000,100000] iota(), iota_dimension=0 }")
-    with pytest.raises(EvaluationError, match="bytes, more than the limit"):
+    with pytest.raises(EvaluationError, match="GiB, more than the limit"):
         evaluate(
             "HloModule m\nENTRY e { z = f32[] constant(1)\n b = f32[100000,100000] broadcast(z), dimensions={}\n ROOT n = f32[100000,100000] negate(b) }"
         )

@@ -85,7 +85,7 @@ class BufferAssignment(Displayable):
     """The memory of a scheduled module.
 
     `sequence` is the program order (loops and conditionals stand at each of their positions), `orders` the schedule of each computation,
-    `copies` what has to be copied when; `temp_size` the bytes of the arena. `str()` of it is a report in the form of XLA's.
+    `copies` what has to be copied when; `slices` where each value lies; `temp_size` the bytes of the arena. `str()` of it is a report in the form of XLA's.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class BufferAssignment(Displayable):
         self.allocations: list[Allocation] = []
         self.copies: dict[int, list[Copy]] = {}
         self.staged: dict[tuple[int, HloValue], Slice] = {}
-        self._slices: dict[HloValue, Slice] = {}
+        self.slices: dict[HloValue, Slice] = {}
         self._scratch: dict[HloInstruction, Slice] = {}
         self._groups = Groups(self.dataflow, policy)
         self.result_copies: list[tuple[HloValue, int]] = []
@@ -109,15 +109,15 @@ class BufferAssignment(Displayable):
 
     def slice_of(self, i: HloInstruction, leaf: Leaf = ()) -> Slice:
         """Where the array at a leaf of an instruction's result lies."""
-        return self._slices[self.dataflow.value(i, leaf)]
+        return self.slices[self.dataflow.value(i, leaf)]
 
     def has_place(self, i: HloInstruction, leaf: Leaf) -> bool:
         """Whether the array at a leaf of an instruction's result lies anywhere: results that nothing reads may not (`Policy.is_optional`)."""
-        return self.dataflow.value(i, leaf) in self._slices
+        return self.dataflow.value(i, leaf) in self.slices
 
     def slice_of_value(self, value: HloValue) -> Slice:
         """Where a value lies."""
-        return self._slices[value]
+        return self.slices[value]
 
     def scratch_of(self, i: HloInstruction) -> Slice | None:
         """The scratch memory of an instruction's kernel."""
@@ -153,14 +153,14 @@ class BufferAssignment(Displayable):
         allocation.index = len(self.allocations)
         self.allocations.append(allocation)
         for v in values:
-            self._slices[v] = Slice(allocation.index, 0, allocation.size)
+            self.slices[v] = Slice(allocation.index, 0, allocation.size)
 
     def _pack(self, policy: Policy) -> None:
         flow = self.dataflow
         blocks: list[heap_simulator.Block] = []
         owners: list[list[HloValue] | HloInstruction | tuple[int, HloValue]] = []
         for group in self._groups.all():
-            if group[0] not in self._slices and not self._is_left_out(group, policy):
+            if group[0] not in self.slices and not self._is_left_out(group, policy):
                 blocks.append(heap_simulator.Block(max(v.size for v in group), _times(group)))
                 owners.append(group)
         for i, position in flow.position.items():
@@ -180,7 +180,7 @@ class BufferAssignment(Displayable):
             place = Slice((arena if bin_ is None else outputs[bin_]).index, offset, block.size)
             if isinstance(owner, list):
                 for v in owner:
-                    self._slices[v] = place
+                    self.slices[v] = place
             elif isinstance(owner, tuple):
                 self.staged[owner] = place
             else:
@@ -225,7 +225,7 @@ class BufferAssignment(Displayable):
         """The frozen snapshot."""
         if self._record is None:
             self._record = snapshot(
-                self.module.name, self.dataflow, self.allocations, self._slices, self._scratch, self.peak_bytes
+                self.module.name, self.dataflow, self.allocations, self.slices, self._scratch, self.peak_bytes
             )
         return self._record
 

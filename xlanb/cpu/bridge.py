@@ -1,8 +1,8 @@
 """Between Python and compiled programs, in LLVM IR that is loaded once: calls.
 
 `xlanb.call(run, args, results, temp, extra, word)` runs a program without the GIL, and gives why it ended (see xlanb.cpu.guard, which stands in the same module). `xlanb.entry` is the C
-function behind an executable's calls: it checks the arguments against a table, makes the results and runs the program; whatever is unusual it hands to a Python function that
-explains or copies.
+function behind an executable's calls: it checks the arguments against a table, makes the results and runs the program; whatever is unusual, a lack of memory too, it hands to a
+Python function that explains or copies.
 
 The fields of an ndarray are read where NumPy's C API has them since 1.7 (`PyArrayObject_fields`); `Bridge` looks whether they are there before any call relies on it.
 """
@@ -49,6 +49,7 @@ declare void @PyGILState_Release(i32)
 declare i32 @PyErr_CheckSignals()
 declare void @PyErr_SetObject(ptr, ptr)
 declare ptr @PyErr_NoMemory()
+declare void @PyErr_Clear()
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @new_array(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)
@@ -205,7 +206,6 @@ fresh:
   %got = icmp ne ptr %new, null
   br i1 %got, label %ready, label %no.memory
 no.memory:
-  %nothing = call ptr @PyErr_NoMemory()
   br label %drop
 ready:
   %temp = phi ptr [ null, %memory ], [ %taken, %take ], [ %new, %fresh ]
@@ -272,6 +272,7 @@ packed:
 
 drop:
   %count.made = phi i64 [ %j, %make ], [ %r, %no.memory ], [ %r, %tell ], [ %r, %perhaps ], [ %r, %pack ]
+  %no.room = phi i1 [ true, %make ], [ true, %no.memory ], [ false, %tell ], [ false, %perhaps ], [ false, %pack ]
   br label %dropping
 dropping:
   %q = phi i64 [ 0, %drop ], [ %q.next, %one.less ]
@@ -284,6 +285,11 @@ one.less:
   %q.next = add i64 %q, 1
   br label %dropping
 dropped:
+  br i1 %no.room, label %explain, label %raise
+explain:
+  call void @PyErr_Clear()
+  br label %slow
+raise:
   ret ptr null
 }}
 """
@@ -291,7 +297,7 @@ dropped:
 _GUARD = (guard.CANCEL, guard.HOST, guard.CHECK, guard.RECORD, guard.BEGIN, guard.FORKED)
 _API = (
     "PyTuple_GetItem PyTuple_New PyTuple_SetItem PyLong_AsVoidPtr PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread "
-    "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_SetObject PyErr_NoMemory Py_IncRef Py_DecRef PyTraceMalloc_Track"
+    "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_SetObject PyErr_NoMemory PyErr_Clear Py_IncRef Py_DecRef PyTraceMalloc_Track"
 ).split()
 
 

@@ -18,7 +18,8 @@ from xlanb.cpu import guard
 from xlanb.cpu.dynamic import packed, sizes_at, unpacked
 from xlanb.cpu.host_call import raise_pending
 from xlanb.cpu.jit import LoadedCode
-from xlanb.errors import ArgumentError, CancelledError
+from xlanb.errors import ArgumentError, CancelledError, OutOfMemoryError
+from xlanb.memory import out_of_memory
 from xlanb.shape import ArrayShape, Shape, TupleShape
 
 Array = NDArray[Any]
@@ -179,13 +180,24 @@ class Calls:
 
     `entry` is what a caller calls: machine code that checks the arguments and makes the results, where all arguments are row-major; otherwise `unusual`. `is_long`: a call takes so
     long that other threads should go on meanwhile (and a signal is looked for when it ends). `calls_host`: the program calls functions of the runtime, whose errors are raised afterwards.
+    `explain` says for a message where a result (by its number), or the largest temporary (None), comes from.
     """
 
-    def __init__(self, signature: Signature, code: LoadedCode, temp: int, *, is_long: bool, calls_host: bool) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        code: LoadedCode,
+        temp: int,
+        *,
+        is_long: bool,
+        calls_host: bool,
+        explain: Callable[[int | None], str] = lambda _: "",
+    ) -> None:
         self.signature = signature
         self.code = code
         self.is_long = is_long
         self._calls_host = calls_host
+        self._explain = explain
         self.arguments, self.results = signature.arguments(), signature.results()
         self._nested = any(isinstance(s, TupleShape) for _, s in signature.parameters)
         self._frame = _Frame(len(self.arguments), len(self.results), temp)
@@ -237,27 +249,56 @@ class Calls:
         kept = []
         for k, (spec, value) in enumerate(zip(self.arguments, flat, strict=True)):
             if spec is not None:
-                array = spec.taken(value)
+                array = self._taken(spec, value)
                 kept.append(array)
                 frame.arguments[k] = array.__array_interface__["data"][0]
         outputs = []
         for k, spec in enumerate(self.results):
-            array = spec.fresh() if spec is not None else _NOTHING
+            array = self._fresh(k, spec) if spec is not None else _NOTHING
             outputs.append(array)
             frame.results[k] = array.__array_interface__["data"][0]
-        status = self._bridge.call(function, frame.arguments, frame.results, frame.temp, extra, self._word)
+        try:
+            temp = frame.temp
+        except MemoryError as error:
+            raise out_of_memory(f"the temporaries of {self.signature.name}{self._explain(None)}", frame.size) from error
+        status = self._bridge.call(function, frame.arguments, frame.results, temp, extra, self._word)
         if status != guard.OK:
             self._stopped(status)
         given = [spec.given(a) if spec is not None else None for spec, a in zip(self.results, outputs, strict=True)]
         result = self.signature.result
         return given[0] if not isinstance(result, TupleShape) else _nest(result, iter(given))
 
+    @staticmethod
+    def _taken(spec: ArraySpec, value: Any) -> Array:
+        """An argument as the program reads it.
+
+        Raises:
+            OutOfMemoryError: it has to be copied, and there is no memory.
+        """
+        try:
+            return spec.taken(value)
+        except MemoryError as error:
+            what = f"a copy of {spec.label} in the layout {spec.shape}"
+            raise out_of_memory(what, spec.byte_size) from error
+
+    def _fresh(self, number: int, spec: ArraySpec) -> Array:
+        """Memory for a result.
+
+        Raises:
+            OutOfMemoryError: there is none.
+        """
+        try:
+            return spec.fresh()
+        except MemoryError as error:
+            what = f"result {number} of {self.signature.name}, {spec.shape.text(layout=False)}{self._explain(number)}"
+            raise out_of_memory(what, spec.byte_size) from error
+
     def _stopped(self, status: int) -> NoReturn:
         """Raise why an execution did not end by itself; what a signal's handler raised has been raised before."""
         if status == guard.HOST_FAILED:
             raise_pending()
         if status == guard.NO_MEMORY:
-            raise MemoryError
+            raise OutOfMemoryError(f"no memory for the record of a thread that runs {self.signature.name}")
         raise CancelledError(self._cancelled)
 
     def cancel(self) -> int:

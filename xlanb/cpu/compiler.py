@@ -19,12 +19,14 @@ from xlanb.cpu.deep import deep
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.legalize import legalize
 from xlanb.cpu.pipelines import pipeline
+from xlanb.cpu.shortage import check_sizes
 from xlanb.cpu.target import Target
-from xlanb.errors import CompilationError, HloVerifierError
+from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
+from xlanb.memory import check_addressable
 from xlanb.transforms.collector import seldom
 from xlanb.transforms.layout_agreement import agree
 from xlanb.transforms.layout_assignment import LayoutAssignment
@@ -196,6 +198,21 @@ def _target_of(host: Target, multi_thread: bool, explicit: bool) -> Target:
 
 
 def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
+    """Schedule, buffers and code of a module that the HLO passes have left, legalised in place.
+
+    Raises:
+        OutOfMemoryError: there is not enough memory for what is emitted, or a value is larger than any memory.
+    """
+    check_sizes(module)
+    try:
+        return _emitted(module, target)
+    except OutOfMemoryError:
+        raise
+    except MemoryError as error:
+        raise OutOfMemoryError(f"code generation ran out of memory over {module.name}: {error}") from error
+
+
+def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
     """Legalise in place, schedule, assign buffers and emit; fusions that grow out of hand are opened, those that cannot be written in place are not, and it starts over."""
     too_large: set[str] = set()
     apart: set[str] = set()
@@ -203,6 +220,7 @@ def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
     while True:
         legalize(module, too_large)
         assignment = assign_buffers(module, KernelPolicy(target.threads, apart))
+        check_addressable(f"{module.name}: the arena of temporaries", assignment.temp_size)
         try:
             return assignment, emit_program(assignment, target)
         except OverwrittenError as error:

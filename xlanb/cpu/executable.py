@@ -19,6 +19,7 @@ from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HiddenState, make_host_calls
 from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import CodeRecord
+from xlanb.cpu.shortage import Shortage
 from xlanb.cpu.target import Target
 from xlanb.display import Displayable
 from xlanb.hlo.instruction import HloInstruction
@@ -59,6 +60,7 @@ class Executable(Displayable):
             assignment.temp_size,
             is_long=program.loops or is_long(entry),
             calls_host=bool(self._host),
+            explain=Shortage(assignment),
         )
         self.__call__ = self.calls.entry()
 

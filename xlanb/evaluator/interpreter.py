@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.boundary import boundary, internal_error
-from xlanb.errors import EvaluationError, InternalError, XlanbError
+from xlanb.errors import EvaluationError, InternalError, OutOfMemoryError, XlanbError
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.host import acts
 from xlanb.evaluator.registry import LIFTED, RULES, Rule
@@ -20,6 +20,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.memory import ADDRESSABLE, out_of_memory, size_text
 from xlanb.shape import ArrayShape, BufferShape, Shape, TupleShape
 
 MAX_STEPS = 10_000_000
@@ -27,7 +28,7 @@ MAX_BYTES = 4 << 30
 MAX_DEPTH = 64
 
 # What a rule may raise on values that do not fit.
-_FAILURES = (XlanbError, MemoryError, np.linalg.LinAlgError)
+_FAILURES = (XlanbError, np.linalg.LinAlgError)
 # What it may raise besides in a module that breaks a rule of HLO, which nobody need have asked; in one that does not it is a bug of the interpreter.
 _BUGS = (ArithmeticError, LookupError, ValueError, TypeError, AttributeError)
 # Their values are their operands' or were checked inside a called computation.
@@ -69,6 +70,10 @@ class _Plan:
 
 class _LocatedError(EvaluationError):
     """An error whose message already shows the innermost instruction at fault."""
+
+
+class _NoMemoryError(_LocatedError, OutOfMemoryError):
+    """One that is a lack of memory."""
 
 
 class Evaluator:
@@ -122,7 +127,7 @@ class Evaluator:
         values = tuple(_argument(a, p) for a, p in zip(arguments, parameters, strict=True))
         try:
             with boundary("evaluate"), np.errstate(all="ignore"):
-                return _fresh(self.call(computation, values))
+                return _result(computation.root, self.call(computation, values))
         except RaisedError as raised:
             error = raised.error
         raise error
@@ -195,6 +200,8 @@ class Evaluator:
             value = step.rule(self, i, *operands)
         except (_LocatedError, InternalError):
             raise
+        except MemoryError as error:
+            raise _no_memory(i) from error
         except _FAILURES as error:
             text = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
             raise _located(i, text) from error
@@ -248,11 +255,9 @@ class Evaluator:
         dead: tuple[int, ...],
     ) -> _Step:
         is_view = i.opcode in _TRANSPARENT or i.opcode is HloOpcode.BROADCAST
-        if not is_view and i.shape.byte_size > self._max_bytes:
-            raise _located(
-                i,
-                f"the value would take {i.shape.byte_size} bytes, more than the limit of {self._max_bytes}",
-            )
+        size, limit = i.shape.byte_size, ADDRESSABLE if is_view else self._max_bytes
+        if size > limit:
+            raise _located(i, f"the value would take {size_text(size)}, more than the limit of {size_text(limit)}")
         is_static = isinstance(i.shape, ArrayShape) and i.shape.is_array and not i.shape.is_dynamic
         dtype, dimensions = (i.array_shape.dtype, i.array_shape.dimensions) if is_static else (None, ())
         return _Step(
@@ -334,6 +339,14 @@ def _broadcast(value: Value, shape: tuple[int, ...]) -> Value:
     return np.broadcast_to(value, shape)
 
 
+def _result(i: HloInstruction, value: Value) -> Value:
+    """The value of an instruction for those outside: arrays of their own."""
+    try:
+        return _fresh(value)
+    except MemoryError as error:
+        raise _no_memory(i) from error
+
+
 def _fresh(value: Value) -> Value:
     if isinstance(value, tuple):
         return tuple(map(_fresh, value))
@@ -390,10 +403,20 @@ def _unexpected(i: HloInstruction, error: Exception) -> XlanbError:
     return internal_error(error, "evaluate")
 
 
-def _located(i: HloInstruction, problem: str, width: int = 600) -> _LocatedError:
+def _located(i: HloInstruction, problem: str) -> _LocatedError:
+    return _LocatedError(f"{i.name}: {problem}\n{_shown(i)}")
+
+
+def _no_memory(i: HloInstruction) -> _NoMemoryError:
+    """Values that an instruction computes with may be larger than its result, so that what it wants is more than what is told."""
+    size = i.shape.byte_size
+    lack = out_of_memory(f"{i.name}, whose result is {i.shape.text(layout=False)}", size)
+    return _NoMemoryError(f"{lack}\n{_shown(i)}", size)
+
+
+def _shown(i: HloInstruction, width: int = 600) -> str:
     text = str(i)
-    shown = text if len(text) <= width else f"{text[:width]} ..."
-    return _LocatedError(f"{i.name}: {problem}\n  in {i.parent.name}: {shown}")
+    return f"  in {i.parent.name}: {text if len(text) <= width else f'{text[:width]} ...'}"
 
 
 def evaluate(target: HloModule | HloComputation | str, *arrays: Any, feeds: Feeds | None = None) -> Value:
@@ -440,4 +463,4 @@ def evaluate_instruction(
     if i.opcode is HloOpcode.PARAMETER:
         raise _located(i, f"{i.opcode} has no value that depends on its operands alone")
     with boundary("evaluate"), np.errstate(all="ignore"):
-        return _fresh(Evaluator(max_steps=max_steps, max_bytes=max_bytes, seed=None).apply(i, tuple(operands)))
+        return _result(i, Evaluator(max_steps=max_steps, max_bytes=max_bytes, seed=None).apply(i, tuple(operands)))

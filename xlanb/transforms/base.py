@@ -18,7 +18,7 @@ from typing import Any, ClassVar, final
 
 from xlanb.boundary import internal_error, is_foreign, let_pass
 from xlanb.display import Displayable
-from xlanb.errors import PassError, UnknownPassError, XlanbError, nearest
+from xlanb.errors import OutOfMemoryError, PassError, UnknownPassError, XlanbError, nearest
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
@@ -138,6 +138,10 @@ def execute(
             _check(hlo_pass, module, pipeline, given, effects, layouts_count=layouts_count)
     except PassError:
         raise
+    except MemoryError as error:
+        why = f": {error}" if str(error) else ""
+        where = "/".join((*pipeline, hlo_pass.name))
+        raise OutOfMemoryError(f"{where} ran out of memory over {module.name}{why}") from error
     except XlanbError as error:
         path = (*pipeline, hlo_pass.name)
         raise PassError(f"{'/'.join(path)}: {error}\n{_shown(str(module))}", path) from error

@@ -387,11 +387,14 @@ def _copy(e: Elemental, i: HloInstruction, x: Index) -> Value:
 def _constant(e: Elemental, i: HloInstruction, x: Index) -> Value:
     shape = array_of(i)
     values = i.literal.array
-    first = values.flat[0]
-    data = values.tobytes()
-    if data == data[: values.itemsize] * values.size:
-        return constant(shape.element_type, first)
+    if i.literal.is_elided or _is_splat(values.tobytes(), values.itemsize):
+        return constant(shape.element_type, values.flat[0])
     return e.constants(i).load(e.f, x)
+
+
+def _is_splat(data: bytes, size: int) -> bool:
+    """Whether all elements of `size` bytes are the same."""
+    return data == data[:size] * (len(data) // size)
 
 
 @elemental(Op.CONVERT)

@@ -34,6 +34,7 @@ from xlanb.errors import CompilationError, UnimplementedError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.memory import out_of_memory
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import has_dynamic
 
@@ -184,18 +185,17 @@ class _Emitter:
         known = self._constant_names.get(i.literal)
         if known is not None:
             return known
-        shape = array_of(i)
-        value = i.literal.array.transpose(tuple(reversed(shape.minor_to_major)))
-        data = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        size = i.shape.byte_size
         name = "@" + self.module.unique(f"const.{i.name}")
-        kind = f"[{data.size} x i8]"
-        if data.size > EXTERNAL_BYTES:
-            aligned = np.empty(data.size + 64, np.uint8)
-            aligned = aligned[-aligned.ctypes.data % 64 :][: data.size]
-            aligned[:] = data
-            self.constants[name[1:]] = aligned
+        kind = f"[{size} x i8]"
+        if size > EXTERNAL_BYTES:
+            try:
+                self.constants[name[1:]] = _aligned_bytes(i)
+            except MemoryError as error:
+                raise out_of_memory(f"constant {i.name}, {i.shape.text(layout=False)}", size) from error
             self.module.globals.append(f"{name} = external constant {kind}, align 64")
         else:
+            data = _laid_out(i)
             text = "\\" + data.tobytes().hex("\\").upper() if data.size else ""
             self.module.globals.append(f'{name} = private constant {kind} c"{text}", align 64')
         self._constant_names[i.literal] = name
@@ -427,3 +427,19 @@ class _KernelBuilder:
 
 
 __all__ = ["CompilationError", "Program", "emit_program"]
+
+
+def _laid_out(i: HloInstruction) -> NDArray[np.uint8]:
+    """The bytes of a constant in the order of its layout."""
+    value = i.literal.array.transpose(tuple(reversed(array_of(i).minor_to_major)))
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+
+
+def _aligned_bytes(i: HloInstruction) -> NDArray[np.uint8]:
+    """The bytes of a constant at a cache line. Those of an elided one are zeros, which take no memory before they are read."""
+    size = i.shape.byte_size
+    memory = np.zeros(size + 64, np.uint8)
+    aligned = memory[-memory.ctypes.data % 64 :][:size]
+    if not i.literal.is_elided:
+        aligned[:] = _laid_out(i)
+    return aligned

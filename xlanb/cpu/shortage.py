@@ -1,0 +1,44 @@
+"""What a lack of memory is told with: which instruction a result or the largest temporary belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.buffers.buffer_assignment import BufferAssignment
+from xlanb.hlo.module import HloModule
+from xlanb.memory import ADDRESSABLE, check_addressable, size_text
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Says for the error of an execution where memory that it did not get was to go."""
+
+    assignment: BufferAssignment
+
+    def __call__(self, number: int | None) -> str:
+        """The part of a message behind the name of a result (by its number), or behind "the temporaries" (None)."""
+        flow = self.assignment.dataflow
+        if number is not None:
+            return f" (instruction {flow.results[number].instruction.name})"
+        kinds = {a.index: a.kind for a in self.assignment.allocations}
+        temporaries = [
+            v
+            for v in flow.values
+            if v in self.assignment.slices and kinds[self.assignment.slice_of_value(v).allocation] == "temp"
+        ]
+        largest = max(temporaries, key=lambda v: v.size, default=None)
+        if largest is None:
+            return ""
+        shape = largest.shape.text(layout=False)
+        return f", the largest of which is {shape} ({size_text(largest.size)}, instruction {largest.instruction.name})"
+
+
+def check_sizes(module: HloModule) -> None:
+    """Refuse instructions whose results no memory can hold.
+
+    Raises:
+        OutOfMemoryError: one is beyond what 64-bit offsets reach; the message names it.
+    """
+    for i in module.instructions():
+        if i.shape.byte_size >= ADDRESSABLE:
+            check_addressable(f"{i.name} in {i.parent.name}, {i.shape.text(layout=False)},", i.shape.byte_size)
