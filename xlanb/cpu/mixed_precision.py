@@ -18,7 +18,7 @@ from xlanb.shape import PrimitiveType, Shape, TupleShape
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.float_normalization import UNTOUCHED, widened
 from xlanb.transforms.hlo_dce import HloDce
-from xlanb.transforms.operand_upcaster import PRODUCTS
+from xlanb.transforms.operand_upcaster import PRODUCTS, computed_in
 from xlanb.transforms.tuple_simplifier import TupleSimplifier
 
 _SEVERAL_TYPES = UNTOUCHED | {
@@ -36,27 +36,39 @@ def unmix(module: HloModule) -> bool:
         while kinds := _mixed_types(i):
             high = _common(kinds)
             i = widened(i, next(k for k in kinds if k is not high), high)
-    whole = [i for c in module.computations for i in c if i.opcode in PRODUCTS and _is_rounded(i)]
-    for i in whole:
-        _convert_at_the_end(i)
+    products = [i for c in module.computations for i in c if i.opcode in PRODUCTS]
+    changed = [i for i in products if _compute_in_one_type(i)]
     if mixed:
         TupleSimplifier().apply(module)
         HloDce().apply(module)
-    return bool(mixed or whole)
+    return bool(mixed or changed)
 
 
-def _is_rounded(i: HloInstruction) -> bool:
-    """Whether floats are multiplied and added up, and integers wanted."""
-    kinds = {o.shape.element_type for o in i.operands[:2]}
-    return i.shape.element_type.is_integral and any(k.is_floating for k in kinds)
+def _compute_in_one_type(i: HloInstruction) -> bool:
+    """Converts around a dot or convolution where its kernel computes in another type than XLA does; whether any were needed.
 
-
-def _convert_at_the_end(i: HloInstruction) -> None:
-    """Compute in the operands' type: an integer for each product would lose what is behind their points."""
-    floats = {o.shape.element_type for o in i.operands[:2] if o.shape.element_type.is_floating}
-    c, kind = i.parent, _common(floats)
+    A kernel converts operands to the type that it sums in, which is f32 for narrow floats and else
+    the result's.
+    """
+    kind, result = computed_in(i), i.shape.element_type
+    c, operands = i.parent, i.operands
+    is_small = kind.is_floating and kind.bits < 32
+    if is_small and any(o.shape.element_type is not kind for o in operands[:2]):
+        b = Builder(i)
+        rounded = [o if o.shape.element_type is kind else b.convert(o, kind) for o in operands[:2]]
+        c.set_operands(i, [*rounded, *operands[2:]])
+    if _sums_alike(kind, result):
+        return operands != i.operands
     made = c.clone_instruction(i, shape=i.array_shape.with_type(kind))
-    c.replace(i, Builder(i).convert(made, i.array_shape.element_type))
+    c.replace(i, Builder(i).convert(made, result))
+    return True
+
+
+def _sums_alike(kind: PrimitiveType, result: PrimitiveType) -> bool:
+    """Whether a kernel that gives `result` sums as one does that gives `kind`, and rounds once: integers wrap around at any width."""
+    if kind is PrimitiveType.F32:
+        return result is kind or (result.is_floating and result.bits < 32)
+    return result is kind or (kind.is_integral and result.is_integral)
 
 
 def _common(kinds: set[PrimitiveType]) -> PrimitiveType:

@@ -22,8 +22,10 @@ DType = np.dtype[Any]
 def convert(x: Array, dtype: DType) -> Array:
     """The values in another element type, by XLA's rules.
 
-    Floats are rounded to nearest even; to integers they are cut towards zero and saturate, NaN becoming 0. Integers wrap around. A complex number
-    gives its real part. A predicate is whether the value is not zero.
+    Floats are rounded to nearest even, once but for f64 to bf16, which XLA rounds to f32 first; NaN
+    becomes -0 in f4e2m1fn. To integers they are cut towards zero and saturate, NaN becoming 0.
+    Integers wrap around. A complex number gives its real part. A predicate is whether the value is
+    not zero.
     """
     if x.dtype == dtype:
         return x
@@ -35,11 +37,26 @@ def convert(x: Array, dtype: DType) -> Array:
     target = from_dtype(dtype)
     if target.is_integral and is_floating(x):
         return _saturate(wide, target)
-    if target.is_floating and dtype.kind == "V":
-        return wide.astype(np.float32).astype(dtype)
+    if target.is_floating and target.bits < 32 and target is not PrimitiveType.F16:
+        return _to_narrow_float(wide, target)
     if target.bits < 8:
         return wide.astype(np.int8 if target.is_signed else np.uint8).astype(dtype)
     return wide.astype(dtype)
+
+
+def _to_narrow_float(x: Array, target: PrimitiveType) -> Array:
+    """Numbers in a float type that NumPy lacks; ml_dtypes rounds f64 twice, by way of f32."""
+    rounds_once = x.dtype == np.float64 and target is not PrimitiveType.BF16
+    return narrow(_rounded_to_odd(x) if rounds_once else x.astype(np.float32), target.dtype)
+
+
+def _rounded_to_odd(x: Array) -> Array:
+    """f64 as f32 with the last bit set where digits were lost: rounding once more rounds x itself."""
+    near = x.astype(np.float32)
+    back = near.astype(np.float64)
+    bits = near.view(np.uint32) - (np.abs(back) > np.abs(x)).astype(np.uint32)
+    inexact = (back != x) & ~np.isnan(x)
+    return np.asarray(bits | inexact.astype(np.uint32)).view(np.float32)
 
 
 def _saturate(x: Array, target: PrimitiveType) -> Array:

@@ -11,8 +11,11 @@ import numpy as np
 from xlanb.errors import EvaluationError
 from xlanb.evaluator.bits import convert
 from xlanb.evaluator.registry import rule
-from xlanb.evaluator.values import Array, is_complex, is_integral, widen
+from xlanb.evaluator.values import Array, primitive_type, widen
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.shape_inference.registry import product_type
+from xlanb.shape import PrimitiveType
+from xlanb.shape.primitive_type import from_dtype
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
@@ -21,29 +24,30 @@ _EXACT_IN_DOUBLE = 2**53
 
 
 def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
-    """Matrix products [..., m, k] x [..., k, n] in an accumulator that fits `dtype`, the element type of the result.
+    """Matrix products [..., m, k] x [..., k, n] in the type that XLA computes them in, given as `dtype`.
 
     Narrow floats are multiplied and added in f32. Integers are exact modulo the width of the result.
     """
-    if dtype == np.bool_:
-        return np.asarray(np.matmul(a != 0, b != 0))
+    kind = product_type(primitive_type(a), primitive_type(b), from_dtype(dtype))
+    return convert(_matmul_of(convert(a, kind.dtype), convert(b, kind.dtype), kind), dtype)
+
+
+def _matmul_of(a: Array, b: Array, kind: PrimitiveType) -> Array:
+    """Matrix products whose operands and result are of one type."""
+    if kind is PrimitiveType.PRED:
+        return np.asarray(np.matmul(a, b))
     a, b = widen(a), widen(b)
-    if is_integral(a) or is_integral(b):
-        return _integer_matmul(a, b, dtype)
-    kind = np.result_type(a, b, widen(np.empty(0, dtype)))
-    return convert(np.matmul(a.astype(kind), b.astype(kind)), dtype)
+    return convert(_integer_matmul(a, b) if kind.is_integral else np.matmul(a, b), kind.dtype)
 
 
-def _integer_matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
+def _integer_matmul(a: Array, b: Array) -> Array:
     """Through BLAS in f64 where that is exact, else in 64-bit integers, which wrap around as narrower ones do."""
     if not a.size or not b.size:
-        return np.zeros(np.matmul(a, b).shape, dtype)
-    if a.dtype.kind == "f" or b.dtype.kind == "f":
-        return convert(np.matmul(a.astype(np.float64), b.astype(np.float64)), dtype)
+        return np.zeros(np.matmul(a, b).shape, np.int64)
     bound = max(abs(int(a.max())), abs(int(a.min()))) * max(abs(int(b.max())), abs(int(b.min()))) * a.shape[-1]
     if bound < _EXACT_IN_DOUBLE:
-        return convert(np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64), dtype)
-    return convert(np.matmul(a.astype(np.int64), b.astype(np.int64)), dtype)
+        return np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64))
+    return np.asarray(np.matmul(a.astype(np.int64), b.astype(np.int64)))
 
 
 def dot_general(
@@ -76,8 +80,6 @@ def _numbers(
 
 @rule("dot")
 def _dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
-    if is_complex(a) and b.dtype != a.dtype:
-        b = b.astype(a.dtype)
     batch, contracting = _numbers(i)
     return dot_general(a, b, batch, contracting, i.array_shape.dtype)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlanb.errors import EvaluationError
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.special_functions import erf
 from xlanb.evaluator.values import (
@@ -23,6 +24,7 @@ from xlanb.evaluator.values import (
     widen,
 )
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import PrimitiveType
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
@@ -109,13 +111,14 @@ def power(x: Array, y: Array) -> Array:
 
 
 def maximum(x: Array, y: Array) -> Array:
-    """The larger, NaN if either is."""
-    return np.maximum(x, y)
+    """The larger, NaN if either is; 0 is larger than -0."""
+    larger = np.maximum(x, y)
+    return np.where((x == 0) & (y == 0), x + y, larger) if is_floating(x) else larger
 
 
 def minimum(x: Array, y: Array) -> Array:
-    """The smaller, NaN if either is."""
-    return np.minimum(x, y)
+    """The smaller, NaN if either is; -0 is smaller than 0."""
+    return np.negative(maximum(np.negative(x), np.negative(y))) if is_floating(x) else np.minimum(x, y)
 
 
 def _sign(x: Array) -> Array:
@@ -155,8 +158,10 @@ def _complex_cbrt(x: Array) -> Array:
 
 
 def _atan2(y: Array, x: Array) -> Array:
-    if not is_complex(y):
+    if is_floating(y):
         return np.arctan2(y, x)
+    if not is_complex(y):
+        raise EvaluationError(f"atan2 takes floating-point or complex operands, not {primitive_type(y)}")
     # the principal value -i log((x + i y) / sqrt(x^2 + y^2))
     return np.asarray(-1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y)), y.dtype)
 
@@ -238,7 +243,7 @@ def _real(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 @rule("imag", lifted=True)
 def _imag(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
-    return np.imag(x) if is_complex(x) else np.zeros_like(x)
+    return np.imag(x) if is_complex(x) else narrow(np.zeros(x.shape, np.float32), x.dtype)
 
 
 @rule("complex", lifted=True)
@@ -258,7 +263,7 @@ def _select(ev: Evaluator, i: HloInstruction, condition: Array, x: Any, y: Any) 
 
 @rule("clamp", lifted=True)
 def _clamp(ev: Evaluator, i: HloInstruction, low: Array, x: Array, high: Array) -> Array:
-    return narrow(np.minimum(np.maximum(widen(low), widen(x)), widen(high)), x.dtype)
+    return narrow(minimum(maximum(widen(low), widen(x)), widen(high)), x.dtype)
 
 
 _COMPARISONS: dict[str, Function] = {
@@ -272,7 +277,9 @@ _COMPARISONS: dict[str, Function] = {
 
 
 def total_order(x: Array) -> Array:
-    """Signed integers that sort as the floating-point numbers do in IEEE 754's total order: -NaN < -inf < ... < -0 < +0 < ... < NaN."""
+    """Integers that sort as the floating-point numbers do in IEEE 754's total order: -NaN < -inf < ... < -0 < +0 < ... < NaN."""
+    if primitive_type(x) is PrimitiveType.F8E8M0FNU:
+        return x.view(np.uint8)  # without a sign
     bits = x.view(np.dtype(f"i{x.dtype.itemsize}"))
     if primitive_type(x).bits < 8:
         bits = (bits << 4).astype(np.int8)  # the sign of a four-bit number where a byte has it

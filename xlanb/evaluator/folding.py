@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlanb.evaluator.elementwise import maximum, minimum
 from xlanb.evaluator.values import Array, Value, is_complex, is_floating, narrow, widen
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.opcode import HloOpcode
@@ -55,6 +56,23 @@ class Monoid:
         if dtype.kind == "f":
             return np.asarray(-np.inf if is_low else np.inf, dtype)
         return np.asarray(np.iinfo(dtype).min if is_low else np.iinfo(dtype).max, dtype)
+
+    def combine(self, x: Array, y: Array) -> Array:
+        """The operation on two arrays."""
+        if self.opcode is HloOpcode.MAXIMUM:
+            return maximum(x, y)
+        return minimum(x, y) if self.opcode is HloOpcode.MINIMUM else np.asarray(self.ufunc(x, y))
+
+    def reduce(self, x: Array, axes: tuple[int, ...]) -> Array:
+        """The operation over all of some dimensions."""
+        total = np.asarray(self.ufunc.reduce(x, axis=axes, dtype=x.dtype, initial=self.identity(x.dtype)[()]))
+        if self.opcode not in (HloOpcode.MAXIMUM, HloOpcode.MINIMUM) or not is_floating(x) or not (total == 0).any():
+            return total
+        # NumPy's extremes of 0 and -0 are either: 0 is the larger.
+        is_wanted = (x == 0) & (np.signbit(x) == (self.opcode is HloOpcode.MINIMUM))
+        wanted = -0.0 if self.opcode is HloOpcode.MINIMUM else 0.0
+        zero = np.where(is_wanted.any(axis=axes), x.dtype.type(wanted), x.dtype.type(-wanted))
+        return np.where(total == 0, zero, total)
 
     def rounds(self, x: Array) -> bool:
         """Whether every step of a fold over x is rounded to a narrow float, so that the order of the steps is to be kept."""
@@ -142,8 +160,7 @@ def _fold_known(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> 
     if known.rounds(x):
         return _fold_rounding(known, x, init, axes)
     wide = known.accumulator(x)
-    total = known.ufunc.reduce(wide, axis=axes, dtype=wide.dtype, initial=known.identity(wide.dtype)[()])
-    return narrow(np.asarray(known.ufunc(known.accumulator(init), total)), x.dtype)
+    return narrow(known.combine(known.accumulator(init), known.reduce(wide, axes)), x.dtype)
 
 
 def _fold_rounding(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) -> Array:

@@ -32,6 +32,7 @@ def _wide(t: PrimitiveType) -> np.dtype[Any] | None:
 
 # By the dtypes' numbers: hashing a dtype costs more than adding two scalars.
 _WIDE: dict[int, np.dtype[Any]] = {t.dtype.num: w for t in PrimitiveType if (w := _wide(t)) is not None}
+_F4 = PrimitiveType.F4E2M1FN.dtype
 
 
 def widen(x: Array) -> Array:
@@ -41,9 +42,16 @@ def widen(x: Array) -> Array:
 
 
 def narrow(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Back to the element type: floats are rounded to nearest even, integers wrap around."""
-    # NumPy knows no way from one narrow type to some of the others.
-    return x if x.dtype == dtype else widen(np.asarray(x)).astype(dtype)
+    """Back to the element type: floats are rounded to nearest even, integers wrap around.
+
+    f4e2m1fn has no NaN; XLA makes it -0 whatever its sign is.
+    """
+    if x.dtype == dtype:
+        return x
+    wide = widen(np.asarray(x))  # NumPy knows no way from one narrow type to some of the others
+    if dtype == _F4 and wide.dtype.kind == "f":
+        wide = np.where(np.isnan(wide), wide.dtype.type(-0.0), wide)
+    return wide.astype(dtype)
 
 
 def primitive_type(x: Array) -> PrimitiveType:

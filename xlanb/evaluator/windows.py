@@ -77,9 +77,9 @@ def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[Win
         total = np.full((*line.shape[:-1], at.shape[0]), identity, wide.dtype)
         for k in range(d.size):
             element = line[..., at[:, k]] if wide.shape[axis] else np.full_like(total, identity)
-            total = known.ufunc(total, np.where(inside[:, k], element, identity))
+            total = known.combine(total, np.where(inside[:, k], element, identity))
         wide = np.moveaxis(total, -1, axis)
-    return narrow(np.asarray(known.ufunc(known.accumulator(init), wide)), x.dtype)
+    return narrow(known.combine(known.accumulator(init), wide), x.dtype)
 
 
 def _offsets(dimensions: Sequence[WindowDimension], sizes: Sequence[int]) -> Iterator[tuple[tuple[Array, ...], Array]]:

@@ -125,10 +125,11 @@ class RealExecutable:
         return name
 
     def put(self, args: Sequence[Any]) -> list[Any]:
-        """Arrays as JAX's own, on the device."""
+        """Arrays as JAX's own, on the device; 64-bit elements stay so whatever JAX's own setting is."""
         jax = _import("jax")
         device = self._client.local_devices()[0]
-        return [jax.device_put(np.asarray(a), device) for a in args]
+        with jax.enable_x64(True):
+            return [jax.device_put(np.asarray(a), device) for a in args]
 
     def run(self, buffers: list[Any]) -> list[Any]:
         """Run on arrays that are JAX's already; results that are JAX's, ready to read."""

@@ -11,6 +11,7 @@ from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.hlo.shape_inference.registry import product_type
 from xlanb.shape import PrimitiveType
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
@@ -19,17 +20,10 @@ PRODUCTS = frozenset({O.DOT, O.CONVOLUTION})
 """Opcodes that may give another element type than their operands'."""
 
 
-def holds_all_of(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
-    """Whether a wider type of the same kind, or a float for an integer: what XLA calls the higher precision."""
-    if wide.is_integral and narrow.is_integral:
-        return wide.bits > narrow.bits or (wide.bits == narrow.bits and wide.is_signed and narrow.is_unsigned)
-    rank = (
-        (narrow.is_integral, narrow.is_floating, narrow.is_complex).index(True)
-        if narrow is not PrimitiveType.PRED
-        else -1
-    )
-    ours = (wide.is_integral, wide.is_floating, wide.is_complex).index(True) if wide is not PrimitiveType.PRED else -1
-    return ours > rank or (ours == rank and wide.bits > narrow.bits)
+def computed_in(i: HloInstruction) -> PrimitiveType:
+    """The type that a dot or convolution multiplies and adds in, before its result is converted."""
+    left, right = (o.shape.element_type for o in i.operands[:2])
+    return product_type(left, right, i.shape.element_type)
 
 
 @dataclass(frozen=True)
@@ -41,17 +35,12 @@ class OperandUpcaster(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                kind = i.shape.element_type if i.opcode in PRODUCTS else None
-                if (
-                    kind is not None
-                    and all(_fits(o, kind) for o in i.operands[:2])
-                    and any(o.shape.element_type is not kind for o in i.operands[:2])
-                ):
+                if i.opcode not in PRODUCTS:
+                    continue
+                kind = i.shape.element_type
+                mixed = any(o.shape.element_type is not kind for o in i.operands[:2])
+                if mixed and computed_in(i) is kind:
                     _upcast(i, kind)
-
-
-def _fits(o: HloInstruction, kind: PrimitiveType) -> bool:
-    return o.shape.element_type is kind or holds_all_of(kind, o.shape.element_type)
 
 
 def _upcast(i: HloInstruction, kind: PrimitiveType) -> None:

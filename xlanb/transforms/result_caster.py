@@ -8,12 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
-from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
-from xlanb.shape import PrimitiveType
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.operand_upcaster import PRODUCTS, holds_all_of
+from xlanb.transforms.operand_upcaster import PRODUCTS, computed_in
 
 
 @dataclass(frozen=True)
@@ -25,17 +23,9 @@ class ResultCaster(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode in PRODUCTS:
-                    wide = _operand_type(i)
-                    if wide is not i.shape.element_type and holds_all_of(wide, i.shape.element_type):
-                        c.replace(
-                            i,
-                            Builder(i).convert(
-                                c.clone_instruction(i, shape=i.array_shape.with_type(wide)), i.shape.element_type
-                            ),
-                        )
-
-
-def _operand_type(i: HloInstruction) -> PrimitiveType:
-    left, right = (o.shape.element_type for o in i.operands[:2])
-    return right if holds_all_of(right, left) else left
+                if i.opcode not in PRODUCTS:
+                    continue
+                kind, wide = i.shape.element_type, computed_in(i)
+                if wide is not kind:
+                    computed = c.clone_instruction(i, shape=i.array_shape.with_type(wide))
+                    c.replace(i, Builder(i).convert(computed, kind))

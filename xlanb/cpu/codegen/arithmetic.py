@@ -13,6 +13,7 @@ from xlanb.cpu.codegen.types import (
     Value,
     constant,
     float_text,
+    from_bits,
     odd,
     pair,
     real,
@@ -284,15 +285,17 @@ def compare(f: Function, t: PrimitiveType, direction: str, a: Value, b: Value, *
     signed = t.is_signed
     kind = register(t)
     if t.is_floating:
-        # Negative numbers in the order of their magnitudes' opposite: the bits as a signed integer, all but the sign flipped.
-        x, y, kind, signed = *(_total(f, t, v) for v in (x, y)), f"i{t.bits}", True
+        x, y, kind, signed = *(_total(f, t, v) for v in (x, y)), f"i{t.bits}", t is not T.F8E8M0FNU
     how = direction.lower()
     how = how if how in ("eq", "ne") else ("s" if signed else "u") + how
     return f.let(f"icmp {how} {kind} {x}, {y}")
 
 
 def _total(f: Function, t: PrimitiveType, value: str) -> str:
+    """An integer for the total order: the bits, of a negative number all but the sign flipped; f8e8m0fnu has no sign."""
     bits = to_bits(f, t, value)
+    if t is T.F8E8M0FNU:
+        return bits
     kind = f"i{t.bits}"
     flip = f.let(f"lshr {kind} {f.let(f'ashr {kind} {bits}, {t.bits - 1}')}, 1")
     return f.let(f"xor {kind} {bits}, {flip}")
@@ -358,7 +361,9 @@ def _from_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: str) -
         return rounded(f, to, x)
     if goal == "double":
         return f.let(f"fpext float {x} to double")
-    return f.let(f"fptrunc double {x} to float") if to is T.F32 else rounded(f, to, odd(f, x))
+    if to in (T.F32, T.BF16):  # XLA rounds to bf16 by way of f32
+        return rounded(f, to, f.let(f"fptrunc double {x} to float"))
+    return rounded(f, to, odd(f, x))
 
 
 def _saturated(f: Function, kind: str, to: PrimitiveType, x: str) -> str:
@@ -383,17 +388,20 @@ def _to_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: str) -> 
     how = "sitofp" if source.is_signed else "uitofp"
     if to in (T.F32, T.F64):
         return f.let(f"{how} {register(source)} {x} to {register(to)}")
-    if source.bits >= 32:  # an f32 would round first
-        return rounded(f, to, odd(f, f.let(f"{how} {register(source)} {x} to double")))
     return rounded(f, to, f.let(f"{how} {register(source)} {x} to float"))
+
+
+_FORMATS = {T.F64: (T.F64, 52, 11), T.F16: (T.F16, 10, 5)}
+"""The types whose precision is reduced on their own bits: the type, its bits of mantissa and of exponent."""
 
 
 def reduce_precision(f: Function, t: PrimitiveType, exponent: int, mantissa: int, value: str) -> str:
     """The value as if it had been stored with so many bits: rounded to nearest even, beyond the range infinite, below it zero."""
-    wide = t is T.F64
-    kind, whole, own_mantissa, bias = ("double", "i64", 52, 1023) if wide else ("float", "i32", 23, 127)
-    width = 64 if wide else 32
-    bits = f.let(f"bitcast {kind} {value} to {whole}")
+    # Narrower floats than f16 are numbers of f32 here; f16's subnormal numbers need its own bits.
+    held, own_mantissa, own_exponent = _FORMATS.get(t, (T.F32, 23, 8))
+    width, bias = held.bits, 2 ** (own_exponent - 1) - 1
+    kind, whole = register(t), f"i{width}"
+    bits = to_bits(f, held, value)
     sign_mask = -(2 ** (width - 1))
     if mantissa < own_mantissa:
         drop = own_mantissa - mantissa
@@ -401,7 +409,6 @@ def reduce_precision(f: Function, t: PrimitiveType, exponent: int, mantissa: int
         half = f.let(f"add {whole} {lsb}, {2 ** (drop - 1) - 1}")
         # A mantissa that rounds up into the sign is a NaN's: those are put back below.
         bits = f.let(f"and {whole} {f.let(f'add {whole} {bits}, {half}')}, {-(2**drop)}")
-    own_exponent = 11 if wide else 8
     if exponent < own_exponent:
         reduced_bias = 2 ** (exponent - 1) - 1
         magnitude = f.let(f"and {whole} {bits}, {2 ** (width - 1) - 1}")
@@ -411,6 +418,6 @@ def reduce_precision(f: Function, t: PrimitiveType, exponent: int, mantissa: int
         infinite = f.let(f"or {whole} {sign}, {(2 * bias + 1) << own_mantissa}")
         bits = f.let(f"select i1 {too_big}, {whole} {infinite}, {whole} {bits}")
         bits = f.let(f"select i1 {too_small}, {whole} {sign}, {whole} {bits}")
-    made = f.let(f"bitcast {whole} {bits} to {kind}")
+    made = from_bits(f, held, bits)
     is_nan = f.let(f"fcmp uno {kind} {value}, {value}")
     return rounded(f, t, f.let(f"select i1 {is_nan}, {kind} {value}, {kind} {made}"))

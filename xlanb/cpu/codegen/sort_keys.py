@@ -130,8 +130,11 @@ def _float_bits(f: Function, key: Key, value: str) -> str:
     else:
         number = value
     bits = to_bits(f, t, number)
-    flip = f.let(f"or {whole} {f.let(f'ashr {whole} {bits}, {t.bits - 1}')}, {1 << (t.bits - 1)}")
-    ordered = f.let(f"xor {whole} {bits}, {flip}")
+    if t is T.F8E8M0FNU:
+        ordered = bits  # without a sign
+    else:
+        flip = f.let(f"or {whole} {f.let(f'ashr {whole} {bits}, {t.bits - 1}')}, {1 << (t.bits - 1)}")
+        ordered = f.let(f"xor {whole} {bits}, {flip}")
     if key.total_order:
         return ordered
     is_nan = f.let(f"fcmp uno {kind} {value}, {value}")

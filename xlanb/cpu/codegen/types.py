@@ -191,7 +191,7 @@ def to_memory(f: Function, t: PrimitiveType, value: str) -> str:
     if is_narrow(t):
         return str(f.recall(("in memory", t, value)) or narrow(f, t, value))
     if t.bits < 8:
-        return f.let(f"{'sext' if t.is_signed else 'zext'} i{t.bits} {value} to i8")
+        return f.let(f"zext i{t.bits} {value} to i8")
     return value
 
 
@@ -293,9 +293,14 @@ def _narrow_bf16(f: Function, value: str, bits: str) -> str:
 
 
 def _narrow_e8m0(f: Function, value: str, bits: str) -> str:
-    """Powers of two only: the nearest, ties to the even exponent; negative, zero and NaN give what ml_dtypes gives: NaN but for zero."""
-    near = _nearest(f, bits, 23)
-    good = f.let(f"fcmp oge float {value}, 0.0")
+    """The nearest power of two, ties to the larger; below 2^-126 the larger of two neighbours.
+
+    Zero, negative numbers, infinity and NaN give NaN (255), as in XLA and ml_dtypes.
+    """
+    is_least = f.let(f"icmp eq i32 {bits}, {1 << 22}")  # 2^-127 itself is not rounded up
+    half = f.let(f"sub i32 {1 << 22}, {f.let(f'zext i1 {is_least} to i32')}")
+    near = f.let(f"lshr i32 {f.let(f'add i32 {bits}, {half}')}, 23")
+    good = f.let(f"fcmp ogt float {value}, 0.0")
     chosen = f.let(f"select i1 {good}, i32 {near}, i32 255")
     return f.let(f"trunc i32 {chosen} to i8")
 

@@ -154,6 +154,14 @@ def higher_precision(a: PrimitiveType, b: PrimitiveType) -> PrimitiveType:
     return a if a is b or _RANK[a] >= _RANK[b] else b
 
 
+def product_type(a: PrimitiveType, b: PrimitiveType, result: PrimitiveType) -> PrimitiveType:
+    """The type in which a dot or convolution of `a` by `b` computes before it gives `result`.
+
+    Operands are converted to it, and the sums from it: XLA's result_caster and operand_upcaster.
+    """
+    return higher_precision(higher_precision(a, b), result)
+
+
 def _precision(kind: PrimitiveType) -> tuple[bool, float, float, int, bool]:
     real = component_type(kind)
     if not real.is_floating:

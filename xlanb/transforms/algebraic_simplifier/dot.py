@@ -9,8 +9,9 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.transforms import match as m
-from xlanb.transforms.algebraic_simplifier.facts import is_inexact, scalar_reducer
+from xlanb.transforms.algebraic_simplifier.facts import scalar_reducer
 from xlanb.transforms.builder import Builder
+from xlanb.transforms.operand_upcaster import computed_in
 from xlanb.transforms.rules import RuleSet, guard
 
 DOT = RuleSet("dot")
@@ -69,14 +70,15 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
 )
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     (batch, _), (batch2, _) = _dimensions(root)
-    shape, n = root.array_shape, len(batch)
-    left = _of_type(b, _in_order(b, a, batch, ()), shape.element_type)
-    right = _of_type(b, _in_order(b, b2, batch2, ()), shape.element_type)
+    kind = computed_in(root)
+    shape, n = root.array_shape.with_type(kind), len(batch)
+    left = _of_type(b, _in_order(b, a, batch, ()), kind)
+    right = _of_type(b, _in_order(b, b2, batch2, ()), kind)
     if shape.rank != a.array_shape.rank:
         left = b.broadcast(left, range(a.array_shape.rank), shape)
     if shape.rank != b2.array_shape.rank:
         right = b.broadcast(right, (*range(n), *range(a.array_shape.rank, shape.rank)), shape)
-    return b.add(O.MULTIPLY, (left, right), shape)
+    return _of_type(b, b.add(O.MULTIPLY, (left, right), shape), root.shape.element_type)
 
 
 @rule(
@@ -89,12 +91,13 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -
 def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -> HloInstruction:
     left_dims, right_dims = _dimensions(root)
     shape, n = root.array_shape, len(left_dims[0])
-    left = _of_type(b, _in_order(b, a, *left_dims), shape.element_type)
-    right = _of_type(b, _in_order(b, b2, *right_dims), shape.element_type)
+    kind = computed_in(root)
+    # Products of narrow floats are summed before they are rounded.
+    wide = PrimitiveType.F32 if kind.is_floating and kind.bits < 32 else kind
+    left, right = (
+        _of_type(b, _of_type(b, _in_order(b, o, *dims), kind), wide) for o, dims in ((a, left_dims), (b2, right_dims))
+    )
     product = b.binary(O.MULTIPLY, left, right)
-    narrow = is_inexact(root) and shape.element_type.is_floating and shape.element_type is not PrimitiveType.F64
-    wide = PrimitiveType.F32 if narrow else shape.element_type
-    product = _of_type(b, product, wide)
     add = scalar_reducer(root.parent.module, O.ADD, wide)
     summed = b.add(
         O.REDUCE,
@@ -103,7 +106,7 @@ def _(b: Builder, root: HloInstruction, a: HloInstruction, b2: HloInstruction) -
         dimensions=tuple(range(n, n + len(left_dims[1]))),
         to_apply=add,
     )
-    return _of_type(b, summed, shape.element_type)
+    return _of_type(b, _of_type(b, summed, kind), shape.element_type)
 
 
 def _has_ones(*operands: HloInstruction) -> bool:

@@ -1,0 +1,71 @@
+"""What the real XLA:CPU makes of numbers that leave room for interpretation: the evaluator, and so compiled code, has the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlanb
+from tests.numeric_values import FLOATS, INTEGERS, assert_same, values_of
+from xlanb.peers import xla
+from xlanb.shape.primitive_type import BY_TEXT
+
+pytest.importorskip("jax")
+pytestmark = pytest.mark.peer
+
+ONE_STEP = ("bf16", "f8e8m0fnu", "f8e5m2", "f8e4m3fn", "f4e2m1fn", "s4", "u8", "s32", "u64", "pred")
+
+
+def _real(text: str, *arrays: Any) -> list[Any]:
+    return xla.RealExecutable(text)(*arrays)
+
+
+def _usual(x: Any) -> Any:
+    """Which numbers are not subnormal, which XLA takes for zero; 6 overflows f4e2m1fn's integers there."""
+    size = np.abs(x.astype(np.float64))
+    if x.dtype == BY_TEXT["f4e2m1fn"].dtype:
+        return size != 6
+    return (size == 0) | ~(size < np.finfo(np.float32).tiny) if "float" in x.dtype.name else np.ones(x.shape, np.bool_)
+
+
+@pytest.mark.parametrize("source", [*FLOATS, *INTEGERS])
+def test_conversions(source: str) -> None:
+    targets = [t for t in ONE_STEP if t != source]
+    with np.errstate(all="ignore"):
+        x = values_of(source, np.random.default_rng(0))
+        x = x[_usual(x)]
+    lines = "\n".join(f"  c{k} = {t}[{len(x)}] convert(a)" for k, t in enumerate(targets))
+    shape, names = ", ".join(f"{t}[{len(x)}]" for t in targets), ", ".join(f"c{k}" for k in range(len(targets)))
+    text = f"HloModule m\nENTRY e {{\n  a = {source}[{len(x)}] parameter(0)\n{lines}\n  ROOT r = ({shape}) tuple({names})\n}}\n"
+    for got, want in zip(xlanb.evaluate(text, x), _real(text, x), strict=True):
+        assert_same(np.asarray(got), np.asarray(want), x)
+
+
+VECTORS = "a = {0}[2] parameter(0)\n b = {1}[2] parameter(1)\n ROOT r = {2}[] dot(a, b), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}"
+MIXED = [
+    ("c64", "s16", "s32", [1.5 + 0.5j, 4.5], [1, 2]),
+    ("u32", "c64", "c64", [1, 2], [0.5 + 0.5j, 2 + 0.5j]),
+    ("f32", "f32", "s32", [1.5, 1.5], [1.5, 0.5]),
+    ("f8e5m2", "f8e5m2", "s32", [1.5, 1.5], [1.5, 0.5]),
+    ("f64", "f64", "f32", [1 + 2.0**-30, 1], [1, -1]),
+    ("s16", "s16", "pred", [3, 1], [1, -3]),
+    ("bf16", "bf16", "s16", [3.0, 0.0625], [5.0, 1.0]),
+]
+
+
+@pytest.mark.parametrize("case", MIXED, ids=lambda c: "-".join(c[:3]))
+def test_a_dot_of_several_types(case: tuple[Any, ...]) -> None:
+    text = "HloModule m\nENTRY e {\n " + VECTORS.format(*case[:3]) + "\n}\n"
+    x, y = (np.array(v).astype(BY_TEXT[t].dtype) for t, v in zip(case[:2], case[3:], strict=True))
+    np.testing.assert_array_equal(xlanb.evaluate(text, x, y), _real(text, x, y)[0])
+
+
+@pytest.mark.parametrize("t", ["bf16", "f16", "f8e5m2", "f8e4m3fn"])
+def test_a_dot_without_free_dimensions(t: str) -> None:
+    text = "HloModule m\nENTRY e {\n " + VECTORS.format(t, t, t).replace("[2]", "[500]") + "\n}\n"
+    rng = np.random.default_rng(0)
+    x, y = ((0.4 * rng.standard_normal(500)).astype(np.float32).astype(BY_TEXT[t].dtype) for _ in range(2))
+    (theirs,) = _real(text, x, y)
+    np.testing.assert_array_equal(xlanb.compile(text)(x, y), theirs)
