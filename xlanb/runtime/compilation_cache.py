@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +23,7 @@ from xlanb.debug_options import current
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.logs import VLog
+from xlanb.runtime.claims import Claims, Pending
 from xlanb.tf2xla.compiler import Argument, CompilationResult
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ COMPILE_THRESHOLD: Final = 2  # requests for a signature before it is compiled l
 MEGAMORPHIC_COMPILATIONS: Final = 10
 EXECUTIONS_PER_COMPILATION: Final = 50
 MOST_ONGOING: Final = 10  # compilations in threads of their own
-_LONGEST_PAUSE: Final = 1.0  # seconds that others wait for a compilation that somebody steps through by hand
 _LOG = VLog("runtime", "xla_compilation_cache")
 
 
@@ -67,15 +67,6 @@ class ClusterStats:
     compilations: int = 0
     seconds: float = 0.0
     is_megamorphic: bool = False
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A compilation under way: which thread does it, and since when it waits to be stepped on (0: it runs)."""
-
-    thread: int
-    done: threading.Event = field(default_factory=threading.Event)
-    paused_at: float = 0.0
 
 
 def signature_of(function: str, arguments: Sequence[Argument]) -> Signature:
@@ -114,12 +105,12 @@ class CompilationCache(Displayable):
         self.hits = 0
         self.misses = 0
         self._entries: OrderedDict[Signature, Entry] = OrderedDict()
-        self._pending: dict[Signature, _Pending] = {}
         self._waiting: OrderedDict[Signature, tuple[str, int]] = OrderedDict()
         self._failed: OrderedDict[Signature, XlanbError] = OrderedDict()
         self._stats: OrderedDict[str, ClusterStats] = OrderedDict()
         self._dropped: deque[_Row] = deque(maxlen=capacity)
         self._lock = threading.RLock()
+        self._claims: Claims[Signature] = Claims(self._lock)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -154,6 +145,12 @@ class CompilationCache(Displayable):
                 stats.seconds += entry.seconds
                 few = stats.executions < EXECUTIONS_PER_COMPILATION * stats.compilations
                 stats.is_megamorphic |= stats.compilations > MEGAMORPHIC_COMPILATIONS and few
+
+    def count_run(self, entry: Entry, seconds: float = 0.0) -> None:
+        """Count one run of an entry, and its time."""
+        with self._lock:
+            entry.runs += 1
+            entry.run_seconds += seconds
 
     def register_execution(self, function: str, name: str) -> bool:
         """Count that a cluster, by its content, is about to run; whether it is the first time."""
@@ -191,7 +188,7 @@ class CompilationCache(Displayable):
             if is_first:
                 return True
             if mode == ASYNC:
-                return sum(p.thread == 0 for p in self._pending.values()) < MOST_ONGOING
+                return sum(p.thread == 0 for p in self._claims.pending.values()) < MOST_ONGOING
             reached = count >= COMPILE_THRESHOLD
             if not reached:
                 _LOG.vlog(
@@ -201,46 +198,24 @@ class CompilationCache(Displayable):
 
     # -- compiling once, whoever asks -----------------------------------------------------------------------------
 
-    @contextmanager
-    def claim(self, signature: Signature) -> Iterator[Entry | _Pending]:
-        """A block in which this thread alone compiles a signature; or the entry, where another thread made it meanwhile.
+    def claim(self, signature: Signature) -> AbstractContextManager[Entry | Pending]:
+        """A block in which this thread alone compiles a signature; or the entry, where another thread made it meanwhile (see claims)."""
 
-        A thread does not wait for itself, nor for a compilation that is stepped through by hand and stands still: then it compiles too.
-        """
-        found = self._claimed(signature)
-        try:
-            yield found
-        finally:
-            if isinstance(found, _Pending):
-                with self._lock:
-                    if self._pending.get(signature) is found:
-                        del self._pending[signature]
-                found.done.set()
+        def find() -> Entry | None:
+            entry = self._entries.get(signature)
+            if entry is not None:
+                self.misses -= 1
+                self._hit(signature, entry)
+            return entry
 
-    def _claimed(self, signature: Signature) -> Entry | _Pending:
-        own = threading.get_ident()
-        while True:
-            with self._lock:
-                entry = self._entries.get(signature)
-                if entry is not None:
-                    self.misses -= 1
-                    self._hit(signature, entry)
-                    return entry
-                other = self._pending.get(signature)
-                stands_still = (
-                    other is not None and other.paused_at and time.monotonic() - other.paused_at > _LONGEST_PAUSE
-                )
-                if other is None or other.thread == own or stands_still:
-                    claim = self._pending[signature] = _Pending(own)
-                    return claim
-            other.done.wait(0.05)
+        return self._claims.claim(signature, find)
 
     def compile_later(self, signature: Signature, work: Callable[[], Entry]) -> None:
         """Compile in a thread of its own, unless that is under way; an error is raised by the next `wants`."""
         with self._lock:
-            if signature in self._pending or signature in self._entries:
+            if signature in self._claims.pending or signature in self._entries:
                 return
-            claim = self._pending[signature] = _Pending(0)
+            claim = self._claims.pending[signature] = Pending(0)
         context = copy_context()
 
         def run() -> None:
@@ -253,7 +228,7 @@ class CompilationCache(Displayable):
                     _shorten(self._failed, self.capacity)
             finally:
                 with self._lock:
-                    self._pending.pop(signature, None)
+                    self._claims.pending.pop(signature, None)
                 claim.done.set()
 
         threading.Thread(target=run, name="xlanb-async-compilation", daemon=True).start()
@@ -263,7 +238,7 @@ class CompilationCache(Displayable):
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             with self._lock:
-                pending = next((p for p in self._pending.values() if p.thread == 0), None)
+                pending = next((p for p in self._claims.pending.values() if p.thread == 0), None)
             if pending is None:
                 return True
             if not pending.done.wait(None if end is None else max(0.0, end - time.monotonic())):
@@ -298,7 +273,7 @@ class CompilationCache(Displayable):
         return pd.DataFrame(rows, columns=columns).astype({"compilation": "Int64"})
 
     def _state(self, signature: Signature, count: int) -> str:
-        if signature in self._pending:
+        if signature in self._claims.pending:
             return "compiling"
         if signature in self._failed:
             return f"failed: {str(self._failed[signature]).splitlines()[0]}"
@@ -338,21 +313,6 @@ class CompilationCache(Displayable):
             f"<CompilationCache: {len(self)} of {self.capacity} entries, {self.hits} hits, {self.misses} misses, "
             f"{sum(e.seconds for e in list(self._entries.values())):.2f} s of compilation>"
         )
-
-
-def watched(pending: Entry | _Pending, stages: Generator[Any, None, Entry]) -> Generator[Any, None, Entry]:
-    """The stages of a claimed compilation, which notes when it stands still between two of them."""
-    while True:
-        try:
-            stage = next(stages)
-        except StopIteration as end:
-            entry: Entry = end.value
-            return entry
-        if isinstance(pending, _Pending):
-            pending.paused_at = time.monotonic()
-        yield stage
-        if isinstance(pending, _Pending):
-            pending.paused_at = 0.0
 
 
 def _row(e: Entry, state: str) -> _Row:

@@ -205,9 +205,9 @@ class Executor:
                 f"node {op.name!r} ({op.type}): functions are nested more than {_DEEPEST} deep at {body.name!r}: "
                 "does it call itself?"
             )
-        if body not in self._bodies:
-            self._bodies[body] = Executor(_prepared_body(op, body, len(inputs)), self.cache)
-        inner = self._bodies[body]
+        inner = self._bodies.get(body)
+        if inner is None:  # of threads that come at once all get the same one
+            inner = self._bodies.setdefault(body, Executor(_prepared_body(op, body, len(inputs)), self.cache))
         outer = state.call
         try:
             with bound(_DEPTH, _DEPTH.get() + 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +33,14 @@ class DatasetValue:
 
 
 class IteratorValue:
-    """An iterator of a session; without a data set it is not initialised yet."""
+    """An iterator of a session; without a data set it is not initialised yet.
+
+    Several threads may take from it, one at a time, which holds `lock`.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.lock = threading.RLock()
         self._walk: Walk | None = None
         self._elements: Iterator[Element] | None = None
 
@@ -46,8 +51,9 @@ class IteratorValue:
 
     def start(self, dataset: DatasetValue, state: HostState) -> None:
         """Begin at the first element."""
-        self._walk = Walk(state)
-        self._elements = dataset.elements(self._walk)
+        with self.lock:
+            self._walk = Walk(state)
+            self._elements = dataset.elements(self._walk)
 
     def next(self, op: Operation, state: HostState) -> Element:
         """The next element.
@@ -375,12 +381,13 @@ def _iterator(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequen
 def _one_shot(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     """Its data set is made by its function when it is first used."""
     held = _held(state.resources, op)
-    if not held.is_started:
-        name = str(op.attrs["dataset_factory"])
-        if name not in op.graph.functions:
-            raise _fail(op, f"the graph's library has no function {name!r}")
-        (made,) = state.call(op, op.graph.functions[name].body, [])
-        held.start(_dataset(op, made), state)
+    with held.lock:
+        if not held.is_started:
+            name = str(op.attrs["dataset_factory"])
+            if name not in op.graph.functions:
+                raise _fail(op, f"the graph's library has no function {name!r}")
+            (made,) = state.call(op, op.graph.functions[name].body, [])
+            held.start(_dataset(op, made), state)
     return [held]
 
 
@@ -399,7 +406,7 @@ def _walked(op: Operation, value: Any) -> IteratorValue:
 @host("IteratorGetNext", "IteratorGetNextSync")
 def _next(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     iterator = _walked(op, inputs[0])
-    with state.resources.lock:  # several threads may take from one iterator
+    with iterator.lock:
         found = iterator.next(op, state)
     if len(found) != len(op.outputs):
         raise _fail(op, f"the data set has elements of {len(found)} components, not {len(op.outputs)}")

@@ -42,7 +42,8 @@ class HostState:
         if found is None:
             seeds = [int(op.attrs.get("seed", 0)), int(op.attrs.get("seed2", 0))]
             sequence = np.random.SeedSequence([s % 2**64 for s in seeds] if any(seeds) else None)
-            found = self.generators[op.name] = np.random.Generator(np.random.Philox(sequence))
+            # Of threads that come at once all get the same one; NumPy locks a generator while it draws.
+            found = self.generators.setdefault(op.name, np.random.Generator(np.random.Philox(sequence)))
         return found
 
 

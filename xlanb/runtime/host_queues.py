@@ -227,9 +227,13 @@ def _is_closed(op: Operation, inputs: Sequence[Any], _state: HostState) -> Seque
 @host("CountUpTo", "ResourceCountUpTo")
 def _count_up_to(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     """The variable's value, and one more from then on; at the limit there is no next."""
-    value = state.variables.read(inputs[0])
     limit = int(op.attrs["limit"])
-    if int(value) >= limit:
-        raise OutOfRangeError(f"node {op.name!r} ({op.type}): Reached limit of {limit}")
-    state.variables.write(inputs[0], np.asarray(value + 1, value.dtype))
-    return [value]
+
+    def step() -> Any:
+        value = state.variables.read(inputs[0])
+        if int(value) >= limit:
+            raise OutOfRangeError(f"node {op.name!r} ({op.type}): Reached limit of {limit}")
+        state.variables.write({inputs[0].name: np.asarray(value + 1, value.dtype)})
+        return value
+
+    return [state.variables.exclusively([inputs[0].name], step)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ class TableValue:
         self.key_dtype = op.attrs["key_dtype"].numpy_dtype
         self.value_dtype = op.attrs["value_dtype"].numpy_dtype
         self.entries: dict[Any, Any] = {}
+        self.lock = threading.Lock()  # one op at a time sees or changes the entries
         self.is_filled = op.type.startswith("Mutable")
 
 
@@ -73,8 +75,9 @@ def _initialize_from_file(op: Operation, inputs: Sequence[Any], _state: HostStat
 
     keys = column(int(op.attrs["key_index"]), table.key_dtype)
     values = column(int(op.attrs["value_index"]), table.value_dtype)
-    table.entries.update(zip(keys, values, strict=True))
-    table.is_filled = True
+    with table.lock:
+        table.entries.update(zip(keys, values, strict=True))
+        table.is_filled = True
     return []
 
 
@@ -82,8 +85,9 @@ def _insert(op: Operation, table: TableValue, keys: Any, values: Any) -> None:
     names, found = np.asarray(keys), np.asarray(values)
     if names.size and found.shape[: names.ndim] != names.shape:
         raise _fail(op, f"keys of shape {list(names.shape)} and values of shape {list(found.shape)}")
-    for index in np.ndindex(names.shape):
-        table.entries[_key(names[index])] = found[index]
+    with table.lock:
+        for index in np.ndindex(names.shape):
+            table.entries[_key(names[index])] = found[index]
 
 
 def _key(value: Any) -> Any:
@@ -101,8 +105,9 @@ def _find(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[A
     table, keys, default = _table(op, inputs[0]), np.asarray(inputs[1]), np.asarray(inputs[2])
     out = np.empty((*keys.shape, *default.shape), table.value_dtype)
     missing = default if default.ndim else default.item() if default.dtype.kind == "O" else default
-    for index in np.ndindex(keys.shape):
-        out[index] = table.entries.get(_key(keys[index]), missing)
+    with table.lock:
+        for index in np.ndindex(keys.shape):
+            out[index] = table.entries.get(_key(keys[index]), missing)
     return [out]
 
 
@@ -114,8 +119,9 @@ def _size(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[A
 @host("LookupTableExport", "LookupTableExportV2")
 def _export(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     table = _table(op, inputs[0])
-    keys = np.empty(len(table.entries), table.key_dtype)
-    keys[:] = list(table.entries)
-    values = list(table.entries.values())
+    with table.lock:
+        names, values = list(table.entries), list(table.entries.values())
+    keys = np.empty(len(names), table.key_dtype)
+    keys[:] = names
     stacked = np.stack(values) if values and table.value_dtype.kind != "O" else np.asarray(values, table.value_dtype)
     return [keys, stacked]

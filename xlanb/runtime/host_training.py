@@ -100,7 +100,18 @@ def _apply(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[A
     if op.attrs.get("multiply_linear_by_lr"):
         raise GraphError(f"node {op.name!r} ({op.type}): multiply_linear_by_lr is not supported")
     handles = {name: given[name] for name in given if name in _VARIABLES}
-    values = {name: np.array(state.variables.read(handle)) for name, handle in handles.items()}
+
+    def step() -> None:
+        values = {name: np.array(state.variables.read(handle)) for name, handle in handles.items()}
+        _update_rows(op, rule, given, values)
+        state.variables.write({handle.name: values[name] for name, handle in handles.items()})
+
+    state.variables.exclusively([h.name for h in handles.values()], step)
+    return [handles["var"]] if op.outputs else []
+
+
+def _update_rows(op: Operation, rule: Rule, given: Given, values: Mapping[str, Array]) -> None:
+    """Update the rows that the indices name, in their order, in the variables' own arrays."""
     indices, grads = np.asarray(given["indices"]), np.asarray(given["grad"])
     if indices.size and not (indices.min() >= 0 and indices.max() < len(values["var"])):
         raise GraphError(f"node {op.name!r} ({op.type}): an index is not in [0, {len(values['var'])})")
@@ -112,6 +123,3 @@ def _apply(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[A
         now = {**given, **{n: v[rows] for n, v in values.items()}, "grad": grads[group]}
         for name, after in rule(now, op).items():
             values[name][rows] = after
-    for name, handle in handles.items():
-        state.variables.write(handle, values[name])
-    return [handles["var"]] if op.outputs else []

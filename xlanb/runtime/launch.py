@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from xlanb.cpu.records import CacheRecord, ExecutionRecord
 from xlanb.debug_options import current
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.logs import VLog
+from xlanb.runtime.claims import watched
 from xlanb.runtime.compilation_cache import (
     ASYNC,
     CompilationCache,
@@ -23,7 +24,6 @@ from xlanb.runtime.compilation_cache import (
     describe,
     mode_in_force,
     signature_of,
-    watched,
 )
 from xlanb.runtime.compiler import Stages, exhaust, finished, hlo_stages, start_compilation
 from xlanb.runtime.function_content import attributes, content
@@ -39,6 +39,7 @@ from xlanb.tracing import Executed, StageFinished, emit, is_observed, unobserved
 _LAUNCH_LOG = VLog("runtime", "executor")
 _CACHE_LOG = VLog("runtime", "xla_compilation_cache")
 _COMPILER_LOG = VLog("runtime", "xla_compiler")
+_Seen = dict[str, Any]  # values of variables at one moment, None of those without one
 _LONGEST_RESULT = 6  # values shown of a result
 
 
@@ -100,22 +101,22 @@ def run_cluster(
 
     None where it is not to be compiled now (see compilation_cache): its nodes are to be run one by one.
     """
-    arguments = _arguments(call, inputs, variables)
-    signature = (*signature_of(call.fingerprint, arguments), _flags_key())
     is_first = cache.register_execution(call.fingerprint, call.name)
-    entry = cache.find(signature)
-    is_hit = entry is not None
-    if entry is None:
-        entry = yield from _compiled(call, arguments, signature, cache, parent, is_first=is_first)
+    while True:
+        arguments, seen = _arguments(call, inputs, variables)
+        signature = (*signature_of(call.fingerprint, arguments), _flags_key())
+        entry = cache.find(signature)
+        is_hit = entry is not None
         if entry is None:
-            return None
-    _LAUNCH_LOG.vlog(1, "Process node: %s = _XlaLaunch: %s", call.name, entry.arguments)
-    values = _values(entry, inputs, variables)
-    begin = perf_counter()
-    outputs = _execute(entry, values, inputs, variables)
-    seconds = perf_counter() - begin
-    entry.runs += 1
-    entry.run_seconds += seconds
+            entry = yield from _compiled(call, arguments, signature, cache, parent, is_first=is_first)
+            if entry is None:
+                return None
+        _LAUNCH_LOG.vlog(1, "Process node: %s = _XlaLaunch: %s", call.name, entry.arguments)
+        ran = _execute(entry, inputs, seen, variables)
+        if ran is not None:
+            break
+    values, outputs, begin, seconds = ran
+    cache.count_run(entry, seconds)
     collector = collecting()
     if collector is not None:
         collector.ran(call.name, entry.executable, values, begin, seconds)
@@ -176,20 +177,27 @@ def run_op(call: Call, inputs: Sequence[Any], variables: Transaction, cache: Com
     (op,) = call.targets
     by_tensor = dict(zip(op.inputs, inputs, strict=True))
     values = [by_tensor[t] for t in call.feeds]
-    arguments = _arguments(call, values, variables)
-    signature = (*signature_of(call.fingerprint, arguments), _flags_key())
-    entry = cache.find(signature)
-    if entry is None:
-        with cache.claim(signature) as claim:
-            if isinstance(claim, Entry):
-                entry = claim
-            else:
-                with unobserved():
-                    entry = exhaust(_compile(call, arguments, None))
-                cache.store(signature, entry)
-    entry.runs += 1
-    results = iter(_execute(entry, _values(entry, values, variables), values, variables))
+    while True:
+        arguments, seen = _arguments(call, values, variables)
+        signature = (*signature_of(call.fingerprint, arguments), _flags_key())
+        entry = cache.find(signature) or _compiled_alone(call, arguments, signature, cache)
+        ran = _execute(entry, values, seen, variables)
+        if ran is not None:
+            break
+    cache.count_run(entry)
+    results = iter(ran.outputs)
     return [_handle(inputs) if t.dtype.is_ref_dtype else next(results) for t in op.outputs]
+
+
+def _compiled_alone(call: Call, arguments: list[Argument], signature: Signature, cache: CompilationCache) -> Entry:
+    """The entry of a single op's signature that is not in the cache."""
+    with cache.claim(signature) as claim:
+        if isinstance(claim, Entry):
+            return claim
+        with unobserved():
+            entry: Entry = exhaust(_compile(call, arguments, None))
+        cache.store(signature, entry)
+    return entry
 
 
 def _handle(inputs: Sequence[Any]) -> Any:
@@ -208,17 +216,19 @@ def _flags_key() -> tuple[Any, ...]:
     )
 
 
-def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> list[Argument]:
+def _arguments(call: Call, inputs: Sequence[Any], variables: Transaction) -> tuple[list[Argument], _Seen]:
+    """What decides which code fits, and the values of variables that decided it."""
+    seen = variables.get([v.name for v in inputs if isinstance(v, VariableHandle)])
     arguments = []
     for index, (tensor, value) in enumerate(zip(call.feeds, inputs, strict=True)):
         if isinstance(value, VariableHandle):
-            shape = of_array(variables.read(value)) if variables.has(value) else None
-            arguments.append(Argument("variable", shape, None, value.node))
+            found = seen[value.name]
+            arguments.append(Argument("variable", None if found is None else of_array(found), None, value.node))
         else:
             arguments.append(
                 argument_of(value, kind="constant" if index in call.constants else "parameter", name=tensor.op.name)
             )
-    return arguments
+    return arguments, seen
 
 
 def _compile(call: Call, arguments: list[Argument], parent: int | None, *, is_again: bool = False) -> Stages[Entry]:
@@ -250,19 +260,53 @@ def _compile(call: Call, arguments: list[Argument], parent: int | None, *, is_ag
     return Entry(result, executable, key, seconds, 0, call.name, text, not call.is_single)
 
 
-def _values(entry: Entry, inputs: Sequence[Any], variables: Transaction) -> list[Any]:
-    """What the program's parameters get."""
-    return [
-        variables.read(v) if isinstance(v, VariableHandle) else v for v in (inputs[i] for i in entry.result.parameters)
+class _Ran(NamedTuple):
+    """One run: what the program's parameters got, what came out, when it began and how long it took."""
+
+    values: list[Any]
+    outputs: list[Any]
+    begin: float
+    seconds: float
+
+
+def _execute(entry: Entry, inputs: Sequence[Any], seen: _Seen, variables: Transaction) -> _Ran | None:
+    """Run a program. None, and nothing was run, where a variable has no longer the shape that it was compiled for.
+
+    A program that updates variables holds all of its variables from before it reads the first until it has written
+    the last, as XlaLaunch does: whatever it does to them is one step to other threads.
+    """
+    if not entry.result.updates:
+        return _run_on(entry, inputs, seen, variables)
+
+    def step() -> _Ran | None:
+        now = variables.get(seen)
+        if not all(_is_alike(seen[name], value) for name, value in now.items()):
+            return None
+        return _run_on(entry, inputs, now, variables)
+
+    return variables.exclusively(seen, step)
+
+
+def _run_on(entry: Entry, inputs: Sequence[Any], held: _Seen, variables: Transaction) -> _Ran:
+    """Run a program on its variables' values, and write those that it updates."""
+    values = [
+        (variables.read(v) if (found := held[v.name]) is None else found) if isinstance(v, VariableHandle) else v
+        for v in (inputs[i] for i in entry.result.parameters)
     ]
-
-
-def _execute(entry: Entry, values: Sequence[Any], inputs: Sequence[Any], variables: Transaction) -> list[Any]:
+    begin = perf_counter()
     results = entry.executable(*values)
     count = entry.result.fetch_count
-    for argument, value in zip(entry.result.updates, results[count:], strict=True):
-        variables.write(inputs[argument], value)
-    return list(results[:count])
+    updates = entry.result.updates
+    if updates:
+        variables.write({inputs[a].name: value for a, value in zip(updates, results[count:], strict=True)})
+    return _Ran(values, list(results[:count]), begin, perf_counter() - begin)
+
+
+def _is_alike(first: Any, second: Any) -> bool:
+    """Whether code that was compiled for one of these values fits the other."""
+    if first is second or first is None or second is None:
+        return first is second
+    return bool(first.dtype == second.dtype and first.shape == second.shape)
 
 
 def _executed(entry: Entry, seconds: float, outputs: Sequence[Any]) -> StageFinished:

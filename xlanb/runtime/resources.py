@@ -33,8 +33,14 @@ class Resources:
         self.is_closed = False
 
     def get(self, key: str, make: Callable[[], Any]) -> Any:
-        """The resource of that name, made where there is none."""
+        """The resource of that name, made where there is none.
+
+        Raises:
+            CancelledError: the session was closed.
+        """
         with self.lock:
+            if self.is_closed:
+                raise CancelledError(f"the session was closed while a run asked for {key!r}")
             if key not in self._held:
                 self._held[key] = make()
             return self._held[key]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.default_session import pop_session, push_session, session_scope
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.runtime.claims import Claims, watched
 from xlanb.runtime.compilation_cache import CompilationCache
 from xlanb.runtime.compiler import Stages, exhaust
 from xlanb.runtime.config import ConfigProto, RunMetadata, RunOptions
@@ -40,10 +42,32 @@ class Composite(Protocol):
         """The tensors with the parts of a value."""
 
 
+def _is_composite(item: Any) -> TypeGuard[Composite]:
+    """Whether an item is a Composite; asks the protocol, which is slow, only of what is neither tensor nor name."""
+    return not isinstance(item, Tensor | Operation | str) and isinstance(item, Composite)
+
+
 class Session:
     """Runs a graph. Clusters are compiled where the config's global_jit_level or the flag tf_xla_auto_jit says so.
 
     `cache` is the compilation cache that its runs fill, `resources` its queues, iterators and tables.
+
+    Threads may share a session, and run it while one of them extends the graph:
+
+    - An op that updates a variable (assign, assign_add, scatter_add, a training op such as ApplyGradientDescent) is
+      atomic, whatever its use_locking says, and so is a compiled cluster with all that it does to variables, as with
+      XlaLaunch: no update is lost. What reads in one op and writes in another, `assign(v, v + 1)`, is atomic only
+      where one cluster holds both.
+    - Other runs see an update as soon as its op or cluster has run. A run that fails takes its updates back, but for
+      variables that another run has updated since.
+    - `load_variables` sets all of its variables at once; it waits for updates of them that are under way.
+    - An element of a queue or of an iterator is given to one run. Operations of a table are atomic. A stateful random
+      op draws each number once; which run gets it is a matter of chance.
+    - A graph is prepared once and a cluster compiled once for each signature, whatever the number of threads that ask.
+    - `close` may be called at any time: runs that wait for a queue end with a CancelledError, later ones with a
+      GraphError; what runs already comes to its end.
+
+    Nodes of one graph are to be made by one thread at a time, as in TensorFlow.
     """
 
     def __init__(self, graph: Graph | str | None = None, config: ConfigProto | None = None, target: str = "") -> None:
@@ -55,6 +79,7 @@ class Session:
         self.cache = CompilationCache()
         self.variables = VariableStore()
         self._executors: dict[tuple[Any, ...], Executor] = {}
+        self._claims: Claims[tuple[Any, ...]] = Claims(threading.Lock())
         self._generators: dict[str, np.random.Generator] = {}
         self.resources = Resources()
         self._scopes: list[Any] = []
@@ -73,7 +98,7 @@ class Session:
     ) -> Any:
         """The values of `fetches`: a tensor, an operation (None), a name, or a list, tuple or dict of these, nested.
 
-        Tensors that are not fetched or needed are not computed. Variables change only when the whole run succeeds; what nodes took from queues and iterators before a failure is taken, as in TensorFlow.
+        Tensors that are not fetched or needed are not computed. A run that fails takes back what it did to variables (see the class for what other threads see); what nodes took from queues and iterators before is taken, as in TensorFlow.
         Options whose trace_level is FULL_TRACE have `run_metadata.step_stats` filled, `output_partition_graphs` its `partition_graphs`: the one graph that ran, as a GraphDef. The config's
         `graph_options.build_cost_model` has `cost_graph` filled, with times where the run is traced.
 
@@ -117,28 +142,34 @@ class Session:
             tuple(wanted.operations),
             self.is_jit,
             current(),
-            *(f.version for f in self.graph.functions.values()),
+            *(f.version for f in tuple(self.graph.functions.values())),
         )
         executor = self._executors.get(key)
         if executor is None:
-            name = ", ".join([*(t.name for t in wanted.tensors), *(o.name for o in wanted.operations)]) or "nothing"
-            prepared = yield from prepare(
-                self.graph,
-                tensors,
-                wanted.tensors,
-                wanted.operations,
-                jit=self.is_jit,
-                name=name,
-                numbers=self._numbers,
-            )
-            executor = self._executors[key] = Executor(prepared, self.cache)
+            with self._claims.claim(key, lambda: self._executors.get(key)) as claim:
+                if isinstance(claim, Executor):
+                    executor = claim
+                else:
+                    executor = yield from watched(claim, self._prepared(tensors, wanted))
+                    self._executors[key] = executor
         ran.append(executor.prepared.graph)
         used = executor.prepared.feeds
         by_index = [values[tensors[t.op.attrs["index"]]] for t in used]
         transaction = self.variables.begin()
-        results = yield from executor.run(by_index, HostState(transaction, self._generators, self.resources))
+        try:
+            results = yield from executor.run(by_index, HostState(transaction, self._generators, self.resources))
+        except BaseException:  # an interrupt and a stepper that is given up fail the run too
+            transaction.roll_back()
+            raise
         transaction.commit()
         return wanted.assemble(results)
+
+    def _prepared(self, feeds: Sequence[Tensor], wanted: _Fetches) -> Stages[Executor]:
+        name = ", ".join([*(t.name for t in wanted.tensors), *(o.name for o in wanted.operations)]) or "nothing"
+        prepared = yield from prepare(
+            self.graph, feeds, wanted.tensors, wanted.operations, jit=self.is_jit, name=name, numbers=self._numbers
+        )
+        return Executor(prepared, self.cache)
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, **_ignored: Any
@@ -179,7 +210,7 @@ class Session:
     def _fed(self, feed_dict: Mapping[Any, Any]) -> Iterator[tuple[Tensor, Any]]:
         """Tensors and their values; what consists of several tensors (a sparse tensor, a tuple of tensors) says which value goes where."""
         for key, value in feed_dict.items():
-            if isinstance(key, Composite):
+            if _is_composite(key):
                 yield from ((self.fed_tensor(k), v) for k, v in key.fed(value))
             elif isinstance(key, tuple):
                 if not isinstance(value, list | tuple) or len(value) != len(key):
@@ -215,11 +246,12 @@ class Session:
     # -- variables ----------------------------------------------------------------------------------------------
 
     def load_variables(self, values: Mapping[str, Any]) -> None:
-        """Set variables by the name of their node.
+        """Set variables by the name of their node, all of them or, where one does not fit, none.
 
         Raises:
             FeedError: no variable of that name, or an array whose dtype or shape does not fit.
         """
+        loaded: dict[str, np.ndarray[Any, Any]] = {}
         for name, value in values.items():
             op = self._variable(name)
             dtype = (op.outputs[0].dtype.base_dtype if op.type != "VarHandleOp" else op.attrs["dtype"]).numpy_dtype
@@ -227,7 +259,8 @@ class Session:
             shape = op.attrs.get("shape")
             if array.dtype != dtype or (shape is not None and not shape.is_compatible_with(array.shape)):
                 raise FeedError(f"variable {name!r} holds {dtype}{shape}, not {array.dtype}{list(array.shape)}")
-            self.variables.write(self._store_name(op), array)
+            loaded[self._store_name(op)] = array
+        self.variables.load(loaded)
 
     def read_variable(self, name: str) -> np.ndarray[Any, Any]:
         """The value of a variable by the name of its node.
@@ -310,7 +343,7 @@ class _Fetches:
             if hasattr(item, "_fields"):
                 return type(item)(*parts)
             return tuple(parts) if isinstance(item, tuple) else parts
-        if isinstance(item, Composite):
+        if _is_composite(item):
             tensors, make = item.fetched()
             return _Made(make, [self._resolve(t) for t in tensors])
         try:

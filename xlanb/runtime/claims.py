@@ -1,0 +1,78 @@
+"""Making something once, whoever of many threads asks first: the others wait for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+_LONGEST_PAUSE: Final = 1.0  # seconds that others wait for work that somebody steps through by hand
+_Key = TypeVar("_Key", bound=Hashable)
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """Work under way: which thread does it (0: one of its own), and since when it waits to be stepped on (0: it runs)."""
+
+    thread: int
+    done: threading.Event = field(default_factory=threading.Event)
+    paused_at: float = 0.0
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether it is stepped through by hand, and nobody has stepped on for a while."""
+        return bool(self.paused_at) and time.monotonic() - self.paused_at > _LONGEST_PAUSE
+
+
+class Claims(Generic[_Key]):
+    """What is being made at the moment, by key. `lock` guards `pending`, and what the work is stored in."""
+
+    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+        self.pending: dict[_Key, Pending] = {}
+        self._lock = lock
+
+    @contextmanager
+    def claim(self, key: _Key, find: Callable[[], _T | None]) -> Iterator[_T | Pending]:
+        """A block in which this thread alone does the work of a key; or what `find` gives, where another thread did it meanwhile.
+
+        `find` is called with the lock held. A thread does not wait for itself, nor for work that is stepped through by hand and stands still: then it works too.
+        """
+        found = self._claimed(key, find)
+        try:
+            yield found
+        finally:
+            if isinstance(found, Pending):
+                with self._lock:
+                    if self.pending.get(key) is found:
+                        del self.pending[key]
+                found.done.set()
+
+    def _claimed(self, key: _Key, find: Callable[[], _T | None]) -> _T | Pending:
+        own = threading.get_ident()
+        while True:
+            with self._lock:
+                made = find()
+                if made is not None:
+                    return made
+                other = self.pending.get(key)
+                if other is None or other.thread == own or other.stands_still:
+                    claim = self.pending[key] = Pending(own)
+                    return claim
+            other.done.wait(0.05)
+
+
+def watched(pending: Pending, stages: Generator[Any, None, _T]) -> Generator[Any, None, _T]:
+    """The stages of claimed work, which notes when it stands still between two of them."""
+    while True:
+        try:
+            stage = next(stages)
+        except StopIteration as end:
+            made: _T = end.value
+            return made
+        pending.paused_at = time.monotonic()
+        yield stage
+        pending.paused_at = 0.0
