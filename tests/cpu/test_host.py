@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 
 from tests.evaluator.test_host import BOTH, CALL, SUMS, X, calling, f32
-from xlanb.errors import CancelledError, EvaluationError, FeedError, UnimplementedError
+from xlanb.cpu.host_call import HiddenState
+from xlanb.errors import ArgumentError, CancelledError, EvaluationError, FeedError, UnimplementedError
 from xlanb.evaluator import Feeds, evaluate
 from xlanb.hlo import parse
 
@@ -185,3 +187,98 @@ ENTRY main {
     )
     with pytest.raises(UnimplementedError, match="send needs another device to talk to, or a host program"):
         backend(send)
+
+
+# -- signals ------------------------------------------------------------------------------------------------------
+
+_DRAWS = """HloModule draws
+
+condition {
+  s = (s32[], f32[8]) parameter(0)
+  ROOT r = pred[] constant(true)
+}
+
+body {
+  s = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  low = f32[] constant(0)
+  high = f32[] constant(1)
+  y = f32[8] rng(low, high), distribution=rng_uniform
+  ROOT t = (s32[], f32[8]) tuple(i, y)
+}
+
+ENTRY main {
+  zero = s32[] constant(0)
+  x = f32[8] parameter(0)
+  t = (s32[], f32[8]) tuple(zero, x)
+  w = (s32[], f32[8]) while(t), condition=condition, body=body
+  ROOT r = f32[8] get-tuple-element(w), index=1
+}
+"""
+"""A loop without an end that calls a function of the runtime."""
+
+
+class _StopError(Exception):
+    pass
+
+
+def _stop(*_: object) -> None:
+    raise _StopError
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+@pytest.mark.parametrize(
+    ("number", "handler", "error"),
+    [(signal.SIGINT, signal.default_int_handler, KeyboardInterrupt), (signal.SIGTERM, _stop, _StopError)],
+)
+def test_the_first_signal_ends_a_loop_of_host_calls(backend, monkeypatch, number, handler, error):
+    """Wherever it falls: 54 of 150 were lost, or became a TypeError, when ctypes stood between."""
+    lost = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    exe, x = backend(_DRAWS), np.ones(8, np.float32)
+
+    def send(delay: float) -> None:
+        while not exe.calls.running:
+            time.sleep(0.001)
+        time.sleep(delay)
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(number, handler)
+    try:
+        for k in range(40):
+            sender = threading.Thread(target=send, args=(0.0007 * (k % 13),))
+            sender.start()
+            with pytest.raises(error):
+                exe(x)
+            sender.join()
+    finally:
+        signal.signal(number, before)
+    assert not lost
+
+
+def test_a_host_call_runs_another_program_and_passes_on_what_that_raises(backend, monkeypatch):
+    inner = backend("HloModule i\nENTRY e {\n x = f32[2] parameter(0)\n ROOT y = f32[2] add(x, x)\n}")
+    outer = backend(
+        "HloModule o\nENTRY e {\n a = f32[] constant(0)\n b = f32[] constant(1)\n ROOT r = f32[8] rng(a, b), distribution=rng_uniform\n}"
+    )
+    seen = []
+
+    def apply(*_: object) -> np.ndarray:
+        seen.append(inner(np.ones(2, np.float32)))
+        return np.full(8, seen[-1][0]) if len(seen) < 2 else inner(np.ones(3, np.float32))
+
+    monkeypatch.setattr(HiddenState, "apply", apply)
+    np.testing.assert_array_equal(outer(), np.full(8, 2, np.float32))
+    with pytest.raises(ArgumentError, match="got shape"):
+        outer()
+    assert outer.calls.running == inner.calls.running == 0
+
+
+def test_a_call_keeps_the_functions_that_it_calls(backend):
+    exe = backend(
+        "HloModule o\nENTRY e {\n a = f32[] constant(0)\n b = f32[] constant(1)\n ROOT r = f32[8] rng(a, b), distribution=rng_uniform\n}"
+    )
+    call = exe.__call__
+    del exe
+    gc.collect()
+    assert ((call() >= 0) & (call() < 1)).all()

@@ -41,6 +41,7 @@ declare ptr @PyTuple_GetItem(ptr, i64)
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare ptr @PyLong_AsVoidPtr(ptr)
+declare ptr @PyLong_FromVoidPtr(ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
@@ -296,7 +297,7 @@ raise:
 
 _GUARD = (guard.CANCEL, guard.HOST, guard.CHECK, guard.RECORD, guard.BEGIN, guard.FORKED)
 _API = (
-    "PyTuple_GetItem PyTuple_New PyTuple_SetItem PyLong_AsVoidPtr PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread "
+    "PyTuple_GetItem PyTuple_New PyTuple_SetItem PyLong_AsVoidPtr PyLong_FromVoidPtr PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread "
     "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_SetObject PyErr_NoMemory PyErr_Clear Py_IncRef Py_DecRef PyTraceMalloc_Track"
 ).split()
 

@@ -16,7 +16,6 @@ from xlanb.buffers.values import sizes_bytes
 from xlanb.cpu import bridge as bridges
 from xlanb.cpu import guard
 from xlanb.cpu.dynamic import packed, sizes_at, unpacked
-from xlanb.cpu.host_call import raise_pending
 from xlanb.cpu.jit import LoadedCode
 from xlanb.errors import ArgumentError, CancelledError, OutOfMemoryError
 from xlanb.memory import out_of_memory
@@ -294,9 +293,7 @@ class Calls:
             raise out_of_memory(what, spec.byte_size) from error
 
     def _stopped(self, status: int) -> NoReturn:
-        """Raise why an execution did not end by itself; what a signal's handler raised has been raised before."""
-        if status == guard.HOST_FAILED:
-            raise_pending()
+        """Raise why an execution did not end by itself; what a signal's handler or a host call raised has been raised before."""
         if status == guard.NO_MEMORY:
             raise OutOfMemoryError(f"no memory for the record of a thread that runs {self.signature.name}")
         raise CancelledError(self._cancelled)

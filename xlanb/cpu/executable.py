@@ -156,7 +156,7 @@ class Executable(Displayable):
     def load(self, program: Program) -> jit.LoadedCode:
         """This executable's program or a variant of it, ready to run."""
         symbols = program.symbols | self._functions(program)
-        return library.load(program.units(), program.target, symbols, program.constants)
+        return library.load(program.units(), program.target, symbols, (program.constants, self._host))
 
     def _functions(self, program: Program) -> dict[str, int]:
         """The addresses of the functions that a program calls outside of itself."""

@@ -24,8 +24,8 @@ from typing import Final
 
 from xlanb.cpu.target import Target
 
-OK, CANCELLED, RAISED, NO_MEMORY, HOST_FAILED = range(5)
-"""What `xlanb.guard` gives: the program has ended; it was cancelled; a Python exception is set; there was no memory; a host call has failed."""
+OK, CANCELLED, RAISED, NO_MEMORY = range(4)
+"""What `xlanb.guard` gives: the program has ended; it was cancelled; a Python exception is set (by a signal's handler or a host call); there was no memory."""
 
 GUARD, HOST, CHECK, CANCEL, RECORD, BEGIN, FORKED = (
     f"xlanb.{name}" for name in ("guard", "host", "check", "cancel", "record", "begin", "forked")
@@ -517,17 +517,30 @@ done:
   ret i32 %status
 }}
 
-; From a program: call a function of Python's, which gives 0 if all is well.
+; From a program: call an object of Python's with the address of a table. What it raises stays set in this thread, and ends the program.
 define void @xlanb.host(ptr %function, ptr %table) {{
 entry:
+  %arguments = alloca ptr, align 8
   %r = call ptr @xlanb.record()
   %mode.at = getelementptr i64, ptr %r, i64 3
   store volatile i64 0, ptr %mode.at
-  %failed = call i32 %function(ptr %table)
-  %wrong = icmp ne i32 %failed, 0
+  %gil = call i32 @PyGILState_Ensure()
+  %address = call ptr @PyLong_FromVoidPtr(ptr %table)
+  %no.address = icmp eq ptr %address, null
+  br i1 %no.address, label %called, label %go
+go:
+  store ptr %address, ptr %arguments
+  %given = call ptr @PyObject_Vectorcall(ptr %function, ptr %arguments, i64 1, ptr null)
+  call void @Py_DecRef(ptr %address)
+  call void @Py_DecRef(ptr %given)
+  br label %called
+called:
+  %value = phi ptr [ null, %entry ], [ %given, %go ]
+  %wrong = icmp eq ptr %value, null
+  call void @PyGILState_Release(i32 %gil)
   br i1 %wrong, label %stop, label %on
 stop:
-  call void @guard.leave(ptr %r, i64 {host_failed})
+  call void @guard.leave(ptr %r, i64 {raised})
   unreachable
 on:
   store volatile i64 1, ptr %mode.at
@@ -555,7 +568,6 @@ def text(target: Target) -> str:
         cancelled=CANCELLED,
         raised=RAISED,
         no_memory=NO_MEMORY,
-        host_failed=HOST_FAILED,
         declare_mode=_DECLARE_MODE[x86],
         save_mode=_SAVE_MODE[x86],
         restore_mode=_RESTORE_MODE[x86],

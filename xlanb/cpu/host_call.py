@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,6 @@ HOST_OPCODES = frozenset(
 )  # fmt: skip
 """Opcodes that the runtime computes with NumPy, a function call a piece, where they have no kernel: Fourier transforms and linear algebra mostly have one."""
 
-_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
-_ERRORS = threading.local()
-
 
 class HiddenState:
     """What instructions of one executable share from call to call: infeed and outfeed, and the state of its random numbers, which go on where they stopped."""
@@ -42,7 +39,7 @@ class HiddenState:
     def __init__(self) -> None:
         self.feeds = Feeds()
         self._rng_state = Evaluator().rng_state
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may run the same executable
 
     def apply(self, i: HloInstruction, operands: tuple[Any, ...]) -> Any:
         """The value of an instruction."""
@@ -59,42 +56,41 @@ class HiddenState:
 class HostCall:
     """The function behind one instruction: it takes a table of addresses, operands' leaves first, then those of the result.
 
-    An error must not travel through machine code: it is kept, the function gives 1, and the program ends there (see xlanb.cpu.guard); `raise_pending` then raises it.
+    The machine code calls this object through CPython's own interface and ends where that raises (see `xlanb.host` in xlanb.cpu.guard). A ctypes callback would lose an
+    exception that a signal's handler raises before its first line, or behind its last.
     """
 
     def __init__(self, i: HloInstruction, hidden: HiddenState) -> None:
         self.instruction = i
         self.hidden = hidden
-        self._callback = _PROTOTYPE(self._run)
-        self.address: int = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+        self._leaves = leaf_count(i)
 
-    def _run(self, table: Any) -> int:
+    @property
+    def address(self) -> int:
+        """Where the object is, which must be kept alive as long as code that calls it."""
+        return id(self)
+
+    def __call__(self, table: int) -> None:
         try:
-            addresses = iter(table[k] or 0 for k in range(leaf_count(self.instruction)))
+            addresses = iter((ctypes.c_uint64 * self._leaves).from_address(table))
             operands = tuple(_read(o.shape, addresses) for o in self.instruction.operands)
             with np.errstate(all="ignore"):
                 result = self.hidden.apply(self.instruction, operands)
             _write(self.instruction.shape, result, addresses)
-        except BaseException as error:  # noqa: BLE001 - it is raised again outside the machine code
-            _ERRORS.pending = error
-            return 1
-        return 0
+        except RaisedError as raised:
+            users = raised.error
+        except Exception as error:
+            if is_foreign(error):
+                raise internal_error(error, "run") from error
+            raise
+        else:
+            return
+        raise users
 
 
 def leaf_count(i: HloInstruction) -> int:
     """Arrays that an instruction reads and writes."""
     return sum(1 for shape in (*(o.shape for o in i.operands), i.shape) for _ in shape.leaves())
-
-
-def raise_pending() -> NoReturn:
-    """Raise what a host call of this thread has kept: what a function of the user's has raised, as itself."""
-    error: BaseException = _ERRORS.pending
-    _ERRORS.pending = None
-    if isinstance(error, RaisedError):
-        raise error.error
-    if isinstance(error, Exception) and is_foreign(error):
-        raise internal_error(error, "run") from error
-    raise error
 
 
 def _view(shape: ArrayShape, address: int) -> NDArray[Any]:
@@ -140,4 +136,4 @@ def make_host_calls(instructions: dict[str, HloInstruction], hidden: HiddenState
     return {symbol: HostCall(i, hidden) for symbol, i in instructions.items()}
 
 
-__all__ = ["HOST_OPCODES", "HiddenState", "HostCall", "leaf_count", "make_host_calls", "raise_pending"]
+__all__ = ["HOST_OPCODES", "HiddenState", "HostCall", "leaf_count", "make_host_calls"]
