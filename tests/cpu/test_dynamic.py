@@ -122,3 +122,46 @@ def test_control_dependencies_that_wait_for_one_another_are_named():
     module.entry_computation.add_control_dependency(find["b"], find["a"])
     with pytest.raises(CompilationError, match="wait for one another"):
         schedule_computation(module.entry_computation)
+
+
+MEETINGS = {
+    "add": " s = f32[<=8] add(x, y)",
+    "chain": " t = f32[<=8] multiply(x, y)\n s = f32[<=8] add(t, x)",
+    "static": " s = f32[<=8] subtract(b, x)",
+    "clamp": " s = f32[<=8] clamp(x, y, x)",
+    "select": " g = pred[<=8] compare(x, y), direction=LT\n s = f32[<=8] select(g, y, x)",
+    "rows": " v = f32[<=8,3] broadcast(x), dimensions={0}\n w = f32[<=8,3] broadcast(y), dimensions={0}\n"
+    " t = f32[<=8,3] add(v, w)\n c = f32[] constant(0)\n s = f32[<=8] reduce(t, c), dimensions={1}, to_apply=sum",
+    "batch": " v = f32[<=8,3] broadcast(x), dimensions={0}\n w = f32[<=8,3] broadcast(y), dimensions={0}\n"
+    " s = f32[<=8] dot(v, w), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}",
+    "beside": " v = f32[<=8,1] reshape(x)\n w = f32[<=8,1] reshape(y)\n t = f32[<=8,2] concatenate(v, w), dimensions={1}\n"
+    " c = f32[] constant(0)\n s = f32[<=8] reduce(t, c), dimensions={1}, to_apply=sum",
+    "contracted": " d = f32[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n s = f32[1] broadcast(d), dimensions={}",
+}
+
+
+def _meeting(body: str) -> str:
+    result = "f32[1]" if "f32[1] broadcast(d)" in body else "f32[<=8]"
+    return (
+        "HloModule m\nsum {\n p = f32[] parameter(0)\n q = f32[] parameter(1)\n ROOT r = f32[] add(p, q)\n}\n"
+        "ENTRY e {\n a = f32[8] parameter(0)\n b = f32[8] parameter(1)\n n = s32[] parameter(2)\n k = s32[] parameter(3)\n"
+        " x = f32[<=8] set-dimension-size(a, n), dimensions={0}\n y = f32[<=8] set-dimension-size(b, k), dimensions={0}\n"
+        f"{body}\n ROOT r = {result} copy(s)\n}}\n"
+    )
+
+
+@pytest.mark.parametrize("body", MEETINGS.values(), ids=MEETINGS)
+def test_arrays_of_different_sizes_meet_in_the_smaller(body):
+    text = _meeting(body)
+    executable = xlanb.compile(text)
+    a, b = np.arange(1, 9, dtype=np.float32), np.arange(10, 90, 10, dtype=np.float32)
+    for n, k in ((3, 3), (3, 5), (5, 3), (0, 4), (4, 0), (8, 1), (1, 8), (1, 0), (0, 1), (1, 1)):
+        got, want = executable(a, b, np.int32(n), np.int32(k)), xlanb.evaluate(text, a, b, np.int32(n), np.int32(k))
+        assert np.array_equal(got, want), (n, k, got, want)
+
+
+def test_one_element_is_repeated_where_the_other_array_has_more():
+    text = _meeting(MEETINGS["add"])
+    a, b = np.arange(1, 9, dtype=np.float32), np.arange(10, 90, 10, dtype=np.float32)
+    assert xlanb.compile(text)(a, b, np.int32(1), np.int32(3)).tolist() == [11, 21, 31]
+    assert xlanb.compile(text)(a, b, np.int32(5), np.int32(3)).tolist() == [11, 22, 33]

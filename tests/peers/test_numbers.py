@@ -69,3 +69,18 @@ def test_a_dot_without_free_dimensions(t: str) -> None:
     x, y = ((0.4 * rng.standard_normal(500)).astype(np.float32).astype(BY_TEXT[t].dtype) for _ in range(2))
     (theirs,) = _real(text, x, y)
     np.testing.assert_array_equal(xlanb.compile(text)(x, y), theirs)
+
+
+@pytest.mark.parametrize("body", ["add(x, y)", "add(x, b)", "multiply(y, x)"])
+def test_arrays_of_different_dynamic_sizes(body: str) -> None:
+    text = (
+        "HloModule m\nENTRY e {\n a = f32[8] parameter(0)\n b = f32[8] parameter(1)\n n = s32[] parameter(2)\n k = s32[] parameter(3)\n"
+        " x = f32[<=8] set-dimension-size(a, n), dimensions={0}\n y = f32[<=8] set-dimension-size(b, k), dimensions={0}\n"
+        f" s = f32[<=8] {body}\n c = f32[] constant(0)\n t = f32[] reduce(s, c), dimensions={{0}}, to_apply=sum\n"
+        " z = s32[] get-dimension-size(s), dimensions={0}\n ROOT r = (f32[], s32[]) tuple(t, z)\n}\n"
+    ).replace("ENTRY", "sum {\n p = f32[] parameter(0)\n q = f32[] parameter(1)\n ROOT r = f32[] add(p, q)\n}\nENTRY")
+    a, b = np.arange(1, 9, dtype=np.float32), np.arange(10, 90, 10, dtype=np.float32)
+    real = xla.RealExecutable(text)
+    for n, k in ((3, 3), (3, 5), (5, 3), (0, 4), (4, 0), (8, 1), (1, 8), (1, 0), (1, 3)):
+        theirs = real(a, b, np.int32(n), np.int32(k))
+        assert [float(v) for v in xlanb.evaluate(text, a, b, np.int32(n), np.int32(k))] == [float(v) for v in theirs]

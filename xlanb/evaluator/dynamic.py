@@ -2,17 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xlanb.errors import EvaluationError
-from xlanb.evaluator.registry import rule
+from xlanb.evaluator.registry import Rule, rule
 from xlanb.evaluator.values import Array, scalar_int
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
+
+
+_TOGETHER = frozenset({O.MAP, O.REDUCE, O.REDUCE_WINDOW, O.SORT, O.CONCATENATE})
+
+
+def meeting(i: HloInstruction, found: Rule) -> Rule:
+    """The rule of an instruction, over operands that are cut to one size where their dynamic sizes differ.
+
+    Of two sizes it is the smaller, but that of an elementwise operation's operand of size 1 gives way
+    to the other's; so XLA has it.
+    """
+    shapes = [o.shape for o in i.operands if isinstance(o.shape, ArrayShape)]
+    if len(shapes) < len(i.operands) or not any(s.is_dynamic for s in shapes):
+        return found
+    if i.opcode is O.DOT:
+        return lambda ev, i, /, *operands: found(ev, i, *_contracted(i, *operands))
+    if i.opcode.is_elementwise or i.opcode in _TOGETHER:
+        return lambda ev, i, /, *operands: found(ev, i, *_together(i, operands))
+    return found
+
+
+def _together(i: HloInstruction, operands: Sequence[Array]) -> list[Array]:
+    shapes = [o.array_shape for o in i.operands]
+    rank = max(s.rank for s in shapes)
+    cut = list(operands)
+    for axis in range(rank):
+        if i.opcode is O.CONCATENATE and axis == i.dimensions[0]:
+            continue
+        full = [n for n, s in enumerate(shapes) if s.rank == rank]
+        sizes = [operands[n].shape[axis] for n in full if shapes[n].is_dynamic_dimension(axis)]
+        if not sizes:
+            continue
+        size = _meet(sizes, implicit_broadcast=i.opcode.is_elementwise)
+        for n in full:
+            if not (i.opcode.is_elementwise and shapes[n].is_dynamic_dimension(axis) and cut[n].shape[axis] == 1):
+                cut[n] = resized(cut[n], axis, min(size, cut[n].shape[axis]))
+    return cut
+
+
+def _meet(sizes: Sequence[int], *, implicit_broadcast: bool) -> int:
+    several = [n for n in sizes if n != 1] if implicit_broadcast else sizes
+    return min(several, default=1)
+
+
+def _contracted(i: HloInstruction, a: Array, b: Array) -> tuple[Array, Array]:
+    for part in ("batch", "contracting"):
+        for p, q in zip(i.ints(f"lhs_{part}_dims"), i.ints(f"rhs_{part}_dims"), strict=True):
+            size = min(a.shape[p], b.shape[q])
+            a, b = resized(a, p, size), resized(b, q, size)
+    return a, b
 
 
 @rule("get-dimension-size")

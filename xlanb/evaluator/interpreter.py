@@ -12,6 +12,7 @@ import numpy as np
 
 from xlanb.boundary import boundary, internal_error
 from xlanb.errors import EvaluationError, InternalError, OutOfMemoryError, XlanbError
+from xlanb.evaluator.dynamic import meeting
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.host import acts
 from xlanb.evaluator.registry import LIFTED, RULES, Rule
@@ -262,7 +263,7 @@ class Evaluator:
         dtype, dimensions = (i.array_shape.dtype, i.array_shape.dimensions) if is_static else (None, ())
         return _Step(
             i,
-            rules.get(i.opcode, _missing),
+            meeting(i, rules.get(i.opcode, _missing)),
             operands,
             slot,
             dead,

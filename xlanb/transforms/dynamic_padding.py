@@ -71,11 +71,46 @@ def _results(b: Builder, made: HloInstruction, sizes: Sizes) -> Value:
 
 
 def _elementwise(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
+    full = [o for o in operands if o.array.array_shape.rank == i.array_shape.rank]
+    sizes = _together(b, [o.sizes for o in full], implicit_broadcast=True)
+    return Padded(_clone(i, (_spread(b, o, sizes) if o in full else o.array for o in operands)), sizes)
+
+
+def _together(b: Builder, given: Iterable[Sizes], *, implicit_broadcast: bool = False) -> Sizes:
+    """The sizes of arrays that are read together: of two that differ the smaller.
+
+    With `implicit_broadcast` a size of 1 gives way to any other, as XLA has it.
+    """
     sizes: Sizes = {}
-    for o in operands:
-        if o.array.array_shape.rank == i.array_shape.rank:
-            sizes = o.sizes | sizes
-    return Padded(_clone(i, (o.array for o in operands)), sizes)
+    for some in given:
+        for d, n in some.items():
+            sizes[d] = _meet(b, sizes.get(d, n), n, implicit_broadcast=implicit_broadcast)
+    return sizes
+
+
+def _meet(b: Builder, n: HloInstruction, m: HloInstruction, *, implicit_broadcast: bool) -> HloInstruction:
+    if n is m:
+        return n
+    met = b.binary(O.MINIMUM, n, m)
+    if not implicit_broadcast:
+        return met
+    one = b.scalar(1, SIZE)
+    return b.select(b.compare(n, "EQ", one), m, b.select(b.compare(m, "EQ", one), n, met))
+
+
+def _spread(b: Builder, x: Padded, sizes: Sizes) -> HloInstruction:
+    """The array with its only element repeated along each dimension whose size is 1 where that of the result may not be."""
+    made, shape = x.array, x.array.array_shape
+    for d, n in x.sizes.items():
+        if sizes[d] is n:
+            continue
+        limits = [1 if k == d else size for k, size in enumerate(shape.dimensions)]
+        kept = [k for k in range(shape.rank) if k != d]
+        first = b.reshape(b.slice(made, [0] * shape.rank, limits), [shape.dimensions[k] for k in kept])
+        is_one = b.compare(n, "EQ", b.scalar(1, SIZE))
+        everywhere = b.broadcast(is_one, (), shape.with_type(PrimitiveType.PRED))
+        made = b.select(everywhere, b.broadcast(first, kept, shape), made)
+    return made
 
 
 def _broadcast(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
@@ -103,15 +138,13 @@ def _reduce(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | No
     starts = [o.array for o in operands[count:]]
     arrays = [filled(b, x, i.dimensions, s) for x, s in zip(operands[:count], starts, strict=True)]
     kept = [d for d in range(arrays[0].array_shape.rank) if d not in i.dimensions]
-    sizes: Sizes = {}
-    for x in operands[:count]:
-        sizes |= {n: x.sizes[d] for n, d in enumerate(kept) if d in x.sizes}
+    sizes = _together(b, ({n: x.sizes[d] for n, d in enumerate(kept) if d in x.sizes} for x in operands[:count]))
     return _results(b, _clone(i, (*arrays, *starts)), sizes)
 
 
 def _dot(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
     zero = b.scalar(0, operands[0].array.array_shape.element_type)
-    arrays, sizes = [], Sizes()
+    arrays, given = [], []
     batch = len(i.ints("lhs_batch_dims"))
     place = batch
     for side, x in zip(("lhs", "rhs"), operands, strict=True):
@@ -119,17 +152,15 @@ def _dot(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
         start = zero if side == "lhs" else b.scalar(0, x.array.array_shape.element_type)
         arrays.append(filled(b, x, contracting, start))
         free = [d for d in range(x.array.array_shape.rank) if d not in contracting and d not in shared]
-        sizes |= {n: x.sizes[d] for n, d in enumerate(shared) if d in x.sizes}
-        sizes |= {place + n: x.sizes[d] for n, d in enumerate(free) if d in x.sizes}
+        given.append({n: x.sizes[d] for n, d in enumerate(shared) if d in x.sizes})
+        given.append({place + n: x.sizes[d] for n, d in enumerate(free) if d in x.sizes})
         place += len(free)
-    return Padded(_clone(i, arrays), sizes)
+    return Padded(_clone(i, arrays), _together(b, given))
 
 
 def _concatenate(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
     d = i.dimensions[0]
-    sizes: Sizes = {}
-    for o in operands:
-        sizes |= {k: n for k, n in o.sizes.items() if k != d}
+    sizes = _together(b, ({k: n for k, n in o.sizes.items() if k != d} for o in operands))
     if all(d not in o.sizes for o in operands):
         return Padded(_clone(i, (o.array for o in operands)), sizes)
     shape = static(i.shape).as_array()
@@ -174,19 +205,15 @@ def _whole(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | Non
 
 def _off(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
     """What is done along `dimensions` does not touch others."""
-    sizes: Sizes = {}
-    for o in operands:
-        if any(d in o.sizes for d in i.dimensions):
-            return None
-        sizes |= o.sizes
+    if any(d in o.sizes for o in operands for d in i.dimensions):
+        return None
+    sizes = _together(b, (o.sizes for o in operands))
     return _results(b, _clone(i, (o.array for o in operands)), sizes)
 
 
 def _reduce_window(b: Builder, i: HloInstruction, operands: list[Padded]) -> Value | None:
     count = len(operands) // 2
-    sizes: Sizes = {}
-    for x in operands[:count]:
-        sizes |= x.sizes
+    sizes = _together(b, (x.sizes for x in operands[:count]))
     plain = [
         w.size == 1 and w.stride == 1 and not w.padding_low and not w.padding_high and w.base_dilation == 1
         for w in i.window.dimensions
