@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import runpy
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,8 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from subprocess import run as run_process
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from xlanb.errors import ArgumentError, HloParseError, XlanbError
+from xlanb.errors import ArgumentError, HloParseError, XlanbError, nearest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(command=_run)
 
     report = commands.add_parser("report", help="write the step view of a compilation or a dump as one HTML file")
-    report.add_argument("file", help="HLO, - for standard input, or a dump directory")
+    report.add_argument("file", help="HLO, - for standard input, a function FILE.py:NAME, or a dump directory")
+    _args(report)
     report.add_argument("-o", "--output", type=Path, required=True, help="the HTML file")
     report.add_argument("--module", help="which module of a dump (default: the main program)")
     report.set_defaults(command=_report)
@@ -93,7 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     diff.set_defaults(command=_diff)
 
     bisect = commands.add_parser("bisect", help="find the pass that moved the numbers")
-    bisect.add_argument("file", help="HLO, - for standard input, or a dump directory")
+    bisect.add_argument("file", help="HLO, - for standard input, a function FILE.py:NAME, or a dump directory")
+    _args(bisect)
     bisect.add_argument("--inputs", type=Path, help=".npz file with the arguments (default: random)")
     bisect.add_argument("--tolerance", type=float, help="largest relative error that counts as none")
     bisect.add_argument("--all", action="store_true", help="evaluate after every pass rather than halving")
@@ -110,15 +115,65 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="HLO: text or .pb, gzipped or not; - for text on the standard input")
+    parser.add_argument(
+        "file",
+        help="HLO: text or .pb, gzipped or not; - for text on the standard input; StableHLO: .mlir; or a function, "
+        "FILE.py:NAME",
+    )
+    _args(parser)
 
 
-def _module(name: str) -> Any:
+def _args(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--args", default="", help="of FILE.py:NAME: a tuple of arguments, in the names of the file")
+
+
+_FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
+
+
+def _module(name: str, args: str = "") -> Any:
+    """The module of a file, or of a function in a Python file.
+
+    Raises:
+        XlanbError: it cannot be read, or the function cannot be lowered.
+    """
+    function = _FUNCTION.fullmatch(name)
+    if function is not None:
+        return _function(Path(function["file"]), function["name"], args)
+    if args:
+        raise ArgumentError(f"--args {args}: {name} is no function of a Python file (FILE.py:NAME)")
+    if name.endswith(".mlir"):
+        return import_module("xlanb.frontends.jax").from_jax(Path(name).read_text(encoding="utf-8"))
     try:
         return import_module("xlanb.hlo").parse(_stdin()) if name == "-" else import_module("xlanb.dump").read_hlo(name)
     except HloParseError as error:
         error.add_note("standard input" if name == "-" else name)
         raise
+
+
+def _function(path: Path, name: str, args: str) -> Any:
+    """The module of a function that a Python file defines, for arguments that an expression gives in the file's own names.
+
+    Raises:
+        XlanbError: there is no such function, the expression fails, or the function cannot be lowered.
+    """
+    if not path.is_file():
+        raise ArgumentError(f"{path}: there is no such file")
+    scope = runpy.run_path(str(path))
+    if name not in scope:
+        names = [n for n, v in scope.items() if callable(v) and not n.startswith("_")]
+        raise ArgumentError(f"{path} defines no {name!r}{nearest(name, names)}")
+    try:
+        value = eval(args, scope) if args else ()  # noqa: S307 - the user's own expression about the user's own file
+    except Exception as error:  # the user's expression may raise anything
+        raise ArgumentError(f"--args {args}: {type(error).__name__}: {error}") from error
+    given = value if isinstance(value, tuple) else (value,)
+    module = import_module("xlanb.runtime.program").to_module(scope[name], *given)
+    _GIVEN[module] = module.flat_arguments(given)
+    return module
+
+
+_GIVEN: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
+"""The arrays that a function's module was made for: it is run on them where no others are given."""
 
 
 def _stdin() -> str:
@@ -136,14 +191,14 @@ def _stdin() -> str:
     return text
 
 
-def _trace(name: str, module: str | None = None) -> Any:
+def _trace(name: str, module: str | None = None, args: str = "") -> Any:
     """The trace of a dumped module, or of a compilation that runs now."""
     if name != "-" and Path(name).is_dir():
         dump = import_module("xlanb.explorer.dump_directory").read_dump(name)
         return dump[module or 0]
     if module:
         raise ArgumentError(f"--module {module}: {name} is no directory of dumps, and holds one module")
-    compilation = import_module("xlanb.explorer.live").Compilation(_module(name))
+    compilation = import_module("xlanb.explorer.live").Compilation(_module(name, args))
     while (stage := compilation.step()) is not None:
         _progress(f"{stage.index + 1} {stage.name}")
     _progress("")
@@ -158,7 +213,7 @@ def _progress(text: str) -> None:
 
 def _opt(options: argparse.Namespace) -> int:
     done = import_module("xlanb.runtime.opt").optimize(
-        _module(options.file), options.passes, print_after_all=options.print_after_all, diff=options.diff
+        _module(options.file, options.args), options.passes, print_after_all=options.print_after_all, diff=options.diff
     )
     if options.json:
         print(json.dumps({"module": done.text, "passes": done.rows, "shown": done.shown}))
@@ -178,9 +233,10 @@ def _real(module: Any, arguments: list[Any]) -> Any:
 def _run(options: argparse.Namespace) -> int:
     references = {"evaluator": ("evaluator", _evaluated), "xla": ("real XLA", _real), None: ("", None)}
     name, reference = references[options.reference]
+    module = _module(options.file, options.args)
     outcome = import_module("xlanb.runtime.opt").run_module(
-        _module(options.file),
-        options.inputs,
+        module,
+        options.inputs or _GIVEN.get(module),
         options.iterations,
         profile=options.profile,
         reference=reference,
@@ -193,7 +249,7 @@ def _run(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     if not options.output.absolute().parent.is_dir():
         raise ArgumentError(f"-o {options.output}: there is no folder {options.output.parent}")
-    trace = _trace(options.file, options.module)
+    trace = _trace(options.file, options.module, options.args)
     trace.to_html(str(options.output))
     size = options.output.stat().st_size
     told = {"file": str(options.output), "stages": len(trace), "changed": len(trace.changed), "bytes": size}
@@ -241,7 +297,7 @@ def _final(directory: str) -> Any:
 
 
 def _bisect(options: argparse.Namespace) -> int:
-    trace = _trace(options.file)
+    trace = _trace(options.file, args=options.args)
     tool = import_module("xlanb.runtime.opt")
     start = import_module("xlanb.explorer.bisection").start_of(trace)
     inputs = tool.arguments_for(start, options.inputs)

@@ -213,16 +213,17 @@ class Calls:
         if memory is not None and not ends():
             bridges.free_arena(memory)
 
-    def entry(self) -> Callable[..., Any]:
-        """The function to call."""
+    def entry(self, unusual: Callable[..., Any] | None = None) -> Callable[..., Any]:
+        """The function to call. Arguments that are not at once what the program takes go to `unusual`."""
+        unusual = unusual or self.unusual
         flat = isinstance(self.signature.result, ArrayShape) or all(
             isinstance(s, ArrayShape) for s in getattr(self.signature.result, "shapes", ())
         )
         plain = all(s is not None and s.order is None and not s.shape.is_dynamic for s in self.arguments)
         plain &= all(s is not None and not s.shape.is_dynamic for s in self.results)
         if not self._bridge.reads_arrays or self._calls_host or self._nested or not flat or not plain:
-            return self.unusual
-        return self._bridge.entry(self.unusual, self._table.ctypes.data, self._table, self._cancelled)
+            return unusual
+        return self._bridge.entry(unusual, self._table.ctypes.data, self._table, self._cancelled)
 
     def unusual(self, *arrays: Any) -> Any:
         """A call with all checks and copies; see Executable.__call__."""

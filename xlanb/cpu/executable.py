@@ -22,8 +22,10 @@ from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.shortage import Shortage
 from xlanb.cpu.target import Target
 from xlanb.display import Displayable
+from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.shape import TupleShape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +36,9 @@ class Executable(Displayable):
 
     Arguments are arrays (a tuple parameter takes a nested tuple) of exactly the dtype and shape of the parameter; the result is a fresh array, or a nested tuple of them.
     Calls that take long release the GIL, calls may come from several threads at once, and they give bit-identical results for identical arguments.
+
+    Of a JAX function the arguments are the function's own (pytrees, without those that are static for `jax.jit`), and so is the result; `exe.flat(*arrays)` takes and gives the
+    program's arrays.
 
     A call raises ArgumentError where number, dtype or shape of the arguments do not fit (the message says what was expected), KeyboardInterrupt (or what else a
     signal's handler raises) where a signal comes while the main thread runs it, wherever it is, and CancelledError where another thread has called `cancel`.
@@ -53,7 +58,9 @@ class Executable(Displayable):
         self._host = make_host_calls(program.host, hidden)
         self.code = self.load(program)
         entry = module.entry_computation
-        signature = Signature(module.name, tuple((p.name, p.shape) for p in entry.parameters), entry.root.shape)
+        names = source.calling.names if source.calling is not None else [p.name for p in entry.parameters]
+        parameters = tuple((name, p.shape) for name, p in zip(names, entry.parameters, strict=True))
+        signature = Signature(module.name, parameters, entry.root.shape)
         self.calls = Calls(
             signature,
             self.code,
@@ -62,7 +69,20 @@ class Executable(Displayable):
             calls_host=bool(self._host),
             explain=Shortage(assignment),
         )
-        self.__call__ = self.calls.entry()
+        self.flat = self.calls.entry()
+        self.__call__ = self._called(source.calling)
+
+    def _called(self, calling: CallingConvention | None) -> Callable[..., Any]:
+        """What a call runs: the program itself, or the function that it was made of, with its own arguments and results."""
+        if calling is None:
+            return self.flat
+        is_tuple = isinstance(self.calls.signature.result, TupleShape)
+
+        def call(*args: Any, **named: Any) -> Any:
+            found = self.flat(*calling.flatten(args, named))
+            return calling.assemble(found if is_tuple else (found,), args, named)
+
+        return self.calls.entry(call) if calling.is_plain else call
 
     def cancel(self) -> int:
         """Stop the calls that other threads are in, within some milliseconds; gives how many there were.

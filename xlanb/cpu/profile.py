@@ -49,7 +49,7 @@ def kernel_times(
     """Each kernel's time in one run (the mean of `runs`, after one that does not count if `warm`), and how often one run calls it; with a `machine` its limits too."""
     program, function = _timed_program(exe)
     counters = np.zeros((max(len(program.calls), 1), 2), np.uint64)
-    flat = exe.calls.flatten(arrays)
+    flat = exe.calls.flatten(exe.source_module.flat_arguments(arrays))
     if warm:
         exe.calls.run_with(function, flat, counters.ctypes.data)
         counters[:] = 0

@@ -147,7 +147,7 @@ class _Variant:
         if self.executable is None or self.row["failure"]:
             return
         try:
-            self.executable(*self.arguments)
+            self.executable.flat(*self.arguments)
         except XlanbError as error:
             self._fail(error)
 

@@ -115,7 +115,9 @@ def bisect(
 ) -> Bisection:
     """See Trace.bisect."""
     rest = [s for s in hlo_stages_of(trace)[1:] if s.changed]
-    reference = leaves_of(evaluate(start_of(trace), *inputs))
+    start = start_of(trace)
+    inputs = start.flat_arguments(inputs)
+    reference = leaves_of(evaluate(start, *inputs))
     limit = tolerance_of(reference) if tolerance is None else tolerance
     check = _Check(trace, inputs, reference)
     checked = [check(s) for s in rest] if exhaustive else _halved(rest, check, limit)

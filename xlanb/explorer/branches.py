@@ -85,6 +85,7 @@ def branch(
     passes = _moved(passes.without(*off) if off else passes, move or {})
     module = HloModule.from_record(record) if text is None else edited(text, record)
     module.host_callbacks = record.host_callbacks
+    module.calling = record.calling
     label = name or _label(origin.stages[index], off, move or {}, text is not None, pipeline is not None)
     past = Trace(f"{root_of(trace).name} | {label}", origin.stages[: index + 1])
     past.parent, past.forked_at = origin, index

@@ -71,7 +71,7 @@ def check(
     arrays = inputs_for(trace, inputs)
     start = start_of(trace)
     expected = leaves_of(witness(start, arrays) if witness is not None else evaluate(start, *arrays))
-    got = leaves_of(program_of(trace)(*arrays))
+    got = leaves_of(program_of(trace).flat(*arrays))
     if len(got) != len(expected):
         raise XlanbError(f"{trace.name} gives {len(got)} results, the {name} {len(expected)}")
     limit = tolerance if tolerance is not None else _SUMS * tolerance_of(expected)

@@ -64,7 +64,7 @@ def compare(*traces: Trace, inputs: Sequence[Any] = (), runs: int = 20) -> Compa
 def _row(trace: Trace, arrays: Sequence[Any], first: Sequence[Any]) -> dict[str, Any]:
     program = program_of(trace)
     memory = program.buffer_assignment.record()
-    results = leaves_of(program(*arrays))
+    results = leaves_of(program.flat(*arrays))
     fits = [r.shape for r in results] == [r.shape for r in first]
     pairs = [compared(a, b) for a, b in zip(results, first, strict=True)] if fits else []
     return {

@@ -12,7 +12,7 @@ def trace(x: Any, *args: Any, **named: Any) -> Trace:
     """Compile `x` as `Compilation` does, to the end; the record of every stage.
 
     Args:
-        x: an HloModule; HLO text; a function over `xlanb.tf`; tensors or operations of a graph (then `args` is a dictionary of feeds, and the graph is run); a program of TensorFlow. What is JAX's goes through `xlanb.from_jax` first.
+        x: an HloModule; HLO text; a function over `xlanb.tf` or JAX, or what JAX made of one; tensors or operations of a graph (then `args` is a dictionary of feeds, and the graph is run); a program of TensorFlow.
         *args: example arguments of a function; of these the shapes and dtypes count.
         **named: as `Compilation` takes them.
 

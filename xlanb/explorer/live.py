@@ -49,7 +49,7 @@ class _Kept:
 class Compilation(Displayable):
     """The live stepper: `step()` runs exactly one more stage of the compiler.
 
-    `x` is an HloModule, HLO text, a function with example arguments, or tensors and operations of a graph with a feed dictionary; a graph is run in `session`, a
+    `x` is an HloModule, HLO text, a function (over xlanb.tf or JAX) with example arguments, or tensors and operations of a graph with a feed dictionary; a graph is run in `session`, a
     new one by default, and then walks through clustering and execution too. So is a program of TensorFlow, which `Graph.from_tensorflow` takes, with its
     arguments. `result` is what came out: an Executable, or what Session.run gives.
 

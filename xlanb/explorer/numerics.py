@@ -124,7 +124,7 @@ def numerics(trace: Trace, inputs: Sequence[Any] = (), *, seconds: float = 20.0)
 
 def _inputs(trace: Trace, start: HloModule, given: Sequence[Any]) -> Sequence[Any]:
     if len(given):
-        return given
+        return start.flat_arguments(given)
     if trace.inputs and len(trace.inputs) == len(start.entry_computation.parameters):
         return trace.inputs
     return arguments_for(start, None)

@@ -38,7 +38,7 @@ def inputs_for(trace: Trace, given: Sequence[Any] = ()) -> tuple[Any, ...]:
     """The given arrays, else those that the program was last run with, else random ones that fit."""
     program = program_of(trace)
     if given:
-        return tuple(given)
+        return program.source_module.flat_arguments(given)
     if len(trace.inputs) == len(program.hlo_module.entry_computation.parameters):
         return trace.inputs
     return tuple(arguments_for(program.source_module, None))
@@ -55,10 +55,10 @@ def run_traced(trace: Trace, inputs: Sequence[Any] = (), *, at_most: int = _PROF
     program = program_of(trace)
     arrays = inputs_for(trace, inputs)
     begin = time.perf_counter()
-    result = program(*arrays)
+    result = program.flat(*arrays)
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()
-    result = program(*arrays)  # the first run pays for cold caches
+    result = program.flat(*arrays)  # the first run pays for cold caches
     seconds = min(seconds, time.perf_counter() - begin)
     runs = max(1, min(at_most, int(_SECONDS / max(seconds, 1e-9))))
     kernels, _ = kernel_times(program, arrays, runs, machine=limits(program.target.threads))

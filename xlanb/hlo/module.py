@@ -7,6 +7,7 @@ from typing import Any
 
 from xlanb.display import Displayable
 from xlanb.errors import ShapeError
+from xlanb.hlo.calling import CallingConvention, flat_arguments
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.names import NameUniquer
@@ -22,7 +23,8 @@ class HloModule(Displayable):
     `header` holds the module's attributes by XLA's text name, values as text (is_scheduled, input_output_alias, num_partitions, ...), without entry_computation_layout, which
     `parameter_layouts` and `result_layout` give. `schedule` gives an order of instructions per computation where the module is scheduled. `tables` is the text of the
     FileNames / FunctionNames / FileLocations / StackFrames tables. `host_callbacks` are functions of this process that custom calls name by their number, as JAX
-    keeps them beside a module: each takes arrays (None for a token) and gives a sequence of them. No text holds them.
+    keeps them beside a module: each takes arrays (None for a token) and gives a sequence of them. `calling` turns the arguments of the function that the module was made of into the
+    arrays that the module takes; None where it takes the arrays themselves. No text holds these two.
     """
 
     def __init__(self, name: str) -> None:
@@ -30,6 +32,7 @@ class HloModule(Displayable):
         self.header: dict[str, str] = {}
         self.tables = ""
         self.host_callbacks: tuple[Callable[..., Any], ...] = ()
+        self.calling: CallingConvention | None = None
         self.schedule: dict[HloComputation, tuple[HloInstruction, ...]] = {}
         self.entry_layout: tuple[tuple[Shape, ...], Shape] | None = None
         self._computations: list[HloComputation] = []
@@ -192,6 +195,7 @@ class HloModule(Displayable):
         copy.header = dict(self.header)
         copy.tables = self.tables
         copy.host_callbacks = self.host_callbacks
+        copy.calling = self.calling
         copy.entry_layout = self.entry_layout
         memo: dict[HloComputation, HloComputation] = {}
         for c in self.post_order():
@@ -206,6 +210,15 @@ class HloModule(Displayable):
         copy._names = self._names.copy()
         copy._computation_names = self._computation_names.copy()
         return copy
+
+    def flat_arguments(self, given: Sequence[Any]) -> tuple[Any, ...]:
+        """The arrays that the module takes, of what the function is called with that it was made of (see `calling`); arrays that fit stay as they are.
+
+        Raises:
+            ArgumentError: they have another structure than the function's arguments.
+        """
+        shapes = [p.shape for p in self.entry_computation.parameters]
+        return flat_arguments(self.calling, shapes, given)
 
     # -- what it says -------------------------------------------------------------------------------------------
 
@@ -222,6 +235,7 @@ class HloModule(Displayable):
         module = parse(module_text(record, PrintOptions(large_constants=True)))
         module._record = record  # what says the same shares the snapshot
         module.host_callbacks = record.host_callbacks
+        module.calling = record.calling
         return module
 
     @staticmethod
@@ -266,6 +280,7 @@ class HloModule(Displayable):
             tuple(self.header.items()),
             self.entry_layout,
             self.host_callbacks,
+            self.calling,
         )
         if last is not None and self._recorded_state == state:
             return last
@@ -273,13 +288,14 @@ class HloModule(Displayable):
         computations = tuple(c.record(old.get(c.name)) for c in self.post_order())
         header = tuple(_header(self).items())
         entry = self.entry_computation.name
-        same = last is not None and (last.name, last.entry, last.header, last.tables, last.host_callbacks) == (
-            self.name,
-            entry,
-            header,
-            self.tables,
-            self.host_callbacks,
-        )
+        same = last is not None and (
+            last.name,
+            last.entry,
+            last.header,
+            last.tables,
+            last.host_callbacks,
+            last.calling,
+        ) == (self.name, entry, header, self.tables, self.host_callbacks, self.calling)
         if (
             same
             and last is not None
@@ -288,7 +304,7 @@ class HloModule(Displayable):
         ):
             new = last
         else:
-            new = ModuleRecord(self.name, computations, entry, header, self.tables, self.host_callbacks)
+            new = ModuleRecord(self.name, computations, entry, header, self.tables, self.host_callbacks, self.calling)
         self._record, self._recorded_state = new, state
         return new
 

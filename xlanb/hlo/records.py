@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata
+from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.shape import Shape
 
@@ -95,8 +96,8 @@ class ComputationRecord:
 class ModuleRecord:
     """One module as it was; computations in the order in which XLA prints them, `entry` the entry's name.
 
-    `header` holds the module's own attributes in XLA's text form, in order; `tables` the stack frame tables, verbatim; `host_callbacks` the functions of this process that it calls
-    (see HloModule).
+    `header` holds the module's own attributes in XLA's text form, in order; `tables` the stack frame tables, verbatim; `host_callbacks` the functions of this process that it calls,
+    `calling` its calling convention (see HloModule).
     """
 
     name: str
@@ -105,6 +106,7 @@ class ModuleRecord:
     header: tuple[tuple[str, str], ...] = ()
     tables: str = ""
     host_callbacks: tuple[Callable[..., Any], ...] = field(default=(), repr=False)
+    calling: CallingConvention | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def text(self) -> str:

@@ -180,7 +180,7 @@ def _repeat(seen: Observation, times: int) -> None:
         arrays = inputs_for(trace)
         for _ in range(times):
             begin = time.perf_counter()
-            trace.program(*arrays)
+            trace.program.flat(*arrays)
             trace.runs.append(time.perf_counter() - begin)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import MissingPeerError, XlanbError
+from xlanb.frontends.jax import from_jax
 from xlanb.hlo import HloModule
-from xlanb.peers.xla import from_jax
 
 
 @dataclass(frozen=True)

@@ -6,75 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from xlanb.errors import MissingPeerError, XlanbError
 from xlanb.explorer.dump_trace import dump_trace
+from xlanb.frontends.jax import from_jax, import_jax
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.records import ModuleRecord
 from xlanb.peers.child import RealTrace, compile_in_child, execution_stage
-from xlanb.peers.effects import with_effects
 from xlanb.transforms.base import HloPass
-
-
-def _import(name: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise MissingPeerError("JAX is not installed: pip install 'xlanb[peers]'") from None
-
-
-def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
-    """The HLO of what comes from JAX, as JAX hands it to XLA, before any pass.
-
-    `x` is a function or a `jax.jit` object with example arguments, a `Lowered`, a `Compiled` (then it is the HLO after XLA's passes), a closed jaxpr, or StableHLO text.
-
-    Python functions that it calls (jax.pure_callback, io_callback, jax.debug.print) come with the module, as its `host_callbacks`. The tokens that JAX hands from call to call to keep
-    effects in order are no parameters and no results here.
-
-    Raises:
-        MissingPeerError: JAX is not installed.
-        XlanbError: `x` is none of these, or JAX refuses it.
-    """
-    if isinstance(x, str):
-        return _from_stablehlo(x)
-    jax = _import("jax")
-    stages = _import("jax.stages")
-    if isinstance(x, stages.Lowered):
-        return _from_lowered(x)
-    if isinstance(x, stages.Compiled):
-        module = HloModule.from_proto(x.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
-        return with_effects(module, x)
-    if hasattr(x, "jaxpr") and hasattr(x, "in_avals"):
-        function = _import("jax.core").jaxpr_as_fun(x) if hasattr(_import("jax.core"), "jaxpr_as_fun") else None
-        function = function or _import("jax.extend.core").jaxpr_as_fun(x)
-        x, args = jax.jit(function), tuple(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in x.in_avals)
-    if not callable(x):
-        raise XlanbError(f"a {type(x).__name__} is nothing that JAX compiles")
-    # all arguments stay parameters: what is compiled is called as the function is
-    jitted = x if hasattr(x, "lower") else jax.jit(x, keep_unused=True)
-    # a Python line is the user's: these frames are not
-    _import("jax.extend.source_info_util").register_exclusion(__file__)
-    return _from_lowered(jitted.lower(*args, **named))
-
-
-def _from_lowered(lowered: Any) -> HloModule:
-    """The module itself: JAX's text of it leaves out the operations' names, the Python lines and the values of large constants."""
-    module = HloModule.from_proto(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
-    return with_effects(module, lowered)
-
-
-def _from_stablehlo(text: str) -> HloModule:
-    try:
-        computation = _import("jaxlib._jax").mlir.mlir_module_to_xla_computation(text)
-    except MissingPeerError:
-        raise
-    except Exception as error:  # the extension raises its own kinds
-        raise XlanbError(f"the real XLA refuses the StableHLO: {error}") from error
-    return HloModule.from_proto(computation.as_serialized_hlo_module_proto())
 
 
 def canonical_text(text: str) -> str:
@@ -83,7 +25,7 @@ def canonical_text(text: str) -> str:
     Raises:
         XlanbError: the real parser refuses it, with its message.
     """
-    hlo = _import("jaxlib._hlo")
+    hlo = import_jax("jaxlib._hlo")
     try:
         canonical: str = hlo.hlo_module_from_text(text).to_string()
     except Exception as error:  # the extension raises its own kinds
@@ -95,7 +37,7 @@ class RealExecutable:
     """A module compiled by the real XLA:CPU. Call it with arrays; `optimized_text` is its HLO after all passes."""
 
     def __init__(self, module: HloModule | str) -> None:
-        hlo, jaxlib = _import("jaxlib._hlo"), _import("jaxlib._jax")
+        hlo, jaxlib = import_jax("jaxlib._hlo"), import_jax("jaxlib._jax")
         text = str(module)
         if "_python_cpu_callback" in text:  # run without the functions that it names, it would end the process
             raise XlanbError(
@@ -103,7 +45,7 @@ class RealExecutable:
             )
         proto = hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
         mlir = jaxlib.mlir.xla_computation_to_mlir_module(hlo.XlaComputation(proto))
-        client = _import("jax").devices("cpu")[0].client
+        client = import_jax("jax").devices("cpu")[0].client
         devices = jaxlib.DeviceList((client.local_devices()[0],))
         self._client = client
         self._loaded = client.compile_and_load(mlir, devices, jaxlib.CompileOptions())
@@ -126,7 +68,7 @@ class RealExecutable:
 
     def put(self, args: Sequence[Any]) -> list[Any]:
         """Arrays as JAX's own, on the device; 64-bit elements stay so whatever JAX's own setting is."""
-        jax = _import("jax")
+        jax = import_jax("jax")
         device = self._client.local_devices()[0]
         with jax.enable_x64(True):
             return [jax.device_put(np.asarray(a), device) for a in args]
@@ -134,7 +76,7 @@ class RealExecutable:
     def run(self, buffers: list[Any]) -> list[Any]:
         """Run on arrays that are JAX's already; results that are JAX's, ready to read."""
         results = self._loaded.execute_sharded(buffers).disassemble_into_single_device_arrays()
-        ready: list[Any] = _import("jax").block_until_ready([r[0] for r in results])
+        ready: list[Any] = import_jax("jax").block_until_ready([r[0] for r in results])
         return ready
 
     @property
@@ -154,7 +96,7 @@ def trace(x: Any, *arrays: Any, all_passes: bool = False, runs: int = 20, flags:
         MissingPeerError: JAX is not installed.
         XlanbError: the real XLA refuses the module; the message is its own.
     """
-    _import("jaxlib")
+    import_jax("jaxlib")
     module = as_module(x, *arrays)
     made = compile_in_child(str(module), arrays, all_passes=all_passes, runs=runs, flags=flags)
     found = RealTrace(f"XLA:CPU: {module.name}", dump_trace(made.files).stages, made)
@@ -188,7 +130,7 @@ def using(hlo_pass: HloPass | Callable[[HloModule], Any], *, after_scheduling: b
         MissingPeerError: JAX is not installed, or older than 0.10.2.
         XlanbError: what the pass raised.
     """
-    jax = _import("jax")
+    jax = import_jax("jax")
     try:
         extension = import_module("jax.extend.xla")
     except ModuleNotFoundError:

@@ -1,17 +1,21 @@
-"""`jit`: a Python function over arrays, traced through xlanb.tf, compiled once per signature and cached; and `compile`, the same at once."""
+"""`jit`: a Python function over arrays, compiled once per signature and cached; and `compile`, the same at once."""
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from xlanb.cpu.executable import Executable
+from xlanb.errors import ArgumentError
+from xlanb.frontends.jax import jitted_with_static, static_arguments
 from xlanb.runtime.compiler import compiled
-from xlanb.runtime.program import to_module, trace_function
+from xlanb.runtime.jit_cache import CacheEntry, CacheInfo, Signature, argument_names
+from xlanb.runtime.program import function_module, to_module
 
 
 def compile(x: Any, *args: Any, **named: Any) -> Executable:  # noqa: A001 - the face's own name
@@ -20,12 +24,14 @@ def compile(x: Any, *args: Any, **named: Any) -> Executable:  # noqa: A001 - the
     Code is made for the shapes and element types given here. Parameters of a graph's executable are its placeholders and variables, in the order of the graph.
 
     Args:
-        x: an HloModule; HLO text; a function over `xlanb.tf`; tensors of a graph; or a program of TensorFlow as `Graph.from_tensorflow` takes it. What is JAX's goes through `xlanb.from_jax` first.
-        *args: of a function, example arguments: arrays (or numbers) whose shapes and dtypes count, not their values.
-        **named: of a graph, arrays by the name of a placeholder or variable whose shape the graph leaves open.
+        x: an HloModule; HLO text; a function that `jax.jit` takes, or what JAX made of one (`jax.jit(f)`, a Lowered, a Compiled, a `jax.export.Exported` or its bytes); a function
+            over `xlanb.tf`; tensors of a graph; or a program of TensorFlow as `Graph.from_tensorflow` takes it.
+        *args: of a function, example arguments: arrays, numbers, pytrees of them, or `jax.ShapeDtypeStruct`s; their shapes and dtypes count, not their values.
+        **named: named arguments of a JAX function; of a graph, arrays by the name of a placeholder or variable whose shape the graph leaves open.
 
     Returns:
-        The Executable: called with one array for each parameter it gives a fresh array, or a tuple as the program's result is one.
+        The Executable. Called with one array for each parameter it gives a fresh array, or a tuple as the program's result is one; made of a JAX function, it is called as the function is,
+        without static arguments, and gives what the function gives: NumPy arrays, or jax.Arrays where an argument is one.
 
     Raises:
         HloParseError: the text is not HLO.
@@ -40,52 +46,103 @@ def compile(x: Any, *args: Any, **named: Any) -> Executable:  # noqa: A001 - the
 
 
 class Jit:
-    """A compiled function: one executable for each signature of shapes and dtypes, made at its first call."""
+    """A compiled function: one executable for each signature of shapes and dtypes, made at its first call.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    `cache_info()` says how often it was compiled and which argument was the reason.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()
+    ) -> None:
         functools.update_wrapper(self, function)
-        self._function = function
-        self._compiled: dict[tuple[Any, ...], tuple[Executable, Any]] = {}
+        has_static = bool(static_argnums or static_argnames)
+        self._function = jitted_with_static(function, static_argnums, static_argnames) if has_static else function
+        self._names = argument_names(function)
+        self._entries: dict[Any, CacheEntry] = {}
+        self._hits = 0
         self._lock = threading.RLock()
 
-    def executable(self, *args: Any) -> Executable:
+    def executable(self, *args: Any, **named: Any) -> Executable:
         """The executable for arguments like these."""
-        return self._find(args)[0]
+        return self._find(args, named).executable
 
-    def __call__(self, *args: Any) -> Any:
-        """Run on arrays; results as the function gave them back: an array, a tuple or a list."""
-        executable, structure = self._find(args)
-        results = executable(*(np.asarray(a) for a in args))
-        if isinstance(structure, list | tuple):
-            return type(structure)(results)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run; the function's own result, of NumPy arrays, or of jax.Arrays where an argument is one."""
+        entry = self._find(args, named)
+        if entry.is_jax:
+            return entry.executable(*args, **named)
+        results = entry.executable(*(np.asarray(a) for a in args))
+        if isinstance(entry.structure, list | tuple):
+            return type(entry.structure)(results)
         return results[0]
 
-    def _find(self, args: tuple[Any, ...]) -> tuple[Executable, Any]:
-        arrays = [np.asarray(a) for a in args]
-        signature = tuple((a.dtype, a.shape) for a in arrays)
+    def cache_info(self) -> CacheInfo:
+        """How many calls found their code, how many had it compiled, and for each of these why."""
         with self._lock:
-            found = self._compiled.get(signature)
+            entries = tuple(self._entries.values())
+            return CacheInfo(getattr(self, "__name__", "function"), self._hits, len(entries), entries)
+
+    def _find(self, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
+        plain = not named and all(type(a) is np.ndarray for a in args)
+        key: Any = tuple((a.dtype, a.shape) for a in args) if plain else self._signature(args, named)
+        found = self._entries.get(key)
+        if found is not None:
+            self._hits += 1
+            return found
+        with self._lock:
+            found = self._entries.get(key)
             if found is None:
-                module, structure = trace_function(self._function, arrays)
-                executable = compiled(module)
-                found = self._compiled[signature] = (executable, structure)
+                found = self._entries[key] = self._compile(args, named)
             return found
 
+    def _signature(self, args: tuple[Any, ...], named: dict[str, Any]) -> Signature:
+        dynamic, static = static_arguments(self._function, args, named)
+        return Signature.of(*dynamic, static, self._names)
+
+    def _compile(self, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
+        begin = time.perf_counter()
+        signature = self._signature(args, named)
+        module, structure = function_module(self._function, args, named)
+        executable = compiled(module)
+        seconds = time.perf_counter() - begin
+        why = signature.why([e.signature for e in self._entries.values()])
+        return CacheEntry(signature, executable, structure, module.calling is not None, why, seconds)
+
     def __repr__(self) -> str:
-        return f"<xlanb.jit of {getattr(self, '__name__', 'function')}: {len(self._compiled)} signatures compiled>"
+        return f"<xlanb.jit of {self.cache_info()}>"
 
 
-def jit(function: Callable[..., Any]) -> Jit:
-    """Decorator: a function over arrays, written with `xlanb.tf`, that is compiled for each signature of shapes and dtypes when it is first called with one, and then cached.
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+) -> Any:
+    """Decorator: a function over arrays, of JAX or `xlanb.tf`, that is compiled for each signature when it is first called with one, and then cached.
 
         @xlanb.jit
-        def layer(x, w):
-            return tf.nn.relu(tf.matmul(x, w))
+        def layer(params, x):
+            return jax.nn.relu(x @ params["w"] + params["b"])
 
-    Calls take arrays, or what `np.asarray` makes arrays of, and give what the function gives: an array, a tuple or a list. `layer.executable(x, w)` is the Executable for such arguments.
-    Python in the function runs once per signature: it may branch on shapes, not on values.
+    A JAX function takes and gives what it takes and gives under `jax.jit`: pytrees of arrays. Results are NumPy arrays, or jax.Arrays where an argument is one. A function over
+    `xlanb.tf` takes arrays, or what `np.asarray` makes arrays of, and gives an array, a tuple or a list. Python in the function runs once per signature: it may branch on shapes and
+    static arguments, not on values. `layer.executable(params, x)` is the Executable for such arguments, `layer.cache_info()` says what was compiled and why.
+
+    Args:
+        function: what is to be compiled; a `jax.jit` object keeps its own static arguments.
+        static_argnums: positions of arguments that are part of the program; each value is compiled for itself. JAX functions only.
+        static_argnames: their names.
 
     Raises:
         XlanbError: a call raises it where the function cannot be traced or compiled.
     """
-    return Jit(function)
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    if function is None:
+        return lambda f: Jit(f, numbers, names)
+    if not callable(function):
+        raise ArgumentError(f"xlanb.jit takes a function, not a {type(function).__name__}")
+    return Jit(function, numbers, names)
+
+
+__all__ = ["Jit", "compile", "jit"]

@@ -6,7 +6,7 @@ import difflib
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,7 +121,7 @@ class Outcome:
 
 def run_module(
     module: HloModule,
-    inputs: Path | None,
+    inputs: Path | Sequence[Any] | None,
     iterations: int,
     *,
     profile: bool,
@@ -139,7 +139,7 @@ def run_module(
     result: Any = None
     for _ in range(max(1, iterations)):
         begin = time.perf_counter()
-        result = executable(*arguments)
+        result = executable.flat(*arguments)
         seconds.append(time.perf_counter() - begin)
     results = _leaves(result)
     error = None
@@ -162,12 +162,14 @@ def _listed(value: Any) -> Any:
     return value.astype(np.float64 if value.dtype.kind not in "biu" else value.dtype).tolist()
 
 
-def arguments_for(module: HloModule, inputs: Path | None) -> list[Any]:
-    """The arguments in an .npz file, in the order of their names; random ones where there is none.
+def arguments_for(module: HloModule, inputs: Path | Sequence[Any] | None) -> list[Any]:
+    """The given arrays, or those in an .npz file, in the order of their names; random ones where there is none.
 
     Raises:
         ArgumentError: the file cannot be read.
     """
+    if inputs is not None and not isinstance(inputs, Path):
+        return list(inputs)
     return _load(inputs) if inputs else [random_value(p.shape) for p in module.entry_computation.parameters]
 
 

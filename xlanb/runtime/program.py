@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import ArgumentError, GraphError
+from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
 from xlanb.graph import dtypes
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.graph import Graph
@@ -27,8 +29,8 @@ VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
     """The HloModule of whatever a user hands over.
 
-    `x` is an HloModule, HLO text, a tensor, operation or list of them, or a function, with example arguments in `args`; or a program of TensorFlow as
-    `Graph.from_tensorflow` takes it, with its arguments. For tensors, `named` gives
+    `x` is an HloModule, HLO text, a tensor, operation or list of them, or a function over `xlanb.tf` or JAX, with example arguments in `args`; what
+    else `xlanb.from_jax` takes; or a program of TensorFlow as `Graph.from_tensorflow` takes it, with its arguments. For tensors, `named` gives
     values of placeholders (and of variables) by name where the graph does not say their shape.
 
     Raises:
@@ -48,11 +50,46 @@ def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
         isinstance(x, list | tuple) and x and all(isinstance(t, Tensor | Operation) for t in x)
     ):
         return extract_module([x] if isinstance(x, Tensor | Operation) else list(x), named)
+    if is_jax(x):
+        return _jax_module(x, args, named)
     if callable(x):
-        return trace_function(x, args)[0]
+        return function_module(x, args, named)[0]
     raise TypeError(
         f"cannot make HLO of a {type(x).__name__}: give HLO text, an HloModule, tensors, a function and its arguments, or a program of TensorFlow"
     )
+
+
+def _jax_module(x: Any, args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:
+    module = jax_module(x, *args, **named)
+    module.verify(executable=True)
+    return module
+
+
+def function_module(
+    function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[HloModule, Any]:
+    """The module of a Python function, over `xlanb.tf` or over JAX: what its code names is tried first, the other where that fails. With it, of the former, what it gave back.
+
+    Raises:
+        Exception: what the first try raised, where the second fails too.
+    """
+    if is_jax(function) or refers_to_jax(function) or not _are_arrays(args, named):
+        return _jax_module(function, args, named), None
+    try:
+        return trace_function(function, args)
+    except Exception as error:
+        if "jax" not in sys.modules:
+            raise
+        try:
+            return _jax_module(function, args, named), None
+        except Exception as other:  # noqa: BLE001 - the function is of neither kind: the first error is about what its code names
+            error.add_note(f"Called with JAX's arrays it fails too: {type(other).__name__}: {other}")
+        raise
+
+
+def _are_arrays(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
+    """Whether a call has nothing but NumPy arrays and numbers, in order: what a function over `xlanb.tf` is called with."""
+    return not named and all(isinstance(a, np.ndarray | np.generic | complex | float | int | list) for a in args)
 
 
 def _foreign_module(x: Any, args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:

@@ -1,0 +1,220 @@
+"""JAX functions through every door: compile, jit, trace, evaluate, Compilation, the command line; pytrees in and out."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+import numpy as np
+import pytest
+
+import xlanb
+from xlanb.cli import main
+from xlanb.errors import ArgumentError, XlanbError
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+PARAMS = {"l0": {"w": np.arange(12, dtype=np.float32).reshape(3, 4) / 10, "b": np.ones(4, np.float32)}}
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def layer(params, x, *, scale=2):
+    """Gives a dictionary with an array, and a number of Python."""
+    return {"y": jnp.tanh(x @ params["l0"]["w"] + params["l0"]["b"]) * scale, "n": 3}
+
+
+def agree(got, want) -> None:
+    assert jax.tree_util.tree_structure(got) == jax.tree_util.tree_structure(want)
+    for a, b in zip(jax.tree_util.tree_leaves(got), jax.tree_util.tree_leaves(want), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-6, atol=1e-6)
+
+
+FORMS = {
+    "function": lambda: (layer, (PARAMS, X)),
+    "jit": lambda: (jax.jit(layer, static_argnames="scale"), (PARAMS, X)),
+    "lowered": lambda: (jax.jit(layer, static_argnames="scale").lower(PARAMS, X), ()),
+    "compiled": lambda: (jax.jit(layer, static_argnames="scale").lower(PARAMS, X).compile(), ()),
+    "exported": lambda: (jax.export.export(jax.jit(layer, static_argnames="scale"))(PARAMS, X), ()),
+    "serialized": lambda: (jax.export.export(jax.jit(layer, static_argnames="scale"))(PARAMS, X).serialize(), ()),
+    "shapes": lambda: (layer, jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), (PARAMS, X))),
+    "partial": lambda: (functools.partial(layer, scale=2), (PARAMS, X)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_function_is_compiled_and_called_as_the_function_is(form):
+    program, example = FORMS[form]()
+    exe = xlanb.compile(program, *example)
+    result = exe(PARAMS, X)
+    agree(result, layer(PARAMS, X))
+    assert isinstance(result["y"], np.ndarray)
+
+
+def test_results_are_of_jax_where_an_argument_is():
+    exe = xlanb.compile(layer, PARAMS, X)
+    assert isinstance(exe(PARAMS, jnp.asarray(X))["y"], jax.Array)
+    plain = xlanb.compile(jnp.sin, X)
+    assert isinstance(plain(X), np.ndarray)
+    assert isinstance(plain(jnp.asarray(X)), jax.Array)
+
+
+def test_the_other_doors_take_it_too():
+    want = layer(PARAMS, X)
+    agree(xlanb.evaluate(layer, PARAMS, X), want)
+    compilation = xlanb.Compilation(layer, PARAMS, X)
+    agree(compilation.finish()(PARAMS, X), want)
+    trace = xlanb.trace(jax.jit(layer), PARAMS, X)
+    assert trace.bisect(PARAMS, X).stage is None
+    assert "l0" in str(xlanb.compile(layer, PARAMS, X).hlo_module)
+    frame = xlanb.compile(layer, PARAMS, X).profile(PARAMS, X)
+    assert len(frame)
+
+
+def test_parameters_bear_the_names_of_the_arguments():
+    exe = xlanb.compile(layer, PARAMS, X)
+    with pytest.raises(ArgumentError, match=r"params\['l0'\]\['w'\]\): expected f32\[3,4\]"):
+        exe({"l0": {"w": PARAMS["l0"]["w"][:2], "b": PARAMS["l0"]["b"]}}, X)
+    with pytest.raises(ArgumentError, match=r"params\['l0'\]\['b'\] missing; unexpected argument 0\['l0'\]\['c'\]"):
+        exe({"l0": {"w": PARAMS["l0"]["w"], "c": PARAMS["l0"]["b"]}}, X)
+    with pytest.raises(ArgumentError, match="a shape without values"):
+        exe(PARAMS, jax.ShapeDtypeStruct(X.shape, X.dtype))
+
+
+def test_arguments_are_canonical_as_in_jax():
+    exe = xlanb.compile(lambda n, x: n * x, np.arange(3), 2.0)
+    np.testing.assert_array_equal(exe(np.arange(3), 2.0), np.arange(3) * np.float32(2))
+    assert exe(np.arange(3), 2.0).dtype == np.float32
+    with pytest.raises(ArgumentError, match="expected f32"):
+        exe(np.arange(3), np.int32(2))
+
+
+def test_unused_and_static_arguments_of_jit_are_left_out():
+    @functools.partial(jax.jit, static_argnums=1, static_argnames="mode")
+    def f(x, n, unused, *, mode="up"):
+        return x * n if mode == "up" else x - n
+
+    exe = xlanb.compile(f, X, 3, np.ones(5), mode="down")
+    assert len(exe.hlo_module.entry_computation.parameters) == 1
+    np.testing.assert_array_equal(exe(X, 3, np.ones(5), mode="down"), X - 3)
+    np.testing.assert_array_equal(exe(X, np.ones(5)), X - 3)  # as a Compiled of JAX's is called
+
+
+def test_keys_go_in_and_out():
+    key = jax.random.key(7)
+    exe = xlanb.compile(jax.random.split, key)
+    np.testing.assert_array_equal(jax.random.key_data(exe(key)), jax.random.key_data(jax.random.split(key)))
+
+
+def test_what_is_no_array_is_part_of_the_program():
+    def f(kind, x, function):
+        return function(x) if kind == "twice" else x, kind
+
+    value, kind = xlanb.compile(f, "twice", X, jnp.sin)("twice", X, jnp.sin)
+    np.testing.assert_allclose(value, np.sin(X), rtol=1e-6)
+    assert kind == "twice"
+
+
+def test_the_kind_of_a_function_is_found_by_calling_it():
+    from xlanb import tf
+
+    np.testing.assert_allclose(xlanb.compile(tf.nn.relu, X)(X), [X])
+    np.testing.assert_allclose(xlanb.compile(lambda x: x.at[0].set(1).sum(), X)(X), X[1].sum() + 3)
+
+    def neither(x):
+        return x.no_such_thing
+
+    with pytest.raises(AttributeError, match="no_such_thing") as info:
+        xlanb.compile(neither, X)
+    assert any("JAX's arrays" in note for note in info.value.__notes__)
+
+
+def test_jit_compiles_once_per_signature_and_says_why():
+    fast = xlanb.jit(layer, static_argnames="scale")
+    agree(fast(PARAMS, X), layer(PARAMS, X))
+    fast(PARAMS, X)
+    agree(fast(PARAMS, X, scale=5), layer(PARAMS, X, scale=5))
+    fast(PARAMS, X[:1], scale=5)
+    fast(PARAMS, X.astype(np.int32), scale=5)
+    info = fast.cache_info()
+    assert (info.hits, info.misses) == (1, 4)
+    assert [e.why for e in info.entries[:3]] == [
+        "first call",
+        "scale: static value None -> 5",
+        "x: shape float32[2,3] -> float32[1,3]",
+    ]
+    assert info.entries[3].why == "x: dtype float32[2,3] -> int32[2,3]"
+    assert list(info.to_dataframe().columns) == ["signature", "why", "seconds"]
+    assert "params['l0']['w']: float32[3,4]" in str(fast)
+
+
+def test_jit_from_many_threads_compiles_once():
+    fast = xlanb.jit(jnp.cumsum)
+    threads = [threading.Thread(target=fast, args=(X[0],)) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert fast.cache_info().misses == 1
+
+
+def test_what_is_no_program_is_refused():
+    with pytest.raises(XlanbError, match="neither StableHLO bytecode"):
+        xlanb.compile(b"nothing of the kind")
+    with pytest.raises(TypeError, match="cannot make HLO of a dict"):
+        xlanb.compile({})
+    with pytest.raises(ArgumentError, match="takes a function"):
+        xlanb.jit(3)
+
+
+def test_an_export_for_symbolic_shapes_needs_arguments():
+    (n,) = jax.export.symbolic_shape("n")
+    exported = jax.export.export(jax.jit(lambda x: x * 2))(jax.ShapeDtypeStruct((n,), np.float32))
+    with pytest.raises(ArgumentError, match="symbolic shapes: give example arguments"):
+        xlanb.compile(exported)
+    np.testing.assert_array_equal(xlanb.compile(exported, X[0])(X[0]), X[0] * 2)
+
+
+def test_the_command_line_takes_a_function_of_a_file(tmp_path, capsys):
+    path = tmp_path / "program.py"
+    path.write_text("import jax.numpy as jnp\nw = jnp.ones(3)\ndef step(p, x): return (p['w'] * x).sum()\n")
+    assert main(["run", f"{path}:step", "--args", "({'w': w}, 2.0)", "--reference", "evaluator"]) == 0
+    assert "0: float32[] 6" in capsys.readouterr().out
+    assert main(["run", f"{path}:stop"]) == 1
+    assert "did you mean 'step'" in capsys.readouterr().err
+    assert main(["opt", f"{path}:step", "--args", "(1/0,)"]) == 1
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_equinox_modules_and_transforms():
+    eqx = pytest.importorskip("equinox")
+    model = eqx.nn.MLP(3, 2, 8, 2, key=jax.random.key(0))
+    x = jnp.ones(3)
+    agree(xlanb.compile(eqx.filter_jit(lambda m, x: m(x)), model, x)(model, x), model(x))
+    loss = eqx.filter_value_and_grad(lambda m, x: jnp.sum(m(x) ** 2))
+    (value, gradient), (want, by_jax) = xlanb.compile(loss, model, x)(model, x), loss(model, x)
+    np.testing.assert_allclose(value, want, rtol=1e-5)
+    np.testing.assert_allclose(gradient.layers[0].weight, by_jax.layers[0].weight, rtol=1e-4, atol=1e-6)
+
+
+def test_nnx_modules_are_updated():
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Block(nnx.Module):
+        def __init__(self, rngs):
+            self.linear, self.norm, self.drop = (
+                nnx.Linear(3, 4, rngs=rngs),
+                nnx.BatchNorm(4, rngs=rngs),
+                nnx.Dropout(0.5, rngs=rngs),
+            )
+
+        def __call__(self, x):
+            return self.drop(self.norm(self.linear(x)))
+
+    ours, theirs = Block(nnx.Rngs(0)), Block(nnx.Rngs(0))
+    step = nnx.jit(lambda block, x: block(x))
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((5, 3)), np.float32)
+    exe = xlanb.compile(step, ours, x)
+    for _ in range(2):
+        np.testing.assert_allclose(exe(ours, x), step(theirs, x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ours.norm.mean[...], theirs.norm.mean[...], rtol=1e-4)

@@ -1,0 +1,313 @@
+"""JAX as a front door: anything that JAX compiles becomes an HloModule and the way to call it.
+
+A function that `jax.jit` takes, a `jax.jit` object, a `Lowered`, a `Compiled`, a `jax.export.Exported`
+or its serialized bytes, a closed jaxpr. JAX itself says what the HLO is: it is imported when such a
+thing comes in, never before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
+from xlanb.frontends.jax_calling import JaxCalling, Leaf
+from xlanb.frontends.jax_effects import with_effects
+from xlanb.frontends.jax_wrapped import Prepared, has_static, prepared, unmark_result
+from xlanb.hlo import HloModule
+
+_BYTECODE = b"ML\xefR"
+"""How MLIR bytecode begins: StableHLO that JAX, TensorFlow or IREE has serialized."""
+
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def import_jax(name: str = "jax") -> ModuleType:
+    """A module of JAX.
+
+    Raises:
+        MissingPeerError: JAX is not installed.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"jax", "jaxlib"}:
+            raise
+        raise MissingPeerError("JAX is not installed: pip install jax") from None
+
+
+def is_jax(x: Any) -> bool:
+    """Whether this is an object of JAX's own that holds a program: of `jax.jit`, `jax.export`, or a library that wraps them."""
+    if "jax" not in sys.modules:
+        return False
+    if isinstance(x, bytes | bytearray):
+        return True
+    package = type(x).__module__.partition(".")[0]
+    if package in {"equinox", "flax"} and callable(x):
+        return True
+    if package not in {"jax", "jaxlib"}:
+        return False
+    return _is_stage(x) or _is_closed_jaxpr(x) or hasattr(x, "lower") or hasattr(x, "mlir_module")
+
+
+def refers_to_jax(function: Any) -> bool:
+    """Whether a function's own code names something of JAX: a module, a function, an array."""
+    if "jax" not in sys.modules:
+        return False
+    return any(_package(v) in {"jax", "jaxlib", "flax", "equinox", "haiku", "optax"} for v in _named_in(function))
+
+
+def _package(value: Any) -> str:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return str(name or type(value).__module__).partition(".")[0]
+
+
+def _named_in(function: Any) -> list[Any]:
+    """The values of the global and closed-over names that a function's code uses."""
+    function = inspect.unwrap(function) if callable(function) else function
+    if isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", None) or getattr(getattr(function, "__call__", None), "__code__", None)  # noqa: B004 - its code, not whether it is callable
+    if code is None:
+        return [function]
+    scope = getattr(function, "__globals__", {})
+    cells = [c.cell_contents for c in getattr(function, "__closure__", None) or () if _is_filled(c)]
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        names |= set(getattr(constant, "co_names", ()))
+    return [*cells, *(scope[n] for n in names if n in scope)]
+
+
+def _is_filled(cell: Any) -> bool:
+    with contextlib.suppress(ValueError):
+        return cell.cell_contents is not None
+    return False
+
+
+def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
+    """The HLO of what comes from JAX, as JAX hands it to XLA, before any pass.
+
+    `x` is a function or a `jax.jit` object with example arguments, a `Lowered`, a `Compiled` (then it is the HLO after XLA's passes), a `jax.export.Exported` or its serialized bytes,
+    a closed jaxpr, or StableHLO text or bytecode. The module takes flat arrays, one for each array that the function uses, and gives flat arrays.
+
+    Python functions that it calls (jax.pure_callback, io_callback, jax.debug.print) come with the module, as its `host_callbacks`. The tokens that JAX hands from call to call to keep
+    effects in order are no parameters and no results here.
+
+    Raises:
+        MissingPeerError: JAX is not installed.
+        XlanbError: `x` is none of these, or JAX refuses it.
+    """
+    module = jax_module(x, *args, **named)
+    module.calling = None
+    return module
+
+
+def jax_module(x: Any, *args: Any, **named: Any) -> HloModule:
+    """The module of `from_jax`, with the function's own calling convention (`module.calling`) where there is a function.
+
+    Raises:
+        MissingPeerError: JAX is not installed.
+        XlanbError: `x` is nothing that JAX compiles, or JAX refuses it.
+    """
+    if isinstance(x, str):
+        return _of_stablehlo(x)
+    jax = import_jax()
+    if isinstance(x, bytes | bytearray):
+        return _of_bytes(bytes(x), args, named)
+    if _is_stage(x):
+        return _of_stage(x)
+    if _is_closed_jaxpr(x):
+        return _of_jaxpr(x)
+    if hasattr(x, "mlir_module") and hasattr(x, "in_avals"):
+        return _of_exported(x, args, named)
+    if not callable(x):
+        raise XlanbError(f"a {type(x).__name__} is nothing that JAX compiles: give a function and its arguments")
+    # a Python line is the user's: these frames are not
+    import_jax("jax.extend.source_info_util").register_exclusion(_PACKAGE)
+    if type(x).__module__.partition(".")[0] in {"jax", "jaxlib"} and hasattr(x, "lower"):
+        lowered = x.lower(*args, **named)
+        return _of_stage(lowered, functools.partial(without_static, x))
+    call = prepared(x, args, named)
+    # all arguments stay parameters: what is compiled is called as the function is
+    lowered = jax.jit(call.function, keep_unused=True).lower(*call.args, **call.named)
+    return _of_stage(lowered, call.prepare, call)
+
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def static_arguments(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Call, list[tuple[str, Any]]]:
+    """The arguments of a call without those that a `jax.jit` object has for static, and these with their names."""
+    info = getattr(function, "_jit_info", None)
+    if info is None:
+        return (args, named), []
+    numbers = {n % len(args) if n < 0 and args else n for n in info.static_argnums}
+    names = set(info.static_argnames)
+    static = [(f"argument {n}", a) for n, a in enumerate(args) if n in numbers]
+    static += [(k, v) for k, v in named.items() if k in names]
+    kept = tuple(a for n, a in enumerate(args) if n not in numbers)
+    return (kept, {k: v for k, v in named.items() if k not in names}), static
+
+
+def without_static(jitted: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Call:
+    """The arguments of a call of a `jax.jit` object that are arrays, as JAX's own compiled functions take them."""
+    return static_arguments(jitted, args, named)[0]
+
+
+def jitted_with_static(function: Any, numbers: Sequence[int], names: Sequence[str]) -> Any:
+    """`jax.jit(function)` with some of its arguments static, and none dropped."""
+    return import_jax().jit(
+        function, static_argnums=tuple(numbers) or None, static_argnames=tuple(names) or None, keep_unused=True
+    )
+
+
+def leaves_with_names(roots: Sequence[tuple[str, Any]], call: Any) -> tuple[list[str], list[Any], Any]:
+    """The leaves of a call's arguments with their names, as in `params['w']`, and the structure of the call."""
+    tree = import_jax("jax.tree_util")
+    names, values = [], []
+    for root, value in roots:
+        for path, leaf in tree.tree_flatten_with_path(value)[0]:
+            names.append(f"{root}{tree.keystr(path)}")
+            values.append(leaf)
+    return names, values, tree.tree_structure(call)
+
+
+def _is_stage(x: Any) -> bool:
+    stages = import_jax("jax.stages")
+    return isinstance(x, stages.Lowered | stages.Compiled)
+
+
+def _is_closed_jaxpr(x: Any) -> bool:
+    return hasattr(x, "jaxpr") and hasattr(x, "in_avals") and hasattr(x, "consts")
+
+
+def _of_stage(
+    stage: Any, prepare: Callable[..., Any] | None = None, call: Prepared | None = None, *, refine: bool = False
+) -> HloModule:
+    """The module of a `Lowered` or `Compiled`: JAX's text of it leaves out the operations' names, the Python lines and the values of large constants."""
+    module = with_effects(HloModule.from_proto(_refined(stage) if refine else _proto_of(stage)), stage)
+    module.calling = _calling(stage, module, prepare, call)
+    return module
+
+
+def _refined(lowered: Any) -> bytes:
+    """The HLO of a module for symbolic shapes, which the arguments' shapes have been put into."""
+    text = lowered.compiler_ir("stablehlo").operation.get_asm(enable_debug_info=True)
+    refine = import_jax("jaxlib._jax").mlir.refine_polymorphic_shapes
+    made = refine(text.encode(), enable_shape_assertions=True, validate_static_shapes=True)
+    proto: bytes = import_jax("jaxlib._jax").mlir.mlir_module_to_xla_computation(made).as_serialized_hlo_module_proto()
+    return proto
+
+
+def _proto_of(stage: Any) -> bytes:
+    hlo = stage.compiler_ir("hlo") if hasattr(stage, "compiler_ir") else stage.runtime_executable().hlo_modules()[0]
+    proto: bytes = hlo.as_serialized_hlo_module_proto()
+    return proto
+
+
+def _calling(stage: Any, module: HloModule, prepare: Any, call: Prepared | None) -> JaxCalling | None:
+    """The calling convention; None where this version of JAX does not say which arguments the module takes."""
+    jax = import_jax()
+    parameters = module.entry_computation.parameters
+    paths, in_tree = jax.tree_util.tree_flatten_with_path(stage.args_info)
+    kept = _kept(stage, len(paths))
+    if len(kept) != len(parameters):
+        return None
+    names = [jax.tree_util.keystr(path) for path, _ in paths]
+    for k, p in zip(kept, parameters, strict=True):
+        names[k] = _name_of(p) or names[k]
+    leaves = tuple(Leaf(name, info.dtype, tuple(info.shape)) for name, (_, info) in zip(names, paths, strict=True))
+    out_dtypes = tuple(v.dtype for v in _out_avals(stage))
+    finish = call.finish if call is not None else None
+    if finish is None and has_static(stage.out_tree):
+        finish = unmark_result
+    return JaxCalling(leaves, kept, in_tree, stage.out_tree, out_dtypes, prepare, finish)
+
+
+def _out_avals(stage: Any) -> Sequence[Any]:
+    """The types of the results; a `Compiled` with effects fails to say them by its public name."""
+    avals: Sequence[Any] | None = getattr(getattr(stage, "_executable", None), "out_avals", None)
+    if avals is not None:
+        return avals
+    return list(import_jax().tree_util.tree_leaves(stage.out_info))
+
+
+def _name_of(parameter: Any) -> str:
+    metadata = parameter.metadata
+    return str(metadata.op_name) if metadata is not None and metadata.op_name else ""
+
+
+def _kept(stage: Any, count: int) -> tuple[int, ...]:
+    """The numbers of the arguments that are parameters of the module; no public name of JAX says it."""
+    lowering = getattr(stage, "_lowering", None)
+    kept = (
+        lowering.compile_args.get("kept_var_idx")
+        if lowering is not None
+        else getattr(getattr(stage, "_executable", None), "_kept_var_idx", None)
+    )
+    return tuple(sorted(kept)) if kept is not None else tuple(range(count))
+
+
+def _of_jaxpr(closed: Any) -> HloModule:
+    jax = import_jax()
+    as_function = getattr(jax.core, "jaxpr_as_fun", None) or import_jax("jax.extend.core").jaxpr_as_fun
+    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
+    return _of_stage(jax.jit(as_function(closed), keep_unused=True).lower(*shapes))
+
+
+def _of_exported(exported: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> HloModule:
+    """The module of a `jax.export.Exported`, for arguments like these, or for those that it was exported with."""
+    jax = import_jax()
+    if not args and not named:
+        shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in exported.in_avals]
+        if any(not isinstance(n, int) for s in shapes for n in s.shape):
+            raise ArgumentError(f"{exported.fun_name} was exported for symbolic shapes: give example arguments")
+        args, named = jax.tree_util.tree_unflatten(exported.in_tree, shapes)
+    try:
+        lowered = jax.jit(exported.call, keep_unused=True).lower(*args, **named)
+    except ValueError as error:
+        raise XlanbError(f"{exported.fun_name}, exported for {', '.join(exported.platforms)}: {error}") from error
+    return _of_stage(lowered, refine=any(not isinstance(n, int) for a in exported.in_avals for n in a.shape))
+
+
+def _of_bytes(data: bytes, args: tuple[Any, ...], named: Mapping[str, Any]) -> HloModule:
+    """The module of StableHLO bytecode, or of what `jax.export.Exported.serialize` gave."""
+    if data.startswith(_BYTECODE):
+        return _of_stablehlo(data)
+    export = import_jax("jax.export")
+    try:
+        exported = export.deserialize(bytearray(data))
+    except Exception as error:  # flatbuffers raises whatever the bytes lead it to
+        raise XlanbError(
+            f"{len(data)} bytes that are neither StableHLO bytecode nor a serialized jax.export.Exported: {error}"
+        ) from error
+    return _of_exported(exported, args, named)
+
+
+def _of_stablehlo(text: str | bytes) -> HloModule:
+    extension = import_jax("jaxlib._jax")
+    try:
+        computation = extension.mlir.mlir_module_to_xla_computation(text)
+    except Exception as error:  # the extension raises its own kinds
+        raise XlanbError(f"the real XLA refuses the StableHLO: {error}") from error
+    return HloModule.from_proto(computation.as_serialized_hlo_module_proto())
+
+
+__all__ = [
+    "from_jax",
+    "import_jax",
+    "is_jax",
+    "jax_module",
+    "jitted_with_static",
+    "leaves_with_names",
+    "refers_to_jax",
+    "static_arguments",
+]
