@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -151,3 +152,33 @@ def test_one_instruction_does_not_read_hidden_state():
 def test_numpys_warnings_do_not_leak():
     text = "HloModule m\nENTRY e { p = f32[3] parameter(0)\n l = f32[3] log(p)\n ROOT c = s8[3] convert(l) }"
     np.testing.assert_array_equal(evaluate(text, np.array([-1, 0, np.inf], np.float32)), [0, -128, 127])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("p = c64[3] parameter(0)\n  ROOT r = c64[3] shift-left(p, p)", "expected integers, not c64"),
+        ("p = f32[3] parameter(0)\n  ROOT r = f32[3] shift-right-logical(p, p)", "expected integers, not f32"),
+        (
+            "p = f32[<=8] parameter(0)\n  n = s32[] constant(7)\n  ROOT r = f32[<=8] dynamic-reshape(p, n)",
+            r"f32\[8\] has 8 elements, not those of the sizes \[7\]",
+        ),
+        ("p = f32[<=3,2] parameter(0)\n  ROOT r = f32[<=6] bitcast(p)", "not held with what lies behind its size"),
+        (
+            'p = f16[3,3] parameter(0)\n  ROOT r = (f16[3,3], f16[3]) custom-call(p), custom_call_target="lapack_cgeqrf_ffi"',
+            r"not in f16\[3,3\]",
+        ),
+    ],
+)
+def test_what_hlo_allows_and_has_no_value_is_refused(body, message):
+    module = parse(f"HloModule m\nENTRY e {{\n  {body}\n}}\n")
+    module.verify()
+    shape = module.entry_computation.parameters[0].array_shape
+    with pytest.raises(EvaluationError, match=message):
+        evaluate(module, np.zeros(shape.dimensions, shape.dtype))
+
+
+def test_bitcasts_between_bytes_and_less():
+    module = parse("HloModule m\nENTRY e {\n  p = s4[2,2] parameter(0)\n  ROOT r = u8[2] bitcast(p)\n}\n")
+    value = evaluate(module, np.array([[1, 2], [-1, 0]], np.int8).astype(ml_dtypes.int4))
+    np.testing.assert_array_equal(value, np.array([0x21, 0x0F], np.uint8))

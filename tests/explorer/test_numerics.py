@@ -10,6 +10,7 @@ import pytest
 
 import xlanb
 from tests.explorer.test_live import TEXT
+from xlanb.explorer.check import check
 from xlanb.explorer.trace import Trace
 
 SPLIT = """
@@ -82,3 +83,10 @@ ENTRY e {
     trace = Trace("large", [Stage(0, "hlo", "start", None, xlanb.hlo.parse(text).record())])
     with pytest.raises(xlanb.errors.XlanbError, match="too large"):
         trace.numerics(np.zeros((8192, 8192), np.float32))
+
+
+def test_narrow_integers_are_compared_as_integers():
+    text = "HloModule m\nENTRY e {\n  p = s4[5] parameter(0)\n  ROOT n = s4[5] negate(p)\n}\n"
+    found = check(xlanb.trace(text))
+    assert found.agrees
+    assert found.tolerance == 0

@@ -180,7 +180,7 @@ REAL = {
         'ROOT a = f32[] parameter(0), metadata={metadata_payload="p\\"q" scheduling_name="s"}',
         'metadata={scheduling_name="s" metadata_payload="p\\"q"}',
     ),
-    "integers have no negative zero": ("ROOT r = f32[2] constant({-0, -0.0})", "constant({0, -0})"),
+    "negative zero is printed as it is read": ("ROOT r = f32[2] constant({-0, -0.0})", "constant({-0, -0})"),
     "a large constant of which little is given": ("ROOT r = f32[4096,8192] constant(0.5)", "constant({...})"),
     "an empty dimension within": (
         "ROOT r = f32[2,0,4,3] constant({ { /*i0=0*/ }, { /*i0=1*/ } })",

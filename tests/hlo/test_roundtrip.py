@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xlanb.errors import HloParseError
+from xlanb.evaluator import evaluate
 from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.hlo.lexer import Cursor, escape, unescape
 from xlanb.hlo.parse_shape import parse_shape
@@ -83,8 +86,7 @@ def test_modules(module: HloModule, short: bool) -> None:
 @settings(max_examples=60)
 @given(st.lists(st.floats(width=32), min_size=1, max_size=8))
 def test_float_literals(values: list[float]) -> None:
-    # XLA writes -0.0 as -0 and reads that as an integer, which has no negative zero.
-    text = ", ".join("nan" if v != v else repr(v or 0.0) for v in values)  # noqa: PLR0124 - NaN
+    text = ", ".join("nan" if v != v else repr(v) for v in values)  # noqa: PLR0124 - NaN
     module = parse(f"HloModule m\nENTRY e {{\n  ROOT c = f32[{len(values)}] constant({{{text}}})\n}}\n")
     again = parse(str(module))
     assert again.entry_computation.root.literal == module.entry_computation.root.literal
@@ -95,8 +97,6 @@ def test_float_literals(values: list[float]) -> None:
 )
 def test_every_value_of_a_small_type(kind: str) -> None:
     dtype = PrimitiveType[kind.upper()].dtype
-    import numpy as np
-
     raw = (
         np.arange(2 ** min(8 * dtype.itemsize, 16), dtype=f"u{dtype.itemsize}")
         if kind != "f4e2m1fn"
@@ -110,3 +110,68 @@ def test_every_value_of_a_small_type(kind: str) -> None:
         text = float_text(value, PrimitiveType[kind.upper()])
         module = parse(f"HloModule m\nENTRY e {{\n  ROOT c = {kind}[] constant({text})\n}}\n")
         assert module.entry_computation.root.literal.array[()] == value
+
+
+SHARED = """HloModule shared
+
+leaf {
+  p = f32[] parameter(0)
+  ROOT n = f32[] negate(p)
+}
+
+twice {
+  p = f32[] parameter(0)
+  a = f32[] call(p), to_apply=leaf
+  ROOT r = f32[] call(a), to_apply=leaf
+}
+
+ENTRY main {
+  x = f32[] parameter(0)
+  p = pred[] parameter(1)
+  ROOT c = f32[] conditional(p, x, x), true_computation=twice, false_computation=leaf
+}
+"""
+ASYNC = """HloModule m
+
+aside {
+  p0 = f32[2,3]{1,0} parameter(0)
+  p1 = f32[2,3]{1,0} parameter(1)
+  ROOT r = %s
+}
+
+ENTRY e {
+  a = f32[2,3]{1,0} parameter(0)
+  b = f32[2,3]{1,0} parameter(1)
+  s = ((f32[2,3]{1,0}, f32[2,3]{1,0}), f32[2,3]{1,0}, u32[]) async-start(a, b), calls=aside
+  ROOT d = f32[2,3]{1,0} async-done(s)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SHARED,  # XLA prints twice before leaf, and does not read it
+        ASYNC.replace("ROOT r = %s", "").replace("  p1 =", "  ROOT p1 ="),  # XLA prints parameter-start(a, b)
+        ASYNC % "f32[2,3]{1,0} subtract(p1, p0)",  # and of this what it reads as subtract(p0, p1)
+        ASYNC % "f32[2,3]{1,0} negate(p1)",
+        ASYNC % "f32[2,3]{1,0} subtract(p0, p1)",
+    ],
+)
+def test_what_is_printed_is_read_as_the_same_program(text: str) -> None:
+    module = parse(text)
+    module.verify()
+    again = parse(str(module))
+    assert str(again) == str(module)
+    again.verify()
+    assert str(HloModule.from_record(module.record())) == str(module)
+    inputs = (
+        [np.float32(3), np.True_] if text is SHARED else [np.ones((2, 3), np.float32), np.full((2, 3), 5, np.float32)]
+    )
+    np.testing.assert_array_equal(evaluate(again, *inputs), evaluate(module, *inputs))
+
+
+def test_a_parameter_does_not_run_aside() -> None:
+    text = (ASYNC % "f32[2,3]{1,0} add(p0, p1)").replace("async-start(a, b), calls=aside", "parameter-start(a, b)")
+    with pytest.raises(HloParseError, match="expects opcode but sees: parameter-start"):
+        parse(text)

@@ -8,7 +8,7 @@ import numpy as np
 
 from xlanb.errors import EvaluationError
 from xlanb.evaluator.registry import rule
-from xlanb.evaluator.values import Array, is_complex, is_floating, narrow, primitive_type, widen
+from xlanb.evaluator.values import Array, is_complex, is_floating, is_integral, narrow, primitive_type, widen
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 from xlanb.shape.primitive_type import from_dtype
@@ -83,7 +83,13 @@ def _convert(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 
 def _unsigned(x: Array, bits: int) -> Array:
-    """The bits of integers as unsigned numbers, a sub-byte number in a byte of its own."""
+    """The bits of integers as unsigned numbers, a sub-byte number in a byte of its own.
+
+    Raises:
+        EvaluationError: they are no integers: HLO's rules let a shift have any.
+    """
+    if not is_integral(x):
+        raise EvaluationError(f"expected integers, not {primitive_type(x)}")
     wide = widen(x)
     raw = wide.view(np.dtype(f"u{wide.dtype.itemsize}"))
     return raw & raw.dtype.type((1 << bits) - 1) if bits < 8 else raw

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlanb.errors import EvaluationError
+from xlanb.evaluator.bits import bitcast_convert
 from xlanb.evaluator.registry import lifted_rule, rule
 from xlanb.evaluator.values import Array, Value, scalar_int
 from xlanb.hlo.attributes import PaddingDimension, SliceDimension
@@ -99,10 +100,16 @@ def _bitcast(ev: Evaluator, i: HloInstruction, x: Any) -> Any:
     source, target = i.operands[0].shape, i.shape
     if not isinstance(source, ArrayShape) or not isinstance(target, ArrayShape):
         return x
+    if source.is_dynamic or target.is_dynamic:
+        if (source.dimensions, source.minor_to_major) != (target.dimensions, target.minor_to_major):
+            raise EvaluationError(
+                "a dynamic array is not held with what lies behind its size, which would be seen here"
+            )
+        return np.ascontiguousarray(x).view(target.dtype)
     memory_order = source.minor_to_major[::-1]
     elements = np.ascontiguousarray(x.transpose(memory_order))
     if elements.dtype != target.dtype:
-        elements = elements.reshape(-1).view(target.dtype)
+        elements = bitcast_convert(elements.reshape(-1), target.dtype, (target.element_count,))
     order = target.minor_to_major[::-1]
     laid_out = elements.reshape([target.dimensions[d] for d in order])
     return laid_out.transpose(np.argsort(order)) if order else laid_out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from xlanb.errors import EvaluationError
 from xlanb.evaluator.registry import Rule, rule
-from xlanb.evaluator.values import Array, scalar_int
+from xlanb.evaluator.values import Array, describe, scalar_int
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape
@@ -98,4 +99,7 @@ def resized(x: Array, axis: int, size: int) -> Array:
 
 @rule("dynamic-reshape")
 def _dynamic_reshape(ev: Evaluator, i: HloInstruction, x: Array, *sizes: Array) -> Array:
-    return x.reshape([scalar_int(s) for s in sizes])
+    wanted = [scalar_int(s) for s in sizes]
+    if any(n < 0 for n in wanted) or math.prod(wanted) != x.size:
+        raise EvaluationError(f"{describe(x)} has {x.size} elements, not those of the sizes {wanted}")
+    return x.reshape(wanted)

@@ -398,7 +398,7 @@ def _narrowed(value: Value, shape: Shape, i: HloInstruction) -> Value:
 def _unexpected(i: HloInstruction, error: Exception) -> XlanbError:
     """The error where a rule fails in a way that it should not: the module's fault where it breaks a rule of HLO."""
     try:
-        i.parent.module.verify()
+        i.parent.module.verify(executable=True)
     except XlanbError as fault:
         return _located(i, f"{type(error).__name__}: {error}\n{fault}")
     return internal_error(error, "evaluate")

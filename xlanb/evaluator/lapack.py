@@ -17,12 +17,14 @@ from xlanb.errors import EvaluationError
 from xlanb.evaluator import factorizations
 from xlanb.evaluator.factorizations import reflected, substitute
 from xlanb.evaluator.schur import schur
-from xlanb.evaluator.values import Array, Value
+from xlanb.evaluator.values import Array, Value, describe
 from xlanb.hlo.instruction import HloInstruction
 
 Options = Mapping[str, int]
 
 _TARGET = re.compile(r"lapack_([sdcz])([a-z0-9]+)_ffi")
+_TYPES = frozenset("fdFD")
+"""NumPy's characters of the types that LAPACK computes in."""
 _OPTION = re.compile(r"(\w+)\s*=\s*(true|false|-?\d+)")
 
 
@@ -40,6 +42,8 @@ def lapack_routine(target: str) -> Callable[..., Value] | None:
         return None
 
     def run(i: HloInstruction, *operands: Array) -> Value:
+        if operands[0].dtype.char not in _TYPES:
+            raise EvaluationError(f"LAPACK computes in f32, f64, c64 or c128, not in {describe(operands[0])}")
         leaves = [shape.as_array() for _, shape in i.shape.leaves()]
         results: Value = [None] * len(leaves)
         if operands[0].size:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from xlanb.errors import XlanbError
 from xlanb.hlo import HloModule
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
+from xlanb.shape.primitive_type import from_dtype
 
 _ULPS = 16
 
@@ -46,7 +47,7 @@ def compared(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, int]:
     """The largest error relative to the reference's largest magnitude, and the elements that are finite on one side only."""
     if a.size == 0:
         return 0.0, 0
-    if a.dtype.kind in "biu":
+    if a.dtype.kind == "b" or from_dtype(a.dtype).is_integral:
         return float(np.max(a.astype(np.float64) != b.astype(np.float64))), 0
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     x, y = a.astype(wide), b.astype(wide)
@@ -62,5 +63,5 @@ def tolerance_of(results: list[NDArray[Any]]) -> float:
     import ml_dtypes
 
     eps: Callable[[Any], Any] = ml_dtypes.finfo
-    steps = [float(eps(r.dtype).eps) for r in results if r.dtype.kind not in "biu"]
+    steps = [float(eps(r.dtype).eps) for r in results if not from_dtype(r.dtype).is_integral and r.dtype.kind != "b"]
     return _ULPS * max(steps, default=0.0)

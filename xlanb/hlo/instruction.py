@@ -265,11 +265,16 @@ _ASYNC = frozenset(["async-start", "async-update", "async-done"])
 
 
 def _wrapped(instruction: HloInstruction) -> InstructionRecord | None:
-    """The one instruction that an async instruction runs, which XLA's text shows in its stead; None where it runs several."""
+    """The one instruction that an async instruction runs, which XLA's text shows in its stead.
+
+    None where it runs several, or one of which that text would not tell which operands it takes (there XLA prints what it does not read).
+    """
     while instruction.opcode.text != "async-start" and instruction.operands:
         instruction = instruction.operands[0]
     computation = instruction.attributes.get("calls")
     if computation is None or any(i is not computation.root and i.opcode.text != "parameter" for i in computation):
+        return None
+    if computation.root.opcode.text == "parameter" or list(computation.root.operands) != list(computation.parameters):
         return None
     record: InstructionRecord = computation.root.record()
     return record

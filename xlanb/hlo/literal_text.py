@@ -202,9 +202,7 @@ class _Dense:
         if "nan" in text:
             self._nan(text, len(self.values), 0)
             return math.nan
-        value = float(text)
-        if not value and text[0] == "-" and text[1:].isdecimal():
-            return 0.0  # integers have no negative zero
+        value = float(text)  # of "-0", too: XLA prints -0.0 so, though it reads 0 there
         if math.isinf(value) and "inf" not in text:
             raise ValueError("Constant is out of range for double")
         return value

@@ -285,7 +285,7 @@ class HloModule(Displayable):
         if last is not None and self._recorded_state == state:
             return last
         old: dict[str, ComputationRecord] = dict(last.by_name) if last else {}
-        computations = tuple(c.record(old.get(c.name)) for c in self.post_order())
+        computations = tuple(c.record(old.get(c.name)) for c in _callees_first(self.post_order()))
         header = tuple(_header(self).items())
         entry = self.entry_computation.name
         same = last is not None and (
@@ -360,6 +360,30 @@ def _visit(
         new = [c for c in called if c not in seen]
         seen.update(new)
         stack.extend((c, iter(calls.get(c, ()))) for c in reversed(new))
+
+
+def _callees_first(order: list[HloComputation]) -> list[HloComputation]:
+    """The order itself where it holds; else what is called too late goes before its first caller, for no parser reads a text that names what comes later.
+
+    XLA's order has `twice` before `leaf` where twice calls leaf and one instruction calls both, as conditional(..), true_computation=twice, false_computation=leaf.
+    """
+    calls = {c: [d for i in c._instructions if i.opcode.may_call for d in _calls(i)] for c in order}
+    at = {c: n for n, c in enumerate(order)}
+    if all(at[d] < at[c] for c, called in calls.items() for d in called if d in at):
+        return order
+    found: dict[HloComputation, None] = {}
+    for start in order:
+        stack, entered = [(start, iter(calls[start]))], {start}
+        while stack:
+            c, rest = stack[-1]
+            d = next((d for d in rest if d in calls and d not in found and d not in entered), None)
+            if d is None:
+                found.setdefault(c)
+                stack.pop()
+            else:
+                entered.add(d)
+                stack.append((d, iter(calls[d])))
+    return list(found)
 
 
 def _header(module: HloModule) -> dict[str, str]:

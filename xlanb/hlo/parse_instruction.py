@@ -178,7 +178,7 @@ class InstructionParser:
         if opcode is None:
             stem, dash, suffix = text.rpartition("-")
             opcode, wrapped = ASYNC_BY_SUFFIX.get(dash + suffix), BY_TEXT.get(stem)
-            if opcode is None or wrapped is None:
+            if opcode is None or wrapped is None or wrapped is HloOpcode.PARAMETER:
                 cursor.fail(f"expects opcode but sees: {text}", at)
         if shape is None and opcode in NOT_INFERRED:
             cursor.fail(f"cannot infer shape for opcode: {text}", at)

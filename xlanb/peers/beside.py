@@ -23,6 +23,7 @@ from xlanb.peers.child import RealTrace, compile_in_child, empty_program
 from xlanb.peers.xla import as_module
 from xlanb.peers.xla import trace as real_trace
 from xlanb.runtime.jit import compile as compile_program
+from xlanb.shape.primitive_type import from_dtype
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +123,7 @@ def ulp_distance(a: NDArray[Any], b: NDArray[Any]) -> float:
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     if same.all():
         return 0.0
-    if a.dtype.kind in "biu":
+    if a.dtype.kind == "b" or from_dtype(a.dtype).is_integral:
         return float(np.max(np.abs(x - y)))
     import ml_dtypes
 

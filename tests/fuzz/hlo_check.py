@@ -1,0 +1,197 @@
+"""What must hold of any HLO that parses: refused with an XlanbError, or printed, compiled, run and traced, with the interpreter's results.
+
+Inputs are small whole numbers, so that most arithmetic on floats is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Timer
+from typing import Any
+
+import numpy as np
+
+import xlanb
+from xlanb.errors import InternalError, XlanbError
+from xlanb.evaluator import Evaluator
+from xlanb.explorer.numbers import compared, leaves_of, tolerance_of
+from xlanb.hlo import HloModule, parse
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.runtime.opt import random_value
+from xlanb.shape import ArrayShape, Shape, TupleShape
+from xlanb.shape.primitive_type import from_dtype
+
+_STEPS = 20_000
+_SECONDS = 2.0
+_ELEMENTS = 1_000_000
+"""Elements of all arrays together beyond which a module is compiled, but not evaluated."""
+_TRACED = 0.1
+_SUMS = 64
+
+_STATEFUL = {Op.RNG, Op.RNG_GET_AND_UPDATE_STATE, Op.INFEED, Op.RECV, Op.RECV_DONE, Op.RNG_BIT_GENERATOR}
+_FOLDS = {Op.REDUCE, Op.REDUCE_WINDOW, Op.SCATTER, Op.SELECT_AND_SCATTER, Op.SCAN, Op.ALL_REDUCE, Op.REDUCE_SCATTER}
+_ASSOCIATIVE = {Op.ADD, Op.MULTIPLY, Op.MINIMUM, Op.MAXIMUM, Op.AND, Op.OR, Op.XOR}
+_ROUGH = {
+    Op.EXPONENTIAL, Op.EXPONENTIAL_MINUS_ONE, Op.LOG, Op.LOG_PLUS_ONE, Op.POWER, Op.TANH, Op.SINE, Op.COSINE, Op.TAN, Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ATAN2, Op.SQRT, Op.RSQRT, Op.CBRT, Op.LOGISTIC, Op.ERF, Op.DIVIDE,
+    Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.FFT, Op.CUSTOM_CALL, Op.BATCH_NORM_TRAINING, Op.BATCH_NORM_INFERENCE, Op.BATCH_NORM_GRAD, Op.SCALED_DOT,
+}  # fmt: skip
+_SHARP = {
+    Op.COMPARE, Op.FLOOR, Op.CEIL, Op.SIGN, Op.ROUND_NEAREST_AFZ, Op.ROUND_NEAREST_EVEN, Op.SORT, Op.TOPK, Op.BITCAST_CONVERT, Op.IS_FINITE, Op.REMAINDER,
+    Op.REDUCE_PRECISION, Op.STOCHASTIC_CONVERT, Op.SELECT_AND_SCATTER, Op.BITCAST, Op.CONVERT, Op.CLAMP, Op.MAXIMUM, Op.MINIMUM,
+}  # fmt: skip
+
+
+def check_module(read: Callable[[], HloModule], rng: np.random.Generator) -> str | None:
+    """The find that a module is, which `read` makes; None where it is refused or all of it holds."""
+    try:
+        module = read()
+        module.verify()
+        return _printed(module) or _carried(module) or _executed(module, rng)
+    except InternalError as error:
+        cause = error.__cause__ or error
+        return f"internal {type(cause).__name__} to {error.doing}: {str(cause)[:120]!r}"
+    except XlanbError as error:
+        text = str(error)
+        return f"llvm: {text[:200]!r}" if "LLVM refuses" in text or "LLVM cannot" in text else None
+
+
+def _printed(module: HloModule) -> str | None:
+    """Text of a verified module parses to a module of the same text."""
+    text = str(module)
+    try:
+        again = str(parse(text))
+    except InternalError:
+        raise
+    except XlanbError as error:
+        return f"text: what is printed is not parsed: {str(error)[:200]!r}"
+    # XLA's order of computations follows the order of instructions, which the text changes once.
+    if sorted(again.split("\n\n")) == sorted(text.split("\n\n")) and str(parse(again)) == again:
+        return None
+    return f"text: parsed and printed again it differs: {_first_difference(text, again)}"
+
+
+def _carried(module: HloModule) -> str | None:
+    """A proto of a verified module is read back as the same module."""
+    data = module.to_proto()
+    try:
+        again = HloModule.from_proto(data)
+    except InternalError:
+        raise
+    except XlanbError as error:
+        return f"proto: what is written is not read: {str(error)[:200]!r}"
+    if again.to_proto() != data:
+        return f"proto: read and written again it differs: {_first_difference(str(module), str(again))}"
+    return None
+
+
+def _first_difference(a: str, b: str) -> str:
+    pairs = zip([*a.splitlines(), ""], [*b.splitlines(), ""], strict=False)
+    return next((f"{x.strip()[:150]!r} / {y.strip()[:150]!r}" for x, y in pairs if x != y), "")
+
+
+def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
+    exe = xlanb.compile(module)
+    if rng.random() < _TRACED:
+        trace = xlanb.trace(module)
+        str(trace)
+        trace.why(module.entry_computation.root.name)
+    if sum(_elements(i.shape) for i in module.instructions()) > _ELEMENTS:
+        return None
+    arguments = [_value(p.shape, rng) for p in module.entry_computation.parameters]
+    try:
+        expected = Evaluator(max_steps=_STEPS, max_seconds=_SECONDS).run(module.entry_computation, arguments)
+    except InternalError:
+        raise
+    except XlanbError:
+        return None  # a loop without end, or what has no value
+    if _reads_host(module):
+        return None
+    stop = Timer(_SECONDS, exe.cancel)  # a loop that stays where it is for ever: the interpreter gives its state
+    stop.start()
+    try:
+        got = exe(*arguments)
+    finally:
+        stop.cancel()
+    return _compared(module, leaves_of(got), leaves_of(expected)) if is_comparable(module) else None
+
+
+def _elements(shape: Shape) -> int:
+    return sum(s.element_count for _, s in shape.leaves() if isinstance(s, ArrayShape) and s.is_array)
+
+
+def _value(shape: Shape, rng: np.random.Generator) -> Any:
+    if isinstance(shape, TupleShape):
+        return tuple(_value(s, rng) for s in shape.shapes)
+    if isinstance(shape, ArrayShape) and not shape.is_array:
+        return None
+    array = shape.as_array()
+    low, high = (0, 2) if array.element_type.bits < 4 or not array.element_type.is_signed else (-3, 4)
+    if array.element_type.is_floating or array.element_type.is_complex:
+        return rng.integers(-3, 4, array.dimensions).astype(np.float32).astype(array.dtype)
+    if not array.element_type.is_integral:
+        return random_value(shape)
+    return rng.integers(low, high, array.dimensions).astype(array.dtype)
+
+
+def _reads_host(module: HloModule) -> bool:
+    return any(i.opcode in (Op.INFEED, Op.RECV, Op.SEND) for i in module.instructions())
+
+
+def is_comparable(module: HloModule) -> bool:
+    """Whether compiled code and interpreter must agree: no state, no comparator or reducer that leaves the result open, no decision on a rounded number."""
+    ops = {i.opcode for i in module.instructions()}
+    if ops & _STATEFUL:
+        return False
+    for i in module.instructions():
+        if i.opcode in _FOLDS and not all(_is_associative(c.root.opcode, c) for c in i.called_computations):
+            return False
+        if i.opcode is Op.SORT and not _is_ordering(i):
+            return False
+    return not (_is_rough(module, ops) and ops & _SHARP)
+
+
+def _is_associative(opcode: Op, computation: Any) -> bool:
+    plain = len(computation.instructions) == len(computation.parameters) + 1
+    return plain and (opcode in _ASSOCIATIVE or opcode is Op.COMPARE)
+
+
+def _is_ordering(sort: Any) -> bool:
+    computation = sort.called_computations[0]
+    root = computation.root
+    return (
+        len(sort.operands) == 1
+        and root.opcode is Op.COMPARE
+        and root.get("direction") in ("LT", "GT")
+        and {o.name for o in root.operands} == {p.name for p in computation.parameters}
+    )
+
+
+def _is_rough(module: HloModule, ops: set[Op]) -> bool:
+    """Whether a float may differ in its last places: functions, or arithmetic in narrow types, which may be kept in wider ones."""
+    narrow = any(
+        isinstance(s, ArrayShape) and s.element_type.is_floating and s.element_type.bits < 32
+        for i in module.instructions()
+        for _, s in i.shape.leaves()
+    )
+    return narrow or bool(ops & _ROUGH)
+
+
+def _compared(module: HloModule, got: list[Any], expected: list[Any]) -> str | None:
+    if [(g.dtype, g.shape) for g in got] != [(e.dtype, e.shape) for e in expected]:
+        return f"wrong: {[(str(g.dtype), g.shape) for g in got]} for {[(str(e.dtype), e.shape) for e in expected]}"
+    rough = _is_rough(module, {i.opcode for i in module.instructions()})
+    for g, e in zip(got, expected, strict=True):
+        with np.errstate(all="ignore"):
+            error, broken = compared(g, e)
+        if g.dtype.kind == "b" or from_dtype(g.dtype).is_integral:
+            if error:
+                return f"wrong: {g.dtype} differs: {_shown(g)} for {_shown(e)}"
+        elif error > _SUMS * tolerance_of([e]) or (broken and not rough):
+            return (
+                f"wrong: {g.dtype} differs by {error:.2g}, {broken} not finite on one side: {_shown(g)} for {_shown(e)}"
+            )
+    return None
+
+
+def _shown(array: Any) -> str:
+    return " ".join(str(array.ravel()[:6]).split())
