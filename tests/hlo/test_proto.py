@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import xlanb.hlo
+import xlanb
 from xlanb.errors import HloParseError, LiteralError, ShapeError, UnimplementedError, XlanbError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -445,3 +445,32 @@ def test_every_attribute_of_the_table_has_a_codec() -> None:
     for opcode in HloOpcode:
         rows = {a.name for a in opcode.attributes if a.kind not in (*COMPUTATION_KINDS, "group_mode")}
         assert {row.name for row, _ in codecs(opcode)} == rows
+
+
+NAMES = {
+    "a b": "a_b", "%s%n": "_s_n", "é": "a_", "1x": "_x", "a\n": "a_", "a\0b": "a_b", 'q"x': "q_x", "f32": "f32_", "tuple": "tuple", "b": "b",
+    "__x": "a_x", "__xla_x": "__xla_x", "../..": ".._..", "<b>": "_b_", "": "negate",
+}  # fmt: skip
+"""Names in a proto, and what the real XLA makes of them (an empty one it refuses)."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_no_text_could_hold(name, tmp_path):
+    proto = SCHEMA.HloModuleProto()
+    text = "HloModule m\n\nleaf {\n  p = f32[4] parameter(0)\n  ROOT n = f32[4] negate(p)\n}\n\n"
+    text += "ENTRY e {\n  x = f32[4] parameter(0)\n  ROOT c = f32[4] call(x), to_apply=leaf\n}\n"
+    proto.ParseFromString(xlanb.hlo.parse(text).to_proto())
+    proto.computations[0].instructions[1].name = name
+    proto.computations[0].name = name
+    proto.name = name or "m"
+    module = HloModule.from_proto(proto.SerializeToString())
+    assert module.computations[0].root.name == NAMES[name]
+    assert str(xlanb.hlo.parse(str(module))) == str(module)
+    assert HloModule.from_proto(module.to_proto()).name == module.name
+    x = np.ones(4, np.float32)
+    with xlanb.flags(f"--xla_dump_to={tmp_path}"):
+        trace = xlanb.trace(module)
+    np.testing.assert_array_equal(trace.program(x), -x)
+    assert str(trace.bisect(x)).startswith("no pass moved the numbers")
+    trace.to_html(tmp_path / "page.html")
+    assert len(xlanb.read_dump(tmp_path)) == 1

@@ -10,7 +10,7 @@ from xlanb.errors import ShapeError
 from xlanb.hlo.calling import CallingConvention, flat_arguments
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.names import NameUniquer
+from xlanb.hlo.names import NameUniquer, sanitized
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationRecord, ModuleRecord
 from xlanb.shape import Shape
@@ -28,7 +28,7 @@ class HloModule(Displayable):
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = sanitized(name)
         self.header: dict[str, str] = {}
         self.tables = ""
         self.host_callbacks: tuple[Callable[..., Any], ...] = ()
@@ -119,11 +119,11 @@ class HloModule(Displayable):
 
         Instructions and computations have a namespace each, as in XLA.
         """
-        return self._names.unique(wanted)
+        return self._names.unique(sanitized(wanted))
 
     def add_computation(self, name: str, *, entry: bool = False, execution_thread: str = "") -> HloComputation:
         """A new, empty computation, its name made unique."""
-        computation = HloComputation(self._computation_names.unique(name), self, execution_thread)
+        computation = HloComputation(self._computation_names.unique(sanitized(name)), self, execution_thread)
         self._computations.append(computation)
         self._version += 1
         if entry:

@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+from xlanb.shape.primitive_type import BY_TEXT
+
+_PLAIN: Final = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
+_TYPES: Final = BY_TEXT.keys() - {"tuple", "b"}
+_OTHER: Final = re.compile(rb"[^A-Za-z0-9_.-]")
+
+
+def sanitized(name: str) -> str:
+    """The name as HLO text can hold it (NameUniquer::GetSanitizedName): letters, digits, `_`, `.` and `-`, no digit first, no element type.
+
+    a b => a_b    1x => _x    f32 => f32_    __x => a_x
+    """
+    if (_PLAIN.fullmatch(name) and name not in _TYPES) or not name:
+        return name
+    made = _OTHER.sub(b"_", name.encode("utf-8", "surrogateescape")).decode("ascii")
+    if not (made[0].isalpha() or made[0] == "_"):
+        made = f"_{made[1:]}"
+    if made in _TYPES:
+        made += "_"
+    return f"a{made[1:]}" if made.startswith("__") and not made.startswith("__xla_") else made
+
 
 class NameUniquer:
     """Hands out names; a name is a root and a number, and `add`, `add.0` and `add.00` are the same one."""

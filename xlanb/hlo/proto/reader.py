@@ -9,6 +9,7 @@ from xlanb.errors import HloParseError, LiteralError, ShapeError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.names import sanitized
 from xlanb.hlo.opcode import BY_TEXT, HloOpcode
 from xlanb.hlo.proto import header
 from xlanb.hlo.proto.fields import COMPUTATION_KINDS, codecs
@@ -130,7 +131,7 @@ class _Reader:
     # -- computations -------------------------------------------------------------------------------------------
 
     def _computation(self, proto: Message) -> HloComputation:
-        computation = HloComputation(proto.name or "computation", self.module, proto.execution_thread)
+        computation = HloComputation(sanitized(proto.name) or "computation", self.module, proto.execution_thread)
         known: dict[int, HloInstruction] = {}
         for p in proto.instructions:
             if p.id in known:
@@ -182,7 +183,7 @@ class _Reader:
             raise HloParseError(f"{opcode} has {opcode.arity} operands, not {len(operands)}")
         attributes = self._attributes(proto, opcode, [o.shape for o in operands])
         new = HloInstruction(
-            proto.name or opcode.text,
+            sanitized(proto.name) or opcode.text,
             opcode,
             self._shape(proto.shape),
             operands,
