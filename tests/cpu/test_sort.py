@@ -203,6 +203,17 @@ def test_topk_of_columns_and_within_its_arrays(backend: Callable[[str], Executab
         run_guarded(exe, [x], at_end=at_end)
 
 
+@pytest.mark.parametrize("n", [2, 3, 40])
+def test_topk_of_a_constant_has_scratch_enough(backend: Callable[[str], Executable], n: int) -> None:
+    rows = ", ".join("{" + ", ".join(str((r * n + 7 * k) % 11) for k in range(n)) + "}" for r in range(4))
+    text = f"""HloModule m
+    ENTRY e {{
+      c = f32[4,{n}] constant({{{rows}}})
+      ROOT r = (f32[4,2], s32[4,2]) topk(c), k=2, largest=true
+    }}"""
+    check(backend, text)
+
+
 PLACES = """HloModule m
     less {
       a = f32[] parameter(0)

@@ -64,9 +64,9 @@ _RECORDS = 8192
 
 
 def _scratch_bytes(i: HloInstruction) -> int:
-    if _is_few(i):
-        return -(-_sizes(i)[0] // 8) * 64
-    return 2 * _plan(i).record_bytes + _plan(i).scratch_bytes + _key_bytes(i)
+    # A few of plain lines need less, but not where the operand is a constant, which has no address here.
+    few = -(-_sizes(i)[0] // 8) * 64 if _is_few(i) else 0
+    return max(few, 2 * _plan(i).record_bytes + _plan(i).scratch_bytes + _key_bytes(i))
 
 
 SCRATCH_EACH[Op.TOPK] = _scratch_bytes
