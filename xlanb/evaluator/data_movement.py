@@ -47,6 +47,11 @@ def _iota(ev: Evaluator, i: HloInstruction) -> Array:
 
 @rule("broadcast")
 def _broadcast(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
+    return broadcasted(i, x)
+
+
+def broadcasted(i: HloInstruction, x: Array) -> Array:
+    """The value of a broadcast: a view of its operand's."""
     shape = i.array_shape
     at = i.dimensions
     sizes = list(shape.dimensions)

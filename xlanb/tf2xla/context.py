@@ -16,6 +16,10 @@ from xlanb.hlo.builder import HloBuilder
 from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.shape.primitive_type import from_dtype
 
+_MAX_STEPS = 1_000_000
+_MAX_BYTES = 256 << 20
+"""Limits of a value that has to be known while a graph is lowered: sizes, permutations, paddings."""
+
 _UNKNOWN_UNTIL_RUN = frozenset(
     {HloOpcode.PARAMETER, HloOpcode.RNG, HloOpcode.INFEED, HloOpcode.RNG_GET_AND_UPDATE_STATE}
 )
@@ -230,7 +234,9 @@ class ConstantValues:
                 stack.extend(todo)
                 continue
             try:
-                self._values[i] = evaluate_instruction(i, [self._values[o] for o in i.operands])
+                self._values[i] = evaluate_instruction(
+                    i, [self._values[o] for o in i.operands], max_steps=_MAX_STEPS, max_bytes=_MAX_BYTES
+                )
             except EvaluationError as error:
                 raise NotConstantError(str(error)) from error
             stack.pop()

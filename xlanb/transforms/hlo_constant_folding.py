@@ -2,16 +2,20 @@
 
     c = s32[] constant(7);  f = f32[] convert(c)    =>    f = f32[] constant(7)
 
-The evaluator computes the value, so a fold is right by definition; what takes too long or gives a large array stays.
+The evaluator computes the value, so a fold is right by definition. What has many elements (XLA's limit), or would take many operations, stays: that is
+estimated before anything is computed.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.cost import cost
 from xlanb.errors import EvaluationError
 from xlanb.evaluator import evaluate_instruction
+from xlanb.evaluator.data_movement import broadcasted
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import BY_TEXT
@@ -29,9 +33,15 @@ _NEVER = frozenset(
         "custom-call fusion bitcast copy-start copy-done domain partition-id replica-id infeed outfeed"
     ).split()
 )
+_WINDOWED = frozenset((O.REDUCE_WINDOW, O.SELECT_AND_SCATTER))
 _MAX_STEPS = 200_000  # evaluated instructions of called computations
 _MAX_ELEMENTS = 1 << 16  # of a result that is larger than its operands together
 _MAX_BYTES = 64 << 20
+_XLA_ELEMENTS = 45_000_000  # of the operands together, or of the result (hlo_constant_folding.cc)
+_OPERATIONS = 1 << 26  # of one fold: within a second
+_ALL_OPERATIONS = 1 << 28  # of one run of the pass, after which only cheap folds go on
+_CHEAP = 1 << 14
+_BY_LIBRARY = 16  # multiplications and additions that a product of matrices does in the time of one operation
 
 
 @dataclass(frozen=True)
@@ -41,10 +51,16 @@ class HloConstantFolding(HloPass):
     name = "constant_folding"
 
     def apply(self, module: HloModule) -> None:
+        left = _ALL_OPERATIONS
         for c in nonfusion_computations(module):
             for i in c.post_order():
                 if i in c and is_foldable(i):
-                    self._fold(i)
+                    wanted = operations(i)
+                    if wanted <= (_OPERATIONS if wanted <= left else _CHEAP):
+                        left -= int(wanted)
+                        self._fold(i)
+                    else:
+                        _tell(i, "its operations are few enough", f"about {wanted:.3g}")
 
     @reason("op(constants) => constant")
     def _fold(self, i: HloInstruction) -> None:
@@ -54,11 +70,25 @@ class HloConstantFolding(HloPass):
             )
         except EvaluationError as error:
             # Too long, too large, or without a value here: the instruction stays, and whoever looks is told why.
-            if is_observed():
-                failed = Predicate("the evaluator gives a value", False, str(error).splitlines()[0])
-                emit(Decision(current_cause(), "fold", (i.name,), False, (failed,)))
+            _tell(i, "the evaluator gives a value", str(error).splitlines()[0])
             return
         i.parent.replace(i, i.parent.constant(Literal(i.array_shape, value), like=i))
+
+
+def _tell(i: HloInstruction, condition: str, found: str) -> None:
+    """Tell whoever looks why an instruction stays."""
+    if is_observed():
+        emit(Decision(current_cause(), "fold", (i.name,), False, (Predicate(condition, False, found),)))
+
+
+def operations(i: HloInstruction) -> float:
+    """About how many elements the evaluator handles for an instruction: those that its computations are applied to, instruction by instruction, and its arithmetic."""
+    elements = i.array_shape.element_count + sum(o.array_shape.element_count for o in i.operands)
+    places = math.prod(d.size for d in i.window.dimensions) if i.opcode in _WINDOWED else 1
+    applied = sum(len(c) for c in i.called_computations)
+    arithmetic = cost(i)
+    flops = arithmetic.flops / (_BY_LIBRARY if i.opcode in (O.DOT, O.CONVOLUTION) else 1)
+    return elements * places * max(applied, 1) + flops + arithmetic.transcendentals
 
 
 def is_foldable(i: HloInstruction) -> bool:
@@ -83,7 +113,8 @@ def _is_opaque(i: HloInstruction) -> bool:
 
 
 def _limit(i: HloInstruction) -> int:
-    return max(_MAX_ELEMENTS, sum(o.array_shape.element_count for o in i.operands))
+    given = sum(o.array_shape.element_count for o in i.operands)
+    return max(_MAX_ELEMENTS, given) if given <= _XLA_ELEMENTS else 0
 
 
 def _is_constant(i: HloInstruction) -> bool:
@@ -95,5 +126,5 @@ def _is_constant(i: HloInstruction) -> bool:
 def value_of(i: HloInstruction) -> object:
     """The value of a constant or of a broadcast one."""
     if i.opcode is O.BROADCAST:
-        return evaluate_instruction(i, [i.operands[0].literal.array], max_bytes=_MAX_BYTES)
+        return broadcasted(i, i.operands[0].literal.array)  # a view: the constant's bytes, however large the shape
     return i.literal.array

@@ -11,6 +11,7 @@ from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
 from xlanb.cpu.codegen.indexing import Index, same_order
 from xlanb.cpu.codegen.ir import Ix
 from xlanb.cpu.codegen.types import Value, constant, from_bits, pair, part, real, to_bits, zero
+from xlanb.cpu.codegen.vectors import MAX_CUTS, NotAVectorError, SplitError
 from xlanb.errors import UnimplementedError
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -128,7 +129,12 @@ def _concatenate(e: Elemental, i: HloInstruction, x: Index) -> Value:
         if high - low == 1:
             return at(low)
         middle = (low + high) // 2
-        before = e.f.within(multi[d], 0, begins[middle])
+        try:
+            before = e.f.within(multi[d], 0, begins[middle])
+        except SplitError as error:
+            if len(operands) >= MAX_CUTS:
+                raise NotAVectorError("more pieces than a loop is cut into") from error
+            raise
         return e.branch(array_of(i).element_type, before, lambda: pick(low, middle), lambda: pick(middle, high))
 
     return pick(0, len(operands))

@@ -224,7 +224,7 @@ def vectorize(e: Elemental, count: int, write: Callable[[Sequence[int]], None]) 
     """Write loops over vectors: `write(cuts)`, with 0, ..., `count` where the loop has to be cut. False, and nothing is written, where that cannot be."""
     back, floor = e.f.mark(), e.floor
     cuts = {0, count}
-    while len(cuts) < 64:
+    while len(cuts) < vectors.MAX_CUTS:
         try:
             write(sorted(cuts))
         except SplitError as error:

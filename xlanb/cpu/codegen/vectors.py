@@ -28,6 +28,10 @@ _UNARY = frozenset(("fneg", "freeze"))
 _PURE = _BINARY | _CASTS | _UNARY | {"select"}
 
 
+MAX_CUTS = 64
+"""Places at which a loop over vectors may be cut, its ends included."""
+
+
 class NotAVectorError(XlanbError):
     """Code that cannot be written for several elements at once: the loop around it goes one by one."""
 
