@@ -449,7 +449,7 @@ def test_every_attribute_of_the_table_has_a_codec() -> None:
 
 NAMES = {
     "a b": "a_b", "%s%n": "_s_n", "é": "a_", "1x": "_x", "a\n": "a_", "a\0b": "a_b", 'q"x': "q_x", "f32": "f32_", "tuple": "tuple", "b": "b",
-    "__x": "a_x", "__xla_x": "__xla_x", "../..": ".._..", "<b>": "_b_", "": "negate",
+    "__x": "a_x", "__xla_x": "__xla_x", "../..": "_._..", "<b>": "_b_", "": "negate",
 }  # fmt: skip
 """Names in a proto, and what the real XLA makes of them (an empty one it refuses)."""
 
