@@ -15,7 +15,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test demo lint format docs browser fuzz peers notebooks binder install-check release clean
+.PHONY: help lab test demo lint format docs browser fuzz guard peers notebooks binder install-check release clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -88,6 +88,12 @@ KINDS ?=
 
 fuzz: $(VENV)/.installed-test ## hostile and random inputs, for MINUTES=30, from SEED= (new each time)
 	XLANB_CACHE_DIR= $(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(KINDS)
+
+# Other modules to check: files of HLO text or JSON lines, folders. Finds are in build/guard.
+PATHS ?=
+
+guard: $(VENV)/.installed-test ## programs between pages that nobody may touch, for MINUTES=30, from SEED=, and those of PATHS=
+	$(BIN)/python -m tests.fuzz.guard --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(PATHS)
 
 binder: ## what Binder builds, in a fresh environment, and every tutorial in it, without the real XLA
 	PYTHON=$(PYTHON) binder/check.sh

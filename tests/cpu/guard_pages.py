@@ -1,48 +1,48 @@
-"""Look for accesses out of bounds: compiled modules run with every array between two pages that nobody may touch.
+"""Memory between pages that nobody may touch, and compiled programs that run on it.
 
-    python tests/cpu/guard_pages.py PATH... [--limit N] [--timeout SECONDS]
-
-A path is a file of HLO text, or of JSON lines (also .gz) whose objects have a "text". Each module runs twice: with its arrays, results and arena up against the page behind
-them and small integers as inputs, then against the page before them with integers of any size, since an index may be any. A child process runs them; where it dies, the module is
-named and the next child goes on with the one after it.
+Every argument, result and constant is an array by itself, up against the page behind it or before it. So is every temporary value and every scratch memory where the arena
+was laid out by `spread`. What reads or writes beside its array dies of SIGSEGV.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import gzip
-import json
 import mmap
-import os
-import signal
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
-import xlanb
+from xlanb.buffers import heap_simulator
+from xlanb.buffers.heap_simulator import ALIGNMENT, Block, Packing
+from xlanb.cpu import CompileOptions, Executable, compile_module
 from xlanb.cpu.bridge import bridge
-from xlanb.cpu.executable import Executable
+from xlanb.cpu.codegen import kernel, parallel, program
 from xlanb.cpu.guard import OK
-from xlanb.errors import XlanbError
+from xlanb.hlo import parse
 
 _PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)
+NO_ACCESS, READ_ONLY, READ_WRITE = 0, 1, 3
+
+
+def _protect(address: int, size: int, access: int) -> None:
+    if _libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), access):
+        raise OSError(ctypes.get_errno(), "mprotect")
 
 
 class Guarded:
     """`size` bytes between two pages without access; at the end of their pages or at the start."""
 
-    def __init__(self, size: int, *, at_end: bool) -> None:
+    def __init__(self, size: int, *, at_end: bool, access: int = NO_ACCESS) -> None:
         pages = max(-(-size // _PAGE), 1)
         self._map = mmap.mmap(-1, (pages + 2) * _PAGE)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         for at in (base, base + (pages + 1) * _PAGE):
-            if _libc.mprotect(ctypes.c_void_p(at), _PAGE, 0):
-                raise OSError(ctypes.get_errno(), "mprotect")
+            _protect(at, _PAGE, access)
         self.address = base + _PAGE + (pages * _PAGE - size if at_end else 0)
         self.size = size
 
@@ -50,131 +50,188 @@ class Guarded:
         """Write the content."""
         ctypes.memmove(self.address, data, len(data))
 
+    def content(self) -> bytes:
+        """What it holds."""
+        return ctypes.string_at(self.address, self.size)
 
-def run_guarded(exe: Executable, inputs: list[Any], *, at_end: bool) -> None:
-    """Run an executable once on guarded memory."""
-    arguments, results = exe.calls.arguments, exe.calls.results
-    kept = []
-    tables = []
-    for specs, values in ((arguments, inputs), (results, None)):
+
+# -- the arena ----------------------------------------------------------------------------------------------------
+
+
+def _place(size: int, cursor: int, *, at_end: bool) -> tuple[int, int]:
+    """(where a block of so many bytes begins, the first byte behind its pages) in pages from `cursor` on, a multiple of a page, with one before them that is free."""
+    pages = max(-(-size // _PAGE), 1)
+    return cursor + _PAGE + (pages * _PAGE - size if at_end else 0), cursor + (pages + 1) * _PAGE
+
+
+def spread(*, at_end: bool) -> Callable[..., Packing]:
+    """A layout of the arena, for `heap_simulator.pack`: every block in pages of its own, with a free one before and behind it."""
+
+    def pack(blocks: Sequence[Block], bins: Sequence[Block] = ()) -> Packing:
+        del bins
+        offsets, cursor = [], 0
+        for block in blocks:
+            # scratch begins at a cache line
+            size = -(-block.size // ALIGNMENT) * ALIGNMENT if block.slack else block.size
+            offset, cursor = _place(size, cursor, at_end=at_end)
+            offsets.append(offset)
+        return Packing((None,) * len(blocks), tuple(offsets), cursor + _PAGE if blocks else 0)
+
+    return pack
+
+
+class Arena:
+    """The memory of temporaries: of a spread one only the pages of its blocks may be touched, of another one all between two pages."""
+
+    def __init__(self, exe: Executable, *, at_end: bool, only: str | None = None) -> None:
+        size = -(-exe.buffer_assignment.temp_size // ALIGNMENT) * ALIGNMENT
+        blocks = arena_blocks(exe)
+        if not _is_spread(blocks):
+            self._memory = Guarded(size, at_end=at_end, access=_access("arena", only))
+            self.address = self._memory.address
+            self._filled = [(0, size)]
+            return
+        self._map = mmap.mmap(-1, size)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        if only is None:
+            _protect(self.address, size, NO_ACCESS)
+        self._filled = [(begin, n) for begin, n, _ in blocks]
+        for begin, n, name in blocks:
+            first, last = begin // _PAGE * _PAGE, -(-(begin + max(n, 1)) // _PAGE) * _PAGE
+            if only is None:
+                _protect(self.address + first, last - first, READ_WRITE)
+            elif _access(name, only) != READ_WRITE:
+                _protect(self.address + first - _PAGE, _PAGE, _access(name, only))
+                _protect(self.address + last, _PAGE, _access(name, only))
+
+    def fill(self, byte: int) -> None:
+        """Set all of it that may be touched."""
+        for begin, size in self._filled:
+            ctypes.memset(self.address + begin, byte, size)
+
+
+def _access(name: str, only: str | None) -> int:
+    """What a guarding page allows: nothing where all are guarded or this array is the only one; nothing but reading for `NAME!`."""
+    if only is None or only == name:
+        return NO_ACCESS
+    return READ_ONLY if only == f"{name}!" else READ_WRITE
+
+
+def arena_blocks(exe: Executable) -> list[tuple[int, int, str]]:
+    """(offset, bytes, what it holds) of the arena's blocks, in their order."""
+    made = exe.buffer_assignment
+    arena = [a.index for a in made.allocations if a.kind == "temp"]
+    named = [(place, value.instruction.name) for value, place in made.slices.items()]
+    named += [(p, f"scratch of {i.name}") for i in made.dataflow.position if (p := made.scratch_of(i)) is not None]
+    named += [(place, f"copy of {value.instruction.name}") for (_, value), place in made.staged.items()]
+    found: dict[tuple[int, int], str] = {}
+    for place, name in named:
+        if place.allocation in arena:
+            found.setdefault((place.offset, place.size), name)
+    return [(offset, size, f"{name} in the arena") for (offset, size), name in sorted(found.items())]
+
+
+def _is_spread(blocks: Sequence[tuple[int, int, str]]) -> bool:
+    """Whether a layout is `spread`'s: it leaves the first page free."""
+    return bool(blocks) and blocks[0][0] >= _PAGE
+
+
+# -- programs -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a module is compiled and run: threads, which end of its pages each array lies at, whether the arena is spread; with `constants` those stand in memory by themselves too."""
+
+    threads: int = 1
+    at_end: bool = True
+    spread: bool = True
+    constants: bool = False
+
+    def __str__(self) -> str:
+        parts = [f"{self.threads} thread{'s' * (self.threads > 1)}", "end" if self.at_end else "start"]
+        return ", ".join([*parts, *["spread"] * self.spread, *["constants"] * self.constants])
+
+    def compile(self, text: str) -> Executable:
+        """The module compiled so. With two threads every loop that may be shared is."""
+        with ExitStack() as stack:
+            if self.spread:
+                stack.enter_context(mock.patch.object(heap_simulator, "pack", spread(at_end=self.at_end)))
+            if self.threads > 1:
+                for module, name, value in ((parallel, "WORTH", 1), (kernel, "WORTH", 1), (parallel, "_SMALLEST", 50)):
+                    stack.enter_context(mock.patch.object(module, name, value))
+            if self.constants:
+                stack.enter_context(_guarded_constants(at_end=self.at_end))
+            return compile_module(parse(text), CompileOptions(multi_thread=self.threads > 1))
+
+
+@contextmanager
+def _guarded_constants(*, at_end: bool) -> Iterator[None]:
+    """Programs that are loaded meanwhile have guarded constants: each at a cache line, so that up to 63 bytes behind it may be read unseen."""
+    plain = program.Program.symbols.fget  # type: ignore[attr-defined]
+
+    def symbols(self: program.Program) -> dict[str, int]:
+        found = dict(plain(self))
+        for name, data in self.constants.items():
+            memory = Guarded(-(-data.size // ALIGNMENT) * ALIGNMENT, at_end=at_end)
+            memory.fill(data.tobytes())
+            found[name] = memory.address
+            self.__dict__.setdefault("kept", []).append(memory)
+        return found
+
+    with (
+        mock.patch.object(program.Program, "symbols", property(symbols)),
+        mock.patch.object(program, "EXTERNAL_BYTES", 0),
+    ):
+        yield
+
+
+def run_guarded(
+    exe: Executable, inputs: list[Any], *, at_end: bool, fill: int = 0, only: str | None = None
+) -> list[bytes]:
+    """Run an executable once on guarded memory that holds `fill` in each byte; gives its results. With `only` no more than the array of that name is guarded (see `arrays`)."""
+    kept, tables = [], []
+    for kind, specs, values in (("argument", exe.calls.arguments, inputs), ("result", exe.calls.results, None)):
         table = (ctypes.c_void_p * max(len(specs), 1))()
         for k, spec in enumerate(specs):
-            size = 0 if spec is None else spec.byte_size
-            memory = Guarded(size, at_end=at_end)
+            memory = Guarded(0 if spec is None else spec.byte_size, at_end=at_end, access=_access(f"{kind} {k}", only))
+            memory.fill(bytes([fill]) * memory.size)
             if values is not None and spec is not None:
                 memory.fill(spec.taken(values[k]).tobytes())
             kept.append(memory)
             table[k] = memory.address
         tables.append(table)
-    temp = Guarded(-(-exe.buffer_assignment.temp_size // 64) * 64, at_end=at_end)
+    temp = Arena(exe, at_end=at_end, only=only)
+    temp.fill(fill)
     word = (ctypes.c_int64 * 2)()
     status = bridge().call(exe.code.address("run"), *tables, temp.address, 0, word)
     assert status == OK
+    return [m.content() for m in kept[len(exe.calls.arguments) :]]
+
+
+def arrays(exe: Executable) -> list[str]:
+    """The names of the arrays that `run_guarded` guards."""
+    named = [f"argument {k}" for k in range(len(exe.calls.arguments))]
+    named += [f"result {k}" for k in range(len(exe.calls.results))]
+    blocks = arena_blocks(exe)
+    return [*named, *([name for *_, name in blocks] if _is_spread(blocks) else ["arena"])]
 
 
 def random_inputs(exe: Executable, *, wild: bool) -> list[Any]:
-    """An array for each argument; integers are small unless `wild`."""
+    """An array for each argument; integers are small unless `wild`, when floats are any bits."""
     rng = np.random.default_rng(0)
-    made: list[Any] = []
-    for spec in exe.calls.arguments:
-        if spec is None:
-            made.append(None)
-        elif wild and spec.dtype.kind in "iu":
-            made.append(
-                np.frombuffer(rng.bytes(spec.shape.element_count * spec.dtype.itemsize), spec.dtype).reshape(
-                    spec.dimensions
-                )
-            )
-        elif spec.dtype.kind == "f" or spec.shape.element_type.is_floating:
-            made.append(rng.standard_normal(spec.dimensions).astype(spec.dtype))
-        else:
-            made.append(rng.integers(0, 2, spec.dimensions).astype(spec.dtype))
-    return made
+    return [None if spec is None else _random_input(rng, spec, wild=wild) for spec in exe.calls.arguments]
 
 
-def texts(path: Path) -> Iterator[tuple[str, str]]:
-    """(name, HLO text) of what a file holds."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as file:
-        if ".jsonl" not in path.suffixes:
-            yield path.name, file.read()
-            return
-        for number, line in enumerate(file):
-            entry = json.loads(line)
-            yield str(entry.get("id", number)), entry["text"]
-
-
-class _TooLongError(Exception):
-    pass
-
-
-def _stop(*_: object) -> None:
-    raise _TooLongError
-
-
-def check(text: str, seconds: float) -> str:
-    """ "ran", or why not. A fault ends the process."""
-    signal.signal(signal.SIGALRM, _stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        exe = xlanb.compile(text)
-        for at_end in (True, False):
-            run_guarded(exe, random_inputs(exe, wild=not at_end), at_end=at_end)
-    except _TooLongError:
-        return "too long"
-    except XlanbError:
-        return "refused"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    return "ran"
-
-
-def check_all(modules: list[tuple[str, str]], seconds: float) -> dict[str, list[str]]:
-    """The names of the modules by what became of them."""
-    found: dict[str, list[str]] = {}
-    at = 0
-    while at < len(modules):
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reader)
-            for _, text in modules[at:]:
-                try:
-                    outcome = check(text, seconds)
-                except Exception as error:  # noqa: BLE001 - reported
-                    outcome = f"error: {type(error).__name__}"
-                os.write(writer, f"{outcome}\n".encode())
-            os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader) as lines:
-            for line in lines:
-                found.setdefault(line.strip(), []).append(modules[at][0])
-                at += 1
-        status = os.waitpid(child, 0)[1]
-        if os.WIFSIGNALED(status):
-            name = signal.Signals(os.WTERMSIG(status)).name
-            sys.stderr.write(f"{modules[at][0]} died of {name}\n")
-            found.setdefault(f"DIED: {name}", []).append(modules[at][0])
-            at += 1
-    return found
-
-
-def main() -> int:
-    """The command line; 1 where a module made the process die."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paths", nargs="+", type=Path)
-    parser.add_argument("--limit", type=int)
-    parser.add_argument("--skip", type=int, default=0)
-    parser.add_argument("--timeout", type=float, default=5.0)
-    options = parser.parse_args()
-    modules = [m for path in options.paths for m in texts(path)]
-    end = None if options.limit is None else options.skip + options.limit
-    found = check_all(modules[options.skip : end], options.timeout)
-    for outcome, names in sorted(found.items()):
-        shown = "" if outcome in ("ran", "refused") else " " + " ".join(names[:20])
-        sys.stdout.write(f"{len(names):6d}  {outcome}{shown}\n")
-    return 1 if any(outcome.startswith("DIED") for outcome in found) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def _random_input(rng: np.random.Generator, spec: Any, *, wild: bool) -> Any:
+    t, count = spec.shape.element_type, spec.shape.element_count
+    if (
+        wild
+        and t.bits >= 8
+        and spec.dtype.kind != "b"
+        and not (t.is_integral and spec.shape.rank == 0 and rng.random() < 0.5)
+    ):
+        return np.frombuffer(rng.bytes(count * spec.dtype.itemsize), spec.dtype).reshape(spec.dimensions)
+    if t.is_floating or t.is_complex:
+        return rng.standard_normal(spec.dimensions).astype(spec.dtype)
+    return rng.integers(0, 2, spec.dimensions).astype(spec.dtype)

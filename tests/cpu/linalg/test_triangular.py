@@ -103,3 +103,12 @@ def test_a_large_one_is_shared_by_threads(lapack, rng, side, uplo, trans):
     exe = trsm(lapack, "d", (), a.shape, b.shape, side, uplo, trans, "N")
     assert exe.program.is_parallel
     assert residual(a, exe(a, b), b, side, uplo, trans, "N") < 1e-12
+
+
+@pytest.mark.parametrize("letter", ["s", "d"])
+@pytest.mark.parametrize(("n", "m"), [(4, 30_000), (17, 9_000)])
+def test_threads_share_the_right_hand_sides_of_a_small_matrix(lapack, rng, letter, n, m):
+    dtype = {"s": np.float32, "d": np.float64}[letter]
+    a, b = system(rng, (), n, "L", "N", dtype), rng.standard_normal((m, n)).astype(dtype)
+    x = trsm(lapack, letter, (), (n, n), (m, n), "R", "L", "N", "N")(a, b)
+    assert residual(a, x, b, "R", "L", "N", "N") < (1e-4 if letter == "s" else 1e-12)

@@ -145,7 +145,8 @@ def _emit_right(call: Call, system: System, n: int, m: int, a: str, b: str) -> N
         first_row = f.mul(low, LANES)
         rows = f.sub(_least(f, f.mul(high, LANES), m), first_row)
         here = further(call, b, low, LANES)
-        packed = further(call, call.scratch, low, LANES * panels(n)[0][1])
+        # one panel is not packed, and has no scratch
+        packed = further(call, call.scratch, low, LANES * panels(n)[0][1]) if call.scratch else ""
         for first, width in panels(n):
             diagonal = call.address(a, c + first * (down + along))
             panel = further(call, here, 1, x + first * ldx)
