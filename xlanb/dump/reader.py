@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 from collections import Counter
@@ -10,15 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from stat import S_ISREG
 
 from xlanb.dump.names import COMPRESSED, DumpName, decode_name
 from xlanb.errors import DumpError
+from xlanb.files import read_regular
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.parser import parse
 
 MAX_FILES = 1_000_000
 MAX_BYTES = 1 << 30
 """A file is read up to so many bytes (after gunzip); a longer one is refused."""
+
+_UNZIPPED = 64 << 20
+_RATIO = 100
+"""A gzipped file gives so many bytes, or so many for each of its own: HLO text is a tenth to a thirtieth when zipped."""
 
 HLO_EXTENSIONS = ("txt", "hlo.pb", "pb", "hlo")
 """Forms of HLO that can be read back, best first."""
@@ -40,16 +47,19 @@ class DumpFile:
             DumpError: the file cannot be read, is no proper gzip, or is larger than MAX_BYTES.
         """
         try:
-            if not self.name.compressed:
-                if self.size > MAX_BYTES:
-                    raise DumpError(f"{self.path}: {self.size:,} bytes are more than the {MAX_BYTES:,} that are read")
-                return self.path.read_bytes()
-            with gzip.open(self.path) as file:
-                data = file.read(MAX_BYTES + 1)
+            if self.size > MAX_BYTES:
+                raise DumpError(f"{self.path}: {self.size:,} bytes are more than the {MAX_BYTES:,} that are read")
+            data = read_regular(self.path, MAX_BYTES)
+            if self.name.compressed:
+                limit = min(MAX_BYTES, max(_UNZIPPED, _RATIO * len(data)))
+                data = _gunzipped(data, limit)
+            else:
+                limit = MAX_BYTES
         except (OSError, EOFError, zlib.error) as error:
             raise DumpError(f"{self.path}: cannot be read: {error}") from error
-        if len(data) > MAX_BYTES:
-            raise DumpError(f"{self.path}: holds more than the {MAX_BYTES:,} bytes that are read")
+        if len(data) > limit:
+            zipped = f" of {self.size:,} compressed ones" if self.name.compressed else ""
+            raise DumpError(f"{self.path}: holds more than the {limit:,} bytes that are read{zipped}")
         return data
 
     def read_text(self) -> str:
@@ -146,6 +156,12 @@ class DumpListing:
         return sum(len(m.files) for m in self.modules) + len(self.graphs) + len(self.others)
 
 
+def _gunzipped(data: bytes, limit: int) -> bytes:
+    """Up to `limit` + 1 bytes of the content."""
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        return file.read(limit + 1)
+
+
 def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
     """The files of a dump directory and its subfolders, by module; no file is opened.
 
@@ -192,6 +208,8 @@ def read_hlo(path: str | os.PathLike[str]) -> HloModule:
         raise DumpError(f"{file}: {error.strerror}") from error
     if file.is_dir():
         raise DumpError(f"{file} is a directory: one HLO file is wanted; a directory of dumps is opened by read_dump")
+    if not S_ISREG(stat.st_mode):
+        raise DumpError(f"{file} is no regular file: one HLO file is wanted")
     return DumpFile(file, stat.st_size, stat.st_mtime, decode_name(file.name)).read_hlo()
 
 

@@ -20,7 +20,7 @@ _STRING = r'"[^"\\]*(?:\\[\s\S][^"\\]*)*"' + r"|'[^'\\]*(?:\\[\s\S][^'\\]*)*'"
 # A quote that is never closed takes the rest: looking for its end again from every later quote would be quadratic.
 _COMMENT = re.compile(rf"(?:{_STRING})" + r"""|["'][\s\S]*|//[^\n\r]*|/\*[\s\S]*?\*/|/\*""")
 _BLANK = re.compile(r"[ \t\n\r]*")
-_NOT_EOL = re.compile(r"[^\n\r]")
+_NOT_EOL = re.compile(r"[^\n\r]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 _NAME = re.compile(r"(?:%([A-Za-z_][A-Za-z0-9_.\-]*)|([A-Za-z_][A-Za-z0-9_.\-]*)([:=]?))[ \t\n\r]*")
 _ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]*)=[ \t\n\r]*")
@@ -292,7 +292,7 @@ def blank_comments(source: str) -> str:
             return text
         if text == "/*":
             raise HloParseError("unterminated comment", source, found.start())
-        return _NOT_EOL.sub(" ", text)
+        return _NOT_EOL.sub(lambda line: " " * len(line[0]), text)
 
     return _COMMENT.sub(blank, source)
 

@@ -1,0 +1,47 @@
+"""Files of dump directories that are not what they seem."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from xlanb.dump.reader import list_dump, read_hlo
+from xlanb.errors import DumpError
+
+
+def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "module_0000.x.before_optimizations.txt.gz"
+    with gzip.open(path, "wb", 6) as file:
+        file.write(b"HloModule x\n")
+        for _ in range(200):
+            file.write(b" " * (1 << 20))
+    with pytest.raises(
+        DumpError, match=r"holds more than the 67,108,864 bytes that are read of [\d,]+ compressed ones"
+    ):
+        list_dump(tmp_path).modules[0].files[0].read_bytes()
+
+
+def test_a_zipped_file_of_ordinary_size_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "module_0000.x.before_optimizations.txt.gz"
+    text = b"HloModule x\n" + b"// a\n" * (1 << 20) + b"ENTRY e { ROOT p = f32[] parameter(0) }\n"
+    path.write_bytes(gzip.compress(text))
+    assert list_dump(tmp_path).modules[0].files[0].read_bytes() == text
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_blocks_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "module_0000.x.before_optimizations.txt"
+    os.mkfifo(path)
+    assert list_dump(tmp_path).file_count == 0
+    with pytest.raises(DumpError, match="is no regular file"):
+        read_hlo(path)
+    path.unlink()
+    path.write_text("HloModule x\nENTRY e { ROOT p = f32[] parameter(0) }\n")
+    listed = list_dump(tmp_path).modules[0].files[0]
+    path.unlink()
+    os.mkfifo(path)  # it was a file when it was listed
+    with pytest.raises(DumpError, match="is no regular file"):
+        listed.read_bytes()
