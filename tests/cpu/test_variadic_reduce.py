@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from xlanb.cpu import Executable
+from xlanb.cpu import Executable, compile_module
 from xlanb.cpu.codegen.variadic_reduce import choice
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
@@ -141,3 +141,24 @@ def test_layouts(backend: Callable[[str], Executable]) -> None:
     for axis in (0, 1):
         for layout in ("{0,1}", "{1,0}"):
             check(backend, module("jax", (40, 90), axis, layout=layout), x, -1.0)
+
+
+@pytest.mark.parametrize(("dims", "axis"), [((33, 64), 1), ((64, 33), 0), ((5, 16), 1)])
+def test_values_that_are_counted_as_the_positions_are(dims: tuple[int, int], axis: int) -> None:
+    text = f"""HloModule m
+best {{
+  v = s32[] parameter(0)
+  i = s32[] parameter(1)
+  w = s32[] parameter(2)
+  j = s32[] parameter(3){REDUCERS["tf"].replace("T[", "s32[").replace("P[", "s32[")}
+  ROOT r = (s32[], s32[]) tuple(mv, mi)
+}}
+ENTRY e {{
+  x = s32[{dims[0]},{dims[1]}] iota(), iota_dimension={axis}
+  low = s32[] constant(-100)
+  none = s32[] constant(1000000)
+  ROOT r = (s32[{dims[1 - axis]}], s32[{dims[1 - axis]}]) reduce(x, x, low, none), dimensions={{{axis}}}, to_apply=best
+}}"""
+    parsed = parse(text)
+    for got, wanted in zip(compile_module(parsed)(), evaluate(parsed), strict=True):
+        np.testing.assert_array_equal(got, wanted)

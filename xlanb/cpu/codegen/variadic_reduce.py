@@ -336,13 +336,13 @@ def emit_variadic_reduce(k: Kernel) -> bool:
 
 
 class _Reader:
-    """Vectors of one operand: from memory, from a tile that is filled first, or counted."""
+    """Vectors of one operand: from memory, from a tile that is filled first, or counted (positions only: values are compared as they are)."""
 
-    def __init__(self, e: Elemental, operand: HloInstruction, split: Split, n: int) -> None:
+    def __init__(self, e: Elemental, operand: HloInstruction, split: Split, n: int, *, positions: bool) -> None:
         self.e, self.operand, self.split, self.n = e, operand, split, n
         self.t = array_of(operand).element_type
         self.array = simd.array_in_order(e, operand, split.shape)
-        self.counts = operand.opcode is Op.IOTA and operand.get("iota_dimension") == split.axis
+        self.counts = positions and operand.opcode is Op.IOTA and operand.get("iota_dimension") == split.axis
         self.tile = ""
         self.vectors = True
 
@@ -378,7 +378,7 @@ def _columns(k: Kernel, split: Split, lanes: _Lanes) -> bool:
         o, block = f.div(at, blocks), f.rem(at, blocks)
         # The last block lies back over the one before: the same results are written twice.
         column = f.clamp(f.mul(block, width), 0, split.inner - width)
-        readers = [_Reader(e, operand, split, n) for operand in k.root.operands[:2]]
+        readers = [_Reader(e, k.root.operands[which], split, n, positions=which == 1) for which in (0, 1)]
         first = [str(e.scalar(operand)) for operand in k.root.operands[2:]]
         starts = [simd.splat(f, register(t), n, v) for t, v in zip((lanes.t, lanes.p), first, strict=True)]
         kinds = (lanes.value, lanes.position)
@@ -408,7 +408,7 @@ def _rows(k: Kernel, split: Split, lanes: _Lanes, *, rising: bool) -> bool:
     e, f, n = k.e, k.f, lanes.n
     types = [lanes.t, lanes.p]
     with parallel(e, split.outer, nanoseconds=split.n / n * 1.5 + 20) as o:
-        readers = [_Reader(e, operand, split, n) for operand in k.root.operands[:2]]
+        readers = [_Reader(e, k.root.operands[which], split, n, positions=which == 1) for which in (0, 1)]
         found, nan = _row(k, split, lanes, o, readers, rising=rising)
         reducer = Reducer(e, k.root.to_apply, types)
         initial = [e.scalar(operand) for operand in k.root.operands[2:]]
