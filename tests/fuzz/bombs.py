@@ -741,8 +741,9 @@ def _timed(
     sent = [0.0]
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        sent[0] = time.monotonic()
-        raise _Interrupted
+        if not sent[0]:
+            sent[0] = time.monotonic()
+            raise _Interrupted
 
     before = signal.signal(signal.SIGALRM, stop)
     started = time.monotonic()
@@ -751,6 +752,7 @@ def _timed(
         if interrupted:
             signal.setitimer(signal.ITIMER_REAL, _RUN_SECONDS)
         work()
+        sent[0] = sent[0] or time.monotonic()
     except (XlanbError, _Interrupted) as error:
         raised = error
     except BaseException as error:  # noqa: BLE001 - whatever else comes is the find

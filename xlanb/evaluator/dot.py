@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
 _EXACT_IN_DOUBLE = 2**53
+_PART = 1 << 29
+"""Products of floats that take well below a second."""
+_SLOWER = 8
+"""How much longer those of integers and complex numbers may take, which no library does."""
 
 
 def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
@@ -37,7 +41,23 @@ def _matmul_of(a: Array, b: Array, kind: PrimitiveType) -> Array:
     if kind is PrimitiveType.PRED:
         return np.asarray(np.matmul(a, b))
     a, b = widen(a), widen(b)
-    return convert(_integer_matmul(a, b) if kind.is_integral else np.matmul(a, b), kind.dtype)
+    return convert(_integer_matmul(a, b) if kind.is_integral else _product(a, b), kind.dtype)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """np.matmul, a large one in parts, between which Python looks for signals."""
+    rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+    limit = _PART if a.dtype.kind == "f" else _PART // _SLOWER
+    one = rows * inner * columns
+    if a.ndim != 3 or a.shape[0] != b.shape[0] or a.shape[0] * one <= limit:
+        return np.asarray(np.matmul(a, b))
+    out = np.empty((a.shape[0], rows, columns), np.result_type(a, b))
+    batches, step = max(1, limit // one), max(1, limit // (inner * columns))
+    for first in range(0, a.shape[0], batches):
+        some = slice(first, first + batches)
+        for row in range(0, rows, step):
+            np.matmul(a[some, row : row + step], b[some], out=out[some, row : row + step])
+    return out
 
 
 def _integer_matmul(a: Array, b: Array) -> Array:
@@ -46,8 +66,8 @@ def _integer_matmul(a: Array, b: Array) -> Array:
         return np.zeros(np.matmul(a, b).shape, np.int64)
     bound = max(abs(int(a.max())), abs(int(a.min()))) * max(abs(int(b.max())), abs(int(b.min()))) * a.shape[-1]
     if bound < _EXACT_IN_DOUBLE:
-        return np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64))
-    return np.asarray(np.matmul(a.astype(np.int64), b.astype(np.int64)))
+        return _product(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
+    return _product(a.astype(np.int64), b.astype(np.int64))
 
 
 def dot_general(
