@@ -11,7 +11,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import CapturedIO
 
 from tests.notebook.shells import printed, run, texts
-from xlanb.errors import ArgumentError, FeedError, FlagError, GraphError, XlanbError
+from xlanb.errors import ArgumentError, FeedError, FlagError, GraphError, MissingPeerError, XlanbError
+from xlanb.hlo.opcode import HloOpcode
 from xlanb.notebook.observation import Observation
 
 LAYER = """
@@ -332,3 +333,64 @@ def test_hlo_that_breaks_its_own_shapes_is_refused(shell):
         "%%xla_jit --lang hlo\nHloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[500] add(x, x)\n}",
     )
     assert "expected the shape f32[4], not f32[500]" in printed(captured)
+
+
+ARRAYS = "import numpy as np\nimport xlanb.tf as tf\na, w = np.ones((4, 8), np.float32), np.ones((8, 3), np.float32)\n"
+PRODUCT = ARRAYS + "tf.nn.relu(tf.matmul(a, w))"
+RUN = ARRAYS + "with tf.Session() as session:\n    session.run(tf.nn.relu(tf.matmul(a, w)))"
+
+
+def test_a_cell_over_arrays_is_compiled_as_if_they_were_fed(shell: InteractiveShell) -> None:
+    result, captured = run(shell, f"%%xla_jit -o seen -a --check --bisect\n{PRODUCT}")
+    assert result.success
+    np.testing.assert_array_equal(result.result, np.full((4, 3), 8, np.float32))
+    entry = shell.user_ns["seen"].trace["tf2xla"].after.entry_computation
+    parameters = [str(i.shape) for i in entry.instructions if i.opcode is HloOpcode.PARAMETER]
+    assert parameters == ["f32[4,8]{1,0}", "f32[8,3]{1,0}"]
+    assert "agrees with the reference interpreter" in texts(captured)
+    assert "no pass moved the numbers" in texts(captured)
+
+
+def test_shapes_and_axes_stay_constants_in_a_cell_over_arrays(shell: InteractiveShell) -> None:
+    result, captured = run(shell, f"%%xla_jit\n{ARRAYS}tf.reduce_sum(tf.reshape(tf.constant(a), [8, 4]), [0]) * 2.0")
+    np.testing.assert_array_equal(result.result, np.full(4, 16, np.float32))
+    assert "HLO instructions" in texts(captured)
+
+
+@pytest.mark.parametrize("option", ["-a", "--check", "--bisect"])
+def test_what_was_folded_away_says_so(shell: InteractiveShell, option: str) -> None:
+    result, captured = run(shell, f"%%xla_jit {option}\n{RUN}")
+    assert "not compiled: its values depend on constants alone" in texts(captured)
+    assert isinstance(result.error_in_exec, XlanbError)
+    assert "feed the arrays through tf.placeholder" in str(result.error_in_exec)
+
+
+def test_a_cell_that_is_not_compiled_says_which_condition_kept_it_out(shell: InteractiveShell) -> None:
+    _, captured = run(shell, f"%%xla_jit --min-cluster-size 50\n{PRODUCT}")
+    assert "fewer than tf_xla_min_cluster_size=50" in texts(captured)
+    assert "--min-cluster-size sets another least size" in texts(captured)
+    _, captured = run(shell, f"%%xla_jit\n{ARRAYS}tf.constant(a)")
+    assert "not compiled: the graph holds nothing to compute" in texts(captured)
+
+
+def test_against_alone_is_a_check(shell: InteractiveShell) -> None:
+    _, captured = run(shell, f"%%xla_jit -q --against evaluator\n{PRODUCT}")
+    assert "agrees with the reference interpreter" in texts(captured)
+
+
+def test_against_the_real_xla_alone_is_a_check_or_says_that_it_is_missing(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise MissingPeerError("JAX is not installed")
+
+    monkeypatch.setattr("xlanb.peers.xla.check_installed", missing)
+    result, captured = run(shell, f"%%xla_jit --against xla\nprint('ran')\n{PRODUCT}")
+    assert isinstance(result.error_in_exec, MissingPeerError)
+    assert "ran" not in captured.stdout.split("Traceback")[0].splitlines()
+
+
+def test_against_the_real_xla_compares_with_it(shell: InteractiveShell) -> None:
+    pytest.importorskip("jax")
+    _, captured = run(shell, f"%%xla_jit -q --against xla\n{PRODUCT}")
+    assert "agrees with the real XLA" in texts(captured)

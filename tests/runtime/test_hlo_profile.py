@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,10 @@ import pytest
 import xlanb
 from tests.programs import line_fit
 from xlanb import tf
+from xlanb.cpu.executable import Executable
+from xlanb.cpu.profile import is_blurred
+from xlanb.cpu.records import KernelTime
+from xlanb.runtime import hlo_profile
 
 TEXT = """HloModule tower
 
@@ -80,3 +85,27 @@ def test_the_lines_that_people_grep_for(caplog: pytest.LogCaptureFixture) -> Non
         assert [level for level, line in lines if text in line][:1] == [logging.INFO], text
     assert [level for level, line in lines if "Found uncompilable node" in line][:1] == [logging.DEBUG]
     assert any(level == logging.DEBUG and "HLO pass algsimp" in line for level, line in lines)
+
+
+def test_what_is_too_short_for_the_clock_has_no_rate_and_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that takes a tenth of the clock's grain, however many runs: 1640 % of memory's rate would be no figure."""
+    runs: list[int] = []
+
+    def kernel_times(_exe: Executable, _arrays: Any, count: int, **_named: Any) -> tuple[list[KernelTime], list[int]]:
+        runs.append(count)
+        return [KernelTime("k", "t", 1e-9, 3280, 64, limit=1.64e-8, bound="memory", grain=1e-8)], [1]
+
+    monkeypatch.setattr(hlo_profile, "kernel_times", kernel_times)
+    text = hlo_profile.profile_text(xlanb.compile(TEXT), (np.eye(64, dtype=np.float32),))
+    assert runs == [1, 200]
+    for line in text.splitlines()[1:]:
+        assert "< grain of the clock" in line
+        assert not re.search(r"% of|\d [KMGT]?B/s|\d [KMGT]?FLOP/s", line)
+
+
+def test_a_share_of_a_limit_needs_a_time_that_the_clock_can_tell() -> None:
+    short = KernelTime("k", "k", 1e-8, 1600, limit=1.64e-7, bound="memory", grain=2e-8)
+    assert (short.is_measured, short.of_limit) == (False, None)
+    long = KernelTime("k", "k", 4e-7, 1600, limit=1e-7, bound="memory", grain=2e-8)
+    assert long.of_limit == pytest.approx(0.25)
+    assert [is_blurred([t]) for t in (short, long)] == [True, False]

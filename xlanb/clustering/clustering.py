@@ -12,6 +12,7 @@ from xlanb.clustering.build_xla_ops import build_xla_compile_and_run, build_xla_
 from xlanb.clustering.clone_constants_for_better_clustering import clone_constants_for_better_clustering
 from xlanb.clustering.cluster import Cluster
 from xlanb.clustering.cluster_scoping_pass import SCOPE, cluster_scoping
+from xlanb.clustering.conditions import Conditions
 from xlanb.clustering.contraction import ClusterState, Contraction
 from xlanb.clustering.dataflow import Dataflow, dataflow
 from xlanb.clustering.diff import ClusteringDiff, Side
@@ -26,6 +27,7 @@ from xlanb.display import Displayable
 from xlanb.errors import GraphError
 from xlanb.graph.foreign import graph_of, is_foreign
 from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Operation
 from xlanb.graph.records import GraphRecord
 from xlanb.tf2xla.stand_in_shapes import Solution, stand_in_shapes
 from xlanb.tracing import Predicate
@@ -165,29 +167,40 @@ class Clustering(Displayable):
 
     # ----------------------------------------------------------------------------------------------------------- why
 
-    def why(self, node: str, other: str | None = None) -> tuple[Predicate, ...]:
+    def why(self, node: str, other: str | None = None) -> Conditions:
         """Every condition on a node with its outcome and TensorFlow's words; of two nodes, why their clusters were not merged.
 
         Raises:
             GraphError: there is no such node.
         """
         op = self.graph.get_operation_by_name(node)
-        if other is None:
-            found = self._marking.predicates(op)
-            if self.cluster_of[node] is None:
-                return found
+        if other is not None:
+            return self._why_two(op, self.graph.get_operation_by_name(other))
+        found = self._marking.predicates(op)
+        name = self.cluster_of[node]
+        if name is None:
+            outcome = "in no cluster"
+        else:
             reason = self.declustering.reasons.get(node, "")
-            return (*found, Predicate("stays in its cluster (partially_decluster)", not reason, reason))
-        second = self.graph.get_operation_by_name(other)
-        if self.cluster_of[node] is not None and self.cluster_of[node] == self.cluster_of[other]:
-            return (Predicate("both are in one cluster", True, str(self.cluster_of[node])),)
+            found = (*found, Predicate("stays in its cluster (partially_decluster)", not reason, reason))
+            outcome = f"taken out of {name} again" if reason else f"in {name}"
+        return Conditions(f"{op.name} ({op.type})", outcome, found)
+
+    def _why_two(self, first: Operation, second: Operation) -> Conditions:
+        """Why two nodes are in one cluster, or are not."""
+        subject = f"{first.name} ({first.type}) and {second.name} ({second.type})"
+        names = [self.cluster_of[op.name] for op in (first, second)]
+        if names[0] is not None and names[0] == names[1]:
+            both = Predicate("both are in one cluster", True, names[0])
+            return Conditions(subject, f"both in {names[0]}", (both,))
         against = [
-            Predicate(f"{o.name}: {p.name}", p.holds, p.value)
-            for o in (op, second)
-            for p in self._marking.predicates(o)
+            Predicate(f"{op.name}: {p.name}", p.holds, p.value)
+            for op in (first, second)
+            for p in self._marking.predicates(op)
             if not p.holds
         ]
-        return (*against, *self._pair(node, other))
+        outcome = " and ".join(f"in {name}" if name else "in no cluster" for name in names)
+        return Conditions(subject, outcome, (*against, *self._pair(first.name, second.name)))
 
     def _states(self, node: str, other: str) -> tuple[Contraction, ClusterState, ClusterState] | None:
         """The clusters of two candidates as contraction left them, the one that comes first first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ def kernel_times(
                 "{}:{}".format(*made_for.python_line) if made_for.python_line[1] else "",
                 roof.seconds * per_run,
                 roof.bound,
+                _GRAINS * clock_grain() * cycle * per_run,
             )
         )
         calls.append(per_run)
@@ -127,14 +129,15 @@ def profile(exe: Executable, arrays: tuple[Any, ...], runs: int) -> pd.DataFrame
     return pd.DataFrame(rows, columns=columns).sort_values("seconds", ascending=False, ignore_index=True)
 
 
+def is_blurred(times: Sequence[KernelTime]) -> bool:
+    """Whether one run was too short for the clock: a kernel took so few of its grains that a mean of more runs says more."""
+    return any(t.seconds < _CLEAR_GRAINS / _GRAINS * t.grain for t in times)
+
+
 @cache
 def seconds_per_cycle() -> float:
     """How long the cycle counter's unit is, measured against the clock over some milliseconds."""
-    source = (
-        "define void @read(ptr %out) {\n  %c = call i64 @llvm.readcyclecounter()\n  store i64 %c, ptr %out\n  ret void\n}\n"
-        "declare i64 @llvm.readcyclecounter()\n"
-    )
-    code = jit.LoadedCode(compile_units([Unit(source, ready=True, weight=0)], jit.host()), ["read"])
+    code = _counter_code()
     read = code.function("read", 1)
     value = np.zeros(1, np.uint64)
     read(value.ctypes.data)
@@ -145,6 +148,41 @@ def seconds_per_cycle() -> float:
     return (time.perf_counter() - start) / max(int(value[0]) - first, 1)
 
 
+@cache
+def clock_grain() -> int:
+    """Cycles that two readings of the cycle counter one after the other differ by, the median of many: what reading takes, or the steps in which the processor counts."""
+    pair = _counter_code().function("pair", 1)
+    value = np.zeros(1, np.uint64)
+    found = []
+    for _ in range(1001):
+        pair(value.ctypes.data)
+        found.append(int(value[0]))
+    return max(sorted(found)[len(found) // 2], min((n for n in found if n), default=1))
+
+
+@cache
+def _counter_code() -> jit.LoadedCode:
+    """Functions that read the cycle counter: once, and twice for the difference."""
+    source = """
+define void @read(ptr %out) {
+  %c = call i64 @llvm.readcyclecounter()
+  store i64 %c, ptr %out
+  ret void
+}
+define void @pair(ptr %out) {
+  %a = call i64 @llvm.readcyclecounter()
+  %b = call i64 @llvm.readcyclecounter()
+  %d = sub i64 %b, %a
+  store i64 %d, ptr %out
+  ret void
+}
+declare i64 @llvm.readcyclecounter()
+"""
+    return jit.LoadedCode(compile_units([Unit(source, ready=True, weight=0)], jit.host()), ["read", "pair"])
+
+
+_GRAINS, _CLEAR_GRAINS = 2, 20
+"""Grains of the clock that a call must take to be measured by a mean of many, and by one."""
 _LONG_BYTES, _LONG_FLOPS = 200_000, 100_000
 _FREE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.BITCAST})
 

@@ -28,7 +28,8 @@ class CodeRecord:
 class KernelTime:
     """Time of one kernel in one run, seconds; bytes and flops by the cost analysis; `source` is the Python line as "file:line", "" if unknown.
 
-    `limit` is the least time that this machine could take for these bytes and flops (0 if unknown), `bound` what decides that: "memory" or "compute".
+    `limit` is the least time that this machine could take for these bytes and flops (0 if unknown), `bound` what decides that: "memory" or "compute". `grain` is the least time that the
+    clock could have told from none: what took less is not measured.
     """
 
     name: str
@@ -40,11 +41,17 @@ class KernelTime:
     source: str = ""
     limit: float = 0.0
     bound: str = ""
+    grain: float = 0.0
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it took long enough for the clock."""
+        return self.seconds > 0 and self.seconds >= self.grain
 
     @property
     def of_limit(self) -> float | None:
-        """How near to the machine's limit it is, 1 at it; None where that is not known."""
-        return self.limit / self.seconds if self.limit and self.seconds else None
+        """How near to the machine's limit it is, 1 at it; None where that is not known, or the time was not measured."""
+        return self.limit / self.seconds if self.limit and self.is_measured else None
 
 
 @dataclass(frozen=True)

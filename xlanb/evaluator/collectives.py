@@ -11,6 +11,7 @@ from xlanb.errors import EvaluationError
 from xlanb.evaluator.control import leaves
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Value, describe, mismatch
+from xlanb.hlo.devices import check_one_device
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import Shape, TupleShape
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def _alone(i: HloInstruction, operands: tuple[Value, ...], shape: Shape) -> Value:
-    """The operands as the result of `shape`; refused where only several participants could give such a result."""
+    """The operands as the result of `shape`; refused where there are other participants, or only they could give such a result."""
+    check_one_device(i)
     result: Value = operands if isinstance(shape, TupleShape) else operands[0]
     if mismatch(result, shape) is not None:
         raise EvaluationError(
@@ -74,10 +76,6 @@ def _collective_permute(ev: Evaluator, i: HloInstruction, *operands: Value) -> V
 
 def _permuted(i: HloInstruction, operands: tuple[Any, ...]) -> tuple[Value, ...]:
     """Participant 0, the only one there is, receives from itself; zeros where nobody sends to it."""
+    check_one_device(i)
     pairs: Iterable[Sequence[int]] = i.get("source_target_pairs") or ()
-    sources = [source for source, target in pairs if target == 0]
-    if not sources:
-        return tuple(np.zeros_like(a) for a in leaves(operands))
-    if sources != [0]:
-        raise EvaluationError(f"{i.opcode} from participant {sources[0]}, which is not there")
-    return operands
+    return operands if any(target == 0 for _, target in pairs) else tuple(np.zeros_like(a) for a in leaves(operands))

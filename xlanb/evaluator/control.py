@@ -11,6 +11,7 @@ from xlanb.evaluator.host import acts
 from xlanb.evaluator.registry import lifted_rule, rule
 from xlanb.evaluator.values import TOKEN, Array, Value, scalar_int
 from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.devices import check_one_device
 from xlanb.hlo.instruction import HloInstruction
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def _after_all(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
 
 @rule("partition-id", "replica-id")
 def _zero(ev: Evaluator, i: HloInstruction) -> Array:
+    check_one_device(i)
     return np.zeros((), np.uint32)
 
 

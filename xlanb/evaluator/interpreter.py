@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.boundary import boundary, internal_error
-from xlanb.errors import EvaluationError, InternalError, OutOfMemoryError, XlanbError
+from xlanb.errors import EvaluationError, InternalError, OutOfMemoryError, UnimplementedError, XlanbError
 from xlanb.evaluator.dynamic import meeting
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.host import acts
@@ -71,6 +71,10 @@ class _Plan:
 
 class _LocatedError(EvaluationError):
     """An error whose message already shows the innermost instruction at fault."""
+
+
+class _NoDeviceError(_LocatedError, UnimplementedError):
+    """One of an instruction that takes what is not here: more devices."""
 
 
 class _NoMemoryError(_LocatedError, OutOfMemoryError):
@@ -205,7 +209,9 @@ class Evaluator:
             raise _no_memory(i) from error
         except _FAILURES as error:
             text = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
-            raise _located(i, text) from error
+            raise _located(
+                i, text, kind=_NoDeviceError if isinstance(error, UnimplementedError) else _LocatedError
+            ) from error
         except _BUGS as error:
             raise _unexpected(i, error) from error
         if step.is_checked:
@@ -404,8 +410,8 @@ def _unexpected(i: HloInstruction, error: Exception) -> XlanbError:
     return internal_error(error, "evaluate")
 
 
-def _located(i: HloInstruction, problem: str) -> _LocatedError:
-    return _LocatedError(f"{i.name}: {problem}\n{_shown(i)}")
+def _located(i: HloInstruction, problem: str, kind: type[_LocatedError] = _LocatedError) -> _LocatedError:
+    return kind(f"{i.name}: {problem}\n{_shown(i)}")
 
 
 def _no_memory(i: HloInstruction) -> _NoMemoryError:

@@ -66,7 +66,7 @@ class Lineage(Displayable):
             ("became", self.results),
         ):
             if items:
-                parts.append(f"  {title}: {', '.join(items)}")
+                parts.append(f"  {title}: {', '.join(dict.fromkeys(items))}")
         return "\n".join([*parts, *(f"  {link}" for link in self.links)])
 
 

@@ -16,21 +16,26 @@ from xlanb.explorer.running import inputs_for
 from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule
 from xlanb.notebook.cell import cell_title
-from xlanb.notebook.observation import Observation
+from xlanb.notebook.observation import Observation, why_uncompiled
 from xlanb.peers import xla
 from xlanb.view.annotate import annotated_html
 
 
 def check_asked(options: Any) -> None:
-    """Refuse what cannot be answered, before the cell runs.
+    """Refuse what cannot be answered, before the cell runs; `--against` alone asks for `--check` too.
 
     Raises:
         ArgumentError: `-d` names no two stages, or the tolerance of `--check` is no number.
+        MissingPeerError: `--against xla` without JAX.
     """
     if options.diff:
         _stages(options.diff)
+    if options.against is not None and options.check is None:
+        options.check = ""  # to compare is to check
     if options.check:
         _tolerance(options.check)
+    if options.against == "xla":
+        xla.check_installed()
 
 
 def show_asked(shell: InteractiveShell, options: Any, seen: Observation, cell: str) -> None:
@@ -44,6 +49,9 @@ def show_asked(shell: InteractiveShell, options: Any, seen: Observation, cell: s
         return
     if not seen.traces:
         raise XlanbError("nothing was compiled in this cell, so there is nothing to show of it (-F compiles anew)")
+    uncompiled = why_uncompiled(seen.traces)
+    if uncompiled and (options.annotate or options.bisect or options.check is not None):
+        raise XlanbError(f"this cell has no compiled program to annotate, check or bisect: {uncompiled}")
     if options.diff:
         _show(_difference(seen.trace, options.diff))
     if options.why:
@@ -90,7 +98,7 @@ def _key(word: str) -> int | str:
     return int(word) if word.lstrip("-").isdigit() else word
 
 
-def _check(traces: Sequence[Trace], tolerance: str, against: str) -> None:
+def _check(traces: Sequence[Trace], tolerance: str, against: str | None) -> None:
     __tracebackhide__ = True
     limit = _tolerance(tolerance)
     programs = [t for t in traces if t.program is not None]

@@ -90,8 +90,7 @@ class XlaMagics(Magics):
     @argument(
         "--against",
         choices=("evaluator", "xla"),
-        default="evaluator",
-        help="what --check compares with; xla is the real one, through JAX",
+        help="compare the results as --check does, with the reference interpreter's or with those of the real XLA, through JAX",
     )
     @argument("--bisect", action="store_true", help="name the pass that moved the numbers")
     @argument("--why", metavar="A,B", help="why two instructions or nodes were fused, clustered, merged, or not")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from xlanb.display import Displayable
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
+
+_ENDS: Final = frozenset({"_Arg", "_Retval"})
+_FREE: Final = frozenset({"Const", "NoOp", "Identity"})  # nothing is compiled for them alone
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,47 @@ def observation(traces: Sequence[Trace], result: Any, seconds: float) -> Observa
     return Observation(tuple(sorted(compiled or traces, key=_size, reverse=True)), result, seconds)
 
 
+def why_uncompiled(traces: Sequence[Trace]) -> str:
+    """Why none of the traces ended in compiled code, in one line; "" where one did, or where no graph was clustered."""
+    marked = [(t, g) for t in traces if (g := _marked(t)) is not None]
+    if any(_modules(t) for t in traces):
+        return ""
+    return "; ".join(dict.fromkeys(_why_outside(t, g) for t, g in marked))
+
+
+def _marked(trace: Trace) -> GraphRecord | None:
+    """The graph after clusters were marked."""
+    graphs = [s.after for s in trace if isinstance(s.after, GraphRecord) and s.kind == "mark_for_compilation"]
+    return graphs[-1] if graphs else None
+
+
+def _why_outside(trace: Trace, graph: GraphRecord) -> str:
+    """Why no node of a graph is in a cluster."""
+    nodes = [n for n in graph.nodes if n.op not in _ENDS]
+    if all(n.op in _FREE for n in nodes):
+        if not any(s.name == "constant_folding" and s.changed for s in trace):
+            return "the graph holds nothing to compute"
+        return (
+            "its values depend on constants alone and were folded while the graph was optimised (stage constant_folding); "
+            "to compile it, end the cell in the tensor, or feed the arrays through tf.placeholder"
+        )
+    reasons: dict[str, list[str]] = {}
+    for n in nodes:
+        if not n.cluster and n.op not in _FREE:
+            reasons.setdefault(n.reason or "no reason was recorded", []).append(f"{n.name} ({n.op})")
+    most = sorted(reasons.items(), key=lambda item: -len(item[1]))[:3]
+    said = "; ".join(f"{', '.join(names[:3])}{', ...' * (len(names) > 3)}: {reason}" for reason, names in most)
+    hint = "; --min-cluster-size sets another least size" if "tf_xla_min_cluster_size" in said else ""
+    return f"no node is in a cluster: {said}{hint}"
+
+
 def describe(trace: Trace) -> str:
     """One line on a compilation: nodes, instructions before and after, kernels, times."""
     parts = []
-    graphs = [s.after for s in trace if isinstance(s.after, GraphRecord) and s.kind == "mark_for_compilation"]
-    if graphs:
-        inside = sum(bool(n.cluster) for n in graphs[-1].nodes)
-        parts.append(f"{inside} of {len(graphs[-1].nodes)} nodes in clusters")
+    graph = _marked(trace)
+    if graph is not None:
+        inside = sum(bool(n.cluster) for n in graph.nodes)
+        parts.append(f"{inside} of {len(graph.nodes)} nodes in clusters")
     modules = _modules(trace)
     if modules:
         kernels = sum(i.opcode is HloOpcode.FUSION for i in modules[-1].entry_computation.instructions)
@@ -69,7 +106,8 @@ def describe(trace: Trace) -> str:
         parts.append(
             f"{len(trace.runs)} run{'s' * (len(trace.runs) != 1)}, median {statistics.median(trace.runs) * 1e6:.0f} us"
         )
-    return f"{trace.name}: {'; '.join(parts)}"
+    reason = why_uncompiled([trace])
+    return f"{trace.name}: {'; '.join(parts)}" + (f"\n  not compiled: {reason}" if reason else "")
 
 
 def _modules(trace: Trace) -> list[ModuleRecord]:

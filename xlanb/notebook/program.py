@@ -13,6 +13,7 @@ from xlanb.errors import ArgumentError, FeedError
 from xlanb.explorer.live import Compilation
 from xlanb.graph.foreign import graph_of, is_foreign
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.rewrite import needed_by
 from xlanb.hlo import HloModule, parse
 from xlanb.notebook.cell import run_cell, run_cell_to_call
 from xlanb.notebook.shell import evaluated
@@ -20,6 +21,7 @@ from xlanb.peers.jax_call import jax_call
 from xlanb.runtime.opt import arguments_for
 from xlanb.runtime.program import inputs_of
 from xlanb.runtime.session import Session
+from xlanb.tf2xla.const_analysis import constant_inputs
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,22 @@ def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | 
             variables.append(source.op)
         elif source not in feeds:
             feeds[source] = _value_for(shell, source)
+    if not feeds and not variables:
+        feeds = _arrays(tensor)
     _initialize(session, variables)
     return Program(lambda: Compilation([tensor], feeds, session=session), assemble=lambda values: values[0])
+
+
+def _arrays(tensor: Tensor) -> dict[Tensor, Any]:
+    """The arrays that a tensor depends on, as feeds: the cell asks for the program, and of constants alone it would be folded away.
+
+    Scalars stay constants, and so do arrays whose values the lowering must know: shapes, axes.
+    """
+    ops = needed_by([tensor.op])
+    fixed = {op.inputs[n] for op in ops for n in constant_inputs(op)}
+    constants = [op.outputs[0] for op in tensor.graph if op in ops and op.type == "Const"]
+    values = {t: np.asarray(t.op.get_attr("value")) for t in constants if t is not tensor and t not in fixed}
+    return {t: v for t, v in values.items() if v.ndim and v.dtype.kind != "O"}
 
 
 def _foreign(shell: InteractiveShell, program: Any, given: Any) -> Program:

@@ -19,6 +19,11 @@ from xlanb.peers.child import RealTrace, compile_in_child, execution_stage
 from xlanb.transforms.base import HloPass
 
 
+def check_installed() -> None:
+    """Raise MissingPeerError where JAX, which brings the real XLA, is not installed."""
+    import_jax()
+
+
 def canonical_text(text: str) -> str:
     """HLO text as the real parser and printer give it back.
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.machine import limits
-from xlanb.cpu.profile import kernel_times, seconds_per_cycle
+from xlanb.cpu.profile import is_blurred, kernel_times, seconds_per_cycle
 from xlanb.cpu.records import KernelTime
+from xlanb.transforms.side_effects import certain_effects
+
+_MORE_RUNS: Final = 200
+_TOO_SHORT: Final = "< grain "
 
 
 def profile_each_run(executable: Executable) -> None:
@@ -27,9 +31,13 @@ def profile_text(executable: Executable, arrays: Sequence[Any]) -> str:
     """The profile of one run: a line for the whole, then one for each kernel, the slowest first.
 
     Cycles are those of the processor's time stamp counter. Bytes are those of a kernel's operands and results, flops by the cost analysis. "optimal" is the least time that
-    this machine could take for them, at the end stands how much of the time that is, and which of the machine's limits it is.
+    this machine could take for them, at the end stands how much of the time that is, and which of the machine's limits it is. Where a kernel takes too few of the clock's grains, the times
+    are the mean of more runs; of what is too short even then "< grain" stands in place of rates and shares of limits.
     """
-    times, calls = kernel_times(executable, tuple(arrays), 1, machine=limits(executable.target.threads))
+    machine = limits(executable.target.threads)
+    times, calls = kernel_times(executable, tuple(arrays), 1, machine=machine)
+    if is_blurred(times) and not certain_effects(executable.hlo_module):
+        times, calls = kernel_times(executable, tuple(arrays), _MORE_RUNS, warm=False, machine=machine)
     return "\n".join(_lines(executable, times, calls))
 
 
@@ -40,7 +48,12 @@ def _lines(executable: Executable, times: Sequence[KernelTime], calls: Sequence[
     yield f"Execution profile for {name}: ({total * 1e6:.3g} us @ {frequency:.3g} GHz)"
     flops, traffic = sum(t.flops for t in times), sum(t.bytes_accessed for t in times)
     best = sum(t.limit for t in times)
-    yield _line(KernelTime("", "", total, traffic, flops, limit=best), total, total, "[total] [entry]")
+    yield _line(
+        KernelTime("", "", total, traffic, flops, limit=best, grain=sum(t.grain for t in times)),
+        total,
+        total,
+        "[total] [entry]",
+    )
     opcodes = {i.name: i.opcode for i in executable.hlo_module.instructions()}
     so_far = 0.0
     for t, count in sorted(zip(times, calls, strict=True), key=lambda pair: -pair[0].seconds):
@@ -55,15 +68,17 @@ def _line(t: KernelTime, total: float, so_far: float, text: str) -> str:
     share = 100 * seconds / total if total else 0.0
     running = 100 * so_far / total if total else 0.0
     cycles = round(seconds / seconds_per_cycle())
+    is_measured = t.is_measured
+    share_of_limit = f"{100 * (t.of_limit or 0.0):>3.0f}% of {t.bound or 'limits'}"
     columns = (
         f"{cycles:>15} cycles ({share:6.2f}% {running:4.0f}Σ)",
         f"{seconds * 1e6:>12.3f} usec ({t.limit * 1e6:>12.3f} optimal)",
         f"{flops:>12} flops",
-        f"{_rate(flops, seconds):>12}FLOP/s",
+        f"{_rate(flops, seconds) if is_measured else _TOO_SHORT:>12}FLOP/s",
         f"{traffic:>12} bytes",
-        f"{_rate(traffic, seconds):>12}B/s",
-        f"{traffic / cycles if cycles else 0.0:>8.2f}B/cycle",
-        f"{100 * (t.of_limit or 0.0):>3.0f}% of {t.bound or 'limits'}",
+        f"{_rate(traffic, seconds) if is_measured else _TOO_SHORT:>12}B/s",
+        f"{traffic / cycles:>8.2f}B/cycle" if is_measured else f"{_TOO_SHORT:>8}B/cycle",
+        share_of_limit if is_measured else f"{_TOO_SHORT}of the clock",
         text + (f', metadata={{op_name="{t.op_name}"}}' if t.op_name else ""),
     )
     return " :: ".join(columns)

@@ -297,7 +297,7 @@ class FusionRun:
 
     def _tell_unfusible(self, producer: HloInstruction, consumer: HloInstruction) -> None:
         if is_observed():
-            value = f"reads {_operand_elements(producer)} elements, gives {_elements(producer.shape)}, does not vanish into all its users"
+            value = f"reads {_operand_elements(producer)} elements, gives {_elements(producer.shape)}, cannot be fused into all of its users"
             failed = Predicate("operand can be duplicated", False, value)
             emit(Decision(current_cause(), "fuse", (producer.name, consumer.name), False, (failed,)))
 

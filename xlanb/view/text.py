@@ -19,7 +19,8 @@ _MOST_IDLE = 4
 
 
 def trace_text(trace: Trace) -> str:
-    """What each stage did that did something: position, time, words; those that changed nothing stand together in one line."""
+    """What each stage did that did something: position, time (where any is known), words; those that changed nothing stand together in one line."""
+    has_times = any(s.seconds is not None for s in trace)
     counts = f"{len(trace)} stages, {len(trace.changed)} changed something"
     lines = [f"{trace.name}: {counts}"]
     pipeline: tuple[str, ...] = ()
@@ -28,30 +29,34 @@ def trace_text(trace: Trace) -> str:
         if not s.changed and not s.failed:
             idle.append(s)
             continue
-        lines += _idle_lines(idle)
+        lines += _idle_lines(idle, has_times)
         idle = []
         if s.pipeline != pipeline and s.pipeline:
             lines.append(f"      {' > '.join(s.pipeline)}")
         pipeline = s.pipeline
-        lines.append(f"{s.index:>4} {'!' if s.failed else '*'} {time_text(s.seconds):>9}  {s.describe()}")
-    lines += _idle_lines(idle)
+        lines.append(f"{s.index:>4} {'!' if s.failed else '*'}{_time(s.seconds, has_times)}  {s.describe()}")
+    lines += _idle_lines(idle, has_times)
     if trace.runs:
         runs = f"{len(trace.runs)} run{'s' * (len(trace.runs) != 1)}"
         lines.append(f"{runs}, the last in {time_text(trace.runs[-1])}")
     return "\n".join(lines)
 
 
-def _idle_lines(stages: Sequence[Stage]) -> list[str]:
+def _time(seconds: float | None, has_times: bool) -> str:
+    return f" {time_text(seconds):>9}" if has_times else ""
+
+
+def _idle_lines(stages: Sequence[Stage], has_times: bool) -> list[str]:
     """Stages in a row that changed nothing, as one line; one alone by its own."""
     if not stages:
         return []
     if len(stages) == 1:
-        return [f"{stages[0].index:>4}   {time_text(stages[0].seconds):>9}  {stages[0].describe()}"]
+        return [f"{stages[0].index:>4}  {_time(stages[0].seconds, has_times)}  {stages[0].describe()}"]
     known = [s.seconds for s in stages if s.seconds is not None]
     names = list(dict.fromkeys(s.name for s in stages))
     shown = ", ".join(names[:_MOST_IDLE]) + (", ..." if len(names) > _MOST_IDLE else "")
-    spent = time_text(sum(known)) if known else time_text(None)
-    return [f"{'...':>4}   {spent:>9}  {len(stages)} stages changed nothing: {shown}"]
+    spent = _time(sum(known) if known else None, has_times)
+    return [f"{'...':>4}  {spent}  {len(stages)} stages changed nothing: {shown}"]
 
 
 def traces_text(traces: Sequence[Trace]) -> str:

@@ -97,6 +97,19 @@ def _group_size(i: HloInstruction, mode: str, sizes: list[int]) -> int:
     return first * _count(i, "num_partitions") if mode == "cross_replica_and_partition" else first
 
 
+def group_size(i: HloInstruction) -> int:
+    """How many participants the largest group of a collective has; groups by the axes of a mesh count all devices."""
+    sizes = _group_sizes(i)
+    if sizes is None:
+        return device_count(i)
+    return _group_size(i, _mode(i), [max(sizes)] if sizes else [])
+
+
+def device_count(i: HloInstruction) -> int:
+    """On how many devices an instruction's module runs, by its header."""
+    return _count(i, "replica_count") * _count(i, "num_partitions")
+
+
 def _verify_size(i: HloInstruction, size: int) -> None:
     """A gathering or scattering over `size` participants makes that many of one, or one of that many."""
     if i.opcode is _O.ALL_TO_ALL:

@@ -1,0 +1,87 @@
+"""Collectives among several devices are refused, by the compiler as by the evaluator; those of one device run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xlanb
+from xlanb.errors import EvaluationError, UnimplementedError
+
+X = np.arange(4, dtype=np.float32)
+ADD = "add { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b) }"
+
+
+def module(body: str, header: str = "") -> str:
+    return f"HloModule m{header}\n{ADD}\nENTRY e {{\n  x = f32[4] parameter(0)\n  {body}\n}}"
+
+
+def reduce(groups: str, header: str = "", more: str = "") -> str:
+    return module(f"ROOT r = f32[4] all-reduce(x), replica_groups={groups}, {more}to_apply=add", header)
+
+
+SEVERAL = {
+    "replicas": (reduce("{}", ", replica_count=2"), "its groups have 2 participants"),
+    "a group": (reduce("{{0,1}}"), "its groups have 2 participants"),
+    "groups of a rectangle": (reduce("[1,4]<=[4]"), "its groups have 4 participants"),
+    "the larger of two groups": (reduce("{{0},{1,2}}"), "its groups have 2 participants"),
+    "partitions": (
+        reduce("{{0,1}}", ", num_partitions=2", "channel_id=1, use_global_device_ids=true, "),
+        "its groups have 2 participants",
+    ),
+    "a start": (
+        module(
+            "s = f32[4] all-reduce-start(x), replica_groups={}, to_apply=add\n  ROOT r = f32[4] all-reduce-done(s)",
+            ", replica_count=3",
+        ),
+        "its groups have 3 participants",
+    ),
+    "a gathering": (
+        module("ROOT r = f32[8] all-gather(x), replica_groups={{0,1}}, dimensions={0}"),
+        "its groups have 2 participants",
+    ),
+    "a ring": (
+        module("ROOT r = f32[4] collective-permute(x), source_target_pairs={{0,1},{1,0}}"),
+        "it sends between participants 0 and 1",
+    ),
+    "from itself, beside others": (
+        module("ROOT r = f32[4] collective-permute(x), source_target_pairs={{0,0}}", ", replica_count=2"),
+        "the module runs on 2 devices",
+    ),
+    "its own number": (
+        module("i = u32[] replica-id()\n  ROOT r = (f32[4], u32[]) tuple(x, i)", ", replica_count=2"),
+        "the module has replica_count=2",
+    ),
+    "its own partition": (
+        module("i = u32[] partition-id()\n  ROOT r = (f32[4], u32[]) tuple(x, i)", ", num_partitions=2"),
+        "the module has num_partitions=2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_what_takes_several_devices_is_refused(name: str) -> None:
+    text, reason = SEVERAL[name]
+    with pytest.raises(UnimplementedError, match="takes several devices") as compiled:
+        xlanb.compile(text)
+    with pytest.raises(UnimplementedError, match="takes several devices") as evaluated:
+        xlanb.evaluate(text, X)
+    assert isinstance(evaluated.value, EvaluationError)
+    for error in (compiled, evaluated):
+        assert reason in str(error.value)
+        assert "%" in str(error.value)  # the instruction
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        reduce("{}"),
+        reduce("{{0}}"),
+        reduce("{{0},{1}}", ", replica_count=2"),
+        module("ROOT r = f32[4] collective-permute(x), source_target_pairs={{0,0}}"),
+        module("ROOT r = f32[4] copy(x)", ", replica_count=4, num_partitions=2"),
+    ],
+)
+def test_what_one_device_can_do_alone_runs(text: str) -> None:
+    np.testing.assert_array_equal(xlanb.evaluate(text, X), X)
+    np.testing.assert_array_equal(xlanb.compile(text)(X), X)

@@ -1,0 +1,53 @@
+"""Which instructions take more than one device; they have no right result until there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+from xlanb.errors import UnimplementedError
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.verifier.collectives import GROUPED, device_count, group_size
+
+_O = HloOpcode
+_IN_GROUPS: Final = frozenset((*GROUPED, _O.COLLECTIVE_BROADCAST, _O.COLLECTIVE_REDUCE))
+_PERMUTES: Final = frozenset((_O.COLLECTIVE_PERMUTE, _O.COLLECTIVE_PERMUTE_START))
+_COUNTED: Final = {_O.REPLICA_ID: "replica_count", _O.PARTITION_ID: "num_partitions"}
+
+
+def why_several(i: HloInstruction) -> str:
+    """Why an instruction takes more than one device; "" where one does.
+
+    Raises:
+        HloVerifierError: its groups are malformed.
+    """
+    if i.opcode in _IN_GROUPS:
+        size = group_size(i)
+        return f"its groups have {size} participants" if size > 1 else ""
+    if i.opcode in _PERMUTES:
+        pairs: Sequence[Sequence[int]] = i.attributes.get("source_target_pairs") or ()
+        others = sorted({n for n in chain.from_iterable(pairs) if n != 0})
+        if others:
+            return f"it sends between participants 0 and {', '.join(map(str, others))}"
+        count = device_count(i)
+        return f"the module runs on {count} devices" if count > 1 else ""
+    header = _COUNTED.get(i.opcode)
+    if header is not None and int(i.parent.module.header.get(header) or 1) > 1:
+        return f"the module has {header}={i.parent.module.header[header]}"
+    return ""
+
+
+def check_one_device(i: HloInstruction) -> None:
+    """Raise UnimplementedError where an instruction takes more than one device."""
+    why = why_several(i)
+    if why:
+        raise UnimplementedError(f"{i.opcode} takes several devices ({why}), but xlanb runs a program on one:\n  {i}")
+
+
+def check_devices(module: HloModule) -> None:
+    """Raise UnimplementedError where an instruction of a module takes more than one device."""
+    for i in module.instructions():
+        check_one_device(i)
