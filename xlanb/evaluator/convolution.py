@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlanb.analysis.convolution import multiplies_padding
 from xlanb.errors import EvaluationError
+from xlanb.evaluator.bits import convert
 from xlanb.evaluator.data_movement import padded
 from xlanb.evaluator.dot import matmul
 from xlanb.evaluator.registry import rule
-from xlanb.evaluator.values import Array
-from xlanb.evaluator.windows import checked_window, window_count
+from xlanb.evaluator.values import Array, primitive_type, widen
+from xlanb.evaluator.windows import checked_window, window_count, window_positions
 from xlanb.hlo.attributes import (
     ConvolutionDimensionNumbers,
     PaddingDimension,
@@ -20,6 +23,8 @@ from xlanb.hlo.attributes import (
     WindowDimension,
 )
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.shape_inference.registry import product_type
+from xlanb.shape.primitive_type import from_dtype
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
@@ -40,6 +45,7 @@ def _convolution(ev: Evaluator, i: HloInstruction, lhs: Array, rhs: Array, *rest
         i.array_shape.dtype,
         feature_groups=i.get("feature_group_count") or 1,
         batch_groups=i.get("batch_group_count") or 1,
+        skips_padding=not multiplies_padding(i),
     )
 
 
@@ -52,6 +58,7 @@ def convolve(
     *,
     feature_groups: int = 1,
     batch_groups: int = 1,
+    skips_padding: bool = False,
 ) -> Array:
     """The convolution of lhs by the kernel rhs, as XLA defines it (a correlation, unless the window is reversed).
 
@@ -63,6 +70,8 @@ def convolve(
         dtype: element type of the result.
         feature_groups: input features fall into so many groups, each with kernels of its own.
         batch_groups: the batch falls into so many groups, each with kernels of its own.
+        skips_padding: padding and holes are not multiplied, else they are zeros (see
+            `multiplies_padding`); NaN and infinity in the kernel tell the difference.
     """
     rank = len(numbers.input_spatial)
     dimensions = checked_window(window, rank)
@@ -73,13 +82,20 @@ def convolve(
     kernel = rhs.transpose(*numbers.kernel_spatial, numbers.kernel_input_feature, numbers.kernel_output_feature)
     kernel = np.flip(kernel, tuple(d for d in range(rank) if dimensions[d].reversal))
     places = tuple(window_count(n, d) for n, d in zip(image.shape[1:-1], dimensions, strict=True))
+    sizes_before = image.shape[1:-1]
     image = _prepared(image, dimensions)
     groups = max(feature_groups, batch_groups)
     kernel = np.moveaxis(
         kernel.reshape(*kernel.shape[:-1], groups, kernel.shape[-1] // groups), -2, 0
     )  # [groups, spatial..., in, out]
     grouped = _grouped(image, feature_groups, batch_groups)  # [groups, batch, spatial..., in]
-    result = _correlate(grouped, kernel, dimensions, places, dtype)  # [groups, batch, places..., out]
+    if skips_padding and not np.isfinite(widen(kernel)).all():
+        inside = [
+            window_positions(n, replace(d, reversal=False))[1] for n, d in zip(sizes_before, dimensions, strict=True)
+        ]
+        result = _correlate_inside(grouped, kernel, dimensions, inside, dtype)
+    else:
+        result = _correlate(grouped, kernel, dimensions, places, dtype)  # [groups, batch, places..., out]
     merged = np.moveaxis(result, 0, -2).reshape(*result.shape[1:-1], groups * result.shape[-1])
     order = np.argsort([numbers.output_batch, *numbers.output_spatial, numbers.output_feature])
     return merged.transpose(order)
@@ -129,6 +145,31 @@ def _correlate(
     return result
 
 
+def _correlate_inside(
+    image: Array,
+    kernel: Array,
+    dimensions: tuple[WindowDimension, ...],
+    inside: list[Array],
+    dtype: np.dtype[Any],
+) -> Array:
+    """As `_correlate`, but elements that are not there are skipped: `inside` says by dimension and place which offsets are."""
+    places = tuple(d.shape[0] for d in inside)
+    sizes = kernel.shape[1:-2]
+    wide = product_type(primitive_type(image), primitive_type(kernel), from_dtype(dtype))
+    x, k = (widen(convert(v, wide.dtype)) for v in (image, kernel))
+    total = np.zeros((*image.shape[:2], *places, kernel.shape[-1]), x.dtype)
+    windows = _windows(x, sizes, dimensions, places)
+    for offset in np.ndindex(*sizes):
+        taken = np.ones((), np.bool_)
+        for axis, (table, o) in enumerate(zip(inside, offset, strict=True)):
+            taken = taken & table[:, o].reshape([-1 if a == axis else 1 for a in range(len(places))])
+        tap = windows[(slice(None),) * (2 + len(places)) + offset]  # [g, n, places..., c]
+        flat = tap.reshape(tap.shape[0], -1, tap.shape[-1])
+        product = np.matmul(flat, k[(slice(None), *offset)]).reshape(total.shape)
+        total = total + np.where(taken[..., None], product, np.zeros((), x.dtype))
+    return convert(convert(total, wide.dtype), dtype)
+
+
 def _windows(
     image: Array,
     sizes: tuple[int, ...],
@@ -136,6 +177,7 @@ def _windows(
     places: tuple[int, ...],
 ) -> Array:
     """A view [g, n, places..., window..., c] of an image [g, n, spatial..., c]."""
+    image = image if image.dtype.isbuiltin == 1 else widen(image)  # NumPy takes strides of its own types only
     strides = image.strides[2:-1]
     by_place = [s * d.stride for s, d in zip(strides, dimensions, strict=True)]
     by_offset = [s * d.window_dilation for s, d in zip(strides, dimensions, strict=True)]

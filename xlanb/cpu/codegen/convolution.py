@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from xlanb.analysis.convolution import multiplies_padding
 from xlanb.cpu.codegen import arithmetic
 from xlanb.cpu.codegen.conv.lowering import Part, part_of
 from xlanb.cpu.codegen.conv.numbers import Convolution
@@ -22,21 +23,27 @@ from xlanb.cpu.codegen.matmul.gemm import emit_contraction
 from xlanb.cpu.codegen.matmul.lanes import Place, can_load
 from xlanb.cpu.codegen.matmul.plan import Plan, plan
 from xlanb.cpu.codegen.matmul.products import multiply_add
+from xlanb.cpu.codegen.parallel import parallel
 from xlanb.cpu.codegen.reduce import window_position
-from xlanb.cpu.codegen.types import Value, zero
+from xlanb.cpu.codegen.types import Value, real, register, zero
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
+_BLOCK = 512
+"""Results that are looked through for NaN at a time."""
 
-@elemental(Op.CONVOLUTION)
-def _convolution(e: Elemental, i: HloInstruction, x: Index) -> Value:
+
+def _element(e: Elemental, i: HloInstruction, x: Index) -> Value:
+    """One element of the result."""
     c = Convolution.of(i)
     t = c.type
     multi = x.multi(e.f)
     feature = multi[c.numbers.output_feature]
     batch, first = _base(e, c, multi[c.numbers.output_batch], feature)
     output = [multi[d] for d in c.numbers.output_spatial]
+
+    multiplies = multiplies_padding(i)
 
     def window(offset: list[Ix], total: list[Value]) -> list[Value]:
         inside, where = _position(e, c, output, offset)
@@ -45,10 +52,19 @@ def _convolution(e: Elemental, i: HloInstruction, x: Index) -> Value:
             u = _input_at(e, c, batch, e.f.add(first, at[0]), where)
             return [multiply_add(e, t, inner[0], u, _kernel_at(e, c, at[0], feature, offset))]
 
-        return e.branches([t], inside, lambda: e.fold([c.features], [t], total, channels), lambda: total)
+        def padding(at: list[Ix], inner: list[Value]) -> list[Value]:
+            return [multiply_add(e, t, inner[0], zero(t), _kernel_at(e, c, at[0], feature, offset))]
+
+        def beside() -> list[Value]:
+            return e.fold([c.features], [t], total, padding) if multiplies else total
+
+        return e.branches([t], inside, lambda: e.fold([c.features], [t], total, channels), beside)
 
     folded = e.fold([w.size for w in c.window], [t], [zero(t)], window)
     return arithmetic.convert(e.f, t, c.result.element_type, folded[0])
+
+
+elemental(Op.CONVOLUTION)(_element)
 
 
 def _base(e: Elemental, c: Convolution, batch: Ix, feature: Ix) -> tuple[Ix, Ix]:
@@ -154,4 +170,33 @@ def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: 
         places = (Place(source.pointer, part.a), Place(kernel.pointer, part.b), Place(output.pointer, part.c))
         emit_contraction(e, made, *places, scratch, wide.bytes)
     e.f.ready = e.f.calls_only = True
+    if any(not side.is_plain for side in wide.sides) and planned.c.type.is_floating and not multiplies_padding(i):
+        _skip_padding(e, i, output)
     return True
+
+
+def _skip_padding(e: Elemental, i: HloInstruction, output: IrArray) -> None:
+    """Compute anew each result that is NaN: a weight of NaN or infinity was multiplied with a zero of the padding."""
+    f, shape = e.f, output.shape
+    kind, count = register(shape.element_type), shape.element_count
+    f.ready = f.calls_only = False
+
+    def again(q: Ix) -> list[Value]:
+        at = Index(shape, flat=q)
+        output.store(f, at, _element(e, i, at))
+        return []
+
+    def block(low: Ix, size: Ix) -> list[Value]:
+        with e.loop(size) as k:
+            q = f.add(low, k)
+            value = real(output.load(f, Index(shape, flat=q)))
+            e.branches([], f.let(f"fcmp uno {kind} {value}, {value}"), lambda: again(q), list)
+        return []
+
+    with parallel(e, -(-count // _BLOCK), nanoseconds=0.1 * _BLOCK) as n:
+        low = f.mul(n, _BLOCK)
+        size = f.clamp(f.sub(count, low), 0, _BLOCK)
+        with e.carried(size, [("i1", "false")]) as loop:
+            value = real(output.load(f, Index(shape, flat=f.add(low, loop.index))))
+            loop.next = [f.let(f"or i1 {loop.values[0]}, {f.let(f'fcmp uno {kind} {value}, {value}')}")]
+        e.branches([], loop.values[0], lambda: block(low, size), list)
