@@ -4,10 +4,11 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import xlanb
-from xlanb.errors import PassError, XlanbError
+from xlanb.errors import InternalError, PassError, XlanbError
 from xlanb.notebook.explore import explore
 from xlanb.notebook.saved import _flush_all as flush_all
 from xlanb.notebook.widget import StepWidget
@@ -347,3 +348,67 @@ def test_interrupting_is_no_end():
     front = Front(widget)
     ask(widget, "run")
     assert front.messages[-1] == {"type": "error", "message": "interrupted"}
+
+
+WRONG = [
+    None,
+    True,
+    -1,
+    10**30,
+    1.5,
+    float("nan"),
+    "",
+    "x",
+    "\udc80",
+    [],
+    [[]],
+    [None],
+    [[0, 5]],
+    [[10**30]],
+    {},
+    {"a": 1},
+    [[0, [[0, [[0]]]]]],
+]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=repr)
+@pytest.mark.parametrize("field", ["trace", "stage", "text", "order", "name", "off"])
+def test_fields_of_the_wrong_kind_are_refused_with_a_message(field, value):
+    compilation = xlanb.Compilation(TEXT)
+    widget = StepWidget(lambda: compilation.traces, compilation=compilation)
+    front = Front(widget)
+    for kind in ("step", "run", "edit", "fork", "passes", "reorder", "toggle", "numerics", "load"):
+        ask(widget, kind, **{field: value})
+        answer = front.messages[-1]
+        assert answer["type"] in {"done", "error", "edit-error"}
+        assert "Traceback" not in answer.get("message", ""), answer["message"]
+    assert compilation.run(*[np.ones(8, np.float32)] * 2) is not None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        None, [], "x", {}, {"content": None}, {"content": {}}, {"content": {"data": 3}}, {"content": {"data": {"method": 3}}},
+        {"content": {"data": {"method": "nothing"}}}, {"content": {"data": {"method": "update"}}},
+        {"content": {"data": {"method": "custom", "content": "x"}}}, {"content": {"data": {"method": "custom", "content": None}}},
+        {"content": {"data": {"method": "custom", "content": {"type": ["step"]}}}},
+        {"content": {"data": {"method": "update", "state": {"payload": 3, "can": [], "ident": None, "_esm": "x"}}}},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_messages_of_the_wrong_form_change_nothing(message, capsys, caplog):
+    widget = finished()[0]
+    before = widget.get_state()
+    widget._handle_msg(message)
+    assert widget.get_state() == before
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.out + shown.err + caplog.text
+
+
+def test_a_bug_is_shown_as_one_with_its_traceback(monkeypatch):
+    widget, front = finished()
+    monkeypatch.setattr(widget.bench, "numerics", lambda _: {}["x"])
+    ask(widget, "numerics")
+    assert isinstance(widget.error, InternalError)
+    assert "Please report it" in front.messages[-1]["message"]
+    assert "KeyError: 'x'" in front.messages[-1]["message"]

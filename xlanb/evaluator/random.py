@@ -10,7 +10,7 @@ import numpy as np
 from xlanb.errors import EvaluationError
 from xlanb.evaluator.bits import bitcast_convert
 from xlanb.evaluator.registry import rule
-from xlanb.evaluator.values import Array, narrow, widen
+from xlanb.evaluator.values import Array, describe, narrow, primitive_type, widen
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import ArrayShape, TupleShape
 
@@ -126,6 +126,8 @@ def _as_type(words: Array, shape: ArrayShape) -> Array:
 def _rng_bit_generator(ev: Evaluator, i: HloInstruction, state: Array) -> Any:
     shapes = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
     shape = shapes[-1].as_array()
+    if state.nbytes % 8 or primitive_type(state).bits < 8:
+        raise EvaluationError(f"{describe(state)} are no whole words of 64 bits; two or three were expected")
     words = [int(w) for w in np.ascontiguousarray(state).reshape(-1).view(np.uint64)]
     if len(words) not in (2, 3):
         raise EvaluationError(f"a state of {len(words)} words of 64 bits; two or three were expected")

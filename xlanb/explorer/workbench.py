@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlanb.boundary import let_pass
 from xlanb.errors import XlanbError
 from xlanb.explorer.branches import Branch, branch, remaining
 from xlanb.explorer.live import Compilation
@@ -113,8 +114,10 @@ class Workbench:
             return None
         try:
             stage = self._on_step()
-        except BaseException:
+        except BaseException as error:
             self._ended = True
+            if not self._steps_itself:
+                let_pass(error)  # of a function that the widget was given
             raise
         self._ended = stage is None
         return stage
@@ -127,7 +130,11 @@ class Workbench:
         """
         owner = self._owner(trace) if trace is not None else None
         if owner is None and self._on_run is not None:
-            return self._on_run()
+            try:
+                return self._on_run()
+            except BaseException as error:
+                let_pass(error)
+                raise
         if owner is None and self._compilation is not None:
             owner = self._compilation
         if owner is not None and not owner.is_done:

@@ -13,7 +13,8 @@ import anywidget
 import traitlets
 from IPython.display import publish_display_data
 
-from xlanb.errors import XlanbError
+from xlanb.boundary import boundary
+from xlanb.errors import InternalError, XlanbError
 from xlanb.explorer.branches import HloEditError
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.stage import Stage
@@ -141,8 +142,21 @@ class StepWidget(anywidget.AnyWidget):
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
-    def _handle(self, _: Any, content: dict[str, Any], buffers: Any) -> None:
+    def _handle_msg(self, msg: Any) -> None:
+        """A message of the comm: of ipywidgets' own, a view may ask for the state, but not set it: it only reads it. What is of no known form is left alone."""
+        content = msg.get("content") if isinstance(msg, dict) else None
+        data = content.get("data") if isinstance(content, dict) else None
+        if not isinstance(data, dict):
+            return
+        if data.get("method") == "custom":
+            self._handle_custom_msg(data.get("content"), msg.get("buffers") or [])
+        elif data.get("method") == "request_state":
+            self.send_state()
+
+    def _handle(self, _: Any, content: Any, buffers: Any) -> None:
         """A message from the front end: {"type": ..., "trace": number, "stage": position, ...}."""
+        if not isinstance(content, dict):
+            return
         if content.get("type") == "hello":  # a view that was just opened asks whether there is a kernel
             self.send({"type": "here"})
             return
@@ -150,7 +164,8 @@ class StepWidget(anywidget.AnyWidget):
         if action is None:
             return
         try:
-            action(content)
+            with boundary(f"answer the message {content['type']!r}"):
+                action(content)
         except HloEditError as error:
             self.error = error
             self.send({"type": "edit-error", "line": error.line, "column": error.column, "message": str(error)})
@@ -167,7 +182,7 @@ class StepWidget(anywidget.AnyWidget):
             "edit": lambda m: self.fork(self._trace(m), self._stage(m), _text(m)),
             "fork": lambda m: self.fork(self._trace(m), self._stage(m)),
             "passes": self._passes,
-            "reorder": lambda m: self.reorder(self._trace(m), self._stage(m), m.get("order") or ()),
+            "reorder": lambda m: self.reorder(self._trace(m), self._stage(m), self._order(m)),
             "toggle": self._toggle,
             "numerics": self._numerics,
             "load": self._load,
@@ -177,11 +192,22 @@ class StepWidget(anywidget.AnyWidget):
 
     def _trace(self, message: dict[str, Any]) -> Trace:
         number = message.get("trace")
-        return self.bench.trace(number if isinstance(number, int) else None)
+        return self.bench.trace(number if type(number) is int else None)
 
     def _stage(self, message: dict[str, Any]) -> int:
-        stage = message.get("stage")
-        return stage if isinstance(stage, int) and stage >= 0 else -1
+        """The position of a stage of the trace; -1, the last, where the message names none."""
+        stage, count = message.get("stage"), len(self._trace(message))
+        if type(stage) is not int or stage < 0:
+            return -1
+        if stage >= count:
+            raise XlanbError(f"there is no stage {stage}: there are {count}")
+        return stage
+
+    def _order(self, message: dict[str, Any]) -> Sequence[Any]:
+        order = message.get("order") or ()
+        if not isinstance(order, list | tuple):
+            raise XlanbError(f"no order of passes: {type(order).__name__} is no list of entries")
+        return order
 
     def _toggle(self, message: dict[str, Any]) -> None:
         off = message.get("off")
@@ -250,9 +276,9 @@ def _text(message: dict[str, Any]) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """What the widget shows: our own errors by their message, others with the traceback."""
+    """What the widget shows: our own errors by their message, others (bugs of xlanb, errors of the user's functions) with the traceback."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
-    if isinstance(error, XlanbError):
+    if isinstance(error, XlanbError) and not isinstance(error, InternalError):
         return f"{type(error).__name__}: {error}"
     return "".join(traceback.format_exception(error))

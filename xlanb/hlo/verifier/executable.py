@@ -9,7 +9,7 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.shape_inference.registry import compatible
 from xlanb.hlo.verifier.fault import fail
 from xlanb.hlo.verifier.instructions import Check
-from xlanb.shape import ArrayShape, TupleShape
+from xlanb.shape import ArrayShape, Shape, TupleShape
 
 
 def _verify_loop(i: HloInstruction) -> None:
@@ -17,8 +17,27 @@ def _verify_loop(i: HloInstruction) -> None:
     body = i.attributes["body"]
     taken = i.operands[0].shape
     for what, shape in ((f"the root of {body.name}", body.root.shape), ("the loop", i.shape)):
-        if not compatible(taken, shape):
+        if not compatible(taken, shape) or _sizes(taken) != _sizes(shape):
             fail(i, f"cannot be compiled: expected {what} to have the shape of what goes in, {taken}, not {shape}")
+
+
+def _verify_tuple(i: HloInstruction) -> None:
+    """A tuple holds its operands; one that says otherwise which dimensions are dynamic would be read with sizes that nobody wrote."""
+    for k, (o, shape) in enumerate(zip(i.operands, i.shape.shapes, strict=True)):  # type: ignore[attr-defined]
+        if _sizes(o.shape) != _sizes(shape):
+            fail(i, f"cannot be compiled: expected element {k} to be {o.shape}, not {shape}")
+
+
+def _verify_element(i: HloInstruction) -> None:
+    """An element of a tuple is what the tuple holds."""
+    held = i.operands[0].shape.shapes[i.tuple_index]  # type: ignore[attr-defined]
+    if _sizes(held) != _sizes(i.shape):
+        fail(i, f"cannot be compiled: expected {held}, not {i.shape}")
+
+
+def _sizes(shape: Shape) -> list[tuple[bool, ...]]:
+    """Which dimensions are dynamic, array by array."""
+    return [s.dynamic if isinstance(s, ArrayShape) and s.is_dynamic else () for _, s in shape.leaves()]
 
 
 def _verify_bitcast(i: HloInstruction) -> None:
@@ -95,6 +114,8 @@ def _bits(shape: ArrayShape) -> int:
 EXECUTABLE_CHECKS: Mapping[HloOpcode, Check] = {
     HloOpcode.WHILE: _verify_loop,
     HloOpcode.BITCAST: _verify_bitcast,
+    HloOpcode.TUPLE: _verify_tuple,
+    HloOpcode.GET_TUPLE_ELEMENT: _verify_element,
     HloOpcode.FFT: _verify_transform,
     HloOpcode.SCAN: _verify_scan,
     HloOpcode.FUSION: _verify_fusion,
