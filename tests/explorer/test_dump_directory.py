@@ -260,3 +260,24 @@ def test_why_of_a_dump_says_that_dumps_hold_no_decisions(directory: Path) -> Non
     assert "no pass decided" not in said
     assert "a dump holds what the passes did and not why: .lineage('e')" in said
     assert "no pass decided anything" in str(xlanb.trace(FIRST).why("nothing_of_that_name"))
+
+
+def test_file_names_that_are_not_utf8(tmp_path):
+    text = "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  ROOT n = f32[2] negate(p)\n}\n"
+    with xlanb.flags(f"--xla_dump_to={tmp_path} --xla_dump_hlo_pass_re=.*"):
+        xlanb.compile(text)
+    for path in list(tmp_path.iterdir()):
+        path.rename(path.with_name(path.name.replace(".m.", ".m\udcff\udcfe.")))
+    for name in ("\udce9t\udce9.txt", "before_mark_for_compilation_\udcff.pbtxt"):
+        (tmp_path / name).write_text("node {")
+    dump = xlanb.read_dump(tmp_path)
+    trace = dump[0]
+    assert trace.name == r"m\xff\xfe"
+    trace.to_html(tmp_path / "page.html")
+    shown = [str(dump), repr(dump), *dump._repr_mimebundle_().values(), str(trace), *trace._repr_mimebundle_().values()]
+    shown += [
+        dump.modules.to_json(orient="records", date_format="iso"),
+        dump.others.to_json(),
+        *(str(s.after) for s in trace),
+    ]
+    assert all(str(v).encode("utf-8") for v in shown)

@@ -40,10 +40,12 @@ class Kind:
 @cache
 def kinds() -> dict[str, Kind]:
     """Every kind by its name."""
-    from tests.fuzz import archives, dumps
+    from tests.fuzz import archives, dumps, hlo_proto, hlo_text
 
     found = [
         Kind("executable", ".xlanb", archives.mutants, archives.check),
+        Kind("hlo", ".hlo", hlo_text.mutants, hlo_text.check),
+        Kind("proto", ".pb", hlo_proto.mutants, hlo_proto.check),
         Kind("dump", ".json", dumps.mutants, dumps.check),
     ]
     return {k.name: k for k in found}

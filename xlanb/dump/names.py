@@ -13,6 +13,7 @@ long. `/`, `\\`, `[`, `]` and blanks are written `_`. Source of the rules: xla/s
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 
@@ -143,6 +144,11 @@ class DumpName:
         if words:
             return f"{words} of {self.kernel}" if self.kernel else words
         return _label_words(self.label) or self.label
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    """A file name as text that any encoding takes: a byte that is not UTF-8 stands as its escape."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def decode_name(name: str, module: str = "") -> DumpName:

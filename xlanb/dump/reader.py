@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from stat import S_ISREG
 
-from xlanb.dump.names import COMPRESSED, DumpName, decode_name
+from xlanb.dump.names import COMPRESSED, DumpName, decode_name, printable
 from xlanb.errors import DumpError
 from xlanb.files import read_regular
 from xlanb.hlo.module import HloModule
@@ -48,7 +48,9 @@ class DumpFile:
         """
         try:
             if self.size > MAX_BYTES:
-                raise DumpError(f"{self.path}: {self.size:,} bytes are more than the {MAX_BYTES:,} that are read")
+                raise DumpError(
+                    f"{printable(self.path)}: {self.size:,} bytes are more than the {MAX_BYTES:,} that are read"
+                )
             data = read_regular(self.path, MAX_BYTES)
             if self.name.compressed:
                 limit = min(MAX_BYTES, max(_UNZIPPED, _RATIO * len(data)))
@@ -56,10 +58,10 @@ class DumpFile:
             else:
                 limit = MAX_BYTES
         except (OSError, EOFError, zlib.error) as error:
-            raise DumpError(f"{self.path}: cannot be read: {error}") from error
+            raise DumpError(f"{printable(self.path)}: cannot be read: {error}") from error
         if len(data) > limit:
             zipped = f" of {self.size:,} compressed ones" if self.name.compressed else ""
-            raise DumpError(f"{self.path}: holds more than the {limit:,} bytes that are read{zipped}")
+            raise DumpError(f"{printable(self.path)}: holds more than the {limit:,} bytes that are read{zipped}")
         return data
 
     def read_text(self) -> str:
@@ -236,12 +238,12 @@ def _walk(root: Path, unreadable: list[tuple[Path, str]]) -> Iterator[tuple[Path
 
 def _decoded(path: Path, root: Path) -> DumpName:
     """What a name says; files in a folder module_NNNN.NAME belong to that module."""
-    name = decode_name(path.name)
+    name = decode_name(printable(path.name))
     if name.module_id is None and path.parent != root:
         of_folder = decode_name(path.parent.name)
         if of_folder.module_id is not None:
             module = path.parent.name.partition(".")[2]
-            stem = path.name.removesuffix(COMPRESSED)
+            stem = printable(path.name).removesuffix(COMPRESSED)
             label, _, extension = stem.partition(".")
             return replace(
                 decode_name(f"module_{of_folder.module_id:04d}.{module}.{stem}", module),
@@ -275,11 +277,11 @@ def _renamed(f: DumpFile, named: dict[tuple[Path, int], Counter[str]]) -> DumpFi
     names = named.get((_home(f), f.name.module_id)) if f.name.module_id is not None else None
     if not names or f.name.kind in ("pass", "step"):
         return f
-    rest = f.path.name.removesuffix(COMPRESSED).partition("module_")[2].partition(".")[2]
+    rest = printable(f.path.name).removesuffix(COMPRESSED).partition("module_")[2].partition(".")[2]
     fitting = [n for n in names if rest.startswith(n + ".")]
     if not fitting or max(fitting, key=len) == f.name.module:
         return f
-    return replace(f, name=decode_name(f.path.name, max(fitting, key=len)))
+    return replace(f, name=decode_name(printable(f.path.name), max(fitting, key=len)))
 
 
 def _joined(f: DumpFile, named: dict[tuple[Path, int], Counter[str]]) -> str:

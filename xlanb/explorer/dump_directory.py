@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.dump.graphs import read_graph
-from xlanb.dump.names import GRAPHS
+from xlanb.dump.names import GRAPHS, printable
 from xlanb.dump.reader import DumpFile, DumpListing, ModuleFiles, list_dump
 from xlanb.errors import DumpError, XlanbError
 from xlanb.explorer.dump_trace import dump_trace
@@ -99,7 +99,7 @@ class DumpDirectory(Displayable):
                 "kernels": len(m.files.kernels),
                 "bytes": m.files.size,
                 "written": datetime.fromtimestamp(m.files.modified, UTC).replace(microsecond=0, tzinfo=None),
-                "folder": str(m.files.folder.relative_to(self.directory)),
+                "folder": printable(m.files.folder.relative_to(self.directory)),
             }
             for m in self.ranked
         ]
@@ -108,7 +108,7 @@ class DumpDirectory(Displayable):
     @property
     def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
         """What a notebook shows above the main program."""
-        return ((f"{self.directory}: {self.listing.file_count:,} files, {len(self)} modules", self.modules),)
+        return ((f"{printable(self.directory)}: {self.listing.file_count:,} files, {len(self)} modules", self.modules),)
 
     @property
     def files(self) -> pd.DataFrame:
@@ -119,7 +119,7 @@ class DumpDirectory(Displayable):
         listed += [(f, "") for f in (*self.listing.graphs, *self.listing.others)]
         rows = [
             {
-                "file": str(f.path.relative_to(self.directory)),
+                "file": printable(f.path.relative_to(self.directory)),
                 "what": f.name.describe(),
                 "module": name,
                 "bytes": f.size,
@@ -131,8 +131,10 @@ class DumpDirectory(Displayable):
     @property
     def others(self) -> list[tuple[str, str]]:
         """Files that belong to no module and no graph: (path, what is known of it)."""
-        known = [(str(f.path.relative_to(self.directory)), "follows no rule of naming") for f in self.listing.others]
-        return known + [(str(path), reason) for path, reason in self.listing.unreadable]
+        known = [
+            (printable(f.path.relative_to(self.directory)), "follows no rule of naming") for f in self.listing.others
+        ]
+        return known + [(printable(path), reason) for path, reason in self.listing.unreadable]
 
     def __len__(self) -> int:
         return len(self.listing.modules)
@@ -151,7 +153,7 @@ class DumpDirectory(Displayable):
                 held = (
                     f"{len(self)} modules" if len(self) else "no module: nothing there is named as XLA names its dumps"
                 )
-                raise DumpError(f"no module {key}: {self.directory} holds {held}")
+                raise DumpError(f"no module {key}: {printable(self.directory)} holds {held}")
             return self.trace(self.ranked[key])
         return self.trace(self._find(key))
 
@@ -183,11 +185,11 @@ class DumpDirectory(Displayable):
         before: Deferred | None = None
         for f in files:
             after = Deferred(lambda f=f: _graph(f))  # type: ignore[misc]
-            place = str(f.path.parent.relative_to(self.directory))
+            place = printable(f.path.parent.relative_to(self.directory))
             path = (place, _run(f)) if place != "." else (_run(f),)
             stages.append(Stage(len(stages), "tf_graph", f.name.label, before, after, path, summary=f.name.describe()))
             before = after
-        return Trace(f"{self.directory.name}: graphs", stages)
+        return Trace(f"{printable(self.directory.name)}: graphs", stages)
 
     @property
     def traces(self) -> list[Trace]:
@@ -202,7 +204,7 @@ class DumpDirectory(Displayable):
             _plural(len(self), "module"),
             _plural(len(listing.graphs), "graph"),
         )
-        lines = [f"{self.directory}: {', '.join(counts)}"]
+        lines = [f"{printable(self.directory)}: {', '.join(counts)}"]
         for m in self.ranked[:30]:
             sizes = f"{m.before or '?'} -> {m.after or '?'} instructions"
             made = f"{_plural(len(m.files.steps), 'dump')}, {_plural(len(m.files.kernels), 'kernel')}"
@@ -214,7 +216,7 @@ class DumpDirectory(Displayable):
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<DumpDirectory {self.directory}: {len(self)} modules>"
+        return f"<DumpDirectory {printable(self.directory)}: {len(self)} modules>"
 
 
 @boundary("read a dump")
@@ -289,4 +291,4 @@ def _graph(f: DumpFile) -> Artifact:
             text = f.read_text()
         except XlanbError as unreadable:
             text = str(unreadable)
-        return TextRecord(f.path.name, text, "text", str(error))
+        return TextRecord(printable(f.path.name), text, "text", str(error))

@@ -11,6 +11,7 @@ from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CodeRecord
 from xlanb.dump.buffer_assignment import parse_buffer_assignment
 from xlanb.dump.disassemble import disassemble
+from xlanb.dump.names import printable
 from xlanb.dump.reader import DumpFile, ModuleFiles, Step
 from xlanb.errors import XlanbError
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
@@ -50,10 +51,10 @@ class _Sharing:
         """The module in a file, or its text where it holds none that can be read."""
         try:
             if file.name.extension not in ("txt", "hlo", "pb", "hlo.pb"):
-                return TextRecord(file.path.name, file.read_text(), file.name.extension or "text")
+                return TextRecord(printable(file.path.name), file.read_text(), file.name.extension or "text")
             return self._share(file.read_hlo().record())
         except XlanbError as error:
-            return TextRecord(file.path.name, _text_or_nothing(file), "text", str(error))
+            return TextRecord(printable(file.path.name), _text_or_nothing(file), "text", str(error))
 
     def _share(self, module: ModuleRecord) -> ModuleRecord:
         computations = []
@@ -214,7 +215,7 @@ def _buffer_record(report: DumpFile, live: Sequence[DumpFile], module: str) -> B
     try:
         return parse_buffer_assignment(text, module, live[0].read_text() if live else "")
     except XlanbError as error:
-        return TextRecord(report.path.name, text, "text", str(error))
+        return TextRecord(printable(report.path.name), text, "text", str(error))
 
 
 def _counted(files: dict[str, DumpFile]) -> str:
@@ -235,7 +236,7 @@ def _llvm(files: dict[str, DumpFile]) -> CodeRecord:
     text, functions, kernels = [], [], {}
     for kernel, file in files.items():
         body = _text_or_nothing(file)
-        text.append(f"; {file.path.name}\n{body.rstrip()}\n")
+        text.append(f"; {printable(file.path.name)}\n{body.rstrip()}\n")
         for name in (m.strip('"') for m in _DEFINE.findall(body)):
             functions.append(name)
             kernels[name] = instruction_of(name, kernel)
@@ -259,9 +260,9 @@ def _assembly(files: dict[str, DumpFile]) -> CodeRecord | TextRecord:
     for kernel, file in files.items():
         code = codes[kernel] if kernel in codes else _text_or_nothing(file)
         if isinstance(code, XlanbError):
-            text.append(f"# {file.path.name}: {code}\n")
+            text.append(f"# {printable(file.path.name)}: {code}\n")
             continue
-        text.append(f"# {file.path.name}\n{code.rstrip()}\n")
+        text.append(f"# {printable(file.path.name)}\n{code.rstrip()}\n")
         for name in re.findall(r"^([A-Za-z_$][\w.$]*):", code, re.MULTILINE):
             functions.append(name)
             kernels[name] = instruction_of(name, kernel)
@@ -276,7 +277,7 @@ def _bytes_or_none(file: DumpFile) -> bytes:
 
 
 def _joined(files: dict[str, DumpFile], language: str) -> TextRecord:
-    parts = [f"// {f.path.name}\n{_text_or_nothing(f).rstrip()}\n" for f in files.values()]
+    parts = [f"// {printable(f.path.name)}\n{_text_or_nothing(f).rstrip()}\n" for f in files.values()]
     return TextRecord(language, "\n".join(parts), language)
 
 
@@ -285,4 +286,4 @@ def _text_or_nothing(file: DumpFile) -> str:
         text = file.read_text()
     except XlanbError as error:
         return str(error)
-    return text if "\0" not in text[:4096] else f"{file.path.name}: {file.size:,} bytes that are no text"
+    return text if "\0" not in text[:4096] else f"{printable(file.path.name)}: {file.size:,} bytes that are no text"
