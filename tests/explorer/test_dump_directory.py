@@ -277,7 +277,7 @@ def test_file_names_that_are_not_utf8(tmp_path):
     shown = [str(dump), repr(dump), *dump._repr_mimebundle_().values(), str(trace), *trace._repr_mimebundle_().values()]
     shown += [
         dump.modules.to_json(orient="records", date_format="iso"),
-        dump.others.to_json(),
+        str(dump.others),
         *(str(s.after) for s in trace),
     ]
     assert all(str(v).encode("utf-8") for v in shown)
