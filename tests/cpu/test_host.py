@@ -246,7 +246,7 @@ def test_the_first_signal_ends_a_loop_of_host_calls(backend, monkeypatch, number
     before = signal.signal(number, handler)
     try:
         for k in range(40):
-            sender = threading.Thread(target=send, args=(0.0007 * (k % 13),))
+            sender = threading.Thread(target=send, args=(0.0007 * (k % 13),), daemon=True)
             sender.start()
             with pytest.raises(error):
                 exe(x)

@@ -6,6 +6,7 @@ The kernel of such an instruction is a call of `host.OPCODE` (it stands so in th
 from __future__ import annotations
 
 import ctypes
+import importlib
 import threading
 from typing import Any
 
@@ -133,6 +134,10 @@ def _write(shape: Shape, value: Any, addresses: Any) -> None:
 
 def make_host_calls(instructions: dict[str, HloInstruction], hidden: HiddenState) -> dict[str, HostCall]:
     """A function per symbol."""
+    if instructions:
+        # NumPy loads these at their first use. That must not be in the middle of a run: importlib loses interrupts that fall into its weak references' callbacks.
+        for name in ("numpy.ctypeslib", "numpy.random"):
+            importlib.import_module(name)
     return {symbol: HostCall(i, hidden) for symbol, i in instructions.items()}
 
 
