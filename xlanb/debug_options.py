@@ -270,6 +270,20 @@ def in_force(options: DebugOptions) -> Iterator[DebugOptions]:
         yield options
 
 
+def environment_number(name: str, otherwise: int) -> int:
+    """The whole number in an environment variable, or `otherwise` where it is not set or empty.
+
+    Raises:
+        FlagError: it is no whole number, or negative.
+    """
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return otherwise
+    if not (text.isascii() and text.isdecimal()):
+        raise FlagError(f"{name}: expected a whole number such as {otherwise}, got {text!r}; unset it for the default")
+    return int(text)
+
+
 def flag_table() -> list[tuple[str, str, str]]:
     """Every flag that is obeyed: name, default, what it does; then those of 2017 and 2018 with today's way to say it."""
     rows = [(f"--{f.name}", _shown(f.default), str(f.metadata["meaning"])) for f in fields(DebugOptions)]

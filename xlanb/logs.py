@@ -66,6 +66,6 @@ def verbosity(module: str) -> int:
 def _verbosity(module: str, modules: Sequence[str], levels: Sequence[str]) -> int:
     for text in modules:
         pattern, _, level = text.strip().rpartition("=")
-        if pattern and level.isdigit() and fnmatchcase(module, pattern):
+        if pattern and level.isdecimal() and fnmatchcase(module, pattern):
             return int(level)
-    return max((int(level) for level in levels if level.isdigit()), default=0)
+    return max((int(level) for level in levels if level.isdecimal()), default=0)

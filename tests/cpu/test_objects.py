@@ -16,8 +16,10 @@ import pytest
 from xlanb.cpu import jit, library, objects
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.deep import deep
+from xlanb.cpu.machine import limits
 from xlanb.cpu.object_cache import ObjectCache
-from xlanb.errors import CompilationError
+from xlanb.cpu.target import thread_count
+from xlanb.errors import CompilationError, FlagError
 
 CHAIN = """HloModule chain
 
@@ -274,3 +276,77 @@ def test_code_outlives_the_linkers_that_come_after_its_own():
     number = np.array([1], np.int64)
     first(number.ctypes.data)
     assert number[0] == 2
+
+
+# -- folders of others --------------------------------------------------------------------------------------------
+
+posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners of files")
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o777, 0o720, 0o1777])
+def test_a_named_folder_that_others_may_write_to_is_not_used_and_told_once(tmp_path, monkeypatch, caplog, mode):
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setenv("XLANB_CACHE_DIR", str(folder))
+    for _ in range(3):
+        assert ObjectCache.of_environment(jit.host()) is None
+    (record,) = caplog.records
+    assert f"chmod 700 {folder}" in record.getMessage()
+    limits(1)
+    assert not list(folder.iterdir())
+    folder.chmod(0o700)
+    assert ObjectCache.of_environment(jit.host()) is not None
+
+
+@posix
+def test_the_folder_of_another_user_is_not_used(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("XLANB_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert ObjectCache.of_environment(jit.host()) is None
+    assert "others may write to it" in caplog.text
+
+
+@posix
+def test_an_entry_of_others_is_a_miss(tmp_path, monkeypatch):
+    cache = ObjectCache(tmp_path, jit.host())
+    cache.put("text", b"object", ready=True)
+    (entry,) = tmp_path.glob("*.o")
+    for mode in (0o602, 0o620):
+        entry.chmod(mode)
+        assert cache.get("text", ready=True) is None
+    entry.chmod(0o600)
+    assert cache.get("text", ready=True) == b"object"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: entry.stat().st_uid + 1)
+        assert cache.get("text", ready=True) is None
+    elsewhere = tmp_path / "elsewhere"
+    entry.rename(elsewhere)
+    entry.symlink_to(elsewhere)
+    assert cache.get("text", ready=True) is None
+    entry.unlink()
+    os.mkfifo(entry)  # nobody waits for a writer
+    assert cache.get("text", ready=True) is None
+
+
+def test_an_entry_under_another_name_is_a_miss(tmp_path):
+    cache = ObjectCache(tmp_path, jit.host())
+    cache.put("text", b"object", ready=True)
+    (entry,) = tmp_path.glob("*.o")
+    content = entry.read_bytes()
+    cache.put("another", b"another object", ready=True)
+    (other,) = set(tmp_path.glob("*.o")) - {entry}
+    other.write_bytes(content)
+    assert cache.get("another", ready=True) is None
+
+
+@pytest.mark.parametrize("text", ["1G", "-1", "1.5", "²"])
+def test_a_size_that_is_no_number_is_a_flag_error(tmp_path, monkeypatch, text):
+    monkeypatch.setenv("XLANB_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("XLANB_CACHE_BYTES", text)
+    with pytest.raises(FlagError, match=r"XLANB_CACHE_BYTES: expected a whole number"):
+        ObjectCache.of_environment(jit.host())
+    monkeypatch.setenv("XLANB_NUM_THREADS", text)
+    with pytest.raises(FlagError, match=r"XLANB_NUM_THREADS: expected a whole number"):
+        thread_count()

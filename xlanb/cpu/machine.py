@@ -25,6 +25,7 @@ import numpy as np
 from xlanb.cpu import jit, pool
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.target import Target
 
@@ -259,11 +260,11 @@ def _copy_memory(width: int) -> str:
 
 
 def _path(target: Target, threads: int) -> Path | None:
-    folder = os.environ.get("XLANB_CACHE_DIR")
-    if not folder:
+    folder = environment_folder()
+    if folder is None:
         return None
     about = repr((_VERSION, target.triple, target.cpu, target.features, threads, _SIZES))
-    return Path(folder) / f"machine-{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
+    return folder / f"machine-{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
 
 
 def _read(path: Path | None, threads: int) -> MachineLimits | None:

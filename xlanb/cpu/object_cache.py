@@ -1,13 +1,18 @@
 """Object code on disk: of routines, which do not depend on programs, in the user's cache folder; of everything where XLANB_CACHE_DIR names a folder; of nothing where that is empty.
 
-The name of an entry is a hash of the IR, the machine and the versions; its content starts with a digest of the rest, so that a torn or changed file is a miss. Entries are
-written under another name and moved, so that processes may share a folder. What lies there is machine code that will be run: a folder that is another user's, or that others may
-write to, is left alone. The oldest entries go where there are more than so many bytes: XLANB_CACHE_BYTES, or else 1 GiB, of routines alone 32 MiB.
+The name of an entry is a hash of the IR, the machine and the versions; its content starts with a digest of that name and the rest, so that a torn, changed or renamed file is a
+miss. Entries are written under another name and moved, so that processes may share a folder. The oldest go where there are more than so many bytes: XLANB_CACHE_BYTES, or else
+1 GiB, of routines alone 32 MiB.
+
+What lies there is machine code that will be run. What is promised: only code that this user wrote is run. A folder that is another user's, or that others may write to, is left alone,
+with a warning where XLANB_CACHE_DIR names it; an entry is read only where the opened file is a regular one that is this user's and that nobody else may write, so neither a link
+nor a folder that somebody puts in another's place brings foreign code in. The digest is no signature: it does not protect from this user's own processes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import stat
 import tempfile
@@ -17,8 +22,10 @@ from pathlib import Path
 import llvmlite
 
 from xlanb.cpu.target import Target
+from xlanb.debug_options import environment_number
 
-_MAGIC = b"xlanb-object-1\n"
+_LOG = logging.getLogger("xlanb.cpu")
+_MAGIC = b"xlanb-object-2\n"
 _DIGEST = hashlib.sha256().digest_size
 _DEFAULT_BYTES = 1 << 30
 _ROUTINE_BYTES = 1 << 25
@@ -26,18 +33,56 @@ _OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def _limit(otherwise: int) -> int:
-    asked = os.environ.get("XLANB_CACHE_BYTES", "")
-    return int(asked) if asked.isdigit() else otherwise
+    return environment_number("XLANB_CACHE_BYTES", otherwise)
 
 
-def _is_own(folder: Path) -> bool:
-    """Whether a folder is the user's, and nobody else may write there; one that is not there is made."""
+def _is_own(state: os.stat_result) -> bool:
+    """Whether a file or folder is the user's, and nobody else may write there."""
+    return not hasattr(os, "geteuid") or (state.st_uid == os.geteuid() and not state.st_mode & _OF_OTHERS)
+
+
+def _objection(folder: Path) -> str:
+    """Why no code may be kept in a folder, "" where it may; a folder that is not there is made."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         state = folder.stat()
+    except OSError as error:
+        return f"it cannot be used ({error}): name another folder"
+    if _is_own(state):
+        return ""
+    return f"others may write to it, and what lies there is run: make it yours alone (chmod 700 {folder}), or name another folder"
+
+
+def environment_folder() -> Path | None:
+    """The folder that XLANB_CACHE_DIR names; None where it names none, or one that others may write to, which is told once."""
+    named = os.environ.get("XLANB_CACHE_DIR")
+    if not named:
+        return None
+    objection = _objection(Path(named))
+    if objection and named not in _told:
+        _told.add(named)
+        _LOG.warning("XLANB_CACHE_DIR: nothing is kept in %s; %s", named, objection)
+    return None if objection else Path(named)
+
+
+_told: set[str] = set()
+"""Folders that were warned of."""
+
+
+def _read_own(path: Path) -> bytes | None:
+    """The content of a regular file that is the user's alone; None where it is not, or not there."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     except OSError:
-        return False
-    return not hasattr(os, "geteuid") or (state.st_uid == os.geteuid() and not state.st_mode & _OF_OTHERS)
+        return None
+    with os.fdopen(handle, "rb") as file:
+        state = os.fstat(handle)
+        return file.read() if stat.S_ISREG(state.st_mode) and _is_own(state) else None
+
+
+def _entry(name: str, data: bytes) -> bytes:
+    """The content of the entry with this name."""
+    return _MAGIC + hashlib.sha256(name.encode() + data).digest() + data
 
 
 class ObjectCache:
@@ -50,11 +95,13 @@ class ObjectCache:
 
     @staticmethod
     def of_environment(target: Target) -> ObjectCache | None:
-        """The cache that XLANB_CACHE_DIR names; None where it is not set."""
-        folder = os.environ.get("XLANB_CACHE_DIR")
-        if not folder:
-            return None
-        return ObjectCache(Path(folder), target, _limit(_DEFAULT_BYTES))
+        """The cache that XLANB_CACHE_DIR names; None where there is no such folder, or one that others may write to.
+
+        Raises:
+            FlagError: XLANB_CACHE_BYTES is no whole number.
+        """
+        folder = environment_folder()
+        return None if folder is None else ObjectCache(folder, target, _limit(_DEFAULT_BYTES))
 
     @staticmethod
     def of_routines(target: Target) -> ObjectCache | None:
@@ -63,7 +110,7 @@ class ObjectCache:
             return None
         home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - Path's raises where there is none
         folder = Path(home) / "xlanb" / "routines"
-        if not folder.is_absolute() or not _is_own(folder):
+        if not folder.is_absolute() or _objection(folder):
             return None
         return ObjectCache(folder, target, _limit(_ROUTINE_BYTES))
 
@@ -74,12 +121,11 @@ class ObjectCache:
     def get(self, text: str, *, ready: bool) -> bytes | None:
         """The object code of some IR; None where there is none, or where the file is not what was written."""
         path = self._path(text, ready=ready)
-        try:
-            content = path.read_bytes()
-        except OSError:
+        content = _read_own(path)
+        if content is None:
             return None
-        head, data = content[: len(_MAGIC) + _DIGEST], content[len(_MAGIC) + _DIGEST :]
-        if head != _MAGIC + hashlib.sha256(data).digest():
+        data = content[len(_MAGIC) + _DIGEST :]
+        if content != _entry(path.name, data):
             with suppress(OSError):
                 path.unlink()
             return None
@@ -90,12 +136,13 @@ class ObjectCache:
     def put(self, text: str, data: bytes, *, ready: bool) -> None:
         """Keep object code; where the disk does not take it, it is not kept."""
         with suppress(OSError):
+            path = self._path(text, ready=ready)
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle, name = tempfile.mkstemp(dir=self.folder, suffix=".part")
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_MAGIC + hashlib.sha256(data).digest() + data)
-                Path(name).replace(self._path(text, ready=ready))
+                    file.write(_entry(path.name, data))
+                Path(name).replace(path)
             except OSError:
                 Path(name).unlink(missing_ok=True)
                 raise

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 
+from xlanb.debug_options import environment_number
+
 
 @dataclass(frozen=True)
 class Target:
@@ -54,12 +56,13 @@ FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 
 
 def thread_count() -> int:
-    """How many threads a program uses: XLANB_NUM_THREADS, or else the CPUs that this process may run on."""
-    asked = os.environ.get("XLANB_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return min(int(asked), MAX_THREADS)
+    """How many threads a program uses: XLANB_NUM_THREADS, or else (or where that is 0) the CPUs that this process may run on.
+
+    Raises:
+        FlagError: XLANB_NUM_THREADS is no whole number.
+    """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(available, MAX_THREADS)
+    return min(environment_number("XLANB_NUM_THREADS", available) or available, MAX_THREADS)
 
 
 MAX_THREADS = 64
