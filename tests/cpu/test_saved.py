@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import xlanb
 from xlanb.cpu import saved
-from xlanb.errors import ArgumentError, CompilationError, UnimplementedError
+from xlanb.errors import ArgumentError, CompilationError, UnimplementedError, XlanbError
 
 MODEL = """HloModule dense
 
@@ -247,3 +252,60 @@ ENTRY main {
 @pytest.mark.parametrize("name", ["y", "run", "KERNEL", "xlanb"])
 def test_any_other_name_is_taken(backend, tmp_path, name):
     assert (tmp_path / f"{name}.h") in backend(NEGATED).export_c(tmp_path, name=name)
+
+
+def _forged(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the header of a saved executable, and make its digest right again."""
+    content = path.read_bytes()
+    start = content.index(b"\n") + 1
+    body = content[start + 32 :]
+    length = int.from_bytes(body[:8], "little")
+    header = json.loads(body[8 : 8 + length])
+    made = change(header)
+    text = made if isinstance(made, bytes) else json.dumps(header if made is None else made).encode()
+    body = len(text).to_bytes(8, "little") + text + body[8 + length :]
+    path.write_bytes(content[:start] + hashlib.sha256(body).digest() + body)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda h: h.clear(),
+        lambda h: h.pop("temp"),
+        lambda h: h.update(temp=-1),
+        lambda h: h.update(temp="many"),
+        lambda h: h.update(temp=1 << 70),
+        lambda h: h.update(long=3),
+        lambda h: h.update(objects=[1 << 40]),
+        lambda h: h.update(objects=[-8]),
+        lambda h: h.update(objects=5),
+        lambda h: h.update(objects=[]),
+        lambda h: h.update(constants=[1]),
+        lambda h: h.update(symbols=["system"]),
+        lambda h: h.update(features=None),
+        lambda h: h.update(parameters=[["x"]]),
+        lambda h: h.update(parameters=[["x", "f32[,"]]),
+        lambda h: h.update(result=7),
+        lambda h: h.update(result="f32[99999999999999999999]"),
+        lambda _: [],
+        lambda _: b"[" * 100_000,
+        lambda _: b"\xff{",
+    ],
+)
+def test_a_forged_header_is_refused(backend, tmp_path, change):
+    path = tmp_path / "model.xlanb"
+    backend("HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n ROOT y = f32[8] tanh(x)\n}").save(path)
+    _forged(path, change)
+    with pytest.raises(XlanbError):
+        xlanb.load(path)
+
+
+@pytest.mark.parametrize("cut", [20, 51, 55, 59])
+def test_a_file_that_ends_in_its_head_is_refused(backend, tmp_path, cut):
+    path = tmp_path / "model.xlanb"
+    backend("HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n ROOT y = f32[8] tanh(x)\n}").save(path)
+    content = path.read_bytes()[:cut]
+    start = content.index(b"\n") + 1
+    path.write_bytes(content[:start] + hashlib.sha256(content[start + 32 :]).digest() + content[start + 32 :])
+    with pytest.raises(CompilationError, match="is damaged"):
+        xlanb.load(path)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _MAGIC = b"xlanb executable 2\n"
 _DIGEST = hashlib.sha256().digest_size
+_MOST_BYTES = 1 << 47
+"""What no process can address."""
 
 
 def save(exe: Executable, path: str | Path) -> None:
@@ -84,13 +86,23 @@ class SavedExecutable:
 def load(path: str | Path) -> SavedExecutable:
     """The executable that `Executable.save` wrote.
 
-    The file holds machine code that will be run: load only files that you would also run as programs.
+    The file holds machine code, which is run in this process: as with pickle, whoever wrote the file can do whatever you can. Load only files that you would also run as programs.
+    Its digest tells damage, not forgery; its header is checked before anything is linked.
 
     Raises:
-        CompilationError: the file is no executable of this version, is damaged, or was made for a machine that can do what this one cannot.
+        CompilationError: the file is no executable of this version, is damaged, says what no executable has, or was made for a machine that can do what this one cannot.
         OSError: the file cannot be read.
     """
     header, blobs = _read(Path(path))
+    try:
+        return _load(path, header, blobs)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CompilationError(
+            f"{path} is damaged: its header does not describe an executable ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _load(path: str | Path, header: Mapping[str, Any], blobs: _Blobs) -> SavedExecutable:
     host = jit.host()
     missing = sorted(set(header["features"]) - host.enabled)
     if header["triple"] != host.triple or missing:
@@ -98,6 +110,9 @@ def load(path: str | Path) -> SavedExecutable:
         raise CompilationError(
             f"{path} was compiled for another machine: it needs {needs}, this is {host.triple} {host.cpu}"
         )
+    temp, is_long = header["temp"], header["long"]
+    if type(temp) is not int or not 0 <= temp < _MOST_BYTES or type(is_long) is not bool:
+        raise ValueError(f"temp is {temp!r}, long is {is_long!r}")
     objects = [blobs.take(size) for size in header["objects"]]
     constants = {name: _aligned(blobs.take(size)) for name, size in header["constants"].items()}
     symbols = {name: memory.ctypes.data for name, memory in constants.items()} | _functions(header["symbols"])
@@ -105,7 +120,7 @@ def load(path: str | Path) -> SavedExecutable:
     signature = Signature(
         header["name"], tuple((n, _shape(text)) for n, text in header["parameters"]), _shape(header["result"])
     )
-    return SavedExecutable(Calls(signature, code, header["temp"], is_long=header["long"], calls_host=False))
+    return SavedExecutable(Calls(signature, code, temp, is_long=is_long, calls_host=False))
 
 
 class _Blobs:
@@ -115,6 +130,8 @@ class _Blobs:
         self.data = data
 
     def take(self, size: int) -> bytes:
+        if type(size) is not int or not 0 <= size <= len(self.data):
+            raise ValueError(f"a part of {size!r} bytes where {len(self.data)} are left")
         taken, self.data = self.data[:size], self.data[size:]
         return bytes(taken)
 
@@ -126,9 +143,15 @@ def _read(path: Path) -> tuple[Mapping[str, Any], _Blobs]:
         raise CompilationError(f"{path} is no executable that this version of xlanb has saved")
     if content[len(_MAGIC) : start] != hashlib.sha256(content[start:]).digest():
         raise CompilationError(f"{path} is damaged: its digest does not fit its content")
-    (length,) = struct.unpack_from("<Q", content, start)
     begin = start + 8
-    return json.loads(content[begin : begin + length]), _Blobs(memoryview(content)[begin + length :])
+    length = int.from_bytes(content[start:begin], "little")
+    try:
+        header = json.loads(content[begin : begin + length])
+    except (ValueError, RecursionError) as error:
+        raise CompilationError(f"{path} is damaged: its header is no JSON ({error})") from error
+    if len(content) < begin + length or not isinstance(header, dict):
+        raise CompilationError(f"{path} is damaged: it has no whole header")
+    return header, _Blobs(memoryview(content)[begin + length :])
 
 
 def _functions(names: list[str]) -> dict[str, int]:
