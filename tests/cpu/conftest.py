@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from xlanb.cpu import CompileOptions, Executable, compile_module, compiler, jit
+from tests.cpu.narrowed import narrowed
+from xlanb.cpu import CompileOptions, Executable, compile_module, compiler
 from xlanb.hlo import HloModule, parse
 from xlanb.transforms.pipeline import HloPassPipeline
 
-_WITHOUT = {512: (), 256: ("avx512",), 128: ("avx", "fma", "f16c", "xop")}
 NO_PASSES = CompileOptions(pipeline=HloPassPipeline("none"))
 
 
@@ -21,16 +20,10 @@ def backend() -> Callable[[str | HloModule], Executable]:
     return lambda source: compile_module(parse(source) if isinstance(source, str) else source, NO_PASSES)
 
 
-def narrowed(bits: int) -> str:
-    """The host's features without those of wider vectors."""
-    cut = _WITHOUT[bits]
-    return ",".join("-" + f[1:] if f[1:].startswith(cut) and cut else f for f in jit.host().features.split(","))
-
-
 @pytest.fixture(params=[512, 256, 128])
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """The width of the vectors that the machine is said to have."""
-    target = replace(jit.host(), features=narrowed(request.param), threads=2)
+    target = narrowed(request.param, threads=2)
     if target.vector_bits != request.param:
         pytest.skip(f"this machine has no vectors of {request.param} bits")
     monkeypatch.setattr(compiler, "_target", lambda _: target)

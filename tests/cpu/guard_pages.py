@@ -16,13 +16,15 @@ from unittest import mock
 
 import numpy as np
 
+from tests.cpu.narrowed import narrowed
 from xlanb.buffers import heap_simulator
 from xlanb.buffers.heap_simulator import ALIGNMENT, Block, Packing
-from xlanb.cpu import CompileOptions, Executable, compile_module
+from xlanb.cpu import CompileOptions, Executable, compile_module, compiler
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.codegen import kernel, parallel, program
 from xlanb.cpu.guard import OK
 from xlanb.hlo import parse
+from xlanb.transforms.pipeline import HloPassPipeline
 
 _PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -141,16 +143,22 @@ def _is_spread(blocks: Sequence[tuple[int, int, str]]) -> bool:
 
 @dataclass(frozen=True)
 class Mode:
-    """How a module is compiled and run: threads, which end of its pages each array lies at, whether the arena is spread; with `constants` those stand in memory by themselves too."""
+    """How a module is compiled and run: threads, which end of its pages each array lies at, whether the arena is spread.
+
+    With `constants` those stand in memory by themselves too; with `bits` vectors have so many (0: the host's); without `passes` the module is compiled as it is.
+    """
 
     threads: int = 1
     at_end: bool = True
     spread: bool = True
     constants: bool = False
+    bits: int = 0
+    passes: bool = True
 
     def __str__(self) -> str:
         parts = [f"{self.threads} thread{'s' * (self.threads > 1)}", "end" if self.at_end else "start"]
-        return ", ".join([*parts, *["spread"] * self.spread, *["constants"] * self.constants])
+        parts += ["spread"] * self.spread + ["constants"] * self.constants + ["no passes"] * (not self.passes)
+        return ", ".join([*parts, *([f"{self.bits} bits"] if self.bits else [])])
 
     def compile(self, text: str) -> Executable:
         """The module compiled so. With two threads every loop that may be shared is."""
@@ -162,7 +170,11 @@ class Mode:
                     stack.enter_context(mock.patch.object(module, name, value))
             if self.constants:
                 stack.enter_context(_guarded_constants(at_end=self.at_end))
-            return compile_module(parse(text), CompileOptions(multi_thread=self.threads > 1))
+            if self.bits:
+                target = narrowed(self.bits, self.threads)
+                stack.enter_context(mock.patch.object(compiler, "_target", return_value=target))
+            pipeline = "default" if self.passes else HloPassPipeline("none")
+            return compile_module(parse(text), CompileOptions(pipeline, multi_thread=self.threads > 1))
 
 
 @contextmanager

@@ -5,7 +5,8 @@
 A path is a file of HLO text, a folder of them, or a file of JSON lines (also .gz) whose objects have a "text"; all of these are checked. Then, for M minutes, the
 modules of the tests (for half of the time at the most) and random ones of a seed, which is printed.
 
-Each module is compiled for one thread and for two, with temporaries apart from each other, up against the page behind them or before them (see tests/cpu/guard_pages.py). It runs with
+Each module is compiled for one thread and for two, with temporaries apart from each other, up against the page behind them or before them; now and then without passes before, or
+for narrower vectors than the machine has (see tests/cpu/guard_pages.py). It runs with
 small integers and with integers of any size, since an index may be any; with the same inputs twice, on memory that held zeros and that held ones, which must not be seen in its
 results. Children run the modules; where one dies, the module is named with the array and the end of it that was overstepped, and kept in build/guard.
 """
@@ -42,9 +43,12 @@ _HUNG = 60.0
 _MEMORY = 6 << 30
 _MODES = (
     (Mode(1, at_end=True), Mode(2, at_end=False, constants=True)),
-    (Mode(1, at_end=False), Mode(2, at_end=True, constants=True)),
-    (Mode(1, at_end=True, spread=False), Mode(2, at_end=True)),
-    (Mode(1, at_end=False, constants=True), Mode(2, at_end=True, spread=False)),
+    (Mode(1, at_end=False, bits=128), Mode(2, at_end=True, constants=True)),
+    (Mode(1, at_end=True, spread=False), Mode(2, at_end=True, passes=False)),
+    (Mode(1, at_end=False, constants=True), Mode(2, at_end=True, bits=256)),
+    (Mode(1, at_end=True, passes=False), Mode(2, at_end=False)),
+    (Mode(1, at_end=True, bits=128), Mode(2, at_end=True, spread=False)),
+    (Mode(1, at_end=False, passes=False, bits=256), Mode(2, at_end=True)),
 )
 """How the first module is compiled, and the next ones in turn."""
 _GOOD = ("ran", "refused", "too long")

@@ -1,0 +1,17 @@
+"""The host with narrower vectors than it has: machines that it can be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from xlanb.cpu import jit
+from xlanb.cpu.target import Target
+
+_WITHOUT = {512: (), 256: ("avx512",), 128: ("avx", "fma", "f16c", "xop")}
+
+
+def narrowed(bits: int, threads: int) -> Target:
+    """The host without the features of wider vectors."""
+    cut = _WITHOUT[bits]
+    features = ("-" + f[1:] if f[1:].startswith(cut) and cut else f for f in jit.host().features.split(","))
+    return replace(jit.host(), features=",".join(features), threads=threads)
