@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -19,10 +20,13 @@ import numpy as np
 from tests.cpu.narrowed import narrowed
 from xlanb.buffers import heap_simulator
 from xlanb.buffers.heap_simulator import ALIGNMENT, Block, Packing
-from xlanb.cpu import CompileOptions, Executable, compile_module, compiler
+from xlanb.cpu import CompileOptions, Executable, compile_module, compiler, jit
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.codegen import kernel, parallel, program
+from xlanb.cpu.codegen.ir import Function
+from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.guard import OK
+from xlanb.cpu.objects import compile_units
 from xlanb.hlo import parse
 from xlanb.transforms.pipeline import HloPassPipeline
 
@@ -145,19 +149,21 @@ def _is_spread(blocks: Sequence[tuple[int, int, str]]) -> bool:
 class Mode:
     """How a module is compiled and run: threads, which end of its pages each array lies at, whether the arena is spread.
 
-    With `constants` those stand in memory by themselves too; with `bits` vectors have so many (0: the host's); without `passes` the module is compiled as it is.
+    With `constants` those stand in memory by themselves too, with `stacks` what kernels have on the stack; with `bits` vectors have so many (0: the host's); without `passes` the module is compiled as it is.
     """
 
     threads: int = 1
     at_end: bool = True
     spread: bool = True
     constants: bool = False
+    stacks: bool = False
     bits: int = 0
     passes: bool = True
 
     def __str__(self) -> str:
         parts = [f"{self.threads} thread{'s' * (self.threads > 1)}", "end" if self.at_end else "start"]
-        parts += ["spread"] * self.spread + ["constants"] * self.constants + ["no passes"] * (not self.passes)
+        parts += ["spread"] * self.spread + ["constants"] * self.constants + ["stacks"] * self.stacks
+        parts += ["no passes"] * (not self.passes)
         return ", ".join([*parts, *([f"{self.bits} bits"] if self.bits else [])])
 
     def compile(self, text: str) -> Executable:
@@ -170,6 +176,8 @@ class Mode:
                     stack.enter_context(mock.patch.object(module, name, value))
             if self.constants:
                 stack.enter_context(_guarded_constants(at_end=self.at_end))
+            if self.stacks:
+                stack.enter_context(_guarded_stacks(at_end=self.at_end))
             if self.bits:
                 target = narrowed(self.bits, self.threads)
                 stack.enter_context(mock.patch.object(compiler, "_target", return_value=target))
@@ -195,6 +203,83 @@ def _guarded_constants(*, at_end: bool) -> Iterator[None]:
         mock.patch.object(program.Program, "symbols", property(symbols)),
         mock.patch.object(program, "EXTERNAL_BYTES", 0),
     ):
+        yield
+
+
+_STACKS = """
+declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
+declare i32 @mprotect(ptr, i64, i32)
+declare ptr @malloc(i64)
+
+define ptr @guarded.start(i64 %size) {{
+  %base = call ptr @guarded.pages(i64 %size)
+  ret ptr %base
+}}
+
+define ptr @guarded.end(i64 %size) {{
+  %base = call ptr @guarded.pages(i64 %size)
+  %pages = call i64 @guarded.rounded(i64 %size)
+  %rest = sub i64 %pages, %size
+  %begin = getelementptr i8, ptr %base, i64 %rest
+  ret ptr %begin
+}}
+
+define internal i64 @guarded.rounded(i64 %size) {{
+  %least = call i64 @llvm.umax.i64(i64 %size, i64 1)
+  %up = add i64 %least, {last}
+  %pages = and i64 %up, -{page}
+  ret i64 %pages
+}}
+declare i64 @llvm.umax.i64(i64, i64)
+
+; Pages between two without access. Where the system gives no more of these, memory from the heap.
+define internal ptr @guarded.pages(i64 %size) {{
+entry:
+  %pages = call i64 @guarded.rounded(i64 %size)
+  %total = add i64 %pages, {two}
+  %base = call ptr @mmap(ptr null, i64 %total, i32 0, i32 34, i32 -1, i64 0)
+  %number = ptrtoint ptr %base to i64
+  %none = icmp eq i64 %number, -1
+  br i1 %none, label %plain, label %open
+plain:
+  %heap = call ptr @malloc(i64 %pages)
+  ret ptr %heap
+open:
+  %begin = getelementptr i8, ptr %base, i64 {page}
+  %failed = call i32 @mprotect(ptr %begin, i64 %pages, i32 3)
+  ret ptr %begin
+}}
+"""
+
+
+@cache
+def _stack_memory() -> tuple[jit.LoadedCode, dict[str, int]]:
+    """The functions that stand for `alloca`; what they give is never freed."""
+    names = ("guarded.start", "guarded.end")
+    text = _STACKS.format(page=_PAGE, last=_PAGE - 1, two=2 * _PAGE)
+    code = jit.LoadedCode(compile_units([Unit(text, ready=False, weight=0)], jit.host()), names)
+    return code, {name: code.address(name) for name in names}
+
+
+@contextmanager
+def _guarded_stacks(*, at_end: bool) -> Iterator[None]:
+    """Kernels that are compiled meanwhile have guarded memory for what else is on the stack."""
+    plain, symbol, known = jit.LoadedCode, "guarded.end" if at_end else "guarded.start", _stack_memory()[1]
+
+    def alloca(self: Function, type_: str, count: int = 1) -> str:
+        name = self.fresh("stack")
+        self.depths[name] = 0
+        size = f"ptrtoint (ptr getelementptr ([{count} x {type_}], ptr null, i64 1) to i64)"
+        self.module.declare("ptr", symbol, "i64")
+        self._allocas.append(f"  {name} = call ptr @{symbol}(i64 {size})")
+        return name
+
+    def loaded(
+        files: Sequence[bytes], exports: Sequence[str], symbols: Mapping[str, int] | None = None, kept: Any = None
+    ) -> jit.LoadedCode:
+        return plain(files, exports, {**(symbols or {}), **known}, kept)
+
+    with mock.patch.object(Function, "alloca", alloca), mock.patch.object(jit, "LoadedCode", loaded):
         yield
 
 

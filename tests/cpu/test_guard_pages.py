@@ -202,3 +202,27 @@ def test_temporaries_lie_apart_and_are_guarded(at_end):
     )
     assert done.stdout == "in\n", done.stderr
     assert done.returncode < 0
+
+
+@pytest.mark.parametrize("at_end", [True, False])
+def test_arrays_on_the_stack_are_guarded(at_end):
+    """A kernel that is made to write beside one of its own."""
+    done = _touch(
+        "from unittest import mock\n"
+        "from tests.cpu.guard_pages import Mode, random_inputs, run_guarded\nfrom xlanb.cpu.codegen import windows\n"
+        "text = ('HloModule m\\nadd { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\\n'\n"
+        "        'ENTRY e { p = f32[5,33] parameter(0) c = f32[] constant(0) '\n"
+        "        'ROOT w = f32[5,33] reduce-window(p, c), window={size=1x3 pad=0_0x1_1}, to_apply=add }')\n"
+        f"mode = Mode(at_end={at_end}, stacks=True)\n"
+        "inputs = random_inputs(mode.compile(text), wild=False)\n"
+        f"run_guarded(mode.compile(text), inputs, at_end={at_end})\nprint('in', flush=True)\n"
+        "plain = windows._Pool._row_length\n"
+        f"windows._Pool._row_length = lambda self, d: {16 if at_end else 'plain(self, d)'}\n"
+        "write = windows.simd.write\n"
+        "def moved(f, t, pointer, offset, n, value):\n"
+        f"    write(f, t, pointer, offset if {at_end} or 'stack' not in pointer else f.sub(offset, 1), n, value)\n"
+        "windows.simd.write = moved\n"
+        f"run_guarded(mode.compile(text), inputs, at_end={at_end})\n"
+    )
+    assert done.stdout == "in\n", done.stderr
+    assert done.returncode < 0

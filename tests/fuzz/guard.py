@@ -5,8 +5,8 @@
 A path is a file of HLO text, a folder of them, or a file of JSON lines (also .gz) whose objects have a "text"; all of these are checked. Then, for M minutes, the
 modules of the tests (for half of the time at the most) and random ones of a seed, which is printed.
 
-Each module is compiled for one thread and for two, with temporaries apart from each other, up against the page behind them or before them; now and then without passes before, or
-for narrower vectors than the machine has (see tests/cpu/guard_pages.py). It runs with
+Each module is compiled for one thread and for two, with temporaries apart from each other, up against the page behind them or before them; now and then with arrays on
+the stack and constants apart too, without passes before, or for narrower vectors than the machine has (see tests/cpu/guard_pages.py). It runs with
 small integers and with integers of any size, since an index may be any; with the same inputs twice, on memory that held zeros and that held ones, which must not be seen in its
 results. Children run the modules; where one dies, the module is named with the array and the end of it that was overstepped, and kept in build/guard.
 """
@@ -14,6 +14,7 @@ results. Children run the modules; where one dies, the module is named with the 
 from __future__ import annotations
 
 import argparse
+import errno
 import gzip
 import json
 import os
@@ -42,16 +43,16 @@ _HUNG = 60.0
 """Seconds without a word after which a child is killed."""
 _MEMORY = 6 << 30
 _MODES = (
-    (Mode(1, at_end=True), Mode(2, at_end=False, constants=True)),
+    (Mode(1, at_end=True, stacks=True), Mode(2, at_end=False, constants=True)),
     (Mode(1, at_end=False, bits=128), Mode(2, at_end=True, constants=True)),
-    (Mode(1, at_end=True, spread=False), Mode(2, at_end=True, passes=False)),
-    (Mode(1, at_end=False, constants=True), Mode(2, at_end=True, bits=256)),
-    (Mode(1, at_end=True, passes=False), Mode(2, at_end=False)),
-    (Mode(1, at_end=True, bits=128), Mode(2, at_end=True, spread=False)),
-    (Mode(1, at_end=False, passes=False, bits=256), Mode(2, at_end=True)),
+    (Mode(1, at_end=True, spread=False), Mode(2, at_end=True, passes=False, stacks=True)),
+    (Mode(1, at_end=False, constants=True), Mode(2, at_end=True, bits=256, stacks=True)),
+    (Mode(1, at_end=True, passes=False), Mode(2, at_end=False, stacks=True)),
+    (Mode(1, at_end=True, bits=128, stacks=True), Mode(2, at_end=True, spread=False)),
+    (Mode(1, at_end=False, passes=False, bits=256), Mode(2, at_end=True, stacks=True)),
 )
 """How the first module is compiled, and the next ones in turn."""
-_GOOD = ("ran", "refused", "too long")
+_GOOD = ("ran", "refused", "too long", "too large")
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,11 @@ def check(item: Item, seconds: float) -> str:
         return "too long"
     except XlanbError as error:
         return "LLVM refuses it" if "LLVM refuses" in str(error) else "refused"
+    except MemoryError:
+        return "too large"
     except Exception as error:  # noqa: BLE001 - reported
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            return "too large"
         return f"error: {type(error).__name__}: {error}".replace("\n", " ")[:300]
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -302,7 +307,7 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=20.0, help="seconds for a module")
     parser.add_argument("--folder", type=Path, default=Path("build/guard"), help="where modules that fail are kept")
     options = parser.parse_args()
-    os.environ["XLANB_NUM_THREADS"] = "2"
+    os.environ |= {"XLANB_NUM_THREADS": "2", "XLANB_CACHE_DIR": ""}
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     begin = time.monotonic()
     campaign = Campaign(options.jobs, options.timeout, options.folder)

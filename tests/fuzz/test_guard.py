@@ -35,7 +35,7 @@ def test_a_read_beside_an_array_is_found_and_named(tmp_path):
     )
     lines = out.splitlines()
     assert lines[-1] == "{'died of SIGSEGV': 1, 'ran': 1}"
-    assert lines[0] == "slice 0: died of SIGSEGV: reads behind argument 0 (1 thread, end, spread)"
+    assert lines[0] == "slice 0: died of SIGSEGV: reads behind argument 0 (1 thread, end, spread, stacks)"
     assert (tmp_path / "slice_0.hlo").read_text() == modules[0]
     assert (tmp_path / "slice_0.why").read_text().startswith(lines[0])
 
@@ -48,7 +48,7 @@ def test_a_result_that_depends_on_former_contents_is_found(tmp_path):
         f"c = g.Campaign(1, 200.0, Path({str(tmp_path)!r}))\n"
         f"c.run(g.items([('m', lambda: {SLICE.format(4, 1)!r})]))\nprint(c.found)"
     )
-    assert "result 0 depends on what its memory held before (1 thread, end, spread)" in out
+    assert "result 0 depends on what its memory held before (1 thread, end, spread, stacks)" in out
 
 
 def test_the_command_line_checks_files_folders_and_random_modules(tmp_path):
