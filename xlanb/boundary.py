@@ -61,7 +61,7 @@ def internal_error(error: BaseException, doing: str, path: tuple[str, ...] = ())
     return InternalError(
         f"xlanb failed to {doing}{at}{type(error).__name__}: {error}\n"
         "This is a bug of xlanb. Please report it with this message, the traceback below it, and the program: its HLO text "
-        f"(print(module), or XLA_FLAGS=--xla_dump_to=DIR), cut down as far as it still fails.{way_round}",
+        f"(print(module), or XLA_FLAGS=--xla_dump_to=DIR) or its GraphDef (graph.save('x.pb')), cut down as far as it still fails.{way_round}",
         doing,
         site,
         path,

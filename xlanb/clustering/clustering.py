@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from xlanb.boundary import boundary
 from xlanb.clustering.build_xla_ops import build_xla_compile_and_run, build_xla_ops
 from xlanb.clustering.clone_constants_for_better_clustering import clone_constants_for_better_clustering
 from xlanb.clustering.cluster import Cluster
@@ -84,6 +85,7 @@ class Clustering(Displayable):
         return encapsulate_subgraphs(self.graph)
 
     @cached_property
+    @boundary("make functions of clusters")
     def clusters(self) -> list[Cluster]:
         """The clusters in the order of the graph, as mark_for_compilation made them."""
         members: dict[str, list[str]] = {}
@@ -167,6 +169,7 @@ class Clustering(Displayable):
 
     # ----------------------------------------------------------------------------------------------------------- why
 
+    @boundary("explain a clustering")
     def why(self, node: str, other: str | None = None) -> Conditions:
         """Every condition on a node with its outcome and TensorFlow's words; of two nodes, why their clusters were not merged.
 
@@ -329,6 +332,7 @@ class Clustering(Displayable):
         return f"<Clustering: {len(names)} clusters with {inside} of {len(self.cluster_of)} nodes>"
 
 
+@boundary("cluster a graph")
 def cluster(
     graph: Any,
     *args: Any,

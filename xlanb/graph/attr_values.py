@@ -13,6 +13,7 @@ from xlanb.graph import dtypes
 from xlanb.graph.dtypes import BY_NUMBER, DType
 from xlanb.graph.functions import FunctionRef
 from xlanb.graph.graphdef_schema import message_class
+from xlanb.graph.limits import LARGEST_EXPANSION, check_bytes, stored
 from xlanb.graph.tensor_shape import TensorShape
 
 # TensorProto's field for values of a type; half and bfloat16 hold their bits in 16 of 32.
@@ -23,7 +24,7 @@ _FIELDS = {
     "qint32": "int_val", "qint16": "int_val", "quint16": "int_val", "int4": "int_val", "uint4": "int_val", "int2": "int_val", "uint2": "int_val",
 }  # fmt: skip
 
-_LARGEST_TENSOR = 1 << 33  # bytes: a file that asks for more is damaged or hostile
+_MOST_DIMENSIONS = 64  # of a NumPy array
 
 
 def data_type(number: int) -> DType:
@@ -58,10 +59,10 @@ def shape_to_proto(shape: TensorShape, proto: Any) -> None:
 def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
     """The array of a TensorProto, read-only; strings as an object array of bytes.
 
-    A list of values that is shorter than the shape is filled up with its last one, as TensorFlow does.
+    A list of values that is shorter than the shape is filled up with its last one, as TensorFlow does. One value for all is kept as one: a broadcast view.
 
     Raises:
-        GraphValueError: the content does not fit the shape, or the type has no values.
+        GraphValueError: the content does not fit the shape, the type has no values, or it is too large.
     """
     dtype = data_type(proto.dtype)
     shape = shape_from_proto(proto.tensor_shape)
@@ -69,20 +70,32 @@ def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
         raise GraphValueError(f"a tensor of the partially known shape {shape}")
     sizes = tuple(int(d) for d in shape)
     count = math.prod(sizes)
-    if count * dtype.size > _LARGEST_TENSOR:
-        raise GraphValueError(f"a tensor of {count * dtype.size} bytes")
+    check_bytes("a tensor", sizes, dtype.size)
     if dtype is dtypes.string:
-        values: Any = np.empty(count, np.object_)
-        values[:] = _filled(list(proto.string_val) or [b""], count)
+        values: Any = _from_texts(list(proto.string_val) or [b""], sizes)
     elif not dtype.has_numpy_dtype:
         raise GraphValueError(f"a tensor of type {dtype.name} has no values here")
     elif proto.tensor_content:
         values = _from_content(proto.tensor_content, dtype, count)
     else:
-        values = _from_values(proto, dtype, count)
-    result: np.ndarray[Any, Any] = values.reshape(sizes)
+        values = _from_values(proto, dtype, sizes)
+    if len(sizes) > _MOST_DIMENSIONS:
+        raise GraphValueError(f"a tensor of {len(sizes)} dimensions, more than {_MOST_DIMENSIONS}")
+    result: np.ndarray[Any, Any] = np.broadcast_to(values, sizes) if values.ndim == 0 else values.reshape(sizes)
     result.flags.writeable = False
     return result
+
+
+def _from_texts(texts: list[bytes], sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    count = math.prod(sizes)
+    if len(texts) > count > 0:
+        raise GraphValueError(f"a tensor of {count} elements with {len(texts)} values")
+    if len(texts) > 1:
+        check_bytes("a list of texts that is filled up", sizes, dtypes.string.size, LARGEST_EXPANSION)
+        texts = (texts + texts[-1:] * (count - len(texts)))[:count]
+    values = np.empty(len(texts), np.object_)
+    values[:] = texts
+    return values if len(texts) == count else values[:1].reshape(())
 
 
 def _from_content(content: bytes, dtype: DType, count: int) -> np.ndarray[Any, Any]:
@@ -94,7 +107,9 @@ def _from_content(content: bytes, dtype: DType, count: int) -> np.ndarray[Any, A
     ).astype(dtype.numpy_dtype)
 
 
-def _from_values(proto: Any, dtype: DType, count: int) -> np.ndarray[Any, Any]:
+def _from_values(proto: Any, dtype: DType, sizes: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """The values of the field of their type: as many as there are elements, or one for all, of no dimensions."""
+    count = math.prod(sizes)
     if dtype.name.startswith("float8"):
         bits = np.frombuffer(proto.float8_val, np.uint8)
     else:
@@ -110,17 +125,14 @@ def _from_values(proto: Any, dtype: DType, count: int) -> np.ndarray[Any, Any]:
         raise GraphValueError(f"a tensor of {count} elements with {len(bits)} values")
     with np.errstate(all="ignore"):
         values = bits.astype(dtype.numpy_dtype)
-    full = np.zeros(count, dtype.numpy_dtype)
-    full[: len(values)] = values
-    if len(values):
-        full[len(values) :] = values[-1]
-    return full
-
-
-def _filled(values: list[Any], count: int) -> list[Any]:
-    if len(values) > count > 0:
-        raise GraphValueError(f"a tensor of {count} elements with {len(values)} values")
-    return (values + values[-1:] * (count - len(values)))[:count]
+    if not len(values):
+        return np.zeros((), dtype.numpy_dtype)
+    if len(values) == 1:
+        return values.reshape(())
+    if len(values) < count:
+        check_bytes("a list of values that is filled up", sizes, dtype.size, LARGEST_EXPANSION)
+        values = np.concatenate([values, np.broadcast_to(values[-1], count - len(values))])
+    return values
 
 
 def tensor_to_proto(value: np.ndarray[Any, Any], dtype: DType, proto: Any) -> None:
@@ -128,9 +140,9 @@ def tensor_to_proto(value: np.ndarray[Any, Any], dtype: DType, proto: Any) -> No
     proto.dtype = dtype.as_datatype_enum
     shape_to_proto(TensorShape(value.shape), proto.tensor_shape)
     if dtype is dtypes.string:
-        proto.string_val.extend(v if isinstance(v, bytes) else str(v).encode() for v in value.ravel())
+        proto.string_val.extend(v if isinstance(v, bytes) else str(v).encode() for v in stored(value).ravel())
         return
-    flat = np.ascontiguousarray(value, dtype.numpy_dtype).ravel()
+    flat = np.ascontiguousarray(stored(value) if dtype.name in _FIELDS else value, dtype.numpy_dtype).ravel()
     if flat.size != 1 or dtype.name not in _FIELDS:
         proto.tensor_content = flat.tobytes()
         return

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.graph.graph import Graph
-from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.operation import Operation, Tensor, handed_on_from
 from xlanb.graph.rewrite import copy_graph, needed_by
 
 Array = np.ndarray[Any, Any]
@@ -53,8 +53,7 @@ def fold_batch_norms(graph: Graph, keep: Collection[str] = ()) -> Graph:
 
 
 def _constant(tensor: Tensor) -> Array | None:
-    while tensor.op.type == "Identity" and not tensor.op.control_inputs:
-        tensor = tensor.op.inputs[0]
+    tensor = handed_on_from(tensor, lambda op: op.type == "Identity" and not op.control_inputs)
     value = tensor.op.attrs.get("value") if tensor.op.type == "Const" else None
     return value if value is not None and value.dtype.kind == "f" else None
 

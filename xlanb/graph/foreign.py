@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.boundary import boundary
 from xlanb.errors import ArgumentError, GraphError
 from xlanb.graph.graph import Graph
 from xlanb.graph.inline import inline_calls
@@ -37,6 +38,7 @@ def is_model_file(x: Any) -> bool:
     return _is_path(x) and Path(x).suffix in _MODEL_FILES and Path(x).is_file()
 
 
+@boundary("take a graph from TensorFlow")
 def graph_of(x: Any, *args: Any, signature: str | None = None) -> Graph:
     """The graph of what `is_foreign` calls a program; see `Graph.from_tensorflow`.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xlanb.boundary import boundary
 from xlanb.errors import GraphError, GraphValueError
 from xlanb.graph.attr_values import attr_from_proto, data_type, new_message
 from xlanb.graph.functions import FunctionArg, GraphFunction
+from xlanb.graph.names import is_output_number
 from xlanb.graph.operation import Tensor
 from xlanb.graph.ops import ArgDef, find_op
 
@@ -39,6 +41,7 @@ def _argument(function: str, proto: Any) -> FunctionArg:
     return FunctionArg(proto.name, data_type(proto.type))
 
 
+@boundary("read a function of a graph")
 def _body(serialized: bytes, library: Graph) -> Graph:
     from xlanb.graph.graph import Graph
     from xlanb.graph.graphdef import add_nodes
@@ -96,10 +99,10 @@ def _plain(text: str, arguments: set[str], ranges: dict[str, dict[str, int] | No
     if parts[0] not in ranges:
         raise GraphValueError(f"{reader!r} reads {text!r}, which is neither an argument nor a node")
     starts = ranges[parts[0]]
-    index = parts[-1] if parts[-1].isdigit() else "0"
+    index = parts[-1] if is_output_number(parts[-1]) else "0"
     if starts is None:  # an op that the table does not know: its outputs are taken to be one each
         return f"{parts[0]}:{index}"
-    if len(parts) > 1 and not parts[1].isdigit():
+    if len(parts) > 1 and not is_output_number(parts[1]):
         if parts[1] not in starts:
             raise GraphValueError(f"{reader!r} reads {text!r}: the op has no output {parts[1]!r}")
         return f"{parts[0]}:{starts[parts[1]] + int(index)}"

@@ -13,7 +13,7 @@ from xlanb.display import Displayable
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
 from xlanb.graph import default_graph
 from xlanb.graph.dtypes import DType
-from xlanb.graph.names import NameSpace
+from xlanb.graph.names import NameSpace, is_output_number
 from xlanb.graph.operation import Operation, Tensor, as_operation
 from xlanb.graph.records import GraphRecord
 from xlanb.graph.scopes import ControlDependencies, Scopes, python_line
@@ -88,7 +88,7 @@ class Graph(Displayable):
             GraphValueError: the name is none of a tensor, or there is no such tensor.
         """
         op_name, colon, index = name.rpartition(":")
-        if not colon or not index.isdigit():
+        if not colon or not is_output_number(index):
             raise GraphValueError(f'tensor names have the form "<operation>:<output>", not {name!r}')
         op = self.get_operation_by_name(op_name)
         if int(index) >= len(op.outputs):
@@ -117,7 +117,7 @@ class Graph(Displayable):
 
     def _by_name(self, name: str, *, allow_operation: bool) -> Operation | Tensor:
         head, _, tail = name.rpartition(":")
-        if head and tail.isdigit():
+        if head and is_output_number(tail):
             return self.get_tensor_by_name(name)
         if not allow_operation:
             raise GraphValueError(f'tensor names have the form "<operation>:<output>", not {name!r}')
@@ -138,7 +138,7 @@ class Graph(Displayable):
             GraphValueError: there is none; the message gives names that are near.
         """
         head, colon, index = name.removeprefix("^").rpartition(":")
-        return self.get_operation_by_name(head if colon and index.isdigit() else name.removeprefix("^"))
+        return self.get_operation_by_name(head if colon and is_output_number(index) else name.removeprefix("^"))
 
     def search(self, pattern: str) -> list[Operation]:
         """Operations whose name or op type a regular expression finds, in the order of the graph.

@@ -10,19 +10,23 @@ from typing import Any
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
+from xlanb.boundary import boundary
 from xlanb.errors import GraphError, GraphValueError
 from xlanb.graph.attr_values import attr_from_proto, attr_to_proto, data_type, new_message
 from xlanb.graph.dtypes import DType
 from xlanb.graph.function_body import read_function
 from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
+from xlanb.graph.names import is_output_number
+from xlanb.graph.node_check import MOST_TENSORS, check_count, check_inputs, check_kind, complete_attrs
 from xlanb.graph.op_library import output_dtypes
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.ops import AttrDef, find_op
+from xlanb.graph.ops import find_op
 
 _PRODUCER = 2474  # the version that a graph made here says it was made by: TensorFlow 2.21's
 
 
+@boundary("read a GraphDef")
 def read_graphdef(source: Any, name: str = "graph") -> Graph:
     """The graph of a GraphDef: a path to .pb or .pbtxt, bytes, or text; also of what holds one (see `parse_graphdef`).
 
@@ -32,6 +36,7 @@ def read_graphdef(source: Any, name: str = "graph") -> Graph:
     return graph_of_proto(parse_graphdef(source), name)
 
 
+@boundary("read a GraphDef")
 def graph_of_proto(proto: Any, name: str = "graph") -> Graph:
     """The graph of a GraphDef message; of a FunctionDef message, its body. Raises GraphError where it is not well formed."""
     if proto.DESCRIPTOR.name == "FunctionDef":
@@ -166,8 +171,10 @@ def _text_as(name: str, text: str) -> Any:
     proto = new_message(name)
     try:
         text_format.Parse(text, proto, allow_unknown_field=True)
-    except text_format.ParseError as error:
+    except (text_format.ParseError, ValueError) as error:  # a number out of its field's range is a ValueError
         return str(error)
+    except RecursionError:
+        return "messages are nested too deeply"
     return proto
 
 
@@ -221,23 +228,27 @@ def _input(text: str, reader: str) -> tuple[str, int]:
     name, colon, index = text.rpartition(":")
     if not colon:
         return text, 0
-    if not index.isdigit() or len(index) > 6:
+    if not is_output_number(index) or int(index) >= MOST_TENSORS:
         raise GraphValueError(f"node {reader!r} has the malformed input {text!r}")
     return name, int(index)
 
 
 def _make(graph: Graph, proto: Any, read: int) -> Operation:
     attrs: dict[str, Any] = {}
-    raw: dict[str, tuple[Any, bytes]] = {}
+    raw: dict[str, tuple[Any, bytes | None]] = {}
     op_def = find_op(proto.op)
     definitions = op_def.attr_defs if op_def is not None else {}
     for key, message in proto.attr.items():
-        _check_kind(proto, key, message, definitions.get(key))
+        check_kind(proto, key, message, definitions.get(key))
         try:
             attrs[key] = attr_from_proto(message)
         except GraphError as error:
             raise GraphValueError(f"node {proto.name!r} (op {proto.op}): attribute {key!r}: {error}") from error
         raw[key] = (attrs[key], message.SerializeToString())
+    if op_def is not None:
+        check_count(op_def, attrs, f"node {proto.name!r} (op {proto.op})")
+        for key in complete_attrs(op_def, attrs, f"node {proto.name!r} (op {proto.op})"):
+            raw[key] = (attrs[key], None)
     try:
         types = _types(graph, proto, attrs, read)
     except GraphError as error:
@@ -251,27 +262,6 @@ def _make(graph: Graph, proto: Any, read: int) -> Operation:
             rest.ClearField(field)
         op.raw_attrs[""] = (None, rest.SerializeToString())
     return op
-
-
-_KIND_FIELDS = {
-    "string": "s",
-    "int": "i",
-    "float": "f",
-    "bool": "b",
-}  # of an AttrValue, where they are not called as the kind
-
-
-def _check_kind(proto: Any, key: str, message: Any, definition: AttrDef | None) -> None:
-    """Raise GraphValueError where an attribute holds another kind of value than its op type says."""
-    found = message.WhichOneof("value")
-    if definition is None or found in {None, "placeholder"}:
-        return
-    wanted = "list" if definition.kind.startswith("list(") else _KIND_FIELDS.get(definition.kind, definition.kind)
-    if found != wanted:
-        names = {field: kind for kind, field in _KIND_FIELDS.items()}
-        raise GraphValueError(
-            f"node {proto.name!r} (op {proto.op}): attribute {key!r} is a {definition.kind}, not a {names.get(found, found)}"
-        )
 
 
 def _types(graph: Graph, proto: Any, attrs: dict[str, Any], read: int) -> list[DType]:
@@ -303,6 +293,7 @@ def _connect(graph: Graph, proto: Any) -> None:
                 f"node {proto.name!r} reads output {index} of {source!r}, which has {len(source.outputs)}"
             )
         op.add_input(source.outputs[index])
+    check_inputs(op)
 
 
 def _source(graph: Graph, name: str, reader: str) -> Operation:
@@ -343,18 +334,18 @@ def graph_to_proto(graph: Graph) -> Any:
 def node_to_proto(op: Operation, proto: Any) -> None:
     """Fill a NodeDef. An attribute that is still the value that was read is written as it was."""
     raw = op.raw_attrs or {}
-    if "" in raw:
-        proto.ParseFromString(raw[""][1])
+    rest = raw.get("", (None, None))[1]
+    if rest is not None:
+        proto.ParseFromString(rest)
     proto.name, proto.op, proto.device = op.name, op.type, op.device
     proto.input.extend(op.node_inputs)
     for key in sorted(op.attrs):
         value = op.attrs[key]
-        target = proto.attr[key]
         read = raw.get(key)
-        if read is not None and read[0] is value:
-            target.ParseFromString(read[1])
-        else:
-            attr_to_proto(value, target, _tensor_type(op))
+        if read is None or read[0] is not value:
+            attr_to_proto(value, proto.attr[key], _tensor_type(op))
+        elif read[1] is not None:  # None: a default that the file did not say
+            proto.attr[key].ParseFromString(read[1])
 
 
 def _tensor_type(op: Operation) -> DType | None:

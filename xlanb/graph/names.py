@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from xlanb.errors import GraphValueError
 
 _OP_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
+_MOST_DIGITS = 9
 _SCOPE_NAME = re.compile(r"[A-Za-z0-9_.\\/>-]*")
 
 
@@ -69,3 +70,8 @@ class NameSpace:
             yield f"{self.stack}/" if self.stack else ""
         finally:
             self.stack = old
+
+
+def is_output_number(text: str) -> bool:
+    """Whether what stands behind the colon of a tensor's name can be the number of an output."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS

@@ -31,10 +31,12 @@ def output_dtypes(
     if graph is not None and op_type in graph.functions:
         return graph.functions[op_type].output_dtypes
     op_def = get_op(op_type)
-    return [t for arg in op_def.outputs for t in _arg_types(arg, attrs, f"node {name!r} (op {op_type})", op_def)]
+    return [t for arg in op_def.outputs for t in arg_types(arg, attrs, f"node {name!r} (op {op_type})", op_def)]
 
 
-def _arg_types(arg: ArgDef, attrs: Mapping[str, Any], where: str, op_def: OpDef) -> list[DType]:
+def arg_types(arg: ArgDef, attrs: Mapping[str, Any], where: str, op_def: OpDef) -> list[DType]:
+    """The types of the tensors that an input or output stands for. Raises GraphValueError where an attribute that gives them is missing or malformed."""
+
     def attr(key: str) -> Any:
         if key in attrs:
             return attrs[key]
@@ -88,7 +90,7 @@ def apply_op(op_type: str, name: str | None = None, /, **keywords: Any) -> Opera
                 raise GraphTypeError(f"{call.where} lacks the input {arg.name!r}")
             _take_input(call, arg, keywords[arg.name])
         _fill_defaults(call)
-        types = [t for arg in op_def.outputs for t in _arg_types(arg, call.attrs, call.where, op_def)]
+        types = [t for arg in op_def.outputs for t in arg_types(arg, call.attrs, call.where, op_def)]
         with ExitStack() as stack:
             for arg, tensor in zip(op_def.inputs, call.inputs, strict=False):
                 if arg.is_ref:  # what writes a variable is placed with it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
@@ -28,6 +28,7 @@ class Operation:
         source_file, source_line: the Python line that made it, ("", 0) if unknown.
     """
 
+    is_program_site = True  # an internal error at one shows it
     __slots__ = ("_control_inputs", "_control_outputs", "_inputs", "attrs", "device", "graph", "name", "outputs",
                  "raw_attrs", "source_file", "source_line", "type")  # fmt: skip
 
@@ -43,7 +44,8 @@ class Operation:
         self.source_file = ""
         self.source_line = 0
         # As a GraphDef gave them, by attribute name: (the value parsed from it, its serialised form); see graphdef.
-        self.raw_attrs: dict[str, tuple[Any, bytes]] | None = None
+        # The form is None for a default that the GraphDef left out.
+        self.raw_attrs: dict[str, tuple[Any, bytes | None]] | None = None
         self._inputs: list[Tensor] = []
         self._control_inputs: list[Operation] = []
         self._control_outputs: list[Operation] = []
@@ -482,3 +484,12 @@ def as_operation(value: Any) -> Operation:
     if isinstance(op, Operation):
         return op
     raise GraphError(f"expected an operation or a tensor, not {value!r}")
+
+
+def handed_on_from(tensor: Tensor, is_handed_on: Callable[[Operation], bool]) -> Tensor:
+    """The tensor that `tensor` is a copy of: back through the first inputs of nodes that hand theirs on, once round a cycle of them at most."""
+    seen: set[Tensor] = set()
+    while is_handed_on(tensor.op) and tensor.op.inputs and tensor not in seen:
+        seen.add(tensor)
+        tensor = tensor.op.inputs[0]
+    return tensor

@@ -10,6 +10,7 @@ import numpy as np
 from xlanb.errors import GraphError
 from xlanb.graph.fold_batch_norms import fold_batch_norms
 from xlanb.graph.graph import Graph
+from xlanb.graph.limits import stored
 from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.recording import attribute_text
@@ -187,6 +188,9 @@ def _key(op: Operation) -> Any:
 
 def _attr_key(value: Any) -> str:
     if isinstance(value, np.ndarray):
+        held = stored(value)
         # Object arrays (strings) have no bytes of their own.
-        return f"{value.dtype}{value.shape}{value.tolist() if value.dtype.kind == 'O' else value.tobytes().hex()}"
+        return (
+            f"{value.dtype}{value.shape}{held.shape}{held.tolist() if held.dtype.kind == 'O' else held.tobytes().hex()}"
+        )
     return f"{type(value).__name__} {attribute_text(value) if not isinstance(value, bytes) else value.hex()}"

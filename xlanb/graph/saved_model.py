@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.boundary import boundary
 from xlanb.errors import GraphError
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import graph_of_proto, parse_meta_graphs
-from xlanb.graph.operation import Tensor
+from xlanb.graph.operation import Tensor, handed_on_from
 from xlanb.graph.tensor_bundle import read_bundle
 
 
@@ -65,14 +66,15 @@ def _restores(graph: Graph) -> Iterator[tuple[Tensor, str]]:
 
 def _restored(tensor: Tensor) -> str | None:
     """The key in the checkpoint that a RestoreV2 node reads a tensor from."""
-    while tensor.op.type == "Identity":
-        tensor = tensor.op.inputs[0]
+    tensor = handed_on_from(tensor, lambda op: op.type == "Identity")
     if tensor.op.type != "RestoreV2":
         return None
-    keys = tensor.op.inputs[1].op.attrs.get("value")
-    return None if keys is None or tensor.value_index >= len(keys) else keys[tensor.value_index].decode()
+    keys: Any = tensor.op.inputs[1].op.attrs.get("value")
+    key = keys[tensor.value_index] if np.ndim(keys) == 1 and tensor.value_index < len(keys) else None
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else None
 
 
+@boundary("read a SavedModel")
 def read_saved_model(folder: str | Path, tags: tuple[str, ...] | None = None) -> SavedModel:
     """The model in a folder; of several graphs the one with these tags, by default the first.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+from xlanb.boundary import boundary
 from xlanb.errors import GraphError, GraphValueError, XlanbError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def set_shape_function(function: ShapeFunction | None) -> ShapeFunction | None:
     return previous
 
 
+@boundary("infer the shapes of a node")
 def output_shapes(op: Operation) -> list[Dims | None]:
     """Static shapes of the op's outputs, as far as attributes, inputs or the registered function tell.
 
@@ -125,10 +127,13 @@ def _left(size: int | None, begin: int | None, count: int | None) -> int | None:
     return None if size is None or begin is None else max(size - begin, 0)
 
 
+_HANDLES_PASS = frozenset({"Identity", "Enter", "RefEnter", "Switch", "Merge"})
+
+
 def handle_shape(op: Operation) -> Dims | None:
     """The shape of the variable behind the op's first input, a resource handle; None where unknown."""
-    source = op.inputs[0].op if op.inputs else op
-    while source.type in {"Identity", "Enter", "RefEnter", "Switch", "Merge"} and source.inputs:
-        source = source.inputs[0].op
+    from xlanb.graph.operation import handed_on_from
+
+    source = handed_on_from(op.inputs[0], lambda o: o.type in _HANDLES_PASS).op if op.inputs else op
     shape = source.attrs.get("shape") if source.type == "VarHandleOp" else None
     return None if shape is None else shape.as_tuple()

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from xlanb.boundary import boundary
 from xlanb.errors import DataLossError, GraphError, GraphValueError
 from xlanb.graph.attr_values import new_message, shape_from_proto
 from xlanb.graph.crc32c import crc32c, masked
@@ -25,6 +26,7 @@ _TRAILER: Final = 5  # of a block: the kind of compression, and a checksum
 _OBJECTS: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
+@boundary("read a checkpoint")
 def read_bundle(prefix: str | Path) -> dict[str, Array]:
     """The tensors of a checkpoint by name; texts as arrays of bytes.
 

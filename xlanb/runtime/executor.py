@@ -32,7 +32,7 @@ from xlanb.tf2xla.registry import kernel
 
 _PASSED_ON: Final = frozenset({"Const", "Identity", "IdentityN"})  # nothing is compiled for them
 # What NumPy says of values that do not fit a node.
-_NODE_FAULTS: Final = (ValueError, LookupError, TypeError, MemoryError, OverflowError, ZeroDivisionError)
+_NODE_FAULTS: Final = (ValueError, LookupError, TypeError, MemoryError, ArithmeticError)
 _FUNCTIONS_OF_PYTHON: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})  # their errors are the user's own
 _DEEPEST: Final = 64
 _DEPTH: ContextVar[int] = ContextVar("xlanb_host_function_depth", default=0)
@@ -132,11 +132,14 @@ class Executor:
         host = self._hosts.get(op)
         if host is not None:
             try:
-                return list(host(op, inputs, state))
+                outputs = list(host(op, inputs, state))
             except _NODE_FAULTS as error:
                 if op.type in _FUNCTIONS_OF_PYTHON:
                     raise
-                raise GraphError(f"{op.describe()}: {error}") from error
+                raise GraphError(f"{op.describe()}: {_fault(error)}") from error
+            if len(outputs) != len(op.outputs):
+                raise GraphError(f"{op.describe()}: it has {len(op.outputs)} outputs, but {len(outputs)} results")
+            return outputs
         if op.type == "Const":
             return [np.asarray(op.get_attr("value"))]
         if op.type in {"Identity", "IdentityN"}:
@@ -148,7 +151,7 @@ class Executor:
         try:
             return run_op(self._calls[op], inputs, state.variables, self.cache)
         except (MemoryError, ValueError) as error:  # a result too large to hold
-            raise GraphError(f"{op.describe()}: {error}") from error
+            raise GraphError(f"{op.describe()}: {_fault(error)}") from error
 
     def _run_on_codes(self, op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
         """An op that moves or compares texts, compiled for numbers that stand for them."""
@@ -233,6 +236,15 @@ def _prepared_body(op: Operation, body: Graph, count: int) -> Prepared:
 
 def _call_by_name(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
     return state.call(op, op.graph.functions[op.type].body, inputs)
+
+
+def _fault(error: Exception) -> str:
+    """What an exception of NumPy says; of memory that is used up it may say nothing."""
+    return (
+        f"there is not enough memory for it{f' ({error})' if str(error) else ''}"
+        if isinstance(error, MemoryError)
+        else str(error)
+    )
 
 
 def _given(tensor: Tensor, value: Any, state: HostState) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.graph.functions import FunctionRef, GraphFunction
+from xlanb.graph.limits import stored
 from xlanb.graph.operation import Operation
 
 
@@ -48,8 +49,9 @@ def _function(function: GraphFunction, known: dict[str, str]) -> str:
 def _exactly(value: Any, functions: Mapping[str, GraphFunction], known: dict[str, str]) -> str:
     if isinstance(value, np.ndarray):
         # of tensors a digest, for their text leaves most values out
-        held = repr(value.tolist()).encode() if value.dtype.kind == "O" else value.tobytes()
-        return f"{value.dtype}{value.shape}{sha256(held).hexdigest()}"
+        part = stored(value)
+        held = repr(part.tolist()).encode() if part.dtype.kind == "O" else part.tobytes()
+        return f"{value.dtype}{value.shape}{part.shape}{sha256(held).hexdigest()}"
     if isinstance(value, FunctionRef):
         function = functions.get(value.name)
         inner = sorted((k, _exactly(v, functions, known)) for k, v in value.attrs.items())

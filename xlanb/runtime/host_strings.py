@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.boundary import let_pass
 from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation
 from xlanb.runtime.fingerprint import fingerprint64
@@ -51,7 +52,11 @@ def _py_func(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
             op,
             f"no Python function is registered under the token {token!r}: a GraphDef names functions, it does not hold them",
         )
-    result = function(*inputs)
+    try:
+        result = function(*inputs)
+    except Exception as error:
+        let_pass(error)  # it is the user's own
+        raise
     listed = list(result) if isinstance(result, list | tuple) else [] if result is None else [result]
     if len(listed) != len(op.outputs):
         raise _fail(op, f"the function gave {len(listed)} results, not {len(op.outputs)}")
@@ -144,7 +149,7 @@ def _substr(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence
 def _assert(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     if not bool(np.all(inputs[0])):
         count = int(op.attrs.get("summarize", 3))
-        data = " ".join(str(np.asarray(v).ravel()[:count].tolist()) for v in inputs[1:])
+        data = " ".join(str(np.asarray(v).flat[: max(count, 0)].tolist()) for v in inputs[1:])
         raise _fail(op, f"assertion failed: {data}")
     return []
 

@@ -13,6 +13,7 @@ from xlanb.clustering.encapsulate_subgraphs import ClusterFunction
 from xlanb.cpu.pipelines import joined
 from xlanb.cpu.records import CacheRecord, ExecutionRecord
 from xlanb.debug_options import current
+from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.logs import VLog
 from xlanb.runtime.claims import watched
@@ -186,7 +187,10 @@ def run_op(call: Call, inputs: Sequence[Any], variables: Transaction, cache: Com
             break
     cache.count_run(entry)
     results = iter(ran.outputs)
-    return [_handle(inputs) if t.dtype.is_ref_dtype else next(results) for t in op.outputs]
+    found = [_handle(op, inputs) if t.dtype.is_ref_dtype else next(results, None) for t in op.outputs]
+    if any(v is None for v in found):
+        raise GraphError(f"{op.describe()}: its lowering gives fewer results than its {len(op.outputs)} outputs")
+    return found
 
 
 def _compiled_alone(call: Call, arguments: list[Argument], signature: Signature, cache: CompilationCache) -> Entry:
@@ -200,9 +204,12 @@ def _compiled_alone(call: Call, arguments: list[Argument], signature: Signature,
     return entry
 
 
-def _handle(inputs: Sequence[Any]) -> Any:
-    """An op on a ref variable hands the variable on."""
-    return next(v for v in inputs if isinstance(v, VariableHandle))
+def _handle(op: Operation, inputs: Sequence[Any]) -> Any:
+    """An op on a ref variable hands the variable on. Raises GraphError where it was given none."""
+    found = next((v for v in inputs if isinstance(v, VariableHandle)), None)
+    if found is None:
+        raise GraphError(f"{op.describe()}: it gives a reference to a variable, but none of its inputs is one")
+    return found
 
 
 def _flags_key() -> tuple[Any, ...]:

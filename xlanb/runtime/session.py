@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 
+from xlanb.boundary import boundary
 from xlanb.debug_options import current
 from xlanb.dump.writer import dumping
 from xlanb.errors import FeedError, GraphError
@@ -89,6 +90,7 @@ class Session:
 
     # -- running ------------------------------------------------------------------------------------------------
 
+    @boundary("run a graph")
     def run(
         self,
         fetches: Any,

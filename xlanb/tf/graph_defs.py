@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlanb.boundary import boundary
 from xlanb.errors import GraphValueError
 from xlanb.graph.attr_values import new_message
 from xlanb.graph.default_graph import get_default_graph
@@ -26,6 +27,7 @@ def as_graph_def(graph: Graph) -> Any:
     return found
 
 
+@boundary("import a GraphDef")
 def import_graph_def(
     graph_def: Any, input_map: Mapping[str, Any] | None = None, return_elements: Sequence[str] | None = None, name: str | None = None,
     op_dict: Any = None, producer_op_list: Any = None,
@@ -61,7 +63,9 @@ def _copied(source: Graph, graph: Graph, scope: str, mapped: Mapping[str, Any]) 
     for op in source:
         attrs = {k: v for k, v in op.attrs.items() if k != "_class"}
         if "_class" in op.attrs:
-            attrs["_class"] = tuple(g.replace("loc:@", f"loc:@{scope}", 1) for g in op.attrs["_class"])
+            attrs["_class"] = tuple(
+                g.replace("loc:@", f"loc:@{scope}", 1) if isinstance(g, str) else g for g in op.attrs["_class"]
+            )
         copies[op] = graph.add_op(op.type, f"{scope}{op.name}", (), [t.dtype for t in op.outputs], attrs, (), op.device)
     for op, copy in copies.items():
         for tensor in op.inputs:

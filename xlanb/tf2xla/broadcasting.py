@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from xlanb.errors import GraphError, ShapeError
 from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.hlo.builder import HloBuilder
@@ -17,10 +15,12 @@ def broadcast_dimensions(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     Raises:
         ShapeError: they do not fit each other.
     """
-    try:
-        return tuple(np.broadcast_shapes(tuple(a), tuple(b)))
-    except ValueError:
-        raise ShapeError(f"shapes {list(a)} and {list(b)} do not broadcast to each other") from None
+    rank = max(len(a), len(b))
+    pairs = zip([1] * (rank - len(a)) + list(a), [1] * (rank - len(b)) + list(b), strict=True)
+    found = tuple(y if x == 1 else x for x, y in pairs if x == y or 1 in {x, y})
+    if len(found) < rank:
+        raise ShapeError(f"shapes {list(a)} and {list(b)} do not broadcast to each other")
+    return found
 
 
 def broadcast_to(b: HloBuilder, x: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
@@ -68,3 +68,8 @@ def canonical_axes(axes: Sequence[int], rank: int, node: str) -> list[int]:
             raise GraphError(f"node {node!r}: axis {axis} is out of range for {rank} dimensions")
         out.add(axis % rank)
     return sorted(out)
+
+
+def canonical_axis(axis: int, rank: int, node: str) -> int:
+    """One axis as a number from 0. Raises GraphError where it is out of range."""
+    return canonical_axes([axis], rank, node)[0]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.boundary import boundary
 from xlanb.contexts import bound
 from xlanb.errors import GraphError, LiteralError, ShapeError, UnknownOpError
 from xlanb.graph.graph import Graph
@@ -57,6 +58,7 @@ class CompilationResult:
     updates: tuple[int, ...]
 
 
+@boundary("lower a graph to HLO")
 def lower(
     name: str,
     feeds: Sequence[tuple[Tensor, Argument]],

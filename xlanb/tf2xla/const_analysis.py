@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xlanb.graph.graph import Graph
-from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.operation import Operation, Tensor, handed_on_from
 from xlanb.tf2xla.registry import kernel
 
 _SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank"})  # they ask for no value
@@ -23,6 +23,8 @@ _FUNCTIONAL: dict[str, tuple[tuple[str, ...], int]] = {
     "XlaWhile": (("cond", "body"), 0),
 }
 
+_DEEPEST = 50  # functions within functions, as when they are lowered
+
 
 def called_functions(op: Operation) -> Iterator[str]:
     """Names of the library's functions that a node calls."""
@@ -33,23 +35,34 @@ def called_functions(op: Operation) -> Iterator[str]:
                 yield function.name
 
 
-def constant_inputs(op: Operation, open_: frozenset[str] = frozenset()) -> list[int]:
-    """Positions of the inputs of a node whose values its lowering must know."""
+def constant_inputs(
+    op: Operation, open_: frozenset[str] = frozenset(), known: dict[str, frozenset[int]] | None = None
+) -> list[int]:
+    """Positions of the inputs of a node whose values its lowering must know.
+
+    `open_` are the functions around the node, `known` what was found of others: each is looked through once.
+    """
+    known = {} if known is None else known
     found = kernel(op.type)
     positions = set(found.constant_inputs(len(op.inputs)) if found else ())
     first = _FUNCTIONAL.get(op.type, ((), 0))[1]
     for name in called_functions(op):
         function = op.graph.functions.get(name)
-        if function is not None and name not in open_:
-            positions.update(first + i for i in constant_arguments(function.body, open_ | {name}))
+        if function is not None and name not in open_ and len(open_) < _DEEPEST:
+            if name not in known:
+                known[name] = constant_arguments(function.body, open_ | {name}, known)
+            positions.update(first + i for i in known[name])
     if op.type in ("While", "StatelessWhile", "XlaWhile"):  # what changes from round to round is never known
-        body = op.graph.functions.get(op.attrs["body"].name)
+        body = op.graph.functions.get(op.get_attr("body").name)
         positions &= unchanged_arguments(body.body) if body is not None else set()
     return sorted(p for p in positions if p < len(op.inputs))
 
 
-def constant_arguments(body: Graph, open_: frozenset[str] = frozenset()) -> frozenset[int]:
+def constant_arguments(
+    body: Graph, open_: frozenset[str] = frozenset(), known: dict[str, frozenset[int]] | None = None
+) -> frozenset[int]:
     """Numbers of the arguments of a function whose value some op of its body must know, through whatever lies between."""
+    known = {} if known is None else known
     must: set[Tensor] = set()
     arguments = set()
     for op in reversed(body.topological_order()):
@@ -59,7 +72,7 @@ def constant_arguments(body: Graph, open_: frozenset[str] = frozenset()) -> froz
         elif any(t in must for t in op.outputs) and op.type not in _SHAPE_ONLY:
             must.update(op.inputs)
         elif op.type != "_Retval":
-            must.update(op.inputs[i] for i in constant_inputs(op, open_))
+            must.update(op.inputs[i] for i in constant_inputs(op, open_, known))
     return frozenset(arguments)
 
 
@@ -69,9 +82,7 @@ def unchanged_arguments(body: Graph) -> frozenset[int]:
     for op in body:
         if op.type != "_Retval":
             continue
-        source = op.inputs[0].op
-        while source.type == "Identity":
-            source = source.inputs[0].op
+        source = handed_on_from(op.inputs[0], lambda o: o.type == "Identity").op
         if source.type == "_Arg" and source.attrs["index"] == op.attrs["index"]:
             found.add(int(op.attrs["index"]))
     return frozenset(found)

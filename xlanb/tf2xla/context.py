@@ -10,10 +10,11 @@ import numpy as np
 
 from xlanb.errors import EvaluationError, GraphError, UninitializedError, XlanbError
 from xlanb.evaluator import evaluate_instruction
+from xlanb.graph.limits import LARGEST_EXPANSION, check_bytes
 from xlanb.graph.operation import Operation
 from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.hlo.builder import HloBuilder
-from xlanb.shape import ArrayShape, PrimitiveType
+from xlanb.shape import ArrayShape, PrimitiveType, TupleShape
 from xlanb.shape.primitive_type import from_dtype
 
 _MAX_STEPS = 1_000_000
@@ -158,6 +159,17 @@ class OpContext:
         """The value of an integer input that must be known now, flat."""
         return [int(v) for v in self.constant(index).ravel()]
 
+    def number(self, index: int) -> Any:
+        """The value of an input that must be known now and be one number, as one of Python's.
+
+        Raises:
+            GraphError: it has another number of elements than one; names the node.
+        """
+        value = self.constant(index)
+        if value.size != 1:
+            self.fail(f"input {index % self.input_count} must be one number, not {value.dtype}{list(value.shape)}")
+        return value.item()
+
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute of the node, or the default where it has none."""
         return self.op.attrs.get(name, default)
@@ -196,6 +208,10 @@ class OpContext:
         value.value = new
         value.is_written = True
 
+    def check_constant(self, dims: Sequence[int], itemsize: int = 8) -> None:
+        """Raise GraphError, naming the node, where a constant that lowering is to make would be too large."""
+        check_bytes(f"node {self.op.name!r} ({self.op.type}): a constant", dims, itemsize, LARGEST_EXPANSION)
+
     def fail(self, message: str) -> NoReturn:
         """Raise a GraphError that names the node."""
         raise GraphError(f"node {self.op.name!r} ({self.op.type}): {message}")
@@ -233,6 +249,10 @@ class ConstantValues:
             if todo:
                 stack.extend(todo)
                 continue
+            if i.opcode is not HloOpcode.CONSTANT and _bytes(i) > LARGEST_EXPANSION:
+                raise NotConstantError(
+                    f"{i.name}, whose {_bytes(i):,} bytes are more than the {LARGEST_EXPANSION:,} computed here"
+                )
             try:
                 self._values[i] = evaluate_instruction(
                     i, [self._values[o] for o in i.operands], max_steps=_MAX_STEPS, max_bytes=_MAX_BYTES
@@ -241,6 +261,12 @@ class ConstantValues:
                 raise NotConstantError(str(error)) from error
             stack.pop()
         return np.asarray(self._values[wanted])
+
+
+def _bytes(i: HloInstruction) -> int:
+    """Bytes of what an instruction gives."""
+    shapes = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
+    return sum(s.element_count * s.dtype.itemsize for s in shapes if isinstance(s, ArrayShape) and s.is_array)
 
 
 def explain(op: Operation, values: Sequence[Value], error: XlanbError) -> GraphError:

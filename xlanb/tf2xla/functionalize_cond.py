@@ -16,7 +16,7 @@ from xlanb.errors import GraphError
 from xlanb.graph.dtypes import as_dtype
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import op_has_side_effects
-from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.operation import Operation, Tensor, handed_on_from
 from xlanb.tf2xla.function_bodies import FunctionBody, call_function, free_name
 
 SWITCH = frozenset({"Switch", "RefSwitch"})
@@ -159,10 +159,7 @@ class _States:
 
 def _predicate(switch: Operation) -> Tensor:
     """What a Switch decides by, before the Identity that each branch makes of it."""
-    found = switch.inputs[1]
-    while found.op.type == "Identity":
-        found = found.op.inputs[0]
-    return found
+    return handed_on_from(switch.inputs[1], lambda op: op.type == "Identity")
 
 
 def _first_of(merges: list[Operation]) -> list[Operation]:

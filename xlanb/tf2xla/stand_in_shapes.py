@@ -242,7 +242,9 @@ class ShapeSolver:
 
     def may_guess(self, tensor: Tensor) -> bool:
         """Whether the rank of a tensor is one to guess: it is asked for, or handed on from one that is."""
-        while tensor not in self._wanted and hands_on(tensor.op.type) and tensor.op.inputs:
+        seen: set[Tensor] = set()
+        while tensor not in self._wanted and hands_on(tensor.op.type) and tensor.op.inputs and tensor not in seen:
+            seen.add(tensor)
             tensor = tensor.op.inputs[0]
         return tensor in self._wanted
 

@@ -35,7 +35,7 @@ from xlanb.graph.convert import constant
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.indexed_slices import IndexedSlices
 from xlanb.graph.op_library import call, call_op
-from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.operation import Operation, Tensor, handed_on_from
 from xlanb.graph.tensor_shape import TensorShape
 
 _HANDED_ON = frozenset({"Switch", "RefSwitch", "Identity", "RefIdentity"})
@@ -327,9 +327,7 @@ def _rest_of(tensor: Tensor) -> Any:
 
 
 def _constant_enter(value: Tensor) -> Operation | None:
-    op = value.op
-    while op.type in _HANDED_ON:
-        op = op.inputs[0].op
+    op = handed_on_from(value, lambda op: op.type in _HANDED_ON).op
     return op if is_loop_constant(op) else None
 
 

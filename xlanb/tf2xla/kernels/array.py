@@ -6,9 +6,10 @@ from math import prod
 
 import numpy as np
 
+from xlanb.graph.limits import is_splat
 from xlanb.hlo import HloInstruction
 from xlanb.shape import TupleShape
-from xlanb.tf2xla.broadcasting import broadcast_dimensions, broadcast_to, canonical_axes
+from xlanb.tf2xla.broadcasting import broadcast_dimensions, broadcast_to, canonical_axes, canonical_axis
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.gathering import gather_slices
 from xlanb.tf2xla.registry import register
@@ -16,7 +17,10 @@ from xlanb.tf2xla.registry import register
 
 @register("Const", "HostConst")
 def _const(ctx: OpContext) -> HloInstruction:
-    return ctx.b.constant(np.asarray(ctx.attr("value")))
+    value = np.asarray(ctx.attr("value"))
+    if is_splat(value):
+        return broadcast_to(ctx.b, ctx.b.constant(value[(0,) * value.ndim]), value.shape)
+    return ctx.b.constant(value)
 
 
 @register("Identity", "StopGradient", "PreventGradient", "Snapshot", "PlaceholderWithDefault", "CheckNumerics")
@@ -73,7 +77,7 @@ def _reshape(ctx: OpContext) -> HloInstruction:
 def _expand_dims(ctx: OpContext) -> HloInstruction:
     x = ctx.input(0)
     dims = list(x.array_shape.dimensions)
-    (axis,) = canonical_axes(ctx.ints(1), len(dims) + 1, ctx.op.name)
+    axis = canonical_axis(int(ctx.number(1)), len(dims) + 1, ctx.op.name)
     return ctx.b.reshape(x, [*dims[:axis], 1, *dims[axis:]])
 
 

@@ -127,7 +127,7 @@ def _matrix_diag(ctx: OpContext) -> HloInstruction:
 def _matrix_diag_v3(ctx: OpContext) -> HloInstruction:
     """num_rows and num_cols of -1 are as small as the diagonals allow."""
     x, numbers = ctx.input(0), ctx.ints(1)
-    (rows,), (columns,) = ctx.ints(2), ctx.ints(3)
+    rows, columns = int(ctx.number(2)), int(ctx.number(3))
     low, high = numbers[0], numbers[-1]
     batch = x.array_shape.dimensions[: -1 if low == high else -2]
     width = x.array_shape.dimensions[-1]

@@ -48,7 +48,7 @@ def _gather_v1(ctx: OpContext) -> HloInstruction:
 
 @register("GatherV2", constants=(2,))
 def _gather(ctx: OpContext) -> HloInstruction:
-    return gather_slices(ctx, ctx.input(0), ctx.input(1), ctx.ints(2)[0], int(ctx.attr("batch_dims", 0)))
+    return gather_slices(ctx, ctx.input(0), ctx.input(1), int(ctx.number(2)), int(ctx.attr("batch_dims", 0)))
 
 
 @register("ResourceGather")

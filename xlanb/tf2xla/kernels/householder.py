@@ -24,6 +24,7 @@ def multiply(ctx: OpContext, x: HloInstruction, y: HloInstruction) -> HloInstruc
 
 def identity(ctx: OpContext, kind: PrimitiveType, batch: tuple[int, ...], size: int) -> HloInstruction:
     """Unit matrices."""
+    ctx.check_constant([size, size])
     return broadcast_to(ctx.b, ctx.b.constant(np.eye(size).astype(kind.dtype)), [*batch, size, size])
 
 

@@ -10,7 +10,7 @@ from xlanb.hlo import HloComputation, HloInstruction, HloOpcode
 from xlanb.shape import PrimitiveType
 from xlanb.shape.primitive_type import from_dtype
 from xlanb.shape.shape import array
-from xlanb.tf2xla.broadcasting import broadcast_to, canonical_axes
+from xlanb.tf2xla.broadcasting import broadcast_to, canonical_axes, canonical_axis
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.constants import highest, lowest, scalar, scalar_of
 from xlanb.tf2xla.registry import register
@@ -18,7 +18,7 @@ from xlanb.tf2xla.registry import register
 
 @register("Range", constants=(0, 1, 2))
 def _range(ctx: OpContext) -> HloInstruction:
-    start, limit, delta = (ctx.constant(i).item() for i in range(3))
+    start, limit, delta = (ctx.number(i) for i in range(3))
     if delta == 0 or (start != limit and (limit > start) != (delta > 0)):
         ctx.fail(f"a range from {start} to {limit} cannot go by {delta}")
     is_integer = all(isinstance(v, int) for v in (start, limit, delta))
@@ -30,9 +30,10 @@ def _range(ctx: OpContext) -> HloInstruction:
 
 @register("LinSpace", constants=(0, 1, 2))
 def _linspace(ctx: OpContext) -> HloInstruction:
-    start, stop, (count,) = ctx.constant(0), ctx.constant(1), ctx.ints(2)
+    start, stop, count = ctx.constant(0), ctx.constant(1), int(ctx.number(2))
     if count < 1:
         ctx.fail(f"num must be positive, not {count}")
+    ctx.check_constant([count])
     dtype = ctx.shape(0).dtype
     step = (stop.reshape(()) - start.reshape(())) / np.asarray(max(count - 1, 1)).astype(dtype)
     values = start.reshape(()) + step * np.arange(count).astype(dtype)
@@ -42,7 +43,7 @@ def _linspace(ctx: OpContext) -> HloInstruction:
 
 @register("OneHot", constants=(1,))
 def _one_hot(ctx: OpContext) -> HloInstruction:
-    indices, (depth,), on, off = ctx.input(0), ctx.ints(1), ctx.input(2), ctx.input(3)
+    indices, depth, on, off = ctx.input(0), int(ctx.number(1)), ctx.input(2), ctx.input(3)
     dims = list(indices.array_shape.dimensions)
     if depth < 0:
         ctx.fail(f"depth must not be negative, but is {depth}")
@@ -89,7 +90,7 @@ def _better_of_pairs(ctx: OpContext, direction: str, element: PrimitiveType, ind
 @register("ArgMax", "ArgMin", constants=(1,))
 def _arg_max(ctx: OpContext) -> HloInstruction:
     x = ctx.input(0)
-    (axis,) = canonical_axes(ctx.ints(1), x.array_shape.rank, ctx.op.name)
+    axis = canonical_axis(int(ctx.number(1)), x.array_shape.rank, ctx.op.name)
     if x.array_shape.dimensions[axis] == 0:
         ctx.fail(f"dimension {axis} of {x.shape} is empty")
     wanted = ctx.attr("output_type")
@@ -100,7 +101,7 @@ def _arg_max(ctx: OpContext) -> HloInstruction:
 @register("TopKV2", constants=(1,))
 def _top_k_v2(ctx: OpContext) -> list[HloInstruction]:
     wanted = ctx.attr("index_type")
-    return _top_k(ctx, ctx.ints(1)[0], PrimitiveType.S32 if wanted is None else from_dtype(wanted.as_numpy_dtype))
+    return _top_k(ctx, int(ctx.number(1)), PrimitiveType.S32 if wanted is None else from_dtype(wanted.as_numpy_dtype))
 
 
 @register("TopK")

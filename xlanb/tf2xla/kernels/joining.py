@@ -6,7 +6,7 @@ import numpy as np
 
 from xlanb.hlo import HloInstruction
 from xlanb.shape.shape import same_dimensions
-from xlanb.tf2xla.broadcasting import canonical_axes
+from xlanb.tf2xla.broadcasting import canonical_axes, canonical_axis
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.registry import register
 
@@ -18,19 +18,19 @@ def _concatenated(ctx: OpContext, parts: list[HloInstruction], axis: int) -> Hlo
 
 @register("ConcatV2", constants=(-1,))
 def _concat(ctx: OpContext) -> HloInstruction:
-    return _concatenated(ctx, ctx.inputs[:-1], ctx.ints(-1)[0])
+    return _concatenated(ctx, ctx.inputs[:-1], int(ctx.number(-1)))
 
 
 @register("Concat", constants=(0,))
 def _concat_v1(ctx: OpContext) -> HloInstruction:
-    return _concatenated(ctx, ctx.inputs[1:], ctx.ints(0)[0])
+    return _concatenated(ctx, ctx.inputs[1:], int(ctx.number(0)))
 
 
 @register("ConcatOffset", constants=slice(None))
 def _concat_offset(ctx: OpContext) -> list[HloInstruction]:
     """For each shape, where its tensor begins in the concatenation: 0 everywhere but along the axis."""
     shapes = [ctx.ints(i) for i in range(1, ctx.input_count)]
-    (axis,) = canonical_axes(ctx.ints(0), len(shapes[0]), ctx.op.name)
+    axis = canonical_axis(int(ctx.number(0)), len(shapes[0]), ctx.op.name)
     rests = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
     if len(rests) != 1 or len({len(s) for s in shapes}) != 1:
         ctx.fail(f"shapes {shapes} differ beside axis {axis}")
@@ -82,7 +82,7 @@ def _unpack(ctx: OpContext) -> list[HloInstruction]:
 @register("Split", constants=(0,))
 def _split(ctx: OpContext) -> list[HloInstruction]:
     x = ctx.input(1)
-    (axis,) = canonical_axes(ctx.ints(0), x.array_shape.rank, ctx.op.name)
+    axis = canonical_axis(int(ctx.number(0)), x.array_shape.rank, ctx.op.name)
     size, count = x.array_shape.dimensions[axis], len(ctx.op.outputs)
     if size % count:
         ctx.fail(f"dimension {axis} of {x.shape} does not split into {count} equal parts")
@@ -93,7 +93,7 @@ def _split(ctx: OpContext) -> list[HloInstruction]:
 def _split_v(ctx: OpContext) -> list[HloInstruction]:
     """One of the sizes may be -1: what the others leave."""
     x, sizes = ctx.input(0), ctx.ints(1)
-    (axis,) = canonical_axes(ctx.ints(2), x.array_shape.rank, ctx.op.name)
+    axis = canonical_axis(int(ctx.number(2)), x.array_shape.rank, ctx.op.name)
     size = x.array_shape.dimensions[axis]
     rest = size - sum(s for s in sizes if s != -1)
     full = [rest if s == -1 else s for s in sizes]

@@ -96,6 +96,7 @@ def _divided_by_count(
 ) -> HloInstruction:
     """`x`, one element a window, over the number of elements in the window that are not padding."""
     for axis, w in zip(layout.spatial, spatial, strict=True):
+        ctx.check_constant([w.count])
         starts = np.arange(w.count) * w.stride - w.low
         counts = np.minimum(starts + w.window, w.size) - np.maximum(starts, 0)
         if (counts == w.window).all():

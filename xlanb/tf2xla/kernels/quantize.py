@@ -15,7 +15,7 @@ _FEWEST_BITS, _MOST_BITS = 1, 63
 
 
 def _bits(ctx: OpContext) -> int:
-    bits = ctx.ints(3)[0] if ctx.op.type == "QuantizeAndDequantizeV3" else int(ctx.attr("num_bits", 8))
+    bits = int(ctx.number(3)) if ctx.op.type == "QuantizeAndDequantizeV3" else int(ctx.attr("num_bits", 8))
     if not _FEWEST_BITS <= bits <= _MOST_BITS:
         ctx.fail(f"num_bits must be {_FEWEST_BITS} to {_MOST_BITS}, not {bits}")
     return bits

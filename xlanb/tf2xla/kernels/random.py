@@ -60,7 +60,7 @@ def _shuffle(ctx: OpContext) -> HloInstruction:
 @register("Multinomial", constants=(1,))
 def _multinomial(ctx: OpContext) -> HloInstruction:
     """Classes drawn by their logits: the largest of logits plus Gumbel noise, -log(-log(u))."""
-    logits, (count,) = ctx.input(0), ctx.ints(1)
+    logits, count = ctx.input(0), int(ctx.number(1))
     b = ctx.b
     rows, classes = logits.array_shape.dimensions
     wide = b.convert(logits, sum_type(logits.array_shape.element_type))

@@ -19,6 +19,7 @@ _PICTURES = 4  # batch, height, width, channels
 
 def _places(ctx: OpContext, out: int, size: int, shift: float) -> Array:
     """Where in the old picture each point of the new one lies."""
+    ctx.check_constant([out])
     if ctx.attr("align_corners") and out > 1:
         return np.arange(out) * ((size - 1) / (out - 1))
     offset = 0.5 if ctx.attr("half_pixel_centers") else 0.0
@@ -27,6 +28,7 @@ def _places(ctx: OpContext, out: int, size: int, shift: float) -> Array:
 
 def _weights(ctx: OpContext, out: int, size: int) -> Array:
     """[out, size]: how much each old point counts for a new one, between two neighbours by nearness."""
+    ctx.check_constant([out, size])
     where = _places(ctx, out, size, 1.0).astype(np.float32)
     low = np.clip(np.floor(where), 0, size - 1).astype(int)
     high = np.clip(np.floor(where) + 1, 0, size - 1).astype(int)
@@ -99,6 +101,7 @@ def _nearest_grad(ctx: OpContext) -> HloInstruction:
     kind = grads.array_shape.element_type
     matrices = []
     for out, size in zip(grads.array_shape.dimensions[1:3], sizes, strict=True):
+        ctx.check_constant([size, out])
         chosen = np.zeros((size, out), kind.dtype)
         chosen[_picked(ctx, out, size), np.arange(out)] = 1
         matrices.append(chosen)

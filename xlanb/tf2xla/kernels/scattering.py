@@ -109,7 +109,7 @@ _SEGMENTS: dict[str, tuple[HloOpcode, Callable[[PrimitiveType], Any]]] = {
 def _segments(ctx: OpContext) -> HloInstruction:
     """Rows combined by segment id; negative ids are left out; where there is none a maximum is the least finite number."""
     data, ids = ctx.input(0), ctx.input(1)
-    (count,) = ctx.ints(2)
+    count = int(ctx.number(2))
     rank = ids.array_shape.rank
     if count < 0 or data.array_shape.dimensions[:rank] != ids.array_shape.dimensions:
         ctx.fail(
@@ -126,7 +126,7 @@ def _segments(ctx: OpContext) -> HloInstruction:
 def _bincount(ctx: OpContext) -> HloInstruction:
     """How often each integer occurs, or the sum of its weights; of a matrix, row by row; binary_output says only whether."""
     values, weights = ctx.input(0), ctx.input(2)
-    (size,) = ctx.ints(1)
+    size = int(ctx.number(1))
     dims = values.array_shape.dimensions
     if len(dims) > 2 or size < 0:
         ctx.fail(f"values {values.shape} must be a vector or a matrix, size {size} not negative")

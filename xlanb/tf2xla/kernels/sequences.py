@@ -8,7 +8,7 @@ from xlanb.hlo import HloComputation, HloInstruction, HloOpcode
 from xlanb.hlo.attributes import Window, WindowDimension
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
-from xlanb.tf2xla.broadcasting import canonical_axes
+from xlanb.tf2xla.broadcasting import canonical_axes, canonical_axis
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.constants import filled, scalar, sum_type
 from xlanb.tf2xla.registry import register
@@ -16,7 +16,7 @@ from xlanb.tf2xla.registry import register
 
 def _scan(ctx: OpContext, x: HloInstruction, initial: float, region: HloOpcode | HloComputation) -> HloInstruction:
     """Running reductions along the axis of input 1: a window over all that came before."""
-    (axis,) = canonical_axes(ctx.ints(1), x.array_shape.rank, ctx.op.name)
+    axis = canonical_axis(int(ctx.number(1)), x.array_shape.rank, ctx.op.name)
     size = x.array_shape.dimensions[axis]
     b = ctx.b
     if x.array_shape.element_count == 0:

@@ -26,7 +26,7 @@ _BLOCKS = 256  # that the counter moves on by for each number
 
 
 def _generator(ctx: OpContext) -> philox.Generator:
-    (algorithm,) = ctx.ints(1)
+    algorithm = int(ctx.number(1))
     if algorithm not in (PHILOX, AUTO):
         ctx.fail(f"random algorithm {algorithm} is not known here: 1 (Philox) and 3 (automatic) are")
     state = ctx.read_variable(0)
@@ -94,11 +94,12 @@ def _rng_read_and_skip(ctx: OpContext) -> HloInstruction:
 @register("StatelessMultinomial", constants=(1,))
 def _stateless_multinomial(ctx: OpContext) -> HloInstruction:
     """The first class up to which the probabilities, summed in double precision, exceed a uniform number."""
-    logits, (count,) = ctx.input(0), ctx.ints(1)
+    logits, count = ctx.input(0), int(ctx.number(1))
     b = ctx.b
     if logits.array_shape.rank != 2 or count < 0:
         ctx.fail(f"cannot draw {count} classes from logits {logits.shape}: they must be a matrix")
     rows, classes = logits.array_shape.dimensions
+    ctx.check_constant([classes, classes])
     kind = ctx.element_type("output_dtype")
     if not rows * count * classes:
         return broadcast_to(b, scalar_of(ctx, kind, 0), [rows, count])
@@ -167,7 +168,7 @@ _ALGORITHMS = {PHILOX: "rng_philox", 2: "rng_three_fry", AUTO: "rng_default"}
 @register("XlaRngBitGenerator", constants=(0, 2))
 def _rng_bit_generator(ctx: OpContext) -> list[HloInstruction]:
     """The new state and random bits."""
-    (algorithm,) = ctx.ints(0)
+    algorithm = int(ctx.number(0))
     if algorithm not in _ALGORITHMS:
         ctx.fail(f"random algorithm {algorithm} is not one of 1, 2, 3: {', '.join(_ALGORITHMS.values())}")
     kind = ctx.element_type("dtype")

@@ -33,7 +33,7 @@ def _from_key(draw: Draw) -> Callable[[OpContext], HloInstruction]:
     """Inputs: shape, key, counter, algorithm, ..."""
 
     def lower(ctx: OpContext) -> HloInstruction:
-        (algorithm,) = ctx.ints(3)
+        algorithm = int(ctx.number(3))
         if algorithm not in (PHILOX, AUTO):
             ctx.fail(f"random algorithm {algorithm} is not known here: 1 (Philox) and 3 (automatic) are")
         return _drawn(ctx, draw, philox.given(ctx, ctx.input(1), ctx.input(2)))

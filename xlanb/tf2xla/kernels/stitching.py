@@ -38,6 +38,7 @@ def _stitch(ctx: OpContext) -> HloInstruction:
     if size > 2 * where.size + 2**20:
         ctx.fail(f"index {size - 1} is far beyond the {where.size} rows that are given")
     # behind all rows stands one of zeros, for what no index names
+    ctx.check_constant([size])
     source = np.full([size], where.size, np.int32)
     source[where] = np.arange(where.size)
     zeros = broadcast_to(ctx.b, scalar(ctx, data[0], 0), [1, *rest])
@@ -67,7 +68,7 @@ def _sparse_to_dense(ctx: OpContext) -> HloInstruction:
 @register("NonMaxSuppressionV4", constants=(2,))
 def _non_max_suppression(ctx: OpContext) -> list[HloInstruction]:
     """Boxes by their scores, each that overlaps none taken before too much: indices, padded with zeros, and how many there are."""
-    boxes, scores, (size,) = ctx.input(0), ctx.input(1), ctx.ints(2)
+    boxes, scores, size = ctx.input(0), ctx.input(1), int(ctx.number(2))
     if not ctx.attr("pad_to_max_output_size", False):
         ctx.fail("how many boxes are left is known only when it runs: set pad_to_max_output_size")
     if boxes.array_shape.rank != 2 or boxes.array_shape.dimensions[1] != 4 or size < 0:

@@ -12,6 +12,7 @@ import numpy as np
 
 from xlanb.hlo import HloInstruction
 from xlanb.shape import PrimitiveType
+from xlanb.tf2xla.broadcasting import broadcast_to
 from xlanb.tf2xla.context import OpContext, Store, Value
 from xlanb.tf2xla.kernels.constants import scalar_of
 from xlanb.tf2xla.kernels.gathering import gather_slices
@@ -48,7 +49,7 @@ def _with_row(ctx: OpContext, buffer: HloInstruction, index: HloInstruction, ite
 
 @register("StackV2", constants=(0,))
 def _stack(ctx: OpContext) -> Value:
-    size = ctx.ints(0)[0]
+    size = int(ctx.number(0))
     return Store(
         ctx.op.name, -1, None, False, ctx.element_type("elem_type"), size if size >= 0 else None, is_stack=True
     )
@@ -90,7 +91,7 @@ def _parts(ctx: OpContext, held: HloInstruction) -> tuple[HloInstruction, HloIns
 
 @register("TensorArrayV3", constants=(0,))
 def _array(ctx: OpContext) -> Sequence[Value]:
-    store = Store(ctx.op.name, -1, None, False, ctx.element_type("dtype"), max(0, ctx.ints(0)[0]))
+    store = Store(ctx.op.name, -1, None, False, ctx.element_type("dtype"), max(0, int(ctx.number(0))))
     shape = ctx.attr("element_shape")
     dims = None if shape is None else shape.as_tuple()
     if dims is not None and None not in dims:
@@ -151,7 +152,7 @@ def _scatter(ctx: OpContext) -> HloInstruction:
     store, value = _store(ctx, is_stack=False), ctx.input(2)
     store.form(ctx.b, value.array_shape.dimensions[1:])
     buffer, indices = ctx.input(0), ctx.ints(1)
-    if indices == list(range(buffer.array_shape.dimensions[0])):
+    if len(indices) == buffer.array_shape.dimensions[0] and indices == list(range(len(indices))):
         ctx.assign_variable(0, ctx.b.add(buffer, value) if store.is_gradient else value)
         return ctx.input(3)
     for position, index in enumerate(indices):
@@ -166,7 +167,10 @@ def _scatter(ctx: OpContext) -> HloInstruction:
 def _concat(ctx: OpContext) -> Sequence[HloInstruction]:
     buffer = _formed(ctx)
     count, first, *rest = buffer.array_shape.dimensions
-    return [ctx.b.reshape(buffer, [count * first, *rest]), ctx.b.constant(np.full(count, first, np.int64))]
+    return [
+        ctx.b.reshape(buffer, [count * first, *rest]),
+        broadcast_to(ctx.b, ctx.b.constant(np.int64(first)), [count]),
+    ]
 
 
 @register("TensorArraySplitV3", constants=(2,))

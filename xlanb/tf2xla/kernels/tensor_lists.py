@@ -49,12 +49,12 @@ def _made(ctx: OpContext, size: int, *, is_pushed: bool) -> Value:
 
 @register("TensorListReserve", constants=(1,))
 def _reserve(ctx: OpContext) -> Value:
-    return _made(ctx, max(0, ctx.ints(1)[0]), is_pushed=False)
+    return _made(ctx, max(0, int(ctx.number(1))), is_pushed=False)
 
 
 @register("EmptyTensorList", constants=(1,))
 def _empty(ctx: OpContext) -> Value:
-    size = ctx.ints(1)[0]
+    size = int(ctx.number(1))
     if size < 0:
         ctx.fail("a list that is pushed to needs max_num_elements: its size must be known when it is compiled")
     return _made(ctx, size, is_pushed=True)
@@ -193,4 +193,7 @@ def _concat(ctx: OpContext) -> Sequence[HloInstruction]:
     count, *dims = whole.array_shape.dimensions
     if not dims:
         ctx.fail("scalars have no rows to put one after the other")
-    return [ctx.b.reshape(whole, [count * dims[0], *dims[1:]]), ctx.b.constant(np.full([count], dims[0], np.int64))]
+    return [
+        ctx.b.reshape(whole, [count * dims[0], *dims[1:]]),
+        broadcast_to(ctx.b, ctx.b.constant(np.int64(dims[0])), [count]),
+    ]

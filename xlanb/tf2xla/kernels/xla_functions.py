@@ -89,7 +89,7 @@ def _scatter(ctx: OpContext) -> HloInstruction:
 @register("XlaVariadicSort", constants=(-1,))
 def _variadic_sort(ctx: OpContext) -> list[HloInstruction]:
     """Arrays sorted together; the comparator takes two scalars of each in turn."""
-    xs, (dimension,) = ctx.inputs[:-1], ctx.ints(-1)
+    xs, dimension = ctx.inputs[:-1], int(ctx.number(-1))
     types = [x.array_shape.element_type for x in xs for _ in range(2)]
     rank = xs[0].array_shape.rank
     axis = dimension + rank if dimension < 0 else dimension

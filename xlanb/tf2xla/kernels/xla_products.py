@@ -70,7 +70,7 @@ def _conv(ctx: OpContext) -> HloInstruction:
         ctx.input(1),
         window,
         labels,
-        feature_group_count=ctx.ints(6)[0],
+        feature_group_count=int(ctx.number(6)),
         batch_group_count=int(ctx.attr("batch_group_count", 1)),
         element_type=_result_type(ctx),
     )
