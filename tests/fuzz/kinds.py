@@ -40,12 +40,15 @@ class Kind:
 @cache
 def kinds() -> dict[str, Kind]:
     """Every kind by its name."""
-    from tests.fuzz import archives, dumps, hlo_proto, hlo_text
+    from tests.fuzz import archives, checkpoints, dumps, graphdefs, hlo_proto, hlo_text
 
     found = [
         Kind("executable", ".xlanb", archives.mutants, archives.check),
         Kind("hlo", ".hlo", hlo_text.mutants, hlo_text.check),
         Kind("proto", ".pb", hlo_proto.mutants, hlo_proto.check),
         Kind("dump", ".json", dumps.mutants, dumps.check),
+        Kind("graphdef", ".pb", graphdefs.mutants, graphdefs.check),
+        Kind("graphdef_text", ".pbtxt", graphdefs.text_mutants, graphdefs.check),
+        Kind("checkpoint", ".ckpt", checkpoints.mutants, checkpoints.check),
     ]
     return {k.name: k for k in found}

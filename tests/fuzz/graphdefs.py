@@ -1,0 +1,371 @@
+"""GraphDefs, binary and text, with changed fields: read, written, clustered, lowered and run, with clusters and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from google.protobuf import text_format
+
+import xlanb
+from tests.fuzz.graph_seeds import seeds
+from tests.fuzz.kinds import Item
+from tests.fuzz.mutate import NUMBERS, TEXTS, change_bytes, change_text
+from tests.fuzz.worker import TooLong, _place
+from xlanb import tf
+from xlanb.errors import InternalError, XlanbError
+from xlanb.graph.attr_values import new_message
+from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Tensor
+from xlanb.graph.ops.table import op_names
+
+_SIZES = (-(2**62), -7, -2, -1, 0, 1, 2, 3, 7, 64, 2**16, 2**31 - 1, 2**31, 2**40, 2**62)
+_TYPES = (*range(24), 30, 101, 109, 999)
+_LOOPS = frozenset({"While", "StatelessWhile", "NextIteration", "RefNextIteration"})
+_RUN = 2
+
+
+def _one(rng: np.random.Generator, items: Any) -> Any:
+    found = list(items)
+    return found[int(rng.integers(0, len(found)))]
+
+
+# -------------------------------------------------------------------------------------------------------- the mutations
+
+
+def _attr(node: Any, rng: np.random.Generator) -> Any:
+    return node.attr[_one(rng, sorted(node.attr))] if node.attr else None
+
+
+def _drop_attr(node: Any, _graph: Any, rng: np.random.Generator) -> None:
+    if node.attr:
+        del node.attr[_one(rng, sorted(node.attr))]
+
+
+def _swap_attrs(node: Any, _graph: Any, rng: np.random.Generator) -> None:
+    if len(node.attr) > 1:
+        first, second = (_one(rng, sorted(node.attr)) for _ in range(2))
+        kept = node.attr[first].SerializeToString()
+        node.attr[first].CopyFrom(node.attr[second])
+        node.attr[second].ParseFromString(kept)
+
+
+def _copy_attr(node: Any, graph: Any, rng: np.random.Generator) -> None:
+    other = _one(rng, graph.node)
+    if other.attr:
+        key = _one(rng, sorted(other.attr))
+        node.attr[_one(rng, [key, *sorted(node.attr)])].CopyFrom(other.attr[key])
+
+
+def _change_attr(node: Any, _graph: Any, rng: np.random.Generator) -> None:
+    attr = _attr(node, rng)
+    kind = None if attr is None else attr.WhichOneof("value")
+    if kind == "i":
+        attr.i = _number(rng, 64)
+    elif kind == "f":
+        attr.f = _one(rng, (0.0, -1.0, float("inf"), float("nan"), 1e30))
+    elif kind == "b":
+        attr.b = not attr.b
+    elif kind == "s":
+        attr.s = _one(rng, TEXTS).encode("utf-8", "surrogatepass") if rng.random() < 0.5 else attr.s[:-1]
+    elif kind == "type":
+        attr.type = _one(rng, _TYPES)
+    elif kind == "shape":
+        _change_shape(attr.shape, rng)
+    elif kind == "tensor":
+        _change_tensor(attr.tensor, rng)
+    elif kind == "func":
+        attr.func.name = _one(rng, ("", "nothing", attr.func.name[:-1]))
+    elif kind == "list":
+        _change_list(attr.list, rng)
+
+
+def _change_list(value: Any, rng: np.random.Generator) -> None:
+    filled = [f for f in ("s", "i", "f", "b", "type", "shape") if len(getattr(value, f))]
+    if not filled:
+        value.i.append(_number(rng, 64))
+        return
+    field = getattr(value, filled[0])
+    how = int(rng.integers(0, 3))
+    if how == 0:
+        del field[int(rng.integers(0, len(field)))]
+    elif filled[0] == "shape":
+        _change_shape(field[int(rng.integers(0, len(field)))], rng)
+    elif how == 1:
+        field.append(field[0])
+    else:
+        new = _one(rng, _TYPES) if filled[0] == "type" else _number(rng, 63)
+        field[int(rng.integers(0, len(field)))] = (
+            b"\xff" if filled[0] == "s" else bool(new) if filled[0] == "b" else new
+        )
+
+
+def _number(rng: np.random.Generator, bits: int) -> int:
+    limit = 1 << (bits - 1)
+    return int(_one(rng, [n for n in (*NUMBERS, *_SIZES) if -limit <= n < limit]))
+
+
+def _change_shape(shape: Any, rng: np.random.Generator) -> None:
+    how = int(rng.integers(0, 5))
+    if how == 0:
+        shape.dim.add(size=_one(rng, _SIZES))
+    elif how == 1 and shape.dim:
+        del shape.dim[0]
+    elif how == 2:
+        shape.unknown_rank = True
+    elif how == 3:
+        for _ in range(70):
+            shape.dim.add(size=1)
+    elif shape.dim:
+        shape.dim[int(rng.integers(0, len(shape.dim)))].size = _one(rng, _SIZES)
+
+
+def _change_tensor(tensor: Any, rng: np.random.Generator) -> None:
+    how = int(rng.integers(0, 5))
+    if how == 0:
+        _change_shape(tensor.tensor_shape, rng)
+    elif how == 1:
+        tensor.dtype = _one(rng, _TYPES)
+    elif how == 2:
+        tensor.tensor_content = change_bytes(tensor.tensor_content, rng)
+    elif how == 3 and tensor.tensor_content and len(tensor.tensor_content) % 4 == 0:
+        values = np.frombuffer(tensor.tensor_content, np.int32).copy()
+        values[int(rng.integers(0, values.size))] = _number(rng, 32)
+        tensor.tensor_content = values.tobytes()
+    elif len(tensor.int_val):
+        tensor.int_val[0] = _number(rng, 32)
+    else:
+        tensor.ClearField("tensor_content")
+
+
+def _rewire(node: Any, graph: Any, rng: np.random.Generator) -> None:
+    source = _one(rng, graph.node).name + _one(rng, ("", "", ":1", ":2", ":99", ":-1", ":99999999", ":x"))
+    if node.input and rng.random() < 0.8:
+        node.input[int(rng.integers(0, len(node.input)))] = source
+    else:
+        node.input.append(source)
+
+
+def _drop_input(node: Any, _graph: Any, rng: np.random.Generator) -> None:
+    if node.input:
+        del node.input[int(rng.integers(0, len(node.input)))]
+
+
+def _swap_inputs(node: Any, _graph: Any, rng: np.random.Generator) -> None:
+    order = [node.input[int(k)] for k in rng.permutation(len(node.input))]
+    del node.input[:]
+    node.input.extend(order)
+
+
+def _control(node: Any, graph: Any, rng: np.random.Generator) -> None:
+    node.input.append(f"^{_one(rng, graph.node).name}")
+
+
+def _change_op(node: Any, graph: Any, rng: np.random.Generator) -> None:
+    node.op = _one(rng, [n.op for n in graph.node] if rng.random() < 0.7 else [*op_names(), "Bogus", ""])
+
+
+def _rename(node: Any, graph: Any, rng: np.random.Generator) -> None:
+    node.name = _one(rng, (_one(rng, graph.node).name, "", "a b", "/", "x:0", "^x", "é", "a" * 5000))
+
+
+def _drop_node(node: Any, graph: Any, _rng: np.random.Generator) -> None:
+    kept = [n for n in graph.node if n is not node and n.name != node.name]
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def _copy_node(node: Any, graph: Any, rng: np.random.Generator) -> None:
+    graph.node.add().CopyFrom(node)
+    if rng.random() < 0.7:
+        graph.node[-1].name += "_copy"
+
+
+def _device(node: Any, _graph: Any, rng: np.random.Generator) -> None:
+    node.device = _one(rng, ("/gpu:0", "/device:XLA_GPU:0", "nonsense", "/job:x/task:9", "/cpu:1", "\x00"))
+
+
+def _change_function(_node: Any, graph: Any, rng: np.random.Generator) -> None:
+    if not graph.library.function:
+        return
+    function = _one(rng, graph.library.function)
+    how = int(rng.integers(0, 7))
+    if how == 0 and function.ret:
+        del function.ret[_one(rng, sorted(function.ret))]
+    elif how == 1 and function.ret:
+        function.ret[_one(rng, sorted(function.ret))] = _one(
+            rng, ("", "x:0", "x:y:9", *(n.name for n in function.node_def))
+        )
+    elif how == 2:
+        argument = _one(rng, [*function.signature.input_arg, *function.signature.output_arg, function.signature])
+        argument.name = _one(rng, ("", function.signature.name, "é"))
+    elif how == 3 and function.signature.input_arg:
+        _one(rng, function.signature.input_arg).type = _one(rng, _TYPES)
+    elif how == 4 and function.signature.input_arg:
+        del function.signature.input_arg[0]
+    elif how == 5:
+        graph.library.function.add().CopyFrom(function)
+    elif function.node_def:  # it calls itself, or another function
+        call = _one(rng, function.node_def)
+        call.op = _one(rng, graph.library.function).signature.name
+
+
+def _change_library_node(_node: Any, graph: Any, rng: np.random.Generator) -> None:
+    bodies = [f.node_def for f in graph.library.function if len(f.node_def)]
+    if bodies:
+        body = new_message("GraphDef")
+        chosen = _one(rng, bodies)
+        body.node.extend(chosen)
+        _one(rng, _OF_NODES)(_one(rng, body.node), body, rng)
+        del chosen[:]
+        chosen.extend(body.node)
+
+
+_Mutation = Callable[[Any, Any, np.random.Generator], None]
+_OF_NODES: tuple[_Mutation, ...] = (
+    _drop_attr, _swap_attrs, _copy_attr, _change_attr, _change_attr, _change_attr, _rewire, _rewire, _drop_input,
+    _swap_inputs, _control, _change_op, _rename, _drop_node, _copy_node, _device,
+)  # fmt: skip
+_MUTATIONS: tuple[_Mutation, ...] = (*_OF_NODES, _change_function, _change_library_node)
+
+
+def _mutated(rng: np.random.Generator) -> Any:
+    proto = new_message("GraphDef")
+    proto.ParseFromString(_one(rng, seeds().values()))
+    for _ in range(int(rng.integers(1, 4))):
+        if proto.node:
+            _one(rng, _MUTATIONS)(_one(rng, proto.node), proto, rng)
+    return proto
+
+
+def mutants(rng: np.random.Generator) -> Iterator[bytes]:
+    """Binary GraphDefs: most with changed fields, some with changed bytes."""
+    while True:
+        if rng.random() < 0.1:
+            yield change_bytes(_one(rng, seeds().values()), rng)
+        else:
+            yield _mutated(rng).SerializeToString()
+
+
+@cache
+def _text_of(name: str) -> str:
+    proto = new_message("GraphDef")
+    proto.ParseFromString(seeds()[name])
+    text: str = text_format.MessageToString(proto)
+    return text
+
+
+def text_mutants(rng: np.random.Generator) -> Iterator[str]:
+    """GraphDefs as text: words, numbers and lines changed."""
+    while True:
+        text = _text_of(_one(rng, seeds()))
+        if rng.random() < 0.3:
+            yield change_text(text, rng)
+            continue
+        lines = text.splitlines()
+        for _ in range(int(rng.integers(1, 4))):
+            at = int(rng.integers(0, len(lines)))
+            words = lines[at].split(": ")
+            if len(words) == 2 and rng.random() < 0.8:
+                new = _one(rng, (str(_one(rng, NUMBERS)), "9" * 24, "1e999", "nan", "DT_BOGUS", "true", '"x"', "{", ""))
+                lines[at] = f"{words[0]}: {new}"
+            else:
+                lines[at] = lines[int(rng.integers(0, len(lines)))]
+        yield "\n".join(lines)
+
+
+# ------------------------------------------------------------------------------------------------------------ the check
+
+
+def check(item: Item, rng: np.random.Generator) -> str | None:
+    """Every way that a GraphDef goes: read, written, imported, clustered, lowered, run with clusters and without."""
+    graphs: list[Graph] = []
+    find = _tried("read", lambda: graphs.append(Graph.from_graphdef(item)))
+    if find is not None or not graphs:
+        return find
+    (graph,) = graphs
+    nodes = graph.get_operations()
+    steps: dict[str, Callable[[], object]] = {
+        "show": lambda: (str(graph), graph.record()),
+        "write": lambda: Graph.from_graphdef(graph.to_graphdef()),
+        "import": lambda: _imported(graph),
+        "cluster": lambda: _clustered(graph, rng),
+    }
+    if nodes:
+        steps["run"] = lambda: _run(graph, rng, jit=False)
+        steps["run jit"] = lambda: _run(graph, rng, jit=True)
+    for name, step in steps.items():
+        try:
+            find = _tried(name, step)
+        except TooLong:
+            if name.startswith("run") and _may_loop(graph):
+                return None  # the program itself has no end
+            raise
+        if find is not None:
+            return find
+    return None
+
+
+def _tried(name: str, step: Callable[[], object]) -> str | None:
+    try:
+        step()
+    except InternalError as error:
+        cause = error.__cause__ or error
+        return f"internal {type(cause).__name__} in {name} at {_place(cause)}: {str(cause)[:200]!r}"
+    except XlanbError as error:
+        return None if str(error).strip() else f"silent {type(error).__name__} in {name}: no message"
+    return None
+
+
+def _may_loop(graph: Graph) -> bool:
+    bodies = [graph, *(f.body for f in graph.functions.values())]
+    return any(op.type in _LOOPS for body in bodies for op in body)
+
+
+def _imported(graph: Graph) -> None:
+    with Graph().as_default():
+        tf.import_graph_def(graph.as_graph_def(), name="imported")
+
+
+def _clustered(graph: Graph, rng: np.random.Generator) -> None:
+    found = xlanb.cluster(graph, tf_xla_min_cluster_size=1)
+    found.why(_one(rng, graph.get_operations()).name)
+    for cluster in found.clusters[:3]:
+        _tried_quietly(lambda c=cluster: c.hlo_module)
+
+
+def _tried_quietly(step: Callable[[], object]) -> None:
+    """One cluster that cannot be lowered is no reason not to try the next."""
+    try:
+        step()
+    except InternalError:
+        raise
+    except XlanbError:
+        return
+
+
+def _run(graph: Graph, rng: np.random.Generator, *, jit: bool) -> None:
+    session = tf.Session(graph)
+    feeds: dict[Any, Any] = {}
+    for op in graph:
+        if op.type in {"Placeholder", "PlaceholderV2"}:
+            feeds[op.outputs[0]] = _value(op.outputs[0], rng)
+        elif op.type in {"VarHandleOp", "VariableV2", "Variable"}:
+            shape, dtype = op.attrs.get("shape"), op.attrs.get("dtype")
+            if shape is not None and shape.is_fully_defined() and (shape.num_elements() or 0) < 1000:
+                session.load_variables({op.name: np.ones(shape.as_list(), dtype.numpy_dtype)})
+    fetched = [t for op in rng.permutation(np.asarray(graph.get_operations(), object))[:_RUN] for t in op.outputs[:1]]
+    fetched += [t for op in graph.get_operations()[-1:] for t in op.outputs[:1]]
+    with xlanb.flags(f"--tf_xla_auto_jit={2 if jit else -1} --tf_xla_min_cluster_size=1"):
+        for tensor in fetched:
+            _tried_quietly(lambda t=tensor: session.run(t, feeds))
+
+
+def _value(tensor: Tensor, rng: np.random.Generator) -> Any:
+    dims = tensor.shape.as_tuple() or ()
+    sizes = [2 if d is None else min(d, 8) for d in dims[:8]]
+    if tensor.dtype.name == "string":
+        return np.full(sizes, b"a word", object)
+    return rng.integers(0, 3, sizes).astype(tensor.dtype.numpy_dtype)
