@@ -197,3 +197,13 @@ def test_a_custom_call_without_a_buffers_shape_says_that_it_is_not_known():
     np.testing.assert_array_equal(xlanb.compile(text % "Unpin")(x), x)
     with pytest.raises(EvaluationError, match=r'custom-call target "AddOne" is not known'):
         xlanb.compile(text % "AddOne")(x)
+
+
+def test_a_gather_of_empty_slices_into_elements_is_refused():
+    text = (
+        "HloModule m\nENTRY e {\n  p = f32[6,2] parameter(0)\n  i = s32[6,1] parameter(1)\n  ROOT g = f32[6] gather(p, i), "
+        "offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={1}, index_vector_dim=1, slice_sizes={1,0}\n}\n"
+    )
+    xlanb.hlo.parse(text).verify()
+    with pytest.raises(HloVerifierError, match=r"%g: cannot be compiled: slices of sizes \(1, 0\) have no element"):
+        xlanb.compile(text)

@@ -99,6 +99,10 @@ def _verify_indexing(i: HloInstruction) -> None:
     both = set(i.ints(batching)) & set(i.ints(mapped))
     if both:
         fail(i, f"cannot be compiled: expected {mapped} without the {batching}, but both have {sorted(both)}")
+    if i.opcode is HloOpcode.GATHER and i.array_shape.element_count:
+        sizes = i.ints("slice_sizes")
+        if 0 in sizes:
+            fail(i, f"cannot be compiled: slices of sizes {sizes} have no element to gather, but {i.shape} has some")
 
 
 _INDEXED = {
