@@ -169,6 +169,7 @@ class Mode:
     def compile(self, text: str) -> Executable:
         """The module compiled so. With two threads every loop that may be shared is."""
         with ExitStack() as stack:
+            stack.enter_context(_stack_symbols())
             if self.spread:
                 stack.enter_context(mock.patch.object(heap_simulator, "pack", spread(at_end=self.at_end)))
             if self.threads > 1:
@@ -264,7 +265,7 @@ def _stack_memory() -> tuple[jit.LoadedCode, dict[str, int]]:
 @contextmanager
 def _guarded_stacks(*, at_end: bool) -> Iterator[None]:
     """Kernels that are compiled meanwhile have guarded memory for what else is on the stack."""
-    plain, symbol, known = jit.LoadedCode, "guarded.end" if at_end else "guarded.start", _stack_memory()[1]
+    symbol = "guarded.end" if at_end else "guarded.start"
 
     def alloca(self: Function, type_: str, count: int = 1) -> str:
         name = self.fresh("stack")
@@ -274,12 +275,21 @@ def _guarded_stacks(*, at_end: bool) -> Iterator[None]:
         self._allocas.append(f"  {name} = call ptr @{symbol}(i64 {size})")
         return name
 
+    with mock.patch.object(Function, "alloca", alloca):
+        yield
+
+
+@contextmanager
+def _stack_symbols() -> Iterator[None]:
+    """Code that is loaded meanwhile finds the functions that stand for `alloca`: routines that programs share may have been made with them."""
+    plain, known = jit.LoadedCode, _stack_memory()[1]
+
     def loaded(
         files: Sequence[bytes], exports: Sequence[str], symbols: Mapping[str, int] | None = None, kept: Any = None
     ) -> jit.LoadedCode:
         return plain(files, exports, {**(symbols or {}), **known}, kept)
 
-    with mock.patch.object(Function, "alloca", alloca), mock.patch.object(jit, "LoadedCode", loaded):
+    with mock.patch.object(jit, "LoadedCode", loaded):
         yield
 
 

@@ -18,6 +18,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import resource
 import secrets
 import selectors
@@ -35,13 +36,15 @@ import numpy as np
 
 from tests.cpu.guard_pages import Mode, arrays, random_inputs, run_guarded
 from tests.fuzz.random_modules import random_module
-from xlanb.errors import XlanbError
+from xlanb.errors import CompilationError, XlanbError
 
 _BATCH = 25
 """Modules that one child runs."""
 _HUNG = 60.0
 """Seconds without a word after which a child is killed."""
 _MEMORY = 6 << 30
+_BROKEN = re.compile("LLVM refuses|LLVM makes no object code|cannot be loaded")
+"""In the messages of a CompilationError that no module should end in."""
 _MODES = (
     (Mode(1, at_end=True, stacks=True), Mode(2, at_end=False, constants=True)),
     (Mode(1, at_end=False, bits=128), Mode(2, at_end=True, constants=True)),
@@ -124,7 +127,7 @@ def check(item: Item, seconds: float) -> str:
     except _TooLongError:
         return "too long"
     except XlanbError as error:
-        return "LLVM refuses it" if "LLVM refuses" in str(error) else "refused"
+        return "LLVM refuses it" if isinstance(error, CompilationError) and _BROKEN.search(str(error)) else "refused"
     except MemoryError:
         return "too large"
     except Exception as error:  # noqa: BLE001 - reported
