@@ -61,7 +61,8 @@ def test_results_are_of_jax_where_an_argument_is():
 
 def test_the_other_doors_take_it_too():
     want = layer(PARAMS, X)
-    agree(xlanb.evaluate(layer, PARAMS, X), want)
+    agree(xlanb.evaluate(layer, PARAMS, x=X), want)
+    agree(xlanb.compile(layer, PARAMS, x=X)(PARAMS, x=X), want)
     compilation = xlanb.Compilation(layer, PARAMS, X)
     agree(compilation.finish()(PARAMS, X), want)
     trace = xlanb.trace(jax.jit(layer), PARAMS, X)
@@ -145,7 +146,7 @@ def test_jit_compiles_once_per_signature_and_says_why():
     ]
     assert info.entries[3].why == "x: dtype float32[2,3] -> int32[2,3]"
     assert list(info.to_dataframe().columns) == ["signature", "why", "seconds"]
-    assert "params['l0']['w']: float32[3,4]" in str(fast)
+    assert "params['l0']['w']: float32[3,4]" in str(info)
 
 
 def test_jit_from_many_threads_compiles_once():

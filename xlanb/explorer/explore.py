@@ -8,7 +8,7 @@ from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
 
 
-def trace(x: Any, *args: Any, **named: Any) -> Trace:
+def trace(x: Any, /, *args: Any, **named: Any) -> Trace:
     """Compile `x` as `Compilation` does, to the end; the record of every stage.
 
     Args:

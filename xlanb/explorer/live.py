@@ -56,7 +56,7 @@ class Compilation(Displayable):
     `fork` leaves it after any of its stages for a compilation of its own; `branches` are those that did.
     """
 
-    def __init__(self, x: Any, *args: Any, session: Session | None = None, **named: Any) -> None:
+    def __init__(self, x: Any, /, *args: Any, session: Session | None = None, **named: Any) -> None:
         self._recorder = Recorder(x.past) if isinstance(x, Branch) else Recorder()
         self._flags = current()
         self.result: Any = None

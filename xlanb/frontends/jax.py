@@ -92,7 +92,7 @@ def _is_filled(cell: Any) -> bool:
     return False
 
 
-def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
+def from_jax(x: Any, /, *args: Any, **named: Any) -> HloModule:
     """The HLO of what comes from JAX, as JAX hands it to XLA, before any pass.
 
     `x` is a function or a `jax.jit` object with example arguments, a `Lowered`, a `Compiled` (then it is the HLO after XLA's passes), a `jax.export.Exported` or its serialized bytes,
@@ -110,7 +110,7 @@ def from_jax(x: Any, *args: Any, **named: Any) -> HloModule:
     return module
 
 
-def jax_module(x: Any, *args: Any, **named: Any) -> HloModule:
+def jax_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     """The module of `from_jax`, with the function's own calling convention (`module.calling`) where there is a function.
 
     Raises:

@@ -17,6 +17,7 @@ from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule
 from xlanb.notebook.cell import cell_title
 from xlanb.notebook.observation import Observation, why_uncompiled
+from xlanb.notebook.program import holds_hlo
 from xlanb.peers import xla
 from xlanb.view.annotate import annotated_html
 
@@ -59,7 +60,7 @@ def show_asked(shell: InteractiveShell, options: Any, seen: Observation, cell: s
         for trace in seen.traces:
             _show(trace.why(*names))
     if options.annotate:
-        title = "" if options.lang == "hlo" else cell_title(shell)
+        title = "" if holds_hlo(options.lang, cell) else cell_title(shell)
         found = annotate(seen.traces, "\n" + cell, title)
         display({"text/html": annotated_html(found), "text/plain": str(found)}, raw=True)
     if options.bisect:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
@@ -26,13 +27,27 @@ def run_cell(shell: InteractiveShell, source: str) -> Any:
     return eval(compile(ast.Expression(last.value), name, "eval"), shell.user_global_ns, namespace)
 
 
-def run_cell_to_call(shell: InteractiveShell, source: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Run Python up to the call that the cell ends in: the function, its arguments and its named ones, not called. Of another last expression its value, with no arguments."""
+@dataclass(frozen=True)
+class LastCall:
+    """The call that a cell ends in, not made yet."""
+
+    function: Any
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+
+    def make(self) -> Any:
+        """Call the function."""
+        __tracebackhide__ = True
+        return self.function(*self.args, **self.named)
+
+
+def run_cell_to_call(shell: InteractiveShell, source: str) -> Any:
+    """Run Python up to the call that the cell ends in, which is a `LastCall`; of another last expression its value."""
     __tracebackhide__ = True
     name, tree = _parsed(shell, source)
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
-        return run_cell(shell, source), (), {}
+        return run_cell(shell, source)
     call = last.value
     parts = ast.Tuple(
         [
@@ -48,7 +63,7 @@ def run_cell_to_call(shell: InteractiveShell, source: str) -> tuple[Any, tuple[A
     whole = ast.fix_missing_locations(ast.copy_location(parts, call))
     exec(compile(ast.Module(tree.body[:-1], tree.type_ignores), name, "exec"), shell.user_global_ns, shell.user_ns)
     function, args, named = eval(compile(ast.Expression(whole), name, "eval"), shell.user_global_ns, shell.user_ns)
-    return function, args, named
+    return LastCall(function, args, named)
 
 
 def _parsed(shell: InteractiveShell, source: str) -> tuple[str, ast.Module]:

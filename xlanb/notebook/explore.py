@@ -11,7 +11,7 @@ from xlanb.explorer.trace import Trace
 from xlanb.notebook.widget import StepWidget
 
 
-def explore(x: Any, *args: Any, **named: Any) -> StepWidget:
+def explore(x: Any, /, *args: Any, **named: Any) -> StepWidget:
     """The step widget on anything that was compiled, or can be.
 
     On a DumpDirectory it shows the main program and the graphs. On a Compilation, or on anything that Compilation takes, it is live: Next at the end of what was recorded runs exactly one more stage. On a Trace, or a list of traces, it shows them.

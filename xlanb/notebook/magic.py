@@ -74,7 +74,7 @@ class XlaMagics(Magics):
     @argument(
         "--args",
         metavar="EXPR",
-        help="a dict of feeds for a cell that ends in a tensor, or a tuple of arguments for -f, --lang hlo and jax",
+        help="a dict of feeds for a cell that ends in a tensor, or a tuple of arguments for -f, HLO and JAX functions",
     )
     @argument("-F", "--force", action="store_true", help="compile anew, whatever was compiled before")
     @argument("--only", metavar="RE", help="show only compilations whose name matches")
@@ -106,16 +106,17 @@ class XlaMagics(Magics):
     )
     @argument(
         "--lang",
-        choices=("tf", "hlo", "jax"),
-        default="tf",
-        help="what the cell holds: Python with xlanb.tf, HLO text, or Python that ends in a JAX function or call",
+        choices=("auto", "tf", "hlo", "jax"),
+        default="auto",
+        help="what the cell holds: Python with xlanb.tf, HLO text, or Python that ends in a JAX function or call; found by itself",
     )
     @argument("-q", "--quiet", action="store_true", help="no summary")
     def xla_jit(self, line: str, cell: str) -> Any:
         """Run the cell as Python, with sessions compiling through XLA, and observe every compilation.
 
         The cell's output, errors and variables are as without the magic. A cell that only builds a graph and ends in a tensor is
-        run: placeholders are fed from variables of the same names, or by --args.
+        run: placeholders are fed from variables of the same names, or by --args. A cell that ends in a call of a JAX function runs it
+        compiled by xlanb.
         """
         __tracebackhide__ = True
         options = parse_argstring(self.xla_jit, line)
@@ -143,7 +144,9 @@ class XlaMagics(Magics):
         found = read_cell(shell_of(self), cell, lang=options.lang, function=options.function, args=options.args)
         if not isinstance(found, Program):
             if options.until or options.live:
-                raise ArgumentError("--until and --live need a cell that ends in a tensor, -f, or --lang hlo or jax")
+                raise ArgumentError(
+                    "--until and --live need a cell that ends in a tensor or a call of a JAX function, -f, or HLO"
+                )
             return found.value
         compilation = found.compilation()
         if options.live:

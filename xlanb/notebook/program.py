@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +12,26 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from xlanb.errors import ArgumentError, FeedError
 from xlanb.explorer.live import Compilation
+from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
 from xlanb.graph.foreign import graph_of, is_foreign
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 from xlanb.hlo import HloModule, parse
-from xlanb.notebook.cell import run_cell, run_cell_to_call
+from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call
 from xlanb.notebook.shell import evaluated
-from xlanb.peers.jax_call import jax_call
 from xlanb.runtime.opt import arguments_for
-from xlanb.runtime.program import inputs_of
+from xlanb.runtime.program import inputs_of, to_module
 from xlanb.runtime.session import Session
 from xlanb.tf2xla.const_analysis import constant_inputs
+from xlanb.tracing import unobserved
+
+_HLO = re.compile(r"\s*(HloModule\s|ENTRY\s)")
+"""How a cell of HLO text begins."""
+
+
+def holds_hlo(lang: str, cell: str) -> bool:
+    """Whether a cell is HLO text."""
+    return lang == "hlo" or (lang == "auto" and _HLO.match(cell) is not None)
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class Program:
         if self.arguments is None:
             return self.assemble(made)
         compilation.trace.inputs = self.arguments
-        return self.assemble(made(*self.arguments))
+        return self.assemble(made.flat(*self.arguments))
 
 
 @dataclass(frozen=True)
@@ -62,17 +72,21 @@ def read_cell(
         BaseException: what the cell raises.
     """
     __tracebackhide__ = True
-    if lang == "hlo":
+    if holds_hlo(lang, cell):
         return _hlo(parse("\n" + cell), evaluated(shell, args))
-    if lang == "jax":
-        return _jax(shell, cell, args)
-    value = run_cell(shell, cell)
+    value = run_cell(shell, cell) if lang == "tf" or function else run_cell_to_call(shell, cell)
     if function:
         found = shell.user_ns.get(function)
         if not callable(found):
             raise ArgumentError(f"-f {function}: the cell defines no such function")
-        given = _tuple(evaluated(shell, args))
-        return Program(lambda: Compilation(found, *given), tuple(np.asarray(a) for a in given))
+        return _function(found, _tuple(evaluated(shell, args)), {}, lang)
+    if isinstance(value, LastCall):
+        program = _call(value, None if args is None else _tuple(evaluated(shell, args)), lang)
+        if program is not None:
+            return program
+        value = value.make()
+    if lang == "jax" or (args is not None and is_jax(value)):
+        return _function(value, _tuple(evaluated(shell, args)), {}, "jax")
     if isinstance(value, Tensor):
         return _tensor(shell, value, evaluated(shell, args))
     if callable(value) and is_foreign(value):
@@ -85,17 +99,33 @@ def _hlo(module: HloModule, args: Any) -> Program:
     return Program(lambda: Compilation(module), given)
 
 
-def _jax(shell: InteractiveShell, cell: str, args: str | None) -> Program:
+def _call(call: LastCall, given: tuple[Any, ...] | None, lang: str) -> Program | None:
+    """The program that the call at a cell's end runs; None where it is to be called as it is, as what is not JAX's is."""
     __tracebackhide__ = True
-    function, given, named = run_cell_to_call(shell, cell)
-    if args is not None:
-        given, named = _tuple(evaluated(shell, args)), {}
-    call = jax_call(function, *given, **named)
+    args, named = (call.args, call.named) if given is None else (given, {})
+    if lang == "jax" or is_jax(call.function):
+        return _function(call.function, args, named, "jax")
+    if not args or not refers_to_jax(call.function):
+        return None
+    try:
+        return _function(call.function, args, named, "jax")
+    except Exception:  # noqa: BLE001 - what JAX cannot trace (it prints, reads a file, plots) is called, and raises what it raises
+        return None
+
+
+def _function(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: str) -> Program:
+    """A function over arrays, of JAX or xlanb.tf, called with these."""
+    __tracebackhide__ = True
+    with unobserved():  # making the module is not yet compiling it
+        module = (jax_module if lang == "jax" else to_module)(function, *args, **named)
+    calling = module.calling
+    if calling is None:
+        return Program(lambda: Compilation(module), tuple(np.asarray(a) for a in args))
 
     def assemble(result: Any) -> Any:
-        return call.assemble(result if isinstance(result, tuple) else (result,))
+        return calling.assemble(result if isinstance(result, tuple) else (result,), args, named)
 
-    return Program(lambda: Compilation(call.module), call.arguments, assemble)
+    return Program(lambda: Compilation(module), tuple(calling.flatten(args, named)), assemble)
 
 
 def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | None) -> Program:

@@ -11,7 +11,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.runtime.program import to_module
 
 
-def evaluate(x: Any, *args: Any, feeds: Feeds | None = None, **named: Any) -> Any:
+def evaluate(x: Any, /, *args: Any, feeds: Feeds | None = None, **named: Any) -> Any:
     """The value of a program for the given arguments, by the reference interpreter: slow, and the meaning of every opcode as XLA has it.
 
     Args:

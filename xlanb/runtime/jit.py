@@ -18,7 +18,7 @@ from xlanb.runtime.jit_cache import CacheEntry, CacheInfo, Signature, argument_n
 from xlanb.runtime.program import function_module, to_module
 
 
-def compile(x: Any, *args: Any, **named: Any) -> Executable:  # noqa: A001 - the face's own name
+def compile(x: Any, /, *args: Any, **named: Any) -> Executable:  # noqa: A001 - the face's own name
     """Compile a program for the CPU: `exe = xlanb.compile(x); exe(*arrays)`.
 
     Code is made for the shapes and element types given here. Parameters of a graph's executable are its placeholders and variables, in the order of the graph.
@@ -109,7 +109,9 @@ class Jit:
         return CacheEntry(signature, executable, structure, module.calling is not None, why, seconds)
 
     def __repr__(self) -> str:
-        return f"<xlanb.jit of {self.cache_info()}>"
+        info = self.cache_info()
+        last = f", the last for {info.entries[-1].why}" if info.entries else ""
+        return f"<xlanb.jit of {info.name}: {info.misses} signatures compiled{last}>"
 
 
 def jit(

@@ -14,6 +14,7 @@ from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
 from xlanb.graph import dtypes
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.graph import Graph
+from xlanb.graph.nest import flatten
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 from xlanb.graph.tensor_shape import TensorShape
@@ -26,7 +27,7 @@ _SOURCES = frozenset({"Placeholder", "PlaceholderV2", "_Arg"})
 VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 
 
-def to_module(x: Any, *args: Any, **named: Any) -> HloModule:
+def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     """The HloModule of whatever a user hands over.
 
     `x` is an HloModule, HLO text, a tensor, operation or list of them, or a function over `xlanb.tf` or JAX, with example arguments in `args`; what
@@ -78,13 +79,21 @@ def function_module(
     try:
         return trace_function(function, args)
     except Exception as error:
-        if "jax" not in sys.modules:
+        if "jax" not in sys.modules or (isinstance(error, _ResultError) and not error.holds_tensors):
             raise
         try:
             return _jax_module(function, args, named), None
         except Exception as other:  # noqa: BLE001 - the function is of neither kind: the first error is about what its code names
             error.add_note(f"Called with JAX's arrays it fails too: {type(other).__name__}: {other}")
         raise
+
+
+class _ResultError(GraphError):
+    """A function gave back something else than tensors; `holds_tensors`: a structure with tensors in it, as JAX's functions may."""
+
+    def __init__(self, message: str, *, holds_tensors: bool) -> None:
+        super().__init__(message)
+        self.holds_tensors = holds_tensors
 
 
 def _are_arrays(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
@@ -192,7 +201,8 @@ def traced_graph(
         result = function(*inputs)
     for output in list(result) if isinstance(result, list | tuple) else [result]:
         if not isinstance(output, Tensor) or output.graph is not graph:
-            raise GraphError(f"function {name!r} must give back tensors made from its arguments, not {output!r}")
+            told = f"function {name!r} must give back tensors made from its arguments, not {output!r}"
+            raise _ResultError(told, holds_tensors=any(isinstance(t, Tensor) for t in flatten(result)))
     return graph, inputs, result
 
 
