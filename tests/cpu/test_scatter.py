@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from xlanb.cpu import Executable
+from xlanb.cpu import Executable, compile_module, compiler, jit
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 
@@ -143,3 +144,28 @@ def test_padding_between_elements_of_a_large_array_and_of_what_is_computed(
     }"""
     x = np.random.default_rng(5).standard_normal((301, 400)).astype("f4")
     check(backend, text, x, np.array(0.5, "f4"))
+
+
+WINDOWS = """HloModule m
+add {{ a = s32[] parameter(0) b = s32[] parameter(1) ROOT r = s32[] add(a, b) }}
+ENTRY e {{
+  x = s32[{0}] parameter(0)
+  i = s32[64,1] parameter(1)
+  u = s32[64,32768] parameter(2)
+  ROOT s = s32[{0}] scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{{1}}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=add
+}}"""
+
+
+def test_threads_share_only_windows_that_begin_at_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that begin anywhere along the dimension that threads would share overlap: updates would be lost."""
+    target = replace(jit.host(), threads=2)
+    monkeypatch.setattr(compiler, "_target", lambda _: target)
+    exe = compile_module(parse(WINDOWS.format("40000", "")))
+    assert not exe.program.is_parallel
+    assert compile_module(parse(WINDOWS.format("50,32768", "0"))).program.is_parallel
+    starts = np.random.default_rng(0).integers(0, 7000, (64, 1)).astype(np.int32)
+    expected = np.zeros(40000, np.int32)
+    for (start,) in starts:
+        expected[start : start + 32768] += 1
+    made = exe(np.zeros(40000, np.int32), starts, np.ones((64, 32768), np.int32))
+    np.testing.assert_array_equal(made, expected)

@@ -163,7 +163,10 @@ def _scatter(k: Kernel) -> bool:
 
     # Updates come one after the other; but threads may each take a part of all windows.
     flags: list[bool] = []
-    blocks = _blocks(f, width, min(array_of(o).element_type.bits for o in operands))
+    # That is theirs alone where all windows begin at one place along it: those that begin anywhere overlap.
+    fastest = order_in_window[-1] if order_in_window else 0
+    at_zero = fastest not in to_operand or width == source.dimensions[fastest]
+    blocks = _blocks(f, width, min(array_of(o).element_type.bits for o in operands)) if at_zero else 1
     with parallel(e, blocks, nanoseconds=update.element_count / blocks * 0.3) as block:
         first = f.mul(block, width // blocks)
         nest({})
