@@ -309,15 +309,20 @@ class HloModule(Displayable):
         return new
 
     def to_string(self, form: str = "canonical") -> str:
-        """The text in one of XLA's forms: "canonical"; "short" (ShortParsable: no %, no metadata, constants in full); or "human", which leaves
-        out what nobody reads.
+        """The text in one of XLA's forms: "canonical"; "compact" (elements of tuples where they are used, `p#0`); "short" (ShortParsable: no %, no metadata, constants in full); or "human", which
+        leaves out what nobody reads.
 
         Raises:
             ShapeError: there is no such form.
         """
         from xlanb.hlo.printer import PrintOptions, module_text
 
-        forms = {"canonical": PrintOptions.canonical, "short": PrintOptions.short_parsable, "human": PrintOptions.human}
+        forms = {
+            "canonical": PrintOptions.canonical,
+            "compact": PrintOptions.compact,
+            "short": PrintOptions.short_parsable,
+            "human": PrintOptions.human,
+        }
         if form not in forms:
             raise ShapeError(f"no form {form!r} of HLO text; there are {', '.join(forms)}")
         return module_text(self.record(), forms[form]())

@@ -60,11 +60,12 @@ _COMMON = (
 class Scope:
     """One computation while it is read: its instructions by the names in the text."""
 
-    __slots__ = ("by_name", "computation", "creates_parameters", "last", "root")
+    __slots__ = ("by_name", "computation", "creates_parameters", "elements", "last", "root")
 
     def __init__(self, computation: HloComputation, *, creates_parameters: bool = False) -> None:
         self.computation = computation
         self.by_name: dict[str, HloInstruction] = {}
+        self.elements: dict[tuple[HloInstruction, int], HloInstruction] = {}
         self.root: HloInstruction | None = None
         self.last: HloInstruction | None = None
         self.creates_parameters = creates_parameters
@@ -76,7 +77,22 @@ class Scope:
         if numbers != list(range(len(numbers))):
             cursor.fail(f"computation {computation.name}: parameter numbers are {numbers}, not 0 to {len(numbers) - 1}")
         computation._root = self.root or self.last
+        if self.elements:
+            self._name_elements()
         return computation
+
+    def _name_elements(self) -> None:
+        """Give what stands as `p#0` in the text the name p_0, or p_0.1, ... where the text has that name."""
+        made = set(self.elements.values())
+        taken = {i.name for i in self.computation._instructions if i not in made}
+        for (operand, index), element in self.elements.items():
+            root = name = f"{operand.name}_{index}"
+            count = 0
+            while name in taken:
+                count += 1
+                name = f"{root}.{count}"
+            taken.add(name)
+            element.name = name
 
 
 class InstructionParser:
@@ -360,6 +376,8 @@ class InstructionParser:
         shape = parse_shape(cursor, self.shapes) if at_shape(cursor) else None
         named_at = cursor.pos
         name = cursor.try_name()
+        if name and cursor.at("#"):
+            return self._element(scope, name, shape, named_at)
         if cursor.at(")") or (cursor.at(",") and (name or shape is not None)):
             operand = scope.by_name.get(name)
             if operand is None and scope.creates_parameters:
@@ -374,6 +392,42 @@ class InstructionParser:
             return operand
         cursor.pos = at
         return self._right_side(scope, "", at, nested=True)
+
+    def _element(self, scope: Scope, name: str, shape: Shape | None, at: int) -> HloInstruction:
+        """`p#0`, `p#0#1`: an element of a tuple, as XLA has printed them since July 2026; one get-tuple-element for all that use it."""
+        cursor = self.cursor
+        found = scope.by_name.get(name)
+        if found is None:
+            cursor.fail(f"instruction does not exist: {name}", at)
+        while cursor.accept("#"):
+            index_at = cursor.pos
+            index = cursor.integer()
+            parts = found.shape.shapes if isinstance(found.shape, TupleShape) else None
+            if parts is None or not 0 <= index < len(parts):
+                cursor.fail(f"element {index} does not exist in {found.shape}", index_at)
+            found = scope.elements.get((found, index)) or self._new_element(scope, found, index)
+        if shape is not None and not compatible(shape, found.shape):
+            cursor.fail(
+                f"the declared operand shape {shape} is not compatible with that of the element, {found.shape}", at
+            )
+        return found
+
+    def _new_element(self, scope: Scope, operand: HloInstruction, index: int) -> HloInstruction:
+        last, by_name = scope.last, scope.by_name
+        scope.by_name = {}  # its name is made when those of the text are known
+        new = self.insert(
+            scope,
+            f"{operand.name}_{index}",
+            self.cursor.pos,
+            HloOpcode.GET_TUPLE_ELEMENT,
+            operand.shape.shapes[index],  # type: ignore[attr-defined]
+            (operand,),
+            {"index": index},
+            {},
+        )
+        scope.last, scope.by_name = last, by_name
+        scope.elements[operand, index] = new
+        return new
 
     def _skip_bare_shapes(self) -> None:
         """XLA passes over a shape that has no layout and a comma where its name should be: `add(f32[] a, f32[], b)`."""

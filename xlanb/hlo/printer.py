@@ -60,6 +60,7 @@ class PrintOptions:
     entry_layout: bool = True
     default_layouts: bool = True
     async_sugar: bool = True
+    inline_elements: bool = False
 
     @staticmethod
     def canonical() -> PrintOptions:
@@ -72,6 +73,11 @@ class PrintOptions:
         return _SHORT
 
     @staticmethod
+    def compact() -> PrintOptions:
+        """XLA's canonical text with elements of tuples where they are used, `p#0`, without an instruction of their own; it parses to the same module but for their names."""
+        return _COMPACT
+
+    @staticmethod
     def human() -> PrintOptions:
         """Without what nobody reads: %, row-major layouts, metadata, backend configuration, shardings of one device."""
         return _HUMAN
@@ -79,6 +85,7 @@ class PrintOptions:
 
 _CANONICAL = PrintOptions()
 _SHORT = PrintOptions(percent=False, program_shape=False, metadata=False, large_constants=True, operand_indices=False)
+_COMPACT = PrintOptions(inline_elements=True)
 _HUMAN = PrintOptions(
     percent=False,
     program_shape=False,
@@ -179,10 +186,38 @@ def computation_text(record: ComputationRecord, *, is_entry: bool = False, optio
         lines[0] += f"({listed}) -> {_plain(record.by_name[record.root].shape)} "
     lines[0] += "{"
     names = record.by_name if options.operand_shapes else None
-    lines.extend(("  ROOT " if i.is_root else "  ") + instruction_text(i, options, names) for i in record.instructions)
+    shown = record.instructions
+    if options.inline_elements:
+        shown, inlined = _with_inline_elements(record)
+        names = {**record.by_name, **inlined} if options.operand_shapes else None
+    lines.extend(("  ROOT " if i.is_root else "  ") + instruction_text(i, options, names) for i in shown)
     thread = f', execution_thread="{escape(record.execution_thread)}"' if record.execution_thread else ""
     lines.append("}" + thread)
     return "\n".join(lines)
+
+
+def _with_inline_elements(
+    record: ComputationRecord,
+) -> tuple[tuple[InstructionRecord, ...], dict[str, InstructionRecord]]:
+    """The instructions with `p#0` for operands that are elements of tuples, without those; and by that text what it stands for."""
+    waited_for = {name for i in record.instructions for name in i.control_predecessors}
+    texts: dict[str, str] = {}
+    inlined: dict[str, InstructionRecord] = {}
+    shown = []
+    for i in record.instructions:
+        operands = tuple(texts.get(o, o) for o in i.operands)
+        if _is_bare_element(i) and i.name not in waited_for and i.name != record.root:
+            texts[i.name] = f"{operands[0]}#{i.attributes['index']}"
+            inlined[texts[i.name]] = i
+        else:
+            shown.append(i if operands == i.operands else replace(i, operands=operands))
+    return tuple(shown), inlined
+
+
+def _is_bare_element(i: InstructionRecord) -> bool:
+    """Whether this is a get-tuple-element about which there is nothing else to print but metadata."""
+    others = (i.sharding, i.frontend_attributes, i.control_predecessors, i.statistics, i.origin, i.backend_config)
+    return i.opcode is HloOpcode.GET_TUPLE_ELEMENT and not any(others)
 
 
 @functools.lru_cache(maxsize=4096)
