@@ -3,7 +3,8 @@
     python -m tests.fuzz [--minutes M | --count N] [--seed S] [--jobs J] [--reduce SECONDS] [KIND...]
 
 Prints the seed, and at the end how many inputs of each kind were checked and what was found, by
-class. The finds are in build/fuzz, reduced, each with its reason (.why); status 1 where there are some.
+class. XLANB_FUZZ_SEEDS names more modules to start from: HLO files, .jsonl or .jsonl.gz files whose
+objects have a "text", or folders of these, with `:` between. The finds are in build/fuzz, reduced, each with its reason (.why); status 1 where there are some.
 """
 
 from __future__ import annotations

@@ -87,6 +87,8 @@ class Campaign:
 
     def run(self, seconds: float, count: int | None = None, jobs: int = 2, say: Callable[[str], None] = print) -> int:
         """Run; the number of finds. `count` is the number of inputs of each kind at which it stops."""
+        for kind in self.kinds:
+            kind.prepare()
         end = time.monotonic() + seconds
         running: dict[int, _Child] = {}
         said = time.monotonic()

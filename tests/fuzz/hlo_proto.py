@@ -125,3 +125,9 @@ def check(item: Item, rng: np.random.Generator) -> str | None:
     """The find that a proto is; None where it is refused with a reason or all of it holds."""
     assert isinstance(item, bytes)
     return check_module(lambda: HloModule.from_proto(item), rng)
+
+
+def quick(item: Item, _rng: np.random.Generator) -> str | None:
+    """The find that a proto is without being compiled."""
+    assert isinstance(item, bytes)
+    return check_module(lambda: HloModule.from_proto(item), None)

@@ -5,9 +5,13 @@ Many changes are made alike everywhere (a size, an element type), and shapes tha
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +21,7 @@ from tests.fuzz.kinds import Item
 from tests.fuzz.mutate import NUMBERS, change_text
 from tests.fuzz.random_modules import random_module
 from xlanb.errors import XlanbError
-from xlanb.hlo import parse
+from xlanb.hlo import HloModule, parse
 
 Change = Callable[[str, np.random.Generator], str]
 
@@ -55,12 +59,28 @@ _SIZED = re.compile(r"(?<=[\[,])\d+(?=[\],])")
 
 @cache
 def seeds() -> tuple[str, ...]:
-    """Modules that verify, of all goldens and of seeds.hlo."""
-    found = []
-    for path in sorted(_TESTS.rglob("*.hlo")):
-        texts = _SEPARATOR.split(path.read_text(encoding="utf-8"))
-        found += [t for t in texts if t.strip() and len(t) <= _LONGEST and _is_valid(t)]
-    return tuple(found)
+    """Modules that verify, of all goldens, of seeds.hlo and of what XLANB_FUZZ_SEEDS names: HLO files, .jsonl, .jsonl.gz, folders."""
+    given = [Path(p) for p in os.environ.get("XLANB_FUZZ_SEEDS", "").split(os.pathsep) if p]
+    texts = chain.from_iterable(map(_texts, (*sorted(_TESTS.rglob("*.hlo")), *chain.from_iterable(map(_files, given)))))
+    return tuple(dict.fromkeys(t for t in texts if t.strip() and len(t) <= _LONGEST and _is_valid(t)))
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(p for p in path.rglob("*") if p.name.endswith((".hlo", ".jsonl", ".jsonl.gz")))
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """The modules of a file: HLO texts one after another, or JSON objects, one a line, whose "text" is HLO."""
+    if not path.name.endswith((".jsonl", ".jsonl.gz")):
+        yield from _SEPARATOR.split(path.read_text(encoding="utf-8"))
+        return
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        for line in lines:
+            found = json.loads(line)
+            if isinstance(found, dict) and isinstance(found.get("text"), str):
+                yield found["text"]
 
 
 def _is_valid(text: str) -> bool:
@@ -296,6 +316,8 @@ def _spliced(text: str, rng: np.random.Generator) -> str:
     pattern = rf"(?<![\w.-])({'|'.join(re.escape(n) for n in sorted(names, key=len, reverse=True))})(?![\w.=-])"
     _, _, other = re.sub(pattern, r"\1.spliced", other).partition("\n")
     mine, theirs = text.split("ENTRY"), other.split("ENTRY")
+    if len(theirs) != 2:  # it was in the line of the module's name
+        return text
     count = mine[1].count(" parameter(")
     body = re.sub(r" parameter\((\d+)\)", lambda m: f" parameter({int(m[1]) + count})", theirs[1].partition("{\n")[2])
     roots = [re.search(r"ROOT %?([\w.-]+)", part) for part in (mine[1], body)]
@@ -352,6 +374,12 @@ def mutants(rng: np.random.Generator) -> Iterator[Item]:
         yield text
 
 
+def modules(rng: np.random.Generator) -> Iterator[Item]:
+    """Random modules without end, unchanged: all of them verify."""
+    while True:
+        yield random_module(rng)
+
+
 def _mutant(rng: np.random.Generator) -> str:
     text = random_module(rng) if rng.random() < _RANDOM else _pick(rng, seeds())
     for _ in range(int(rng.integers(1, 4))):
@@ -361,10 +389,16 @@ def _mutant(rng: np.random.Generator) -> str:
     return _loose(text) if rng.random() < 0.6 else text
 
 
+@lru_cache(maxsize=1)
+def _parsed(text: str) -> HloModule:
+    """The module, parsed once for the generator and the check that follows."""
+    return parse(text)
+
+
 def _is_refused(text: str) -> bool:
     """Whether xlanb says what is wrong with it; an input that makes it fail otherwise is not."""
     try:
-        parse(text).verify(executable=True)
+        _parsed(text).verify(executable=True)
     except XlanbError:
         return True
     except Exception:  # noqa: BLE001 - the check finds it again
@@ -375,4 +409,10 @@ def _is_refused(text: str) -> bool:
 def check(item: Item, rng: np.random.Generator) -> str | None:
     """The find that a text is; None where it is refused with a reason or all of it holds."""
     assert isinstance(item, str)
-    return check_module(lambda: parse(item), rng)
+    return check_module(lambda: _parsed(item), rng)
+
+
+def quick(item: Item, _rng: np.random.Generator) -> str | None:
+    """The find that a text is without being compiled."""
+    assert isinstance(item, str)
+    return check_module(lambda: _parsed(item), None)

@@ -18,14 +18,29 @@ Mutants = Callable[[np.random.Generator], Iterator[Item]]
 Check = Callable[[Item, np.random.Generator], str | None]
 
 
+def _nothing() -> None:
+    """Prepare nothing."""
+
+
 @dataclass(frozen=True)
 class Kind:
-    """One kind of input: `mutants(rng)` makes inputs without end, `check(item, rng)` judges one."""
+    """One kind of input: `mutants(rng)` makes inputs without end, `check(item, rng)` judges one.
+
+    A campaign gives a `share` of the inputs, drawn at random, to `check` and the others to `quick`,
+    which checks less in less time. `prepare` is called once before children are forked.
+    """
 
     name: str
     suffix: str
     mutants: Mutants
     check: Check
+    quick: Check | None = None
+    share: float = 1.0
+    prepare: Callable[[], object] = _nothing
+
+    def check_for(self, rng: np.random.Generator) -> Check:
+        """The check for the next input of a campaign."""
+        return self.check if self.quick is None or rng.random() < self.share else self.quick
 
     @property
     def is_text(self) -> bool:
@@ -41,11 +56,13 @@ class Kind:
 def kinds() -> dict[str, Kind]:
     """Every kind by its name."""
     from tests.fuzz import archives, checkpoints, dumps, graphdefs, hlo_proto, hlo_text
+    from tests.fuzz.hlo_check import EXECUTED
 
     found = [
         Kind("executable", ".xlanb", archives.mutants, archives.check),
-        Kind("hlo", ".hlo", hlo_text.mutants, hlo_text.check),
-        Kind("proto", ".pb", hlo_proto.mutants, hlo_proto.check),
+        Kind("hlo", ".hlo", hlo_text.mutants, hlo_text.check, hlo_text.quick, EXECUTED, hlo_text.seeds),
+        Kind("proto", ".pb", hlo_proto.mutants, hlo_proto.check, hlo_proto.quick, EXECUTED, hlo_proto.seeds),
+        Kind("random-module", ".hlo", hlo_text.modules, hlo_text.check),
         Kind("dump", ".json", dumps.mutants, dumps.check),
         Kind("graphdef", ".pb", graphdefs.mutants, graphdefs.check),
         Kind("graphdef_text", ".pbtxt", graphdefs.text_mutants, graphdefs.check),

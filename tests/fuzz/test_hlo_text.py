@@ -1,0 +1,61 @@
+"""Seeds of other folders, and which checks an input of a campaign gets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from tests.fuzz import hlo_text
+from tests.fuzz.kinds import kinds
+
+ADD = "HloModule first\n\nENTRY e {\n  p = f32[3] parameter(0)\n  ROOT r = f32[3] add(p, p)\n}\n"
+SUB = ADD.replace("add", "subtract")
+MUL = ADD.replace("add", "multiply")
+WRONG = ADD.replace("add", "nothing")
+
+
+@pytest.fixture
+def seeds(monkeypatch):
+    def of(*paths):
+        monkeypatch.setenv("XLANB_FUZZ_SEEDS", ":".join(map(str, paths)))
+        return hlo_text.seeds.__wrapped__()
+
+    return of
+
+
+def test_modules_of_files_and_folders_are_seeds(seeds, tmp_path):
+    folder = tmp_path / "some" / "modules"
+    folder.mkdir(parents=True)
+    (folder / "a.hlo").write_text(ADD + WRONG)
+    (folder / "notes.txt").write_text("no module")
+    (tmp_path / "b.jsonl").write_text(json.dumps({"text": SUB}) + "\n" + json.dumps(["no object"]) + "\n")
+    with gzip.open(tmp_path / "c.jsonl.gz", "wt") as file:
+        file.write(json.dumps({"text": MUL, "id": 1}) + "\n")
+    found = seeds(tmp_path / "some", tmp_path / "b.jsonl", tmp_path / "c.jsonl.gz")
+    assert found[-3:] == (ADD, SUB, MUL)
+    assert found[:-3] == seeds()
+
+
+def test_modules_spliced_into_themselves_and_into_entries_of_that_name(seeds, tmp_path, monkeypatch):
+    (tmp_path / "odd.hlo").write_text(ADD.replace("first", "ENTRY").replace("ENTRY e {", "ENTRYe {"))
+    monkeypatch.setattr(hlo_text, "seeds", lambda: (tmp_path.joinpath("odd.hlo").read_text(),))
+    assert hlo_text._spliced(ADD, np.random.default_rng(0)) == ADD
+
+
+def test_a_share_of_the_inputs_is_compiled():
+    rng = np.random.default_rng(0)
+    kind = kinds()["hlo"]
+    compiled = sum(kind.check_for(rng) is kind.check for _ in range(400))
+    assert 60 < compiled < 140
+    whole = kinds()["random-module"]
+    assert all(whole.check_for(rng) is whole.check for _ in range(50))
+
+
+def test_half_of_the_mutants_and_all_random_modules_verify():
+    rng = np.random.default_rng(7)
+    for made, least in ((hlo_text.mutants(rng), 0.5), (hlo_text.modules(rng), 1.0)):
+        refused = sum(hlo_text._is_refused(next(made)) for _ in range(60))
+        assert 1 - refused / 60 >= least
