@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import bdb
+import signal
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -139,3 +143,54 @@ def test_what_the_decorated_function_gives_is_given():
     assert add(1, b=2) == 3
     with pytest.raises(InternalError, match="failed to add: TypeError"):
         add(1, b="2")
+
+
+class Handler:
+    def method(self, _signal, _frame):
+        raise ValueError("of a handler")
+
+    def __call__(self, signal, frame):
+        self.method(signal, frame)
+
+
+def handler_with(_extra, _signal, _frame):
+    int("no number")  # the innermost frame may be of the library
+
+
+@pytest.mark.parametrize(
+    "handler", [Handler(), Handler().method, partial(handler_with, 1)], ids=["object", "method", "partial"]
+)
+@pytest.mark.parametrize("where", ["boundary", "pass", "interpreter"])
+def test_what_the_handler_of_a_signal_raises_passes(monkeypatch, handler, where):
+    before = signal.signal(signal.SIGUSR1, handler)
+
+    def interrupted(*args, **named):
+        signal.raise_signal(signal.SIGUSR1)
+
+    calls = {
+        "boundary": boundary("run")(interrupted),
+        "pass": lambda: xlanb.compile(TEXT),
+        "interpreter": lambda: xlanb.evaluate(TEXT, X),
+    }
+    monkeypatch.setattr(AlgebraicSimplifier, "apply", interrupted)
+    monkeypatch.setitem(registry.RULES, HloOpcode.NEGATE, interrupted)
+    try:
+        with pytest.raises(ValueError, match=r"of a handler|no number") as info:
+            calls[where]()
+        assert not isinstance(info.value, XlanbError)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_handlers_might_have_raised_is_still_a_bug():
+    before = signal.signal(signal.SIGUSR1, Handler())
+    try:
+        with pytest.raises(InternalError), boundary("run"):
+            raise ValueError("of xlanb")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_the_end_of_a_debugger_passes():
+    with pytest.raises(bdb.BdbQuit), boundary("run"):
+        raise bdb.BdbQuit

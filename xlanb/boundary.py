@@ -3,22 +3,24 @@
     with boundary("compile"):            @boundary("parse HLO text")
         ...                              def parse(text): ...
 
-What was raised is kept as `__cause__`. Errors of xlanb, of the user's own functions (see `let_pass`), of the operating system, of memory that is used up,
-warnings that were made errors, and interrupts pass as they are.
+What was raised is kept as `__cause__`. Errors of xlanb, of the user's own functions (see `let_pass`), of the handlers of signals that the user has set,
+of the operating system, of memory that is used up, warnings that were made errors, a debugger's quit, and interrupts pass as they are.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import ContextDecorator, suppress
-from types import FrameType, TracebackType
+from functools import partial
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from xlanb.errors import InternalError, XlanbError
 
 _PASSED = (XlanbError, MemoryError, OSError, Warning)
-_LIBRARIES = sys.stdlib_module_names | {"google", "llvmlite", "ml_dtypes", "numpy", "pandas", "xlanb"}
-"""Whose exceptions a bug of xlanb can raise; a class from elsewhere is raised by the user's own code, a signal's handler for example."""
+_LIBRARIES = (sys.stdlib_module_names - {"bdb"}) | {"google", "llvmlite", "ml_dtypes", "numpy", "pandas", "xlanb"}
+"""Whose exceptions a bug of xlanb can raise; a class from elsewhere is raised by the user's own code."""
 _USERS = "_xlanb_lets_pass"
 _SHOWN = 600
 _PACKAGE = __name__.partition(".")[0]
@@ -44,7 +46,28 @@ def is_foreign(error: Exception) -> bool:
     """Whether nobody raised this on purpose for the user to see."""
     if isinstance(error, _PASSED) or getattr(error, _USERS, False):
         return False
-    return type(error).__module__.partition(".")[0] in _LIBRARIES
+    return type(error).__module__.partition(".")[0] in _LIBRARIES and not _is_of_handler(error)
+
+
+def _is_of_handler(error: BaseException) -> bool:
+    """Whether the handler of a signal raised it: Python runs handlers between any two instructions of xlanb's."""
+    handlers = {code for s in signal.valid_signals() if (code := _code_of(signal.getsignal(s))) is not None}
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in handlers:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """The code of a function, a method, a partial application or an object that can be called; None of what is not Python's."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    if callable(handler) and not hasattr(handler, "__code__"):  # a method has that of its function
+        handler = handler.__call__
+    code = getattr(handler, "__code__", None)
+    return code if isinstance(code, CodeType) else None
 
 
 def let_pass(error: BaseException) -> None:

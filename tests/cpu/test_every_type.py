@@ -72,3 +72,25 @@ def test_numbers_without_a_sign_sort_by_their_bits(down, total):
     x = np.random.default_rng(0).permutation(codes).view(xlanb.hlo.parse(text).entry_computation.root.array_shape.dtype)
     for run in (xlanb.compile(text), lambda a: xlanb.evaluate(text, a)):
         assert np.asarray(run(x)).view(np.uint8).tolist() == (codes[::-1] if down else codes).tolist()
+
+
+@pytest.mark.parametrize("kind", ["f8e4m3fnuz", "f8e5m2fnuz", "f8e4m3b11fnuz"])
+@pytest.mark.parametrize("down", [False, True])
+def test_the_only_nan_of_a_type_comes_first(kind, down):
+    order = f"direction={'GT' if down else 'LT'}, type=TOTALORDER"
+    text = (
+        f"HloModule m\nc {{ a = {kind}[] parameter(0) b = {kind}[] parameter(1) ROOT r = pred[] compare(a, b), {order} }}\n"
+        f"ENTRY e {{ x = {kind}[256] parameter(0) s = {kind}[256] sort(x), dimensions={{0}}, to_apply=c\n"
+        f"v = {kind}[256,256] broadcast(x), dimensions={{0}} w = {kind}[256,256] broadcast(x), dimensions={{1}}\n"
+        f"o = pred[256,256] compare(v, w), {order} ROOT r = ({kind}[256], pred[256,256]) tuple(s, o) }}\n"
+    )
+    wanted = np.uint8([0x80, *range(0xFF, 0x80, -1), *range(0x80)])
+    wanted = wanted[::-1] if down else wanted
+    module = xlanb.hlo.parse(text)
+    x = wanted.view(module.entry_computation.parameters[0].array_shape.dtype)
+    for run in (xlanb.compile(text), lambda a: xlanb.evaluate(text, a)):
+        in_order, compared = run(x)
+        np.testing.assert_array_equal(compared, np.triu(np.ones((256, 256), bool), 1))
+        mixed = np.random.default_rng(0).permutation(wanted).view(x.dtype)
+        assert np.asarray(in_order).view(np.uint8).tolist() == wanted.tolist()
+        assert np.asarray(run(mixed)[0]).view(np.uint8).tolist() == wanted.tolist()

@@ -93,3 +93,29 @@ def test_what_has_one_type_stays():
     before = str(module)
     assert not unmix(module)
     assert str(module) == before
+
+
+@pytest.mark.parametrize("opcode", ["exponential", "tanh", "atan", "cbrt", "logistic", "negate"])
+@pytest.mark.parametrize(
+    ("narrow", "wide"), [("f8e5m2", "f32"), ("bf16", "f32"), ("f16", "f64"), ("f8e4m3", "f16"), ("f32", "bf16")]
+)
+def test_functions_are_computed_in_the_wider_type(opcode, narrow, wide):
+    module = parse(f"HloModule m\nENTRY e {{ x = {narrow}[4] parameter(0) ROOT r = {wide}[4] {opcode}(x) }}\n")
+    given, got = (i.array_shape.dtype for i in (module.entry_computation.parameters[0], module.entry_computation.root))
+    x = np.float32([1, -2, 3, 0.75]).astype(given)
+    higher = max(given, got, key=lambda t: t.itemsize)
+    apart = f"HloModule m\nENTRY e {{ x = {wide}[4] parameter(0) ROOT r = {wide}[4] {opcode}(x) }}\n"
+    for run in (xlanb.compile(module), lambda a: xlanb.evaluate(module, a)):
+        made = np.asarray(run(x))
+        assert made.dtype == got
+        if higher == got:
+            expected = xlanb.evaluate(apart, x.astype(np.float32).astype(got))
+            tolerance = 4 * float(ml_dtypes.finfo(got).eps)
+            np.testing.assert_allclose(made.astype(np.float64), expected.astype(np.float64), rtol=tolerance)
+
+
+def test_operands_of_several_types_are_not_rounded_to_the_result_first():
+    text = "HloModule m\nENTRY e { x = bf16[2] parameter(0) y = f32[2] parameter(1) ROOT r = f32[2] multiply(x, y) }\n"
+    x, y = np.float32([1.0078125, 3]).astype(ml_dtypes.bfloat16), np.float32([2.5, 1.0001])
+    for run in (xlanb.compile(text), lambda *a: xlanb.evaluate(text, *a)):
+        np.testing.assert_array_equal(run(x, y), x.astype(np.float32) * y)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
 
 ADD = "c { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b) }\n"
 ARGMAX = """c {
@@ -183,3 +184,13 @@ def test_a_comparator_that_is_no_order_loses_nothing(row):
     n = len(row)
     _, order = evaluate(sort_text("plain", n), np.array([row, row[::-1]], np.float32).reshape(2, n))
     np.testing.assert_array_equal(np.sort(order, axis=1), np.broadcast_to(np.arange(n), (2, n)))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f8e4m3", "s4"])
+def test_reduce_of_no_dimension_of_an_array_without_elements(kind):
+    text = (
+        f"HloModule m\n{ADD.replace('f32', kind)}ENTRY e {{ x = {kind}[0,3] parameter(0)\n z = {kind}[] constant(1)\n"
+        f" ROOT r = {kind}[0,3] reduce(x, z), dimensions={{}}, to_apply=c }}"
+    )
+    x = np.zeros((0, 3), parse(text).entry_computation.root.array_shape.dtype)
+    assert evaluate(text, x).shape == (0, 3)

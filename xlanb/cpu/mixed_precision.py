@@ -9,32 +9,24 @@ by itself (dot, convolution, convert) stays otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
-from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.shape import PrimitiveType, Shape, TupleShape
+from xlanb.shape import PrimitiveType
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.float_normalization import UNTOUCHED, widened
+from xlanb.transforms.float_normalization import widened
 from xlanb.transforms.hlo_dce import HloDce
 from xlanb.transforms.operand_upcaster import PRODUCTS, computed_in
 from xlanb.transforms.tuple_simplifier import TupleSimplifier
 
-_SEVERAL_TYPES = UNTOUCHED | {
-    Op.DOT, Op.CONVOLUTION, Op.RAGGED_DOT, Op.SCALED_DOT, Op.STOCHASTIC_CONVERT, Op.MAP, Op.BATCH_NORM_TRAINING,
-    Op.BATCH_NORM_INFERENCE, Op.BATCH_NORM_GRAD, Op.RNG, Op.COMPLEX,
-}  # fmt: skip
-"""Opcodes whose operands and results may be of types that have nothing to do with each other."""
-
 
 def unmix(module: HloModule) -> bool:
     """Rewrite a module in place until each instruction computes floats of one type; whether it changed."""
-    mixed = [i for c in module.computations for i in c if _is_mixed(i)]
+    mixed = [i for c in module.computations for i in c if is_mixed(i)]
     for found in mixed:
         i = found
-        while kinds := _mixed_types(i):
-            high = _common(kinds)
+        while kinds := mixed_types(i):
+            high = common_type(kinds)
             i = widened(i, next(k for k in kinds if k is not high), high)
     products = [i for c in module.computations for i in c if i.opcode in PRODUCTS]
     changed = [i for i in products if _compute_in_one_type(i)]
@@ -69,49 +61,6 @@ def _sums_alike(kind: PrimitiveType, result: PrimitiveType) -> bool:
     if kind is PrimitiveType.F32:
         return result is kind or (result.is_floating and result.bits < 32)
     return result is kind or (kind.is_integral and result.is_integral)
-
-
-def _common(kinds: set[PrimitiveType]) -> PrimitiveType:
-    """The type that holds the values of all: the widest, or a wider one where two are as wide and neither holds the other's."""
-    widest = max(kinds, key=lambda k: k.bits)
-    if any(k is not widest and k.bits == widest.bits for k in kinds):
-        return PrimitiveType.F32
-    return widest
-
-
-def _is_mixed(i: HloInstruction) -> bool:
-    if i.opcode in _SEVERAL_TYPES or not i.operands:
-        return False
-    shape = i.shape
-    if isinstance(shape, TupleShape):
-        return bool(_mixed_types(i))
-    t = shape.element_type
-    return any(o.shape.is_array and o.shape.element_type is not t for o in i.operands) and bool(_mixed_types(i))
-
-
-def _mixed_types(i: HloInstruction) -> set[PrimitiveType]:
-    """The types of floats that meet in an instruction where it should have one; empty where nothing mixes."""
-    for group in _groups(i):
-        kinds = {s.element_type for s in group if s.is_array and s.as_array().element_type.is_floating}
-        if len(kinds) > 1:
-            return kinds
-    return set()
-
-
-def _groups(i: HloInstruction) -> Iterable[list[Shape]]:
-    """Shapes that are to have one type: all, or of one that works on several arrays at once those that belong together."""
-    results = list(i.shape.shapes) if isinstance(i.shape, TupleShape) else [i.shape]
-    operands = [o.shape for o in i.operands]
-    n = len(results)
-    match i.opcode:
-        case Op.SORT | Op.TOPK:
-            return ([a, b] for a, b in zip(operands, results, strict=False))
-        case Op.REDUCE | Op.REDUCE_WINDOW:
-            return ([operands[k], operands[n + k], results[k]] for k in range(n))
-        case Op.SCATTER:
-            return ([operands[k], operands[n + 1 + k], results[k]] for k in range(n))
-        case _:
-            return () if isinstance(i.shape, TupleShape) else ([*operands, i.shape],)
 
 
 __all__ = ["unmix"]

@@ -277,12 +277,17 @@ _COMPARISONS: dict[str, Function] = {
 
 
 def total_order(x: Array) -> Array:
-    """Integers that sort as the floating-point numbers do in IEEE 754's total order: -NaN < -inf < ... < -0 < +0 < ... < NaN."""
+    """Integers that sort as the floating-point numbers do in IEEE 754's total order: -NaN < -inf < ... < -0 < +0 < ... < NaN.
+
+    The one NaN of the fnuz types comes first, as XLA has it.
+    """
     if primitive_type(x) is PrimitiveType.F8E8M0FNU:
         return x.view(np.uint8)  # without a sign
     bits = x.view(np.dtype(f"i{x.dtype.itemsize}"))
     if primitive_type(x).bits < 8:
         bits = (bits << 4).astype(np.int8)  # the sign of a four-bit number where a byte has it
+    if primitive_type(x).is_fnuz:
+        return np.where(bits < 0, -bits | np.int8(-128), bits)  # NaN is -0's bits
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -173,7 +174,7 @@ def _fold_rounding(known: Monoid, x: Array, init: Array, axes: tuple[int, ...]) 
 def _lines(x: Array, axes: tuple[int, ...]) -> Array:
     """The folded dimensions first and as one, in row-major order."""
     kept = [d for d in range(x.ndim) if d not in axes]
-    return x.transpose([*sorted(axes), *kept]).reshape(-1, *(x.shape[d] for d in kept))
+    return x.transpose([*sorted(axes), *kept]).reshape(math.prod(x.shape[d] for d in axes), *(x.shape[d] for d in kept))
 
 
 def _fold_pairs(ev: Evaluator, computation: HloComputation, lines: list[Array]) -> list[Array]:

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.boundary import boundary, internal_error
+from xlanb.boundary import boundary, internal_error, is_foreign
 from xlanb.errors import EvaluationError, InternalError, OutOfMemoryError, UnimplementedError, XlanbError
 from xlanb.evaluator.dynamic import meeting
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.host import acts
+from xlanb.evaluator.mixed_precision import unmixed
 from xlanb.evaluator.registry import LIFTED, RULES, Rule
 from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch, narrow
 from xlanb.hlo.computation import HloComputation
@@ -213,6 +214,8 @@ class Evaluator:
                 i, text, kind=_NoDeviceError if isinstance(error, UnimplementedError) else _LocatedError
             ) from error
         except _BUGS as error:
+            if not is_foreign(error):
+                raise
             raise _unexpected(i, error) from error
         if step.is_checked:
             if value is not TOKEN and not isinstance(value, (np.ndarray, tuple)):
@@ -269,7 +272,7 @@ class Evaluator:
         dtype, dimensions = (i.array_shape.dtype, i.array_shape.dimensions) if is_static else (None, ())
         return _Step(
             i,
-            meeting(i, rules.get(i.opcode, _missing)),
+            meeting(i, unmixed(i, rules.get(i.opcode, _missing))),
             operands,
             slot,
             dead,

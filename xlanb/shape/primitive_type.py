@@ -66,6 +66,7 @@ class PrimitiveType(Enum):
         self.is_integral = family in ("s", "u")
         self.is_complex = family == "c"
         self.is_floating = text[0] == "f" or text == "bf16"
+        self.is_fnuz = text.endswith("fnuz")  # no infinities, one zero, and one NaN in the place of -0
         self.is_array = number not in (13, 14, 17, 34)
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from xlanb.analysis.mixed_precision import UNTOUCHED
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -39,26 +40,6 @@ WIDER: dict[PrimitiveType, PrimitiveType] = {
     P.F8E8M0FNU: P.F32,
 }
 
-UNTOUCHED = frozenset(
-    {
-        *(
-            O.TUPLE,
-            O.GET_TUPLE_ELEMENT,
-            O.CONSTANT,
-            O.DOMAIN,
-            O.PARAMETER,
-            O.FUSION,
-            O.CONVERT,
-            O.CALL,
-            O.CUSTOM_CALL,
-            O.WHILE,
-            O.CONDITIONAL,
-            O.COPY_START,
-            O.COPY_DONE,
-        ),
-        *(O.BITCAST_CONVERT, O.BITCAST, O.OPT_BARRIER, O.ASYNC_START, O.ASYNC_UPDATE, O.ASYNC_DONE),
-    }
-)
 _KEEP_COMPUTATIONS = frozenset({O.ALL_REDUCE, O.REDUCE_SCATTER})
 
 

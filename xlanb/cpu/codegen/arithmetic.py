@@ -285,18 +285,24 @@ def compare(f: Function, t: PrimitiveType, direction: str, a: Value, b: Value, *
     signed = t.is_signed
     kind = register(t)
     if t.is_floating:
-        x, y, kind, signed = *(_total(f, t, v) for v in (x, y)), f"i{t.bits}", t is not T.F8E8M0FNU
+        x, y, kind, signed = *(order_bits(f, t, v) for v in (x, y)), f"i{t.bits}", t is not T.F8E8M0FNU
     how = direction.lower()
     how = how if how in ("eq", "ne") else ("s" if signed else "u") + how
     return f.let(f"icmp {how} {kind} {x}, {y}")
 
 
-def _total(f: Function, t: PrimitiveType, value: str) -> str:
-    """An integer for the total order: the bits, of a negative number all but the sign flipped; f8e8m0fnu has no sign."""
+def order_bits(f: Function, t: PrimitiveType, value: str) -> str:
+    """An integer for the total order: the bits, of a negative number all but the sign flipped; f8e8m0fnu has no sign.
+
+    Of the fnuz types, whose NaN is -0's bits and comes first, a negative number's magnitude is negated.
+    """
     bits = to_bits(f, t, value)
     if t is T.F8E8M0FNU:
         return bits
     kind = f"i{t.bits}"
+    if t.is_fnuz:
+        negative = f.let(f"or {kind} {f.let(f'sub {kind} 0, {bits}')}, -128")
+        return f.let(f"select i1 {f.let(f'icmp slt {kind} {bits}, 0')}, {kind} {negative}, {kind} {bits}")
     flip = f.let(f"lshr {kind} {f.let(f'ashr {kind} {bits}, {t.bits - 1}')}, 1")
     return f.let(f"xor {kind} {bits}, {flip}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xlanb.cpu.codegen.arithmetic import order_bits
 from xlanb.cpu.codegen.elemental import Binding, Elemental, array_of
 from xlanb.cpu.codegen.indexing import Index
 from xlanb.cpu.codegen.ir import Function
@@ -132,6 +133,8 @@ def _float_bits(f: Function, key: Key, value: str) -> str:
     bits = to_bits(f, t, number)
     if t is T.F8E8M0FNU:
         ordered = bits  # without a sign
+    elif t.is_fnuz:
+        ordered = f.let(f"xor {whole} {order_bits(f, t, number)}, {1 << (t.bits - 1)}")
     else:
         flip = f.let(f"or {whole} {f.let(f'ashr {whole} {bits}, {t.bits - 1}')}, {1 << (t.bits - 1)}")
         ordered = f.let(f"xor {whole} {bits}, {flip}")

@@ -54,10 +54,10 @@ def _is_not_pred(t: PrimitiveType) -> bool:
 
 
 _UNARY: dict[HloOpcode, tuple[_Allowed, str]] = {
-    **dict.fromkeys((_O.FLOOR, _O.CEIL, _O.ROUND_NEAREST_AFZ, _O.ROUND_NEAREST_EVEN, _O.ERF), (_is_float, "a floating type")),
+    **dict.fromkeys((_O.FLOOR, _O.CEIL, _O.ROUND_NEAREST_AFZ, _O.ROUND_NEAREST_EVEN, _O.ERF, _O.CBRT), (_is_float, "a floating type")),
     **dict.fromkeys(
         (
-            _O.ACOS, _O.ACOSH, _O.ASIN, _O.ASINH, _O.ATAN, _O.ATANH, _O.CBRT, _O.COSH, _O.COSINE, _O.EXPONENTIAL, _O.EXPONENTIAL_MINUS_ONE,
+            _O.ACOS, _O.ACOSH, _O.ASIN, _O.ASINH, _O.ATAN, _O.ATANH, _O.COSH, _O.COSINE, _O.EXPONENTIAL, _O.EXPONENTIAL_MINUS_ONE,
             _O.LOG, _O.LOG_PLUS_ONE, _O.LOGISTIC, _O.RSQRT, _O.SINE, _O.SINH, _O.SQRT, _O.TAN, _O.TANH,
         ),
         (_is_float_or_complex, "a floating or complex type"),

@@ -1,0 +1,88 @@
+"""Instructions whose arrays are floats of several types, which HLO allows ("mixed precision"): what they are, and the type to compute them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import PrimitiveType, Shape, TupleShape
+
+UNTOUCHED = frozenset(
+    {
+        *(
+            HloOpcode.TUPLE,
+            HloOpcode.GET_TUPLE_ELEMENT,
+            HloOpcode.CONSTANT,
+            HloOpcode.DOMAIN,
+            HloOpcode.PARAMETER,
+            HloOpcode.FUSION,
+            HloOpcode.CONVERT,
+            HloOpcode.CALL,
+            HloOpcode.CUSTOM_CALL,
+            HloOpcode.WHILE,
+            HloOpcode.CONDITIONAL,
+            HloOpcode.COPY_START,
+            HloOpcode.COPY_DONE,
+        ),
+        *(
+            HloOpcode.BITCAST_CONVERT,
+            HloOpcode.BITCAST,
+            HloOpcode.OPT_BARRIER,
+            HloOpcode.ASYNC_START,
+            HloOpcode.ASYNC_UPDATE,
+            HloOpcode.ASYNC_DONE,
+        ),
+    }
+)
+"""Opcodes that only pass values on, or take any types by what they mean."""
+
+SEVERAL_TYPES = UNTOUCHED | {
+    HloOpcode.DOT, HloOpcode.CONVOLUTION, HloOpcode.RAGGED_DOT, HloOpcode.SCALED_DOT, HloOpcode.STOCHASTIC_CONVERT, HloOpcode.MAP, HloOpcode.BATCH_NORM_TRAINING,
+    HloOpcode.BATCH_NORM_INFERENCE, HloOpcode.BATCH_NORM_GRAD, HloOpcode.RNG, HloOpcode.COMPLEX,
+}  # fmt: skip
+"""Opcodes whose operands and results may be of types that have nothing to do with each other."""
+
+
+def common_type(kinds: set[PrimitiveType]) -> PrimitiveType:
+    """The type that holds the values of all: the widest, or a wider one where two are as wide and neither holds the other's."""
+    widest = max(kinds, key=lambda k: k.bits)
+    if any(k is not widest and k.bits == widest.bits for k in kinds):
+        return PrimitiveType.F32
+    return widest
+
+
+def is_mixed(i: HloInstruction) -> bool:
+    """Whether floats of several types meet in an instruction that computes in one."""
+    if i.opcode in SEVERAL_TYPES or not i.operands:
+        return False
+    shape = i.shape
+    if isinstance(shape, TupleShape):
+        return bool(mixed_types(i))
+    t = shape.element_type
+    return any(o.shape.is_array and o.shape.element_type is not t for o in i.operands) and bool(mixed_types(i))
+
+
+def mixed_types(i: HloInstruction) -> set[PrimitiveType]:
+    """The types of floats that meet in an instruction where it should have one; empty where nothing mixes."""
+    for group in _groups(i):
+        kinds = {s.element_type for s in group if s.is_array and s.as_array().element_type.is_floating}
+        if len(kinds) > 1:
+            return kinds
+    return set()
+
+
+def _groups(i: HloInstruction) -> Iterable[list[Shape]]:
+    """Shapes that are to have one type: all, or of one that works on several arrays at once those that belong together."""
+    results = list(i.shape.shapes) if isinstance(i.shape, TupleShape) else [i.shape]
+    operands = [o.shape for o in i.operands]
+    n = len(results)
+    match i.opcode:
+        case HloOpcode.SORT | HloOpcode.TOPK:
+            return ([a, b] for a, b in zip(operands, results, strict=False))
+        case HloOpcode.REDUCE | HloOpcode.REDUCE_WINDOW:
+            return ([operands[k], operands[n + k], results[k]] for k in range(n))
+        case HloOpcode.SCATTER:
+            return ([operands[k], operands[n + 1 + k], results[k]] for k in range(n))
+        case _:
+            return () if isinstance(i.shape, TupleShape) else ([*operands, i.shape],)
