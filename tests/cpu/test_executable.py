@@ -243,7 +243,7 @@ def test_profile_has_a_row_for_each_kernel(backend):
     assert set(table["kernel"]) == {"f", "total"}
     assert (table["seconds"] > 0).all()
     assert table["share"].sum() == pytest.approx(1)
-    assert (table["of_limit"] > 0).all()
+    assert ((table["of_limit"] > 0) | table["of_limit"].isna()).all()  # NaN where a kernel is below the clock's grain
     assert set(table["bound"]) <= {"memory", "compute"}  # of limits that are measured; test_machine has given ones
     row = table.set_index("kernel").loc["f"]
     assert (row["bytes"], row["flops"], row["calls"]) == (808, 200, 1)

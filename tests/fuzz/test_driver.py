@@ -38,7 +38,7 @@ def kind_of(*items: str) -> Kind:
 @pytest.fixture
 def campaign(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "SECONDS", 0.2)
-    monkeypatch.setattr("tests.fuzz.driver._GRACE", 0.5)
+    monkeypatch.setattr("tests.fuzz.driver._GRACE", 4.0)
 
     def run(*items: str) -> Campaign:
         made = Campaign([kind_of(*items)], 1, tmp_path)

@@ -195,6 +195,9 @@ LABELS = [r.label for r in RULES.rules]
 TYPES = (PrimitiveType.F32, PrimitiveType.S32, PrimitiveType.PRED, PrimitiveType.C64)
 
 
+SHIFTS = (O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC, O.SHIFT_RIGHT_LOGICAL)
+
+
 def written(body: str) -> str:
     *computations, main = body.split("\n")
     lines = main.replace(" ROOT ", "\nROOT ")
@@ -205,6 +208,8 @@ def generated(rule: Rule) -> Iterator[str]:
     """Modules that the pattern matches: every element type, every opcode of the root, free operands as parameters."""
     roots = sorted(rule.pattern.opcodes or (), key=str)
     for kind, root in itertools.product(TYPES, roots):
+        if root in SHIFTS and not kind.is_integral:
+            continue  # HLO's rules allow it, and it has no value
         module = HloModule("generated")
         entry = module.add_computation("main", entry=True)
         try:
