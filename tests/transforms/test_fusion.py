@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from xlanb.hlo import parse
 from xlanb.tracing import Decision, observing
-from xlanb.transforms import PASSES
+from xlanb.transforms import PASSES, cpu_instruction_fusion
 from xlanb.transforms.cpu_instruction_fusion import CONDITIONS, CpuInstructionFusion
+from xlanb.transforms.instruction_fusion import Condition, Edge, FusionRun
 
 
 class Recorder:
@@ -108,3 +111,34 @@ def test_rows_that_are_joined_are_fused_where_loops_are_cut_at_their_seams(piece
         module = parse(f"HloModule m\nENTRY main {{\n{_joined(pieces, width)}\n}}\n")
         CpuInstructionFusion(cuts_rows=cuts_rows).run(module)
         assert (str(module.entry_computation.root.opcode) == "fusion") is is_fused
+
+
+def test_a_fusion_asks_of_a_refused_operand_once_for_each_step(monkeypatch):
+    asked = [0]
+
+    def counted(c: Condition) -> Condition:
+        def holds(edge: Edge) -> bool:
+            asked[0] += 1
+            return c.holds(edge)
+
+        return replace(c, holds=holds)
+
+    monkeypatch.setattr(cpu_instruction_fusion, "CONDITIONS", tuple(map(counted, cpu_instruction_fusion.CONDITIONS)))
+    steps = "".join(
+        f" v{k} = f32[65] pad(m{k}, z), padding=0_1\n h{k} = f32[64] slice(v{k}), slice={{[1:65]}}\n"
+        f" m{k + 1} = f32[64] multiply(m{k}, h{k})\n"
+        for k in range(40)
+    )
+    text = f"HloModule m\nENTRY e {{\n m0 = f32[64] parameter(0)\n z = f32[] constant(0)\n{steps} ROOT r = f32[64] copy(m40)\n}}\n"
+    module = parse(text)
+    silent = FusionRun.should_fuse
+    edges = [0]
+
+    def should_fuse(run: FusionRun, consumer, index):
+        edges[0] += 1
+        return silent(run, consumer, index)
+
+    monkeypatch.setattr(FusionRun, "should_fuse", should_fuse)
+    CpuInstructionFusion().apply(module)
+    assert edges[0] > 1000
+    assert asked[0] < 6 * edges[0]

@@ -32,7 +32,17 @@ class HloComputation(Displayable):
     computation. Every method that changes anything emits an `Edit` when observed, keeps users and names right, and marks the snapshot stale.
     """
 
-    __slots__ = ("_instructions", "_order", "_parameters", "_record", "_root", "execution_thread", "module", "name")
+    __slots__ = (
+        "_instructions",
+        "_order",
+        "_parameters",
+        "_record",
+        "_root",
+        "_sorted",
+        "execution_thread",
+        "module",
+        "name",
+    )
 
     def __init__(self, name: str, module: HloModule, execution_thread: str = "") -> None:
         self.name = name
@@ -40,6 +50,7 @@ class HloComputation(Displayable):
         self.execution_thread = execution_thread
         self._instructions: dict[HloInstruction, None] = {}
         self._parameters: list[HloInstruction] = []
+        self._sorted: tuple[HloInstruction, ...] | None = None
         self._root: HloInstruction | None = None
         self._record: ComputationRecord | None = None
         self._order: tuple[HloInstruction, ...] | None = None
@@ -63,7 +74,9 @@ class HloComputation(Displayable):
     @property
     def parameters(self) -> list[HloInstruction]:
         """The parameters by number."""
-        return sorted(self._parameters, key=_number)
+        if self._sorted is None:
+            self._sorted = tuple(sorted(self._parameters, key=_number))
+        return list(self._sorted)
 
     @property
     def root(self) -> HloInstruction:
@@ -417,6 +430,7 @@ class HloComputation(Displayable):
     def _touch(self) -> None:
         self._record = None
         self._order = None
+        self._sorted = None
         self.module._version += 1
 
     def invalidate(self) -> None:

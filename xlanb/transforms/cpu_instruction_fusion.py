@@ -239,6 +239,11 @@ def _code_stays_small(e: Edge) -> bool:
     return e.consumer.opcode is not O.FUSION or not e.run.evaluation(e.consumer).code_duplication_too_high(e.producer)
 
 
+def _is_emitted_too_often(e: Edge) -> bool:
+    """Whether what the fusion has by now is reason enough: it emits no operand less often when it grows."""
+    return e.consumer.opcode is O.FUSION and e.run.evaluation(e.consumer).emitted_too_often(e.producer)
+
+
 def _feeds_small_product(e: Edge) -> bool:
     """Whether the consumer is a matrix-vector product whose vector is small enough to be read again and again."""
     c = e.consumer
@@ -293,7 +298,7 @@ CONDITIONS: tuple[Condition, ...] = (
         lasting=True,
     ),
     _NO_COPIED_ROWS,
-    Condition("producer is cheap, or its elements are used once", _profitable, _uses, growing=True),
+    Condition("producer is cheap, or its elements are used once", _profitable, _uses, final=lambda _: True),
     Condition(
         "producer is not the root",
         lambda e: not e.producer.is_root,
@@ -331,6 +336,7 @@ CONDITIONS: tuple[Condition, ...] = (
         "code duplication is low",
         _code_stays_small,
         lambda e: f"emitted {_counted(_emitted(e), 'time')}, at most {ALLOWED_CODE_DUPLICATION}",
+        final=_is_emitted_too_often,
     ),
     Condition("consumer is loop-fusible, a loop fusion or a small matrix-vector product", _consumer_takes_it, _taker),
 )

@@ -39,10 +39,13 @@ class FusionNodeIndexingEvaluation:
         """Whether fusing an operand would emit too much."""
         if producer.opcode is O.BROADCAST:
             return False
-        emitted = self.emitted(producer)
-        if emitted > ALLOWED_CODE_DUPLICATION:
-            return True
-        return producer.opcode in _OPENS_BLOCK and (emitted > 1 or _user_count(producer) > 1)
+        return self.emitted_too_often(producer) or (producer.opcode in _OPENS_BLOCK and _has_several_uses(producer))
+
+    def emitted_too_often(self, producer: HloInstruction) -> bool:
+        """Whether an operand, if it were fused, would be emitted too often; once so, it stays so while the fusion grows."""
+        if producer.opcode is O.BROADCAST:
+            return False
+        return self.emitted(producer) > (1 if producer.opcode in _OPENS_BLOCK else ALLOWED_CODE_DUPLICATION)
 
     def remove_operand(self, producer: HloInstruction) -> set[HloInstruction]:
         """Forget an operand that is about to be fused; the users of its indices, for `update`."""
@@ -73,8 +76,8 @@ def _same_index_space(a: Shape, b: Shape) -> bool:
     return a == b
 
 
-def _user_count(i: HloInstruction) -> int:
-    """Users, those within a fusion counted one by one."""
+def _has_several_uses(i: HloInstruction) -> bool:
+    """Whether it has more than one user, those within a fusion counted one by one; it looks no further than it has to."""
     total = 0
     for u in i.users:
         if u.opcode is O.FUSION:
@@ -82,4 +85,6 @@ def _user_count(i: HloInstruction) -> int:
             total += parameters[u.operands.index(i)].user_count
         else:
             total += 1
-    return total
+        if total > 1:
+            return True
+    return False

@@ -43,14 +43,14 @@ class Condition:
     """A named condition: whether it holds, and the value that it looked at in words, which is asked for only where somebody listens.
 
     `lasting`: it asks only what a producer is; what it answered once it answers for every consumer.
-    `growing`: failed once for a fusion it fails however that fusion grows.
+    `final`: whether a failure for a fusion stays one however that fusion grows.
     """
 
     name: str
     holds: Callable[[Edge], bool]
     value: Callable[[Edge], str]
     lasting: bool = False
-    growing: bool = False
+    final: Callable[[Edge], bool] = lambda _: False
 
 
 _UNTOLD = Condition("untold", lambda _: False, lambda _: "")
@@ -96,6 +96,7 @@ class FusionRun:
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
         self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
         self._shut_out: dict[HloInstruction, set[HloInstruction]] = {}
+        self._failed: dict[tuple[HloInstruction, HloInstruction], Condition] = {}
         self._copies: Counter[HloInstruction] = Counter()
         order = computation.post_order()
         self._queue: list[HloInstruction | None] = list(order)
@@ -129,9 +130,15 @@ class FusionRun:
             allowed = lasting[edge.producer] = all(c.holds(edge) for c in conditions if c.lasting)
         if not allowed:
             return False
+        # A fusion is asked about each of its operands whenever it has grown: what failed before mostly fails again.
+        pair = (edge.producer, edge.consumer)
+        before = self._failed.get(pair)
+        if before is not None and not before.holds(edge):
+            return False
         for c in passing:
             if not c.holds(edge):
-                if c.growing:
+                self._failed[pair] = c
+                if c.final(edge):
                     self._shut_out.setdefault(edge.consumer, set()).add(edge.producer)
                 return False
         return True
@@ -147,7 +154,7 @@ class FusionRun:
         """Whether the conditions hold, each told with its value up to the first that fails."""
         pair = (edge.producer, edge.consumer)
         told = self._told.get(pair, _UNTOLD)
-        if told is not None and told is not _UNTOLD and (told.lasting or told.growing):
+        if told is not None and told is not _UNTOLD and (told.lasting or told.final(edge)):
             return False
         conditions = self.policy.conditions(edge)
         failed: Condition | None = None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from xlanb.cpu.codegen import (
+    concatenate,
     convolution,
     dot,
     loops,
@@ -18,6 +19,7 @@ from xlanb.cpu.codegen import (
     windows,
 )
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
+from xlanb.cpu.codegen.copies import Copies
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, OverwrittenError, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
@@ -39,6 +41,7 @@ class Kernel:
     instruction: HloInstruction
     root: HloInstruction
     outputs: dict[Leaf, IrArray]
+    copies: Copies
     scratch: str = ""
     shared_scratch: int = 0
     own_scratch_bytes: int = 0
@@ -140,6 +143,13 @@ def _reduce_window(k: Kernel) -> bool:
 @special(Op.DOT)
 def _dot(k: Kernel) -> bool:
     return dot.emit_dot(k.e, k.root, k.output, k.scratch)
+
+
+@special(Op.CONCATENATE)
+def _concatenate(k: Kernel) -> bool:
+    if k.instruction is not k.root:
+        return False
+    return concatenate.emit_copied(k.e, k.copies, k.root, k.output)
 
 
 SCRATCH[Op.DOT] = dot.scratch_bytes

@@ -127,7 +127,7 @@ class _Emitter:
         self.host: dict[str, HloInstruction] = {}
         self._constant_names: dict[object, str] = {}
         self._same: dict[str, str] = {}
-        self._memory_copies = Copies(_ATTRIBUTES)
+        self.memory_copies = Copies(_ATTRIBUTES)
         self._bases: dict[int, str] = {}
         self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
         self._choice_of = {c.instruction: c for c in self.flow.choices}
@@ -151,7 +151,7 @@ class _Emitter:
         for value, number in self.assignment.result_copies:
             target = next(a for a in self.assignment.allocations if a.kind == "output" and a.number == number)
             if value.size:
-                self._memory_copies.emit(
+                self.memory_copies.emit(
                     self.run,
                     self._bases[target.index],
                     self._pointer(self.assignment.slice_of_value(value)),
@@ -211,10 +211,10 @@ class _Emitter:
                 aside = self.assignment.staged.get((position, c.source))
                 if aside is not None:
                     target = self._pointer(aside)
-                    self._memory_copies.emit(self.run, target, where[c.source], c.source.size)
+                    self.memory_copies.emit(self.run, target, where[c.source], c.source.size)
                     where[c.source] = target
         for c in copies:
-            self._memory_copies.emit(
+            self.memory_copies.emit(
                 self.run, self._pointer(self.assignment.slice_of_value(c.target)), where[c.source], c.source.size
             )
 
@@ -370,9 +370,9 @@ class _KernelBuilder:
                 bindings[target] = {(): lambda index, operand=operand: RULES[Op.CONSTANT](outside, operand, index)}
         e = Elemental(f, bindings, self._memory)  # type: ignore[arg-type]
         scratch = self.assignment.scratch_of(i)
-        k = kernels.Kernel(
-            f, e, i, root, outputs, self._argument(scratch) if scratch is not None else "", *kernels.scratch_of(root)
-        )
+        memory = self._argument(scratch) if scratch is not None else ""
+        copies = self.program.memory_copies
+        k = kernels.Kernel(f, e, i, root, outputs, copies, memory, *kernels.scratch_of(root))
         if scratch is not None:
             self.written.add(scratch)
         if not fused and root.opcode not in RULES and root.opcode not in kernels.SPECIAL:
