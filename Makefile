@@ -83,17 +83,18 @@ notebooks: $(VENV)/.installed-peers ## run every tutorial and its solutions, the
 
 # Prints its seed; the same seed makes the same inputs. Finds are in build/fuzz.
 MINUTES ?= 30
+JOBS ?= 2
 SEED ?=
 KINDS ?=
 
 fuzz: $(VENV)/.installed-test ## hostile and random inputs, for MINUTES=30, from SEED= (new each time)
-	XLANB_CACHE_DIR= $(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(KINDS)
+	XLANB_CACHE_DIR= $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) $(KINDS)
 
 # Other modules to check: files of HLO text or JSON lines, folders. Finds are in build/guard.
 PATHS ?=
 
 guard: $(VENV)/.installed-test ## programs between pages that nobody may touch, for MINUTES=30, from SEED=, and those of PATHS=
-	$(BIN)/python -m tests.fuzz.guard --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(PATHS)
+	$(BIN)/python -m tests.fuzz.guard --minutes $(MINUTES) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) $(PATHS)
 
 binder: ## what Binder builds, in a fresh environment, and every tutorial in it, without the real XLA
 	PYTHON=$(PYTHON) binder/check.sh
