@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import xlanb
 from tests.cpu.conftest import NO_PASSES
 from tests.cpu.guard_pages import run_guarded
 from tests.cpu.test_targets import ARM, X86, complete
@@ -216,3 +217,13 @@ def test_aarch64_takes_it(backend):
         exe = backend(text((33, 2 * 17 * 31), 1, kind, double=False))
         for unit in emit_program(exe.buffer_assignment, target).units():
             assert objects.compile_unit(unit, target, relocation="pic").startswith(b"\x7fELF")
+
+
+def test_llvm_takes_the_debug_locations_of_a_traced_transform(capfd):
+    text = (
+        "HloModule m\nENTRY e { x = c64[8,64] parameter(0) ROOT r = c64[8,64] fft(x), fft_type=FFT, fft_length={64} }\n"
+    )
+    optimized = {s.name: s for s in xlanb.trace(text).stages}["llvm_ir_optimized"]
+    assert capfd.readouterr().err == ""
+    assert optimized.after.lines
+    assert "!DILocation" in optimized.after.text

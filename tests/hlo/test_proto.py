@@ -447,6 +447,31 @@ def test_every_attribute_of_the_table_has_a_codec() -> None:
         assert {row.name for row, _ in codecs(opcode)} == rows
 
 
+def test_a_constant_has_no_dynamic_dimensions():
+    proto = SCHEMA.HloModuleProto()
+    proto.ParseFromString(
+        xlanb.hlo.parse("HloModule m\n\nENTRY e {\n  ROOT c = s8[2] constant({1, 2})\n}\n").to_proto()
+    )
+    constant = proto.computations[0].instructions[0]
+    constant.shape.is_dynamic_dimension[:] = [True]
+    with pytest.raises(XlanbError, match=r"expected the literal's shape s8\[2\]\{0\}, not s8\[<=2\]"):
+        HloModule.from_proto(proto.SerializeToString()).verify()
+    constant.literal.shape.CopyFrom(constant.shape)
+    with pytest.raises(LiteralError, match="no dynamic dimensions"):
+        HloModule.from_proto(proto.SerializeToString())
+
+
+@pytest.mark.parametrize("field", ["index_primitive_type", "pointer_primitive_type"])
+@pytest.mark.parametrize("number", [1, 2, 11, 13, 99, -1])
+def test_indices_and_pointers_of_a_layout_are_unsigned(field, number):
+    proto = shape_to_proto(ArrayShape(PrimitiveType.F32, (3,)).with_default_layout())
+    setattr(proto.layout, field, number)
+    with pytest.raises(ShapeError, match="which is not unsigned"):
+        shape_from_proto(proto)
+    setattr(proto.layout, field, PrimitiveType.U8.number)
+    assert "u8" in str(shape_from_proto(proto))
+
+
 NAMES = {
     "a b": "a_b", "%s%n": "_s_n", "é": "a_", "1x": "_x", "a\n": "a_", "a\0b": "a_b", 'q"x': "q_x", "f32": "f32_", "tuple": "tuple", "b": "b",
     "__x": "a_x", "__xla_x": "__xla_x", "../..": "_._..", "<b>": "_b_", "": "negate",

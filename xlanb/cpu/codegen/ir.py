@@ -123,8 +123,11 @@ class ModuleBuilder:
         return built
 
     def subprogram(self, name: str, instruction: str, linkage: str) -> int | None:
-        """The metadata number of a function's DISubprogram; None without debug locations."""
-        if not self.debug:
+        """The metadata number of a function's DISubprogram; None without debug locations, or of a routine that is no instruction's.
+
+        Within a function that has one LLVM wants a location at each call that it may inline.
+        """
+        if not self.debug or not instruction:
             return None
         line = self.line_of.get(instruction, 0)
         local = "DISPFlagLocalToUnit | " if linkage == "internal" else ""

@@ -107,7 +107,10 @@ def _layout_from_proto(proto: Message) -> Layout:
     extra = ""
     for mark, number in (("#", proto.index_primitive_type), ("*", proto.pointer_primitive_type)):
         # The default is a 32-bit index, which the text does not show.
-        if number and BY_NUMBER.get(number):
+        kind = BY_NUMBER.get(number)
+        if number and (kind is None or not kind.is_unsigned):
+            raise ShapeError(f"a LayoutProto with indices or pointers of type {kind or number}, which is not unsigned")
+        if number:
             extra += f"{mark}({BY_NUMBER[number]})"
     if proto.split_configs:
         extra += "SC" + "".join(f"({s.dimension}:{','.join(map(str, s.split_indices))})" for s in proto.split_configs)
@@ -191,6 +194,8 @@ def _literal(proto: Message, shape: Shape) -> Literal:
         return Literal(shape)
     if shape.rank > _MAX_LITERAL_RANK or shape.element_type.scalar is None:
         raise LiteralError(f"no literal can have the shape {shape}")
+    if shape.is_dynamic:
+        raise LiteralError(f"a literal has no dynamic dimensions, and that of {shape} does")
     values = _elements(proto, shape)
     order = tuple(reversed(shape.minor_to_major))
     try:

@@ -275,7 +275,8 @@ def _iota(site: Site, shape: Shape) -> None:
 @check_rule(_O.CONSTANT)
 def _constant(site: Site, shape: Shape) -> None:
     literal = site.get("literal")
-    if not compatible(literal.shape, shape):
+    sizes = [[getattr(s, "dynamic", ()) for _, s in x.leaves()] for x in (literal.shape, shape)]
+    if not compatible(literal.shape, shape) or sizes[0] != sizes[1]:
         site.fail(f"expected the literal's shape {literal.shape}, not {shape}")
 
 

@@ -39,10 +39,7 @@ def routine(
 
 
 def _write(f: Function, key: object, emit: Callable[[Function], None]) -> None:
-    """The body of a routine, as another module had it before; with debug locations it is written anew."""
-    if f.module.debug:
-        emit(f)
-        return
+    """The body of a routine, as another module had it before; it has no debug locations."""
     known = _BODIES.get((f.target, key))
     if known is None:
         before = f.module.declarations
