@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -309,3 +310,10 @@ def test_a_file_that_ends_in_its_head_is_refused(backend, tmp_path, cut):
     path.write_bytes(content[:start] + hashlib.sha256(content[start + 32 :]).digest() + content[start + 32 :])
     with pytest.raises(CompilationError, match="is damaged"):
         xlanb.load(path)
+
+
+def test_a_pipe_is_refused_at_once(tmp_path):
+    pipe = tmp_path / "model.xlanb"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="is no regular file"):
+        xlanb.load(pipe)

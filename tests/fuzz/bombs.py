@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import select
-import signal
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from random import Random
-from types import FrameType
-from typing import Any
 
 import numpy as np
-
-import xlanb
-from xlanb.analysis.cost import cost
-from xlanb.errors import XlanbError
-from xlanb.hlo.module import HloModule
-from xlanb.shape import ArrayShape
-
-SECONDS = 10
-"""Limit of one stage (parse, verify, compile, ...)."""
-MEMORY = 2 << 30
-"""Bytes of address space that one program may take beyond what the process has."""
-INTERRUPT_SECONDS = 1.5
-"""From a signal to the end of what it interrupts."""
-_ARGUMENT_BYTES = 64 << 20
-_RUN_SECONDS = 2
 
 _ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
 _ODD = "odd { a = f32[] parameter(0) b = f32[] parameter(1) t = f32[] tanh(b) m = f32[] multiply(a, t) ROOT s = f32[] add(m, b) }\n"
@@ -36,16 +13,17 @@ _LESS = "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] co
 _GREATER = "ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] compare(a, b), direction=GE }\n"
 
 
-class _Interrupted(BaseException):
-    """Raised by the timer's signal, as KeyboardInterrupt is by Ctrl-C."""
-
-
-# -- programs ---------------------------------------------------------------------------------------------------
+def mutants(rng: np.random.Generator) -> Iterator[str]:
+    """Programs of every kind, in other sizes each time."""
+    while True:
+        drawn = Random(int(rng.integers(0, 1 << 62)))
+        made = list(drawn.choice(_MAKERS)(drawn))
+        yield drawn.choice(made)[1]
 
 
 def bombs(rng: Random) -> Iterator[tuple[str, str]]:
     """Names and texts of programs of every kind, in sizes drawn from `rng`."""
-    for make in (_folds, _graphs, _calls, _shapes, _annotations, _windows, _loops, _texts):
+    for make in _MAKERS:
         yield from make(rng)
 
 
@@ -53,7 +31,7 @@ def _module(*parts: str, header: str = "HloModule m") -> str:
     return header + "\n" + "".join(parts[:-1]) + "ENTRY e {\n" + parts[-1] + "\n}\n"
 
 
-def _size(rng: Random, low: int, high: int) -> int:
+def _size(rng: Random, low: float, high: float) -> int:
     """A size between two powers of two, each scale as probable."""
     return int(2 ** rng.uniform(low, high))
 
@@ -182,12 +160,6 @@ def _graphs(rng: Random) -> Iterator[tuple[str, str]]:
             f" a0 = f32[64] parameter(0)\n b0 = f32[64] parameter(1)\n{crossing} ROOT r = f32[64] subtract(a{depth - 1}, b{depth - 1})"
         ),
     )
-    rolling = "".join(
-        f" s{k} = f32[64] slice({x}), slice={{[0:64]}}\n v{k} = f32[65] concatenate(s{k}, o)\n".replace("(s", "(t")
-        + f" t{k} = f32[64] tanh(s{k})\n"
-        for k in range(0)
-        for x in ["p0"]
-    )
     stencil = "".join(
         f" l{k} = f32[64] slice({x}), slice={{[0:64]}}\n h{k} = f32[64] slice({x}), slice={{[1:65]}}\n"
         f" m{k} = f32[64] multiply(l{k}, h{k})\n v{k} = f32[65] pad(m{k}, z), padding=0_1\n"
@@ -196,9 +168,7 @@ def _graphs(rng: Random) -> Iterator[tuple[str, str]]:
     )
     yield (
         "stencils",
-        _module(
-            f"{rolling} p0 = f32[65] parameter(0)\n z = f32[] constant(0)\n{stencil} ROOT r = f32[65] copy(v{depth - 1})"
-        ),
+        _module(f" p0 = f32[65] parameter(0)\n z = f32[] constant(0)\n{stencil} ROOT r = f32[65] copy(v{depth - 1})"),
     )
     tuples = "".join(f" t{k} = tuple({x}, {x})\n" for k in range(depth) for x in ([f"t{k - 1}"] if k else ["p"]))
     gets = "".join(
@@ -230,8 +200,8 @@ def _wide_reduce(n: int) -> str:
     zeros = ", ".join(["z"] * n)
     scalars = ", ".join(["f32[]"] * n)
     body = "".join(f" a{k} = f32[] parameter({k})\n" for k in range(2 * n))
-    body += "".join(f" s{k} = f32[] add(a{k}, a{n + k})\n" for k in range(n))
-    body = f"body {{\n{body} ROOT t = ({scalars}) tuple({', '.join(f's{k}' for k in range(n))})\n}}\n"
+    body += "".join(f" sum{k} = f32[] add(a{k}, a{n + k})\n" for k in range(n))
+    body = f"body {{\n{body} ROOT t = ({scalars}) tuple({', '.join(f'sum{k}' for k in range(n))})\n}}\n"
     parameters = "".join(f" a{k} = f32[4] parameter({k})\n" for k in range(n))
     return _module(
         body,
@@ -635,144 +605,13 @@ def _texts(rng: Random) -> Iterator[tuple[str, str]]:
     )
 
 
-# -- the check --------------------------------------------------------------------------------------------------
-
-
-def check(text: str) -> str | None:
-    """What is wrong with how a text is treated, None where nothing is: run in a child with limits, stage by stage."""
-    return _in_child(lambda tell: _stages(text, tell), SECONDS * 2.5)
-
-
-def _in_child(work: Callable[[Callable[[str], None]], str | None], limit: float) -> str | None:
-    """What `work` returns in a forked child with limited memory; else how the child ended, with the last stage told."""
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(read)
-        _limit_memory()
-        try:
-            problem = work(lambda stage: _send(write, f"@{stage}\n"))
-        except BaseException as error:  # noqa: BLE001 - a child must not return into the parent's code
-            problem = f"check itself: {type(error).__name__}: {error}"
-        _send(write, f"={problem or ''}\n")
-        os._exit(0)
-    os.close(write)
-    said = _received(read, limit)
-    os.close(read)
-    if said is None or not said[1]:
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    if said is None:
-        return "said nothing"
-    lines, ended = said
-    stage = next((line[1:] for line in reversed(lines) if line.startswith("@")), "start")
-    result = next((line[1:] for line in lines if line.startswith("=")), None)
-    if result is None:
-        return (
-            f"{stage}: killed by signal {os.WTERMSIG(status)}"
-            if ended and os.WIFSIGNALED(status)
-            else f"{stage}: no end within {limit} s"
-        )
-    return result or None
-
-
-def _received(read: int, limit: float) -> tuple[list[str], bool] | None:
-    """The lines that came, and whether the child ended by itself."""
-    data, end = b"", time.monotonic() + limit
-    while (left := end - time.monotonic()) > 0:
-        if not select.select([read], [], [], left)[0]:
-            break
-        piece = os.read(read, 65536)
-        if not piece:
-            return data.decode(errors="replace").splitlines(), True
-        data += piece
-    return data.decode(errors="replace").splitlines(), False
-
-
-def _send(pipe: int, text: str) -> None:
-    os.write(pipe, text.encode(errors="replace")[:60_000])
-
-
-def _limit_memory() -> None:
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _stages(text: str, tell: Callable[[str], None]) -> str | None:
-    """The first problem among the stages: each ends in time with a result, an XlanbError, or on a signal at once."""
-    made: dict[str, Any] = {}
-
-    def parse() -> None:
-        made["module"] = xlanb.hlo.parse(text)
-
-    def compiled() -> None:
-        made["exe"] = xlanb.compile(made["module"].clone())
-
-    problem = _timed("parse", parse, tell)
-    if problem or "module" not in made:
-        return problem
-    module: HloModule = made["module"]
-    for stage, work in (
-        ("verify", module.verify),
-        ("print", lambda: str(module)),
-        ("record", module.record),
-        ("cost", lambda: cost(module)),
-        ("proto", lambda: HloModule.from_proto(module.to_proto())),
-        ("compile", compiled),
-    ):
-        problem = _timed(stage, work, tell)
-        if problem:
-            return problem
-    arguments = _arguments(module)
-    if arguments is None:
-        return None
-    problem = _timed("evaluate", lambda: xlanb.evaluate(module, *arguments), tell, interrupted=True)
-    if problem or "exe" not in made:
-        return problem
-    return _timed("run", lambda: made["exe"](*arguments), tell, interrupted=True)
-
-
-def _timed(
-    stage: str, work: Callable[[], object], tell: Callable[[str], None], *, interrupted: bool = False
-) -> str | None:
-    """Run one stage; with `interrupted` a signal ends it after a while, and the answer to the signal is timed."""
-    tell(stage)
-    sent = [0.0]
-
-    def stop(signum: int, frame: FrameType | None) -> None:
-        if not sent[0]:
-            sent[0] = time.monotonic()
-            raise _Interrupted
-
-    before = signal.signal(signal.SIGALRM, stop)
-    started = time.monotonic()
-    raised: BaseException | None = None
-    try:
-        if interrupted:
-            signal.setitimer(signal.ITIMER_REAL, _RUN_SECONDS)
-        work()
-        sent[0] = sent[0] or time.monotonic()
-    except (XlanbError, _Interrupted) as error:
-        raised = error
-    except BaseException as error:  # noqa: BLE001 - whatever else comes is the find
-        return f"{stage}: {type(error).__name__}: {str(error)[:200]}"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    took = time.monotonic() - started
-    if interrupted:
-        late = took - _RUN_SECONDS
-        return f"{stage}: ended {late:.1f} s after the signal" if late > INTERRUPT_SECONDS else None
-    if isinstance(raised, XlanbError) and not str(raised):
-        return f"{stage}: {type(raised).__name__} without a message"
-    return f"{stage}: took {took:.1f} s" if took > SECONDS else None
-
-
-def _arguments(module: HloModule) -> list[Any] | None:
-    """Ones for every parameter; None where they take too much, or are no arrays."""
-    shapes = [p.shape for p in module.entry_computation.parameters]
-    arrays = [s for s in shapes if isinstance(s, ArrayShape) and s.is_array]
-    if len(arrays) < len(shapes) or sum(s.byte_size for s in arrays) > _ARGUMENT_BYTES:
-        return None
-    return [np.ones(s.dimensions, s.dtype) if s.rank <= 64 else None for s in arrays]
+_MAKERS: tuple[Callable[[Random], Iterator[tuple[str, str]]], ...] = (
+    _folds,
+    _graphs,
+    _calls,
+    _shapes,
+    _annotations,
+    _windows,
+    _loops,
+    _texts,
+)

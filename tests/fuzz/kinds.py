@@ -55,7 +55,7 @@ class Kind:
 @cache
 def kinds() -> dict[str, Kind]:
     """Every kind by its name."""
-    from tests.fuzz import archives, checkpoints, dumps, graphdefs, hlo_proto, hlo_text
+    from tests.fuzz import archives, bomb_check, bombs, checkpoints, dumps, graphdefs, hlo_proto, hlo_text
     from tests.fuzz.hlo_check import EXECUTED
 
     found = [
@@ -63,6 +63,7 @@ def kinds() -> dict[str, Kind]:
         Kind("hlo", ".hlo", hlo_text.mutants, hlo_text.check, hlo_text.quick, EXECUTED, hlo_text.seeds),
         Kind("proto", ".pb", hlo_proto.mutants, hlo_proto.check, hlo_proto.quick, EXECUTED, hlo_proto.seeds),
         Kind("random-module", ".hlo", hlo_text.modules, hlo_text.check),
+        Kind("bomb", ".hlo", bombs.mutants, bomb_check.check),
         Kind("dump", ".json", dumps.mutants, dumps.check),
         Kind("graphdef", ".pb", graphdefs.mutants, graphdefs.check),
         Kind("graphdef_text", ".pbtxt", graphdefs.text_mutants, graphdefs.check),

@@ -21,6 +21,7 @@ from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.objects import compile_units
 from xlanb.errors import CompilationError, UnimplementedError
+from xlanb.files import read_regular
 from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.parse_shape import parse_shape
 from xlanb.shape import Shape
@@ -137,7 +138,7 @@ class _Blobs:
 
 
 def _read(path: Path) -> tuple[Mapping[str, Any], _Blobs]:
-    content = path.read_bytes()
+    content = read_regular(path, path.stat().st_size)
     start = len(_MAGIC) + _DIGEST
     if not content.startswith(_MAGIC):
         raise CompilationError(f"{path} is no executable that this version of xlanb has saved")
