@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -136,13 +137,25 @@ def _correlate(
     patch = math.prod(kernel.shape[1:-1])
     flat_kernel = kernel.reshape(groups, patch, outputs)
     per_image = groups * math.prod(places) * patch * max(4, image.dtype.itemsize)
-    step = max(1, _PATCH_BYTES // per_image)
     windows = _windows(image, kernel.shape[1:-2], dimensions, places)
-    for first in range(0, batch, step):
-        patches = windows[:, first : first + step].reshape(groups, -1, patch)
-        part = matmul(patches, flat_kernel, dtype)
-        result[:, first : first + step] = part.reshape(groups, -1, *places, outputs)
+    for part in _parts((batch, *places), per_image):
+        here = (slice(None), *part)
+        patches = windows[here].reshape(groups, -1, patch)
+        result[here] = matmul(patches, flat_kernel, dtype).reshape(result[here].shape)
     return result
+
+
+def _parts(sizes: Sequence[int], per_image: int) -> Iterator[tuple[slice, ...]]:
+    """Images, or rows of one image where it alone is too large, that are computed at once; `sizes` are [batch, places...]."""
+    step = max(1, _PATCH_BYTES // per_image)
+    rows = max(1, _PATCH_BYTES * sizes[1] // per_image) if len(sizes) > 1 else 1
+    for first in range(0, sizes[0], step):
+        images = slice(first, first + step)
+        if per_image <= _PATCH_BYTES or len(sizes) == 1:
+            yield (images,)
+            continue
+        for row in range(0, sizes[1], rows):
+            yield images, slice(row, row + rows)
 
 
 def _correlate_inside(

@@ -31,9 +31,17 @@ def window_count(size: int, d: WindowDimension) -> int:
 
 def window_positions(size: int, d: WindowDimension) -> tuple[Array, Array]:
     """Which element each place and offset of a window reads: indices [places, window], and whether there is an element."""
-    places = np.arange(window_count(size, d))[:, None] * d.stride
-    offsets = np.arange(d.size)[::-1] if d.reversal else np.arange(d.size)
-    at = places + offsets[None, :] * d.window_dilation - d.padding_low
+    return _positions(size, d, np.arange(window_count(size, d))[:, None], np.arange(d.size)[None, :])
+
+
+def window_offset(size: int, d: WindowDimension, offset: int) -> tuple[Array, Array]:
+    """Which element each place of a window reads at one offset within it: indices [places], and whether there is an element."""
+    return _positions(size, d, np.arange(window_count(size, d)), np.asarray(offset))
+
+
+def _positions(size: int, d: WindowDimension, places: Array, offsets: Array) -> tuple[Array, Array]:
+    steps = d.size - 1 - offsets if d.reversal else offsets
+    at = places * d.stride + steps * d.window_dilation - d.padding_low
     inside = (at >= 0) & (at < (size - 1) * d.base_dilation + 1) & (at % d.base_dilation == 0)
     return np.where(inside, at // d.base_dilation, 0), inside
 
@@ -72,28 +80,29 @@ def _reduce_known(known: Monoid, x: Array, init: Array, dimensions: Sequence[Win
     for axis, d in enumerate(dimensions):
         if d == WindowDimension(1):
             continue
-        at, inside = window_positions(wide.shape[axis], d)
+        size = wide.shape[axis]
         line = np.moveaxis(wide, axis, -1)
-        total = np.full((*line.shape[:-1], at.shape[0]), identity, wide.dtype)
-        for k in range(d.size):
-            element = line[..., at[:, k]] if wide.shape[axis] else np.full_like(total, identity)
-            total = known.combine(total, np.where(inside[:, k], element, identity))
+        total = np.full((*line.shape[:-1], window_count(size, d)), identity, wide.dtype)
+        for k in range(d.size if size else 0):
+            at, inside = window_offset(size, d, k)
+            total = known.combine(total, np.where(inside, line[..., at], identity))
         wide = np.moveaxis(total, -1, axis)
     return narrow(known.combine(known.accumulator(init), wide), x.dtype)
 
 
 def _offsets(dimensions: Sequence[WindowDimension], sizes: Sequence[int]) -> Iterator[tuple[tuple[Array, ...], Array]]:
     """For each offset within the window, in row-major order: the open mesh of indices into the operand, and which of them are there."""
-    tables = [window_positions(n, d) for n, d in zip(sizes, dimensions, strict=True)]
+    rank = len(dimensions)
+    last: tuple[int, ...] = (-1,) * rank
+    mesh: list[tuple[Array, Array]] = [(np.zeros(0, np.int64), np.zeros(0, np.bool_))] * rank
     for offset in np.ndindex(*(d.size for d in dimensions)):
-        at, inside = (
-            [
-                t[part][:, k].reshape([-1 if d == axis else 1 for d in range(len(tables))])
-                for axis, (t, k) in enumerate(zip(tables, offset, strict=True))
-            ]
-            for part in (0, 1)
-        )
-        yield tuple(at), math.prod(inside, start=np.ones((), np.bool_))
+        for axis, k in enumerate(offset):
+            if k != last[axis]:
+                at, inside = window_offset(sizes[axis], dimensions[axis], k)
+                shape = [-1 if d == axis else 1 for d in range(rank)]
+                mesh[axis] = at.reshape(shape), inside.reshape(shape)
+        last = offset
+        yield tuple(at for at, _ in mesh), math.prod((inside for _, inside in mesh), start=np.ones((), np.bool_))
 
 
 def _reduce_any(
