@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from tests.programs import line_fit
 from xlanb import tf
+from xlanb.graph.attr_values import fill_attrs, new_message
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import call
+from xlanb.graph.operation import Operation, Tensor
 
 
 def _perceptron() -> None:
@@ -165,7 +168,48 @@ _BUILDERS = (
 
 
 @cache
+def _graphs() -> dict[str, Graph]:
+    return {"line": _line(), **{b.__name__.strip("_"): _made(b) for b in _BUILDERS}}
+
+
+@cache
 def seeds() -> dict[str, bytes]:
     """GraphDefs by name."""
-    found = {b.__name__.strip("_"): _made(b).to_graphdef() for b in _BUILDERS}
-    return {"line": _line().to_graphdef(), **found}
+    return {name: graph.to_graphdef() for name, graph in _graphs().items()}
+
+
+@cache
+def small_seeds() -> tuple[bytes, ...]:
+    """GraphDefs of one op each: every different node of the seeds, with constants, handles and placeholders as its inputs."""
+    found = set[bytes]()
+    for name, graph in _graphs().items():
+        whole = new_message("GraphDef")
+        whole.ParseFromString(seeds()[name])
+        nodes = {n.name: n for n in whole.node}
+        found.update(_alone(op, nodes, whole) for op in graph if op.inputs)
+    return tuple(sorted(found))
+
+
+def _alone(op: Operation, nodes: dict[str, Any], whole: Any) -> bytes:
+    proto = new_message("GraphDef")
+    proto.versions.CopyFrom(whole.versions)
+    if any(value.WhichOneof("value") == "func" for value in nodes[op.name].attr.values()):
+        proto.library.CopyFrom(whole.library)
+    for k, tensor in enumerate(op.inputs):
+        _add_source(proto.node.add(), tensor, nodes)
+        proto.node[k].name = f"x{k}"
+    node = proto.node.add()
+    node.CopyFrom(nodes[op.name])
+    node.name = "y"
+    del node.input[:]
+    node.input.extend(f"x{k}" for k in range(len(op.inputs)))
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
+def _add_source(node: Any, tensor: Tensor, nodes: dict[str, Any]) -> None:
+    if tensor.op.type != "Placeholder" and not tensor.op.inputs:
+        node.CopyFrom(nodes[tensor.op.name])
+        del node.input[:]
+        return
+    node.op = "Placeholder"
+    fill_attrs({"dtype": tensor.dtype.base_dtype, "shape": tensor.shape}, node.attr)
