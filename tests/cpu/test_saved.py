@@ -282,6 +282,8 @@ def _forged(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
         lambda h: h.update(objects=5),
         lambda h: h.update(objects=[]),
         lambda h: h.update(constants=[1]),
+        lambda h: h.update(constants={"": 0}),
+        lambda h: h.update(constants={"\0a": 0}),
         lambda h: h.update(symbols=["system"]),
         lambda h: h.update(features=None),
         lambda h: h.update(parameters=[["x"]]),

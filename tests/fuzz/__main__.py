@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 
 from tests.fuzz.driver import Campaign
-from tests.fuzz.graph_seeds import small_seeds
 from tests.fuzz.kinds import kinds
 
 _WARM = ("xlanb", "xlanb.cpu.compiler", "xlanb.explorer.live", "xlanb.runtime.session", "xlanb.tf", "xlanb.view.page")
@@ -41,7 +40,6 @@ def main() -> int:
     _say(f"seed {seed}")
     for name in _WARM:
         importlib.import_module(name)
-    small_seeds()  # made here once, not in each child
     campaign = Campaign([kinds()[k] for k in options.kinds or kinds()], seed, options.folder)
     found = campaign.run(60 * options.minutes, options.count, options.jobs, _say)
     _say(f"seed {seed}\n{campaign.report()}")

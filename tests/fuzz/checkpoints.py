@@ -121,7 +121,7 @@ def check(item: Item, _rng: np.random.Generator) -> str | None:
                 return "wrong: values of a checkpoint that were changed were read"
             graph = Graph.from_tensorflow(folder)
             with tf.Session(graph=graph) as session:
-                session.run(graph.outputs, {graph.inputs[0]: np.ones((1, 2), np.float32)})
+                session.run(graph.outputs, {t: np.ones((1, 2), np.float32) for t in graph.inputs})
         except InternalError as error:
             return f"internal {type(error.__cause__).__name__}: {str(error.__cause__)[:200]!r}"
         except DataLossError as error:

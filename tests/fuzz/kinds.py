@@ -65,8 +65,10 @@ def kinds() -> dict[str, Kind]:
         Kind("random-module", ".hlo", hlo_text.modules, hlo_text.check),
         Kind("bomb", ".hlo", bombs.mutants, bomb_check.check),
         Kind("dump", ".json", dumps.mutants, dumps.check),
-        Kind("graphdef", ".pb", graphdefs.mutants, graphdefs.check),
-        Kind("graphdef_text", ".pbtxt", graphdefs.text_mutants, graphdefs.check),
+        Kind("graphdef", ".pb", graphdefs.mutants, graphdefs.check, graphdefs.quick, 0.02, graphdefs.prepare),
+        Kind(
+            "graphdef_text", ".pbtxt", graphdefs.text_mutants, graphdefs.check, graphdefs.quick, 0.02, graphdefs.prepare
+        ),
         Kind("checkpoint", ".ckpt", checkpoints.mutants, checkpoints.check),
     ]
     return {k.name: k for k in found}

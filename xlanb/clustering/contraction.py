@@ -61,6 +61,14 @@ class ClusterState:
         self.scope = self.scope or other.scope
         other.merged_into = self
 
+    def root(self) -> ClusterState:
+        """What this became part of, after all. Halves the path for those that follow it later."""
+        state = self
+        while state.merged_into is not None:
+            state.merged_into = state.merged_into.merged_into or state.merged_into
+            state = state.merged_into
+        return state
+
 
 Objection = Callable[[ClusterState, ClusterState], str]
 
@@ -107,8 +115,13 @@ class Contraction:
     def cluster_at(self, node: int) -> ClusterState | None:
         """The cluster that a node, or a node of the cycle graph, belongs to now."""
         cluster = self._at[node] if node < len(self._at) else None
-        while cluster is not None and cluster.merged_into is not None:
-            cluster = self._at[node] = cluster.merged_into
+        if cluster is not None:
+            cluster = self._at[node] = cluster.root()
+        return cluster
+        while (into := cluster.merged_into) is not None:
+            cluster.merged_into = into.merged_into or into  # halves the path for those that follow it later
+            cluster = cluster.merged_into
+        self._at[node] = cluster
         return cluster
 
     # ------------------------------------------------------------------------------------------------------- phases

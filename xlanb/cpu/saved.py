@@ -115,6 +115,9 @@ def _load(path: str | Path, header: Mapping[str, Any], blobs: _Blobs) -> SavedEx
     if type(temp) is not int or not 0 <= temp < _MOST_BYTES or type(is_long) is not bool:
         raise ValueError(f"temp is {temp!r}, long is {is_long!r}")
     objects = [blobs.take(size) for size in header["objects"]]
+    unfit = [name for name in header["constants"] if not name or "\0" in name]
+    if unfit:
+        raise ValueError(f"a constant is called {unfit[0]!r}, which is no name of a symbol")
     constants = {name: _aligned(blobs.take(size)) for name, size in header["constants"].items()}
     symbols = {name: memory.ctypes.data for name, memory in constants.items()} | _functions(header["symbols"])
     code = jit.LoadedCode(objects, ["run"], symbols, constants)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlanb.errors import GraphValueError
+from xlanb.graph.call_expansion import check_expansion
 from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.ops import find_op
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_MOST_NODES = 1_000_000  # functions that call each other twice grow without bound
 
 
 def inline_calls(graph: Graph) -> None:
@@ -20,18 +20,15 @@ def inline_calls(graph: Graph) -> None:
     Nodes with effects run wherever the call ran. Functions marked `_noinline`, and those that call themselves, stay calls.
 
     Raises:
-        GraphValueError: a call does not fit its function, or the graph grows beyond a million nodes.
+        GraphValueError: a call does not fit its function, or the graph grows too large (`check_expansion`).
     """
+    check_expansion(f"graph {graph.name!r} cannot be inlined", list(graph), graph.functions)
     pending: list[tuple[Operation, frozenset[str]]] = [(op, frozenset()) for op in graph if op.type in _CALLS]
     while pending:
         call, outer = pending.pop()
         function = graph.functions.get(call.attrs["f"].name)
         if function is None or function.attrs.get("_noinline") or function.name in outer:
             continue
-        if len(graph) + len(function.body) > _MOST_NODES:
-            raise GraphValueError(
-                f"{call.name!r}: its functions have more than {_MOST_NODES} nodes when they are inlined"
-            )
         made = _inline(graph, call, function)
         pending += [(op, outer | {function.name}) for op in made if op.type in _CALLS]
 

@@ -12,6 +12,7 @@ import numpy as np
 from xlanb.boundary import boundary
 from xlanb.contexts import bound
 from xlanb.errors import GraphError, LiteralError, ShapeError, UnknownOpError
+from xlanb.graph.call_expansion import check_expansion
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloInstruction, HloModule
@@ -80,7 +81,10 @@ def lower(
     if follow_control:
         given, fetches, targets = functionalized(given, fetches, targets)
     state = _Lowering(name, [(t, a) for t, (_, a) in zip(given, feeds, strict=True)])
-    for op in between(given, fetches, targets, follow_control=follow_control):
+    ops = between(given, fetches, targets, follow_control=follow_control)
+    if ops:
+        check_expansion(f"{name!r} cannot be lowered", ops, ops[0].graph.functions)
+    for op in ops:
         state.run(op)
     return state.finish(fetches)
 

@@ -1,0 +1,67 @@
+"""How many nodes a graph has once its calls of functions are replaced by their bodies, counted before that is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from xlanb.errors import GraphValueError
+from xlanb.graph.functions import FunctionRef, GraphFunction
+from xlanb.graph.operation import Operation
+
+LARGEST_GROWTH: Final = 1 << 17
+"""Nodes that calls may add to those that are written down: 40 functions that call each other twice ask for 10^12."""
+
+_COUNTED: Final = 10**18
+"""Larger numbers are not told apart: a number of 20,000 digits is no message."""
+
+
+def check_expansion(what: str, ops: Iterable[Operation], library: Mapping[str, GraphFunction]) -> None:
+    """Raise GraphValueError where the calls among `ops` stand for too many nodes; `what` begins the message.
+
+    Each function is looked at once. A call inside the function that it calls counts as one node.
+    """
+    if not library:
+        return
+    sizes: dict[str, int] = {}
+    for name in _callees_first(ops, library):
+        sizes[name] = _expanded(library[name].body, library, sizes)
+    written = sum(len(library[name].body) for name in sizes)
+    grown = sum(sizes[name] for op in ops for name in _called(op, library)) - written
+    if grown > LARGEST_GROWTH:
+        raise GraphValueError(
+            f"{what}: {len(sizes)} functions of {written} nodes call each other so often that their calls stand for "
+            f"{'at least ' if grown >= _COUNTED // 2 else ''}{written + grown:,} nodes; at most {LARGEST_GROWTH:,} more "
+            "than are written can be expanded"
+        )
+
+
+def _expanded(ops: Iterable[Operation], library: Mapping[str, GraphFunction], sizes: Mapping[str, int]) -> int:
+    size = sum(1 + sum(sizes.get(name, 0) for name in _called(op, library)) for op in ops)
+    return min(size, _COUNTED)
+
+
+def _callees_first(ops: Iterable[Operation], library: Mapping[str, GraphFunction]) -> list[str]:
+    """The functions that are called, however deep, each after those that its body calls."""
+    order: dict[str, None] = {}
+    opened = set[str]()
+    stack = [name for op in ops for name in _called(op, library)]
+    while stack:
+        name = stack[-1]
+        if name in order:
+            stack.pop()
+        elif name in opened:
+            order[stack.pop()] = None
+        else:
+            opened.add(name)
+            stack += [n for op in library[name].body for n in _called(op, library) if n not in opened]
+    return list(order)
+
+
+def _called(op: Operation, library: Mapping[str, GraphFunction]) -> Iterator[str]:
+    if op.type in library:
+        yield op.type
+    for value in op.attrs.values():
+        for ref in value if isinstance(value, tuple) else (value,):
+            if isinstance(ref, FunctionRef) and ref.name in library:
+                yield ref.name
