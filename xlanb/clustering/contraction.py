@@ -115,14 +115,10 @@ class Contraction:
     def cluster_at(self, node: int) -> ClusterState | None:
         """The cluster that a node, or a node of the cycle graph, belongs to now."""
         cluster = self._at[node] if node < len(self._at) else None
-        if cluster is not None:
-            cluster = self._at[node] = cluster.root()
-        return cluster
-        while (into := cluster.merged_into) is not None:
-            cluster.merged_into = into.merged_into or into  # halves the path for those that follow it later
-            cluster = cluster.merged_into
-        self._at[node] = cluster
-        return cluster
+        if cluster is None or cluster.merged_into is None:
+            return cluster
+        root = self._at[node] = cluster.root()
+        return root
 
     # ------------------------------------------------------------------------------------------------------- phases
 
