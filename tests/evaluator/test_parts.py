@@ -17,11 +17,27 @@ def test_parts_give_what_the_whole_gives(monkeypatch, kind):
     for limit in (1, 100, 999, 5000):
         monkeypatch.setattr(dot, "_PART", limit)
         monkeypatch.setattr(dot, "_SLOWER", 1)
+        monkeypatch.setattr(dot, "_COPIED", limit)
         for shape in ((1, 7, 9, 5), (6, 3, 4, 2), (3, 50, 1, 1)):
             batch, m, k, n = shape
             a = rng.integers(-9, 9, (batch, m, k)).astype(kind)
             b = rng.integers(-9, 9, (batch, k, n)).astype(kind)
             np.testing.assert_array_equal(dot._product(a, b), np.matmul(a, b))
+
+
+def test_broadcast_operands_are_laid_out_a_part_at_a_time(monkeypatch):
+    monkeypatch.setattr(dot, "_PART", 1 << 14)
+    monkeypatch.setattr(dot, "_COPIED", 1 << 10)
+    a = np.broadcast_to(np.float64(3), (2, 5, 100_000))
+    b = np.broadcast_to(np.arange(4.0), (2, 100_000, 4))
+    tracemalloc.start()
+    try:
+        got = dot._product(a, b)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(got, np.broadcast_to(300_000 * np.arange(4.0), (2, 5, 4)))
+    assert peak < 100_000
 
 
 @pytest.mark.parametrize("limit", [1, 500, 3000, 1 << 20])

@@ -24,6 +24,10 @@ SEVERAL = {
     "replicas": (reduce("{}", ", replica_count=2"), "its groups have 2 participants"),
     "a group": (reduce("{{0,1}}"), "its groups have 2 participants"),
     "groups of a rectangle": (reduce("[1,4]<=[4]"), "its groups have 4 participants"),
+    "more groups than fit in memory": (
+        reduce(f"[{1 << 45},2]<=[2,{1 << 45}]T(1,0)"),
+        "its groups have 2 participants",
+    ),
     "the larger of two groups": (reduce("{{0},{1,2}}"), "its groups have 2 participants"),
     "partitions": (
         reduce("{{0,1}}", ", num_partitions=2", "channel_id=1, use_global_device_ids=true, "),

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
 
+_PART = 1 << 22
+"""Elements that are made at once, between which Python looks for signals."""
+
+
 @rule("parameter", lifted=True)
 def _parameter(ev: Evaluator, i: HloInstruction) -> Value:
     return ev.arguments[i.parameter_number]
@@ -34,13 +38,12 @@ def _iota(ev: Evaluator, i: HloInstruction) -> Array:
     shape = i.array_shape
     axis = i.attributes["iota_dimension"]
     size = shape.dimensions[axis]
-    line = np.arange(size, dtype=np.int64)
     # XLA counts in the element type: integers wrap around, floats are rounded from the exact index.
-    values = (
-        line.astype(shape.dtype)
-        if shape.element_type.bits >= 16 or shape.element_type.is_integral
-        else line.astype(np.float32).astype(shape.dtype)
-    )
+    exact = shape.element_type.bits >= 16 or shape.element_type.is_integral
+    values = np.empty(size, shape.dtype)
+    for first in range(0, size, _PART):
+        line = np.arange(first, min(first + _PART, size), dtype=np.int64)
+        values[first : first + _PART] = (line if exact else line.astype(np.float32)).astype(shape.dtype)
     column = values.reshape([size if d == axis else 1 for d in range(shape.rank)])
     return np.broadcast_to(column, shape.dimensions)
 

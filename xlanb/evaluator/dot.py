@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _EXACT_IN_DOUBLE = 2**53
 _PART = 1 << 29
 """Products of floats that take well below a second."""
+_COPIED = 1 << 24
+"""Elements of an operand that are laid out for BLAS at once."""
 _SLOWER = 8
 """How much longer those of integers and complex numbers may take, which no library does."""
 
@@ -48,15 +50,19 @@ def _product(a: Array, b: Array) -> Array:
     """np.matmul, a large one in parts, between which Python looks for signals."""
     rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     limit = _PART if a.dtype.kind == "f" else _PART // _SLOWER
-    one = rows * inner * columns
-    if a.ndim != 3 or a.shape[0] != b.shape[0] or a.shape[0] * one <= limit:
+    if a.ndim != 3 or a.shape[0] != b.shape[0] or a.shape[0] * rows * inner * columns <= limit // _SLOWER:
         return np.asarray(np.matmul(a, b))
-    out = np.empty((a.shape[0], rows, columns), np.result_type(a, b))
-    batches, step = max(1, limit // one), max(1, limit // (inner * columns))
+    length = min(inner, max(1, _COPIED // columns))
+    step = max(1, min(limit // (length * columns), _COPIED // length))
+    batches = max(1, min(limit // (rows * length * columns), _COPIED // (length * max(columns, min(step, rows)))))
+    out = np.zeros((a.shape[0], rows, columns), np.result_type(a, b))
     for first in range(0, a.shape[0], batches):
         some = slice(first, first + batches)
-        for row in range(0, rows, step):
-            np.matmul(a[some, row : row + step], b[some], out=out[some, row : row + step])
+        for at in range(0, inner, length):
+            # Of a broadcast array, whose strides are 0, BLAS takes nothing: NumPy would multiply one by one.
+            right = np.ascontiguousarray(b[some, at : at + length])
+            for row in range(0, rows, step):
+                out[some, row : row + step] += np.ascontiguousarray(a[some, row : row + step, at : at + length]) @ right
     return out
 
 

@@ -7,7 +7,8 @@ stands in the module's header; a count of 1 is the default and taken as unknown,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -34,23 +35,24 @@ def verify_groups(i: HloInstruction) -> None:
     mode = _mode(i)
     participants = _participants(i, mode)
     if sizes:
-        if participants not in (1, sum(sizes)):
-            fail(i, f"expected replica_groups of {participants} participants ({mode}), not of {sum(sizes)}")
-        if i.opcode not in _REDUCTIONS and len(set(sizes)) > 1:
+        total = sum(size * count for size, count in sizes.items())
+        if participants not in (1, total):
+            fail(i, f"expected replica_groups of {participants} participants ({mode}), not of {total}")
+        if i.opcode not in _REDUCTIONS and len(sizes) > 1:
             fail(i, f"expected replica_groups of equal size, not {i.attributes['replica_groups']}")
     elif mode == "flattened_id":
         fail(i, "expected replica_groups where use_global_device_ids=true")
     _verify_size(i, _group_size(i, mode, sizes))
 
 
-def _group_sizes(i: HloInstruction) -> list[int] | None:
-    """The size of each group; none for one group of all; None where the text does not say."""
+def _group_sizes(i: HloInstruction) -> dict[int, int] | None:
+    """How many groups there are of each size, which may be more than fit in memory; none for one group of all; None where the text does not say."""
     text: str = i.attributes.get("replica_groups") or "{}"
     if text == "{}":
-        return []
+        return {}
     iota = _IOTA.match(text)
     if iota:
-        return [int(iota[2])] * int(iota[1])
+        return {int(iota[2]): int(iota[1])} if int(iota[1]) else {}
     if not text.startswith("{"):
         return None
     groups = [[int(n) for n in group.split(",") if n.strip()] for group in _GROUP.findall(text[1:-1])]
@@ -66,7 +68,7 @@ def _group_sizes(i: HloInstruction) -> list[int] | None:
     missing = set(range(count)) - seen
     if missing:
         fail(i, f"replica_groups does not name replica {min(missing)}: {text}")
-    return [len(group) for group in groups]
+    return Counter(map(len, groups))
 
 
 def _mode(i: HloInstruction) -> str:
@@ -92,8 +94,9 @@ def _participants(i: HloInstruction, mode: str) -> int:
     return partitions if mode == "cross_partition" else replicas
 
 
-def _group_size(i: HloInstruction, mode: str, sizes: list[int]) -> int:
-    first = sizes[0] if sizes else _participants(i, mode)
+def _group_size(i: HloInstruction, mode: str, sizes: Iterable[int]) -> int:
+    first = next(iter(sizes), None)
+    first = _participants(i, mode) if first is None else first
     return first * _count(i, "num_partitions") if mode == "cross_replica_and_partition" else first
 
 
