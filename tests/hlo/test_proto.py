@@ -472,6 +472,32 @@ def test_indices_and_pointers_of_a_layout_are_unsigned(field, number):
     assert "u8" in str(shape_from_proto(proto))
 
 
+@pytest.mark.parametrize("opcode", ["all-reduce", "reduce", "while", "call", "map", "sort", "fusion"])
+def test_instructions_call_what_they_have_to(opcode):
+    module = next(m for m in MODULES if any(str(i.opcode) == opcode for i in m.instructions()))
+    proto = SCHEMA.HloModuleProto()
+    proto.ParseFromString(module.to_proto())
+    for instruction in (i for c in proto.computations for i in c.instructions if i.opcode == opcode):
+        del instruction.called_computation_ids[:]
+    with pytest.raises(HloParseError, match=r"attribute \w+ is expected but not there"):
+        HloModule.from_proto(proto.SerializeToString())
+
+
+@pytest.mark.parametrize("key", ["\u2028", "a b", "", "1", '"', "a=b", "x}", "\n"])
+def test_names_of_frontend_attributes_that_no_text_of_xla_could_hold(key):
+    proto = SCHEMA.HloModuleProto()
+    proto.ParseFromString(xlanb.hlo.parse("HloModule m\n\nENTRY e {\n  ROOT c = s8[] constant(1)\n}\n").to_proto())
+    for attributes in (proto.frontend_attributes, proto.computations[0].instructions[0].frontend_attributes):
+        attributes.map.add(key=key, value="value")
+        attributes.map.add(key="plain", value="1")
+    module = HloModule.from_proto(proto.SerializeToString())
+    again = xlanb.hlo.parse(str(module))
+    assert again.entry_computation.root.frontend_attributes == tuple(sorted({key: "value", "plain": "1"}.items()))
+    assert again.to_proto() == module.to_proto()
+    assert str(again) == str(module)
+    assert 'plain="1"' in str(again)
+
+
 NAMES = {
     "a b": "a_b", "%s%n": "_s_n", "é": "a_", "1x": "_x", "a\n": "a_", "a\0b": "a_b", 'q"x': "q_x", "f32": "f32_", "tuple": "tuple", "b": "b",
     "__x": "a_x", "__xla_x": "__xla_x", "../..": "_._..", "<b>": "_b_", "": "negate",

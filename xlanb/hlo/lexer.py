@@ -328,6 +328,11 @@ def unescape(text: str, cursor: Cursor) -> str:
     return out.decode("utf-8", "surrogateescape")
 
 
+def is_attribute_name(text: str) -> bool:
+    """Whether `attribute_name` reads all of it."""
+    return _ATTRIBUTE.fullmatch(f"{text}=") is not None
+
+
 def escape(text: str) -> str:
     """The text as absl::CEscape writes it between double quotes."""
     if text.isascii() and text.isprintable() and not _NEEDS_ESCAPE.search(text):

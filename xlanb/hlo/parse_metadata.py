@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata
-from xlanb.hlo.lexer import Cursor, escape
+from xlanb.hlo.lexer import Cursor, escape, is_attribute_name
 from xlanb.hlo.parse_attributes import index_text
 
 _FAST = re.compile(
@@ -103,12 +103,12 @@ def metadata_text(metadata: OpMetadata) -> str:
 
 
 def parse_frontend_attributes(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    """`{a="1",b={"c":2}}`, sorted by name; the values are strings or JSON dictionaries verbatim."""
+    """`{a="1",b={"c":2},"d e"="3"}`, sorted by name; the values are strings or JSON dictionaries verbatim."""
     cursor.expect("{", "to start frontend attributes")
     found: dict[str, str] = {}
     if not cursor.at("}"):
         while True:
-            name = cursor.attribute_name()
+            name = _quoted_name(cursor) if cursor.at('"') else cursor.attribute_name()
             found[name] = cursor.json_dict() if cursor.at("{") else cursor.string()
             if not cursor.accept(","):
                 break
@@ -117,8 +117,18 @@ def parse_frontend_attributes(cursor: Cursor) -> tuple[tuple[str, str], ...]:
 
 
 def frontend_attributes_text(attributes: tuple[tuple[str, str], ...]) -> str:
-    """XLA's text of frontend attributes."""
-    return "{" + ",".join(f"{k}={quoted_or_json(v)}" for k, v in attributes) + "}"
+    """XLA's text of frontend attributes; a name that XLA's parser could not read, which only protos have, stands in quotes."""
+    return "{" + ",".join(f"{_name_text(k)}={quoted_or_json(v)}" for k, v in attributes) + "}"
+
+
+def _quoted_name(cursor: Cursor) -> str:
+    name = cursor.string()
+    cursor.expect("=", "after the name of a frontend attribute")
+    return name
+
+
+def _name_text(name: str) -> str:
+    return name if is_attribute_name(name) else f'"{escape(name)}"'
 
 
 def quoted_or_json(value: str) -> str:

@@ -215,6 +215,9 @@ class _Reader:
     def _attributes(self, proto: Message, opcode: HloOpcode, operands: list[Shape]) -> dict[str, Any]:
         attributes: dict[str, Any] = {}
         self._called(proto, opcode, operands, attributes)
+        missing = [n for n in _REQUIRED.get(opcode, ()) if n not in attributes]
+        if missing:
+            raise HloParseError(f"attribute {missing[0]} is expected but not there")
         for row, codec in codecs(opcode):
             value = codec.read(proto, operands)
             if value is None and row.name == "replica_groups" and opcode not in _PERMUTES:
@@ -262,6 +265,11 @@ class _Reader:
 
 
 _LINKED = (HloOpcode.ASYNC_UPDATE, HloOpcode.ASYNC_DONE)
+_REQUIRED = {
+    o: tuple(a.name for a in o.attributes if a.required and a.kind in COMPUTATION_KINDS and o not in _LINKED)
+    for o in HloOpcode
+}
+"""The computations that an instruction has to call."""
 """Their computation is that of the async-start before them."""
 
 _PERMUTES = (HloOpcode.COLLECTIVE_PERMUTE, HloOpcode.COLLECTIVE_PERMUTE_START)
