@@ -10,12 +10,13 @@ from collections.abc import Callable
 from threading import Timer
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import xlanb
 from xlanb.errors import InternalError, XlanbError
 from xlanb.evaluator import Evaluator
-from xlanb.explorer.numbers import compared, leaves_of, tolerance_of
+from xlanb.explorer.numbers import compared, leaves_of
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.runtime.opt import random_value
@@ -26,13 +27,15 @@ EXECUTED = 0.25
 """Share of the inputs of a campaign that are compiled and run; all are parsed, verified, printed and made protos."""
 
 _LAYOUT = re.compile(r"(?<=\])\{[^{}]*\}")
-_FRAMES = re.compile(r"FileNames\n(?s:.*?)\n\n\n|(?<= )stack_frame_id=\d+")
+_FRAMES = re.compile(r"FileNames\n(?s:.*?)\n\n\n|, metadata=\{stack_frame_id=\d+\}| ?stack_frame_id=\d+")
 _STEPS = 20_000
 _SECONDS = 2.0
 _ELEMENTS = 1_000_000
 """Elements of all arrays together beyond which a module is compiled, but not evaluated."""
 _TRACED = 0.1
-_SUMS = 64
+_ULPS_PLAIN, _ULPS_ROUGH, _ULPS_NARROW = 1, 8, 2
+"""Units in the last place, of the largest magnitude, by which floats may differ: sums and products of small whole numbers are exact;
+functions and quotients are rounded more than once; narrow floats may be kept in wider ones between operations (their own units)."""
 
 _STATEFUL = {Op.RNG, Op.RNG_GET_AND_UPDATE_STATE, Op.INFEED, Op.RECV, Op.RECV_DONE, Op.RNG_BIT_GENERATOR}
 _UP_TO_A_FACTOR = re.compile(r"lapack_[sdcz](gesdd|gesvd|syevd|heevd|geev|gees)_ffi")
@@ -198,25 +201,32 @@ def _is_ordering(sort: Any) -> bool:
 
 def _is_rough(module: HloModule, ops: set[Op]) -> bool:
     """Whether a float may differ in its last places: functions, or arithmetic in narrow types, which may be kept in wider ones."""
-    narrow = any(
-        isinstance(s, ArrayShape) and s.element_type.is_floating and s.element_type.bits < 32
-        for i in module.instructions()
-        for _, s in i.shape.leaves()
-    )
-    return narrow or bool(ops & _ROUGH)
+    return bool(ops & _ROUGH) or bool(_narrow_unit(module))
+
+
+def _narrow_unit(module: HloModule) -> float:
+    """The unit in the last place of the coarsest float narrower than 32 bits; 0 where there is none."""
+    types = {s.element_type for i in module.instructions() for _, s in i.shape.leaves() if isinstance(s, ArrayShape)}
+    return max((float(ml_dtypes.finfo(t.dtype).eps) for t in types if t.is_floating and t.bits < 32), default=0.0)
+
+
+def _tolerance(module: HloModule, dtype: Any) -> float:
+    if narrow := _narrow_unit(module):
+        return _ULPS_NARROW * narrow
+    units = _ULPS_ROUGH if _is_rough(module, {i.opcode for i in module.instructions()}) else _ULPS_PLAIN
+    return units * float(ml_dtypes.finfo(dtype).eps)
 
 
 def _compared(module: HloModule, got: list[Any], expected: list[Any]) -> str | None:
     if [(g.dtype, g.shape) for g in got] != [(e.dtype, e.shape) for e in expected]:
         return f"wrong: {[(str(g.dtype), g.shape) for g in got]} for {[(str(e.dtype), e.shape) for e in expected]}"
-    rough = _is_rough(module, {i.opcode for i in module.instructions()})
     for g, e in zip(got, expected, strict=True):
         with np.errstate(all="ignore"):
             error, broken = compared(g, e)
         if g.dtype.kind == "b" or from_dtype(g.dtype).is_integral:
             if error:
                 return f"wrong: {g.dtype} differs: {_shown(g)} for {_shown(e)}"
-        elif error > _SUMS * tolerance_of([e]) or (broken and not rough):
+        elif error > _tolerance(module, e.dtype) or (broken and not _narrow_unit(module)):
             return (
                 f"wrong: {g.dtype} differs by {error:.2g}, {broken} not finite on one side: {_shown(g)} for {_shown(e)}"
             )

@@ -8,8 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from tests.fuzz import hlo_text
+from tests.fuzz import hlo_check, hlo_proto, hlo_text
 from tests.fuzz.kinds import kinds
+from xlanb.hlo import parse
+from xlanb.hlo.proto.schema import SCHEMA
 
 ADD = "HloModule first\n\nENTRY e {\n  p = f32[3] parameter(0)\n  ROOT r = f32[3] add(p, p)\n}\n"
 SUB = ADD.replace("add", "subtract")
@@ -59,3 +61,26 @@ def test_half_of_the_mutants_and_all_random_modules_verify():
     for made, least in ((hlo_text.mutants(rng), 0.5), (hlo_text.modules(rng), 1.0)):
         refused = sum(hlo_text._is_refused(next(made)) for _ in range(60))
         assert 1 - refused / 60 >= least
+
+
+@pytest.mark.parametrize("frames", [(1, 1), (1, 0), (2, 9)])
+def test_frames_that_the_parser_drops_are_no_find(frames):
+    rows = 'FileNames\n1 "a.py"\n\nFunctionNames\n1 "f"\n\nFileLocations\n1 {file_name_id=1 function_name_id=1 line=3 end_line=3 column=1 end_column=4}\n\n'
+    rows += "StackFrames\n1 {file_location_id=1 parent_frame_id=1}\n\n\n"
+    text = ADD.replace("\n\n", f"\n\n{rows}", 1).replace(
+        "add(p, p)", 'add(p, p), metadata={op_name="r" stack_frame_id=1}'
+    )
+    proto = SCHEMA.HloModuleProto()
+    proto.ParseFromString(parse(text).to_proto())
+    for i, frame in zip(proto.computations[0].instructions, frames, strict=True):
+        i.metadata.stack_frame_id = frame
+    assert hlo_proto.quick(proto.SerializeToString(), np.random.default_rng(0)) is None
+
+
+def test_a_rounding_too_few_is_a_find_in_wide_types_only():
+    for kind, wrong, found in (("f32", 1e-5, True), ("f32", 1e-7, False), ("bf16", 1e-2, False), ("bf16", 0.1, True)):
+        module = parse(ADD.replace("f32", kind))
+        expected = np.ones(3, module.entry_computation.root.array_shape.dtype)
+        got = (np.ones(3) + wrong).astype(np.float32)
+        got = got if kind == "f32" else got.astype(expected.dtype)
+        assert (hlo_check._compared(module, [got], [expected]) is not None) == found

@@ -498,6 +498,16 @@ def test_names_of_frontend_attributes_that_no_text_of_xla_could_hold(key):
     assert 'plain="1"' in str(again)
 
 
+def test_an_update_has_the_very_shape_of_its_start():
+    module = next(m for m in MODULES if any(i.opcode is HloOpcode.ASYNC_UPDATE for i in m.instructions()))
+    proto = SCHEMA.HloModuleProto()
+    proto.ParseFromString(module.to_proto())
+    start = next(i for c in proto.computations for i in c.instructions if i.opcode == "async-start")
+    start.shape.tuple_shapes[1].is_dynamic_dimension[:] = [True]
+    with pytest.raises(XlanbError, match="expected its operand's shape, layouts and dynamic dimensions included"):
+        HloModule.from_proto(proto.SerializeToString()).verify()
+
+
 NAMES = {
     "a b": "a_b", "%s%n": "_s_n", "é": "a_", "1x": "_x", "a\n": "a_", "a\0b": "a_b", 'q"x': "q_x", "f32": "f32_", "tuple": "tuple", "b": "b",
     "__x": "a_x", "__xla_x": "__xla_x", "../..": "_._..", "<b>": "_b_", "": "negate",

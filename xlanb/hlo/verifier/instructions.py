@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.shape_inference.registry import compatible
 from xlanb.hlo.verifier.collectives import GROUPED, verify_groups, verify_pairs, verify_ragged
 from xlanb.hlo.verifier.fault import fail
 
@@ -151,6 +152,8 @@ def _pair(i: HloInstruction) -> None:
         fail(i, f"expected {' or '.join(map(str, operands))} as operand, not {i.operands[0].opcode}")
     if i.opcode is _O.ASYNC_START:
         _async_start(i)
+    elif i.opcode is _O.ASYNC_UPDATE and i.shape != (start := i.operands[0].shape) and compatible(i.shape, start):
+        fail(i, f"expected its operand's shape, layouts and dynamic dimensions included, {start}, not {i.shape}")
     elif i.opcode is _O.COLLECTIVE_PERMUTE_START:
         verify_pairs(i)
     elif i.opcode is _O.ALL_REDUCE_START:
