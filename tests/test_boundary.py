@@ -194,3 +194,35 @@ def test_what_handlers_might_have_raised_is_still_a_bug():
 def test_the_end_of_a_debugger_passes():
     with pytest.raises(bdb.BdbQuit), boundary("run"):
         raise bdb.BdbQuit
+
+
+def test_a_step_that_fails_on_its_own_names_what_was_done(monkeypatch):
+    monkeypatch.setattr(
+        "xlanb.explorer.live.module_stages", lambda _: (fail for fail in map(broken(KeyError("x")), [0]))
+    )
+    with pytest.raises(InternalError, match="failed to compile"):
+        xlanb.Compilation(TEXT).step()
+
+
+@pytest.mark.parametrize(
+    ("where", "ask"),
+    [
+        ("xlanb.explorer.trace.Provenance", lambda trace, _: trace.lineage("n")),
+        ("xlanb.view.page.write_page", lambda trace, folder: trace.to_html(folder / "page.html")),
+        ("xlanb.notebook.explore.StepWidget", lambda trace, _: xlanb.explore(trace)),
+        ("xlanb.notebook.explore.StepWidget", lambda _trace, _folder: xlanb.explore(TEXT)),
+    ],
+)
+def test_what_is_asked_of_a_trace_fails_as_an_error_of_xlanb(monkeypatch, tmp_path, where, ask):
+    trace = xlanb.trace(TEXT)
+    monkeypatch.setattr(where, broken(IndexError("list index out of range")))
+    with pytest.raises(InternalError, match="IndexError: list index"):
+        ask(trace, tmp_path)
+
+
+@pytest.mark.parametrize("ask", [lambda dump: dump[0], lambda dump: dump.modules, str, lambda dump: dump.main])
+def test_what_is_asked_of_a_dump_fails_as_an_error_of_xlanb(monkeypatch, tmp_path, ask):
+    (tmp_path / "module_0001.m.before_optimizations.txt").write_text(TEXT)
+    monkeypatch.setattr("xlanb.explorer.dump_directory._described", broken(OverflowError("too large")))
+    with pytest.raises(InternalError, match="rank the modules of a dump"):
+        ask(xlanb.read_dump(tmp_path))

@@ -281,3 +281,10 @@ def test_file_names_that_are_not_utf8(tmp_path):
         *(str(s.after) for s in trace),
     ]
     assert all(str(v).encode("utf-8") for v in shown)
+
+
+def test_a_time_that_no_calendar_has_is_left_out(tmp_path, monkeypatch):
+    path = tmp_path / "module_0001.m.before_optimizations.txt"
+    path.write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n")
+    monkeypatch.setattr("xlanb.dump.reader.ModuleFiles.modified", property(lambda _: 2.0**50))
+    assert xlanb.read_dump(tmp_path).modules["written"].isna().all()

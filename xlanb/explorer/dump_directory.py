@@ -72,6 +72,7 @@ class DumpDirectory(Displayable):
         self._traces: dict[int, Trace] = {}
 
     @cached_property
+    @boundary("rank the modules of a dump")
     def ranked(self) -> list[DumpedModule]:
         """The modules, the main program first, helpers last."""
         found = [_described(m) for m in self.listing.modules]
@@ -84,6 +85,7 @@ class DumpDirectory(Displayable):
         return self.ranked[0] if self.ranked else None
 
     @property
+    @boundary("list the modules of a dump")
     def modules(self) -> pd.DataFrame:
         """One row per module: name, number, what it is, instructions before and after, passes dumped, kernels, bytes on disk, when written, folder."""
         import pandas as pd
@@ -98,7 +100,7 @@ class DumpDirectory(Displayable):
                 "dumps": len(m.files.steps),
                 "kernels": len(m.files.kernels),
                 "bytes": m.files.size,
-                "written": datetime.fromtimestamp(m.files.modified, UTC).replace(microsecond=0, tzinfo=None),
+                "written": _written(m.files.modified),
                 "folder": printable(m.files.folder.relative_to(self.directory)),
             }
             for m in self.ranked
@@ -111,6 +113,7 @@ class DumpDirectory(Displayable):
         return ((f"{printable(self.directory)}: {self.listing.file_count:,} files, {len(self)} modules", self.modules),)
 
     @property
+    @boundary("list the files of a dump")
     def files(self) -> pd.DataFrame:
         """One row per file: name, what the name says in words, module, bytes."""
         import pandas as pd
@@ -176,6 +179,7 @@ class DumpDirectory(Displayable):
         )
 
     @cached_property
+    @boundary("list the graphs of a dump")
     def graphs(self) -> Trace | None:
         """The graphs that TensorFlow dumped, in its order of passes, each read when it is first looked at."""
         files = sorted(self.listing.graphs, key=_graph_key)
@@ -244,6 +248,14 @@ def _described(module: ModuleFiles) -> DumpedModule:
     return DumpedModule(module, counts[0], counts[1], helper)
 
 
+def _written(seconds: float) -> datetime | None:
+    """The time of a file in UTC; None where it is beyond what a calendar holds, as files may claim."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).replace(microsecond=0, tzinfo=None)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def _count(f: DumpFile) -> int:
     """Instructions in a text of HLO, as lines with an equals sign: no parsing, and an estimate where the file is huge."""
     if f.name.extension not in ("txt", "hlo") or f.size > _COUNT_BYTES:
@@ -283,6 +295,7 @@ def _graph_key(f: DumpFile) -> tuple[str, bool, int, int, str]:
     return (str(f.path.parent), _run(f) == "clusters", f.name.sequence or 0, label, f.path.name)
 
 
+@boundary("read a dumped graph")
 def _graph(f: DumpFile) -> Artifact:
     try:
         return read_graph(f.read_bytes()).record()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from xlanb.boundary import internal_error
+from xlanb.boundary import is_foreign as is_foreign_error
 from xlanb.debug_options import current, in_force
 from xlanb.display import Displayable
 from xlanb.dump.writer import dumping
@@ -123,8 +125,10 @@ class Compilation(Displayable):
                 self.result = end.value
                 self.is_done = True
                 return False
-            except BaseException:
+            except BaseException as error:
                 self.is_done = True
+                if isinstance(error, Exception) and is_foreign_error(error):
+                    raise internal_error(error, "compile") from error
                 raise
         return True
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
+from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError, nearest
 from xlanb.explorer.lineage import Lineage, Provenance
@@ -124,6 +125,7 @@ class Trace(Displayable):
 
         return why(self, subject)
 
+    @boundary("follow an instruction through the stages")
     def lineage(self, name: str) -> Lineage:
         """Where an instruction (or a TensorFlow node) came from, and what became of it.
 
@@ -137,6 +139,7 @@ class Trace(Displayable):
         """Share of the final instructions whose TensorFlow node (or op name) is known, 0 to 1."""
         return Provenance(self.stages).coverage()
 
+    @boundary("write a page")
     def to_html(self, path: str) -> None:
         """Write the step view as one self-contained page that works from disk with no network."""
         from importlib import import_module

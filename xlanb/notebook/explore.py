@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from xlanb.boundary import boundary
 from xlanb.explorer.dump_directory import DumpDirectory
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
@@ -19,14 +20,19 @@ def explore(x: Any, /, *args: Any, **named: Any) -> StepWidget:
     Raises:
         XlanbError: `x` is no program, or its first stage fails.
     """
-    if isinstance(x, Trace):
-        return StepWidget([x])
     if isinstance(x, DumpDirectory):
-        return StepWidget(x.traces)
-    if isinstance(x, Sequence) and x and all(isinstance(t, Trace) for t in x):
-        return StepWidget(list(x))
+        return _widget(x.traces)
+    if isinstance(x, Trace) or (isinstance(x, Sequence) and x and all(isinstance(t, Trace) for t in x)):
+        return _widget([x] if isinstance(x, Trace) else list(x))
     compilation = x if isinstance(x, Compilation) else Compilation(x, *args, **named)
     if not compilation.traces:
         compilation.step()
     # a live compilation may begin further traces: the widget asks for them anew
-    return StepWidget(lambda: compilation.traces, compilation=compilation)
+    return _widget(lambda: compilation.traces, compilation)
+
+
+@boundary("show a compilation")
+def _widget(
+    traces: Sequence[Trace] | Callable[[], Sequence[Trace]], compilation: Compilation | None = None
+) -> StepWidget:
+    return StepWidget(traces, compilation=compilation)
