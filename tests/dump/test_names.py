@@ -86,6 +86,7 @@ def test_a_name_is_taken_apart(file: str, expected: DumpName) -> None:
         (BETWEEN, ""),
         (f"module_0020.{CLUSTER}.multiply_fusion.1_kernel_module.ir-no-opt.ll", CLUSTER),
         (f"module_0020.{CLUSTER}.multiply_fusion_kernel_module-pre-optimization.mlir", CLUSTER),
+        ("module_0004.jit_f.add_fusion_kernel_module.mlir-passes.log", "jit_f"),
         (f"module_0020.{CLUSTER}.obj-file.multiply_fusion.o", CLUSTER),
         ("12345678.module_0001.jit_f.sm_8.0_gpu_after_optimizations.hlo.pb", "jit_f"),
         ("module_0001.0003.IPU.after_a.before_b.dot", ""),

@@ -78,8 +78,12 @@ def test_writing_is_stable(module: HloModule) -> None:
 
 def test_the_modules_have_every_attribute_of_the_table() -> None:
     there = {name for m in MODULES for i in m.instructions() for name in i.attributes}
-    table = {a.name for o in HloOpcode for a in o.attributes if a.kind != "group_mode"}
-    assert table == there
+    table = {a.name for o in HloOpcode for a in o.attributes if a.kind not in ("group_mode", "comparison_order")}
+    assert table - there == {
+        "block_scaling_config",
+        "has_dynamic_root",
+    }  # newer than JAX 0.10: test_newer_attributes.py
+    assert there <= table
 
 
 def test_bytes_of_the_real_xla() -> None:
@@ -443,7 +447,9 @@ def test_every_attribute_of_the_table_has_a_codec() -> None:
     from xlanb.hlo.proto.fields import codecs
 
     for opcode in HloOpcode:
-        rows = {a.name for a in opcode.attributes if a.kind not in (*COMPUTATION_KINDS, "group_mode")}
+        rows = {
+            a.name for a in opcode.attributes if a.kind not in (*COMPUTATION_KINDS, "group_mode", "comparison_order")
+        }
         assert {row.name for row, _ in codecs(opcode)} == rows
 
 

@@ -39,7 +39,8 @@ def _alone(i: HloInstruction, operands: tuple[Value, ...], shape: Shape) -> Valu
     "reduce-scatter",
 )
 def _collective(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
-    return _alone(i, operands, i.shape)
+    sent = operands[:-1] if i.get("has_dynamic_root") else operands  # the last says who is the root
+    return _alone(i, sent, i.shape)
 
 
 @rule("all-reduce-start")

@@ -309,8 +309,8 @@ class HloModule(Displayable):
         return new
 
     def to_string(self, form: str = "canonical") -> str:
-        """The text in one of XLA's forms: "canonical"; "compact" (elements of tuples where they are used, `p#0`); "short" (ShortParsable: no %, no metadata, constants in full); or "human", which
-        leaves out what nobody reads.
+        """The text in one of XLA's forms: "canonical"; "compact" (elements of tuples where they are used, `p#0`); "short" (ShortParsable: no %, no metadata, constants in full); "human", which
+        leaves out what nobody reads; or "0.12", the canonical text of XLA as JAX 0.12 brings it.
 
         Raises:
             ShapeError: there is no such form.
@@ -322,6 +322,7 @@ class HloModule(Displayable):
             "compact": PrintOptions.compact,
             "short": PrintOptions.short_parsable,
             "human": PrintOptions.human,
+            "0.12": PrintOptions.xla_0_12,
         }
         if form not in forms:
             raise ShapeError(f"no form {form!r} of HLO text; there are {', '.join(forms)}")

@@ -20,9 +20,9 @@ class Attribute:
     `kind` says how its text is read and written, and what the value is:
     "int", "bool", "float", "string" (quoted in the text), "ints" and "int_lists" (tuples of int and of those), "window", "padding", "slices", "dim_labels"
     (attributes.py), "computation", "computations" (a tuple), "literal", "shape", "shapes" (a tuple), "precisions" (a tuple of str);
-    the fixed words of parse_attributes.WORDS ("direction", "comparison_type", "fft_type", "fusion_kind", "distribution", "rng_algorithm", "dot_algorithm",
+    the fixed words of parse_attributes.WORDS ("direction", "comparison_type", "comparison_order", "fft_type", "fusion_kind", "distribution", "rng_algorithm", "dot_algorithm",
     "padding_type", "schedule", "api_version", "transpose", "conv_kind", "group_mode"), a str each;
-    XLA's canonical text as a str: "replica_groups", "aliasing", "bools", "accuracy", "domain", "sparsity".
+    XLA's canonical text as a str: "replica_groups", "aliasing", "bools", "accuracy", "domain", "sparsity", "scaling".
     `default` is the value when it is absent, and is not printed; `required` attributes must be there.
     """
 
@@ -48,7 +48,7 @@ def _attributes(spec: str) -> tuple[Attribute, ...]:
 
 
 _WINDOW = "window:window"
-_CONV = "window:window dim_labels:dim_labels! feature_group_count:int=1 batch_group_count:int=1 operand_precision:precisions convolution_kind:conv_kind=unset sparsity_config:sparsity"
+_CONV = "window:window dim_labels:dim_labels! feature_group_count:int=1 batch_group_count:int=1 operand_precision:precisions convolution_kind:conv_kind=unset sparsity_config:sparsity block_scaling_config:scaling algorithm:dot_algorithm=unset"
 _GROUPS = "channel_id:int replica_groups:replica_groups"
 _COLLECTIVE = f"{_GROUPS} constrain_layout:bool=false use_global_device_ids:bool=false"
 _GATHERING = f"{_GROUPS} constrain_layout:bool=false dimensions:ints! use_global_device_ids:bool=false"
@@ -143,7 +143,7 @@ class HloOpcode(Enum):
     CEIL = "ceil", 1, "elementwise", "", "round up"
     CHOLESKY = "cholesky", 1, "linalg", "lower:bool=false", "Cholesky factor of a batch of matrices"
     CLAMP = "clamp", 3, "elementwise", "", "the second operand, not below the first, not above the third"
-    COLLECTIVE_BROADCAST = "collective-broadcast", VARIADIC, "collective", _GROUPS, "one participant's operand at all"
+    COLLECTIVE_BROADCAST = "collective-broadcast", VARIADIC, "collective", f"{_GROUPS} has_dynamic_root:bool=false", "one participant's operand at all"
     COLLECTIVE_PERMUTE = (
         "collective-permute",
         VARIADIC,
@@ -163,10 +163,10 @@ class HloOpcode(Enum):
         "collective-reduce",
         VARIADIC,
         "collective",
-        f"{_COLLECTIVE} to_apply:computation",
+        f"{_COLLECTIVE} to_apply:computation has_dynamic_root:bool=false",
         "reduction over all participants, given to one",
     )
-    COMPARE = "compare", 2, "elementwise", "direction:direction! type:comparison_type", "predicate: EQ NE GE GT LE LT, by float, total order, signed or unsigned"
+    COMPARE = "compare", 2, "elementwise", "direction:direction! type:comparison_type order:comparison_order", "predicate: EQ NE GE GT LE LT, by float, total order, signed or unsigned"
     COMPLEX = "complex", 2, "elementwise", "", "complex number of a real and an imaginary part"
     CONCATENATE = "concatenate", VARIADIC, "data", "dimensions:ints!", "operands one after the other along a dimension"
     CONDITIONAL = (
@@ -192,7 +192,7 @@ class HloOpcode(Enum):
         "dot",
         2,
         "linalg",
-        f"{_DOT} operand_precision:precisions algorithm:dot_algorithm=unset",
+        f"{_DOT} operand_precision:precisions sparsity_config:sparsity block_scaling_config:scaling algorithm:dot_algorithm=unset",
         "sum of products over contracting dimensions; batch dimensions first, then the lhs' rest, then the rhs'",
     )
     DYNAMIC_RESHAPE = "dynamic-reshape", VARIADIC, "dynamic", "", "reshape to sizes known when it runs"
@@ -321,7 +321,7 @@ class HloOpcode(Enum):
     SUBTRACT = "subtract", 2, "elementwise", "", "difference"
     TAN = "tan", 1, "elementwise", "result_accuracy:accuracy", "tangent"
     TANH = "tanh", 1, "elementwise", "result_accuracy:accuracy", "hyperbolic tangent"
-    TOPK = "topk", 1, "data", "k:int! largest:bool", "the k largest of the last dimension, and where they were"
+    TOPK = "topk", 1, "data", "k:int! largest:bool is_stable:bool", "the k largest of the last dimension, and where they were"
     TRANSPOSE = "transpose", 1, "data", "dimensions:ints!", "result dimension i is operand dimension dimensions[i]"
     TRIANGULAR_SOLVE = (
         "triangular-solve",

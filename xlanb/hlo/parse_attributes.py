@@ -5,7 +5,7 @@ A reader takes a Cursor at the value and gives what `HloInstruction.attributes` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ DOT_ALGORITHMS = (
 WORDS: dict[str, frozenset[str]] = {
     "direction": frozenset("EQ NE GE GT LE LT".split()),
     "comparison_type": frozenset("FLOAT TOTALORDER SIGNED UNSIGNED".split()),
+    "comparison_order": frozenset("TOTAL PARTIAL".split()),
     "fft_type": frozenset("FFT IFFT RFFT IRFFT".split()),
     "fusion_kind": frozenset("kLoop kInput kOutput kCustom".split()),
     "distribution": frozenset("rng_uniform rng_normal rng_invalid".split()),
@@ -336,7 +337,18 @@ def parse_domain(cursor: Cursor) -> str:
 
 def parse_sparsity(cursor: Cursor) -> str:
     """`{lhs={sparsity=1x4 dimension=1 stride=1} rhs={...}}`, canonical text."""
-    cursor.expect("{", "to start sparsity config")
+    return _by_side(cursor, ("sparsity", "dimension", "stride", "idx"))
+
+
+def parse_scaling(cursor: Cursor) -> str:
+    """`{lhs={scale_idx=2}}`, which operand holds the scales of a side's blocks; canonical text, "" for `{}`."""
+    text = _by_side(cursor, ("scale_idx",))
+    return "" if text == "{}" else text
+
+
+def _by_side(cursor: Cursor, names: Sequence[str]) -> str:
+    """Fields of numbers for the left operand, the right one, or both."""
+    cursor.expect("{", "to start the attributes of lhs and rhs")
     found: dict[str, str] = {}
     while not cursor.at("}"):
         at = cursor.pos
@@ -348,12 +360,14 @@ def parse_sparsity(cursor: Cursor) -> str:
         while not cursor.at("}"):
             at = cursor.pos
             name = cursor.attribute_name()
-            if name not in ("sparsity", "dimension", "stride"):
+            if name not in names:
                 cursor.fail(f"unexpected attribute name: {name}", at)
-            fields.append(f"{name}={'x'.join(map(str, _dxd(cursor)))}")
+            value = "x".join(map(str, _dxd(cursor)))
+            if (name, value) != ("idx", "0"):  # the default, which XLA of JAX 0.10 has no word for
+                fields.append(f"{name}={value}")
         cursor.expect("}")
         found[side] = f"{side}={{{' '.join(fields)}}}"
-    cursor.expect("}", "to end sparsity config")
+    cursor.expect("}", "to end the attributes of lhs and rhs")
     return "{" + " ".join(found[s] for s in ("lhs", "rhs") if s in found) + "}"
 
 
@@ -386,6 +400,7 @@ READERS: dict[str, Callable[[Cursor], Any]] = {
     "accuracy": parse_accuracy,
     "domain": parse_domain,
     "sparsity": parse_sparsity,
+    "scaling": parse_scaling,
     "replica_groups": parse_replica_groups,
     **{kind: _word(kind) for kind in WORDS},
 }

@@ -122,6 +122,12 @@ def _broadcast(
 def _compare(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
     kind = operands[0].shape.element_type
     default = "FLOAT" if kind.is_floating or kind.is_complex else "SIGNED" if kind.is_signed else "UNSIGNED"
+    if "order" in attributes:
+        if "type" in attributes:
+            cursor.fail("expects type or order, not both", at)
+        total = attributes.pop("order") == "TOTAL"
+        if total and kind.is_floating:  # the numbers of other types have one order only
+            attributes["type"] = "TOTALORDER"
     if attributes.get("type") == default:
         del attributes["type"]
     return shape
@@ -130,6 +136,7 @@ def _compare(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, a
 @_check(HloOpcode.TOPK)
 def _topk(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
     attributes.setdefault("largest", True)
+    attributes.setdefault("is_stable", True)
     return shape
 
 

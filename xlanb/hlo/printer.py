@@ -29,6 +29,7 @@ from xlanb.hlo.parse_metadata import (
 )
 from xlanb.hlo.parse_sharding import sharding_elements
 from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.hlo.spelling import spelled
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class PrintOptions:
     default_layouts: bool = True
     async_sugar: bool = True
     inline_elements: bool = False
+    spelling: str = "0.10.2"
 
     @staticmethod
     def canonical() -> PrintOptions:
@@ -78,6 +80,11 @@ class PrintOptions:
         return _COMPACT
 
     @staticmethod
+    def xla_0_12() -> PrintOptions:
+        """The canonical text of XLA as JAX 0.12 brings it; see spelling.py for what is written otherwise there."""
+        return _XLA_0_12
+
+    @staticmethod
     def human() -> PrintOptions:
         """Without what nobody reads: %, row-major layouts, metadata, backend configuration, shardings of one device."""
         return _HUMAN
@@ -86,6 +93,7 @@ class PrintOptions:
 _CANONICAL = PrintOptions()
 _SHORT = PrintOptions(percent=False, program_shape=False, metadata=False, large_constants=True, operand_indices=False)
 _COMPACT = PrintOptions(inline_elements=True)
+_XLA_0_12 = PrintOptions(spelling="0.12")
 _HUMAN = PrintOptions(
     percent=False,
     program_shape=False,
@@ -310,12 +318,16 @@ def _operands(record: InstructionRecord, options: PrintOptions, names: Mapping[s
 
 
 def _attributes(record: InstructionRecord, options: PrintOptions, out: list[str], skip: tuple[str, ...] = ()) -> None:
-    attributes = record.attributes
-    if not attributes or record.opcode is HloOpcode.CONSTANT:
+    if record.opcode is HloOpcode.CONSTANT:
+        return
+    attributes, shown_defaults = spelled(record, options.spelling)
+    if not attributes:
         return
     for row in record.opcode.attributes:
         value = attributes.get(row.name)
-        if value is None or value == row.default or row.name == "parameter_number" or row.name in skip:
+        if value is None or row.name == "parameter_number" or row.name in skip:
+            continue
+        if value == row.default and row.name not in shown_defaults:
             continue
         if row.kind == "window" and not value.dimensions and record.opcode is not HloOpcode.CUSTOM_CALL:
             continue
@@ -324,7 +336,7 @@ def _attributes(record: InstructionRecord, options: PrintOptions, out: list[str]
         out.append(f", {row.name}={_WRITERS[row.kind](value, options)}")
 
 
-_NOT_EMPTY = frozenset(("infeed_config", "outfeed_config", "result_accuracy"))
+_NOT_EMPTY = frozenset(("infeed_config", "outfeed_config", "result_accuracy", "block_scaling_config"))
 """Attributes whose empty value XLA does not print."""
 
 

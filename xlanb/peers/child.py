@@ -28,6 +28,7 @@ from xlanb.errors import XlanbError
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule, parse
+from xlanb.peers.versions import installed
 
 TIMEOUT_S = 600
 
@@ -86,7 +87,8 @@ def _compile(folder: Path, text: str, arrays: Sequence[Any], *, all_passes: bool
     (folder / "request.json").write_text(json.dumps({"runs": runs, "dtypes": dtypes}))
     pattern = ".+" if all_passes else ".*"
     wanted = (
-        f"--xla_dump_to={dumps} --xla_dump_hlo_pass_re={pattern} --xla_dump_hlo_as_text --xla_dump_large_constants=true"
+        f"--xla_dump_to={dumps} --xla_dump_hlo_pass_re={pattern} --xla_dump_hlo_as_text --xla_dump_large_constants=true "
+        f"{installed().dump_flags}"
     )
     environment = os.environ | {
         "XLA_FLAGS": f"{wanted} {flags}".strip(),

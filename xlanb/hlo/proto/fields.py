@@ -107,7 +107,7 @@ CODECS: dict[str, Codec] = {
         name: _plain(name)
         for name in (
             "channel_id constrain_layout use_global_device_ids async_execution_thread is_composite custom_call_has_side_effect "
-            "is_host_transfer is_stable is_reverse indices_are_sorted unique_indices feature_group_count batch_group_count"
+            "is_host_transfer is_stable is_reverse indices_are_sorted unique_indices has_dynamic_root feature_group_count batch_group_count"
         ).split()
     },
     **{
@@ -135,6 +135,7 @@ CODECS: dict[str, Codec] = {
     "output_to_operand_aliasing": Codec(values.write_aliasing, values.read_aliasing),
     "parameter_replication": Codec(values.write_bools, values.read_bools),
     "sparsity_config": Codec(values.write_sparsity, values.read_sparsity),
+    "block_scaling_config": Codec(values.write_scaling, values.read_scaling),
     "domain": Codec(values.write_domain, values.read_domain),
     "replica_groups": Codec(
         lambda proto, value, _: sharding.groups_to_proto(value, proto),
@@ -230,7 +231,7 @@ OWN_CODECS: dict[tuple[HloOpcode, str], Codec] = {
 """Where one opcode keeps an attribute elsewhere than others do."""
 
 COMPUTATION_KINDS = ("computation", "computations")
-_ELSEWHERE = ("group_mode",)
+_ELSEWHERE = ("group_mode", "comparison_order")  # the parser and the codec of `type` make a type of an order
 
 
 def codecs(opcode: HloOpcode) -> list[tuple[Attribute, Codec]]:

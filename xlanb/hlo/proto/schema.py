@@ -134,9 +134,15 @@ message TensorSparsity
   2 block_size int64
   3 dimension int64
   4 stride int64
+  5 idx int64
 message SparsityConfig
   1 lhs TensorSparsity
   2 rhs TensorSparsity
+message BlockScaling
+  1 scale_idx int64
+message BlockScalingConfig
+  1 lhs BlockScaling
+  2 rhs BlockScaling
 message FrontendAttribute
   1 key string
   2 value string
@@ -329,6 +335,9 @@ message HloInstructionProto
   96 is_associative int32
   97 conv_kind int32
   98 sparsity_config SparsityConfig
+  100 has_dynamic_root bool
+  101 block_scaling_config BlockScalingConfig
+  102 comparison_order string
 message HloComputationProto
   1 name string
   2 instructions HloInstructionProto*

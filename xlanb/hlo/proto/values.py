@@ -190,9 +190,11 @@ def comparison_type(kind: PrimitiveType) -> str:
 
 
 def read_comparison(proto: Message, shapes: Sequence[Shape]) -> str | None:
-    """Read `comparison_type`; None where it is that of the operands' type."""
+    """Read `comparison_type`, or `comparison_order`, which XLA of JAX 0.12 writes in its place; None where it is the default of the operands' type."""
     kind = shapes[0].element_type if shapes else PrimitiveType.F32
     found: str = proto.comparison_type
+    if not found and proto.comparison_order == "TOTAL" and kind.is_floating:
+        return "TOTALORDER"
     return found if found and found != comparison_type(kind) else None
 
 
@@ -258,7 +260,7 @@ def read_domain(proto: Message, _: Sequence[Shape]) -> str:
     return f'{{kind="sharding", entry={entry}, exit={sharding.sharding_from_proto(proto.domain_entry_sharding)}}}'
 
 
-_SPARSITY = ("num_non_zero", "block_size", "dimension", "stride")
+_SPARSITY = ("num_non_zero", "block_size", "dimension", "stride", "idx")
 
 
 def write_sparsity(proto: Message, text: str, _: HloInstruction) -> None:
@@ -269,7 +271,9 @@ def write_sparsity(proto: Message, text: str, _: HloInstruction) -> None:
             setattr(getattr(proto.sparsity_config, side), name, int(number or 0))
 
 
-_SPARSE_SIDE = re.compile(r"(lhs|rhs)=\{sparsity=(\d+)x(\d+)(?: dimension=(-?\d+))?(?: stride=(-?\d+))?\}")
+_SPARSE_SIDE = re.compile(
+    r"(lhs|rhs)=\{sparsity=(\d+)x(\d+)(?: dimension=(-?\d+))?(?: stride=(-?\d+))?(?: idx=(-?\d+))?\}"
+)
 
 
 def read_sparsity(proto: Message, _: Sequence[Shape]) -> str | None:
@@ -279,8 +283,29 @@ def read_sparsity(proto: Message, _: Sequence[Shape]) -> str | None:
         if proto.sparsity_config.HasField(side):
             s = getattr(proto.sparsity_config, side)
             sides.append(
-                f"{side}={{sparsity={s.num_non_zero}x{s.block_size} dimension={s.dimension} stride={s.stride}}}"
+                f"{side}={{sparsity={s.num_non_zero}x{s.block_size} dimension={s.dimension} stride={s.stride}"
+                + (f" idx={s.idx}}}" if s.idx else "}")
             )
+    return "{" + " ".join(sides) + "}" if sides else None
+
+
+_SCALED_SIDE = re.compile(r"(lhs|rhs)=\{(?:scale_idx=(-?\d+))?\}")
+
+
+def write_scaling(proto: Message, text: str, _: HloInstruction) -> None:
+    """Write `block_scaling_config` from its text."""
+    for side, number in _SCALED_SIDE.findall(text):
+        message = getattr(proto.block_scaling_config, side)
+        message.SetInParent()
+        message.scale_idx = int(number or 0)
+
+
+def read_scaling(proto: Message, _: Sequence[Shape]) -> str | None:
+    """The text of `block_scaling_config`; None where empty."""
+    config = proto.block_scaling_config
+    sides = [
+        f"{side}={{scale_idx={getattr(config, side).scale_idx}}}" for side in ("lhs", "rhs") if config.HasField(side)
+    ]
     return "{" + " ".join(sides) + "}" if sides else None
 
 

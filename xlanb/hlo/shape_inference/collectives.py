@@ -22,7 +22,16 @@ def _one_or_all(shapes: Sequence[Shape]) -> Shape:
 def _all_reduce(site: Site) -> Shape:
     if not site.shapes:
         site.fail("expected at least one operand")
-    return _one_or_all(site.arrays())
+    return _one_or_all(_data(site, site.arrays()))
+
+
+def _data(site: Site, shapes: Sequence[Shape]) -> Sequence[Shape]:
+    """The shapes of what is sent: where the root is dynamic, the last operand says who is the root."""
+    if not site.attributes.get("has_dynamic_root"):
+        return shapes
+    if len(shapes) < 2:
+        site.fail("expected an operand and the index of the root")
+    return shapes[:-1]
 
 
 @rule(_O.ALL_REDUCE_DONE)
@@ -35,7 +44,7 @@ def _all_reduce_done(site: Site) -> Shape:
 def _broadcast(site: Site) -> Shape:
     if not site.shapes:
         site.fail("expected at least one operand")
-    return _one_or_all(site.shapes)
+    return _one_or_all(_data(site, site.shapes))
 
 
 @rule(_O.RAGGED_ALL_TO_ALL)

@@ -105,6 +105,13 @@ def _verify_indexing(i: HloInstruction) -> None:
             fail(i, f"cannot be compiled: slices of sizes {sizes} have no element to gather, but {i.shape} has some")
 
 
+def _verify_product(i: HloInstruction) -> None:
+    """Operands of dots and convolutions hold all of their elements, as they are."""
+    for name in ("sparsity_config", "block_scaling_config"):
+        if i.attributes.get(name):
+            fail(i, f"cannot be compiled: expected no {name}, which says that an operand is stored in another form")
+
+
 _INDEXED = {
     HloOpcode.GATHER: ("operand_batching_dims", "start_index_map"),
     HloOpcode.SCATTER: ("input_batching_dims", "scatter_dims_to_operand_dims"),
@@ -123,6 +130,8 @@ EXECUTABLE_CHECKS: Mapping[HloOpcode, Check] = {
     HloOpcode.FFT: _verify_transform,
     HloOpcode.SCAN: _verify_scan,
     HloOpcode.FUSION: _verify_fusion,
+    HloOpcode.DOT: _verify_product,
+    HloOpcode.CONVOLUTION: _verify_product,
     **dict.fromkeys(_INDEXED, _verify_indexing),
 }
 """The checks by opcode; each raises HloVerifierError."""

@@ -1,0 +1,81 @@
+"""Attributes that XLA has written since JAX 0.12: read, kept, and written in the spelling of each release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xlanb
+from xlanb.errors import HloParseError, HloVerifierError
+from xlanb.hlo import HloModule, parse
+
+ARGUMENTS = """
+  a = f32[4,8]{1,0} parameter(0)
+  b = f32[8,4]{1,0} parameter(1)
+  n = s32[4,8]{1,0} convert(a)
+  z = s32[] constant(0)"""
+
+
+def module(line: str) -> HloModule:
+    return parse(f"HloModule m\n\nENTRY e {{{ARGUMENTS}\n  ROOT r = {line}\n}}\n")
+
+
+def root(text: str) -> str:
+    return next(line for line in text.splitlines() if "ROOT" in line).partition(" = ")[2]
+
+
+DOT = "f32[4,4]{1,0} dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+SPARSE = f"{DOT}, sparsity_config={{rhs={{sparsity=1x4 dimension=0 stride=1"
+SCALED = f"{DOT}, block_scaling_config={{lhs={{scale_idx=2}}}}"
+TOPK = "(f32[4,2]{1,0}, s32[4,2]{1,0}) topk(%a), k=2, largest=true"
+SENT = "f32[4,8]{1,0} collective-broadcast(%a), replica_groups={}"
+ROOTED = "f32[4,8]{1,0} collective-broadcast(%a, %z), replica_groups={}, has_dynamic_root=true"
+COMPARED = "pred[4,8]{1,0} compare(%a, %a), direction=LT"
+COUNTED = "pred[4,8]{1,0} compare(%n, %n), direction=LT"
+
+
+@pytest.mark.parametrize(
+    ("read", "older", "newer"),
+    [
+        (f"{COMPARED}, order=TOTAL", f"{COMPARED}, type=TOTALORDER", f"{COMPARED}, order=TOTAL"),
+        (f"{COMPARED}, type=TOTALORDER", f"{COMPARED}, type=TOTALORDER", f"{COMPARED}, order=TOTAL"),
+        (f"{COMPARED}, order=PARTIAL", COMPARED, COMPARED),
+        (f"{COUNTED}, order=TOTAL", COUNTED, COUNTED),
+        (TOPK, TOPK, f"{TOPK}, is_stable=true"),
+        (f"{TOPK}, is_stable=false", f"{TOPK}, is_stable=false", f"{TOPK}, is_stable=false"),
+        (SENT, SENT, f"{SENT}, has_dynamic_root=false"),
+        (ROOTED, ROOTED, ROOTED),
+        (f"{SPARSE}}}}}", f"{SPARSE}}}}}", f"{SPARSE} idx=0}}}}"),
+        (f"{SPARSE} idx=0}}}}", f"{SPARSE}}}}}", f"{SPARSE} idx=0}}}}"),
+        (f"{SPARSE} idx=3}}}}", f"{SPARSE} idx=3}}}}", f"{SPARSE} idx=3}}}}"),
+        (SCALED, SCALED, SCALED),
+        (f"{DOT}, block_scaling_config={{}}", DOT, DOT),
+    ],
+)
+def test_each_release_has_its_spelling(read: str, older: str, newer: str) -> None:
+    made = module(read)
+    assert root(str(made)) == older
+    assert root(made.to_string("0.12")) == newer
+    assert root(str(parse(made.to_string("0.12")))) == older
+    assert root(str(HloModule.from_proto(made.to_proto()))) == older.replace(", is_stable=false", "")
+
+
+def test_type_and_order_exclude_each_other() -> None:
+    with pytest.raises(HloParseError, match="type or order, not both"):
+        module(f"{COMPARED}, type=FLOAT, order=PARTIAL")
+
+
+@pytest.mark.parametrize("line", [f"{SPARSE}}}}}", SCALED])
+def test_operands_in_another_form_are_refused(line: str) -> None:
+    with pytest.raises(HloVerifierError, match="stored in another form"):
+        xlanb.compile(str(module(line)))
+
+
+def test_the_root_of_one_participant_is_itself(rng: Any) -> None:
+    a, b = rng.standard_normal((4, 8)).astype(np.float32), np.zeros((8, 4), np.float32)
+    text = str(module(ROOTED))
+    np.testing.assert_array_equal(xlanb.compile(text)(a, b), a)
+    with pytest.raises(HloVerifierError):
+        parse(text.replace("(%a, %z)", "(%z)")).verify()

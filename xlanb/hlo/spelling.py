@@ -1,0 +1,72 @@
+"""How attributes are written, by the version of JAX that brings XLA: what newer ones spell otherwise, or write though it is the default.
+
+    0.10.2                                  0.12
+    compare(a, b), type=TOTALORDER          compare(a, b), order=TOTAL
+    topk(a), k=2, largest=true              topk(a), k=2, largest=true, is_stable=true
+    collective-broadcast(a)                 collective-broadcast(a), has_dynamic_root=false
+    sparsity_config={rhs={... stride=1}}    sparsity_config={rhs={... stride=1 idx=0}}
+
+The parser reads both. XLA of 0.12 reads the text of 0.10.2, not the other way round: that is why the canonical text here is that of 0.10.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import InstructionRecord
+
+Attributes = Mapping[str, Any]
+
+
+def _compare(attributes: Attributes) -> Attributes:
+    """XLA knows an order of floating point numbers only: types of the other comparisons follow from the operands."""
+    rest = {name: value for name, value in attributes.items() if name != "type"}
+    return {**rest, "order": "TOTAL"} if attributes.get("type") == "TOTALORDER" else rest
+
+
+def _sparse(attributes: Attributes) -> Attributes:
+    text = attributes.get("sparsity_config")
+    if not text:
+        return attributes
+    sides = re.sub(r"\{(sparsity=[^{}]*)\}", lambda m: m[0] if " idx=" in m[1] else f"{{{m[1]} idx=0}}", text)
+    return {**attributes, "sparsity_config": sides}
+
+
+def _stable(attributes: Attributes) -> Attributes:
+    """A message without the field says that equal values may come in any order, a text without it that they come as they were."""
+    return {**attributes, "is_stable": attributes.get("is_stable", False)}
+
+
+def _unless_stable(attributes: Attributes) -> Attributes:
+    return {n: v for n, v in attributes.items() if n != "is_stable" or not v}
+
+
+def _root(attributes: Attributes) -> Attributes:
+    return {**attributes, "has_dynamic_root": attributes.get("has_dynamic_root", False)}
+
+
+_Row = tuple[Callable[[Attributes], Attributes], frozenset[str]]
+
+_SPELLINGS: Mapping[str, Mapping[HloOpcode, _Row]] = {
+    "0.10.2": {HloOpcode.TOPK: (_unless_stable, frozenset())},
+    "0.12": {
+        HloOpcode.COMPARE: (_compare, frozenset()),
+        HloOpcode.TOPK: (_stable, frozenset()),
+        HloOpcode.COLLECTIVE_BROADCAST: (_root, frozenset(("has_dynamic_root",))),
+        HloOpcode.CONVOLUTION: (_sparse, frozenset()),
+        HloOpcode.DOT: (_sparse, frozenset()),
+    },
+}
+"""By version and opcode: the attributes as they are written there, and the names of those that are written though they are the default."""
+
+
+def spelled(record: InstructionRecord, version: str) -> tuple[Attributes, frozenset[str]]:
+    """The attributes of an instruction as XLA of a version writes them, and which of them are written even where they are the default."""
+    row = _SPELLINGS[version].get(record.opcode)
+    if row is None:
+        return record.attributes, frozenset()
+    write, shown = row
+    return write(record.attributes), shown
