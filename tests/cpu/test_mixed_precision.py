@@ -119,3 +119,17 @@ def test_operands_of_several_types_are_not_rounded_to_the_result_first():
     x, y = np.float32([1.0078125, 3]).astype(ml_dtypes.bfloat16), np.float32([2.5, 1.0001])
     for run in (xlanb.compile(text), lambda *a: xlanb.evaluate(text, *a)):
         np.testing.assert_array_equal(run(x, y), x.astype(np.float32) * y)
+
+
+@pytest.mark.parametrize("opcode", ["real", "imag", "abs"])
+@pytest.mark.parametrize(("kind", "to"), [("c64", "f64"), ("c64", "bf16"), ("c128", "f32")])
+def test_parts_of_complex_numbers_in_another_type(opcode, kind, to):
+    text = f"HloModule m\nENTRY e {{ x = {kind}[3] parameter(0) ROOT r = {to}[3] {opcode}(x) }}\n"
+    module = parse(text)
+    module.verify()
+    x = np.array([3 + 4j, -1.5 - 2j, 0.5], module.entry_computation.parameters[0].array_shape.dtype)
+    exact = {"real": np.real, "imag": np.imag, "abs": np.abs}[opcode](x)
+    for run in (xlanb.compile(text), lambda a: xlanb.evaluate(text, a)):
+        made = np.asarray(run(x))
+        assert made.dtype == module.entry_computation.root.array_shape.dtype
+        np.testing.assert_allclose(made.astype(np.float64), exact, rtol=1e-7 if made.itemsize > 2 else 1e-2)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.shape_inference.registry import component_type
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 
 UNTOUCHED = frozenset(
@@ -86,3 +87,12 @@ def _groups(i: HloInstruction) -> Iterable[list[Shape]]:
             return ([operands[k], operands[n + 1 + k], results[k]] for k in range(n))
         case _:
             return () if isinstance(i.shape, TupleShape) else ([*operands, i.shape],)
+
+
+def part_type(i: HloInstruction) -> PrimitiveType | None:
+    """The type of a complex operand's parts where real, imag or abs is to give another one; None of everything else."""
+    if i.opcode not in (HloOpcode.REAL, HloOpcode.IMAG, HloOpcode.ABS) or not i.operands[0].shape.is_array:
+        return None
+    given = i.operands[0].shape.as_array().element_type
+    kind = component_type(given)
+    return kind if given.is_complex and kind is not i.shape.as_array().element_type else None

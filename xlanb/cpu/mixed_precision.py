@@ -9,7 +9,7 @@ by itself (dot, convolution, convert) stays otherwise.
 
 from __future__ import annotations
 
-from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types
+from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types, part_type
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.shape import PrimitiveType
@@ -28,12 +28,16 @@ def unmix(module: HloModule) -> bool:
         while kinds := mixed_types(i):
             high = common_type(kinds)
             i = widened(i, next(k for k in kinds if k is not high), high)
+    parts = [(i, t) for c in module.computations for i in c if (t := part_type(i)) is not None]
+    for i, t in parts:
+        made = i.parent.clone_instruction(i, shape=i.array_shape.with_type(t))
+        i.parent.replace(i, Builder(i).convert(made, i.array_shape.element_type))
     products = [i for c in module.computations for i in c if i.opcode in PRODUCTS]
     changed = [i for i in products if _compute_in_one_type(i)]
     if mixed:
         TupleSimplifier().apply(module)
         HloDce().apply(module)
-    return bool(mixed or changed)
+    return bool(mixed or parts or changed)
 
 
 def _compute_in_one_type(i: HloInstruction) -> bool:

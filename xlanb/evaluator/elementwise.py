@@ -112,19 +112,27 @@ def power(x: Array, y: Array) -> Array:
 
 def maximum(x: Array, y: Array) -> Array:
     """The larger, NaN if either is; 0 is larger than -0."""
+    _have_order(x)
     larger = np.maximum(x, y)
     return np.where((x == 0) & (y == 0), x + y, larger) if is_floating(x) else larger
 
 
 def minimum(x: Array, y: Array) -> Array:
     """The smaller, NaN if either is; -0 is smaller than 0."""
+    _have_order(x)
     return np.negative(maximum(np.negative(x), np.negative(y))) if is_floating(x) else np.minimum(x, y)
+
+
+def _have_order(x: Array) -> None:
+    if is_complex(x):
+        raise EvaluationError(f"numbers of type {primitive_type(x)} have no order: compare their parts")
 
 
 def _sign(x: Array) -> Array:
     if is_complex(x):
         size = np.abs(x)
-        return np.where(size == 0, 0, x / np.where(size == 0, 1, size))
+        divisor = np.where(size == 0, size.dtype.type(1), size)
+        return _of_parts(x.real / divisor, x.imag / divisor)
     return np.where(x == 0, x, np.sign(x))
 
 
@@ -137,9 +145,42 @@ def _round_away(x: Array) -> Array:
     return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(np.ones_like(x), x), whole)
 
 
+def _of_parts(re: Array, im: Array) -> Array:
+    """A complex array; re + 1j * im would make NaN of an infinite part."""
+    out = np.empty(np.shape(re), np.result_type(re, np.complex64))
+    out.real, out.imag = re, im
+    return out
+
+
+def _exp(x: Array) -> Array:
+    if not is_complex(x):
+        return np.exp(x)
+    size, is_real = np.exp(x.real), x.imag == 0
+    return _of_parts(np.where(is_real, size, size * np.cos(x.imag)), np.where(is_real, x.imag, size * np.sin(x.imag)))
+
+
+def _log1p(x: Array) -> Array:
+    if not is_complex(x):
+        return np.log1p(x)
+    is_large = np.maximum(np.abs(x.real), np.abs(x.imag)) > 1e16  # NumPy's |1 + x| may overflow
+    return np.where(is_large, np.log(x), np.log1p(x))
+
+
+def _sine(x: Array) -> Array:
+    if not is_complex(x):
+        return np.sin(x)
+    return _of_parts(np.sin(x.real) * np.cosh(x.imag), np.cos(x.real) * np.sinh(x.imag))
+
+
+def _cosine(x: Array) -> Array:
+    if not is_complex(x):
+        return np.cos(x)
+    return _of_parts(np.cos(x.real) * np.cosh(x.imag), -(np.sin(x.real) * np.sinh(x.imag)))
+
+
 def _logistic(x: Array) -> Array:
     one = x.dtype.type(1)
-    return divide(np.asarray(one), one + np.exp(-x))
+    return divide(np.asarray(one), one + _exp(-x))
 
 
 def _rsqrt(x: Array) -> Array:
@@ -193,14 +234,14 @@ _FUNCTIONS: dict[str, Function] = {
     "cbrt": _complex_cbrt,
     "ceil": np.ceil,
     "cosh": _in_double(np.cosh),
-    "cosine": np.cos,
+    "cosine": _cosine,
     "divide": divide,
     "erf": erf,
-    "exponential": np.exp,
+    "exponential": _exp,
     "exponential-minus-one": np.expm1,
     "floor": np.floor,
     "log": np.log,
-    "log-plus-one": np.log1p,
+    "log-plus-one": _log1p,
     "logistic": _logistic,
     "maximum": maximum,
     "minimum": minimum,
@@ -214,7 +255,7 @@ _FUNCTIONS: dict[str, Function] = {
     "round-nearest-even": np.rint,
     "rsqrt": _rsqrt,
     "sign": _sign,
-    "sine": np.sin,
+    "sine": _sine,
     "sinh": _in_double(np.sinh),
     "sqrt": np.sqrt,
     "subtract": _subtract,
@@ -248,10 +289,7 @@ def _imag(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 @rule("complex", lifted=True)
 def _complex(ev: Evaluator, i: HloInstruction, re: Array, im: Array) -> Array:
-    # re + 1j * im would make NaN of an infinite part.
-    out = np.empty(np.broadcast_shapes(re.shape, im.shape), i.array_shape.dtype)
-    out.real, out.imag = re, im
-    return out
+    return _of_parts(*np.broadcast_arrays(re, im))
 
 
 @rule("select", lifted=True)
@@ -263,6 +301,7 @@ def _select(ev: Evaluator, i: HloInstruction, condition: Array, x: Any, y: Any) 
 
 @rule("clamp", lifted=True)
 def _clamp(ev: Evaluator, i: HloInstruction, low: Array, x: Array, high: Array) -> Array:
+    _have_order(x)
     return narrow(minimum(maximum(widen(low), widen(x)), widen(high)), x.dtype)
 
 
@@ -296,4 +335,6 @@ def _compare(ev: Evaluator, i: HloInstruction, x: Array, y: Array) -> Array:
     compare = _COMPARISONS[i.attributes["direction"]]
     if i.get("type") == "TOTALORDER" and is_floating(x):
         return compare(total_order(np.asarray(x)), total_order(np.asarray(y)))
+    if i.attributes["direction"] not in ("EQ", "NE"):
+        _have_order(x)
     return compare(widen(x), widen(y))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types
+from xlanb.analysis.mixed_precision import common_type, is_mixed, mixed_types, part_type
 from xlanb.evaluator.registry import Rule
 from xlanb.evaluator.values import Array, is_floating, narrow
 from xlanb.hlo.instruction import HloInstruction
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def unmixed(i: HloInstruction, found: Rule) -> Rule:
     """The rule of an instruction, over operands in the type that it is computed in: `f32[] exponential(f8e5m2[] x)` is e^x in f32."""
+    if part_type(i) is not None:
+        return lambda ev, i, /, *operands: narrow(found(ev, i, *operands), i.array_shape.dtype)
     if i.called_computations or not isinstance(i.shape, ArrayShape) or not is_mixed(i):
         return found
     dtype = common_type(mixed_types(i)).dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from xlanb.cpu.codegen import functions, vectors
@@ -191,7 +192,20 @@ class Complex:
         return re, self.op("fmul", self.lib("exp", a[0]), self.lib("sin", a[1]))
 
     def log(self, a: Pair) -> Pair:
-        return self.lib("log", self.abs(a)), self.lib("atan2", a[1], a[0])
+        """log|z| as log|z/4| + log 4 where |z| could overflow."""
+        is_large, quarter = self._quartered(a)
+        real = self.lib("log", self.abs(quarter))
+        more = self.op("fadd", real, self.c(math.log(4.0)))
+        return self.pick(is_large, more, real), self.lib("atan2", a[1], a[0])
+
+    def _quartered(self, a: Pair) -> tuple[str, Pair]:
+        """Whether a sum of the parts' sizes could overflow, and the number, divided by four where it could."""
+        x, y = (self.intrinsic("fabs", v) for v in a)
+        bounds = _SINGLE if self.kind == "float" else _DOUBLE
+        limit = self.c(2.0 ** (2 * bounds[0]))
+        is_large = self._any(self.test("ogt", x, limit), self.test("ogt", y, limit))
+        scale = self.pick(is_large, self.c(0.25), self.c(1.0))
+        return is_large, (self.op("fmul", a[0], scale), self.op("fmul", a[1], scale))
 
     def log1p(self, a: Pair) -> Pair:
         """log|1 + z| as half of log1p of |1 + z|^2 - 1 where z is small."""
@@ -222,12 +236,16 @@ class Complex:
         return re, self.neg(self.op("fmul", self.lib("sin", a[0]), self.lib("sinh", a[1])))
 
     def sqrt(self, a: Pair) -> Pair:
-        size = self.abs(a)
-        grown = self.op("fadd", size, self.intrinsic("fabs", a[0]))
+        """The root of (|z| + |x|) / 2, and |y| / 2 over it, of z / 4 where |z| + |x| could overflow."""
+        is_large, (x, y) = self._quartered(a)
+        size = self.abs((x, y))
+        grown = self.op("fadd", size, self.intrinsic("fabs", x))
         t = self.intrinsic("sqrt", self.op("fmul", grown, self.c(0.5)))
-        other = self.op("fdiv", self.intrinsic("fabs", a[1]), self.op("fmul", t, self.c(2.0)))
-        right = self.test("oge", a[0], self.c(0.0))
-        made = self.pick(right, t, other), self.intrinsic("copysign", self.pick(right, other, t), a[1])
+        other = self.op("fdiv", self.intrinsic("fabs", y), self.op("fmul", t, self.c(2.0)))
+        right = self.test("oge", x, self.c(0.0))
+        made = self.pick(right, t, other), self.intrinsic("copysign", self.pick(right, other, t), y)
+        back = self.pick(is_large, self.c(2.0), self.c(1.0))
+        made = self.op("fmul", made[0], back), self.op("fmul", made[1], back)
         made = self.pick2(self.test("oeq", size, self.c(0.0)), (self.c(0.0), a[1]), made)
         wide = self.test("oeq", self.intrinsic("fabs", a[1]), self.c(float("inf")))
         return self.pick2(wide, (self.c(float("inf")), a[1]), made)
