@@ -295,7 +295,7 @@ raise:
 }}
 """
 
-_GUARD = (guard.CANCEL, guard.HOST, guard.CHECK, guard.RECORD, guard.BEGIN, guard.FORKED)
+_GUARD = (guard.GUARD, guard.CANCEL, guard.HOST, guard.CHECK, guard.RECORD, guard.BEGIN, guard.FORKED)
 _API = (
     "PyTuple_GetItem PyTuple_New PyTuple_SetItem PyLong_AsVoidPtr PyLong_FromVoidPtr PyObject_Vectorcall PyEval_SaveThread PyEval_RestoreThread "
     "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_SetObject PyErr_NoMemory PyErr_Clear Py_IncRef Py_DecRef PyTraceMalloc_Track"

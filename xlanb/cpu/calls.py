@@ -195,16 +195,17 @@ class Calls:
         self.signature = signature
         self.code = code
         self.is_long = is_long
-        self._calls_host = calls_host
+        self.calls_host = calls_host
         self._explain = explain
         self.arguments, self.results = signature.arguments(), signature.results()
         self._nested = any(isinstance(s, TupleShape) for _, s in signature.parameters)
+        self.temp_size = temp
         self._frame = _Frame(len(self.arguments), len(self.results), temp)
         self._bridge = bridges.bridge()
-        self._address = code.address("run")
+        self.address = code.address("run")
         flags = (1 if is_long else 0) | (2 if isinstance(signature.result, TupleShape) else 0)
         arrays = [(s.dtype, s.dimensions, s.strides) for s in (*self.arguments, *self.results) if s is not None]
-        self._table = bridges.table(self._address, temp, arrays, len(self.results), flags)
+        self._table = bridges.table(self.address, temp, arrays, len(self.results), flags)
         self._word = self._table.ctypes.data + 8 * bridges.CANCEL_WORD
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -221,7 +222,7 @@ class Calls:
         )
         plain = all(s is not None and s.order is None and not s.shape.is_dynamic for s in self.arguments)
         plain &= all(s is not None and not s.shape.is_dynamic for s in self.results)
-        if not self._bridge.reads_arrays or self._calls_host or self._nested or not flat or not plain:
+        if not self._bridge.reads_arrays or self.calls_host or self._nested or not flat or not plain:
             return unusual
         return self._bridge.entry(unusual, self._table.ctypes.data, self._table, self._cancelled)
 
@@ -232,7 +233,7 @@ class Calls:
             raise ArgumentError(
                 f"{self.signature.name} takes {len(self.signature.parameters)} arguments ({expected}), not {len(arrays)}"
             )
-        return self.run_with(self._address, self.flatten(arrays))
+        return self.run_with(self.address, self.flatten(arrays))
 
     def run_with(self, function: int, flat: Sequence[Any], extra: int = 0) -> Any:
         """Check flat arguments, call a compiled `run` with them (and `extra` behind), and give the result."""

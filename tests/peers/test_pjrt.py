@@ -1,0 +1,232 @@
+"""xlanb as a backend of JAX, in processes of its own: which backend there is holds for a process."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax")
+pytestmark = pytest.mark.peer
+
+PROGRAMS = Path(__file__).with_name("pjrt_programs.py")
+NAMES = [
+    node.name
+    for node in ast.parse(PROGRAMS.read_text()).body
+    if isinstance(node, ast.FunctionDef) and any(getattr(d, "id", "") == "program" for d in node.decorator_list)
+]
+ROOT = Path(__file__).parents[2]
+_HEAD = """
+import numpy as np, jax, jax.numpy as jnp, xlanb.pjrt
+xlanb.pjrt.initialize()
+"""
+
+
+def run(text: str, platforms: str = "xlanb", **environment: str) -> str:
+    """What a script prints, which must end well."""
+    return finished([sys.executable, "-c", _HEAD + textwrap.dedent(text)], platforms, **environment).stdout
+
+
+def finished(command: list[str], platforms: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    given = os.environ | {"JAX_PLATFORMS": platforms, "PYTHONPATH": path} | environment
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def differences() -> dict[str, str]:
+    printed = finished([sys.executable, str(PROGRAMS)], "xlanb").stdout
+    return dict(json.loads(line) for line in printed.splitlines())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_programs_give_what_the_cpu_gives(differences: dict[str, str], name: str) -> None:
+    assert differences[name] == ""
+
+
+def test_the_default_stays_the_cpu() -> None:
+    printed = run("print(jax.default_backend(), jax.devices('xlanb')[0].platform)", platforms="")
+    assert printed.split() == ["cpu", "xlanb"]
+
+
+def test_calls_run_no_python() -> None:
+    text = """
+    import sys
+    f, x, n = jax.jit(lambda x: (x + 1, x.sum())), jnp.ones(5000), np.ones(5000, np.float32)
+
+    def once():
+        np.asarray(f(x)[0])
+        f(n)[1].block_until_ready()
+
+    once()
+    seen = []
+    sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_filename) if event == "call" else None)
+    once()
+    sys.setprofile(None)
+    print([name for name in seen if "xlanb" in name])
+    """
+    assert run(text).strip() == "[]"
+
+
+def test_an_unknown_target_is_named_with_the_way_out() -> None:
+    text = """
+    f = jax.jit(lambda x: jax.ffi.ffi_call("nowhere", jax.ShapeDtypeStruct((3,), np.float32))(x))
+    try:
+        f(jnp.ones(3))
+    except jax.errors.JaxRuntimeError as error:
+        print(error)
+    """
+    printed = run(text)
+    assert 'custom-call target "nowhere"' in printed
+    assert "JAX_PLATFORMS=xlanb,cpu" in printed
+
+
+def test_a_callback_that_raises_ends_the_call_with_its_traceback() -> None:
+    text = """
+    def bad(v):
+        raise ValueError("no good")
+
+    f = jax.jit(lambda x: jax.pure_callback(bad, jax.ShapeDtypeStruct((), np.float32), x))
+    try:
+        f(1.0).block_until_ready()
+    except jax.errors.JaxRuntimeError as error:
+        print(str(error).startswith("INTERNAL"), "ValueError: no good" in str(error), "in bad" in str(error))
+    print(float(jax.jit(lambda x: x + 1)(1.0)))
+    """
+    assert run(text).split() == ["True", "True", "True", "2.0"]
+
+
+def test_too_large_results_are_an_error_of_jax() -> None:
+    text = """
+    try:
+        jnp.zeros((1 << 20, 1 << 21))
+    except jax.errors.JaxRuntimeError as error:
+        print(error)
+    """
+    assert "RESOURCE_EXHAUSTED" in run(text)
+
+
+def test_several_devices_share_the_processor_and_run_a_program_each() -> None:
+    text = """
+    x = jax.device_put(np.ones(3, np.float32), jax.devices()[1])
+    print(len(jax.devices()), (x + 1).devices() == {jax.devices()[1]}, jax.device_put(x, jax.devices()[0]).devices() == x.devices())
+    try:
+        jax.pmap(lambda x: x + 1)(np.ones((2, 3)))
+    except jax.errors.JaxRuntimeError as error:
+        print("UNIMPLEMENTED" in str(error) and "JAX_PLATFORMS=cpu" in str(error))
+    """
+    printed = run(text, XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    assert printed.split() == ["2", "True", "False", "True"]
+
+
+def test_deleted_memory_is_given_back() -> None:
+    text = """
+    def used():
+        return jax.devices()[0].memory_stats()["bytes_in_use"]
+
+    x = jnp.ones(100000)
+    before = used()
+    y = x + 1
+    print(used() - before)
+    view = np.asarray(y)
+    del y
+    print(used() - before, view[7])
+    del view
+    print(used() - before)
+    """
+    assert run(text).split() == ["400000", "400000", "2.0", "0"]
+
+
+def test_a_compiled_program_describes_itself() -> None:
+    text = """
+    c = jax.jit(lambda x: x @ x).lower(np.ones((4, 4), np.float32)).compile()
+    print(c.as_text().startswith("HloModule jit__lambda"), c.cost_analysis()["flops"] > 0, c.memory_analysis().output_size_in_bytes)
+    """
+    assert run(text).split() == ["True", "True", "64"]
+
+
+def test_programs_are_serialized_for_another_process(tmp_path: Path) -> None:
+    text = f"""
+    import pickle, sys
+    from jax.experimental.serialize_executable import deserialize_and_load, serialize
+    if sys.argv[1] == "write":
+        compiled = jax.jit(lambda x: (x.T * 3, x.sum()), donate_argnums=0).lower(jnp.ones((2, 3))).compile()
+        open({str(tmp_path / "program")!r}, "wb").write(pickle.dumps(serialize(compiled)))
+    else:
+        loaded = deserialize_and_load(*pickle.loads(open({str(tmp_path / "program")!r}, "rb").read()))
+        x = jnp.arange(6.0).reshape(2, 3)
+        y, s = loaded(x)
+        print(y.tolist(), float(s), x.is_deleted())
+    """
+    script = tmp_path / "script.py"
+    script.write_text(_HEAD + textwrap.dedent(text))
+    finished([sys.executable, str(script), "write"], "xlanb")
+    printed = finished([sys.executable, str(script), "read"], "xlanb").stdout
+    assert printed.strip() == "[[0.0, 9.0], [3.0, 12.0], [6.0, 15.0]] 15.0 True"
+
+
+def test_the_persistent_compilation_cache_is_used(tmp_path: Path) -> None:
+    text = """
+    import jax.monitoring
+    hits = []
+    jax.monitoring.register_event_listener(lambda name, **_: hits.append(name) if "cache_hits" in name else None)
+    print(jax.jit(lambda x: jnp.sin(x) * 2)(jnp.arange(3.0)).tolist(), len(hits) > 0)
+    """
+    cache = {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    first, second = (run(text, **cache).rsplit(maxsplit=1) for _ in range(2))
+    assert first == [second[0], "False"]
+    assert second[1] == "True"
+
+
+def test_a_signal_handlers_exception_ends_a_long_call() -> None:
+    text = """
+    import signal
+    from jax import lax
+    f = jax.jit(lambda n: lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, jnp.sin(s[1])), (0, jnp.ones(4096))))
+    f(3)
+
+    class Ring(Exception):
+        pass
+
+    def ring(*_):
+        raise Ring
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        try:
+            f(2_000_000_000)
+        except (ValueError, jax.errors.JaxRuntimeError):
+            pass
+        for _ in range(1000):
+            pass
+    except Ring:
+        print("rang")
+    print(f(3)[0])
+    """
+    assert run(text).split() == ["rang", "3"]
+
+
+def test_threads_may_call_at_once() -> None:
+    text = """
+    import threading
+    f, x = jax.jit(lambda x: jnp.sin(x @ x).sum()), jnp.ones((200, 200))
+    wanted, got = float(f(x)), []
+    threads = [threading.Thread(target=lambda: got.extend(float(f(x)) for _ in range(30))) for _ in range(6)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    print(len(got), set(got) == {wanted})
+    """
+    assert run(text).split() == ["180", "True"]

@@ -1,0 +1,359 @@
+"""Executables: compiling, what they tell of themselves, and calls that go through Python."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import traceback
+from typing import Any
+
+from xlanb.cpu.bridge import bridge
+from xlanb.cpu.guard import NO_MEMORY, OK
+from xlanb.errors import ArgumentError, CancelledError, OutOfMemoryError, XlanbError
+from xlanb.memory import out_of_memory
+from xlanb.pjrt import c_api
+from xlanb.pjrt.buffers import BUFFERS, elements
+from xlanb.pjrt.client import Client, Device, no_op_address
+from xlanb.pjrt.functions import CallbackError, Handle, error_of, give_text, implements, pointers
+from xlanb.pjrt.native import buffer_words
+from xlanb.pjrt.programs import Program, compile_program, hint, load_program
+from xlanb.pjrt.words import GUARDED, UNUSUAL, Buffer, Loaded
+
+
+class LoadedProgram(Handle):
+    """A PJRT_LoadedExecutable: a program on a device. Its words are those of words.Loaded."""
+
+    def __init__(self, program: Program, device: Device) -> None:
+        super().__init__(len(Loaded))
+        self.program = program
+        self.device = device
+        self.devices = pointers([device.address])
+        self.is_deleted = False
+        calls = program.calls
+        self._arguments = (ctypes.c_int64 * max(len(program.arguments), 1))(*(s.size for s in program.arguments))
+        self._dims = [(ctypes.c_int64 * max(len(s.dims), 1))(*s.dims) for s in program.results]
+        specs = [
+            (s.size, s.number, len(s.dims), ctypes.addressof(d))
+            for s, d in zip(program.results, self._dims, strict=True)
+        ]
+        flat = list(itertools.chain.from_iterable(specs))
+        self._results = (ctypes.c_int64 * max(len(flat), 1))(*flat)
+        self._donated = (ctypes.c_int64 * max(len(program.donated), 1))(*program.donated)
+        values = {
+            Loaded.run: calls.address,
+            Loaded.argument_count: len(program.arguments),
+            Loaded.result_count: len(program.results),
+            Loaded.temp: calls.temp_size,
+            Loaded.flags: (GUARDED if calls.is_long else 0) | (UNUSUAL if calls.calls_host else 0),
+            Loaded.executable: program.address,
+            Loaded.arguments: ctypes.addressof(self._arguments),
+            Loaded.results: ctypes.addressof(self._results),
+            Loaded.donated_count: len(program.donated),
+            Loaded.donated: ctypes.addressof(self._donated),
+            Loaded.device: device.address,
+        }
+        for word, value in values.items():
+            self.words[word] = value
+
+    def delete(self) -> None:
+        """Give back the arena; calls from now on are errors."""
+        self.is_deleted = True
+        self.words[Loaded.flags] |= UNUSUAL
+        arena, self.words[Loaded.arena] = self.words[Loaded.arena], 0
+        if arena:
+            _give_back(arena)
+
+    def forget(self) -> None:
+        """C will not ask for it again."""
+        self.delete()
+        super().forget()
+
+
+def _give_back(memory: int) -> None:
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(bridge().memory.address("free"))
+    free(None, memory, 0)
+
+
+# -- compiling ----------------------------------------------------------------------------------------------------
+
+
+def _loaded(program: Program, client: Client) -> int:
+    number = program.device_number
+    return LoadedProgram(program, client.device(max(number, 0))).address
+
+
+@implements("Client_Compile")
+def _compile(args: Any) -> None:
+    given = c_api.Program.from_address(args.program)
+    code, form = c_api.text_at(given.code, given.code_size), c_api.text_at(given.format, given.format_size).decode()
+    program = compile_program(code, form, c_api.text_at(args.compile_options, args.compile_options_size))
+    args.executable = _loaded(program, Handle.at(args.client))
+
+
+@implements("Compile")
+def _compile_ahead(args: Any) -> None:
+    given = c_api.Program.from_address(args.program)
+    code, form = c_api.text_at(given.code, given.code_size), c_api.text_at(given.format, given.format_size).decode()
+    args.executable = compile_program(
+        code, form, c_api.text_at(args.compile_options, args.compile_options_size)
+    ).address
+
+
+@implements("Executable_DeserializeAndLoad")
+def _deserialize(args: Any) -> None:
+    data = c_api.text_at(args.serialized_executable, args.serialized_executable_size)
+    overridden = c_api.text_at(
+        args.overridden_serialized_compile_options, args.overridden_serialized_compile_options_size
+    )
+    args.loaded_executable = _loaded(load_program(data, overridden), Handle.at(args.client))
+
+
+# -- what they tell -----------------------------------------------------------------------------------------------
+
+
+@implements("Executable_Destroy")
+def _destroy(args: Any) -> None:
+    # a loaded executable goes on with the program: C forgets only its own reference
+    del args
+
+
+@implements("LoadedExecutable_Destroy")
+def _destroy_loaded(args: Any) -> None:
+    loaded = Handle.at(args.executable)
+    loaded.program.forget()
+    loaded.forget()
+
+
+@implements("LoadedExecutable_Delete")
+def _delete(args: Any) -> None:
+    Handle.at(args.executable).delete()
+
+
+@implements("LoadedExecutable_IsDeleted")
+def _is_deleted(args: Any) -> None:
+    args.is_deleted = Handle.at(args.executable).is_deleted
+
+
+@implements("LoadedExecutable_AddressableDevices")
+def _devices(args: Any) -> None:
+    loaded = Handle.at(args.executable)
+    portable = loaded.program.device_number < 0
+    args.addressable_devices = ctypes.addressof(loaded.devices)
+    args.num_addressable_devices = 0 if portable else 1
+
+
+@implements("LoadedExecutable_Fingerprint")
+def _loaded_fingerprint(args: Any) -> None:
+    give_text(args, "executable_fingerprint", Handle.at(args.executable).program.fingerprint)
+
+
+@implements("Executable_Fingerprint")
+def _fingerprint(args: Any) -> None:
+    give_text(args, "executable_fingerprint", Handle.at(args.executable).fingerprint)
+
+
+@implements("Executable_Name")
+def _name(args: Any) -> None:
+    give_text(args, "executable_name", Handle.at(args.executable).name)
+
+
+@implements("Executable_SizeOfGeneratedCodeInBytes")
+def _code_size(args: Any) -> None:
+    args.size_in_bytes = 0
+
+
+@implements("Executable_OptimizedProgram")
+def _optimized(args: Any) -> None:
+    wanted = c_api.Program.from_address(args.program)
+    text = Handle.at(args.executable).optimized
+    wanted.format, wanted.format_size = _HLO, len(_HLO_NAME) - 1
+    if wanted.code:
+        ctypes.memmove(wanted.code, text.address, min(wanted.code_size, text.size))
+    wanted.code_size = text.size
+
+
+_HLO_NAME = ctypes.create_string_buffer(b"hlo_with_config")
+_HLO = ctypes.addressof(_HLO_NAME)
+
+
+@implements("Executable_GetCostAnalysis")
+def _cost(args: Any) -> None:
+    values = Handle.at(args.executable).properties
+    args.properties, args.num_properties = values.address, values.count
+
+
+@implements("Executable_GetCompiledMemoryStats")
+def _memory(args: Any) -> None:
+    program = Handle.at(args.executable)
+    args.argument_size_in_bytes = sum(s.size for s in program.arguments)
+    args.output_size_in_bytes = sum(s.size for s in program.results)
+    args.temp_size_in_bytes = program.calls.temp_size
+    total = args.argument_size_in_bytes + args.output_size_in_bytes + args.temp_size_in_bytes
+    args.peak_memory_in_bytes = args.total_size_in_bytes = total
+
+
+@implements("Executable_OutputElementTypes")
+def _types(args: Any) -> None:
+    program = Handle.at(args.executable)
+    args.output_types, args.num_output_types = ctypes.addressof(program.result_types), len(program.results)
+
+
+@implements("Executable_OutputDimensions")
+def _dimensions(args: Any) -> None:
+    program = Handle.at(args.executable)
+    dims, ranks = program.result_dims
+    args.num_outputs, args.dims, args.dim_sizes = len(program.results), ctypes.addressof(dims), ctypes.addressof(ranks)
+
+
+@implements("Executable_OutputMemoryKinds")
+def _memory_kinds(args: Any) -> None:
+    program = Handle.at(args.executable)
+    kinds, sizes = program.memory_kinds
+    args.num_outputs = len(program.results)
+    args.memory_kinds, args.memory_kind_sizes = ctypes.addressof(kinds), ctypes.addressof(sizes)
+
+
+@implements("Executable_Serialize")
+def _serialize(args: Any) -> None:
+    text = Handle.at(args.executable).serialized
+    give_text(args, "serialized_bytes", text)
+    args.serialized_executable, args.serialized_executable_deleter = text.address, no_op_address()
+
+
+@implements("Executable_GetCompileOptions")
+def _options(args: Any) -> None:
+    text = Handle.at(args.executable).options
+    give_text(args, "serialized_bytes", text)
+    args.serialized_compile_options, args.serialized_compile_options_deleter = text.address, no_op_address()
+
+
+@implements("LoadedExecutable_GetDeviceAssignment")
+def _assignment(args: Any) -> None:
+    loaded = Handle.at(args.executable)
+    loaded.assignment = _device_assignment(loaded.device.number)
+    give_text(args, "serialized_bytes", loaded.assignment)
+    args.serialized_device_assignment = loaded.assignment.address
+    args.serialized_device_assignment_deleter = no_op_address()
+
+
+def _device_assignment(number: int) -> Any:
+    """A DeviceAssignmentProto of one device."""
+    import numpy as np
+
+    from xlanb.frontends.jax import import_jax
+    from xlanb.pjrt.functions import Text
+
+    create = import_jax("jaxlib._jax").DeviceAssignment.create
+    return Text(create(np.full((1, 1), number, np.int32)).serialize())
+
+
+@implements("ExecuteContext_Create")
+def _context(args: Any) -> None:
+    args.context = Handle(1).address
+
+
+@implements("ExecuteContext_Destroy")
+def _context_destroy(args: Any) -> None:
+    Handle.at(args.context).forget()
+
+
+# -- calls --------------------------------------------------------------------------------------------------------
+
+
+@implements("LoadedExecutable_Execute")
+def _execute(args: Any) -> None:
+    """A call that machine code does not do alone: the program calls Python, or something is wrong."""
+    loaded = Handle.at(args.executable)
+    if loaded.is_deleted:
+        raise ArgumentError(f"{loaded.program.module.name} was deleted")
+    if args.num_devices != 1:
+        raise ArgumentError(f"{loaded.program.module.name} runs on one device, not {args.num_devices}")
+    given = _arguments(loaded.program, args)
+    device = Handle.at(args.execute_device) if args.execute_device else loaded.device
+    made: list[int] = []
+    try:
+        for spec in loaded.program.results:
+            place = device.address, device.memory.address
+            made.append(BUFFERS.loaded.make(spec.number, spec.dims, spec.size, *place))
+        _run(loaded, given, made)
+    except BaseException as error:
+        for buffer in made:
+            BUFFERS.loaded.destroy(buffer)
+        if not isinstance(error, Exception):
+            BUFFERS.loaded.raise_again(error)
+        raise
+    _hand_over(args, loaded.program, given, made)
+
+
+def _hand_over(args: Any, program: Program, given: list[int], made: list[int]) -> None:
+    """Set the results, and take what was donated."""
+    options = c_api.ExecuteOptions.from_address(args.options)
+    count = options.num_non_donatable_input_indices
+    kept = set((ctypes.c_int64 * count).from_address(options.non_donatable_input_indices)) if count else set()
+    for number in program.donated:
+        if number not in kept:
+            BUFFERS.loaded.delete(given[number])
+    outputs = ctypes.c_void_p.from_address(args.output_lists).value
+    if made and outputs:
+        ctypes.memmove(outputs, (ctypes.c_int64 * len(made))(*made), 8 * len(made))
+    if args.device_complete_events:
+        ctypes.c_void_p.from_address(args.device_complete_events).value = BUFFERS.loaded.ready
+
+
+def _arguments(program: Program, args: Any) -> list[int]:
+    """The buffers of a call.
+
+    Raises:
+        ArgumentError: their number or sizes do not fit, or one was deleted.
+    """
+    count = len(program.arguments)
+    if args.num_args != count:
+        raise ArgumentError(f"{program.module.name} takes {count} arguments, not {args.num_args}")
+    first = ctypes.c_void_p.from_address(args.argument_lists).value if count else None
+    given = list((ctypes.c_void_p * count).from_address(first)) if first else []
+    for k, (buffer, spec) in enumerate(zip(given, program.arguments, strict=True)):
+        found = buffer_words(buffer)
+        if found[Buffer.deleted]:
+            elements(buffer)
+        if found[Buffer.size] != spec.size:
+            raise ArgumentError(
+                f"argument {k} of {program.module.name} has {found[Buffer.size]} bytes where {spec.size} are expected"
+            )
+    return given
+
+
+def _run(loaded: LoadedProgram, given: list[int], made: list[int]) -> None:
+    """Run the code with an arena of its own, as a function that it calls may call it again."""
+    program = loaded.program
+    arguments = pointers(buffer_words(b)[Buffer.data] for b in given)
+    results = pointers(buffer_words(b)[Buffer.data] for b in made)
+    size = program.calls.temp_size
+    try:
+        arena = (ctypes.c_uint8 * (size + 64))()
+    except MemoryError as error:
+        raise out_of_memory(f"the temporaries of {program.module.name}", size) from error
+    base = ctypes.addressof(arena)
+    word = loaded.address + 8 * Loaded.cancelled
+    try:
+        status = bridge().call(program.calls.address, arguments, results, base + -base % 64, 0, word)
+    except XlanbError as error:
+        error.args = (f"{error}\n{hint(program.module.name)}", *error.args[1:])
+        raise
+    except Exception as error:
+        raise CallbackError("".join(traceback.format_exception(error))) from error
+    if status != OK:
+        raise _reason(status)
+
+
+def _reason(status: int) -> XlanbError:
+    if status == NO_MEMORY:
+        return OutOfMemoryError("no memory for the record of a thread")
+    return CancelledError("a call was stopped while it ran")
+
+
+def stopped(status: int) -> int | None:
+    """The error of a call that machine code made, and that did not end by itself."""
+    return error_of(_reason(status))
+
+
+__all__ = ["LoadedProgram", "stopped"]

@@ -1,0 +1,358 @@
+"""Transfers from and to the host, layouts, and calls, in LLVM IR; `$name` is filled in by native_text."""
+
+from __future__ import annotations
+
+TRANSFERS = """
+; -- from and to the host -----------------------------------------------------------------------------------------
+
+declare ptr @unusual.Client_BufferFromHostBuffer(ptr)
+declare ptr @unusual.Buffer_ToHostBuffer(ptr)
+
+define ptr @Client_BufferFromHostBuffer(ptr %args) {
+entry:
+  $load_FromHost
+  %type = zext i32 %type.n to i64
+  %known = icmp ult i64 %type, $types
+  %no.layout = icmp eq ptr %device_layout, null
+  %plain = and i1 %known, %no.layout
+  br i1 %plain, label %begin, label %unusual
+unusual:
+  %tried = call ptr @unusual.Client_BufferFromHostBuffer(ptr %args)
+  %other = call ptr @ended(ptr %tried)
+  ret ptr %other
+begin:
+  %item.at = getelementptr i64, ptr @pjrt.sizes, i64 %type
+  %item = load i64, ptr %item.at
+  %has.size = icmp ne i64 %item, 0
+  br i1 %has.size, label %dimension, label %unusual
+dimension:
+  %k = phi i64 [ %num_dims, %begin ], [ %d, %next ]
+  %size = phi i64 [ %item, %begin ], [ %size.next, %next ]
+  %more = icmp ne i64 %k, 0
+  br i1 %more, label %one, label %whole
+one:
+  %d = sub i64 %k, 1
+  %dim.at = getelementptr i64, ptr %dims, i64 %d
+  %dim = load i64, ptr %dim.at
+  %size.next = mul i64 %size, %dim
+  %strided = icmp ne i64 %num_byte_strides, 0
+  br i1 %strided, label %stride, label %next
+stride:
+  %stride.at = getelementptr i64, ptr %byte_strides, i64 %d
+  %step = load i64, ptr %stride.at
+  %same = icmp eq i64 %step, %size
+  %free.step = icmp ule i64 %dim, 1
+  %dense = or i1 %same, %free.step
+  br i1 %dense, label %next, label %unusual
+next:
+  br label %dimension
+whole:
+  %by.memory = icmp ne ptr %memory.given, null
+  br i1 %by.memory, label %of.memory, label %of.device
+of.memory:
+  %device.of = load ptr, ptr %memory.given
+  br label %placed
+of.device:
+  %memory.of = load ptr, ptr %device.given
+  br label %placed
+placed:
+  %device = phi ptr [ %device.of, %of.memory ], [ %device.given, %of.device ]
+  %memory = phi ptr [ %memory.given, %of.memory ], [ %memory.of, %of.device ]
+  %stays = icmp uge i32 %semantics, $zero_copy
+  %large = icmp ugt i64 %size, $copied
+  %address = ptrtoint ptr %data to i64
+  %odd = and i64 %address, $aligned
+  %even = icmp eq i64 %odd, 0
+  %worth = and i1 %stays, %large
+  %seen = and i1 %worth, %even
+  br i1 %seen, label %view, label %copy
+copy:
+  %b = call ptr @pjrt.make(i64 %size, i64 %type, i64 %num_dims, ptr %dims, ptr %device, ptr %memory)
+  %none = icmp eq ptr %b, null
+  br i1 %none, label %unusual, label %fill
+fill:
+  %to = load ptr, ptr %b
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %data, i64 %size, i1 false)
+  br label %end
+view:
+  %event = call ptr @malloc(i64 16)
+  store i64 2, ptr %event
+  %head = getelementptr i64, ptr %event, i64 1
+  store i64 0, ptr %head
+  %v = call ptr @pjrt.view(ptr %data, i64 %size, i64 %type, i64 %num_dims, ptr %dims, ptr %device, ptr %memory, ptr %event, ptr null, ptr null)
+  %no.view = icmp eq ptr %v, null
+  br i1 %no.view, label %drop, label %end
+drop:
+  call void @free(ptr %event)
+  br label %unusual
+end:
+  %made = phi ptr [ %b, %fill ], [ %v, %view ]
+  %done = phi ptr [ @pjrt.ready, %fill ], [ %event, %view ]
+  %made.at = getelementptr i8, ptr %args, i64 $at_from_host_buffer
+  store ptr %made, ptr %made.at
+  %done.at = getelementptr i8, ptr %args, i64 $at_done_with_host_buffer
+  store ptr %done, ptr %done.at
+  ret ptr null
+}
+
+define ptr @Buffer_ToHostBuffer(ptr %args) {
+entry:
+  $load_ToHost
+  %size.at = getelementptr i64, ptr %src, i64 $size
+  %size = load i64, ptr %size.at
+  %asks = icmp eq ptr %dst, null
+  br i1 %asks, label %tell, label %check
+tell:
+  %tell.at = getelementptr i8, ptr %args, i64 $at_dst_size
+  store i64 %size, ptr %tell.at
+  ret ptr null
+check:
+  %deleted.at = getelementptr i64, ptr %src, i64 $deleted
+  %deleted = load i64, ptr %deleted.at
+  %there = icmp eq i64 %deleted, 0
+  %room = icmp uge i64 %dst_size, %size
+  %good = and i1 %there, %room
+  br i1 %good, label %look, label %unusual
+unusual:
+  %tried = call ptr @unusual.Buffer_ToHostBuffer(ptr %args)
+  %other = call ptr @ended(ptr %tried)
+  ret ptr %other
+look:
+  %as.is = icmp eq ptr %host_layout, null
+  br i1 %as.is, label %copy, label %layout
+layout:
+  %kind.at = getelementptr i8, ptr %host_layout, i64 72
+  %kind = load i32, ptr %kind.at
+  %tiles.at = getelementptr i8, ptr %host_layout, i64 64
+  %tiles = load i64, ptr %tiles.at
+  %order.at = getelementptr i8, ptr %host_layout, i64 32
+  %order = load ptr, ptr %order.at
+  %rank.at = getelementptr i8, ptr %host_layout, i64 40
+  %rank = load i64, ptr %rank.at
+  %tiled = icmp eq i32 %kind, 0
+  %no.tiles = icmp eq i64 %tiles, 0
+  %simple = and i1 %tiled, %no.tiles
+  br i1 %simple, label %dimension, label %unusual
+dimension:
+  %k = phi i64 [ 0, %layout ], [ %k.next, %one ]
+  %more = icmp ult i64 %k, %rank
+  br i1 %more, label %one, label %copy
+one:
+  %d.at = getelementptr i64, ptr %order, i64 %k
+  %d = load i64, ptr %d.at
+  %k.next = add i64 %k, 1
+  %row.major = sub i64 %rank, %k.next
+  %same = icmp eq i64 %d, %row.major
+  br i1 %same, label %dimension, label %unusual
+copy:
+  %from = load ptr, ptr %src
+  call void @llvm.memcpy.p0.p0.i64(ptr %dst, ptr %from, i64 %size, i1 false)
+  %event.at = getelementptr i8, ptr %args, i64 $at_to_host_event
+  store ptr @pjrt.ready, ptr %event.at
+  ret ptr null
+}
+"""
+
+LAYOUTS = """
+; -- layouts ------------------------------------------------------------------------------------------------------
+
+declare ptr @unusual.Layouts_PJRT_Buffer_MemoryLayout(ptr)
+
+define ptr @Layouts_PJRT_Buffer_MemoryLayout(ptr %args) {
+entry:
+  %b.at = getelementptr i8, ptr %args, i64 16
+  %b = load ptr, ptr %b.at
+  %rank.at = getelementptr i64, ptr %b, i64 $rank
+  %rank = load i64, ptr %rank.at
+  %known = icmp ult i64 %rank, $ranks
+  br i1 %known, label %give, label %unusual
+unusual:
+  %tried = call ptr @unusual.Layouts_PJRT_Buffer_MemoryLayout(ptr %args)
+  %other = call ptr @ended(ptr %tried)
+  ret ptr %other
+give:
+  %layout.at = getelementptr i64, ptr @pjrt.layouts, i64 %rank
+  %layout = load i64, ptr %layout.at
+  %to = getelementptr i8, ptr %args, i64 $at_layout
+  store i64 %layout, ptr %to
+  ret ptr null
+}
+"""
+
+EXECUTE = """
+; -- calls --------------------------------------------------------------------------------------------------------
+
+declare ptr @unusual.LoadedExecutable_Execute(ptr)
+declare ptr @unusual.stopped(i64)
+
+define ptr @LoadedExecutable_Execute(ptr %args) {
+entry:
+  $load_Execute
+  $get_loaded
+  %some.flags = and i64 %flags, $unusual
+  %plain = icmp eq i64 %some.flags, 0
+  %alone = icmp eq i64 %num_devices, 1
+  %right = icmp eq i64 %num_args, %argument_count
+  %kept.at = getelementptr i8, ptr %options, i64 $at_kept
+  %kept.count = load i64, ptr %kept.at
+  %none.kept = icmp eq i64 %kept.count, 0
+  %ok1 = and i1 %plain, %alone
+  %ok2 = and i1 %ok1, %none.kept
+  %ok = and i1 %ok2, %right
+  br i1 %ok, label %prepare, label %unusual
+unusual:
+  %tried = call ptr @unusual.LoadedExecutable_Execute(ptr %args)
+  %other = call ptr @ended(ptr %tried)
+  ret ptr %other
+prepare:
+  %list = load ptr, ptr %argument_lists
+  %outputs = load ptr, ptr %output_lists
+  %n1 = add i64 %argument_count, 1
+  %r1 = add i64 %result_count, 1
+  %pointers = alloca ptr, i64 %n1
+  %places = alloca ptr, i64 %r1
+  br label %argument
+argument:
+  %k = phi i64 [ 0, %prepare ], [ %k.next, %take ]
+  %k.more = icmp ult i64 %k, %argument_count
+  br i1 %k.more, label %check, label %device
+check:
+  %b.at = getelementptr ptr, ptr %list, i64 %k
+  %b = load ptr, ptr %b.at
+  %deleted.at = getelementptr i64, ptr %b, i64 $deleted
+  %deleted = load i64, ptr %deleted.at
+  %size.at = getelementptr i64, ptr %b, i64 $size
+  %size = load i64, ptr %size.at
+  %want.at = getelementptr i64, ptr %arguments, i64 %k
+  %want = load i64, ptr %want.at
+  %there = icmp eq i64 %deleted, 0
+  %fits = icmp eq i64 %size, %want
+  %good = and i1 %there, %fits
+  br i1 %good, label %take, label %unusual
+take:
+  %data = load ptr, ptr %b
+  %pointer.at = getelementptr ptr, ptr %pointers, i64 %k
+  store ptr %data, ptr %pointer.at
+  %k.next = add i64 %k, 1
+  br label %argument
+
+device:
+  %chosen = icmp ne ptr %execute_device, null
+  %at.device = select i1 %chosen, ptr %execute_device, ptr %device.own
+  %memory = load ptr, ptr %at.device
+  br label %result
+result:
+  %j = phi i64 [ 0, %device ], [ %j.next, %made ]
+  %j.more = icmp ult i64 %j, %result_count
+  br i1 %j.more, label %make, label %temporaries
+make:
+  %spec.n = mul i64 %j, 4
+  %spec = getelementptr i64, ptr %results, i64 %spec.n
+  %spec1 = getelementptr i64, ptr %spec, i64 1
+  %spec2 = getelementptr i64, ptr %spec, i64 2
+  %spec3 = getelementptr i64, ptr %spec, i64 3
+  %bytes = load i64, ptr %spec
+  %type = load i64, ptr %spec1
+  %rank = load i64, ptr %spec2
+  %dims = load ptr, ptr %spec3
+  %new = call ptr @pjrt.make(i64 %bytes, i64 %type, i64 %rank, ptr %dims, ptr %at.device, ptr %memory)
+  %got = icmp ne ptr %new, null
+  br i1 %got, label %made, label %drop
+made:
+  %out.at = getelementptr ptr, ptr %outputs, i64 %j
+  store ptr %new, ptr %out.at
+  %out.data = load ptr, ptr %new
+  %place.at = getelementptr ptr, ptr %places, i64 %j
+  store ptr %out.data, ptr %place.at
+  %j.next = add i64 %j, 1
+  br label %result
+
+temporaries:
+  %needed = icmp ne i64 %temp, 0
+  br i1 %needed, label %found, label %ready
+found:
+  %arena.n = atomicrmw xchg ptr %arena.at, i64 0 acq_rel
+  %arena.old = inttoptr i64 %arena.n to ptr
+  %kept = icmp ne i64 %arena.n, 0
+  br i1 %kept, label %ready, label %fresh
+fresh:
+  %arena.new = call ptr @take(ptr null, i64 %temp)
+  %room = icmp ne ptr %arena.new, null
+  br i1 %room, label %ready, label %drop
+ready:
+  %scratch = phi ptr [ null, %temporaries ], [ %arena.old, %found ], [ %arena.new, %fresh ]
+  %guarded.n = and i64 %flags, $guarded
+  %guarded = icmp ne i64 %guarded.n, 0
+  br i1 %guarded, label %guard, label %go
+go:
+  call void %run(ptr %pointers, ptr %places, ptr %scratch)
+  br label %ran
+guard:
+  %left = call i32 @guard(ptr %run, ptr %pointers, ptr %places, ptr %scratch, ptr null, ptr %cancelled.at)
+  br label %ran
+ran:
+  %status = phi i32 [ 0, %go ], [ %left, %guard ]
+  br i1 %needed, label %keep, label %judge
+keep:
+  %scratch.n = ptrtoint ptr %scratch to i64
+  %before.n = atomicrmw xchg ptr %arena.at, i64 %scratch.n acq_rel
+  %before = inttoptr i64 %before.n to ptr
+  call void @give(ptr null, ptr %before, i64 %temp)
+  br label %judge
+judge:
+  %well = icmp eq i32 %status, 0
+  br i1 %well, label %donate, label %drop
+donate:
+  %m = phi i64 [ 0, %judge ], [ %m.next, %donated.one ]
+  %m.more = icmp ult i64 %m, %donated_count
+  br i1 %m.more, label %donated.one, label %tell
+donated.one:
+  %number.at = getelementptr i64, ptr %donated, i64 %m
+  %number = load i64, ptr %number.at
+  %given.at = getelementptr ptr, ptr %list, i64 %number
+  %given = load ptr, ptr %given.at
+  call void @delete(ptr %given)
+  %m.next = add i64 %m, 1
+  br label %donate
+tell:
+  %wants = icmp ne ptr %events, null
+  br i1 %wants, label %event, label %end
+event:
+  store ptr @pjrt.ready, ptr %events
+  br label %end
+end:
+  ret ptr null
+
+drop:
+  %count = phi i64 [ %j, %make ], [ %j, %fresh ], [ %j, %judge ]
+  %why = phi i32 [ 0, %make ], [ 0, %fresh ], [ %status, %judge ]
+  br label %dropping
+dropping:
+  %q = phi i64 [ 0, %drop ], [ %q.next, %dropped ]
+  %q.more = icmp ult i64 %q, %count
+  br i1 %q.more, label %dropped, label %explain
+dropped:
+  %q.at = getelementptr ptr, ptr %outputs, i64 %q
+  %q.buffer = load ptr, ptr %q.at
+  call void @delete(ptr %q.buffer)
+  call void @free(ptr %q.buffer)
+  %q.next = add i64 %q, 1
+  br label %dropping
+explain:
+  %stopped = icmp ne i32 %why, 0
+  br i1 %stopped, label %stop, label %unusual
+stop:
+  %raised = icmp eq i32 %why, $raised
+  br i1 %raised, label %keep.it, label %say
+keep.it:
+  call void @keep.raised()
+  br label %say
+say:
+  %why.n = zext i32 %why to i64
+  %said = call ptr @unusual.stopped(i64 %why.n)
+  %error = call ptr @ended(ptr %said)
+  ret ptr %error
+}
+"""
+
+__all__ = ["EXECUTE", "LAYOUTS", "TRANSFERS"]

@@ -1,0 +1,88 @@
+"""What JAX asks by the name of a platform, answered for xlanb as for the CPU: lowering rules, donation, callbacks.
+
+JAX has these in tables of its own that no public function extends; each hook says which, and is left out where a version of
+JAX has no such table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+from xlanb.frontends.jax import import_jax
+from xlanb.pjrt.callbacks import CALLBACKS
+from xlanb.pjrt.client import PLATFORM
+
+
+def install() -> None:
+    """Put the hooks in; to do so again changes nothing."""
+    _share_lowerings()
+    _allow_donation()
+    _emit_callbacks()
+    _use_cache()
+    _keep_cpu()
+
+
+def _share_lowerings() -> None:
+    """Rules for the platform "cpu" are those for "xlanb": one table, which also has what is registered later."""
+    rules = getattr(import_jax("jax._src.interpreters.mlir"), "_platform_specific_lowerings", None)
+    if rules is not None:
+        rules[PLATFORM] = rules["cpu"]
+
+
+def _allow_donation() -> None:
+    platforms = getattr(import_jax("jax._src.interpreters.mlir"), "_platforms_with_donation", None)
+    if platforms is not None and PLATFORM not in platforms:
+        platforms.append(PLATFORM)
+
+
+def _emit_callbacks() -> None:
+    """pure_callback, io_callback and debug.callback lower as for the CPU, with functions numbered in the process."""
+    callback = import_jax("jax._src.callback")
+    emit = getattr(callback, "emit_python_callback", None)
+    if emit is None or hasattr(emit, "of_xlanb"):
+        return
+
+    @functools.wraps(emit)
+    def emitted(ctx: Any, *args: Any, **named: Any) -> Any:
+        if tuple(ctx.module_context.platforms) != (PLATFORM,):
+            return emit(ctx, *args, **named)
+        module = dataclasses.replace(
+            ctx.module_context, platforms=("cpu",), backend=None, host_callbacks=CALLBACKS.functions
+        )
+        return emit(dataclasses.replace(ctx, module_context=module), *args, **named)
+
+    emitted.of_xlanb = True  # type: ignore[attr-defined]
+    callback.emit_python_callback = emitted  # type: ignore[attr-defined]
+
+
+def _use_cache() -> None:
+    """The persistent compilation cache, which JAX uses on the platforms of a list inside of a function."""
+    cache = import_jax("jax._src.compilation_cache")
+    is_used = getattr(cache, "is_cache_used", None)
+    if is_used is None or hasattr(is_used, "of_xlanb"):
+        return
+
+    @functools.wraps(is_used)
+    def used(backend: Any) -> bool:
+        return bool(is_used(_SERIALIZES if backend.platform == PLATFORM else backend))
+
+    used.of_xlanb = True  # type: ignore[attr-defined]
+    cache.is_cache_used = used  # type: ignore[attr-defined]
+
+
+_SERIALIZES = SimpleNamespace(platform="cpu", supports_executable_serialization=True)
+"""A backend whose executables JAX caches."""
+
+
+def _keep_cpu() -> None:
+    """Callbacks get their arguments as arrays of the CPU: JAX has to know that platform too."""
+    config = import_jax().config
+    platforms = (config.jax_platforms or "").split(",")
+    if PLATFORM in platforms and "cpu" not in platforms:
+        config.update("jax_platforms", ",".join([*platforms, "cpu"]))
+
+
+__all__ = ["install"]

@@ -1,0 +1,290 @@
+"""What JAX hands over to be compiled, and what comes of it: a Program, which can be serialized."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from xlanb.analysis.cost import cost
+from xlanb.analysis.input_output_alias import read_aliases, read_donors
+from xlanb.cpu.calls import ArraySpec, Calls
+from xlanb.cpu.executable import Executable
+from xlanb.cpu.saved import load, save
+from xlanb.errors import CompilationError, UnimplementedError, XlanbError
+from xlanb.frontends.jax import from_jax, import_jax
+from xlanb.hlo import HloModule
+from xlanb.hlo.proto.writer import module_message
+from xlanb.pjrt import c_api
+from xlanb.pjrt.callbacks import CALLBACKS
+from xlanb.pjrt.functions import Handle, NamedValues, Text, pointers
+from xlanb.pjrt.native import NUMBERS
+from xlanb.pjrt.words import RESULT_COUNT
+from xlanb.runtime.compiler import compiled
+from xlanb.shape.primitive_type import PrimitiveType
+from xlanb.transforms.layout_assignment import row_major
+
+T = TypeVar("T")
+_MAGIC = b"xlanb PJRT executable 1\n"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An array that goes in or comes out: its PJRT_Buffer_Type, dimensions and bytes."""
+
+    number: int
+    dims: tuple[int, ...]
+    size: int
+
+    @staticmethod
+    def of(spec: ArraySpec | None) -> Spec:
+        """Of an array that a program takes or gives; None is a token.
+
+        Raises:
+            UnimplementedError: its layout is not row-major, or its sizes are known only at run time.
+        """
+        if spec is None:
+            return Spec(NUMBERS[PrimitiveType.TOKEN], (), 0)
+        if spec.order is not None:
+            raise UnimplementedError(
+                f"{spec.label}: xlanb's backend takes and gives row-major arrays, not {spec.shape}"
+            )
+        if spec.shape.is_dynamic:
+            raise UnimplementedError(f"{spec.label}: JAX has no arrays of dynamic size, as {spec.shape} is")
+        return Spec(NUMBERS[spec.shape.element_type], spec.dimensions, spec.byte_size)
+
+
+class Program(Handle):
+    """A PJRT_Executable: compiled code, apart from the device that it runs on.
+
+    `module` is the optimized HLO, `options` the serialized CompileOptionsProto, `donated` the numbers of the arguments
+    whose memory a call takes.
+    """
+
+    def __init__(
+        self, calls: Calls, module: HloModule, options: bytes, donated: Sequence[int], executable: Executable | None
+    ) -> None:
+        self.calls = calls
+        self.module = module
+        self.options = Text(options)
+        self.donated = tuple(donated)
+        self.executable = executable
+        self.arguments = [Spec.of(s) for s in calls.arguments]
+        self.results = [Spec.of(s) for s in calls.results]
+        self.name = Text(module.name)
+        super().__init__()
+        self.words[RESULT_COUNT] = len(self.results)
+        self.result_layouts: Any = None
+        self.device_number = 0
+
+    @cached_property
+    def optimized(self) -> Text:
+        """The optimized HLO, as a HloModuleProtoWithConfig whose config has the layout of the entry alone."""
+        message = module_message(self.module)
+        config = _field(1, message.host_program_shape.SerializeToString())
+        return Text(_field(1, message.SerializeToString(deterministic=True)) + _field(2, config))
+
+    @cached_property
+    def fingerprint(self) -> Text:
+        """Programs that compute the same have the same."""
+        return Text(hashlib.sha256(str(self.module).encode()).hexdigest())
+
+    @cached_property
+    def properties(self) -> NamedValues:
+        """What XLA's cost analysis names: of one execution."""
+        found = cost(self.module)
+        return NamedValues(
+            {
+                "flops": float(found.flops),
+                "bytes accessed": float(found.bytes_accessed),
+                "transcendentals": float(found.transcendentals),
+            }
+        )
+
+    @cached_property
+    def serialized(self) -> Text:
+        """The program for another process on a machine like this.
+
+        Raises:
+            UnimplementedError: it calls Python functions of this process, or came from a file itself.
+        """
+        if self.executable is None:
+            raise UnimplementedError(f"{self.module.name} was itself deserialized: serialize the program it came from")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "code"
+            save(self.executable, path)
+            code = path.read_bytes()
+        proto = self.module.to_proto()
+        options = c_api.text_at(self.options.address, self.options.size)
+        header = {"donated": self.donated, "sizes": [len(options), len(proto), len(code)], "device": self.device_number}
+        head = json.dumps(header).encode()
+        return Text(_MAGIC + struct.pack("<Q", len(head)) + head + options + proto + code)
+
+    @cached_property
+    def result_types(self) -> Any:
+        """PJRT_Buffer_Types."""
+        import ctypes
+
+        return (ctypes.c_int32 * max(len(self.results), 1))(*(s.number for s in self.results))
+
+    @cached_property
+    def result_dims(self) -> tuple[Any, Any]:
+        """The dimensions of all results, one after the other, and the rank of each."""
+        import ctypes
+
+        dims = [d for s in self.results for d in s.dims]
+        ranks = [len(s.dims) for s in self.results]
+        return (ctypes.c_int64 * max(len(dims), 1))(*dims), (ctypes.c_size_t * max(len(ranks), 1))(*ranks)
+
+    @cached_property
+    def memory_kinds(self) -> tuple[Any, Any]:
+        """The kind of memory of each result, and the length of its name."""
+        import ctypes
+
+        kind, count = Text("device"), len(self.results)
+        sizes = (ctypes.c_size_t * max(count, 1))(*[kind.size] * count)
+        self._kind = kind
+        return pointers([kind.address] * count), sizes
+
+
+def _varint(number: int) -> bytes:
+    """A number as protocol buffers write it."""
+    parts = []
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def _field(number: int, data: bytes) -> bytes:
+    """A field of a protocol buffer that holds a message."""
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def parse_options(data: bytes) -> Any:
+    """A CompileOptionsProto, by jaxlib.
+
+    Raises:
+        CompilationError: jaxlib refuses it.
+    """
+    extension = import_jax("jaxlib._jax")
+    try:
+        return extension.CompileOptions.ParseFromString(data)
+    except Exception as error:  # the extension raises its own kinds
+        raise CompilationError(f"the CompileOptionsProto cannot be read: {error}") from error
+
+
+def assigned_device(options: Any) -> int | None:
+    """The number of the device that a program for one device is compiled for; None where it runs on any.
+
+    Raises:
+        UnimplementedError: it is for several devices.
+    """
+    count = options.num_replicas * options.num_partitions
+    if count > 1:
+        raise UnimplementedError(
+            f"a program over {count} devices ({options.num_replicas} replicas, {options.num_partitions} partitions): "
+            "xlanb's backend runs a program on one device"
+        )
+    assignment = options.device_assignment
+    if options.compile_portable_executable or assignment is None:
+        return None
+    return _last_varint(assignment.serialize())
+
+
+def _last_varint(data: bytes) -> int:
+    """The number at the end: of a DeviceAssignmentProto of one device, that device's."""
+    begin = len(data) - 1
+    while begin > 0 and data[begin - 1] & 0x80:
+        begin -= 1
+    return sum((byte & 0x7F) << 7 * k for k, byte in enumerate(data[begin:]))
+
+
+def compile_program(code: bytes, form: str, options: bytes) -> Program:
+    """Compile what JAX hands over.
+
+    Raises:
+        XlanbError: the program cannot be compiled; the message says how to go on.
+    """
+    module = _going_on("", lambda: _read(code, form))
+    return _going_on(module.name, lambda: _compile(module, options))
+
+
+def _read(code: bytes, form: str) -> HloModule:
+    if form == "hlo":
+        return HloModule.from_proto(code)
+    if form != "mlir":
+        raise UnimplementedError(f"a program in the format {form!r}: xlanb's backend compiles 'mlir' and 'hlo'")
+    extension = import_jax("jaxlib._jax")
+    try:
+        return from_jax(code)
+    except XlanbError:
+        context = import_jax("jax._src.interpreters.mlir").make_ir_context()
+        with context:
+            return from_jax(str(extension.mlir.deserialize_portable_artifact(code, context)))
+
+
+def _compile(module: HloModule, options: bytes) -> Program:
+    device = assigned_device(parse_options(options))
+    module.host_callbacks = CALLBACKS.known()
+    entry = module.entry_computation
+    # arrays of JAX are row-major; the HLO that jaxlib makes of StableHLO has the layouts of the last operations instead
+    module.entry_layout = tuple(row_major(p.shape) for p in entry.parameters), row_major(entry.root.shape)
+    aliased = {a.parameter for a in read_aliases(module)} | {n for n, _ in read_donors(module)}
+    executable = compiled(module)
+    program = Program(executable.calls, executable.hlo_module, options, sorted(aliased), executable)
+    program.device_number = -1 if device is None else device
+    return program
+
+
+def _going_on(name: str, work: Callable[[], T]) -> T:
+    """The result of `work`; its error says how to go on with XLA:CPU."""
+    try:
+        return work()
+    except XlanbError as error:
+        error.args = (f"{error}\n{hint(name)}", *error.args[1:])
+        raise
+
+
+def hint(name: str) -> str:
+    """How to run on XLA:CPU what cannot run here."""
+    which = f"{name} " if name else "the program "
+    return (
+        f"To run {which}on XLA:CPU: set JAX_PLATFORMS=cpu for all, or JAX_PLATFORMS=xlanb,cpu and put this part "
+        'under `with jax.default_device(jax.devices("cpu")[0]):`.'
+    )
+
+
+def load_program(data: bytes, overridden: bytes = b"") -> Program:
+    """What `Program.serialized` gave, perhaps in another process.
+
+    Raises:
+        CompilationError: the bytes are nothing of the kind, or the machine is another.
+    """
+    if not data.startswith(_MAGIC):
+        raise CompilationError(f"{len(data)} bytes that are no executable that this version of xlanb has serialized")
+    begin = len(_MAGIC) + 8
+    (length,) = struct.unpack_from("<Q", data, len(_MAGIC))
+    header = json.loads(data[begin : begin + length])
+    at, parts = begin + length, []
+    for size in header["sizes"]:
+        parts.append(data[at : at + size])
+        at += size
+    options, proto, code = parts
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "code"
+        path.write_bytes(code)
+        saved = load(path)
+    program = Program(saved.calls, HloModule.from_proto(proto), overridden or options, header["donated"], None)
+    device = assigned_device(parse_options(overridden)) if overridden else header["device"]
+    program.device_number = -1 if device is None else device
+    return program
+
+
+__all__ = ["Program", "Spec", "compile_program", "hint", "load_program"]

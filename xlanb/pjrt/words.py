@@ -1,0 +1,68 @@
+"""The words of the blocks of memory that C knows by their addresses: what machine code and Python both read."""
+
+from __future__ import annotations
+
+from enum import IntEnum, auto
+
+
+class Buffer(IntEnum):
+    """The words of a PJRT_Buffer. `base` is memory of ours; `callback(data, argument)` and `event` are told when the elements are released."""
+
+    data = 0
+    size = auto()
+    type = auto()
+    rank = auto()
+    dims = auto()
+    device = auto()
+    memory = auto()
+    deleted = auto()
+    references = auto()
+    base = auto()
+    event = auto()
+    callback = auto()
+    argument = auto()
+
+
+class Loaded(IntEnum):
+    """The words of a PJRT_LoadedExecutable. `arguments` are the sizes in bytes, `results` 4 words each (size, type, rank, dims), `donated` the numbers of arguments."""
+
+    run = 0
+    argument_count = auto()
+    result_count = auto()
+    temp = auto()
+    flags = auto()
+    arena = auto()
+    cancelled = auto()
+    running = auto()
+    executable = auto()
+    arguments = auto()
+    results = auto()
+    donated_count = auto()
+    donated = auto()
+    device = auto()
+
+
+class Memory(IntEnum):
+    """The words of a PJRT_Memory."""
+
+    device = 0
+    kind = auto()
+    kind_size = auto()
+
+
+class Layout(IntEnum):
+    """The words of a PJRT_Layouts_MemoryLayout."""
+
+    text = 0
+    size = auto()
+    deleter = auto()
+
+
+RESULT_COUNT = 0
+"""The word of a PJRT_Executable that says how many results it gives."""
+RANKS = 65
+"""How many ranks have their layout in a table."""
+GUARDED, UNUSUAL = 1, 2
+"""Flags of a loaded executable: it runs under the guard, as it takes long; each call goes to Python."""
+
+__all__ = ["GUARDED", "RANKS", "RESULT_COUNT", "UNUSUAL", "Buffer", "Layout", "Loaded", "Memory"]
