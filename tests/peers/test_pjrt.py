@@ -89,6 +89,18 @@ def test_an_unknown_target_is_named_with_the_way_out() -> None:
     assert "JAX_PLATFORMS=xlanb,cpu" in printed
 
 
+def test_compiler_options_are_flags_of_xla() -> None:
+    text = """
+    lowered = jax.jit(lambda x: jnp.sqrt(x) + 1).lower(1.0)
+    print(lowered.compile(compiler_options={"xla_disable_hlo_passes": "fusion"}).as_text().count("fusion("))
+    try:
+        lowered.compile(compiler_options={"invalid_key": "invalid_value"})
+    except jax.errors.JaxRuntimeError as error:
+        print("No such compile option: 'invalid_key'" in str(error))
+    """
+    assert run(text).split() == ["0", "True"]
+
+
 def test_a_callback_that_raises_ends_the_call_with_its_traceback() -> None:
     text = """
     def bad(v):

@@ -6,7 +6,7 @@ import hashlib
 import json
 import struct
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,8 @@ from xlanb.analysis.input_output_alias import read_aliases, read_donors
 from xlanb.cpu.calls import ArraySpec, Calls
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.saved import load, save
-from xlanb.errors import CompilationError, UnimplementedError, XlanbError
+from xlanb.debug_options import flags
+from xlanb.errors import ArgumentError, CompilationError, FlagError, UnimplementedError, XlanbError
 from xlanb.frontends.jax import from_jax, import_jax
 from xlanb.hlo import HloModule
 from xlanb.hlo.proto.writer import module_message
@@ -231,16 +232,33 @@ def _read(code: bytes, form: str) -> HloModule:
 
 
 def _compile(module: HloModule, options: bytes) -> Program:
-    device = assigned_device(parse_options(options))
+    parsed = parse_options(options)
+    device, chosen = assigned_device(parsed), dict(parsed.env_option_overrides)
     module.host_callbacks = CALLBACKS.known()
     entry = module.entry_computation
     # arrays of JAX are row-major; the HLO that jaxlib makes of StableHLO has the layouts of the last operations instead
     module.entry_layout = tuple(row_major(p.shape) for p in entry.parameters), row_major(entry.root.shape)
     aliased = {a.parameter for a in read_aliases(module)} | {n for n, _ in read_donors(module)}
-    executable = compiled(module)
+    _check_names(chosen)
+    with flags(**chosen):
+        executable = compiled(module)
     program = Program(executable.calls, executable.hlo_module, options, sorted(aliased), executable)
     program.device_number = -1 if device is None else device
     return program
+
+
+def _check_names(chosen: Mapping[str, Any]) -> None:
+    """That the names of `compiler_options` are XLA's; what they mean here is that of XLA_FLAGS.
+
+    Raises:
+        ArgumentError: one is not, or its value does not fit.
+    """
+    for name, value in chosen.items():
+        try:
+            with flags(**{name: value}):
+                pass
+        except FlagError as error:
+            raise ArgumentError(f"No such compile option: {name!r} = {value!r}: {error}") from error
 
 
 def _going_on(name: str, work: Callable[[], T]) -> T:
