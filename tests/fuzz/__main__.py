@@ -3,7 +3,7 @@
     python -m tests.fuzz [--minutes M | --count N] [--seed S] [--jobs J] [--reduce SECONDS] [KIND...]
 
 Prints the seed, and at the end how many inputs of each kind were checked and what was found, by
-class. XLANB_FUZZ_SEEDS names more modules to start from: HLO files, .jsonl or .jsonl.gz files whose
+class. Where no kind is named, interrupts follow (tests.fuzz.interrupts). XLANB_FUZZ_SEEDS names more modules to start from: HLO files, .jsonl or .jsonl.gz files whose
 objects have a "text", or folders of these, with `:` between. The finds are in build/fuzz, reduced, each with its reason (.why); status 1 where there are some.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import secrets
+import subprocess
 import sys
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from tests.fuzz.kinds import kinds
 
 _WARM = ("xlanb", "xlanb.cpu.compiler", "xlanb.explorer.live", "xlanb.runtime.session", "xlanb.tf", "xlanb.view.page")
 """Imported before the first child is forked, so that none has to."""
+
+_INTERRUPTS = 20
+"""Interrupts for each minute of a campaign of all kinds: they follow it, and take about a tenth of its time."""
 
 
 def main() -> int:
@@ -44,7 +48,15 @@ def main() -> int:
     found = campaign.run(60 * options.minutes, options.count, options.jobs, _say)
     _say(f"seed {seed}\n{campaign.report()}")
     campaign.reduce_finds(seconds=options.reduce)
+    if not options.kinds:
+        found += _interrupts(options.count or round(_INTERRUPTS * options.minutes), seed)
     return 1 if found else 0
+
+
+def _interrupts(count: int, seed: int) -> int:
+    """The campaign of interrupts, in a process of its own; 1 where something was wrong."""
+    command = [sys.executable, "-m", "tests.fuzz.interrupts", "--count", str(count), "--seed", str(seed)]
+    return 1 if subprocess.run(command, check=False).returncode else 0
 
 
 def _say(text: str) -> None:

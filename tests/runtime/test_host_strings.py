@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xlanb.errors import GraphError
+from xlanb.errors import GraphError, GraphValueError
 from xlanb.graph import dtypes
 from xlanb.graph.graph import Graph
 from xlanb.runtime.fingerprint import fingerprint64
@@ -39,6 +39,20 @@ def test_numbers_as_text() -> None:
     assert run("AsString", np.array([1.5]), precision=2, width=7, fill="0") == [b"0001.50"]
     assert run("AsString", np.array([1.5]), shortest=True) == [b"1.5"]
     assert run("AsString", np.array([True, False])) == [b"true", b"false"]
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"width": 2**31 - 1}, r"'node' \(AsString\): a text of width 2147483647 .* takes 4,294,967,294 bytes"),
+        ({"precision": 2**31 - 1}, "more than 268,435,456"),
+        ({"fill": "*"}, r"fill is '\*', not one of"),
+        ({"fill": "00"}, "fill is '00'"),
+    ],
+)
+def test_a_form_that_no_text_has_is_refused(attrs: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphValueError, match=message):
+        run("AsString", np.array([1.5, 2.5]), **attrs)
 
 
 def test_texts_as_numbers() -> None:

@@ -1,6 +1,7 @@
 """Inputs of programs: data sets, queues, sparse tensors, lookup tables."""
 
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -327,3 +328,18 @@ def test_tables_look_up(tmp_path):
     assert values[1] == 1
     assert values[2].tolist() == [b"b", b"UNK"]
     assert values[3] == 2
+
+
+def test_the_rows_of_one_run_stay_together_in_a_queue_that_is_full():
+    queue = tf.FIFOQueue(1, tf.int32, [[]])
+    rows = tf.placeholder(tf.int32, [None])
+    put, taken = queue.enqueue_many([rows]), queue.dequeue()
+    with tf.Session() as session:
+        threads = [threading.Thread(target=session.run, args=(put, {rows: [k] * 20})) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        found = [int(session.run(taken)) for _ in range(80)]
+        for thread in threads:
+            thread.join()
+    assert sorted(found) == sorted([*range(4)] * 20)
+    assert sum(a != b for a, b in pairwise(found)) == 3

@@ -42,6 +42,8 @@ class QueueValue:
             self.capacity = _UNBOUNDED
         self.least = int(op.attrs.get("min_after_dequeue", 0)) if generator is not None else 0
         self.elements: list[Element] = []
+        self.turns: list[object] = []
+        """Of the runs that put elements in, in the order in which they came: the first may, the others wait."""
         self.is_closed = False
 
     @property
@@ -61,6 +63,10 @@ class QueueValue:
         """Remove the next element: the first, or any where the queue shuffles."""
         index = 0 if self.generator is None else int(self.generator.integers(len(self.elements)))
         return self.elements.pop(index)
+
+    def has_room(self, turn: object) -> bool:
+        """Whether the run of that turn may put an element in."""
+        return self.turns[0] is turn and len(self.elements) < self.capacity
 
     def can_take(self, count: int) -> bool:
         """Whether so many can be taken now and as many stay as must."""
@@ -130,18 +136,26 @@ def _wait(op: Operation, queue: QueueValue, ready: Callable[[], bool], what: str
 
 @host("QueueEnqueue", "QueueEnqueueV2")
 def _enqueue(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    _put(op, _queue(op, inputs[0]), inputs[1:])
+    queue = _queue(op, inputs[0])
+    _put(op, queue, [queue.checked(op, inputs[1:])])
     return []
 
 
-def _put(op: Operation, queue: QueueValue, parts: Sequence[Any]) -> None:
-    element = queue.checked(op, parts)
+def _put(op: Operation, queue: QueueValue, elements: Sequence[Element]) -> None:
+    """Append them one after the other; the elements of other runs come before all of these, or behind."""
+    turn = object()
     with queue.resources.lock:
-        _wait(op, queue, lambda: queue.is_closed or len(queue.elements) < queue.capacity, "room")
-        if queue.is_closed:
-            raise CancelledError(f"node {op.name!r} ({op.type}): the queue {queue.name!r} is closed")
-        queue.put(element)
-        queue.resources.lock.notify_all()
+        queue.turns.append(turn)
+        try:
+            for element in elements:
+                _wait(op, queue, lambda: queue.is_closed or queue.has_room(turn), "room")
+                if queue.is_closed:
+                    raise CancelledError(f"node {op.name!r} ({op.type}): the queue {queue.name!r} is closed")
+                queue.put(element)
+                queue.resources.lock.notify_all()
+        finally:
+            queue.turns.remove(turn)
+            queue.resources.lock.notify_all()
 
 
 @host("QueueEnqueueMany", "QueueEnqueueManyV2")
@@ -151,8 +165,7 @@ def _enqueue_many(op: Operation, inputs: Sequence[Any], _state: HostState) -> Se
     counts = {p.shape[0] if p.ndim else -1 for p in parts}
     if len(counts) != 1 or -1 in counts:
         raise _fail(op, f"components must have rows, all as many: shapes {[list(p.shape) for p in parts]}")
-    for row in range(counts.pop()):
-        _put(op, queue, [p[row] for p in parts])
+    _put(op, queue, [queue.checked(op, [p[row] for p in parts]) for row in range(counts.pop())])
     return []
 
 

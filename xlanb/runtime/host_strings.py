@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from xlanb.boundary import let_pass
-from xlanb.errors import GraphError
+from xlanb.errors import GraphError, GraphValueError
+from xlanb.graph.limits import LARGEST_EXPANSION, check_bytes
 from xlanb.graph.operation import Operation
 from xlanb.runtime.fingerprint import fingerprint64
 from xlanb.runtime.host_ops import HostState, host
@@ -65,10 +66,19 @@ def _py_func(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequenc
 
 @host("AsString")
 def _as_string(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
-    """By printf's rules: %f, %e where scientific, %g where shortest, with width, fill and precision."""
+    """By printf's rules: %f, %e where scientific, %g where shortest, with width, fill and precision.
+
+    Raises:
+        GraphValueError: `fill` is no flag of printf, or the texts take too many bytes.
+    """
     values = np.asarray(inputs[0])
     width, precision = int(op.attrs.get("width", -1)), int(op.attrs.get("precision", -1))
-    head = "%" + str(op.attrs.get("fill") or "") + (str(width) if width > -1 else "")
+    fill = op.attrs.get("fill") or ""
+    if fill not in ("", " ", "+", "-", "0", "#"):
+        raise GraphValueError(f"node {op.name!r} (AsString): fill is {fill!r}, not one of ' ', '+', '-', '0', '#'")
+    what = f"node {op.name!r} (AsString): a text of width {width} and precision {precision} for each value"
+    check_bytes(what, values.shape, max(width, precision, 1), LARGEST_EXPANSION)
+    head = "%" + fill + (str(width) if width > -1 else "")
     if values.dtype.kind == "O":
         return [values]
     if values.dtype.kind == "b":
