@@ -223,3 +223,9 @@ def test_an_attribute_of_another_kind_than_its_op_has_is_refused_by_name(attribu
     dtype = "" if "dtype" in attribute else 'attr { key: "dtype" value { type: DT_FLOAT } }'
     with pytest.raises(GraphError, match=message):
         Graph.from_graphdef(f'node {{ name: "y" op: "Placeholder" {dtype} attr {{ {attribute} }} }}')
+
+
+@pytest.mark.parametrize("text", ["\x00", "node \ud800"])
+def test_a_text_that_is_neither_a_path_nor_a_graph_is_told(text):
+    with pytest.raises(GraphError, match="neither a path nor the text of a graph"):
+        Graph.from_graphdef(text)

@@ -99,6 +99,8 @@ def _contents(source: Any) -> tuple[bytes | str, str]:
             return path.read_bytes(), str(path)
         except OSError as error:
             raise GraphError(f"cannot read the graph {str(path)!r}: {error.strerror or error}") from error
+        except ValueError as error:  # a null byte, or half of a surrogate pair
+            raise GraphError(f"{str(path)!r} is neither a path nor the text of a graph: {error}") from error
     if not isinstance(source, str):
         raise GraphError(f"a graph is read from a path, bytes or text, not from {type(source).__name__}")
     return source, "the graph"
