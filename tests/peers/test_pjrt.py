@@ -53,8 +53,19 @@ def test_programs_give_what_the_cpu_gives(differences: dict[str, str], name: str
 
 
 def test_the_default_stays_the_cpu() -> None:
-    printed = run("print(jax.default_backend(), jax.devices('xlanb')[0].platform)", platforms="")
-    assert printed.split() == ["cpu", "xlanb"]
+    text = """
+    xlanb.pjrt.register()
+    print(jax.default_backend(), jax.devices('xlanb')[0].platform)
+    """
+    assert run(text, platforms="").split() == ["cpu", "xlanb"]
+
+
+def test_programs_on_other_platforms_load_no_compiler() -> None:
+    text = """
+    import sys
+    print(jax.default_backend(), "xlanb.cpu" in sys.modules)
+    """
+    assert run(text, platforms="").split() == ["cpu", "False"]
 
 
 def test_calls_run_no_python() -> None:

@@ -9,7 +9,21 @@ from typing import Any
 
 
 def initialize() -> None:
-    """Register the platform "xlanb" with JAX, which creates its client when it is first asked for; once a process."""
+    """What JAX calls when it looks for its backends: register xlanb where `JAX_PLATFORMS` names it.
+
+    Every program that uses JAX comes here once xlanb is installed; the others are not to wait for a compiler to be loaded.
+    """
+    from xlanb.frontends.jax import import_jax
+
+    if "xlanb" in (import_jax().config.jax_platforms or "").split(","):
+        register()
+
+
+def register() -> None:
+    """Register the platform "xlanb" with JAX, which creates its client when it is first asked for; once a process.
+
+    `JAX_PLATFORMS=xlanb` does it by itself; a program calls this before it first uses JAX, to have `jax.devices("xlanb")`.
+    """
     from xlanb.frontends.jax import import_jax
     from xlanb.pjrt import jax_hooks
     from xlanb.pjrt.client import DEVICE_COUNT, PLATFORM
@@ -25,4 +39,4 @@ def initialize() -> None:
     jax_hooks.install()
 
 
-__all__ = ["initialize"]
+__all__ = ["initialize", "register"]
