@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
 from xlanb.cpu import pipeline
-from xlanb.cpu.pipelines import ADDED, LEFT_OUT, NOT_IN_XLA_CPU, PIPELINES
+from xlanb.cpu.pipelines import ADDED, LEFT_OUT, NOT_IN_XLA_CPU, PIPELINES, RELEASES
 from xlanb.debug_options import flag_table
 from xlanb.dump.names import GRAPHS, KERNEL_ENDS, LABELS
 from xlanb.flag_names import REAL_FLAGS
@@ -127,14 +128,14 @@ def passes() -> str:
     lines = [
         "# Passes",
         "",
-        f'All {len(ours)} passes by XLA\'s names: `xlanb.transforms.PASSES[name]().run(module)` runs one. `xlanb.cpu.pipeline()` is the default pipeline, `xlanb.cpu.pipeline("xla")` '
-        "XLA:CPU's own order; both print as trees. Made from `xlanb/transforms` and `xlanb/cpu/pipelines.py`.",
+        f'All {len(ours)} passes by XLA\'s names: `xlanb.transforms.PASSES[name]().run(module)` runs one. `xlanb.cpu.pipeline()` is the default pipeline, `xlanb.cpu.pipeline(xla="0.12")` '
+        "XLA:CPU's own order in that release of JAX; both print as trees. Made from `xlanb/transforms` and `xlanb/cpu/pipelines.py`.",
         "",
         "| pass | what it does | file | xla | default | where they differ, why |",
         "|---|---|---|---|---|---|",
     ]
     for name, made in ours.items():
-        marks = " | ".join("yes" if name in where[p] else "" for p in ("xla", "default"))
+        marks = f"{_releases(name, where)} | {'yes' if name in where['default'] else ''}"
         title = _document(made).partition("\n")[0]
         lines.append(f"| `{name}` | {_cell(title)} | `{_file(made)}` | {marks} | {_cell(reasons.get(name, ''))} |")
     lines += ["", "## Before and after", ""]
@@ -144,6 +145,12 @@ def passes() -> str:
     lines += [f"## The {len(RULES.rules)} rules of algsimp", "", "| rule | where |", "|---|---|"]
     lines += [f"| `{_cell(r.label)}` | `{r.where.partition(':')[0]}` |" for r in RULES.rules]
     return "\n".join([*lines, ""])
+
+
+def _releases(name: str, where: Mapping[str, set[str]]) -> str:
+    """Which releases of XLA:CPU have a pass: "yes" for all of them."""
+    having = [release for p, release in PIPELINES.items() if release in RELEASES and name in where[p]]
+    return "yes" if len(having) == len(RELEASES) else ", ".join(having)
 
 
 def _document(made: type[HloPass]) -> str:

@@ -245,3 +245,47 @@ def test_reshape_mover_leaves_what_is_fused() -> None:
       ROOT u = f32[17,17]{1,0} fusion(p), kind=kLoop, calls=f
     }""")
     assert not PASSES["reshape-mover"]().run(module).changed
+
+
+SORTS = """
+HloModule sorts
+
+ascending {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
+
+descending {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=GT
+}
+
+ENTRY main {
+  x = s32[4,3] parameter(0)
+  rows = s32[4,3] iota(), iota_dimension=0
+  columns = s32[4,3] iota(), iota_dimension=1
+  s = (s32[4,3], s32[4,3]) sort(x, rows), dimensions={1}, is_stable=true, to_apply=ascending
+  across = s32[4,3] get-tuple-element(s), index=1
+  a = (s32[4,3], s32[4,3]) sort(across, x), dimensions={1}, is_stable=true, to_apply=ascending
+  t = (s32[4,3], s32[4,3]) sort(x, columns), dimensions={1}, is_stable=true, to_apply=ascending
+  along = s32[4,3] get-tuple-element(t), index=1
+  values = s32[4,3] get-tuple-element(t), index=0
+  b = (s32[4,3], s32[4,3]) sort(along, x), dimensions={1}, is_stable=true, to_apply=descending
+  c = (s32[4,3], s32[4,3]) sort(values, x), dimensions={1}, is_stable=true, to_apply=ascending
+  ROOT r = ((s32[4,3], s32[4,3]), (s32[4,3], s32[4,3]), (s32[4,3], s32[4,3])) tuple(a, b, c)
+}
+"""
+
+
+def test_only_positions_along_the_sorted_dimension_are_a_permutation() -> None:
+    """Positions along another dimension, a descending order, and sorted values as keys stay sorts."""
+    module = parse(SORTS)
+    before = str(module)
+    PASSES["permutation_sort_simplifier"]().run(module)
+    assert str(module) == before

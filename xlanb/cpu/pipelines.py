@@ -1,4 +1,7 @@
-"""The order of the HLO passes: XLA:CPU's own, as its dumps show it, with the passes that exist here."""
+"""The order of the HLO passes: XLA:CPU's own, as its dumps show it, with the passes that exist here.
+
+One table holds the order of each release of JAX: a pass that only some have stands as `name[0.12]`, `name[0.10.2,default]`, by release, `default` being the pipeline of our own.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _SIMPLIFICATION = (
 _FLOAT_NORMALIZATION = " ".join(f"float-normalization-{low}" for low in WIDER)
 _BEFORE_LAYOUT = (
     "batched_gather_scatter_normalizer result_caster dot_decomposer operand_upcaster rng-expander rng-bit-generator-expander "
-    "zero_sized_hlo_elimination dynamic-index-splitter conditional-to-select map-inline topk-decomposer comparison-expander "
+    "zero_sized_hlo_elimination dynamic-index-splitter conditional-to-select map-inline topk-decomposer permutation_sort_simplifier[0.12,default] comparison-expander "
     "cholesky_expander qr_expander eigh_expander triangular_solve_expander all_to_all_decomposer stochastic_convert_decomposer "
     "call-inliner batch-dot-simplification dot_decomposer all-reduce-promotion "
     + _FLOAT_NORMALIZATION
@@ -33,15 +36,15 @@ _BEFORE_LAYOUT = (
     "convolution-canonicalization change-op-data-type"
 )
 _BEFORE_LAYOUT_END = (
-    "gemv-rewriter bitcast_dtypes_expander topk-rewriter transpose-folding cse cse_barrier_expander tuple-simplifier "
+    "gemv-rewriter bitcast_dtypes_expander topk-rewriter transpose-folding cse cse_barrier_expander[0.10.2,default] tuple-simplifier[0.10.2,default] "
     "while-loop-trip-count-annotator flatten-call-graph layout-assignment sub-byte-size-setter shape-canonicalizer literal-canonicalizer"
 )
 _AFTER_LAYOUT_END = (
-    "cpu-all-reduce-combiner tuple-simplifier simplification_after_layout_assignment cpu-parallel-task-assigner dce "
+    "tuple-simplifier[default] fusion-wrapper[0.12] cpu-parallel-task-assigner dce "
     "optimize_input_output_buffer_alias copy-insertion small-while-loop-hoisting propagate-call-metadata apply-xla-transforms dce"
 )
 
-# Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed point, name@variant is a row of _VARIANTS.
+# Each pipeline: its name and its passes, or pipelines within it; a name with * is run to a fixed point, name@variant is a row of _VARIANTS, name[...] is in those releases only.
 _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("async-collective", ("async-collective-replacer",)),
     ("pre-spmd-partitioner", ("strip-memory-placement-annotations",)),
@@ -53,6 +56,7 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
             _BEFORE_LAYOUT,
             ("simplification*", (_SIMPLIFICATION,)),
             "select_and_scatter_expander scatter_expander scatter_simplifier",
+            ("embedded_scatter_expansion", ("scatter_expander[0.12]",)),
             ("post_scatter_expansion_simplification*", (_SIMPLIFICATION,)),
             _BEFORE_LAYOUT_END,
         ),
@@ -62,12 +66,16 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
     (
         "HLO_passes_after_layout_assignment",
         (
-            "reshape-decomposer row-fusion fusion sibling-fusion fusion-wrapper",
+            "reshape-decomposer row-fusion[default] fusion sibling-fusion[default] fusion-wrapper",
+            "cpu-all-reduce-combiner tuple-simplifier[0.10.2,0.12]",
             ("simplification_after_layout_assignment*", ("algsimp@layout dce cse@layout",)),
-            _AFTER_LAYOUT_END.replace(" simplification_after_layout_assignment", ""),
+            _AFTER_LAYOUT_END,
         ),
     ),
-    ("HLO_passes_after_scheduling", ("apply-xla-transforms@post_scheduler",)),
+    (
+        "HLO_passes_after_scheduling",
+        ("apply-xla-transforms@post_scheduler cse_barrier_expander[0.12] tuple-simplifier[0.12]",),
+    ),
 )
 
 _OWN_KERNEL = "our code generator has a kernel of its own for it"
@@ -115,9 +123,10 @@ LEFT_OUT: Mapping[str, str] = {
 
 ADDED: Mapping[str, str] = {
     "row-fusion": "our code generator makes one kernel of everything that works along the same rows; XLA:CPU has none such",
+    "permutation_sort_simplifier": "XLA:CPU has it since JAX 0.12: a scatter reads and writes each element once",
     "sibling-fusion": "our loops write several results, which share what they read and compute; XLA:CPU runs no such pass",
 }
-"""Why the default pipeline has a pass that XLA:CPU has not, by name."""
+"""Why the default pipeline has a pass that XLA:CPU of JAX 0.10.2 has not, by name."""
 
 NOT_IN_XLA_CPU: Mapping[str, str] = {
     "all-reduce-simp": "XLA runs it for several devices, before the compiler of the CPU",
@@ -143,7 +152,11 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
 _OWN_OPTIONS: Mapping[str, str] = {"fusion": "fusion@own"}
 """The variant of a pass that the default pipeline has in its place."""
 
-PIPELINES = ("default", "xla")
+RELEASES = ("0.10.2", "0.12")
+"""The releases of JAX whose XLA:CPU the table has the order of, oldest first."""
+
+PIPELINES: Mapping[str, str] = {"default": "default", "xla": "0.10.2", "xla-0.12": "0.12"}
+"""By name: our own pipeline, or the release whose order it is."""
 
 _JOINED: dict[str, tuple[HloPass, str | None]] = {}
 
@@ -169,12 +182,16 @@ def joined() -> tuple[tuple[HloPass, str | None], ...]:
     return tuple(_JOINED.values())
 
 
-def pipeline(name: str = "default") -> HloPassPipeline:
+def pipeline(name: str = "default", *, xla: str | None = None) -> HloPassPipeline:
     """The HLO passes of the CPU backend in order: "default", what `compile` runs, or "xla", XLA:CPU's order with all of its passes that exist here.
 
+    `xla` is a release of JAX, `pipeline(xla="0.12")`: XLA:CPU's order there; "xla" is that of 0.10.2.
+
     Raises:
-        PassError: no pipeline of that name.
+        PassError: no pipeline of that name, or no such release.
     """
+    if xla is not None:
+        name = _of_release(name, xla)
     if name not in PIPELINES:
         raise PassError(f"no pipeline {name!r}: there are {', '.join(PIPELINES)}")
     built = _of_its_own(name)
@@ -184,27 +201,45 @@ def pipeline(name: str = "default") -> HloPassPipeline:
     return built
 
 
+def _of_release(name: str, xla: str) -> str:
+    """The name of the pipeline of a release."""
+    if name not in ("default", "xla"):
+        raise PassError(f"expected pipeline(xla={xla!r}), without the name {name!r}")
+    found = next((n for n, release in PIPELINES.items() if release == xla and release in RELEASES), None)
+    if found is None:
+        raise PassError(f"no order of XLA:CPU for JAX {xla!r}: there are {', '.join(RELEASES)}")
+    return found
+
+
 @cache
 def _of_its_own(name: str) -> HloPassPipeline:
     """A pipeline of PIPELINES without what joined it; passes are values, so that one serves every compilation."""
-    own = name == "default"
-    return HloPassPipeline("cpu" if own else name, [p for part in _XLA if (p := _build(*part, own=own)) is not None])
+    release = PIPELINES[name]
+    title = "cpu" if release == "default" else name
+    return HloPassPipeline(title, [p for part in _XLA if (p := _build(*part, release=release)) is not None])
 
 
-def _build(name: str, parts: tuple[object, ...], *, own: bool) -> AnyPass | None:
-    """A pipeline of a table; None where no pass is left of it."""
-    skip, options = (LEFT_OUT, _OWN_OPTIONS) if own else (ADDED, {})
+def _build(name: str, parts: tuple[object, ...], *, release: str) -> AnyPass | None:
+    """A pipeline of a table in a release, or in "default"; None where no pass is left of it."""
+    skip, options = (LEFT_OUT, _OWN_OPTIONS) if release == "default" else ((), {})
     passes: list[AnyPass] = []
     for part in parts:
         if isinstance(part, tuple):
-            inner = _build(part[0], part[1], own=own)
+            inner = _build(part[0], part[1], release=release)
             passes += [inner] if inner is not None else []
         else:
-            passes += [_named(options.get(n, n)) for n in str(part).split() if n not in skip]
+            names = [n for n in _in_release(str(part), release) if n not in skip]
+            passes += [_named(options.get(n, n)) for n in names]
     if not passes:
         return None
     built = HloPassPipeline(name.rstrip("*"), passes)
     return HloPassFix(built) if name.endswith("*") else built
+
+
+def _in_release(row: str, release: str) -> list[str]:
+    """The names of a row that a release has, without their brackets."""
+    names = (item.rstrip("]").partition("[") for item in row.split())
+    return [name for name, _, releases in names if not releases or release in releases.split(",")]
 
 
 @cache

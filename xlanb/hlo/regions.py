@@ -43,3 +43,15 @@ def comparator(module: HloModule, cache: Cache, direction: str, kinds: Sequence[
         total = "TOTALORDER" if kinds[0].is_floating else None
         made.set_root(made.add(HloOpcode.COMPARE, made.parameters[:2], direction=direction, type=total))
     return made
+
+
+def second_of_two(module: HloModule, cache: Cache, kind: PrimitiveType) -> HloComputation:
+    """The second of two scalars, made once for each key of `cache`: what overwrites gives."""
+    key = ("second", kind)
+    made = cache.get(key)
+    if made is None:
+        made = cache[key] = module.add_computation(f"overwrite_{kind}")
+        for i, name in enumerate(("old", "new")):
+            made.add(HloOpcode.PARAMETER, (), array(kind), name=name, parameter_number=i)
+        made.set_root(made.parameters[1])
+    return made
