@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable, Sequence
 
 from xlanb.hlo import HloInstruction
+from xlanb.hlo.special_functions import digamma, lgamma
 from xlanb.shape import PrimitiveType
 from xlanb.tf2xla.broadcasting import broadcast_dimensions, broadcast_to
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels.constants import filled
 from xlanb.tf2xla.kernels.loops import iterate
-from xlanb.tf2xla.kernels.special_math import digamma, lgamma
 from xlanb.tf2xla.registry import register
 
 _ROUNDS = 2000
@@ -84,7 +84,7 @@ class _Gamma:
         odd = b.or_(b.or_(self.is_wrong, self.is_zero), self.is_far)
         self.inside = b.and_(b.not_(odd), b.or_(_is(ctx, x, "LE", 1), b.compare(x, a, "LE")))
         self.outside = b.not_(b.or_(odd, self.inside))
-        self.front = b.exp(b.subtract(b.subtract(b.multiply(a, b.log(x)), x), lgamma(ctx, a)))
+        self.front = b.exp(b.subtract(b.subtract(b.multiply(a, b.log(x)), x), lgamma(ctx.b, a)))
 
     def series(self) -> list[HloInstruction]:
         """1 + x / (a + 1) + x^2 / ((a + 1)(a + 2)) + ..., and its derivative by a."""
@@ -157,7 +157,7 @@ def _by_a(ctx: OpContext, a: HloInstruction, x: HloInstruction) -> HloInstructio
     g, b = _Gamma(ctx, a, x), ctx.b
     total, slope = g.series()
     front = b.divide(g.front, a)
-    away = b.subtract(b.log(x), digamma(ctx, a))
+    away = b.subtract(b.log(x), digamma(ctx.b, a))
     lower = b.multiply(front, b.add(b.multiply(total, b.subtract(away, b.divide(filled(ctx, a, 1), a))), slope))
     fraction, fraction_slope = g.fraction()
     upper = b.multiply(g.front, b.add(b.multiply(fraction, away), fraction_slope))
@@ -172,7 +172,7 @@ _elementwise("IgammaGradA")(_by_a)
 def _random_gamma_grad(ctx: OpContext, alpha: HloInstruction, sample: HloInstruction) -> HloInstruction:
     """How a sample of the gamma distribution moves with alpha: less the derivative by alpha over the density."""
     b = ctx.b
-    log_density = b.subtract(b.subtract(b.multiply(_plus(ctx, alpha, -1), b.log(sample)), sample), lgamma(ctx, alpha))
+    log_density = b.subtract(b.subtract(b.multiply(_plus(ctx, alpha, -1), b.log(sample)), sample), lgamma(ctx.b, alpha))
     value = b.negate(b.divide(_by_a(ctx, alpha, sample), b.exp(log_density)))
     return _where(ctx, _is(ctx, sample, "EQ", 0), 0, value)
 
@@ -194,7 +194,7 @@ def _betainc(ctx: OpContext, a: HloInstruction, b_: HloInstruction, x: HloInstru
     going = b.and_(is_right, b.not_(is_end))
     found = iterate(ctx, _ROUNDS, going, [p, q, y, filled(ctx, x, 0), one, down, down], _beta_step, "betainc")[-1]
     powers = b.add(b.multiply(p, b.log(y)), b.multiply(q, b.log1p(b.negate(y))))
-    beta = b.subtract(lgamma(ctx, total), b.add(lgamma(ctx, p), lgamma(ctx, q)))
+    beta = b.subtract(lgamma(ctx.b, total), b.add(lgamma(ctx.b, p), lgamma(ctx.b, q)))
     value = b.divide(b.multiply(b.exp(b.add(powers, beta)), found), p)
     value = b.select(turned, b.subtract(one, value), value)
     return _where(ctx, b.not_(is_right), math.nan, b.select(is_end, x, value))
@@ -252,7 +252,7 @@ def _polygamma(ctx: OpContext, n: HloInstruction, x: HloInstruction) -> HloInstr
     """The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x); NaN where n is no natural number."""
     b = ctx.b
     order = _plus(ctx, n, 1)
-    size = b.multiply(b.exp(lgamma(ctx, order)), _zeta(ctx, order, x))
+    size = b.multiply(b.exp(lgamma(ctx.b, order)), _zeta(ctx, order, x))
     value = b.select(_is(ctx, b.remainder(n, filled(ctx, n, 2)), "EQ", 1), size, b.negate(size))
     wrong = b.or_(_is(ctx, n, "LT", 0), b.compare(n, b.floor(n), "NE"))
-    return _where(ctx, wrong, math.nan, b.select(_is(ctx, n, "EQ", 0), digamma(ctx, x), value))
+    return _where(ctx, wrong, math.nan, b.select(_is(ctx, n, "EQ", 0), digamma(ctx.b, x), value))

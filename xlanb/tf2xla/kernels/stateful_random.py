@@ -11,13 +11,13 @@ from collections.abc import Callable
 import numpy as np
 
 from xlanb.hlo import HloInstruction, HloOpcode
+from xlanb.hlo.special_functions import erf_inv
 from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import array
 from xlanb.tf2xla.broadcasting import broadcast_to
 from xlanb.tf2xla.context import OpContext
 from xlanb.tf2xla.kernels import philox
 from xlanb.tf2xla.kernels.constants import filled, scalar, scalar_of, sum_type
-from xlanb.tf2xla.kernels.random import erf_inv
 from xlanb.tf2xla.kernels.stateless_random import AUTO, DRAWS, PHILOX, Draw
 from xlanb.tf2xla.registry import register
 
@@ -142,7 +142,7 @@ def _parameterized_truncated_normal(ctx: OpContext) -> HloInstruction:
     first, last = below(low), below(high)
     zero, one = (b.constant(wide.dtype.type(v)) for v in (0, 1))
     share = b.rng("rng_uniform", zero, one, array(wide, dims))
-    at = erf_inv(ctx, b.add(first, b.multiply(share, b.subtract(last, first))))
+    at = erf_inv(ctx.b, b.add(first, b.multiply(share, b.subtract(last, first))))
     drawn = b.add(mean, b.multiply(deviation, b.multiply(at, filled(ctx, at, math.sqrt(2)))))
     return b.convert(b.clamp(low, drawn, high), kind)
 
