@@ -1,4 +1,4 @@
-"""xlanb: compile TensorFlow graphs, JAX functions and HLO the way XLA does, one pass at a time, and see everything on the way.
+"""xlanb: compile TensorFlow graphs, JAX functions, StableHLO and HLO the way XLA does, one pass at a time, and see everything on the way.
 
 Names are resolved when they are used: `import xlanb` itself loads next to nothing.
 """
@@ -18,6 +18,7 @@ _FACE = {
     "extract": "xlanb.runtime.extract",
     "flags": "xlanb.debug_options",
     "from_jax": "xlanb.frontends.jax",
+    "from_stablehlo": "xlanb.frontends.stablehlo",
     "jit": "xlanb.runtime.jit",
     "load": "xlanb.cpu.saved",
     "load_ipython_extension": "xlanb.notebook.magic",

@@ -61,6 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="xlanb", description="Compile HLO the way XLA does, one pass at a time.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
+    opened = commands.add_parser("open", help="verify HLO or StableHLO and print it as HLO, before any pass")
+    _file(opened)
+    opened.set_defaults(command=_open)
+
     opt = commands.add_parser("opt", help="run HLO passes and print the module")
     _file(opt)
     opt.add_argument("--passes", help="names, separated by commas, in order (default: the CPU pipeline)")
@@ -104,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     bisect.add_argument("--all", action="store_true", help="evaluate after every pass rather than halving")
     bisect.set_defaults(command=_bisect)
 
-    for command in (opt, run, report, ls, diff, bisect):
+    for command in (opened, opt, run, report, ls, diff, bisect):
         command.add_argument("--json", action="store_true", help="print JSON")
 
     lab = commands.add_parser("lab", help="open JupyterLab on the tutorials")
@@ -117,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
 def _file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
-        help="HLO: text or .pb, gzipped or not; - for text on the standard input; StableHLO: .mlir; or a function, "
+        help="HLO: text or .pb, gzipped or not; - for text on the standard input; StableHLO: text or bytecode; or a function, "
         "FILE.py:NAME",
     )
     _args(parser)
@@ -127,6 +131,8 @@ def _args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--args", default="", help="of FILE.py:NAME: a tuple of arguments, in the names of the file")
 
 
+_BEGINNING_BYTES = 2**16
+"""How much of a file tells StableHLO, behind comments, from HLO."""
 _FUNCTION = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
@@ -141,13 +147,26 @@ def _module(name: str, args: str = "") -> Any:
         return _function(Path(function["file"]), function["name"], args)
     if args:
         raise ArgumentError(f"--args {args}: {name} is no function of a Python file (FILE.py:NAME)")
-    if name.endswith(".mlir"):
-        return import_module("xlanb.frontends.jax").from_jax(Path(name).read_text(encoding="utf-8"))
+    stablehlo = import_module("xlanb.frontends.stablehlo")
     try:
-        return import_module("xlanb.hlo").parse(_stdin()) if name == "-" else import_module("xlanb.dump").read_hlo(name)
+        if name == "-":
+            return stablehlo.parse_text(_stdin())
+        found = _stablehlo(Path(name))
+        return import_module("xlanb.dump").read_hlo(name) if found is None else stablehlo.from_stablehlo(found)
     except HloParseError as error:
         error.add_note("standard input" if name == "-" else name)
         raise
+
+
+def _stablehlo(path: Path) -> bytes | None:
+    """The content of a file of StableHLO, text or bytecode, by what it begins with; None for another file."""
+    stablehlo = import_module("xlanb.frontends.stablehlo")
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        start = file.read(_BEGINNING_BYTES)
+    is_text = path.suffix == ".mlir" or stablehlo.is_stablehlo(start.decode("utf-8", "replace"))
+    return path.read_bytes() if is_text or start.startswith(stablehlo.BYTECODE) else None
 
 
 def _function(path: Path, name: str, args: str) -> Any:
@@ -209,6 +228,17 @@ def _progress(text: str) -> None:
     """One line on a terminal, written over and over; nothing where the output is no terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text[:78]}", end="", file=sys.stderr, flush=True)
+
+
+def _open(options: argparse.Namespace) -> int:
+    module = _module(options.file, options.args)
+    module.verify(executable=True)
+    text = str(module)
+    if options.json:
+        print(json.dumps({"name": module.name, "instructions": module.instruction_count, "module": text}))
+    else:
+        print(text.rstrip("\n"))
+    return 0
 
 
 def _opt(options: argparse.Namespace) -> int:

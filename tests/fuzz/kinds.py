@@ -45,7 +45,7 @@ class Kind:
     @property
     def is_text(self) -> bool:
         """Whether its inputs are str; else they are bytes."""
-        return self.suffix in {".hlo", ".pbtxt", ".json"}
+        return self.suffix in {".hlo", ".mlir", ".pbtxt", ".json"}
 
     def read(self, data: bytes) -> Item:
         """The input that a file holds."""
@@ -55,7 +55,17 @@ class Kind:
 @cache
 def kinds() -> dict[str, Kind]:
     """Every kind by its name."""
-    from tests.fuzz import archives, bomb_check, bombs, checkpoints, dumps, graphdefs, hlo_proto, hlo_text
+    from tests.fuzz import (
+        archives,
+        bomb_check,
+        bombs,
+        checkpoints,
+        dumps,
+        graphdefs,
+        hlo_proto,
+        hlo_text,
+        stablehlo_text,
+    )
     from tests.fuzz.hlo_check import EXECUTED
 
     found = [
@@ -65,6 +75,7 @@ def kinds() -> dict[str, Kind]:
         Kind("random-module", ".hlo", hlo_text.modules, hlo_text.check),
         Kind("bomb", ".hlo", bombs.mutants, bomb_check.check),
         Kind("dump", ".json", dumps.mutants, dumps.check),
+        Kind("stablehlo", ".mlir", stablehlo_text.mutants, stablehlo_text.check, stablehlo_text.quick, EXECUTED),
         Kind("graphdef", ".pb", graphdefs.mutants, graphdefs.check, graphdefs.quick, 0.02, graphdefs.prepare),
         Kind(
             "graphdef_text", ".pbtxt", graphdefs.text_mutants, graphdefs.check, graphdefs.quick, 0.02, graphdefs.prepare

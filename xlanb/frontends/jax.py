@@ -21,11 +21,8 @@ from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
 from xlanb.frontends.jax_calling import JaxCalling, Leaf
 from xlanb.frontends.jax_effects import with_effects
 from xlanb.frontends.jax_wrapped import Prepared, has_static, prepared, unmark_result
+from xlanb.frontends.stablehlo import BYTECODE
 from xlanb.hlo import HloModule
-
-_BYTECODE = b"ML\xefR"
-"""How MLIR bytecode begins: StableHLO that JAX, TensorFlow or IREE has serialized."""
-
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -280,7 +277,7 @@ def _of_exported(exported: Any, args: tuple[Any, ...], named: Mapping[str, Any])
 
 def _of_bytes(data: bytes, args: tuple[Any, ...], named: Mapping[str, Any]) -> HloModule:
     """The module of StableHLO bytecode, or of what `jax.export.Exported.serialize` gave."""
-    if data.startswith(_BYTECODE):
+    if data.startswith(BYTECODE):
         return _of_stablehlo(data)
     export = import_jax("jax.export")
     try:

@@ -13,10 +13,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from xlanb.errors import ArgumentError, FeedError
 from xlanb.explorer.live import Compilation
 from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
+from xlanb.frontends.stablehlo import parse_text
 from xlanb.graph.foreign import graph_of, is_foreign
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
-from xlanb.hlo import HloModule, parse
+from xlanb.hlo import HloModule
 from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call
 from xlanb.notebook.shell import evaluated
 from xlanb.runtime.opt import arguments_for
@@ -25,12 +26,12 @@ from xlanb.runtime.session import Session
 from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tracing import unobserved
 
-_HLO = re.compile(r"\s*(HloModule\s|ENTRY\s)")
-"""How a cell of HLO text begins."""
+_HLO = re.compile(r"\s*(HloModule\s|ENTRY\s|module\s*[@{]|module attributes\s*\{|func\.func\s)")
+"""How a cell of HLO or StableHLO text begins."""
 
 
 def holds_hlo(lang: str, cell: str) -> bool:
-    """Whether a cell is HLO text."""
+    """Whether a cell is HLO or StableHLO text."""
     return lang == "hlo" or (lang == "auto" and _HLO.match(cell) is not None)
 
 
@@ -73,7 +74,7 @@ def read_cell(
     """
     __tracebackhide__ = True
     if holds_hlo(lang, cell):
-        return _hlo(parse("\n" + cell), evaluated(shell, args))
+        return _hlo(parse_text("\n" + cell), evaluated(shell, args))
     value = run_cell(shell, cell) if lang == "tf" or function else run_cell_to_call(shell, cell)
     if function:
         found = shell.user_ns.get(function)

@@ -6,6 +6,7 @@ from typing import Any
 
 from xlanb.evaluator import Feeds
 from xlanb.evaluator import evaluate as evaluate_module
+from xlanb.frontends.stablehlo import parse_text
 from xlanb.hlo import HloModule
 from xlanb.hlo.computation import HloComputation
 from xlanb.runtime.program import to_module
@@ -15,7 +16,7 @@ def evaluate(x: Any, /, *args: Any, feeds: Feeds | None = None, **named: Any) ->
     """The value of a program for the given arguments, by the reference interpreter: slow, and the meaning of every opcode as XLA has it.
 
     Args:
-        x: an HloModule, a computation of one, HLO text, or what else `xlanb.compile` takes.
+        x: an HloModule, a computation of one, HLO or StableHLO text, or what else `xlanb.compile` takes.
         *args: arrays, one for each parameter, of its shape and dtype (ml_dtypes for those that NumPy lacks); of a JAX function its own arguments.
         feeds: the host's side of infeed and outfeed.
         **named: named arguments of a JAX function.
@@ -28,7 +29,7 @@ def evaluate(x: Any, /, *args: Any, feeds: Feeds | None = None, **named: Any) ->
         XlanbError: `x` cannot be understood or lowered.
     """
     if isinstance(x, HloModule | HloComputation | str):
-        return evaluate_module(x, *args, feeds=feeds)
+        return evaluate_module(parse_text(x) if isinstance(x, str) else x, *args, feeds=feeds)
     module = to_module(x, *args, **named)
     calling = module.calling
     if calling is None:

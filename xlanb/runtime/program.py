@@ -11,6 +11,7 @@ import numpy as np
 
 from xlanb.errors import ArgumentError, GraphError
 from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
+from xlanb.frontends.stablehlo import BYTECODE, parse_text
 from xlanb.graph import dtypes
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.graph import Graph
@@ -18,7 +19,7 @@ from xlanb.graph.nest import flatten
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 from xlanb.graph.tensor_shape import TensorShape
-from xlanb.hlo import HloModule, parse
+from xlanb.hlo import HloModule
 from xlanb.shape.primitive_type import from_dtype
 from xlanb.shape.shape import array
 from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, lower
@@ -30,7 +31,7 @@ VARIABLES = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     """The HloModule of whatever a user hands over.
 
-    `x` is an HloModule, HLO text, a tensor, operation or list of them, or a function over `xlanb.tf` or JAX, with example arguments in `args`; what
+    `x` is an HloModule, HLO or StableHLO text, a tensor, operation or list of them, or a function over `xlanb.tf` or JAX, with example arguments in `args`; what
     else `xlanb.from_jax` takes; or a program of TensorFlow as `Graph.from_tensorflow` takes it, with its arguments. For tensors, `named` gives
     values of placeholders (and of variables) by name where the graph does not say their shape.
 
@@ -42,7 +43,7 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     if is_foreign(x):
         return _foreign_module(x, args, named)
     if isinstance(x, HloModule | str):
-        module = parse(x) if isinstance(x, str) else x
+        module = parse_text(x) if isinstance(x, str) else x
         module.verify(
             executable=True
         )  # compiled code trusts its shapes: what breaks their rules would read beyond its arrays
@@ -51,12 +52,12 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
         isinstance(x, list | tuple) and x and all(isinstance(t, Tensor | Operation) for t in x)
     ):
         return extract_module([x] if isinstance(x, Tensor | Operation) else list(x), named)
-    if is_jax(x):
+    if is_jax(x) or (isinstance(x, bytes | bytearray) and x.startswith(BYTECODE)):
         return _jax_module(x, args, named)
     if callable(x):
         return function_module(x, args, named)[0]
     raise TypeError(
-        f"cannot make HLO of a {type(x).__name__}: give HLO text, an HloModule, tensors, a function and its arguments, or a program of TensorFlow"
+        f"cannot make HLO of a {type(x).__name__}: give HLO or StableHLO text, an HloModule, tensors, a function and its arguments, or a program of TensorFlow"
     )
 
 

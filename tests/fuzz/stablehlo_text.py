@@ -1,0 +1,101 @@
+"""StableHLO text with changed characters, tokens and lines: refused with an XlanbError, or HLO that holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from tests.fuzz.hlo_check import check_module
+from tests.fuzz.kinds import Item
+from tests.fuzz.mutate import NUMBERS, change_text
+from xlanb.frontends.stablehlo import from_stablehlo
+from xlanb.hlo import HloModule
+
+_SEEDS = Path(__file__).with_name("seeds.mlir")
+_TOKEN = re.compile(r'"[^"\n]*"|[%@#!^]?[\w.$]+|->|::|\S')
+_NUMBER = re.compile(r"(?<![\w.%#])-?\d+")
+_TYPES = (
+    "tensor<f32>", "tensor<4x4xf64>", "tensor<?x4xf32>", "tensor<0xi1>", "tensor<2xcomplex<f64>>", "tensor<4xi4>", "tensor<4x4xui8>", "tuple<tensor<i32>>",
+    "!stablehlo.token", "tensor<9223372036854775807xf32>", "tensor<4x!quant.uniform<i8:f32, 1.0>>", "tensor<?xf32, #stablehlo.bounds<4>>", "i32", "() -> ()",
+)  # fmt: skip
+_TYPE = re.compile(r"tensor<[^<>\n]*>")
+
+
+@cache
+def _text() -> str:
+    return _SEEDS.read_text()
+
+
+def mutants(rng: np.random.Generator) -> Iterator[str]:
+    """Programs like that of the seed file, with one to four changes."""
+    while True:
+        text = _text()
+        for _ in range(int(rng.integers(1, 5))):
+            text = _CHANGES[int(rng.integers(len(_CHANGES)))](text, rng)
+        yield text
+
+
+def _token(text: str, rng: np.random.Generator) -> str:
+    """A token left out, doubled, or put in the place of another."""
+    tokens = list(_TOKEN.finditer(text))
+    if len(tokens) < 2:
+        return text
+    a, b = (tokens[int(rng.integers(len(tokens)))] for _ in range(2))
+    put = ("", a[0] + " " + a[0], b[0])[int(rng.integers(3))]
+    return text[: a.start()] + put + text[a.end() :]
+
+
+def _line(text: str, rng: np.random.Generator) -> str:
+    """A line left out, doubled or moved."""
+    lines = text.split("\n")
+    at, other = (int(rng.integers(len(lines))) for _ in range(2))
+    how = int(rng.integers(3))
+    piece = lines[at] if how else lines.pop(at)
+    if how:
+        lines.insert(other if how == 2 else at, piece)
+    return "\n".join(lines)
+
+
+def _number(text: str, rng: np.random.Generator) -> str:
+    found = list(_NUMBER.finditer(text))
+    if not found:
+        return text
+    at = found[int(rng.integers(len(found)))]
+    return text[: at.start()] + str(NUMBERS[int(rng.integers(len(NUMBERS)))]) + text[at.end() :]
+
+
+def _type(text: str, rng: np.random.Generator) -> str:
+    """A type in the place of another, in one place or in all."""
+    found = list(_TYPE.finditer(text))
+    if not found:
+        return text
+    at = found[int(rng.integers(len(found)))]
+    new = _TYPES[int(rng.integers(len(_TYPES)))]
+    return text.replace(at[0], new) if rng.integers(4) == 0 else text[: at.start()] + new + text[at.end() :]
+
+
+_CHANGES = (change_text, _token, _token, _token, _line, _number, _number, _type)
+
+
+def check(item: Item, rng: np.random.Generator) -> str | None:
+    """The find that a text is; None where it is refused with a place, or its HLO holds."""
+    return check_module(lambda: _read(item), rng)
+
+
+def quick(item: Item, rng: np.random.Generator) -> str | None:
+    """As `check`, without running what is taken."""
+    return check_module(lambda: _read(item), None)
+
+
+def _read(item: Item) -> HloModule:
+    text = item if isinstance(item, str) else item.decode("utf-8", "surrogateescape")
+    return _ordered(from_stablehlo(text))
+
+
+def _ordered(module: HloModule) -> HloModule:
+    """The module with its instructions and computations in the order in which protos have them, operands and called ones first."""
+    return HloModule.from_proto(module.to_proto())

@@ -1,0 +1,58 @@
+"""StableHLO text as HLO, without JAX: what `jax.jit(f).lower(x).as_text()` prints, and what IREE, torch-xla and TensorFlow write.
+
+lexer, types, elements, attributes, locations, pretty, parser: text to operations. scope, lower and the files of rules: operations to HLO.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+
+from xlanb.hlo import HloModule, parse
+
+BYTECODE = b"ML\xefR"
+"""How MLIR bytecode begins: StableHLO that JAX, TensorFlow or IREE has serialized."""
+
+_BEGINNING = re.compile(
+    r"(?:[ \t\r\n\ufeff]|//[^\n]*)*"
+    r'(?:module(?=[\s@{])|func\.func\b|"builtin\.module"|"func\.func"|[#!][\w$.]+[ \t]*=|builtin\.module\b|\{-#)'
+)
+
+
+def is_stablehlo(text: str) -> bool:
+    """Whether a text is one of MLIR by its beginning: a module, a function or an alias, behind comments. HLO text begins with none of them."""
+    return _BEGINNING.match(text) is not None
+
+
+def from_stablehlo(text: str | bytes, entry: str = "") -> HloModule:
+    """The HLO of StableHLO: of its text, which needs no JAX, or of its bytecode, which jaxlib reads.
+
+    The program begins at the function `main`, at the only public one where there is no `main`, or at `entry`. Operations of CHLO come in too, and `func.call`.
+    Sizes that are operands (`dynamic_reshape`) must depend on constants alone. Sharding annotations of Shardy are left out, those of mhlo kept.
+
+    Args:
+        text: StableHLO as MLIR text, generic or pretty, or bytecode (a portable artifact).
+        entry: the function to begin with; of text alone.
+
+    Raises:
+        HloParseError: the text is not well formed; the message has line and column.
+        HloVerifierError: operands, types or attributes do not fit an operation.
+        UnimplementedError: an operation, a type (quantized ones) or an unknown size that cannot be lowered.
+        LiteralError: elements do not fit their type.
+        MissingPeerError: it is bytecode, and JAX is not installed.
+    """
+    module: HloModule
+    if isinstance(text, bytes) and text.startswith(BYTECODE):
+        module = import_module("xlanb.frontends.jax").jax_module(text)
+    else:
+        source = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        module = import_module("xlanb.frontends.stablehlo.lower").module_of(source, entry)
+    return module
+
+
+def parse_text(text: str) -> HloModule:
+    """The module of a text: of StableHLO where it begins as MLIR does, of HLO else."""
+    return from_stablehlo(text) if is_stablehlo(text) else parse(text)
+
+
+__all__ = ["BYTECODE", "from_stablehlo", "is_stablehlo", "parse_text"]

@@ -1,0 +1,125 @@
+"""Operations among replicas and partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlanb.frontends.stablehlo.elements import Elements
+from xlanb.frontends.stablehlo.ir import Operation
+from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.shape import PrimitiveType
+from xlanb.shape.shape import array, tuple_of
+
+_O = HloOpcode
+
+
+def _rows(s: Scope, op: Operation, name: str) -> list[list[int]]:
+    value = op.attributes.get(name)
+    if not isinstance(value, Elements) or len(value.dimensions) != 2 or value.full().size > 2**20:
+        s.fail(op, f"expected a matrix as '{name}'")
+    rows: list[list[int]] = value.full().tolist()
+    return rows
+
+
+def _groups(s: Scope, op: Operation) -> str:
+    """XLA's text of the groups; a row is filled up with -1."""
+    if not isinstance(op.attributes.get("replica_groups"), Elements):
+        s.refuse(op, "expected replica_groups as a matrix of numbers")
+    rows = [[d for d in row if d >= 0] for row in _rows(s, op, "replica_groups")]
+    return "{" + ",".join("{" + ",".join(map(str, row)) + "}" for row in rows if row) + "}"
+
+
+def _named(s: Scope, op: Operation, *, ids: bool = True) -> dict[str, Any]:
+    found: dict[str, Any] = {"channel_id": s.channel(op), "replica_groups": _groups(s, op)}
+    if ids:
+        found["use_global_device_ids"] = s.flag(op, "use_global_device_ids") or None
+    return found
+
+
+@rule("stablehlo.all_reduce")
+def _all_reduce(s: Scope, op: Operation) -> Instructions:
+    operands = s.operands(op)
+    made = s.instruction(_O.ALL_REDUCE, operands, **_named(s, op), to_apply=s.reducer(op, 0, 1))
+    return s.unpacked(made, op)
+
+
+@rule("stablehlo.cross-replica-sum")
+def _cross_replica_sum(s: Scope, op: Operation) -> HloInstruction:
+    (x,) = s.operands(op, 1)
+    add = s.b.region(_O.ADD, [x.array_shape.element_type])
+    return s.instruction(_O.ALL_REDUCE, (x,), replica_groups=_groups(s, op), to_apply=add)
+
+
+@rule("stablehlo.all_gather")
+def _all_gather(s: Scope, op: Operation) -> Instructions:
+    operands = s.operands(op)
+    shapes = [s.result_shape(op, n) for n in range(len(op.results))]
+    made = s.instruction(
+        _O.ALL_GATHER,
+        operands,
+        shapes[0] if len(shapes) == 1 else tuple_of(shapes),
+        **_named(s, op),
+        dimensions=(s.integer(op, "all_gather_dim"),),
+    )
+    return s.unpacked(made, op)
+
+
+@rule("stablehlo.reduce_scatter")
+def _reduce_scatter(s: Scope, op: Operation) -> HloInstruction:
+    return s.instruction(
+        _O.REDUCE_SCATTER,
+        s.operands(op),
+        s.result_shape(op),
+        **_named(s, op),
+        dimensions=(s.integer(op, "scatter_dimension"),),
+        to_apply=s.reducer(op, 0, 1),
+    )
+
+
+@rule("stablehlo.all_to_all")
+def _all_to_all(s: Scope, op: Operation) -> Instructions:
+    return [_exchanged(s, op, x, n) for n, x in enumerate(s.operands(op))]
+
+
+def _exchanged(s: Scope, op: Operation, x: HloInstruction, number: int) -> HloInstruction:
+    """Split and joined along two dimensions as XlaBuilder does it: the pieces stand in a dimension of their own meanwhile."""
+    named = _named(s, op, ids=False)
+    split, concat, count = (s.integer(op, n) for n in ("split_dimension", "concat_dimension", "split_count"))
+    sizes = x.array_shape.dimensions
+    if not (0 <= split < len(sizes) and 0 <= concat < len(sizes)) or count < 1 or sizes[split] % count:
+        s.fail(op, f"cannot split dimension {split} of {x.shape.text(layout=False)} into {count} pieces")
+    if split == concat:
+        return s.instruction(_O.ALL_TO_ALL, (x,), x.shape, **named, dimensions=(split,))
+    pieces = s.b.reshape(x, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
+    made = s.instruction(_O.ALL_TO_ALL, (pieces,), pieces.shape, **named, dimensions=(split,))
+    rest = [d for d in range(len(sizes) + 1) if d != split]
+    rest.insert(concat, split)
+    return s.b.reshape(s.b.transpose(made, rest), s.result_shape(op, number).dimensions)
+
+
+@rule("stablehlo.collective_permute")
+def _collective_permute(s: Scope, op: Operation) -> Instructions:
+    rows = _rows(s, op, "source_target_pairs")
+    if any(len(row) != 2 for row in rows):
+        s.fail(op, "expected pairs as 'source_target_pairs'")
+    pairs = tuple((int(a), int(b)) for a, b in rows)
+    made = s.instruction(_O.COLLECTIVE_PERMUTE, s.operands(op), channel_id=s.channel(op), source_target_pairs=pairs)
+    return s.unpacked(made, op)
+
+
+@rule("stablehlo.collective_broadcast")
+def _collective_broadcast(s: Scope, op: Operation) -> Instructions:
+    made = s.instruction(_O.COLLECTIVE_BROADCAST, s.operands(op), **_named(s, op, ids=False))
+    return s.unpacked(made, op)
+
+
+@rule("stablehlo.replica_id")
+def _replica_id(s: Scope, op: Operation) -> HloInstruction:
+    return s.instruction(_O.REPLICA_ID, (), array(PrimitiveType.U32))
+
+
+@rule("stablehlo.partition_id")
+def _partition_id(s: Scope, op: Operation) -> HloInstruction:
+    return s.instruction(_O.PARTITION_ID, (), array(PrimitiveType.U32))

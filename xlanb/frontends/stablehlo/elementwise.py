@@ -1,0 +1,115 @@
+"""Operations on each element alone: an opcode of HLO each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlanb.frontends.stablehlo.ir import Operation
+from xlanb.frontends.stablehlo.scope import Scope, rule
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import BY_TEXT, HloOpcode
+from xlanb.shape.shape import array
+
+_O = HloOpcode
+
+_SAME_NAME = (
+    "abs add and atan2 cbrt ceil complex cosine count_leading_zeros divide exponential exponential_minus_one floor imag is_finite "
+    "log log_plus_one logistic maximum minimum multiply negate not or popcnt power real remainder round_nearest_afz "
+    "round_nearest_even rsqrt shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor"
+).split()
+_CHLO = {"acos": "acos", "acosh": "acosh", "atanh": "atanh", "cosh": "cosh", "erf": "erf", "sinh": "sinh", "tan": "tan"}
+OPCODES = {f"stablehlo.{name}": BY_TEXT[name.replace("_", "-")] for name in _SAME_NAME}
+OPCODES |= {f"chlo.{name}": BY_TEXT[text] for name, text in _CHLO.items()}
+OPCODES |= {"chlo.asin": _O.ASIN, "chlo.asinh": _O.ASINH, "chlo.mulhi": _O.MULHI, "stablehlo.clamp": _O.CLAMP}
+"""Operations whose operands and attributes are those of the opcode."""
+
+
+@rule(*OPCODES)
+def _elementwise(s: Scope, op: Operation) -> HloInstruction:
+    opcode = OPCODES[op.name]
+    operands = s.operands(op)
+    if opcode.arity is not None and len(operands) != opcode.arity:
+        s.fail(op, f"expected {opcode.arity} operands, not {len(operands)}")
+    if opcode is _O.CLAMP:
+        return s.b.clamp(*operands)
+    return s.instruction(opcode, operands, result_accuracy=_accuracy(s, op))
+
+
+def _accuracy(s: Scope, op: Operation) -> str | None:
+    """XLA's text of `#stablehlo.result_accuracy<...>`."""
+    fields = s.fields(op, "result_accuracy")
+    mode = fields.get("mode", "DEFAULT")
+    if mode == "HIGHEST":
+        return "{mode=highest}"
+    if mode != "TOLERANCE":
+        return None
+    parts = ",".join(f"{name}={_plain(fields.get(name, 0))}" for name in ("atol", "rtol", "ulps"))
+    return f"{{tolerance={{{parts}}}}}"
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}"
+
+
+@rule("stablehlo.select")
+def _select(s: Scope, op: Operation) -> HloInstruction:
+    if len(op.operands) != 3:
+        s.fail(op, f"expected 3 operands, not {len(op.operands)}")
+    return s.b.select(*s.operands(op))
+
+
+@rule("stablehlo.compare")
+def _compare(s: Scope, op: Operation) -> HloInstruction:
+    x, y = _two(s, op)
+    return s.b.compare(x, y, s.word(op, "comparison_direction"), _comparison_type(s, op, x))
+
+
+def _comparison_type(s: Scope, op: Operation, x: HloInstruction) -> str | None:
+    """The type where the elements do not say it: total order."""
+    kind = op.attributes.get("compare_type")
+    return "TOTALORDER" if kind == "TOTALORDER" and x.array_shape.element_type.is_floating else None
+
+
+def _two(s: Scope, op: Operation) -> tuple[HloInstruction, HloInstruction]:
+    operands = s.operands(op)
+    if len(operands) != 2:
+        s.fail(op, f"expected 2 operands, not {len(operands)}")
+    return operands[0], operands[1]
+
+
+@rule("stablehlo.convert")
+def _convert(s: Scope, op: Operation) -> HloInstruction:
+    (x,) = s.operands(op, 1)
+    return s.b.convert(x, s.result_element(op))
+
+
+@rule("stablehlo.bitcast_convert")
+def _bitcast_convert(s: Scope, op: Operation) -> HloInstruction:
+    (x,) = s.operands(op, 1)
+    return s.b.bitcast_convert(x, s.result_element(op))
+
+
+@rule("stablehlo.reduce_precision")
+def _reduce_precision(s: Scope, op: Operation) -> HloInstruction:
+    (x,) = s.operands(op, 1)
+    return s.b.reduce_precision(x, s.integer(op, "exponent_bits"), s.integer(op, "mantissa_bits"))
+
+
+@rule("stablehlo.constant", "chlo.constant", "arith.constant")
+def _constant(s: Scope, op: Operation) -> HloInstruction:
+    return s.constant(op.attributes.get("value"))
+
+
+@rule("stablehlo.iota")
+def _iota(s: Scope, op: Operation) -> HloInstruction:
+    """An iota of one dimension that is broadcast, as XlaBuilder makes it."""
+    return iota(s, op, s.result_shape(op).dimensions)
+
+
+def iota(s: Scope, op: Operation, sizes: tuple[int, ...]) -> HloInstruction:
+    """An iota of given sizes, along `iota_dimension`."""
+    dimension = s.integer(op, "iota_dimension")
+    if not 0 <= dimension < len(sizes):
+        s.fail(op, f"iota_dimension {dimension} of {len(sizes)} dimensions")
+    line = s.b.iota(array(s.result_element(op), [sizes[dimension]]))
+    return s.b.broadcast_in_dim(line, sizes, (dimension,))

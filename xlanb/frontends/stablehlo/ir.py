@@ -1,0 +1,141 @@
+"""A program of MLIR as it was written: operations with operands, attributes and regions, before any of them means anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from xlanb.shape import PrimitiveType
+
+
+class Type:
+    """The type of a value."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType(Type):
+    """An element type standing alone, as in `1 : i32`; `name` is MLIR's."""
+
+    name: str
+    element: PrimitiveType | None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType(Type):
+    """A ranked tensor. A dimension that is not known is None, and has a bound where `bounds` says so.
+
+    `element` is None for what HLO has no element type for (quantized, index vectors of other dialects); `element_text` is MLIR's text of it.
+    """
+
+    dimensions: tuple[int | None, ...]
+    element: PrimitiveType | None
+    element_text: str
+    bounds: tuple[int | None, ...] = ()
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every size is known."""
+        return None not in self.dimensions
+
+    def __str__(self) -> str:
+        dims = "".join(f"{'?' if d is None else d}x" for d in self.dimensions)
+        return f"tensor<{dims}{self.element_text}>"
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType(Type):
+    """A tuple of types; `leaf_count` are the values in it and in its tuples."""
+
+    types: tuple[Type, ...]
+    leaf_count: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        count = sum(t.leaf_count if isinstance(t, TupleType) else 1 for t in self.types)
+        object.__setattr__(self, "leaf_count", count)
+
+    def __str__(self) -> str:
+        return f"tuple<{', '.join(map(str, self.types))}>"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenType(Type):
+    """A token: the order of effects."""
+
+    def __str__(self) -> str:
+        return "!stablehlo.token"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionType(Type):
+    """The types of a function's arguments and results."""
+
+    inputs: tuple[Type, ...]
+    results: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueType(Type):
+    """A type that StableHLO's operations do not take; `text` is as it was written."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """`@name`; nested ones are joined by `::`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """An attribute of another dialect, verbatim."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypedNumber:
+    """A float that was written as the bits of it, `0x7FC00000 : f32`, or a number with its type."""
+
+    value: int | float
+    type: Type
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """What an operation gives, or what a block takes."""
+
+    name: str
+    type: Type
+    owner: Operation | None = None
+    location: Any = None
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """Arguments and operations in order; the last one is the terminator."""
+
+    arguments: list[Value] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """One operation. `offset` is where it begins in the text; `location` is what `loc(...)` says of it."""
+
+    name: str
+    operands: list[Value]
+    attributes: dict[str, Any]
+    regions: list[Block]
+    results: list[Value]
+    offset: int
+    location: Any = None

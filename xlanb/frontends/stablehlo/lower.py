@@ -1,0 +1,145 @@
+"""A program of StableHLO as an HloModule, as XLA's converter makes it (xla/hlo/translate/mhlo_to_hlo).
+
+There is a computation for each function that is called, and one for each region.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xlanb.errors import HloVerifierError, UnimplementedError
+from xlanb.frontends.stablehlo import (  # noqa: F401 - importing a file of rules registers them
+    chlo,
+    collectives,
+    control,
+    data,
+    dynamic,
+    elementwise,
+    linalg,
+    reductions,
+    special,
+)
+from xlanb.frontends.stablehlo.ir import FunctionType, Operation
+from xlanb.frontends.stablehlo.parser import Parser
+from xlanb.frontends.stablehlo.scope import Program, Scope
+from xlanb.hlo.builder import HloBuilder
+from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.names import sanitized
+from xlanb.hlo.parse_sharding import parse_sharding
+
+
+def module_of(text: str, entry: str = "") -> HloModule:
+    """The HLO of StableHLO text. `entry` is the function to begin with: by default `main`, or the only one that is public.
+
+    Raises:
+        HloParseError: the text is not well formed.
+        HloVerifierError: operands, types or attributes do not fit an operation.
+        UnimplementedError: an operation, a type or an unknown size that has no lowering here.
+        LiteralError: elements do not fit their type.
+    """
+    parser = Parser(text)
+    top = parser.program()
+    functions: dict[str, Operation] = {}
+    module_op = _collect(top, "", functions)
+    start = functions[_entry(functions, entry)]
+    name = str(module_op.attributes.get("sym_name") or start.attributes.get("sym_name"))
+    module = HloModule(sanitized(name) or "main")
+    builder = HloBuilder(_name(start), module)
+    program = Program(text, module, builder, parser.locations, functions)
+    _lower_entry(program, builder, start)
+    _set_header(module, module_op, start)
+    module.remove_unused_computations()
+    return module
+
+
+def _collect(top: Operation, prefix: str, functions: dict[str, Operation]) -> Operation:
+    """Gather the functions of a module and of those within it, by name; give the module that holds them."""
+    found = top
+    for region in top.regions:
+        for op in region.operations:
+            if op.name == "func.func":
+                name = prefix + _name(op)
+                if name in functions:
+                    raise HloVerifierError(f"the function @{name} is defined twice")
+                functions[name] = op
+            elif op.name == "builtin.module":
+                inner = op.attributes.get("sym_name")
+                found = _collect(op, f"{prefix}{inner}::" if prefix or _has_functions(top) else "", functions)
+            elif not op.name.startswith(("sdy.", "builtin.")):
+                raise UnimplementedError(f"{op.name} outside of a function is not supported")
+    return top if _has_functions(top) else found
+
+
+def _has_functions(top: Operation) -> bool:
+    return any(op.name == "func.func" for region in top.regions for op in region.operations)
+
+
+def _name(function: Operation) -> str:
+    name = function.attributes.get("sym_name")
+    if not isinstance(name, str) or not name:
+        raise HloVerifierError("a function without a name")
+    return name
+
+
+def _entry(functions: dict[str, Operation], wanted: str) -> str:
+    if wanted:
+        if wanted in functions:
+            return wanted
+    elif "main" in functions:
+        return "main"
+    else:
+        public = [n for n, f in functions.items() if f.attributes.get("sym_visibility", "public") == "public"]
+        if len(public) == 1:
+            return public[0]
+    names = ", ".join(f"@{n}" for n in functions) or "none"
+    raise HloVerifierError(f"the program has no function @{wanted or 'main'} to begin with; it has {names}")
+
+
+def _lower_entry(program: Program, builder: HloBuilder, function: Operation) -> None:
+    scope = Scope(program, builder)
+    type_ = function.attributes.get("function_type")
+    if not function.regions or not isinstance(type_, FunctionType):
+        program.fail(HloVerifierError, function, f"@{_name(function)} has no body")
+    block = function.regions[0]
+    shardings = _listed(function, "arg_attrs")
+    for n, argument in enumerate(block.arguments):
+        made = scope.parameter(n, scope.shape(function, argument.type), argument)
+        if n < len(shardings):
+            made.sharding = _sharding(shardings[n])
+        scope.bind(argument, made)
+    results = scope.lower_block(block)
+    if len(results) != len(type_.results):
+        program.fail(HloVerifierError, function, f"returns {len(results)} values, its type says {len(type_.results)}")
+    builder.build(scope.packed(results))
+
+
+def _listed(function: Operation, name: str) -> tuple[dict[str, Any], ...]:
+    value = function.attributes.get(name, ())
+    return tuple(v if isinstance(v, dict) else {} for v in value) if isinstance(value, tuple) else ()
+
+
+def _sharding(attributes: dict[str, Any]) -> str:
+    text = attributes.get("mhlo.sharding")
+    return parse_sharding(Cursor(text)) if isinstance(text, str) and text.startswith("{") else ""
+
+
+def _set_header(module: HloModule, top: Operation, function: Operation) -> None:
+    """What XLA keeps of a module's and a function's attributes: how often it runs beside itself, and which results may lie where arguments lay."""
+    for name, attribute in (("replica_count", "mhlo.num_replicas"), ("num_partitions", "mhlo.num_partitions")):
+        count = top.attributes.get(attribute, 1)
+        if isinstance(count, int) and count > 1:
+            module.header[name] = str(count)
+    single = not module.entry_computation.root.shape.is_tuple
+    arguments = _listed(function, "arg_attrs")
+    aliases = []
+    for n, attributes in enumerate(arguments):
+        output = attributes.get("tf.aliasing_output")
+        if isinstance(output, int):
+            index = "{}" if single else f"{{{output}}}"
+            aliases.append(f"{index}: ({n}, {{}}, may-alias)")
+    if aliases:
+        module.header["input_output_alias"] = "{ " + ", ".join(aliases) + " }"
+    donors = [n for n, a in enumerate(arguments) if a.get("jax.buffer_donor") is True]
+    if donors:
+        module.header["buffer_donor"] = "{ " + ", ".join(f"({n}, {{}})" for n in donors) + " }"

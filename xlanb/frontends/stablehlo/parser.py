@@ -1,0 +1,393 @@
+"""MLIR text as operations: the generic form of any operation, functions, modules and aliases; what StableHLO prints shorter is in pretty.py.
+
+"stablehlo.add"(%0, %1) <{properties}> ({regions}) {attributes} : (types) -> types loc(...)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from xlanb.frontends.stablehlo import pretty
+from xlanb.frontends.stablehlo.attributes import AttributeParser
+from xlanb.frontends.stablehlo.ir import Block, FunctionType, Operation, Symbol, Type, Value
+from xlanb.frontends.stablehlo.lexer import MlirCursor
+
+_RESOURCE = re.compile(r'([\w.$\-]+|"[^"\n]*")[ \t\n\r]*:[ \t\n\r]*"0x([0-9a-fA-F]*)"')
+_RESOURCE_HEADER = 4  # bytes: the alignment of the values behind them
+_MAX_RESULTS = 100_000
+_DEFAULT_DIALECT = {
+    "module": "builtin.module",
+    "func": "func.func",
+    "call": "func.call",
+    "return": "func.return",
+    "constant": "arith.constant",
+}
+
+
+def parse(text: str) -> Operation:
+    """The module of a text; where there is none around its functions, one that holds them.
+
+    Raises:
+        HloParseError: it is not well formed; the message has the line and the column.
+        LiteralError: elements do not fit their type.
+        UnimplementedError: a quantized type, or values that the text leaves out.
+    """
+    return Parser(text).program()
+
+
+class Parser:
+    """Reads operations; the scopes of values are here."""
+
+    def __init__(self, text: str) -> None:
+        self.cursor = MlirCursor(text)
+        self.attributes = AttributeParser(self.cursor)
+        self.types = self.attributes.types
+        self.locations = self.attributes.locations
+        self.source = text
+        self._values: dict[str, list[Value]] = {}
+        self._scopes: list[list[str]] = [[]]
+        self.attributes.resources = _resources(text)
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+
+    def program(self) -> Operation:
+        """All of the text."""
+        c = self.cursor
+        top = Block()
+        while not c.at_end:
+            if c.at("#"):
+                self._attribute_alias()
+            elif c.at("!"):
+                self._type_alias()
+            elif c.at("{-#"):
+                self._skip_resources()
+            else:
+                top.operations.append(self.operation())
+        if len(top.operations) == 1 and top.operations[0].name == "builtin.module":
+            return top.operations[0]
+        return Operation("builtin.module", [], {}, [top], [], 0)
+
+    def _attribute_alias(self) -> None:
+        c = self.cursor
+        start = c.pos
+        name = c.suffix("#")
+        c.expect("=", "in the definition of an alias")
+        if c.peek_bare() == "loc":
+            self.locations.aliases[name] = self.locations.specifier()
+            return
+        if name in self.attributes.aliases:
+            c.fail(f"#{name} is defined twice", start)
+        self.attributes.aliases[name] = self.attributes.attribute()
+
+    def _type_alias(self) -> None:
+        c = self.cursor
+        start = c.pos
+        name = c.suffix("!")
+        c.expect("=", "in the definition of an alias")
+        if name in self.types.aliases:
+            c.fail(f"!{name} is defined twice", start)
+        self.types.aliases[name] = self.types.type()
+
+    def _skip_resources(self) -> None:
+        c = self.cursor
+        end = c.text.find("#-}", c.pos)
+        if end < 0:
+            c.fail("expects '#-}' at the end of the resources")
+        c.pos = end + 3
+        c.skip()
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def operand(self) -> Value:
+        """A use of a value."""
+        c = self.cursor
+        start = c.pos
+        name, number = c.value_name()
+        found = self._values.get(name)
+        if found is None:
+            c.fail(f"%{name} is not defined here", start)
+        number = number or 0
+        if number >= len(found):
+            c.fail(f"%{name} has {len(found)} values, no number {number}", start)
+        return found[number]
+
+    def operands(self) -> list[Value]:
+        """Uses of values with commas between them, none perhaps; a comma behind the last one is eaten too."""
+        found: list[Value] = []
+        while self.cursor.at("%"):
+            found.append(self.operand())
+            if not self.cursor.accept(","):
+                break
+        return found
+
+    def operands_in_parentheses(self) -> list[Value]:
+        """`(%0, %1)`."""
+        self.cursor.expect("(", "before the operands")
+        found = self.operands()
+        self.cursor.expect(")", "behind the operands")
+        return found
+
+    def define(self, name: str, values: list[Value], at: int) -> None:
+        """Make a name stand for values as far as the scope goes."""
+        if name in self._values:
+            self.cursor.fail(f"%{name} is defined twice", at)
+        self._values[name] = values
+        self._scopes[-1].append(name)
+
+    def argument_name(self) -> tuple[str, int]:
+        """The name of a block argument, and where it stands."""
+        start = self.cursor.pos
+        name, number = self.cursor.value_name()
+        if number is not None:
+            self.cursor.fail("expects the name of an argument, without a number", start)
+        return name, start
+
+    # -- regions -------------------------------------------------------------------------------------------------------
+
+    def region(self, arguments: Sequence[tuple[str, int, Value]] = (), *, isolated: bool = False) -> Block:
+        """`{ ... }`: one block, whose arguments may be given."""
+        c = self.cursor
+        c.expect("{", "at the start of a region")
+        c.enter()
+        outside = self._values
+        if isolated:
+            self._values = {}
+        self._scopes.append([])
+        block = Block([v for _, _, v in arguments])
+        for name, at, value in arguments:
+            self.define(name, [value], at)
+        if c.at("^"):
+            self._block_label(block)
+        while not c.at("}"):
+            if c.at("^"):
+                c.fail("a region of several blocks: control flow must be while, if or case")
+            if c.at_end:
+                c.fail("expects '}' at the end of a region")
+            block.operations.append(self.operation())
+        for name in self._scopes.pop():
+            del self._values[name]
+        self._values = outside
+        c.depth -= 1
+        c.expect("}")
+        return block
+
+    def _block_label(self, block: Block) -> None:
+        c = self.cursor
+        c.suffix("^")
+        if c.accept("("):
+            if not c.at(")"):
+                block.arguments.append(self._argument())
+                while c.accept(","):
+                    block.arguments.append(self._argument())
+            c.expect(")", "behind the arguments of a block")
+        c.expect(":", "behind the label of a block")
+
+    def _argument(self) -> Value:
+        name, at, value = self.typed_argument()
+        self.define(name, [value], at)
+        return value
+
+    def typed_argument(self) -> tuple[str, int, Value]:
+        """`%arg0: tensor<f32> loc(...)`, not yet defined."""
+        name, at = self.argument_name()
+        self.cursor.expect(":", "and the type of an argument")
+        type_ = self.types.type()
+        return name, at, Value(name, type_, location=self.locations.optional())
+
+    # -- operations ----------------------------------------------------------------------------------------------------
+
+    def operation(self) -> Operation:
+        """One operation with the names of its results."""
+        c = self.cursor
+        start = c.pos
+        names = self._result_names()
+        at = c.pos
+        op = self._generic(at) if c.at('"') else self._pretty(at)
+        if op.location is None:
+            op.location = self.locations.optional()
+        self._define_results(op, names, start)
+        return op
+
+    def _result_names(self) -> list[tuple[str, int, int]]:
+        c = self.cursor
+        names: list[tuple[str, int, int]] = []
+        while c.at("%"):
+            name, at = self.argument_name()
+            count = 1
+            if c.accept(":"):
+                count = c.whole_number()
+                if not 0 < count <= _MAX_RESULTS:
+                    c.fail("number of results out of range", at)
+            names.append((name, count, at))
+            if not c.accept(","):
+                break
+        if names:
+            c.expect("=", "behind the names of results")
+        return names
+
+    def _define_results(self, op: Operation, names: list[tuple[str, int, int]], at: int) -> None:
+        wanted = sum(count for _, count, _ in names)
+        if names and wanted != len(op.results):
+            self.cursor.fail(f"{op.name} gives {len(op.results)} results, not {wanted}", at)
+        first = 0
+        for name, count, place in names:
+            values = op.results[first : first + count]
+            for i, value in enumerate(values):
+                value.name = name if count == 1 else f"{name}#{i}"
+            self.define(name, values, place)
+            first += count
+
+    def made(
+        self,
+        name: str,
+        at: int,
+        operands: list[Value],
+        attributes: dict[str, Any],
+        types: Sequence[Type],
+        regions: list[Block] | None = None,
+    ) -> Operation:
+        """An operation with new results."""
+        op = Operation(name, operands, attributes, regions or [], [], at)
+        op.results = [Value("", t, op) for t in types]
+        return op
+
+    def _generic(self, at: int) -> Operation:
+        c = self.cursor
+        name = c.quoted()
+        operands = self.operands_in_parentheses()
+        if c.at("["):
+            c.fail(f"{name} has successors: control flow must be while, if or case")
+        attributes: dict[str, Any] = {}
+        if c.accept("<"):
+            attributes = self.attributes.dictionary()
+            c.expect(">", "at the end of the properties")
+        regions = self._regions(name)
+        if c.at("{"):
+            attributes |= self.attributes.dictionary()
+        type_ = self.function_type(operands)
+        return self.made(name, at, operands, attributes, type_.results, regions)
+
+    def _regions(self, name: str) -> list[Block]:
+        c = self.cursor
+        regions: list[Block] = []
+        if not c.accept("("):
+            return regions
+        isolated = name in {"func.func", "builtin.module"}
+        regions.append(self.region(isolated=isolated))
+        while c.accept(","):
+            regions.append(self.region(isolated=isolated))
+        c.expect(")", "behind the regions")
+        return regions
+
+    def function_type(self, operands: list[Value]) -> FunctionType:
+        """`: (types) -> types`, which must be those of the operands."""
+        c = self.cursor
+        c.expect(":", "and the types of the operation")
+        start = c.pos
+        type_ = self.types.type()
+        if not isinstance(type_, FunctionType):
+            c.fail("expects types such as (tensor<f32>) -> tensor<f32>", start)
+        self.check_operands(operands, type_.inputs, start)
+        return type_
+
+    def check_operands(self, operands: list[Value], types: Sequence[Type], at: int) -> None:
+        """Fail where operands are not of the types that the text gives them."""
+        if len(types) != len(operands):
+            self.cursor.fail(f"{len(operands)} operands but {len(types)} types", at)
+        for value, type_ in zip(operands, types, strict=True):
+            if value.type != type_:
+                self.cursor.fail(f"{value} is of type {value.type}, not {type_}", at)
+
+    def _pretty(self, at: int) -> Operation:
+        c = self.cursor
+        name = c.bare("an operation")
+        name = _DEFAULT_DIALECT.get(name, name)
+        if name == "builtin.module":
+            return self._module(at)
+        if name == "func.func":
+            return self._function(at)
+        return pretty.parse(self, name, at)
+
+    def _module(self, at: int) -> Operation:
+        c = self.cursor
+        attributes: dict[str, Any] = {}
+        if c.at("@"):
+            attributes["sym_name"] = c.suffix("@")
+        if c.accept_bare("attributes"):
+            attributes |= self.attributes.dictionary()
+        return self.made("builtin.module", at, [], attributes, (), [self.region(isolated=True)])
+
+    # -- functions -----------------------------------------------------------------------------------------------------
+
+    def _function(self, at: int) -> Operation:
+        c = self.cursor
+        attributes: dict[str, Any] = {}
+        word = c.peek_bare()
+        if word in {"public", "private", "nested"}:
+            attributes["sym_visibility"] = c.bare()
+        attributes["sym_name"] = c.suffix("@")
+        arguments, types, argument_attributes = self._parameters()
+        results: tuple[Type, ...] = ()
+        result_attributes: tuple[dict[str, Any], ...] = ()
+        if c.accept("->"):
+            results, result_attributes = self._result_types()
+        if c.accept_bare("attributes"):
+            attributes |= self.attributes.dictionary()
+        attributes["function_type"] = FunctionType(types, results)
+        attributes["arg_attrs"], attributes["res_attrs"] = argument_attributes, result_attributes
+        regions = [self.region(arguments, isolated=True)] if c.at("{") else []
+        return self.made("func.func", at, [], attributes, (), regions)
+
+    def _parameters(self) -> tuple[list[tuple[str, int, Value]], tuple[Type, ...], tuple[dict[str, Any], ...]]:
+        c = self.cursor
+        c.expect("(", "before the arguments of a function")
+        arguments, types, attributes = [], [], []
+        while not c.at(")"):
+            if c.at("%"):
+                name, at = self.argument_name()
+                c.expect(":", "and the type of an argument")
+                value = Value(name, self.types.type())
+                arguments.append((name, at, value))
+                types.append(value.type)
+            else:
+                types.append(self.types.type())
+            attributes.append(self.attributes.dictionary() if c.at("{") else {})
+            location = self.locations.optional()
+            if arguments:
+                arguments[-1][2].location = location
+            if not c.accept(","):
+                break
+        c.expect(")", "behind the arguments of a function")
+        return arguments, tuple(types), tuple(attributes)
+
+    def _result_types(self) -> tuple[tuple[Type, ...], tuple[dict[str, Any], ...]]:
+        c = self.cursor
+        if not c.accept("("):
+            return (self.types.type(),), ({},)
+        types, attributes = [], []
+        while not c.at(")"):
+            types.append(self.types.type())
+            attributes.append(self.attributes.dictionary() if c.at("{") else {})
+            if not c.accept(","):
+                break
+        c.expect(")", "behind the results of a function")
+        return tuple(types), tuple(attributes)
+
+    def callee(self) -> Symbol:
+        """`@name`."""
+        return self.attributes.symbol()
+
+
+def _resources(text: str) -> dict[str, bytes]:
+    """The values of `dense_resource`s, which stand behind the program."""
+    start = text.rfind("{-#")
+    if start < 0:
+        return {}
+    found: dict[str, bytes] = {}
+    for match in _RESOURCE.finditer(text, start):
+        digits = match[2]
+        if len(digits) % 2 == 0 and len(digits) >= 2 * _RESOURCE_HEADER:
+            found[match[1].strip('"')] = bytes.fromhex(digits)[_RESOURCE_HEADER:]
+    return found

@@ -1,0 +1,65 @@
+"""Types of values as shapes of HLO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from xlanb.errors import UnimplementedError
+from xlanb.frontends.stablehlo.ir import TensorType, TokenType, TupleType, Type
+from xlanb.shape import Shape
+from xlanb.shape.shape import TOKEN, ArrayShape, TupleShape, array, tuple_of
+
+
+def shape_of(type_: Type) -> Shape:
+    """The shape of a type, row major.
+
+    Raises:
+        UnimplementedError: HLO has no such shape: a size without a bound, or an element type of another dialect.
+    """
+    if isinstance(type_, TensorType):
+        return _array(type_)
+    if isinstance(type_, TupleType):
+        return tuple_of([shape_of(t) for t in type_.types])
+    if isinstance(type_, TokenType):
+        return TOKEN
+    raise UnimplementedError(f"values of type {type_} are not supported")
+
+
+def _array(type_: TensorType) -> ArrayShape:
+    if type_.element is None:
+        raise UnimplementedError(f"the element type of {type_} is not supported")
+    if type_.is_static:
+        return array(type_.element, [d for d in type_.dimensions if d is not None])
+    bounds = type_.bounds or (None,) * len(type_.dimensions)
+    sizes = [b if d is None else d for d, b in zip(type_.dimensions, bounds, strict=True)]
+    if None in sizes:
+        raise UnimplementedError(
+            f"a size of {type_} is not known: give the program static shapes, or bounds by #stablehlo.bounds"
+        )
+    dynamic = tuple(d is None for d in type_.dimensions)
+    return replace(array(type_.element, [s for s in sizes if s is not None]), dynamic=dynamic)
+
+
+def fits(shape: Shape, type_: Type) -> bool:
+    """Whether a shape is one that the type stands for; a size that the type leaves open may be any."""
+    if isinstance(type_, TensorType):
+        return (
+            isinstance(shape, ArrayShape)
+            and shape.element_type is type_.element
+            and shape.rank == len(type_.dimensions)
+            and all(w is None or h == w for h, w in zip(shape.dimensions, type_.dimensions, strict=True))
+        )
+    if isinstance(type_, TupleType):
+        return (
+            isinstance(shape, TupleShape)
+            and len(shape.shapes) == len(type_.types)
+            and all(fits(s, t) for s, t in zip(shape.shapes, type_.types, strict=True))
+        )
+    return shape.is_token if isinstance(type_, TokenType) else False
+
+
+def tuple_or_single(shapes: Iterable[Shape]) -> Shape:
+    """The one shape, or the tuple of several or none."""
+    every = tuple(shapes)
+    return every[0] if len(every) == 1 else tuple_of(every)

@@ -1,0 +1,10 @@
+"""Places in a text, for messages: `line:column: what is wrong`, and the line with a caret."""
+
+from __future__ import annotations
+
+from xlanb.errors import HloParseError
+
+
+def placed(text: str, offset: int, message: str) -> str:
+    """The message with its place before it and the line of the text below it."""
+    return str(HloParseError(message, text, offset))
