@@ -137,6 +137,21 @@ def test_sort_gather_and_scatter():
     np.testing.assert_array_equal(run(program(scatter, "tensor<3x4xf32>"), X), want)
 
 
+@pytest.mark.parametrize(
+    ("name", "want"), [("maximum", [2 + 1j, 1 + 3j]), ("minimum", [1 + 5j, 1 + 2j])], ids=["maximum", "minimum"]
+)
+def test_complex_numbers_are_ordered_by_their_parts(name, want):
+    body = f"%0 = stablehlo.{name} %x, %y : tensor<2xcomplex<f32>>"
+    text = program(body, "tensor<2xcomplex<f32>>", "%x: tensor<2xcomplex<f32>>, %y: tensor<2xcomplex<f32>>")
+    x, y = np.array([1 + 5j, 1 + 2j], np.complex64), np.array([2 + 1j, 1 + 3j], np.complex64)
+    np.testing.assert_array_equal(run(text, x, y), want)
+
+
+def test_the_cubic_root_of_complex_numbers():
+    text = program("%0 = stablehlo.cbrt %x : tensor<complex<f64>>", "tensor<complex<f64>>", "%x: tensor<complex<f64>>")
+    np.testing.assert_allclose(run(text, np.complex128(3 + 4j)) ** 3, 3 + 4j, rtol=1e-12)
+
+
 LOOP = """func.func @main(%x: tensor<f32>, %step: tensor<f32>) -> tensor<f32> {
   %n = stablehlo.constant dense<0> : tensor<i32>
   %last = stablehlo.constant dense<5> : tensor<i32>

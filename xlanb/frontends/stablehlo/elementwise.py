@@ -32,7 +32,25 @@ def _elementwise(s: Scope, op: Operation) -> HloInstruction:
         s.fail(op, f"expected {opcode.arity} operands, not {len(operands)}")
     if opcode is _O.CLAMP:
         return s.b.clamp(*operands)
+    if opcode in _COMPLEX and operands[0].array_shape.element_type.is_complex:
+        return _of_complex(s, opcode, operands)
     return s.instruction(opcode, operands, result_accuracy=_accuracy(s, op))
+
+
+_COMPLEX = frozenset((_O.MAXIMUM, _O.MINIMUM, _O.CBRT))
+"""Opcodes that HLO has for real numbers only, StableHLO for complex ones too."""
+
+
+def _of_complex(s: Scope, opcode: HloOpcode, operands: list[HloInstruction]) -> HloInstruction:
+    """The power 1/3, or the larger or smaller by the real part, among equals by the imaginary one."""
+    b, x = s.b, operands[0]
+    if opcode is _O.CBRT:
+        return b.power(x, s.full(1 / 3, x))
+    y = operands[1]
+    direction = "GT" if opcode is _O.MAXIMUM else "LT"
+    real, imag = (b.real(x), b.real(y)), (b.imag(x), b.imag(y))
+    among_equals = b.and_(b.compare(*real, "EQ"), b.compare(*imag, direction))
+    return b.select(b.or_(b.compare(*real, direction), among_equals), x, y)
 
 
 def _accuracy(s: Scope, op: Operation) -> str | None:
