@@ -321,7 +321,7 @@ def run():
     try:
         exe(True, 0.5)
     except KeyboardInterrupt:
-        print("interrupted", float(exe(False, 2.5).sum()), flush=True)
+        os.write(1, b"interrupted %s\\n" % str(float(exe(False, 2.5).sum())).encode())  # a line whole, of two processes
 def when_running(work):
     def wait():
         while exe.calls.running == 0: time.sleep(0.001)
