@@ -196,6 +196,7 @@ TYPES = (PrimitiveType.F32, PrimitiveType.S32, PrimitiveType.PRED, PrimitiveType
 
 
 SHIFTS = (O.SHIFT_LEFT, O.SHIFT_RIGHT_ARITHMETIC, O.SHIFT_RIGHT_LOGICAL)
+ORDERS = (O.MAXIMUM, O.MINIMUM, O.CLAMP)
 
 
 def written(body: str) -> str:
@@ -208,15 +209,19 @@ def generated(rule: Rule) -> Iterator[str]:
     """Modules that the pattern matches: every element type, every opcode of the root, free operands as parameters."""
     roots = sorted(rule.pattern.opcodes or (), key=str)
     for kind, root in itertools.product(TYPES, roots):
-        if root in SHIFTS and not kind.is_integral:
-            continue  # HLO's rules allow it, and it has no value
         module = HloModule("generated")
         entry = module.add_computation("main", entry=True)
         try:
             entry.set_root(build(rule.pattern, root, kind, entry, {}))
         except XlanbError:
             continue  # the opcode does not take this type
-        yield str(module)
+        if not any(i.opcode in without_value(kind) for i in entry.instructions):
+            yield str(module)
+
+
+def without_value(kind: PrimitiveType) -> tuple[HloOpcode, ...]:
+    """Opcodes that HLO's rules allow for a type, and that have no value."""
+    return (() if kind.is_integral else SHIFTS) + (ORDERS if kind.is_complex else ())
 
 
 def build(
