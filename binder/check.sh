@@ -28,14 +28,24 @@ python "$OLDPWD/notebooks/execute.py" "$@"
 
 # The page that opens.
 cd "$OLDPWD"
-timeout 60 python - <<'PY'
-import pathlib, re, subprocess, sys, urllib.request
+timeout 180 python - "$place/lab.log" <<'PY'
+import pathlib, socket, subprocess, sys, time, urllib.error, urllib.request
 
-command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0", "--IdentityProvider.token=", "--ServerApp.password="]
-server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+with socket.create_server(("127.0.0.1", 0)) as free:
+    address = "http://127.0.0.1:%d" % free.getsockname()[1]
+log = pathlib.Path(sys.argv[1])
+port = "--ServerApp.port=" + address.rpartition(":")[2]
+command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", port, "--IdentityProvider.token=", "--ServerApp.password="]
+with log.open("w") as stderr:
+    server = subprocess.Popen(command, stderr=stderr)
 try:
-    address = next(m[0] for line in server.stderr if (m := re.search(r"http://(?:127\.0\.0\.1|localhost):\d+", line)))
-    opened = urllib.request.urlopen(address + "/").geturl()
+    opened = None
+    while opened is None:  # what the log announces does not always answer at once
+        assert server.poll() is None, log.read_text()
+        try:
+            opened = urllib.request.urlopen(address + "/", timeout=30).geturl()
+        except urllib.error.URLError:
+            time.sleep(0.5)
     assert opened.endswith("/lab/tree/notebooks/01-first-steps.ipynb"), opened
     assert pathlib.Path("notebooks/01-first-steps.ipynb").exists()
     print("opens", opened.removeprefix(address))
