@@ -23,6 +23,7 @@ _FACE = {
     "load": "xlanb.cpu.saved",
     "load_ipython_extension": "xlanb.notebook.magic",
     "read_dump": "xlanb.explorer.dump_directory",
+    "recording": "xlanb.explorer.recording",
     "trace": "xlanb.explorer.explore",
 }
 _ROOMS = (

@@ -12,7 +12,7 @@ variable carries both the observers and the cause, so nested and concurrent comp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -140,7 +140,16 @@ class Observer(Protocol):
         """Take one event; it must not raise and must not call back into the compiler."""
 
 
+class _Nobody(tuple["Observer", ...]):
+    """The observers of an `unobserved` block: none, and those of the process stay away too."""
+
+    __slots__ = ()
+
+
 _OBSERVERS: ContextVar[tuple[Observer, ...]] = ContextVar("xlanb_observers", default=())
+_NOBODY = _Nobody()
+_EVERYWHERE: dict[int, Observer] = {}
+"""The observers of the process by their identity."""
 _CAUSE: ContextVar[Cause] = ContextVar("xlanb_cause", default=Cause())  # noqa: B039 - Cause is frozen
 
 
@@ -154,8 +163,35 @@ def observing(observer: Observer) -> Iterator[Observer]:
 @contextmanager
 def unobserved() -> Iterator[None]:
     """Let nobody see the events of this block: compilations that are the means of another one, not its subject."""
-    with bound(_OBSERVERS, ()):
+    with bound(_OBSERVERS, _NOBODY):
         yield
+
+
+@contextmanager
+def observing_everywhere(observer: Observer) -> Iterator[Observer]:
+    """Send the events of this context to `observer`, and those of each compilation that begins meanwhile in any thread (see `with_everywhere`)."""
+    try:
+        _EVERYWHERE[id(observer)] = observer
+        with observing(observer):
+            yield observer
+    finally:
+        _EVERYWHERE.pop(id(observer), None)
+
+
+def with_everywhere() -> AbstractContextManager[object]:
+    """A block whose events go to the observers of the process too; nothing where there are none, or in an `unobserved` block."""
+    if not _EVERYWHERE:
+        return nullcontext()
+    here = _OBSERVERS.get()
+    missing = [o for o in list(_EVERYWHERE.values()) if o not in here]
+    if not missing or here is _NOBODY:
+        return nullcontext()
+    return bound(_OBSERVERS, (*here, *missing))
+
+
+def wants_code_texts() -> bool:
+    """Whether an observer of this context reads LLVM IR and assembly now: not where all of them make these texts later, from the program."""
+    return any(not getattr(o, "reads_code_later", False) for o in _OBSERVERS.get())
 
 
 class because:  # noqa: N801 - read as a word: with because(rule=...)

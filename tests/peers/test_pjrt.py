@@ -253,3 +253,29 @@ def test_threads_may_call_at_once() -> None:
     print(len(got), set(got) == {wanted})
     """
     assert run(text).split() == ["180", "True"]
+
+
+def test_what_jax_compiles_is_recorded_with_its_runs() -> None:
+    text = """
+    import threading
+    f, g, x = jax.jit(lambda x: jnp.sin(x) @ x), jax.jit(lambda x: x + 1), jnp.ones((8, 8))
+    g(x)
+    with xlanb.recording() as r:
+        for _ in range(3):
+            f(x)
+            g(x)
+        thread = threading.Thread(target=lambda: jax.jit(lambda x: x * 2)(x))
+        thread.start()
+        thread.join()
+        jax.jit(lambda x: jax.pure_callback(np.cos, x, x))(x)
+    f(x)
+    for p in sorted(r.programs, key=lambda p: p.trace.stages[0].after.instruction_count):
+        print(p.trace.name.split()[0], p.runs, p.run_seconds > 0, "define" in p.trace["llvm_ir"].after.text)
+    jax.clear_caches()
+    with xlanb.recording() as again:
+        g(x)
+    print(len(again), again.programs[0].runs)
+    """
+    lines = run(text).splitlines()
+    assert sorted(lines[:-1]) == ["jit__lambda 1 True True", "jit__lambda 1 True True", "jit__lambda 3 True True"]
+    assert lines[-1] == "1 1"

@@ -19,6 +19,7 @@ from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HiddenState, make_host_calls
 from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import CodeRecord
+from xlanb.cpu.run_counter import RunCounter
 from xlanb.cpu.shortage import Shortage
 from xlanb.cpu.target import Target
 from xlanb.display import Displayable
@@ -71,6 +72,7 @@ class Executable(Displayable):
         )
         self.flat = self.calls.entry()
         self.__call__ = self._called(source.calling)
+        self.counter: RunCounter | None = None
 
     def _called(self, calling: CallingConvention | None) -> Callable[..., Any]:
         """What a call runs: the program itself, or the function that it was made of, with its own arguments and results."""
@@ -92,6 +94,22 @@ class Executable(Displayable):
         running = self.calls.cancel()
         self.feeds.cancel()
         return running
+
+    def count_runs(self) -> RunCounter:
+        """Count executions from now on, until the counter's `end`: calls of this object, and of what else runs its code."""
+        if self.counter is None or not self.counter.is_on:
+            counter, call = RunCounter(), self.__call__
+            timed = counter.timed(call)
+
+            def restore() -> None:
+                self.counter = None
+                if self.__call__ is timed:
+                    self.__call__ = call
+
+            counter.on_end.append(restore)
+            self.counter, self.__call__ = counter, timed
+        self.counter.begin()
+        return self.counter
 
     # -- infeed and outfeed -------------------------------------------------------------------------------------
 

@@ -50,21 +50,24 @@ class Recorder:
         elif isinstance(event, StageFinished):
             self._finish(event)
         elif isinstance(event, CompilationStarted):
-            self._start(event)
+            self.begin(event)
         else:
             trace = self._traces.get(event.compilation)
             if trace is not None:
                 _note(trace, event)
 
-    def _start(self, event: CompilationStarted) -> None:
+    def begin(self, event: CompilationStarted) -> Trace:
+        """The trace of a compilation that begins."""
         if self._branch is not None:
-            self._traces[event.key], self._branch = self._branch, None
-            return
+            found, self._branch = self._branch, None
+            self._traces[event.key] = found
+            return found
         parent = None if event.parent is None else self._traces.get(event.parent)
         if parent is not None and event.parent is not None:
             self._continued.add(event.parent)
         name = event.name if parent is None else f"{parent.name}: {event.name}"
-        self._traces[event.key] = Trace(name, parent.stages if parent else ())
+        made = self._traces[event.key] = Trace(name, parent.stages if parent else ())
+        return made
 
     def _finish(self, event: StageFinished) -> None:
         edits, self._edits = tuple(self._edits), []

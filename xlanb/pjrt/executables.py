@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 import traceback
+import weakref
 from typing import Any
 
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.guard import NO_MEMORY, OK
+from xlanb.cpu.run_counter import RunCounter
 from xlanb.errors import ArgumentError, CancelledError, OutOfMemoryError, XlanbError
 from xlanb.memory import out_of_memory
 from xlanb.pjrt import c_api
@@ -29,6 +31,7 @@ class LoadedProgram(Handle):
         self.device = device
         self.devices = pointers([device.address])
         self.is_deleted = False
+        self._counter: RunCounter | None = None
         calls = program.calls
         self._arguments = (ctypes.c_int64 * max(len(program.arguments), 1))(*(s.size for s in program.arguments))
         self._dims = [(ctypes.c_int64 * max(len(s.dims), 1))(*s.dims) for s in program.results]
@@ -54,6 +57,28 @@ class LoadedProgram(Handle):
         }
         for word, value in values.items():
             self.words[word] = value
+        self._count()
+
+    def _count(self) -> None:
+        """Have machine code count the executions where somebody asks for their number."""
+        counter = self.program.executable.counter if self.program.executable is not None else None
+        if counter is None:
+            return
+        self._counter = counter  # a call that machine code is in adds to it when it ends
+        self.words[Loaded.counter] = counter.address
+        found = weakref.ref(self)
+
+        def end() -> None:
+            loaded = found()
+            if loaded is not None:
+                loaded.words[Loaded.counter] = 0
+
+        counter.on_end.append(end)
+
+    @property
+    def counter(self) -> RunCounter | None:
+        """What counts the executions now."""
+        return self._counter if self.words[Loaded.counter] else None
 
     def delete(self) -> None:
         """Give back the arena; calls from now on are errors."""
@@ -334,8 +359,9 @@ def _run(loaded: LoadedProgram, given: list[int], made: list[int]) -> None:
         raise out_of_memory(f"the temporaries of {program.module.name}", size) from error
     base = ctypes.addressof(arena)
     word = loaded.address + 8 * Loaded.cancelled
+    call = bridge().call if loaded.counter is None else loaded.counter.timed(bridge().call)
     try:
-        status = bridge().call(program.calls.address, arguments, results, base + -base % 64, 0, word)
+        status = call(program.calls.address, arguments, results, base + -base % 64, 0, word)
     except XlanbError as error:
         error.args = (f"{error}\n{hint(program.module.name)}", *error.args[1:])
         raise

@@ -184,6 +184,18 @@ EXECUTE = """
 
 declare ptr @unusual.LoadedExecutable_Execute(ptr)
 declare ptr @unusual.stopped(i64)
+declare i32 @clock_gettime(i32, ptr)
+
+define internal i64 @nanoseconds() {
+  %time = alloca [2 x i64]
+  %failed = call i32 @clock_gettime(i32 $clock, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.at
+  %whole = mul i64 %seconds, 1000000000
+  %all = add i64 %whole, %rest
+  ret i64 %all
+}
 
 define ptr @LoadedExecutable_Execute(ptr %args) {
 entry:
@@ -281,6 +293,13 @@ fresh:
   br i1 %room, label %ready, label %drop
 ready:
   %scratch = phi ptr [ null, %temporaries ], [ %arena.old, %found ], [ %arena.new, %fresh ]
+  %counted = icmp ne ptr %counter, null
+  br i1 %counted, label %start, label %call
+start:
+  %start.time = call i64 @nanoseconds()
+  br label %call
+call:
+  %began = phi i64 [ 0, %ready ], [ %start.time, %start ]
   %guarded.n = and i64 %flags, $guarded
   %guarded = icmp ne i64 %guarded.n, 0
   br i1 %guarded, label %guard, label %go
@@ -292,6 +311,15 @@ guard:
   br label %ran
 ran:
   %status = phi i32 [ 0, %go ], [ %left, %guard ]
+  br i1 %counted, label %add.run, label %added
+add.run:
+  %end.time = call i64 @nanoseconds()
+  %took = sub i64 %end.time, %began
+  %runs.before = atomicrmw add ptr %counter, i64 1 monotonic
+  %time.at = getelementptr i64, ptr %counter, i64 1
+  %time.before = atomicrmw add ptr %time.at, i64 %took monotonic
+  br label %added
+added:
   br i1 %needed, label %keep, label %judge
 keep:
   %scratch.n = ptrtoint ptr %scratch to i64

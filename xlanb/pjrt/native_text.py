@@ -9,6 +9,7 @@ An error is its code, the size of its message, and the message. What is unusual 
 
 from __future__ import annotations
 
+import time
 from enum import IntEnum
 from string import Template
 
@@ -133,6 +134,7 @@ def text(item_sizes: tuple[int, ...]) -> str:
         "at_kept": c_api.ExecuteOptions.num_non_donatable_input_indices.offset,
         "ranks": RANKS,
         "raised": guard.RAISED,
+        "clock": time.CLOCK_MONOTONIC,
         "cancelled": c_api.CANCELLED,
         "at_layout": c_api.offset("Layouts_PJRT_Buffer_MemoryLayout", "layout"),
         "at_is_ready": c_api.offset("Event_IsReady", "is_ready"),
@@ -176,7 +178,7 @@ _LOADED: dict[str, tuple[IntEnum, str]] = {
     "result_count": (Loaded.result_count, "i64"), "temp": (Loaded.temp, "i64"), "flags": (Loaded.flags, "i64"),
     "arguments": (Loaded.arguments, "ptr"), "results": (Loaded.results, "ptr"),
     "donated_count": (Loaded.donated_count, "i64"), "donated": (Loaded.donated, "ptr"),
-    "device.own": (Loaded.device, "ptr"),
+    "device.own": (Loaded.device, "ptr"), "counter": (Loaded.counter, "ptr"),
 }  # fmt: skip
 _RELEASED: dict[str, tuple[IntEnum, str]] = {
     "size": (Buffer.size, "i64"), "base": (Buffer.base, "ptr"), "data": (Buffer.data, "ptr"),

@@ -24,7 +24,7 @@ class Buffer(IntEnum):
 
 
 class Loaded(IntEnum):
-    """The words of a PJRT_LoadedExecutable. `arguments` are the sizes in bytes, `results` 4 words each (size, type, rank, dims), `donated` the numbers of arguments."""
+    """The words of a PJRT_LoadedExecutable. `arguments` are the sizes in bytes, `results` 4 words each (size, type, rank, dims), `donated` the numbers of arguments, `counter` the address of a RunCounter or 0."""
 
     run = 0
     argument_count = auto()
@@ -40,6 +40,7 @@ class Loaded(IntEnum):
     donated_count = auto()
     donated = auto()
     device = auto()
+    counter = auto()
 
 
 class Memory(IntEnum):

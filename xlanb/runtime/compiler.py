@@ -15,7 +15,16 @@ from xlanb.errors import InternalError, PassError, XlanbError
 from xlanb.hlo import HloModule
 from xlanb.logs import VLog
 from xlanb.runtime.hlo_profile import profile_each_run
-from xlanb.tracing import CompilationStarted, Compiled, PassesChosen, StageFinished, emit, is_observed
+from xlanb.tracing import (
+    CompilationStarted,
+    Compiled,
+    PassesChosen,
+    StageFinished,
+    emit,
+    is_observed,
+    wants_code_texts,
+    with_everywhere,
+)
 
 T = TypeVar("T")
 _PIPELINE_LOG = VLog("runtime", "hlo_pass_pipeline")
@@ -52,7 +61,8 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
     if not is_observed() and not _PIPELINE_LOG.is_on(2):
         return compile_module(module, options)
     passes = chosen_pipeline(options)
-    options = replace(options, pipeline=passes, disable_passes=(), enable_passes_only=())
+    texts = options.want_text and wants_code_texts()
+    options = replace(options, pipeline=passes, disable_passes=(), enable_passes_only=(), want_text=texts)
     emit(PassesChosen(key, passes))
     before: Any = module.record()
     steps = compile_steps(module, options)
@@ -104,7 +114,7 @@ def compiled(module: HloModule) -> Executable:
     Raises:
         XlanbError: as `hlo_stages`.
     """
-    with dumping(current()):
+    with with_everywhere(), dumping(current()):
         executable: Executable = exhaust(module_stages(module))
     if current().xla_hlo_profile:
         profile_each_run(executable)

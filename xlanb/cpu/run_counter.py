@@ -1,0 +1,72 @@
+"""How often a compiled program ran and how long: counted only while somebody asks for it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class RunCounter:
+    """Executions of a program since `begin`: their number, and their wall seconds together.
+
+    The two are words in memory at `address` (executions, then nanoseconds), to which machine code adds. `on_end` are called when nobody asks any more: whoever holds the address lets go of it.
+    """
+
+    def __init__(self) -> None:
+        self._words = (ctypes.c_int64 * 2)()
+        self.address = ctypes.addressof(self._words)
+        self.on_end: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self._users = 0
+
+    @property
+    def runs(self) -> int:
+        """The number of executions."""
+        return self._words[0]
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds of all executions together."""
+        return self._words[1] / 1e9
+
+    @property
+    def is_on(self) -> bool:
+        """Whether somebody asks."""
+        return self._users > 0
+
+    def begin(self) -> None:
+        """Count for one user more."""
+        with self._lock:
+            self._users += 1
+
+    def end(self) -> None:
+        """Count for one user less; the last one ends it."""
+        with self._lock:
+            self._users -= 1
+            ended, self.on_end = (self.on_end, []) if not self._users else ([], self.on_end)
+        for call in ended:
+            call()
+
+    def timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A function whose calls are counted."""
+
+        def counted(*args: Any, **named: Any) -> Any:
+            start = time.perf_counter_ns()
+            try:
+                return call(*args, **named)
+            finally:
+                self.add(time.perf_counter_ns() - start)
+
+        return counted
+
+    def add(self, nanoseconds: int) -> None:
+        """One execution more."""
+        with self._lock:
+            self._words[0] += 1
+            self._words[1] += nanoseconds
+
+
+__all__ = ["RunCounter"]

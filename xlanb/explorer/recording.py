@@ -1,0 +1,320 @@
+"""`recording`: the traces of all programs that are compiled meanwhile, in any thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from xlanb.boundary import boundary
+from xlanb.display import Displayable
+from xlanb.errors import XlanbError, nearest
+from xlanb.explorer.recorder import Recorder
+from xlanb.explorer.stage import Artifact, Deferred, Stage
+from xlanb.explorer.trace import Trace
+from xlanb.tracing import CompilationStarted, Compiled, Decision, Edit, Event, StageFinished, observing_everywhere
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xlanb.cpu.executable import Executable
+    from xlanb.cpu.run_counter import RunCounter
+
+_CODE = {"llvm_ir": "llvm_record", "llvm_ir_optimized": "optimized_record", "assembly": "assembly_record"}
+_SHOWN = 30
+"""Rows of the text, and programs in the step view, unless told otherwise."""
+
+
+@dataclass
+class RecordedProgram:
+    """A compilation and the runs of its program while it was recorded. Times are wall seconds."""
+
+    trace: Trace
+    thread: str
+    begin: float
+    compile_seconds: float = 0.0
+    is_compiled: bool = False
+    counter: RunCounter | None = None
+    _ended: tuple[int, float] | None = None
+
+    @property
+    def runs(self) -> int:
+        """How often the program ran."""
+        return self._counted[0]
+
+    @property
+    def run_seconds(self) -> float:
+        """The time of all runs together."""
+        return self._counted[1]
+
+    @property
+    def seconds(self) -> float:
+        """The time that it took: compilation and runs."""
+        return self.compile_seconds + self.run_seconds
+
+    @property
+    def failed(self) -> bool:
+        """Whether the compilation ended in an error."""
+        return any(s.failed for s in self.trace.stages[-1:])
+
+    @property
+    def _counted(self) -> tuple[int, float]:
+        if self._ended is not None:
+            return self._ended
+        runs = self.trace.runs  # of a graph's clusters, by its session
+        if self.counter is None or self.counter.runs == 0:
+            return len(runs), sum(runs)
+        return self.counter.runs, self.counter.seconds
+
+    def compiled_until(self, now: float) -> None:
+        """Let the compilation have taken until now, where it is not over."""
+        if not self.is_compiled:
+            self.compile_seconds = now - self.begin
+
+    def end(self) -> None:
+        """Count no further runs."""
+        self._ended = self._counted
+        if self.counter is not None:
+            self.counter.end()
+            self.counter = None
+
+
+class Recording(Displayable):
+    """The programs that were compiled during a `recording` block, slowest first: by the time of the compilation and of all runs in the block together.
+
+    `len(r)` programs; `r[0]` is the Trace of the slowest, `r["jit_step"]` that of a name; iterating gives the traces. `r.explore()` opens them as one list, `r.to_dataframe()` is the table that
+    `print(r)` shows. While the block runs it shows what there is so far.
+    """
+
+    reads_code_later = True
+    """LLVM IR and assembly are made when somebody looks at them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recorders: dict[int, Recorder] = {}
+        self._found: dict[int, RecordedProgram] = {}
+        self._names: dict[str, int] = {}
+        self._is_over = False
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def on_event(self, event: Event) -> None:
+        """Take one event of the compiler, in the thread that compiles."""
+        recorder = self._recorders.get(threading.get_ident())
+        if isinstance(event, CompilationStarted):
+            if not self._is_over:
+                self._start(event, recorder)
+        elif recorder is None:
+            return
+        elif isinstance(event, Edit | Decision):
+            # they name no compilation: they belong to the stage that finishes next in their thread
+            recorder.on_event(event)
+        elif event.compilation in self._found:
+            if isinstance(event, Compiled):
+                self._finish(event)
+            elif isinstance(event, StageFinished):
+                self._found[event.compilation].compiled_until(time.perf_counter())
+            recorder.on_event(event)
+
+    def _start(self, event: CompilationStarted, recorder: Recorder | None) -> None:
+        thread = threading.current_thread()
+        with self._lock:
+            if recorder is None:
+                recorder = self._recorders.setdefault(threading.get_ident(), Recorder())
+            trace = recorder.begin(event)
+            count = self._names[trace.name] = self._names.get(trace.name, 0) + 1
+            if count > 1:
+                trace.name = f"{trace.name} ({count})"
+            self._found[event.key] = RecordedProgram(trace, thread.name, time.perf_counter())
+
+    def _finish(self, event: Compiled) -> None:
+        found, executable = self._found[event.compilation], event.program
+        found.compiled_until(time.perf_counter())
+        found.is_compiled = True
+        if not any(s.kind == "llvm_ir" for s in found.trace.stages):
+            _add_code(found.trace, executable)
+        if not self._is_over:
+            found.counter = executable.count_runs()
+
+    def end(self) -> None:
+        """Record nothing that begins from now on, and count no further runs."""
+        with self._lock:
+            self._is_over = True
+            for program in self._found.values():
+                program.end()
+
+    # -- what was found -----------------------------------------------------------------------------------------
+
+    @property
+    def programs(self) -> list[RecordedProgram]:
+        """The compilations with their times and runs, slowest first."""
+        with self._lock:
+            shown = {id(t) for recorder in self._recorders.values() for t in recorder.traces}
+            found = [p for p in self._found.values() if id(p.trace) in shown]
+        return sorted(found, key=lambda p: -p.seconds)
+
+    @property
+    def headline(self) -> str:
+        """How many programs, and their times together."""
+        programs = self.programs
+        if not programs:
+            return _NOTHING
+        compiling, running = sum(p.compile_seconds for p in programs), sum(p.run_seconds for p in programs)
+        return (
+            f"{len(programs)} program{'s' * (len(programs) != 1)}, slowest first: "
+            f"{compiling:.3g} s of compilation, {running:.3g} s of runs"
+        )
+
+    @property
+    def tables(self) -> tuple[tuple[str, pd.DataFrame], ...]:
+        """What a notebook shows."""
+        return (("compiled meanwhile", self.to_dataframe()),)
+
+    def __len__(self) -> int:
+        return len(self.programs)
+
+    def __iter__(self) -> Iterator[Trace]:
+        return iter([p.trace for p in self.programs])
+
+    def __getitem__(self, key: int | str) -> Trace:
+        """A program's Trace: by rank (0 is the slowest), or by name.
+
+        Raises:
+            XlanbError: none has that name; the message has the nearest.
+            IndexError: there are not so many.
+        """
+        traces = list(self)
+        if isinstance(key, int):
+            return traces[key]
+        found = next((t for t in traces if t.name in {key, f"jit_{key}"}), None)
+        if found is None:
+            names = [t.name for t in traces]
+            held = f" among {len(names)}{nearest(key, names)}" if names else ": nothing was compiled"
+            raise XlanbError(f"no program {key!r} was recorded{held}")
+        return found
+
+    @boundary("list the recorded programs")
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per program, slowest first: name, seconds (of compilation and runs), compile_seconds, runs, run_seconds, instructions before and after the passes, passes that changed something, thread, whether it failed."""
+        import pandas as pd
+
+        rows = [
+            {
+                "program": p.trace.name,
+                "seconds": p.seconds,
+                "compile_seconds": p.compile_seconds,
+                "runs": p.runs,
+                "run_seconds": p.run_seconds,
+                "instructions_before": _instructions(p.trace, first=True),
+                "instructions_after": _instructions(p.trace, first=False),
+                "passes_changed": len(p.trace.changed),
+                "thread": p.thread,
+                "failed": p.failed,
+            }
+            for p in self.programs
+        ]
+        return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def explore(self, most: int | None = _SHOWN) -> Any:
+        """The step view of all programs in one list, slowest first: of the `most` slowest, of all with None.
+
+        Raises:
+            XlanbError: nothing was compiled.
+        """
+        traces = list(self)[:most]
+        if not traces:
+            raise XlanbError(_NOTHING)
+        return import_module("xlanb.notebook.explore").explore(traces)
+
+    @boundary("write a page")
+    def to_html(self, path: str, most: int | None = _SHOWN) -> None:
+        """Write the step view of the `most` slowest programs as one self-contained page that works from disk with no network."""
+        import_module("xlanb.view.page").write_page(list(self)[:most], path)
+
+    def __str__(self) -> str:
+        programs = self.programs
+        if not programs:
+            return _NOTHING
+        lines = [self.headline]
+        width = max(len("program"), *(min(len(p.trace.name), 60) for p in programs[:_SHOWN]))
+        lines.append(f"  {'program':<{width}} {'compile':>10} {'runs':>8} {'run':>10}  instructions")
+        lines += [_line(p, width) for p in programs[:_SHOWN]]
+        if len(programs) > _SHOWN:
+            lines.append(f"  ... {len(programs) - _SHOWN} more programs")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Recording: {len(self)} programs>"
+
+
+@contextmanager
+def recording() -> Iterator[Recording]:
+    """Keep the Trace of every program that is compiled meanwhile, in any thread of the process, with the number and time of its runs.
+
+        with xlanb.recording() as r:
+            train()
+        print(r)         # a table, slowest first
+        r.explore()      # the step view of all of them
+
+    What JAX compiles on the backend xlanb is recorded, and what `xlanb.jit`, `xlanb.compile` and the sessions of this thread compile. What was compiled before is not compiled again, and so is not in
+    it: a jitted function that was called before the block (`jax.clear_caches()` has JAX forget them), and what JAX finds in its persistent compilation cache; nor are runs of such programs counted.
+
+    Recordings may be nested, and opened in several threads at once: each has all that is compiled while it is open. An error ends the block as usual, and the recording stays readable, a
+    compilation that failed with its failed stage. Compiling takes longer while it is recorded; outside of such a block nothing of it costs anything.
+
+    Yields:
+        The Recording.
+    """
+    found = Recording()
+    try:
+        with observing_everywhere(found):
+            yield found
+    finally:
+        found.end()
+
+
+_COLUMNS = [
+    "program", "seconds", "compile_seconds", "runs", "run_seconds", "instructions_before", "instructions_after",
+    "passes_changed", "thread", "failed",
+]  # fmt: skip
+_NOTHING = (
+    "nothing was compiled during the recording: what was compiled before is not compiled again "
+    "(jax.clear_caches() has JAX forget what it compiled)"
+)
+
+
+def _add_code(trace: Trace, executable: Executable) -> None:
+    """The stages of LLVM IR and assembly, whose texts are made when they are first looked at."""
+    before: Artifact | Deferred | None = trace.stages[-1].given_after if trace.stages else None
+    for kind, attribute in _CODE.items():
+        after = Deferred(partial(getattr, executable, attribute))
+        trace.stages.append(Stage(len(trace.stages), kind, kind, before, after))
+        before = after
+
+
+def _instructions(trace: Trace, *, first: bool) -> int | None:
+    """How many HLO instructions there were before or after the passes."""
+    stages = trace.stages if first else reversed(trace.stages)
+    counts = (getattr(s.given_after, "instruction_count", None) for s in stages)
+    return next((c for c in counts if c is not None), None)
+
+
+def _line(p: RecordedProgram, width: int) -> str:
+    name = p.trace.name if len(p.trace.name) <= 60 else f"{p.trace.name[:57]}..."
+    before, after = _instructions(p.trace, first=True), _instructions(p.trace, first=False)
+    sizes = "failed" if p.failed else f"{before} -> {after}"
+    return f"  {name:<{width}} {_seconds(p.compile_seconds):>10} {p.runs:>8} {_seconds(p.run_seconds):>10}  {sizes}"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
+
+
+__all__ = ["RecordedProgram", "Recording", "recording"]
