@@ -24,7 +24,8 @@ def chain(opcode: str, count: int, dtype: str, size: int) -> str:
 
 def both_ways(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[xlanb.Executable, xlanb.Executable]:
     called = xlanb.compile(text)
-    monkeypatch.setattr(math_calls, "_MANY", 1 << 30)
+    for limit in ("_MANY", "_MANY_SCALARS"):
+        monkeypatch.setattr(math_calls, limit, 1 << 30)
     return called, xlanb.compile(text)
 
 
@@ -58,9 +59,33 @@ def test_a_function_that_comes_often_is_defined_once(monkeypatch):
     assert 4 * sum(len(t) for t in texts) < sum(len(u.text) for u in in_place.program.units())
 
 
-def test_few_are_written_in_place():
-    exe = xlanb.compile(chain("sine", 3, "f32", 256))
-    assert not any("@xlanb.sine" in u.text for u in exe.program.units())
+@pytest.mark.parametrize("opcode", ["tanh", "exponential", "log-plus-one", "erf", "logistic"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_single_elements_called_and_in_place_give_the_same_bits(monkeypatch, opcode, size):
+    called, in_place = both_ways(monkeypatch, chain(opcode, 64, "f32", size))
+    x, y = np.full(size, 0.3, np.float32), np.full(size, -0.1, np.float32)
+    assert called(x, y).tobytes() == in_place(x, y).tobytes()
+    texts = ["".join(u.text for u in exe.program.units()) for exe in (called, in_place)]
+    assert "define internal float @xlanb." in texts[0]
+    assert 4 * len(texts[0]) < len(texts[1])
+
+
+@pytest.mark.parametrize(
+    ("opcode", "count", "dtype", "size"),
+    [("sine", 3, "f32", 256), ("tanh", 63, "f32", 1), ("sine", 64, "f32", 1), ("tanh", 64, "f64", 1)],
+)
+def test_few_and_those_of_the_c_library_are_written_in_place(opcode, count, dtype, size):
+    exe = xlanb.compile(chain(opcode, count, dtype, size))
+    assert not any(f"@xlanb.{opcode}" in u.text for u in exe.program.units())
+
+
+@pytest.mark.parametrize(("count", "is_long"), [(60, False), (400, True)])
+def test_selects_of_long_functions_stay_selects(monkeypatch, count, is_long):
+    """LLVM begins its walk of a function again after each select that it makes a branch of."""
+    monkeypatch.setattr(math_calls, "_MANY_SCALARS", 1 << 30)
+    text = "".join(u.text for u in xlanb.compile(chain("tanh", count, "f32", 1)).program.units())
+    assert text.count(" = select i1 ") == 4 * count
+    assert text.count("!unpredictable") == is_long * 4 * count
 
 
 def test_large_angles_are_the_c_librarys_there_too():

@@ -40,7 +40,8 @@ def unary(f: Function, op: Op, t: PrimitiveType, a: str) -> str:
     """A transcendental function of a float in its register type, not yet rounded to a narrow one."""
     if op is Op.RSQRT:
         return _rsqrt(f, t, a)
-    if math_calls.is_called(f, op, (a,)):
+    is_own = vectors.varies(f, a) or op is Op.LOGISTIC or (register(t) == "float" and op in _FLOAT)
+    if is_own and math_calls.is_called(f, op, (a,)):
         return math_calls.call(f, op, register(t), (a,), lambda g, given: _unary(g, op, t, given[0]))
     return _unary(f, op, t, a)
 

@@ -665,7 +665,17 @@ class Function:
             lines += [_head("internal", part.name, parameters, attributes, part.scope), *part.lines, ""]
             lines += [*_thunk(part.name, len(self.parameters)), ""]
         head = _head(self.linkage, self.name, ", ".join(self.parameters), self.attributes, self.scope)
-        return [*lines, head, "entry:", *self._allocas, *self._lines, f"  ret void{self._dbg}", "}"]
+        lines += [head, "entry:", *self._allocas, *self._lines, f"  ret void{self._dbg}", "}"]
+        return lines if len(lines) < _LONG else [_without_branch(line) for line in lines]
+
+
+_LONG = 4000
+"""Lines of a function from which on LLVM is kept from turning selects into branches: it begins its walk of the function again after each, which takes quadratic time."""
+
+
+def _without_branch(line: str) -> str:
+    """A line whose select, if it is one of two numbers, stays a select."""
+    return f"{line}, !unpredictable !{{}}" if " = select i1 " in line else line
 
 
 THUNK_PARAMETERS = "ptr %context, i64 %lo, i64 %hi, i64 %slot"
