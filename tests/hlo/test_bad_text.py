@@ -68,7 +68,54 @@ BAD = [
         "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT r = f32[] call(p), to_apply=later\n}\nlater {\n  ROOT q = f32[] parameter(0)\n}",
         "does not exist",
     ),
-    ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT d = f32[] async-done(p)\n}", "single async op"),
+    ("HloModule m\nENTRY e {\n  ROOT d = f32[] async-done()\n}", "as their first operand"),
+    (
+        "HloModule m\nENTRY e {\n  s = ((f32[]), f32[]) async-start(), calls={\n ROOT p = f32[] parameter(0) }\n  d = f32[] async-done(s)\n  ROOT e = f32[] async-done(d)\n}",
+        "cannot have AsyncDone",
+    ),
+    ("HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT y = f32[3] reshape(x)\n}", "same number of elements"),
+    ("HloModule m\nENTRY e {\n  ROOT y = f32[3] dynamic-reshape()\n}", "at least one operand"),
+    (
+        "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT y = f32[1,2] dynamic-reshape(x, x)\n}",
+        "one dim size operand per result dimension; got 1 for 2",
+    ),
+    (
+        "HloModule m\nENTRY e {\n  ROOT x = f32[4,4] parameter(0), sharding={devices=[2,2]<=[16]}\n}",
+        "16 devices for tiles",
+    ),
+    (
+        "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT y = f32[2] all-to-all(x), replica_groups=[2,2]<=[16], dimensions={0}\n}",
+        "iota size 16 does not match the 4 devices",
+    ),
+    (
+        "HloModule m\nENTRY e {\n  ROOT x = f32[4,4] parameter(0), sharding={mesh['a'=2], device_ids=([3]), [{}, {}]}\n}",
+        "iota size 3 does not match the 2 devices",
+    ),
+    (
+        "HloModule m\nENTRY e {\n  x = f32[1,4,4,1] parameter(0)\n  k = f32[1,1,1,1] parameter(1)\n"
+        "  ROOT c = f32[1,4,4,1] convolution(x, k), window={size=1x1 rhs_reversal=1}, dim_labels=b01f_01io->b01f\n}",
+        "'rhs_reversal=' has the same size",
+    ),
+    (
+        "HloModule m, debug_attributes={{}:({log_mode=none})}\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}",
+        "default, fusion_debugger",
+    ),
+    (
+        "HloModule m, debug_attributes={{}:({level=1})}\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}",
+        "unknown debug attribute",
+    ),
+    (
+        "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  ROOT y = f32[2] shuffle(x), dimensions={0}, mode=rotate\n}",
+        "expects shifts",
+    ),
+    (
+        "HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), statistics={visualizing_index=0,a=1}, statistics={visualizing_index=0,a=2}\n}",
+        "statistics already exists",
+    ),
+    (
+        "HloModule m\nENTRY e {\n  s = f32[2] parameter(0)\n  ROOT u = ((f32[2]), f32[2], u32[]) all-reduce-update(s)\n}",
+        "expects opcode",
+    ),
     ("HloModule m /* open", "unterminated comment"),
     ('HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), metadata={op_name="open}\n}', "expects string"),
     ('HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0), backend_config={"a": {\n}', "JSON"),

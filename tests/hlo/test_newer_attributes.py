@@ -79,3 +79,42 @@ def test_the_root_of_one_participant_is_itself(rng: Any) -> None:
     np.testing.assert_array_equal(xlanb.compile(text)(a, b), a)
     with pytest.raises(HloVerifierError):
         parse(text.replace("(%a, %z)", "(%z)")).verify()
+
+
+def test_a_shuffle_keeps_its_shifts_in_text_and_proto() -> None:
+    made = module("f32[4,8]{1,0} shuffle(a), shifts={3,-2}, mode=rotate, dimensions={0,1}")
+    made.verify()
+    text = "f32[4,8]{1,0} shuffle(%a), dimensions={0,1}, mode=rotate, shifts={3,-2}"
+    assert root(str(made)) == text
+    assert root(str(HloModule.from_proto(made.to_proto()))) == text
+    with pytest.raises(HloVerifierError, match="a shift for each of distinct dimensions"):
+        module("f32[4,8]{1,0} shuffle(a), shifts={3}, mode=rotate, dimensions={0,1}").verify()
+
+
+LOGGED = """HloModule m, entry_computation_layout={(f32[])->f32[]},
+debug_attributes={
+  {"a"}:({log_mode=default,callback_id=123,partitioned=true},{log_mode=fusion_debugger}),
+  {"b" {0}}:({op_id=2})
+}
+
+ENTRY %e (p: f32[]) -> f32[] {
+  ROOT %p = f32[] parameter(0)
+}
+
+"""
+
+
+def test_debug_attributes_are_kept_in_text_and_proto() -> None:
+    assert str(parse(LOGGED)) == LOGGED
+    assert str(HloModule.from_proto(parse(LOGGED).to_proto())) == LOGGED
+    shorter = LOGGED.replace(":({op_id=2})", ":{op_id=2,callback_id=0}").replace("{\n  {", "{{", 1)
+    assert str(parse(shorter)) == LOGGED
+
+
+def test_strings_within_a_recovery_module_stay_strings() -> None:
+    inner = 'HloModule r, frontend_attributes={foo=\\"bar\\"} ENTRY e { ROOT p = f32[] parameter(0) }'
+    text = f'HloModule m, origin_recovery_table={{\n  {{"a"}} : {{"b"}},\n  "{inner}"\n}}\nENTRY e {{ ROOT p = f32[] parameter(0) }}'
+    made = str(parse(text))
+    assert 'frontend_attributes={foo=\\"bar\\"}' in made
+    assert str(parse(made)) == made
+    assert str(HloModule.from_proto(parse(made).to_proto())) == made

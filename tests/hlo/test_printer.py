@@ -169,11 +169,6 @@ REAL = {
         'a = f32[] parameter(0), metadata={op_name="a"}\n  // a comment\n  ROOT r = f32[] negate(a)',
         'metadata={op_name="a"}\n  ROOT %r = f32[] negate(%a)',
     ),
-    "fewer reversals than dimensions": (
-        "x = f32[1,4,4,1] parameter(0)\n k = f32[1,1,1,1] parameter(1)\n"
-        "ROOT r = f32[1,4,4,1] convolution(x, k), window={size=1x1 rhs_reversal=1}, dim_labels=b01f_01io->b01f",
-        "window={size=1x1 rhs_reversal=1x0}, dim_labels",
-    ),
     "a shape without a name": ("a = f32[] parameter(0)\n ROOT r = f32[] add(f32[], a, f32[2]{0} a)", None),
     "a shape that is passed over": ("a = f32[] parameter(0)\n ROOT r = f32[] add(a, f32[2,2], a)", "add(%a, %a)"),
     "payload": (

@@ -10,9 +10,11 @@ from xlanb.errors import EvaluationError
 from xlanb.evaluator.host import acts
 from xlanb.evaluator.registry import lifted_rule, rule
 from xlanb.evaluator.values import TOKEN, Array, Value, scalar_int
+from xlanb.hlo.async_chain import wrapped_computation
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.devices import check_one_device
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.parse_shape import compatible
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
@@ -112,19 +114,42 @@ def _zero(ev: Evaluator, i: HloInstruction) -> Array:
 
 @rule("async-start")
 def _async_start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
-    result = ev.call(i.attributes["calls"], operands)
-    rest = getattr(i.shape, "shapes", ())[2:]
-    return (operands, result, *(_blank(s) for s in rest))
+    return _async_state(ev, i, operands)
 
 
 @rule("async-update")
-def _async_update(ev: Evaluator, i: HloInstruction, state: Value, *operands: Value) -> Value:
-    return state
+def _async_update(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...], *operands: Value) -> Value:
+    if not operands and i.shape == i.operands[0].shape:
+        return state
+    return _async_state(ev, i, (*state[0], *operands))
 
 
 @rule("async-done")
 def _async_done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> Value:
-    return state[1]
+    if compatible(_async_parts(i.operands[0])[1], i.shape):
+        return state[1]
+    return ev.call(_async_computation(i), state[0])
+
+
+def _async_state(ev: Evaluator, i: HloInstruction, operands: tuple[Value, ...]) -> Value:
+    """`((operands), result, ...)`; the result is that of the computation once all operands are there and the shape has it."""
+    _, output, *rest = _async_parts(i)
+    called = _async_computation(i)
+    is_whole = len(operands) == len(called.parameters) and compatible(output, called.root.shape)
+    result = ev.call(called, operands) if is_whole else _blank(output)
+    return (operands, result, *map(_blank, rest))
+
+
+def _async_parts(i: HloInstruction) -> tuple[Any, ...]:
+    shapes: tuple[Any, ...] = getattr(i.shape, "shapes", ())
+    return shapes
+
+
+def _async_computation(i: HloInstruction) -> HloComputation:
+    called = wrapped_computation(i)
+    if called is None:
+        raise EvaluationError(f"{i.name} continues no async-start")
+    return called
 
 
 @rule("copy-start")

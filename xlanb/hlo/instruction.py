@@ -7,6 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
+from xlanb.hlo.async_chain import wrapped_computation
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata, Window
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ComputationName, InstructionRecord
@@ -269,9 +270,7 @@ def _wrapped(instruction: HloInstruction) -> InstructionRecord | None:
 
     None where it runs several, or one of which that text would not tell which operands it takes (there XLA prints what it does not read).
     """
-    while instruction.opcode.text != "async-start" and instruction.operands:
-        instruction = instruction.operands[0]
-    computation = instruction.attributes.get("calls")
+    computation = wrapped_computation(instruction)
     if computation is None or any(i is not computation.root and i.opcode.text != "parameter" for i in computation):
         return None
     if computation.root.opcode.text == "parameter" or list(computation.root.operands) != list(computation.parameters):

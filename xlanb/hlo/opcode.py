@@ -304,7 +304,7 @@ class HloOpcode(Enum):
     SHIFT_LEFT = "shift-left", 2, "elementwise", "", "shift left; by the width or more gives 0"
     SHIFT_RIGHT_ARITHMETIC = "shift-right-arithmetic", 2, "elementwise", "", "shift right with the sign; by the width or more gives 0 or -1"
     SHIFT_RIGHT_LOGICAL = "shift-right-logical", 2, "elementwise", "", "shift right with zeros; by the width or more gives 0"
-    SHUFFLE = "shuffle", 1, "data", "", "elements permuted"
+    SHUFFLE = "shuffle", 1, "data", "dimensions:ints! mode:shuffle_mode! shifts:ints", "elements rotated along dimensions"
     SIGN = "sign", 1, "elementwise", "", "-1, 0 or 1; NaN of NaN; of a complex number its direction"
     SINE = "sine", 1, "elementwise", "result_accuracy:accuracy", "sine"
     SINH = "sinh", 1, "elementwise", "result_accuracy:accuracy", "hyperbolic sine"

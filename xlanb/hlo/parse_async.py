@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from xlanb.hlo.async_chain import async_start, producer, wrapped_computation
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.shape import Shape, TupleShape
+from xlanb.hlo.parse_shape import compatible
+from xlanb.shape import PrimitiveType, Shape, TupleShape
+from xlanb.shape.shape import array
 
 if TYPE_CHECKING:
     from xlanb.hlo.parse_instruction import InstructionParser, Scope
 
-ASYNC_BY_SUFFIX = {"-start": HloOpcode.ASYNC_START, "-update": HloOpcode.ASYNC_UPDATE, "-done": HloOpcode.ASYNC_DONE}
-ASYNC_OPCODES = frozenset(ASYNC_BY_SUFFIX.values())
 _NOT_WRAPPED = ("sharding", "control-predecessors")
 
 
@@ -53,52 +55,106 @@ class Async:
         Raises:
             HloParseError: the instruction does not continue a chain, or does not agree with its beginning.
         """
+        if self.opcode is not HloOpcode.ASYNC_DONE:
+            self._check_shape()
         if self.opcode is HloOpcode.ASYNC_START:
             self._read_start()
-            calls: HloComputation = self.attributes["calls"]
+            calls: HloComputation | None = self.attributes["calls"]
         else:
-            calls = self._read_rest().attributes["calls"]
-        # XLA gives them to the instruction that runs aside, too.
-        self.parser.set_common(calls.root, {k: v for k, v in self.common.items() if k not in _NOT_WRAPPED})
+            calls = self._read_rest()
+        if calls is not None:
+            # XLA gives them to the instruction that runs aside, too.
+            self.parser.set_common(calls.root, {k: v for k, v in self.common.items() if k not in _NOT_WRAPPED})
+
+    def _check_shape(self) -> None:
+        shape = self.shape
+        if not isinstance(shape, TupleShape) or len(shape.shapes) < 2 or not shape.shapes[0].is_tuple:
+            self.cursor.fail(
+                "AsyncStart and AsyncUpdate expect the shape to be in the form of "
+                f"((operand0_shape, ...), output_shape, ...), not {shape}"
+            )
 
     def _read_start(self) -> None:
-        shape, attributes, cursor = self.shape, self.attributes, self.cursor
-        if not isinstance(shape, TupleShape) or len(shape.shapes) < 2 or not shape.shapes[0].is_tuple:
-            cursor.fail(
-                "AsyncStart expects the op shape to be in the form of ((async-operands), async-outputs, state)."
-            )
+        attributes, cursor = self.attributes, self.cursor
         if self.wrapped is not None:
-            attributes["calls"] = self._wrap(self.wrapped, shape.shapes[1])
+            attributes["calls"] = self._wrap(self.wrapped)
         elif not self.nested:
-            self.parser.read_attributes(self.scope, self.opcode, self.opcode.attribute, attributes, self.common)
+            rows = self.opcode.attribute
+            self.parser.read_attributes(self.scope, self.opcode, rows, attributes, self.common)
         if "calls" not in attributes:
             cursor.fail("attribute calls is expected but not seen")
         _set_thread(attributes["calls"], attributes.get("async_execution_thread", ""))
 
-    def _read_rest(self) -> HloInstruction:
-        """async-update and async-done: what they name must be what their async-start names; they do not keep it."""
+    def _read_rest(self) -> HloComputation | None:
+        """async-update and async-done: what they name must be what their async-start names; they do not keep it.
+
+        None where no async-start is known yet: the state comes into a loop's body from outside.
+        """
         cursor, operands, attributes = self.cursor, self.operands, self.attributes
-        if len(operands) != 1 or operands[0].opcode not in (HloOpcode.ASYNC_START, HloOpcode.ASYNC_UPDATE):
-            cursor.fail("AsyncUpdate and AsyncDone expect a single async op as their operand.")
-        if self.opcode is HloOpcode.ASYNC_UPDATE and operands[0].shape != self.shape:
-            cursor.fail("AsyncUpdate expects the op shape to be the same as the operand shape.")
-        start = async_start(operands[0])
-        expected: HloComputation = start.attributes["calls"]
-        if self.wrapped is not None and expected.root.opcode is not self.wrapped:
+        if not operands:
+            cursor.fail("AsyncUpdate and AsyncDone expect an async op as their first operand.")
+        if operands[0].opcode is HloOpcode.ASYNC_DONE:
+            cursor.fail("AsyncUpdate and AsyncDone cannot have AsyncDone as operand.")
+        if self.opcode is HloOpcode.ASYNC_DONE and len(operands) != 1:
+            cursor.fail(f"expects 1 operands, but has {len(operands)} operands")
+        before = producer(operands[0])
+        start = None if before is None else async_start(before)
+        expected = None if start is None else wrapped_computation(start)
+        if self.wrapped is not None and expected is not None and expected.root.opcode is not self.wrapped:
             cursor.fail(f"Expect async wrapped opcode to be {expected.root.opcode}, but got {self.wrapped}")
-        names = ("async_execution_thread",) if self.wrapped is not None else ("async_execution_thread", "calls")
         if not self.nested:
-            rows = {n: self.opcode.attribute[n] for n in names}
+            rows = {n: self.opcode.attribute[n] for n in self._names()}
             self.parser.read_attributes(self.scope, self.opcode, rows, attributes, self.common)
-        thread, calls = attributes.pop("async_execution_thread", None), attributes.pop("calls", expected)
+        thread, calls = attributes.pop("async_execution_thread", None), attributes.pop("calls", None)
+        if start is None or expected is None:
+            return None
         if thread is not None and thread != start.attributes.get("async_execution_thread", "main"):
             cursor.fail(f"Expect async_execution_thread to be that of {start.name}, but got {thread}")
-        if calls is not expected:
+        if calls is not None and calls is not expected:
             cursor.fail(f"Expect async_wrapped_computation to be {expected.name}, but got {calls.name}")
-        return start
+        if self.wrapped is not None:
+            self._complete(expected, start.shape)
+        return expected
 
-    def _wrap(self, wrapped: HloOpcode, shape: Shape) -> HloComputation:
-        """The computation that `add-start(..)` stands for: parameters and one instruction, which takes the attributes."""
+    def _names(self) -> list[str]:
+        """The attributes of an async-update or async-done."""
+        names = ["async_execution_thread"]
+        if self.wrapped is None:
+            names.append("calls")
+        if self.opcode is HloOpcode.ASYNC_UPDATE:
+            names.append("output_to_operand_aliasing")
+        return names
+
+    def _complete(self, computation: HloComputation, begun: Shape) -> None:
+        """Give what runs aside the operands and the result that come with this link of the chain."""
+        if self.opcode is HloOpcode.ASYNC_UPDATE:
+            operands, result = _parts(self.shape)
+        else:
+            operands, result = _parts(begun)[0], self.shape
+        self._bind(computation, operands, result)
+
+    def _bind(self, computation: HloComputation, operands: Sequence[Shape], result: Shape) -> None:
+        """Change the shapes of a wrapped computation to what they now are known to be."""
+        root = computation.root
+        for i, shape in enumerate(operands):
+            if i < len(computation.parameters):
+                _reshape(computation.parameters[i], shape)
+            else:
+                _add_operand(root, self._parameter(computation, i, shape))
+        _reshape(root, result)
+
+    def _parameter(self, computation: HloComputation, number: int, shape: Shape) -> HloInstruction:
+        from xlanb.hlo.parse_instruction import Scope
+
+        name = f"async_param.{number}" if number else "async_param"
+        attributes = {"parameter_number": number}
+        return self.parser.insert(Scope(computation), name, 0, HloOpcode.PARAMETER, shape, (), attributes, {})
+
+    def _wrap(self, wrapped: HloOpcode) -> HloComputation:
+        """The computation that `add-start(..)` stands for: parameters and one instruction, which takes the attributes.
+
+        Operands that come with the updates have a stand-in shape until then; those of a call or fusion are known.
+        """
         from xlanb.hlo.parse_instruction import Scope
 
         parser, attributes = self.parser, self.attributes
@@ -110,24 +166,40 @@ class Async:
         inner = {k: attributes.pop(k) for k in list(attributes) if k in wrapped.attribute}
         parser.require(wrapped, inner)
         inside = Scope(HloComputation("async_wrapped", parser.module))
-        parameters: list[HloInstruction] = []
-        for i, o in enumerate(self.operands):
-            name = f"async_param.{i}" if i else "async_param"
-            parameters.append(
-                parser.insert(inside, name, 0, HloOpcode.PARAMETER, o.shape, (), {"parameter_number": i}, {})
-            )
-        shape = parser.refined(wrapped, shape, parameters, inner, self.cursor.pos)
-        parser.insert(inside, wrapped.text, 0, wrapped, shape, parameters, inner, {})
+        shapes, result = _parts(self.shape)
+        missing = max((wrapped.arity or 0) - len(shapes), 0)
+        parameters = [
+            self._parameter(inside.computation, i, s) for i, s in enumerate([*shapes, *[_STAND_IN] * missing])
+        ]
+        result = parser.refined(wrapped, result, parameters, inner, self.cursor.pos)
+        parser.insert(inside, wrapped.text, 0, wrapped, result, parameters, inner, {})
         computation = inside.close(self.cursor)
+        called = inner.get({HloOpcode.CALL: "to_apply", HloOpcode.FUSION: "calls"}.get(wrapped, ""))
+        if called is not None:
+            self._bind(computation, [p.shape for p in called.parameters], called.root.shape)
         parser.finished.append(computation)
         return computation
 
 
-def async_start(instruction: HloInstruction) -> HloInstruction:
-    """The async-start at the beginning of a chain of async-updates."""
-    while instruction.opcode is not HloOpcode.ASYNC_START and instruction.operands:
-        instruction = instruction.operands[0]
-    return instruction
+_STAND_IN = array(PrimitiveType.F32, (1,))
+
+
+def _parts(state: Shape) -> tuple[Sequence[Shape], Shape]:
+    """The operands and the result in `((operands), result, ...)`."""
+    operands, result = state.shapes[:2]  # type: ignore[attr-defined]
+    return operands.shapes, result
+
+
+def _reshape(instruction: HloInstruction, shape: Shape) -> None:
+    if not compatible(instruction.shape, shape):
+        instruction.shape = shape
+        instruction._record = None
+
+
+def _add_operand(root: HloInstruction, new: HloInstruction) -> None:
+    root.operands = (*root.operands, new)
+    new._users[root] = 1
+    root._record = None
 
 
 def _set_thread(computation: HloComputation, thread: str) -> None:

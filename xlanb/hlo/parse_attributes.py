@@ -43,6 +43,7 @@ WORDS: dict[str, frozenset[str]] = {
     ),
     "transpose": frozenset("TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT".split()),
     "conv_kind": frozenset("fprop wgrad dgrad unset".split()),
+    "shuffle_mode": frozenset(("rotate",)),
     "group_mode": frozenset(
         "cross_replica cross_partition cross_replica_and_partition flattened_id kCrossReplica kCrossPartition kCrossReplicaAndPartition kFlattenedID".split()
     ),
@@ -144,11 +145,9 @@ def parse_window(cursor: Cursor) -> Window:
     cursor.expect("}", "to end window attribute")
     size = fields.get("size", [])
     for name, value in fields.items():
-        if len(value) != len(size) and name != "rhs_reversal":
+        if len(value) != len(size) and value:
             cursor.fail(f"expects '{name}=' has the same size as 'size='", start)
     n = len(size)
-    # XLA takes any number of reversals: dimensions without one are not reversed.
-    reversals = (fields.get("rhs_reversal", []) + [0] * n)[:n]
     ones = [1] * n
     rows = zip(
         size,
@@ -156,7 +155,7 @@ def parse_window(cursor: Cursor) -> Window:
         fields.get("pad", [[0, 0]] * n),
         fields.get("rhs_dilate", ones),
         fields.get("lhs_dilate", ones),
-        reversals,
+        fields.get("rhs_reversal", [0] * n),
         strict=True,
     )
     return Window(tuple(WindowDimension(s, t, p[0], p[1], w, b, r == 1) for s, t, p, w, b, r in rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -99,6 +100,42 @@ def _tuple(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, att
         return TupleShape(tuple(o.shape for o in operands))
     if not isinstance(shape, TupleShape) or len(shape.shapes) != len(operands):
         cursor.fail(f"a tuple of {len(operands)} operands cannot have the shape {shape}", at)
+    return shape
+
+
+@_check(HloOpcode.DYNAMIC_RESHAPE)
+def _dynamic_reshape(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
+    if not operands:
+        cursor.fail("DynamicReshape requires at least one operand.", at)
+    _same_count(cursor, at, shape, operands[0].shape)
+    rank = len(getattr(shape, "dimensions", ()))
+    if len(operands) - 1 != rank:
+        cursor.fail(
+            f"expects one dim size operand per result dimension; got {len(operands) - 1} for {rank} result dimensions",
+            at,
+        )
+    return shape
+
+
+@_check(HloOpcode.RESHAPE)
+def _reshape(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+    if -1 not in getattr(operands[0].shape, "dimensions", ()):
+        _same_count(cursor, at, shape, operands[0].shape)
+    return shape
+
+
+def _same_count(cursor: Cursor, at: int, shape: Shape | None, operand: Shape) -> None:
+    arrays = [s for s in (shape, operand) if isinstance(s, ArrayShape) and s.is_array]
+    if len(arrays) != 2 or math.prod(arrays[0].dimensions) != math.prod(arrays[1].dimensions):
+        cursor.fail(f"expects the same number of elements in result shape {shape} and operand shape {operand}", at)
+
+
+@_check(HloOpcode.SHUFFLE)
+def _shuffle(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+    if "shifts" not in attributes:
+        cursor.fail("expects shifts for a shuffle in rotate mode", at)
     return shape
 
 

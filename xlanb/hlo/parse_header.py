@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlanb.errors import HloParseError
-from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.debug_attributes import LOG_MODES, DebugAttributes, debug_attributes_text
+from xlanb.hlo.lexer import Cursor, escape
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.parse_attributes import index_text, parse_bools_or_bool
 from xlanb.hlo.parse_metadata import (
@@ -142,7 +143,51 @@ def _recovery_module(cursor: Cursor) -> str:
     except HloParseError as error:
         cursor.fail(f"in the recovery module: {error}", at)
     lines = str(module).split("\n")
-    return '  "\n' + "".join(f"    {line}\n" if line else "\n" for line in lines) + '  "\n'
+    return '  "\n' + "".join(f"    {escape(line)}\n" if line else "\n" for line in lines) + '  "\n'
+
+
+def _debug_attributes(cursor: Cursor) -> str:
+    """`{ {"a"}:({log_mode=default,callback_id=1}) }`: which values are logged, canonical text, sorted by the value."""
+    cursor.expect("{", "to start debug_attributes")
+    rows: dict[str, list[DebugAttributes]] = {}
+    while not cursor.at("}"):
+        value = parse_original_array(cursor)
+        cursor.expect(":", "in debug_attributes entry")
+        rows[value] = []
+        if cursor.accept("("):
+            while not cursor.at(")"):
+                rows[value].append(_one_debug_attributes(cursor))
+                if not cursor.accept(","):
+                    break
+            cursor.expect(")", "after list of debug_attributes")
+        else:
+            rows[value].append(_one_debug_attributes(cursor))
+        if not cursor.accept(","):
+            break
+    cursor.expect("}", "to end debug_attributes")
+    return debug_attributes_text(rows)
+
+
+def _one_debug_attributes(cursor: Cursor) -> DebugAttributes:
+    cursor.expect("{", "to start debug attributes")
+    found: dict[str, str | int | bool] = {}
+    while True:
+        at = cursor.pos
+        name = cursor.attribute_name()
+        if name == "log_mode":
+            found[name] = cursor.name("log mode")
+            if found[name] not in LOG_MODES[1:]:
+                cursor.fail(f"expects one of {', '.join(LOG_MODES[1:])}, not {found[name]}", at)
+        elif name == "partitioned":
+            found[name] = cursor.boolean()
+        elif name in ("callback_id", "op_id"):
+            found[name] = cursor.integer()
+        else:
+            cursor.fail(f"unknown debug attribute: {name}", at)
+        if not cursor.accept(","):
+            break
+    cursor.expect("}", "to end debug attributes")
+    return found
 
 
 _READERS: dict[str, Callable[[Cursor], str]] = {
@@ -156,6 +201,7 @@ _READERS: dict[str, Callable[[Cursor], str]] = {
     "allow_spmd_sharding_propagation_to_parameters": parse_bools_or_bool,
     "allow_spmd_sharding_propagation_to_output": parse_bools_or_bool,
     "origin_recovery_table": _recovery_table,
+    "debug_attributes": _debug_attributes,
 }
 
 

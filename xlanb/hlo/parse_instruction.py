@@ -10,13 +10,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from xlanb.hlo import shape_inference
+from xlanb.hlo.async_chain import ASYNC_BY_SUFFIX, ASYNC_OPCODES, NOT_WRAPPED
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.lexer import KEYWORDS, RESERVED, Cursor
 from xlanb.hlo.literal_text import parse_literal
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import BY_TEXT, Attribute, HloOpcode
-from xlanb.hlo.parse_async import ASYNC_BY_SUFFIX, ASYNC_OPCODES, Async
+from xlanb.hlo.parse_async import Async
 from xlanb.hlo.parse_attributes import READERS, parse_bools, parse_shapes
 from xlanb.hlo.parse_checks import NOT_INFERRED, inferred_layout, refine
 from xlanb.hlo.parse_metadata import (
@@ -194,7 +195,7 @@ class InstructionParser:
         if opcode is None:
             stem, dash, suffix = text.rpartition("-")
             opcode, wrapped = ASYNC_BY_SUFFIX.get(dash + suffix), BY_TEXT.get(stem)
-            if opcode is None or wrapped is None or wrapped is HloOpcode.PARAMETER:
+            if opcode is None or wrapped is None or wrapped in NOT_WRAPPED:
                 cursor.fail(f"expects opcode but sees: {text}", at)
         if shape is None and opcode in NOT_INFERRED:
             cursor.fail(f"cannot infer shape for opcode: {text}", at)
@@ -471,7 +472,7 @@ class InstructionParser:
             row = allowed.get(name)
             if seen is None:
                 seen = {name}
-            elif name in seen:
+            elif name in seen and name != "statistics":  # an async-start prints its own and those of what it wraps
                 cursor.fail(f"attribute {name} already exists", found.start(1))
             else:
                 seen.add(name)
@@ -563,7 +564,9 @@ class InstructionParser:
         elif name == "control-predecessors":
             common[name] = self._predecessors(scope)
         elif name == "statistics":
-            common[name] = parse_statistics(cursor)
+            value = parse_statistics(cursor)
+            if common.setdefault(name, value) != value:
+                cursor.fail("attribute statistics already exists", found.start(1))
         elif name == "origin":
             common[name] = parse_origin(cursor)
         elif name == "parameter_replication":

@@ -30,17 +30,29 @@ def parse_replica_groups(cursor: Cursor) -> str:
     tiles = cursor.ints("[", "]")
     if len(tiles) != 2:
         cursor.fail("replica groups by iota have two dimensions", at)
-    return _tile(tiles) + iota_text(cursor)
+    return _tile(tiles) + iota_text(cursor, math.prod(tiles))
 
 
 def _tile(values: tuple[int, ...]) -> str:
     return "[" + ",".join(map(str, values)) + "]"
 
 
-def iota_text(cursor: Cursor) -> str:
-    """`<=[4,2]T(1,0)`, with dimensions of size 1 and transposes that change nothing left out as XLA does."""
+def iota_text(cursor: Cursor, count: int) -> str:
+    """`<=[4,2]T(1,0)`, with dimensions of size 1 and transposes that change nothing left out as XLA does.
+
+    Raises:
+        HloParseError: it does not number `count` devices.
+    """
     cursor.expect("<=")
-    return "<=" + canonical_iota(*_iota_parts(cursor))
+    return "<=" + _iota_of(cursor, count)
+
+
+def _iota_of(cursor: Cursor, count: int) -> str:
+    at = cursor.pos
+    dims, perm = _iota_parts(cursor)
+    if math.prod(dims) != count:
+        cursor.fail(f"iota size {math.prod(dims)} does not match the {count} devices that are expected", at)
+    return canonical_iota(dims, perm)
 
 
 def _iota_parts(cursor: Cursor) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -193,18 +205,17 @@ def _mesh(cursor: Cursor) -> tuple[str, list[str]]:
     start = cursor.pos
     if cursor.accept(",") and cursor.text.startswith("device_ids", cursor.pos):
         cursor.attribute_name()
-        text += f", device_ids=({_device_ids(cursor)})"
+        text += f", device_ids=({_device_ids(cursor, math.prod(axes.values()))})"
     else:
         cursor.pos = start
     return text, list(axes)
 
 
-def _device_ids(cursor: Cursor) -> str:
+def _device_ids(cursor: Cursor, count: int) -> str:
     at = cursor.pos
     cursor.expect("(")
     if cursor.at("["):
-        dims, perm = _iota_parts(cursor)
-        text = canonical_iota(dims, perm)
+        text = _iota_of(cursor, count)
         cursor.expect(")")
         return text
     cursor.pos = at
@@ -352,8 +363,7 @@ class _Tiled:
             cursor.fail("non-maximal shardings must have more than one device assigned", self.at)
         count = math.prod(self.iota[0]) if self.iota else len(self.devices)
         types = list(self.subgroups or ()) + (["replicated"] if self.replicate_last else [])
-        # XLA counts the devices of an iota only where it regroups them.
-        if (count != math.prod(self.tile) and (types or not self.iota)) or min(self.tile) < 1:
+        if count != math.prod(self.tile) or min(self.tile) < 1:
             cursor.fail(f"{count} devices for tiles {_tile(self.tile)}", self.at)
         if len(types) > len(self.tile):
             cursor.fail("more subgroup types than dimensions", self.at)

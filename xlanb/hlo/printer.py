@@ -124,7 +124,7 @@ def module_text(record: ModuleRecord, options: PrintOptions = _CANONICAL) -> str
 
 def _header_line(record: ModuleRecord, options: PrintOptions) -> str:
     fields = [
-        f", {name}={text}"
+        f"{_BEFORE.get(name, ', ')}{name}={text}"
         for name, text in record.header
         if options.entry_layout or name != "entry_computation_layout"
         if options.frontend_attributes or name != "frontend_attributes"
@@ -155,7 +155,9 @@ HEADER_ORDER = (
     "num_partitions",
     "frontend_attributes",
     "origin_recovery_table",
+    "debug_attributes",
 )
+_BEFORE = {"debug_attributes": ",\n"}
 
 
 def header_fields(module: HloModule) -> dict[str, str]:
@@ -278,9 +280,9 @@ def instruction_text(
     if wrapped is None and record.opcode is HloOpcode.ASYNC_START:
         _attributes(record, options, out, skip=("calls", "async_execution_thread"))
         _attributes(record, options, out, skip=("output_to_operand_aliasing",))
-    elif wrapped is None:
+    elif wrapped is None or record.opcode is not HloOpcode.ASYNC_START:
         _attributes(record, options, out)
-    elif record.opcode is HloOpcode.ASYNC_START:
+    else:
         _attributes(record, options, out, skip=("calls", "output_to_operand_aliasing"))
         _attributes(wrapped, options, out)
         _attributes(record, options, out, skip=("calls", "async_execution_thread"))

@@ -119,6 +119,8 @@ CODECS: dict[str, Codec] = {
     "kind": _plain("fusion_kind"),
     "type": Codec(lambda proto, value, _: setattr(proto, "comparison_type", value), values.read_comparison),
     "dimensions": _ints("dimensions"),
+    "mode": Codec(values.write_shuffle_mode, values.read_shuffle_mode),
+    "shifts": Codec(values.write_shifts, values.read_shifts),
     "dynamic_slice_sizes": _ints("dynamic_slice_sizes", always=True),
     "fft_length": _ints("fft_length", always=True),
     "slice_sizes": _ints("gather_slice_sizes", always=True),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 
-from xlanb.hlo.lexer import Cursor
+from xlanb.errors import HloParseError
+from xlanb.hlo.debug_attributes import LOG_MODES, DebugAttributes, debug_attributes_text
+from xlanb.hlo.lexer import Cursor, escape, unescape
 from xlanb.hlo.parse_attributes import index_text
 from xlanb.hlo.parse_metadata import frontend_attributes_text, parse_frontend_attributes
 from xlanb.hlo.proto.metadata import (
@@ -94,7 +97,7 @@ _QUOTE = '  "'
 def recovery_to_proto(text: str, module: Message, nested: Callable[[str], Message]) -> None:
     """The text of an origin_recovery_table into `original_value_recovery_table`; `nested` makes the message of a module's text.
 
-    Read line by line: XLA prints the modules in it indented and between quotes, but escapes nothing in them.
+    Read line by line: XLA prints the modules in it indented and between quotes, each line escaped.
     """
     lines = iter(text.splitlines()[1:-1])
     for line in lines:
@@ -106,7 +109,7 @@ def recovery_to_proto(text: str, module: Message, nested: Callable[[str], Messag
         if cursor.accept(","):
             next(lines, "")
             body = list(itertools.takewhile(lambda inner: inner != _QUOTE, lines))
-            row.recovery_module.CopyFrom(nested("\n".join(body)))
+            row.recovery_module.CopyFrom(nested("\n".join(unescape(inner, cursor) for inner in body)))
 
 
 def recovery_from_proto(module: Message, nested: Callable[[Message], str]) -> str:
@@ -116,7 +119,45 @@ def recovery_from_proto(module: Message, nested: Callable[[Message], str]) -> st
         old = original_array_text(row.old_original_array)
         text = f"  {old} : {original_array_text(row.new_original_array)}"
         if row.HasField("recovery_module"):
-            inner = "".join(f"    {line}\n" if line else "\n" for line in nested(row.recovery_module).split("\n"))
+            inner = "".join(
+                f"    {escape(line)}\n" if line else "\n" for line in nested(row.recovery_module).split("\n")
+            )
             text += f",\n{_QUOTE}\n{inner}{_QUOTE}"
         rows.setdefault(old, text)
     return "{\n" + "".join(rows[old] + "\n" for old in sorted(rows)) + "}\n" if rows else ""
+
+
+def debug_attributes_to_proto(text: str, module: Message) -> None:
+    """The text of `debug_attributes` into the field of that name: a row a line."""
+    for line in text.splitlines()[1:-1]:
+        cursor = Cursor(line)
+        row = module.debug_attributes.add()
+        read_original_array(cursor, row.original_array)
+        for one in _DEBUG.findall(line, cursor.pos):
+            fields = dict(pair.split("=") for pair in one.split(",") if pair)
+            row.debug_attributes.add(
+                log_mode=LOG_MODES.index(fields.get("log_mode", "none")),
+                callback_id=int(fields.get("callback_id", 0)),
+                op_id=int(fields.get("op_id", 0)),
+                partitioned="partitioned" in fields,
+            )
+
+
+_DEBUG = re.compile(r"\{([^{}]*)\}")
+
+
+def debug_attributes_from_proto(module: Message) -> str:
+    """The text of `debug_attributes`; "" where there are none.
+
+    Raises:
+        HloParseError: a log mode is unknown.
+    """
+    rows: dict[str, list[DebugAttributes]] = {}
+    for row in module.debug_attributes:
+        found = rows.setdefault(original_array_text(row.original_array), [])
+        for one in row.debug_attributes:
+            if not 0 <= one.log_mode < len(LOG_MODES):
+                raise HloParseError(f"log_mode {one.log_mode} of debug_attributes is unknown")
+            values = {n: getattr(one, n) for n in ("callback_id", "op_id", "partitioned")}
+            found.append({"log_mode": LOG_MODES[one.log_mode], **values})
+    return debug_attributes_text(rows)

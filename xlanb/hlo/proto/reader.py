@@ -85,6 +85,7 @@ class _Reader:
             "buffer_donor": header.donor_from_proto(proto),
             "frontend_attributes": header.frontend_header_from_proto(proto),
             "origin_recovery_table": header.recovery_from_proto(proto, lambda p: str(module_of(p))),
+            "debug_attributes": header.debug_attributes_from_proto(proto),
         }
         module.header.update({name: text for name, text in texts.items() if text})
         self._schedule()

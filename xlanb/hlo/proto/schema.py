@@ -143,6 +143,10 @@ message BlockScaling
 message BlockScalingConfig
   1 lhs BlockScaling
   2 rhs BlockScaling
+message ShuffleRotate
+  1 shifts int64*
+message ShuffleMode
+  1 rotate ShuffleRotate
 message FrontendAttribute
   1 key string
   2 value string
@@ -338,6 +342,7 @@ message HloInstructionProto
   100 has_dynamic_root bool
   101 block_scaling_config BlockScalingConfig
   102 comparison_order string
+  103 shuffle_mode ShuffleMode
 message HloComputationProto
   1 name string
   2 instructions HloInstructionProto*
@@ -384,6 +389,14 @@ message RecoveryEntry
   1 old_original_array OriginalArrayProto
   2 new_original_array OriginalArrayProto
   3 recovery_module HloModuleProto
+message DebugAttributesProto
+  1 log_mode int32
+  2 callback_id int64
+  3 op_id int64
+  4 partitioned bool
+message DebugAttributeTableEntryProto
+  1 original_array OriginalArrayProto
+  2 debug_attributes DebugAttributesProto*
 message OriginalValueRecoveryTableProto
   1 entries RecoveryEntry*
 message HloModuleProto
@@ -402,6 +415,7 @@ message HloModuleProto
   19 frontend_attributes FrontendAttributes
   20 original_value_recovery_table OriginalValueRecoveryTableProto
   21 device_type string
+  24 debug_attributes DebugAttributeTableEntryProto*
 message HloProto
   1 hlo_module HloModuleProto
 """

@@ -289,6 +289,26 @@ def read_sparsity(proto: Message, _: Sequence[Shape]) -> str | None:
     return "{" + " ".join(sides) + "}" if sides else None
 
 
+def write_shuffle_mode(proto: Message, mode: str, _: HloInstruction) -> None:
+    """Write which of the ways to shuffle it is; rotation is the only one."""
+    proto.shuffle_mode.rotate.SetInParent()
+
+
+def read_shuffle_mode(proto: Message, _: Sequence[Shape]) -> str | None:
+    """The name of the set field of `shuffle_mode`; None where there is none."""
+    return "rotate" if proto.HasField("shuffle_mode") and proto.shuffle_mode.HasField("rotate") else None
+
+
+def write_shifts(proto: Message, shifts: Sequence[int], _: HloInstruction) -> None:
+    """Write how far each dimension is rotated."""
+    proto.shuffle_mode.rotate.shifts.extend(shifts)
+
+
+def read_shifts(proto: Message, shapes: Sequence[Shape]) -> tuple[int, ...] | None:
+    """How far each dimension is rotated; None where it is no rotation."""
+    return tuple(proto.shuffle_mode.rotate.shifts) if read_shuffle_mode(proto, shapes) else None
+
+
 _SCALED_SIDE = re.compile(r"(lhs|rhs)=\{(?:scale_idx=(-?\d+))?\}")
 
 

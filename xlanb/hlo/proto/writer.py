@@ -102,6 +102,8 @@ class _Writer:
             header.frontend_header_to_proto(text, proto)
         if text := fields.get("origin_recovery_table"):
             header.recovery_to_proto(text, proto, _nested)
+        if text := fields.get("debug_attributes"):
+            header.debug_attributes_to_proto(text, proto)
         if self.module.tables:
             tables_to_proto(self.module.tables, proto.stack_frame_index)
 

@@ -181,11 +181,18 @@ def _async_start(site: Site, shape: Shape) -> None:
     operands, output = _check_async(site, shape)
     if len(operands.shapes) != len(site.shapes) or not all(map(compatible, operands.shapes, site.shapes)):
         site.fail(f"expected the first element of {shape} to be the tuple of the operands")
-    if output == _NOTHING:
-        return
-    result = check_call(site, called, site.shapes)
-    if not compatible(output, result):
-        site.fail(f"expected the second element of {shape} to be the result {result}")
+    parameters = TupleShape(tuple(p.shape for p in called.parameters))
+    if not is_shape_prefix(operands, parameters):
+        site.fail(f"expected operands that are the first of the parameters {parameters} of {called.name}")
+    if not is_shape_prefix(output, called.root.shape):
+        site.fail(f"expected the second element of {shape} to be the result {called.root.shape}, or its beginning")
+
+
+def is_shape_prefix(some: Shape, whole: Shape) -> bool:
+    """Whether a tuple has the first elements of another one, and those their first; arrays have to be the same."""
+    if isinstance(some, TupleShape) and isinstance(whole, TupleShape):
+        return len(some.shapes) <= len(whole.shapes) and all(map(is_shape_prefix, some.shapes, whole.shapes))
+    return some == _NOTHING or compatible(some, whole)
 
 
 def _check_async(site: Site, shape: Shape) -> tuple[TupleShape, Shape]:
@@ -195,17 +202,26 @@ def _check_async(site: Site, shape: Shape) -> tuple[TupleShape, Shape]:
     return site.fail(f"expected a tuple of the operands' tuple, the result and state, not {shape}")
 
 
-@rule(_O.ASYNC_UPDATE)
-def _async_update(site: Site) -> Shape:
-    site.count(1)
-    _check_async(site, site.shapes[0])
-    return site.shapes[0]
+@check_rule(_O.ASYNC_UPDATE)
+def _async_update(site: Site, shape: Shape) -> None:
+    """The state before, completed by the operands that come with the update, and by parts of the result."""
+    if not site.shapes:
+        site.fail("expected the state of an async-start or async-update as first operand")
+    before, begun = _check_async(site, site.shapes[0])
+    operands, output = _check_async(site, shape)
+    if not is_shape_prefix(before, operands) or not is_shape_prefix(begun, output):
+        site.fail(f"expected a state that begins as its operand's, {site.shapes[0]}, not {shape}")
+    new = operands.shapes[len(before.shapes) :]
+    if len(new) != len(site.shapes) - 1 or not all(map(compatible, new, site.shapes[1:])):
+        site.fail(f"expected the first element of {shape} to end in the shapes of the operands behind the first")
 
 
-@rule(_O.ASYNC_DONE)
-def _async_done(site: Site) -> Shape:
+@check_rule(_O.ASYNC_DONE)
+def _async_done(site: Site, shape: Shape) -> None:
     site.count(1)
-    return _check_async(site, site.shapes[0])[1]
+    output = _check_async(site, site.shapes[0])[1]
+    if not is_shape_prefix(output, shape):
+        site.fail(f"expected the result {output} of the state, not {shape}")
 
 
 # -- random numbers ---------------------------------------------------------------------------------------------

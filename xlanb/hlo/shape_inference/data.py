@@ -283,6 +283,9 @@ def _constant(site: Site, shape: Shape) -> None:
 @rule(_O.SHUFFLE)
 def _shuffle(site: Site) -> Shape:
     site.count(1)
+    dims, shifts = site.get("dimensions") or (), site.get("shifts") or ()
+    if len(dims) != len(shifts) or len(set(dims)) != len(dims) or any(not 0 <= d < site.array(0).rank for d in dims):
+        site.fail(f"expected a shift for each of distinct dimensions, not {shifts} for {dims}")
     return row_major(site.array(0))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from xlanb.boundary import boundary
+from xlanb.hlo.async_chain import ASYNC_OPCODES
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.verifier.aliases import verify_instruction_aliases, verify_module_aliases
+from xlanb.hlo.verifier.async_chains import verify_async_chains
 from xlanb.hlo.verifier.executable import EXECUTABLE_CHECKS
 from xlanb.hlo.verifier.fault import VerifierOptions
 from xlanb.hlo.verifier.instructions import CHECKS
@@ -38,6 +40,7 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
     fusions: list[HloInstruction] = []
     channels: list[HloInstruction] = []
     reductions: list[HloInstruction] = []
+    links: list[HloInstruction] = []
     for computation in module.computations:
         for i in computation._instructions:
             opcode = i.opcode
@@ -51,6 +54,8 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
                 fusions.append(i)
             elif opcode is HloOpcode.ALL_REDUCE or opcode is HloOpcode.ALL_REDUCE_START:
                 reductions.append(i)
+            elif opcode in ASYNC_OPCODES:
+                links.append(i)
             if "channel_id" in i.attributes:
                 channels.append(i)
             if "output_to_operand_aliasing" in i.attributes:
@@ -62,6 +67,7 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
     verify_fusions(module, fusions)
     verify_channels(channels)
     verify_constrained_layouts(reductions)
+    verify_async_chains(links)
     verify_entry_layout(module)
     if options.layout_sensitive:
         verify_layouts(module)

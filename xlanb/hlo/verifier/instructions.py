@@ -123,15 +123,11 @@ CHECKS[_O.COLLECTIVE_PERMUTE] = verify_pairs
 # -- what runs aside: a start, updates perhaps, a done ----------------------------------------------------------
 
 _SINGLE_USER: dict[HloOpcode, tuple[HloOpcode, ...]] = {
-    _O.ASYNC_START: (_O.ASYNC_UPDATE, _O.ASYNC_DONE),
-    _O.ASYNC_UPDATE: (_O.ASYNC_UPDATE, _O.ASYNC_DONE),
     _O.ALL_REDUCE_START: (_O.ALL_REDUCE_DONE,),
     _O.COPY_START: (_O.COPY_DONE,),
     _O.COLLECTIVE_PERMUTE_START: (_O.COLLECTIVE_PERMUTE_DONE,),
 }
 _OPERAND: dict[HloOpcode, tuple[HloOpcode, ...]] = {
-    _O.ASYNC_UPDATE: (_O.ASYNC_START, _O.ASYNC_UPDATE),
-    _O.ASYNC_DONE: (_O.ASYNC_START, _O.ASYNC_UPDATE),
     _O.ALL_REDUCE_DONE: (_O.ALL_REDUCE_START,),
     _O.COPY_DONE: (_O.COPY_START,),
     _O.COLLECTIVE_PERMUTE_DONE: (_O.COLLECTIVE_PERMUTE_START,),
@@ -150,11 +146,7 @@ def _pair(i: HloInstruction) -> None:
     operands = _OPERAND.get(i.opcode)
     if operands is not None and i.operands[0].opcode not in operands:
         fail(i, f"expected {' or '.join(map(str, operands))} as operand, not {i.operands[0].opcode}")
-    if i.opcode is _O.ASYNC_START:
-        _async_start(i)
-    elif i.opcode is _O.ASYNC_UPDATE and i.shape != (start := i.operands[0].shape) and compatible(i.shape, start):
-        fail(i, f"expected its operand's shape, layouts and dynamic dimensions included, {start}, not {i.shape}")
-    elif i.opcode is _O.COLLECTIVE_PERMUTE_START:
+    if i.opcode is _O.COLLECTIVE_PERMUTE_START:
         verify_pairs(i)
     elif i.opcode is _O.ALL_REDUCE_START:
         verify_groups(i)
@@ -162,6 +154,13 @@ def _pair(i: HloInstruction) -> None:
         _transfer_done(i)
 
 
+@_check(_O.ASYNC_UPDATE)
+def _async_update(i: HloInstruction) -> None:
+    if i.shape != (start := i.operands[0].shape) and compatible(i.shape, start):
+        fail(i, f"expected its operand's shape, layouts and dynamic dimensions included, {start}, not {i.shape}")
+
+
+@_check(_O.ASYNC_START)
 def _async_start(i: HloInstruction) -> None:
     called: HloComputation = i.attributes["calls"]
     thread, wrapped = i.attributes.get("async_execution_thread") or "main", called.execution_thread or "main"

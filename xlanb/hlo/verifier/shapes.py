@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xlanb.errors import HloVerifierError, ShapeError
+from xlanb.errors import ShapeError
 from xlanb.hlo import shape_inference  # noqa: F401 - registers the rules
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -50,14 +50,6 @@ KEEPS_LAYOUT = frozenset(o for o in HloOpcode if o.is_elementwise) | frozenset(
 
 def verify_shape(i: HloInstruction, options: VerifierOptions) -> None:
     """The shape is the inferred one, layouts and dynamic dimensions aside."""
-    try:
-        _verify_shape(i, options)
-    except HloVerifierError:
-        if not _is_completed_by_updates(i):
-            raise
-
-
-def _verify_shape(i: HloInstruction, options: VerifierOptions) -> None:
     opcode, shape = i.opcode, i.shape
     if not options.allow_unbounded_dynamism and _is_unbounded(shape):
         fail(i, f"expected dimensions that are bounded, not {shape}")
@@ -91,17 +83,6 @@ def _verify_same_layout(i: HloInstruction, shape: ArrayShape) -> None:
         x = o.shape
         if isinstance(x, ArrayShape) and x.rank == shape.rank and not _same_layouts(x, shape):
             fail(i, f"expected the layout of its operand {o.name}, {x}")
-
-
-def _is_completed_by_updates(i: HloInstruction) -> bool:
-    """Whether operands and results of an async-start come with the updates only: what it runs aside has no result yet."""
-    if i.opcode is _O.ASYNC_DONE:
-        start = i.operands[0].shape
-        return isinstance(start, TupleShape) and len(start.shapes) > 1 and start.shapes[1] == _NOTHING
-    if i.shape != _NOTHING or not i.is_root:
-        return False
-    callers = i.parent.module.callers(i.parent)
-    return bool(callers) and all(c.opcode is _O.ASYNC_START for c in callers)
 
 
 def _verify_result(i: HloInstruction, expected: Shape, options: VerifierOptions) -> None:
