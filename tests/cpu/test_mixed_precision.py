@@ -133,3 +133,60 @@ def test_parts_of_complex_numbers_in_another_type(opcode, kind, to):
         made = np.asarray(run(x))
         assert made.dtype == module.entry_computation.root.array_shape.dtype
         np.testing.assert_allclose(made.astype(np.float64), exact, rtol=1e-7 if made.itemsize > 2 else 1e-2)
+
+
+# A computation whose parameters and result (t0, t1, t2) are of other types than the arrays (f32) that it is applied to.
+_SUM = "f {{\n  p = {0}[] parameter(0)\n  q = {1}[] parameter(1)\n  x = {2}[] convert(p)\n  y = {2}[] convert(q)\n  ROOT s = {2}[] add(x, y)\n}}\n"
+_LESS = "f {{\n  p = {0}[] parameter(0)\n  q = {1}[] parameter(1)\n  x = f64[] convert(p)\n  y = f64[] convert(q)\n  ROOT s = pred[] compare(x, y), direction=LT\n}}\n"
+_PAIR = (
+    "f {{\n  p = {0}[] parameter(0)\n  i = s32[] parameter(1)\n  q = {1}[] parameter(2)\n  j = s32[] parameter(3)\n  x = {2}[] convert(p)\n"
+    "  y = {2}[] convert(q)\n  s = {2}[] add(x, y)\n  k = s32[] add(i, j)\n  ROOT t = ({2}[], s32[]) tuple(s, k)\n}}\n"
+)
+APPLIED = {
+    "reduce rows": (_SUM, "ROOT r = {2}[8] reduce(a, z), dimensions={{1}}, to_apply=f"),
+    "reduce columns": (_SUM, "ROOT r = {2}[40] reduce(a, z), dimensions={{0}}, to_apply=f"),
+    "reduce all": (_SUM, "ROOT r = {2}[] reduce(a, z), dimensions={{0,1}}, to_apply=f"),
+    "reduce two": (
+        _PAIR,
+        "i = s32[8,40] iota(), iota_dimension=1\n w = s32[] constant(0)\n ROOT r = ({2}[8], s32[8]) reduce(a, i, z, w), dimensions={{1}}, to_apply=f",
+    ),
+    "pool": (_SUM, "ROOT r = f32[8,10] reduce-window(a, z), window={{size=1x4 stride=1x4}}, to_apply=f"),
+    "running sum": (_SUM, "ROOT r = f32[8,40] reduce-window(a, z), window={{size=1x40 pad=0_0x39_0}}, to_apply=f"),
+    "scatter": (
+        _SUM,
+        "i = s32[3] constant({{1,5,1}})\n u = f32[3,40] slice(a), slice={{[2:5], [0:40]}}\n ROOT r = f32[8,40] scatter(a, i, u), update_window_dims={{1}}, "
+        "inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=f",
+    ),
+    "select and scatter": (
+        _SUM + _LESS.replace("f {{", "less {{"),
+        "s = f32[8,20] slice(a), slice={{[0:8], [0:20]}}\n ROOT r = f32[8,40] select-and-scatter(a, s, z), window={{size=1x2 stride=1x2}}, "
+        "select=less, scatter=f",
+    ),
+    "map": (_SUM, "b = f32[8,40] negate(a)\n ROOT r = f32[8,40] map(a, b), dimensions={{0,1}}, to_apply=f"),
+    "map to the result's type": (_SUM, "ROOT r = {2}[8,40] map(a, a), dimensions={{0,1}}, to_apply=f"),
+    "sort": (_LESS, "ROOT r = f32[8,40] sort(a), dimensions={{1}}, to_apply=f"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kinds", [("f32", "f64", "f32"), ("f64", "f64", "f64"), ("f64", "bf16", "f32"), ("bf16", "bf16", "bf16"), ("f16", "bf16", "f64")], ids="-".join)  # fmt: skip
+@pytest.mark.parametrize("case", APPLIED.values(), ids=APPLIED)
+def test_a_computation_of_other_types_than_the_arrays_it_is_applied_to(case, kinds):
+    applied, body = (text.format(*kinds) for text in case)
+    text = f"HloModule m\n{applied}ENTRY main {{\n a = f32[8,40] parameter(0)\n z = f32[] constant(0)\n {body}\n}}\n"
+    one_type = text.replace("f64", "f32").replace("bf16", "f32").replace("f16", "f32")
+    a = np.random.default_rng(0).integers(-3, 4, (8, 40)).astype(np.float32)  # sums of these are exact in all types
+    module = parse(text)
+    module.verify()
+    for run in (xlanb.compile(module), lambda x: xlanb.evaluate(module, x)):
+        for got, want in zip(_leaves(run(a)), _leaves(xlanb.evaluate(one_type, a)), strict=True):
+            np.testing.assert_array_equal(got.astype(want.dtype), want)
+
+
+def _leaves(value):
+    return [np.asarray(v) for v in (value if isinstance(value, tuple) else (value,))]
+
+
+def test_the_evaluator_rounds_to_what_a_reducer_takes():
+    text = HEADER.replace("f32", "bf16") + "a = f32[3] parameter(0)\n c = f32[] constant(0)\n ROOT r = bf16[] reduce(a, c), dimensions={0}, to_apply=add\n}\n"  # fmt: skip
+    small = np.float32([256, 1, 1])  # 257 is no bf16: the ones are lost one by one
+    assert float(xlanb.evaluate(text, small)) == 256

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.shape_inference.registry import component_type
@@ -39,7 +40,7 @@ UNTOUCHED = frozenset(
 """Opcodes that only pass values on, or take any types by what they mean."""
 
 SEVERAL_TYPES = UNTOUCHED | {
-    HloOpcode.DOT, HloOpcode.CONVOLUTION, HloOpcode.RAGGED_DOT, HloOpcode.SCALED_DOT, HloOpcode.STOCHASTIC_CONVERT, HloOpcode.MAP, HloOpcode.BATCH_NORM_TRAINING,
+    HloOpcode.DOT, HloOpcode.CONVOLUTION, HloOpcode.RAGGED_DOT, HloOpcode.SCALED_DOT, HloOpcode.STOCHASTIC_CONVERT, HloOpcode.BATCH_NORM_TRAINING,
     HloOpcode.BATCH_NORM_INFERENCE, HloOpcode.BATCH_NORM_GRAD, HloOpcode.RNG, HloOpcode.COMPLEX,
 }  # fmt: skip
 """Opcodes whose operands and results may be of types that have nothing to do with each other."""
@@ -58,7 +59,7 @@ def is_mixed(i: HloInstruction) -> bool:
     if i.opcode in SEVERAL_TYPES or not i.operands:
         return False
     shape = i.shape
-    if isinstance(shape, TupleShape):
+    if isinstance(shape, TupleShape) or i.called_computations:
         return bool(mixed_types(i))
     t = shape.element_type
     return any(o.shape.is_array and o.shape.element_type is not t for o in i.operands) and bool(mixed_types(i))
@@ -74,19 +75,45 @@ def mixed_types(i: HloInstruction) -> set[PrimitiveType]:
 
 
 def _groups(i: HloInstruction) -> Iterable[list[Shape]]:
-    """Shapes that are to have one type: all, or of one that works on several arrays at once those that belong together."""
-    results = list(i.shape.shapes) if isinstance(i.shape, TupleShape) else [i.shape]
+    """Shapes that are to have one type: all, or of one that works on several arrays at once those that belong together.
+
+    The parameters and results of a scalar computation that the instruction applies belong to the arrays that they are elements of.
+    """
+    results = _parts(i.shape)
     operands = [o.shape for o in i.operands]
     n = len(results)
     match i.opcode:
-        case HloOpcode.SORT | HloOpcode.TOPK:
+        case HloOpcode.TOPK:
             return ([a, b] for a, b in zip(operands, results, strict=False))
+        case HloOpcode.SORT:
+            sides = _parameters(i.to_apply)
+            return ([operands[k], results[k], *sides[2 * k : 2 * k + 2]] for k in range(n))
         case HloOpcode.REDUCE | HloOpcode.REDUCE_WINDOW:
-            return ([operands[k], operands[n + k], results[k]] for k in range(n))
+            return ([operands[k], operands[n + k], results[k], *_folding(i.to_apply, k, n)] for k in range(n))
         case HloOpcode.SCATTER:
-            return ([operands[k], operands[n + 1 + k], results[k]] for k in range(n))
+            return ([operands[k], operands[n + 1 + k], results[k], *_folding(i.to_apply, k, n)] for k in range(n))
+        case HloOpcode.SELECT_AND_SCATTER:
+            select, scatter = i.attributes["select"], i.attributes["scatter"]
+            return ([*operands, i.shape, *_parameters(select), *_folding(scatter, 0, 1)],)
+        case HloOpcode.MAP:
+            pairs = zip(operands, _parameters(i.to_apply), strict=True)
+            return (*([a, p] for a, p in pairs), [i.shape, i.to_apply.root.shape])
         case _:
             return () if isinstance(i.shape, TupleShape) else ([*operands, i.shape],)
+
+
+def _parts(shape: Shape) -> list[Shape]:
+    return list(shape.shapes) if isinstance(shape, TupleShape) else [shape]
+
+
+def _parameters(computation: HloComputation) -> list[Shape]:
+    return [p.shape for p in computation.parameters]
+
+
+def _folding(reducer: HloComputation, k: int, n: int) -> list[Shape]:
+    """The accumulator, the element and the result that a reducer of `n` arrays has for array `k`."""
+    parameters = _parameters(reducer)
+    return [parameters[k], parameters[n + k], _parts(reducer.root.shape)[k]]
 
 
 def part_type(i: HloInstruction) -> PrimitiveType | None:

@@ -88,10 +88,15 @@ class Monoid:
         return x.astype(np.complex128) if is_complex(x) else widen(x)
 
 
-def monoid(computation: HloComputation) -> Monoid | None:
-    """The operation of a computation that combines its two parameters, and does nothing else; None for any other."""
+def monoid(computation: HloComputation, *arrays: Array) -> Monoid | None:
+    """The operation of a computation that combines its two parameters, and does nothing else; None for any other.
+
+    It is to fold these arrays; without one where they are of another type than the computation.
+    """
     root = computation.root
     if root.opcode not in _UFUNCS or len(computation.parameters) != 2:
+        return None
+    if any(x.dtype != root.array_shape.dtype for x in arrays):
         return None
     if any(o.opcode is not HloOpcode.PARAMETER for o in root.operands) or root.operands[0] is root.operands[1]:
         return None
@@ -122,10 +127,8 @@ def as_tuple(value: Value) -> tuple[Array, ...]:
 def combine(
     ev: Evaluator, computation: HloComputation, left: Sequence[Array], right: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """The computation applied elementwise to accumulators and new elements, which are made floats of its parameters' types where they are of others."""
-    wanted = [p.shape.as_array().dtype for p in computation.parameters]
-    values = [x if x.dtype == t else x.astype(t) for x, t in zip((*left, *right), wanted, strict=True)]
-    return as_tuple(ev.map(computation, values))
+    """The computation applied elementwise to accumulators and new elements."""
+    return as_tuple(ev.map(computation, (*left, *right)))
 
 
 def fold(
@@ -144,8 +147,8 @@ def fold(
         inits: a scalar for each.
         axes: the dimensions to fold.
     """
-    known = monoid(computation) if len(operands) == 1 else None
-    if known is not None and operands[0].dtype == inits[0].dtype:
+    known = monoid(computation, operands[0], inits[0]) if len(operands) == 1 else None
+    if known is not None:
         return (_fold_known(known, operands[0], inits[0], axes),)
     lines = [_lines(x, axes) for x in operands]
     accumulators = tuple(np.broadcast_to(v, lines[0].shape[1:]) for v in inits)

@@ -176,12 +176,12 @@ def scatter_into(
         places: s64[n], where each update goes; all in bounds.
         updates: an array [n] for each target.
     """
-    known = monoid(computation) if len(targets) == 1 else None
+    known = monoid(computation, targets[0], updates[0]) if len(targets) == 1 else None
     if takes_second(computation) and targets[0].dtype == updates[0].dtype:
         out = np.array(targets[0])
         out[_last_at(places)[0]] = updates[0][_last_at(places)[1]]
         return (out,)
-    if known is not None and targets[0].dtype == updates[0].dtype:
+    if known is not None:
         wide = np.array(known.accumulator(targets[0]))
         known.ufunc.at(wide, places, known.accumulator(updates[0]))
         out = narrow(wide, targets[0].dtype)
@@ -215,5 +215,5 @@ def _scatter_in_rounds(
         at = places[now]
         new = combine(ev, computation, [t[at] for t in out], [u[now] for u in updates])
         for t, n in zip(out, new, strict=True):
-            t[at] = n
+            t[at] = narrow(n, t.dtype)
     return tuple(out)

@@ -150,7 +150,12 @@ class Evaluator:
         return self._walk(computation, arguments, lifted=True)
 
     def map(self, computation: HloComputation, arguments: Sequence[Array]) -> Value:
-        """A computation of scalars applied to each element of equally shaped arrays; a tuple of results gives a tuple of arrays."""
+        """A computation of scalars applied to each element of equally shaped arrays; a tuple of results gives a tuple of arrays.
+
+        Floats of another type than a parameter's (mixed precision) are converted to it.
+        """
+        wanted = [p.array_shape.dtype for p in computation.parameters]
+        arguments = [narrow(a, t) for a, t in zip(arguments, wanted, strict=True)]
         shape = np.broadcast_shapes(*(a.shape for a in arguments))
         if self.is_liftable(computation):
             return _broadcast(self.call_lifted(computation, tuple(arguments)), shape)
@@ -399,7 +404,8 @@ def _rounded(value: Value, i: HloInstruction) -> Value:
 def _narrowed(value: Value, shape: Shape, i: HloInstruction) -> Value:
     if not isinstance(shape, ArrayShape) or not isinstance(value, np.ndarray) or value.dtype == shape.dtype:
         return value
-    floats = {o.shape.dtype for o in i.operands if isinstance(o.shape, ArrayShape) and o.shape.element_type.is_floating}
+    given = [leaf for s in (*i.operands, *(c.root for c in i.called_computations)) for _, leaf in s.shape.leaves()]
+    floats = {s.dtype for s in given if isinstance(s, ArrayShape) and s.element_type.is_floating}
     is_mixed = shape.element_type.is_floating and value.dtype in floats
     return narrow(value, shape.dtype) if is_mixed else value
 

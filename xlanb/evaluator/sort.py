@@ -39,6 +39,8 @@ def _known_order(comparator: HloComputation, lines: Sequence[Array]) -> Array | 
     if a // 2 != b // 2 or a == b or direction not in ("LT", "GT"):
         return None
     key = lines[a // 2]
+    if any(o.array_shape.dtype != key.dtype for o in root.operands):
+        return None
     if root.get("type") == "TOTALORDER" and is_floating(key):
         key = total_order(key)
     elif key.dtype.kind == "c" or (is_floating(key) and bool(np.isnan(widen(key)).any())):

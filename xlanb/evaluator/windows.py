@@ -65,8 +65,8 @@ def _reduce_window(ev: Evaluator, i: HloInstruction, *operands: Array) -> Value:
     count = len(operands) // 2
     arrays, inits = operands[:count], operands[count:]
     dimensions = checked_window(i.window, arrays[0].ndim)
-    known = monoid(i.to_apply) if count == 1 else None
-    if known is not None and arrays[0].dtype == inits[0].dtype:
+    known = monoid(i.to_apply, arrays[0], inits[0]) if count == 1 else None
+    if known is not None:
         results: tuple[Array, ...] = (_reduce_known(known, arrays[0], inits[0], dimensions),)
     else:
         results = _reduce_any(ev, i, arrays, inits, dimensions)
