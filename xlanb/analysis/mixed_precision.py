@@ -45,6 +45,22 @@ SEVERAL_TYPES = UNTOUCHED | {
 }  # fmt: skip
 """Opcodes whose operands and results may be of types that have nothing to do with each other."""
 
+WIDER: dict[PrimitiveType, PrimitiveType] = {
+    PrimitiveType.BF16: PrimitiveType.F32,
+    PrimitiveType.F8E5M2: PrimitiveType.F16,
+    PrimitiveType.F8E4M3: PrimitiveType.F16,
+    PrimitiveType.F8E4M3FN: PrimitiveType.F16,
+    PrimitiveType.F8E4M3B11FNUZ: PrimitiveType.F16,
+    PrimitiveType.F8E5M2FNUZ: PrimitiveType.F16,
+    PrimitiveType.F8E4M3FNUZ: PrimitiveType.F16,
+    PrimitiveType.F8E3M4: PrimitiveType.F16,
+    PrimitiveType.S4: PrimitiveType.S8,
+    PrimitiveType.U4: PrimitiveType.U8,
+    PrimitiveType.F4E2M1FN: PrimitiveType.F16,
+    PrimitiveType.F8E8M0FNU: PrimitiveType.F32,
+}
+"""What XLA:CPU computes a narrow type in: its float-normalization passes."""
+
 
 def common_type(kinds: set[PrimitiveType]) -> PrimitiveType:
     """The type that holds the values of all: the widest, or a wider one where two are as wide and neither holds the other's."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
+from xlanb.analysis.mixed_precision import WIDER
 from xlanb.errors import PassError
 from xlanb.transforms import PASSES
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
 from xlanb.transforms.apply_xla_transforms import ApplyXlaTransforms
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.cpu_instruction_fusion import CpuInstructionFusion
-from xlanb.transforms.float_normalization import WIDER
 from xlanb.transforms.hlo_cse import HloCse
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 

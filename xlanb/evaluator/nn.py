@@ -6,35 +6,63 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xlanb.analysis.mixed_precision import WIDER
 from xlanb.evaluator.elementwise import total_order
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.sort import order_by_key
-from xlanb.evaluator.values import Array, is_floating, narrow, widen
+from xlanb.evaluator.values import Array, is_floating, narrow, primitive_type
 from xlanb.hlo.instruction import HloInstruction
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
 
-def _features(i: HloInstruction, x: Array, *vectors: Array) -> tuple[list[Array], tuple[int, ...]]:
-    """Vectors over the features so that they broadcast against x, and the other dimensions."""
-    feature = i.attributes["feature_index"]
-    others = tuple(d for d in range(x.ndim) if d != feature)
-    return [widen(v).reshape([-1 if d == feature else 1 for d in range(x.ndim)]) for v in vectors], others
+class _Norm:
+    """The arithmetic of one batch normalisation, every step rounded to the type that XLA:CPU computes it in."""
+
+    def __init__(self, i: HloInstruction, x: Array) -> None:
+        feature = i.attributes["feature_index"]
+        self.shape = [-1 if d == feature else 1 for d in range(x.ndim)]
+        self.axes = tuple(d for d in range(x.ndim) if d != feature)
+        kind = primitive_type(x)
+        self.dtype = WIDER.get(kind, kind).dtype
+        self.x = narrow(x, self.dtype)
+        self.count = self.dtype.type(x.size // max(1, x.shape[feature]))
+        self.epsilon = self.dtype.type(i.attributes["epsilon"])
+
+    def vectors(self, *vectors: Array) -> list[Array]:
+        """Vectors over the features so that they broadcast against x."""
+        return [narrow(v, self.dtype).reshape(self.shape) for v in vectors]
+
+    def total(self, v: Array) -> Array:
+        """The sum over all but the features; f16 is rounded after each step, as other folds are."""
+        if self.dtype != np.float16:
+            return narrow(v.sum(axis=self.axes, keepdims=True, dtype=np.float64), self.dtype)
+        lines = np.moveaxis(v, self.axes, range(len(self.axes))).reshape(-1, *(v.shape[d] for d in _kept(v, self.axes)))
+        zero = np.zeros((1, *lines.shape[1:]), self.dtype)
+        return np.asarray(np.add.accumulate(np.concatenate([zero, lines]), axis=0)[-1]).reshape(self.shape)
+
+    def mean(self, v: Array) -> Array:
+        """The mean over all but the features."""
+        return np.asarray(self.total(v) / self.count)
+
+    def inverse_deviation(self, variance: Array) -> Array:
+        """1 / sqrt(variance + epsilon)."""
+        wide = np.float32 if self.dtype == np.float16 else self.dtype
+        return np.asarray((1 / np.sqrt((variance + self.epsilon).astype(wide))).astype(self.dtype))
 
 
-def _moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Mean and (biased) variance, computed in f64."""
-    wide = x.astype(np.float64)
-    mean = wide.mean(axis=axes, keepdims=True)
-    return mean, np.square(wide - mean).mean(axis=axes, keepdims=True)
+def _kept(v: Array, axes: tuple[int, ...]) -> list[int]:
+    return [d for d in range(v.ndim) if d not in axes]
 
 
 @rule("batch-norm-training")
 def _batch_norm_training(ev: Evaluator, i: HloInstruction, x: Array, scale: Array, offset: Array) -> tuple[Array, ...]:
-    (s, o), axes = _features(i, x, scale, offset)
-    mean, variance = _moments(widen(x), axes)
-    y = (widen(x) - mean) / np.sqrt(variance + i.attributes["epsilon"]) * s + o
+    n = _Norm(i, x)
+    s, o = n.vectors(scale, offset)
+    mean = n.mean(n.x)
+    variance = n.mean(n.x * n.x) - mean * mean
+    y = (n.x - mean) * n.inverse_deviation(variance) * s + o
     return (
         narrow(y, x.dtype),
         narrow(mean.reshape(-1), scale.dtype),
@@ -52,9 +80,10 @@ def _batch_norm_inference(
     mean: Array,
     variance: Array,
 ) -> Array:
-    (s, o, m, v), _ = _features(i, x, scale, offset, mean, variance)
-    wide = np.result_type(widen(x), s)
-    return narrow((widen(x) - m) / np.sqrt(v + wide.type(i.attributes["epsilon"])) * s + o, x.dtype)
+    n = _Norm(i, x)
+    s, o, m, v = n.vectors(scale, offset, mean, variance)
+    factor = s * n.inverse_deviation(v)
+    return narrow(n.x * factor + (o - m * factor), x.dtype)
 
 
 @rule("batch-norm-grad")
@@ -68,17 +97,15 @@ def _batch_norm_grad(
     dy: Array,
 ) -> tuple[Array, ...]:
     """The derivatives by operand, scale and offset (Ioffe and Szegedy 2015, section 3)."""
-    (s, m, v), axes = _features(i, x, scale, mean, variance)
-    gradient = widen(dy).astype(np.float64)
-    inverse = 1.0 / np.sqrt(v.astype(np.float64) + i.attributes["epsilon"])
-    centred = (widen(x).astype(np.float64) - m) * inverse
-    d_offset = gradient.sum(axis=axes, keepdims=True)
-    d_scale = (gradient * centred).sum(axis=axes, keepdims=True)
-    count = max(1, gradient.size // max(1, d_scale.size))
-    dx = s * inverse * (gradient - d_offset / count - centred * d_scale / count)
+    n = _Norm(i, x)
+    s, m, v = n.vectors(scale, mean, variance)
+    gradient, centred, inverse = narrow(dy, n.dtype), n.x - m, n.inverse_deviation(v)
+    product, d_offset = n.total(gradient * centred), n.total(gradient)
+    pull = product * centred / (v + n.epsilon)
+    dx = s * inverse / n.count * (n.count * gradient - d_offset - pull)
     return (
         narrow(dx, x.dtype),
-        narrow(d_scale.reshape(-1), scale.dtype),
+        narrow((product * inverse).reshape(-1), scale.dtype),
         narrow(d_offset.reshape(-1), scale.dtype),
     )
 

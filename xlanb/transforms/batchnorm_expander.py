@@ -1,14 +1,18 @@
 """Batch normalisation in terms of reductions and arithmetic (xla/hlo/transforms/expanders/... batchnorm_expander.h; Ioffe and Szegedy 2015).
 
-batch-norm-inference(x, scale, offset, mean, variance)    =>    (x - mean) * rsqrt(variance + epsilon) * scale + offset
-batch-norm-training(x, scale, offset)                     =>    the same over the batch's own mean E[x] and variance E[x^2] - E[x]^2, and both of them
+batch-norm-inference(x, scale, offset, mean, variance)    =>    x * s + (offset - mean * s) with s = scale * rsqrt(variance + epsilon)
+batch-norm-training(x, scale, offset)                     =>    ((x - mean) * rsqrt(variance + epsilon)) * scale + offset with the batch's own mean E[x] and
+                                                                variance E[x^2] - E[x]^2, and both of them
 batch-norm-grad(x, scale, mean, variance, dy)             =>    (dx, dscale, doffset)
+
+A narrow float is computed in the wider type that XLA:CPU's float-normalization passes, which run before, have made of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlanb.analysis.mixed_precision import WIDER
 from xlanb.hlo import regions
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -17,6 +21,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape.shape import array
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
+from xlanb.transforms.float_normalization import widened
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,14 @@ class BatchNormExpander(HloPass):
             for i in c.post_order():
                 expand = _EXPANDERS.get(i.opcode)
                 if expand is not None:
-                    c.replace(i, expand(_Norm(i, cache)))
+                    wide = _widened(i)
+                    c.replace(wide, expand(_Norm(wide, cache)))
+
+
+def _widened(i: HloInstruction) -> HloInstruction:
+    for low in {o.array_shape.element_type for o in i.operands} & WIDER.keys():
+        i = widened(i, low, WIDER[low])
+    return i
 
 
 class _Norm:
@@ -61,10 +73,13 @@ class _Norm:
         """The mean per feature."""
         return self.b.binary(O.DIVIDE, self.total(v), self.b.full(self.count, self.narrow))
 
+    def raised(self, variance: HloInstruction) -> HloInstruction:
+        """variance + epsilon, per feature."""
+        return self.b.binary(O.ADD, variance, self.b.full(self.i.get("epsilon"), self.narrow))
+
     def inverse_deviation(self, variance: HloInstruction) -> HloInstruction:
         """1 / sqrt(variance + epsilon), per feature."""
-        epsilon = self.b.full(self.i.get("epsilon"), self.narrow)
-        return self.b.unary(O.RSQRT, self.b.binary(O.ADD, variance, epsilon))
+        return self.b.unary(O.RSQRT, self.raised(variance))
 
     def normalized(
         self, mean: HloInstruction, variance: HloInstruction, scale: HloInstruction, offset: HloInstruction
@@ -77,8 +92,11 @@ class _Norm:
 
 
 def _inference(n: _Norm) -> HloInstruction:
-    _, scale, offset, mean, variance = n.i.operands
-    return n.normalized(mean, variance, scale, offset)
+    b = n.b
+    x, scale, offset, mean, variance = n.i.operands
+    factor = b.binary(O.MULTIPLY, scale, n.inverse_deviation(variance))
+    shift = b.binary(O.SUBTRACT, offset, b.binary(O.MULTIPLY, mean, factor))
+    return b.binary(O.ADD, b.binary(O.MULTIPLY, x, n.wide(factor)), n.wide(shift))
 
 
 def _training(n: _Norm) -> HloInstruction:
@@ -97,13 +115,13 @@ def _gradient(n: _Norm) -> HloInstruction:
     product = n.total(b.binary(O.MULTIPLY, dy, centred))
     doffset = n.total(dy)
     dscale = b.binary(O.MULTIPLY, product, inverse)
-    # dx = scale * inverse / count * (count * dy - sum(dy) - centred * inverse^2 * sum(dy * centred))
-    pull = n.wide(b.binary(O.MULTIPLY, product, b.binary(O.MULTIPLY, inverse, inverse)))
+    # dx = scale * inverse / count * (count * dy - sum(dy) - sum(dy * centred) * centred / (variance + epsilon))
+    pull = b.binary(O.DIVIDE, b.binary(O.MULTIPLY, n.wide(product), centred), n.wide(n.raised(variance)))
     count = b.full(n.count, x.array_shape)
     inner = b.binary(
         O.SUBTRACT,
         b.binary(O.SUBTRACT, b.binary(O.MULTIPLY, count, dy), n.wide(doffset)),
-        b.binary(O.MULTIPLY, centred, pull),
+        pull,
     )
     factor = b.binary(O.DIVIDE, b.binary(O.MULTIPLY, scale, inverse), b.full(n.count, n.narrow))
     return b.tuple((b.binary(O.MULTIPLY, n.wide(factor), inner), dscale, doffset))

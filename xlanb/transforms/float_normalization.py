@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlanb.analysis.mixed_precision import UNTOUCHED
+from xlanb.analysis.mixed_precision import UNTOUCHED, WIDER
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -23,22 +23,6 @@ from xlanb.transforms.hlo_dce import HloDce
 from xlanb.transforms.tuple_simplifier import TupleSimplifier
 
 P = PrimitiveType
-
-# What each type is computed in, by XLA:CPU.
-WIDER: dict[PrimitiveType, PrimitiveType] = {
-    P.BF16: P.F32,
-    P.F8E5M2: P.F16,
-    P.F8E4M3: P.F16,
-    P.F8E4M3FN: P.F16,
-    P.F8E4M3B11FNUZ: P.F16,
-    P.F8E5M2FNUZ: P.F16,
-    P.F8E4M3FNUZ: P.F16,
-    P.F8E3M4: P.F16,
-    P.S4: P.S8,
-    P.U4: P.U8,
-    P.F4E2M1FN: P.F16,
-    P.F8E8M0FNU: P.F32,
-}
 
 _KEEP_COMPUTATIONS = frozenset({O.ALL_REDUCE, O.REDUCE_SCATTER})
 
