@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
-from xlanb.cpu import jit, library, lines, pool
+from xlanb.cpu import jit, lapack, library, lines, pool
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.ir import PARALLEL
@@ -203,6 +203,7 @@ class Executable(Displayable):
             functions[PARALLEL] = pool.address()
         if program.host:
             functions |= bridge().symbols(HOST)
+        functions |= lapack.symbols(list(program.module.declarations))
         return functions
 
     @cached_property

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.cpu import jit, pool
+from xlanb.cpu import jit, lapack, pool
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.objects import compile_units
@@ -54,7 +54,7 @@ def save(exe: Executable, path: str | Path) -> None:
         "features": sorted(program.target.enabled),
         "temp": exe.buffer_assignment.temp_size,
         "long": exe.calls.is_long,
-        "symbols": [PARALLEL] if program.is_parallel else [],
+        "symbols": [*([PARALLEL] if program.is_parallel else []), *lapack.symbols(list(program.module.declarations))],
         "objects": [len(o) for o in objects],
         "constants": {name: len(data) for name, data in constants.items()},
     }
@@ -160,8 +160,8 @@ def _read(path: Path) -> tuple[Mapping[str, Any], _Blobs]:
 
 def _functions(names: list[str]) -> dict[str, int]:
     """The addresses of the functions of this process that the code calls."""
-    known: dict[str, Callable[[], int]] = {PARALLEL: pool.address}
-    return {name: known[name]() for name in names}
+    found = lapack.symbols(names) | ({PARALLEL: pool.address()} if PARALLEL in names else {})
+    return {name: found[name] for name in names}
 
 
 def _shape(text: str) -> Shape:

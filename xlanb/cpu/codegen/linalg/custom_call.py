@@ -23,6 +23,7 @@ from xlanb.shape import ArrayShape, Layout, PrimitiveType
 
 T = PrimitiveType
 _TYPES = {"s": T.F32, "d": T.F64, "c": T.C64, "z": T.C128}
+_COMPLEX = {T.F32: T.C64, T.F64: T.C128}
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,8 @@ class Native:
     overwrites: tuple[int, ...] = ()
     scratch: Callable[[HloInstruction], int] = _none
     together: Together | None = None
+    complex_results: tuple[int, ...] = ()
+    """The results for complex numbers, where each matrix of those is done by itself too; a result may be complex then where the operand is real."""
 
 
 NATIVE: dict[str, Native] = {}
@@ -135,8 +138,9 @@ def native(i: HloInstruction) -> Native | None:
         found, t = NATIVE.get(name), _TYPES.get(letter)
     if found is None or t is None or not _is_plain(i, found, t) or not found.fits(i):
         return None
-    # Complex numbers are done side by side, or not at all.
-    return None if t.is_complex and (i.opcode in OPCODES or _together(i, found) is None) else found
+    # Complex numbers are done side by side, or by a routine that takes them, or not at all.
+    by_itself = not t.is_complex or bool(found.complex_results)
+    return found if by_itself or (i.opcode not in OPCODES and _together(i, found) is not None) else None
 
 
 def _is_plain(i: HloInstruction, routine: Native, t: PrimitiveType) -> bool:
@@ -144,18 +148,20 @@ def _is_plain(i: HloInstruction, routine: Native, t: PrimitiveType) -> bool:
     if t not in _TYPES.values() or not all(o.shape.is_array for o in i.operands):
         return False
     given, made = [array_of(o) for o in i.operands], [s.as_array() for _, s in i.shape.leaves() if not s.is_token]
-    if (len(given), len(made)) != (len(routine.operands), len(routine.results)):
+    results = routine.complex_results if t.is_complex and routine.complex_results else routine.results
+    if (len(given), len(made)) != (len(routine.operands), len(results)):
         return False
+    types = (t, T.S32, _COMPLEX.get(t, t)) if routine.complex_results else (t, T.S32)
     batch = given[0].dimensions[: given[0].rank - routine.operands[0]]
     return (
         given[0].element_type is t
         and all(s.element_count for s in given)
-        and all(s.element_type in (t, T.S32) for s in (*given, *made))
+        and all(s.element_type in types for s in (*given, *made))
         and all(
             s.rank == len(batch) + rank
             and s.dimensions[: len(batch)] == batch
             and (_is_lapacks(s, len(batch)) or (i.opcode in OPCODES and is_by_rows(s)))
-            for s, rank in zip((*given, *made), (*routine.operands, *routine.results), strict=True)
+            for s, rank in zip((*given, *made), (*routine.operands, *results), strict=True)
         )
         and all(same_order(made[n if i.shape.is_tuple else 0], given[n]) for n in routine.overwrites)
     )
