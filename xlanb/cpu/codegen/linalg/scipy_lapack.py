@@ -103,7 +103,7 @@ def _gees(i: HloInstruction) -> _Plan:
 
 def _gehrd(i: HloInstruction) -> _Plan:
     n, options = _order(i), lapack_options(i)
-    arguments = [n, options["low"], options["high"], _Array(result=0), n, _Array(result=1), _Array(), 0]
+    arguments: list[_Argument] = [n, options["low"], options["high"], _Array(result=0), n, _Array(result=1), _Array(), 0]
     return _planned(i, "gehrd", [*arguments, _Array(result=2)], 6)
 
 
