@@ -167,3 +167,27 @@ def test_broken_chains_are_refused(text: str, message: str) -> None:
 def test_chains_that_disagree_are_no_text(text: str, message: str) -> None:
     with pytest.raises(HloParseError, match=message):
         parse(text)
+
+
+def test_elements_of_a_wrapped_tuple_come_late() -> None:
+    text = """HloModule m
+
+pair { x = f32[3] parameter(0)
+  y = f32[3] parameter(1)
+  ROOT t = (f32[3], f32[3]) tuple(x, y) }
+
+ENTRY e {
+  a = f32[3] parameter(0)
+  s = ((f32[3]), (), s32[]) async-start(a), calls=pair
+  u = ((f32[3], f32[3]), (f32[3], f32[3]), s32[]) async-update(s, a)
+  ROOT d = (f32[3], f32[3]) async-done(u)
+}
+"""
+    module = parse(text)
+    module.verify()
+    assert "tuple-start(%a)" in str(module)
+    again = parse(str(module))
+    again.verify()
+    assert str(again) == str(module)
+    for part in xlanb.evaluate(again, A[0]):
+        np.testing.assert_array_equal(part, A[0])

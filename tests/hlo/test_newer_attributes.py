@@ -118,3 +118,32 @@ def test_strings_within_a_recovery_module_stay_strings() -> None:
     assert 'frontend_attributes={foo=\\"bar\\"}' in made
     assert str(parse(made)) == made
     assert str(HloModule.from_proto(parse(made).to_proto())) == made
+
+
+@pytest.mark.parametrize(
+    ("read", "written"),
+    [
+        ("unreduced=max", "unreduced=max"),
+        ("unreduced=max{'x'}", "[], unreduced=max{'x'}"),
+        ("unreduced=sum{'x'}", "[], unreduced={'x'}"),
+        ("[], unreduced=min{'x','y'}", "unreduced=min"),
+        ("[{}, {}], unreduced=max{'x'}", "[{}, {}], unreduced=max{'x'}"),
+        ("[{}, {}], unreduced=sum{'x'}", "[{}, {}], unreduced={'x'}"),
+        ("unreduced", "unreduced"),
+    ],
+)
+def test_an_unreduced_sharding_says_how_its_parts_are_put_together(read: str, written: str) -> None:
+    text = f"HloModule m\nENTRY e {{\n  ROOT p = f32[4,8] parameter(0), sharding={{mesh['x'=2,'y'=2], {read}}}\n}}\n"
+    made = parse(text)
+    assert root(str(made)).endswith(f"sharding={{mesh['x'=2,'y'=2], {written}}}")
+    assert root(str(HloModule.from_proto(made.to_proto()))) == root(str(made))
+    with pytest.raises(HloParseError, match="expected sum, max, or min"):
+        parse(text.replace(read, "unreduced=product"))
+
+
+def test_the_metadata_of_a_sparse_convolution_is_an_operand_more() -> None:
+    text = "f32[1,1]{1,0} convolution(%x, %k, %s), dim_labels=bf_io->bf, sparsity_config={rhs={sparsity=1x4 dimension=0 stride=1 idx=2}}"
+    given = "HloModule m\nENTRY e {\n  x = f32[1,4] parameter(0)\n  k = f32[1,1] parameter(1)\n  s = s32[1,1] parameter(2)\n  ROOT r = "
+    assert root(str(parse(f"{given}{text.replace('%', '')}\n}}\n"))) == text
+    with pytest.raises(HloParseError, match="at least 2 operands"):
+        parse(f"{given}f32[1,1] convolution(x), dim_labels=bf_io->bf\n}}\n")

@@ -175,3 +175,16 @@ def test_a_parameter_does_not_run_aside() -> None:
     text = (ASYNC % "f32[2,3]{1,0} add(p0, p1)").replace("async-start(a, b), calls=aside", "parameter-start(a, b)")
     with pytest.raises(HloParseError, match="expects opcode but sees: parameter-start"):
         parse(text)
+
+
+@pytest.mark.parametrize("opcode", ["copy", "negate"])
+def test_an_async_start_of_what_has_a_start_of_its_own(opcode):
+    text = (
+        f"HloModule m\n\nwrapped {{\n  p = f32[4] parameter(0)\n  ROOT n = f32[4] {opcode}(p)\n}}\n\nENTRY e {{\n"
+        "  a = f32[4] parameter(0)\n  s = ((f32[4]), f32[4], u32[]) async-start(a), calls=wrapped\n"
+        "  u = ((f32[4]), f32[4], u32[]) async-update(s)\n  ROOT d = f32[4] async-done(u)\n}\n"
+    )
+    module = parse(text)
+    module.verify()
+    assert str(parse(str(module))) == str(module)
+    assert ("calls=%wrapped" in str(module)) == (opcode == "copy")

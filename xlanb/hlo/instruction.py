@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xlanb.display import Displayable
 from xlanb.hlo.async_chain import wrapped_computation
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata, Window
-from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.opcode import BY_TEXT, HloOpcode
 from xlanb.hlo.records import ComputationName, InstructionRecord
 from xlanb.shape import ArrayShape, Literal, Shape
 from xlanb.tracing import observers
@@ -268,10 +268,13 @@ _ASYNC = frozenset(["async-start", "async-update", "async-done"])
 def _wrapped(instruction: HloInstruction) -> InstructionRecord | None:
     """The one instruction that an async instruction runs, which XLA's text shows in its stead.
 
-    None where it runs several, or one of which that text would not tell which operands it takes (there XLA prints what it does not read).
+    None where it runs several, one of which that text would not tell which operands it takes (there XLA prints what it does not read), or one
+    whose asynchronous form is an opcode of its own (copy-start).
     """
     computation = wrapped_computation(instruction)
     if computation is None or any(i is not computation.root and i.opcode.text != "parameter" for i in computation):
+        return None
+    if f"{computation.root.opcode.text}-start" in BY_TEXT:
         return None
     if computation.root.opcode.text == "parameter" or list(computation.root.operands) != list(computation.parameters):
         return None

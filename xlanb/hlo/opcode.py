@@ -178,7 +178,7 @@ class HloOpcode(Enum):
     )
     CONSTANT = "constant", 0, "leaf", "literal:literal!", "a literal"
     CONVERT = "convert", 1, "elementwise", "", "the same values in another element type"
-    CONVOLUTION = "convolution", 2, "nn", _CONV, "convolution as in neural networks (no reversal unless the window says so)"
+    CONVOLUTION = "convolution", VARIADIC, "nn", _CONV, "convolution as in neural networks (no reversal unless the window says so)"
     COPY = "copy", 1, "data", "cross_program_prefetch_index:int", "a copy, in another layout perhaps"
     COPY_DONE = "copy-done", 1, "async", "", "the result of a copy-start"
     COPY_START = "copy-start", 1, "async", "cross_program_prefetch_index:int", "begins a copy"

@@ -171,7 +171,8 @@ class Async:
         parameters = [
             self._parameter(inside.computation, i, s) for i, s in enumerate([*shapes, *[_STAND_IN] * missing])
         ]
-        result = parser.refined(wrapped, result, parameters, inner, self.cursor.pos)
+        if wrapped is not HloOpcode.TUPLE:  # its elements may come with the updates
+            result = parser.refined(wrapped, result, parameters, inner, self.cursor.pos)
         parser.insert(inside, wrapped.text, 0, wrapped, result, parameters, inner, {})
         computation = inside.close(self.cursor)
         called = inner.get({HloOpcode.CALL: "to_apply", HloOpcode.FUSION: "calls"}.get(wrapped, ""))

@@ -349,6 +349,14 @@ def _dot(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attri
 
 
 @_check(HloOpcode.CONVOLUTION)
+def _convolution(
+    cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
+) -> Shape | None:
+    if len(operands) < 2:
+        cursor.fail("expects at least 2 operands", at)
+    return _precision(cursor, at, shape, operands, attributes)
+
+
 def _precision(
     cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes
 ) -> Shape | None:

@@ -130,9 +130,19 @@ def _named(cursor: Cursor) -> str:
     mesh, axes = _mesh(cursor)
     cursor.accept(",")
     parts: list[str] = []
+    found: dict[str, str] = {}
+    reduction = ""
     word = cursor.peek_word()
     if word in ("replicated", "unreduced", "manual"):
         parts.append(cursor.word())
+    elif cursor.text.startswith("unreduced=", cursor.pos):
+        cursor.attribute_name()
+        reduction = reduction_word(cursor)
+        if cursor.at("{"):
+            parts = ["[]"]
+            found["unreduced"] = _axes(cursor, axes)
+        else:
+            parts = ["unreduced"]
     elif mesh.startswith("maximal_mesh"):
         pass
     else:
@@ -144,20 +154,42 @@ def _named(cursor: Cursor) -> str:
                 break
         cursor.expect("]", "to end dimension shardings")
         parts.append("[" + ", ".join(dims) + "]")
-    found: dict[str, str] = {}
     while not cursor.accept("}"):
         cursor.accept(",")
         at = cursor.pos
         name = cursor.attribute_name()
         if name in found or name not in ("replicated", "unreduced", "manual", "metadata"):
             cursor.fail("unknown attribute in named sharding: expected replicated, unreduced, manual or metadata", at)
-        found[name] = _listed(metadata_list(cursor)) if name == "metadata" else _axes(cursor, axes)
+        if name == "metadata":
+            found[name] = _listed(metadata_list(cursor))
+        else:
+            if name == "unreduced" and not cursor.at("{"):
+                reduction = reduction_word(cursor)
+            found[name] = _axes(cursor, axes)
     if parts == ["[]"]:
         parts = [_whole(found, axes)]
     parts += [
-        f"{n}={found[n]}" for n in ("replicated", "unreduced", "manual", "metadata") if n in found and found[n] != "{}"
+        f"{n}={reduction if n == 'unreduced' else ''}{found[n]}"
+        for n in ("replicated", "unreduced", "manual", "metadata")
+        if n in found and found[n] != "{}"
     ]
+    if reduction and "unreduced" in parts:
+        parts[parts.index("unreduced")] = f"unreduced={reduction}"
     return "{" + ", ".join([mesh, *parts]) + "}"
+
+
+def reduction_word(cursor: Cursor) -> str:
+    """How the parts of an unreduced value are put together; "" for a sum, which is the default."""
+    at = cursor.pos
+    word = cursor.peek_word()
+    if word not in REDUCTIONS:
+        cursor.fail("expected sum, max, or min for unreduced op", at)
+    cursor.word()
+    return "" if word == "sum" else word
+
+
+REDUCTIONS = ("sum", "max", "min")
+"""By their numbers in XLA's messages."""
 
 
 def _whole(found: dict[str, str], axes: list[str]) -> str:

@@ -198,6 +198,7 @@ message NamedShardingProto
   5 unreduced_axes AxisRefProto*
   7 manual_axes AxisRefProto*
   6 metadata OpMetadata*
+  8 reduction_op int32
 message OpSharding
   1 type int32
   3 tile_assignment_dimensions int64*

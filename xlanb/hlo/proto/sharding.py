@@ -8,6 +8,7 @@ from typing import Any
 from xlanb.errors import HloParseError
 from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.parse_metadata import metadata_text, parse_metadata
+from xlanb.hlo.parse_sharding import REDUCTIONS, reduction_word
 from xlanb.hlo.proto.metadata import metadata_from_proto, metadata_to_proto
 from xlanb.hlo.proto.schema import SCHEMA
 from xlanb.protos import Message
@@ -277,6 +278,11 @@ def _read_named(cursor: Cursor) -> Message:
         if name == "metadata":
             proto.metadata.extend(_read_metadata(cursor))
         elif name in _AXIS_LISTS:
+            if name == "unreduced" and not cursor.at("{"):
+                proto.reduction_op = REDUCTIONS.index(reduction_word(cursor) or "sum")
+                if not cursor.at("{"):
+                    _read_whole(proto, name)
+                    continue
             _read_axes(cursor, proto.mesh, getattr(proto, f"{name}_axes"))
         else:
             cursor.fail(f"unknown attribute in sharding: {name}", at)
@@ -325,6 +331,9 @@ def _named_text(proto: Message) -> str:
             ", metadata={" + ", ".join("{" + metadata_text(metadata_from_proto(m)) + "}" for m in proto.metadata) + "}"
         )
     start = "{" + _mesh_text(mesh)
+    if not 0 <= proto.reduction_op < len(REDUCTIONS):
+        raise HloParseError(f"reduction_op {proto.reduction_op} of a sharding is unknown")
+    reduction = REDUCTIONS[proto.reduction_op] if proto.reduction_op and proto.unreduced_axes else ""
     if not mesh.axes:
         return start + metadata + "}"
     everything = [(i, False) for i in range(len(mesh.axes))]
@@ -335,9 +344,13 @@ def _named_text(proto: Message) -> str:
     if not proto.dim_shardings:
         whole = [n for n in _AXIS_LISTS[1:] if lists[n] == everything] or ["replicated"] * (not any(lists.values()))
         if whole:
-            return f"{start}, {whole[0]}{metadata}}}"
+            return f"{start}, {whole[0]}{'=' if reduction and whole[0] == 'unreduced' else ''}{reduction}{metadata}}}"
     parts = [", [" + ", ".join(_axes_text(mesh, d.axes, closed=d.is_closed) for d in proto.dim_shardings) + "]"]
-    parts += [f", {name}={_axes_text(mesh, getattr(proto, f'{name}_axes'))}" for name in _AXIS_LISTS if lists[name]]
+    parts += [
+        f", {name}={reduction if name == 'unreduced' else ''}{_axes_text(mesh, getattr(proto, f'{name}_axes'))}"
+        for name in _AXIS_LISTS
+        if lists[name]
+    ]
     return start + "".join(parts) + metadata + "}"
 
 
