@@ -97,13 +97,32 @@ def _gees(i: HloInstruction) -> _Plan:
     values: list[_Argument] = [_Array(result=2 + k) for k in range(count)]
     head: list[_Argument] = [chr(options["mode"]), "N", None, n, _Array(result=0), n, _Array(result=2 + count)]
     rest: list[_Argument] = [_Array(n * real)] if is_complex else []
-    arguments: list[_Argument] = [*head, *values, _Array(result=1), n, _Array(), 0, *rest, None, _Array(result=3 + count)]
+    arguments: list[_Argument] = [
+        *head,
+        *values,
+        _Array(result=1),
+        n,
+        _Array(),
+        0,
+        *rest,
+        None,
+        _Array(result=3 + count),
+    ]
     return _planned(i, "gees", arguments, len(head) + count + 2)
 
 
 def _gehrd(i: HloInstruction) -> _Plan:
     n, options = _order(i), lapack_options(i)
-    arguments: list[_Argument] = [n, options["low"], options["high"], _Array(result=0), n, _Array(result=1), _Array(), 0]
+    arguments: list[_Argument] = [
+        n,
+        options["low"],
+        options["high"],
+        _Array(result=0),
+        n,
+        _Array(result=1),
+        _Array(),
+        0,
+    ]
     return _planned(i, "gehrd", [*arguments, _Array(result=2)], 6)
 
 
