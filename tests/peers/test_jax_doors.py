@@ -149,6 +149,86 @@ def test_jit_compiles_once_per_signature_and_says_why():
     assert "params['l0']['w']: float32[3,4]" in str(info)
 
 
+def test_jit_compiles_anew_where_a_setting_of_jax_changes():
+    fast = xlanb.jit(lambda x: jnp.cumsum(x) / 3)
+    x = np.arange(3.0)
+    assert fast(x).dtype == np.float32
+    with jax.enable_x64(True):
+        assert fast(x).dtype == np.float64
+        assert fast(jnp.asarray(x)).dtype == np.float64
+    assert fast(x).dtype == np.float32
+    with jax.default_matmul_precision("highest"):
+        fast(x)
+    whys = [e.why for e in fast.cache_info().entries]
+    assert whys == ["first call", "jax_enable_x64: False -> True", "jax_default_matmul_precision: None -> 'highest'"]
+    assert "the last for jax_default_matmul_precision" in repr(fast)
+
+
+def test_jit_finds_the_settings_by_their_public_names_too(monkeypatch):
+    from xlanb.frontends import jax as frontend
+
+    config = frontend.import_jax("jax._src.config")
+    monkeypatch.delattr(config, "trace_context_names")
+    monkeypatch.setattr(frontend, "_context_reader", frontend._context_reader.__wrapped__)
+    with jax.enable_x64(True):
+        wide = frontend.trace_context()
+    assert "jax_enable_x64" in frontend.trace_context_names()
+    assert wide != frontend.trace_context()
+
+
+def test_jit_takes_arrays_of_jax_and_numpy_by_the_same_code():
+    fast = xlanb.jit(lambda p: {"y": p["x"] * 2})
+    by_number = xlanb.jit(lambda x: jnp.add(x, x))
+    assert isinstance(fast({"x": jnp.asarray(X)})["y"], jax.Array)
+    assert isinstance(fast({"x": X})["y"], np.ndarray)
+    assert isinstance(by_number(X), np.ndarray)
+    assert isinstance(by_number(jnp.asarray(X)), jax.Array)
+    assert [f.cache_info().misses for f in (fast, by_number)] == [1, 1]
+
+
+@pytest.mark.parametrize("size", [3, 300_000])
+def test_results_are_arrays_as_jax_makes_them(size):
+    x = jnp.arange(size, dtype=np.float32)
+    got, want = xlanb.jit(lambda x, s: (x + 1, s * 2))(x, 2.0), jax.jit(lambda x, s: (x + 1, s * 2))(x, 2.0)
+    for mine, theirs in zip(got, want, strict=True):
+        assert (mine.dtype, mine.weak_type, mine.committed) == (theirs.dtype, theirs.weak_type, theirs.committed)
+        np.testing.assert_array_equal(mine, theirs)
+    device = jax.devices()[0]
+    assert xlanb.jit(jnp.sin)(jax.device_put(x, device)).committed
+
+
+def test_jit_inside_of_what_jax_traces_is_the_function():
+    fast = xlanb.jit(lambda x: jnp.sum(x**2))
+    np.testing.assert_array_equal(jax.grad(fast)(X), 2 * X)
+    np.testing.assert_array_equal(xlanb.jit(jax.vmap(fast))(X), (X**2).sum(1))
+    assert fast.cache_info().misses == 0
+    exe = xlanb.compile(jnp.sin, X)
+    with pytest.raises(ArgumentError, match=r"x is traced by JAX.*xlanb\.jit"):
+        jax.grad(lambda x: exe(x).sum())(X)
+
+
+def test_jit_names_static_arguments_as_the_function_does():
+    fast = xlanb.jit(lambda axis, x: x.sum(axis), static_argnums=0)
+    fast(0, X)
+    fast(1, X)
+    fast(1, X[:1])
+    assert [e.why for e in fast.cache_info().entries[1:]] == [
+        "axis: static value 0 -> 1",
+        "x: shape float32[2,3] -> float32[1,3]",
+    ]
+    with pytest.raises(ArgumentError, match="static argument axis is a list, which is not hashable"):
+        fast([0], X)
+
+
+def test_a_function_that_names_no_library_is_of_jax_where_xlanb_tf_is_not_loaded(monkeypatch):
+    import sys
+
+    monkeypatch.delitem(sys.modules, "xlanb.tf", raising=False)
+    result = xlanb.compile(lambda x: x + 1, X)(X)
+    np.testing.assert_array_equal(result, X + 1)
+    assert isinstance(result, np.ndarray)
+
+
 def test_jit_from_many_threads_compiles_once():
     fast = xlanb.jit(jnp.cumsum)
     threads = [threading.Thread(target=fast, args=(X[0],)) for _ in range(8)]
@@ -196,6 +276,15 @@ def test_equinox_modules_and_transforms():
     (value, gradient), (want, by_jax) = xlanb.compile(loss, model, x)(model, x), loss(model, x)
     np.testing.assert_allclose(value, want, rtol=1e-5)
     np.testing.assert_allclose(gradient.layers[0].weight, by_jax.layers[0].weight, rtol=1e-4, atol=1e-6)
+
+
+def test_jit_takes_wrapped_functions_of_equinox():
+    eqx = pytest.importorskip("equinox")
+    model = eqx.nn.MLP(3, 2, 8, 2, key=jax.random.key(0))
+    fast = xlanb.jit(eqx.filter_jit(lambda m, x: m(x)))
+    for _ in range(2):
+        agree(fast(model, jnp.ones(3)), model(jnp.ones(3)))
+    assert (fast.cache_info().hits, fast.cache_info().misses) == (1, 1)
 
 
 def test_nnx_modules_are_updated():

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
-from xlanb.frontends.jax_calling import JaxCalling, Leaf
+from xlanb.frontends.jax_calling import JaxCalling, Leaf, Result
 from xlanb.frontends.jax_effects import with_effects
 from xlanb.frontends.jax_wrapped import Prepared, has_static, prepared, unmark_result
 from xlanb.frontends.stablehlo import BYTECODE
@@ -59,12 +59,24 @@ def refers_to_jax(function: Any) -> bool:
     """Whether a function's own code names something of JAX: a module, a function, an array."""
     if "jax" not in sys.modules:
         return False
-    return any(_package(v) in {"jax", "jaxlib", "flax", "equinox", "haiku", "optax"} for v in _named_in(function))
+    return any(_packages(v) & _PACKAGES for v in _named_in(function))
 
 
-def _package(value: Any) -> str:
-    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    return str(name or type(value).__module__).partition(".")[0]
+_PACKAGES = {
+    "jax", "jaxlib", "blackjax", "chex", "diffrax", "distrax", "equinox", "flax", "haiku", "jaxopt", "jraph", "lineax", "numpyro", "optax",
+    "optimistix", "penzai",
+}  # fmt: skip
+"""Libraries whose functions are JAX's."""
+
+
+def _packages(value: Any) -> set[str]:
+    """The package of a module, of a function or class, and of an object's class: a `jax.jit` object bears the module of its function."""
+    names = (
+        [value.__name__]
+        if isinstance(value, ModuleType)
+        else [getattr(value, "__module__", None), type(value).__module__]
+    )
+    return {str(n).partition(".")[0] for n in names if n}
 
 
 def _named_in(function: Any) -> list[Any]:
@@ -141,14 +153,22 @@ def jax_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def static_arguments(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Call, list[tuple[str, Any]]]:
-    """The arguments of a call without those that a `jax.jit` object has for static, and these with their names."""
+def has_static_arguments(function: Any) -> bool:
+    """Whether a function is a `jax.jit` object that has some arguments for static."""
     info = getattr(function, "_jit_info", None)
-    if info is None:
+    return info is not None and bool(info.static_argnums or info.static_argnames)
+
+
+def static_arguments(
+    function: Any, args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Call, list[tuple[int | str, Any]]]:
+    """The arguments of a call without those that a `jax.jit` object has for static, and these with their numbers or names."""
+    if not has_static_arguments(function):
         return (args, named), []
+    info = function._jit_info  # noqa: SLF001 - JAX gives it no public name
     numbers = {n % len(args) if n < 0 and args else n for n in info.static_argnums}
     names = set(info.static_argnames)
-    static = [(f"argument {n}", a) for n, a in enumerate(args) if n in numbers]
+    static: list[tuple[int | str, Any]] = [(n, a) for n, a in enumerate(args) if n in numbers]
     static += [(k, v) for k, v in named.items() if k in names]
     kept = tuple(a for n, a in enumerate(args) if n not in numbers)
     return (kept, {k: v for k, v in named.items() if k not in names}), static
@@ -166,15 +186,62 @@ def jitted_with_static(function: Any, numbers: Sequence[int], names: Sequence[st
     )
 
 
-def leaves_with_names(roots: Sequence[tuple[str, Any]], call: Any) -> tuple[list[str], list[Any], Any]:
-    """The leaves of a call's arguments with their names, as in `params['w']`, and the structure of the call."""
+def trace_context() -> tuple[Any, ...]:
+    """The settings of JAX that a program depends on beside its arguments: x64, the precision of products, meshes and others; () where JAX is not loaded."""
+    if "jax" not in sys.modules:
+        return ()
+    values: tuple[Any, ...] = _context_reader()[0]()
+    return values
+
+
+def trace_context_names() -> tuple[str, ...]:
+    """What JAX calls each of these settings."""
+    return _context_reader()[1]
+
+
+_PUBLIC_SETTINGS = (
+    "jax_enable_x64", "jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion",
+    "jax_default_device", "jax_default_prng_impl", "jax_threefry_partitionable", "jax_disable_jit",
+)  # fmt: skip
+
+
+@functools.cache
+def _context_reader() -> tuple[Callable[[], tuple[Any, ...]], tuple[str, ...]]:
+    """What reads the settings, and their names: JAX's own, by which `jax.jit` keeps its code, or the public ones where a version has no such function."""
+    config = import_jax("jax._src.config")
+    read, names = getattr(config, "trace_context", None), getattr(config, "trace_context_names", None)
+    if read is not None and names is not None:
+        return read, tuple(names())
+    public = import_jax().config
+    return lambda: tuple(getattr(public, name, None) for name in _PUBLIC_SETTINGS), _PUBLIC_SETTINGS
+
+
+def flat_call(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], Any]:
+    """The leaves of a call's arguments and their structure."""
+    leaves, tree = _tree_flatten()((args, named))
+    return leaves, tree
+
+
+@functools.cache
+def _tree_flatten() -> Callable[[Any], tuple[list[Any], Any]]:
+    flatten: Callable[[Any], tuple[list[Any], Any]] = import_jax("jax.tree_util").tree_flatten
+    return flatten
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a leaf stands for an array inside of `jax.jit`, `jax.grad` and the like."""
+    return isinstance(value, import_jax().core.Tracer)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a leaf is a jax.Array, with values or (`is_traced`) without."""
+    return isinstance(value, import_jax().Array)
+
+
+def names_of_leaves(roots: Sequence[tuple[str, Any]]) -> list[str]:
+    """The names of the leaves of a call's arguments, as in `params['w']`."""
     tree = import_jax("jax.tree_util")
-    names, values = [], []
-    for root, value in roots:
-        for path, leaf in tree.tree_flatten_with_path(value)[0]:
-            names.append(f"{root}{tree.keystr(path)}")
-            values.append(leaf)
-    return names, values, tree.tree_structure(call)
+    return [f"{root}{tree.keystr(path)}" for root, value in roots for path, _ in tree.tree_flatten_with_path(value)[0]]
 
 
 def _is_stage(x: Any) -> bool:
@@ -222,16 +289,19 @@ def _calling(stage: Any, module: HloModule, prepare: Any, call: Prepared | None)
     for k, p in zip(kept, parameters, strict=True):
         names[k] = _name_of(p) or names[k]
     leaves = tuple(Leaf(name, info.dtype, tuple(info.shape)) for name, (_, info) in zip(names, paths, strict=True))
-    out_dtypes = tuple(v.dtype for v in _out_avals(stage))
+    results = tuple(Result(v.dtype, tuple(v.shape), bool(getattr(v, "weak_type", False))) for v in _out_avals(stage))
     finish = call.finish if call is not None else None
     if finish is None and has_static(stage.out_tree):
         finish = unmark_result
-    return JaxCalling(leaves, kept, in_tree, stage.out_tree, out_dtypes, prepare, finish)
+    return JaxCalling(leaves, kept, in_tree, stage.out_tree, results, prepare, finish)
 
 
 def _out_avals(stage: Any) -> Sequence[Any]:
-    """The types of the results; a `Compiled` with effects fails to say them by its public name."""
-    avals: Sequence[Any] | None = getattr(getattr(stage, "_executable", None), "out_avals", None)
+    """The types of the results; the public name does not say which are weak, and fails for a `Compiled` with effects."""
+    lowering = getattr(stage, "_lowering", None)
+    avals: Sequence[Any] | None = getattr(lowering, "compile_args", {}).get("global_out_avals")
+    if avals is None:
+        avals = getattr(getattr(stage, "_executable", None), "out_avals", None)
     if avals is not None:
         return avals
     return list(import_jax().tree_util.tree_leaves(stage.out_info))
@@ -299,12 +369,18 @@ def _of_stablehlo(text: str | bytes) -> HloModule:
 
 
 __all__ = [
+    "flat_call",
     "from_jax",
+    "has_static_arguments",
     "import_jax",
+    "is_array",
     "is_jax",
+    "is_traced",
     "jax_module",
     "jitted_with_static",
-    "leaves_with_names",
+    "names_of_leaves",
     "refers_to_jax",
     "static_arguments",
+    "trace_context",
+    "trace_context_names",
 ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -24,11 +27,32 @@ class Leaf:
 
 
 @dataclass(frozen=True)
+class Result:
+    """The type of one array of a function's result as JAX has it (`dtype` may be that of a PRNG key)."""
+
+    dtype: Any
+    shape: tuple[int, ...]
+    is_weak: bool = False
+
+    @functools.cached_property
+    def aval(self) -> Any:
+        """JAX's own object for it."""
+        import jax
+
+        return jax.core.ShapedArray(self.shape, self.dtype, weak_type=self.is_weak)
+
+    @functools.cached_property
+    def is_key(self) -> bool:
+        """Whether it is an array of PRNG keys."""
+        return _is_key(self.dtype)
+
+
+@dataclass(frozen=True)
 class JaxCalling:
     """The calling convention of a JAX function.
 
     `leaves` are all array arguments in the order of `in_tree`, `kept` the numbers of those that are
-    parameters of the module (JAX drops what is not used). `out_dtypes` are those of the results.
+    parameters of the module (JAX drops what is not used). `results` are the types of the results.
     `prepare` turns the arguments of a call into those that `in_tree` was made of: without static
     ones, say. `finish` turns the results of a call into what the function returns.
     """
@@ -37,7 +61,7 @@ class JaxCalling:
     kept: tuple[int, ...]
     in_tree: Any
     out_tree: Any
-    out_dtypes: tuple[Any, ...]
+    results: tuple[Result, ...]
     prepare: Callable[[tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
     finish: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
 
@@ -53,9 +77,9 @@ class JaxCalling:
 
         count = len(self.leaves)
         flat_in = jax.tree_util.tree_structure((tuple(range(count)), {}))
-        flat_out = jax.tree_util.tree_structure(0 if len(self.out_dtypes) == 1 else tuple(range(len(self.out_dtypes))))
+        flat_out = jax.tree_util.tree_structure(0 if len(self.results) == 1 else tuple(range(len(self.results))))
         plain = self.prepare is None and self.finish is None and len(self.kept) == count
-        keys = any(_is_key(d) for d in (*self.out_dtypes, *(leaf.dtype for leaf in self.leaves)))
+        keys = any(_is_key(d) for d in [*(r.dtype for r in self.results), *(leaf.dtype for leaf in self.leaves)])
         return bool(plain and not keys and self.in_tree == flat_in and self.out_tree == flat_out)
 
     def flatten(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
@@ -72,17 +96,29 @@ class JaxCalling:
             values, tree = jax.tree_util.tree_flatten((args, dict(named)))
         if tree != self.in_tree:
             raise ArgumentError(self._differs(args, named))
+        return self.parameters(values)
+
+    def parameters(self, values: Sequence[Any]) -> list[Any]:
+        """The arrays that the module takes, of the leaves of the arguments of a call."""
         return [_as_parameter(values[k], self.leaves[k]) for k in self.kept]
 
     def assemble(
-        self, results: Sequence[Any], args: tuple[Any, ...] = (), named: Mapping[str, Any] | None = None
+        self,
+        arrays: Sequence[Any],
+        args: tuple[Any, ...] = (),
+        named: Mapping[str, Any] | None = None,
+        leaves: Sequence[Any] | None = None,
     ) -> Any:
-        """What the function returns, of the arrays that the module gives: NumPy arrays, or jax.Arrays where an argument was one."""
+        """What the function returns, of the arrays that the module gives: NumPy arrays, or jax.Arrays where an argument was one.
+
+        `leaves` are those of the arguments, where the caller has them.
+        """
         import jax
 
-        as_jax = any(isinstance(v, jax.Array) for v in jax.tree_util.tree_leaves((args, named or {})))
-        arrays = [_as_result(r, d, as_jax=as_jax) for r, d in zip(results, self.out_dtypes, strict=True)]
-        value = jax.tree_util.tree_unflatten(self.out_tree, arrays)
+        given = jax.tree_util.tree_leaves((args, named or {})) if leaves is None else leaves
+        place = _place_of(given)
+        made = [_as_result(a, r, place) for a, r in zip(arrays, self.results, strict=True)]
+        value = jax.tree_util.tree_unflatten(self.out_tree, made)
         return value if self.finish is None else self.finish(value, args, dict(named or {}))
 
     def _differs(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
@@ -116,17 +152,30 @@ def _is_key(dtype: Any) -> bool:
 
 
 def _as_parameter(value: Any, leaf: Leaf) -> Any:
-    """An argument as the module takes it: keys as their bits, numbers and arrays in the precision that JAX gives them."""
+    """An argument as the module takes it: keys as their bits, numbers and arrays in the precision that JAX gives them.
+
+    Raises:
+        ArgumentError: it has no values, or its parameter's type cannot hold it.
+    """
+    kind, wanted = type(value), leaf.dtype
+    if kind is np.ndarray and value.dtype == wanted:
+        return value
+    if kind is int or kind is float or kind is bool or kind is complex:
+        return _as_scalar(value, leaf)
+    if kind is _array_type() and value.dtype == wanted and isinstance(wanted, np.dtype):
+        return np.asarray(value)
     import jax
 
+    if isinstance(value, jax.core.Tracer):
+        raise ArgumentError(
+            f"{leaf.name} is traced by JAX: compiled code takes arrays. Transform the function before it is compiled, "
+            "as in xlanb.compile(jax.grad(f), x); xlanb.jit(f) may stand inside of jax.grad, jax.vmap and jax.jit"
+        )
     if _is_key(getattr(value, "dtype", None)):
         return np.asarray(jax.random.key_data(value))
     if isinstance(value, jax.ShapeDtypeStruct):
         raise ArgumentError(f"{leaf.name} is a shape without values: give an array of {leaf.dtype}{list(leaf.shape)}")
-    if isinstance(value, bool | int | float | complex):
-        return _as_scalar(value, leaf)
     array = np.asarray(value)
-    wanted = leaf.dtype
     if array.dtype != wanted and isinstance(wanted, np.dtype) and jax.dtypes.canonicalize_dtype(array.dtype) == wanted:
         return array.astype(wanted)
     return array
@@ -145,14 +194,63 @@ def _as_scalar(value: complex, leaf: Leaf) -> Array:
     return made
 
 
-def _as_result(array: Any, dtype: Any, *, as_jax: bool) -> Any:
-    """A result as the function gives it: keys from their bits, a jax.Array where arguments were."""
-    if not as_jax and not _is_key(dtype):
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where results go: to the device of the first argument that is a jax.Array. `put` is None where arrays cannot be put there directly."""
+
+    put: Callable[..., Any] | None
+    sharding: Any
+    devices: list[Any]
+    is_committed: bool
+
+
+def _place_of(arguments: Sequence[Any]) -> _Place | None:
+    """None where no argument is a jax.Array."""
+    array_type = _array_type()
+    for value in arguments:
+        if type(value) is array_type:
+            return _place_in(value.sharding, value.committed)
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _place_in(sharding: Any, is_committed: bool) -> _Place:
+    """`jax.device_put` takes ten times as long as what it ends in, which has no public name."""
+    from jax.sharding import SingleDeviceSharding
+
+    if isinstance(sharding, SingleDeviceSharding):
+        return _Place(_batched_device_put(), sharding, list(sharding.device_set), is_committed)
+    return _Place(None, None, [], False)
+
+
+def _as_result(array: Any, result: Result, place: _Place | None) -> Any:
+    """A result as the function gives it: keys from their bits, a jax.Array where an argument is one.
+
+    The array is fresh, nothing else refers to it: where it is aligned, the jax.Array is in its memory.
+    """
+    if place is not None and place.put is not None and not result.is_key and array.dtype == result.dtype:
+        return place.put(result.aval, place.sharding, [array], place.devices, place.is_committed)
+    if place is None and not result.is_key:
         return array
     import jax
 
-    made = jax.numpy.asarray(array)
-    return jax.random.wrap_key_data(made, impl=_key_impl(dtype)) if _is_key(dtype) else made
+    made = jax.device_put(array, may_alias=True)
+    return jax.random.wrap_key_data(made, impl=_key_impl(result.dtype)) if result.is_key else made
+
+
+@functools.cache
+def _array_type() -> Any:
+    """The class of arrays of JAX, `jax.Array` being abstract."""
+    import jax
+
+    return type(jax.device_put(np.zeros(())))
+
+
+@functools.cache
+def _batched_device_put() -> Any:
+    with contextlib.suppress(ImportError):
+        return getattr(import_module("jaxlib._jax"), "batched_device_put", None)
+    return None
 
 
 def _key_impl(dtype: Any) -> str:

@@ -12,9 +12,9 @@ import numpy as np
 
 from xlanb.cpu.executable import Executable
 from xlanb.errors import ArgumentError
-from xlanb.frontends.jax import jitted_with_static, static_arguments
+from xlanb.frontends.jax import has_static_arguments, jitted_with_static, static_arguments, trace_context
 from xlanb.runtime.compiler import compiled
-from xlanb.runtime.jit_cache import CacheEntry, CacheInfo, Signature, argument_names
+from xlanb.runtime.jit_cache import CacheEntry, CacheInfo, Call, Key, Signature, argument_names
 from xlanb.runtime.program import function_module, to_module
 
 
@@ -54,27 +54,37 @@ class Jit:
     def __init__(
         self, function: Callable[..., Any], static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()
     ) -> None:
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
         has_static = bool(static_argnums or static_argnames)
         self._function = jitted_with_static(function, static_argnums, static_argnames) if has_static else function
+        self._has_static = has_static_arguments(self._function)
         self._names = argument_names(function)
-        self._entries: dict[Any, CacheEntry] = {}
+        self._entries: dict[Key, CacheEntry] = {}
+        self._by_arrays: dict[Any, CacheEntry] = {}  # the same for calls with NumPy arrays alone
         self._hits = 0
         self._lock = threading.RLock()
 
     def executable(self, *args: Any, **named: Any) -> Executable:
         """The executable for arguments like these."""
-        return self._find(args, named).executable
+        return self._find(self._call(args, named), args, named).executable
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Run; the function's own result, of NumPy arrays, or of jax.Arrays where an argument is one."""
-        entry = self._find(args, named)
-        if entry.is_jax:
-            return entry.executable(*args, **named)
-        results = entry.executable(*(np.asarray(a) for a in args))
-        if isinstance(entry.structure, list | tuple):
-            return type(entry.structure)(results)
-        return results[0]
+        """Run; the function's own result, of NumPy arrays, or of jax.Arrays where an argument is one.
+
+        Inside of a function that JAX traces (`jax.grad`, `jax.vmap`, `jax.jit`) it is the function itself.
+        """
+        if named or not all(type(a) is np.ndarray for a in args):
+            call = self._call(args, named)
+            if call.is_traced:
+                return self._function(*args, **named)
+            return self._find(call, args, named).run(args, named, call.leaves)
+        key = (trace_context(), *[(a.dtype, a.shape) for a in args])
+        found = self._by_arrays.get(key)
+        if found is None:
+            found = self._by_arrays[key] = self._find(self._call(args, named), args, named)
+        else:
+            self._hits += 1
+        return found.executable(*args) if found.is_jax else found.run(args, named, args)
 
     def cache_info(self) -> CacheInfo:
         """How many calls found their code, how many had it compiled, and for each of these why."""
@@ -82,29 +92,35 @@ class Jit:
             entries = tuple(self._entries.values())
             return CacheInfo(getattr(self, "__name__", "function"), self._hits, len(entries), entries)
 
-    def _find(self, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
-        plain = not named and all(type(a) is np.ndarray for a in args)
-        key: Any = tuple((a.dtype, a.shape) for a in args) if plain else self._signature(args, named)
-        found = self._entries.get(key)
+    def _call(self, args: tuple[Any, ...], named: dict[str, Any]) -> Call:
+        if not self._has_static:
+            return Call.of(args, named, ())
+        dynamic, static = static_arguments(self._function, args, named)
+        for n, value in static:
+            if not _is_hashable(value):
+                name = self._names[n] if isinstance(n, int) and n < len(self._names) else n
+                raise ArgumentError(
+                    f"the static argument {name} is a {type(value).__name__}, which is not hashable: give a value that is, such as a tuple"
+                )
+        return Call.of(*dynamic, static)
+
+    def _find(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
+        found = self._entries.get(call.key)
         if found is not None:
             self._hits += 1
             return found
         with self._lock:
-            found = self._entries.get(key)
+            found = self._entries.get(call.key)
             if found is None:
-                found = self._entries[key] = self._compile(args, named)
+                found = self._entries[call.key] = self._compile(call, args, named)
             return found
 
-    def _signature(self, args: tuple[Any, ...], named: dict[str, Any]) -> Signature:
-        dynamic, static = static_arguments(self._function, args, named)
-        return Signature.of(*dynamic, static, self._names)
-
-    def _compile(self, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
+    def _compile(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
         begin = time.perf_counter()
-        signature = self._signature(args, named)
         module, structure = function_module(self._function, args, named)
         executable = compiled(module)
         seconds = time.perf_counter() - begin
+        signature = Signature.of(call, args, named, self._names)
         why = signature.why([e.signature for e in self._entries.values()])
         return CacheEntry(signature, executable, structure, module.calling is not None, why, seconds)
 
@@ -112,6 +128,14 @@ class Jit:
         info = self.cache_info()
         last = f", the last for {info.entries[-1].why}" if info.entries else ""
         return f"<xlanb.jit of {info.name}: {info.misses} signatures compiled{last}>"
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def jit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlanb.display import Displayable
+from xlanb.frontends.jax import flat_call, is_array, is_traced, names_of_leaves, trace_context, trace_context_names
+from xlanb.frontends.jax_calling import JaxCalling
+from xlanb.frontends.jax_wrapped import Static
+from xlanb.shape import TupleShape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,22 +23,54 @@ if TYPE_CHECKING:
     from xlanb.cpu.executable import Executable
 
 
+Key = tuple[Any, tuple[tuple[Any, ...], ...], tuple[tuple[int | str, Any], ...], tuple[Any, ...]]
+"""What code depends on: the structure of the arguments, type and shape of each leaf, the values of static arguments, JAX's settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arguments of one call: what is looked up, and the leaves."""
+
+    key: Key
+    leaves: Sequence[Any]
+
+    @staticmethod
+    def of(args: tuple[Any, ...], named: dict[str, Any], static: Sequence[tuple[int | str, Any]]) -> Call:
+        """A call with these arguments, of which `static` are left out."""
+        settings = trace_context()
+        if "jax" in sys.modules:
+            leaves, tree = flat_call(args, named)
+        else:
+            leaves, tree = [*args, *named.values()], (len(args), tuple(named))
+        return Call((tree, tuple([_kind(v) for v in leaves]), tuple(static), settings), leaves)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether it stands inside of a function that JAX traces."""
+        return _TRACED in self.key[1]
+
+
 @dataclass(frozen=True)
 class Signature:
-    """What code depends on: the structure of the arguments, type and shape of each leaf, the values of static arguments."""
+    """What code depends on, with the names of the leaves and of the static arguments."""
 
     tree: Any
     leaves: tuple[tuple[Any, ...], ...]
-    static: tuple[tuple[str, Any], ...] = ()
-    names: tuple[str, ...] = field(default=(), compare=False)
+    static: tuple[tuple[str, Any], ...]
+    settings: tuple[Any, ...]
+    names: tuple[str, ...]
 
     @staticmethod
-    def of(
-        args: tuple[Any, ...], named: dict[str, Any], static: Sequence[tuple[str, Any]], names: Sequence[str]
-    ) -> Signature:
-        """The signature of a call."""
-        places, values, tree = _flattened(args, named, names)
-        return Signature(tree, tuple(_kind(v) for v in values), tuple(static), tuple(places))
+    def of(call: Call, args: tuple[Any, ...], named: dict[str, Any], names: Sequence[str]) -> Signature:
+        """The signature of a call with these arguments, `names` being those of the function's parameters."""
+        tree, leaves, static, settings = call.key
+        by_number = {n: _name(n, names) for n in range(len(args))}
+        taken = {n for n, _ in static}
+        roots = [(by_number[n], a) for n, a in enumerate(args) if n not in taken]
+        roots += [(k, v) for k, v in named.items() if k not in taken]
+        places = names_of_leaves(roots) if "jax" in sys.modules else [n for n, _ in roots]
+        shown = tuple((by_number[n] if isinstance(n, int) else n, v) for n, v in static)
+        return Signature(tree, leaves, shown, settings, tuple(places))
 
     @property
     def text(self) -> str:
@@ -60,12 +97,22 @@ class Signature:
             if old != new
         ]
         before = dict(other.static)
+        changed += self._changed_settings(other)
         changed += [
             _Difference(f"{n}: static value {before.get(n)!r} -> {v!r}", 1)
             for n, v in self.static
             if n not in before or before[n] != v
         ]
         return changed or [_Difference("structure: other containers", 1000)]
+
+    def _changed_settings(self, other: Signature) -> list[_Difference]:
+        if self.settings == other.settings:
+            return []
+        names = trace_context_names()
+        if not len(names) == len(self.settings) == len(other.settings):
+            return [_Difference("JAX's settings changed", 1)]
+        pairs = zip(names, other.settings, self.settings, strict=True)
+        return [_Difference(f"{name}: {old!r} -> {new!r}", 1) for name, old, new in pairs if old != new]
 
 
 @dataclass(frozen=True)
@@ -86,6 +133,28 @@ class CacheEntry:
     is_jax: bool
     why: str
     seconds: float
+
+    @functools.cached_property
+    def _direct(self) -> Any:
+        """The calling convention, where the leaves of a call are those that it wants; None where the arguments must be prepared, or are those of no JAX function."""
+        calling = self.executable.source_module.calling
+        return calling if isinstance(calling, JaxCalling) and calling.in_tree == self.signature.tree else None
+
+    @functools.cached_property
+    def _is_tuple(self) -> bool:
+        return isinstance(self.executable.calls.signature.result, TupleShape)
+
+    def run(self, args: tuple[Any, ...], named: dict[str, Any], leaves: Sequence[Any]) -> Any:
+        """What the function gives for these arguments, whose leaves are `leaves` where no static one is among them."""
+        if self._direct is not None:
+            found = self.executable.flat(*self._direct.parameters(leaves))
+            return self._direct.assemble(found if self._is_tuple else (found,), args, named, leaves)
+        if self.is_jax:
+            return self.executable(*args, **named)
+        results = self.executable(*(np.asarray(a) for a in args))
+        if isinstance(self.structure, list | tuple):
+            return type(self.structure)(results)
+        return results[0]
 
 
 @dataclass(frozen=True)
@@ -120,26 +189,34 @@ def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind in positional)
 
 
-def _flattened(args: tuple[Any, ...], named: dict[str, Any], names: Sequence[str]) -> tuple[list[str], list[Any], Any]:
-    """The leaves of a call with their names, and the structure."""
-    roots = [(names[n] if n < len(names) else f"argument {n}", a) for n, a in enumerate(args)] + list(named.items())
-    if "jax" not in sys.modules:
-        return [n for n, _ in roots], [v for _, v in roots], (len(args), tuple(named))
-    from xlanb.frontends.jax import leaves_with_names
+def _name(number: int, names: Sequence[str]) -> str:
+    return names[number] if number < len(names) else f"argument {number}"
 
-    return leaves_with_names(roots, (args, named))
+
+_TRACED = ("traced",)
+
+
+_array_types: set[type] = {np.ndarray}
+"""Classes of which each object is an array, as values were met."""
 
 
 def _kind(value: Any) -> tuple[Any, ...]:
     """What of a leaf code depends on: dtype and shape of an array, the type of a number, anything else itself."""
+    if type(value) in _array_types:
+        return (value.dtype, value.shape, type(value) is not np.ndarray and value.weak_type)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
+        if "jax" in sys.modules:
+            if is_traced(value):
+                return _TRACED
+            if is_array(value):
+                _array_types.add(type(value))
         return (value.dtype, tuple(value.shape), bool(getattr(value, "weak_type", False)))
     if isinstance(value, bool | int | float | complex):
         return (type(value),)
     if isinstance(value, list | tuple):
         array = np.asarray(value)
         return (array.dtype, array.shape, False)
-    return ("static", value)
+    return ("static", Static(value))
 
 
 def _shown(kind: tuple[Any, ...]) -> str:

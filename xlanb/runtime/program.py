@@ -72,10 +72,12 @@ def function_module(
 ) -> tuple[HloModule, Any]:
     """The module of a Python function, over `xlanb.tf` or over JAX: what its code names is tried first, the other where that fails. With it, of the former, what it gave back.
 
+    Code that names neither (`lambda x: x + 1`) is over JAX where JAX is loaded and `xlanb.tf` is not.
+
     Raises:
         Exception: what the first try raised, where the second fails too.
     """
-    if is_jax(function) or refers_to_jax(function) or not _are_arrays(args, named):
+    if is_jax(function) or refers_to_jax(function) or not _are_arrays(args, named) or _is_jax_alone():
         return _jax_module(function, args, named), None
     try:
         return trace_function(function, args)
@@ -95,6 +97,11 @@ class _ResultError(GraphError):
     def __init__(self, message: str, *, holds_tensors: bool) -> None:
         super().__init__(message)
         self.holds_tensors = holds_tensors
+
+
+def _is_jax_alone() -> bool:
+    """Whether a function can be of nothing but JAX, for nobody has loaded `xlanb.tf`."""
+    return "jax" in sys.modules and "xlanb.tf" not in sys.modules
 
 
 def _are_arrays(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
