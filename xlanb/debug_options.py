@@ -103,7 +103,7 @@ class DebugOptions:
         False, "batch normalizations of constants are folded into the weights before them, ahead of clustering"
     )
     xlanb_max_expanded_instructions: int = _flag(
-        50_000, "modules that would have more instructions with a copy of each computation for each call are refused"
+        20_000, "modules that would have more instructions with a copy of each computation for each call are refused"
     )
     xlanb_generation: int = _flag(0, "another number compiles everything anew")
 

@@ -46,7 +46,7 @@ def test_sizes_are_those_after_flattening():
 
 @pytest.mark.parametrize("kind", sorted(CALLS.keys() - {"fusion"}))  # a fused computation is one fusion's
 def test_compiling_refuses_what_doubles_without_end(kind):
-    with pytest.raises(PassError, match=r"m has \d+ instructions and would have about 10\^\d+ .* limit of 50,000"):
+    with pytest.raises(PassError, match=r"m has \d+ instructions and would have about 10\^\d+ .* limit of 20,000"):
         xlanb.compile(doubling(60, kind))
 
 
@@ -57,6 +57,55 @@ def test_passes_refuse_before_they_change_anything(name):
     with pytest.raises(PassError, match=rf"{name}: .* raise --xlanb_max_expanded_instructions"):
         PASSES[name]().run(module)
     assert str(module) == before
+
+
+def test_simplify_conditional_refuses_before_it_changes_anything():
+    module = doubling(40, "conditional")
+    before = str(module)
+    with pytest.raises(PassError, match=r"simplify-conditional: .* raise --xlanb_max_expanded_instructions"):
+        PASSES["simplify-conditional"]().run(module)
+    assert str(module) == before
+
+
+def test_only_branches_that_are_taken_count():
+    """A branch that is not taken, and calls, which another pass inlines, are not copied by simplify-conditional."""
+    module = parse(
+        str(doubling(40)).replace("ENTRY %e", "%calls")
+        + "\nf { p = f32[4] parameter(0)  ROOT t = f32[4] tanh(p) }\n"
+        + "ENTRY m { p = f32[4] parameter(0)  q = pred[] constant(false)\n"
+        + " ROOT r = f32[4] conditional(q, p, p), true_computation=calls, false_computation=f }"
+    )
+    PASSES["simplify-conditional"]().run(module)
+    assert module.entry_computation.root.opcode.text == "tanh"
+
+
+def test_conditional_to_select_counts_the_copies_of_branches():
+    branch = "f { p = f32[] parameter(0)\n" + "".join(
+        f" v{k} = f32[] tanh({f'v{k - 1}' if k else 'p'})\n" for k in range(50)
+    )
+    chosen = "".join(
+        f" c{k} = f32[] conditional(q, {x}, {x}), true_computation=f, false_computation=f\n"
+        for k in range(40)
+        for x in ([f"c{k - 1}"] if k else ["p"])
+    )
+    module = parse(
+        f"HloModule m\n{branch} ROOT r = f32[] negate(v49) }}\ng {{ p = f32[] parameter(0)\n q = pred[] compare(p, p), direction=EQ\n"
+        f"{chosen} ROOT r = f32[] negate(c39) }}\nENTRY e {{ p = f32[4] parameter(0)  ROOT r = f32[4] map(p), dimensions={{0}}, to_apply=g }}"
+    )
+    with (
+        xlanb.flags("--xlanb_max_expanded_instructions=2000"),
+        pytest.raises(PassError, match="conditional-to-select: m"),
+    ):
+        PASSES["conditional-to-select"]().run(module)
+    PASSES["conditional-to-select"]().run(module)
+    assert module.instruction_count > 2000
+
+
+def test_inlining_loops_of_one_round_copies_nothing():
+    module = doubling(10, "while")
+    before = module.instruction_count
+    PASSES["simplify-while-loops"]().run(module)
+    assert module.instruction_count <= before
 
 
 def test_the_limit_is_a_flag():

@@ -105,3 +105,24 @@ ENTRY e {
     one, two = exe(x.reshape(1024, 1024), x.reshape(2048, 512))
     np.testing.assert_allclose(one.ravel(), np.tanh(x), rtol=1e-5)
     np.testing.assert_allclose(two.ravel(), np.exp(x), rtol=1e-5)
+
+
+def _loops(count: int) -> str:
+    """Loops one after another, each of which adds one to what the one before gave until it is at least 3."""
+    condition = "{ p = f32[4] parameter(0) s = f32[1] slice(p), slice={[0:1]} v = f32[] reshape(s) n = f32[] constant(3) ROOT c = pred[] compare(v, n), direction=LT }"
+    body = "{ p = f32[4] parameter(0) o = f32[] constant(1) b = f32[4] broadcast(o), dimensions={} ROOT r = f32[4] add(p, b) }"
+    parts = [f"cond{k} {condition}\nbody{k} {body}\n" for k in range(count)]
+    chain = "".join(
+        f" w{k} = f32[4] while({f'n{k - 1}' if k else 'p'}), condition=cond{k}, body=body{k}\n n{k} = f32[4] negate(w{k})\n"
+        for k in range(count)
+    )
+    return f"HloModule loops\n{''.join(parts)}ENTRY e {{\n p = f32[4] parameter(0)\n{chain} ROOT r = f32[4] negate(n{count - 1})\n}}\n"
+
+
+@pytest.mark.parametrize(("count", "has_passes"), [(3, True), (301, False)])
+def test_hundreds_of_loops_get_no_passes_of_llvms(count: int, has_passes: bool) -> None:
+    exe = xlanb.compile(_loops(count))
+    main = next(u for u in exe.program.units() if "@run(" in u.text)
+    assert main.ready is not has_passes
+    assert ("alwaysinline" in main.text) is has_passes
+    np.testing.assert_array_equal(exe(np.array([0, 1, 2, 3], np.float32)), [3, 4, 5, 6])

@@ -1,28 +1,38 @@
 """How large a module becomes once every call has a copy of what it calls: n computations that each call the one before twice become 2^n.
 
-Passes that copy computations (call-inliner, flatten-call-graph) ask before they begin.
+Passes that copy computations (call-inliner, flatten-call-graph, simplify-conditional, conditional-to-select) ask before they begin.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection
 
 from xlanb import debug_options
 from xlanb.analysis.call_graph import CallGraph
 from xlanb.errors import PassError
 from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 
 _GROWTH = 8
 """A module may grow by so much whatever the limit: a large one that shares its small computations is no threat."""
 
+Copied = Callable[[HloInstruction], Collection[HloComputation]]
+"""Those of the computations that an instruction calls of which it gets copies."""
 
-def expanded_sizes(module: HloModule) -> dict[HloComputation, int]:
-    """By computation its instructions and those of a copy of everything that it calls, once for each call; linear in the module."""
+
+def _all_called(i: HloInstruction) -> Collection[HloComputation]:
+    return i.called_computations
+
+
+def expanded_sizes(module: HloModule, copied: Copied = _all_called) -> dict[HloComputation, int]:
+    """By computation its instructions and those of a copy of everything that it calls (or of what is `copied`), once for each call; linear in the module."""
     sites = CallGraph(module).sites
     sizes: dict[HloComputation, int] = {}
     stack = list(module.computations)
     while stack:
         c = stack[-1]
-        called = [] if c in sizes else [d for site in sites[c] for d in site.computations]
+        called = [] if c in sizes else [d for site in sites[c] for d in copied(site.instruction)]
         pending = [d for d in called if d not in sizes]
         stack += pending
         if not pending:
@@ -31,22 +41,26 @@ def expanded_sizes(module: HloModule) -> dict[HloComputation, int]:
     return sizes
 
 
-def check_expansion(module: HloModule, by: str) -> None:
+def check_expansion(module: HloModule, by: str, copied: Copied = _all_called) -> None:
     """Refuse a module that would become too large when each call gets a copy of what it calls.
 
     Args:
         module: the module as it is.
         by: what is going to copy, for the message.
+        copied: what is copied of the computations that an instruction calls, where that is not all of them.
 
     Raises:
         PassError: more than --xlanb_max_expanded_instructions, and more than eight times what there is.
     """
-    sizes = expanded_sizes(module)
-    count, now = sizes[module.entry_computation], module.instruction_count
+    sizes, graph = expanded_sizes(module, copied), CallGraph(module)
+    kept = {module.entry_computation}
+    for site in (s for sites in graph.sites.values() for s in sites):
+        kept.update(set(site.computations).difference(copied(site.instruction)))
+    count, now = sum(sizes[c] for c in kept), module.instruction_count
     limit = max(debug_options.current().xlanb_max_expanded_instructions, _GROWTH * now)
     if count <= limit:
         return
-    callers = CallGraph(module).callers
+    callers = graph.callers
     worst = max(sizes, key=lambda c: sizes[c] * (len(callers[c]) > 1))
     shown = f"{count:,}" if count < 10**15 else f"about 10^{len(str(count)) - 1}"
     raise PassError(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xlanb.analysis.expansion import check_expansion
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -23,15 +25,21 @@ class ConditionalSimplifier(HloPass):
     triggers = frozenset((O.CONDITIONAL,))
 
     def apply(self, module: HloModule) -> None:
-        changed = False
+        if not any(_inlined(i) for i in module.instructions()):
+            return
+        check_expansion(module, self.name, _inlined)
         for c in module.post_order():
             for i in c.post_order():
                 taken = _taken(i) if i.opcode is O.CONDITIONAL else None
                 if taken is not None:
                     inline_call(i, i.called_computations[taken], (i.operands[1 + taken],))
-                    changed = True
-        if changed:
-            module.remove_unused_computations()
+        module.remove_unused_computations()
+
+
+def _inlined(i: HloInstruction) -> tuple[HloComputation, ...]:
+    """The branch that is put in the place of an instruction, if it is a conditional of which one is known to be taken."""
+    taken = _taken(i) if i.opcode is O.CONDITIONAL else None
+    return () if taken is None else (i.called_computations[taken],)
 
 
 def _taken(conditional: HloInstruction) -> int | None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import CallGraph
+from xlanb.analysis.expansion import check_expansion
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -28,20 +30,23 @@ class ConditionalToSelect(HloPass):
 
     def apply(self, module: HloModule) -> None:
         graph = CallGraph(module)
-        changed = False
-        for c in module.post_order():
-            if graph.is_control(c):
-                continue
-            for i in c.post_order():
-                if (
-                    i.opcode is O.CONDITIONAL
-                    and i.operands[0].shape.element_type is PrimitiveType.PRED
-                    and not i.has_side_effect
-                ):
-                    _select(i)
-                    changed = True
-        if changed:
-            module.remove_unused_computations()
+
+        def copied(i: HloInstruction) -> tuple[HloComputation, ...]:
+            return i.called_computations if _has_select(i) and not graph.is_control(i.parent) else ()
+
+        found = [i for c in module.post_order() for i in c.post_order() if copied(i)]
+        if not found:
+            return
+        check_expansion(module, self.name, copied)
+        for i in found:
+            _select(i)
+        module.remove_unused_computations()
+
+
+def _has_select(i: HloInstruction) -> bool:
+    """Whether it is a conditional that can be a select of what its branches give."""
+    is_two_way = i.opcode is O.CONDITIONAL and i.operands[0].shape.element_type is PrimitiveType.PRED
+    return is_two_way and not i.has_side_effect
 
 
 def _select(conditional: HloInstruction) -> None:

@@ -62,7 +62,7 @@ def _unary(f: Function, op: Op, t: PrimitiveType, a: str) -> str:
     raise UnimplementedError(f"{op} of {t}")
 
 
-_BINARY = {"pow": Op.POWER, "atan2": Op.ATAN2}
+_BINARY = {"pow": Op.POWER, "atan2": Op.ATAN2, "fmod": Op.REMAINDER}
 _LIBRARY = {
     Op.EXPONENTIAL: "exp",
     Op.EXPONENTIAL_MINUS_ONE: "expm1",

@@ -26,7 +26,7 @@ from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.linalg import routines as linalg
 from xlanb.cpu.codegen.types import from_memory, register
-from xlanb.cpu.codegen.units import Unit, cut
+from xlanb.cpu.codegen.units import LONG, Unit, cut
 from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.cpu.target import Target
@@ -157,9 +157,17 @@ class _Emitter:
                     self._pointer(self.assignment.slice_of_value(value)),
                     value.size,
                 )
+        self._limit_inlining()
         # functions called stand before their caller
         self.module.functions.remove(built)
         self.module.functions.append(built)
+
+    def _limit_inlining(self) -> None:
+        """Call kernels of loops, however small, where `run` would become too long for LLVM's passes with them in it."""
+        inlined = [f for f in self.module.functions if "alwaysinline" in f.attributes]
+        if self.run.size + sum(f.size for f in inlined) > LONG:
+            for f in inlined:
+                f.attributes = f.attributes.replace("alwaysinline", "noinline")
 
     # -- memory -------------------------------------------------------------------------------------------------
 

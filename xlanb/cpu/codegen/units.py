@@ -20,6 +20,8 @@ _VALUE = re.compile(r"%(?=v\d)")
 _HEAD = re.compile(r"define (?:internal )?void @([^(]+)\(")
 _PASSES_COST = 2.5
 """How much longer a line takes that goes through LLVM's passes."""
+LONG = 3000
+"""Lines of `run`, with what is inlined there, from which on it is compiled without LLVM's passes: they take quadratic time over hundreds of loops."""
 _WORTH = 100
 """Lines of a module from which on it pays to give another to a second thread."""
 
@@ -74,7 +76,8 @@ def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
     else:
         called = [f.ready for f in module.functions if f is not run and not f.shared]
         # What only calls goes with what it calls.
-        main = _piece(run, ready=not loops and not inlined and (any(called) or not called))
+        calls = not loops and (any(called) or not called)
+        main = _piece(run, ready=not inlined and (calls or run.size > LONG))
         if not loops and not inlined:  # it only calls: nothing in it is worth a pass of the code generator's
             main.texts[run.name] = main.texts[run.name].replace(" {\n", " noinline optnone {\n", 1)
             main.calls_only = True
