@@ -12,7 +12,7 @@ import pytest
 import xlanb
 from xlanb.boundary import boundary, let_pass
 from xlanb.cpu.codegen import elemental
-from xlanb.errors import EvaluationError, HloVerifierError, InternalError, XlanbError
+from xlanb.errors import EvaluationError, HloVerifierError, InternalError, OutOfMemoryError, XlanbError
 from xlanb.evaluator import registry
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
@@ -226,3 +226,18 @@ def test_what_is_asked_of_a_dump_fails_as_an_error_of_xlanb(monkeypatch, tmp_pat
     monkeypatch.setattr("xlanb.explorer.dump_directory._described", broken(OverflowError("too large")))
     with pytest.raises(InternalError, match="rank the modules of a dump"):
         ask(xlanb.read_dump(tmp_path))
+
+
+def test_used_up_memory_says_what_wanted_it():
+    with pytest.raises(OutOfMemoryError, match=r"^no memory to draw: Unable to allocate 1\.00 EiB"), boundary("draw"):
+        np.ones(2**57)
+    with pytest.raises(OutOfMemoryError, match=r"^no memory to draw$"), boundary("draw"):
+        raise MemoryError
+
+
+def test_memory_that_the_users_code_lacks_passes_as_it_is():
+    error = MemoryError("mine")
+    let_pass(error)
+    with pytest.raises(MemoryError) as info, boundary("call a function"):
+        raise error
+    assert info.value is error

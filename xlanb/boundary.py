@@ -3,8 +3,9 @@
     with boundary("compile"):            @boundary("parse HLO text")
         ...                              def parse(text): ...
 
-What was raised is kept as `__cause__`. Errors of xlanb, of the user's own functions (see `let_pass`), of the handlers of signals that the user has set,
-of the operating system, of memory that is used up, warnings that were made errors, a debugger's quit, and interrupts pass as they are.
+What was raised is kept as `__cause__`. A MemoryError leaves it as OutOfMemoryError, which is one too. Errors of xlanb, of the user's own functions (see
+`let_pass`), of the handlers of signals that the user has set, of the operating system, warnings that were made errors, a debugger's quit, and interrupts
+pass as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import partial
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from xlanb.errors import InternalError, XlanbError
+from xlanb.errors import InternalError, OutOfMemoryError, XlanbError
 
 _PASSED = (XlanbError, MemoryError, OSError, Warning)
 _LIBRARIES = (sys.stdlib_module_names - {"bdb"}) | {"google", "llvmlite", "ml_dtypes", "numpy", "pandas", "xlanb"}
@@ -38,15 +39,22 @@ class boundary(ContextDecorator):  # noqa: N801 - read as a word: with boundary(
         """Nothing to prepare."""
 
     def __exit__(self, _: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if isinstance(error, MemoryError) and not isinstance(error, XlanbError) and not _is_the_users(error):
+            raise _shortage(error, self._doing) from error
         if isinstance(error, Exception) and is_foreign(error):
             raise internal_error(error, self._doing) from error
 
 
 def is_foreign(error: Exception) -> bool:
     """Whether nobody raised this on purpose for the user to see."""
-    if isinstance(error, _PASSED) or getattr(error, _USERS, False):
-        return False
-    return type(error).__module__.partition(".")[0] in _LIBRARIES and not _is_of_handler(error)
+    return not isinstance(error, _PASSED) and not _is_the_users(error)
+
+
+def _is_the_users(error: Exception) -> bool:
+    """Whether code of the user's raised it: a function, a handler of a signal, or of a class that no library here has."""
+    if getattr(error, _USERS, False) or type(error).__module__.partition(".")[0] not in _LIBRARIES:
+        return True
+    return _is_of_handler(error)
 
 
 def _is_of_handler(error: BaseException) -> bool:
@@ -89,6 +97,12 @@ def internal_error(error: BaseException, doing: str, path: tuple[str, ...] = ())
         site,
         path,
     )
+
+
+def _shortage(error: MemoryError, doing: str) -> OutOfMemoryError:
+    site = _site(error.__traceback__)
+    why = f": {error}" if str(error) else ""
+    return OutOfMemoryError(f"no memory to {doing}{why}" + (f"\n  {site}" if site else ""))
 
 
 def _site(traceback: TracebackType | None) -> str:

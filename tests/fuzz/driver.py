@@ -58,16 +58,17 @@ class _Child:
 
 @dataclass
 class Tally:
-    """What became of the inputs of one kind: how many, in how many seconds of the children, and the finds by class."""
+    """What became of the inputs of one kind: how many, in how many seconds of the children (of a clock, and computed), and the finds by class."""
 
     inputs: int = 0
     seconds: float = 0.0
+    computed: float = 0.0
     finds: Counter[str] = field(default_factory=Counter)
 
     def row(self, name: str) -> str:
         """One line of the report."""
-        rate = self.inputs / self.seconds if self.seconds else 0.0
-        return f"{name:16s} {self.inputs:9d} inputs {rate:8.1f}/s {sum(self.finds.values()):6d} finds"
+        rate = self.inputs / self.computed if self.computed else 0.0
+        return f"{name:16s} {self.inputs:9d} inputs in {self.computed:8.1f} s of CPU {rate:8.1f}/s {sum(self.finds.values()):6d} finds"
 
 
 class Campaign:
@@ -143,14 +144,15 @@ class Campaign:
         for pid, child in list(running.items()):
             for find, data in child.read():
                 self._count(child.kind, find, data)
-            ended, status = os.waitpid(pid, os.WNOHANG)
+            ended, status, used = os.wait4(pid, os.WNOHANG)
             if ended:
                 del running[pid]
+                self.tallies[child.kind.name].computed += used.ru_utime + used.ru_stime
                 self._bury(child, status)
             elif time.monotonic() > end:
                 child.expendable = True
                 os.kill(pid, signal.SIGKILL)
-            elif time.monotonic() - child.last > worker.SECONDS + _GRACE:
+            elif time.monotonic() - child.last > worker.WAITS * worker.SECONDS + _GRACE:
                 self._count(child.kind, "hang, killed: no answer", child.current.read_bytes())
                 child.expendable = True
                 os.kill(pid, signal.SIGKILL)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.fuzz.kinds import Item, Kind
-from tests.fuzz.worker import SECONDS, as_bytes
+from tests.fuzz.worker import SECONDS, WAITS, as_bytes
 
 _T = TypeVar("_T")
 
@@ -28,7 +28,7 @@ def find_of(kind: Kind, item: Item) -> str:
         Path(file.name).write_bytes(as_bytes(item))
         command = [sys.executable, "-m", "tests.fuzz.worker", kind.name, file.name]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=3 * SECONDS, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=(WAITS + 1) * SECONDS, check=False)
         except subprocess.TimeoutExpired:
             return "hang, killed: no answer"
     if done.returncode < 0:

@@ -10,7 +10,8 @@ import pytest
 from tests.programs import LineFit, line_fit
 from xlanb import tf
 from xlanb.debug_options import flags
-from xlanb.errors import FeedError, GraphError, UninitializedError, UnknownOpError
+from xlanb.errors import FeedError, GraphError, OutOfMemoryError, UninitializedError, UnknownOpError
+from xlanb.runtime.session import _own
 
 
 def jit_config() -> Any:
@@ -196,3 +197,13 @@ def test_candidates_that_cannot_be_drawn_are_refused():
         drawn = tf.nn.uniform_candidate_sampler(np.array([[0]]), 1, 2_000_000_000, True, 2_000_000_001, name="drawn")
         with tf.Session() as session, pytest.raises(GraphError, match=r"'drawn' .*cannot draw 2000000000"):
             session.run(drawn[0])
+
+
+def test_a_value_that_memory_cannot_hold_names_its_tensor():
+    """A constant of one repeated number takes no memory until the caller gets an array of their own."""
+    with tf.Graph().as_default():
+        tensor = tf.constant(7, name="sevens")
+    with pytest.raises(
+        OutOfMemoryError, match=r"no memory for the value of sevens:0, int32\[1125899906842624\]: 4\.0 PiB"
+    ):
+        _own(tensor, np.broadcast_to(np.int32(7), (2**50,)))

@@ -18,6 +18,7 @@ from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.default_session import pop_session, push_session, session_scope
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.memory import out_of_memory
 from xlanb.runtime.claims import Claims, watched
 from xlanb.runtime.compilation_cache import CompilationCache
 from xlanb.runtime.compiler import Stages, exhaust
@@ -328,6 +329,20 @@ class InteractiveSession(Session):
         super().close()
 
 
+def _own(tensor: Tensor, value: np.ndarray[Any, Any]) -> Any:
+    """What a run gives for a tensor: a scalar, or an array that the caller may write."""
+    if value.ndim == 0:
+        return value[()]
+    if value.flags.writeable:
+        return value
+    try:
+        return value.copy()
+    except MemoryError as error:
+        raise out_of_memory(
+            f"the value of {tensor.name}, {tensor.dtype.name}{list(value.shape)}", value.nbytes
+        ) from error
+
+
 class _Fetches:
     """A structure of fetches, its tensors and operations, and how to put values back in its place."""
 
@@ -365,8 +380,7 @@ class _Fetches:
 
         def fill(item: Any) -> Any:
             if isinstance(item, _Slot):
-                value = np.asarray(values[item.index])
-                return value[()] if value.ndim == 0 else value.copy() if not value.flags.writeable else value
+                return _own(self.tensors[item.index], np.asarray(values[item.index]))
             if isinstance(item, _Made):
                 return item.make(*(fill(v) for v in item.parts))
             if isinstance(item, dict):
