@@ -13,6 +13,8 @@ import xlanb
 from tests.fuzz.graph_seeds import seeds, small_seeds
 from tests.fuzz.kinds import Item
 from tests.fuzz.mutate import NUMBERS, TEXTS, change_bytes, change_text
+from tests.fuzz.op_seeds import op_graph
+from tests.fuzz.proto_bombs import bomb
 from tests.fuzz.worker import TooLong, _place
 from xlanb import tf
 from xlanb.errors import InternalError, XlanbError
@@ -26,6 +28,7 @@ _TYPES = (*range(24), 30, 101, 109, 999)
 _LOOPS = frozenset({"While", "StatelessWhile", "NextIteration", "RefNextIteration"})
 _RUN = 2
 _SMALL = 0.7
+_OPS = 0.3  # any op of the table, with inputs that may fit
 _SMALL_TEXTS = 0.9  # text is parsed by Python
 
 
@@ -240,9 +243,12 @@ def _seed(rng: np.random.Generator, small: float) -> bytes:
 
 
 def _mutated(rng: np.random.Generator) -> Any:
-    proto = new_message("GraphDef")
-    proto.ParseFromString(_seed(rng, _SMALL))
-    for _ in range(int(rng.integers(1, 4))):
+    if rng.random() < _OPS:
+        proto, least = op_graph(rng), 0
+    else:
+        proto, least = new_message("GraphDef"), 1
+        proto.ParseFromString(_seed(rng, _SMALL))
+    for _ in range(int(rng.integers(least, 4))):
         if proto.node:
             _one(rng, _MUTATIONS)(_one(rng, proto.node), proto, rng)
     return proto
@@ -251,8 +257,12 @@ def _mutated(rng: np.random.Generator) -> Any:
 def mutants(rng: np.random.Generator) -> Iterator[bytes]:
     """Binary GraphDefs: most with changed fields, some with changed bytes."""
     while True:
-        if rng.random() < 0.1:
+        how = rng.random()
+        if how < 0.1:
             yield change_bytes(_seed(rng, _SMALL), rng)
+        elif how < 0.12:
+            data = _seed(rng, 1.0)
+            yield bomb(rng) + data if rng.random() < 0.5 else data + bomb(rng)
         else:
             yield _mutated(rng).SerializeToString()
 

@@ -74,7 +74,7 @@ def kinds() -> dict[str, Kind]:
         Kind("proto", ".pb", hlo_proto.mutants, hlo_proto.check, hlo_proto.quick, EXECUTED, hlo_proto.seeds),
         Kind("random-module", ".hlo", hlo_text.modules, hlo_text.check),
         Kind("bomb", ".hlo", bombs.mutants, bomb_check.check),
-        Kind("dump", ".json", dumps.mutants, dumps.check),
+        Kind("dump", ".json", dumps.mutants, dumps.check, dumps.quick, 0.02, dumps.prepare),
         Kind("stablehlo", ".mlir", stablehlo_text.mutants, stablehlo_text.check, stablehlo_text.quick, EXECUTED),
         Kind("graphdef", ".pb", graphdefs.mutants, graphdefs.check, graphdefs.quick, 0.02, graphdefs.prepare),
         Kind(

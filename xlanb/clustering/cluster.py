@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
+from xlanb.boundary import boundary
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction
 from xlanb.display import Displayable
 from xlanb.errors import GraphError, GraphValueError
@@ -52,6 +53,7 @@ class Cluster(Displayable):
         return all(_stated(t) is not None for t in self._origins if t.dtype.name != "variant")
 
     @cached_property
+    @boundary("find shapes for a cluster")
     def assumed_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of arguments that the graph does not state, by the names of the tensors they stand for: they fit the nodes around, and are a guess where those leave a choice."""
         unknown = [t for t in self._origins if _stated(t) is None and t.dtype.name != "variant"]
@@ -60,6 +62,7 @@ class Cluster(Displayable):
         shapes = self._solve().shapes
         return {t.name: shapes[t] for t in unknown if t in shapes}
 
+    @boundary("lower a cluster")
     def lower(self, shapes: Mapping[str, Sequence[int]] | None = None) -> HloModule:
         """The cluster lowered to HLO; `shapes` gives those of arguments by the names of the tensors they stand for ("x:0"); by default they are `assumed_shapes` where the graph does not state them.
 
@@ -107,7 +110,7 @@ class Cluster(Displayable):
         is_handle = tensor.dtype.name == "resource"
         dtype = self._variable_dtype(tensor, origin) if is_handle else tensor.dtype.base_dtype
         dims = tuple(given) if given is not None else _stated(origin)
-        if dims is None and origin.name in self.assumed_shapes:
+        if dims is None and solution is None and origin.name in self.assumed_shapes:
             dims = self.assumed_shapes[origin.name]
         if dtype is None or dims is None or not dtype.has_numpy_dtype:
             raise GraphError(

@@ -19,7 +19,7 @@ from xlanb.cpu.deep import deep
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.legalize import legalize
 from xlanb.cpu.pipelines import pipeline
-from xlanb.cpu.shortage import check_sizes
+from xlanb.cpu.shortage import check_ranks, check_sizes
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError
 from xlanb.hlo.module import HloModule
@@ -92,6 +92,7 @@ def compile_steps(module: HloModule, options: CompileOptions | None = None) -> S
 
 
 def _compile_steps(module: HloModule, options: CompileOptions) -> Steps:
+    check_ranks(module)
     source, module = module, module.clone()
     ran: list[str] = []
     for result in chosen_pipeline(options).steps(module, verify=options.verify):
@@ -156,6 +157,7 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
         XlanbError: a pass or the backend refuses the module.
     """
     options = options or CompileOptions()
+    check_ranks(module)
     with seldom():
         source, module = module, module.clone()
         ran = [result.name for result in chosen_pipeline(options).run(module, verify=options.verify)]

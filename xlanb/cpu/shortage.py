@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
+from xlanb.errors import UnimplementedError
 from xlanb.hlo.module import HloModule
 from xlanb.memory import ADDRESSABLE, check_addressable, size_text
+from xlanb.shape import MOST_DIMENSIONS, ArrayShape
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,21 @@ class Shortage:
             return ""
         shape = largest.shape.text(layout=False)
         return f", the largest of which is {shape} ({size_text(largest.size)}, instruction {largest.instruction.name})"
+
+
+def check_ranks(module: HloModule) -> None:
+    """Refuse arrays of more dimensions than one can have that a program takes or gives.
+
+    Raises:
+        UnimplementedError: there is one; the message names its instruction.
+    """
+    for i in module.instructions():
+        rank = i.shape.rank if isinstance(i.shape, ArrayShape) else 0
+        if rank > MOST_DIMENSIONS:
+            raise UnimplementedError(
+                f"{i.name} in {i.parent.name}: an array of {rank} dimensions; compiled code has at most {MOST_DIMENSIONS}: "
+                "reshape it, leaving out dimensions of size 1"
+            )
 
 
 def check_sizes(module: HloModule) -> None:

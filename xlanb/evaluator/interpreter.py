@@ -23,7 +23,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.memory import ADDRESSABLE, out_of_memory, size_text
-from xlanb.shape import ArrayShape, BufferShape, Shape, TupleShape
+from xlanb.shape import MOST_DIMENSIONS, ArrayShape, BufferShape, Shape, TupleShape
 
 MAX_STEPS = 10_000_000
 MAX_BYTES = 4 << 30
@@ -273,6 +273,8 @@ class Evaluator:
         size, limit = i.shape.byte_size, ADDRESSABLE if is_view else self._max_bytes
         if size > limit:
             raise _located(i, f"the value would take {size_text(size)}, more than the limit of {size_text(limit)}")
+        if isinstance(i.shape, ArrayShape) and i.shape.rank > MOST_DIMENSIONS:
+            raise _located(i, f"an array of {i.shape.rank} dimensions: there can be {MOST_DIMENSIONS}")
         is_static = isinstance(i.shape, ArrayShape) and i.shape.is_array and not i.shape.is_dynamic
         dtype, dimensions = (i.array_shape.dtype, i.array_shape.dimensions) if is_static else (None, ())
         return _Step(

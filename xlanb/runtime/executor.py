@@ -87,6 +87,10 @@ class Executor:
         if op.inputs and op.inputs[0].dtype.name == "variant":
             host = VARIANT_KERNELS.get(op.type, host)
         if op.type == LAUNCH:
+            if op.attrs["function"] not in self.prepared.functions:
+                raise GraphError(
+                    f"{op.describe()}: there is no cluster {op.attrs['function']!s}; clustering makes these nodes"
+                )
             self._calls[op] = Call.of_cluster(self.prepared.functions[op.attrs["function"]])
         elif host is not None:
             self._hosts[op] = host

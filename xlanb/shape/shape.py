@@ -24,6 +24,8 @@ MAX_LEAVES = 100_000
 """Arrays that one tuple may hold, those of tuples within it included."""
 MAX_DEPTH = 100
 """Levels of tuples within tuples."""
+MOST_DIMENSIONS = 64
+"""Dimensions of an array that has a value: NumPy has no more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,9 @@ def lower_op(op: Operation, values: dict[Tensor, Value], b: HloBuilder, constant
     metadata = OpMetadata(op_type=op.type, op_name=op.name, source_file=op.source_file, source_line=op.source_line)
     with b.metadata(metadata):
         try:
-            result = found.lower(OpContext(op, inputs, b, constants))
+            context = OpContext(op, inputs, b, constants)
+            context.check_ranks(found.ranks)
+            result = found.lower(context)
         except (ShapeError, LiteralError) as error:
             raise explain(op, inputs, error) from error
     results: Sequence[Value] = result if isinstance(result, list | tuple) else (result,)

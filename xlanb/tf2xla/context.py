@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -14,8 +14,11 @@ from xlanb.graph.limits import LARGEST_EXPANSION, check_bytes
 from xlanb.graph.operation import Operation
 from xlanb.hlo import HloInstruction, HloOpcode
 from xlanb.hlo.builder import HloBuilder
-from xlanb.shape import ArrayShape, PrimitiveType, TupleShape
+from xlanb.shape import MOST_DIMENSIONS, ArrayShape, PrimitiveType, TupleShape
 from xlanb.shape.primitive_type import from_dtype
+
+if TYPE_CHECKING:
+    from xlanb.tf2xla.registry import Rank
 
 _MAX_STEPS = 1_000_000
 _MAX_BYTES = 256 << 20
@@ -169,6 +172,53 @@ class OpContext:
         if value.size != 1:
             self.fail(f"input {index % self.input_count} must be one number, not {value.dtype}{list(value.shape)}")
         return value.item()
+
+    def sizes(self, index: int) -> list[int]:
+        """The value of an input that must be known now and be the sizes of an array.
+
+        Raises:
+            GraphError: it is no vector, one is negative, or there are more dimensions than an array may have; names the node.
+        """
+        found = self.ints(index)
+        if self.constant(index).ndim > 1 or min(found, default=0) < 0 or len(found) > MOST_DIMENSIONS:
+            self.fail(
+                f"input {index} must be a vector of sizes, up to {MOST_DIMENSIONS} and none negative, not {found[:70]}"
+            )
+        return found
+
+    def per_dimension(self, index: int, of: int = 0) -> list[int]:
+        """The value of an integer input that must be known now: a number for each dimension of the input `of`.
+
+        Raises:
+            GraphError: it has another number of elements; names the node.
+        """
+        found, shape = self.ints(index), self.shape(of)
+        if len(found) != shape.rank:
+            self.fail(
+                f"input {index} must have {shape.rank} elements, one for each dimension of {shape}, not {len(found)}"
+            )
+        return found
+
+    def paddings(self, index: int, count: int) -> list[tuple[int, int]]:
+        """The value of an input that must be known now: paddings [count, 2], before and behind each dimension.
+
+        Raises:
+            GraphError: it has another number of elements; names the node.
+        """
+        value = self.constant(index)
+        if value.size != 2 * count:
+            self.fail(f"input {index} must be the paddings of {count} dimensions, [{count},2], not {list(value.shape)}")
+        return [(int(low), int(high)) for low, high in value.reshape(count, 2)]
+
+    def check_ranks(self, wanted: Sequence[Rank]) -> None:
+        """Raise GraphError, naming the node, where an input has another rank than the op demands."""
+        for index, (rank, value) in enumerate(zip(wanted, self._values, strict=False)):
+            if (
+                isinstance(value, HloInstruction)
+                and isinstance(value.shape, ArrayShape)
+                and not rank.fits(value.shape.rank)
+            ):
+                self.fail(f"input {index} must have {rank}, not {value.shape}")
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute of the node, or the default where it has none."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from xlanb.tf2xla.context import OpContext, Value
@@ -16,19 +16,34 @@ Lowering = Callable[["OpContext"], "Value | Sequence[Value]"]
 Positions = tuple[int, ...] | slice | Callable[[int], Sequence[int]]
 
 
+class Rank(NamedTuple):
+    """The rank that an input must have: exactly `low`, or `low` and more where it is `open`."""
+
+    low: int
+    is_open: bool
+
+    def fits(self, rank: int) -> bool:
+        """Whether an input of this rank will do."""
+        return rank == self.low or (self.is_open and rank > self.low)
+
+    def __str__(self) -> str:
+        return f"rank {self.low}{' or more' if self.is_open else ''}"
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """How one op type is lowered.
 
     `lower` takes an OpContext and returns the HLO of its output, a sequence for several outputs, or None for none. `constants` are positions of inputs whose values must be
     known when compiling (negative: from the end; a slice where their number varies, a function of the number of inputs where that is not enough); `is_compilable` is False for what TensorFlow's tf2xla leaves to the host (ref variables), which is
-    then lowered only when it runs op by op.
+    then lowered only when it runs op by op. `ranks` is what the op demands of the ranks of its first inputs, as its shape function in TensorFlow does.
     """
 
     op_type: str
     lower: Lowering
     constants: Positions = ()
     is_compilable: bool = True
+    ranks: tuple[Rank, ...] = ()
 
     def constant_inputs(self, count: int) -> list[int]:
         """Positions, from 0, of the inputs that must be known, of a node with so many inputs."""
@@ -42,14 +57,20 @@ class Kernel:
 _KERNELS: dict[str, Kernel] = {}
 
 
-def register(*op_types: str, constants: Positions = (), is_compilable: bool = True) -> Callable[[Lowering], Lowering]:
-    """Decorator: the function lowers these op types."""
+def register(
+    *op_types: str, constants: Positions = (), is_compilable: bool = True, ranks: str = ""
+) -> Callable[[Lowering], Lowering]:
+    """Decorator: the function lowers these op types.
+
+    `ranks` are the ranks of the first inputs, as words: "2" exactly two, "2+" two or more, "0+" any.
+    """
+    wanted = tuple(Rank(int(word.rstrip("+")), word.endswith("+")) for word in ranks.split())
 
     def decorate(lower: Lowering) -> Lowering:
         for op_type in op_types:
             if op_type in _KERNELS:
                 raise AssertionError(f"{op_type} has two lowerings")
-            _KERNELS[op_type] = Kernel(op_type, lower, constants, is_compilable)
+            _KERNELS[op_type] = Kernel(op_type, lower, constants, is_compilable, wanted)
         return lower
 
     return decorate

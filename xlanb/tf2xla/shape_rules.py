@@ -164,7 +164,7 @@ def _matmul(s: ShapeSolver, op: Operation) -> None:
 @_demands("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _batch_matmul(s: ShapeSolver, op: Operation) -> None:
     a, b = (s.get(t) for t in op.inputs)
-    if a is None or b is None:
+    if a is None or b is None or min(len(a), len(b)) < 2:
         return
     rows, inner = a[-2:][::-1] if op.attrs.get("adj_x") else a[-2:]
     inner_b, columns = b[-2:][::-1] if op.attrs.get("adj_y") else b[-2:]
@@ -187,7 +187,7 @@ def _batch_norm(s: ShapeSolver, op: Operation) -> None:
     _alike(s, [op.inputs[0], op.outputs[0]])
     _alike(s, [op.inputs[1], op.inputs[2]])
     scale, x = s.with_rank(op.inputs[1], 1), s.get(op.inputs[0])
-    if x is not None:
+    if x is not None and len(x) > 1:
         s.equal(x[1 if op.attrs.get("data_format") == "NCHW" else -1], scale[0], op.inputs[0])
 
 
@@ -199,12 +199,18 @@ def _space(op: Operation) -> tuple[int, list[int]]:
     return (1, [2, 3]) if op.attrs.get("data_format") == "NCHW" else (3, [1, 2])
 
 
+def _sizes_of(op: Operation, attr: str) -> list[int]:
+    """An attribute with a size for each of four dimensions; ones where it is not given, or has what lowering refuses."""
+    sizes = [int(n) for n in op.attrs.get(attr) or ()]
+    return sizes if len(sizes) == 4 and min(sizes) > 0 else [1] * 4
+
+
 def _sides(s: ShapeSolver, op: Operation, image: Tensor, made: Tensor, window: Sequence[int | None]) -> None:
     """Sizes of the result's sides where the picture's are known."""
     for index, place in enumerate(_space(op)[1]):
         side, out, size = s.with_rank(image, 4)[place], s.with_rank(made, 4)[place], window[index]
         side.root().is_picture = out.root().is_derived = True
-        stride, step = (int((op.attrs.get(a) or (1,) * 4)[place]) for a in ("strides", "dilations"))
+        stride, step = (_sizes_of(op, a)[place] for a in ("strides", "dilations"))
         if side.known is None or size is None or op.attrs.get("padding") == "EXPLICIT":
             continue
         reach = (size - 1) * step + 1 if op.attrs.get("padding") == "VALID" else 1
@@ -220,7 +226,7 @@ def _sides_back(s: ShapeSolver, op: Operation, window: Sequence[int | None]) -> 
             return
         out = made[place].known
         if s.may_guess_size(image[place]) and out is not None:
-            stride, step = (int((op.attrs.get(a) or (1,) * 4)[place]) for a in ("strides", "dilations"))
+            stride, step = (_sizes_of(op, a)[place] for a in ("strides", "dilations"))
             is_valid = op.attrs.get("padding") == "VALID"
             s.fix(image[place], (out - 1) * stride + (size - 1) * step + 1 if is_valid else out * stride, op.inputs[0])
 
@@ -230,8 +236,7 @@ def _conv_window(s: ShapeSolver, op: Operation) -> list[int | None]:
 
 
 def _pool_window(op: Operation) -> list[int | None]:
-    sizes = op.attrs.get("ksize") or (1,) * 4
-    return [int(sizes[place]) for place in _space(op)[1]]
+    return [_sizes_of(op, "ksize")[place] for place in _space(op)[1]]
 
 
 @_demands("Conv2D", "DepthwiseConv2dNative")
@@ -339,7 +344,9 @@ def _transpose(s: ShapeSolver, op: Operation) -> None:
 def _strided_slice(s: ShapeSolver, op: Operation) -> None:
     """Dimensions that are kept whole, or cut by a number at either end, by steps of 1."""
     given, (begin, end, strides) = s.get(op.inputs[0]), (s.value(t) for t in op.inputs[1:4])
-    if given is None or begin is None or end is None or strides is None or any(int(x) != 1 for x in strides):
+    if given is None or begin is None or end is None or strides is None:
+        return
+    if any(v.ndim != 1 or v.size != begin.size for v in (begin, end, strides)) or any(int(x) != 1 for x in strides):
         return
     if op.attrs.get("ellipsis_mask") or op.attrs.get("new_axis_mask") or len(begin) > len(given):
         return
@@ -366,11 +373,11 @@ def _strided_slice(s: ShapeSolver, op: Operation) -> None:
 
 @_demands("ExpandDims")
 def _expand(s: ShapeSolver, op: Operation) -> None:
-    axis, given, out = s.value(op.inputs[1]), s.get(op.inputs[0]), s.get(op.outputs[0])
-    if axis is None or (given is None and out is None):
-        return
+    axis, given, out = s.number(op.inputs[1]), s.get(op.inputs[0]), s.get(op.outputs[0])
     rank = len(given) + 1 if given is not None else len(out or ())
-    place = int(axis) % rank
+    if axis is None or rank < 1:
+        return
+    place = axis % rank
     out, given = s.with_rank(op.outputs[0], rank), s.with_rank(op.inputs[0], rank - 1)
     s.fix(out[place], 1, op.outputs[0])
     for a, b in zip(given, [*out[:place], *out[place + 1 :]], strict=True):
@@ -392,11 +399,11 @@ def _pack(s: ShapeSolver, op: Operation) -> None:
 
 @_demands("ConcatV2")
 def _concat(s: ShapeSolver, op: Operation) -> None:
-    axis, parts = s.value(op.inputs[-1]), op.inputs[:-1]
+    axis, parts = s.number(op.inputs[-1]), op.inputs[:-1]
     known = next((d for t in (*parts, op.outputs[0]) if (d := s.get(t)) is not None), None)
     if axis is None or not known:
         return
-    place = int(axis) % len(known)
+    place = axis % len(known)
     out = s.with_rank(op.outputs[0], len(known))
     dims = [s.with_rank(t, len(known)) for t in parts]
     for t, d in zip(parts, dims, strict=True):
@@ -429,19 +436,19 @@ def _reduce(s: ShapeSolver, op: Operation) -> None:
 
 @_demands("ArgMax", "ArgMin")
 def _argmax(s: ShapeSolver, op: Operation) -> None:
-    axis, given = s.value(op.inputs[1]), s.get(op.inputs[0])
+    axis, given = s.number(op.inputs[1]), s.get(op.inputs[0])
     if axis is not None and given:
-        place = int(axis) % len(given)
+        place = axis % len(given)
         s.set_dims(op.outputs[0], [*given[:place], *given[place + 1 :]])
 
 
 @_demands("ResourceGather", "Gather", "GatherV2")
 def _gather(s: ShapeSolver, op: Operation) -> None:
-    axis = s.value(op.inputs[2]) if op.type == "GatherV2" else None
+    axis = s.number(op.inputs[2]) if op.type == "GatherV2" else None
     table, indices, out = s.get(op.inputs[0]), s.get(op.inputs[1]), s.get(op.outputs[0])
     if not table or op.attrs.get("batch_dims") or (op.type == "GatherV2" and axis is None):
         return
-    place = int(axis) % len(table) if axis is not None else 0
+    place = axis % len(table) if axis is not None else 0
     if indices is None and out is not None:
         indices = s.with_rank(op.inputs[1], len(out) - len(table) + 1)
     if indices is not None:

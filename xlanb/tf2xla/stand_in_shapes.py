@@ -119,6 +119,11 @@ class ShapeSolver:
         """The value of a tensor where it follows from constants and shapes."""
         return self.values.get(tensor)
 
+    def number(self, tensor: Tensor) -> int | None:
+        """The value of a tensor that is one integer, where it follows from constants and shapes; lowering refuses others."""
+        found = self.values.get(tensor)
+        return int(found.item()) if found is not None and found.size == 1 else None
+
     def with_rank(self, tensor: Tensor, rank: int) -> Dims:
         """The dimensions of a tensor that must have this rank."""
         if tensor not in self.dims:

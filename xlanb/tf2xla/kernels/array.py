@@ -103,12 +103,12 @@ def _transpose(ctx: OpContext) -> HloInstruction:
 
 @register("Fill", constants=(0,))
 def _fill(ctx: OpContext) -> HloInstruction:
-    return broadcast_to(ctx.b, ctx.input(1), ctx.ints(0))
+    return broadcast_to(ctx.b, ctx.input(1), ctx.sizes(0))
 
 
 @register("BroadcastTo", constants=(1,))
 def _broadcast_to(ctx: OpContext) -> HloInstruction:
-    return broadcast_to(ctx.b, ctx.input(0), ctx.ints(1))
+    return broadcast_to(ctx.b, ctx.input(0), ctx.sizes(1))
 
 
 @register("ZerosLike", "OnesLike")
@@ -160,7 +160,7 @@ def _broadcast_args(ctx: OpContext) -> HloInstruction:
 @register("Empty", constants=(0,))
 def _empty(ctx: OpContext) -> HloInstruction:
     """Zeros, whether they are asked for or not."""
-    return broadcast_to(ctx.b, ctx.b.constant(np.zeros((), ctx.element_type("dtype").dtype)), ctx.ints(0))
+    return broadcast_to(ctx.b, ctx.b.constant(np.zeros((), ctx.element_type("dtype").dtype)), ctx.sizes(0))
 
 
 @register("EnsureShape")

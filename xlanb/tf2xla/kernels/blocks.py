@@ -82,7 +82,7 @@ def _from_batch(ctx: OpContext, block: list[int], crops: list[tuple[int, int]]) 
     return ctx.b.slice(merged, starts, limits)
 
 
-@register("SpaceToDepth")
+@register("SpaceToDepth", ranks="4")
 def _space_to_depth(ctx: OpContext) -> HloInstruction:
     """Channels of the result: (block row, block column, channel)."""
     x, size = ctx.input(0), int(ctx.attr("block_size"))
@@ -105,7 +105,7 @@ def _space_to_depth(ctx: OpContext) -> HloInstruction:
     return ctx.b.reshape(ctx.b.transpose(ctx.b.reshape(x, split), order), [shape[i] for i in range(4)])
 
 
-@register("DepthToSpace")
+@register("DepthToSpace", ranks="4")
 def _depth_to_space(ctx: OpContext) -> HloInstruction:
     x, size = ctx.input(0), int(ctx.attr("block_size"))
     layout = layout_of(ctx, 4)

@@ -22,6 +22,8 @@ def _is_depthwise(ctx: OpContext) -> bool:
 
 def _grouped_filter_dims(ctx: OpContext, dims: tuple[int, ...]) -> tuple[int, ...]:
     """The filter's dimensions as spatial..., inputs of a group, outputs."""
+    if len(dims) < 2:
+        ctx.fail(f"a filter of sizes {list(dims)} has no dimensions of inputs and outputs")
     return (*dims[:-2], 1, dims[-2] * dims[-1]) if _is_depthwise(ctx) else dims
 
 
@@ -146,7 +148,7 @@ def _conv(ctx: OpContext) -> HloInstruction:
     batch_dims = int(ctx.attr("batch_dims", 1))
     x_dims, dims = x.array_shape.dimensions, kernel.array_shape.dimensions
     n = len(dims) - 2
-    if batch_dims < 0 or len(x_dims) != batch_dims + n + 1:
+    if n < 0 or batch_dims < 0 or len(x_dims) != batch_dims + n + 1:
         ctx.fail(f"input {x.shape} does not fit filter {kernel.shape} with {batch_dims} batch dimensions")
     batch, rest = x_dims[:batch_dims], x_dims[batch_dims:]
     x = ctx.b.reshape(x, [prod(batch), *rest])

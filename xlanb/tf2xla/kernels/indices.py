@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, isfinite
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from xlanb.tf2xla.registry import register
 @register("Range", constants=(0, 1, 2))
 def _range(ctx: OpContext) -> HloInstruction:
     start, limit, delta = (ctx.number(i) for i in range(3))
+    if not all(isfinite(v) for v in (start, limit, delta)):
+        ctx.fail(f"a range from {start} to {limit} by {delta} has no end")
     if delta == 0 or (start != limit and (limit > start) != (delta > 0)):
         ctx.fail(f"a range from {start} to {limit} cannot go by {delta}")
     is_integer = all(isinstance(v, int) for v in (start, limit, delta))
@@ -28,7 +30,7 @@ def _range(ctx: OpContext) -> HloInstruction:
     return ctx.b.add(ctx.b.multiply(steps, scalar_of(ctx, kind, delta)), scalar_of(ctx, kind, start))
 
 
-@register("LinSpace", constants=(0, 1, 2))
+@register("LinSpace", constants=(0, 1, 2), ranks="0 0 0")
 def _linspace(ctx: OpContext) -> HloInstruction:
     start, stop, count = ctx.constant(0), ctx.constant(1), int(ctx.number(2))
     if count < 1:
@@ -139,7 +141,7 @@ def _approx_top_k(ctx: OpContext) -> list[HloInstruction]:
     return [ctx.b.slice(ctx.b.get_tuple_element(both, i), [0] * len(dims), limits) for i in range(2)]
 
 
-@register("InTopKV2", "InTopK")
+@register("InTopKV2", "InTopK", ranks="2 1 0")
 def _in_top_k(ctx: OpContext) -> HloInstruction:
     """Whether fewer than k predictions of the row are larger than the target's; false where that is not finite or the target out of range."""
     predictions, targets = ctx.input(0), ctx.input(1)

@@ -170,7 +170,7 @@ def _svd(ctx: OpContext) -> list[HloInstruction]:
     return [ctx.b.convert(o, kind) for o in outs]
 
 
-@register("SelfAdjointEigV2", "XlaSelfAdjointEig")
+@register("SelfAdjointEigV2", "XlaSelfAdjointEig", ranks="2+")
 def _self_adjoint_eig(ctx: OpContext) -> list[HloInstruction]:
     """Eigenvalues upwards and eigenvectors of what the lower triangle says.
 
@@ -196,7 +196,7 @@ def _self_adjoint_eig(ctx: OpContext) -> list[HloInstruction]:
     return [b.convert(values, kind), b.convert(v, kind) if ctx.attr("compute_v", True) else nothing]
 
 
-@register("XlaSvd")
+@register("XlaSvd", ranks="2+")
 def _xla_svd(ctx: OpContext) -> list[HloInstruction]:
     """Singular values, and square matrices of singular vectors."""
     kind = ctx.shape(0).element_type

@@ -13,7 +13,7 @@ from xlanb.tf2xla.kernels.indices import one_hot
 from xlanb.tf2xla.registry import register
 
 
-@register("BiasAdd", "BiasAddV1")
+@register("BiasAdd", "BiasAddV1", ranks="2+ 1")
 def _bias_add(ctx: OpContext) -> HloInstruction:
     x, bias = ctx.inputs
     dims = x.array_shape.dimensions

@@ -57,7 +57,7 @@ def _shuffle(ctx: OpContext) -> HloInstruction:
     return gather_slices(ctx, x, order, 0)
 
 
-@register("Multinomial", constants=(1,))
+@register("Multinomial", constants=(1,), ranks="2")
 def _multinomial(ctx: OpContext) -> HloInstruction:
     """Classes drawn by their logits: the largest of logits plus Gumbel noise, -log(-log(u))."""
     logits, count = ctx.input(0), int(ctx.number(1))

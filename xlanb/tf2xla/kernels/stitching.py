@@ -45,7 +45,7 @@ def _stitch(ctx: OpContext) -> HloInstruction:
     return gather_slices(ctx, ctx.b.concatenate([*rows, zeros], 0), ctx.b.constant(source), 0)
 
 
-@register("ListDiff", constants=(0, 1))
+@register("ListDiff", constants=(0, 1), ranks="1 1")
 def _list_diff(ctx: OpContext) -> list[HloInstruction]:
     """What of the first list is not in the second, and where it stood."""
     x, gone = ctx.constant(0), ctx.constant(1)
@@ -124,7 +124,7 @@ def _take_one(ctx: OpContext, _: HloInstruction, state: list[HloInstruction]) ->
     ]
 
 
-@register("TridiagonalMatMul")
+@register("TridiagonalMatMul", ranks="2+ 2+ 2+ 2+")
 def _tridiagonal_matmul(ctx: OpContext) -> HloInstruction:
     """The product of a matrix given by its diagonals [..., 1, m] with [..., m, n]; the superdiagonal's last and the subdiagonal's first do not count."""
     above, main, below, x = ctx.inputs
@@ -145,7 +145,7 @@ def _tridiagonal_matmul(ctx: OpContext) -> HloInstruction:
     return b.add(b.add(parts[0], parts[1]), parts[2])
 
 
-@register("TridiagonalSolve")
+@register("TridiagonalSolve", ranks="2+ 2+")
 def _tridiagonal_solve(ctx: OpContext) -> HloInstruction:
     """Thomas' algorithm without pivoting: diagonals [..., 3, m] (above, main, below), right sides [..., m, k]; TensorFlow's XLA knows no other."""
     if ctx.attr("partial_pivoting", True):

@@ -82,6 +82,9 @@ def spatial_windows(
     padding, explicit = str(ctx.attr("padding")), [int(p) for p in ctx.attr("explicit_paddings", ())]
     if padding == "EXPLICIT" and len(explicit) != 2 * layout.rank:
         ctx.fail(f"explicit_paddings must have {2 * layout.rank} elements")
+    for name, numbers in (("strides", strides), ("dilations", dilations)):
+        if (numbers and len(numbers) < layout.rank) or (name == "strides" and not numbers):
+            ctx.fail(f"{name} must have {layout.rank} elements, one for each dimension, not {len(numbers)}")
     out = []
     for axis, size, window in zip(layout.spatial, sizes, windows, strict=True):
         stride, dilation = int(strides[axis]), int(dilations[axis]) if dilations else 1

@@ -48,9 +48,8 @@ def _reduce(ctx: OpContext) -> list[HloInstruction]:
 @register("XlaReduceWindow", constants=slice(2, 7))
 def _reduce_window(ctx: OpContext) -> HloInstruction:
     """Inputs: array, initial value, sizes, strides, dilations of the array and of the window, paddings [n, 2]."""
-    paddings = ctx.constant(6).reshape(-1, 2).tolist()
-    columns = zip(*(ctx.ints(i) for i in range(2, 6)), paddings, strict=True)
-    window = Window(tuple(WindowDimension(n, s, int(p[0]), int(p[1]), d, e) for n, s, e, d, p in columns))
+    columns = zip(*(ctx.per_dimension(i) for i in range(2, 6)), ctx.paddings(6, ctx.shape(0).rank), strict=True)
+    window = Window(tuple(WindowDimension(n, s, low, high, d, e) for n, s, e, d, (low, high) in columns))
     kind = ctx.shape(0).element_type
     return ctx.b.reduce_window(ctx.input(0), ctx.input(1), window, _scalar_function(ctx, "computation", [kind, kind]))
 
@@ -58,9 +57,8 @@ def _reduce_window(ctx: OpContext) -> HloInstruction:
 @register("XlaSelectAndScatter", constants=slice(1, 4))
 def _select_and_scatter(ctx: OpContext) -> HloInstruction:
     """Inputs: array, sizes and strides of the window, paddings [n, 2], source, initial value."""
-    paddings = ctx.constant(3).reshape(-1, 2).tolist()
-    columns = zip(ctx.ints(1), ctx.ints(2), paddings, strict=True)
-    window = Window(tuple(WindowDimension(n, s, int(p[0]), int(p[1])) for n, s, p in columns))
+    columns = zip(ctx.per_dimension(1), ctx.per_dimension(2), ctx.paddings(3, ctx.shape(0).rank), strict=True)
+    window = Window(tuple(WindowDimension(n, s, low, high) for n, s, (low, high) in columns))
     kind = ctx.shape(0).element_type
     select, scatter = (_scalar_function(ctx, a, [kind, kind]) for a in ("select", "scatter"))
     return ctx.b.select_and_scatter(ctx.input(0), ctx.input(4), ctx.input(5), window, select, scatter)

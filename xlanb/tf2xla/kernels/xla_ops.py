@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from xlanb.tf2xla.registry import register
 
 
 def _starts(ctx: OpContext, indices: HloInstruction) -> list[HloInstruction]:
-    count = indices.array_shape.dimensions[0]
+    count = ctx.shape(0).rank
+    if indices.array_shape.dimensions != (count,):
+        ctx.fail(f"the indices {indices.shape} must be a vector of {count} elements, one for each dimension")
     return [ctx.b.reshape(ctx.b.slice(indices, [i], [i + 1]), []) for i in range(count)]
 
 
@@ -28,17 +31,17 @@ def _dynamic_update_slice(ctx: OpContext) -> HloInstruction:
 
 @register("XlaPad", constants=(2, 3, 4))
 def _pad(ctx: OpContext) -> HloInstruction:
-    return ctx.b.pad(ctx.input(0), ctx.input(1), list(zip(ctx.ints(2), ctx.ints(3), ctx.ints(4), strict=True)))
+    return ctx.b.pad(ctx.input(0), ctx.input(1), list(zip(*(ctx.per_dimension(i) for i in (2, 3, 4)), strict=True)))
 
 
-@register("XlaSort")
+@register("XlaSort", ranks="1+")
 def _sort(ctx: OpContext) -> HloInstruction:
     """The last axis, smallest first."""
     x = ctx.input(0)
     return ctx.b.sort(x, max(0, x.array_shape.rank - 1))
 
 
-@register("XlaKeyValueSort")
+@register("XlaKeyValueSort", ranks="1+ 1+")
 def _key_value_sort(ctx: OpContext) -> Sequence[HloInstruction]:
     keys, values = ctx.inputs
     made = ctx.b.sort([keys, values], max(0, keys.array_shape.rank - 1))
@@ -104,6 +107,9 @@ def _assign_concat_nd(ctx: OpContext) -> None:
 def concat_nd(ctx: OpContext, pieces: Sequence[HloInstruction]) -> HloInstruction:
     """The whole that pieces of a grid make."""
     parts, grid = list(pieces), [int(n) for n in ctx.attr("num_concats")]
+    rank = parts[0].array_shape.rank if parts else 0
+    if min(grid, default=1) < 1 or len(grid) != rank or prod(grid) != len(parts):
+        ctx.fail(f"num_concats {grid} is no grid for {len(parts)} pieces of rank {rank}")
     for axis in reversed(range(len(grid))):
         step = grid[axis]
         parts = [
@@ -111,6 +117,8 @@ def concat_nd(ctx: OpContext, pieces: Sequence[HloInstruction]) -> HloInstructio
         ]
     whole = parts[0]
     paddings = [int(n) for n in ctx.attr("paddings") or ()] or [0] * len(grid)
+    if len(paddings) != len(grid):
+        ctx.fail(f"paddings must have {len(grid)} elements, one for each dimension, not {len(paddings)}")
     if not any(paddings):
         return whole
     dims = whole.array_shape.dimensions
@@ -131,6 +139,10 @@ def split_nd(ctx: OpContext, x: HloInstruction) -> list[HloInstruction]:
     """Pieces of a grid in row-major order, each of one shape; zeros at the ends where paddings say so."""
     grid = [int(n) for n in ctx.attr("num_splits")]
     paddings = [int(n) for n in ctx.attr("paddings") or ()] or [0] * len(grid)
+    if len(grid) != x.array_shape.rank or len(paddings) != len(grid) or min(grid, default=1) < 1:
+        ctx.fail(
+            f"num_splits {grid} and paddings {paddings} do not fit {x.shape}: one for each dimension, splits from 1"
+        )
     if any(paddings):
         zero = ctx.b.constant(np.zeros((), x.array_shape.dtype))
         x = ctx.b.pad(x, zero, [(0, p, 0) for p in paddings])

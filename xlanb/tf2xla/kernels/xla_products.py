@@ -61,10 +61,14 @@ def _conv(ctx: OpContext) -> HloInstruction:
     """ConvGeneralDilated; inputs: lhs, rhs, strides, paddings [n, 2], dilations of both, the number of groups of features."""
     labels = _labels(ctx)
     strides, base, dilations = ctx.ints(2), ctx.ints(4), ctx.ints(5)
-    paddings = ctx.constant(3).reshape(-1, 2).tolist()
-    sizes = [ctx.shape(1).dimensions[d] for d in labels.kernel_spatial]
-    columns = zip(sizes, strides, paddings, dilations, base, strict=True)
-    window = Window(tuple(WindowDimension(n, s, int(p[0]), int(p[1]), d, e) for n, s, p, d, e in columns))
+    kernel = ctx.shape(1)
+    if any(not 0 <= d < kernel.rank for d in labels.kernel_spatial):
+        ctx.fail(f"dimension_numbers name spatial dimensions {list(labels.kernel_spatial)} of {kernel}")
+    sizes = [kernel.dimensions[d] for d in labels.kernel_spatial]
+    if any(len(numbers) != len(sizes) for numbers in (strides, base, dilations)):
+        ctx.fail(f"strides and dilations must have {len(sizes)} elements each, one for each spatial dimension")
+    columns = zip(sizes, strides, ctx.paddings(3, len(sizes)), dilations, base, strict=True)
+    window = Window(tuple(WindowDimension(n, s, low, high, d, e) for n, s, (low, high), d, e in columns))
     return ctx.b.convolution(
         ctx.input(0),
         ctx.input(1),
