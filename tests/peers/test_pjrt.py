@@ -279,3 +279,18 @@ def test_what_jax_compiles_is_recorded_with_its_runs() -> None:
     lines = run(text).splitlines()
     assert sorted(lines[:-1]) == ["jit__lambda 1 True True", "jit__lambda 1 True True", "jit__lambda 3 True True"]
     assert lines[-1] == "1 1"
+
+
+def test_an_array_that_is_donated_and_given_twice_is_refused() -> None:
+    text = """
+    f = jax.jit(lambda x, y, z: (x + y, z + 1), donate_argnums=(0, 2))
+    x, y = jnp.zeros(1000), jnp.ones(1000)
+    for given in ((x, x, y), (x, y, x)):
+        try:
+            f(*given)
+        except jax.errors.JaxRuntimeError as error:
+            print(str(error).startswith("INVALID_ARGUMENT: argument 0 of jit__lambda is donated"), x.is_deleted())
+    a, b = f(x, y, jnp.ones(1000))
+    print(float(a[0]), float(b[0]), x.is_deleted(), y.is_deleted())
+    """
+    assert run(text).splitlines() == ["True False", "True False", "1.0 2.0 True False"]

@@ -294,6 +294,7 @@ def _execute(args: Any) -> None:
     if args.num_devices != 1:
         raise ArgumentError(f"{loaded.program.module.name} runs on one device, not {args.num_devices}")
     given = _arguments(loaded.program, args)
+    _check_donated(loaded.program, given, _kept(args))
     device = Handle.at(args.execute_device) if args.execute_device else loaded.device
     made: list[int] = []
     try:
@@ -310,11 +311,32 @@ def _execute(args: Any) -> None:
     _hand_over(args, loaded.program, given, made)
 
 
-def _hand_over(args: Any, program: Program, given: list[int], made: list[int]) -> None:
-    """Set the results, and take what was donated."""
+def _kept(args: Any) -> set[int]:
+    """The numbers of the arguments that this call must not take, whatever the program says."""
     options = c_api.ExecuteOptions.from_address(args.options)
     count = options.num_non_donatable_input_indices
-    kept = set((ctypes.c_int64 * count).from_address(options.non_donatable_input_indices)) if count else set()
+    return set((ctypes.c_int64 * count).from_address(options.non_donatable_input_indices)) if count else set()
+
+
+def _check_donated(program: Program, given: list[int], kept: set[int]) -> None:
+    """That no donated array is given twice.
+
+    Raises:
+        ArgumentError: one is.
+    """
+    for number in program.donated:
+        if number in kept or given.count(given[number]) == 1:
+            continue
+        other = next(k for k, buffer in enumerate(given) if buffer == given[number] and k != number)
+        raise ArgumentError(
+            f"argument {number} of {program.module.name} is donated, and the same array is argument {other}: "
+            "give a copy of it, or do not donate it"
+        )
+
+
+def _hand_over(args: Any, program: Program, given: list[int], made: list[int]) -> None:
+    """Set the results, and take what was donated."""
+    kept = _kept(args)
     for number in program.donated:
         if number not in kept:
             BUFFERS.loaded.delete(given[number])

@@ -223,11 +223,26 @@ prepare:
   %r1 = add i64 %result_count, 1
   %pointers = alloca ptr, i64 %n1
   %places = alloca ptr, i64 %r1
-  br label %argument
+  br label %mark
+mark:
+  %d = phi i64 [ 0, %prepare ], [ %d.next, %mark.one ]
+  %d.more = icmp ult i64 %d, %donated_count
+  br i1 %d.more, label %mark.one, label %argument
+mark.one:
+  %d.number.at = getelementptr i64, ptr %donated, i64 %d
+  %d.number = load i64, ptr %d.number.at
+  %d.at = getelementptr ptr, ptr %list, i64 %d.number
+  %d.buffer = load ptr, ptr %d.at
+  %d.mark.at = getelementptr i64, ptr %d.buffer, i64 $mark
+  %d.before = atomicrmw add ptr %d.mark.at, i64 1 monotonic
+  %d.next = add i64 %d, 1
+  br label %mark
 argument:
-  %k = phi i64 [ 0, %prepare ], [ %k.next, %take ]
+  %k = phi i64 [ 0, %mark ], [ %k.next, %take ]
+  %marks = phi i64 [ 0, %mark ], [ %marks.next, %take ]
   %k.more = icmp ult i64 %k, %argument_count
-  br i1 %k.more, label %check, label %device
+  %once = icmp eq i64 %marks, %donated_count
+  br i1 %k.more, label %check, label %unmark
 check:
   %b.at = getelementptr ptr, ptr %list, i64 %k
   %b = load ptr, ptr %b.at
@@ -240,13 +255,34 @@ check:
   %there = icmp eq i64 %deleted, 0
   %fits = icmp eq i64 %size, %want
   %good = and i1 %there, %fits
-  br i1 %good, label %take, label %unusual
+  br i1 %good, label %take, label %unmark
 take:
+  %mark.at = getelementptr i64, ptr %b, i64 $mark
+  %mark.n = load i64, ptr %mark.at
+  %marks.next = add i64 %marks, %mark.n
   %data = load ptr, ptr %b
   %pointer.at = getelementptr ptr, ptr %pointers, i64 %k
   store ptr %data, ptr %pointer.at
   %k.next = add i64 %k, 1
   br label %argument
+unmark:
+  %fine = phi i1 [ %once, %argument ], [ false, %check ]
+  br label %unmarking
+unmarking:
+  %u = phi i64 [ 0, %unmark ], [ %u.next, %unmark.one ]
+  %u.more = icmp ult i64 %u, %donated_count
+  br i1 %u.more, label %unmark.one, label %unmarked
+unmark.one:
+  %u.number.at = getelementptr i64, ptr %donated, i64 %u
+  %u.number = load i64, ptr %u.number.at
+  %u.at = getelementptr ptr, ptr %list, i64 %u.number
+  %u.buffer = load ptr, ptr %u.at
+  %u.mark.at = getelementptr i64, ptr %u.buffer, i64 $mark
+  %u.before = atomicrmw sub ptr %u.mark.at, i64 1 monotonic
+  %u.next = add i64 %u, 1
+  br label %unmarking
+unmarked:
+  br i1 %fine, label %device, label %unusual
 
 device:
   %chosen = icmp ne ptr %execute_device, null

@@ -130,7 +130,7 @@ def text(item_sizes: tuple[int, ...]) -> str:
         "zero_copy": c_api.ZERO_COPY,
         "guarded": GUARDED,
         "unusual": UNUSUAL,
-        **{word.name: word.value for word in (Buffer.base, Buffer.references, Buffer.deleted, Buffer.size, Buffer.rank)},
+        **{word.name: word.value for word in (Buffer.base, Buffer.references, Buffer.deleted, Buffer.size, Buffer.rank, Buffer.mark)},
         "at_kept": c_api.ExecuteOptions.num_non_donatable_input_indices.offset,
         "ranks": RANKS,
         "raised": guard.RAISED,
@@ -188,7 +188,7 @@ _BLOCK = {
     Buffer.data: "ptr %data", Buffer.size: "i64 %size", Buffer.type: "i64 %type", Buffer.rank: "i64 %rank",
     Buffer.dims: "ptr %own.dims", Buffer.device: "ptr %device", Buffer.memory: "ptr %memory", Buffer.deleted: "i64 0",
     Buffer.references: "i64 1", Buffer.base: "ptr null", Buffer.event: "ptr null", Buffer.callback: "ptr null",
-    Buffer.argument: "ptr null",
+    Buffer.argument: "ptr null", Buffer.mark: "i64 0",
 }  # fmt: skip
 _VIEW = {
     Buffer.data: "ptr %data", Buffer.event: "ptr %event", Buffer.callback: "ptr %callback",

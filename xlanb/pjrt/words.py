@@ -6,7 +6,7 @@ from enum import IntEnum, auto
 
 
 class Buffer(IntEnum):
-    """The words of a PJRT_Buffer. `base` is memory of ours; `callback(data, argument)` and `event` are told when the elements are released."""
+    """The words of a PJRT_Buffer. `base` is memory of ours; `callback(data, argument)` and `event` are told when the elements are released; `mark` is how often a call that begins now was given it to be donated."""
 
     data = 0
     size = auto()
@@ -21,6 +21,7 @@ class Buffer(IntEnum):
     event = auto()
     callback = auto()
     argument = auto()
+    mark = auto()
 
 
 class Loaded(IntEnum):
