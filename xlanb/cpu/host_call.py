@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import threading
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -96,11 +97,18 @@ def leaf_count(i: HloInstruction) -> int:
 
 def _view(shape: ArrayShape, address: int) -> NDArray[Any]:
     """The memory of an array, seen under its logical dimensions."""
-    order = tuple(reversed(shape.minor_to_major))
-    dims = tuple(shape.dimensions[d] for d in order)
-    memory = (ctypes.c_uint8 * shape.byte_size).from_address(address)
-    logical: NDArray[Any] = np.ctypeslib.as_array(memory).view(shape.dtype).reshape(dims)
-    return logical.transpose(np.argsort(order)) if order else logical
+    dimensions, dtype, strides, memory = _layout(shape)
+    return np.ndarray(dimensions, dtype, memory.from_address(address), strides=strides)
+
+
+@lru_cache(maxsize=4096)
+def _layout(shape: ArrayShape) -> tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...], Any]:
+    """(Dimensions, type of the elements, bytes from one index of each dimension to the next, type of the memory.)"""
+    strides, step = [0] * shape.rank, shape.dtype.itemsize
+    for d in shape.minor_to_major:
+        strides[d] = step
+        step *= shape.dimensions[d]
+    return shape.dimensions, shape.dtype, tuple(strides), ctypes.c_uint8 * shape.byte_size
 
 
 def _read(shape: Shape, addresses: Any) -> Any:
