@@ -53,6 +53,16 @@ def fold(opcode: str, t: str) -> str:
     return f"fold {{\n  a = {t}[] parameter(0)\n  b = {t}[] parameter(1)\n  ROOT r = {t}[] {opcode}(a, b)\n}}\n"
 
 
+@pytest.mark.parametrize("t", ["c64", "c128"])
+def test_short_complex_arrays_side_by_side(tmp_path, t):
+    def text(sizes: tuple[int, ...]) -> str:
+        lines = [f"p{k} = {t}[{n}]{{0}} parameter({k})" for k, n in enumerate(sizes)]
+        given = ", ".join(f"p{k}" for k in range(len(sizes)))
+        return entry("\n".join([*lines, f"ROOT r = {t}[{sum(sizes)}]{{0}} concatenate({given}), dimensions={{0}}"]))
+
+    check(tmp_path, (text(sizes) for sizes in ((2, 5, 2),) * 7 + ((3, 1, 3),) * 7 + ((1, 2, 1, 7),) * 7))
+
+
 def test_gathers_and_slices_at_any_place(tmp_path):
     text = """
       table = f32[37,5]{1,0} parameter(0)

@@ -15,6 +15,7 @@ from xlanb.cpu.codegen.vectors import (
     operand,
     overload,
     region_mask,
+    reordered_mask,
     splat,
 )
 
@@ -66,6 +67,8 @@ def _address(f: Function, type_: str, pointer: str, offset: Ix, parts: int) -> s
 
 
 def _reversed(f: Function, type_: str, value: str, width: int) -> str:
+    if value.startswith("<i1"):
+        return reordered_mask(value, range(width - 1, -1, -1))
     order = ", ".join(f"i32 {width - 1 - k}" for k in range(width))
     vector = kind(type_, width)
     return known(f, width, f"shufflevector {vector} {value}, {vector} poison, <{width} x i32> <{order}>")

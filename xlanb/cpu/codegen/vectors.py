@@ -464,10 +464,18 @@ def region_mask(f: Function, width: int, repeat: int = 1) -> str:
         return "splat (i1 true)"
     if repeat == 1:
         return f.mask
+    if f.mask.startswith("<i1"):
+        return reordered_mask(f.mask, [k // repeat for k in range(width)])
     order = ", ".join(f"i32 {k // repeat}" for k in range(width))
     return f.plain(
         f"shufflevector <{width // repeat} x i1> {f.mask}, <{width // repeat} x i1> poison, <{width} x i32> <{order}>"
     )
+
+
+def reordered_mask(mask: str, order: Sequence[int]) -> str:
+    """The lanes of a constant mask in another order, as a constant: of a shuffle of constants LLVM 22 loads lanes on AVX2 that its mask leaves out."""
+    lanes = mask[1:-1].split(", ")
+    return f"<{', '.join(lanes[k] for k in order)}>"
 
 
 def gather(f: Function, type_: str, pointers: str, width: int) -> str:
