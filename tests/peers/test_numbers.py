@@ -84,3 +84,24 @@ def test_arrays_of_different_dynamic_sizes(body: str) -> None:
     for n, k in ((3, 3), (3, 5), (5, 3), (0, 4), (4, 0), (8, 1), (1, 8), (1, 0), (1, 3)):
         theirs = real(a, b, np.int32(n), np.int32(k))
         assert [float(v) for v in xlanb.evaluate(text, a, b, np.int32(n), np.int32(k))] == [float(v) for v in theirs]
+
+
+COMPLEX = [0.0, -0.0, 1.0, -1.5, 0.3, np.inf, -np.inf, np.nan]
+COMPLEX_OPS = [("multiply", 2), ("divide", 2), ("power", 2), ("tanh", 1), ("tan", 1), ("sign", 1)]
+
+
+@pytest.mark.parametrize("t", ["c64", "c128"])
+@pytest.mark.parametrize(("opcode", "count"), COMPLEX_OPS)
+def test_complex_numbers_with_special_parts(opcode: str, count: int, t: str) -> None:
+    """Not among them: huge divisors, whose reciprocals are subnormal, which XLA takes for zero."""
+    parts = np.array(COMPLEX, np.float32 if t == "c64" else np.float64)
+    x = np.empty((len(parts), len(parts)), BY_TEXT[t].dtype)
+    x.real, x.imag = parts[:, None], parts[None, :]
+    given = [v.ravel() for v in np.meshgrid(*[x.ravel()] * count, indexing="ij")]
+    n, names = given[0].size, ", ".join("ab"[:count])
+    parameters = "".join(f"  {v} = {t}[{n}] parameter({k})\n" for k, v in enumerate("ab"[:count]))
+    text = f"HloModule m\nENTRY e {{\n{parameters}  ROOT r = {t}[{n}] {opcode}({names})\n}}\n"
+    (theirs,) = _real(text, *given)
+    for ours in (xlanb.compile(text)(*given), xlanb.evaluate(text, *given)):
+        for got, want in ((ours.real, theirs.real), (ours.imag, theirs.imag)):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlanb.errors import EvaluationError
+from xlanb.evaluator import complex_math
+from xlanb.evaluator.complex_math import of_parts
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.special_functions import erf
 from xlanb.evaluator.values import (
@@ -44,7 +46,7 @@ def _simple(opcode: str, function: Function) -> None:
 def divide(x: Array, y: Array) -> Array:
     """Quotient; of integers towards zero, all ones (-1) by zero, and the lowest number by -1 is itself."""
     if is_complex(x):
-        return _complex_divide(x, y)
+        return complex_math.divide(x, y)
     if not is_integral(x):
         return np.divide(x, y)
     safe = np.where(y == 0, y.dtype.type(1), y)
@@ -53,43 +55,6 @@ def divide(x: Array, y: Array) -> Array:
         rest = x - quotient * safe
         quotient = quotient + ((rest != 0) & ((x < 0) != (safe < 0)))
     return np.where(y == 0, x.dtype.type(0) - x.dtype.type(1), quotient).astype(x.dtype)
-
-
-def _complex_divide(x: Array, y: Array) -> Array:
-    """Where the quotient comes out as NaN, infinities and zeros are recovered as C99 (annex G.5.1) does."""
-    quotient = np.asarray(np.divide(x, y))
-    lost = np.isnan(quotient.real) & np.isnan(quotient.imag)
-    if not lost.any():
-        return quotient
-    a, b, c, d = (
-        np.broadcast_to(part, quotient.shape)[lost] for part in (np.real(x), np.imag(x), np.real(y), np.imag(y))
-    )
-    x_finite, y_finite = np.isfinite(a) & np.isfinite(b), np.isfinite(c) & np.isfinite(d)
-    x_infinite, y_infinite = np.isinf(a) | np.isinf(b), np.isinf(c) | np.isinf(d)
-    infinity = np.copysign(a.dtype.type(np.inf), c)
-    by_zero = (c == 0) & (d == 0) & (~np.isnan(a) | ~np.isnan(b))
-    big_a, big_b = (
-        np.copysign(np.isinf(a).astype(a.dtype), a),
-        np.copysign(np.isinf(b).astype(a.dtype), b),
-    )
-    big_c, big_d = (
-        np.copysign(np.isinf(c).astype(a.dtype), c),
-        np.copysign(np.isinf(d).astype(a.dtype), d),
-    )
-    cases = [by_zero, x_infinite & y_finite, y_infinite & x_finite]
-    out = quotient[lost]
-    out.real = np.select(
-        cases,
-        [infinity * a, np.inf * (big_a * c + big_b * d), 0 * (a * big_c + b * big_d)],
-        out.real,
-    )
-    out.imag = np.select(
-        cases,
-        [infinity * b, np.inf * (big_b * c - big_a * d), 0 * (b * big_c - a * big_d)],
-        out.imag,
-    )
-    quotient[lost] = out
-    return quotient
 
 
 def remainder(x: Array, y: Array) -> Array:
@@ -101,6 +66,8 @@ def remainder(x: Array, y: Array) -> Array:
 
 def power(x: Array, y: Array) -> Array:
     """x to the y; a negative power of an integer is 0, but for the powers of 1 and -1."""
+    if is_complex(x):
+        return complex_math.power(x, y)
     if not is_integral(x):
         return np.power(x, y)
     positive: Array = np.power(x, np.maximum(y, y.dtype.type(0)))
@@ -131,8 +98,8 @@ def _have_order(x: Array) -> None:
 def _sign(x: Array) -> Array:
     if is_complex(x):
         size = np.abs(x)
-        divisor = np.where(size == 0, size.dtype.type(1), size)
-        return _of_parts(x.real / divisor, x.imag / divisor)
+        zero = size.dtype.type(0)
+        return of_parts(np.where(size == 0, zero, x.real / size), np.where(size == 0, zero, x.imag / size))
     return np.where(x == 0, x, np.sign(x))
 
 
@@ -145,18 +112,11 @@ def _round_away(x: Array) -> Array:
     return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(np.ones_like(x), x), whole)
 
 
-def _of_parts(re: Array, im: Array) -> Array:
-    """A complex array; re + 1j * im would make NaN of an infinite part."""
-    out = np.empty(np.shape(re), np.result_type(re, np.complex64))
-    out.real, out.imag = re, im
-    return out
-
-
 def _exp(x: Array) -> Array:
     if not is_complex(x):
         return np.exp(x)
     size, is_real = np.exp(x.real), x.imag == 0
-    return _of_parts(np.where(is_real, size, size * np.cos(x.imag)), np.where(is_real, x.imag, size * np.sin(x.imag)))
+    return of_parts(np.where(is_real, size, size * np.cos(x.imag)), np.where(is_real, x.imag, size * np.sin(x.imag)))
 
 
 def _log1p(x: Array) -> Array:
@@ -169,13 +129,13 @@ def _log1p(x: Array) -> Array:
 def _sine(x: Array) -> Array:
     if not is_complex(x):
         return np.sin(x)
-    return _of_parts(np.sin(x.real) * np.cosh(x.imag), np.cos(x.real) * np.sinh(x.imag))
+    return of_parts(np.sin(x.real) * np.cosh(x.imag), np.cos(x.real) * np.sinh(x.imag))
 
 
 def _cosine(x: Array) -> Array:
     if not is_complex(x):
         return np.cos(x)
-    return _of_parts(np.cos(x.real) * np.cosh(x.imag), -(np.sin(x.real) * np.sinh(x.imag)))
+    return of_parts(np.cos(x.real) * np.cosh(x.imag), -(np.sin(x.real) * np.sinh(x.imag)))
 
 
 def _logistic(x: Array) -> Array:
@@ -188,14 +148,15 @@ def _rsqrt(x: Array) -> Array:
 
 
 def _tanh(x: Array) -> Array:
-    if not is_complex(x):
-        return np.tanh(x)
-    # NumPy's complex tanh gives NaN for large real parts in single precision only where the quotient overflows.
-    return np.tanh(x.astype(np.complex128)).astype(x.dtype)
+    return complex_math.tanh(x) if is_complex(x) else np.tanh(x)
 
 
-def _complex_cbrt(x: Array) -> Array:
-    return np.power(x, x.dtype.type(1 / 3)) if is_complex(x) else np.cbrt(x)
+def _tan(x: Array) -> Array:
+    return complex_math.tan(x) if is_complex(x) else np.tan(x.astype(np.float64)).astype(x.dtype)
+
+
+def _multiply(x: Array, y: Array) -> Array:
+    return complex_math.multiply(x, y) if is_complex(x) else np.multiply(x, y)
 
 
 def _atan2(y: Array, x: Array) -> Array:
@@ -203,16 +164,26 @@ def _atan2(y: Array, x: Array) -> Array:
         return np.arctan2(y, x)
     if not is_complex(y):
         raise EvaluationError(f"atan2 takes floating-point or complex operands, not {primitive_type(y)}")
-    # the principal value -i log((x + i y) / sqrt(x^2 + y^2))
-    return np.asarray(-1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y)), y.dtype)
+    return complex_math.atan2(y, x)
 
 
-def _in_double(function: Callable[[Array], Array]) -> Function:
-    """In the next wider type, where NumPy's single precision falls short of XLA's."""
+def _need_real(x: Array) -> None:
+    if is_complex(x):
+        problem = f"expected a floating type, not {primitive_type(x)}: XLA:CPU has no such function of complex numbers"
+        raise EvaluationError(f"{problem}; write it by exponential, log and sqrt")
+
+
+def _erf(x: Array) -> Array:
+    _need_real(x)
+    return erf(x)
+
+
+def _real_only(function: Callable[[Array], Array]) -> Function:
+    """A function of real numbers, computed in double: NumPy's single precision falls short of XLA's."""
 
     def apply(x: Array) -> Array:
-        wide = np.complex128 if is_complex(x) else np.float64
-        return function(x.astype(wide)).astype(x.dtype)
+        _need_real(x)
+        return function(x.astype(np.float64)).astype(x.dtype)
 
     return apply
 
@@ -222,21 +193,21 @@ def _subtract(x: Array, y: Array) -> Array:
 
 
 _FUNCTIONS: dict[str, Function] = {
-    "acos": _in_double(np.arccos),
-    "acosh": _in_double(np.arccosh),
+    "acos": _real_only(np.arccos),
+    "acosh": _real_only(np.arccosh),
     "add": np.add,
     "and": np.bitwise_and,
-    "asin": _in_double(np.arcsin),
-    "asinh": _in_double(np.arcsinh),
-    "atan": np.arctan,
+    "asin": _real_only(np.arcsin),
+    "asinh": _real_only(np.arcsinh),
+    "atan": _real_only(np.arctan),
     "atan2": _atan2,
-    "atanh": _in_double(np.arctanh),
-    "cbrt": _complex_cbrt,
+    "atanh": _real_only(np.arctanh),
+    "cbrt": _real_only(np.cbrt),
     "ceil": np.ceil,
-    "cosh": _in_double(np.cosh),
+    "cosh": _real_only(np.cosh),
     "cosine": _cosine,
     "divide": divide,
-    "erf": erf,
+    "erf": _erf,
     "exponential": _exp,
     "exponential-minus-one": np.expm1,
     "floor": np.floor,
@@ -245,7 +216,7 @@ _FUNCTIONS: dict[str, Function] = {
     "logistic": _logistic,
     "maximum": maximum,
     "minimum": minimum,
-    "multiply": np.multiply,
+    "multiply": _multiply,
     "negate": _negate,
     "not": np.invert,
     "or": np.bitwise_or,
@@ -256,10 +227,10 @@ _FUNCTIONS: dict[str, Function] = {
     "rsqrt": _rsqrt,
     "sign": _sign,
     "sine": _sine,
-    "sinh": _in_double(np.sinh),
+    "sinh": _real_only(np.sinh),
     "sqrt": np.sqrt,
     "subtract": _subtract,
-    "tan": _in_double(np.tan),
+    "tan": _tan,
     "tanh": _tanh,
     "xor": np.bitwise_xor,
 }
@@ -289,7 +260,7 @@ def _imag(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 @rule("complex", lifted=True)
 def _complex(ev: Evaluator, i: HloInstruction, re: Array, im: Array) -> Array:
-    return _of_parts(*np.broadcast_arrays(re, im))
+    return of_parts(*np.broadcast_arrays(re, im))
 
 
 @rule("select", lifted=True)

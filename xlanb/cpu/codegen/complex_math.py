@@ -96,15 +96,16 @@ class Complex:
 
     def divide(self, a: Pair, b: Pair) -> Pair:
         """R. L. Smith's way: the larger part of the divisor is divided out first; what comes out as NaN is recovered as C99 (annex G.5.1) does."""
-        first = self.test("oge", self.intrinsic("fabs", b[0]), self.intrinsic("fabs", b[1]))
-        big, small = self.pick(first, b[0], b[1]), self.pick(first, b[1], b[0])
+        swapped = self.test("olt", self.intrinsic("fabs", b[0]), self.intrinsic("fabs", b[1]))
+        big, small = self.pick2(swapped, (b[1], b[0]), b)
         ratio = self.op("fdiv", small, big)
         scale = self.op("fadd", big, self.op("fmul", small, ratio))
         # (ar + i ai) / (br + i bi): with the roles of the parts exchanged where |bi| is larger.
-        p, q = self.pick(first, a[0], a[1]), self.pick(first, a[1], a[0])
+        p, q = self.pick2(swapped, (a[1], a[0]), a)
         re = self.op("fdiv", self.op("fadd", p, self.op("fmul", q, ratio)), scale)
-        im = self.op("fdiv", self.op("fsub", q, self.op("fmul", p, ratio)), scale)
-        return self._recovered(a, b, (re, self.pick(first, im, self.neg(im))))
+        part = self.op("fmul", p, ratio)
+        im = self.op("fdiv", self.op("fsub", *self.pick2(swapped, (part, q), (q, part))), scale)
+        return self._recovered(a, b, (re, im))
 
     def _recovered(self, a: Pair, b: Pair, quotient: Pair) -> Pair:
         """The quotient; where both parts are NaN, what limits give: division by zero, of the infinite, by the infinite."""
@@ -142,13 +143,27 @@ class Complex:
         return self.f.let(f"or i1 {a}, {b}")
 
     def power(self, a: Pair, b: Pair) -> Pair:
-        """e^(b log a); zero to the zero is one, zero to a positive number zero."""
-        one, zero = (self.c(1.0), self.c(0.0)), (self.c(0.0), self.c(0.0))
-        made = self.exp(self.multiply(b, self.log(a)))
-        is_zero = self.is_zero(a)
-        no_power = self.is_zero(b)
-        grows = self.f.let(f"and i1 {is_zero}, {self.test('ogt', b[0], self.c(0.0))}")
-        return self.pick2(no_power, one, self.pick2(grows, zero, made))
+        """|a|^c e^(-d t) (cos q + i sin q) with b = c + i d, t the angle of a, q = c t + d log|a|; see `_power_limits`."""
+        size, angle = self.abs(a), self.lib("atan2", a[1], a[0])
+        turned = self.lib("exp", self.op("fmul", self.neg(b[1]), angle))
+        factor = self.op("fmul", self.lib("pow", size, b[0]), turned)
+        q = self.op("fadd", self.op("fmul", b[0], angle), self.op("fmul", b[1], self.lib("log", size)))
+        made = self.op("fmul", factor, self.lib("cos", q)), self.op("fmul", factor, self.lib("sin", q))
+        return self._power_limits(a, b, size, made)
+
+    def _power_limits(self, a: Pair, b: Pair, size: str, made: Pair) -> Pair:
+        """XLA's: x^0 and 1^y are one, a real power of zero zero if it is positive, of infinity infinity or zero."""
+        none, endless = self.c(0.0), self.c(float("inf"))
+        one, zero, infinite = (self.c(1.0), none), (none, none), (endless, none)
+        is_real = self.test("oeq", b[1], none)
+        grows, falls = (self._all(is_real, self.test(how, b[0], none)) for how in ("ogt", "olt"))
+        flat = self.test("oeq", a[1], none)
+        is_infinite = self._all(self.test("oeq", a[0], endless), flat)
+        is_one = self._all(self.test("oeq", a[0], self.c(1.0)), flat)
+        made = self.pick2(self._all(self.test("oeq", size, none), grows), zero, made)
+        made = self.pick2(self._any(self.is_zero(b), is_one), one, made)
+        made = self.pick2(self._all(is_infinite, grows), infinite, made)
+        return self.pick2(self._all(is_infinite, falls), zero, made)
 
     def is_zero(self, a: Pair) -> str:
         return self.f.let(f"and i1 {self.test('oeq', a[0], self.c(0.0))}, {self.test('oeq', a[1], self.c(0.0))}")
@@ -217,11 +232,24 @@ class Complex:
         return self.pick(small, near, plain[0]), plain[1]
 
     def tanh(self, a: Pair) -> Pair:
-        """(sinh 2x + i sin 2y) / (cosh 2x + cos 2y), with x within +-20, beyond which it is one."""
-        x = self.intrinsic("minimum", self.intrinsic("maximum", a[0], self.c(-20.0)), self.c(20.0))
-        x2, y2 = self.op("fmul", x, self.c(2.0)), self.op("fmul", a[1], self.c(2.0))
-        below = self.op("fadd", self.lib("cosh", x2), self.lib("cos", y2))
-        return self.op("fdiv", self.lib("sinh", x2), below), self.op("fdiv", self.lib("sin", y2), below)
+        """(e^2x - e^-2x + 4i sin y cos y) / (e^2x + e^-2x - 2 + 4 cos^2 y), by expm1, which is exact near zero."""
+        x, y = a
+        double = self.op("fadd", x, x)
+        grown, shrunk = self.lib("expm1", double), self.lib("expm1", self.neg(double))
+        cos, sin = self.lib("cos", y), self.lib("sin", y)
+        above = self.op("fmul", self.c(4.0), self.op("fmul", cos, sin))
+        total = self.op("fadd", grown, shrunk)
+        below = self.op("fadd", total, self.op("fmul", self.op("fmul", cos, cos), self.c(4.0)))
+        infinity, none = self.c(float("inf")), self.c(0.0)
+        limit = self.intrinsic("copysign", self.c(1.0), x)
+        re = self.op("fdiv", self.op("fsub", grown, shrunk), below)
+        re = self.pick(self.test("oeq", total, infinity), limit, re)
+        im = self.op("fdiv", above, below)
+        # An infinite x decides whatever y is; with a finite one an infinite y or NaN gives NaN.
+        endless, lost = self.test("oeq", self.intrinsic("fabs", x), infinity), self.test("uno", above, above)
+        re = self.pick(self._all(lost, self.test("one", self.intrinsic("fabs", x), infinity)), self.c(float("nan")), re)
+        flat = self._any(self.test("oeq", y, none), self._all(endless, lost))
+        return re, self.pick(flat, none, im)
 
     def tan(self, a: Pair) -> Pair:
         turned = self.tanh((self.neg(a[1]), a[0]))
@@ -263,9 +291,9 @@ class Complex:
     def atan2(self, a: Pair, b: Pair) -> Pair:
         """-i log((b + i a) / sqrt(a^2 + b^2))."""
         root = self.sqrt(self.add(self.multiply(a, a), self.multiply(b, b)))
-        turned = self.op("fsub", b[0], a[1]), self.op("fadd", b[1], a[0])
+        turned = self.add(b, self.multiply((self.c(0.0), self.c(1.0)), a))
         logarithm = self.log(self.divide(turned, root))
-        return logarithm[1], self.neg(logarithm[0])
+        return self.multiply((self.c(0.0), self.c(-1.0)), logarithm)
 
 
 _BINARY: dict[Op, Callable[[Complex, Pair, Pair], Pair]] = {
