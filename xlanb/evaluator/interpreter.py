@@ -12,6 +12,7 @@ import numpy as np
 
 from xlanb.boundary import boundary, internal_error, is_foreign
 from xlanb.errors import EvaluationError, InternalError, OutOfMemoryError, UnimplementedError, XlanbError
+from xlanb.evaluator import aside
 from xlanb.evaluator.dynamic import meeting
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.host import acts
@@ -55,6 +56,7 @@ class _Step:
     slot: int
     dead: tuple[int, ...]
     is_checked: bool
+    is_long: bool
     # what to find in the value where the shape is a static array's
     dtype: np.dtype[Any] | None
     dimensions: tuple[int, ...]
@@ -110,6 +112,7 @@ class Evaluator:
         self._steps_left = max_steps
         self._max_bytes = max_bytes
         self._deadline = time.monotonic() + max_seconds
+        self._is_abandoned = False
         self._parameters: list[tuple[Value, ...]] = []
         self._plans: dict[tuple[HloComputation, bool], _Plan] = {}
         self._liftable: dict[HloComputation, bool] = {}
@@ -181,11 +184,17 @@ class Evaluator:
         """The arguments of the computation that is being evaluated."""
         return self._parameters[-1]
 
+    def _abandon(self) -> None:
+        """Let what still runs for this evaluator in another thread enter no further computation."""
+        self._is_abandoned = True
+
     # -- the walk -----------------------------------------------------------------------------------------------
 
     def _walk(self, computation: HloComputation, arguments: tuple[Value, ...], *, lifted: bool) -> Value:
         if len(self._parameters) >= MAX_DEPTH:
             raise EvaluationError(f"computations call each other more than {MAX_DEPTH} deep, at {computation.name}")
+        if self._is_abandoned:
+            raise EvaluationError(f"the evaluation was interrupted before {computation.name}")
         if time.monotonic() > self._deadline:
             raise EvaluationError(f"the time allowed was over when {computation.name} was to be evaluated")
         plan = self._plan(computation, lifted=lifted)
@@ -208,7 +217,10 @@ class Evaluator:
         try:
             if self._steps_left < 0:
                 raise EvaluationError("too many instructions evaluated; a loop without end?")
-            value = step.rule(self, i, *operands)
+            if step.is_long:
+                value = aside.run(step.rule, self, i, *operands, abandon=self._abandon)
+            else:
+                value = step.rule(self, i, *operands)
         except (_LocatedError, InternalError):
             raise
         except MemoryError as error:
@@ -284,6 +296,7 @@ class Evaluator:
             slot,
             dead,
             i.opcode not in _TRANSPARENT,
+            aside.is_long(i),
             dtype,
             dimensions,
         )

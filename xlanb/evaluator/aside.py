@@ -1,0 +1,88 @@
+"""Long computations in a thread of their own, so that a signal interrupts the evaluator at once.
+
+Python runs the handlers of signals in the main thread and between two of its instructions: one call of NumPy that sorts, factorizes or gathers for minutes
+holds them off. The main thread waits for such a call here instead. Where a handler raises, Ctrl-C's for one, the call is abandoned: its thread ends with the
+call that it is in, and what it gives is dropped.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from xlanb.evaluator.host import TARGETS, acts
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+
+SHORT_BYTES = 1 << 24
+"""Operands and results of together less than this take no time to speak of, but in SUPERLINEAR opcodes."""
+SHORT_SUPERLINEAR_BYTES = 1 << 16
+
+SUPERLINEAR = frozenset(
+    {Op.SORT, Op.TOPK, Op.FFT, Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.DOT, Op.CONVOLUTION}
+    | {Op.REDUCE_WINDOW, Op.SELECT_AND_SCATTER, Op.SCATTER, Op.SCAN, Op.CUSTOM_CALL, Op.RAGGED_DOT, Op.SCALED_DOT}
+)
+"""Opcodes that may take long over small arrays."""
+
+_PASSED_ON = frozenset({Op.CALL, Op.FUSION, Op.WHILE, Op.CONDITIONAL})
+"""Opcodes whose computations are walked: each of their instructions is asked by itself."""
+
+
+def is_long(i: HloInstruction) -> bool:
+    """Whether an instruction may take long, and calls nothing that must run in the thread that asked, as a function of Python's does."""
+    limit = SHORT_SUPERLINEAR_BYTES if i.opcode in SUPERLINEAR else SHORT_BYTES
+    if i.opcode in _PASSED_ON or i.shape.byte_size + sum(o.shape.byte_size for o in i.operands) < limit:
+        return False
+    if i.opcode is Op.CUSTOM_CALL:
+        return i.attributes["custom_call_target"] not in TARGETS
+    return not acts(i) and not any(j.opcode is Op.CUSTOM_CALL for c in i.called_computations for j in c)
+
+
+def run(function: Callable[..., Any], *arguments: Any, abandon: Callable[[], None]) -> Any:
+    """What a function gives or raises, computed in a thread while this one waits; elsewhere than in the main thread, which alone sees signals, computed here.
+
+    Where a signal's handler raises, that comes out, after a call of `abandon`.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function(*arguments)
+    call = _Call(function, arguments)
+    try:
+        call.wait()
+    except BaseException:
+        abandon()
+        raise
+    return call.result()
+
+
+class _Call:
+    """A call in a thread of its own, in the context (of NumPy's error state, for one) of the thread that made it."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self._function, self._arguments = function, arguments
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._done = threading.Event()
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(self._compute,), name="xlanb-evaluator", daemon=True).start()
+
+    def _compute(self) -> None:
+        try:
+            self._value = self._function(*self._arguments)
+        except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that asked
+            self._error = error
+        finally:
+            self._done.set()
+
+    def wait(self) -> None:
+        """Return when the call has ended; on Windows a wait without a limit holds off signals."""
+        while not self._done.wait(0.1):
+            pass
+
+    def result(self) -> Any:
+        """What the call gave, or raise what it raised."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return self._value
