@@ -10,9 +10,19 @@ import numpy as np
 import pytest
 
 import xlanb
+from xlanb import tf
 from xlanb.boundary import boundary, let_pass
 from xlanb.cpu.codegen import elemental
-from xlanb.errors import EvaluationError, HloVerifierError, InternalError, OutOfMemoryError, XlanbError
+from xlanb.errors import (
+    ArgumentError,
+    EvaluationError,
+    FeedError,
+    GraphValueError,
+    HloVerifierError,
+    InternalError,
+    OutOfMemoryError,
+    XlanbError,
+)
 from xlanb.evaluator import registry
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
@@ -241,3 +251,54 @@ def test_memory_that_the_users_code_lacks_passes_as_it_is():
     with pytest.raises(MemoryError) as info, boundary("call a function"):
         raise error
     assert info.value is error
+
+
+class _Odd:
+    """Whose conversion to an array fails, by a method of this name, with this kind of error."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __array__(self, dtype=None, copy=None):
+        raise self.error
+
+
+_NEGATE = "HloModule m\nENTRY e { x = f32[4] parameter(0) y = s32[] parameter(1) ROOT r = f32[4] negate(x) }"
+_INFEED = "HloModule m\nENTRY e { t = token[] after-all() ROOT r = ((f32[4]), token[]) infeed(t) }"
+
+
+def _session(use):
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [4], name="x")
+        y = x + tf.Variable(np.zeros(4, np.float32), name="v")
+    with tf.Session(graph=graph) as session:
+        use(session, x, y)
+
+
+_CONVERSIONS = {
+    "execution": (lambda o: xlanb.compile(_NEGATE)(o, 1), ArgumentError, r"argument 0 \(x\): expected f32\[4\]"),
+    "evaluation": (lambda o: xlanb.evaluate(_NEGATE, o, 1), EvaluationError, r"argument 0 \(x\): expected f32\[4\]"),
+    "scalar": (lambda o: xlanb.evaluate(_NEGATE, np.zeros(4, np.float32), o), EvaluationError, r"argument 1 \(y\)"),
+    "feed": (lambda o: _session(lambda s, x, y: s.run(y, {x: o})), FeedError, "Cannot feed _Odd for tensor 'x:0'"),
+    "variable": (lambda o: _session(lambda s, *_: s.load_variables({"v": o})), FeedError, "variable 'v' cannot hold"),
+    "constant": (tf.constant, GraphValueError, "no tensor has the value"),
+    "infeed": (lambda o: xlanb.compile(_INFEED).infeed(o), FeedError, "no infeed of m takes _Odd"),
+}
+
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError, RuntimeError, KeyError, ZeroDivisionError])
+@pytest.mark.parametrize("where", _CONVERSIONS)
+def test_what_an_argument_s_own_conversion_raises_is_told_with_the_argument(where, kind):
+    convert, expected, named = _CONVERSIONS[where]
+    error = kind("trouble of the user's own")
+    with pytest.raises(expected, match=named) as raised:
+        convert(_Odd(error))
+    assert "trouble of the user's own" in str(raised.value)
+    assert not isinstance(raised.value, InternalError)
+    assert raised.value.__cause__ is error
+
+
+def test_an_error_class_of_the_user_passes_as_it_is():
+    for where in ("execution", "evaluation", "feed", "variable", "constant", "infeed"):
+        with pytest.raises(OfTheUserError):
+            _CONVERSIONS[where][0](_Odd(OfTheUserError()))

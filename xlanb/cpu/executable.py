@@ -14,7 +14,7 @@ from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
-from xlanb.cpu.feeds import check_infeed
+from xlanb.cpu.feeds import infeed_arrays
 from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HiddenState, make_host_calls
 from xlanb.cpu.profile import is_long
@@ -121,8 +121,7 @@ class Executable(Displayable):
         Raises:
             FeedError: the program has no infeed, or none that takes an array of that dtype and shape.
         """
-        check_infeed(self.hlo_module, values)
-        self.feeds.infeed(*values)
+        self.feeds.infeed(*infeed_arrays(self.hlo_module, values))
 
     def outfeed(self, timeout: float | None = 0.0) -> Any:
         """The next that an outfeed of the program has given: an array, or a (nested) tuple of them. Waits for it up to `timeout` seconds, with None for ever.

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.boundary import is_foreign
 from xlanb.errors import FeedError
 from xlanb.evaluator.values import describe, mismatch
 from xlanb.hlo.module import HloModule
@@ -14,20 +15,24 @@ from xlanb.shape import Shape
 from xlanb.shape.shape import subshape
 
 
-def check_infeed(module: HloModule, values: tuple[Any, ...]) -> None:
-    """See Executable.infeed."""
+def infeed_arrays(module: HloModule, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """See Executable.infeed; the values as arrays, in (nested) tuples as they were."""
     taken = [s for i in module.instructions() if i.opcode is Op.INFEED for _, s in subshape(i.shape, (0,)).leaves()]
     if not taken:
         raise FeedError(f"{module.name} has no infeed")
-    _check(module.name, [s for s in dict.fromkeys(taken) if not s.is_token], values)
+    return tuple(_checked(module.name, [s for s in dict.fromkeys(taken) if not s.is_token], v) for v in values)
 
 
-def _check(name: str, taken: list[Shape], value: Any) -> None:
+def _checked(name: str, taken: list[Shape], value: Any) -> Any:
     if isinstance(value, (tuple, list)):
-        for v in value:
-            _check(name, taken, v)
-        return
-    array = np.asarray(value)
+        return tuple(_checked(name, taken, v) for v in value)
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # of the object's own __array__, for one
+        if not is_foreign(error):
+            raise
+        raise FeedError(f"no infeed of {name} takes {type(value).__name__}: {error}") from error
     if all(mismatch(array, s) for s in taken):
         shapes = ", ".join(s.text(layout=False) for s in taken)
         raise FeedError(f"no infeed of {name} takes {describe(array)}; they take {shapes}")
+    return array

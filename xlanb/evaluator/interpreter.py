@@ -18,7 +18,7 @@ from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.host import acts
 from xlanb.evaluator.mixed_precision import unmixed
 from xlanb.evaluator.registry import LIFTED, RULES, Rule
-from xlanb.evaluator.values import TOKEN, Array, Value, describe, mismatch, narrow
+from xlanb.evaluator.values import TOKEN, Array, Value, mismatch, narrow
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -384,18 +384,19 @@ def _fresh(value: Value) -> Value:
 
 
 def _argument(argument: Any, parameter: HloInstruction) -> Value:
-    value = _converted(argument, parameter.shape)
+    label = f"argument {parameter.parameter_number} ({parameter.name})"
+    value = _converted(argument, parameter.shape, label)
     problem = mismatch(value, parameter.shape)
     if problem:
-        raise EvaluationError(f"argument {parameter.parameter_number} ({parameter.name}): {problem}")
+        raise EvaluationError(f"{label}: {problem}")
     return value
 
 
-def _converted(argument: Any, shape: Shape) -> Value:
+def _converted(argument: Any, shape: Shape, label: str) -> Value:
     """What a caller handed over as a value; plain Python numbers take the parameter's element type."""
     if isinstance(shape, TupleShape):
         if isinstance(argument, (tuple, list)) and len(argument) == len(shape.shapes):
-            return tuple(_converted(a, s) for a, s in zip(argument, shape.shapes, strict=True))
+            return tuple(_converted(a, s, label) for a, s in zip(argument, shape.shapes, strict=True))
         return argument
     if isinstance(shape, BufferShape):
         shape = shape.array
@@ -403,8 +404,11 @@ def _converted(argument: Any, shape: Shape) -> Value:
         return argument
     try:
         value = np.asarray(argument) if hasattr(argument, "dtype") else np.asarray(argument, shape.as_array().dtype)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise EvaluationError(f"expected {shape.text(layout=False)}, not {describe(argument)}: {error}") from error
+    except Exception as error:  # of the object's own __array__, for one
+        if not is_foreign(error):
+            raise
+        given = type(argument).__name__
+        raise EvaluationError(f"{label}: expected {shape.text(layout=False)}, not {given}: {error}") from error
     return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
 
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from xlanb.boundary import is_foreign
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
 from xlanb.graph import dtypes
 from xlanb.graph.default_graph import get_default_graph
@@ -67,7 +68,9 @@ def make_array(value: Any, dtype: DType | None = None) -> tuple[np.ndarray[Any, 
         # Texts as objects: NumPy's fixed-width strings lose zeros at their end, and do not mix with bytes.
         has_text = isinstance(value, list) and any(isinstance(v, str | bytes) for v in _leaves(value))
         array = np.asarray(value, np.object_) if has_text else np.asarray(value)
-    except (ValueError, OverflowError) as error:
+    except Exception as error:  # of the object's own __array__, for one
+        if not is_foreign(error):
+            raise
         raise GraphValueError(f"no tensor has the value {_short(value)}: {error}") from error
     if array.dtype.kind == "O" and not _is_text(array):
         raise GraphValueError(f"no tensor has the value {_short(value)}: its parts differ in length or kind")

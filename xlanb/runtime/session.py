@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from xlanb.boundary import boundary
+from xlanb.boundary import boundary, is_foreign
 from xlanb.debug_options import current
 from xlanb.dump.writer import dumping
 from xlanb.errors import FeedError, GraphError
@@ -258,7 +258,7 @@ class Session:
         for name, value in values.items():
             op = self._variable(name)
             dtype = (op.outputs[0].dtype.base_dtype if op.type != "VarHandleOp" else op.attrs["dtype"]).numpy_dtype
-            array = np.array(value)
+            array = _copied(name, value)
             shape = op.attrs.get("shape")
             if array.dtype != dtype or (shape is not None and not shape.is_compatible_with(array.shape)):
                 raise FeedError(f"variable {name!r} holds {dtype}{shape}, not {array.dtype}{list(array.shape)}")
@@ -406,6 +406,16 @@ class _Slot:
         self.index = index
 
 
+def _copied(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """A copy of the array that a variable is to hold."""
+    try:
+        return np.array(value)
+    except Exception as error:
+        if not is_foreign(error):
+            raise
+        raise FeedError(f"variable {name!r} cannot hold {type(value).__name__}: {error}") from error
+
+
 def _fit(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     """A fed value as an array of the tensor's dtype and shape.
 
@@ -422,10 +432,12 @@ def _fit(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
                 f"Cannot feed value of dtype {array.dtype} for tensor {tensor.name!r}, which has dtype {dtype}"
             )
         array = np.ascontiguousarray(array, dtype).reshape(array.shape)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:  # of the object's own __array__, for one
+        if not is_foreign(error):
+            raise
         raise FeedError(
             f"Cannot feed {type(value).__name__} for tensor {tensor.name!r} of dtype {dtype}: {error}"
-        ) from None
+        ) from error
     if not tensor.shape.is_compatible_with(array.shape):
         raise FeedError(
             f"Cannot feed value of shape {array.shape} for tensor {tensor.name!r}, which has shape {tensor.shape}"
