@@ -355,7 +355,7 @@ def test_refusals_name_the_operation_and_its_line(body, kind, message):
 
 
 def test_sizes_that_are_not_known_are_refused():
-    with pytest.raises(UnimplementedError, match="a size of tensor<\\?xf32> is not known"):
+    with pytest.raises(UnimplementedError, match="sizes of tensor<\\?xf32> are not known"):
         from_stablehlo(program("%0 = stablehlo.abs %x : tensor<?xf32>", "tensor<?xf32>", "%x: tensor<?xf32>"))
 
 

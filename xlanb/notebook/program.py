@@ -74,7 +74,8 @@ def read_cell(
     """
     __tracebackhide__ = True
     if holds_hlo(lang, cell):
-        return _hlo(parse_text("\n" + cell), evaluated(shell, args))
+        given = evaluated(shell, args)
+        return _hlo(parse_text("\n" + cell, _tuple(given)), given)
     value = run_cell(shell, cell) if lang == "tf" or function else run_cell_to_call(shell, cell)
     if function:
         found = shell.user_ns.get(function)

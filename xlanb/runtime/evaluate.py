@@ -29,7 +29,7 @@ def evaluate(x: Any, /, *args: Any, feeds: Feeds | None = None, **named: Any) ->
         XlanbError: `x` cannot be understood or lowered.
     """
     if isinstance(x, HloModule | HloComputation | str):
-        return evaluate_module(parse_text(x) if isinstance(x, str) else x, *args, feeds=feeds)
+        return evaluate_module(parse_text(x, args) if isinstance(x, str) else x, *args, feeds=feeds)
     module = to_module(x, *args, **named)
     calling = module.calling
     if calling is None:

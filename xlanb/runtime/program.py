@@ -43,7 +43,7 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     if is_foreign(x):
         return _foreign_module(x, args, named)
     if isinstance(x, HloModule | str):
-        module = parse_text(x) if isinstance(x, str) else x
+        module = parse_text(x, args) if isinstance(x, str) else x
         module.verify(
             executable=True
         )  # compiled code trusts its shapes: what breaks their rules would read beyond its arrays

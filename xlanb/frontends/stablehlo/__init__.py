@@ -6,7 +6,9 @@ lexer, types, elements, attributes, locations, pretty, parser: text to operation
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from xlanb.hlo import HloModule, parse
 
@@ -24,15 +26,17 @@ def is_stablehlo(text: str) -> bool:
     return _BEGINNING.match(text) is not None
 
 
-def from_stablehlo(text: str | bytes, entry: str = "") -> HloModule:
+def from_stablehlo(text: str | bytes, entry: str = "", *, arguments: Sequence[Any] = ()) -> HloModule:
     """The HLO of StableHLO: of its text, which needs no JAX, or of its bytecode, which jaxlib reads.
 
     The program begins at the function `main`, at the only public one where there is no `main`, or at `entry`. Operations of CHLO come in too, and `func.call`.
-    Sizes that are operands (`dynamic_reshape`) must depend on constants alone. Sharding annotations of Shardy are left out, those of mhlo kept.
+    Sizes that are operands (`dynamic_reshape`) must depend on constants, and on sizes of the arguments, alone. Sharding annotations of Shardy are left out, those of mhlo kept.
 
     Args:
         text: StableHLO as MLIR text, generic or pretty, or bytecode (a portable artifact).
         entry: the function to begin with; of text alone.
+        arguments: arrays, or what else has a shape, one for each parameter: where the text leaves a size open (`tensor<?x4xf32>`) it becomes that of the
+            argument, and the sizes that follow from it are known; of text alone.
 
     Raises:
         HloParseError: the text is not well formed; the message has line and column.
@@ -46,13 +50,13 @@ def from_stablehlo(text: str | bytes, entry: str = "") -> HloModule:
         module = import_module("xlanb.frontends.jax").jax_module(text)
     else:
         source = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-        module = import_module("xlanb.frontends.stablehlo.lower").module_of(source, entry)
+        module = import_module("xlanb.frontends.stablehlo.lower").module_of(source, entry, arguments)
     return module
 
 
-def parse_text(text: str) -> HloModule:
-    """The module of a text: of StableHLO where it begins as MLIR does, of HLO else."""
-    return from_stablehlo(text) if is_stablehlo(text) else parse(text)
+def parse_text(text: str, arguments: Sequence[Any] = ()) -> HloModule:
+    """The module of a text: of StableHLO where it begins as MLIR does, for arguments of these shapes, of HLO else."""
+    return from_stablehlo(text, arguments=arguments) if is_stablehlo(text) else parse(text)
 
 
 __all__ = ["BYTECODE", "from_stablehlo", "is_stablehlo", "parse_text"]

@@ -5,9 +5,10 @@ There is a computation for each function that is called, and one for each region
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from xlanb.errors import HloVerifierError, UnimplementedError
+from xlanb.errors import ArgumentError, HloVerifierError, UnimplementedError
 from xlanb.frontends.stablehlo import (  # noqa: F401 - importing a file of rules registers them
     chlo,
     collectives,
@@ -19,20 +20,25 @@ from xlanb.frontends.stablehlo import (  # noqa: F401 - importing a file of rule
     reductions,
     special,
 )
-from xlanb.frontends.stablehlo.ir import FunctionType, Operation
+from xlanb.frontends.stablehlo.ir import FunctionType, Operation, Type
 from xlanb.frontends.stablehlo.parser import Parser
 from xlanb.frontends.stablehlo.scope import Program, Scope
+from xlanb.frontends.stablehlo.shapes import closed, is_open
 from xlanb.hlo.builder import HloBuilder
 from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.names import sanitized
 from xlanb.hlo.parse_sharding import parse_sharding
+from xlanb.shape import Shape
 
 
-def module_of(text: str, entry: str = "") -> HloModule:
+def module_of(text: str, entry: str = "", arguments: Sequence[Any] = ()) -> HloModule:
     """The HLO of StableHLO text. `entry` is the function to begin with: by default `main`, or the only one that is public.
 
+    `arguments` have the sizes that the text leaves open.
+
     Raises:
+        ArgumentError: the arguments do not fit the parameters' types.
         HloParseError: the text is not well formed.
         HloVerifierError: operands, types or attributes do not fit an operation.
         UnimplementedError: an operation, a type or an unknown size that has no lowering here.
@@ -47,7 +53,7 @@ def module_of(text: str, entry: str = "") -> HloModule:
     module = HloModule(sanitized(name) or "main")
     builder = HloBuilder(_name(start), module)
     program = Program(text, module, builder, parser.locations, functions)
-    _lower_entry(program, builder, start)
+    _lower_entry(program, builder, start, arguments)
     _set_header(module, module_op, start)
     module.remove_unused_computations()
     return module
@@ -96,15 +102,16 @@ def _entry(functions: dict[str, Operation], wanted: str) -> str:
     raise HloVerifierError(f"the program has no function @{wanted or 'main'} to begin with; it has {names}")
 
 
-def _lower_entry(program: Program, builder: HloBuilder, function: Operation) -> None:
+def _lower_entry(program: Program, builder: HloBuilder, function: Operation, given: Sequence[Any] = ()) -> None:
     scope = Scope(program, builder)
     type_ = function.attributes.get("function_type")
     if not function.regions or not isinstance(type_, FunctionType):
         program.fail(HloVerifierError, function, f"@{_name(function)} has no body")
     block = function.regions[0]
     shardings = _listed(function, "arg_attrs")
-    for n, argument in enumerate(block.arguments):
-        made = scope.parameter(n, scope.shape(function, argument.type), argument)
+    shapes = _parameter_shapes(scope, function, [a.type for a in block.arguments], given)
+    for n, (argument, shape) in enumerate(zip(block.arguments, shapes, strict=True)):
+        made = scope.parameter(n, shape, argument)
         if n < len(shardings):
             made.sharding = _sharding(shardings[n])
         scope.bind(argument, made)
@@ -112,6 +119,24 @@ def _lower_entry(program: Program, builder: HloBuilder, function: Operation) -> 
     if len(results) != len(type_.results):
         program.fail(HloVerifierError, function, f"returns {len(results)} values, its type says {len(type_.results)}")
     builder.build(scope.packed(results))
+
+
+def _parameter_shapes(scope: Scope, function: Operation, types: list[Type], given: Sequence[Any]) -> list[Shape]:
+    """The shapes of the entry's parameters: sizes that the text leaves open are those of the arguments."""
+    if not any(map(is_open, types)):
+        return [scope.shape(function, t) for t in types]
+    if not given:
+        listed = ", ".join(str(t) for t in types if is_open(t))
+        scope.refuse(function, f"the sizes of {listed} are not known: give arguments of the shapes that are meant")
+    if len(given) != len(types):
+        scope.program.fail(ArgumentError, function, f"expected {len(types)} arguments, not {len(given)}")
+    shapes = []
+    for n, (type_, argument) in enumerate(zip(types, given, strict=True)):
+        try:
+            shapes.append(closed(type_, argument))
+        except ArgumentError as error:
+            scope.program.fail(ArgumentError, function, f"argument {n}: {error}")
+    return shapes
 
 
 def _listed(function: Operation, name: str) -> tuple[dict[str, Any], ...]:

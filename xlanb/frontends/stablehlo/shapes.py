@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
-from xlanb.errors import UnimplementedError
+import numpy as np
+
+from xlanb.errors import ArgumentError, UnimplementedError
 from xlanb.frontends.stablehlo.ir import TensorType, TokenType, TupleType, Type
 from xlanb.shape import Shape
 from xlanb.shape.shape import TOKEN, ArrayShape, TupleShape, array, tuple_of
@@ -39,6 +42,28 @@ def _array(type_: TensorType) -> ArrayShape:
         )
     dynamic = tuple(d is None for d in type_.dimensions)
     return replace(array(type_.element, [s for s in sizes if s is not None]), dynamic=dynamic)
+
+
+def is_open(type_: Type) -> bool:
+    """Whether an array's type leaves a size open that has no bound either."""
+    if not isinstance(type_, TensorType) or type_.is_static:
+        return False
+    bounds = type_.bounds or (None,) * len(type_.dimensions)
+    return any(d is None and b is None for d, b in zip(type_.dimensions, bounds, strict=True))
+
+
+def closed(type_: Type, argument: Any) -> Shape:
+    """The shape of a parameter whose open sizes are those of an argument: an array, or what else has a shape.
+
+    Raises:
+        ArgumentError: the argument has another rank, or another size where the type has one.
+    """
+    if not isinstance(type_, TensorType) or not is_open(type_):
+        return shape_of(type_)
+    sizes = tuple(int(n) for n in (argument.shape if hasattr(argument, "shape") else np.shape(argument)))
+    if not fits(ArrayShape(type_.element, sizes), type_):  # type: ignore[arg-type]
+        raise ArgumentError(f"expected sizes that fit {type_}, not {list(sizes)}")
+    return _array(replace(type_, dimensions=sizes, bounds=()))
 
 
 def fits(shape: Shape, type_: Type) -> bool:
