@@ -263,11 +263,6 @@ def _memories(args: Any) -> None:
     args.memories, args.num_memories = ctypes.addressof(Handle.at(args.device).memories), 1
 
 
-@implements("Device_DefaultMemory")
-def _default_memory(args: Any) -> None:
-    args.memory = Handle.at(args.device).memory.address
-
-
 def memory_limit() -> int:
     """Bytes of memory that this machine has; 0 where the system does not say."""
     try:

@@ -7,9 +7,10 @@ from typing import Any
 from xlanb.frontends.stablehlo.elements import Elements
 from xlanb.frontends.stablehlo.ir import Operation
 from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
+from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.shape import PrimitiveType
+from xlanb.shape import ArrayShape, PrimitiveType
 from xlanb.shape.shape import array, tuple_of
 
 _O = HloOpcode
@@ -41,7 +42,10 @@ def _named(s: Scope, op: Operation, *, ids: bool = True) -> dict[str, Any]:
 @rule("stablehlo.all_reduce")
 def _all_reduce(s: Scope, op: Operation) -> Instructions:
     operands = s.operands(op)
-    made = s.instruction(_O.ALL_REDUCE, operands, **_named(s, op), to_apply=s.reducer(op, 0, 1))
+    reducer = s.reducer(op, 0, 1)
+    for n, x in enumerate(operands):
+        _check_promotion(s, op, x, reducer, n)
+    made = s.instruction(_O.ALL_REDUCE, operands, **_named(s, op), to_apply=reducer)
     return s.unpacked(made, op)
 
 
@@ -68,14 +72,28 @@ def _all_gather(s: Scope, op: Operation) -> Instructions:
 
 @rule("stablehlo.reduce_scatter")
 def _reduce_scatter(s: Scope, op: Operation) -> HloInstruction:
+    (x,) = s.operands(op, 1)
+    reducer = s.reducer(op, 0, 1)
+    _check_promotion(s, op, x, reducer, 0)
     return s.instruction(
         _O.REDUCE_SCATTER,
-        s.operands(op),
+        (x,),
         s.result_shape(op),
         **_named(s, op),
         dimensions=(s.integer(op, "scatter_dimension"),),
-        to_apply=s.reducer(op, 0, 1),
+        to_apply=reducer,
     )
+
+
+def _check_promotion(s: Scope, op: Operation, x: HloInstruction, reducer: HloComputation, number: int) -> None:
+    """The region reduces in the element type of the result, and scalars."""
+    given, made = x.array_shape.element_type, reducer.root.shape
+    result = s.result_element(op, number)
+    if not isinstance(made, ArrayShape) or made.dimensions or made.element_type is not result:
+        s.fail(op, f"expected a region that gives {result}[], the result's element type, not {made}")
+    same_kind = given.is_floating == result.is_floating and given.is_complex == result.is_complex
+    if not same_kind or given.bits > result.bits:
+        s.fail(op, f"expected a region in a type to which {given} can be promoted, not {result}")
 
 
 @rule("stablehlo.all_to_all")
@@ -111,7 +129,8 @@ def _collective_permute(s: Scope, op: Operation) -> Instructions:
 
 @rule("stablehlo.collective_broadcast")
 def _collective_broadcast(s: Scope, op: Operation) -> Instructions:
-    made = s.instruction(_O.COLLECTIVE_BROADCAST, s.operands(op), **_named(s, op, ids=False))
+    rooted = s.flag(op, "has_dynamic_root") or None
+    made = s.instruction(_O.COLLECTIVE_BROADCAST, s.operands(op), **_named(s, op, ids=False), has_dynamic_root=rooted)
     return s.unpacked(made, op)
 
 

@@ -57,6 +57,8 @@ def _accuracy(s: Scope, op: Operation) -> str | None:
     """XLA's text of `#stablehlo.result_accuracy<...>`."""
     fields = s.fields(op, "result_accuracy")
     mode = fields.get("mode", "DEFAULT")
+    if mode != "TOLERANCE" and any(fields.get(name) for name in ("atol", "rtol", "ulps")):
+        s.fail(op, f"expected tolerances of 0 for a result_accuracy of mode {mode}")
     if mode == "HIGHEST":
         return "{mode=highest}"
     if mode != "TOLERANCE":

@@ -12,6 +12,7 @@ from xlanb.errors import ArgumentError, HloVerifierError, UnimplementedError
 from xlanb.frontends.stablehlo import (  # noqa: F401 - importing a file of rules registers them
     chlo,
     collectives,
+    constraints,
     control,
     data,
     dynamic,

@@ -22,12 +22,16 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.names import sanitized
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.shape import ArrayShape, PrimitiveType, Shape
+from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 
 Instructions = Sequence[HloInstruction]
 Rule = Callable[["Scope", Operation], HloInstruction | Instructions]
 RULES: dict[str, Rule] = {}
 """How an operation becomes HLO, by its name. A rule gives the instruction, or one for each result."""
+
+Constraint = Callable[["Scope", Operation], None]
+CONSTRAINTS: dict[str, list[Constraint]] = {}
+"""What an operation must keep to besides its rule, by its name. Each fails where it does not."""
 
 _FOLDED_BYTES = 2**20
 _FOLDED_DEPTH = 10_000
@@ -39,6 +43,17 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     def register(made: Rule) -> Rule:
         for name in names:
             RULES[name] = made
+        return made
+
+    return register
+
+
+def constraint(*names: str) -> Callable[[Constraint], Constraint]:
+    """Register what checks the operations of these names before they are lowered."""
+
+    def register(made: Constraint) -> Constraint:
+        for name in names:
+            CONSTRAINTS.setdefault(name, []).append(made)
         return made
 
     return register
@@ -287,6 +302,8 @@ class Scope:
         made = RULES.get(op.name)
         if made is None:
             self.refuse(op, "there is no lowering of this operation")
+        for check in CONSTRAINTS.get(op.name, ()):
+            check(self, op)
         metadata = self.program.locations.metadata(op.location)
         with self.placed(op), self.b.metadata(metadata):
             found = made(self, op)
@@ -342,7 +359,15 @@ class Scope:
         given = len(block.operations[-1].operands) if block.operations else 0
         if given != count:
             self.fail(op, f"expected a region that gives {count} values, not {given}")
-        return self.region(op, number)
+        made = self.region(op, number)
+        results = made.root.shape.shapes if isinstance(made.root.shape, TupleShape) else (made.root.shape,)
+        for n, result in enumerate(results):
+            for p in made.parameters[n::count]:
+                if p.shape != result:
+                    self.fail(
+                        op, f"region {number} gives {result} for argument {p.parameter_number}, which is {p.shape}"
+                    )
+        return made
 
     def dims(self, op: Operation, fields: dict[str, Any], name: str) -> tuple[int, ...]:
         """A field that lists dimensions; empty where it is missing."""
