@@ -5,18 +5,18 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
+from xlanb.errors import GraphError, GraphValueError
 from xlanb.graph.operation import Operation
 from xlanb.runtime.fingerprint import fingerprint64
 from xlanb.runtime.host_ops import HostState, host
 from xlanb.runtime.host_strings import as_bytes, mapped
+from xlanb.runtime.regular_expressions import Pattern, compiled
 
 Array = np.ndarray[Any, Any]
 
@@ -32,33 +32,36 @@ def _fail(op: Operation, message: str) -> GraphError:
     return GraphError(f"node {op.name!r} ({op.type}): {message}")
 
 
-@lru_cache(256)
-def _compiled(pattern: bytes) -> re.Pattern[bytes]:
-    return re.compile(pattern)
-
-
-def _pattern(op: Operation, text: Any) -> re.Pattern[bytes]:
+def _pattern(op: Operation, text: Any) -> Pattern:
     try:
-        return _compiled(as_bytes(text))
-    except re.error as error:
-        raise _fail(op, f"{as_bytes(text)!r} is no regular expression: {error}") from None
+        return compiled(as_bytes(text))
+    except GraphValueError as error:
+        raise _fail(op, str(error)) from None
+
+
+def _each(op: Operation, texts: Any, work: Callable[[list[bytes]], Sequence[Any]], dtype: Any) -> Array:
+    """An array of what `work` makes of the texts of another."""
+    given = np.asarray(texts)
+    made = np.empty(given.size, dtype)
+    try:
+        made[:] = work([as_bytes(t) for t in given.flat])
+    except GraphValueError as error:
+        raise _fail(op, str(error)) from None
+    return made.reshape(given.shape)
 
 
 @host("RegexReplace", "StaticRegexReplace")
 def _regex_replace(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     given = [np.asarray(v).item() for v in inputs[1:]] or [op.attrs["pattern"], op.attrs["rewrite"]]
-    pattern, rewrite = _pattern(op, given[0]), re.sub(rb"\\0", rb"\\g<0>", as_bytes(given[1]))
-    count = 0 if op.attrs.get("replace_global", True) else 1
-    try:
-        return [mapped(lambda s: pattern.sub(rewrite, as_bytes(s), count=count), inputs[0])]
-    except (re.error, IndexError) as error:
-        raise _fail(op, f"{rewrite!r} cannot replace {given[0]!r}: {error}") from None
+    pattern, rewrite = _pattern(op, given[0]), as_bytes(given[1])
+    everywhere = bool(op.attrs.get("replace_global", True))
+    return [_each(op, inputs[0], lambda texts: pattern.replaced(texts, rewrite, everywhere=everywhere), object)]
 
 
 @host("RegexFullMatch", "StaticRegexFullMatch")
 def _full_match(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
     pattern = _pattern(op, np.asarray(inputs[1]).item() if len(inputs) > 1 else op.attrs["pattern"])
-    return [mapped(lambda s: pattern.fullmatch(as_bytes(s)) is not None, inputs[0]).astype(bool)]
+    return [_each(op, inputs[0], pattern.matches_whole, bool)]
 
 
 def _ragged(rows: list[list[bytes]]) -> list[Array]:

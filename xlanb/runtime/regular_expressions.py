@@ -1,0 +1,149 @@
+"""Regular expressions of TensorFlow's string ops: RE2 where google-re2 is installed, else Python's re within a limit of steps.
+
+TensorFlow matches with RE2, whose time is linear in the text. Python's re goes back and tries again: `(a+)+$` takes 2^n steps on n times `a` and a `b`. So before re is asked,
+the steps that a pattern may take are estimated from its repetitions, and too many are an error that names google-re2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import Any
+
+from xlanb.errors import GraphValueError
+
+_MOST_STEPS = 10**8
+"""Steps of Python's re that take some seconds."""
+
+_ATOM = re.compile(rb"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_GROUP = re.compile(rb"\(\?(?:[a-zA-Z-]*:|P<\w+>)")
+_LAZY = re.compile(rb"([*+?}])[?+]")
+_REPEAT = re.compile(rb"[*+]|\{[\d,]+\}")
+_REPEATED_GROUP = re.compile(rb"\)[*+{]")
+_REFERENCE = re.compile(rb"\\(.?)", re.DOTALL)
+
+
+@cache
+def _re2() -> Any:
+    """The module of google-re2; None where it is not installed, or another package has its name."""
+    try:
+        module = import_module("re2")
+    except ImportError:
+        return None
+    return module if hasattr(module, "Options") else None
+
+
+class Pattern:
+    """A regular expression over bytes, of UTF-8 where RE2 matches it.
+
+    Raises:
+        GraphValueError: the text is no regular expression.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        self._engine = _re2()
+        refusals = (re.error, OverflowError, RecursionError) if self._engine is None else self._engine.error
+        try:
+            self._compiled = re.compile(text) if self._engine is None else _of_re2(self._engine, text)
+        except refusals as error:
+            raise GraphValueError(f"{text!r} is no regular expression: {_shown(error)}") from None
+
+    def matches_whole(self, texts: Iterable[bytes]) -> list[bool]:
+        """Whether each whole text matches."""
+        texts = list(texts)
+        self._check(texts, searches=False)
+        return [self._compiled.fullmatch(t) is not None for t in texts]
+
+    def replaced(self, texts: Iterable[bytes], rewrite: bytes, *, everywhere: bool) -> list[bytes]:
+        r"""The texts with `rewrite` in the place of the first match or of all; `\0` to `\9` in it stand for groups.
+
+        An empty match directly after another match is none, as in RE2.
+        """
+        texts = list(texts)
+        written = self._rewriter(rewrite)
+        self._check(texts, searches=True)
+        return [self._replace(t, written, everywhere) for t in texts]
+
+    def _replace(self, text: bytes, written: Callable[[Any], bytes], everywhere: bool) -> bytes:
+        parts, at, last = [], 0, -1
+        for m in self._compiled.finditer(text):
+            start, end = m.span()
+            if start == end and (start == last or self._is_within_character(text, start)):
+                continue
+            parts += [text[at:start], written(m)]
+            at = last = end
+            if not everywhere:
+                break
+        return b"".join([*parts, text[at:]])
+
+    def _is_within_character(self, text: bytes, at: int) -> bool:
+        return self._engine is not None and at < len(text) and text[at] & 0xC0 == 0x80
+
+    def _rewriter(self, rewrite: bytes) -> Callable[[Any], bytes]:
+        r"""What gives the text that takes a match's place: `\\` is a backslash, `\n` a group."""
+        parts: list[bytes | int] = []
+        at = 0
+        for m in _REFERENCE.finditer(rewrite):
+            parts.append(rewrite[at : m.start()])
+            at = m.end()
+            if m[1] != b"\\" and not m[1].isdigit():
+                raise GraphValueError(
+                    f"the rewrite {rewrite!r} has a backslash before {m[1]!r}: digits or \\ may follow"
+                )
+            parts.append(int(m[1]) if m[1].isdigit() else m[1])
+        parts.append(rewrite[at:])
+        most = max((p for p in parts if isinstance(p, int)), default=0)
+        if most > self._compiled.groups:
+            raise GraphValueError(
+                f"the rewrite {rewrite!r} names group {most}; {self._text!r} has {self._compiled.groups}"
+            )
+        return lambda m: b"".join(p if isinstance(p, bytes) else m.group(p) or b"" for p in parts)
+
+    def _check(self, texts: list[bytes], *, searches: bool) -> None:
+        """Refuse what Python's re may take for ever to match."""
+        if self._engine is not None or sum(_steps(self._text, len(t), searches) for t in texts) <= _MOST_STEPS:
+            return
+        longest = max(map(len, texts))
+        raise GraphValueError(
+            f"Python's re may try {self._text!r} on {longest} bytes for hours: install google-re2 "
+            "(pip install 'xlanb[re2]'), whose time is linear, or repeat less within repetitions"
+        )
+
+
+def _shown(error: Exception) -> str:
+    said = error.args[0] if error.args else type(error).__name__
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+
+
+def _of_re2(engine: Any, text: bytes) -> Any:
+    options = engine.Options()
+    options.log_errors = False
+    return engine.compile(text, options)
+
+
+@lru_cache(256)
+def compiled(text: bytes) -> Pattern:
+    """The pattern of a text."""
+    return Pattern(text)
+
+
+@lru_cache(1024)
+def _steps(pattern: bytes, size: int, searches: bool) -> float:
+    """At most how many steps Python's re takes on a text of so many bytes: each repetition may begin and end anywhere, each choice doubles; infinite for repetitions of them."""
+    plain = _LAZY.sub(rb"\1", _GROUP.sub(b"(", _ATOM.sub(b"c", pattern)))
+    if b"(" not in plain and b"|" in plain:
+        return sum(_steps_of_branch(p, size, searches) for p in plain.split(b"|"))
+    return _steps_of_branch(plain, size, searches)
+
+
+def _steps_of_branch(plain: bytes, size: int, searches: bool) -> float:
+    repeats = _REPEAT.findall(plain)
+    choices = plain.count(b"?") + plain.count(b"|")
+    if _REPEATED_GROUP.search(plain) and len(repeats) + choices > 1:
+        return float("inf")
+    ends = searches and plain[-1:] in (b"*", b"+")  # nothing after it can fail
+    power = len(repeats) + searches - ends
+    return float("inf") if power > 20 or choices > 60 else float((size + 1) ** max(power, 1) * 2**choices)
