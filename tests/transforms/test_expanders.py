@@ -78,6 +78,14 @@ def test_all_reduces_go_where_nobody_else_takes_part(groups, left):
     assert codes(run("all-reduce-simp", text)).count("all-reduce") == left
 
 
+@pytest.mark.parametrize(
+    ("pairs", "head", "left"), [("{{0,0}}", "", 0), ("", "", 1), ("{{0,0}}", ", num_partitions=2", 1)]
+)
+def test_permutes_go_where_one_device_sends_to_itself(pairs, head, left):
+    text = f"HloModule m{head}\nENTRY main {{\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] collective-permute(x), source_target_pairs={pairs or '{}'}\n}}"
+    assert codes(run("all-reduce-simp", text)).count("collective-permute") == left
+
+
 def test_dots_that_need_each_other_are_not_merged():
     text = "HloModule m\nENTRY main {\n  x = f32[4,4] parameter(0)\n  y = f32[4,4] parameter(1)\n  a = f32[4,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  ROOT b = f32[4,4] dot(x, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}"
     assert codes(run("dot-merger", text)).count("dot") == 2

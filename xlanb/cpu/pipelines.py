@@ -28,7 +28,7 @@ _BEFORE_LAYOUT = (
     "batched_gather_scatter_normalizer result_caster dot_decomposer operand_upcaster rng-expander rng-bit-generator-expander "
     "zero_sized_hlo_elimination dynamic-index-splitter conditional-to-select map-inline topk-decomposer permutation_sort_simplifier[0.12,default] comparison-expander "
     "cholesky_expander qr_expander eigh_expander triangular_solve_expander all_to_all_decomposer stochastic_convert_decomposer "
-    "call-inliner batch-dot-simplification dot_decomposer all-reduce-promotion "
+    "call-inliner batch-dot-simplification dot_decomposer all-reduce-promotion all-reduce-simp[default] "
     + _FLOAT_NORMALIZATION
     + " batch-dot-simplification "
     "convolution-group-converter convolution-group-converter batchnorm_expander logistic-expander conditional-canonicalizer "
@@ -86,7 +86,6 @@ LEFT_OUT: Mapping[str, str] = {
     "operand_upcaster": "our dot and convolution kernels widen operands while they read them",
     "change-op-data-type": "our dot and convolution kernels take f16 as it is and accumulate in f32",
     "rng-expander": f"{_OWN_KERNEL}, of the same generator",
-    "rng-bit-generator-expander": f"{_OWN_KERNEL}, of the same generator",
     "topk-decomposer": f"{_OWN_KERNEL}, which does not sort what it drops",
     "topk-rewriter": "it makes a call of XLA's runtime; our sort kernel sees itself that only the front is read",
     "cholesky_expander": f"{_OWN_KERNEL}: no loop over columns with an update of the whole matrix in each round",
@@ -123,13 +122,13 @@ LEFT_OUT: Mapping[str, str] = {
 
 ADDED: Mapping[str, str] = {
     "row-fusion": "our code generator makes one kernel of everything that works along the same rows; XLA:CPU has none such",
+    "all-reduce-simp": "a collective among nobody else is no call of the runtime; XLA runs it for several devices",
     "permutation_sort_simplifier": "XLA:CPU has it since JAX 0.12: a scatter reads and writes each element once",
     "sibling-fusion": "our loops write several results, which share what they read and compute; XLA:CPU runs no such pass",
 }
 """Why the default pipeline has a pass that XLA:CPU of JAX 0.10.2 has not, by name."""
 
 NOT_IN_XLA_CPU: Mapping[str, str] = {
-    "all-reduce-simp": "XLA runs it for several devices, before the compiler of the CPU",
     "dot-merger": "XLA:GPU's and XLA:TPU's: on a CPU one large dot is no faster than two",
     "dot_dimension_merger": "XLA:GPU's: what it prepares is a call of a library",
     "float-normalization-f16": "LLVM has arithmetic of f16, by f32 where the machine has none: XLA:CPU leaves it to LLVM, and so do we",

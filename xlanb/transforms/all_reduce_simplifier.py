@@ -1,6 +1,7 @@
 """Collectives among nobody else (xla/hlo/transforms/simplifiers/... all_reduce_simplifier.h, the pass all-reduce-simp).
 
-all-reduce(x), replica_groups={{0}}, to_apply=add    =>    x
+all-reduce(x), replica_groups={{0}}, to_apply=add                    =>    x
+collective-permute(x), source_target_pairs={{0,0}}, of one device    =>    x
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.hlo.verifier.collectives import device_count
 from xlanb.shape.shape import same
 from xlanb.transforms.base import HloPass
 
-_COLLECTIVES = frozenset({O.ALL_REDUCE, O.ALL_GATHER, O.REDUCE_SCATTER, O.ALL_TO_ALL})
+_COLLECTIVES = frozenset({O.ALL_REDUCE, O.ALL_GATHER, O.REDUCE_SCATTER, O.ALL_TO_ALL, O.COLLECTIVE_PERMUTE})
 _GROUP = re.compile(r"\{([\d,\s]*)\}")
 
 
@@ -42,6 +44,9 @@ class AllReduceSimplifier(HloPass):
 
 
 def _is_alone(i: HloInstruction) -> bool:
+    if i.opcode is O.COLLECTIVE_PERMUTE:
+        pairs = i.attributes.get("source_target_pairs") or ()
+        return [tuple(p) for p in pairs] == [(0, 0)] and device_count(i) == 1
     groups = i.attributes.get("replica_groups") or "{}"
     inner = str(groups).strip()[1:-1]
     members = [m.group(1).split(",") for m in _GROUP.finditer(inner)]
