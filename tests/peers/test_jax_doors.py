@@ -105,6 +105,10 @@ def test_keys_go_in_and_out():
     key = jax.random.key(7)
     exe = xlanb.compile(jax.random.split, key)
     np.testing.assert_array_equal(jax.random.key_data(exe(key)), jax.random.key_data(jax.random.split(key)))
+    draw = xlanb.jit(jax.random.normal)
+    for k in jax.random.split(key, 3):
+        np.testing.assert_allclose(draw(k), jax.random.normal(k), rtol=1e-6)
+    assert draw.cache_info().misses == 1
 
 
 def test_what_is_no_array_is_part_of_the_program():
@@ -227,6 +231,48 @@ def test_a_function_that_names_no_library_is_of_jax_where_xlanb_tf_is_not_loaded
     result = xlanb.compile(lambda x: x + 1, X)(X)
     np.testing.assert_array_equal(result, X + 1)
     assert isinstance(result, np.ndarray)
+
+
+def of_nowhere(x):
+    return jax.ffi.ffi_call("nowhere", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+
+def calls_nowhere(x):
+    return of_nowhere(x * 2) + 1
+
+
+def is_too_large(x):
+    return jnp.sort(jnp.broadcast_to(x, (1 << 44, 3)), axis=0) + x
+
+
+@pytest.mark.parametrize("door", [xlanb.compile, xlanb.jit, xlanb.evaluate])
+def test_errors_name_the_python_lines_of_the_user(door):
+    x = np.ones(3, np.float32)
+    first = of_nowhere.__code__.co_firstlineno + 1
+    place = rf"from {__file__}:{first} \(of_nowhere\), called from {__file__}:{first + 4} \(calls_nowhere\)"
+    with pytest.raises(XlanbError, match=place):
+        {xlanb.compile: lambda f, x: xlanb.compile(f, x)(x), xlanb.jit: lambda f, x: xlanb.jit(f)(x)}.get(door, door)(
+            calls_nowhere, x
+        )
+
+
+def test_shapes_that_no_memory_holds_are_refused_with_the_python_line():
+    line = is_too_large.__code__.co_firstlineno + 1
+    with pytest.raises(XlanbError, match=rf"from {__file__}:{line} \(is_too_large\)"):
+        xlanb.compile(is_too_large, X[0])(X[0])
+    with pytest.raises(XlanbError, match=r"JAX cannot make HLO of the function: .*overflow"):
+        xlanb.compile(lambda x: jnp.broadcast_to(x, (1 << 60, 1 << 20, 3)) + x, X[0])
+
+
+def test_errors_of_tracing_lead_to_the_users_line_without_frames_of_jax():
+    def branches(x):
+        return x if jnp.sum(x) > 0 else -x
+
+    with pytest.raises(jax.errors.TracerBoolConversionError) as info:
+        xlanb.jit(branches)(X)
+    files = [str(entry.path) for entry in info.traceback]
+    assert files[-1] == __file__
+    assert not any("/jax/_src/" in f for f in files)
 
 
 def test_jit_from_many_threads_compiles_once():

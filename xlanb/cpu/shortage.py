@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.errors import UnimplementedError
+from xlanb.hlo.diagnostic import origin
+from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.memory import ADDRESSABLE, check_addressable, size_text
 from xlanb.shape import MOST_DIMENSIONS, ArrayShape
@@ -21,7 +23,7 @@ class Shortage:
         """The part of a message behind the name of a result (by its number), or behind "the temporaries" (None)."""
         flow = self.assignment.dataflow
         if number is not None:
-            return f" (instruction {flow.results[number].instruction.name})"
+            return f" (instruction {_named(flow.results[number].instruction)})"
         kinds = {a.index: a.kind for a in self.assignment.allocations}
         temporaries = [
             v
@@ -32,7 +34,9 @@ class Shortage:
         if largest is None:
             return ""
         shape = largest.shape.text(layout=False)
-        return f", the largest of which is {shape} ({size_text(largest.size)}, instruction {largest.instruction.name})"
+        return (
+            f", the largest of which is {shape} ({size_text(largest.size)}, instruction {_named(largest.instruction)})"
+        )
 
 
 def check_ranks(module: HloModule) -> None:
@@ -45,7 +49,7 @@ def check_ranks(module: HloModule) -> None:
         rank = i.shape.rank if isinstance(i.shape, ArrayShape) else 0
         if rank > MOST_DIMENSIONS:
             raise UnimplementedError(
-                f"{i.name} in {i.parent.name}: an array of {rank} dimensions; compiled code has at most {MOST_DIMENSIONS}: "
+                f"{_named(i)} in {i.parent.name}: an array of {rank} dimensions; compiled code has at most {MOST_DIMENSIONS}: "
                 "reshape it, leaving out dimensions of size 1"
             )
 
@@ -58,4 +62,10 @@ def check_sizes(module: HloModule) -> None:
     """
     for i in module.instructions():
         if i.shape.byte_size >= ADDRESSABLE:
-            check_addressable(f"{i.name} in {i.parent.name}, {i.shape.text(layout=False)},", i.shape.byte_size)
+            check_addressable(f"{_named(i)} in {i.parent.name}, {i.shape.text(layout=False)},", i.shape.byte_size)
+
+
+def _named(instruction: HloInstruction) -> str:
+    """Its name, and the Python line that it comes from where that is known."""
+    place = origin(instruction)
+    return f"{instruction.name}, {place}" if place else instruction.name

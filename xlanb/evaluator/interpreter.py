@@ -20,6 +20,7 @@ from xlanb.evaluator.mixed_precision import unmixed
 from xlanb.evaluator.registry import LIFTED, RULES, Rule
 from xlanb.evaluator.values import TOKEN, Array, Value, mismatch, narrow
 from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -450,8 +451,7 @@ def _no_memory(i: HloInstruction) -> _NoMemoryError:
 
 
 def _shown(i: HloInstruction, width: int = 600) -> str:
-    text = str(i)
-    return f"  in {i.parent.name}: {text if len(text) <= width else f'{text[:width]} ...'}"
+    return f"  in {i.parent.name}: {with_origin(i, width)}"
 
 
 def evaluate(target: HloModule | HloComputation | str, *arrays: Any, feeds: Feeds | None = None) -> Value:

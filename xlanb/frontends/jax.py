@@ -272,7 +272,10 @@ def _refined(lowered: Any) -> bytes:
 
 
 def _proto_of(stage: Any) -> bytes:
-    hlo = stage.compiler_ir("hlo") if hasattr(stage, "compiler_ir") else stage.runtime_executable().hlo_modules()[0]
+    try:
+        hlo = stage.compiler_ir("hlo") if hasattr(stage, "compiler_ir") else stage.runtime_executable().hlo_modules()[0]
+    except RuntimeError as error:  # of JAX's extension, such as for an array of more elements than 64 bits count
+        raise XlanbError(f"JAX cannot make HLO of the function: {error}") from error
     proto: bytes = hlo.as_serialized_hlo_module_proto()
     return proto
 

@@ -29,7 +29,29 @@ def context(instruction: HloInstruction, neighbours: int = NEIGHBOURS) -> str:
     lines += [f"      ({first} more)"] if first else []
     lines += [f"  {'-->' if i == at else '   '} {line(order[i])}" for i in range(first, last)]
     lines += [f"      ({len(order) - last} more)"] if last < len(order) else []
+    place = origin(instruction)
+    lines += [f"  {place}"] if place else []
     return "\n".join(lines)
+
+
+_FRAMES = 4
+"""How many frames of Python an instruction's origin shows."""
+
+
+def origin(instruction: HloInstruction) -> str:
+    """The Python lines that made an instruction, as in `from model.py:3 (layer), called from model.py:9 (loss)`; "" where they are not known."""
+    frames = [f"{f.file}:{f.line} ({f.function})" for f in instruction.metadata.stack[:_FRAMES]]
+    if not frames:
+        file, number = instruction.metadata.python_line
+        frames = [f"{file}:{number}"] if number else []
+    return f"from {', called from '.join(frames)}" if frames else ""
+
+
+def with_origin(instruction: HloInstruction, width: int | None = None) -> str:
+    """The text of an instruction, cut to `width` characters, and in a line of its own where it comes from."""
+    text, place = str(instruction), origin(instruction)
+    text = text if width is None or len(text) <= width else f"{text[:width]} ..."
+    return f"{text}\n  {place}" if place else text
 
 
 def printed_order(computation: HloComputation) -> Sequence[HloInstruction]:

@@ -208,7 +208,7 @@ def _kind(value: Any) -> tuple[Any, ...]:
         if "jax" in sys.modules:
             if is_traced(value):
                 return _TRACED
-            if is_array(value):
+            if is_array(value) and hasattr(value, "weak_type"):  # arrays of keys have none
                 _array_types.add(type(value))
         return (value.dtype, tuple(value.shape), bool(getattr(value, "weak_type", False)))
     if isinstance(value, bool | int | float | complex):

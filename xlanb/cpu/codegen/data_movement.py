@@ -13,6 +13,7 @@ from xlanb.cpu.codegen.ir import Ix
 from xlanb.cpu.codegen.types import Value, constant, from_bits, pair, part, real, to_bits, zero
 from xlanb.cpu.codegen.vectors import MAX_CUTS, NotAVectorError, SplitError
 from xlanb.errors import UnimplementedError
+from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
@@ -253,7 +254,7 @@ def _get_dimension_size(e: Elemental, i: HloInstruction, x: Index) -> Value:
     source = array_of(i.operands[0])
     (d,) = i.dimensions
     if source.is_dynamic_dimension(d):
-        raise UnimplementedError(f"sizes known only when it runs:\n  {i}")
+        raise UnimplementedError(f"sizes known only when it runs:\n  {with_origin(i)}")
     return str(source.dimensions[d])
 
 

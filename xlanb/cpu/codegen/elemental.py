@@ -17,6 +17,7 @@ from xlanb.cpu.codegen.ir import Function, Ix, Loop
 from xlanb.cpu.codegen.types import Value, constant, names, pair, real, register, rounded, zero
 from xlanb.errors import UnimplementedError, XlanbError
 from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
@@ -149,12 +150,14 @@ class Elemental:
             raise KernelTooLargeError(f"the kernel of {self.f.name} is too large")
         rule = RULES.get(op)
         if rule is None:
-            raise UnimplementedError(f"no element of a {op} can be computed by itself:\n  {i}")
+            raise UnimplementedError(f"no element of a {op} can be computed by itself:\n  {with_origin(i)}")
         mark = self.f.at(i.name)
         try:
             value = rule(self, i, index)
         except UnimplementedError as error:
-            raise error if "\n" in str(error) else UnimplementedError(f"{error} is not implemented:\n  {i}") from None
+            raise (
+                error if "\n" in str(error) else UnimplementedError(f"{error} is not implemented:\n  {with_origin(i)}")
+            ) from None
         self.f.restore(mark)
         if kept is not None:
             kept.array.store(self.f, index, value)  # type: ignore[arg-type]

@@ -32,6 +32,7 @@ from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError, UnimplementedError
 from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.memory import out_of_memory
@@ -387,7 +388,7 @@ class _KernelBuilder:
             reason = f"the CPU backend has no kernel for {root.opcode}"
             if root.opcode in _TRANSFERS:
                 reason = f"{root.opcode} needs another device to talk to, or a host program: XLA's CPU has neither"
-            raise UnimplementedError(f"{reason}:\n  {i}")
+            raise UnimplementedError(f"{reason}:\n  {with_origin(i)}")
         kernels.emit(k)
         self._sign()
 

@@ -1,0 +1,34 @@
+"""What errors show of an instruction: its neighbours, and the Python lines that it comes from."""
+
+from __future__ import annotations
+
+import pytest
+
+import xlanb
+from xlanb.errors import EvaluationError
+from xlanb.hlo.attributes import OpMetadata, StackFrame
+from xlanb.hlo.diagnostic import context, origin, with_origin
+
+TEXT = """HloModule m
+ENTRY e {
+  p = f32[2] parameter(0)
+  ROOT c = f32[2] custom-call(p), custom_call_target="nowhere", metadata={op_name="f" source_file="model.py" source_line=3}
+}
+"""
+
+
+def test_the_origin_is_the_line_or_the_frames():
+    root = xlanb.hlo.parse(TEXT).entry_computation.root
+    assert origin(root) == "from model.py:3"
+    assert origin(root.operands[0]) == ""
+    assert context(root).endswith("\n  from model.py:3")
+    caller = StackFrame("train.py", "loss", 9)
+    metadata = OpMetadata(op_name="f", frame=StackFrame("model.py", "layer", 3, caller=caller))
+    root.parent.update(root, metadata=metadata)
+    assert origin(root) == "from model.py:3 (layer), called from train.py:9 (loss)"
+    assert with_origin(root, width=10) == f"{str(root)[:10]} ...\n  {origin(root)}"
+
+
+def test_errors_at_run_time_show_it():
+    with pytest.raises(EvaluationError, match=r"(?s)nowhere.*from model\.py:3"):
+        xlanb.evaluate(TEXT, [1.0, 2.0])
