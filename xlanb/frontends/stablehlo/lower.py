@@ -19,9 +19,10 @@ from xlanb.frontends.stablehlo import (  # noqa: F401 - importing a file of rule
     elementwise,
     linalg,
     reductions,
+    shardy,
     special,
 )
-from xlanb.frontends.stablehlo.ir import FunctionType, Operation, Type
+from xlanb.frontends.stablehlo.ir import FunctionType, Opaque, Operation, Type
 from xlanb.frontends.stablehlo.parser import Parser
 from xlanb.frontends.stablehlo.scope import Program, Scope
 from xlanb.frontends.stablehlo.shapes import closed, is_open
@@ -53,7 +54,7 @@ def module_of(text: str, entry: str = "", arguments: Sequence[Any] = ()) -> HloM
     name = str(module_op.attributes.get("sym_name") or start.attributes.get("sym_name"))
     module = HloModule(sanitized(name) or "main")
     builder = HloBuilder(_name(start), module)
-    program = Program(text, module, builder, parser.locations, functions)
+    program = Program(text, module, builder, parser.locations, functions, _meshes(module_op))
     _lower_entry(program, builder, start, arguments)
     _set_header(module, module_op, start)
     module.remove_unused_computations()
@@ -76,6 +77,15 @@ def _collect(top: Operation, prefix: str, functions: dict[str, Operation]) -> Op
             elif not op.name.startswith(("sdy.", "builtin.")):
                 raise UnimplementedError(f"{op.name} outside of a function is not supported")
     return top if _has_functions(top) else found
+
+
+def _meshes(module: Operation) -> dict[str, str]:
+    """The meshes that a module defines: their texts by name."""
+    found = {}
+    for op in (o for region in module.regions for o in region.operations if o.name == "sdy.mesh"):
+        mesh = op.attributes.get("mesh")
+        found[str(op.attributes.get("sym_name"))] = mesh.text if isinstance(mesh, Opaque) else str(mesh)
+    return found
 
 
 def _has_functions(top: Operation) -> bool:

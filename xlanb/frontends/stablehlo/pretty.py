@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from xlanb.frontends.stablehlo import shardy_text
 from xlanb.frontends.stablehlo.elements import Elements
 from xlanb.frontends.stablehlo.ir import Block, FunctionType, Operation, TensorType, Type, Value
 
@@ -55,7 +56,7 @@ FORMS = {
 _PAIRED = frozenset({"batching_dims", "contracting_dims"})
 _EACH = frozenset({"stablehlo.optimization_barrier"})
 """Their results have the types of their operands, one each."""
-_NONE = frozenset({"func.return", "stablehlo.return"})
+_NONE = frozenset({"func.return", "stablehlo.return", "sdy.return"})
 _FORMAT = re.compile(r"e([0-9]{1,4})m([0-9]{1,4})(?![\w$.])[ \t\n\r]*")
 _WINDOW = {
     "stride": "window_strides",
@@ -406,4 +407,5 @@ _WHOLE: dict[str, Callable[[Parser, str, int], Operation]] = {
     "stablehlo.while": _while,
     "stablehlo.reduce": _reduce,
     "chlo.scan": _scan,
+    **shardy_text.WHOLE,
 }

@@ -68,6 +68,8 @@ class Program:
     builder: HloBuilder
     locations: LocationParser
     functions: dict[str, Operation]
+    meshes: dict[str, str] = field(default_factory=dict)
+    """The text of each mesh of devices, by its name."""
     called: dict[tuple[Any, ...], HloComputation] = field(default_factory=dict)
     being_lowered: list[str] = field(default_factory=list)
     free_values: dict[int, dict[Value, None]] = field(default_factory=dict)
@@ -401,7 +403,7 @@ class Scope:
             return self.b.parameter(number, shape, sanitized(metadata.op_name) or f"Arg_{number}")
 
 
-TERMINATORS = frozenset({"stablehlo.return", "func.return", "mhlo.return"})
+TERMINATORS = frozenset({"stablehlo.return", "func.return", "mhlo.return", "sdy.return"})
 _CONSTANTS = frozenset({"stablehlo.constant", "chlo.constant", "arith.constant"})
 _NOT_FOLDED = frozenset(
     {HloOpcode.PARAMETER, HloOpcode.WHILE, HloOpcode.CUSTOM_CALL, HloOpcode.RNG, HloOpcode.CALL, HloOpcode.CONDITIONAL}

@@ -1,0 +1,44 @@
+"""Shardy's operations in a program for one device; how values lie on several is left out."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from xlanb.frontends.stablehlo.ir import Opaque, Operation
+from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
+
+_SIZE = re.compile(r"=\s*(\d{1,9})")
+_MESH = re.compile(r"<\s*@([\w.$-]+)")
+
+
+@rule("sdy.sharding_constraint", "sdy.reshard")
+def _constraint(s: Scope, op: Operation) -> Instructions:
+    return s.operands(op, 1)
+
+
+@rule("sdy.manual_computation")
+def _manual_computation(s: Scope, op: Operation) -> Instructions:
+    """What each device computes of its part: on one device the whole, in place."""
+    operands, block = s.operands(op), s.block(op, 0)
+    count = _device_count(s, op)
+    if count > 1:
+        s.refuse(op, f"runs on {count} devices by their parts: expected a mesh of one device")
+    if len(operands) != len(block.arguments):
+        s.fail(op, f"takes {len(block.arguments)} arguments, not {len(operands)}")
+    for argument, x in zip(block.arguments, operands, strict=True):
+        s.bind(argument, x)
+    return s.lower_block(block)
+
+
+def _device_count(s: Scope, op: Operation) -> int:
+    """The devices of the meshes that the shardings name; 1 where they name none."""
+    texts = [op.attributes.get(name) for name in ("in_shardings", "out_shardings")]
+    names = {m for t in texts if isinstance(t, Opaque) for m in _MESH.findall(t.text)}
+    counts = [1]
+    for name in sorted(names):
+        mesh = s.program.meshes.get(name)
+        if mesh is None:
+            s.fail(op, f"there is no mesh @{name}")
+        counts.append(math.prod(int(n) for n in _SIZE.findall(mesh)))
+    return max(counts)
