@@ -314,6 +314,23 @@ def _after_all(s: Scope, op: Operation) -> HloInstruction:
     return s.b.after_all(s.operands(op))
 
 
+@rule("stablehlo.async_start")
+def _async_start(s: Scope, op: Operation) -> HloInstruction:
+    operands = s.operands(op)
+    called = s.region(op, 0, [x.shape for x in operands])
+    state = tuple_of([tuple_of([x.shape for x in operands]), called.root.shape, _CONTEXT])
+    return s.instruction(_O.ASYNC_START, operands, state, calls=called)
+
+
+@rule("stablehlo.async_done")
+def _async_done(s: Scope, op: Operation) -> Instructions:
+    (state,) = s.operands(op, 1)
+    parts = state.shape.shapes if isinstance(state.shape, TupleShape) else ()
+    if len(parts) < 2:
+        s.fail(op, f"expected what an async_start gives, not {state.shape.text(layout=False)}")
+    return s.unpacked(s.instruction(_O.ASYNC_DONE, (state,), parts[1]), op)
+
+
 @rule("stablehlo.infeed")
 def _infeed(s: Scope, op: Operation) -> Instructions:
     """The data come in a tuple, whatever their number; the token stands behind them."""

@@ -76,6 +76,16 @@ class FunctionType(Type):
 
 
 @dataclass(frozen=True, slots=True)
+class FutureType(Type):
+    """What an async_start gives: the values of these types, once an async_done has waited for them."""
+
+    types: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return f"!stablehlo.future<{', '.join(map(str, self.types))}>"
+
+
+@dataclass(frozen=True, slots=True)
 class OpaqueType(Type):
     """A type that StableHLO's operations do not take; `text` is as it was written."""
 

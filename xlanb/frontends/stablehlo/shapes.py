@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import ArgumentError, UnimplementedError
-from xlanb.frontends.stablehlo.ir import TensorType, TokenType, TupleType, Type
+from xlanb.frontends.stablehlo.ir import FutureType, TensorType, TokenType, TupleType, Type
 from xlanb.shape import Shape
 from xlanb.shape.shape import TOKEN, ArrayShape, TupleShape, array, tuple_of
 
@@ -81,6 +81,9 @@ def fits(shape: Shape, type_: Type) -> bool:
             and len(shape.shapes) == len(type_.types)
             and all(fits(s, t) for s, t in zip(shape.shapes, type_.types, strict=True))
         )
+    if isinstance(type_, FutureType):
+        state = shape.shapes if isinstance(shape, TupleShape) else ()
+        return len(state) > 1 and fits(state[1], type_.types[0] if len(type_.types) == 1 else TupleType(type_.types))
     return shape.is_token if isinstance(type_, TokenType) else False
 
 

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from xlanb.errors import UnimplementedError
-from xlanb.frontends.stablehlo.ir import FunctionType, OpaqueType, ScalarType, TensorType, TokenType, TupleType, Type
+from xlanb.frontends.stablehlo.ir import (
+    FunctionType,
+    FutureType,
+    OpaqueType,
+    ScalarType,
+    TensorType,
+    TokenType,
+    TupleType,
+    Type,
+)
 from xlanb.frontends.stablehlo.lexer import MlirCursor
 from xlanb.frontends.stablehlo.source import placed
 from xlanb.shape import PrimitiveType
@@ -108,6 +117,8 @@ class TypeParser:
             return self.aliases[name]
         if name in {"stablehlo.token", "mhlo.token"}:
             return TokenType()
+        if name == "stablehlo.future":
+            return FutureType(self._list("<", ">"))
         if "." not in name and not c.at("<"):
             c.fail(f"unknown type !{name}", start)
         if c.at("<"):
