@@ -93,7 +93,7 @@ class ArgumentError(XlanbError):
 
 
 class CancelledError(XlanbError):
-    """An execution that `Executable.cancel` has stopped (TensorFlow's and XLA's status CANCELLED)."""
+    """An execution that `Executable.cancel`, or a run that `Session.close`, has stopped (TensorFlow's and XLA's status CANCELLED)."""
 
 
 class GraphError(XlanbError):

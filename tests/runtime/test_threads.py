@@ -15,9 +15,9 @@ import pytest
 
 import xlanb
 from xlanb import tf
-from xlanb.errors import GraphError, XlanbError
+from xlanb.errors import CancelledError, GraphError, XlanbError
 from xlanb.graph.operation import Operation
-from xlanb.runtime.resources import CancelledError, OutOfRangeError
+from xlanb.runtime.resources import OutOfRangeError
 from xlanb.runtime.variables import VariableHandle, VariableStore
 
 THREADS, ROUNDS = 8, 12
@@ -445,3 +445,51 @@ def test_what_a_run_wrote_is_taken_back_where_nobody_else_wrote() -> None:
     assert (read["a"], read["b"], read["new"]) == (0.0, 2.0, None)
     second.roll_back()
     assert store.read(VariableHandle("b", "b")) == 1.0  # what `second` found
+
+
+@pytest.mark.parametrize("level", [tf.OptimizerOptions.OFF, tf.OptimizerOptions.ON_1], ids=["ops", "clusters"])
+def test_closing_a_session_ends_the_runs_of_other_threads(level):
+    """A loop without end, node by node or compiled."""
+    begun = threading.Event()
+    with tf.Graph().as_default() as graph:
+        told = tf.py_func(lambda x: (begun.set(), x)[1], [tf.constant(0)], tf.int32)
+        told.set_shape([])
+        end = tf.while_loop(lambda i: i >= 0, lambda i: (i + 1) % 1000, [told])
+    session = tf.Session(
+        graph=graph,
+        config=tf.ConfigProto(
+            graph_options=tf.GraphOptions(optimizer_options=tf.OptimizerOptions(global_jit_level=level))
+        ),
+    )
+    raised = []
+
+    def run():
+        try:
+            session.run(end)
+        except XlanbError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert begun.wait(60)
+    session.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert [type(e) for e in raised] == [tf.errors.CancelledError]
+    with pytest.raises(GraphError, match="closed Session"):
+        session.run(end)
+
+
+def test_compiled_code_of_a_closed_session_is_not_begun():
+    """Of a run that was compiling, or waiting for a variable, when the session was closed."""
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [4])
+        y = x * 2
+    session = tf.Session(graph=graph)
+    session.run(y, {x: np.ones(4)})
+    session.cache.cancel()
+    with pytest.raises(CancelledError, match="Mul was cancelled before it ran"):
+        session.run(y, {x: np.ones(4)})
+    session.cache.clear()
+    with pytest.raises(CancelledError, match="Mul was cancelled before it ran"):
+        session.run(y, {x: np.ones(4)})

@@ -56,6 +56,7 @@ class Entry:
     is_cluster: bool = True
     runs: int = 0
     run_seconds: float = 0.0
+    is_cancelled: bool = False
 
 
 @dataclass(slots=True)
@@ -109,6 +110,7 @@ class CompilationCache(Displayable):
         self._failed: OrderedDict[Signature, XlanbError] = OrderedDict()
         self._stats: OrderedDict[str, ClusterStats] = OrderedDict()
         self._dropped: deque[_Row] = deque(maxlen=capacity)
+        self._is_cancelled = False
         self._lock = threading.RLock()
         self._claims: Claims[Signature] = Claims(self._lock)
 
@@ -135,6 +137,7 @@ class CompilationCache(Displayable):
     def store(self, signature: Signature, entry: Entry) -> None:
         """Keep an entry."""
         with self._lock:
+            entry.is_cancelled = self._is_cancelled
             self._entries[signature] = entry
             self._waiting.pop(signature, None)
             while len(self._entries) > self.capacity:
@@ -243,6 +246,16 @@ class CompilationCache(Displayable):
                 return True
             if not pending.done.wait(None if end is None else max(0.0, end - time.monotonic())):
                 return False
+
+    def cancel(self) -> None:
+        """Stop the calls of compiled functions that other threads are in, and those to come: each raises CancelledError."""
+        with self._lock:
+            self._is_cancelled = True
+            entries = list(self._entries.values())
+            for e in entries:
+                e.is_cancelled = True
+        for e in entries:
+            e.executable.cancel()
 
     def clear(self) -> None:
         """Forget every entry; the counts, and the rows of the table, stay."""

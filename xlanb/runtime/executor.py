@@ -13,7 +13,7 @@ import numpy as np
 from xlanb.clustering.build_xla_ops import LAUNCH
 from xlanb.clustering.encapsulate_subgraphs import ClusterFunction
 from xlanb.contexts import bound
-from xlanb.errors import GraphError, UninitializedError, UnknownOpError
+from xlanb.errors import CancelledError, GraphError, UninitializedError, UnknownOpError
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation, Tensor
@@ -132,6 +132,8 @@ class Executor:
         return outputs
 
     def _run_node(self, op: Operation, values: Sequence[Any], state: HostState) -> Stages[Sequence[Any]]:
+        if state.resources.is_closed:
+            raise CancelledError(f"{op.describe()}: the session was closed while it ran")
         inputs = [_given(t, v, state) for t, v in zip(op.inputs, values, strict=True)]
         host = self._hosts.get(op)
         if host is not None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.errors import GraphError
+from xlanb.errors import CancelledError, GraphError
 from xlanb.graph.operation import Operation
 from xlanb.runtime.host_ops import HostState, host
-from xlanb.runtime.resources import CancelledError, DeadlineExceededError, OutOfRangeError, Resources
+from xlanb.runtime.resources import DeadlineExceededError, OutOfRangeError, Resources
 
 PATIENCE = 60.0
 """Seconds that a run waits for a queue in which nothing happens."""

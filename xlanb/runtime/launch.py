@@ -13,7 +13,7 @@ from xlanb.clustering.encapsulate_subgraphs import ClusterFunction
 from xlanb.cpu.pipelines import joined
 from xlanb.cpu.records import CacheRecord, ExecutionRecord
 from xlanb.debug_options import current
-from xlanb.errors import GraphError
+from xlanb.errors import CancelledError, GraphError
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.logs import VLog
 from xlanb.runtime.claims import watched
@@ -300,6 +300,8 @@ def _run_on(entry: Entry, inputs: Sequence[Any], held: _Seen, variables: Transac
         (variables.read(v) if (found := held[v.name]) is None else found) if isinstance(v, VariableHandle) else v
         for v in (inputs[i] for i in entry.result.parameters)
     ]
+    if entry.is_cancelled:
+        raise CancelledError(f"{entry.name} was cancelled before it ran: the session is closed")
     begin = perf_counter()
     results = entry.executable(*values)
     count = entry.result.fetch_count

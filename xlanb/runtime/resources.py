@@ -6,15 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from xlanb.errors import XlanbError
+from xlanb.errors import CancelledError, XlanbError
 
 
 class OutOfRangeError(XlanbError):
     """There is nothing more to take: the end of a data set, or of a closed queue."""
-
-
-class CancelledError(XlanbError):
-    """A run was called off: its session was closed, or a queue was, while it waited."""
 
 
 class DeadlineExceededError(XlanbError):

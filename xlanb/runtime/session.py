@@ -66,8 +66,8 @@ class Session:
     - An element of a queue or of an iterator is given to one run. Operations of a table are atomic. A stateful random
       op draws each number once; which run gets it is a matter of chance.
     - A graph is prepared once and a cluster compiled once for each signature, whatever the number of threads that ask.
-    - `close` may be called at any time: runs that wait for a queue end with a CancelledError, later ones with a
-      GraphError; what runs already comes to its end.
+    - `close` may be called at any time: runs that are under way or wait for a queue end with a CancelledError and take
+      their updates back, later ones with a GraphError.
 
     Nodes of one graph are to be made by one thread at a time, as in TensorFlow.
     """
@@ -309,9 +309,10 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the session: its variables and compiled code go; runs that wait for a queue end with an error."""
+        """End the session: its variables and compiled code go; runs of other threads end with a CancelledError."""
         self._closed = True
         self.resources.close()
+        self.cache.cancel()
         self._executors.clear()
         self.cache.clear()
 

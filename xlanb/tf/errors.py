@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xlanb.errors import (
+    CancelledError,
     DataLossError,
     FeedError,
     GraphError,
@@ -11,7 +12,7 @@ from xlanb.errors import (
     UnknownOpError,
     XlanbError,
 )
-from xlanb.runtime.resources import CancelledError, DeadlineExceededError, OutOfRangeError
+from xlanb.runtime.resources import DeadlineExceededError, OutOfRangeError
 from xlanb.tf.gfile import NotFoundError
 
 OpError = XlanbError
