@@ -6,17 +6,53 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
+
+
+def at_home(path: Path) -> Path:
+    """The path with `~` and `~user` replaced; as it is where there is no such user."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is such a directory; not so for names that no file can have, too long or with a null character."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a regular file; as `is_folder`."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A regular file, open for reading.
+
+    Raises:
+        OSError: it cannot be read, or is a pipe, a device, a directory: opening one might wait for ever, and reading it never end.
+    """
+    # Without O_NONBLOCK, opening a pipe waits for its other end before anything can be asked about it.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    file = os.fdopen(handle, "rb")
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+    return file
 
 
 def read_regular(path: Path, limit: int) -> bytes:
     """The content of a regular file, up to `limit` + 1 bytes, so that a caller sees that there are more.
 
     Raises:
-        OSError: it cannot be read, or is a pipe, a device, a directory: opening one might wait for ever.
+        OSError: as `open_regular`.
     """
-    # Without O_NONBLOCK, opening a pipe waits for its other end before anything can be asked about it.
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "is no regular file", str(path))
+    with open_regular(path) as file:
         return file.read(limit + 1)

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from xlanb import read_dump, tf
 from xlanb.dump.reader import list_dump, read_hlo
-from xlanb.errors import DumpError
+from xlanb.errors import DumpError, GraphError, XlanbError
+from xlanb.explorer.stage import TextRecord
+from xlanb.graph.graph import Graph
 
 
 def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
@@ -45,3 +48,32 @@ def test_a_pipe_blocks_nothing(tmp_path: Path) -> None:
     os.mkfifo(path)  # it was a file when it was listed
     with pytest.raises(DumpError, match="is no regular file"):
         listed.read_bytes()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_graph_a_table_and_lines_are_not_read_from_a_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "graph.pb"
+    os.mkfifo(path)
+    with pytest.raises(GraphError, match="cannot read the graph"):
+        Graph.from_graphdef(path)
+    with tf.Graph().as_default(), tf.Session() as session:
+        lines = tf.data.TextLineDataset(str(path)).make_one_shot_iterator().get_next()
+        with pytest.raises(XlanbError, match="is no regular file"):
+            session.run(lines)
+
+
+def test_a_device_without_an_end_is_no_file_of_lines() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        lines = tf.data.TextLineDataset("/dev/zero").make_one_shot_iterator().get_next()
+        with pytest.raises(XlanbError, match="is no regular file"):
+            session.run(lines)
+
+
+@pytest.mark.parametrize("body", ["unknown {" * 3000, f"arg_attr {{ key: {'9' * 5000} }}"], ids=["deep", "long"])
+def test_a_functiondef_that_cannot_be_read_is_shown_as_text(tmp_path: Path, body: str) -> None:
+    (tmp_path / "encapsulate_fdef.pbtxt").write_text(f'signature {{ name: "f" }}\n{body}\n')
+    graphs = read_dump(tmp_path).graphs
+    assert graphs is not None
+    shown = graphs.stages[0].after
+    assert isinstance(shown, TextRecord)
+    assert shown.text.startswith("signature")

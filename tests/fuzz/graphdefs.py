@@ -400,7 +400,8 @@ def _run(graph: Graph, rng: np.random.Generator, *, jit: bool = False) -> None:
             feeds[op.outputs[0]] = _value(op.outputs[0], rng)
         elif op.type in {"VarHandleOp", "VariableV2", "Variable"}:
             shape, dtype = op.attrs.get("shape"), op.attrs.get("dtype")
-            if shape is not None and shape.is_fully_defined() and (shape.num_elements() or 0) < 1000:
+            known = shape is not None and shape.is_fully_defined() and shape.rank <= 64
+            if known and (shape.num_elements() or 0) < 1000:
                 session.load_variables({op.name: np.ones(shape.as_list(), dtype.numpy_dtype)})
     fetched = [t for op in rng.permutation(np.asarray(graph.get_operations(), object))[:_RUN] for t in op.outputs[:1]]
     fetched += [t for op in graph.get_operations()[-1:] for t in op.outputs[:1]]

@@ -64,6 +64,7 @@ def kinds() -> dict[str, Kind]:
         graphdefs,
         hlo_proto,
         hlo_text,
+        notebooks,
         stablehlo_text,
     )
     from tests.fuzz.hlo_check import EXECUTED
@@ -80,6 +81,8 @@ def kinds() -> dict[str, Kind]:
         Kind(
             "graphdef_text", ".pbtxt", graphdefs.text_mutants, graphdefs.check, graphdefs.quick, 0.02, graphdefs.prepare
         ),
+        Kind("message", ".json", notebooks.messages, notebooks.check_messages),
+        Kind("magic", ".json", notebooks.magics, notebooks.check_magics, prepare=notebooks.prepare),
         Kind("checkpoint", ".ckpt", checkpoints.mutants, checkpoints.check),
     ]
     return {k.name: k for k in found}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -15,6 +16,8 @@ from tests.fuzz.mutate import NUMBERS, change_text
 from xlanb.frontends.stablehlo import from_stablehlo
 from xlanb.hlo import HloModule
 
+_SEPARATOR = re.compile(r"^// -----.*$", re.MULTILINE)
+_LONGEST = 20_000
 _SEEDS = Path(__file__).with_name("seeds.mlir")
 _TOKEN = re.compile(r'"[^"\n]*"|[%@#!^]?[\w.$]+|->|::|\S')
 _NUMBER = re.compile(r"(?<![\w.%#])-?\d+")
@@ -22,21 +25,52 @@ _TYPES = (
     "tensor<f32>", "tensor<4x4xf64>", "tensor<?x4xf32>", "tensor<0xi1>", "tensor<2xcomplex<f64>>", "tensor<4xi4>", "tensor<4x4xui8>", "tuple<tensor<i32>>",
     "!stablehlo.token", "tensor<9223372036854775807xf32>", "tensor<4x!quant.uniform<i8:f32, 1.0>>", "tensor<?xf32, #stablehlo.bounds<4>>", "i32", "() -> ()",
 )  # fmt: skip
+_BRACKETS = ("{", "}", "(", ")", "[", "]", "<", ">", '"', "dense<", "tensor<", "({", "})", "loc(", "#", "tuple<")
+_VALUE = re.compile(r"= (?:\[[^\]\n]*\]|[\w.#<\"-][^\s,)}>]*)")
+_VALUES = (
+    "[]", "[0, 0]", "-1", "99999999999999999999", "true", '"x"', "unit", "dense<[1, 2]> : tensor<3xi64>", 'dense<"0x00"> : tensor<4xf32>', "dense<> : tensor<0xf32>",
+    "dense<[[1], [2, 3]]> : tensor<2x2xi32>", "array<i64: 1, -2>", "array<i1: true, 2>", "[[0, 1], [1]]", "@nothing", "#stablehlo<precision HIGH>", "1.0e400", "0xZZ", "%arg0",
+    "{a = {b = {}}}", "tensor<f32>", "#stablehlo.channel_handle<handle = -1, type = 9>", "dense<nan> : tensor<2xi8>", "9223372036854775808 : i64",
+)  # fmt: skip
 _TYPE = re.compile(r"tensor<[^<>\n]*>")
 
 
 @cache
-def _text() -> str:
-    return _SEEDS.read_text()
+def seeds() -> tuple[str, ...]:
+    """The seed file, and the programs of what XLANB_FUZZ_SEEDS names: .mlir files or folders of these, of several programs each or of one."""
+    texts = [_SEEDS.read_text()]
+    for given in filter(None, os.environ.get("XLANB_FUZZ_SEEDS", "").split(os.pathsep)):
+        path = Path(given)
+        for file in sorted(path.rglob("*.mlir")) if path.is_dir() else [path] if path.suffix == ".mlir" else []:
+            whole = file.read_text(encoding="utf-8", errors="replace")
+            texts += [t for t in _SEPARATOR.split(whole) if "stablehlo." in t and len(t) < _LONGEST]
+    return tuple(dict.fromkeys(texts))
 
 
 def mutants(rng: np.random.Generator) -> Iterator[str]:
     """Programs like that of the seed file, with one to four changes."""
     while True:
-        text = _text()
+        found = seeds()
+        text = found[0] if len(found) == 1 or rng.random() < 0.2 else found[int(rng.integers(1, len(found)))]
         for _ in range(int(rng.integers(1, 5))):
             text = _CHANGES[int(rng.integers(len(_CHANGES)))](text, rng)
         yield text
+
+
+def _nesting(text: str, rng: np.random.Generator) -> str:
+    """A bracket or a quotation opened or closed once more, or very often."""
+    at, piece = int(rng.integers(len(text) + 1)), _BRACKETS[int(rng.integers(len(_BRACKETS)))]
+    times = 1 if rng.random() < 0.8 else int(10 ** rng.uniform(1, 4))
+    return text[:at] + piece * times + text[at:]
+
+
+def _attribute(text: str, rng: np.random.Generator) -> str:
+    """What stands behind an equals sign replaced by a value of another kind."""
+    found = list(_VALUE.finditer(text))
+    if not found:
+        return text
+    at = found[int(rng.integers(len(found)))]
+    return text[: at.start()] + "= " + _VALUES[int(rng.integers(len(_VALUES)))] + text[at.end() :]
 
 
 def _token(text: str, rng: np.random.Generator) -> str:
@@ -78,7 +112,7 @@ def _type(text: str, rng: np.random.Generator) -> str:
     return text.replace(at[0], new) if rng.integers(4) == 0 else text[: at.start()] + new + text[at.end() :]
 
 
-_CHANGES = (change_text, _token, _token, _token, _line, _number, _number, _type)
+_CHANGES = (change_text, _token, _token, _token, _line, _number, _number, _type, _nesting, _attribute)
 
 
 def check(item: Item, rng: np.random.Generator) -> str | None:

@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 import xlanb
+from xlanb.errors import InternalError, XlanbError
 from xlanb.explorer.diff import ModuleDiff, TraceDiff
 from xlanb.explorer.dump_directory import DumpDirectory
 from xlanb.notebook.widget import StepWidget
@@ -103,3 +104,34 @@ def test_what_cannot_be_opened_says_so(shell: InteractiveShell, line: str, messa
     result, printed = run(shell, line)
     assert not result.success
     assert message in printed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%xla_open 'x",
+        '%xla_diff a "b',
+        "%xla_diff ~nobody_there/x m",
+        "%xla_open ~nobody_there",
+        f"%xla_open {'a' * 5000}",
+    ],
+)
+def test_lines_that_name_nothing_are_refused_with_a_message(shell, line):
+    result, _ = run(shell, line)
+    assert isinstance(result.error_in_exec, XlanbError)
+    assert not isinstance(result.error_in_exec, InternalError)
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("%%xla_pass --name 'x\ndef f(module): pass\n", "No closing quotation"),
+        ("%%xla_pass\nclass P(HloPass):\n    name = 'p'\n", "no pass can be made of the class P"),
+        ("%%xla_jit --args 3\nfrom xlanb import tf\ntf.nn.relu(tf.placeholder(tf.float32, [1]))\n", "is a dict of feeds, not a int"),
+    ],
+    ids=["quote", "abstract", "args"],
+)  # fmt: skip
+def test_cells_of_the_wrong_form_are_refused_with_a_message(shell, cell, message):
+    result, _ = run(shell, cell)
+    assert isinstance(result.error_in_exec, XlanbError)
+    assert message in str(result.error_in_exec)

@@ -15,9 +15,9 @@ from typing import Any
 from google.protobuf import text_format
 
 from xlanb.debug_options import current
-from xlanb.errors import DumpError, GraphError
+from xlanb.errors import DumpError
+from xlanb.files import at_home
 from xlanb.graph.attr_values import new_message
-from xlanb.graph.function_body import read_function
 from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import function_to_proto, graph_to_proto
@@ -72,14 +72,7 @@ def read_graph(data: bytes) -> Graph:
     Raises:
         GraphError: it is neither, or not well formed.
     """
-    if not data.lstrip().startswith(b"signature"):
-        return Graph.from_graphdef(data)
-    proto = new_message("FunctionDef")
-    try:
-        text_format.Parse(data.decode("utf-8", "replace"), proto, allow_unknown_field=True)
-    except text_format.ParseError as error:
-        raise GraphError(f"a FunctionDef in text form that cannot be read: {error}") from error
-    return read_function(proto, Graph(proto.signature.name)).body
+    return Graph.from_graphdef(data)
 
 
 def _group(op_type: str, cluster: Any) -> str:
@@ -106,7 +99,7 @@ def _write(name: str, proto: Any) -> Path | None:
     if prefix == "-":
         sys.stderr.write(text)
         return None
-    path = Path(prefix).expanduser() / _unique(prefix, name)
+    path = at_home(Path(prefix)) / _unique(prefix, name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -15,7 +15,7 @@ from stat import S_ISREG
 
 from xlanb.dump.names import COMPRESSED, DumpName, decode_name, printable
 from xlanb.errors import DumpError
-from xlanb.files import read_regular
+from xlanb.files import at_home, is_file, is_folder, read_regular
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.parser import parse
 
@@ -170,9 +170,11 @@ def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
     Raises:
         DumpError: there is no such directory, or it holds more than MAX_FILES files.
     """
-    root = Path(directory).expanduser()
-    if not root.is_dir():
-        raise DumpError(f"{root} is no directory" + (f": did you mean {root.parent}?" if root.is_file() else ""))
+    root = at_home(Path(directory))
+    if not is_folder(root):
+        raise DumpError(
+            f"{printable(root)} is no directory" + (f": did you mean {root.parent}?" if is_file(root) else "")
+        )
     listing = DumpListing(root)
     files: list[DumpFile] = []
     for path, size, modified in _walk(root, listing.unreadable):
@@ -206,8 +208,8 @@ def read_hlo(path: str | os.PathLike[str]) -> HloModule:
     file = Path(path)
     try:
         stat = file.stat()
-    except OSError as error:
-        raise DumpError(f"{file}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise DumpError(f"{printable(file)}: {getattr(error, 'strerror', None) or error}") from error
     if file.is_dir():
         raise DumpError(f"{file} is a directory: one HLO file is wanted; a directory of dumps is opened by read_dump")
     if not S_ISREG(stat.st_mode):

@@ -61,6 +61,13 @@ class Trial(Displayable):
         return f"{did}; {verdict}, by the reference interpreter on random inputs"
 
 
+def _instance(kind: type[HloPass]) -> HloPass:
+    try:
+        return kind()
+    except TypeError as error:  # no apply, or arguments that have no default
+        raise PassError(f"no pass can be made of the class {kind.__name__}: {error}") from error
+
+
 def make_pass(source: Any, name: str = "") -> HloPass:
     """A pass of a function over a module, of a subclass of HloPass or of an object of one; under a name of its own, else the function's or class's.
 
@@ -69,7 +76,7 @@ def make_pass(source: Any, name: str = "") -> HloPass:
     Raises:
         PassError: it is none of these, or the name is none that XLA would have, or that of one of xlanb's own passes.
     """
-    inner: Any = source() if isinstance(source, type) and issubclass(source, HloPass) else source
+    inner: Any = _instance(source) if isinstance(source, type) and issubclass(source, HloPass) else source
     is_pass = isinstance(inner, HloPass)
     if not is_pass and not callable(inner):
         raise PassError(f"a {type(source).__name__} is no pass: write a function of a module, or a subclass of HloPass")

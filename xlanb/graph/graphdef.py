@@ -12,11 +12,13 @@ from google.protobuf.message import DecodeError, Message
 
 from xlanb.boundary import boundary
 from xlanb.errors import GraphError, GraphValueError
+from xlanb.files import read_regular
 from xlanb.graph.attr_values import attr_from_proto, attr_to_proto, data_type, new_message
 from xlanb.graph.dtypes import DType
 from xlanb.graph.function_body import read_function
 from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
+from xlanb.graph.limits import LARGEST_FILE
 from xlanb.graph.names import is_output_number
 from xlanb.graph.node_check import MOST_TENSORS, check_count, check_inputs, check_kind, complete_attrs
 from xlanb.graph.op_library import output_dtypes
@@ -96,11 +98,14 @@ def _contents(source: Any) -> tuple[bytes | str, str]:
         if path.is_dir():
             path = next((p for p in (path / "saved_model.pb", path / "saved_model.pbtxt") if p.exists()), path)
         try:
-            return path.read_bytes(), str(path)
+            data = read_regular(path, LARGEST_FILE)
         except OSError as error:
             raise GraphError(f"cannot read the graph {str(path)!r}: {error.strerror or error}") from error
         except ValueError as error:  # a null byte, or half of a surrogate pair
             raise GraphError(f"{str(path)!r} is neither a path nor the text of a graph: {error}") from error
+        if len(data) > LARGEST_FILE:
+            raise GraphError(f"the graph {str(path)!r} has more than the {LARGEST_FILE:,} bytes that are read")
+        return data, str(path)
     if not isinstance(source, str):
         raise GraphError(f"a graph is read from a path, bytes or text, not from {type(source).__name__}")
     return source, "the graph"

@@ -12,6 +12,8 @@ from xlanb.errors import GraphValueError
 
 LARGEST_TENSOR: Final = 1 << 33
 """Bytes of one tensor: a file that asks for more is damaged or hostile."""
+LARGEST_FILE: Final = 1 << 31
+"""Bytes of a file: a protocol buffer cannot be larger, and a text of that size is no vocabulary."""
 LARGEST_EXPANSION: Final = 1 << 28
 """Bytes of a value that is computed, or filled up, while a graph is read, folded or lowered."""
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from xlanb.boundary import boundary
 from xlanb.errors import DataLossError, GraphError, GraphValueError
+from xlanb.files import open_regular
 from xlanb.graph.attr_values import new_message, shape_from_proto
 from xlanb.graph.crc32c import crc32c, masked
 from xlanb.graph.dtypes import BY_NUMBER
@@ -57,7 +58,7 @@ def read_bundle(prefix: str | Path) -> dict[str, Array]:
 def _read(path: Path, offset: int = 0, size: int | None = None) -> bytes:
     """So many bytes of a file, by default all; never more than there are."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             there = os.fstat(file.fileno()).st_size
             wanted = there - offset if size is None else size
             if not 0 <= offset <= there or not 0 <= wanted <= there - offset:

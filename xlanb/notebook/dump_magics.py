@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from IPython.core.magic import Magics, line_magic, magics_class
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import argument, magic_arguments
 
 from xlanb.dump import read_hlo
 from xlanb.errors import ArgumentError
 from xlanb.explorer.diff import diff_modules, diff_traces, last_module
 from xlanb.explorer.dump_directory import DumpDirectory, read_dump
 from xlanb.explorer.trace import Trace
+from xlanb.files import at_home, is_file, is_folder
 from xlanb.hlo import HloModule
 from xlanb.hlo.records import ModuleRecord
-from xlanb.notebook.shell import shell_of, unquoted
+from xlanb.notebook.shell import options_of, shell_of, unquoted
 from xlanb.notebook.widget import StepWidget
 
 
@@ -31,7 +32,7 @@ class DumpMagics(Magics):
     def xla_open(self, line: str) -> Any:
         """Open a dump directory of the real XLA: which file is my program, and what became of it."""
         __tracebackhide__ = True
-        options = parse_argstring(self.xla_open, line)
+        options = options_of(self.xla_open, line)
         dump = read_dump(unquoted(options.directory))
         if options.output:
             shell_of(self).user_ns[options.output] = dump
@@ -48,7 +49,7 @@ class DumpMagics(Magics):
     def xla_diff(self, line: str) -> Any:
         """Compare two compilations or two modules by structure: names and places do not matter."""
         __tracebackhide__ = True
-        options = parse_argstring(self.xla_diff, line)
+        options = options_of(self.xla_diff, line)
         before, after = (self._comparable(unquoted(word)) for word in (options.before, options.after))
         if isinstance(before, Trace) and isinstance(after, Trace):
             both = diff_traces(before, after)
@@ -62,10 +63,10 @@ class DumpMagics(Magics):
 
     def _comparable(self, word: str) -> Trace | ModuleRecord:
         """What a word of %xla_diff stands for."""
-        path = Path(word).expanduser()
-        if path.is_dir():
+        path = at_home(Path(word))
+        if is_folder(path):
             return read_dump(path)[0]
-        if path.is_file():
+        if is_file(path):
             return read_hlo(path).record()
         try:
             value = shell_of(self).ev(word)

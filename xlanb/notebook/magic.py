@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, magics_class, no_var_expand, output_can_be_silenced
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
 from xlanb.debug_options import flags
@@ -27,7 +27,7 @@ from xlanb.notebook.flag_magic import FlagMagics
 from xlanb.notebook.observation import Observation, observation
 from xlanb.notebook.pass_magic import PassMagics
 from xlanb.notebook.program import Program, read_cell
-from xlanb.notebook.shell import shell_of
+from xlanb.notebook.shell import options_of, shell_of
 from xlanb.notebook.widget import StepWidget
 from xlanb.tracing import observing
 from xlanb.view.page import write_page
@@ -119,7 +119,7 @@ class XlaMagics(Magics):
         compiled by xlanb.
         """
         __tracebackhide__ = True
-        options = parse_argstring(self.xla_jit, line)
+        options = options_of(self.xla_jit, line)
         check_asked(options)
         recorder = Recorder()
         begin = time.perf_counter()

@@ -6,13 +6,13 @@ import ast
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
 from xlanb.errors import ArgumentError, PassError
 from xlanb.explorer.user_pass import HELPERS, as_module, join_pipeline, leave_pipeline, make_pass, try_pass
 from xlanb.notebook.cell import run_cell
-from xlanb.notebook.shell import shell_of, unquoted
+from xlanb.notebook.shell import options_of, shell_of, unquoted
 
 
 @magics_class
@@ -49,7 +49,7 @@ class PassMagics(Magics):
                             c.replace(i, i.operands[0].operands[0])
         """
         __tracebackhide__ = True
-        options = parse_argstring(self.xla_pass, line)
+        options = options_of(self.xla_pass, line)
         shell = shell_of(self)
         for name, value in HELPERS.items():
             shell.user_ns.setdefault(name, value)

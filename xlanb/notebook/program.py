@@ -132,6 +132,8 @@ def _function(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang:
 
 def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | None) -> Program:
     """Run a tensor: feeds by --args, else from variables of the placeholders' names; uninitialised variables are initialised first."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ArgumentError(f"--args of a cell that ends in a tensor is a dict of feeds, not a {type(given).__name__}")
     session = Session(tensor.graph)
     feeds = {session.fed_tensor(k): v for k, v in (given or {}).items()}
     variables = []

@@ -6,8 +6,9 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics
+from IPython.core.magic_arguments import parse_argstring
 
-from xlanb.errors import XlanbError
+from xlanb.errors import ArgumentError, XlanbError
 
 
 def shell_of(magics: Magics) -> InteractiveShell:
@@ -19,6 +20,18 @@ def shell_of(magics: Magics) -> InteractiveShell:
     if magics.shell is None:
         raise XlanbError("the magics of xlanb are not registered in a shell: %load_ext xlanb")
     return magics.shell
+
+
+def options_of(magic: Any, line: str) -> Any:
+    """The options of a magic's line.
+
+    Raises:
+        ArgumentError: a quotation is not closed; UsageError: an option is unknown or of the wrong form.
+    """
+    try:
+        return parse_argstring(magic, line)
+    except ValueError as error:
+        raise ArgumentError(f"the options {line[:200]!r} cannot be read: {error}") from None
 
 
 def unquoted(word: str) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import GraphError, UninitializedError
+from xlanb.files import read_regular
+from xlanb.graph.limits import LARGEST_FILE
 from xlanb.graph.operation import Operation
 from xlanb.runtime.host_ops import HostState, host
 from xlanb.runtime.resources import OutOfRangeError, Resources
@@ -120,9 +122,11 @@ def _lines(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[
     def lines() -> Iterator[Element]:
         for name in names:
             try:
-                text = Path(name).read_bytes()
+                text = read_regular(Path(name), LARGEST_FILE)
             except OSError as error:
                 raise _fail(op, f"cannot read {name}: {error}") from error
+            if len(text) > LARGEST_FILE:
+                raise _fail(op, f"{name} has more than the {LARGEST_FILE:,} bytes that are read")
             for line in text.splitlines():
                 out = np.empty((), object)
                 out[()] = line

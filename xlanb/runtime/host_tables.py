@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import GraphError, UninitializedError
+from xlanb.files import read_regular
+from xlanb.graph.limits import LARGEST_FILE
 from xlanb.graph.operation import Operation
 from xlanb.runtime.host_ops import HostState, host
 
@@ -60,9 +62,12 @@ def _initialize_from_file(op: Operation, inputs: Sequence[Any], _state: HostStat
     table = _table(op, inputs[0], filled=False)
     path = Path(bytes(np.asarray(inputs[1]).item()).decode())
     try:
-        lines = path.read_bytes().splitlines()
+        text = read_regular(path, LARGEST_FILE)
     except OSError as error:
         raise _fail(op, f"cannot read {path}: {error}") from error
+    if len(text) > LARGEST_FILE:
+        raise _fail(op, f"{path} has more than the {LARGEST_FILE:,} bytes that are read")
+    lines = text.splitlines()
     size = int(op.attrs.get("vocab_size", -1))
     lines = lines if size < 0 else lines[:size]
     separator = str(op.attrs.get("delimiter", "\t")).encode()

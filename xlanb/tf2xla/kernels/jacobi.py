@@ -155,6 +155,8 @@ def svd(ctx: OpContext, x: HloInstruction, *, full: bool) -> tuple[HloInstructio
 
 def _wide(ctx: OpContext, x: HloInstruction) -> HloInstruction:
     kind = x.array_shape.element_type
+    if not kind.is_floating and not kind.is_complex:
+        ctx.fail(f"a decomposition of {x.shape}: the elements must be floats or complex numbers")
     return ctx.b.convert(x, PrimitiveType.F32) if kind.is_floating and kind.bits < 32 else x
 
 
