@@ -192,6 +192,26 @@ def test_topk(backend: Callable[[str], Executable], t: str, n: int, k: int) -> N
             check(backend, text, given)
 
 
+@pytest.mark.parametrize("t", ["s2", "s4", "u2", "u4", "f4e2m1fn"])
+@pytest.mark.parametrize(
+    ("n", "k", "layout"), [(17, 3, "{1,0}"), (17, 3, "{0,1}"), (300, 200, "{1,0}"), (5000, 10, "{1,0}")]
+)
+def test_topk_of_elements_narrower_than_a_byte(
+    backend: Callable[[str], Executable], t: str, n: int, k: int, layout: str
+) -> None:
+    text = f"""HloModule m
+    ENTRY e {{
+      x = s32[3,{n}]{layout} parameter(0)
+      c = {t}[3,{n}]{layout} convert(x)
+      t = ({t}[3,{k}]{layout}, s32[3,{k}]{layout}) topk(c), k={k}, largest=true
+      v = {t}[3,{k}]{layout} get-tuple-element(t), index=0
+      w = s32[3,{k}]{layout} convert(v)
+      i = s32[3,{k}]{layout} get-tuple-element(t), index=1
+      ROOT r = (s32[3,{k}]{layout}, s32[3,{k}]{layout}) tuple(w, i)
+    }}"""
+    check(backend, text, np.random.default_rng(n).integers(0, 2, (3, n)).astype(np.int32))
+
+
 @pytest.mark.parametrize(("n", "k"), [(37, 3), (1000, 100)])
 def test_topk_of_columns_and_within_its_arrays(backend: Callable[[str], Executable], n: int, k: int) -> None:
     text = "HloModule m\nENTRY e {{\n  x = f32[5,{0}]{{{2}}} parameter(0)\n  ROOT r = (f32[5,{1}]{{{2}}}, s32[5,{1}]{{{2}}}) topk(x), k={1}, largest=true\n}}\n"

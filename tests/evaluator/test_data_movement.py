@@ -31,6 +31,15 @@ def test_iota_wraps_in_its_own_type():
     )
 
 
+def test_a_reshape_whose_dynamic_sizes_cannot_be_told():
+    body = (
+        "p = s32[2,3] parameter(0)\n n = s32[] constant(2)\n d = s32[2,<=3] set-dimension-size(p, n), dimensions={1}\n"
+        " ROOT r = s32[<=3,<=2] reshape(d), inferred_dimension=1"
+    )
+    with pytest.raises(EvaluationError, match="cannot be told from 4 elements"):
+        run(body, X)
+
+
 def test_transpose_reverse_reshape_concatenate():
     np.testing.assert_array_equal(
         run("p = s32[2,3] parameter(0)\n ROOT r = s32[3,2] transpose(p), dimensions={1,0}", X), X.T

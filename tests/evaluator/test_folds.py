@@ -35,6 +35,16 @@ def test_reduce_of_any_dimensions(rng):
     np.testing.assert_allclose(evaluate(text, x), 1 + x.sum(axis=(0, 2)), rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["bitcast", "bitcast-convert"])
+def test_a_reducer_that_reads_bits(kind):
+    text = (
+        f"HloModule m\nc {{ a = f32[] parameter(0)\n s = s32[] {kind}(a)\n f = f32[] {kind}(s)\n b = f32[] parameter(1)\n"
+        " ROOT r = f32[] maximum(f, b) }\nENTRY e { x = f32[2,3] parameter(0)\n z = f32[] constant(1)\n"
+        " ROOT r = f32[] reduce(x, z), dimensions={0,1}, to_apply=c }"
+    )
+    assert evaluate(text, np.arange(6, dtype=np.float32).reshape(2, 3)) == 5
+
+
 @pytest.mark.parametrize("size", [7, 5000])
 def test_variadic_reduce_sequential_and_in_pairs(rng, size):
     x = f32(rng, size, 3)

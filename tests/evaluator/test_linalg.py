@@ -84,6 +84,20 @@ def test_ragged_dot(rng):
     np.testing.assert_allclose(run(text, x.T.copy(), z, sizes), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_group_sizes_for_each_row_before_the_ragged_dimension(rng):
+    x, y = f32(rng, 2, 4, 5), f32(rng, 4, 5, 3)
+    sizes = rng.integers(0, 3, (4, 2))
+    text = """x = f32[2,4,5] parameter(0)
+ y = f32[4,5,3] parameter(1)
+ g = s64[4,2] parameter(2)
+ ROOT d = f32[2,2,3] ragged-dot(x, y, g), lhs_contracting_dims={1,2}, rhs_contracting_dims={0,1}, lhs_ragged_dims={2}"""
+    expected = np.zeros((2, 2, 3))
+    for row, (first, second) in enumerate(sizes):
+        for group, part in enumerate((slice(0, first), slice(first, first + second))):
+            expected[group] += x[:, row, part] @ y[row, part]
+    np.testing.assert_allclose(run(text, x, y, sizes), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_scaled_dot(rng):
     x, y = f32(rng, 4, 64), f32(rng, 64, 3)
     a, b = 2.0 ** rng.integers(-2, 3, (4, 2)), 2.0 ** rng.integers(-2, 3, (2, 3))

@@ -16,6 +16,7 @@ import xlanb
 from xlanb.errors import HloParseError, LiteralError, ShapeError, UnimplementedError, XlanbError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.parser import parse
 from xlanb.hlo.proto.fields import COMPUTATION_KINDS
 from xlanb.hlo.proto.header import WITHOUT_FIELD
 from xlanb.hlo.proto.schema import SCHEMA
@@ -218,7 +219,7 @@ def test_a_shape_comes_back(text: str, wanted: dict[str, Any]) -> None:
         '{manual metadata={{op_name="a"}, {op_type="b"}}}',
         "{devices=[2,2]0,3,1,2}",
         "{devices=[4]<=[4]}",
-        "{devices=[2,1,4]<=[2,2,2]T(2,0,1) last_tile_dim_replicate}",
+        "{devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}",
         "{devices=[2,1,2,2]<=[8] last_tile_dims={manual, replicated}}",
         "{devices=[2,2]<=[4] shard_as 1}",
         "{{devices=[2]0,1}, {replicated}}",
@@ -237,6 +238,54 @@ def test_a_shape_comes_back(text: str, wanted: dict[str, Any]) -> None:
 )
 def test_a_sharding_comes_back(text: str) -> None:
     assert sharding_from_proto(sharding_to_proto(text)) == text
+
+
+def test_one_sharding_of_a_tuple_is_that_of_each_element() -> None:
+    text = "HloModule m\nENTRY e {\n  x = f32[] parameter(0), sharding={replicated}\n  ROOT t = (f32[], f32[]) tuple(x, x)\n}\n"
+    message = SCHEMA.HloModuleProto.FromString(parse(text).to_proto())
+    x, t = message.computations[0].instructions
+    t.sharding.CopyFrom(x.sharding)
+    module = HloModule.from_proto(message.SerializeToString())
+    assert module.entry_computation.root.sharding == "{{replicated}, {replicated}}"
+    assert str(parse(str(module))) == str(module)
+
+
+def test_a_fusion_of_an_unknown_kind() -> None:
+    text = (
+        "HloModule m\nf {\n  p = f32[] parameter(0)\n  ROOT n = f32[] negate(p)\n}\n"
+        "ENTRY e {\n  x = f32[] parameter(0)\n  ROOT r = f32[] fusion(x), kind=kLoop, calls=f\n}\n"
+    )
+    data = parse(text).to_proto().replace(b"kLoop", b"kLump")
+    with pytest.raises(HloParseError, match="kind is one of kCustom, kInput, kLoop, kOutput, not 'kLump'"):
+        HloModule.from_proto(data)
+
+
+@pytest.mark.parametrize(("name", "printed"), [("\U0001f600", "a___=33"), ("", "_=33"), ("a b", "a_b=33")])
+def test_names_of_statistics_are_those_of_attributes(name: str, printed: str) -> None:
+    text = "HloModule m\nENTRY e {\n  ROOT x = f32[] parameter(0), statistics={visualizing_index=1,stat=33}\n}\n"
+    message = SCHEMA.HloModuleProto.FromString(parse(text).to_proto())
+    message.computations[0].instructions[0].statistics_viz.statistics[0].stat_name = name
+    module = HloModule.from_proto(message.SerializeToString())
+    assert printed in str(module)
+    assert str(parse(str(module))) == str(module)
+
+
+def test_dimension_numbers_name_a_dimension_once() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  x = f32[1,4,4,2] parameter(0)\n  k = f32[2,2,2,3] parameter(1)\n"
+        "  ROOT r = f32[1,3,3,3] convolution(x, k), window={size=2x2}, dim_labels=b01f_01io->b01f\n}\n"
+    )
+    message = SCHEMA.HloModuleProto.FromString(parse(text).to_proto())
+    numbers = message.computations[0].instructions[2].convolution_dimension_numbers
+    numbers.output_feature_dimension = numbers.output_batch_dimension
+    with pytest.raises(HloParseError, match="dimension 0 of a convolution's output is named twice"):
+        HloModule.from_proto(message.SerializeToString())
+
+
+def test_devices_of_a_replicated_subgroup_are_sorted() -> None:
+    proto = sharding_to_proto("{devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}")
+    proto.iota_reshape_dims[:], proto.iota_transpose_perm[:] = [2, 2, 2], [2, 1, 0]
+    assert sharding_from_proto(proto) == "{devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from xlanb.errors import HloParseError
 from xlanb.evaluator import evaluate
 from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.hlo.lexer import Cursor, escape, unescape
+from xlanb.hlo.literal_text import float_text, parse_literal
 from xlanb.hlo.parse_shape import parse_shape
 from xlanb.hlo.printer import PrintOptions, module_text
 from xlanb.shape import ArrayShape, Layout, PrimitiveType, Shape, TupleShape
@@ -171,10 +173,33 @@ def test_what_is_printed_is_read_as_the_same_program(text: str) -> None:
     np.testing.assert_array_equal(evaluate(again, *inputs), evaluate(module, *inputs))
 
 
+@pytest.mark.parametrize("code", range(256))
+def test_every_power_of_two_of_f8e8m0fnu_reads_back(code):
+    value = np.array(code, np.uint8).view(ml_dtypes.float8_e8m0fnu)
+    text = float_text(value, PrimitiveType.F8E8M0FNU)
+    literal = parse_literal(Cursor(text), ArrayShape(PrimitiveType.F8E8M0FNU, ()))
+    assert literal.array.view(np.uint8) == code
+
+
 def test_a_parameter_does_not_run_aside() -> None:
     text = (ASYNC % "f32[2,3]{1,0} add(p0, p1)").replace("async-start(a, b), calls=aside", "parameter-start(a, b)")
     with pytest.raises(HloParseError, match="expects opcode but sees: parameter-start"):
         parse(text)
+
+
+def test_an_async_done_whose_short_form_is_an_opcode_of_its_own():
+    text = (
+        "HloModule m\n\nwrapped {\n  a = f32[] parameter(0)\n  t = token[] parameter(1)\n"
+        "  ROOT s = (f32[], u32[], token[]) send(a, t), channel_id=1\n}\n\nENTRY e {\n"
+        "  a = f32[] parameter(0)\n  t = token[] after-all()\n"
+        "  s = ((f32[], token[]), (f32[], u32[], token[]), s32[]) async-start(a, t), calls=wrapped\n"
+        "  ROOT d = (f32[], u32[], token[]) async-done(s)\n}\n"
+    )
+    module = parse(text)
+    assert "send-done(" in str(module)
+    again = parse(str(module))
+    assert again.entry_computation.root.opcode is HloOpcode.ASYNC_DONE
+    assert str(again) == str(module)
 
 
 @pytest.mark.parametrize("opcode", ["copy", "negate"])

@@ -194,6 +194,10 @@ GOOD: list[tuple[HloOpcode, tuple[str, ...], dict[str, Any], str]] = [
         O.RAGGED_DOT, ("f32[11,5]", "f32[5,7]", "s32[3]"),
         {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,), "lhs_ragged_dims": (1,)}, "f32[3,11,7]",
     ),
+    (
+        O.RAGGED_DOT, ("f32[11,2,5]", "f32[2,5,7]", "s32[2,3]"),
+        {"lhs_contracting_dims": (1, 2), "rhs_contracting_dims": (0, 1), "lhs_ragged_dims": (2,)}, "f32[3,11,7]",
+    ),
     (O.CONVOLUTION, ("f32[8,6,7,4]", "f32[2,3,4,16]"), {"window": WINDOW, "dim_labels": NHWC}, "f32[8,3,7,16]"),
     (O.CONVOLUTION, ("f32[8,6,7,4]", "f32[2,3,2,16]"), {"window": WINDOW, "dim_labels": NHWC, "feature_group_count": 2}, "f32[8,3,7,16]"),
     (O.CONVOLUTION, ("f32[8,6,7,4]", "f32[2,3,4,16]"), {"window": WINDOW, "dim_labels": NHWC, "batch_group_count": 4}, "f32[2,3,7,16]"),

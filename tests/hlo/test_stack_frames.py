@@ -48,3 +48,9 @@ def test_the_stack_goes_outwards() -> None:
 def test_a_proto_gives_the_same_places() -> None:
     module = parse(TEXT)
     assert places(HloModule.from_proto(module.to_proto())) == places(module)
+
+
+def test_a_frame_whose_file_is_unknown_leaves_no_caller_behind() -> None:
+    module = parse(TEXT.replace('2 "layers.py"\n', ""))
+    assert "StackFrames" not in str(module)
+    assert str(parse(str(module))) == str(module)

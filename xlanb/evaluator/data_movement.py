@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,7 +84,10 @@ def _actual_sizes(x: Array, shape: ArrayShape, inferred: int | None) -> list[int
         if len(dynamic) != 1:
             raise EvaluationError(f"the sizes of {shape} cannot be told from {x.size} elements")
         inferred = dynamic[0]
-    sizes[inferred] = -1
+    known = math.prod(n for d, n in enumerate(sizes) if d != inferred)
+    if known == 0 or x.size % known:
+        raise EvaluationError(f"the sizes of {shape} cannot be told from {x.size} elements")
+    sizes[inferred] = x.size // known
     return sizes
 
 
@@ -130,7 +134,7 @@ def _same_scalar(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
 
 @lifted_rule("bitcast")
 def _same_bits(ev: Evaluator, i: HloInstruction, x: Array) -> Array:
-    return np.ascontiguousarray(x).view(i.array_shape.dtype)
+    return np.ascontiguousarray(x).view(i.array_shape.dtype).reshape(x.shape)  # a scalar stays one
 
 
 @rule("slice")

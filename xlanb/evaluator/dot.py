@@ -13,7 +13,7 @@ from xlanb.evaluator.bits import convert
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Array, primitive_type, widen
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.shape_inference.registry import product_type
+from xlanb.hlo.shape_inference.registry import group_prefix, product_type
 from xlanb.shape import PrimitiveType
 from xlanb.shape.primitive_type import from_dtype
 
@@ -139,15 +139,15 @@ def _ragged_dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array, sizes: Arr
     dtype = i.array_shape.dtype
     if ragged in batch[0]:
         return dot_general(a, b, batch, contracting, dtype)
-    # sizes may differ from batch to batch: [batch..., groups]
     ends = np.cumsum(sizes.astype(np.int64), axis=-1)
     begins = ends - sizes.astype(np.int64)
     row = np.arange(a.shape[ragged])
-    inside = (row >= begins[..., None]) & (row < ends[..., None])  # [batch..., group, row]
+    inside = (row >= begins[..., None]) & (row < ends[..., None])  # [prefix..., group, row]
+    prefix = group_prefix(ragged, batch[0], contracting[0], a.ndim) if sizes.ndim > 1 else ()
     groups = sizes.shape[-1]
     parts = []
     for g in range(groups):
-        masked = np.where(_aligned(inside[..., g, :], a.ndim, ragged, batch[0]), a, np.zeros((), a.dtype))
+        masked = np.where(_aligned(inside[..., g, :], a.ndim, (*prefix, ragged)), a, np.zeros((), a.dtype))
         if ragged in contracting[0]:
             parts.append(dot_general(masked, b, batch, contracting, dtype))
             continue
@@ -163,11 +163,9 @@ def _ragged_dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array, sizes: Arr
     return total
 
 
-def _aligned(mask: Array, rank: int, ragged: int, batch: Sequence[int]) -> Array:
-    """A mask [batch..., rows], or [rows], over the dimensions of the lhs."""
+def _aligned(mask: Array, rank: int, axes: Sequence[int]) -> Array:
+    """A mask whose dimensions are those `axes` of the lhs, over all dimensions of the lhs."""
     sizes = [1] * rank
-    for axis, n in zip([*batch, ragged] if mask.ndim > 1 else [ragged], mask.shape, strict=True):
+    for axis, n in zip(axes, mask.shape, strict=True):
         sizes[axis] = n
-    if mask.ndim > 1 and [*batch, ragged] != sorted([*batch, ragged]):
-        mask = mask.transpose(np.argsort([*batch, ragged]))
-    return mask.reshape(sizes)
+    return mask.transpose(np.argsort(axes)).reshape(sizes)

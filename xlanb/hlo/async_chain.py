@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 _O = HloOpcode
 ASYNC_BY_SUFFIX = {"-start": _O.ASYNC_START, "-update": _O.ASYNC_UPDATE, "-done": _O.ASYNC_DONE}
 ASYNC_OPCODES = frozenset(ASYNC_BY_SUFFIX.values())
-NOT_WRAPPED = frozenset((_O.ALL_GATHER, _O.ALL_REDUCE, _O.COLLECTIVE_PERMUTE, _O.COPY, _O.RECV, _O.SEND, _O.PARAMETER))
+NOT_WRAPPED = frozenset((_O.ALL_GATHER, _O.ALL_REDUCE, _O.COLLECTIVE_PERMUTE, _O.COPY, _O.PARAMETER))
 """Opcodes that have asynchronous versions of their own, so that `copy-update` is no opcode."""
+DONE_OF = {_O.SEND_DONE: _O.SEND, _O.RECV_DONE: _O.RECV}
+"""What is wrapped where these opcodes complete an async-start: XLA prints `send-start` and `send-done` for its links, which XLA 0.12 does not read."""
 
 PRODUCERS = frozenset((_O.ASYNC_START, _O.ASYNC_UPDATE))
 INTERMEDIARIES = frozenset((_O.TUPLE, _O.GET_TUPLE_ELEMENT, _O.OPT_BARRIER, _O.COPY, _O.PARAMETER, _O.WHILE))

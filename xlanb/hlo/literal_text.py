@@ -53,6 +53,7 @@ _DIGITS = {
     PrimitiveType.F8E8M0FNU: 2,
     PrimitiveType.F4E2M1FN: 2,
 }
+_E8M0_NORMAL = 2.0**-126
 """Significant digits that tell all values of the type apart (std::numeric_limits::max_digits10)."""
 
 
@@ -372,7 +373,8 @@ def float_text(value: Any, kind: PrimitiveType) -> str:
         return _nan_text(value, kind)
     digits = _DIGITS.get(kind)
     if digits is not None:
-        return _general(wide, digits)
+        # XLA prints 2^-127 of f8e8m0fnu as 5.9e-39 too, but reads that as 2^-126.
+        return _general(wide, 4 if kind is PrimitiveType.F8E8M0FNU and wide < _E8M0_NORMAL else digits)
     if kind is PrimitiveType.F64:
         text = _general(wide, 15)
         return text if float(text) == wide else _general(wide, 17)

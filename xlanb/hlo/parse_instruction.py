@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from xlanb.hlo import shape_inference
-from xlanb.hlo.async_chain import ASYNC_BY_SUFFIX, ASYNC_OPCODES, NOT_WRAPPED
+from xlanb.hlo.async_chain import ASYNC_BY_SUFFIX, ASYNC_OPCODES, DONE_OF, NOT_WRAPPED
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.lexer import KEYWORDS, RESERVED, Cursor
@@ -237,6 +237,8 @@ class InstructionParser:
             shape = literal.shape
         else:
             operands = self._operands(scope)
+            if opcode in DONE_OF and operands and operands[0].opcode in ASYNC_OPCODES:
+                opcode, wrapped = HloOpcode.ASYNC_DONE, DONE_OF[opcode]
             arity = opcode.arity
             if arity is not None and len(operands) != arity and wrapped is None and opcode.kind != "async":
                 cursor.fail(f"expects {arity} operands, but has {len(operands)} operands", operands_at)

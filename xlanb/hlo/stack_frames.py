@@ -109,24 +109,25 @@ class GivenFrames:
         path: dict[int, None] = {}
         at = old
         while at not in known:
-            if not 0 < at <= len(self.frames) or at in path:
+            if not 0 < at <= len(self.frames) or at in path or not self._is_place(self.frames[at - 1][0]):
                 return 0
             path[at] = None
             at = self.frames[at - 1][1] - 1
         parent = known[at]
         for frame in reversed(path):
             place = self._place(out, self.frames[frame - 1][0])
-            if not place:
-                return 0
             parent = known[frame] = _id(out.frames, (place, parent + 1))
         return parent
 
-    def _place(self, out: StackFrames, number: int) -> int:
-        """The new id of a location; 0 where it, its file or its function is unknown."""
+    def _is_place(self, number: int) -> bool:
+        """Whether a location, its file and its function are known."""
         if not 0 < number <= len(self.locations):
-            return 0
+            return False
+        file, function, *_ = self.locations[number - 1]
+        return 0 < file <= len(self.files) and 0 < function <= len(self.functions)
+
+    def _place(self, out: StackFrames, number: int) -> int:
+        """The new id of a known location."""
         file, function, *rest = self.locations[number - 1]
-        if not (0 < file <= len(self.files) and 0 < function <= len(self.functions)):
-            return 0
         ids = _id(out.files, self.files[file - 1]), _id(out.functions, self.functions[function - 1])
         return _id(out.locations, (*ids, *rest))

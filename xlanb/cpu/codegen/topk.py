@@ -141,7 +141,7 @@ class _Line:
     def _key(self, v: Ix) -> str:
         """The key of element v as an i64, the first of the order lowest."""
         bits = unsigned(self.f, self.how, real(self.e.element(self.operand, self._index(v))))
-        width = max(self.how.bits, 8)
+        width = self.how.bits
         return bits if width == 64 else self.f.let(f"zext i{width} {bits} to i64")
 
     def emit(self) -> None:

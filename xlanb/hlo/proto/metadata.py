@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from xlanb.errors import HloParseError
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata
 from xlanb.hlo.lexer import MAX_DEPTH, Cursor, escape
+from xlanb.hlo.names import sanitized
 from xlanb.hlo.proto.schema import SCHEMA
 from xlanb.hlo.stack_frames import GivenFrames
 from xlanb.protos import Message
@@ -68,7 +69,7 @@ def statistics_from_proto(proto: Message) -> str:
         return ""
     parts = [
         f"visualizing_index={proto.stat_index_to_visualize}",
-        *(f"{s.stat_name}={s.stat_val:g}" for s in proto.statistics),
+        *(f"{sanitized(s.stat_name) or '_'}={s.stat_val:g}" for s in proto.statistics),
     ]
     return "{" + ",".join(parts) + "}"
 

@@ -11,6 +11,8 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.names import sanitized
 from xlanb.hlo.opcode import BY_TEXT, HloOpcode
+from xlanb.hlo.parse_attributes import WORDS
+from xlanb.hlo.parse_sharding import tuple_sharding
 from xlanb.hlo.proto import header
 from xlanb.hlo.proto.fields import COMPUTATION_KINDS, codecs
 from xlanb.hlo.proto.metadata import (
@@ -225,6 +227,8 @@ class _Reader:
                 value = "{}"
             if value is None and row.required:
                 raise HloParseError(f"attribute {row.name} is expected but not there")
+            if isinstance(value, str) and row.kind in WORDS and value not in WORDS[row.kind]:
+                raise HloParseError(f"{row.name} is one of {', '.join(sorted(WORDS[row.kind]))}, not {value!r}")
             if value is not None and value != row.default:
                 attributes[row.name] = value
         return attributes
@@ -254,7 +258,7 @@ class _Reader:
         if proto.HasField("metadata"):
             new.metadata = metadata_from_proto(proto.metadata)
         if proto.HasField("sharding"):
-            new.sharding = sharding_from_proto(proto.sharding)
+            new.sharding = tuple_sharding(sharding_from_proto(proto.sharding), new.shape)
         if proto.HasField("frontend_attributes"):
             new.frontend_attributes = frontend_from_proto(proto.frontend_attributes)
         if proto.HasField("statistics_viz"):

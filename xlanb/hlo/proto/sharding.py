@@ -8,7 +8,7 @@ from typing import Any
 from xlanb.errors import HloParseError
 from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.parse_metadata import metadata_text, parse_metadata
-from xlanb.hlo.parse_sharding import REDUCTIONS, reduction_word
+from xlanb.hlo.parse_sharding import REDUCTIONS, parse_sharding, reduction_word
 from xlanb.hlo.proto.metadata import metadata_from_proto, metadata_to_proto
 from xlanb.hlo.proto.schema import SCHEMA
 from xlanb.protos import Message
@@ -152,7 +152,10 @@ def sharding_from_proto(proto: Message) -> str:
         texts = ["{" + metadata_text(metadata_from_proto(m)) + "}" for m in proto.metadata]
         tail += " metadata=" + (texts[0] if len(texts) == 1 else "{" + ", ".join(texts) + "}")
     if proto.type == _OTHER:
-        return f"{{{_tiles_text(proto)}{tail}}}"
+        text = f"{{{_tiles_text(proto)}{tail}}}"
+        # Subgroups are merged and their devices sorted, as where text is read.
+        is_grouped = proto.replicate_on_last_tile_dim or proto.last_tile_dims
+        return parse_sharding(Cursor(text)) if is_grouped else text
     word = _word(proto.type)
     if word != "maximal":
         return f"{{{word}{tail}}}"

@@ -116,11 +116,17 @@ def read_conv(proto: Message, _: Sequence[Shape]) -> ConvolutionDimensionNumbers
         return None
     source = proto.convolution_dimension_numbers
     fields: dict[str, Any] = {}
+    found: set[tuple[str, int]] = set()
     for ours, theirs in _CONV.items():
         value = getattr(source, theirs)
         numbers = (value,) if isinstance(value, int) else tuple(value)
         if not all(0 <= n < _MAX_LABELS for n in numbers):
             raise HloParseError(f"{theirs} of a convolution out of range")
+        array = ours.partition("_")[0]
+        for n in numbers:
+            if (array, n) in found:
+                raise HloParseError(f"dimension {n} of a convolution's {array} is named twice, once in {theirs}")
+            found.add((array, n))
         fields[ours] = value if isinstance(value, int) else numbers
     return ConvolutionDimensionNumbers(**fields)
 

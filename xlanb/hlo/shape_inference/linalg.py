@@ -9,6 +9,7 @@ from xlanb.hlo.shape_inference.registry import (
     brackets,
     component_type,
     dynamics,
+    group_prefix,
     higher_precision,
     make,
     row_major,
@@ -73,7 +74,11 @@ def _ragged_dot(site: Site) -> Shape:
     if not sizes.element_type.is_integral or not sizes.rank:
         site.fail("expected integers as group sizes")
     count = sizes.dimensions[-1]
-    summed, batch = ragged[0] in site.ints("lhs_contracting_dims"), ragged[0] in site.ints("lhs_batch_dims")
+    batch_dims, contracting_dims = site.ints("lhs_batch_dims"), site.ints("lhs_contracting_dims")
+    before = [a.dimensions[d] for d in group_prefix(ragged[0], batch_dims, contracting_dims, a.rank)]
+    if sizes.rank > 1 and list(sizes.dimensions[:-1]) != before:
+        site.fail(f"expected group sizes in a vector, or in an array of {brackets(before)} vectors")
+    summed, batch = ragged[0] in contracting_dims, ragged[0] in batch_dims
     if (summed or batch) and groups:
         site.fail("expected no group dimension where the ragged one is contracting or batch")
     if not summed and not batch:

@@ -214,3 +214,15 @@ def compatible(a: Shape, b: Shape, *, mixed_precision: bool = False) -> bool:
 def brackets(numbers: Sequence[int]) -> str:
     """A list of dimensions as HLO writes it."""
     return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def group_prefix(ragged: int, batch: Sequence[int], contracting: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The dimensions of a ragged-dot's lhs, of this rank, that stand before the groups where its group sizes are no vector.
+
+    These are the batch dimensions and those of the ragged one's own kind (contracting or free) before it; of a
+    ragged batch dimension the batch dimensions before it.
+    """
+    if ragged in batch:
+        return tuple(batch[: list(batch).index(ragged)])
+    alike = contracting if ragged in contracting else [d for d in range(rank) if d not in (*batch, *contracting)]
+    return (*batch, *alike[: list(alike).index(ragged)])
