@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -15,11 +16,21 @@ from tests.fuzz.kinds import Item, Kind
 from tests.fuzz.worker import SECONDS, WAITS, as_bytes
 
 _T = TypeVar("_T")
+_BROAD = {"llvm", "proto", "text", "wrong"}
+"""Classes of which the detail tells more than the name."""
+
+
+_VALUES = re.compile(r"'[^'\n]*'|\d[\w.+-]*|\\n.*")
+"""What is particular to an input: names, lines and numbers."""
 
 
 def class_of(find: str) -> str:
-    """What finds of one kind have in common: the text before the first colon and space."""
-    return find.partition(": ")[0]
+    """What finds of one kind have in common: the text before the first colon and space, and what follows without values."""
+    kind, _, rest = find.partition(": ")
+    if kind not in _BROAD:
+        return kind
+    detail = rest.partition("error: ")[2] if kind == "llvm" else rest.partition(": ")[0]
+    return f"{kind}: {_VALUES.sub('', detail)[:60].strip()}"
 
 
 def find_of(kind: Kind, item: Item) -> str:

@@ -71,7 +71,7 @@ def test_what_is_raised_or_returned_is_found_and_the_batch_goes_on(campaign):
     assert tally.inputs == BATCH
     quarter = BATCH // 4
     assert sorted(tally.finds.values()) == [quarter] * 3
-    assert {w.split(" at ")[0] for w in tally.finds} == {"foreign KeyError", "wrong", "foreign MemoryError"}
+    assert {w.split(" at ")[0] for w in tally.finds} == {"foreign KeyError", "wrong: a result", "foreign MemoryError"}
     assert f"{BATCH} inputs" in made.report()
 
 

@@ -1,0 +1,133 @@
+"""Whether results that differ are as far apart as rounding errors make them: the reference is evaluated again with its roundings disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from xlanb.errors import XlanbError
+from xlanb.evaluator import Evaluator
+from xlanb.explorer.numbers import leaves_of
+from xlanb.hlo import HloModule
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape.primitive_type import from_dtype
+
+FUNCTIONS = {
+    Op.EXPONENTIAL, Op.EXPONENTIAL_MINUS_ONE, Op.LOG, Op.LOG_PLUS_ONE, Op.POWER, Op.TANH, Op.SINE, Op.COSINE, Op.TAN, Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ATAN2, Op.SQRT, Op.RSQRT, Op.CBRT, Op.LOGISTIC, Op.ERF, Op.DIVIDE,
+}  # fmt: skip
+"""Each element is rounded more than once, whatever its value."""
+DECOMPOSITIONS = {
+    Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.FFT, Op.CUSTOM_CALL, Op.BATCH_NORM_TRAINING, Op.BATCH_NORM_INFERENCE, Op.BATCH_NORM_GRAD, Op.SCALED_DOT,
+}  # fmt: skip
+"""An element's error follows the largest magnitude of operands and results."""
+_SUMS = {Op.DOT, Op.CONVOLUTION, Op.REDUCE, Op.REDUCE_WINDOW, Op.SCATTER, Op.SELECT_AND_SCATTER}
+_ARITHMETIC = {Op.ADD, Op.SUBTRACT, Op.MULTIPLY, Op.CONVERT, Op.REDUCE_PRECISION, Op.ABS, Op.REMAINDER, *_SUMS}
+"""Exact where the result is a whole number of a wide type."""
+_ROUNDS = 16
+_UNITS_WIDE, _UNITS_NARROW = 8.0, 1.0
+"""Units in the last place by which a result is disturbed."""
+_MARGIN = 8.0
+"""How much larger than the largest of the disturbances' effects an error may be."""
+
+_NOISE = 0.25
+"""From which share of a value on its error makes it arbitrary."""
+
+
+class _Disturbed(Evaluator):
+    """Evaluates with other rounding errors."""
+
+    def __init__(self, rng: np.random.Generator, max_steps: int, max_seconds: float) -> None:
+        super().__init__(max_steps=max_steps, max_seconds=max_seconds)
+        self._rng = rng
+
+    def _apply(self, step: Any, operands: Sequence[Any], *, lifted: bool) -> Any:
+        value = super()._apply(step, operands, lifted=lifted)
+        op = step.instruction.opcode
+        if op not in FUNCTIONS and op not in DECOMPOSITIONS and op not in _ARITHMETIC:
+            return value
+        largest = 0.0
+        if op in DECOMPOSITIONS or op in _SUMS:
+            largest = max((_largest(x) for x in leaves_of([*operands, value])), default=0.0)
+        return self._moved(value, largest, is_exact=op in _ARITHMETIC)
+
+    def _moved(self, value: Any, largest: float, *, is_exact: bool) -> Any:
+        if isinstance(value, tuple):
+            return tuple(self._moved(v, largest, is_exact=is_exact) for v in value)
+        if not _is_rounded(value):
+            return value
+        x = value.astype(_wide(value))
+        unit = float(ml_dtypes.finfo(value.dtype).eps)
+        is_narrow = value.dtype.kind != "c" and value.dtype.itemsize < 4
+        units = (_UNITS_NARROW if is_narrow else _UNITS_WIDE) * unit
+        noise = self._rng.uniform(-units, units, x.shape) * np.maximum(np.abs(x), largest)
+        if x.dtype.kind == "c":
+            noise = noise + 1j * self._rng.uniform(-units, units, x.shape) * np.maximum(np.abs(x), largest)
+        if is_exact and not is_narrow:
+            noise = np.where(x == np.rint(x), 0, noise)
+        return np.where(np.isfinite(x), x + noise, x).astype(value.dtype)
+
+
+def _is_rounded(value: Any) -> bool:
+    if not isinstance(value, np.ndarray) or value.dtype.kind == "b":
+        return False
+    t = from_dtype(value.dtype)
+    return t.is_floating or t.is_complex
+
+
+def _wide(x: NDArray[Any]) -> type:
+    return np.complex128 if x.dtype.kind == "c" else np.float64
+
+
+def _largest(x: Any) -> float:
+    """The largest finite magnitude; 0 for what is not rounded."""
+    if not _is_rounded(x):
+        return 0.0
+    magnitudes = np.abs(np.asarray(x).astype(_wide(x)))
+    return float(np.max(magnitudes[np.isfinite(magnitudes)], initial=0.0))
+
+
+def is_rounding(
+    module: HloModule,
+    arguments: Sequence[Any],
+    got: Sequence[NDArray[Any]],
+    expected: Sequence[NDArray[Any]],
+    *,
+    max_steps: int,
+    max_seconds: float,
+) -> bool:
+    """Whether every element of `got` that is not `expected` is moved as far, or to where it is not finite, by other rounding errors."""
+    rng = np.random.default_rng(0)
+    spreads = [np.zeros(e.shape) for e in expected]
+    for _ in range(_ROUNDS):
+        try:
+            value = _Disturbed(rng, max_steps, max_seconds).run(module.entry_computation, arguments)
+        except XlanbError:
+            return False
+        with np.errstate(all="ignore"):
+            for spread, e, v in zip(spreads, expected, leaves_of(value), strict=True):
+                np.maximum(spread, _distance(v, e), out=spread)
+            if all(bool(np.all(_is_reached(g, e, s))) for g, e, s in zip(got, expected, spreads, strict=True)):
+                return True
+    return False
+
+
+def _is_reached(got: NDArray[Any], expected: NDArray[Any], spread: NDArray[Any]) -> NDArray[Any]:
+    """Which elements rounding errors explain; where the value is nothing but error, it may be infinite (1 / 1e-17 for 1 / 0)."""
+    distance = _distance(got, expected)
+    if got.dtype.kind == "b" or from_dtype(got.dtype).is_integral:
+        return distance <= spread
+    is_noise = spread >= _NOISE * np.abs(expected.astype(_wide(expected)))
+    return (distance <= _MARGIN * spread) | (np.isinf(distance) & is_noise)
+
+
+def _distance(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """How far elements are apart; infinity where one is not finite and not the other."""
+    if a.dtype.kind == "b" or from_dtype(a.dtype).is_integral:
+        return np.where(a == b, 0.0, np.inf)
+    x, y = a.astype(_wide(a)), b.astype(_wide(b))
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    return np.where(same, 0.0, np.where(np.isfinite(x) & np.isfinite(y), np.abs(x - y), np.inf))

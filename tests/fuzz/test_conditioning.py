@@ -1,0 +1,44 @@
+"""Differences that rounding explains, and those that it does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.fuzz.conditioning import is_rounding
+from xlanb.evaluator import evaluate
+from xlanb.hlo import parse
+
+LIMITS = {"max_steps": 1000, "max_seconds": 5.0}
+QUOTIENT = """HloModule m
+ENTRY e {
+  x = f32[4] parameter(0)
+  s = f32[4] sine(x)
+  t = f32[4] sine(x)
+  d = f32[4] subtract(s, t)
+  o = f32[] constant(1)
+  b = f32[4] broadcast(o), dimensions={}
+  ROOT r = f32[4] divide(b, BELOW)
+}
+"""
+X = np.arange(1, 5, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("below", "got", "is_explained"),
+    [
+        ("d", [1e7, -np.inf, -3e8, np.inf], True),
+        ("s", 1 / np.sin(X), True),
+        ("s", 1 / np.sin(X) + [0, 0, 0, 1e-3], False),
+        ("s", [1 / np.sin(1), np.inf, 1 / np.sin(3), 1 / np.sin(4)], False),
+    ],
+)
+def test_what_rounding_explains(below, got, is_explained):
+    module = parse(QUOTIENT.replace("BELOW", below))
+    expected = [evaluate(module, X)]
+    assert is_rounding(module, [X], [np.asarray(got, np.float32)], expected, **LIMITS) == is_explained
+
+
+def test_whole_numbers_are_exact():
+    module = parse("HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] add(x, x)\n}\n")
+    assert not is_rounding(module, [X], [2 * X + np.float32(1e-5)], [2 * X], **LIMITS)
