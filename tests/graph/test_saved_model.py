@@ -203,3 +203,13 @@ def test_a_function_is_read_as_its_body() -> None:
     assert [op.type for op in graph] == ["_Arg", "Neg", "_Retval"]
     meta = f'meta_info_def {{ stripped_op_list {{ op {{ name: "Neg" }} }} }}\ngraph_def {{ {NODE} }}\n'
     assert len(Graph.from_graphdef(meta)) == 1
+
+
+def test_tensors_of_a_checkpoint_that_overlap_are_refused(tmp_path):
+    """A small index could name the bytes of one file a million times over, and take as much memory."""
+    value = np.arange(1000, dtype=np.float32)
+    (tmp_path / "v.data-00000-of-00001").write_bytes(value.tobytes())
+    names = sorted(f"w{k}".encode() for k in range(50))
+    write_table(tmp_path / "v.index", [header(), *((name, entry(value)) for name in names)])
+    with pytest.raises(DataLossError, match="the tensors up to 'w1' take 8000 bytes, but it has 4000: they overlap"):
+        read_bundle(tmp_path / "v")

@@ -43,16 +43,28 @@ def read_bundle(prefix: str | Path) -> dict[str, Array]:
     if header.endianness:
         raise GraphError(f"{str(index)!r} is of a checkpoint in big-endian order, which is not supported")
     found: dict[str, Array] = {}
+    claimed: dict[int, int] = {}
     for name, data in entries.items():
         entry = _message("BundleEntryProto", data, index)
         if entry.slices:
             continue  # the parts of a partitioned variable have entries of their own
         if not 0 <= entry.shard_id < max(1, header.num_shards):
             raise GraphError(f"{str(index)!r}: {name!r} lies in shard {entry.shard_id} of {header.num_shards}")
-        found[name] = _tensor(
-            name, entry, Path(f"{prefix}.data-{entry.shard_id:05d}-of-{max(1, header.num_shards):05d}")
-        )
+        shard = Path(f"{prefix}.data-{entry.shard_id:05d}-of-{max(1, header.num_shards):05d}")
+        claimed[entry.shard_id] = claimed.get(entry.shard_id, 0) + max(0, entry.size)
+        _check_claimed(name, claimed[entry.shard_id], shard)
+        found[name] = _tensor(name, entry, shard)
     return {**found, **_by_variable(found, index)}
+
+
+def _check_claimed(name: str, size: int, shard: Path) -> None:
+    """Refuse tensors that take more bytes than their file has: they overlap, and would take many times its size in memory."""
+    there = shard.stat().st_size if shard.exists() else size  # a missing file is told when it is read
+    if size > there:
+        raise DataLossError(
+            f"{str(shard)!r}: the tensors up to {name!r} take {size} bytes, but it has {there}: "
+            "they overlap, or the file is cut off; restore it from a copy"
+        )
 
 
 def _read(path: Path, offset: int = 0, size: int | None = None) -> bytes:
