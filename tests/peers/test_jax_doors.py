@@ -275,6 +275,29 @@ def test_errors_of_tracing_lead_to_the_users_line_without_frames_of_jax():
     assert not any("/jax/_src/" in f for f in files)
 
 
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+@pytest.mark.parametrize("door", [xlanb.jit, xlanb.compile, xlanb.Compilation])
+def test_shard_map_runs_on_a_mesh_of_one_device(kind, door):
+    spec, mesh = (
+        jax.sharding.PartitionSpec("x"),
+        jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType[kind],)),
+    )
+
+    def sums(v):
+        return jax.lax.psum(v * 2, "x"), jax.lax.all_gather(v, "x").sum(0) + jax.lax.axis_index("x")
+
+    f = jax.shard_map(sums, mesh=mesh, in_specs=spec, out_specs=(jax.sharding.PartitionSpec(), spec))
+    placed = jax.device_put(X, jax.sharding.NamedSharding(mesh, spec))
+    got = xlanb.jit(f)(placed) if door is xlanb.jit else door(f, placed)
+    got = got if door is xlanb.jit else (got.finish() if door is xlanb.Compilation else got)(placed)
+    agree(got, jax.jit(f)(placed))
+
+
+def test_pmap_runs_on_one_device():
+    f = jax.pmap(lambda v: jax.lax.pmean(v, "i") * 2, axis_name="i")
+    agree(xlanb.jit(f)(X[None]), f(X[None]))
+
+
 def test_jit_from_many_threads_compiles_once():
     fast = xlanb.jit(jnp.cumsum)
     threads = [threading.Thread(target=fast, args=(X[0],)) for _ in range(8)]
