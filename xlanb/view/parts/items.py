@@ -21,6 +21,8 @@ Item = dict[str, Any]
 
 _CELL = re.compile(r"ipykernel_\d+/\d+\.py$|^<ipython-input-")
 
+_OF_AN_OP = re.compile(r"\w+\([^)]*\)(/|$)")  # jit(f)/mul
+
 MAX_LINE = 2000  # characters of one line of text
 
 
@@ -138,13 +140,22 @@ def node_text(n: NodeRecord) -> str:
     return text
 
 
+def argument_name(item: Mapping[str, Any]) -> str:
+    """What a JAX function calls a parameter, as in `params['w']`, which HLO names `params__w__.1`; "" of others."""
+    name: str = item.get("m", "")
+    is_argument = item["o"] == "parameter" and not item.get("y") and not _OF_AN_OP.match(name)
+    return name if is_argument else ""
+
+
 def label(item: Mapping[str, Any]) -> tuple[str, str, str]:
     """What a node says: its title, the muted rest of the title, and the line below."""
     op, name, value = item["o"], item["n"], item.get("v", "")
     if "p" not in item and op == "constant" and value:
         return value, "", f"constant {item['s']}"
     if op == "parameter":
-        return "parameter", f" {value}", _short(f"{name} {item['s']}", 26)
+        argument = argument_name(item)
+        words = f"{argument or name} {item['s']}"
+        return "parameter", f" {value}", _short(words, 34 if argument else 26)
     if op == "fusion":
         return "fusion", f" {value}", _short(item["s"], 26)
     if item["f"].startswith("tf"):
