@@ -1,0 +1,193 @@
+"""Programs that were reported slow on XLA:CPU in JAX's public issues, written from their descriptions: on the backend xlanb, by xlanb.jit, and on JAX's CPU backend.
+
+All three run in one process, in turns; medians of wall time and of processor time. `plugin` and `jit` are the CPU backend's time by ours: above 1 xlanb is faster.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+ROUNDS = 7
+_SECONDS = 0.05
+
+
+def quasiseparable_scan() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """jax#36799: a Cholesky factorization as a scan of 2000 rounds whose carry is a 3 x 3 matrix of f64."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    def factor(p: Any, q: Any, a: Any, d: Any) -> Any:
+        def step(f: Any, row: Any) -> Any:
+            pk, qk, ak, dk = row
+            fp = f @ pk
+            c = jnp.sqrt(dk - pk @ fp)
+            w = (qk - fp @ ak) / c
+            return ak @ f @ ak.T + jnp.outer(w, w), (c, w)
+
+        return lax.scan(step, jnp.zeros((3, 3), p.dtype), (p, q, a, d))[1]
+
+    rng, n = np.random.default_rng(0), 2000
+    p, q = 0.1 * rng.standard_normal((2, n, 3))
+    a = np.tile(0.5 * np.eye(3), (n, 1, 1)) + 0.01 * rng.standard_normal((n, 3, 3))
+    return factor, (p, q, a, np.full(n, 4.0))
+
+
+def neighbour_differences() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """jax#37465: the sum of squared differences between neighbours of a volume, along each axis."""
+    import jax.numpy as jnp
+
+    def cost(x: Any) -> Any:
+        return sum(jnp.sum(jnp.square(jnp.diff(x, axis=d))) for d in range(x.ndim))
+
+    return cost, (np.random.default_rng(0).standard_normal((256, 256, 256), np.float32),)
+
+
+def gradient_of_neighbour_differences() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """jax#37465: its gradient."""
+    import jax
+
+    cost, given = neighbour_differences()
+    return jax.grad(cost), given
+
+
+def gradient_of_many_leaves() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """jax#40150: the gradient through a scan of 614 rounds whose carry is 60 numbers, each by itself."""
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    def loss(rates: Any, drive: Any) -> Any:
+        def step(state: Any, x: Any) -> Any:
+            around = zip(state, (*state[1:], state[0]), strict=True)
+            new = tuple(s + 0.01 * (jnp.tanh(o - s) * rates[k] + x) for k, (s, o) in enumerate(around))
+            return new, new[0]
+
+        return jnp.sum(lax.scan(step, tuple(jnp.float32(k / 60) for k in range(60)), drive)[1] ** 2)
+
+    return jax.grad(loss), (np.linspace(0, 1, 60, dtype=np.float32), np.ones(614, np.float32))
+
+
+def mass_matrix() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """jax#26021: the mass matrix of a chain of 35 joints in f64, its transforms one after the other."""
+    import jax
+    import jax.numpy as jnp
+
+    count = 35
+
+    def matrix(angles: Any) -> Any:
+        frame, frames = jnp.eye(4, dtype=angles.dtype), []
+        for k in range(count):
+            c, s = jnp.cos(angles[k]), jnp.sin(angles[k])
+            turn = jnp.array([[c, -s, 0, 0.1], [s, c, 0, 0], [0, 0, 1, 0.05], [0, 0, 0, 1]])
+            frame = frame @ turn
+            frames.append(frame)
+        world = jnp.stack(frames)
+        origins, axes = world[:, :3, 3], world[:, :3, 2]
+        arms = jax.vmap(lambda center: jnp.cross(axes, center - origins))(origins + 0.1 * axes)
+        arms = jnp.where(jnp.tril(jnp.ones((count, count), bool))[:, :, None], arms, 0.0)
+        return jnp.einsum("kia,kja->ij", arms, arms) + axes @ axes.T
+
+    return matrix, (np.linspace(-1, 1, count),)
+
+
+def cable() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """jax#26145: 1000 steps of a nerve cell of 8 compartments with Hodgkin and Huxley's channels, in f64."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    def gate(x: Any, v: Any, v0: float, slope: float) -> Any:
+        opens, closes = 1 / (1 + jnp.exp(-(v - v0) / slope)), jnp.exp(-(v - v0) / 40)
+        return x + 0.025 * (opens * (1 - x) - 0.5 * closes * x)
+
+    def run(v: Any, current: Any) -> Any:
+        def step(state: Any, i: Any) -> Any:
+            v, m, h, n = state
+            m, h, n = gate(m, v, -40.0, 9.0), gate(h, v, -62.0, -7.0), gate(n, v, -53.0, 15.0)
+            flow = 120 * m**3 * h * (v - 50) + 36 * n**4 * (v + 77) + 0.3 * (v + 54)
+            spread = jnp.roll(v, 1) + jnp.roll(v, -1) - 2 * v
+            v = v + 0.025 * (i - flow + spread)
+            return (v, m, h, n), v[0]
+
+        start = jnp.full_like(v, 0.1)
+        return lax.scan(step, (v, start, start, start), current)[1]
+
+    return run, (np.full(8, -65.0), np.full(1000, 5.0))
+
+
+PROGRAMS: dict[str, tuple[Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]], bool]] = {
+    "36799 quasiseparable scan, f64": (quasiseparable_scan, True),
+    "37465 neighbour differences": (neighbour_differences, False),
+    "37465 their gradient": (gradient_of_neighbour_differences, False),
+    "40150 gradient of 60 leaves": (gradient_of_many_leaves, False),
+    "26021 mass matrix, f64": (mass_matrix, True),
+    "26145 nerve cell, f64": (cable, True),
+}
+"""Each program, and whether it takes 64-bit types."""
+
+
+def table() -> pd.DataFrame:
+    """A row per program, and the geometric means."""
+    os.environ["JAX_PLATFORMS"] = "xlanb,cpu"
+    import jax
+
+    import xlanb.pjrt
+
+    xlanb.pjrt.initialize()
+    rows = []
+    for name, (make, wide) in PROGRAMS.items():
+        with jax.enable_x64(wide):
+            rows.append({"program": name, **_measured(*make())})
+    found = pd.DataFrame(rows)
+    ratios = {c: math.exp(statistics.fmean(map(math.log, found[c]))) for c in found if c.startswith(("plugin", "jit"))}
+    whole = pd.DataFrame([{"program": f"geometric mean, {os.cpu_count()} threads", **ratios}])
+    return pd.concat([found, whole], ignore_index=True).round(2)
+
+
+def _measured(function: Callable[..., Any], given: tuple[Any, ...]) -> dict[str, float]:
+    """Milliseconds of wall time on each, and ratios of wall and of processor time."""
+    import jax
+
+    import xlanb
+
+    calls: dict[str, Callable[[], Any]] = {}
+    for platform in ("xlanb", "cpu"):
+        placed = jax.device_put(given, jax.devices(platform)[0])
+        compiled = jax.jit(function)
+        calls[platform] = lambda f=compiled, x=placed: jax.block_until_ready(f(*x))
+    jitted = xlanb.jit(function)
+    calls["jit"] = lambda: jitted(*given)
+    repeats = {k: _repeats(call) for k, call in calls.items()}
+    wall: dict[str, list[float]] = {k: [] for k in calls}
+    spent: dict[str, list[float]] = {k: [] for k in calls}
+    for _ in range(ROUNDS):
+        for k, call in calls.items():
+            begin, used = time.perf_counter(), time.process_time()
+            for _ in range(repeats[k]):
+                call()
+            wall[k].append((time.perf_counter() - begin) / repeats[k])
+            spent[k].append((time.process_time() - used) / repeats[k])
+    w, s = ({k: statistics.median(v) for k, v in t.items()} for t in (wall, spent))
+    return {
+        "cpu ms": w["cpu"] * 1e3,
+        "xlanb ms": w["xlanb"] * 1e3,
+        "jit ms": w["jit"] * 1e3,
+        "plugin": w["cpu"] / w["xlanb"],
+        "jit": w["cpu"] / w["jit"],
+        "plugin, processor": s["cpu"] / s["xlanb"],
+        "jit, processor": s["cpu"] / s["jit"],
+    }
+
+
+def _repeats(call: Callable[[], Any]) -> int:
+    call()
+    begin = time.perf_counter()
+    call()
+    return max(1, min(1000, int(_SECONDS / (time.perf_counter() - begin))))
