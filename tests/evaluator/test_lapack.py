@@ -7,6 +7,7 @@ import pytest
 
 from xlanb.errors import EvaluationError
 from xlanb.evaluator import evaluate
+from xlanb.evaluator.factorizations import perturbed_tridiagonal_solve
 from xlanb.evaluator.schur import schur
 from xlanb.shape.primitive_type import from_dtype
 
@@ -312,3 +313,25 @@ def test_a_missing_option_is_named():
     a = np.eye(2)
     with pytest.raises(EvaluationError, match="the option uplo is missing"):
         call("dpotrf", [(a.dtype, a.shape), (np.int32, ())], a)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_singular_tridiagonal_systems_have_finite_solutions(rng, dtype, n):
+    below, above, b = rng.standard_normal(n), rng.standard_normal(n), rng.standard_normal((n, 2)).astype(dtype)
+    below[0] = above[-1] = 0
+    matrix = np.diag(below[1:], -1) + np.diag(above[:-1], 1) if n > 1 else np.zeros((1, 1))
+    shift = np.linalg.eigvals(matrix)[0] if dtype == np.complex64 else 0.0
+    diagonal = np.full(n, -shift)
+    x = perturbed_tridiagonal_solve(below.astype(dtype), diagonal.astype(dtype), above.astype(dtype), b)
+    assert np.isfinite(x).all()
+    zeros = np.zeros(n, dtype)
+    assert np.isfinite(perturbed_tridiagonal_solve(zeros, zeros, zeros, b)).all()
+
+
+def test_regular_tridiagonal_systems_are_not_perturbed(rng):
+    below, diagonal, above = rng.standard_normal((3, 6))
+    b = rng.standard_normal((6, 2))
+    matrix = np.diag(diagonal + 4) + np.diag(below[1:], -1) + np.diag(above[:-1], 1)
+    x = perturbed_tridiagonal_solve(below, diagonal + 4, above, b)
+    np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=1e-12)

@@ -127,6 +127,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Maker, ...]]] = {
         lambda below, d, above, b: lax.linalg.tridiagonal_solve(below, d + 4, above, b),
         (general(6), general(6), general(6), general(6, 2)),
     ),
+    "tridiagonal_solve, perturbed": (
+        lambda below, d, above, b: lax.linalg.tridiagonal_solve(
+            below.at[0].set(0), d, above.at[-1].set(0), b, perturb_singular=True
+        ),
+        (general(6), general(6), general(6), general(6, 2)),
+    ),
     "polar": (jsl.polar, (general(5, 4),)),
     "gradient of cholesky": (jax.grad(lambda a: jnp.linalg.cholesky(a).real.sum()), (positive(5, 5),)),
     "gradient of solve": (jax.grad(lambda a, b: jnp.linalg.solve(a, b).real.sum()), (general(5, 5), general(5))),

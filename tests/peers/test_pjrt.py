@@ -87,16 +87,19 @@ def test_calls_run_no_python() -> None:
     assert run(text).strip() == "[]"
 
 
-def test_an_unknown_target_is_named_with_the_way_out() -> None:
+def test_an_unknown_target_is_named_with_the_way_out_when_it_is_compiled(tmp_path: Path) -> None:
     text = """
     f = jax.jit(lambda x: jax.ffi.ffi_call("nowhere", jax.ShapeDtypeStruct((3,), np.float32))(x))
     try:
-        f(jnp.ones(3))
+        f.lower(jnp.ones(3)).compile()
     except jax.errors.JaxRuntimeError as error:
         print(error)
     """
-    printed = run(text)
-    assert 'custom-call target "nowhere"' in printed
+    script = tmp_path / "program.py"
+    script.write_text(_HEAD + textwrap.dedent(text))
+    printed = finished([sys.executable, str(script)], "xlanb").stdout
+    assert printed.startswith("UNIMPLEMENTED")
+    assert f'custom-call target "nowhere", called in {script}, line 5' in printed
     assert "JAX_PLATFORMS=xlanb,cpu" in printed
 
 

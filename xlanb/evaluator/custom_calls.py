@@ -11,7 +11,7 @@ from xlanb.errors import EvaluationError
 from xlanb.evaluator import host
 from xlanb.evaluator.dynamic import resized
 from xlanb.evaluator.factorizations import reflected
-from xlanb.evaluator.lapack import lapack_routine
+from xlanb.evaluator.lapack import lapack_routine, tridiagonal_solve_perturbed
 from xlanb.evaluator.nn import top_k
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Array, Value, scalar_int
@@ -87,8 +87,14 @@ _TARGETS: dict[str, Callable[..., Value]] = {
     "Qr": _qr,
     "SliceToDynamic": _slice_to_dynamic,
     "TopK": _top_k,
+    "tridiagonal_solve_perturbed_ffi": tridiagonal_solve_perturbed,
     **host.TARGETS,
 }
+
+
+def knows_target(target: str) -> bool:
+    """Whether a custom call of this target has a meaning here."""
+    return target in _IDENTITIES or target in _TARGETS or lapack_routine(target) is not None
 
 
 @rule("custom-call")

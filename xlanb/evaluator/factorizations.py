@@ -5,6 +5,9 @@ Matrices are the last two dimensions; `lu`, `substitute`, `reflected` and `tridi
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from xlanb.evaluator.values import Array
@@ -192,6 +195,22 @@ def tridiagonal_solve(
     All diagonals have n elements: below[0] and above[-1] are outside of the matrix.
     """
     n = diagonal.shape[-1]
+    second, d, u, x = _eliminated(below, diagonal, above, b)
+    for k in reversed(range(n)):
+        known = x[..., k, :].copy()
+        if k < n - 1:
+            known -= u[..., k, None] * x[..., k + 1, :]
+        if k < n - 2:
+            known -= second[..., k, None] * x[..., k + 2, :]
+        x[..., k, :] = known / d[..., k, None]
+    is_zero = d == 0
+    info = np.where(is_zero.any(axis=-1), np.argmax(is_zero, axis=-1) + 1, 0).astype(np.int32)
+    return second, d, u, x, info
+
+
+def _eliminated(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array, Array, Array, Array]:
+    """(Second superdiagonal, diagonal and superdiagonal of U; what U x is to be.)"""
+    n = diagonal.shape[-1]
     d, u, x = np.array(diagonal), np.array(above), np.array(b)
     second = np.zeros_like(d)
     for k in range(n - 1):
@@ -214,13 +233,32 @@ def tridiagonal_solve(
             np.where(chosen, other, first),
             np.where(chosen, first, other) - factor[..., None] * np.where(chosen, other, first),
         )
+    return second, d, u, x
+
+
+def perturbed_tridiagonal_solve(below: Array, diagonal: Array, above: Array, b: Array) -> Array:
+    """The solution for one matrix, which may be singular: pivots that are too small to divide by are moved away from 0 by some epsilon of the largest element (LAPACK's lagts)."""
+    n = len(diagonal)
+    second, d, u, x = _eliminated(below, diagonal, above, b)
+    limits = np.finfo(size1(d).dtype)
+    largest = max(np.abs(d).max(), np.abs(u[: n - 1]).max(initial=0), np.abs(second[: max(n - 2, 0)]).max(initial=0))
+    least = max(float(limits.eps * largest), float(limits.tiny))
     for k in reversed(range(n)):
-        known = x[..., k, :].copy()
+        known = x[k].copy()
         if k < n - 1:
-            known -= u[..., k, None] * x[..., k + 1, :]
+            known -= u[k] * x[k + 1]
         if k < n - 2:
-            known -= second[..., k, None] * x[..., k + 2, :]
-        x[..., k, :] = known / d[..., k, None]
-    is_zero = d == 0
-    info = np.where(is_zero.any(axis=-1), np.argmax(is_zero, axis=-1) + 1, 0).astype(np.int32)
-    return second, d, u, x, info
+            known -= second[k] * x[k + 2]
+        x[k] = _divided(known, d[k], least, float(limits.tiny))
+    return x
+
+
+def _divided(row: Array, pivot: Any, by: float, tiny: float) -> Array:
+    """A row by a pivot, which is moved away from 0 by twice as much each time until nothing overflows."""
+    by = math.copysign(by, pivot.real)
+    largest = float(np.abs(row).max(initial=0))
+    while (size := abs(pivot)) < 1 and (size < tiny or largest * tiny > size):
+        if size < tiny and size > 0 and largest * tiny <= size:
+            return row / tiny / (pivot / tiny)  # type: ignore[no-any-return]
+        pivot, by = pivot + by, 2 * by
+    return row / pivot  # type: ignore[no-any-return]

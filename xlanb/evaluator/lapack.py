@@ -144,6 +144,15 @@ def _gtsv(options: Options, below: Array, diagonal: Array, above: Array, b: Arra
     return factorizations.tridiagonal_solve(below, diagonal, above, b)
 
 
+def tridiagonal_solve_perturbed(i: HloInstruction, below: Array, diagonal: Array, above: Array, b: Array) -> Value:
+    """The solutions of tridiagonal systems that may be singular; the only result."""
+    if not b.size:
+        return np.array(b)
+    n = diagonal.shape[-1]
+    given = zip(*(v.reshape(-1, n) for v in (below, diagonal, above)), b.reshape(-1, *b.shape[-2:]), strict=True)
+    return np.stack([factorizations.perturbed_tridiagonal_solve(*g) for g in given]).reshape(b.shape)
+
+
 def _geqrf(options: Options, a: Array) -> Value:
     packed, scales = np.linalg.qr(a, mode="raw")
     return packed.swapaxes(-1, -2), scales

@@ -19,6 +19,7 @@ from xlanb.cpu.executable import Executable
 from xlanb.cpu.saved import load, save
 from xlanb.debug_options import flags
 from xlanb.errors import ArgumentError, CompilationError, FlagError, UnimplementedError, XlanbError
+from xlanb.evaluator.custom_calls import knows_target
 from xlanb.frontends.jax import from_jax, import_jax
 from xlanb.hlo import HloModule
 from xlanb.hlo.proto.writer import module_message
@@ -242,9 +243,25 @@ def _compile(module: HloModule, options: bytes) -> Program:
     _check_names(chosen)
     with flags(**chosen):
         executable = compiled(module)
+    _check_targets(executable)
     program = Program(executable.calls, executable.hlo_module, options, sorted(aliased), executable)
     program.device_number = -1 if device is None else device
     return program
+
+
+def _check_targets(executable: Executable) -> None:
+    """That each custom call has a meaning here: a call of the program is not to be the first to say so.
+
+    Raises:
+        UnimplementedError: one has none; the message names its target, its line of Python and the instruction.
+    """
+    for i in executable.program.host.values():
+        target = i.get("custom_call_target")
+        if target is None or knows_target(str(target)):
+            continue
+        file, line = i.metadata.python_line
+        where = f", called in {file}, line {line}" if file else ""
+        raise UnimplementedError(f'custom-call target "{target}"{where}: xlanb\'s backend has no such function\n  {i}')
 
 
 def _check_names(chosen: Mapping[str, Any]) -> None:
