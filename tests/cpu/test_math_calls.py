@@ -103,3 +103,21 @@ def test_what_is_read_is_written_in_place():
     """There each line belongs to an HLO instruction."""
     exe = xlanb.compile(chain("sine", 8, "f32", 256))
     assert "@xlanb.sine" not in exe.llvm_ir
+
+
+def test_chains_of_any_length_need_no_deeper_stack(monkeypatch):
+    """Their code is as long as they are, so it is no reason to open the fusion either."""
+    monkeypatch.setattr("xlanb.cpu.compiler.deep", lambda work: work())
+    monkeypatch.setattr("xlanb.cpu.codegen.elemental.SIZE_LIMIT", 1000)
+    exe = xlanb.compile(chain("negate", 1500, "f32", 8))
+    assert len(exe.kernels) == 1
+    x, y = np.arange(8, dtype=np.float32), np.ones(8, np.float32)
+    np.testing.assert_array_equal(exe(x, y), x)
+
+
+def test_chains_are_emitted_in_the_order_of_recursion(monkeypatch):
+    text = chain("power", 150, "f32", 8)
+    emitted = xlanb.compile(text).program.text
+    for module in ("elemental", "vector_plan"):
+        monkeypatch.setattr(f"xlanb.cpu.codegen.{module}._DEEP", 1 << 30)
+    assert xlanb.compile(text).program.text == emitted

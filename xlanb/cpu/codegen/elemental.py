@@ -31,6 +31,8 @@ Rule = Callable[["Elemental", HloInstruction, Index], Value | tuple[Value, ...]]
 
 RULES: dict[Op, Rule] = {}
 _ALL = object()
+_DEEP = 100
+"""Rules within rules after which a chain is emitted from its beginning: Python's stack is not as deep as chains are long."""
 SIZE_LIMIT = 30_000
 """Lines of a function past which a fusion is not compiled as one kernel: inlining has multiplied its producers."""
 
@@ -52,6 +54,21 @@ class OverwrittenError(XlanbError):
 
 class KernelTooLargeError(XlanbError):
     """A fusion whose inlined producers grow beyond `SIZE_LIMIT`: it is to be compiled instruction by instruction."""
+
+
+def elementwise_chain(i: HloInstruction, within: Callable[[HloInstruction], bool]) -> list[HloInstruction]:
+    """`i` after the instructions `within` that it reaches through none but those, each after its operands."""
+    order: dict[HloInstruction, None] = {}
+    entered: set[HloInstruction] = set()
+    stack = [i]
+    while stack:
+        j = stack[-1]
+        if j in entered:
+            order[stack.pop()] = None
+            continue
+        entered.add(j)
+        stack += [o for o in reversed(j.operands) if o not in entered and within(o)]
+    return list(order)
 
 
 def elemental(*opcodes: Op) -> Callable[[Rule], Rule]:
@@ -93,6 +110,8 @@ class Elemental:
         self.floor = floor
         self.kept: Kept | None = None
         self._written: dict[str, object] = {}
+        self._depth = 0
+        self._chained: HloInstruction | None = None
 
     # -- results that lie in the place of operands ----------------------------------------------------------------
 
@@ -146,18 +165,23 @@ class Elemental:
             return self.element(i.operands[0], index, leaf)
         if op in (Op.FUSION, Op.CALL):
             return self.inlined(i).element(i.called_computations[0].root, index, leaf)
-        if self.f.size > SIZE_LIMIT:
+        if self.f.size > SIZE_LIMIT and i is not self._chained:  # a chain is as long as its code: nothing is multiplied
             raise KernelTooLargeError(f"the kernel of {self.f.name} is too large")
         rule = RULES.get(op)
         if rule is None:
             raise UnimplementedError(f"no element of a {op} can be computed by itself:\n  {with_origin(i)}")
         mark = self.f.at(i.name)
+        self._depth += 1
         try:
+            if self._depth == _DEEP:
+                self._emit_chain(i, index)
             value = rule(self, i, index)
         except UnimplementedError as error:
             raise (
                 error if "\n" in str(error) else UnimplementedError(f"{error} is not implemented:\n  {with_origin(i)}")
             ) from None
+        finally:
+            self._depth -= 1
         self.f.restore(mark)
         if kept is not None:
             kept.array.store(self.f, index, value)  # type: ignore[arg-type]
@@ -166,6 +190,17 @@ class Elemental:
         for k, v in enumerate(value):
             self.f.remember((self, i, (k,), index.key), v)
         return value[leaf[0]]
+
+    def _emit_chain(self, i: HloInstruction, index: Index) -> None:
+        """Emit the elements of `i`'s operands at an index, in the order in which recursion would, through chains of any length; the deep ones are then known."""
+        self._depth = 0
+        try:
+            for o in elementwise_chain(i, lambda o: self.bindings.get(o) is None and o.opcode in _SAME_INDEX):
+                if o is not i:
+                    self._chained = o
+                    self.element(o, index)
+        finally:
+            self._depth, self._chained = _DEEP, None
 
     # -- called computations ------------------------------------------------------------------------------------
 
@@ -351,6 +386,8 @@ _UNARY = (
     Op.TAN, Op.SINE, Op.COSINE, Op.SINH, Op.COSH, Op.ASIN, Op.ACOS, Op.ATAN, Op.ASINH, Op.ACOSH, Op.ATANH, Op.SQRT, Op.RSQRT, Op.CBRT,
     Op.ERF, Op.ROUND_NEAREST_AFZ, Op.ROUND_NEAREST_EVEN, Op.IS_FINITE, Op.POPCNT, Op.COUNT_LEADING_ZEROS,
 )  # fmt: skip
+_SAME_INDEX = frozenset((*_BINARY, *_UNARY, Op.ABS, Op.CONVERT, Op.COMPARE))
+"""Opcodes whose elements come from the elements of all operands at the same index."""
 
 
 @elemental(*_BINARY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from xlanb.cpu.codegen.elemental import Elemental, Leaf, array_of
+from xlanb.cpu.codegen.elemental import Elemental, Leaf, array_of, elementwise_chain
 from xlanb.cpu.codegen.indexing import order, same_order
 from xlanb.cpu.codegen.types import part
 from xlanb.hlo.instruction import HloInstruction
@@ -13,6 +13,8 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
 
 ALL = 1 << 30
+_DEEP = 100
+"""Calls within calls after which a chain is gone through from its beginning."""
 _SHORT = 5
 """Reduced dimensions of fewer elements are not worth vectors of their own."""
 
@@ -39,6 +41,7 @@ class Plan:
     hard: bool = False
     seen: set[HloInstruction] = field(default_factory=set)
     runs: dict[tuple[HloInstruction, Leaf], int] = field(default_factory=dict)
+    depth: int = 0
 
     def width(self, e: Elemental, count: int) -> tuple[int, int]:
         """(elements of a vector register, elements of the vectors to use for so many): the latter are several registers wide where the code is short."""
@@ -72,7 +75,15 @@ def _run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Le
     """How many of the fastest dimensions of the array at a leaf can be gone through as one."""
     found = p.runs.get((i, leaf))
     if found is None:
+        p.depth += 1
+        if p.depth == _DEEP:
+            p.depth = 0
+            for o in elementwise_chain(i, lambda o: o not in bound and o.opcode.is_elementwise):
+                if o is not i:
+                    _run(p, bound, o, ())
+            p.depth = _DEEP
         found = p.runs[i, leaf] = _fresh_run(p, bound, i, leaf)
+        p.depth -= 1
     return found
 
 
