@@ -65,7 +65,7 @@ def _change(root: Any, rng: np.random.Generator) -> None:
     elif field.message_type is not None:
         alike = [m for m in found if m.DESCRIPTOR is field.message_type]
         if alike:
-            getattr(message, field.name).CopyFrom(alike[int(rng.integers(0, len(alike)))])
+            getattr(message, field.name).CopyFrom(_copy(alike[int(rng.integers(0, len(alike)))]))
     else:
         setattr(message, field.name, _scalar(field, getattr(message, field.name), found, rng))
 
@@ -86,12 +86,19 @@ def _change_repeated(values: Any, field: Any, found: list[Any], rng: np.random.G
     elif field.message_type is not None:
         alike = [m for m in found if m.DESCRIPTOR is field.message_type]
         if alike:
-            values.append(alike[int(rng.integers(0, len(alike)))])
+            values.append(_copy(alike[int(rng.integers(0, len(alike)))]))
     elif count:
         at = int(rng.integers(0, count))
         values[at] = _scalar(field, values[at], found, rng)
     else:
         values.append(_scalar(field, None, found, rng))
+
+
+def _copy(message: Any) -> Any:
+    """A message of its own: upb copies one into a part of itself without end."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
 
 
 def _scalar(field: Any, old: Any, found: list[Any], rng: np.random.Generator) -> Any:
