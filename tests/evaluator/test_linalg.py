@@ -98,6 +98,20 @@ def test_group_sizes_for_each_row_before_the_ragged_dimension(rng):
     np.testing.assert_allclose(run(text, x, y, sizes), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("t", ["f32", "f64"])
+def test_a_triangular_solve_with_zeros_on_the_diagonal(rng, t):
+    a = np.tril(rng.integers(-3, 4, (15, 15)).astype({"f32": np.float32, "f64": np.float64}[t]))
+    a[np.diag_indices(15)] = 2
+    a[7, 7] = a[9, 9] = 0
+    b = rng.integers(1, 4, (15, 4)).astype(a.dtype)
+    text = f"""a = {t}[15,15] parameter(0)
+ b = {t}[15,4] parameter(1)
+ ROOT r = {t}[15,4] triangular-solve(a, b), left_side=true, lower=true, unit_diagonal=false, transpose_a=NO_TRANSPOSE"""
+    solved = run(text, a, b)
+    np.testing.assert_allclose(solved[:7], np.linalg.solve(a[:7, :7], b[:7]), rtol=1e-4, atol=1e-4)
+    assert not np.isfinite(solved[7]).any()
+
+
 def test_scaled_dot(rng):
     x, y = f32(rng, 4, 64), f32(rng, 64, 3)
     a, b = 2.0 ** rng.integers(-2, 3, (4, 2)), 2.0 ** rng.integers(-2, 3, (2, 3))

@@ -32,14 +32,12 @@ def substitute(a: Array, b: Array, *, lower: bool) -> Array:
 
 def _solved(a: Array, b: Array, *, lower: bool) -> Array:
     """The same for a block: of single precision by LAPACK in double precision, else, and where nothing finite comes of it, a row at a time."""
-    if a.dtype in (np.float32, np.complex64) and a.shape[-1] > 1:
-        try:
-            found = np.linalg.solve((np.tril if lower else np.triu)(a), b)
-        except np.linalg.LinAlgError:
-            pass  # a zero on the diagonal: what does not depend on it is still to be right
-        else:
-            if np.isfinite(found).all():
-                return found.astype(b.dtype)
+    # With a zero on the diagonal, what does not depend on it is still to be right; LAPACK's pivots would be rounding errors.
+    is_regular = bool(np.all(np.diagonal(a, axis1=-2, axis2=-1)))
+    if a.dtype in (np.float32, np.complex64) and a.shape[-1] > 1 and is_regular:
+        found = np.linalg.solve((np.tril if lower else np.triu)(a), b)
+        if np.isfinite(found).all():
+            return found.astype(b.dtype)
     x = np.array(b)
     n = a.shape[-1]
     for k in range(n) if lower else reversed(range(n)):
