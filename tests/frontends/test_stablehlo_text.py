@@ -227,3 +227,9 @@ def test_stablehlo_is_told_by_its_beginning(text):
 )
 def test_hlo_is_no_stablehlo(text):
     assert not is_stablehlo(text)
+
+
+def test_bounds_that_are_no_list_are_refused():
+    text = "func.func @main(%a: tensor<?xf32, {bounds = 4 : i64}>) { return }"
+    with pytest.raises(HloParseError, match="expects a list of bounds"):
+        from_stablehlo(text)

@@ -165,7 +165,9 @@ def check_magics(item: Item, _rng: np.random.Generator) -> str | None:
     name, line, cell = given["magic"], given["line"], given["cell"]
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder, capture_output() as captured:
-        os.chdir(folder)
+        inner = Path(folder, "a", "b", "c")  # so that ../.. is no large folder
+        inner.mkdir(parents=True)
+        os.chdir(inner)
         Path("file.hlo").write_text(_TEXT)
         os.mkfifo("pipe")
         shell.user_ns.update(m=xlanb.hlo.parse(_TEXT), n=xlanb.hlo.parse(_TEXT), x=1, y=2)

@@ -122,6 +122,12 @@ def test_lines_that_name_nothing_are_refused_with_a_message(shell, line):
     assert not isinstance(result.error_in_exec, InternalError)
 
 
+@pytest.mark.parametrize("word", ["a\0b", "\udc80"])
+def test_a_word_that_no_source_holds_is_refused(shell, word):
+    with pytest.raises(XlanbError, match="is no directory, no file and no variable"):
+        shell.find_line_magic("xla_diff")(f"{word} x")
+
+
 @pytest.mark.parametrize(
     ("cell", "message"),
     [

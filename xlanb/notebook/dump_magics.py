@@ -70,7 +70,7 @@ class DumpMagics(Magics):
             return read_hlo(path).record()
         try:
             value = shell_of(self).ev(word)
-        except (NameError, SyntaxError) as error:
+        except (NameError, SyntaxError, ValueError) as error:  # ValueError: characters that no source has
             raise ArgumentError(f"{word!r} is no directory, no file and no variable ({error})") from None
         if isinstance(value, DumpDirectory):
             return value[0]

@@ -164,6 +164,8 @@ class TypeParser:
         if c.accept(","):
             encoding = self._attribute()
             bounds = encoding["bounds"] if isinstance(encoding, dict) and "bounds" in encoding else ()
+            if not isinstance(bounds, tuple):
+                c.fail("expects a list of bounds", start)
             if bounds and len(bounds) != len(sizes):
                 c.fail(f"expects {len(sizes)} bounds, not {len(bounds)}", start)
         c.expect(">", "at the end of a tensor type")
