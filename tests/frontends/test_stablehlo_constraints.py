@@ -59,6 +59,7 @@ def gathered(start: int, rows: int) -> str:
 
 
 BAD = {
+    "boolean": (main(f'%r = "stablehlo.concatenate"(%x) {{dimension = true}} : ({X}) -> {X}'), "an integer as 'dimension'"),
     "tolerance": (main(accuracy("atol = 1.0, rtol = 0.0, ulps = 4, mode = #stablehlo.result_accuracy_mode<HIGHEST>")), "tolerances of 0"),
     "precisions": (main(dot("precision_config = [#stablehlo<precision HIGH>, #stablehlo<precision HIGH>, #stablehlo<precision HIGH>]"), BOTH), "at most two"),
     "precision": (main(dot('precision_config = ["FOO"]'), BOTH), "at most two of DEFAULT, HIGH, HIGHEST"),

@@ -250,6 +250,22 @@ def test_one_sharding_of_a_tuple_is_that_of_each_element() -> None:
     assert str(parse(str(module))) == str(module)
 
 
+def test_what_no_text_can_say_is_not_read() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  x = f32[8,8] parameter(0), sharding={mesh['a'=2,'b'=2], [{'a'}, {'b'}]}\n"
+        '  ROOT r = f32[] custom-call(x), window={size=2}, custom_call_target="f"\n}\n'
+    )
+    message = SCHEMA.HloModuleProto.FromString(parse(text).to_proto())
+    x, call = message.computations[0].instructions
+    call.window.dimensions[0].window_dilation = -(2**63)
+    with pytest.raises(HloParseError, match="dilations are not negative"):
+        HloModule.from_proto(message.SerializeToString())
+    call.window.dimensions[0].window_dilation = 1
+    x.sharding.named_sharding.mesh.axes[1].name = "a"
+    with pytest.raises(HloParseError, match="axis a comes twice"):
+        HloModule.from_proto(message.SerializeToString())
+
+
 def test_a_fusion_of_an_unknown_kind() -> None:
     text = (
         "HloModule m\nf {\n  p = f32[] parameter(0)\n  ROOT n = f32[] negate(p)\n}\n"

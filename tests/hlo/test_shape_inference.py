@@ -241,7 +241,9 @@ def test_inferred_shape(
 
 
 CONTRACT = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (0,)}
+RAGGED = {**CONTRACT, "lhs_ragged_dims": (1,)}
 BAD: list[tuple[HloOpcode, tuple[str, ...], dict[str, Any], str]] = [
+    (O.RAGGED_DOT, ("f32[11,5]", "f32[5,7]", "s32[3]"), {**RAGGED, "lhs_batch_dims": (2,)}, r"lhs_batch_dims in \[0, 2\)"),
     (O.ADD, ("f32[2]", "f32[3]"), {}, "same dimensions"),
     (O.ADD, ("f32[1,3]", "f32[2,3]"), {}, "same dimensions"),
     (O.ADD, ("f32[2]", "f32[]"), {}, "same dimensions"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from xlanb.frontends.stablehlo.elements import Elements
 from xlanb.frontends.stablehlo.ir import FunctionType, Opaque, Operation, Symbol, TensorType, Type
-from xlanb.frontends.stablehlo.scope import Scope, constraint
+from xlanb.frontends.stablehlo.scope import Scope, constraint, is_integer
 
 _PRECISIONS = frozenset({"DEFAULT", "HIGH", "HIGHEST"})
 _OP_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*(?:\.[a-zA-Z0-9_$]+)+")
@@ -84,7 +84,7 @@ def _infeed_layout(s: Scope, op: Operation) -> None:
     if not isinstance(layout, tuple) or len(layout) != len(op.results) - 1:
         s.fail(op, f"expected a layout for each of {len(op.results) - 1} arrays")
     for one in layout:
-        if not isinstance(one, tuple) or any(not isinstance(d, int) for d in one):
+        if not isinstance(one, tuple) or not all(map(is_integer, one)):
             s.fail(op, f"expected a layout to list dimensions, not {one}")
 
 

@@ -183,8 +183,8 @@ def _get_dimension_size(s: Scope, op: Operation) -> HloInstruction:
         s.fail(op, f"dimension {dimension} of {shape.text(layout=False)}")
     if not shape.is_dynamic_dimension(dimension):
         size = shape.dimensions[dimension]
-        if size >= 2**31:
-            s.fail(op, f"the size {size} is no 32-bit integer")
+        if not 0 <= size < 2**31:
+            s.fail(op, f"the size {size} is no 32-bit integer" if size > 0 else "the size is not known")
         return s.b.constant(np.int32(size))
     return s.instruction(_O.GET_DIMENSION_SIZE, (x,), dimensions=(dimension,))
 

@@ -141,6 +141,8 @@ def _flags(s: Scope, op: Operation, count: int) -> tuple[int, ...]:
     value = op.attributes.get("window_reversal")
     if isinstance(value, Elements):
         return tuple(int(v) for v in value.full().reshape(-1)[: count + 1])
+    if isinstance(value, tuple) and all(isinstance(v, bool) for v in value):
+        return tuple(map(int, value))
     return s.ints(op, "window_reversal", (0,) * count)
 
 

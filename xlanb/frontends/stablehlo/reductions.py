@@ -7,7 +7,7 @@ from typing import Any
 
 from xlanb.frontends.stablehlo.elements import Elements
 from xlanb.frontends.stablehlo.ir import Operation
-from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
+from xlanb.frontends.stablehlo.scope import Instructions, Scope, is_integer, rule
 from xlanb.hlo.attributes import Window, WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 
@@ -55,7 +55,7 @@ def pairs(s: Scope, op: Operation, name: str, count: int) -> list[tuple[int, int
     is_fine = isinstance(value, list | tuple) and len(value) == count
     if not is_fine or any(not isinstance(p, list | tuple) or len(p) != 2 for p in value):
         s.fail(op, f"expected a pair for each of {count} dimensions as '{name}'")
-    if any(not isinstance(n, int) for p in value for n in p):
+    if not all(is_integer(n) for p in value for n in p):
         s.fail(op, f"expected integers as '{name}'")
     return [(int(low), int(high)) for low, high in value]
 

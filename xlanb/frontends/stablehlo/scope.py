@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 
@@ -57,6 +57,11 @@ def constraint(*names: str) -> Callable[[Constraint], Constraint]:
         return made
 
     return register
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether an attribute is an integer: `true` is none."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass
@@ -193,14 +198,14 @@ class Scope:
             return tuple(default)
         if isinstance(value, Elements):
             value = tuple(value.full().reshape(-1).tolist()) if value.full().size <= _FOLDED_BYTES else None
-        if not isinstance(value, tuple) or any(not isinstance(v, int) for v in value):
+        if not isinstance(value, tuple) or not all(map(is_integer, value)):
             self.fail(op, f"expected a list of integers as '{name}'")
         return tuple(int(v) for v in value)
 
     def integer(self, op: Operation, name: str, default: int | None = None) -> int:
         """An integer."""
         value = op.attributes.get(name, default)
-        if not isinstance(value, int):
+        if not is_integer(value):
             self.fail(op, f"expected an integer as '{name}'")
         return int(value)
 
@@ -374,14 +379,14 @@ class Scope:
     def dims(self, op: Operation, fields: dict[str, Any], name: str) -> tuple[int, ...]:
         """A field that lists dimensions; empty where it is missing."""
         value = fields.get(name, ())
-        if not isinstance(value, tuple) or any(not isinstance(v, int) for v in value):
+        if not isinstance(value, tuple) or not all(map(is_integer, value)):
             self.fail(op, f"expected a list of dimensions as '{name}'")
         return value
 
     def number(self, op: Operation, fields: dict[str, Any], name: str, default: int = 0) -> int:
         """A field that is an integer."""
         value = fields.get(name, default)
-        if not isinstance(value, int):
+        if not is_integer(value):
             self.fail(op, f"expected an integer as '{name}'")
         return value
 

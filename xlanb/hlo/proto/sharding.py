@@ -146,7 +146,9 @@ def sharding_from_proto(proto: Message) -> str:
             raise HloParseError("a tuple of shardings within another")
         return "{" + ", ".join(map(sharding_from_proto, proto.tuple_shardings)) + "}"
     if proto.HasField("named_sharding"):
-        return _named_text(proto.named_sharding)
+        text = _named_text(proto.named_sharding)
+        parse_sharding(Cursor(text))  # names of axes, sizes and devices may be any in a message
+        return text
     tail = f" {_GROUP_TYPES[proto.shard_group_type & 1]} {proto.shard_group_id}" if proto.is_shard_group else ""
     if proto.metadata:
         texts = ["{" + metadata_text(metadata_from_proto(m)) + "}" for m in proto.metadata]

@@ -54,6 +54,9 @@ def read_window(proto: Message, _: Sequence[Shape]) -> Window | None:
         )
         for d in proto.window.dimensions
     ]
+    for row in rows:
+        if min(row.size, row.stride, row.window_dilation, row.base_dilation) < 0:
+            raise HloParseError(f"a window's sizes, strides and dilations are not negative, unlike {row}")
     return Window(tuple(rows)) if rows else None
 
 

@@ -74,7 +74,7 @@ def _ragged_dot(site: Site) -> Shape:
     if not sizes.element_type.is_integral or not sizes.rank:
         site.fail("expected integers as group sizes")
     count = sizes.dimensions[-1]
-    batch_dims, contracting_dims = site.ints("lhs_batch_dims"), site.ints("lhs_contracting_dims")
+    batch_dims, contracting_dims = site.axes("lhs_batch_dims", a.rank), site.axes("lhs_contracting_dims", a.rank)
     before = [a.dimensions[d] for d in group_prefix(ragged[0], batch_dims, contracting_dims, a.rank)]
     if sizes.rank > 1 and list(sizes.dimensions[:-1]) != before:
         site.fail(f"expected group sizes in a vector, or in an array of {brackets(before)} vectors")
