@@ -111,15 +111,6 @@ def test_debug_attributes_are_kept_in_text_and_proto() -> None:
     assert str(parse(shorter)) == LOGGED
 
 
-def test_strings_within_a_recovery_module_stay_strings() -> None:
-    inner = 'HloModule r, frontend_attributes={foo=\\"bar\\"} ENTRY e { ROOT p = f32[] parameter(0) }'
-    text = f'HloModule m, origin_recovery_table={{\n  {{"a"}} : {{"b"}},\n  "{inner}"\n}}\nENTRY e {{ ROOT p = f32[] parameter(0) }}'
-    made = str(parse(text))
-    assert 'frontend_attributes={foo=\\"bar\\"}' in made
-    assert str(parse(made)) == made
-    assert str(HloModule.from_proto(parse(made).to_proto())) == made
-
-
 @pytest.mark.parametrize(
     ("read", "written"),
     [

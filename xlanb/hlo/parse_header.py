@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from xlanb.errors import HloParseError
 from xlanb.hlo.debug_attributes import LOG_MODES, DebugAttributes, debug_attributes_text
-from xlanb.hlo.lexer import Cursor, escape
+from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.parse_attributes import index_text, parse_bools_or_bool
 from xlanb.hlo.parse_metadata import (
@@ -143,7 +143,7 @@ def _recovery_module(cursor: Cursor) -> str:
     except HloParseError as error:
         cursor.fail(f"in the recovery module: {error}", at)
     lines = str(module).split("\n")
-    return '  "\n' + "".join(f"    {escape(line)}\n" if line else "\n" for line in lines) + '  "\n'
+    return '  "\n' + "".join(f"    {line}\n" if line else "\n" for line in lines) + '  "\n'
 
 
 def _debug_attributes(cursor: Cursor) -> str:

@@ -77,8 +77,14 @@ def function_module(
     Raises:
         Exception: what the first try raised, where the second fails too.
     """
-    if is_jax(function) or refers_to_jax(function) or not _are_arrays(args, named) or _is_jax_alone():
+    if is_jax(function) or refers_to_jax(function) or not _are_arrays(args, named):
         return _jax_module(function, args, named), None
+    if _is_jax_alone():
+        try:
+            return _jax_module(function, args, named), None
+        except Exception:
+            if _is_jax_alone():
+                raise  # else the function has just imported xlanb.tf: it is over that
     try:
         return trace_function(function, args)
     except Exception as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from xlanb.errors import HloParseError
 from xlanb.hlo.debug_attributes import LOG_MODES, DebugAttributes, debug_attributes_text
-from xlanb.hlo.lexer import Cursor, escape, unescape
+from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.parse_attributes import index_text
 from xlanb.hlo.parse_metadata import frontend_attributes_text, parse_frontend_attributes
 from xlanb.hlo.proto.metadata import (
@@ -97,7 +97,7 @@ _QUOTE = '  "'
 def recovery_to_proto(text: str, module: Message, nested: Callable[[str], Message]) -> None:
     """The text of an origin_recovery_table into `original_value_recovery_table`; `nested` makes the message of a module's text.
 
-    Read line by line: XLA prints the modules in it indented and between quotes, each line escaped.
+    Read line by line: XLA prints the modules in it indented and between quotes, but escapes nothing in them (before 0.12).
     """
     lines = iter(text.splitlines()[1:-1])
     for line in lines:
@@ -109,7 +109,7 @@ def recovery_to_proto(text: str, module: Message, nested: Callable[[str], Messag
         if cursor.accept(","):
             next(lines, "")
             body = list(itertools.takewhile(lambda inner: inner != _QUOTE, lines))
-            row.recovery_module.CopyFrom(nested("\n".join(unescape(inner, cursor) for inner in body)))
+            row.recovery_module.CopyFrom(nested("\n".join(body)))
 
 
 def recovery_from_proto(module: Message, nested: Callable[[Message], str]) -> str:
@@ -119,9 +119,7 @@ def recovery_from_proto(module: Message, nested: Callable[[Message], str]) -> st
         old = original_array_text(row.old_original_array)
         text = f"  {old} : {original_array_text(row.new_original_array)}"
         if row.HasField("recovery_module"):
-            inner = "".join(
-                f"    {escape(line)}\n" if line else "\n" for line in nested(row.recovery_module).split("\n")
-            )
+            inner = "".join(f"    {line}\n" if line else "\n" for line in nested(row.recovery_module).split("\n"))
             text += f",\n{_QUOTE}\n{inner}{_QUOTE}"
         rows.setdefault(old, text)
     return "{\n" + "".join(rows[old] + "\n" for old in sorted(rows)) + "}\n" if rows else ""
