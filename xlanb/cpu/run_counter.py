@@ -67,6 +67,3 @@ class RunCounter:
         with self._lock:
             self._words[0] += 1
             self._words[1] += nanoseconds
-
-
-__all__ = ["RunCounter"]

@@ -53,8 +53,8 @@ _DIGITS = {
     PrimitiveType.F8E8M0FNU: 2,
     PrimitiveType.F4E2M1FN: 2,
 }
-_E8M0_NORMAL = 2.0**-126
 """Significant digits that tell all values of the type apart (std::numeric_limits::max_digits10)."""
+_E8M0_NORMAL = 2.0**-126
 
 
 # -- reading ----------------------------------------------------------------------------------------------------
