@@ -120,6 +120,19 @@ def test_a_signal_interrupts_what_runs_aside():
     assert ended.wait(60)
 
 
+def test_a_signal_while_the_thread_starts_abandons_the_call(monkeypatch):
+    start, abandoned = threading.Thread.start, []
+
+    def interrupted(thread):
+        start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        aside.run(int, abandon=lambda: abandoned.append(True))
+    assert abandoned == [True]
+
+
 def test_an_abandoned_evaluation_enters_no_further_computation():
     module = _module("", "x = f32[3] parameter(0)\n ROOT r = f32[3] negate(x)")
     evaluator = Evaluator()

@@ -47,8 +47,8 @@ def run(function: Callable[..., Any], *arguments: Any, abandon: Callable[[], Non
     """
     if threading.current_thread() is not threading.main_thread():
         return function(*arguments)
-    call = _Call(function, arguments)
     try:
+        call = _Call(function, arguments)  # a signal may come before the thread's start returns
         call.wait()
     except BaseException:
         abandon()
