@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from xlanb.cpu.executable import Executable
+from xlanb.cpu.threads import SIGNALS_S
 from xlanb.debug_options import current
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
@@ -244,7 +245,8 @@ class CompilationCache(Displayable):
                 pending = next((p for p in self._claims.pending.values() if p.thread == 0), None)
             if pending is None:
                 return True
-            if not pending.done.wait(None if end is None else max(0.0, end - time.monotonic())):
+            left = SIGNALS_S if end is None else end - time.monotonic()
+            if not pending.done.wait(min(SIGNALS_S, max(0.0, left))) and left <= 0:
                 return False
 
     def cancel(self) -> None:
