@@ -64,6 +64,7 @@ def recomposed(u: Any, s: Any, vh: Any) -> Any:
 CASES: dict[str, tuple[Callable[..., Any], tuple[Maker, ...]]] = {
     "cholesky": (jnp.linalg.cholesky, (positive(3, 6, 6),)),
     "cholesky of a negative matrix": (jnp.linalg.cholesky, (negative(3, 6, 6),)),
+    "cholesky of a matrix with NaN": (lambda a: jnp.linalg.cholesky(a.at[1, 3, 3].set(jnp.nan)), (positive(3, 6, 6),)),
     "cholesky in parts": (
         lambda a: jnp.linalg.cholesky(a.transpose(1, 2, 0)),
         (lambda r, t: positive(3, 6, 6)(r, t).transpose(2, 0, 1).copy(),),

@@ -105,22 +105,24 @@ def _potrf(options: Options, a: Array) -> Value:
     (factor,), info = _safely(lambda x: (np.linalg.cholesky(x, upper=is_upper),), a)
     for at in np.ndindex(info.shape) if info.any() else ():
         if info[at]:
-            info[at] = _failing_minor(_adjoint(a[at]) if is_upper else a[at])
+            lower, info[at] = _partial_factor(_adjoint(a[at]) if is_upper else a[at])
+            factor[at] = _adjoint(lower) if is_upper else lower
     half = np.tri(a.shape[-1], dtype=bool)
     return np.where(half.T if is_upper else half, factor, a), info
 
 
-def _failing_minor(a: Array) -> int:
-    """The order of the first leading minor that is not positive."""
+def _partial_factor(a: Array) -> tuple[Array, int]:
+    """The columns of the lower factor before the first leading minor that is not positive, NaN from there on; and its order."""
     lower = np.array(a)
     for k in range(len(a)):
         known = lower[k, :k]
         pivot = lower[k, k].real - np.vdot(known, known).real
-        if not pivot > 0:
-            return k + 1
+        if pivot <= 0:
+            lower[:, k:] = np.nan
+            return lower, k + 1
         lower[k, k] = np.sqrt(pivot)
         lower[k + 1 :, k] = (lower[k + 1 :, k] - lower[k + 1 :, :k] @ known.conj()) / lower[k, k]
-    return len(a)
+    return lower, 0
 
 
 def _getrf(options: Options, a: Array) -> Value:

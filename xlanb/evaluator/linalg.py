@@ -54,11 +54,15 @@ def _cholesky(ev: Evaluator, i: HloInstruction, a: Array) -> Array:
 
 
 def _cholesky_lower(a: Array) -> Array:
+    """The lower factors; nothing but NaN where a matrix is not positive definite or has a NaN, which reaches the last pivot."""
     try:
-        return np.linalg.cholesky(a)
+        factor = np.linalg.cholesky(a)
     except np.linalg.LinAlgError:
         if a.ndim == 2:
             return np.full_like(a, np.nan)
+    else:
+        has_nan = np.isnan(factor[..., -1:, -1:])
+        return np.where(has_nan, np.full_like(a, np.nan), factor)
     matrices = a.reshape(-1, *a.shape[-2:])
     return np.stack([_cholesky_lower(m) for m in matrices]).reshape(a.shape)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from xlanb.evaluator import evaluate
+
 SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 50, 67, 97, 128, 201]
 
 
@@ -51,10 +53,23 @@ def test_info_is_the_first_minor_that_is_not_positive(lapack, positive, n, wrong
     a[1, wrong, wrong] = -1
     a[2, wrong, wrong] = np.nan
     factor, info = exe(a)
-    assert info.tolist() == [0, wrong + 1, wrong + 1, 0]
+    assert info.tolist() == [0, wrong + 1, 0, 0]
     np.testing.assert_allclose(factor[::3], reference(a[::3], uplo), rtol=2e-5, atol=1e-5)
     zero = exe(np.zeros_like(a))
     assert zero[1].tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("uplo", "LU")
+@pytest.mark.parametrize(("batch", "n"), [(1, 5), (1, 40), (40, 5)])
+@pytest.mark.parametrize("bad", [-5, np.nan])
+def test_what_cannot_be_factored_is_left_as_the_evaluator_leaves_it(lapack, positive, batch, n, uplo, bad):
+    exe = potrf(lapack, "s", (batch,), n, uplo)
+    a = positive((batch,), n, np.float32)
+    a[0, n // 2, n // 2] = bad
+    got, want = exe(a), evaluate(exe.hlo_module, a)
+    np.testing.assert_array_equal(got[1], want[1])
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=1e-5)
+    assert np.isnan(got[0][0]).any()
 
 
 def test_many_are_shared_by_threads(lapack, positive):

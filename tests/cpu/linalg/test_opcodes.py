@@ -48,6 +48,20 @@ def test_cholesky(width, positive, dtype, order, lower):
         np.testing.assert_allclose(got, want, rtol=0, atol=(1e-5 if dtype == "f32" else 1e-13) * (1 + n / 8))
 
 
+@pytest.mark.parametrize("order", LAYOUTS)
+@pytest.mark.parametrize("lower", ["true", "false"])
+@pytest.mark.parametrize("batch", [3, 70])
+def test_a_matrix_with_nan_has_no_cholesky_factor(positive, batch, order, lower):
+    shape = text((batch, 4, 4), order)
+    module = build([f"a = f32{shape} parameter(0)", f"ROOT c = f32{shape} cholesky(a), lower={lower}"])
+    a = positive((batch,), 4, np.float32)
+    a[0, 2, 2] = np.nan
+    a[1, 2, 1], a[2, 1, 2] = np.nan, np.nan
+    got, want = run(module, a), evaluate(module, a)
+    assert np.isnan(got).all((1, 2)).tolist() == [True, lower == "true", lower == "false"] + [False] * (batch - 3)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(("left", "lower", "unit"), list(product(("true", "false"), repeat=3)))
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
 def test_triangular_solve(width, rng, left, lower, unit, transpose):

@@ -86,6 +86,7 @@ class _Lower:
     """The routine: the first `width` columns of n rows (all n, or so many that no group of them is cut).
 
     `info` becomes the order of the first leading minor that is not positive, where it is 0; `before` columns were factored before.
+    A pivot that is NaN is no failure, as in OpenBLAS, which XLA:CPU calls: it and all that follows are NaN.
     """
 
     def __init__(self, f: Function, t: PrimitiveType) -> None:
@@ -145,7 +146,7 @@ class _Lower:
     def _checked(self, info: str, pivot: str, column: str) -> str:
         """Info after a column: its number from 1 on, where its pivot is the first that is not positive."""
         f = self.f
-        bad = f.let(f"fcmp ule {self.c.element} {pivot}, 0.0")
+        bad = f.let(f"fcmp ole {self.c.element} {pivot}, 0.0")
         is_there = f.let(f"icmp slt i64 {column}, %n")
         is_first = f.let(f"icmp eq i32 {info}, 0")
         counts = f.both(f.both(bad, is_there), is_first)
@@ -180,7 +181,7 @@ class _Small(SideBySide):
             diagonal = c.index("add", own, c.index("mul", j, "%down"))
             pivot, *others = a.get(diagonal)
             bad = c.both(
-                f.let(f"fcmp ule {kind} {pivot}, zeroinitializer"),
+                f.let(f"fcmp ole {kind} {pivot}, zeroinitializer"),
                 f.let(f"icmp eq {self.integers} {info}, zeroinitializer"),
             )
             below = c.index("add", j, 1)

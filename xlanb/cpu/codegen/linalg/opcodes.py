@@ -71,13 +71,19 @@ def _emit_finish(call: Call, info: str) -> None:
 
 
 def _write_finish(f: Function, t: PrimitiveType, *, upper: bool) -> None:
-    """The routine: zeros in the other triangle, and nothing but NaN in a matrix that was not positive definite."""
+    """The routine: zeros in the other triangle, and nothing but NaN in a matrix that was not positive definite.
+
+    A NaN in the triangle that is read reaches the last pivot.
+    """
     c = Columns(f, t)
     size = c.index("mul", "%n", "%n")
+    last = c.index("sub", size, 1)
     with f.loop("%count", guarded=True) as b:
         matrix = c.at("%a", c.index("mul", b, size))
         info = f.let(f"load i32, ptr {f.let(f'getelementptr i32, ptr %info, i64 {b}')}")
-        failed = f.let(f"icmp ne i32 {info}, 0")
+        pivot = c.scalar(c.at(matrix, last))
+        has_nan = f.let(f"fcmp uno {c.element} {pivot}, {pivot}")
+        failed = f.let(f"or i1 {has_nan}, {f.let(f'icmp ne i32 {info}, 0')}")
         with f.loop("%n", guarded=True) as j, f.loop(c.rounds("%n", c.lanes), guarded=True) as block:
             row = c.index("mul", block, c.lanes)
             mask = c.v.first(c.index("sub", "%n", row))
