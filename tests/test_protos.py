@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from xlanb.errors import HloParseError
-from xlanb.protos import Schema, decode, top_level_fields
+from xlanb.protos import Schema, decode, extend_floats, floats_of, top_level_fields
 
 TABLE = """
 message Point
@@ -59,3 +60,16 @@ def test_what_is_no_message_is_refused_with_the_error_asked_for() -> None:
 )
 def test_fields_at_the_top(data: bytes, counts: dict[int, int]) -> None:
     assert top_level_fields(data) == counts
+
+
+@pytest.mark.parametrize(("kind", "integers"), [("float", np.uint32), ("double", np.uint64)])
+def test_numbers_keep_every_bit(kind: str, integers: type[np.unsignedinteger]) -> None:
+    schema = Schema(f"test.{kind}s", f"message Row\n 1 name string\n 2 values {kind}*\n 3 others {kind}*")
+    floating = np.dtype(f"f{np.dtype(integers).itemsize}")
+    signaling = np.array([np.inf, -np.inf]).astype(floating).view(integers) | 1
+    values = np.concatenate([signaling.view(floating), np.array([0.0, -0.0, 1.5], floating)])
+    row = schema.Row(name="row", others=[1.0])
+    assert floats_of(row, "values", floating).size == 0
+    extend_floats(row, "values", values)
+    np.testing.assert_array_equal(floats_of(row, "values", floating).view(integers), values.view(integers))
+    assert (row.name, list(row.others)) == ("row", [1.0])

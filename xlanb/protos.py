@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
+from numpy.typing import DTypeLike, NDArray
 
 from xlanb.errors import XlanbError
 
@@ -122,6 +124,39 @@ def decode(message: Message, data: bytes, error: type[XlanbError]) -> Message:
     except DecodeError as fault:
         raise error(f"{len(data)} bytes are no {message.DESCRIPTOR.name}: {fault}") from fault
     return message
+
+
+def floats_of(message: Message, field: str, dtype: DTypeLike) -> NDArray[Any]:
+    """The numbers of a repeated `float` or `double` field, with the bits they have in the message.
+
+    Its Python values are doubles: conversion sets the quiet bit of a float that is a signaling NaN.
+    """
+    alone = type(message)()
+    alone.CopyFrom(message)
+    for other, _ in alone.ListFields():
+        if other.name != field:
+            alone.ClearField(other.name)
+    alone.DiscardUnknownFields()
+    wire = np.dtype(dtype).newbyteorder("<")
+    size = len(getattr(message, field)) * wire.itemsize
+    data = alone.SerializeToString()  # the field's number, the size in bytes, then the numbers as they are in memory
+    return np.frombuffer(data, wire, offset=len(data) - size).astype(dtype, copy=False)
+
+
+def extend_floats(message: Message, field: str, values: NDArray[Any]) -> None:
+    """Append numbers to a repeated `float` or `double` field, with all their bits."""
+    number = message.DESCRIPTOR.fields_by_name[field].number
+    data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+    message.MergeFromString(_as_varint(number << 3 | 2) + _as_varint(len(data)) + data)
+
+
+def _as_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def top_level_fields(data: bytes, limit: int = 1_000_000) -> dict[int, int]:

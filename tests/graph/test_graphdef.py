@@ -229,3 +229,24 @@ def test_an_attribute_of_another_kind_than_its_op_has_is_refused_by_name(attribu
 def test_a_text_that_is_neither_a_path_nor_a_graph_is_told(text):
     with pytest.raises(GraphError, match="neither a path nor the text of a graph"):
         Graph.from_graphdef(text)
+
+
+@pytest.mark.parametrize("value", [np.float32, np.float64, np.complex64, np.complex128])
+def test_a_number_keeps_every_bit_in_its_field(value):
+    part = np.zeros((), value).real.dtype
+    signaling = (np.array([np.inf], part).view(f"u{part.itemsize}") | 1).view(part)
+    array = np.resize(np.concatenate([signaling, np.array([-np.inf], part)]), 2 if value(0).dtype.kind == "c" else 1)
+    proto = new_message("TensorProto")
+    tensor_to_proto(array.view(value), dtypes.as_dtype(value), proto)
+    assert not proto.tensor_content
+    assert tensor_from_proto(proto).tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udcff"])
+def test_half_of_a_surrogate_pair_is_no_string(text):
+    with Graph().as_default(), pytest.raises(GraphValueError, match="half of a surrogate pair"):
+        constant(text)
+    with Graph().as_default(), pytest.raises(GraphValueError, match="half of a surrogate pair"):
+        constant(["fine", text])
+    with pytest.raises(GraphValueError, match="half of a surrogate pair"):
+        attr_to_proto(text, new_message("AttrValue"))

@@ -15,6 +15,8 @@ from xlanb.graph.functions import FunctionRef
 from xlanb.graph.graphdef_schema import message_class
 from xlanb.graph.limits import LARGEST_EXPANSION, check_bytes, stored
 from xlanb.graph.tensor_shape import TensorShape
+from xlanb.graph.texts import encoded
+from xlanb.protos import extend_floats, floats_of
 
 # TensorProto's field for values of a type; half and bfloat16 hold their bits in 16 of 32.
 _FIELDS = {
@@ -23,6 +25,9 @@ _FIELDS = {
     "bfloat16": "half_val", "complex64": "scomplex_val", "complex128": "dcomplex_val", "qint8": "int_val", "quint8": "int_val",
     "qint32": "int_val", "qint16": "int_val", "quint16": "int_val", "int4": "int_val", "uint4": "int_val", "int2": "int_val", "uint2": "int_val",
 }  # fmt: skip
+
+_FLOATS = {"float32": np.float32, "float64": np.float64, "complex64": np.float32, "complex128": np.float64}
+"""The numbers that the field of a floating or complex type holds."""
 
 _MOST_DIMENSIONS = 64  # of a NumPy array
 
@@ -112,11 +117,12 @@ def _from_values(proto: Any, dtype: DType, sizes: tuple[int, ...]) -> np.ndarray
     count = math.prod(sizes)
     if dtype.name.startswith("float8"):
         bits = np.frombuffer(proto.float8_val, np.uint8)
+    elif dtype.name in _FLOATS:
+        bits = floats_of(proto, _FIELDS[dtype.name], _FLOATS[dtype.name])
     else:
         bits = np.asarray(list(getattr(proto, _FIELDS[dtype.name])))
     if dtype.is_complex:
-        bits = bits.reshape(-1, 2) if len(bits) % 2 == 0 else bits[:-1].reshape(-1, 2)
-        bits = bits[:, 0] + 1j * bits[:, 1]
+        bits = bits[: len(bits) // 2 * 2].view(dtype.numpy_dtype)
     elif _FIELDS.get(dtype.name) == "half_val":
         bits = bits.astype(np.uint16).view(dtype.numpy_dtype)
     elif dtype.name.startswith("float8"):
@@ -140,15 +146,15 @@ def tensor_to_proto(value: np.ndarray[Any, Any], dtype: DType, proto: Any) -> No
     proto.dtype = dtype.as_datatype_enum
     shape_to_proto(TensorShape(value.shape), proto.tensor_shape)
     if dtype is dtypes.string:
-        proto.string_val.extend(v if isinstance(v, bytes) else str(v).encode() for v in stored(value).ravel())
+        proto.string_val.extend(v if isinstance(v, bytes) else encoded(str(v)) for v in stored(value).ravel())
         return
     flat = np.ascontiguousarray(stored(value) if dtype.name in _FIELDS else value, dtype.numpy_dtype).ravel()
     if flat.size != 1 or dtype.name not in _FIELDS:
         proto.tensor_content = flat.tobytes()
         return
     field = getattr(proto, _FIELDS[dtype.name])
-    if dtype.is_complex:
-        field.extend([float(flat[0].real), float(flat[0].imag)])
+    if dtype.name in _FLOATS:
+        extend_floats(proto, _FIELDS[dtype.name], flat.view(_FLOATS[dtype.name]))
     elif _FIELDS[dtype.name] == "half_val":
         field.append(int(flat.view(np.uint16)[0]))
     else:
@@ -224,7 +230,7 @@ _KINDS: tuple[tuple[str, Any], ...] = (
 
 def _scalar(kind: str, value: Any) -> Any:
     if kind == "s":
-        return value if isinstance(value, bytes) else value.encode()
+        return value if isinstance(value, bytes) else encoded(value)
     if kind == "type":
         return value.as_datatype_enum
     return {"b": bool, "i": int, "f": float}[kind](value)

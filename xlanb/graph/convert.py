@@ -14,6 +14,7 @@ from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import DType, as_dtype
 from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import Dimension, TensorShape
+from xlanb.graph.texts import encoded
 
 
 @runtime_checkable
@@ -138,7 +139,7 @@ def _strings(array: np.ndarray[Any, Any], value: Any, dtype: DType | None) -> tu
         raise GraphTypeError(f"expected {dtype.name}, got {_short(value)} of type {type(value).__name__}")
     result = np.empty(array.shape, np.object_)
     flat = [value] if isinstance(value, str | bytes) else array.astype(np.object_).ravel()
-    result.ravel()[:] = [v.encode() if isinstance(v, str) else bytes(v) for v in flat]
+    result.ravel()[:] = [encoded(v) if isinstance(v, str) else bytes(v) for v in flat]
     result.flags.writeable = False
     return result, dtypes.string
 

@@ -15,6 +15,7 @@ from xlanb.boundary import let_pass
 from xlanb.errors import GraphError, GraphValueError
 from xlanb.graph.limits import LARGEST_EXPANSION, check_bytes
 from xlanb.graph.operation import Operation
+from xlanb.graph.texts import encoded
 from xlanb.runtime.fingerprint import fingerprint64
 from xlanb.runtime.host_ops import HostState, host
 
@@ -28,7 +29,7 @@ def register_function(token: str, function: Callable[..., Any]) -> None:
 
 def as_bytes(value: Any) -> bytes:
     """A text as bytes."""
-    return value if isinstance(value, bytes) else str(value).encode()
+    return value if isinstance(value, bytes) else encoded(str(value))
 
 
 def mapped(function: Callable[..., Any], *arrays: Any) -> np.ndarray[Any, Any]:

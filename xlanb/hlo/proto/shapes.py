@@ -9,7 +9,7 @@ import numpy as np
 
 from xlanb.errors import LiteralError, ShapeError
 from xlanb.hlo.proto.schema import SCHEMA
-from xlanb.protos import Message
+from xlanb.protos import Message, extend_floats, floats_of
 from xlanb.shape import ArrayShape, BufferShape, Layout, Literal, PrimitiveType, Shape, TupleShape
 from xlanb.shape.primitive_type import BY_NUMBER, BY_TEXT
 
@@ -158,21 +158,9 @@ def _fill(proto: Message, kind: PrimitiveType, values: np.ndarray[Any, Any]) -> 
     if kind.text not in _IN_ELEMENTS:
         setattr(proto, field, values.tobytes())
     elif values.dtype.kind == "f":
-        # Packed floats are the bytes in memory; taken whole, no NaN loses a bit.
-        number = proto.DESCRIPTOR.fields_by_name[field].number
-        data = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-        proto.MergeFromString(_varint(number << 3 | 2) + _varint(len(data)) + data)
+        extend_floats(proto, field, values)
     else:
         getattr(proto, field).extend(values.tolist())
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def literal_from_proto(proto: Message) -> Literal:
@@ -215,7 +203,9 @@ def _elements(proto: Message, shape: ArrayShape) -> np.ndarray[Any, Any]:
         raise LiteralError(f"{len(field)} {unit} for a literal {shape}, which has {wanted}")
     if kind.text in _IN_ELEMENTS:
         part = {PrimitiveType.C64: np.float32, PrimitiveType.C128: np.float64}.get(kind, kind.dtype)
-        return np.fromiter(field, part, wanted).view(kind.dtype)
+        if np.dtype(part).kind == "f":
+            return floats_of(proto, _FIELDS[kind], part).view(kind.dtype)
+        return np.fromiter(field, part, wanted)
     if kind.bits < 8:
         return _low_bits(field, kind)
     return np.frombuffer(field, kind.dtype)
