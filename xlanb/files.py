@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from xlanb.errors import ArgumentError
+
 
 def at_home(path: Path) -> Path:
     """The path with `~` and `~user` replaced; as it is where there is no such user."""
@@ -31,6 +33,23 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):
         return False
+
+
+def path_to_write(path: str | os.PathLike[str]) -> Path:
+    """The path of a file that is to be written.
+
+    Raises:
+        ArgumentError: no file can have this name.
+    """
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise ArgumentError(
+            f"{os.fspath(path)!r}: no file can have this name: character {error.start} is half of a surrogate pair"
+        ) from error
+    if b"\0" in encoded:
+        raise ArgumentError(f"{os.fspath(path)!r}: no file can have this name: it has a null character")
+    return Path(path)
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import xlanb
 from xlanb import read_dump, tf
 from xlanb.dump.reader import list_dump, read_hlo
 from xlanb.errors import DumpError, GraphError, XlanbError
@@ -77,3 +78,42 @@ def test_a_functiondef_that_cannot_be_read_is_shown_as_text(tmp_path: Path, body
     shown = graphs.stages[0].after
     assert isinstance(shown, TextRecord)
     assert shown.text.startswith("signature")
+
+
+@pytest.mark.parametrize("name", ["\ud800", "\udcff", "a\0b"])  # noqa: PT014 - ruff reads all halves as one character
+def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
+    with pytest.raises(DumpError, match="is no directory"):
+        read_dump(name)
+    with pytest.raises(DumpError, match=r"null byte|surrogates|No such file"):
+        read_hlo(name)
+
+
+def test_a_file_system_is_no_dump_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xlanb.dump.reader._SAMPLE", 200)
+    monkeypatch.setattr("xlanb.dump.reader.MAX_FOLDERS", 3)
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+    for n in range(200):
+        (tmp_path / "b" / f"file{n}.txt").touch()
+    (tmp_path / "a" / "module_0001.m.before_optimizations.txt").touch()
+    with pytest.raises(DumpError, match=r"is no dump directory: 0 of its first 200 files have the name of a dump"):
+        list_dump(tmp_path)
+    for n in range(10):
+        (tmp_path / "b" / f"module_0001.m.{n:04d}.p.after_x.before_y.txt").touch()
+    assert len(list_dump(tmp_path).modules) == 2
+    (tmp_path / "b" / "c").mkdir(parents=True)
+    with pytest.raises(DumpError, match="holds more than 3 folders"):
+        list_dump(tmp_path)
+
+
+def test_a_dump_below_a_folder_whose_name_is_not_utf8_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "x\udcff"
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system takes UTF-8 alone")
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to={folder}")
+    xlanb.compile("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }")
+    assert read_dump(folder).listing.file_count > 1

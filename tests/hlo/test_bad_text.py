@@ -200,3 +200,10 @@ def test_an_element_that_the_tuple_has_not_is_refused_by_the_verifier():
     text = "HloModule m\n\nENTRY e {\n  a = f32[2] parameter(0)\n  t = (f32[2]) tuple(a)\n  ROOT g = f32[2] get-tuple-element(t), index=1\n}\n"
     with pytest.raises(HloVerifierError, match="%g"):
         parse(text).verify()
+
+
+@pytest.mark.parametrize("place", ['p = f32[] parameter(0), metadata={op_name="%s"}', "p = f32[] parameter(0) // %s"])
+def test_half_of_a_surrogate_pair_is_no_text(place):
+    with pytest.raises(HloParseError, match=r"2:\d+: '\\ud800' is half of a surrogate pair"):
+        parse("HloModule m ENTRY e {\n ROOT " + place % "\ud800" + "\n}")
+    parse("HloModule m ENTRY e {\n ROOT " + place % "\udcff" + "\n}")  # a byte that is not UTF-8

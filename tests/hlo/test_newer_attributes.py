@@ -111,6 +111,37 @@ def test_debug_attributes_are_kept_in_text_and_proto() -> None:
     assert str(parse(shorter)) == LOGGED
 
 
+RECOVERED = """HloModule m, entry_computation_layout={(f32[])->f32[]}, origin_recovery_table={
+  {"a"} : {"b"},
+  "
+    HloModule r, entry_computation_layout={(f32[])->f32[]}, frontend_attributes={foo="bar"}
+
+    ENTRY %e (p: f32[]) -> f32[] {
+      ROOT %p = f32[] parameter(0), metadata={op_name="a\\"b"}
+    }
+
+
+  "
+}
+
+
+ENTRY %e (p: f32[]) -> f32[] {
+  ROOT %p = f32[] parameter(0), metadata={op_name="c"}
+}
+
+"""
+
+
+def test_quotes_within_a_recovery_module_are_escaped_from_0_12_on() -> None:
+    inside = RECOVERED.partition('  "\n')[2].partition('  "\n')[0]
+    newer = RECOVERED.replace(inside, inside.replace("\\", "\\\\").replace('"', '\\"'))
+    for text in (RECOVERED, newer):
+        made = parse(text)
+        assert str(made) == RECOVERED
+        assert made.to_string("0.12") == newer
+        assert str(HloModule.from_proto(made.to_proto())) == RECOVERED
+
+
 @pytest.mark.parametrize(
     ("read", "written"),
     [

@@ -181,6 +181,15 @@ def test_every_power_of_two_of_f8e8m0fnu_reads_back(code):
     assert literal.array.view(np.uint8) == code
 
 
+@pytest.mark.parametrize(
+    ("text", "code"), [("1e-50", 0), ("5.9e-39", 0), ("8.8e-39", 0), ("8.9e-39", 1), ("1.2e-38", 1)]
+)
+def test_the_smallest_values_of_f8e8m0fnu_are_read_as_the_nearest(text, code):
+    literal = parse_literal(Cursor(text), ArrayShape(PrimitiveType.F8E8M0FNU, ()))
+    assert literal.array.view(np.uint8) == code
+    assert float_text(literal.array, PrimitiveType.F8E8M0FNU) == ("1.2e-38" if code else "5.9e-39")
+
+
 def test_a_parameter_does_not_run_aside() -> None:
     text = (ASYNC % "f32[2,3]{1,0} add(p0, p1)").replace("async-start(a, b), calls=aside", "parameter-start(a, b)")
     with pytest.raises(HloParseError, match="expects opcode but sees: parameter-start"):

@@ -114,6 +114,7 @@ def test_what_cannot_be_opened_says_so(shell: InteractiveShell, line: str, messa
         "%xla_diff ~nobody_there/x m",
         "%xla_open ~nobody_there",
         f"%xla_open {'a' * 5000}",
+        "%xla_open \ud800",
     ],
 )
 def test_lines_that_name_nothing_are_refused_with_a_message(shell, line):
@@ -122,7 +123,7 @@ def test_lines_that_name_nothing_are_refused_with_a_message(shell, line):
     assert not isinstance(result.error_in_exec, InternalError)
 
 
-@pytest.mark.parametrize("word", ["a\0b", "\udc80"])
+@pytest.mark.parametrize("word", ["a\0b", "\udc80", "\ud800"])  # noqa: PT014 - ruff reads all halves as one character
 def test_a_word_that_no_source_holds_is_refused(shell, word):
     with pytest.raises(XlanbError, match="is no directory, no file and no variable"):
         shell.find_line_magic("xla_diff")(f"{word} x")

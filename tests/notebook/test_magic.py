@@ -394,3 +394,14 @@ def test_against_the_real_xla_compares_with_it(shell: InteractiveShell) -> None:
     pytest.importorskip("jax")
     _, captured = run(shell, f"%%xla_jit -q --against xla\n{PRODUCT}")
     assert "agrees with the real XLA" in texts(captured)
+
+
+@pytest.mark.parametrize(
+    ("character", "words"), [("\ud800", "half of a surrogate pair|half '.ud800' of"), ("\0", "a null")]
+)
+@pytest.mark.parametrize("options", ["", "--check"])
+def test_a_cell_that_is_no_source_is_refused_with_its_line(
+    shell: InteractiveShell, character: str, words: str, options: str
+) -> None:
+    with pytest.raises(ArgumentError, match=rf"line 3 of the cell has (the )?({words})"):
+        shell.run_cell_magic("xla_jit", options, f"import numpy as np\nx = '{character}'\nnp.sum(np.ones(3))")

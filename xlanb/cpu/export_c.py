@@ -16,6 +16,7 @@ from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_unit
 from xlanb.errors import CompilationError, UnimplementedError
+from xlanb.files import path_to_write
 from xlanb.shape import PrimitiveType
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
     if name != "run":  # a kernel of the same name gives way
         text = re.sub(rf"@{name}(?![\w.$-])", f"@{name}.kernel", text)
     text = text.replace("define void @run(", f"define void @{name}(")
-    folder = Path(directory)
+    folder = path_to_write(directory)
     folder.mkdir(parents=True, exist_ok=True)
     compiled = folder / f"{name}.o"
     compiled.write_bytes(compile_unit(Unit(text, ready=False, weight=0), target, relocation="pic", level=_LEVEL))

@@ -21,7 +21,7 @@ from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.objects import compile_units
 from xlanb.errors import CompilationError, UnimplementedError
-from xlanb.files import read_regular
+from xlanb.files import path_to_write, read_regular
 from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.parse_shape import parse_shape
 from xlanb.shape import Shape
@@ -60,7 +60,7 @@ def save(exe: Executable, path: str | Path) -> None:
     }
     text = json.dumps(header).encode()
     body = b"".join((struct.pack("<Q", len(text)), text, *objects, *constants.values()))
-    Path(path).write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
+    path_to_write(path).write_bytes(_MAGIC + hashlib.sha256(body).digest() + body)
 
 
 class SavedExecutable:

@@ -148,8 +148,11 @@ class DumpName:
 
 
 def printable(path: str | os.PathLike[str]) -> str:
-    """A file name as text that any encoding takes: a byte that is not UTF-8 stands as its escape."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    """A file name as text that any encoding takes: a byte that is not UTF-8, or half of a surrogate pair, stands as its escape."""
+    try:
+        return os.fsencode(path).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return os.fspath(path).encode("utf-8", "backslashreplace").decode()
 
 
 def decode_name(name: str, module: str = "") -> DumpName:

@@ -20,8 +20,13 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.parser import parse
 
 MAX_FILES = 1_000_000
+MAX_FOLDERS = 100_000
 MAX_BYTES = 1 << 30
 """A file is read up to so many bytes (after gunzip); a longer one is refused."""
+
+_SAMPLE = 50_000
+_LEAST_SHARE = 0.01
+"""Of each so many files, the share that must have the names of dumps: else this is no dump directory but a file system."""
 
 _UNZIPPED = 64 << 20
 _RATIO = 100
@@ -168,7 +173,8 @@ def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
     """The files of a dump directory and its subfolders, by module; no file is opened.
 
     Raises:
-        DumpError: there is no such directory, or it holds more than MAX_FILES files.
+        DumpError: there is no such directory; it holds more than MAX_FILES files or MAX_FOLDERS folders; or many files,
+            hardly any of which has the name of a dump.
     """
     root = at_home(Path(directory))
     if not is_folder(root):
@@ -177,10 +183,14 @@ def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
         )
     listing = DumpListing(root)
     files: list[DumpFile] = []
+    unchecked = _SAMPLE
     for path, size, modified in _walk(root, listing.unreadable):
+        if len(files) >= unchecked and path.parent != files[-1].path.parent:  # whole folders: they are sorted by name
+            _check_share(root, files)
+            unchecked = len(files) + _SAMPLE
         files.append(DumpFile(path, size, modified, _decoded(path, root)))
         if len(files) > MAX_FILES:
-            raise DumpError(f"{root} holds more than {MAX_FILES:,} files")
+            raise DumpError(f"{printable(root)} holds more than {MAX_FILES:,} files")
     named = _module_names(files)
     modules: dict[tuple[Path, int, str], ModuleFiles] = {}
     for f in files:
@@ -197,6 +207,16 @@ def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
     listing.modules = sorted(modules.values(), key=lambda m: (m.folder, m.number, m.name))
     listing.graphs.sort(key=_graph_order)
     return listing
+
+
+def _check_share(root: Path, files: list[DumpFile]) -> None:
+    """Raise DumpError where hardly any of these files has the name of a dump."""
+    dumps = sum(f.name.module_id is not None or f.name.kind == "graph" for f in files)
+    if dumps < _LEAST_SHARE * len(files):
+        raise DumpError(
+            f"{printable(root)} is no dump directory: {dumps:,} of its first {len(files):,} files have the name of a dump. "
+            "Open the directory that --xla_dump_to or TF_DUMP_GRAPH_PREFIX named"
+        )
 
 
 def read_hlo(path: str | os.PathLike[str]) -> HloModule:
@@ -219,9 +239,12 @@ def read_hlo(path: str | os.PathLike[str]) -> HloModule:
 
 def _walk(root: Path, unreadable: list[tuple[Path, str]]) -> Iterator[tuple[Path, int, float]]:
     """Regular files below a folder; links are not followed out of it, what cannot be listed is noted."""
-    stack = [root]
+    stack, folders = [root], 0
     while stack:
         folder = stack.pop()
+        folders += 1
+        if folders > MAX_FOLDERS:
+            raise DumpError(f"{printable(root)} holds more than {MAX_FOLDERS:,} folders")
         try:
             entries = sorted(os.scandir(folder), key=lambda e: e.name)
         except OSError as error:

@@ -207,7 +207,7 @@ class DumpWriter:
             if isinstance(content, str) and name.extension == "txt":
                 sys.stdout.write(f"*** Begin {file} ***\n{content}\n*** End {file} ***\n")
             return
-        data = content.encode() if isinstance(content, str) else content
+        data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
         path = self.directory / file
         try:
             self.directory.mkdir(parents=True, exist_ok=True)

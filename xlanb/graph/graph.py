@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
+from xlanb.files import path_to_write
 from xlanb.graph import default_graph
 from xlanb.graph.dtypes import DType
 from xlanb.graph.names import NameSpace, is_output_number
@@ -445,11 +446,11 @@ class Graph(Displayable):
         A picture has at most `max_nodes` nodes (200 by default): name scopes are folded until it has. All but .dot need Graphviz' `dot`.
 
         Raises:
-            XlanbError: the ending is none of these, or `dot` is missing.
+            XlanbError: the ending is none of these, no file can have this name, or `dot` is missing.
         """
         from xlanb.graph.graphdef import write_graphdef_text
 
-        path = Path(path)
+        path = path_to_write(path)
         if path.suffix == ".pb":
             path.write_bytes(self.to_graphdef())
         elif path.suffix == ".pbtxt":

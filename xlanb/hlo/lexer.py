@@ -297,6 +297,18 @@ def blank_comments(source: str) -> str:
     return _COMMENT.sub(blank, source)
 
 
+def check_characters(source: str) -> None:
+    """Raise HloParseError where a text has half of a surrogate pair: strings of programs are bytes, and UTF-8 has none for it.
+
+    A byte that is not UTF-8 may stand in a text as Python's `surrogateescape` decodes it.
+    """
+    try:
+        source.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        message = f"{source[error.start]!r} is half of a surrogate pair, which UTF-8 cannot encode"
+        raise HloParseError(message, source, error.start) from error
+
+
 def unescape(text: str, cursor: Cursor) -> str:
     """Resolve C escapes. Octal and hex escapes are bytes of UTF-8, as in absl::CUnescape.
 

@@ -54,7 +54,9 @@ _DIGITS = {
     PrimitiveType.F4E2M1FN: 2,
 }
 """Significant digits that tell all values of the type apart (std::numeric_limits::max_digits10)."""
-_E8M0_NORMAL = 2.0**-126
+
+_E8M0_HALFWAY = 1.5 * 2.0**-127
+"""Between the two smallest values of f8e8m0fnu. XLA prints 2^-127 as 5.9e-39, and reads that, which is larger, as 2^-126."""
 
 
 # -- reading ----------------------------------------------------------------------------------------------------
@@ -291,6 +293,8 @@ class _Dense:
                 wide = np.array(self.values, np.float64)
                 # XLA's small types are made from float, so that the rounding is double as there.
                 array = wide if self.type is PrimitiveType.F64 else wide.astype(np.float32).astype(dtype)
+                if self.type is PrimitiveType.F8E8M0FNU:
+                    array.view(np.uint8)[(wide > 0) & (wide < _E8M0_HALFWAY)] = 0  # the bits of 2^-127
                 self._check_range(wide, array)
         for index, part, negative, payload in self.nans:
             _set_nan(array, self.type, index, part, negative, payload)
@@ -373,8 +377,7 @@ def float_text(value: Any, kind: PrimitiveType) -> str:
         return _nan_text(value, kind)
     digits = _DIGITS.get(kind)
     if digits is not None:
-        # XLA prints 2^-127 of f8e8m0fnu as 5.9e-39 too, but reads that as 2^-126.
-        return _general(wide, 4 if kind is PrimitiveType.F8E8M0FNU and wide < _E8M0_NORMAL else digits)
+        return _general(wide, digits)
     if kind is PrimitiveType.F64:
         text = _general(wide, 15)
         return text if float(text) == wide else _general(wide, 17)

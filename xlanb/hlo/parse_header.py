@@ -15,6 +15,7 @@ from xlanb.hlo.parse_metadata import (
     parse_original_array,
 )
 from xlanb.hlo.parse_shape import ShapeCache, parse_shape
+from xlanb.hlo.spelling import recovery_module_text, unescaped_recovery_module
 from xlanb.hlo.stack_frames import FRAME, LOCATION, GivenFrames
 from xlanb.shape import Shape
 
@@ -135,15 +136,19 @@ def _recovery_module(cursor: Cursor) -> str:
     from xlanb.hlo.parser import parse
 
     at = cursor.pos
-    text = cursor.string()
+    bare = unescaped_recovery_module(cursor.source, at)
+    if bare is None:
+        text = cursor.string()
+    else:
+        text, cursor.pos = bare
+        cursor.skip()
     if "origin_recovery_table" in text:
         cursor.fail("a recovery module within a recovery module", at)
     try:
         module = parse(text)
     except HloParseError as error:
         cursor.fail(f"in the recovery module: {error}", at)
-    lines = str(module).split("\n")
-    return '  "\n' + "".join(f"    {line}\n" if line else "\n" for line in lines) + '  "\n'
+    return recovery_module_text(str(module)) + "\n"
 
 
 def _debug_attributes(cursor: Cursor) -> str:

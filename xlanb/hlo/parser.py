@@ -8,7 +8,7 @@ from __future__ import annotations
 from xlanb.boundary import boundary
 from xlanb.errors import HloParseError, LiteralError, ShapeError
 from xlanb.hlo.computation import HloComputation
-from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.lexer import Cursor, check_characters
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.parse_header import parse_header, parse_tables
 from xlanb.hlo.parse_instruction import InstructionParser, Scope
@@ -28,6 +28,7 @@ def parse(text: str) -> HloModule:
     """
     if not isinstance(text, str):
         raise HloParseError(f"HLO text is a str, not {type(text).__name__}")
+    check_characters(text)
     cursor = Cursor(text)
     try:
         return _ModuleParser(cursor).read()

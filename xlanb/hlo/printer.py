@@ -29,7 +29,7 @@ from xlanb.hlo.parse_metadata import (
 )
 from xlanb.hlo.parse_sharding import sharding_elements
 from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
-from xlanb.hlo.spelling import spelled
+from xlanb.hlo.spelling import spelled, spelled_header
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def module_text(record: ModuleRecord, options: PrintOptions = _CANONICAL) -> str
 
 def _header_line(record: ModuleRecord, options: PrintOptions) -> str:
     fields = [
-        f"{_BEFORE.get(name, ', ')}{name}={text}"
+        f"{_BEFORE.get(name, ', ')}{name}={spelled_header(name, text, options.spelling)}"
         for name, text in record.header
         if options.entry_layout or name != "entry_computation_layout"
         if options.frontend_attributes or name != "frontend_attributes"

@@ -1,10 +1,12 @@
-"""How attributes are written, by the version of JAX that brings XLA: what newer ones spell otherwise, or write though it is the default.
+r"""How attributes are written, by the version of JAX that brings XLA: what newer ones spell otherwise, or write though it is the default.
 
     0.10.2                                  0.12
     compare(a, b), type=TOTALORDER          compare(a, b), order=TOTAL
     topk(a), k=2, largest=true              topk(a), k=2, largest=true, is_stable=true
     collective-broadcast(a)                 collective-broadcast(a), has_dynamic_root=false
     sparsity_config={rhs={... stride=1}}    sparsity_config={rhs={... stride=1 idx=0}}
+    origin_recovery_table={... "             origin_recovery_table={... "
+      ... op_name="a" ...                     ... op_name=\"a\" ...
 
 The parser reads both. XLA of 0.12 reads the text of 0.10.2, not the other way round: that is why the canonical text here is that of 0.10.2.
 """
@@ -15,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from xlanb.hlo.lexer import escape
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord
 
@@ -70,3 +73,35 @@ def spelled(record: InstructionRecord, version: str) -> tuple[Attributes, frozen
         return record.attributes, frozenset()
     write, shown = row
     return write(record.attributes), shown
+
+
+# -- recovery modules ---------------------------------------------------------------------------------------------
+
+RECOVERY_QUOTE = '  "'
+"""The line before and the line behind the text of a module in an origin_recovery_table."""
+
+_RECOVERY = re.compile(r'"\n((?s:.*?)\n)  "(?=\n|$)')
+_BARE_QUOTE = re.compile(r'(?:^|[^\\])(?:\\\\)*"')
+
+
+def recovery_module_text(module: str) -> str:
+    """The text of a recovery module, indented, between lines of one quote, as 0.10.2 writes it: nothing in it is escaped."""
+    inner = "".join(f"    {line}\n" if line else "\n" for line in module.split("\n"))
+    return f"{RECOVERY_QUOTE}\n{inner}{RECOVERY_QUOTE}"
+
+
+def unescaped_recovery_module(source: str, start: int) -> tuple[str, int] | None:
+    """The recovery module whose quote stands at `start`, and where it ends, if quotes in it are not escaped (0.10.2); else None."""
+    found = _RECOVERY.match(source, start)
+    return (found[1], found.end()) if found and _BARE_QUOTE.search(found[1]) else None
+
+
+def spelled_header(name: str, text: str, version: str) -> str:
+    """The text of an attribute of the `HloModule` line as XLA of a version writes it."""
+    if version == "0.10.2" or name != "origin_recovery_table":
+        return text
+    lines, inside = [], False
+    for line in text.split("\n"):
+        inside ^= line == RECOVERY_QUOTE
+        lines.append(escape(line) if inside and line != RECOVERY_QUOTE else line)
+    return "\n".join(lines)

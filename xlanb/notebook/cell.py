@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from xlanb.errors import ArgumentError
 from xlanb.graph.scopes import name_sources
+
+_IN_NO_SOURCE = re.compile("[\0\ud800-\udfff]")
+_IN_WORDS = {"\0": "a null character"}
 
 
 def run_cell(shell: InteractiveShell, source: str) -> Any:
@@ -69,6 +74,12 @@ def run_cell_to_call(shell: InteractiveShell, source: str) -> Any:
 def _parsed(shell: InteractiveShell, source: str) -> tuple[str, ast.Module]:
     """The name under which the cell's lines are known, and its tree; lines count from the magic's own, as the reader counts them."""
     transformed = "\n" + shell.transform_cell(source)
+    if found := _IN_NO_SOURCE.search(transformed):
+        line = transformed.count("\n", 0, found.start()) + 1
+        raise ArgumentError(
+            f"line {line} of the cell has {_IN_WORDS.get(found[0], f'the half {found[0]!r} of a surrogate pair')}, "
+            "which no Python source has: write its escape"
+        )
     name = shell.compile.cache(transformed, cell_number(shell), raw_code=source)
     return name, shell.transform_ast(shell.compile.ast_parse(transformed, name))
 

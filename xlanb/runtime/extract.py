@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xlanb.display import Displayable
 from xlanb.errors import ArgumentError, FeedError, GraphError, UninitializedError
+from xlanb.files import path_to_write
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.hlo import HloModule
@@ -68,9 +68,10 @@ class Extraction(Displayable):
         """Write the weights beside it as .npz, by name; `arguments(np.load(path))` takes them.
 
         Raises:
+            ArgumentError: no file can have this name.
             OSError: the file cannot be written.
         """
-        with Path(path).open("wb") as file:
+        with path_to_write(path).open("wb") as file:
             np.savez(file, allow_pickle=False, **self.weights)
 
     def __str__(self) -> str:

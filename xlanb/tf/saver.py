@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import FeedError, GraphValueError
+from xlanb.files import path_to_write
 from xlanb.graph import dtypes
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.variables import GraphKeys
@@ -147,6 +148,7 @@ class Saver:
 
         Raises:
             UninitializedError: a variable has no value.
+            ArgumentError: no file can have this name.
         """
         if global_step is not None:
             step = int(
@@ -154,7 +156,7 @@ class Saver:
             )
             save_path = f"{save_path}-{step:08d}" if self._pad else f"{save_path}-{step}"
         values = {name: sess.read_variable(v.op.name) for name, v in self._named().items()}
-        path = Path(f"{save_path}{_ENDING}")
+        path = path_to_write(f"{save_path}{_ENDING}")
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{path.name}.tmp{_ENDING}")
         np.savez(beside, **_storable(values))
@@ -201,7 +203,7 @@ class Saver:
     def _write_state(self, name: str, filename: str) -> None:
         lines = [f'model_checkpoint_path: "{Path(name).name}"']
         lines += [f'all_model_checkpoint_paths: "{Path(kept).name}"' for kept in self._kept]
-        (Path(name).parent / filename).write_text("\n".join([*lines, ""]), encoding="utf-8")
+        (Path(name).parent / filename).write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
 
 
 def _step_tensor(step: Any) -> Any:

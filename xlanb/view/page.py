@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from xlanb.explorer.trace import Trace
+from xlanb.files import path_to_write
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.view import assets
@@ -23,7 +24,7 @@ _PROGRAM_CHARACTERS = 20_000
 
 def write_page(traces: Sequence[Trace], path: str | Path) -> None:
     """Write the step view of these traces as one file that works from disk."""
-    Path(path).write_text(page_html(traces), encoding="utf-8")
+    path_to_write(path).write_text(page_html(traces), encoding="utf-8")
 
 
 def page_html(traces: Sequence[Trace], title: str = "") -> str:

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from xlanb.hlo import HloModule, parse
+from xlanb.hlo.lexer import check_characters
 
 BYTECODE = b"ML\xefR"
 """How MLIR bytecode begins: StableHLO that JAX, TensorFlow or IREE has serialized."""
@@ -50,6 +51,7 @@ def from_stablehlo(text: str | bytes, entry: str = "", *, arguments: Sequence[An
         module = import_module("xlanb.frontends.jax").jax_module(text)
     else:
         source = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        check_characters(source)
         module = import_module("xlanb.frontends.stablehlo.lower").module_of(source, entry, arguments)
     return module
 

@@ -17,6 +17,7 @@ from xlanb.hlo.proto.metadata import (
     original_array_text,
     read_original_array,
 )
+from xlanb.hlo.spelling import RECOVERY_QUOTE, recovery_module_text
 from xlanb.protos import Message
 
 _ALIAS_KINDS = ("", "may-alias", "must-alias")
@@ -91,9 +92,6 @@ def frontend_header_from_proto(module: Message) -> str:
     return frontend_attributes_text(pairs) if pairs else ""
 
 
-_QUOTE = '  "'
-
-
 def recovery_to_proto(text: str, module: Message, nested: Callable[[str], Message]) -> None:
     """The text of an origin_recovery_table into `original_value_recovery_table`; `nested` makes the message of a module's text.
 
@@ -108,7 +106,7 @@ def recovery_to_proto(text: str, module: Message, nested: Callable[[str], Messag
         read_original_array(cursor, row.new_original_array)
         if cursor.accept(","):
             next(lines, "")
-            body = list(itertools.takewhile(lambda inner: inner != _QUOTE, lines))
+            body = list(itertools.takewhile(lambda inner: inner != RECOVERY_QUOTE, lines))
             row.recovery_module.CopyFrom(nested("\n".join(body)))
 
 
@@ -119,8 +117,7 @@ def recovery_from_proto(module: Message, nested: Callable[[Message], str]) -> st
         old = original_array_text(row.old_original_array)
         text = f"  {old} : {original_array_text(row.new_original_array)}"
         if row.HasField("recovery_module"):
-            inner = "".join(f"    {line}\n" if line else "\n" for line in nested(row.recovery_module).split("\n"))
-            text += f",\n{_QUOTE}\n{inner}{_QUOTE}"
+            text += f",\n{recovery_module_text(nested(row.recovery_module))}"
         rows.setdefault(old, text)
     return "{\n" + "".join(rows[old] + "\n" for old in sorted(rows)) + "}\n" if rows else ""
 

@@ -1,0 +1,53 @@
+"""Names of files that are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import xlanb
+from xlanb import tf
+from xlanb.errors import ArgumentError
+from xlanb.files import path_to_write
+
+
+@pytest.fixture(scope="module")
+def executable() -> Any:
+    return xlanb.compile("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }")
+
+
+def write_page(name: str, exe: Any) -> None:
+    xlanb.trace(exe.hlo_module).to_html(name)
+
+
+def write_executable(name: str, exe: Any) -> None:
+    exe.save(name)
+
+
+def write_graph(name: str, exe: Any) -> None:
+    del exe
+    tf.Graph().save(f"{name}.pb")
+
+
+def write_checkpoint(name: str, exe: Any) -> None:
+    del exe
+    with tf.Graph().as_default() as graph:
+        tf.get_variable("v", shape=[2])
+        session = tf.Session(graph=graph)
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver().save(session, name)
+
+
+@pytest.mark.parametrize("write", [write_page, write_executable, write_graph, write_checkpoint])
+@pytest.mark.parametrize(("name", "why"), [("a\ud800", "half of a surrogate pair"), ("a\0b", "a null character")])
+def test_a_name_that_no_file_can_have_is_refused(
+    write: Callable[[str, Any], None], name: str, why: str, executable: Any
+) -> None:
+    with pytest.raises(ArgumentError, match=f"no file can have this name: .*{why}"):
+        write(name, executable)
+
+
+def test_other_names_are_taken_as_they_are() -> None:
+    assert str(path_to_write("a b\udcff")) == "a b\udcff"
