@@ -130,6 +130,78 @@ def test_a_callback_that_raises_ends_the_call_with_its_traceback() -> None:
     assert run(text).split() == ["True", "True", "True", "2.0"]
 
 
+def test_a_call_with_callbacks_runs_no_python_but_what_calls_them() -> None:
+    text = """
+    import os, sys
+    f, x = jax.jit(lambda x: jax.pure_callback(lambda a: a * 2, x, x) + 1), jnp.ones(5000)
+    f(x).block_until_ready()
+    seen = set()
+    sys.setprofile(lambda frame, event, _: seen.add(frame.f_code.co_filename) if event == "call" else None)
+    f(x).block_until_ready()
+    sys.setprofile(None)
+    print(sorted(os.path.basename(name) for name in seen if "xlanb" in name))
+    """
+    assert run(text).strip() == "['host.py', 'host_call.py']"
+
+
+def test_exceptions_of_many_callbacks_at_once_are_those_of_their_own_calls() -> None:
+    text = """
+    import logging, threading
+    logging.disable()
+
+    def fail(a):
+        raise ValueError(f"no {int(a)}")
+
+    f, told = jax.jit(lambda x: jax.pure_callback(fail, x, x) + 1), []
+
+    def call(number):
+        for k in range(20):
+            try:
+                f(np.float32(100 * number + k)).block_until_ready()
+            except jax.errors.JaxRuntimeError as error:
+                told.append(f"ValueError: no {100 * number + k}\\n" in str(error))
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(5)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    print(len(told), all(told))
+    """
+    assert run(text).split() == ["100", "True"]
+
+
+def test_an_interrupt_in_a_callback_is_raised() -> None:
+    text = """
+    import logging, signal
+    logging.disable()
+    f = jax.jit(lambda x: jax.pure_callback(lambda a: signal.raise_signal(signal.SIGINT) or a, x, x) + 1)
+    try:
+        try:
+            f(1.0).block_until_ready()
+        except (ValueError, jax.errors.JaxRuntimeError):
+            pass
+        for _ in range(1000):
+            pass
+    except KeyboardInterrupt:
+        print("interrupted")
+    print(float(jax.jit(lambda x: x + 1)(1.0)))
+    """
+    assert run(text).split() == ["interrupted", "2.0"]
+
+
+def test_a_callback_may_keep_its_arguments_and_call_programs() -> None:
+    text = """
+    kept = []
+    inner = jax.jit(lambda x: jax.pure_callback(lambda a: kept.append(a) or a, x, x) * 2)
+
+    def outer(a):
+        return np.asarray(inner(np.asarray(a) + 1))
+
+    f = jax.jit(lambda x: jax.pure_callback(outer, x, x) + 1)
+    print([f(np.full(3, k, np.float32))[0].item() for k in range(4)], [float(a[0]) for a in kept])
+    """
+    assert run(text).strip() == "[3.0, 5.0, 7.0, 9.0] [1.0, 2.0, 3.0, 4.0]"
+
+
 def test_too_large_results_are_an_error_of_jax() -> None:
     text = """
     try:

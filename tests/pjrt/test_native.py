@@ -22,7 +22,7 @@ class Loaded:
     def __init__(self) -> None:
         self.unusual_calls = 0
         self._callback = native.UNUSUAL(self._unusual)
-        self._stopped = native.STOPPED(lambda _: None)
+        self._stopped = native.STOPPED(lambda *_: None)
         self.native = native.Native(dict.fromkeys(UNUSUAL_FUNCTIONS, self._callback), self._stopped)
 
     def _unusual(self, _: int) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import importlib
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,11 +18,14 @@ from numpy.typing import NDArray
 
 from xlanb.boundary import internal_error, is_foreign
 from xlanb.cpu.dynamic import packed, unpacked
+from xlanb.evaluator import host
 from xlanb.evaluator.feeds import Feeds, RaisedError
 from xlanb.evaluator.interpreter import Evaluator
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.shape import ArrayShape, BufferShape, Shape
+from xlanb.shape import ArrayShape, BufferShape, Shape, TupleShape
+
+Array = NDArray[Any]
 
 HOST_OPCODES = frozenset(
     {
@@ -53,6 +58,14 @@ class HiddenState:
             value = evaluator.apply(i, operands)
             self._rng_state = evaluator.rng_state
         return value
+
+    def checked(self, i: HloInstruction, value: Any) -> Any:
+        """A value that a function of Python's gave for an instruction.
+
+        Raises:
+            EvaluationError: it does not have the instruction's shape.
+        """
+        return Evaluator(feeds=self.feeds).checked(i, value)
 
 
 class HostCall:
@@ -90,12 +103,97 @@ class HostCall:
         raise users
 
 
+class CallbackCall:
+    """A HostCall that calls a Python function of JAX's (pure_callback, io_callback, debug.print) without the evaluator.
+
+    All its operands and results are static arrays or tokens. The function gets read-only copies of the operands.
+    """
+
+    def __init__(self, i: HloInstruction, hidden: HiddenState) -> None:
+        self.instruction = i
+        self.hidden = hidden
+        self._general = HostCall(i, hidden)
+        self._operands = tuple(_Leaf.of(o.shape) for o in i.operands)
+        self._results = tuple(_Leaf.of(shape) for _, shape in i.shape.leaves())
+        self._table = ctypes.c_uint64 * (len(self._operands) + len(self._results))
+
+    @staticmethod
+    def fits(i: HloInstruction) -> bool:
+        """Whether an instruction can be called so."""
+        if i.attributes.get("custom_call_target") not in host.CALLBACKS:
+            return False
+        results = i.shape.shapes if isinstance(i.shape, TupleShape) else (i.shape,)
+        return all(isinstance(s, ArrayShape) and not s.is_dynamic for s in (*results, *(o.shape for o in i.operands)))
+
+    @property
+    def address(self) -> int:
+        """Where the object is, which must be kept alive as long as code that calls it."""
+        return id(self)
+
+    def __call__(self, table: int) -> None:
+        function = host.callback_function(self.instruction)
+        if function is None:  # raises the error that says so
+            return self._general(table)
+        addresses = self._table.from_address(table)[:]
+        given = function(*[leaf and leaf.copied(a) for leaf, a in zip(self._operands, addresses, strict=False)])
+        self._write(given, addresses[len(self._operands) :])
+        return None
+
+    def _write(self, given: Sequence[Any], addresses: Sequence[int]) -> None:
+        if len(given) != len(self._results) or not all(map(_takes, self._results, given)):
+            given = self._checked([None if v is None else np.asarray(v) for v in given])
+        for leaf, value, address in zip(self._results, given, addresses, strict=True):
+            if leaf is not None and leaf.size:
+                leaf.view(address)[...] = value
+
+    def _checked(self, values: list[Array | None]) -> list[Array | None]:
+        is_tuple = isinstance(self.instruction.shape, TupleShape) or len(values) != 1
+        value = self.hidden.checked(self.instruction, tuple(values) if is_tuple else values[0])
+        return list(value) if isinstance(value, tuple) else [value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """An array that a callback takes or gives, and its bytes."""
+
+    dimensions: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...]
+    memory: Any
+    size: int
+
+    @staticmethod
+    def of(shape: Shape) -> _Leaf | None:
+        """Of an array's shape; None of a token."""
+        if not isinstance(shape, ArrayShape) or not shape.is_array:
+            return None
+        return _Leaf(*_layout(shape), shape.byte_size if shape.element_count else 0)
+
+    def view(self, address: int) -> Array:
+        """The elements in place."""
+        return np.ndarray(self.dimensions, self.dtype, self.memory.from_address(address), 0, self.strides)
+
+    def copied(self, address: int) -> Array:
+        """A read-only, row-major copy, which a function may keep."""
+        source = self.view(address) if self.size else np.empty(self.dimensions, self.dtype)
+        copy = np.array(source, order="C")
+        copy.flags.writeable = False
+        return copy
+
+
+def _takes(leaf: _Leaf | None, value: Any) -> bool:
+    """Whether a value is an array that a result can take as it is."""
+    if leaf is None:
+        return value is None
+    return isinstance(value, np.ndarray) and value.shape == leaf.dimensions and value.dtype == leaf.dtype
+
+
 def leaf_count(i: HloInstruction) -> int:
     """Arrays that an instruction reads and writes."""
     return sum(1 for shape in (*(o.shape for o in i.operands), i.shape) for _ in shape.leaves())
 
 
-def _view(shape: ArrayShape, address: int) -> NDArray[Any]:
+def _view(shape: ArrayShape, address: int) -> Array:
     """The memory of an array, seen under its logical dimensions."""
     dimensions, dtype, strides, memory = _layout(shape)
     return np.ndarray(dimensions, dtype, memory.from_address(address), strides=strides)
@@ -140,13 +238,16 @@ def _write(shape: Shape, value: Any, addresses: Any) -> None:
         _write(s, v, addresses)
 
 
-def make_host_calls(instructions: dict[str, HloInstruction], hidden: HiddenState) -> dict[str, HostCall]:
+def make_host_calls(instructions: dict[str, HloInstruction], hidden: HiddenState) -> dict[str, HostCall | CallbackCall]:
     """A function per symbol."""
     if instructions:
         # NumPy loads these at their first use. That must not be in the middle of a run: importlib loses interrupts that fall into its weak references' callbacks.
         for name in ("numpy.ctypeslib", "numpy.random"):
             importlib.import_module(name)
-    return {symbol: HostCall(i, hidden) for symbol, i in instructions.items()}
+    return {
+        symbol: CallbackCall(i, hidden) if CallbackCall.fits(i) else HostCall(i, hidden)
+        for symbol, i in instructions.items()
+    }
 
 
-__all__ = ["HOST_OPCODES", "HiddenState", "HostCall", "leaf_count", "make_host_calls"]
+__all__ = ["HOST_OPCODES", "CallbackCall", "HiddenState", "HostCall", "leaf_count", "make_host_calls"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,18 +79,11 @@ def callback(i: HloInstruction, *operands: Any) -> Value:
         EvaluationError: the function is not known here.
         RaisedError: of what the function raises.
     """
-    target = i.attributes["custom_call_target"]
-    found = _NUMBER.search(i.backend_config)
-    functions = i.parent.module.host_callbacks
-    if found is None or int(found[1]) >= len(functions):
-        which = f"number {found[1]}" if found is not None else "that the backend_config does not name"
-        has = f"has {len(functions)} functions" if functions else "came without its functions"
-        raise EvaluationError(
-            f'"{target}" calls function {which} of the process that made the module, which {has} here: '
-            "take it from there by xlanb.from_jax, or set the module's host_callbacks"
-        )
+    function = callback_function(i)
+    if function is None:
+        raise _unknown(i)
     try:
-        results = functions[int(found[1])](*map(_kept, operands))
+        results = function(*map(_kept, operands))
     except Exception as error:
         raise RaisedError(error) from error
     values = tuple(TOKEN if v is None else np.asarray(v) for v in results)
@@ -97,6 +92,28 @@ def callback(i: HloInstruction, *operands: Any) -> Value:
     if len(values) != 1:
         raise EvaluationError(f"the function gave {len(values)} values for one")
     return values[0]
+
+
+def callback_function(i: HloInstruction) -> Callable[..., Any] | None:
+    """The Python function that a custom call of `CALLBACKS` names; None where it is not known here."""
+    number, functions = _callback_number(i.backend_config), i.parent.module.host_callbacks
+    return functions[number] if number is not None and number < len(functions) else None
+
+
+@lru_cache(maxsize=1024)
+def _callback_number(backend_config: str) -> int | None:
+    found = _NUMBER.search(backend_config)
+    return int(found[1]) if found is not None else None
+
+
+def _unknown(i: HloInstruction) -> EvaluationError:
+    number, functions = _callback_number(i.backend_config), i.parent.module.host_callbacks
+    which = f"number {number}" if number is not None else "that the backend_config does not name"
+    has = f"has {len(functions)} functions" if functions else "came without its functions"
+    return EvaluationError(
+        f'"{i.attributes["custom_call_target"]}" calls function {which} of the process that made the module, which '
+        f"{has} here: take it from there by xlanb.from_jax, or set the module's host_callbacks"
+    )
 
 
 def old_callback(i: HloInstruction, *operands: Any) -> Value:

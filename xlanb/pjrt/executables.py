@@ -9,6 +9,7 @@ import weakref
 from typing import Any
 
 from xlanb.cpu.bridge import bridge
+from xlanb.cpu.calls import Calls
 from xlanb.cpu.guard import NO_MEMORY, OK
 from xlanb.cpu.run_counter import RunCounter
 from xlanb.errors import ArgumentError, CancelledError, OutOfMemoryError, XlanbError
@@ -19,7 +20,7 @@ from xlanb.pjrt.client import Client, Device, no_op_address
 from xlanb.pjrt.functions import CallbackError, Handle, error_of, give_text, implements, pointers
 from xlanb.pjrt.native import buffer_words
 from xlanb.pjrt.programs import Program, compile_program, hint, load_program
-from xlanb.pjrt.words import GUARDED, UNUSUAL, Buffer, Loaded
+from xlanb.pjrt.words import CALLS_HOST, GUARDED, UNUSUAL, Buffer, Loaded
 
 
 class LoadedProgram(Handle):
@@ -47,7 +48,7 @@ class LoadedProgram(Handle):
             Loaded.argument_count: len(program.arguments),
             Loaded.result_count: len(program.results),
             Loaded.temp: calls.temp_size,
-            Loaded.flags: (GUARDED if calls.is_long else 0) | (UNUSUAL if calls.calls_host else 0),
+            Loaded.flags: _flags(calls),
             Loaded.executable: program.address,
             Loaded.arguments: ctypes.addressof(self._arguments),
             Loaded.results: ctypes.addressof(self._results),
@@ -92,6 +93,13 @@ class LoadedProgram(Handle):
         """C will not ask for it again."""
         self.delete()
         super().forget()
+
+
+def _flags(calls: Calls) -> int:
+    """How machine code calls a program."""
+    if calls.calls_host:
+        return GUARDED | CALLS_HOST
+    return GUARDED if calls.is_long else 0
 
 
 def _give_back(memory: int) -> None:
@@ -287,7 +295,7 @@ def _context_destroy(args: Any) -> None:
 
 @implements("LoadedExecutable_Execute")
 def _execute(args: Any) -> None:
-    """A call that machine code does not do alone: the program calls Python, or something is wrong."""
+    """A call that machine code does not make: an argument must not be donated, or something is wrong."""
     loaded = Handle.at(args.executable)
     if loaded.is_deleted:
         raise ArgumentError(f"{loaded.program.module.name} was deleted")
@@ -384,13 +392,18 @@ def _run(loaded: LoadedProgram, given: list[int], made: list[int]) -> None:
     call = bridge().call if loaded.counter is None else loaded.counter.timed(bridge().call)
     try:
         status = call(program.calls.address, arguments, results, base + -base % 64, 0, word)
-    except XlanbError as error:
-        error.args = (f"{error}\n{hint(program.module.name)}", *error.args[1:])
-        raise
     except Exception as error:
-        raise CallbackError("".join(traceback.format_exception(error))) from error
+        raise _failure(program, error) from error
     if status != OK:
         raise _reason(status)
+
+
+def _failure(program: Program, error: Exception) -> XlanbError:
+    """The error of a call in which a Python function has raised, or an operation of the runtime."""
+    if isinstance(error, XlanbError):
+        error.args = (f"{error}\n{hint(program.module.name)}", *error.args[1:])
+        return error
+    return CallbackError("".join(traceback.format_exception(error)))
 
 
 def _reason(status: int) -> XlanbError:
@@ -399,9 +412,18 @@ def _reason(status: int) -> XlanbError:
     return CancelledError("a call was stopped while it ran")
 
 
-def stopped(status: int) -> int | None:
-    """The error of a call that machine code made, and that did not end by itself."""
-    return error_of(_reason(status))
+def stopped(executable: int, status: int, raised: int | None) -> int | None:
+    """The error of a call that machine code made, and that did not end by itself.
+
+    `raised` is the address of the exception that a Python function has raised which the program calls.
+    """
+    if raised is None:
+        return error_of(_reason(status))
+    error = ctypes.cast(raised, ctypes.py_object).value
+    if isinstance(error, Exception):
+        return error_of(_failure(Handle.at(executable).program, error))
+    BUFFERS.loaded.raise_again(error)
+    return error_of(error)
 
 
 __all__ = ["LoadedProgram", "stopped"]

@@ -183,7 +183,7 @@ EXECUTE = """
 ; -- calls --------------------------------------------------------------------------------------------------------
 
 declare ptr @unusual.LoadedExecutable_Execute(ptr)
-declare ptr @unusual.stopped(i64)
+declare ptr @unusual.stopped(ptr, i64, ptr)
 declare i32 @clock_gettime(i32, ptr)
 
 define internal i64 @nanoseconds() {
@@ -407,14 +407,34 @@ explain:
   br i1 %stopped, label %stop, label %unusual
 stop:
   %raised = icmp eq i32 %why, $raised
+  %host.n = and i64 %flags, $calls_host
+  %calls.host = icmp ne i64 %host.n, 0
+  %by.function = and i1 %raised, %calls.host
+  br i1 %by.function, label %told, label %judge.raised
+told:
+  %reported = call ptr @report.raised(ptr %loaded)
+  %failed = call ptr @ended(ptr %reported)
+  ret ptr %failed
+judge.raised:
   br i1 %raised, label %keep.it, label %say
 keep.it:
   call void @keep.raised()
   br label %say
 say:
   %why.n = zext i32 %why to i64
-  %said = call ptr @unusual.stopped(i64 %why.n)
+  %said = call ptr @unusual.stopped(ptr %loaded, i64 %why.n, ptr null)
   %error = call ptr @ended(ptr %said)
+  ret ptr %error
+}
+
+; The error of what a function has raised that a program calls. Called without the GIL.
+define internal ptr @report.raised(ptr %loaded) {
+entry:
+  %gil = call i32 @PyGILState_Ensure()
+  %value = call ptr @take.raised()
+  %error = call ptr @unusual.stopped(ptr %loaded, i64 $raised, ptr %value)
+  call void @Py_DecRef(ptr %value)
+  call void @PyGILState_Release(i32 %gil)
   ret ptr %error
 }
 """

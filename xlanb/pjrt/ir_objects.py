@@ -20,6 +20,7 @@ declare void @PyGILState_Release(i32)
 declare void @PyErr_Fetch(ptr, ptr, ptr)
 declare void @PyErr_NormalizeException(ptr, ptr, ptr)
 declare void @PyErr_SetObject(ptr, ptr)
+declare i32 @PyException_SetTraceback(ptr, ptr)
 declare i32 @Py_AddPendingCall(ptr, ptr)
 declare void @Py_DecRef(ptr)
 
@@ -27,19 +28,34 @@ declare void @Py_DecRef(ptr)
 
 @pjrt.raised = global ptr null
 
-; Keep the exception that is set in this thread, for when the framework has returned. Called without the GIL.
-define internal void @keep.raised() {
+; The exception that is set in this thread, with its traceback, which is set no longer; null where there is none. Called with the GIL.
+define internal ptr @take.raised() {
+entry:
   %type = alloca ptr
   %value = alloca ptr
   %traceback = alloca ptr
-  %gil = call i32 @PyGILState_Ensure()
   call void @PyErr_Fetch(ptr %type, ptr %value, ptr %traceback)
   call void @PyErr_NormalizeException(ptr %type, ptr %value, ptr %traceback)
   %t = load ptr, ptr %type
   %v = load ptr, ptr %value
   %b = load ptr, ptr %traceback
+  %no.value = icmp eq ptr %v, null
+  %no.traceback = icmp eq ptr %b, null
+  %alone = or i1 %no.value, %no.traceback
+  br i1 %alone, label %end, label %join
+join:
+  %joined = call i32 @PyException_SetTraceback(ptr %v, ptr %b)
+  br label %end
+end:
   call void @Py_DecRef(ptr %t)
   call void @Py_DecRef(ptr %b)
+  ret ptr %v
+}
+
+; Keep the exception that is set in this thread, for when the framework has returned. Called without the GIL.
+define internal void @keep.raised() {
+  %gil = call i32 @PyGILState_Ensure()
+  %v = call ptr @take.raised()
   %before = atomicrmw xchg ptr @pjrt.raised, ptr %v acq_rel
   call void @Py_DecRef(ptr %before)
   call void @PyGILState_Release(i32 %gil)

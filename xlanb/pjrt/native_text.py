@@ -17,7 +17,7 @@ from xlanb.cpu import guard
 from xlanb.pjrt import c_api
 from xlanb.pjrt.ir_calls import EXECUTE, LAYOUTS, TRANSFERS
 from xlanb.pjrt.ir_objects import MEMORY, OBJECTS
-from xlanb.pjrt.words import GUARDED, RANKS, RESULT_COUNT, UNUSUAL, Buffer, Layout, Loaded, Memory
+from xlanb.pjrt.words import CALLS_HOST, GUARDED, RANKS, RESULT_COUNT, UNUSUAL, Buffer, Layout, Loaded, Memory
 
 SMALL = 4096
 """Bytes up to which elements lie behind their buffer."""
@@ -131,6 +131,7 @@ def text(item_sizes: tuple[int, ...]) -> str:
         "zero_copy": c_api.ZERO_COPY,
         "guarded": GUARDED,
         "unusual": UNUSUAL,
+        "calls_host": CALLS_HOST,
         **{word.name: word.value for word in (Buffer.base, Buffer.references, Buffer.deleted, Buffer.size, Buffer.rank, Buffer.mark)},
         "at_kept": c_api.ExecuteOptions.num_non_donatable_input_indices.offset,
         "ranks": RANKS,

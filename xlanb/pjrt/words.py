@@ -64,7 +64,8 @@ RESULT_COUNT = 0
 """The word of a PJRT_Executable that says how many results it gives."""
 RANKS = 65
 """How many ranks have their layout in a table."""
-GUARDED, UNUSUAL = 1, 2
-"""Flags of a loaded executable: it runs under the guard, as it takes long; each call goes to Python."""
+GUARDED, UNUSUAL, CALLS_HOST = 1, 2, 4
+"""Flags of a loaded executable: it runs under the guard, as it takes long or calls Python; each call goes to Python; it
+calls Python functions, so that an exception of Python's may be theirs."""
 
-__all__ = ["GUARDED", "RANKS", "RESULT_COUNT", "UNUSUAL", "Buffer", "Layout", "Loaded", "Memory"]
+__all__ = ["CALLS_HOST", "GUARDED", "RANKS", "RESULT_COUNT", "UNUSUAL", "Buffer", "Layout", "Loaded", "Memory"]
