@@ -152,7 +152,7 @@ class Campaign:
             elif time.monotonic() > end:
                 child.expendable = True
                 os.kill(pid, signal.SIGKILL)
-            elif time.monotonic() - child.last > worker.WAITS * worker.SECONDS + _GRACE:
+            elif not child.expendable and time.monotonic() - child.last > worker.WAITS * worker.SECONDS + _GRACE:
                 self._count(child.kind, "hang, killed: no answer", child.current.read_bytes())
                 child.expendable = True
                 os.kill(pid, signal.SIGKILL)
