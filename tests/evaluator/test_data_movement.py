@@ -15,6 +15,14 @@ def run(body, *arrays):
     return evaluate(f"HloModule m\nENTRY e {{ {body} }}", *arrays)
 
 
+def test_a_bitcast_of_a_token_is_the_token():
+    result = run(
+        "t = token[] after-all()\n b = token[] bitcast(t)\n p = s32[2] parameter(0)\n ROOT r = (token[], s32[2]) tuple(b, p)",
+        X[0, :2],
+    )
+    np.testing.assert_array_equal(result[1], X[0, :2])
+
+
 X = np.arange(6, dtype=np.int32).reshape(2, 3)
 
 

@@ -4,7 +4,7 @@
 
 Prints the seed, and at the end how many inputs of each kind were checked and what was found, by
 class. Where no kind is named, interrupts follow (tests.fuzz.interrupts). XLANB_FUZZ_SEEDS names more modules to start from: HLO files, .jsonl or .jsonl.gz files whose
-objects have a "text", or folders of these, with `:` between. The finds are in build/fuzz, reduced, each with its reason (.why); status 1 where there are some.
+objects have HLO texts, StableHLO (.mlir), GraphDefs (.pb, .pbtxt), or folders of these, with `:` between. The finds are in build/fuzz, reduced, each with its reason (.why); status 1 where there are some.
 """
 
 from __future__ import annotations

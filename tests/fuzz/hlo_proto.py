@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz import hlo_text
+from tests.fuzz import hlo_seeds
 from tests.fuzz.hlo_check import check_module
 from tests.fuzz.kinds import Item
 from tests.fuzz.mutate import NUMBERS, TEXTS, change_bytes
@@ -23,8 +23,8 @@ _BYTES = 0.1
 
 @cache
 def seeds() -> tuple[bytes, ...]:
-    """The modules of `hlo_text.seeds` as protos, but for the long ones."""
-    return tuple(data for text in hlo_text.seeds() if len(data := parse(text).to_proto()) <= _LONGEST)
+    """The modules of `hlo_seeds.seeds` as protos, but for the long ones."""
+    return tuple(data for text in hlo_seeds.seeds() if len(data := parse(text).to_proto()) <= _LONGEST)
 
 
 def mutants(rng: np.random.Generator) -> Iterator[Item]:

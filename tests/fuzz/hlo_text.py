@@ -5,373 +5,28 @@ Many changes are made alike everywhere (a size, an element type), and shapes tha
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
-import re
-from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
-from itertools import chain
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 
+from tests.fuzz import hlo_edits
+from tests.fuzz.hlo_changes import CHANGES, loosened, pick
 from tests.fuzz.hlo_check import check_module
+from tests.fuzz.hlo_seeds import seeds
 from tests.fuzz.kinds import Item
-from tests.fuzz.mutate import NUMBERS, change_text
+from tests.fuzz.mutate import change_text
 from tests.fuzz.random_modules import random_module
-from xlanb.errors import XlanbError
-from xlanb.hlo import HloModule, parse
+from xlanb.hlo import parse
 
-Change = Callable[[str, np.random.Generator], str]
-
-_TESTS = Path(__file__).parents[1]
-_SEPARATOR = re.compile(r"(?m)^// ----\n|^(?=HloModule )")
-_LONGEST = 6_000
 _RANDOM = 0.25
-_VALID = 0.75
-"""Share of the inputs that are to be valid modules."""
-_TRIES = 8
-_TYPES = (
-    "pred s2 s4 s8 s16 s32 s64 u2 u4 u8 u16 u32 u64 f16 bf16 f32 f64 c64 c128 f8e5m2 f8e4m3fn f8e4m3 f8e3m4 f8e4m3b11fnuz f8e4m3fnuz f8e5m2fnuz f8e8m0fnu f4e2m1fn"
-).split()
-_TYPE = re.compile(rf"\b({'|'.join(sorted(_TYPES, key=len, reverse=True))})(?=\[)")
-_SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 32, 33, 64, 100, 300)
-_CLASSES = (
-    "abs negate sign floor ceil exponential log sine cosine tan tanh sqrt rsqrt cbrt logistic erf exponential-minus-one log-plus-one asin acos atan sinh cosh asinh acosh "
-    "atanh round-nearest-afz round-nearest-even not popcnt count-leading-zeros copy real imag bitcast-convert is-finite",
-    "add subtract multiply divide remainder maximum minimum power atan2 and or xor shift-left shift-right-arithmetic shift-right-logical complex compare",
-    "reshape bitcast broadcast transpose reverse copy dynamic-reshape",
-    "reduce reduce-window map sort scatter select-and-scatter scan",
-    "all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast",
-)
-_OPCODES = [c.split() for c in _CLASSES]
-_LINE = re.compile(r"^(\s*)(ROOT )?%?([\w.-]+) = (.*?)((?<= )[a-z][\w-]*)\((.*)$")
-_INFERRED = re.compile(
-    r"(?m)^(\s*(?:ROOT )?%?[\w.-]+ = )\S.*? (?=(?:abs|negate|sign|floor|ceil|exponential|log|sine|cosine|tan|tanh|sqrt|rsqrt|cbrt|logistic|erf|not|popcnt|copy|add|subtract|"
-    r"multiply|divide|remainder|maximum|minimum|power|atan2|and|or|xor|compare|select|clamp|transpose|reverse|concatenate|reduce|reduce-window|select-and-scatter|scatter|gather|"
-    r"dynamic-slice|dynamic-update-slice|slice|pad|dot|convolution|tuple|get-tuple-element|map|sort|fft|cholesky|triangular-solve|call|complex|while|conditional)\()"
-)
-_ATTRIBUTE = re.compile(r", ([\w.-]+)=((?:\{(?:[^{}]|\{[^{}]*\})*\}|[^,{}\s]+))")
-_LAYOUT = re.compile(r"(?<=\])\{(\d+(?:,\d+)*)\}")
-_SIZED = re.compile(r"(?<=[\[,])\d+(?=[\],])")
-
-
-@cache
-def seeds() -> tuple[str, ...]:
-    """Modules that verify, of all goldens, of seeds.hlo and of what XLANB_FUZZ_SEEDS names: HLO files, .jsonl, .jsonl.gz, folders."""
-    given = [Path(p) for p in os.environ.get("XLANB_FUZZ_SEEDS", "").split(os.pathsep) if p]
-    texts = chain.from_iterable(map(_texts, (*sorted(_TESTS.rglob("*.hlo")), *chain.from_iterable(map(_files, given)))))
-    return tuple(dict.fromkeys(t for t in texts if t.strip() and len(t) <= _LONGEST and _is_valid(t)))
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    return sorted(p for p in path.rglob("*") if p.name.endswith((".hlo", ".jsonl", ".jsonl.gz")))
-
-
-def _texts(path: Path) -> Iterator[str]:
-    """The modules of a file: HLO texts one after another, or JSON objects, one a line, whose "text" is HLO."""
-    if not path.name.endswith((".jsonl", ".jsonl.gz")):
-        yield from _SEPARATOR.split(path.read_text(encoding="utf-8"))
-        return
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-        for line in lines:
-            found = json.loads(line)
-            if isinstance(found, dict) and isinstance(found.get("text"), str):
-                yield found["text"]
-
-
-def _is_valid(text: str) -> bool:
-    try:
-        parse(text).verify()
-    except XlanbError:
-        return False
-    return True
-
-
-def _pick(rng: np.random.Generator, items: list[str] | tuple[str, ...]) -> str:
-    return items[int(rng.integers(0, len(items)))]
-
-
-def _replaced(text: str, found: re.Match[str], new: str) -> str:
-    return text[: found.start()] + new + text[found.end() :]
-
-
-def _one(text: str, pattern: re.Pattern[str], rng: np.random.Generator) -> re.Match[str] | None:
-    found = list(pattern.finditer(text))
-    return found[int(rng.integers(0, len(found)))] if found else None
-
-
-# -- changes ----------------------------------------------------------------------------------------------------------
-
-
-def _size_everywhere(text: str, rng: np.random.Generator) -> str:
-    """Every dimension of one size, and with luck the numbers of attributes that mean it, becomes another."""
-    found = _one(text, _SIZED, rng)
-    if found is None:
-        return text
-    new = str(_SIZES[int(rng.integers(0, len(_SIZES)))])
-    old = re.escape(found[0])
-    inside = rf"(?<=[\[,]){old}(?=[\],])" if rng.random() < 0.5 else rf"\b(?<![.\w-]){old}\b(?![.\w])"
-    return re.sub(inside, new, text)
-
-
-def _size_once(text: str, rng: np.random.Generator) -> str:
-    found = _one(text, _SIZED, rng)
-    return text if found is None else _replaced(text, found, str(_SIZES[int(rng.integers(0, len(_SIZES)))]))
-
-
-def _type_everywhere(text: str, rng: np.random.Generator) -> str:
-    found = _one(text, _TYPE, rng)
-    return text if found is None else re.sub(rf"\b{found[0]}(?=\[)", _pick(rng, _TYPES), text)
-
-
-def _type_once(text: str, rng: np.random.Generator) -> str:
-    found = _one(text, _TYPE, rng)
-    return text if found is None else _replaced(text, found, _pick(rng, _TYPES))
-
-
-def _opcode(text: str, rng: np.random.Generator) -> str:
-    """An opcode becomes another of its kind."""
-    names = [n for c in _OPCODES for n in c]
-    found = _one(text, re.compile(rf"(?<= )(?:{'|'.join(names)})(?=\()"), rng)
-    if found is None:
-        return text
-    others = next(c for c in _OPCODES if found[0] in c)
-    made = _pick(rng, others)
-    return _replaced(text, found, made)
-
-
-def _number(text: str, rng: np.random.Generator) -> str:
-    """A number anywhere becomes an extreme one, or one a little larger."""
-    found = _one(text, re.compile(r"(?<![\w.%])-?\d+"), rng)
-    if found is None:
-        return text
-    near = int(found[0]) + int(rng.integers(-2, 3))
-    return _replaced(text, found, str(near if rng.random() < 0.6 else NUMBERS[int(rng.integers(0, len(NUMBERS)))]))
-
-
-def _literal(text: str, rng: np.random.Generator) -> str:
-    """A scalar constant becomes an extreme one."""
-    found = _one(text, re.compile(r"(?<=constant\()[^(){}]+(?=\))"), rng)
-    if found is None:
-        return text
-    values = (
-        "0",
-        "1",
-        "-1",
-        "-0",
-        "inf",
-        "-inf",
-        "nan",
-        "2",
-        "0.5",
-        "1e-40",
-        "3e38",
-        "127",
-        "255",
-        "-128",
-        "2147483647",
-        "18446744073709551615",
-        "true",
-    )
-    return _replaced(text, found, _pick(rng, values))
-
-
-def _operand(text: str, rng: np.random.Generator) -> str:
-    """An operand becomes another value of the computation that stands before, of the same type where there is one."""
-    lines = text.split("\n")
-    rows = [k for k, line in enumerate(lines) if _LINE.match(line)]
-    if not rows:
-        return text
-    at = rows[int(rng.integers(0, len(rows)))]
-    start = max((k for k in range(at) if "{" in lines[k] and " = " not in lines[k]), default=-1)
-    before = [m for k in range(start + 1, at) if (m := _LINE.match(lines[k]))]
-    here = _LINE.match(lines[at])
-    if not before or here is None:
-        return text
-    used = [m for m in before if re.search(rf"%?\b{re.escape(m[3])}\b", here[6])]
-    if not used:
-        return text
-    old = used[int(rng.integers(0, len(used)))]
-    alike = [m for m in before if m[4] == old[4] and m is not old] if rng.random() < 0.8 else before
-    if not alike:
-        return text
-    new = alike[int(rng.integers(0, len(alike)))][3]
-    lines[at] = lines[at][: here.start(6)] + re.sub(rf"(?<![\w.-]){re.escape(old[3])}(?![\w.-])", new, here[6], count=1)
-    return "\n".join(lines)
-
-
-def _layout(text: str, rng: np.random.Generator) -> str:
-    found = _one(text, _LAYOUT, rng)
-    if found is None:
-        return text
-    order = rng.permutation(found[1].split(","))
-    new = "{" + ",".join(order) + "}"
-    return _replaced(text, found, new) if rng.random() < 0.6 else text.replace("]" + found[0], "]" + new)
-
-
-def _attribute(text: str, rng: np.random.Generator) -> str:
-    """An attribute goes, comes twice, or takes the value that it has elsewhere."""
-    found = _one(text, _ATTRIBUTE, rng)
-    if found is None:
-        return text
-    how = rng.random()
-    if how < 0.2:
-        return _replaced(text, found, "")
-    if how < 0.3:
-        return _replaced(text, found, found[0] + found[0])
-    other = _pick(rng, seeds())
-    values = [m[2] for source in (text, other) for m in _ATTRIBUTE.finditer(source) if m[1] == found[1]]
-    if how < 0.6:
-        return _replaced(text, found, f", {found[1]}={_pick(rng, values)}")
-    numbers = list(re.finditer(r"-?\d+", found[2]))
-    if not numbers:
-        return text
-    n = numbers[int(rng.integers(0, len(numbers)))]
-    new = str(int(rng.integers(0, 5)) if rng.random() < 0.8 else NUMBERS[int(rng.integers(0, len(NUMBERS)))])
-    return _replaced(text, found, f", {found[1]}={found[2][: n.start()]}{new}{found[2][n.end() :]}")
-
-
-def _lines(text: str, rng: np.random.Generator) -> str:
-    """A line goes, comes twice, or changes places with another."""
-    lines = text.split("\n")
-    a, b = (int(v) for v in rng.integers(0, len(lines), 2))
-    how = rng.random()
-    if how < 0.4:
-        del lines[a]
-    elif how < 0.6:
-        lines.insert(b, lines[a])
-    else:
-        lines[a], lines[b] = lines[b], lines[a]
-    return "\n".join(lines)
-
-
-def _root(text: str, rng: np.random.Generator) -> str:
-    """Another instruction of the entry is the root."""
-    head, entry, rest = text.partition("ENTRY")
-    plain = rest.replace("ROOT ", "")
-    lines = plain.split("\n")
-    rows = [k for k, line in enumerate(lines) if _LINE.match(line)]
-    if not rows:
-        return text
-    k = rows[int(rng.integers(0, len(rows)))]
-    lines[k] = re.sub(r"^(\s*)", r"\1ROOT ", lines[k])
-    return head + entry + re.sub(r"^(.*?) *->.*\{$", r"\1 {", "\n".join(lines), count=1, flags=re.MULTILINE)
-
-
-def _inserted(text: str, rng: np.random.Generator) -> str:
-    """An operation on a value of the module takes that value's place."""
-    lines = text.split("\n")
-    rows = [
-        k
-        for k, line in enumerate(lines)
-        if (m := _LINE.match(line)) and not m[2] and re.fullmatch(r"\w+\[[^\]]*\](\{[^}]*\})? ", m[4])
-    ]
-    if not rows:
-        return text
-    k = rows[int(rng.integers(0, len(rows)))]
-    m = _LINE.match(lines[k])
-    assert m is not None
-    name, shape = m[3], m[4].strip()
-    op = _pick(
-        rng,
-        (
-            "negate",
-            "copy",
-            "abs",
-            "not",
-            "optimization-barrier",
-            "add",
-            "multiply",
-            "maximum",
-            "transpose",
-            "reverse",
-            "bitcast",
-            "reshape",
-        ),
-    )
-    rank = shape.partition("[")[2].partition("]")[0].count(",") + 1 if "[]" not in shape else 0
-    order = ",".join(str(v) for v in rng.permutation(rank))
-    arguments = f"{name}, {name}" if op in ("add", "multiply", "maximum") else name
-    attributes = f", dimensions={{{order}}}" if op == "transpose" else ", dimensions={0}" if op == "reverse" else ""
-    new = f"{name}.mutated"
-    lines[k + 1 :] = [re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", new, line) for line in lines[k + 1 :]]
-    shown = "" if op == "transpose" else f"{shape} "
-    lines.insert(k + 1, f"{m[1]}{new} = {shown}{op}({arguments}){attributes}")
-    return "\n".join(lines)
-
-
-def _spliced(text: str, rng: np.random.Generator) -> str:
-    """Two modules in one: the result is a pair of theirs."""
-    other = _pick(rng, seeds())
-    if text.count("ENTRY") != 1 or other.count("ENTRY") != 1:
-        return text
-    names = {m[3] for line in other.split("\n") if (m := _LINE.match(line))}
-    names |= set(re.findall(r"(?m)^(?:ENTRY )?%?([\w.-]+)[^=\n]*\{$", other)) - {"HloModule", "ENTRY"}
-    if not names:
-        return text
-    pattern = rf"(?<![\w.-])({'|'.join(re.escape(n) for n in sorted(names, key=len, reverse=True))})(?![\w.=-])"
-    _, _, other = re.sub(pattern, r"\1.spliced", other).partition("\n")
-    mine, theirs = text.split("ENTRY"), other.split("ENTRY")
-    if len(theirs) != 2:  # it was in the line of the module's name
-        return text
-    count = mine[1].count(" parameter(")
-    body = re.sub(r" parameter\((\d+)\)", lambda m: f" parameter({int(m[1]) + count})", theirs[1].partition("{\n")[2])
-    roots = [re.search(r"ROOT %?([\w.-]+)", part) for part in (mine[1], body)]
-    if roots[0] is None or roots[1] is None:
-        return text
-    own = mine[1].replace("ROOT ", "").rpartition("}")[0]
-    body = body.replace("ROOT ", "").rpartition("}")[0]
-    head = re.sub(r", entry_computation_layout=\{.*\}|, is_scheduled=true", "", mine[0].split("\n")[0])
-    own = re.sub(r"^(.*?) *->.*\{$", r"\1 {", own, count=1, flags=re.MULTILINE)
-    before = "\n".join([head, *mine[0].split("\n")[1:]])
-    return f"{before}\n{theirs[0]}\nENTRY{own}{body}  ROOT both.spliced = tuple({roots[0][1]}, {roots[1][1]})\n}}\n"
-
-
-def _loose(text: str) -> str:
-    """Without the layout of the entry and the shapes that follow from the operands."""
-    text = re.sub(r", entry_computation_layout=\{.*\}", "", text)
-    text = re.sub(r"(?m)^((?:ENTRY )?%?[\w.-]+) \(.*\) -> .*\{$", r"\1 {", text)
-    return _INFERRED.sub(r"\1", text)
-
-
-CHANGES: tuple[Change, ...] = (
-    _size_everywhere,
-    _size_everywhere,
-    _size_once,
-    _type_everywhere,
-    _type_everywhere,
-    _type_once,
-    _opcode,
-    _opcode,
-    _number,
-    _literal,
-    _operand,
-    _operand,
-    _layout,
-    _attribute,
-    _attribute,
-    _lines,
-    _root,
-    _inserted,
-    _inserted,
-    _spliced,
-)
+_EDITS = 0.4
+"""Share of the changes that are edits of tokens, shapes and structure, which leave fewer modules valid."""
 
 
 def mutants(rng: np.random.Generator) -> Iterator[Item]:
-    """Texts without end, most of them modules that verify."""
+    """Texts without end, a good third of them modules that verify."""
     while True:
-        text = _mutant(rng)
-        if rng.random() < _VALID:
-            for _ in range(_TRIES):
-                if not _is_refused(text):
-                    break
-                text = _mutant(rng)
-        yield text
+        yield _mutant(rng)
 
 
 def modules(rng: np.random.Generator) -> Iterator[Item]:
@@ -381,38 +36,21 @@ def modules(rng: np.random.Generator) -> Iterator[Item]:
 
 
 def _mutant(rng: np.random.Generator) -> str:
-    text = random_module(rng) if rng.random() < _RANDOM else _pick(rng, seeds())
+    text = random_module(rng) if rng.random() < _RANDOM else pick(rng, seeds())
     for _ in range(int(rng.integers(1, 4))):
-        text = CHANGES[int(rng.integers(0, len(CHANGES)))](text, rng)
+        text = pick(rng, hlo_edits.EDITS if rng.random() < _EDITS else CHANGES)(text, rng)
     if rng.random() < 0.03:
         text = change_text(text, rng)
-    return _loose(text) if rng.random() < 0.6 else text
-
-
-@lru_cache(maxsize=1)
-def _parsed(text: str) -> HloModule:
-    """The module, parsed once for the generator and the check that follows."""
-    return parse(text)
-
-
-def _is_refused(text: str) -> bool:
-    """Whether xlanb says what is wrong with it; an input that makes it fail otherwise is not."""
-    try:
-        _parsed(text).verify(executable=True)
-    except XlanbError:
-        return True
-    except Exception:  # noqa: BLE001 - the check finds it again
-        return False
-    return False
+    return loosened(text) if rng.random() < 0.6 else text
 
 
 def check(item: Item, rng: np.random.Generator) -> str | None:
     """The find that a text is; None where it is refused with a reason or all of it holds."""
     assert isinstance(item, str)
-    return check_module(lambda: _parsed(item), rng)
+    return check_module(lambda: parse(item), rng)
 
 
 def quick(item: Item, _rng: np.random.Generator) -> str | None:
     """The find that a text is without being compiled."""
     assert isinstance(item, str)
-    return check_module(lambda: _parsed(item), None)
+    return check_module(lambda: parse(item), None)

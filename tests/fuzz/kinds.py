@@ -63,6 +63,7 @@ def kinds() -> dict[str, Kind]:
         dumps,
         graphdefs,
         hlo_proto,
+        hlo_seeds,
         hlo_text,
         notebooks,
         stablehlo_text,
@@ -71,7 +72,7 @@ def kinds() -> dict[str, Kind]:
 
     found = [
         Kind("executable", ".xlanb", archives.mutants, archives.check),
-        Kind("hlo", ".hlo", hlo_text.mutants, hlo_text.check, hlo_text.quick, EXECUTED, hlo_text.seeds),
+        Kind("hlo", ".hlo", hlo_text.mutants, hlo_text.check, hlo_text.quick, EXECUTED, hlo_seeds.seeds),
         Kind("proto", ".pb", hlo_proto.mutants, hlo_proto.check, hlo_proto.quick, EXECUTED, hlo_proto.seeds),
         Kind("random-module", ".hlo", hlo_text.modules, hlo_text.check),
         Kind("bomb", ".hlo", bombs.mutants, bomb_check.check),

@@ -8,7 +8,8 @@ import json
 import numpy as np
 import pytest
 
-from tests.fuzz import hlo_check, hlo_proto, hlo_text
+import xlanb
+from tests.fuzz import hlo_changes, hlo_check, hlo_edits, hlo_proto, hlo_seeds, hlo_text
 from tests.fuzz.kinds import kinds
 from xlanb.hlo import parse
 from xlanb.hlo.proto.schema import SCHEMA
@@ -23,7 +24,7 @@ WRONG = ADD.replace("add", "nothing")
 def seeds(monkeypatch):
     def of(*paths):
         monkeypatch.setenv("XLANB_FUZZ_SEEDS", ":".join(map(str, paths)))
-        return hlo_text.seeds.__wrapped__()
+        return hlo_seeds.seeds.__wrapped__()
 
     return of
 
@@ -35,7 +36,7 @@ def test_modules_of_files_and_folders_are_seeds(seeds, tmp_path):
     (folder / "notes.txt").write_text("no module")
     (tmp_path / "b.jsonl").write_text(json.dumps({"text": SUB}) + "\n" + json.dumps(["no object"]) + "\n")
     with gzip.open(tmp_path / "c.jsonl.gz", "wt") as file:
-        file.write(json.dumps({"text": MUL, "id": 1}) + "\n")
+        file.write(json.dumps({"before": MUL, "id": 1}) + "\n")
     found = seeds(tmp_path / "some", tmp_path / "b.jsonl", tmp_path / "c.jsonl.gz")
     assert found[-3:] == (ADD, SUB, MUL)
     assert found[:-3] == seeds()
@@ -43,8 +44,8 @@ def test_modules_of_files_and_folders_are_seeds(seeds, tmp_path):
 
 def test_modules_spliced_into_themselves_and_into_entries_of_that_name(seeds, tmp_path, monkeypatch):
     (tmp_path / "odd.hlo").write_text(ADD.replace("first", "ENTRY").replace("ENTRY e {", "ENTRYe {"))
-    monkeypatch.setattr(hlo_text, "seeds", lambda: (tmp_path.joinpath("odd.hlo").read_text(),))
-    assert hlo_text._spliced(ADD, np.random.default_rng(0)) == ADD
+    monkeypatch.setattr(hlo_changes, "seeds", lambda: (tmp_path.joinpath("odd.hlo").read_text(),))
+    assert hlo_changes._spliced(ADD, np.random.default_rng(0)) == ADD
 
 
 def test_a_share_of_the_inputs_is_compiled():
@@ -56,11 +57,32 @@ def test_a_share_of_the_inputs_is_compiled():
     assert all(whole.check_for(rng) is whole.check for _ in range(50))
 
 
-def test_half_of_the_mutants_and_all_random_modules_verify():
+def test_a_quarter_of_the_mutants_and_all_random_modules_verify():
     rng = np.random.default_rng(7)
-    for made, least in ((hlo_text.mutants(rng), 0.5), (hlo_text.modules(rng), 1.0)):
-        refused = sum(hlo_text._is_refused(next(made)) for _ in range(60))
-        assert 1 - refused / 60 >= least
+    for made, least in ((hlo_text.mutants(rng), 0.25), (hlo_text.modules(rng), 1.0)):
+        assert sum(hlo_seeds.is_valid(next(made)) for _ in range(80)) / 80 >= least
+
+
+@pytest.mark.parametrize("edit", dict.fromkeys(hlo_edits.EDITS))
+def test_every_edit_changes_modules_and_depends_on_the_seed_alone(edit):
+    def made(seed):
+        rng = np.random.default_rng(seed)
+        return [edit(text, rng) for text in hlo_seeds.seeds()[:40]]
+
+    first, again = made(3), made(3)
+    assert first == again
+    assert sum(a != b for a, b in zip(first, hlo_seeds.seeds(), strict=False)) >= 4
+
+
+def test_an_outlined_entry_has_the_same_result():
+    rng = np.random.default_rng(0)
+    expected = xlanb.evaluate(parse(ADD), np.ones(3, np.float32))
+    texts = {hlo_edits._outlined(ADD, rng) for _ in range(150)}
+    assert len(texts) > 6
+    for text in texts:
+        module = parse(text)
+        times = 2 if text.count("call(") == 2 else 1
+        np.testing.assert_array_equal(xlanb.evaluate(module, np.ones(3, np.float32)), expected * times)
 
 
 @pytest.mark.parametrize("frames", [(1, 1), (1, 0), (2, 9)])

@@ -39,6 +39,11 @@ BAD = [
     ),
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  p = f32[] parameter(1)\n}", "already exists"),
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(1)\n}", "parameter numbers"),
+    (
+        "HloModule m\nENTRY e {\n  %f32 = f32[] parameter(0)\n}",
+        "illegal instruction name: f32; suggest renaming to: f32_",
+    ),
+    ("HloModule m\nENTRY e {\n  __p = f32[] parameter(0)\n}", "suggest renaming to: a_p"),
     ("HloModule m\nENTRY e {\n  ROOT p = f32[] parameter(0)\n  ROOT q = f32[] negate(p)\n}", "only one ROOT"),
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(0), nosuch=1\n}", "unexpected attribute"),
     (

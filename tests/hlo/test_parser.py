@@ -50,6 +50,14 @@ def test_nested_instructions_get_anonymous_names() -> None:
     assert [i.name for i in module.entry_computation] == ["p", "negate.anon", "negate.anon.1", "r"]
 
 
+def test_computations_named_like_element_types_are_renamed() -> None:
+    body = " {\n  ROOT p = f32[] parameter(0)\n}\n"
+    calls = "  %b = f32[] call(p), to_apply=%pred_\n  ROOT a = f32[] call(b), to_apply=%pred\n}\n"
+    module = parse(f"HloModule m\n%pred{body}%pred_{body}ENTRY %__e {{\n  p = f32[] parameter(0)\n{calls}")
+    assert sorted(c.name for c in module.computations) == ["a_e", "pred_", "pred_.1"]
+    assert str(parse(str(module))) == str(module)
+
+
 def test_names_are_made_unique_over_the_module() -> None:
     module = parse(
         "HloModule m\nf {\n  ROOT p = f32[] parameter(0)\n}\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT c = f32[] call(p), to_apply=f\n}\n"

@@ -487,6 +487,18 @@ def test_nesting_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
             HloModule.from_proto(module.to_proto())
 
 
+@pytest.mark.parametrize("shape", ["f32[2]", "f64[2]", "c64[2]", "bf16[2]", "f32[0]"])
+def test_signalling_nans_keep_their_bits(shape: str) -> None:
+    value = {"f32[0]": "{}", "c64[2]": "{(nan(0x1), 2), (3, -nan(0x5))}"}.get(shape, "{nan(0x1), -2}")
+    data = parse(f"HloModule m\nENTRY e {{\n  ROOT c = {shape} constant({value})\n}}\n").to_proto()
+    unknown = SCHEMA.HloModuleProto()
+    unknown.ParseFromString(data)
+    literal = unknown.computations[0].instructions[0].literal
+    literal.MergeFromString(b"\x82\x7d\x03abc")  # a field that the schema does not know
+    for source in (data, unknown.SerializeToString()):
+        assert HloModule.from_proto(source).to_proto() == data
+
+
 def test_constants_beyond_what_a_message_holds() -> None:
     constants = "".join(f"  c{i} = f32[400000000] constant({{...}})\n" for i in range(2))
     module = xlanb.hlo.parse(f"HloModule m\nENTRY e {{\n{constants}  ROOT t = f32[400000000] add(c0, c1)\n}}")

@@ -477,8 +477,14 @@ WIDER_TRANSFORM = (
 )
 
 
+CAST_TOKEN = (
+    "HloModule m\n\nENTRY e {\n  a = token[] after-all()\n  b = f32[0] bitcast(a)\n  ROOT c = f32[0] negate(b)\n}\n"
+)
+
+
 @pytest.mark.parametrize(
-    ("text", "name"), [(LONG_TRANSFORM, "%f"), (WIDER_TRANSFORM, "%f"), (WIDE_SCAN, "%s"), (GROWING_LOOP, "%w")]
+    ("text", "name"),
+    [(LONG_TRANSFORM, "%f"), (WIDER_TRANSFORM, "%f"), (WIDE_SCAN, "%s"), (GROWING_LOOP, "%w"), (CAST_TOKEN, "%b")],
 )
 def test_what_only_a_compiler_refuses(text, name):
     module = hlo.parse(text)

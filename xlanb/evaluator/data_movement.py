@@ -110,7 +110,7 @@ def _copy(ev: Evaluator, i: HloInstruction, x: Value) -> Value:
 def _bitcast(ev: Evaluator, i: HloInstruction, x: Any) -> Any:
     """The one rule that layouts bear upon: elements keep their place in memory."""
     source, target = i.operands[0].shape, i.shape
-    if not isinstance(source, ArrayShape) or not isinstance(target, ArrayShape):
+    if not isinstance(source, ArrayShape) or not isinstance(target, ArrayShape) or not source.is_array:
         return x
     if source.is_dynamic or target.is_dynamic:
         if (source.dimensions, source.minor_to_major) != (target.dimensions, target.minor_to_major):

@@ -16,6 +16,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.lexer import KEYWORDS, RESERVED, Cursor
 from xlanb.hlo.literal_text import parse_literal
 from xlanb.hlo.module import HloModule
+from xlanb.hlo.names import sanitized
 from xlanb.hlo.opcode import BY_TEXT, Attribute, HloOpcode
 from xlanb.hlo.parse_async import Async
 from xlanb.hlo.parse_attributes import READERS, parse_bools, parse_shapes
@@ -115,7 +116,7 @@ class InstructionParser:
         cursor = self.cursor
         cursor.enter()
         cursor.expect("{", "at the beginning of instruction list")
-        scope = Scope(HloComputation(name, self.module))
+        scope = Scope(HloComputation(sanitized(name), self.module))
         while True:
             self.instruction(scope)
             if cursor.accept("}"):
@@ -292,6 +293,8 @@ class InstructionParser:
             name = self._anonymous_name(scope, opcode)
         elif name in scope.by_name:
             self.cursor.fail(f"instruction already exists: {name}", at)
+        elif (allowed := sanitized(name)) != name:
+            self.cursor.fail(f"illegal instruction name: {name}; suggest renaming to: {allowed}", at)
         computation = scope.computation
         new = HloInstruction(name, opcode, shape, tuple(operands), attributes, computation)
         computation._instructions[new] = None

@@ -6,14 +6,13 @@ import re
 
 from xlanb.errors import ShapeError
 from xlanb.hlo.lexer import Cursor
-from xlanb.shape import ArrayShape, BufferShape, Layout, PrimitiveType, Shape, TupleShape
+from xlanb.shape import EXTENT_LIMIT, ArrayShape, BufferShape, Layout, PrimitiveType, Shape, TupleShape
 from xlanb.shape.primitive_type import BY_TEXT
 
 SIMPLE = r"[a-z][a-z0-9]*\[[0-9,]*\](?:\{[0-9:][^}\n]*\})?"
 _SIMPLE = re.compile(SIMPLE)
 _LAYOUT_START = re.compile(r"\{[ \t\n\r]*(?:-?[0-9]|:)")
 _UNSIGNED = ("u1", "u2", "u4", "u8", "u16", "u32", "u64")
-_EXTENT_LIMIT = 2**63
 
 ShapeCache = dict[str, Shape]
 
@@ -120,7 +119,7 @@ def _dimensions(cursor: Cursor) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     for size in sizes:
         # XLA keeps byte counts in 64 bits: no size may overflow them, even where another dimension is 0.
         extent *= max(1, size)
-        if extent >= _EXTENT_LIMIT:
+        if extent >= EXTENT_LIMIT:
             cursor.fail("shape too large", start)
     return tuple(sizes), tuple(dynamic) if any(dynamic) else ()
 

@@ -24,6 +24,8 @@ MAX_LEAVES = 100_000
 """Arrays that one tuple may hold, those of tuples within it included."""
 MAX_DEPTH = 100
 """Levels of tuples within tuples."""
+EXTENT_LIMIT = 2**63
+"""Where the product of all dimensions but those of size 0 reaches it, XLA cannot count a shape's bytes and refuses it."""
 MOST_DIMENSIONS = 64
 """Dimensions of an array that has a value: NumPy has no more."""
 

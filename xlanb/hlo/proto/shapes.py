@@ -10,7 +10,7 @@ import numpy as np
 from xlanb.errors import LiteralError, ShapeError
 from xlanb.hlo.proto.schema import SCHEMA
 from xlanb.protos import Message, extend_floats, floats_of
-from xlanb.shape import ArrayShape, BufferShape, Layout, Literal, PrimitiveType, Shape, TupleShape
+from xlanb.shape import EXTENT_LIMIT, ArrayShape, BufferShape, Layout, Literal, PrimitiveType, Shape, TupleShape
 from xlanb.shape.primitive_type import BY_NUMBER, BY_TEXT
 
 UNBOUNDED = -(2**63)
@@ -19,7 +19,6 @@ UNBOUNDED = -(2**63)
 MESSAGE_LIMIT = 2**31 - 1
 """Bytes of a binary message: protobuf's own limit."""
 
-_EXTENT_LIMIT = 2**63
 _MAX_LITERAL_RANK = 64
 _POINTER_TYPES = re.compile(r"([#*])\((\w+)\)")
 _SPLIT = re.compile(r"\((-?\d+):([-\d,]*)\)")
@@ -97,7 +96,7 @@ def _array_from_proto(kind: PrimitiveType, proto: Message) -> ArrayShape:
         if size < 0 and (size != UNBOUNDED or not dynamic or not dynamic[i]):
             raise ShapeError(f"dimension {size} in a ShapeProto")
         extent *= max(1, size)
-        if extent >= _EXTENT_LIMIT:
+        if extent >= EXTENT_LIMIT:
             raise ShapeError(f"{kind}[{','.join(map(str, dimensions[:20]))}] in a ShapeProto is too large")
     layout = _layout_from_proto(proto.layout) if proto.HasField("layout") else None
     return ArrayShape(kind, tuple(-1 if d < 0 else d for d in dimensions), layout, dynamic if any(dynamic) else ())

@@ -9,6 +9,7 @@ A result array is row major; layouts of operands play no part.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 from xlanb.errors import ShapeError
@@ -23,7 +24,7 @@ from xlanb.hlo.shape_inference import (
     reductions,
 )
 from xlanb.hlo.shape_inference.registry import CHECKS, RULES, Site, compatible
-from xlanb.shape import Literal, Shape
+from xlanb.shape import EXTENT_LIMIT, ArrayShape, Literal, Shape, TupleShape
 
 __all__ = ["GIVEN", "check", "compatible", "infer", "is_inferred"]
 
@@ -51,7 +52,12 @@ def infer(opcode: HloOpcode, shapes: Sequence[Shape], attributes: Mapping[str, A
         return literal.shape
     if found is None:
         raise ShapeError(f"{opcode}: the shape does not follow from the operands and must be given")
-    return found(Site(opcode, shapes, attributes))
+    site = Site(opcode, shapes, attributes)
+    shape = found(site)
+    for part in shape.shapes if isinstance(shape, TupleShape) and opcode is not HloOpcode.TUPLE else (shape,):
+        if isinstance(part, ArrayShape) and prod(d if d > 0 else 1 for d in part.dimensions) >= EXTENT_LIMIT:
+            site.fail(f"expected a result whose bytes 64 bits can count, and the dimensions {part} are too large")
+    return shape
 
 
 def check(opcode: HloOpcode, shapes: Sequence[Shape], attributes: Mapping[str, Any], shape: Shape) -> None:

@@ -66,7 +66,19 @@ def _second(site: Site) -> Shape:
 def _permute(site: Site) -> Shape:
     if not site.shapes:
         site.fail("expected at least one operand")
+    _check_boxes(site)
     return site.shapes[1] if _in_place(site) else _one_or_all(site.shapes)
+
+
+def _check_boxes(site: Site) -> None:
+    """The boxes that are sent have the source's dimensions: in a proto their sizes stand in one list."""
+    boxes = site.get("slice_sizes") or ()
+    source = site.shapes[0]
+    if isinstance(source, TupleShape) and source.shapes:
+        source = source.shapes[0]
+    rank = source.rank if isinstance(source, ArrayShape) else 0
+    if any(len(box) != rank or not rank for box in boxes):
+        site.fail(f"expected slice_sizes of {rank or 'at least one'} dimensions, those of the source, not {boxes}")
 
 
 def _in_place(site: Site) -> bool:

@@ -41,9 +41,12 @@ def _sizes(shape: Shape) -> list[tuple[bool, ...]]:
 
 
 def _verify_bitcast(i: HloInstruction) -> None:
-    """A bitcast has the bits of its operand."""
+    """A bitcast has the bits of its operand; of what is no array, the same shape."""
     source, shape = i.operands[0].shape, i.shape
-    if source.is_array and shape.is_array and _bits(source.as_array()) != _bits(shape.as_array()):
+    if not (source.is_array and shape.is_array):
+        if not compatible(source, shape):
+            fail(i, f"cannot be compiled: expected {source}, which is no array, to keep its shape, not {shape}")
+    elif _bits(source.as_array()) != _bits(shape.as_array()):
         fail(i, f"cannot be compiled: expected a shape of as many bits as {source} has, not {shape}")
 
 

@@ -1,0 +1,158 @@
+"""In which results compiled code and the interpreter may differ, and why: a list of kinds, each a property of one instruction.
+
+    which(module, has_extremes=False) -> [kind or "" of every leaf of the result]
+
+A result is open only where an instruction of a kind below leads to it; the other results of the same module are compared.
+
+    state                     random numbers, and what comes from a host or another device
+    fold without an order     XLA applies a reducer in any order: of two operands that is not associative, or of several values
+    sort without an order     the comparator is no `<` or `>` of one key, or several arrays follow keys that may be equal and the sort is not stable
+    comparison with NaN       a sort by `<` or `>` of floats where some may be NaN
+    algorithm over infinities an FFT, a solve or a decomposition where some elements may be infinite or NaN: its order of operations decides which results are
+    decomposition             vectors are as good with another sign, or of several equal values any others of their space
+    decision on a rounded     a comparison, a floor, a conversion, ... of what is rounded more than once on the way there
+
+The interpreter is asked for one more: what LAPACK leaves of a matrix that is not positive definite is not defined (`hlo_check`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.fuzz.conditioning import DECOMPOSITIONS, FUNCTIONS
+from xlanb.hlo import HloInstruction, HloModule
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape
+
+_STATEFUL = {Op.RNG, Op.RNG_GET_AND_UPDATE_STATE, Op.INFEED, Op.RECV, Op.RECV_DONE, Op.RNG_BIT_GENERATOR}
+_UP_TO_A_FACTOR = re.compile(r"lapack_[sdcz](gesdd|gesvd|syevd|heevd|geev|gees)_ffi")
+_FOLDS = {Op.REDUCE, Op.REDUCE_WINDOW, Op.SCATTER, Op.SELECT_AND_SCATTER, Op.SCAN, Op.ALL_REDUCE, Op.REDUCE_SCATTER}
+_ASSOCIATIVE = {Op.ADD, Op.MULTIPLY, Op.MINIMUM, Op.MAXIMUM, Op.AND, Op.OR, Op.XOR}
+ROUGH = FUNCTIONS | DECOMPOSITIONS
+"""What is rounded more than once."""
+_SHARP = {
+    Op.COMPARE, Op.FLOOR, Op.CEIL, Op.SIGN, Op.ROUND_NEAREST_AFZ, Op.ROUND_NEAREST_EVEN, Op.SORT, Op.TOPK, Op.BITCAST_CONVERT, Op.IS_FINITE, Op.REMAINDER,
+    Op.REDUCE_PRECISION, Op.STOCHASTIC_CONVERT, Op.SELECT_AND_SCATTER, Op.BITCAST, Op.CONVERT, Op.CLAMP, Op.MAXIMUM, Op.MINIMUM,
+}  # fmt: skip
+
+
+def _state(i: HloInstruction) -> bool:
+    return i.opcode in _STATEFUL
+
+
+def _fold(i: HloInstruction) -> bool:
+    return i.opcode in _FOLDS and not all(_is_associative(c) for c in i.called_computations)
+
+
+def _is_associative(computation: HloComputation) -> bool:
+    plain = len(computation.instructions) == len(computation.parameters) + 1
+    return plain and computation.root.opcode in (*_ASSOCIATIVE, Op.COMPARE)
+
+
+def _sort(i: HloInstruction) -> bool:
+    return i.opcode is Op.SORT and not (_keys(i) and (len(i.operands) == 1 or i.get("is_stable")))
+
+
+def _keys(sort: HloInstruction) -> set[int]:
+    """The numbers of the two parameters that a comparator compares by < or >: of one key; else none."""
+    root = sort.called_computations[0].root
+    if root.opcode is not Op.COMPARE or root.get("direction") not in ("LT", "GT"):
+        return set()
+    if any(o.opcode is not Op.PARAMETER for o in root.operands):
+        return set()
+    numbers = {o.parameter_number for o in root.operands}
+    return numbers if len(numbers) == 2 and len({n // 2 for n in numbers}) == 1 else set()
+
+
+def _unordered(i: HloInstruction) -> bool:
+    keys = _keys(i) if i.opcode is Op.SORT else set()
+    return any(_is_float(i.operands[k // 2]) for k in keys)
+
+
+def _spreads(i: HloInstruction) -> bool:
+    """Whether an algorithm mixes all elements: where one is infinite, which results are infinite or NaN is its own affair."""
+    return i.opcode in (Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.FFT, Op.CUSTOM_CALL)
+
+
+def _is_float(i: HloInstruction) -> bool:
+    return isinstance(i.shape, ArrayShape) and i.shape.element_type.is_floating
+
+
+def _decomposition(i: HloInstruction) -> bool:
+    return i.opcode is Op.CUSTOM_CALL and bool(_UP_TO_A_FACTOR.fullmatch(i.get("custom_call_target")))
+
+
+_KINDS: dict[str, Callable[[HloInstruction], bool]] = {
+    "state": _state,
+    "fold without an order": _fold,
+    "sort without an order": _sort,
+    "decomposition": _decomposition,
+}
+_ROUNDED = "decision on a rounded"
+_OF_EXTREMES: dict[str, Callable[[HloInstruction], bool]] = {
+    "comparison with NaN": _unordered,
+    "algorithm over infinities": _spreads,
+}
+
+
+class _Flow(NamedTuple):
+    """What is known of a value: the kind that explains a difference, and whether it is rounded more than once."""
+
+    kind: str = ""
+    is_rough: bool = False
+
+
+def which(module: HloModule, *, has_extremes: bool = False) -> list[str]:
+    """The kind that leaves each leaf of the result open, "" for those in which nothing may differ."""
+    root = module.entry_computation.root
+    flows = _flows(module.entry_computation, has_extremes=has_extremes)
+    parts = root.operands if root.opcode is Op.TUPLE else [root]
+    return [
+        flows[part].kind for part in parts for _, s in part.shape.leaves() if isinstance(s, ArrayShape) and s.is_array
+    ]
+
+
+def _flows(computation: HloComputation, *, has_extremes: bool) -> dict[HloInstruction, _Flow]:
+    flows: dict[HloInstruction, _Flow] = {}
+    for i in computation.post_order():
+        inside = [j for c in _called(i) for j in c.instructions]
+        given = [flows[o] for o in i.operands]
+        flows[i] = _flow(i, inside, given, has_extremes=has_extremes)
+    return flows
+
+
+def _flow(i: HloInstruction, inside: list[HloInstruction], given: list[_Flow], *, has_extremes: bool) -> _Flow:
+    """What is known of the value of an instruction: of what it calls, the order does not count."""
+    both = [*inside, i]
+    is_rough = any(g.is_rough for g in given) or any(map(_is_rough, both))
+    kind = next((g.kind for g in given if g.kind), "")
+    kind = kind or next((name for name, holds in _KINDS.items() if any(map(holds, both))), "")
+    if not kind and has_extremes:
+        kind = next((name for name, holds in _OF_EXTREMES.items() if any(map(holds, both))), "")
+    if not kind and is_rough and any(j.opcode in _SHARP for j in both):
+        kind = _ROUNDED
+    return _Flow(kind, is_rough)
+
+
+def _is_rough(i: HloInstruction) -> bool:
+    """Whether a value is rounded more than once, or is narrow and so may be kept in a wider type."""
+    if i.opcode in ROUGH:
+        return True
+    leaves = (s for _, s in i.shape.leaves() if isinstance(s, ArrayShape))
+    is_narrow = any(s.element_type.is_floating and s.element_type.bits < 32 for s in leaves)
+    return is_narrow and i.opcode not in (Op.PARAMETER, Op.CONSTANT)
+
+
+def _called(i: HloInstruction) -> list[HloComputation]:
+    """All computations that an instruction calls, those they call included."""
+    found: dict[HloComputation, None] = {}
+    left = list(i.called_computations)
+    while left:
+        c = left.pop()
+        if c not in found:
+            found[c] = None
+            left += [d for j in c.instructions for d in j.called_computations]
+    return list(found)

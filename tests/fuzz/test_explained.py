@@ -1,0 +1,76 @@
+"""Which results of a module may differ: those alone that an instruction of a listed kind leads to."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz import explained
+from xlanb.hlo import parse
+
+_REDUCER = """
+sub {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] subtract(a, b)
+}
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}
+first {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  c = f32[] parameter(2)
+  d = f32[] parameter(3)
+  ROOT e = pred[] compare(a, b), direction=LT
+}
+late {
+  a = f32[] parameter(0)
+  t = f32[] tanh(a)
+  ROOT f = f32[] floor(t)
+}
+"""
+
+
+def _kinds(rows: str, *, has_extremes: bool = False) -> list[str]:
+    entry = f"ENTRY e {{\n  p = f32[4] parameter(0)\n  z = f32[] constant(0)\n  n = f32[4] negate(p)\n{rows}\n}}\n"
+    return explained.which(parse(f"HloModule m\n{_REDUCER}{entry}"), has_extremes=has_extremes)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "kind"),
+    [
+        ("f32[] reduce(p, z), dimensions={0}, to_apply=sub", "fold without an order"),
+        ("f32[] reduce(p, z), dimensions={0}, to_apply=add", ""),
+        ("f32[4] sort(p), dimensions={0}, to_apply=less", ""),
+        ("(f32[4], f32[4]) sort(p, n), dimensions={0}, to_apply=first", "sort without an order"),
+        ("(f32[4], f32[4]) sort(p, n), dimensions={0}, is_stable=true, to_apply=first", ""),
+        ("f32[4] rng(z, z), distribution=rng_uniform", "state"),
+        ("f32[4] map(p), dimensions={0}, to_apply=late", "decision on a rounded"),
+        ("f32[4] tanh(p)", ""),
+        ("f32[4] floor(p)", ""),
+    ],
+)
+def test_a_result_is_open_by_what_leads_to_it(instruction: str, kind: str) -> None:
+    leaves = 2 if instruction.startswith("(") else 1
+    assert _kinds(f"  ROOT r = {instruction}") == [kind] * leaves
+    shape = instruction.partition(") ")[0] + ")" if instruction.startswith("(") else instruction.partition(" ")[0]
+    assert _kinds(f"  r = {instruction}\n  ROOT t = ({shape}, f32[4]) tuple(r, n)") == [*[kind] * leaves, ""]
+
+
+def test_a_rounded_value_is_no_reason_before_a_decision() -> None:
+    assert _kinds("  t = f32[4] tanh(p)\n  ROOT f = f32[4] floor(t)") == ["decision on a rounded"]
+    rows = "  t = f32[4] tanh(p)\n  f = f32[4] floor(p)\n  ROOT r = (f32[4], f32[4]) tuple(t, f)"
+    assert _kinds(rows) == ["", ""]
+
+
+def test_an_order_of_floats_is_open_where_some_are_nan() -> None:
+    sort = "  ROOT r = f32[4] sort(p), dimensions={0}, to_apply=less"
+    assert _kinds(sort, has_extremes=True) == ["comparison with NaN"]
+    assert _kinds("  ROOT r = f32[4] maximum(p, n)", has_extremes=True) == [""]
