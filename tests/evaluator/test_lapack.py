@@ -335,3 +335,22 @@ def test_regular_tridiagonal_systems_are_not_perturbed(rng):
     matrix = np.diag(diagonal + 4) + np.diag(below[1:], -1) + np.diag(above[:-1], 1)
     x = perturbed_tridiagonal_solve(below, diagonal + 4, above, b)
     np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("target", "results", "operands", "takes"),
+    [
+        ("dorgqr", [(7, 9)], [(7, 7), (7, 9)], "mk, t in a batch"),
+        ("dorgqr", [(7, 3)], [(7, 3), (4,)], "mk, t in a batch"),
+        ("dormqr", [(5, 2)], [(7, 3), (3,), (5, 2)], "mk, t, mn"),
+        ("dpotrf", [(3, 4), ()], [(3, 4)], "nn"),
+        ("dtrsm", [(4, 2)], [(3, 3), (4, 2)], "nn, nk"),
+        ("dgetrf", [(3, 3), (3,), ()], [(3, 3), (3, 3)], "mn"),
+        ("dgeqrf", [(3,), (3,)], [(3,)], "mn"),
+        ("dgeqrf", [(3, 3), (3,), ()], [(3, 3)], "has 2 results, not 3"),
+    ],
+)
+def test_operands_that_do_not_fit_are_refused(target, results, operands, takes):
+    options = {"uplo": L, "side": L, "trans_x": N, "diag": N}
+    with pytest.raises(EvaluationError, match=takes):
+        call(target, [(np.float64, dims) for dims in results], *map(np.ones, operands), **options)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.programs import line_fit
 from xlanb import tf
+from xlanb.errors import XlanbError
 from xlanb.graph.attr_values import fill_attrs, new_message
 from xlanb.graph.graph import Graph
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation, Tensor
+
+_LONGEST = 40_000
+"""Bytes of the longest seed that is given."""
 
 
 def _perceptron() -> None:
@@ -176,6 +182,26 @@ def _graphs() -> dict[str, Graph]:
 def seeds() -> dict[str, bytes]:
     """GraphDefs by name."""
     return {name: graph.to_graphdef() for name, graph in _graphs().items()}
+
+
+@cache
+def given_seeds() -> tuple[bytes, ...]:
+    """The GraphDefs of what XLANB_FUZZ_SEEDS names: .pb and .pbtxt files, or folders of these."""
+    paths = [Path(p) for p in os.environ.get("XLANB_FUZZ_SEEDS", "").split(os.pathsep) if p]
+    files = [f for p in paths for f in (sorted(p.rglob("*.pb*")) if p.is_dir() else [p])]
+    return tuple(dict.fromkeys(data for f in files if f.suffix in (".pb", ".pbtxt") and (data := _graph_of(f))))
+
+
+def _graph_of(file: Path) -> bytes:
+    """The binary GraphDef that a file holds; nothing where it is long or no graph that can be read (other messages are .pb files too)."""
+    data = file.read_bytes()
+    if len(data) > _LONGEST:
+        return b""
+    try:
+        graph = Graph.from_graphdef(data.decode() if file.suffix == ".pbtxt" else data)
+        return graph.to_graphdef() if graph.get_operations() else b""
+    except (XlanbError, UnicodeDecodeError):
+        return b""
 
 
 @cache

@@ -10,7 +10,8 @@ import numpy as np
 from google.protobuf import text_format
 
 import xlanb
-from tests.fuzz.graph_seeds import seeds, small_seeds
+from tests.fuzz import graph_edits
+from tests.fuzz.graph_seeds import given_seeds, seeds, small_seeds
 from tests.fuzz.kinds import Item
 from tests.fuzz.mutate import NUMBERS, TEXTS, change_bytes, change_text
 from tests.fuzz.op_seeds import op_graph
@@ -30,6 +31,7 @@ _RUN = 2
 _SMALL = 0.7
 _OPS = 0.3  # any op of the table, with inputs that may fit
 _SMALL_TEXTS = 0.9  # text is parsed by Python
+_EDITS = 0.5  # of texts: changes of tokens and blocks
 
 
 def _one(rng: np.random.Generator, items: Any) -> Any:
@@ -228,17 +230,83 @@ def _change_library_node(_node: Any, graph: Any, rng: np.random.Generator) -> No
         chosen.extend(body.node)
 
 
+def _splice(node: Any, graph: Any, rng: np.random.Generator) -> None:
+    """The nodes of another graph come in, and one of them takes an input's place."""
+    other = new_message("GraphDef")
+    other.ParseFromString(_seed(rng, _SMALL))
+    for new in other.node:
+        new.input[:] = [f"^s/{i[1:]}" if i.startswith("^") else f"s/{i}" for i in new.input]
+        new.name = f"s/{new.name}"
+    graph.node.extend(other.node)
+    known = {f.signature.name for f in graph.library.function}
+    graph.library.function.extend(f for f in other.library.function if f.signature.name not in known)
+    if other.node and node.input:
+        node.input[int(rng.integers(0, len(node.input)))] = _one(rng, other.node).name
+
+
+def _cycle(node: Any, graph: Any, rng: np.random.Generator) -> None:
+    """A node takes what it leads to, or itself, as an input or before it runs."""
+    after = [n for n in graph.node if any(i.lstrip("^").partition(":")[0] == node.name for i in n.input)]
+    source = _one(rng, [node, *after]).name
+    if node.input and rng.random() < 0.6:
+        node.input[int(rng.integers(0, len(node.input)))] = source
+    else:
+        node.input.append(f"^{source}")
+
+
+def _odd_attr(node: Any, _graph: Any, rng: np.random.Generator) -> None:
+    """An attribute that the op does not have, or that has a meaning for any op, of any kind."""
+    value = node.attr[_one(rng, _ATTRS)]
+    kind = _one(rng, ("i", "f", "b", "s", "type", "shape", "list", "placeholder", "none"))
+    if kind in ("shape", "list"):
+        getattr(value, kind).SetInParent()
+    elif kind != "none":
+        values = {"s": b"loc:@nothing", "placeholder": "x", "b": True, "f": float("nan")}
+        setattr(value, kind, values.get(kind, int(_one(rng, _TYPES))))
+
+
+def _arity(node: Any, graph: Any, rng: np.random.Generator) -> None:
+    """The op becomes another one that takes as many inputs, with that one's attributes where a node has it."""
+    alike = [n for n in graph.node if len(n.input) == len(node.input) and n.op != node.op]
+    if alike:
+        other = _one(rng, alike)
+        node.op = other.op
+        for key in other.attr:
+            node.attr[key].CopyFrom(other.attr[key])
+
+
+_ATTRS = (
+    "T",
+    "dtype",
+    "shape",
+    "N",
+    "_class",
+    "_XlaCompile",
+    "_XlaMustCompile",
+    "_output_shapes",
+    "container",
+    "shared_name",
+    "",
+    "é",
+    "value",
+    "axis",
+    "index",
+    "data_format",
+    "_XlaScope",
+)
+
 _Mutation = Callable[[Any, Any, np.random.Generator], None]
 _OF_NODES: tuple[_Mutation, ...] = (
     _drop_attr, _swap_attrs, _copy_attr, _change_attr, _change_attr, _change_attr, _rewire, _rewire, _drop_input,
-    _swap_inputs, _control, _change_op, _rename, _drop_node, _copy_node, _device,
+    _swap_inputs, _control, _change_op, _rename, _drop_node, _copy_node, _device, _cycle, _odd_attr, _arity,
 )  # fmt: skip
-_MUTATIONS: tuple[_Mutation, ...] = (*_OF_NODES, _change_function, _change_library_node)
+_MUTATIONS: tuple[_Mutation, ...] = (*_OF_NODES, _change_function, _change_library_node, _splice)
 
 
 def _seed(rng: np.random.Generator, small: float) -> bytes:
     """A seed, most often a small one: it takes less time, and a mutation reaches more of what is in it."""
-    found: bytes = _one(rng, small_seeds() if rng.random() < small else seeds().values())
+    whole = (*seeds().values(), *given_seeds())
+    found: bytes = _one(rng, small_seeds() if rng.random() < small else whole)
     return found
 
 
@@ -276,7 +344,7 @@ def _text_of(data: bytes) -> tuple[str, ...]:
 
 def prepare() -> None:
     """Make the seeds, which takes a second, before the children of a campaign are forked."""
-    for seed in (*small_seeds(), *seeds().values()):
+    for seed in (*small_seeds(), *seeds().values(), *given_seeds()):
         _text_of(seed)
 
 
@@ -286,6 +354,10 @@ def text_mutants(rng: np.random.Generator) -> Iterator[str]:
         lines = list(_text_of(_seed(rng, _SMALL_TEXTS)))
         if rng.random() < 0.1:
             yield change_text("\n".join(lines), rng)
+            continue
+        if rng.random() < _EDITS:
+            other = "\n".join(_text_of(_seed(rng, _SMALL_TEXTS)))
+            yield graph_edits.edited("\n".join(lines), other, rng)
             continue
         for _ in range(int(rng.integers(1, 4))):
             at = int(rng.integers(0, len(lines)))

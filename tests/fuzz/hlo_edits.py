@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.fuzz.hlo_changes import ATTRIBUTE, LINE, TYPES, Change, one_match, pick, replaced
 from tests.fuzz.hlo_seeds import seeds
-from tests.fuzz.mutate import NUMBERS, TEXTS
+from tests.fuzz.mutate import NUMBERS, TEXTS, change_token
 
 _TOKEN = re.compile(r'"[^"\n]*"|%?[A-Za-z_][\w.-]*=?|-?\d[\w.+-]*|->|<=|/\*|\*/|\S')
 _SHAPE = re.compile(rf"\b({'|'.join(sorted(TYPES, key=len, reverse=True))})\[([^\]\n]*)\](\{{[^}}\n]*\}})?")
@@ -74,26 +74,7 @@ def _vocabulary() -> tuple[str, ...]:
 
 
 def _token(text: str, rng: np.random.Generator) -> str:
-    """A token left out, doubled, exchanged with another one, or put before another; or one of any module."""
-    found = list(_TOKEN.finditer(text))
-    if len(found) < 2:
-        return text
-    a, b = sorted(int(v) for v in rng.integers(0, len(found), 2))
-    how = int(rng.integers(0, 6))
-    if how == 5:
-        b = min(a + 1, len(found) - 1)  # neighbours
-    first, second = found[a], found[b]
-    if how == 0:
-        return replaced(text, first, "")
-    if how == 1:
-        return replaced(text, first, f"{first[0]} {first[0]}")
-    if how == 2:
-        return replaced(text, first, pick(rng, _vocabulary()))
-    if how == 3:
-        return replaced(text, first, f"{second[0]} {first[0]}")
-    if a == b:
-        return text
-    return text[: first.start()] + second[0] + text[first.end() : second.start()] + first[0] + text[second.end() :]
+    return change_token(text, _TOKEN, _vocabulary(), rng)
 
 
 def _piece(text: str, rng: np.random.Generator) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -92,6 +94,24 @@ def change_text(text: str, rng: np.random.Generator) -> str:
         else:
             text = text[:at]
     return text
+
+
+def change_token(text: str, token: re.Pattern[str], words: Sequence[str], rng: np.random.Generator) -> str:
+    """A token left out, doubled, exchanged with another one, repeated before another, or replaced by one of `words`."""
+    found = list(token.finditer(text))
+    if len(found) < 2:
+        return text
+    a, b = sorted(int(v) for v in rng.integers(0, len(found), 2))
+    how = int(rng.integers(0, 6))
+    if how == 5:
+        b = min(a + 1, len(found) - 1)  # neighbours
+    first, second = found[a], found[b]
+    if how <= 3:
+        put = ("", f"{first[0]} {first[0]}", words[int(rng.integers(0, len(words)))], f"{second[0]} {first[0]}")[how]
+        return text[: first.start()] + put + text[first.end() :]
+    if a == b:
+        return text
+    return text[: first.start()] + second[0] + text[first.end() : second.start()] + first[0] + text[second.end() :]
 
 
 def other_value(rng: np.random.Generator) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.fuzz.hlo_check import check_module
 from tests.fuzz.kinds import Item
-from tests.fuzz.mutate import NUMBERS, change_text
+from tests.fuzz.mutate import NUMBERS, change_text, change_token
 from xlanb.frontends.stablehlo import from_stablehlo
 from xlanb.hlo import HloModule
 
@@ -33,6 +33,32 @@ _VALUES = (
     "{a = {b = {}}}", "tensor<f32>", "#stablehlo.channel_handle<handle = -1, type = 9>", "dense<nan> : tensor<2xi8>", "9223372036854775808 : i64",
 )  # fmt: skip
 _TYPE = re.compile(r"tensor<[^<>\n]*>")
+_ELEMENTS = (
+    "i1",
+    "i2",
+    "ui4",
+    "i8",
+    "ui8",
+    "i16",
+    "i32",
+    "ui32",
+    "i64",
+    "ui64",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "f8E4M3FN",
+    "f8E5M2",
+    "f8E8M0FNU",
+    "f4E2M1FN",
+    "complex<f32>",
+    "complex<f64>",
+    "index",
+)
+_SSA = re.compile(r"%[\w.$]+(?:#\d+)?")
+_OP = re.compile(r"\b(?:stablehlo|chlo|func|mhlo)\.[a-z_0-9]+")
+_BRACED = re.compile(r"(?:\[[^\[\]\n]*\]|\{[^{}\n]*\}|\([^()\n]*\)|<[^<>\n]*>)")
 
 
 @cache
@@ -74,13 +100,82 @@ def _attribute(text: str, rng: np.random.Generator) -> str:
 
 
 def _token(text: str, rng: np.random.Generator) -> str:
-    """A token left out, doubled, or put in the place of another."""
-    tokens = list(_TOKEN.finditer(text))
-    if len(tokens) < 2:
+    return change_token(text, _TOKEN, _words(), rng)
+
+
+@cache
+def _words() -> tuple[str, ...]:
+    """The different tokens of all seeds."""
+    return tuple(sorted({t for text in seeds() for t in _TOKEN.findall(text)}))
+
+
+def _operand(text: str, rng: np.random.Generator) -> str:
+    """A value takes the place of another: of one of the same name elsewhere, or of any."""
+    found = list(_SSA.finditer(text))
+    if len(found) < 2:
         return text
-    a, b = (tokens[int(rng.integers(len(tokens)))] for _ in range(2))
-    put = ("", a[0] + " " + a[0], b[0])[int(rng.integers(3))]
-    return text[: a.start()] + put + text[a.end() :]
+    a, b = (found[int(rng.integers(len(found)))] for _ in range(2))
+    return text[: a.start()] + b[0] + text[a.end() :]
+
+
+def _dimension(text: str, rng: np.random.Generator) -> str:
+    """A dimension of a type becomes another, one more or one fewer: here, or wherever the type stands."""
+    found = list(_TYPE.finditer(text))
+    if not found:
+        return text
+    at = found[int(rng.integers(len(found)))]
+    *dims, last = at[0].removeprefix("tensor<").removesuffix(">").split("x")
+    k, size = (
+        int(rng.integers(len(dims) + 1)),
+        ("0", "1", "2", "?", "3", "4", "7", "-1", "2147483648")[int(rng.integers(9))],
+    )
+    how = int(rng.integers(4))
+    if how == 0:
+        dims.insert(k, size)
+    elif how == 1 and dims:
+        del dims[min(k, len(dims) - 1)]
+    elif how == 2 and dims:
+        dims[min(k, len(dims) - 1)] = size
+    else:
+        last = _ELEMENTS[int(rng.integers(len(_ELEMENTS)))]
+    new = f"tensor<{'x'.join([*dims, last])}>"
+    return text.replace(at[0], new) if rng.random() < 0.6 else text[: at.start()] + new + text[at.end() :]
+
+
+def _operation(text: str, rng: np.random.Generator) -> str:
+    """The name of an operation becomes that of another in any program."""
+    found = list(_OP.finditer(text))
+    if not found:
+        return text
+    at = found[int(rng.integers(len(found)))]
+    names = _op_names()
+    return text[: at.start()] + names[int(rng.integers(len(names)))] + text[at.end() :]
+
+
+@cache
+def _op_names() -> tuple[str, ...]:
+    return tuple(sorted({t for text in seeds() for t in _OP.findall(text)}))
+
+
+def _exchange(text: str, rng: np.random.Generator) -> str:
+    """Two attributes, types or regions of brackets exchange their places."""
+    pattern = (_VALUE, _TYPE, _BRACED)[int(rng.integers(3))]
+    found = list(pattern.finditer(text))
+    if len(found) < 2:
+        return text
+    a, b = sorted((found[int(rng.integers(len(found)))] for _ in range(2)), key=lambda m: m.start())
+    if a is b:
+        return text
+    return text[: a.start()] + b[0] + text[a.end() : b.start()] + a[0] + text[b.end() :]
+
+
+def _splice(text: str, rng: np.random.Generator) -> str:
+    """Lines of another program are put in."""
+    other = seeds()[int(rng.integers(len(seeds())))].split("\n")
+    lines = text.split("\n")
+    start, at = int(rng.integers(len(other))), int(rng.integers(len(lines) + 1))
+    lines[at:at] = other[start : start + int(rng.integers(1, 6))]
+    return "\n".join(lines)
 
 
 def _line(text: str, rng: np.random.Generator) -> str:
@@ -112,7 +207,10 @@ def _type(text: str, rng: np.random.Generator) -> str:
     return text.replace(at[0], new) if rng.integers(4) == 0 else text[: at.start()] + new + text[at.end() :]
 
 
-_CHANGES = (change_text, _token, _token, _token, _line, _number, _number, _type, _nesting, _attribute)
+_CHANGES = (
+    change_text, _token, _token, _token, _line, _number, _number, _type, _nesting, _attribute, _operand, _operand, _dimension, _dimension, _dimension, _operation, _operation, _exchange, _exchange,
+    _splice,
+)  # fmt: skip
 
 
 def check(item: Item, rng: np.random.Generator) -> str | None:

@@ -69,6 +69,10 @@ REFUSED = {
         node("Const", dtype=FLOAT, value="tensor { dtype: DT_FLOAT tensor_shape { %s } }" % ("dim { size: 1 } " * 70)),
         "70 dimensions, more than 64",
     ),
+    "a tensor of references": (
+        node("Const", dtype=FLOAT, value="tensor { dtype: DT_INT64_REF int64_val: 1 }"),
+        "a tensor of type int64_ref has no values",
+    ),
     "an overflow of sizes": (
         node("Const", dtype=FLOAT, value="tensor { dtype: DT_FLOAT tensor_shape { %s } }" % ("dim { size: 4294967296 } " * 3)),
         r"takes [\d,]* bytes, more than 8,589,934,592",

@@ -8,7 +8,7 @@ undefined, the operand that it overwrites stands there, or zeros.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,17 +37,22 @@ def lapack_name(target: str) -> tuple[str, str] | None:
 def lapack_routine(target: str) -> Callable[..., Value] | None:
     """The function behind a custom-call target, called with the instruction and its operands; None where there is none of this name."""
     found = lapack_name(target)
-    routine = _ROUTINES.get(found[1]) if found else None
+    name = found[1] if found else ""
+    routine = _ROUTINES.get(name)
     if routine is None:
         return None
 
     def run(i: HloInstruction, *operands: Array) -> Value:
         if operands[0].dtype.char not in _TYPES:
             raise EvaluationError(f"LAPACK computes in f32, f64, c64 or c128, not in {describe(operands[0])}")
+        options = lapack_options(i)
+        _check_operands(name, options, operands)
         leaves = [shape.as_array() for _, shape in i.shape.leaves()]
         results: Value = [None] * len(leaves)
         if operands[0].size:
-            results = routine(lapack_options(i), *operands)
+            results = routine(options, *operands)
+        if len(results) != len(leaves):
+            raise EvaluationError(f"{name} has {len(results)} results, not {len(leaves)}")
         made = tuple(
             np.zeros(leaf.dimensions, leaf.dtype) if value is None else np.asarray(value).astype(leaf.dtype, copy=False)
             for value, leaf in zip(results, leaves, strict=True)
@@ -55,6 +60,35 @@ def lapack_routine(target: str) -> Callable[..., Value] | None:
         return made[0] if i.shape.is_array else made
 
     return run
+
+
+def _check_operands(name: str, options: Options, operands: Sequence[Array]) -> None:
+    """Refuse operands of other numbers or sizes than the routine takes, behind the dimensions of one batch."""
+    wanted = _operands(name, options).split()
+    batch = operands[0].shape[: max(operands[0].ndim - len(wanted[0]), 0)]
+    sizes: dict[str, int] = {}
+    fits = len(wanted) == len(operands)
+    for letters, x in zip(wanted, operands, strict=False):
+        fits = fits and x.ndim == len(batch) + len(letters) and x.shape[: len(batch)] == batch
+        for letter, size in zip(letters, x.shape[len(batch) :], strict=False):
+            fits = fits and sizes.setdefault(letter, size) == size
+    if not fits or ("t" in sizes and sizes["t"] > min(sizes["m"], sizes["k"])):
+        shapes = ", ".join(map(describe, operands))
+        raise EvaluationError(f"{name} takes arrays of dimensions {', '.join(wanted)} in a batch, not {shapes}")
+
+
+def _operands(name: str, options: Options) -> str:
+    """The dimensions of a routine's operands: the same letter is the same size, t at most m and k."""
+    if name == "trsm":
+        return "nn nk" if options.get("side") == ord("L") else "nn kn"
+    if name in ("ormqr", "unmqr"):
+        return "mk t mn" if options.get("left", 1) else "mk t nm"
+    return {"gtsv": "n n n nk", "geqp3": "mn n", "orgqr": "mk t", "ungqr": "mk t"}.get(
+        name, "mn" if name in _OF_ANY_MATRIX else "nn"
+    )
+
+
+_OF_ANY_MATRIX = frozenset("geqrf gesdd gesvd getrf".split())
 
 
 def lapack_options(i: HloInstruction) -> dict[str, int]:

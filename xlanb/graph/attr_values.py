@@ -78,7 +78,7 @@ def tensor_from_proto(proto: Any) -> np.ndarray[Any, Any]:
     check_bytes("a tensor", sizes, dtype.size)
     if dtype is dtypes.string:
         values: Any = _from_texts(list(proto.string_val) or [b""], sizes)
-    elif not dtype.has_numpy_dtype:
+    elif dtype.is_ref_dtype or not dtype.has_numpy_dtype:
         raise GraphValueError(f"a tensor of type {dtype.name} has no values here")
     elif proto.tensor_content:
         values = _from_content(proto.tensor_content, dtype, count)
