@@ -11,8 +11,6 @@ A result is open only where an instruction of a kind below leads to it; the othe
     algorithm over infinities an FFT, a solve or a decomposition where some elements may be infinite or NaN: its order of operations decides which results are
     decomposition             vectors are as good with another sign, or of several equal values any others of their space
     decision on a rounded     a comparison, a floor, a conversion, ... of what is rounded more than once on the way there
-
-The interpreter is asked for one more: what LAPACK leaves of a matrix that is not positive definite is not defined (`hlo_check`).
 """
 
 from __future__ import annotations
