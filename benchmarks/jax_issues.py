@@ -5,21 +5,16 @@ All three run in one process, in turns; medians of wall time and of processor ti
 
 from __future__ import annotations
 
-import math
-import os
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-ROUNDS = 7
-_SECONDS = 0.05
+from benchmarks._beside import Program, beside_cpu
 
 
-def quasiseparable_scan() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def quasiseparable_scan() -> Program:
     """jax#36799: a Cholesky factorization as a scan of 2000 rounds whose carry is a 3 x 3 matrix of f64."""
     import jax.numpy as jnp
     from jax import lax
@@ -40,7 +35,7 @@ def quasiseparable_scan() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return factor, (p, q, a, np.full(n, 4.0))
 
 
-def neighbour_differences() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def neighbour_differences() -> Program:
     """jax#37465: the sum of squared differences between neighbours of a volume, along each axis."""
     import jax.numpy as jnp
 
@@ -50,7 +45,7 @@ def neighbour_differences() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return cost, (np.random.default_rng(0).standard_normal((256, 256, 256), np.float32),)
 
 
-def gradient_of_neighbour_differences() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def gradient_of_neighbour_differences() -> Program:
     """jax#37465: its gradient."""
     import jax
 
@@ -58,7 +53,7 @@ def gradient_of_neighbour_differences() -> tuple[Callable[..., Any], tuple[Any, 
     return jax.grad(cost), given
 
 
-def gradient_of_many_leaves() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def gradient_of_many_leaves() -> Program:
     """jax#40150: the gradient through a scan of 614 rounds whose carry is 60 numbers, each by itself."""
     import jax
     import jax.numpy as jnp
@@ -75,7 +70,7 @@ def gradient_of_many_leaves() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return jax.grad(loss), (np.linspace(0, 1, 60, dtype=np.float32), np.ones(614, np.float32))
 
 
-def mass_matrix() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def mass_matrix() -> Program:
     """jax#26021: the mass matrix of a chain of 35 joints in f64, its transforms one after the other."""
     import jax
     import jax.numpy as jnp
@@ -98,7 +93,7 @@ def mass_matrix() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return matrix, (np.linspace(-1, 1, count),)
 
 
-def cable() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def cable() -> Program:
     """jax#26145: 1000 steps of a nerve cell of 8 compartments with Hodgkin and Huxley's channels, in f64."""
     import jax.numpy as jnp
     from jax import lax
@@ -122,7 +117,7 @@ def cable() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return run, (np.full(8, -65.0), np.full(1000, 5.0))
 
 
-PROGRAMS: dict[str, tuple[Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]], bool]] = {
+PROGRAMS: dict[str, tuple[Callable[[], Program], bool]] = {
     "36799 quasiseparable scan, f64": (quasiseparable_scan, True),
     "37465 neighbour differences": (neighbour_differences, False),
     "37465 their gradient": (gradient_of_neighbour_differences, False),
@@ -135,59 +130,4 @@ PROGRAMS: dict[str, tuple[Callable[[], tuple[Callable[..., Any], tuple[Any, ...]
 
 def table() -> pd.DataFrame:
     """A row per program, and the geometric means."""
-    os.environ["JAX_PLATFORMS"] = "xlanb,cpu"
-    import jax
-
-    import xlanb.pjrt
-
-    xlanb.pjrt.initialize()
-    rows = []
-    for name, (make, wide) in PROGRAMS.items():
-        with jax.enable_x64(wide):
-            rows.append({"program": name, **_measured(*make())})
-    found = pd.DataFrame(rows)
-    ratios = {c: math.exp(statistics.fmean(map(math.log, found[c]))) for c in found if c.startswith(("plugin", "jit"))}
-    whole = pd.DataFrame([{"program": f"geometric mean, {os.cpu_count()} threads", **ratios}])
-    return pd.concat([found, whole], ignore_index=True).round(2)
-
-
-def _measured(function: Callable[..., Any], given: tuple[Any, ...]) -> dict[str, float]:
-    """Milliseconds of wall time on each, and ratios of wall and of processor time."""
-    import jax
-
-    import xlanb
-
-    calls: dict[str, Callable[[], Any]] = {}
-    for platform in ("xlanb", "cpu"):
-        placed = jax.device_put(given, jax.devices(platform)[0])
-        compiled = jax.jit(function)
-        calls[platform] = lambda f=compiled, x=placed: jax.block_until_ready(f(*x))
-    jitted = xlanb.jit(function)
-    calls["jit"] = lambda: jitted(*given)
-    repeats = {k: _repeats(call) for k, call in calls.items()}
-    wall: dict[str, list[float]] = {k: [] for k in calls}
-    spent: dict[str, list[float]] = {k: [] for k in calls}
-    for _ in range(ROUNDS):
-        for k, call in calls.items():
-            begin, used = time.perf_counter(), time.process_time()
-            for _ in range(repeats[k]):
-                call()
-            wall[k].append((time.perf_counter() - begin) / repeats[k])
-            spent[k].append((time.process_time() - used) / repeats[k])
-    w, s = ({k: statistics.median(v) for k, v in t.items()} for t in (wall, spent))
-    return {
-        "cpu ms": w["cpu"] * 1e3,
-        "xlanb ms": w["xlanb"] * 1e3,
-        "jit ms": w["jit"] * 1e3,
-        "plugin": w["cpu"] / w["xlanb"],
-        "jit": w["cpu"] / w["jit"],
-        "plugin, processor": s["cpu"] / s["xlanb"],
-        "jit, processor": s["cpu"] / s["jit"],
-    }
-
-
-def _repeats(call: Callable[[], Any]) -> int:
-    call()
-    begin = time.perf_counter()
-    call()
-    return max(1, min(1000, int(_SECONDS / (time.perf_counter() - begin))))
+    return beside_cpu(PROGRAMS)
