@@ -144,7 +144,7 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True),
     "cse@layout": lambda: HloCse(is_layout_sensitive=True),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
-    "fusion@own": lambda: CpuInstructionFusion(max_copies=_MAX_COPIES, cuts_rows=True),
+    "fusion@own": lambda: CpuInstructionFusion(max_copies=_MAX_COPIES, cuts_rows=True, separate_loops=True),
 }
 """Passes that are built with options, by name@variant."""
 

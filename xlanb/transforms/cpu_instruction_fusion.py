@@ -21,6 +21,7 @@ from xlanb.shape import PrimitiveType
 from xlanb.transforms import in_place
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion_indexing import ALLOWED_CODE_DUPLICATION
+from xlanb.transforms.fusion_loops import LOOP_CONDITIONS
 from xlanb.transforms.instruction_fusion import (
     Condition,
     Edge,
@@ -74,17 +75,20 @@ class CpuInstructionFusion(HloPass):
     `materialize_shifted_exponents`: compute the x of exp(x - max(x)) once only, as newer XLA does; jax 0.10's XLA duplicates it.
     `max_copies`: how many instructions one fusion may compute that a reduction reads too; None, as in XLA, any number: then n steps x = x - sum(x) become
     n fusions of up to n steps each. Of arrays that no core's cache holds it is four times as many: to compute is cheaper than to read them.
+    `separate_loops`: keep apart what one loop nest cannot both vectorize (see fusion_loops); XLA fuses it.
     """
 
     name = "fusion"
     materialize_shifted_exponents: bool = False
     max_copies: int | None = None
     cuts_rows: bool = False
+    separate_loops: bool = False
 
     def apply(self, module: HloModule) -> None:
         limit = () if self.max_copies is None else (_few_copies(self.max_copies),)
+        loops = LOOP_CONDITIONS if self.separate_loops else ()
         conditions = [_NO_NARROW_PIECES if self.cuts_rows and c is _NO_COPIED_ROWS else c for c in CONDITIONS]
-        run_fusion(module, _CpuPolicy(self.materialize_shifted_exponents, (*conditions, *limit)))
+        run_fusion(module, _CpuPolicy(self.materialize_shifted_exponents, (*conditions, *loops, *limit)))
 
 
 @dataclass(frozen=True)
