@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import bdb
+import pkgutil
 import signal
+import sys
+import traceback
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xlanb
 from xlanb import tf
-from xlanb.boundary import boundary, let_pass
+from xlanb.boundary import boundary, filtered_traceback, let_pass
 from xlanb.cpu.codegen import elemental
 from xlanb.errors import (
     ArgumentError,
@@ -127,7 +131,7 @@ def test_a_pass_of_the_users_fails_as_it_does():
 
 
 def test_wrong_python_arguments_stay_type_errors():
-    with pytest.raises(TypeError, match="cannot make HLO of a int"):
+    with pytest.raises(TypeError, match="cannot make HLO of an object of type int"):
         xlanb.compile(3)
 
 
@@ -296,6 +300,65 @@ def test_what_an_argument_s_own_conversion_raises_is_told_with_the_argument(wher
     assert "trouble of the user's own" in str(raised.value)
     assert not isinstance(raised.value, InternalError)
     assert raised.value.__cause__ is error
+
+
+def fails_in_the_users_code(x):
+    return deeper(x)
+
+
+def deeper(x):
+    raise ZeroDivisionError(x)
+
+
+def files_of(error):
+    return [Path(t.filename).name for t in traceback.extract_tb(error.__traceback__)]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: xlanb.jit(fails_in_the_users_code)(X),
+        lambda: xlanb.jit(fails_in_the_users_code).executable(X),
+        lambda: xlanb.compile(fails_in_the_users_code, X),
+        lambda: xlanb.Compilation(fails_in_the_users_code, X),
+        lambda: xlanb.trace(fails_in_the_users_code, X),
+        lambda: xlanb.explore(fails_in_the_users_code, X),
+        lambda: xlanb.evaluate(fails_in_the_users_code, X),
+    ],
+)
+def test_what_the_users_function_raises_shows_no_frame_of_xlanb(call, monkeypatch):
+    with pytest.raises(ZeroDivisionError) as raised:
+        call()
+    assert set(files_of(raised.value)) == {Path(__file__).name}
+    assert [t.name for t in traceback.extract_tb(raised.value.__traceback__)][-2:] == [
+        "fails_in_the_users_code",
+        "deeper",
+    ]
+    monkeypatch.setenv("JAX_TRACEBACK_FILTERING", "off")
+    monkeypatch.delitem(sys.modules, "jax", raising=False)  # its own setting, which it has read
+    with pytest.raises(ZeroDivisionError) as raised:
+        call()
+    assert "program.py" in files_of(raised.value)
+
+
+def test_a_bug_keeps_its_frames():
+    ours = {"__name__": "xlanb.made"}
+    exec(compile("def call(f): return f()\ndef fail(): return {}['x']\n", "ours.py", "exec"), ours)  # noqa: S102
+    for function in (ours["fail"], lambda: ours["call"](np.random.default_rng(0).integers)):
+        with pytest.raises((KeyError, TypeError)) as raised, filtered_traceback():
+            function()
+        assert "ours.py" in files_of(raised.value)
+    with pytest.raises(ZeroDivisionError) as raised, filtered_traceback():
+        ours["call"](lambda: 1 / 0)
+    assert "ours.py" not in files_of(raised.value)
+
+
+def test_every_error_has_a_public_name():
+    for info in pkgutil.walk_packages(xlanb.__path__, "xlanb."):
+        module = sys.modules.get(info.name)
+        for value in vars(module).values() if module is not None else ():
+            if isinstance(value, type) and issubclass(value, XlanbError):
+                assert not value.__name__.startswith("_"), f"{info.name}.{value.__name__}"
 
 
 def test_an_error_class_of_the_user_passes_as_it_is():

@@ -6,16 +6,23 @@
 What was raised is kept as `__cause__`. A MemoryError leaves it as OutOfMemoryError, which is one too. Errors of xlanb, of the user's own functions (see
 `let_pass`), of the handlers of signals that the user has set, of the operating system, warnings that were made errors, a debugger's quit, and interrupts
 pass as they are.
+
+`filtered_traceback` is around what takes a function of the user's: what that function raises shows the user's lines, and none of xlanb's.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, suppress
 from functools import partial
 from types import CodeType, FrameType, TracebackType
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from xlanb.errors import InternalError, OutOfMemoryError, XlanbError
 
@@ -25,6 +32,7 @@ _LIBRARIES = (sys.stdlib_module_names - {"bdb"}) | {"google", "llvmlite", "ml_dt
 _USERS = "_xlanb_lets_pass"
 _SHOWN = 600
 _PACKAGE = __name__.partition(".")[0]
+_HIDDEN = frozenset({_PACKAGE, "contextlib"})  # whose decorators xlanb uses
 
 
 class boundary(ContextDecorator):  # noqa: N801 - read as a word: with boundary("compile")
@@ -45,9 +53,77 @@ class boundary(ContextDecorator):  # noqa: N801 - read as a word: with boundary(
             raise internal_error(error, self._doing) from error
 
 
+class filtered_traceback(ContextDecorator):  # noqa: N801 - read as words: with filtered_traceback()
+    """Remove xlanb's frames from the traceback of what the user's own function raises in the block, or JAX because of it.
+
+    JAX_TRACEBACK_FILTERING=off, which has JAX show its own frames, shows those of xlanb too.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if error is not None:
+            filter_traceback(error)
+
+
+def filter_traceback(error: BaseException) -> None:
+    """Remove xlanb's frames from the traceback of an exception that code behind them has raised; a bare `raise` is to follow.
+
+    An exception of xlanb's own, or of a library that it calls, keeps all frames unless `let_pass` has marked it: they say where it failed.
+    """
+    frames = list(_frames_of(error.__traceback__))
+    ours = [n for n, t in enumerate(frames) if _package(t.tb_frame) == _PACKAGE]
+    if not ours or _shows_all_frames():
+        return
+    is_libraries = all(_package(t.tb_frame) in _LIBRARIES for t in frames[ours[0] :])
+    if not getattr(error, _USERS, False) and (ours[-1] == len(frames) - 1 or is_libraries):
+        return
+    shown: TracebackType | None = None
+    for t in reversed([t for t in frames if _package(t.tb_frame) not in _HIDDEN]):
+        shown = TracebackType(shown, t.tb_frame, t.tb_lasti, t.tb_lineno)
+    error.__traceback__ = shown
+
+
+def _frames_of(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _package(frame: FrameType) -> str:
+    """The package whose code a frame runs; "" where it has none."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _shows_all_frames() -> bool:
+    """Whether the user has JAX show the frames of libraries."""
+    jax = sys.modules.get("jax")
+    mode = getattr(getattr(jax, "config", None), "jax_traceback_filtering", None)
+    return (mode or os.environ.get("JAX_TRACEBACK_FILTERING")) == "off"
+
+
 def is_foreign(error: Exception) -> bool:
     """Whether nobody raised this on purpose for the user to see."""
     return not isinstance(error, _PASSED) and not _is_the_users(error)
+
+
+def array_of(
+    value: Any, refused: Callable[[Exception], XlanbError], dtype: Any = None, *, copy: bool = False
+) -> NDArray[Any]:
+    """What a caller hands over as an array: `np.asarray(value, dtype)`, or with `copy` `np.array(value, dtype)`.
+
+    Raises:
+        XlanbError: what `refused` makes of the exception, where NumPy or the value's own `__array__` raises one; errors that the user is to see pass as they are.
+    """
+    try:
+        return np.array(value, dtype) if copy else np.asarray(value, dtype)
+    except Exception as error:  # of the value's own __array__, for one
+        if not is_foreign(error):
+            raise
+        raise refused(error) from error
 
 
 def _is_the_users(error: Exception) -> bool:
@@ -60,12 +136,7 @@ def _is_the_users(error: Exception) -> bool:
 def _is_of_handler(error: BaseException) -> bool:
     """Whether the handler of a signal raised it: Python runs handlers between any two instructions of xlanb's."""
     handlers = {code for s in signal.valid_signals() if (code := _code_of(signal.getsignal(s))) is not None}
-    traceback = error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code in handlers:
-            return True
-        traceback = traceback.tb_next
-    return False
+    return any(t.tb_frame.f_code in handlers for t in _frames_of(error.__traceback__))
 
 
 def _code_of(handler: Any) -> CodeType | None:
@@ -110,12 +181,8 @@ def _site(traceback: TracebackType | None) -> str:
 
     Classes of what a program is made of have `is_program_site = True`.
     """
-    frames: list[FrameType] = []
-    while traceback is not None:
-        frames.append(traceback.tb_frame)
-        traceback = traceback.tb_next
-    for frame in reversed(frames):
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE:
+    for frame in reversed([t.tb_frame for t in _frames_of(traceback)]):
+        if _package(frame) == _PACKAGE:
             for value in frame.f_locals.values():
                 if getattr(type(value), "is_program_site", False):
                     return _shown(value)

@@ -70,6 +70,18 @@ class OutOfMemoryError(XlanbError, MemoryError):
         super().__init__(message)
 
 
+class InstructionError(EvaluationError):
+    """The reference interpreter cannot evaluate an instruction; the message shows it, the innermost one at fault."""
+
+
+class UnimplementedInstructionError(InstructionError, UnimplementedError):
+    """The reference interpreter cannot evaluate an instruction because it needs what is not here, such as more devices."""
+
+
+class InstructionMemoryError(InstructionError, OutOfMemoryError):
+    """The reference interpreter has no memory for the value of an instruction."""
+
+
 class PassError(XlanbError):
     """A pass that does not exist, broke the module, or does not reach a fixed point. `path` names the pass last, the pipelines around it before, where one ran."""
 
@@ -92,6 +104,10 @@ class ArgumentError(XlanbError):
     """Arrays handed to an executable that do not fit its parameters (count, dtype, shape)."""
 
 
+class ArgumentTypeError(ArgumentError, TypeError):
+    """Arguments that do not fit a function's signature, or an object that is no program, where Python raises TypeError."""
+
+
 class CancelledError(XlanbError):
     """An execution that `Executable.cancel`, or a run that `Session.close`, has stopped (TensorFlow's and XLA's status CANCELLED)."""
 
@@ -106,6 +122,14 @@ class GraphTypeError(GraphError, TypeError):
 
 class GraphValueError(GraphError, ValueError):
     """Shapes, names or attribute values that do not fit an op, where TensorFlow raises ValueError."""
+
+
+class FunctionResultError(GraphError):
+    """A function over `xlanb.tf` returns something other than tensors; `holds_tensors`: tensors in a structure, as JAX's functions may."""
+
+    def __init__(self, message: str, *, holds_tensors: bool = False) -> None:
+        self.holds_tensors = holds_tensors
+        super().__init__(message)
 
 
 class DataLossError(GraphError):

@@ -102,5 +102,5 @@ def test_extract_refuses_what_is_not_in_the_graph():
 
 
 def test_what_is_no_program_is_refused():
-    with pytest.raises(TypeError, match="cannot make HLO of a int"):
+    with pytest.raises(TypeError, match="cannot make HLO of an object of type int"):
         xlanb.compile(3)

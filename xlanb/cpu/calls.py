@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.boundary import is_foreign
+from xlanb.boundary import array_of
 from xlanb.buffers.values import sizes_bytes
 from xlanb.cpu import bridge as bridges
 from xlanb.cpu import guard
@@ -82,14 +82,12 @@ class ArraySpec:
                 return np.asarray(value, self.dtype)
             except (OverflowError, TypeError, ValueError) as error:
                 raise ArgumentError(f"{self.label}: expected {self._expected()}, got {value!r}: {error}") from None
-        try:
-            return np.asarray(value)
-        except Exception as error:  # of the object's own __array__, for one
-            if not is_foreign(error):
-                raise
-            raise ArgumentError(
+        return array_of(
+            value,
+            lambda error: ArgumentError(
                 f"{self.label}: expected {self._expected()}, got {type(value).__name__}: {error}"
-            ) from error
+            ),
+        )
 
     def _expected(self) -> str:
         return f"{self.shape.text(layout=False)} (dtype {self.dtype}, shape {self.dimensions})"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from xlanb.boundary import is_foreign
+from xlanb.boundary import array_of
 from xlanb.errors import FeedError
 from xlanb.evaluator.values import describe, mismatch
 from xlanb.hlo.module import HloModule
@@ -26,12 +24,7 @@ def infeed_arrays(module: HloModule, values: tuple[Any, ...]) -> tuple[Any, ...]
 def _checked(name: str, taken: list[Shape], value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(_checked(name, taken, v) for v in value)
-    try:
-        array = np.asarray(value)
-    except Exception as error:  # of the object's own __array__, for one
-        if not is_foreign(error):
-            raise
-        raise FeedError(f"no infeed of {name} takes {type(value).__name__}: {error}") from error
+    array = array_of(value, lambda error: FeedError(f"no infeed of {name} takes {type(value).__name__}: {error}"))
     if all(mismatch(array, s) for s in taken):
         shapes = ", ".join(s.text(layout=False) for s in taken)
         raise FeedError(f"no infeed of {name} takes {describe(array)}; they take {shapes}")

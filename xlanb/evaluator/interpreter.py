@@ -10,8 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.boundary import boundary, internal_error, is_foreign
-from xlanb.errors import EvaluationError, InternalError, OutOfMemoryError, UnimplementedError, XlanbError
+from xlanb.boundary import array_of, boundary, internal_error, is_foreign
+from xlanb.errors import (
+    EvaluationError,
+    InstructionError,
+    InstructionMemoryError,
+    InternalError,
+    UnimplementedError,
+    UnimplementedInstructionError,
+    XlanbError,
+)
 from xlanb.evaluator import aside
 from xlanb.evaluator.dynamic import meeting
 from xlanb.evaluator.feeds import Feeds, RaisedError
@@ -71,18 +79,6 @@ class _Plan:
     root: int
     parameters: list[tuple[int, int]]
     steps: list[_Step]
-
-
-class _LocatedError(EvaluationError):
-    """An error whose message already shows the innermost instruction at fault."""
-
-
-class _NoDeviceError(_LocatedError, UnimplementedError):
-    """One of an instruction that takes what is not here: more devices."""
-
-
-class _NoMemoryError(_LocatedError, OutOfMemoryError):
-    """One that is a lack of memory."""
 
 
 class Evaluator:
@@ -231,14 +227,16 @@ class Evaluator:
                 value = aside.run(step.rule, self, i, *operands, abandon=self._abandon)
             else:
                 value = step.rule(self, i, *operands)
-        except (_LocatedError, InternalError):
+        except (InstructionError, InternalError):
             raise
         except MemoryError as error:
             raise _no_memory(i) from error
         except _FAILURES as error:
             text = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
             raise _located(
-                i, text, kind=_NoDeviceError if isinstance(error, UnimplementedError) else _LocatedError
+                i,
+                text,
+                kind=UnimplementedInstructionError if isinstance(error, UnimplementedError) else InstructionError,
             ) from error
         except _BUGS as error:
             if not is_foreign(error):
@@ -412,13 +410,13 @@ def _converted(argument: Any, shape: Shape, label: str) -> Value:
         shape = shape.array
     if not shape.is_array or isinstance(argument, tuple):
         return argument
-    try:
-        value = np.asarray(argument) if hasattr(argument, "dtype") else np.asarray(argument, shape.as_array().dtype)
-    except Exception as error:  # of the object's own __array__, for one
-        if not is_foreign(error):
-            raise
-        given = type(argument).__name__
-        raise EvaluationError(f"{label}: expected {shape.text(layout=False)}, not {given}: {error}") from error
+    value = array_of(
+        argument,
+        lambda error: EvaluationError(
+            f"{label}: expected {shape.text(layout=False)}, not {type(argument).__name__}: {error}"
+        ),
+        None if hasattr(argument, "dtype") else shape.as_array().dtype,
+    )
     return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
 
 
@@ -448,15 +446,15 @@ def _unexpected(i: HloInstruction, error: Exception) -> XlanbError:
     return internal_error(error, "evaluate")
 
 
-def _located(i: HloInstruction, problem: str, kind: type[_LocatedError] = _LocatedError) -> _LocatedError:
+def _located(i: HloInstruction, problem: str, kind: type[InstructionError] = InstructionError) -> InstructionError:
     return kind(f"{i.name}: {problem}\n{_shown(i)}")
 
 
-def _no_memory(i: HloInstruction) -> _NoMemoryError:
+def _no_memory(i: HloInstruction) -> InstructionMemoryError:
     """Values that an instruction computes with may be larger than its result, so that what it wants is more than what is told."""
     size = i.shape.byte_size
     lack = out_of_memory(f"{i.name}, whose result is {i.shape.text(layout=False)}", size)
-    return _NoMemoryError(f"{lack}\n{_shown(i)}", size)
+    return InstructionMemoryError(f"{lack}\n{_shown(i)}", size)
 
 
 def _shown(i: HloInstruction, width: int = 600) -> str:

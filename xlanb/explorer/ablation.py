@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
+from xlanb.boundary import filtered_traceback
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.explorer.live import Compilation
@@ -65,6 +66,7 @@ class Ablation(Displayable):
         return f"<Ablation {self.name}: {len(self.table) - 1} passes>"
 
 
+@filtered_traceback()
 def ablate(
     x: Any,
     *args: Any,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from xlanb.boundary import filtered_traceback
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
 
 
+@filtered_traceback()
 def trace(x: Any, /, *args: Any, **named: Any) -> Trace:
     """Compile `x` as `Compilation` does, to the end; the record of every stage.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from xlanb.boundary import internal_error
+from xlanb.boundary import filtered_traceback, internal_error
 from xlanb.boundary import is_foreign as is_foreign_error
 from xlanb.debug_options import current, in_force
 from xlanb.display import Displayable
@@ -58,6 +58,7 @@ class Compilation(Displayable):
     `fork` leaves it after any of its stages for a compilation of its own; `branches` are those that did.
     """
 
+    @filtered_traceback()
     def __init__(self, x: Any, /, *args: Any, session: Session | None = None, **named: Any) -> None:
         self._recorder = Recorder(x.past) if isinstance(x, Branch) else Recorder()
         self._flags = current()

@@ -17,10 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from xlanb.boundary import filtered_traceback, let_pass
 from xlanb.errors import ArgumentError, MissingPeerError, XlanbError
 from xlanb.frontends.jax_calling import JaxCalling, Leaf, Result
 from xlanb.frontends.jax_effects import with_effects
 from xlanb.frontends.jax_wrapped import Prepared, has_static, prepared, unmark_result
+from xlanb.frontends.mistakes import check_function, no_program, wrong_call
 from xlanb.frontends.stablehlo import BYTECODE
 from xlanb.hlo import HloModule
 
@@ -101,6 +103,7 @@ def _is_filled(cell: Any) -> bool:
     return False
 
 
+@filtered_traceback()
 def from_jax(x: Any, /, *args: Any, **named: Any) -> HloModule:
     """The HLO of what comes from JAX, as JAX hands it to XLA, before any pass.
 
@@ -138,16 +141,35 @@ def jax_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     if hasattr(x, "mlir_module") and hasattr(x, "in_avals"):
         return _of_exported(x, args, named)
     if not callable(x):
-        raise XlanbError(f"a {type(x).__name__} is nothing that JAX compiles: give a function and its arguments")
+        raise no_program(x)
     # a Python line is the user's: these frames are not
     import_jax("jax.extend.source_info_util").register_exclusion(_PACKAGE)
     if type(x).__module__.partition(".")[0] in {"jax", "jaxlib"} and hasattr(x, "lower"):
-        lowered = x.lower(*args, **named)
-        return _of_stage(lowered, functools.partial(without_static, x))
+        return _of_stage(_lowered(x, x, args, named), functools.partial(without_static, x))
+    check_function(x)
     call = prepared(x, args, named)
     # all arguments stay parameters: what is compiled is called as the function is
-    lowered = jax.jit(call.function, keep_unused=True).lower(*call.args, **call.named)
+    lowered = _lowered(jax.jit(call.function, keep_unused=True), x, call.args, call.named)
     return _of_stage(lowered, call.prepare, call)
+
+
+def _lowered(jitted: Any, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The `Lowered` of a `jax.jit` object that is made of a function.
+
+    Raises:
+        ArgumentTypeError: the arguments do not fit the function's signature.
+        Exception: what the function raises, or JAX because of it.
+    """
+    try:
+        return jitted.lower(*args, **named)
+    except Exception as error:
+        wrong = wrong_call(function, args, named, error)
+        if wrong is not None:
+            raise wrong from None
+        let_pass(error)
+        if isinstance(error, import_jax().errors.TracerArrayConversionError):
+            error.add_note("A function of NumPy cannot compute with JAX's arrays: call the one of jax.numpy.")
+        raise
 
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.boundary import is_foreign
+from xlanb.boundary import array_of
 from xlanb.errors import ArgumentError
 
 Array = NDArray[Any]
@@ -176,19 +176,12 @@ def _as_parameter(value: Any, leaf: Leaf) -> Any:
         return np.asarray(jax.random.key_data(value))
     if isinstance(value, jax.ShapeDtypeStruct):
         raise ArgumentError(f"{leaf.name} is a shape without values: give an array of {leaf.dtype}{list(leaf.shape)}")
-    array = _as_array(value, leaf)
+    array = array_of(
+        value, lambda error: ArgumentError(f"{leaf.name}: expected {leaf.dtype}, got {type(value).__name__}: {error}")
+    )
     if array.dtype != wanted and isinstance(wanted, np.dtype) and jax.dtypes.canonicalize_dtype(array.dtype) == wanted:
         return array.astype(wanted)
     return array
-
-
-def _as_array(value: Any, leaf: Leaf) -> Array:
-    try:
-        return np.asarray(value)
-    except Exception as error:  # of the object's own __array__, for one
-        if not is_foreign(error):
-            raise
-        raise ArgumentError(f"{leaf.name}: expected {leaf.dtype}, got {type(value).__name__}: {error}") from error
 
 
 def _as_scalar(value: complex, leaf: Leaf) -> Array:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.frontends.mistakes import is_pending, pending_result
+
 _Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -70,7 +72,7 @@ def prepared(function: Callable[..., Any], args: tuple[Any, ...], named: dict[st
     @functools.wraps(function)
     def call(*a: Any, **k: Any) -> Any:
         values, by_name = unmarked((a, k))
-        return marked(function(*values, **by_name), numbers=False)[0]
+        return _marked_result(function, function(*values, **by_name), numbers=False)
 
     def prepare(a: tuple[Any, ...], k: dict[str, Any]) -> _Call:
         made: _Call = marked((a, k), numbers=keep_numbers)[0]
@@ -84,9 +86,21 @@ def _returning_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*a: Any, **k: Any) -> Any:
-        return marked(function(*a, **k), numbers=True)[0]
+        return _marked_result(function, function(*a, **k), numbers=True)
 
     return call
+
+
+def _marked_result(function: Callable[..., Any], result: Any, *, numbers: bool) -> Any:
+    """The result of a traced function, with what is no array marked as static.
+
+    Raises:
+        ArgumentTypeError: a part of it is yet to be computed, such as a generator.
+    """
+    for leaf in import_module("jax").tree_util.tree_leaves(result, is_leaf=is_pending):
+        if is_pending(leaf):
+            raise pending_result(function, leaf)
+    return marked(result, numbers=numbers)[0]
 
 
 def unmark_result(value: Any, _args: tuple[Any, ...], _named: dict[str, Any]) -> Any:
@@ -153,7 +167,7 @@ def _of_nnx(nnx: Any, function: Any, args: tuple[Any, ...], named: dict[str, Any
     @functools.wraps(inner, assigned=("__name__", "__qualname__", "__doc__"), updated=())
     def call(variables: Any, arrays: Any) -> Any:
         a, k = nnx.merge(graph, variables, arrays)
-        result = marked(inner(*a, **k), numbers=True)[0]
+        result = _marked_result(inner, inner(*a, **k), numbers=True)
         return result, nnx.state((a, k), nnx.Variable)
 
     del call.__wrapped__  # its arguments are not those of the function

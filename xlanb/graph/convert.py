@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from xlanb.boundary import is_foreign
+from xlanb.boundary import array_of
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
 from xlanb.graph import dtypes
 from xlanb.graph.default_graph import get_default_graph
@@ -65,14 +65,13 @@ def make_array(value: Any, dtype: DType | None = None) -> tuple[np.ndarray[Any, 
         value = np.array([int(d) for d in value], np.int32)
     value = _plain(value)
     is_numpy = isinstance(value, np.ndarray | np.generic)
-    try:
-        # Texts as objects: NumPy's fixed-width strings lose zeros at their end, and do not mix with bytes.
-        has_text = isinstance(value, list) and any(isinstance(v, str | bytes) for v in _leaves(value))
-        array = np.asarray(value, np.object_) if has_text else np.asarray(value)
-    except Exception as error:  # of the object's own __array__, for one
-        if not is_foreign(error):
-            raise
-        raise GraphValueError(f"no tensor has the value {_short(value)}: {error}") from error
+    # Texts as objects: NumPy's fixed-width strings lose zeros at their end, and do not mix with bytes.
+    has_text = isinstance(value, list) and any(isinstance(v, str | bytes) for v in _leaves(value))
+    array = array_of(
+        value,
+        lambda error: GraphValueError(f"no tensor has the value {_short(value)}: {error}"),
+        np.object_ if has_text else None,
+    )
     if array.dtype.kind == "O" and not _is_text(array):
         raise GraphValueError(f"no tensor has the value {_short(value)}: its parts differ in length or kind")
     if array.dtype.kind in "SUO":

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlanb.boundary import boundary
+from xlanb.boundary import boundary, filtered_traceback
 from xlanb.explorer.dump_directory import DumpDirectory
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
 from xlanb.notebook.widget import StepWidget
 
 
+@filtered_traceback()
 def explore(x: Any, /, *args: Any, **named: Any) -> StepWidget:
     """The step widget on anything that was compiled, or can be.
 

@@ -26,7 +26,7 @@ from xlanb.notebook.dump_magics import DumpMagics
 from xlanb.notebook.flag_magic import FlagMagics
 from xlanb.notebook.observation import Observation, observation
 from xlanb.notebook.pass_magic import PassMagics
-from xlanb.notebook.program import Program, read_cell
+from xlanb.notebook.program import Program, Value, read_cell
 from xlanb.notebook.shell import options_of, shell_of
 from xlanb.notebook.widget import StepWidget
 from xlanb.tracing import observing
@@ -127,19 +127,19 @@ class XlaMagics(Magics):
             with ExitStack() as stack:
                 stack.enter_context(observing(recorder))
                 stack.enter_context(flags(**_flags(options)))
-                result = self._run(options, cell, recorder)
+                made = self._run(options, cell, recorder)
         except BaseException:
             # what was compiled before the failure is worth seeing, and the failed stage most of all
             if recorder.traces:
                 self._show(options, observation(_chosen(recorder, options), None, time.perf_counter() - begin), cell)
             raise
-        seen = observation(_chosen(recorder, options), result, time.perf_counter() - begin)
+        seen = observation(_chosen(recorder, options), made.value, time.perf_counter() - begin, made.why_uncompiled)
         if options.output:
             shell_of(self).user_ns[options.output] = seen
         self._show(options, seen, cell)
-        return result
+        return made.value
 
-    def _run(self, options: Any, cell: str, recorder: Recorder) -> Any:
+    def _run(self, options: Any, cell: str, recorder: Recorder) -> Value:
         __tracebackhide__ = True
         found = read_cell(shell_of(self), cell, lang=options.lang, function=options.function, args=options.args)
         if not isinstance(found, Program):
@@ -147,19 +147,19 @@ class XlaMagics(Magics):
                 raise ArgumentError(
                     "--until and --live need a cell that ends in a tensor or a call of a JAX function, -f, or HLO"
                 )
-            return found.value
+            return found
         compilation = found.compilation()
         if options.live:
             compilation.step()
             display(StepWidget(lambda: compilation.traces, compilation=compilation, max_nodes=options.max_nodes))
-            return None
+            return Value(None)
         if options.until:
             compilation.run_to(options.until)
-            return None
+            return Value(None)
         result = found.run(compilation)
         for trace in recorder.traces[-1:] if found.arguments is not None else ():
             trace.inputs = found.arguments or ()
-        return result
+        return Value(result)
 
     def _show(self, options: Any, seen: Observation, cell: str) -> None:
         if options.export and seen.traces:

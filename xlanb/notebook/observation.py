@@ -19,11 +19,15 @@ _FREE: Final = frozenset({"Const", "NoOp", "Identity"})  # nothing is compiled f
 
 @dataclass(frozen=True)
 class Observation(Displayable):
-    """The compilations that a cell caused, the largest program first; `result` is the value that the cell ended in."""
+    """The compilations that a cell caused, the largest program first; `result` is the value that the cell ended in.
+
+    `why_uncompiled` says why nothing was compiled, where it is known.
+    """
 
     traces: tuple[Trace, ...]
     result: Any
     seconds: float
+    why_uncompiled: str = ""
 
     @property
     def trace(self) -> Trace:
@@ -37,6 +41,8 @@ class Observation(Displayable):
     def summary(self) -> str:
         """A line for each compilation."""
         if not self.traces:
+            if self.why_uncompiled:
+                return f"xlanb: nothing was compiled in this cell. {self.why_uncompiled}"
             return "xlanb: nothing was compiled in this cell (code that an earlier cell compiled is used again; -F compiles anew)"
         return "\n".join(f"xlanb: {describe(t)}" for t in self.traces)
 
@@ -48,10 +54,10 @@ class Observation(Displayable):
         return super()._repr_mimebundle_(include, exclude) if self.traces else {"text/plain": self.summary()}
 
 
-def observation(traces: Sequence[Trace], result: Any, seconds: float) -> Observation:
+def observation(traces: Sequence[Trace], result: Any, seconds: float, why_uncompiled: str = "") -> Observation:
     """An observation with the largest program first; graphs that compiled nothing are left out where others did."""
     compiled = [t for t in traces if _modules(t)]
-    return Observation(tuple(sorted(compiled or traces, key=_size, reverse=True)), result, seconds)
+    return Observation(tuple(sorted(compiled or traces, key=_size, reverse=True)), result, seconds, why_uncompiled)
 
 
 def why_uncompiled(traces: Sequence[Trace]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from IPython.core.interactiveshell import InteractiveShell
 
+from xlanb.boundary import filtered_traceback
 from xlanb.errors import ArgumentError, FeedError
 from xlanb.explorer.live import Compilation
 from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
@@ -21,7 +22,7 @@ from xlanb.hlo import HloModule
 from xlanb.notebook.cell import LastCall, run_cell, run_cell_to_call
 from xlanb.notebook.shell import evaluated
 from xlanb.runtime.opt import arguments_for
-from xlanb.runtime.program import inputs_of, to_module
+from xlanb.runtime.program import function_module, inputs_of, to_module
 from xlanb.runtime.session import Session
 from xlanb.tf2xla.const_analysis import constant_inputs
 from xlanb.tracing import unobserved
@@ -58,9 +59,10 @@ class Program:
 
 @dataclass(frozen=True)
 class Value:
-    """A cell that is no program: it ran, and this is what it ended in."""
+    """A cell that is no program: it ran, and this is what it ended in. `why_uncompiled` says why a call of a JAX function at its end was made uncompiled."""
 
     value: Any
+    why_uncompiled: str = ""
 
 
 def read_cell(
@@ -76,6 +78,7 @@ def read_cell(
     if holds_hlo(lang, cell):
         given = evaluated(shell, args)
         return _hlo(parse_text("\n" + cell, _tuple(given)), given)
+    why = ""
     value = run_cell(shell, cell) if lang == "tf" or function else run_cell_to_call(shell, cell)
     if function:
         found = shell.user_ns.get(function)
@@ -84,16 +87,16 @@ def read_cell(
         return _function(found, _tuple(evaluated(shell, args)), {}, lang)
     if isinstance(value, LastCall):
         program = _call(value, None if args is None else _tuple(evaluated(shell, args)), lang)
-        if program is not None:
+        if isinstance(program, Program):
             return program
-        value = value.make()
+        why, value = program, value.make()
     if lang == "jax" or (args is not None and is_jax(value)):
         return _function(value, _tuple(evaluated(shell, args)), {}, "jax")
     if isinstance(value, Tensor):
         return _tensor(shell, value, evaluated(shell, args))
     if callable(value) and is_foreign(value):
         return _foreign(shell, value, evaluated(shell, args))
-    return Value(value)
+    return Value(value, why)
 
 
 def _hlo(module: HloModule, args: Any) -> Program:
@@ -101,25 +104,26 @@ def _hlo(module: HloModule, args: Any) -> Program:
     return Program(lambda: Compilation(module), given)
 
 
-def _call(call: LastCall, given: tuple[Any, ...] | None, lang: str) -> Program | None:
-    """The program that the call at a cell's end runs; None where it is to be called as it is, as what is not JAX's is."""
+def _call(call: LastCall, given: tuple[Any, ...] | None, lang: str) -> Program | str:
+    """The program that the call at a cell's end runs; why there is none where it is to be made as it is, "" of what is not JAX's."""
     __tracebackhide__ = True
     args, named = (call.args, call.named) if given is None else (given, {})
     if lang == "jax" or is_jax(call.function):
         return _function(call.function, args, named, "jax")
     if not args or not refers_to_jax(call.function):
-        return None
+        return ""
     try:
         return _function(call.function, args, named, "jax")
-    except Exception:  # noqa: BLE001 - what JAX cannot trace (it prints, reads a file, plots) is called, and raises what it raises
-        return None
+    except Exception as error:  # noqa: BLE001 - what JAX cannot trace (it prints, reads a file, plots) is called, and raises what it raises
+        name = getattr(call.function, "__name__", "the function")
+        return f"JAX cannot trace {name}, which was called as it is: {type(error).__name__}: {error}"
 
 
 def _function(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: str) -> Program:
     """A function over arrays, of JAX or xlanb.tf, called with these."""
     __tracebackhide__ = True
-    with unobserved():  # making the module is not yet compiling it
-        module = (jax_module if lang == "jax" else to_module)(function, *args, **named)
+    with filtered_traceback(), unobserved():  # making the module is not yet compiling it
+        module = _module(function, args, named, lang)
     calling = module.calling
     if calling is None:
         return Program(lambda: Compilation(module), tuple(np.asarray(a) for a in args))
@@ -128,6 +132,14 @@ def _function(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang:
         return calling.assemble(result if isinstance(result, tuple) else (result,), args, named)
 
     return Program(lambda: Compilation(module), tuple(calling.flatten(args, named)), assemble)
+
+
+def _module(function: Any, args: tuple[Any, ...], named: dict[str, Any], lang: str) -> HloModule:
+    """The module of a function, which its compilation verifies."""
+    __tracebackhide__ = True
+    if lang == "jax":
+        return jax_module(function, *args, **named)
+    return to_module(function, *args, **named) if is_foreign(function) else function_module(function, args, named)[0]
 
 
 def _tensor(shell: InteractiveShell, tensor: Tensor, given: Mapping[Any, Any] | None) -> Program:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from xlanb.boundary import filtered_traceback
 from xlanb.evaluator import Feeds
 from xlanb.evaluator import evaluate as evaluate_module
 from xlanb.frontends.stablehlo import parse_text
@@ -12,6 +13,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.runtime.program import to_module
 
 
+@filtered_traceback()
 def evaluate(x: Any, /, *args: Any, feeds: Feeds | None = None, **named: Any) -> Any:
     """The value of a program for the given arguments, by the reference interpreter: slow, and the meaning of every opcode as XLA has it.
 

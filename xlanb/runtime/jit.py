@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.boundary import filter_traceback, filtered_traceback
 from xlanb.cpu.executable import Executable
 from xlanb.errors import ArgumentError
 from xlanb.frontends.jax import has_static_arguments, jitted_with_static, static_arguments, trace_context
+from xlanb.frontends.mistakes import no_program
 from xlanb.runtime.compiler import compiled
 from xlanb.runtime.jit_cache import CacheEntry, CacheInfo, Call, Key, Signature, argument_names
-from xlanb.runtime.program import function_module, to_module
+from xlanb.runtime.program import function_module, to_module, verified
 
 
+@filtered_traceback()
 def compile(x: Any, /, *args: Any, **named: Any) -> Executable:  # noqa: A001 - the face's own name
     """Compile a program for the CPU: `exe = xlanb.compile(x); exe(*arrays)`.
 
@@ -64,6 +67,7 @@ class Jit:
         self._hits = 0
         self._lock = threading.RLock()
 
+    @filtered_traceback()
     def executable(self, *args: Any, **named: Any) -> Executable:
         """The executable for arguments like these."""
         return self._find(self._call(args, named), args, named).executable
@@ -73,18 +77,22 @@ class Jit:
 
         Inside of a function that JAX traces (`jax.grad`, `jax.vmap`, `jax.jit`) it is the function itself.
         """
-        if named or not all(type(a) is np.ndarray for a in args):
-            call = self._call(args, named)
-            if call.is_traced:
-                return self._function(*args, **named)
-            return self._find(call, args, named).run(args, named, call.leaves)
-        key = (trace_context(), *[(a.dtype, a.shape) for a in args])
-        found = self._by_arrays.get(key)
-        if found is None:
-            found = self._by_arrays[key] = self._find(self._call(args, named), args, named)
-        else:
-            self._hits += 1
-        return found.executable(*args) if found.is_jax else found.run(args, named, args)
+        try:
+            if named or not all(type(a) is np.ndarray for a in args):
+                call = self._call(args, named)
+                if call.is_traced:
+                    return self._function(*args, **named)
+                return self._find(call, args, named).run(args, named, call.leaves)
+            key = (trace_context(), *[(a.dtype, a.shape) for a in args])
+            found = self._by_arrays.get(key)
+            if found is None:
+                found = self._by_arrays[key] = self._find(self._call(args, named), args, named)
+            else:
+                self._hits += 1
+            return found.executable(*args) if found.is_jax else found.run(args, named, args)
+        except BaseException as error:
+            filter_traceback(error)
+            raise
 
     def cache_info(self) -> CacheInfo:
         """How many calls found their code, how many had it compiled, and for each of these why."""
@@ -118,7 +126,7 @@ class Jit:
     def _compile(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> CacheEntry:
         begin = time.perf_counter()
         module, structure = function_module(self._function, args, named)
-        executable = compiled(module)
+        executable = compiled(verified(module))
         seconds = time.perf_counter() - begin
         signature = Signature.of(call, args, named, self._names)
         why = signature.why([e.signature for e in self._entries.values()])
@@ -167,7 +175,7 @@ def jit(
     if function is None:
         return lambda f: Jit(f, numbers, names)
     if not callable(function):
-        raise ArgumentError(f"xlanb.jit takes a function, not a {type(function).__name__}")
+        raise no_program(function)
     return Jit(function, numbers, names)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from xlanb.errors import ArgumentError, GraphError
+from xlanb.errors import ArgumentError, ArgumentTypeError, FunctionResultError, GraphError, XlanbError
 from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
+from xlanb.frontends.mistakes import no_program, wrong_call
 from xlanb.frontends.stablehlo import BYTECODE, parse_text
 from xlanb.graph import dtypes
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
@@ -43,26 +44,33 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     if is_foreign(x):
         return _foreign_module(x, args, named)
     if isinstance(x, HloModule | str):
-        module = parse_text(x, args) if isinstance(x, str) else x
-        module.verify(
-            executable=True
-        )  # compiled code trusts its shapes: what breaks their rules would read beyond its arrays
-        return module
+        return verified(_parsed(x, args) if isinstance(x, str) else x)
     if isinstance(x, Tensor | Operation) or (
         isinstance(x, list | tuple) and x and all(isinstance(t, Tensor | Operation) for t in x)
     ):
         return extract_module([x] if isinstance(x, Tensor | Operation) else list(x), named)
-    if is_jax(x) or (isinstance(x, bytes | bytearray) and x.startswith(BYTECODE)):
-        return _jax_module(x, args, named)
-    if callable(x):
-        return function_module(x, args, named)[0]
-    raise TypeError(
-        f"cannot make HLO of a {type(x).__name__}: give HLO or StableHLO text, an HloModule, tensors, a function and its arguments, or a program of TensorFlow"
-    )
+    if isinstance(x, bytes | bytearray) and x.startswith(BYTECODE):
+        return verified(jax_module(x, *args, **named))
+    if callable(x) or is_jax(x):
+        return verified(function_module(x, args, named)[0])
+    raise no_program(x)
 
 
-def _jax_module(x: Any, args: Sequence[Any], named: Mapping[str, Any]) -> HloModule:
-    module = jax_module(x, *args, **named)
+def _parsed(text: str, args: Sequence[Any]) -> HloModule:
+    try:
+        return parse_text(text, args)
+    except XlanbError as error:
+        if "\n" not in text and "{" not in text:
+            error.add_note("A text is read as HLO or StableHLO; of a file give what it holds: Path(name).read_text()")
+        raise
+
+
+def verified(module: HloModule) -> HloModule:
+    """The module, checked: compiled code trusts its shapes, and would read beyond its arrays where they break their rules.
+
+    Raises:
+        HloVerifierError: the module breaks a rule of HLO.
+    """
     module.verify(executable=True)
     return module
 
@@ -70,44 +78,65 @@ def _jax_module(x: Any, args: Sequence[Any], named: Mapping[str, Any]) -> HloMod
 def function_module(
     function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[HloModule, Any]:
-    """The module of a Python function, over `xlanb.tf` or over JAX: what its code names is tried first, the other where that fails. With it, of the former, what it gave back.
+    """The module of a Python function, over `xlanb.tf` or over JAX, not verified yet. With it, of the former, what it gave back.
 
-    Code that names neither (`lambda x: x + 1`) is over JAX where JAX is loaded and `xlanb.tf` is not.
+    Where the function does not show which of the two it is over, the more likely one is tried first, the other where that fails.
 
     Raises:
-        Exception: what the first try raised, where the second fails too.
+        Exception: what the likelier try raised, where both fail.
     """
-    if is_jax(function) or refers_to_jax(function) or not _are_arrays(args, named):
-        return _jax_module(function, args, named), None
-    if _is_jax_alone():
-        try:
-            return _jax_module(function, args, named), None
-        except Exception:
-            if _is_jax_alone():
-                raise  # else the function has just imported xlanb.tf: it is over that
+    guess = _Guess.of(function, args, named)
     try:
-        return trace_function(function, args)
+        return guess.traced(function, args, named)
     except Exception as error:
-        if "jax" not in sys.modules or (isinstance(error, _ResultError) and not error.holds_tensors):
+        second = guess.after(error)
+        if second is None:
             raise
+        first = error
+    try:
+        return second.traced(function, args, named)
+    except Exception as error:  # noqa: BLE001 - the better one of the two is raised below
+        # one that imports `xlanb.tf` when it is called is over that; else the first guess was the better one
+        shown, other = (error, first) if guess.is_over_jax else (first, error)
+        shown.add_note(f"Called with JAX's arrays it fails too: {type(other).__name__}: {other}")
+        raise shown from shown.__cause__
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """Whether a function is over JAX or over `xlanb.tf`; not `is_sure` where its arguments and the names in its code do not tell."""
+
+    is_over_jax: bool
+    is_sure: bool
+
+    @staticmethod
+    def of(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> _Guess:
+        """Code that names neither (`lambda x: x + 1`) is over JAX where JAX is loaded and `xlanb.tf` is not."""
+        if is_jax(function) or refers_to_jax(function) or not _are_arrays(args, named):
+            return _Guess(is_over_jax=True, is_sure=True)
+        return _Guess(is_over_jax="jax" in sys.modules and "xlanb.tf" not in sys.modules, is_sure=False)
+
+    def after(self, error: Exception) -> _Guess | None:
+        """The guess after this one failed; None where there is no other: the function may have imported what it is over when it was called."""
+        if self.is_sure or ("xlanb.tf" if self.is_over_jax else "jax") not in sys.modules:
+            return None
+        if isinstance(error, ArgumentTypeError) or (isinstance(error, FunctionResultError) and not error.holds_tensors):
+            return None
+        return _Guess(is_over_jax=not self.is_over_jax, is_sure=True)
+
+    def traced(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[HloModule, Any]:
+        """The module of the function, were the guess right."""
+        if self.is_over_jax:
+            return jax_module(function, *args, **named), None
         try:
-            return _jax_module(function, args, named), None
-        except Exception as other:  # noqa: BLE001 - the function is of neither kind: the first error is about what its code names
-            error.add_note(f"Called with JAX's arrays it fails too: {type(other).__name__}: {other}")
-        raise
-
-
-class _ResultError(GraphError):
-    """A function gave back something else than tensors; `holds_tensors`: a structure with tensors in it, as JAX's functions may."""
-
-    def __init__(self, message: str, *, holds_tensors: bool) -> None:
-        super().__init__(message)
-        self.holds_tensors = holds_tensors
-
-
-def _is_jax_alone() -> bool:
-    """Whether a function can be of nothing but JAX, for nobody has loaded `xlanb.tf`."""
-    return "jax" in sys.modules and "xlanb.tf" not in sys.modules
+            return trace_function(function, args)
+        except TypeError as error:
+            wrong = wrong_call(function, args, named, error)
+            if wrong is None:
+                raise
+            raise wrong from None
 
 
 def _are_arrays(args: Sequence[Any], named: Mapping[str, Any]) -> bool:
@@ -216,7 +245,7 @@ def traced_graph(
     for output in list(result) if isinstance(result, list | tuple) else [result]:
         if not isinstance(output, Tensor) or output.graph is not graph:
             told = f"function {name!r} must give back tensors made from its arguments, not {output!r}"
-            raise _ResultError(told, holds_tensors=any(isinstance(t, Tensor) for t in flatten(result)))
+            raise FunctionResultError(told, holds_tensors=any(isinstance(t, Tensor) for t in flatten(result)))
     return graph, inputs, result
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 
-from xlanb.boundary import boundary, is_foreign
+from xlanb.boundary import array_of, boundary
 from xlanb.debug_options import current
 from xlanb.dump.writer import dumping
 from xlanb.errors import FeedError, GraphError
@@ -409,12 +409,9 @@ class _Slot:
 
 def _copied(name: str, value: Any) -> np.ndarray[Any, Any]:
     """A copy of the array that a variable is to hold."""
-    try:
-        return np.array(value)
-    except Exception as error:
-        if not is_foreign(error):
-            raise
-        raise FeedError(f"variable {name!r} cannot hold {type(value).__name__}: {error}") from error
+    return array_of(
+        value, lambda error: FeedError(f"variable {name!r} cannot hold {type(value).__name__}: {error}"), copy=True
+    )
 
 
 def _fit(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
@@ -426,19 +423,14 @@ def _fit(tensor: Tensor, value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, Tensor):
         raise FeedError(f"The value of a feed cannot be a tensor (feeding {tensor.name!r}): run it first")
     dtype = tensor.dtype.base_dtype.numpy_dtype
-    try:
-        array = np.asarray(value)
-        if not _converts(array, dtype):
-            raise FeedError(
-                f"Cannot feed value of dtype {array.dtype} for tensor {tensor.name!r}, which has dtype {dtype}"
-            )
-        array = np.ascontiguousarray(array, dtype).reshape(array.shape)
-    except Exception as error:  # of the object's own __array__, for one
-        if not is_foreign(error):
-            raise
-        raise FeedError(
-            f"Cannot feed {type(value).__name__} for tensor {tensor.name!r} of dtype {dtype}: {error}"
-        ) from error
+
+    def refused(error: Exception) -> FeedError:
+        return FeedError(f"Cannot feed {type(value).__name__} for tensor {tensor.name!r} of dtype {dtype}: {error}")
+
+    array = array_of(value, refused)
+    if not _converts(array, dtype):
+        raise FeedError(f"Cannot feed value of dtype {array.dtype} for tensor {tensor.name!r}, which has dtype {dtype}")
+    array = np.asarray(array_of(array, refused, dtype), order="C")
     if not tensor.shape.is_compatible_with(array.shape):
         raise FeedError(
             f"Cannot feed value of shape {array.shape} for tensor {tensor.name!r}, which has shape {tensor.shape}"

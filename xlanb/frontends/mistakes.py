@@ -1,0 +1,84 @@
+"""What is said where someone hands over what is no program, or calls a function with the wrong arguments: what is wrong, and what to write."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from xlanb.boundary import let_pass
+from xlanb.errors import ArgumentTypeError
+
+_OF_A_CALL = re.compile(r"positional argument|keyword argument|multiple values for")
+"""What Python's own message says where a call does not fit a signature."""
+
+
+def no_program(x: Any) -> ArgumentTypeError:
+    """The error for something that cannot be made HLO of."""
+    kind = type(x).__name__
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        text = f"an array ({kind}) is no program: give the function and its arguments, xlanb.explore(f, x) in place of xlanb.explore(f(x))"
+    elif callable(getattr(x, "apply", None)):
+        text = f"a {kind} is no function: give its apply, with the parameters first, as in xlanb.explore(model.apply, params, x)"
+    else:
+        text = (
+            f"cannot make HLO of an object of type {kind}: give a function and its arguments, HLO or StableHLO text, "
+            "an HloModule, tensors, or a program of TensorFlow"
+        )
+    return ArgumentTypeError(text)
+
+
+def check_function(function: Any) -> None:
+    """Refuse a module of Flax's linen that is not bound to its parameters.
+
+    Raises:
+        ArgumentTypeError: it is one; the message says how it is called.
+    """
+    linen = sys.modules.get("flax.linen")
+    if linen is not None and isinstance(function, linen.Module) and function.scope is None:
+        raise ArgumentTypeError(
+            f"{type(function).__name__} is a module of flax.linen, whose parameters are kept outside of it: give its apply, "
+            "with the parameters first, as in xlanb.jit(model.apply)(params, x) or xlanb.explore(model.apply, params, x)"
+        )
+
+
+def wrong_call(
+    function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], error: Exception
+) -> ArgumentTypeError | None:
+    """The error for a call whose arguments do not fit the function's signature; None where `error` is about something else."""
+    if not isinstance(error, TypeError) or not _OF_A_CALL.search(str(error)):
+        return None
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions of extensions have none
+        return None
+    try:
+        signature.bind(*args, **named)
+    except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        names = [p.name for p in signature.parameters.values() if p.default is p.empty]
+        wrong = ArgumentTypeError(
+            f"{str(error).rstrip('.')}. Give an example argument for each parameter, as in xlanb.jit({name})({', '.join(names)}) "
+            f"or xlanb.explore({', '.join([name, *names])})"
+        )
+        let_pass(wrong)
+        return wrong
+    return None
+
+
+def is_pending(value: Any) -> bool:
+    """Whether a value is yet to be computed: a generator, another iterator, or something to be awaited."""
+    return isinstance(value, Iterator | Awaitable | AsyncIterable)
+
+
+def pending_result(function: Callable[..., Any], value: Any) -> ArgumentTypeError:
+    """The error for a function that returns such a value, which would refer to what the function was traced with."""
+    if inspect.iscoroutine(value):
+        value.close()  # else Python warns that nobody awaits it
+    name = getattr(function, "__name__", type(function).__name__)
+    return ArgumentTypeError(
+        f"{name} gives a {type(value).__name__}, whose values are not computed when it returns: "
+        "compiled functions give arrays, such as a list of them: list(...)"
+    )
