@@ -11,6 +11,7 @@ import pytest
 import xlanb
 from xlanb.cli import main
 from xlanb.errors import ArgumentError, XlanbError
+from xlanb.frontends.jax import refers_to_jax
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -377,3 +378,34 @@ def test_nnx_modules_are_updated():
     for _ in range(2):
         np.testing.assert_allclose(exe(ours, x), step(theirs, x), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(ours.norm.mean[...], theirs.norm.mean[...], rtol=1e-4)
+
+
+class _Objects:
+    """Callables whose code shows only indirectly that they are over JAX."""
+
+    class Derived(jax.tree_util.Partial):
+        pass
+
+    class Called:
+        def __call__(self, x):
+            return jnp.sin(x)
+
+    @staticmethod
+    def derived():
+        model = _Objects.Derived(abs)
+        return lambda x: model(x) + 1
+
+    @staticmethod
+    def gradient():
+        return jax.grad(lambda x: (x * x).sum())
+
+
+@pytest.mark.parametrize("make", [_Objects.derived, _Objects.Called, _Objects.gradient])
+def test_functions_that_are_over_jax_by_what_they_hold_or_are_made_by(make):
+    assert refers_to_jax(make())
+
+
+def test_functions_that_do_not_name_jax():
+    assert not refers_to_jax(lambda x: x + 1)
+    assert not refers_to_jax(np.sin)
+    assert not refers_to_jax([].append)

@@ -58,10 +58,10 @@ def is_jax(x: Any) -> bool:
 
 
 def refers_to_jax(function: Any) -> bool:
-    """Whether a function's own code names something of JAX: a module, a function, an array."""
+    """Whether a function is made by JAX or one of its libraries, or its own code names something of theirs: a module, a function, an array, an object of a class that is derived from one of theirs."""
     if "jax" not in sys.modules:
         return False
-    return any(_packages(v) & _PACKAGES for v in _named_in(function))
+    return _is_made_by_jax(function) or any(_packages(v) & _PACKAGES for v in _named_in(function))
 
 
 _PACKAGES = {
@@ -71,30 +71,41 @@ _PACKAGES = {
 """Libraries whose functions are JAX's."""
 
 
+def _is_made_by_jax(function: Any) -> bool:
+    """Whether it is what a transformation of JAX or one of its libraries gives, as `jax.grad` does: that bears the name and module of the function within."""
+    scope = getattr(function, "__globals__", {})
+    return str(scope.get("__name__", "")).partition(".")[0] in _PACKAGES
+
+
 def _packages(value: Any) -> set[str]:
-    """The package of a module, of a function or class, and of an object's class: a `jax.jit` object bears the module of its function."""
+    """The package of a module, of a function or class, and of the classes that an object's class is derived from: a `jax.jit` object bears the module of its function."""
     names = (
         [value.__name__]
         if isinstance(value, ModuleType)
-        else [getattr(value, "__module__", None), type(value).__module__]
+        else [getattr(value, "__module__", None), *(c.__module__ for c in type(value).__mro__)]
     )
     return {str(n).partition(".")[0] for n in names if n}
 
 
 def _named_in(function: Any) -> list[Any]:
-    """The values of the global and closed-over names that a function's code uses."""
+    """The values of the global and closed-over names that a function's code uses, and the object that a method is of."""
     function = inspect.unwrap(function) if callable(function) else function
     if isinstance(function, functools.partial):
         function = function.func
-    code = getattr(function, "__code__", None) or getattr(getattr(function, "__call__", None), "__code__", None)  # noqa: B004 - its code, not whether it is callable
+    owner = (
+        function if callable(function) and not hasattr(function, "__code__") else getattr(function, "__self__", None)
+    )
+    if owner is function:
+        function = type(function).__call__
+    code = getattr(function, "__code__", None)
     if code is None:
-        return [function]
+        return [owner]
     scope = getattr(function, "__globals__", {})
     cells = [c.cell_contents for c in getattr(function, "__closure__", None) or () if _is_filled(c)]
     names = set(code.co_names)
     for constant in code.co_consts:
         names |= set(getattr(constant, "co_names", ()))
-    return [*cells, *(scope[n] for n in names if n in scope)]
+    return [owner, *cells, *(scope[n] for n in names if n in scope)]
 
 
 def _is_filled(cell: Any) -> bool:
