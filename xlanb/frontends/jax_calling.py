@@ -122,6 +122,19 @@ class JaxCalling:
         value = jax.tree_util.tree_unflatten(self.out_tree, made)
         return value if self.finish is None else self.finish(value, args, dict(named or {}))
 
+    def of_arrays(self, code: Callable[..., Any], leaves: Sequence[Any], *, is_tuple: bool) -> ArrayCalling | None:
+        """What calls code with arrays like these, jax.Arrays among them; None where more is to be done: static arguments, keys, another precision."""
+        import jax
+
+        first = next((n for n, v in enumerate(leaves) if type(v) is _array_type()), None)
+        fit = all(v.dtype == leaf.dtype for v, leaf in zip(leaves, self.leaves, strict=True))
+        if first is None or not fit or len(self.kept) != len(leaves) or any(r.is_key for r in self.results):
+            return None
+        if self.prepare is not None or self.finish is not None:
+            return None
+        is_leaf = not is_tuple and self.out_tree == jax.tree_util.tree_structure(0)
+        return ArrayCalling(code, first, self.results, None if is_leaf else self.out_tree, is_tuple=is_tuple)
+
     def _differs(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
         """How the arguments of a call differ in structure from those that the code was made for."""
         import jax
@@ -136,6 +149,52 @@ class JaxCalling:
         told += [f"unexpected {', '.join(extra[:5])}"] if extra else []
         takes = ", ".join(leaf.name for leaf in self.leaves)
         return f"expected arguments of the structure ({takes}): {'; '.join(told) or 'other containers'}"
+
+
+class ArrayCalling:
+    """Calls code with arrays of the types of its parameters, of which the `first` is the first jax.Array: its device is that of the results.
+
+    `out_tree` is None where there is one result, which is no part of anything; code gives a tuple where `is_tuple`.
+    """
+
+    __slots__ = ("_avals", "_code", "_first", "_is_committed", "_is_tuple", "_out_tree", "_place", "_put", "_sharding")
+
+    def __init__(
+        self, code: Callable[..., Any], first: int, results: tuple[Result, ...], out_tree: Any, *, is_tuple: bool
+    ) -> None:
+        self._code, self._first, self._is_tuple, self._out_tree = code, first, is_tuple, out_tree
+        self._avals = [r.aval for r in results]
+        # where results go for the latest sharding of a first argument, and whether it was committed to it
+        self._sharding: Any = None
+        self._is_committed = False
+        self._place = _Place(None, None, [], is_committed=False)
+        self._put: Callable[..., Any] = _put_anywhere
+
+    def call(self, leaves: Sequence[Any], _args: tuple[Any, ...], _named: dict[str, Any]) -> Any:
+        """What the function gives for these arrays, of jax.Arrays."""
+        found = self._code(*map(_asarray, leaves))
+        first = leaves[self._first]
+        sharding, is_committed = first.sharding, first.committed
+        if sharding is not self._sharding or is_committed is not self._is_committed:
+            self._place = _place_in(sharding, is_committed)
+            self._put = self._place.put or _put_anywhere
+            self._sharding, self._is_committed = sharding, is_committed
+        put, devices = self._put, self._place.devices
+        if self._out_tree is None:
+            return put(self._avals[0], sharding, [found], devices, is_committed)
+        given = found if self._is_tuple else (found,)
+        made = [put(t, sharding, [a], devices, is_committed) for t, a in zip(self._avals, given, strict=True)]
+        return self._out_tree.unflatten(made)
+
+
+def _put_anywhere(_aval: Any, _sharding: Any, arrays: list[Array], _devices: Any, _is_committed: bool) -> Any:
+    """An array of JAX of a result where the first argument is not on one device, or this version of JAX has no `batched_device_put`."""
+    import jax
+
+    return jax.device_put(arrays[0], may_alias=True)
+
+
+_asarray = np.asarray
 
 
 def _places(call: tuple[tuple[Any, ...], Mapping[str, Any]]) -> list[str]:

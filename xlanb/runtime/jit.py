@@ -8,15 +8,23 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from xlanb.boundary import filter_traceback, filtered_traceback
 from xlanb.cpu.executable import Executable
 from xlanb.errors import ArgumentError
-from xlanb.frontends.jax import has_static_arguments, jitted_with_static, static_arguments, trace_context
+from xlanb.frontends.jax import has_static_arguments, jitted_with_static, static_arguments
 from xlanb.frontends.mistakes import no_program
 from xlanb.runtime.compiler import compiled
-from xlanb.runtime.jit_cache import CacheEntry, CacheInfo, Call, Key, Signature, argument_names
+from xlanb.runtime.jit_cache import (
+    ArrayCall,
+    ArrayKey,
+    CacheEntry,
+    CacheInfo,
+    Call,
+    Key,
+    Signature,
+    argument_names,
+    array_key,
+)
 from xlanb.runtime.program import function_module, to_module, verified
 
 
@@ -63,7 +71,7 @@ class Jit:
         self._has_static = has_static_arguments(self._function)
         self._names = argument_names(function)
         self._entries: dict[Key, CacheEntry] = {}
-        self._by_arrays: dict[Any, CacheEntry] = {}  # the same for calls with NumPy arrays alone
+        self._by_arrays: dict[ArrayKey | None, ArrayCall] = {}  # the same for calls with arrays alone
         self._hits = 0
         self._lock = threading.RLock()
 
@@ -78,21 +86,27 @@ class Jit:
         Inside of a function that JAX traces (`jax.grad`, `jax.vmap`, `jax.jit`) it is the function itself.
         """
         try:
-            if named or not all(type(a) is np.ndarray for a in args):
-                call = self._call(args, named)
-                if call.is_traced:
-                    return self._function(*args, **named)
-                return self._find(call, args, named).run(args, named, call.leaves)
-            key = (trace_context(), *[(a.dtype, a.shape) for a in args])
-            found = self._by_arrays.get(key)
-            if found is None:
-                found = self._by_arrays[key] = self._find(self._call(args, named), args, named)
-            else:
-                self._hits += 1
-            return found.executable(*args) if found.is_jax else found.run(args, named, args)
+            key, leaves = array_key(args, named)
+            call = self._by_arrays.get(key)
+            if call is None:
+                return self._first_call(key, leaves, args, named)
+            self._hits += 1
+            return call(leaves, args, named)
         except BaseException as error:
             filter_traceback(error)
             raise
+
+    def _first_call(
+        self, key: ArrayKey | None, leaves: Sequence[Any], args: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        """The first call with arrays of these types, or (`key` is None) one with more than arrays."""
+        call = self._call(args, named)
+        if call.is_traced:
+            return self._function(*args, **named)
+        found = self._find(call, args, named)
+        if key is not None and not self._has_static:
+            self._by_arrays[key] = found.with_arrays(leaves)
+        return found.run(args, named, call.leaves)
 
     def cache_info(self) -> CacheInfo:
         """How many calls found their code, how many had it compiled, and for each of these why."""

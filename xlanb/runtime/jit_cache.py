@@ -27,6 +27,44 @@ Key = tuple[Any, tuple[tuple[Any, ...], ...], tuple[tuple[int | str, Any], ...],
 """What code depends on: the structure of the arguments, type and shape of each leaf, the values of static arguments, JAX's settings."""
 
 
+ArrayKey = tuple[Any, ...]
+"""The same of a call with arrays alone, quicker to make: JAX's settings, the structure of the arguments (None where they are arrays, one by one), the type of each array."""
+
+
+ArrayCall = Callable[[Sequence[Any], tuple[Any, ...], dict[str, Any]], Any]
+"""What runs such a call: of the arrays, the arguments and the named arguments, the result."""
+
+
+def array_key(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[ArrayKey | None, Sequence[Any]]:
+    """The key of a call with arrays alone, NumPy's or JAX's, and the arrays; None as the key of another call."""
+    leaves: Sequence[Any] = args
+    key = [trace_context()]
+    if named or not _are_arrays(args):
+        if "jax" not in sys.modules:
+            return None, args
+        leaves, tree = flat_call(args, named)
+        key.append(tree)
+    for leaf in leaves:
+        kind = type(leaf)
+        if kind is _NumpyArray:
+            key += (leaf.dtype, leaf.shape)
+        elif kind in _array_types:
+            key.append(leaf.aval)
+        else:
+            return None, leaves
+    return tuple(key), leaves
+
+
+def _are_arrays(args: tuple[Any, ...]) -> bool:
+    for a in args:  # noqa: SIM110 - a generator would take twice as long
+        if type(a) not in _array_types:
+            return False
+    return True
+
+
+_NumpyArray = np.ndarray
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """The arguments of one call: what is looked up, and the leaves."""
@@ -135,7 +173,7 @@ class CacheEntry:
     seconds: float
 
     @functools.cached_property
-    def _direct(self) -> Any:
+    def _direct(self) -> JaxCalling | None:
         """The calling convention, where the leaves of a call are those that it wants; None where the arguments must be prepared, or are those of no JAX function."""
         calling = self.executable.source_module.calling
         return calling if isinstance(calling, JaxCalling) and calling.in_tree == self.signature.tree else None
@@ -143,6 +181,17 @@ class CacheEntry:
     @functools.cached_property
     def _is_tuple(self) -> bool:
         return isinstance(self.executable.calls.signature.result, TupleShape)
+
+    def with_arrays(self, leaves: Sequence[Any]) -> ArrayCall:
+        """How later calls with arrays of the same types, in the same structure, are run."""
+        executable, run = self.executable, self.run
+        if self.is_jax and self._direct is not None:
+            if self._direct.is_plain and all(type(v) is np.ndarray for v in leaves):
+                return lambda _, args, __: executable(*args)
+            calling = self._direct.of_arrays(executable.flat, leaves, is_tuple=self._is_tuple)
+            if calling is not None:
+                return calling.call
+        return lambda leaves, args, named: run(args, named, leaves)
 
     def run(self, args: tuple[Any, ...], named: dict[str, Any], leaves: Sequence[Any]) -> Any:
         """What the function gives for these arguments, whose leaves are `leaves` where no static one is among them."""
