@@ -350,3 +350,31 @@ def test_a_size_that_is_no_number_is_a_flag_error(tmp_path, monkeypatch, text):
     monkeypatch.setenv("XLANB_NUM_THREADS", text)
     with pytest.raises(FlagError, match=r"XLANB_NUM_THREADS: expected a whole number"):
         thread_count()
+
+
+@pytest.mark.parametrize(("count", "level"), [(100, objects.LEVEL), (5000, 0)])
+def test_long_blocks_are_compiled_at_level_0(monkeypatch, count, level):
+    used = []
+    translate = objects.translate
+
+    def noting(text, model, *rest):
+        used.append(model.level)
+        return translate(text, model, *rest)
+
+    monkeypatch.setattr(objects, "translate", noting)
+    lines = "".join(f"  %v{k} = xor i32 %v{k - 1}, {k}\n" for k in range(1, count))
+    text = f"define i32 @f(i32 %v0) {{\n{lines}  ret i32 %v{count - 1}\n}}\n"
+    objects.compile_unit(Unit(text, ready=True, weight=count), jit.host())
+    assert used == [level]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("define void @f() {\n" + "  call void @g()\n" * 5000 + "  ret void\n}\n", True),
+        (("define void @f() {\n" + "  call void @g()\n" * 50 + "  ret void\n}\n") * 100, False),
+        ("define void @f() {\n" + ("  br label %a\na:\n" + "  call void @g()\n" * 50) * 100 + "}\n", False),
+    ],
+)
+def test_blocks_end_at_labels_and_functions(text, expected):
+    assert objects._has_long_block(text) is expected

@@ -540,3 +540,18 @@ def check(module: HloModule) -> None:
         i._record = None
     c.invalidate()
     assert scratch(module.record()) == cached
+
+
+def test_parameters_are_those_of_the_numbers_that_they_have_now():
+    module = hlo.parse(
+        "HloModule m\nENTRY e { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+    )
+    e = module.entry_computation
+    a, b = e.parameters
+    e.update(a, attributes={"parameter_number": 1})
+    e.update(b, attributes={"parameter_number": 0})
+    assert e.parameters == [b, a]
+    c = e.add(HloOpcode.PARAMETER, (), a.shape, parameter_number=2)
+    assert e.parameters == [b, a, c]
+    e.remove(c)
+    assert e.parameters == [b, a]

@@ -142,3 +142,28 @@ def test_a_fusion_asks_of_a_refused_operand_once_for_each_step(monkeypatch):
     CpuInstructionFusion().apply(module)
     assert edges[0] > 1000
     assert asked[0] < 6 * edges[0]
+
+
+def test_reductions_beyond_the_limit_are_refused_once(monkeypatch):
+    """A fusion asks about each of its operands whenever it has grown, and a count of reductions never falls."""
+    asked = []
+    condition = next(c for c in CONDITIONS if c.name == "not too many reductions in one fusion")
+
+    def counting(edge: Edge) -> bool:
+        asked.append(edge.producer)
+        return condition.holds(edge)
+
+    counted = replace(condition, holds=counting)
+    monkeypatch.setattr(
+        cpu_instruction_fusion, "CONDITIONS", tuple(counted if c is condition else c for c in CONDITIONS)
+    )
+    count = 60
+    lines = [
+        f"p{k} = f32[64] parameter({k})\ns{k}x = f32[] reduce(p{k}, z), dimensions={{0}}, to_apply=add"
+        for k in range(count)
+    ]
+    lines += [f"v{k} = f32[] add({f'v{k - 1}' if k > 1 else 's0x'}, s{k}x)" for k in range(1, count)]
+    add = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+    body = "\n".join(["z = f32[] constant(0)", *lines, f"ROOT r = f32[] negate(v{count - 1})"])
+    PASSES["fusion"]().run(parse(f"HloModule m\n{add}ENTRY main {{\n{body}\n}}\n"))
+    assert len(asked) < 6 * count

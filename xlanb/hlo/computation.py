@@ -209,6 +209,7 @@ class HloComputation(Displayable):
         self._instructions[new] = None
         if new.opcode is HloOpcode.PARAMETER:
             self._parameters.append(new)
+            self._sorted = None
         for o in new.operands:
             o._users[new] = o._users.get(new, 0) + 1
         self._touch()
@@ -353,6 +354,8 @@ class HloComputation(Displayable):
         if attributes:  # another dictionary: snapshots hold the one that is there
             given = {**instruction.attributes, **attributes}
             instruction.attributes = {k: v for k, v in given.items() if v is not None}
+            if instruction.opcode is HloOpcode.PARAMETER:
+                self._sorted = None
         instruction._record = None
         self._touch()
         if before is not None:
@@ -407,6 +410,7 @@ class HloComputation(Displayable):
         del self._instructions[instruction]
         if instruction.opcode is HloOpcode.PARAMETER:
             self._parameters.remove(instruction)
+            self._sorted = None
         self._touch()
         if before is not None:
             emit(Edit(current_cause(), "remove", self.name, before, None))
@@ -430,7 +434,6 @@ class HloComputation(Displayable):
     def _touch(self) -> None:
         self._record = None
         self._order = None
-        self._sorted = None
         self.module._version += 1
 
     def invalidate(self) -> None:

@@ -92,6 +92,10 @@ class HloInstruction(Displayable):
         """Number of users."""
         return len(self._users)
 
+    def uses_by(self, user: HloInstruction) -> int:
+        """How many operands of `user` it is."""
+        return self._users.get(user, 0)
+
     @property
     def is_root(self) -> bool:
         """Whether it is its computation's root."""

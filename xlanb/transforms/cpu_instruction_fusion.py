@@ -230,13 +230,9 @@ def _no_expensive_duplicate(e: Edge) -> bool:
     return e.producer.user_count == 1 or not is_expensive(e.producer) or is_always_duplicable(e.producer)
 
 
-def _reductions(fusion: HloInstruction) -> int:
-    return sum(i.opcode is O.REDUCE for i in fusion.fused_computation)
-
-
 def _few_reductions(e: Edge) -> bool:
     counts = e.producer.opcode is O.REDUCE and e.consumer.opcode is O.FUSION
-    return not counts or _reductions(e.consumer) < _MAX_REDUCTIONS
+    return not counts or e.run.reductions(e.consumer) < _MAX_REDUCTIONS
 
 
 def _code_stays_small(e: Edge) -> bool:
@@ -322,8 +318,9 @@ CONDITIONS: tuple[Condition, ...] = (
         "not too many reductions in one fusion",
         _few_reductions,
         lambda e: (
-            f"{_reductions(e.consumer) if e.consumer.opcode is O.FUSION else 0} inside, at most {_MAX_REDUCTIONS}"
+            f"{e.run.reductions(e.consumer) if e.consumer.opcode is O.FUSION else 0} inside, at most {_MAX_REDUCTIONS}"
         ),
+        final=lambda _: True,
     ),
     Condition(
         "more than a constant to fuse",

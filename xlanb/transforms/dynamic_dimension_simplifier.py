@@ -18,6 +18,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape.shape import same
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.concatenations import flattened
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,8 @@ class DynamicDimensionSimplifier(HloPass):
 def _concat_of_concat(i: HloInstruction) -> HloInstruction | None:
     if i.opcode is not O.CONCATENATE:
         return None
-    flat: list[HloInstruction] = []
-    for o in i.operands:
-        inner = o.opcode is O.CONCATENATE and o.dimensions == i.dimensions
-        flat.extend(o.operands if inner else (o,))
-    if len(flat) == len(i.operands):
-        return None
-    return i.parent.add(O.CONCATENATE, flat, i.shape, like=i, dimensions=i.dimensions)
+    flat = flattened(i)
+    return None if flat is None else i.parent.add(O.CONCATENATE, flat, i.shape, like=i, dimensions=i.dimensions)
 
 
 def _slice_of_concat(i: HloInstruction) -> HloInstruction | None:

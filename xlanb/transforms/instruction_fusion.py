@@ -98,6 +98,7 @@ class FusionRun:
         self._shut_out: dict[HloInstruction, set[HloInstruction]] = {}
         self._failed: dict[tuple[HloInstruction, HloInstruction], Condition] = {}
         self._copies: Counter[HloInstruction] = Counter()
+        self._reductions: dict[HloInstruction, int] = {}
         order = computation.post_order()
         self._queue: list[HloInstruction | None] = list(order)
         self._place = {i: n for n, i in enumerate(order)}
@@ -200,6 +201,13 @@ class FusionRun:
         """How many instructions were copied into a fusion that a reduction reads too, so that somebody else computes or stores them in any case."""
         return self._copies[fusion]
 
+    def reductions(self, fusion: HloInstruction) -> int:
+        """How many reductions a fusion has by now."""
+        found = self._reductions.get(fusion)
+        if found is None:
+            found = self._reductions[fusion] = sum(i.opcode is O.REDUCE for i in fusion.fused_computation)
+        return found
+
     def evaluation(self, fusion: HloInstruction) -> FusionNodeIndexingEvaluation:
         """How often the emitter would emit each part of a fusion."""
         found = self._evaluations.get(fusion)
@@ -287,6 +295,7 @@ class FusionRun:
         elif fusion.get("kind") != kind:
             self.computation.update(fusion, attributes={"kind": kind})
         reused, evaluation = self.reused(fusion), self.evaluation(fusion)
+        self._reductions[fusion] = self.reductions(fusion) + (producer.opcode is O.REDUCE)
         if producer in reused:
             reused.discard(producer)
             reused.update(producer.operands)

@@ -7,12 +7,13 @@
     rng-bit-generator(u64[2] s), algorithm=rng_philox (rng_default too), u32[n]
       =>  words of Philox over the counter s[1] + 2^64 s[0] + iota(n / 4), keyed by s[0];  of u64[3] the counter is s[1] + 2^64 s[2]
 
-Each is a call, one computation for each algorithm and shape. Done for results of 32 and 64 bits an element; others stay for the backend.
+Each is a call; up to eight calls of one algorithm and shape share a computation. Done for results of 32 and 64 bits an element; others stay for the backend.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
@@ -22,13 +23,15 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape, PrimitiveType, TupleShape
 from xlanb.shape.shape import array
+from xlanb.transforms import philox
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.philox import Counter, philox_bits
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _WIDTHS = (32, 64)
+_MOST_CALLS = 8
+"""Calls that share a computation: inlining may multiply a module by so much, however large it becomes (see expansion)."""
 _STATES = {"rng_three_fry": ((2,),), "rng_philox": ((2,), (3,)), "rng_default": ((2,), (3,))}
 P = PrimitiveType
 Pair = tuple[HloInstruction, HloInstruction]
@@ -42,12 +45,14 @@ class RngBitGeneratorExpander(HloPass):
 
     def apply(self, module: HloModule) -> None:
         made: dict[tuple[object, ...], HloComputation] = {}
+        calls: Counter[tuple[object, ...]] = Counter()
         for c in nonfusion_computations(module):
             for i in c.post_order():
                 if i.opcode is O.RNG_BIT_GENERATOR and isinstance(i.shape, TupleShape) and _is_expanded(i, i.shape):
                     signature = (i.get("algorithm"), i.operands[0].shape, i.shape)
-                    if signature not in made:
+                    if calls[signature] % _MOST_CALLS == 0:
                         made[signature] = _computation(i, i.shape.shapes[1].as_array())
+                    calls[signature] += 1
                     c.replace(i, c.add(O.CALL, i.operands, i.shape, like=i, to_apply=made[signature]))
 
 
@@ -84,7 +89,7 @@ def _philox_bits(
 ) -> tuple[HloInstruction, list[HloInstruction]]:
     """A state of two words has no room for the upper half of the counter: the key stands there."""
     key, low, *rest = state
-    bits, after = philox_bits(b, key, Counter(low, rest[0] if rest else key), shape)
+    bits, after = philox.philox_bits(b, key, philox.Counter(low, rest[0] if rest else key), shape)
     return bits, [key, after.low, *([after.high] if rest else [])]
 
 

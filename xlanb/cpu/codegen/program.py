@@ -149,12 +149,12 @@ class _Emitter:
             elif a.kind == "temp":
                 self._bases[a.index] = "%temp"
         self._computation(entry)
+        outputs = {a.number: a.index for a in self.assignment.allocations if a.kind == "output"}
         for value, number in self.assignment.result_copies:
-            target = next(a for a in self.assignment.allocations if a.kind == "output" and a.number == number)
             if value.size:
                 self.memory_copies.emit(
                     self.run,
-                    self._bases[target.index],
+                    self._bases[outputs[number]],
                     self._pointer(self.assignment.slice_of_value(value)),
                     value.size,
                 )

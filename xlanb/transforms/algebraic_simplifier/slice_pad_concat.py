@@ -9,6 +9,7 @@ from xlanb.shape.shape import array
 from xlanb.transforms import match as m
 from xlanb.transforms.algebraic_simplifier.facts import is_integral
 from xlanb.transforms.builder import Builder
+from xlanb.transforms.concatenations import flattened
 from xlanb.transforms.rules import RuleSet, guard
 
 SLICE_PAD_CONCAT = RuleSet("slice_pad_concat")
@@ -333,22 +334,15 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
     return b.broadcast(root.operands[0].operands[0], (), root.array_shape)
 
 
-def _flat(root: HloInstruction) -> list[HloInstruction]:
-    return [
-        i
-        for o in root.operands
-        for i in (o.operands if o.opcode is O.CONCATENATE and o.dimensions == root.dimensions else (o,))
-    ]
-
-
 @rule(
     "concatenate(A, concatenate(B, C)) => concatenate(A, B, C)",
     m.op(O.CONCATENATE),
     guard("layouts do not count", lambda options: not options.is_layout_sensitive),
-    guard("one within the other", lambda root: len(_flat(root)) != len(root.operands)),
+    guard("one within the other", lambda root: flattened(root) is not None),
 )
-def _(b: Builder, root: HloInstruction) -> HloInstruction:
-    return b.add(O.CONCATENATE, _flat(root), root.shape, dimensions=root.dimensions)
+def _(b: Builder, root: HloInstruction) -> HloInstruction | None:
+    flat = flattened(root)
+    return None if flat is None else b.add(O.CONCATENATE, flat, root.shape, dimensions=root.dimensions)
 
 
 def _is_filler(i: HloInstruction) -> bool:

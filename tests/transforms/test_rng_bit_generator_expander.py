@@ -1,0 +1,30 @@
+"""Programs with many random instructions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import xlanb
+from xlanb.hlo import parse
+from xlanb.transforms import PASSES
+
+
+def chain(count: int) -> str:
+    """Each instruction takes the state that the one before gave."""
+    lines = ["s0x = u64[2] parameter(0)"]
+    for k in range(1, count + 1):
+        lines += [f"t{k} = (u64[2], u32[8]) rng-bit-generator(s{k - 1}x), algorithm=rng_philox"]
+        lines += [f"s{k}x = u64[2] get-tuple-element(t{k}), index=0"]
+    bits = f"ROOT r = u32[8] get-tuple-element(t{count}), index=1"
+    return "HloModule m\nENTRY e {\n" + "\n".join([*lines, bits]) + "\n}\n"
+
+
+def test_any_number_of_them_is_inlined():
+    """Some 320 instructions each: with one computation for all, 100 of them would pass the limit on expansion."""
+    module = parse(chain(100))
+    for name in ("rng-bit-generator-expander", "call-inliner"):
+        PASSES[name]().run(module)
+    assert module.instruction_count > 20_000
+    small = parse(chain(20))
+    state = np.array([3, 7], np.uint64)
+    np.testing.assert_array_equal(xlanb.compile(small)(state), xlanb.evaluate(small, state))
