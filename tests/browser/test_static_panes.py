@@ -279,3 +279,41 @@ def test_the_card_shows_the_python_stack_and_a_line_lists_its_ops(context, tmp_p
     assert "In it: 3 ops" in card.inner_text()
     assert "layers.py:7 × 2" in card.inner_text()
     assert stepper.errors == []
+
+
+JAX_MODULE = """HloModule m
+
+ENTRY e {
+  params__w__.1 = f32[4]{0} parameter(0), metadata={op_name="params['w']"}
+  x.1 = f32[4]{0} parameter(1), metadata={op_name="x"}
+  ROOT add.1 = f32[4]{0} add(params__w__.1, x.1), metadata={op_name="jit(f)/add"}
+}
+"""
+
+
+@pytest.fixture
+def of_jax(context, tmp_path):
+    stepper = Stepper(context.new_page())
+    path = tmp_path / "page.html"
+    xlanb.trace(JAX_MODULE).to_html(path)
+    stepper.open(path)
+    yield stepper
+    assert stepper.errors == []
+
+
+def test_arguments_have_the_names_that_the_function_gives_them(of_jax):
+    page = of_jax.page
+    node = page.locator(".node[data-op='params__w__.1']").first
+    assert node.locator("title").inner_html().startswith("params['w']\n%params__w__.1 = ")
+    node.click()
+    card = page.locator(".card-body")
+    assert card.locator(".opname").inner_text() == "params['w']"
+    assert card.locator("dl").inner_text().split("\n")[:2] == ["HLO name", "params__w__.1"]
+    page.locator(".node[data-op='add.1']").first.click()
+    card.locator("dd", has_text="jit(f)/add").wait_for()
+    assert card.locator(".links button").all_inner_texts() == ["params['w']", "x"]
+    of_jax.press("End")
+    page.get_by_role("tab", name="Memory").click()
+    rows = page.locator(".memory td.mono").all_inner_texts()
+    assert {"params['w']", "x"} <= set(rows)
+    assert not any("params__w__" in text for text in rows)

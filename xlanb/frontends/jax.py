@@ -388,6 +388,10 @@ def _of_bytes(data: bytes, args: tuple[Any, ...], named: Mapping[str, Any]) -> H
     export = import_jax("jax.export")
     try:
         exported = export.deserialize(bytearray(data))
+    except ImportError as error:
+        raise MissingPeerError(
+            f"JAX reads serialized exports with flatbuffers: pip install flatbuffers ({error})"
+        ) from error
     except Exception as error:  # flatbuffers raises whatever the bytes lead it to
         raise XlanbError(
             f"{len(data)} bytes that are neither StableHLO bytecode nor a serialized jax.export.Exported: {error}"

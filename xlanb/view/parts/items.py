@@ -62,6 +62,8 @@ def instruction_item(i: InstructionRecord) -> Item:
         "cp": list(i.control_predecessors),
     }
     item.update({k: v for k, v in optional.items() if v})
+    if argument_name(item):
+        item["an"] = 1
     return item
 
 

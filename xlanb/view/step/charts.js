@@ -6,8 +6,8 @@ import { bytes, h, plural, s, time } from "./dom.js";
 
 const WIDTH = 900;
 
-/** @param {Artifact | null} record */
-export function memoryView(record) {
+/** @param {Artifact | null} record @param {(name: string) => string} called what the user calls an op */
+export function memoryView(record, called) {
   const body = h("div", { class: "memory", role: "region", "aria-label": "Memory", tabindex: 0 });
   if (!record) {
     body.append(h("p", { class: "empty" }, "Buffers are assigned later: step on to buffer assignment."));
@@ -19,7 +19,7 @@ export function memoryView(record) {
   const temps = record.allocations.filter((/** @type {any} */ a) => a.kind === "temp" && a.size > 0 && a.values.length);
   if (temps.length) body.append(h("h4", {}, "Temporary memory", h("small", {}, "down: bytes · across: program order")), tempChart(record, temps));
   if (record.live.some((/** @type {number} */ b) => b > 0)) body.append(h("h4", {}, "Bytes alive"), liveChart(record));
-  body.append(h("h4", {}, "Allocations"), table(record));
+  body.append(h("h4", {}, "Allocations"), table(record, called));
   if (record.hidden) body.append(h("p", { class: "note inline" }, `${plural(record.hidden, "more value")} not shown.`));
   return body;
 }
@@ -69,12 +69,12 @@ function liveChart(record) {
   );
 }
 
-/** @param {Artifact} record */
-function table(record) {
+/** @param {Artifact} record @param {(name: string) => string} called */
+function table(record, called) {
   const rows = record.allocations.flatMap((/** @type {any} */ a) => [
     h("tr", { class: "allocation" }, h("td", {}, `#${a.i}`), h("td", {}, a.kind, a.parameter !== null && a.parameter !== undefined ? ` ${a.parameter}` : ""), h("td", { class: "num" }, bytes(a.size)), h("td", {}, plural(a.values.length, "value")), h("td", {})),
     .../** @type {any[][]} */ (a.values).slice(0, 60).map(([name, index, shape, offset, size, start, end]) =>
-      h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, name, index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `at ${offset}, ${start}–${end}`)),
+      h("tr", { data: { op: name } }, h("td", {}), h("td", { class: "mono" }, called(name), index.length ? `{${index.join(",")}}` : ""), h("td", { class: "num" }, bytes(size)), h("td", { class: "mono" }, shape), h("td", { class: "num" }, `at ${offset}, ${start}–${end}`)),
     ),
   ]);
   return h("table", {}, h("thead", {}, h("tr", {}, ["#", "what", "size", "shape", "where, when"].map((t) => h("th", { scope: "col", class: ["size", "where, when"].includes(t) ? "right" : "" }, t)))), h("tbody", {}, rows));

@@ -45,7 +45,7 @@ export function paneContent(view, tab, stage, marks) {
   if (tab === "Graph") return view.graph.element;
   if (tab === "Diff") return differencePane(view, stage);
   if (tab === "Why") return whyView(stage, store, { rewrite: view.rewrite, pinned: view.pinned, choose: (/** @type {number} */ k) => view._chooseRewrite(k) });
-  if (tab === "Memory") return memoryView(store.latest(view.current, view.stage, "buffers"));
+  if (tab === "Memory") return memoryView(store.latest(view.current, view.stage, "buffers"), (/** @type {string} */ n) => store.called(stage.ctx ?? stage.a, n));
   if (tab === "Compare") return branchesView(store, view.trace, (/** @type {number} */ n) => view.choose(n));
   if (tab === "Numerics") return numericsView(view.current, view.stage, { measure: view.can.numerics ? () => view.ask("numerics") : null, waiting: view.waiting === "numerics", go: (/** @type {number} */ k) => view.go(k) });
   if (tab === "Timing") {

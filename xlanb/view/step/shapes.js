@@ -1,5 +1,6 @@
 // Nodes, boxes and edges of a drawing as SVG.
 import { s } from "./dom.js";
+import { argumentOf } from "./store.js";
 
 /** @typedef {import("./scene.js").DrawnNode} DrawnNode */
 /** @typedef {import("./scene.js").DrawnGroup} DrawnGroup */
@@ -51,7 +52,7 @@ export function dressNode(node, drawn, mark, colour) {
   if (item.fold) node.setAttribute("data-fold", drawn.fold);
   const [title, rest, below] = item.h;
   const parts = [
-    s("title", {}, `${item.n}\n${item.t.trim()}`),
+    s("title", {}, `${argumentOf(item) || item.n}\n${item.t.trim()}`),
     s("rect", { class: "body", width: w, height: ht, rx: 9 }),
     s("text", { class: "title", x: w / 2 + (drawn.fold ? 8 : 0), y: below ? 18 : 26 }, title, s("tspan", { class: "rest" }, rest)),
     s("text", { class: "below", x: w / 2, y: 33 }, below),

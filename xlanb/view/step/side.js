@@ -1,7 +1,7 @@
 // What stands around the panes: the ribbon, the card of an op, the card of a stage.
 import { h, plural, time } from "./dom.js";
 import { sourceParts } from "./source.js";
-import { STATIONS, stationOf } from "./store.js";
+import { argumentOf, STATIONS, stationOf } from "./store.js";
 
 /** @typedef {import("./store.js").Store} Store */
 /** @typedef {import("./store.js").Stage} Stage */
@@ -65,13 +65,15 @@ export function opCard(store, trace, current, name, act, line) {
   } else {
     const { item, artifact } = found;
     const users = store.users(artifact).get(name) || [];
+    const called = (/** @type {string} */ n) => store.called(artifact, n);
     add(
-      h("h3", {}, h("span", { class: `chip fam-${item.f.replace(/^tf-/, "")}` }, item.o), h("span", { class: "opname" }, item.n)),
+      h("h3", {}, h("span", { class: `chip fam-${item.f.replace(/^tf-/, "")}` }, item.o), h("span", { class: "opname" }, argumentOf(item) || item.n)),
       rows([
+        ["HLO name", item.an ? item.n : ""],
         ["Shape", item.s],
         ["Layout", item.l],
         ["Value", item.o === "constant" || item.o === "Const" ? item.v : ""],
-        [item.y || item.f.startsWith("tf-") ? "TF node" : "Op name", item.m],
+        [item.y || item.f.startsWith("tf-") ? "TF node" : "Op name", item.an ? "" : item.m],
         ["TF op", item.y],
         ["Cluster", item.g],
         ["Why not", item.x],
@@ -79,10 +81,10 @@ export function opCard(store, trace, current, name, act, line) {
         ["Sharding", item.sh],
       ]),
       ...sourceParts(store, artifact, item, line, act),
-      links("Operands", item.p || [], act.pin),
-      links("After", item.cp || [], act.pin),
-      links("Users", users, act.pin),
-      links("Calls", item.c || [], null),
+      links("Operands", item.p || [], act.pin, called),
+      links("After", item.cp || [], act.pin, called),
+      links("Users", users, act.pin, called),
+      links("Calls", item.c || [], null, called),
       h("pre", { class: "plain" }, item.t.trim()),
     );
   }
@@ -101,15 +103,15 @@ function rows(pairs) {
   return h("dl", {}, pairs.filter(([, v]) => v).flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
 }
 
-/** @param {string} title @param {string[]} names @param {((n: string) => void) | null} pin */
-function links(title, names, pin) {
+/** @param {string} title @param {string[]} names @param {((n: string) => void) | null} pin @param {(n: string) => string} called */
+function links(title, names, pin, called) {
   if (!names.length) return null;
   const shown = names.slice(0, 24);
   return h(
     "div",
     { class: "links" },
     h("h4", {}, title),
-    h("div", {}, shown.map((n) => h("button", { type: "button", class: "link", data: { op: n }, disabled: !pin, onclick: () => pin && pin(n) }, n)), names.length > shown.length ? h("span", { class: "muted" }, ` and ${names.length - shown.length} more`) : null),
+    h("div", {}, shown.map((n) => h("button", { type: "button", class: "link", data: { op: n }, disabled: !pin, onclick: () => pin && pin(n) }, called(n))), names.length > shown.length ? h("span", { class: "muted" }, ` and ${names.length - shown.length} more`) : null),
   );
 }
 

@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{n: string, o: string, s: string, f: string, t: string, h: string[], l?: string, v?: string, m?: string, y?: string, w?: string,
- *   p?: string[], cp?: string[], c?: string[], r?: number, k?: number, g?: string, x?: string, d?: string, sh?: string, fold?: number}} Item
+ *   p?: string[], cp?: string[], c?: string[], r?: number, k?: number, g?: string, x?: string, d?: string, sh?: string, an?: number, fold?: number}} Item
  * @typedef {{h: string, i: number[], z: string}} Chunk
  * @typedef {{w: number, h: number, nodes: number[][], edges: number[][], groups: any[][], note?: string}} Picture
  * @typedef {{k: string, name?: string, c?: number[], g?: Picture | null, note?: string, [key: string]: any}} Artifact
@@ -38,6 +38,11 @@ export function merge(payload, delta) {
   for (const [trace, stage, values] of delta.sets || []) Object.assign(payload.traces[trace].stages[stage], values);
   payload.order = delta.order;
   return true;
+}
+
+/** What a JAX function calls the argument that a parameter is, as in `params['w']`; "" of other ops. @param {Item} item */
+export function argumentOf(item) {
+  return (item.an && item.m) || "";
 }
 
 /** The stations of the ribbon, in order: label, and which stages belong to it. */
@@ -98,6 +103,12 @@ export class Store {
       this._names.set(index, found);
     }
     return found;
+  }
+
+  /** What the user calls an op of an artifact: an argument of a JAX function as in `params['w']`, anything else by its name. @param {number} index @param {string} name @returns {string} */
+  called(index, name) {
+    const at = this.names(index).get(name);
+    return (at !== undefined && argumentOf(this.payload.items[at])) || name;
   }
 
   /** The computation that an op stands in. @param {number} index @param {string} name @returns {string} */

@@ -24,7 +24,7 @@ export function whyView(stage, store, state) {
     const rows = why.decisions.filter((/** @type {any} */ d) => about(d.subject));
     const yes = why.decisions.filter((/** @type {any} */ d) => d.taken).length;
     body.append(heading("Decisions", `${yes} taken, ${why.decisions.length - yes} not${only(rows, why.decisions, state.pinned)}`));
-    body.append(h("ul", { class: "decisions" }, (rows.length ? rows : why.decisions).map(decision)));
+    body.append(h("ul", { class: "decisions" }, (rows.length ? rows : why.decisions).map((/** @type {any} */ d) => decision(d, (n) => store.called(stage.b, n)))));
     if (why.more_decisions) body.append(h("p", { class: "note inline" }, `${plural(why.more_decisions, "more decision")} not shown.`));
   }
   if (why.rewrites.length) {
@@ -45,9 +45,9 @@ function heading(title, rest) {
   return h("h4", {}, title, h("small", {}, rest));
 }
 
-/** One decision: what was asked, what came out, and why. @param {any} d */
-export function decision(d) {
-  const names = d.subject.flatMap((/** @type {string} */ n, /** @type {number} */ k) => [k ? h("span", { class: "to" }, " → ") : "", h("span", { class: "tk-ref", data: { op: n } }, n)]);
+/** One decision: what was asked, what came out, and why. @param {any} d @param {(name: string) => string} called what the user calls an op */
+export function decision(d, called = (n) => n) {
+  const names = d.subject.flatMap((/** @type {string} */ n, /** @type {number} */ k) => [k ? h("span", { class: "to" }, " → ") : "", h("span", { class: "tk-ref", data: { op: n } }, called(n))]);
   return h(
     "li",
     { class: d.taken ? "yes" : "no" },
