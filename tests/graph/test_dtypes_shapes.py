@@ -11,6 +11,7 @@ from xlanb.graph import dtypes
 from xlanb.graph.convert import constant, convert_to_tensor, make_array
 from xlanb.graph.dtypes import BY_NUMBER, as_dtype
 from xlanb.graph.graph import Graph
+from xlanb.graph.limits import is_splat
 from xlanb.graph.tensor_shape import Dimension, TensorShape
 
 
@@ -120,3 +121,23 @@ def test_lists_with_tensors_are_packed():
         packed = convert_to_tensor([constant(1, name="a"), 2], name="both")
     assert packed.op.node_inputs == ("a", "both/1")
     assert packed.op.type == "Pack"
+
+
+def test_a_constant_of_one_value_takes_no_memory_of_its_own():
+    graph = Graph()
+    with graph.as_default():
+        assert is_splat(constant(1.5, shape=[1 << 30]).op.attrs["value"])
+    assert len(graph.to_graphdef()) < 1000
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ([1 << 39], "constant 'c' of shape .* takes 2,199,023,255,552 bytes, more than"),
+        ([1 << 20] * 4, "takes .* bytes, more than"),
+        ([0, 1 << 70], "beyond 64 bits"),
+    ],
+)
+def test_constants_beyond_the_limit_are_refused(sizes, said):
+    with Graph().as_default(), pytest.raises(GraphValueError, match=said):
+        constant(1.5, shape=sizes, name="c")

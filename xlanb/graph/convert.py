@@ -12,6 +12,7 @@ from xlanb.errors import GraphError, GraphTypeError, GraphValueError
 from xlanb.graph import dtypes
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import DType, as_dtype
+from xlanb.graph.limits import check_bytes
 from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import Dimension, TensorShape
 from xlanb.graph.texts import encoded
@@ -30,23 +31,26 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
 
     Raises:
         GraphTypeError: the value does not fit the dtype.
-        GraphValueError: the value does not fit the shape, or no tensor has it (ragged lists).
+        GraphValueError: the value does not fit the shape, no tensor has it (ragged lists), or the shape is too large.
     """
     array, element_type = make_array(value, None if dtype is None else as_dtype(dtype))
     if shape is not None:
-        array = _spread(array, TensorShape(shape))
+        array = _spread(array, TensorShape(shape), f"constant {name or 'Const'!r}")
     op = get_default_graph().create_op(
         "Const", (), [element_type], {"dtype": element_type, "value": array}, name or "Const"
     )
     return op.outputs[0]
 
 
-def _spread(array: np.ndarray[Any, Any], shape: TensorShape) -> np.ndarray[Any, Any]:
+def _spread(array: np.ndarray[Any, Any], shape: TensorShape, what: str) -> np.ndarray[Any, Any]:
+    """An array in a shape; one element is repeated by strides of zero, without memory of its own."""
     if not shape.is_fully_defined():
         raise GraphValueError(f"a constant needs a fully defined shape, not {shape}")
     sizes = tuple(int(d) for d in shape)
     if array.size == 1:
-        return np.full(sizes, array.reshape(()), array.dtype)
+        check_bytes(what, sizes, array.itemsize)
+        splat: np.ndarray[Any, Any] = np.broadcast_to(array.reshape(()), sizes)
+        return splat
     if array.size != shape.num_elements():
         raise GraphValueError(f"a constant of {array.size} elements cannot fill the shape {shape}")
     return array.reshape(sizes)

@@ -19,10 +19,15 @@ LARGEST_EXPANSION: Final = 1 << 28
 
 
 def check_bytes(what: str, dims: Sequence[int], itemsize: int, limit: int = LARGEST_TENSOR) -> None:
-    """Raise GraphValueError where an array would be larger than a limit; `what` says which, and begins the message."""
+    """Raise GraphValueError where an array would be larger than a limit; `what` says which, and begins the message.
+
+    An empty array, too, has strides: its other dimensions together must be addressable.
+    """
     size = math.prod(dims) * itemsize
     if size > limit:
         raise GraphValueError(f"{what} of shape {list(dims)} takes {size:,} bytes, more than {limit:,}")
+    if math.prod(d for d in dims if d) * itemsize >= 1 << 63:
+        raise GraphValueError(f"{what} of shape {list(dims)} has dimensions beyond 64 bits, though no elements")
 
 
 def stored(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
