@@ -96,8 +96,10 @@ def test_a_module_that_breaks_a_rule_is_at_fault_itself():
     )
     with pytest.raises(HloVerifierError):
         xlanb.hlo.parse(text).verify()
-    with pytest.raises(EvaluationError, match=r"(?s)n: ValueError: operands could not be broadcast.*%n: add"):
+    with pytest.raises(HloVerifierError):
         xlanb.evaluate(text, X, X[:3])
+    with pytest.raises(EvaluationError, match=r"(?s)n: ValueError: operands could not be broadcast.*%n: add"):
+        xlanb.evaluate(xlanb.hlo.parse(text), X, X[:3])
 
 
 def test_a_function_of_the_runtime_that_fails_names_the_instruction(monkeypatch):

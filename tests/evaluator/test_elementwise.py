@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xlanb.errors import EvaluationError
 from xlanb.evaluator import evaluate
 from xlanb.shape.primitive_type import BY_TEXT
 
@@ -193,3 +194,29 @@ def test_bitcast_convert_across_widths():
     nibbles, back = evaluate(text, np.array([0x1F, 0x72], np.uint8))
     np.testing.assert_array_equal(nibbles.astype(int), [[-1, 1], [2, 7]])
     np.testing.assert_array_equal(back, [0x1F, 0x72])
+
+
+@pytest.mark.parametrize(
+    ("opcode", "t"), [("atan2", "s8"), ("shift-left", "f32"), ("maximum", "c64"), ("remainder", "c64")]
+)
+def test_no_elements_are_no_matter_of_their_type(opcode, t):
+    result = binary(opcode, [], [], t)
+    assert (result.shape, result.dtype) == ((0,), BY_TEXT[t].dtype)
+    with pytest.raises(EvaluationError):
+        binary(opcode, [1], [1], t)
+
+
+@pytest.mark.parametrize(("t", "x"), [("f32", [-88.9, -100.0, -104.5]), ("f64", [-709.9, -721.75, -746.0])])
+def test_a_logistic_function_falls_to_zero_by_subnormals(t, x):
+    result = unary("logistic", x, t)
+    np.testing.assert_allclose(result, np.exp(np.array(x, result.dtype)), rtol=1e-6)
+    assert result[1] > 0 == result[2]
+
+
+def test_the_logarithm_of_a_complex_number_near_one_keeps_its_digits():
+    z = np.array([5.5e-86 - 6.7e-4j, 1e-9 + 1e-8j, 1e-200 + 0j, 0.3 - 0.2j, 3 + 4j])
+    exact = z - z**2 / 2 + z**3 / 3 - z**4 / 4 + z**5 / 5
+    exact[3:] = np.log(1 + z[3:])
+    result = unary("log-plus-one", z, "c128")
+    np.testing.assert_allclose(result.real, exact.real, rtol=1e-12)
+    np.testing.assert_allclose(result.imag, exact.imag, rtol=1e-12)

@@ -8,6 +8,7 @@ import pytest
 from xlanb.errors import PassError
 from xlanb.evaluator import evaluate
 from xlanb.hlo import HloOpcode, parse
+from xlanb.shape.primitive_type import BY_TEXT
 from xlanb.transforms import PASSES
 
 ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] add(a, b)\n}\n"
@@ -95,6 +96,16 @@ def test_stochastic_conversion_is_to_signed_integers():
     text = "HloModule m\nENTRY main {\n  x = f32[4] parameter(0)\n  r = u32[4] parameter(1)\n  ROOT s = u8[4] stochastic-convert(x, r)\n}"
     with pytest.raises(PassError, match="only signed integers"):
         run("stochastic_convert_decomposer", text)
+
+
+@pytest.mark.parametrize("t", ["f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fnuz", "f8e5m2", "f4e2m1fn", "bf16", "f16"])
+def test_stochastic_conversion_of_narrow_floats(t):
+    x = np.array([0.5, 0.5, 1.5, -2.5, -0.5, 1.0], np.float32).astype(BY_TEXT[t].dtype)
+    bits, random = {"bf16": "u16", "f16": "u16"}.get(t, "u8"), [243, 8, 5, 244, 105, 0]
+    r = (np.array(random) << (8 if bits == "u16" else 0)).astype(BY_TEXT[bits].dtype)
+    text = f"HloModule m\nENTRY main {{\n  x = {t}[6] parameter(0)\n  r = {bits}[6] parameter(1)\n  ROOT s = s8[6] stochastic-convert(x, r)\n}}"
+    assert evaluate(text, x, r).tolist() == [0, 1, 2, -2, -1, 1]
+    assert evaluate(run("stochastic_convert_decomposer", text), x, r).tolist() == [0, 1, 2, -2, -1, 1]
 
 
 @pytest.mark.parametrize(("location", "inserted"), [("OP_OUTPUTS", 1), ("OP_INPUTS", 2)])

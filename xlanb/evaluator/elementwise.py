@@ -59,6 +59,7 @@ def divide(x: Array, y: Array) -> Array:
 
 def remainder(x: Array, y: Array) -> Array:
     """Remainder with the dividend's sign; of an integer by zero the dividend itself."""
+    _need_real(x)
     if not is_integral(x):
         return np.fmod(x, y)
     return np.where(y == 0, x, np.fmod(x, np.where(y == 0, y.dtype.type(1), y)))
@@ -122,8 +123,10 @@ def _exp(x: Array) -> Array:
 def _log1p(x: Array) -> Array:
     if not is_complex(x):
         return np.log1p(x)
-    is_large = np.maximum(np.abs(x.real), np.abs(x.imag)) > 1e16  # NumPy's |1 + x| may overflow
-    return np.where(is_large, np.log(x), np.log1p(x))
+    size = np.maximum(np.abs(x.real), np.abs(x.imag))
+    # |1 + x| may overflow; and where x is small, the logarithm of a number near 1 is that of what it lacks: |1 + x|^2 - 1.
+    near = of_parts(np.log1p(x.real * (2 + x.real) + x.imag * x.imag) / 2, np.arctan2(x.imag, 1 + x.real))
+    return np.select([size > 1e16, size < 0.5], [np.log(x), near], np.log1p(x))
 
 
 def _sine(x: Array) -> Array:
@@ -139,8 +142,9 @@ def _cosine(x: Array) -> Array:
 
 
 def _logistic(x: Array) -> Array:
-    one = x.dtype.type(1)
-    return divide(np.asarray(one), one + _exp(-x))
+    one, inverse = x.dtype.type(1), _exp(-x)
+    result = divide(np.asarray(one), one + inverse)
+    return result if is_complex(x) else np.where(np.isinf(inverse), np.exp(x), result)  # a subnormal
 
 
 def _rsqrt(x: Array) -> Array:

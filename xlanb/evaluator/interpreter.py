@@ -297,9 +297,10 @@ class Evaluator:
             raise _located(i, f"an array of {i.shape.rank} dimensions: there can be {MOST_DIMENSIONS}")
         is_static = isinstance(i.shape, ArrayShape) and i.shape.is_array and not i.shape.is_dynamic
         dtype, dimensions = (i.array_shape.dtype, i.array_shape.dimensions) if is_static else (None, ())
+        meaning = _nothing if i.opcode.is_elementwise and 0 in dimensions else rules.get(i.opcode, _missing)
         return _Step(
             i,
-            meeting(i, unmixed(i, rules.get(i.opcode, _missing))),
+            meeting(i, unmixed(i, meaning)),
             operands,
             slot,
             dead,
@@ -318,6 +319,11 @@ class Evaluator:
         if isinstance(root, TupleShape):
             return tuple(_stack([r[k] for r in results], s, shape) for k, s in enumerate(root.shapes))
         return _stack(results, root, shape)
+
+
+def _nothing(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value:
+    """An elementwise instruction of no elements: compiled code computes none either, whatever their type."""
+    return np.zeros(i.array_shape.dimensions, i.array_shape.dtype)
 
 
 def _missing(ev: Evaluator, i: HloInstruction, /, *operands: Any) -> Value:

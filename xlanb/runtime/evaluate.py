@@ -27,11 +27,16 @@ def evaluate(x: Any, /, *args: Any, feeds: Feeds | None = None, **named: Any) ->
         An array; a tuple, nested as the result's shape is; of a JAX function what it returns.
 
     Raises:
+        HloVerifierError: a text breaks a rule of HLO.
         EvaluationError: the arguments do not fit the parameters, or an instruction has no value; the message shows it.
         XlanbError: `x` cannot be understood or lowered.
     """
-    if isinstance(x, HloModule | HloComputation | str):
-        return evaluate_module(parse_text(x, args) if isinstance(x, str) else x, *args, feeds=feeds)
+    if isinstance(x, HloModule | HloComputation):
+        return evaluate_module(x, *args, feeds=feeds)
+    if isinstance(x, str):
+        parsed = parse_text(x, args)
+        parsed.verify()
+        return evaluate_module(parsed, *args, feeds=feeds)
     module = to_module(x, *args, **named)
     calling = module.calling
     if calling is None:

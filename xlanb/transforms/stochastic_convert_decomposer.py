@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import ml_dtypes
+import numpy as np
+
 from xlanb.analysis.call_graph import nonfusion_computations
 from xlanb.errors import PassError
 from xlanb.hlo.instruction import HloInstruction
@@ -38,22 +41,26 @@ class StochasticConvertDecomposer(HloPass):
 
 def _decomposed(i: HloInstruction) -> HloInstruction:
     b, (x, random), kind = Builder(i), i.operands, i.shape.element_type
-    whole, fraction = _split(b, x)
-    scaled = b.binary(O.MULTIPLY, fraction, b.full(2.0**random.shape.element_type.bits, fraction.array_shape))
+    bits = random.shape.element_type.bits
+    whole, fraction = _split(b, x, bits)
+    scaled = b.binary(O.MULTIPLY, fraction, b.full(2.0**bits, fraction.array_shape))
     rounds_up = b.compare(random, "LT", b.convert(scaled, random.shape.element_type))
     low = b.convert(whole, kind)
     magnitude = b.select(rounds_up, b.binary(O.ADD, low, b.full(1, low.array_shape)), low)
     is_negative = b.compare(b.unary(O.SIGN, x), "LT", b.full(0, x.array_shape))
     result = b.select(is_negative, b.unary(O.NEGATE, magnitude), magnitude)
     for bound, direction in ((-(1 << (kind.bits - 1)), "LE"), ((1 << (kind.bits - 1)) - 1, "GE")):
-        is_past = b.compare(x, direction, b.full(bound, x.array_shape))
+        with np.errstate(over="ignore"):  # infinite in a narrow type
+            limit = b.full(bound, x.array_shape)
+        is_past = b.compare(x, direction, limit)
         result = b.select(is_past, b.full(bound, result.array_shape), result)
     return result
 
 
-def _split(b: Builder, x: HloInstruction) -> tuple[HloInstruction, HloInstruction]:
-    """|x| as a whole number and a fraction; the fraction of f16 in f32, where a power as large as 2^16 can be said."""
+def _split(b: Builder, x: HloInstruction, bits: int) -> tuple[HloInstruction, HloInstruction]:
+    """|x| as a whole number and a fraction; the fraction in f32 where 2^bits overflows its type (XLA does so for f16 alone)."""
     magnitude = b.unary(O.ABS, x)
     whole = b.unary(O.FLOOR, magnitude)
     fraction = b.binary(O.SUBTRACT, magnitude, whole)
-    return whole, b.convert(fraction, PrimitiveType.F32) if x.shape.element_type is PrimitiveType.F16 else fraction
+    overflows = float(ml_dtypes.finfo(x.array_shape.dtype).max) < 2.0**bits
+    return whole, b.convert(fraction, PrimitiveType.F32) if overflows else fraction
