@@ -33,6 +33,12 @@ SEVERAL = {
         reduce("{{0,1}}", ", num_partitions=2", "channel_id=1, use_global_device_ids=true, "),
         "its groups have 2 participants",
     ),
+    "an axis of a mesh": (reduce("mesh['a'=2,'b'=3] {'b'}"), "its groups have 3 participants"),
+    "part of an axis of a mesh": (reduce("mesh['a'=2,'b'=4] {'a','b':(1)2}"), "its groups have 4 participants"),
+    "a gathering along an axis of a mesh": (
+        module("ROOT r = f32[8] all-gather(x), replica_groups=mesh['a'=2] {'a'}, dimensions={0}"),
+        "its groups have 2 participants",
+    ),
     "a start": (
         module(
             "s = f32[4] all-reduce-start(x), replica_groups={}, to_apply=add\n  ROOT r = f32[4] all-reduce-done(s)",
@@ -63,6 +69,30 @@ SEVERAL = {
 }
 
 
+TOKEN = "t = token[] after-all()\n  "
+TRANSFERS = {
+    "send": "s = (f32[4], u32[], token[]) send(x, t), channel_id=1{0}\n  d = token[] send-done(s), channel_id=1{0}\n  ROOT r = f32[4] copy(x)",
+    "recv": "s = (f32[4], u32[], token[]) recv(t), channel_id=1{0}\n  d = (f32[4], token[]) recv-done(s), channel_id=1{0}\n  ROOT r = f32[4] copy(x)",
+    "recv, needed": "s = (f32[4], u32[], token[]) recv(t), channel_id=1{0}\n  d = (f32[4], token[]) recv-done(s), channel_id=1{0}\n  ROOT r = f32[4] get-tuple-element(d), index=0",
+}
+
+
+@pytest.mark.parametrize("name", TRANSFERS)
+@pytest.mark.parametrize("more", ["", ", is_host_transfer=true"])
+@pytest.mark.parametrize("header", ["", ", replica_count=2", ", num_partitions=2"])
+def test_what_talks_to_another_device_is_refused(name: str, more: str, header: str) -> None:
+    text = module(TOKEN + TRANSFERS[name].replace("{0}", more), header)
+    opcode = name.partition(",")[0]
+    with pytest.raises(
+        UnimplementedError, match=rf"{opcode} needs another device to talk to.*(?s:.*)%s.* = .*{opcode}\("
+    ):
+        xlanb.compile(text)
+    with pytest.raises(
+        UnimplementedError, match=rf"{opcode} needs another device to talk to.*(?s:.*)%s.* = .*{opcode}\("
+    ):
+        xlanb.evaluate(text, X)
+
+
 @pytest.mark.parametrize("name", SEVERAL)
 def test_what_takes_several_devices_is_refused(name: str) -> None:
     text, reason = SEVERAL[name]
@@ -81,6 +111,7 @@ def test_what_takes_several_devices_is_refused(name: str) -> None:
     [
         reduce("{}"),
         reduce("{{0}}"),
+        reduce("mesh['a'=1,'b'=2] {'a'}"),
         reduce("{{0},{1}}", ", replica_count=2"),
         module("ROOT r = f32[4] collective-permute(x), source_target_pairs={{0,0}}"),
         module("ROOT r = f32[4] copy(x)", ", replica_count=4, num_partitions=2"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xlanb.errors import EvaluationError
+from xlanb.errors import EvaluationError, UnimplementedError
 from xlanb.evaluator.feeds import RaisedError
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import TOKEN, Value
@@ -27,6 +27,7 @@ CALLBACKS = frozenset({"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_pytho
 _OLD_CALLBACK = "xla_python_cpu_callback"
 _NUMBER = re.compile(r"\bindex\s*=\s*(\d+)")
 _FEEDS = frozenset({Op.INFEED, Op.OUTFEED})
+_TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 
 
 def acts(i: HloInstruction) -> bool:
@@ -48,7 +49,7 @@ def acts(i: HloInstruction) -> bool:
 
 
 def _acts_itself(i: HloInstruction) -> bool:
-    if i.opcode in _FEEDS:
+    if i.opcode in _FEEDS or i.opcode in _TRANSFERS:
         return True
     return bool(i.attributes.get("custom_call_has_side_effect")) and i.attributes.get("custom_call_target") in CALLBACKS
 
@@ -69,7 +70,7 @@ def _outfeed(ev: Evaluator, i: HloInstruction, value: Value, token: Value) -> Va
 
 @rule("send", "send-done", "recv", "recv-done")
 def _transfer(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
-    raise EvaluationError(f"{i.opcode} needs another device to talk to, or a host program: XLA's CPU has neither")
+    raise UnimplementedError(f"{i.opcode} needs another device to talk to, or a host program: XLA's CPU has neither")
 
 
 def callback(i: HloInstruction, *operands: Any) -> Value:

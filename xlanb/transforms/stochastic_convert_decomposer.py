@@ -62,5 +62,5 @@ def _split(b: Builder, x: HloInstruction, bits: int) -> tuple[HloInstruction, Hl
     magnitude = b.unary(O.ABS, x)
     whole = b.unary(O.FLOOR, magnitude)
     fraction = b.binary(O.SUBTRACT, magnitude, whole)
-    overflows = float(ml_dtypes.finfo(x.array_shape.dtype).max) < 2.0**bits
+    overflows = float(ml_dtypes.finfo(x.array_shape.dtype).max) < 2.0**bits  # type: ignore[no-untyped-call]
     return whole, b.convert(fraction, PrimitiveType.F32) if overflows else fraction

@@ -20,6 +20,7 @@ _REDUCTIONS = frozenset((_O.ALL_REDUCE, _O.ALL_REDUCE_START))
 _EXCHANGES = frozenset((_O.ALL_TO_ALL, _O.RAGGED_ALL_TO_ALL))
 _GROUP = re.compile(r"\{([\d,\s]*)\}")
 _IOTA = re.compile(r"\[(\d+),(\d+)\]<=")
+_AXIS = re.compile(r"'((?:[^'\\]|\\.)*)'(?:=(\d+)|:\(\d+\)(\d+))?")
 
 GROUPED = (
     _O.ALL_GATHER, _O.ALL_GATHER_START, _O.ALL_REDUCE, _O.ALL_REDUCE_START, _O.ALL_TO_ALL, _O.RAGGED_ALL_TO_ALL, _O.REDUCE_SCATTER
@@ -101,11 +102,23 @@ def _group_size(i: HloInstruction, mode: str, sizes: Iterable[int]) -> int:
 
 
 def group_size(i: HloInstruction) -> int:
-    """How many participants the largest group of a collective has; groups by the axes of a mesh count all devices."""
+    """How many participants the largest group of a collective has."""
     sizes = _group_sizes(i)
     if sizes is None:
-        return device_count(i)
+        sizes = {_size_along_axes(i.attributes["replica_groups"]): 1}
     return _group_size(i, _mode(i), [max(sizes)] if sizes else [])
+
+
+def _size_along_axes(text: str) -> int:
+    """The size of a group by the axes of a mesh: of `mesh['x'=2,'y'=4] {'x','y':(1)2}` 2 * 2."""
+    sizes: dict[str, int] = {}
+    size = 1
+    for name, of_mesh, of_part in _AXIS.findall(text):
+        if of_mesh:
+            sizes[name] = int(of_mesh)
+        else:
+            size *= int(of_part) if of_part else sizes[name]
+    return size
 
 
 def device_count(i: HloInstruction) -> int:
