@@ -22,8 +22,19 @@ NEEDS_JAX = re.compile(r"^(import jax|from jax)", re.MULTILINE)
 MAGIC = re.compile(r"^%.*$", re.MULTILINE)  # what only a notebook knows
 
 
+PRINTED = re.compile(r"\s*^ *```text\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"\d[\d.,]*(?:e[-+]\d+)?")  # times, positions of stages, errors: they differ from run to run
+
+
+def said(text: str) -> set[str]:
+    """The lines of an output, without its numbers."""
+    return {NUMBER.sub("#", " ".join(line.split())) for line in text.splitlines()} - {"...", ""}
+
+
 @pytest.mark.parametrize("page", ["README.md", *PAGES])
-def test_the_code_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_code_of_a_page_runs_and_prints_what_stands_below_it(
+    page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     reset_default_graph()
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -34,7 +45,11 @@ def test_the_code_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch, tmp
             continue  # run where JAX is installed, with the tests against the real XLA
         line = text[: block.start(2)].count("\n")
         code = "\n" * line + MAGIC.sub("", dedent(block[2]))
+        capsys.readouterr()
         exec(compile(code, page, "exec", dont_inherit=True), names)  # noqa: S102 - our own pages
+        printed = PRINTED.match(text, block.end())
+        if printed is not None:
+            assert said(dedent(printed[1])) <= said(capsys.readouterr().out), f"{page}:{line}"
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,7 @@ def _report(options: argparse.Namespace) -> int:
     trace.to_html(str(options.output))
     size = options.output.stat().st_size
     told = {"file": str(options.output), "stages": len(trace), "changed": len(trace.changed), "bytes": size}
-    words = f"{trace.name}, {len(trace)} stages, {len(trace.changed)} changed something, {size:,} bytes"
+    words = f"{trace.name}, {len(trace)} stage{'s' * (len(trace) != 1)}, {len(trace.changed)} changed something, {size:,} bytes"
     print(json.dumps(told) if options.json else f"{told['file']}: {words}")
     return 0
 

@@ -70,6 +70,7 @@ def test_numpy_arrays_alone_give_numpy_arrays_after_those_of_jax():
         assert type(fast(A, A)) is np.ndarray
     assert fast.cache_info().misses == 1
     assert fast.cache_info().hits == 8
+    assert repr(fast) == "<xlanb.jit of <lambda>: 1 signature compiled>"
 
 
 def test_results_of_calls_are_independent():

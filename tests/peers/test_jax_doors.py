@@ -312,6 +312,7 @@ def test_jit_from_many_threads_compiles_once():
 
 
 def test_what_is_no_program_is_refused():
+    pytest.importorskip("flatbuffers")
     with pytest.raises(XlanbError, match="neither StableHLO bytecode"):
         xlanb.compile(b"nothing of the kind")
     with pytest.raises(TypeError, match="cannot make HLO of an object of type dict"):

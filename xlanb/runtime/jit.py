@@ -148,8 +148,8 @@ class Jit:
 
     def __repr__(self) -> str:
         info = self.cache_info()
-        last = f", the last for {info.entries[-1].why}" if info.entries else ""
-        return f"<xlanb.jit of {info.name}: {info.misses} signatures compiled{last}>"
+        last = f", the last for {info.entries[-1].why}" if info.misses > 1 else ""
+        return f"<xlanb.jit of {info.name}: {info.misses} signature{'s' * (info.misses != 1)} compiled{last}>"
 
 
 def _is_hashable(value: Any) -> bool:

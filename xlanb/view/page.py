@@ -109,7 +109,7 @@ def passes_html(trace: Trace) -> str:
     more = f"<p>{rest:,} more that changed something.</p>" if rest > 0 else ""
     head = "".join(f"<th>{name}</th>" for name in ("", "stage", "time", "what it did"))
     return (
-        f"<p><b>{escape(clip(trace.name, 200))}</b>: {len(trace)} stages, {len(trace.changed)} changed something</p>\n"
+        f"<p><b>{escape(clip(trace.name, 200))}</b>: {len(trace)} stage{'s' * (len(trace) != 1)}, {len(trace.changed)} changed something</p>\n"
         f"<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table>{more}"
     )
 

@@ -21,7 +21,7 @@ _MOST_IDLE = 4
 def trace_text(trace: Trace) -> str:
     """What each stage did that did something: position, time (where any is known), words; those that changed nothing stand together in one line."""
     has_times = any(s.seconds is not None for s in trace)
-    counts = f"{len(trace)} stages, {len(trace.changed)} changed something"
+    counts = f"{len(trace)} stage{'s' * (len(trace) != 1)}, {len(trace.changed)} changed something"
     lines = [f"{trace.name}: {counts}"]
     pipeline: tuple[str, ...] = ()
     idle: list[Stage] = []
@@ -62,7 +62,7 @@ def _idle_lines(stages: Sequence[Stage], has_times: bool) -> list[str]:
 def traces_text(traces: Sequence[Trace]) -> str:
     """Several traces: the first in full, a line for each of the others."""
     whole = trace_text(traces[0]) if traces else "nothing was compiled"
-    rest = [f"{t.name}: {len(t)} stages, {len(t.changed)} changed something" for t in traces[1:]]
+    rest = [f"{t.name}: {len(t)} stage{'s' * (len(t) != 1)}, {len(t.changed)} changed something" for t in traces[1:]]
     return "\n".join([whole, *([""] if rest else []), *rest])
 
 
