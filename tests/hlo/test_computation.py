@@ -555,3 +555,31 @@ def test_parameters_are_those_of_the_numbers_that_they_have_now():
     assert e.parameters == [b, a, c]
     e.remove(c)
     assert e.parameters == [b, a]
+
+
+@pytest.mark.parametrize("operands", ["ab", "ba", "bc", "abc", "aab", "cc", ""])
+@pytest.mark.parametrize("before", ["ab", "abc", "aa"])
+def test_set_operands_keeps_count_of_every_use(before, operands):
+    module = hlo.parse(
+        "HloModule m\nENTRY e { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
+    )
+    e = module.entry_computation
+    by_name = {i.name: i for i in e}
+    user = e.add(HloOpcode.TUPLE, [by_name[n] for n in before])
+    other = e.add(HloOpcode.TUPLE, list(by_name.values()))
+    e.set_operands(user, [by_name[n] for n in operands])
+    for name, i in by_name.items():
+        assert i.uses_by(user) == operands.count(name)
+        assert i.users[-1] is (user if name in operands else other)
+        assert (user in i.users) is (name in operands)
+
+
+def test_set_operands_refuses_what_was_removed():
+    module = hlo.parse(
+        "HloModule m\nENTRY e { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }\n"
+    )
+    e = module.entry_computation
+    gone = e.add(HloOpcode.NEGATE, [e.parameters[0]])
+    e.remove(gone)
+    with pytest.raises(ShapeError, match="was removed"):
+        e.set_operands(e.root, [e.parameters[0], gone])

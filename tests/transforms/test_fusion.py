@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from xlanb.hlo import parse
+from xlanb.hlo import HloComputation, HloOpcode, parse
 from xlanb.tracing import Decision, observing
 from xlanb.transforms import PASSES, cpu_instruction_fusion
 from xlanb.transforms.cpu_instruction_fusion import CONDITIONS, CpuInstructionFusion
@@ -167,3 +167,26 @@ def test_reductions_beyond_the_limit_are_refused_once(monkeypatch):
     body = "\n".join(["z = f32[] constant(0)", *lines, f"ROOT r = f32[] negate(v{count - 1})"])
     PASSES["fusion"]().run(parse(f"HloModule m\n{add}ENTRY main {{\n{body}\n}}\n"))
     assert len(asked) < 6 * count
+
+
+def test_operands_that_a_fusion_had_before_are_not_checked_again(monkeypatch):
+    checked = []
+    check = HloComputation._check_mine
+
+    def counting(self, operands, user):
+        operands = tuple(operands)
+        checked.extend(operands)
+        check(self, operands, user)
+
+    count = 64
+    lines = [f"p{k} = f32[64] parameter({k})" for k in range(count)]
+    names = [f"p{k}" for k in range(count)]
+    while len(names) > 1:  # a tree of additions
+        made = [f"v{a}.{b}" for a, b in zip(names[::2], names[1::2], strict=True)]
+        lines += [f"{n} = f32[64] add({a}, {b})" for n, a, b in zip(made, names[::2], names[1::2], strict=True)]
+        names = made
+    module = parse("HloModule m\nENTRY main {\n" + "\n".join([*lines, f"ROOT r = f32[64] abs({names[0]})"]) + "\n}\n")
+    monkeypatch.setattr(HloComputation, "_check_mine", counting)
+    PASSES["fusion"]().run(module)
+    assert module.entry_computation.root.opcode is HloOpcode.FUSION
+    assert len(checked) < count * 16

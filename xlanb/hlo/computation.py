@@ -311,18 +311,41 @@ class HloComputation(Displayable):
 
     def set_operands(self, user: HloInstruction, operands: Sequence[HloInstruction]) -> None:
         """Give `user` another list of operands."""
-        self._check_mine(operands, user.name)
         before = user.record() if is_observed() else None
-        self._set_operands(user, tuple(operands))
+        if not self._exchange_some(user, tuple(operands)):
+            self._check_mine(operands, user.name)
+            self._set_operands(user, tuple(operands))
         if before is not None:
             emit(Edit(current_cause(), "update", self.name, before, user.record()))
 
     def _exchange(self, user: HloInstruction, old: HloInstruction, new: HloInstruction) -> None:
         """Let `user` use `new` for `old`; of its other operands, which may be thousands, nothing is asked."""
-        user.operands = tuple([new if o is old else o for o in user.operands])
-        new._users[user] = new._users.get(user, 0) + old._users.pop(user, 0)
+        operands, uses = user.operands, old._users.pop(user, 0)
+        if uses == 1:
+            at = operands.index(old)
+            user.operands = (*operands[:at], new, *operands[at + 1 :])
+        else:
+            user.operands = tuple([new if o is old else o for o in operands])
+        new._users[user] = new._users.get(user, 0) + uses
         user._record = None
         self._touch()
+
+    def _exchange_some(self, user: HloInstruction, operands: tuple[HloInstruction, ...]) -> bool:
+        """Give `user` operands of which it has most already, which are not checked again; False where some stand twice."""
+        before, after = set(user.operands), set(operands)
+        if len(before) < len(user.operands) or len(after) < len(operands):
+            return False
+        added = after - before
+        self._check_mine(added, user.name)
+        for o in before - after:
+            del o._users[user]
+        for o in operands:
+            o._users.pop(user, None)  # it becomes the last of the users
+            o._users[user] = 1
+        user.operands = operands
+        user._record = None
+        self._touch()
+        return True
 
     def _set_operands(self, user: HloInstruction, operands: tuple[HloInstruction, ...]) -> None:
         for o in user.operands:

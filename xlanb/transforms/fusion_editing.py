@@ -79,16 +79,18 @@ def _drop_operands(
     """Take parameters and operands of some numbers out of a fusion; out of `operands`, which become its own, where they are given."""
     fused = fusion.fused_computation
     given = fusion.operands if operands is None else operands
-    left = 0
-    for p in fused.parameters:
+    left = first = min(numbers)
+    for p in fused.parameters[first:]:
         if p.parameter_number in numbers:
             fused.remove(p)
             continue
         if p.parameter_number != left:
             fused.update(p, attributes={"parameter_number": left})
         left += 1
-    fusion.parent.set_operands(fusion, [o for n, o in enumerate(given) if n not in numbers])
-    return [o for n, o in enumerate(given) if n in numbers]
+    fusion.parent.set_operands(
+        fusion, [*given[:first], *(o for n, o in enumerate(given[first:], first) if n not in numbers)]
+    )
+    return [given[n] for n in sorted(numbers)]
 
 
 def drop_unused_outputs(fusion: HloInstruction) -> bool:
