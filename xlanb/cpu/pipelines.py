@@ -15,6 +15,7 @@ from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import Algebraic
 from xlanb.transforms.apply_xla_transforms import ApplyXlaTransforms
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.cpu_instruction_fusion import CpuInstructionFusion
+from xlanb.transforms.dot_library_rewriter import DotLibraryRewriter
 from xlanb.transforms.hlo_cse import HloCse
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
@@ -62,7 +63,7 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
         ),
     ),
     ("hlo_normalization", ("reshape-decomposer reduce-decomposer broadcast_canonicalizer",)),
-    ("dot-library-passes", ("dot_decomposer dot-library-rewriter",)),
+    ("dot-library-passes", ("dot_decomposer dot-library-rewriter[0.10.2] dot-library-rewriter@0.12[0.12]",)),
     (
         "HLO_passes_after_layout_assignment",
         (
@@ -144,6 +145,7 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True),
     "cse@layout": lambda: HloCse(is_layout_sensitive=True),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
+    "dot-library-rewriter@0.12": lambda: DotLibraryRewriter(bf16_dots=True, large_bitcasts=True),
     "fusion@own": lambda: CpuInstructionFusion(max_copies=_MAX_COPIES, cuts_rows=True, separate_loops=True),
 }
 """Passes that are built with options, by name@variant."""

@@ -65,6 +65,27 @@ def fuse_into(fusion: HloInstruction, producer: HloInstruction) -> HloInstructio
     return copy
 
 
+def fuse_consumer(fusion: HloInstruction, consumer: HloInstruction) -> HloInstruction:
+    """Move `consumer`, the only user of `fusion`, into it as its new root; the copy inside.
+
+    f = f32[8] fusion(x), calls={p0, ROOT n = negate(p0)}       f = f32[8] fusion(x, y), calls={p0, p1,
+    r = f32[8] add(f, y)                                  =>        n = negate(p0), ROOT add(n, p1)}
+    """
+    fused, parent = fusion.fused_computation, fusion.parent
+    inside = dict(zip(fusion.operands, fused.parameters, strict=True)) | {fusion: fused.root}
+    operands = list(fusion.operands)
+    for o in dict.fromkeys(consumer.operands):
+        if o not in inside:
+            inside[o] = add_parameter(fused, len(operands), o)
+            operands.append(o)
+    copy = fused.clone_instruction(consumer, tuple(inside[o] for o in consumer.operands))
+    fused.set_root(copy)
+    parent.set_operands(fusion, operands)
+    parent.update(fusion, shape=consumer.shape)
+    parent.replace(consumer, fusion)
+    return copy
+
+
 def drop_unused_operands(fusion: HloInstruction) -> bool:
     """Take out operands whose parameter has no use inside; whether there were any."""
     unused = {p.parameter_number for p in fusion.fused_computation.parameters if p.is_dead}

@@ -18,7 +18,7 @@ from xlanb.shape.shape import array
 from xlanb.transforms.algebraic_simplifier.reduce import reducer
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.dot_library_rewriter import is_library_reduce
+from xlanb.transforms.ynn_support import takes_reduction
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TreeReductionRewriter(HloPass):
         if (
             len(i.operands) != 2
             or reducer(i.to_apply) is None
-            or is_library_reduce(i)
+            or takes_reduction(i)
             or i.operands[0].array_shape.is_dynamic
         ):
             return False
