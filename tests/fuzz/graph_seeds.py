@@ -216,6 +216,12 @@ def small_seeds() -> tuple[bytes, ...]:
     return tuple(sorted(found))
 
 
+def any_seed(rng: np.random.Generator, small: float) -> bytes:
+    """A seed, most often a small one: it takes less time, and a mutation reaches more of what is in it."""
+    found = small_seeds() if rng.random() < small else (*seeds().values(), *given_seeds())
+    return found[int(rng.integers(0, len(found)))]
+
+
 def _alone(op: Operation, nodes: dict[str, Any], whole: Any) -> bytes:
     proto = new_message("GraphDef")
     proto.versions.CopyFrom(whole.versions)
