@@ -345,7 +345,7 @@ def test_regular_tridiagonal_systems_are_not_perturbed(rng):
         ("dormqr", [(5, 2)], [(7, 3), (3,), (5, 2)], "mk, t, mn"),
         ("dpotrf", [(3, 4), ()], [(3, 4)], "nn"),
         ("dtrsm", [(4, 2)], [(3, 3), (4, 2)], "nn, nk"),
-        ("dgetrf", [(3, 3), (3,), ()], [(3, 3), (3, 3)], "mn"),
+        ("dgetrf", [(3, 3), (3,), ()], [(3, 3), (3, 3)], "takes 1 arrays"),
         ("dgeqrf", [(3,), (3,)], [(3,)], "mn"),
         ("dgeqrf", [(3, 3), (3,), ()], [(3, 3)], "has 2 results, not 3"),
     ],

@@ -5,6 +5,7 @@
 A result is open only where an instruction of a kind below leads to it; the other results of the same module are compared.
 
     state                     random numbers, and what comes from a host or another device
+    context                   the number that belongs to an asynchronous instruction that has not ended: u32[] of its tuple
     fold without an order     XLA applies a reducer in any order: of two operands that is not associative, or of several values
     sort without an order     the comparator is no `<` or `>` of one key, or several arrays follow keys that may be equal and the sort is not stable
     comparison with NaN       a sort by `<` or `>` of floats where some may be NaN
@@ -23,7 +24,7 @@ from tests.fuzz.conditioning import DECOMPOSITIONS, FUNCTIONS
 from xlanb.hlo import HloInstruction, HloModule
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.shape import ArrayShape
+from xlanb.shape import ArrayShape, PrimitiveType
 
 _STATEFUL = {Op.RNG, Op.RNG_GET_AND_UPDATE_STATE, Op.INFEED, Op.RECV, Op.RECV_DONE, Op.RNG_BIT_GENERATOR}
 _UP_TO_A_FACTOR = re.compile(r"lapack_[sdcz](gesdd|gesvd|syevd|heevd|geev|gees)_ffi")
@@ -47,7 +48,8 @@ def _fold(i: HloInstruction) -> bool:
 
 def _is_associative(computation: HloComputation) -> bool:
     plain = len(computation.instructions) == len(computation.parameters) + 1
-    return plain and computation.root.opcode in (*_ASSOCIATIVE, Op.COMPARE)
+    takes_both = {*computation.root.operands} == {*computation.parameters}
+    return plain and takes_both and computation.root.opcode in (*_ASSOCIATIVE, Op.COMPARE)
 
 
 def _sort(i: HloInstruction) -> bool:
@@ -109,8 +111,16 @@ def which(module: HloModule, *, has_extremes: bool = False) -> list[str]:
     flows = _flows(module.entry_computation, has_extremes=has_extremes)
     parts = root.operands if root.opcode is Op.TUPLE else [root]
     return [
-        flows[part].kind for part in parts for _, s in part.shape.leaves() if isinstance(s, ArrayShape) and s.is_array
+        flows[part].kind or _context(part, s)
+        for part in parts
+        for _, s in part.shape.leaves()
+        if isinstance(s, ArrayShape) and s.is_array
     ]
+
+
+def _context(i: HloInstruction, shape: ArrayShape) -> str:
+    is_start = i.opcode in (Op.COPY_START, Op.ASYNC_START, Op.ASYNC_UPDATE, Op.SEND, Op.RECV)
+    return "context" if is_start and shape.element_type is PrimitiveType.U32 and not shape.dimensions else ""
 
 
 def _flows(computation: HloComputation, *, has_extremes: bool) -> dict[HloInstruction, _Flow]:

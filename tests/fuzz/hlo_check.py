@@ -16,7 +16,7 @@ import numpy as np
 import xlanb
 from tests.fuzz import explained
 from tests.fuzz.conditioning import is_rounding
-from xlanb.errors import InternalError, XlanbError
+from xlanb.errors import CancelledError, InternalError, OutOfMemoryError, XlanbError
 from xlanb.evaluator import Evaluator
 from xlanb.explorer.numbers import compared, leaves_of
 from xlanb.hlo import HloModule, parse
@@ -146,6 +146,10 @@ def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
     stop.start()
     try:
         got = exe(*arguments)
+    except (CancelledError, InternalError, OutOfMemoryError):
+        raise
+    except XlanbError as error:
+        return f"raises {type(error).__name__} where the interpreter gives a value: {str(error)[:200]!r}"
     finally:
         stop.cancel()
     return _judged(module, arguments, leaves_of(got), leaves_of(expected), has_extremes=has_extremes)

@@ -18,6 +18,11 @@ add {
   b = f32[] parameter(1)
   ROOT s = f32[] add(a, b)
 }
+twice {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(b, b)
+}
 less {
   a = f32[] parameter(0)
   b = f32[] parameter(1)
@@ -54,6 +59,7 @@ def _kinds(rows: str, *, has_extremes: bool = False) -> list[str]:
         ("f32[4] rng(z, z), distribution=rng_uniform", "state"),
         ("f32[4] map(p), dimensions={0}, to_apply=late", "decision on a rounded"),
         ("f32[4] tanh(p)", ""),
+        ("f32[] reduce(p, z), dimensions={0}, to_apply=twice", "fold without an order"),
         ("f32[4] floor(p)", ""),
     ],
 )
@@ -68,6 +74,12 @@ def test_a_rounded_value_is_no_reason_before_a_decision() -> None:
     assert _kinds("  t = f32[4] tanh(p)\n  ROOT f = f32[4] floor(t)") == ["decision on a rounded"]
     rows = "  t = f32[4] tanh(p)\n  f = f32[4] floor(p)\n  ROOT r = (f32[4], f32[4]) tuple(t, f)"
     assert _kinds(rows) == ["", ""]
+
+
+def test_only_the_context_of_what_has_not_ended_is_open() -> None:
+    start = "c = (f32[4], f32[4], u32[]) copy-start(p)"
+    assert _kinds(f"  ROOT {start}") == ["", "", "context"]
+    assert _kinds(f"  {start}\n  ROOT d = f32[4] copy-done(c)") == [""]
 
 
 def test_an_order_of_floats_is_open_where_some_are_nan() -> None:

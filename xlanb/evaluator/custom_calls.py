@@ -11,7 +11,7 @@ from xlanb.errors import EvaluationError
 from xlanb.evaluator import host
 from xlanb.evaluator.dynamic import resized
 from xlanb.evaluator.factorizations import reflected
-from xlanb.evaluator.lapack import lapack_routine, tridiagonal_solve_perturbed
+from xlanb.evaluator.lapack import check_operands, lapack_routine, tridiagonal_solve_perturbed
 from xlanb.evaluator.nn import top_k
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Array, Value, scalar_int
@@ -32,15 +32,22 @@ def _top_k(i: HloInstruction, x: Array) -> Value:
     return top_k(x, subshape(i.shape, (0,)).as_array().dimensions[-1], largest=True)
 
 
-def _pad_to_static(i: HloInstruction, x: Array) -> Value:
+def _pad_to_static(i: HloInstruction, *operands: Array) -> Value:
     """The array at its full size, then the actual sizes (s32)."""
+    shapes = getattr(i.shape, "shapes", ())
+    if len(operands) != 1 or len(shapes) != operands[0].ndim + 1:
+        raise EvaluationError(f"PadToStatic takes an array and gives it with its sizes, not {i.shape}")
+    (x,) = operands
     full = x
     for axis, size in enumerate(subshape(i.shape, (0,)).as_array().dimensions):
         full = resized(full, axis, size)
     return (full, *(np.asarray(n, np.int32) for n in x.shape))
 
 
-def _slice_to_dynamic(i: HloInstruction, x: Array, *sizes: Array) -> Value:
+def _slice_to_dynamic(i: HloInstruction, *operands: Array) -> Value:
+    if len(operands) != i.array_shape.rank + 1 or operands[0].ndim != i.array_shape.rank:
+        raise EvaluationError(f"SliceToDynamic takes an array of {i.array_shape.rank} dimensions and a size for each")
+    x, *sizes = operands
     for axis, (size, bound) in enumerate(zip(sizes, i.array_shape.dimensions, strict=True)):
         wanted = scalar_int(size)
         if not 0 <= wanted <= bound:
@@ -92,6 +99,17 @@ _TARGETS: dict[str, Callable[..., Value]] = {
 }
 
 
+_OPERANDS = {
+    "AllocateBuffer": "",
+    "Eigh": "nn",
+    "ProductOfElementaryHouseholderReflectors": "mk t",
+    "Qr": "mk",
+    "TopK": "n",
+    "tridiagonal_solve_perturbed_ffi": "n n n nk",
+}
+"""The dimensions of the operands behind those of a batch (`check_operands`)."""
+
+
 def knows_target(target: str) -> bool:
     """Whether a custom call of this target has a meaning here."""
     return target in _IDENTITIES or target in _TARGETS or lapack_routine(target) is not None
@@ -103,6 +121,8 @@ def _custom_call(ev: Evaluator, i: HloInstruction, *operands: Any) -> Value:
     if target in _IDENTITIES and len(operands) == 1:
         return operands[0]
     if target in _TARGETS:
+        if target in _OPERANDS:
+            check_operands(target, _OPERANDS[target], operands)
         return _TARGETS[target](i, *operands)
     routine = lapack_routine(target)
     if routine is not None:

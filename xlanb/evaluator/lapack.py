@@ -43,10 +43,10 @@ def lapack_routine(target: str) -> Callable[..., Value] | None:
         return None
 
     def run(i: HloInstruction, *operands: Array) -> Value:
+        options = lapack_options(i)
+        check_operands(name, _operands(name, options), operands)
         if operands[0].dtype.char not in _TYPES:
             raise EvaluationError(f"LAPACK computes in f32, f64, c64 or c128, not in {describe(operands[0])}")
-        options = lapack_options(i)
-        _check_operands(name, options, operands)
         leaves = [shape.as_array() for _, shape in i.shape.leaves()]
         results: Value = [None] * len(leaves)
         if operands[0].size:
@@ -62,13 +62,23 @@ def lapack_routine(target: str) -> Callable[..., Value] | None:
     return run
 
 
-def _check_operands(name: str, options: Options, operands: Sequence[Array]) -> None:
-    """Refuse operands of other numbers or sizes than the routine takes, behind the dimensions of one batch."""
-    wanted = _operands(name, options).split()
+def check_operands(name: str, letters_of_each: str, operands: Sequence[Any]) -> None:
+    """Refuse operands of other numbers or sizes than a routine takes, behind the dimensions of one batch.
+
+    The dimensions are letters, `mk t` those of a matrix and a vector: the same letter is the same size, t at most m and k.
+
+    Raises:
+        EvaluationError: they do not fit.
+    """
+    wanted = letters_of_each.split()
+    if len(wanted) != len(operands) or not all(isinstance(x, np.ndarray) for x in operands):
+        raise EvaluationError(f"{name} takes {len(wanted)} arrays, not {', '.join(map(describe, operands)) or 'none'}")
+    if not operands:
+        return
     batch = operands[0].shape[: max(operands[0].ndim - len(wanted[0]), 0)]
     sizes: dict[str, int] = {}
-    fits = len(wanted) == len(operands)
-    for letters, x in zip(wanted, operands, strict=False):
+    fits = True
+    for letters, x in zip(wanted, operands, strict=True):
         fits = fits and x.ndim == len(batch) + len(letters) and x.shape[: len(batch)] == batch
         for letter, size in zip(letters, x.shape[len(batch) :], strict=False):
             fits = fits and sizes.setdefault(letter, size) == size
@@ -78,7 +88,7 @@ def _check_operands(name: str, options: Options, operands: Sequence[Array]) -> N
 
 
 def _operands(name: str, options: Options) -> str:
-    """The dimensions of a routine's operands: the same letter is the same size, t at most m and k."""
+    """The dimensions of a routine's operands, as `check_operands` has them."""
     if name == "trsm":
         return "nn nk" if options.get("side") == ord("L") else "nn kn"
     if name in ("ormqr", "unmqr"):

@@ -177,6 +177,11 @@ def _text_as(name: str, text: str) -> Any:
     """The message, or what is wrong with the text as one."""
     proto = new_message(name)
     try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        return f"line {line}: {text[error.start]!r} is half of a surrogate pair, which UTF-8 cannot encode"
+    try:
         text_format.Parse(text, proto, allow_unknown_field=True)
     except (text_format.ParseError, ValueError) as error:  # a number out of its field's range is a ValueError
         return str(error)
