@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from xlanb.errors import EvaluationError, InternalError, XlanbError
+from xlanb.errors import EvaluationError, InternalError
 from xlanb.evaluator import evaluate
 from xlanb.evaluator.custom_calls import _TARGETS
 from xlanb.evaluator.lapack import _ROUTINES
@@ -47,5 +47,5 @@ def test_any_operands_and_results_of_a_custom_call(target: str, rng: np.random.G
             evaluate(module, *arguments)
         except InternalError as error:
             raise AssertionError(text) from error
-        except XlanbError as error:
-            assert isinstance(error, EvaluationError), text
+        except EvaluationError:
+            continue

@@ -69,7 +69,7 @@ REFUSED = {
         node("Const", dtype=FLOAT, value="tensor { dtype: DT_FLOAT tensor_shape { %s } }" % ("dim { size: 1 } " * 70)),
         "70 dimensions, more than 64",
     ),
-    "half of a surrogate pair": ("node {\n name: \udc80 }", r"line 2: '\\udc80' is half of a surrogate pair"),
+    "half of a surrogate pair": ("node {\n name: \udc80 }", r"line 4: '\\udc80' is half of a surrogate pair"),
     "a tensor of references": (
         node("Const", dtype=FLOAT, value="tensor { dtype: DT_INT64_REF int64_val: 1 }"),
         "a tensor of type int64_ref has no values",

@@ -40,6 +40,10 @@ BAD = [
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  p = f32[] parameter(1)\n}", "already exists"),
     ("HloModule m\nENTRY e {\n  p = f32[] parameter(1)\n}", "parameter numbers"),
     (
+        "HloModule m\nf {\n  ROOT p = f32[] parameter(0)\n}\nENTRY e {\n  ROOT r = map(), dimensions={}, to_apply=f\n}",
+        "map without operands needs a shape",
+    ),
+    (
         "HloModule m\nENTRY e {\n  %f32 = f32[] parameter(0)\n}",
         "illegal instruction name: f32; suggest renaming to: f32_",
     ),

@@ -126,3 +126,23 @@ def test_arrays_of_more_dimensions_than_there_can_be_are_refused(run):
     )
     with pytest.raises(XlanbError, match="array of 96 dimensions"):
         run(text)
+
+
+SIZED = [
+    ("TruncatedNormal", [ints(-2)], {"T": tf.int32, "dtype": tf.float32}),
+    ("RandomUniformInt", [ints(-2), ints(0)[0], ints(9)[0]], {"T": tf.int32, "Tout": tf.int32}),
+    ("StatelessRandomUniform", [ints(-2), ints(1, 2)], {"T": tf.int32, "Tseed": tf.int32, "dtype": tf.float32}),
+    ("Conv2DBackpropInput", [ints(1, -4, 4, 2), ones(2, 2, 2, 2), ones(1, 4, 4, 2)], CONV),
+    ("Conv2DBackpropFilter", [ones(1, 4, 4, 2), ints(-2, 2, 2, 2), ones(1, 4, 4, 2)], CONV),
+    ("ScatterNd", [ints([0]), ones(1), ints(-2)], T | INDEX),
+    ("RFFT", [ones(4), ints(-3)], {"Treal": tf.float32, "Tcomplex": tf.complex64}),
+    ("ResizeBilinear", [ones(1, 2, 2, 1), ints(-1, 2)], T),
+]
+
+
+@pytest.mark.parametrize("jit", [-1, 2])
+@pytest.mark.parametrize(("op", "inputs", "attrs"), SIZED, ids=[c[0] for c in SIZED])
+def test_negative_sizes_are_refused(op, inputs, attrs, jit):
+    graph = node_of(op, [np.asarray(v) for v in inputs], attrs)
+    with xlanb.flags(f"--tf_xla_auto_jit={jit} --tf_xla_min_cluster_size=1"), pytest.raises(GraphError, match="y"):
+        tf.Session(graph).run("y:0")

@@ -179,6 +179,8 @@ def _topk(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attr
 
 @_check(HloOpcode.MAP)
 def _map(cursor: Cursor, at: int, shape: Shape | None, operands: Operands, attributes: Attributes) -> Shape | None:
+    if shape is None and not operands:
+        cursor.fail("map without operands needs a shape", at)
     rank = len(getattr(shape if shape is not None else operands[0].shape, "dimensions", ()))
     # XLA's map instruction always covers all dimensions, whatever the text says.
     attributes["dimensions"] = tuple(range(rank))

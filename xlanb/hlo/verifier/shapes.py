@@ -74,7 +74,7 @@ def verify_shape(i: HloInstruction, options: VerifierOptions) -> None:
 
 def _is_unbounded(shape: Shape) -> bool:
     if isinstance(shape, ArrayShape):
-        return bool(shape.dynamic) and -1 in shape.dimensions
+        return min(shape.dimensions, default=0) < 0
     return isinstance(shape, TupleShape) and any(map(_is_unbounded, shape.shapes))
 
 

@@ -86,7 +86,7 @@ def _checked_gradient(
 @register("Conv2DBackpropInput", "Conv3DBackpropInputV2", f"{_DEPTHWISE}BackpropInput", constants=(0,))
 def _backprop_input(ctx: OpContext) -> HloInstruction:
     """The gradient, dilated by the strides, convolved with the filter reversed and its channels exchanged."""
-    sizes, kernel, gradient = ctx.ints(0), ctx.input(1), ctx.input(2)
+    sizes, kernel, gradient = ctx.sizes(0), ctx.input(1), ctx.input(2)
     layout = layout_of(ctx, 5 if "3D" in ctx.op.type else 4)
     dims = _grouped_filter_dims(ctx, kernel.array_shape.dimensions)
     spatial = _windows(ctx, layout, tuple(sizes), dims)
@@ -115,7 +115,7 @@ def _exchanged(ctx: OpContext, kernel: HloInstruction, groups: int) -> HloInstru
 @register("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", f"{_DEPTHWISE}BackpropFilter", constants=(1,))
 def _backprop_filter(ctx: OpContext) -> HloInstruction:
     """The input convolved with the gradient, channels as batch and batch as channels; groups of channels are groups of the batch."""
-    x, filter_dims, gradient = ctx.input(0), tuple(ctx.ints(1)), ctx.input(2)
+    x, filter_dims, gradient = ctx.input(0), tuple(ctx.sizes(1)), ctx.input(2)
     layout = layout_of(ctx, 5 if "3D" in ctx.op.type else 4)
     dims = _grouped_filter_dims(ctx, filter_dims)
     spatial = _windows(ctx, layout, x.array_shape.dimensions, dims)

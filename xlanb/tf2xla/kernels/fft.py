@@ -30,7 +30,7 @@ def _fft(ctx: OpContext) -> HloInstruction:
 @register(*(f"{kind}{rank}" for kind in ("RFFT", "IRFFT") for rank in _RANKS), constants=(1,))
 def _rfft(ctx: OpContext) -> HloInstruction:
     """The input is cut or padded with zeros to fft_length first; of a transform to reals, its last dimension to fft_length // 2 + 1."""
-    x, lengths, rank = ctx.input(0), ctx.ints(1), _rank(ctx)
+    x, lengths, rank = ctx.input(0), ctx.sizes(1), _rank(ctx)
     if len(lengths) != rank or any(n < 1 for n in lengths):
         ctx.fail(f"fft_length must be {rank} positive numbers, not {lengths}")
     kind = ctx.op.type.partition("FFT")[0] + "FFT"

@@ -120,7 +120,7 @@ def _avg_pool(ctx: OpContext) -> HloInstruction:
 @register("AvgPoolGrad", "AvgPool3DGrad", constants=(0,))
 def _avg_pool_grad(ctx: OpContext) -> HloInstruction:
     """Every element's share of the windows that it lies in: the divided gradient, dilated by the strides, summed over windows."""
-    dims, gradient = ctx.ints(0), ctx.input(1)
+    dims, gradient = ctx.sizes(0), ctx.input(1)
     kind = gradient.array_shape.element_type
     layout, spatial = _pooling(ctx, dims, None)
     if [gradient.array_shape.dimensions[i] for i in layout.spatial] != [w.count for w in spatial]:

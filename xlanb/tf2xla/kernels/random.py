@@ -24,7 +24,7 @@ from xlanb.tf2xla.registry import register
 def _drawn(ctx: OpContext, distribution: str, low: float, high: float) -> HloInstruction:
     kind = ctx.element_type("dtype")
     a, b = (ctx.b.constant(np.asarray(v).astype(kind.dtype)) for v in (low, high))
-    return ctx.b.rng(distribution, a, b, array(kind, ctx.ints(0)))
+    return ctx.b.rng(distribution, a, b, array(kind, ctx.sizes(0)))
 
 
 @register("RandomUniform", constants=(0,))
@@ -40,7 +40,7 @@ def _normal(ctx: OpContext) -> HloInstruction:
 @register("RandomUniformInt", constants=(0,))
 def _uniform_int(ctx: OpContext) -> HloInstruction:
     low, high = ctx.input(1), ctx.input(2)
-    return ctx.b.rng("rng_uniform", low, high, array(low.array_shape.element_type, ctx.ints(0)))
+    return ctx.b.rng("rng_uniform", low, high, array(low.array_shape.element_type, ctx.sizes(0)))
 
 
 @register("RandomShuffle")

@@ -61,7 +61,7 @@ def _sizes(ctx: OpContext, picture: HloInstruction, sizes: Sequence[int]) -> lis
 def _bilinear(ctx: OpContext) -> HloInstruction:
     """Gives float32, whatever comes in."""
     images = ctx.input(0)
-    matrices = [_weights(ctx, out, size) for out, size in _sizes(ctx, images, ctx.ints(1))]
+    matrices = [_weights(ctx, out, size) for out, size in _sizes(ctx, images, ctx.sizes(1))]
     return _applied(ctx, ctx.b.convert(images, PrimitiveType.F32), matrices)
 
 
@@ -87,7 +87,7 @@ def _picked(ctx: OpContext, out: int, size: int) -> Array:
 @register("ResizeNearestNeighbor", constants=(1,))
 def _nearest(ctx: OpContext) -> HloInstruction:
     images = ctx.input(0)
-    for axis, (out, size) in enumerate(_sizes(ctx, images, ctx.ints(1)), 1):
+    for axis, (out, size) in enumerate(_sizes(ctx, images, ctx.sizes(1)), 1):
         images = gather_slices(ctx, images, ctx.b.constant(_picked(ctx, out, size)), axis)
     return images
 

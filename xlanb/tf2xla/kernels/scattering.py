@@ -73,7 +73,7 @@ def scatter_rows(
 @register("ScatterNd", constants=(2,))
 def _scatter_nd(ctx: OpContext) -> HloInstruction:
     updates = ctx.input(1)
-    zeros = broadcast_to(ctx.b, scalar(ctx, updates, 0), ctx.ints(2))
+    zeros = broadcast_to(ctx.b, scalar(ctx, updates, 0), ctx.sizes(2))
     return scatter_nd(ctx, zeros, ctx.input(0), updates, HloOpcode.ADD)
 
 

@@ -194,7 +194,7 @@ def _spread(
 
 @register("StridedSliceGrad", constants=(0, 1, 2, 3))
 def _strided_slice_grad(ctx: OpContext) -> HloInstruction:
-    dims, dy = ctx.ints(0), ctx.input(4)
+    dims, dy = ctx.sizes(0), ctx.input(4)
     s = _strided(ctx, dims, 1)
     if dy.array_shape.dimensions != s.result:
         ctx.fail(f"the gradient has shape {list(dy.array_shape.dimensions)}, the slice {list(s.result)}")

@@ -54,7 +54,7 @@ def _from_variable(draw: Draw) -> Callable[[OpContext], HloInstruction]:
 
     def lower(ctx: OpContext) -> HloInstruction:
         g = _generator(ctx)
-        dims = tuple(ctx.ints(2))
+        dims = tuple(ctx.sizes(2))
         if any(d < 0 for d in dims):
             ctx.fail(f"shape {list(dims)} has a negative dimension")
         kind = ctx.element_type("dtype")
@@ -123,7 +123,7 @@ def _parameterized_truncated_normal(ctx: OpContext) -> HloInstruction:
     Mean, deviation and bounds are scalars, or one for each of the first dimension.
     """
     b = ctx.b
-    dims, kind = ctx.ints(0), ctx.element_type("dtype")
+    dims, kind = ctx.sizes(0), ctx.element_type("dtype")
     wide = sum_type(kind)
 
     def spread(index: int) -> HloInstruction:
@@ -173,6 +173,6 @@ def _rng_bit_generator(ctx: OpContext) -> list[HloInstruction]:
         ctx.fail(f"random algorithm {algorithm} is not one of 1, 2, 3: {', '.join(_ALGORITHMS.values())}")
     kind = ctx.element_type("dtype")
     unsigned = next(t for t in (PrimitiveType.U8, PrimitiveType.U32, _U64) if t.bits == kind.bits)
-    made = ctx.b.rng_bit_generator(ctx.input(1), array(unsigned, ctx.ints(2)), _ALGORITHMS[algorithm])
+    made = ctx.b.rng_bit_generator(ctx.input(1), array(unsigned, ctx.sizes(2)), _ALGORITHMS[algorithm])
     state, drawn = (ctx.b.get_tuple_element(made, i) for i in range(2))
     return [state, drawn if kind is unsigned else ctx.b.bitcast_convert(drawn, kind)]

@@ -18,7 +18,7 @@ Draw = Callable[[OpContext, philox.Generator, tuple[int, ...], PrimitiveType], H
 
 
 def _dims(ctx: OpContext) -> tuple[int, ...]:
-    dims = tuple(ctx.ints(0))
+    dims = tuple(ctx.sizes(0))
     if any(d < 0 for d in dims):
         ctx.fail(f"shape {list(dims)} has a negative dimension")
     return dims
