@@ -399,7 +399,7 @@ dropped:
   %q.at = getelementptr ptr, ptr %outputs, i64 %q
   %q.buffer = load ptr, ptr %q.at
   call void @delete(ptr %q.buffer)
-  call void @free(ptr %q.buffer)
+  call void @free.block(ptr %q.buffer)
   %q.next = add i64 %q, 1
   br label %dropping
 explain:

@@ -7,7 +7,6 @@ OBJECTS = """
 @pjrt.statistics = global [4 x i64] zeroinitializer, align 16
 @pjrt.layouts = global [$ranks x i64] zeroinitializer, align 16
 @pjrt.sizes = internal constant [$types x i64] [$sizes]
-declare i32 @posix_memalign(ptr, i64, i64)
 declare ptr @malloc(i64)
 declare void @free(ptr)
 declare i32 @usleep(i32)
@@ -266,26 +265,37 @@ define internal void @count(i64 %bytes) {
   ret void
 }
 
+; malloc keeps freed blocks of these sizes at hand; those of posix_memalign it cuts out of larger ones, at several times the cost.
 ; A buffer whose elements lie behind it where `inside` is not 0 (then they are `size` bytes), or are still to be named. Null: no memory.
 define internal ptr @block(i64 %size, i64 %inside, i64 %type, i64 %rank, ptr %dims, ptr %device, ptr %memory) {
 entry:
-  %place = alloca ptr
   %dims.bytes = mul i64 %rank, 8
   %head.odd = add i64 %dims.bytes, 191
   %head = and i64 %head.odd, -64
-  %all = add i64 %head, %inside
-  %failed = call i32 @posix_memalign(ptr %place, i64 64, i64 %all)
-  %bad = icmp ne i32 %failed, 0
+  %both = add i64 %head, %inside
+  %all = add i64 %both, $skipped
+  %block = call ptr @malloc(i64 %all)
+  %bad = icmp eq ptr %block, null
   br i1 %bad, label %none, label %good
 none:
   ret ptr null
 good:
-  %b = load ptr, ptr %place
+  %block.n = ptrtoint ptr %block to i64
+  %before = sub i64 0, %block.n
+  %odd = and i64 %before, 63
+  %b = getelementptr i8, ptr %block, i64 %odd
   %data = getelementptr i8, ptr %b, i64 %head
   %own.dims = getelementptr i8, ptr %b, i64 128
   call void @llvm.memcpy.p0.p0.i64(ptr %own.dims, ptr %dims, i64 %dims.bytes, i1 false)
   $set_block
   ret ptr %b
+}
+
+define internal void @free.block(ptr %b) {
+  %block.at = getelementptr i64, ptr %b, i64 $block
+  %block = load ptr, ptr %block.at
+  call void @free(ptr %block)
+  ret void
 }
 
 ; A buffer with memory of its own. Null: there is none.
@@ -303,7 +313,7 @@ large:
   %no.memory = icmp eq ptr %base, null
   br i1 %no.memory, label %give.up, label %place
 give.up:
-  call void @free(ptr %b)
+  call void @free.block(ptr %b)
   ret ptr null
 place:
   store ptr %base, ptr %b
@@ -381,7 +391,7 @@ define ptr @Buffer_Destroy(ptr %args) {
   %at = getelementptr i8, ptr %args, i64 16
   %b = load ptr, ptr %at
   call void @delete(ptr %b)
-  call void @free(ptr %b)
+  call void @free.block(ptr %b)
   ret ptr null
 }
 

@@ -21,6 +21,8 @@ from xlanb.pjrt.words import CALLS_HOST, GUARDED, RANKS, RESULT_COUNT, UNUSUAL, 
 
 SMALL = 4096
 """Bytes up to which elements lie behind their buffer."""
+_MALLOC_ALIGNED = 16
+"""What malloc's addresses are multiples of on 64-bit systems."""
 _COPIED = 256
 """Bytes up to which a copy is cheaper than to tell when the elements are no longer needed."""
 _ALIGNED = 63
@@ -132,7 +134,8 @@ def text(item_sizes: tuple[int, ...]) -> str:
         "guarded": GUARDED,
         "unusual": UNUSUAL,
         "calls_host": CALLS_HOST,
-        **{word.name: word.value for word in (Buffer.base, Buffer.references, Buffer.deleted, Buffer.size, Buffer.rank, Buffer.mark)},
+        **{word.name: word.value for word in (Buffer.base, Buffer.references, Buffer.deleted, Buffer.size, Buffer.rank, Buffer.mark, Buffer.block)},
+        "skipped": 64 - _MALLOC_ALIGNED,
         "at_kept": c_api.ExecuteOptions.num_non_donatable_input_indices.offset,
         "ranks": RANKS,
         "raised": guard.RAISED,
@@ -190,7 +193,7 @@ _BLOCK = {
     Buffer.data: "ptr %data", Buffer.size: "i64 %size", Buffer.type: "i64 %type", Buffer.rank: "i64 %rank",
     Buffer.dims: "ptr %own.dims", Buffer.device: "ptr %device", Buffer.memory: "ptr %memory", Buffer.deleted: "i64 0",
     Buffer.references: "i64 1", Buffer.base: "ptr null", Buffer.event: "ptr null", Buffer.callback: "ptr null",
-    Buffer.argument: "ptr null", Buffer.mark: "i64 0",
+    Buffer.argument: "ptr null", Buffer.mark: "i64 0", Buffer.block: "ptr %block",
 }  # fmt: skip
 _VIEW = {
     Buffer.data: "ptr %data", Buffer.event: "ptr %event", Buffer.callback: "ptr %callback",

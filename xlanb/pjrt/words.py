@@ -6,7 +6,7 @@ from enum import IntEnum, auto
 
 
 class Buffer(IntEnum):
-    """The words of a PJRT_Buffer. `base` is memory of ours; `callback(data, argument)` and `event` are told when the elements are released; `mark` is how often a call that begins now was given it to be donated."""
+    """The words of a PJRT_Buffer. `base` is memory of ours; `callback(data, argument)` and `event` are told when the elements are released; `mark` is how often a call that begins now was given it to be donated; `block` is what malloc gave for the words, from where they begin at a multiple of 64 bytes."""
 
     data = 0
     size = auto()
@@ -22,6 +22,7 @@ class Buffer(IntEnum):
     callback = auto()
     argument = auto()
     mark = auto()
+    block = auto()
 
 
 class Loaded(IntEnum):
