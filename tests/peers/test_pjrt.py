@@ -212,17 +212,104 @@ def test_too_large_results_are_an_error_of_jax() -> None:
     assert "RESOURCE_EXHAUSTED" in run(text)
 
 
-def test_several_devices_share_the_processor_and_run_a_program_each() -> None:
+_FOUR = "--xla_force_host_platform_device_count=4"
+
+
+def test_each_device_runs_programs_of_its_own() -> None:
     text = """
-    x = jax.device_put(np.ones(3, np.float32), jax.devices()[1])
-    print(len(jax.devices()), (x + 1).devices() == {jax.devices()[1]}, jax.device_put(x, jax.devices()[0]).devices() == x.devices())
-    try:
-        jax.pmap(lambda x: x + 1)(np.ones((2, 3)))
-    except jax.errors.JaxRuntimeError as error:
-        print("UNIMPLEMENTED" in str(error) and "JAX_PLATFORMS=cpu" in str(error))
+    devices = jax.devices()
+    arrays = [jax.device_put(np.full(3, k, np.float32), d) for k, d in enumerate(devices)]
+    f, last = jax.jit(lambda x: jax.pure_callback(np.negative, x, x) * 2), jax.devices()[3]
+    print([f(x).tolist()[0] for x in arrays], all(f(x).devices() == {d} for x, d in zip(arrays, devices)))
+    moved = jax.device_put(arrays[1], last)
+    print(moved.devices() == {last}, moved.tolist()[0], (moved + jnp.ones(3)).devices() == {last})
+    with jax.default_device(last):
+        print(jax.random.normal(jax.random.key(0)).devices() == {last}, jax.grad(lambda x: x * x)(3.0).devices() == {last})
+    print(jax.jit(lambda x: x, donate_argnums=0)(moved).devices() == {last}, moved.is_deleted())
+    print(jax.jit(lambda x: x + 1)(np.ones(3)).devices() == {devices[0]})
     """
-    printed = run(text, XLA_FLAGS="--xla_force_host_platform_device_count=2")
-    assert printed.split() == ["2", "True", "False", "True"]
+    assert run(text, XLA_FLAGS=_FOUR).splitlines() == [
+        "[-0.0, -2.0, -4.0, -6.0] True", "True 1.0 True", "True True", "True True", "True"
+    ]  # fmt: skip
+
+
+def test_arrays_over_several_devices_are_placed_and_read_and_their_programs_refused_by_name() -> None:
+    text = """
+    from jax.sharding import AxisType, NamedSharding, PartitionSpec
+    mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Auto,))
+    x = jax.device_put(np.arange(8.0, dtype=np.float32), NamedSharding(mesh, PartitionSpec("x")))
+    print(np.asarray(x).sum(), float(jax.device_put(x, jax.devices()[2])[7]))
+    mapped = jax.shard_map(lambda v: jax.lax.psum(v, "x"), mesh=mesh, in_specs=PartitionSpec("x"), out_specs=PartitionSpec())
+    for call in (lambda: jax.jit(jnp.sin)(x), lambda: mapped(x), lambda: jax.pmap(jnp.sin)(np.ones((4, 3)))):
+        try:
+            call()
+        except jax.errors.JaxRuntimeError as error:
+            print("UNIMPLEMENTED: a program over 4 devices" in str(error), 'of pmap, of jax.devices("cpu")' in str(error))
+    print(jax.pmap(jnp.sin, devices=jax.devices("cpu"))(np.zeros((4, 3))).sum())
+    """
+    printed = run(text, XLA_FLAGS=_FOUR)
+    assert printed.splitlines() == ["28.0 7.0", "True True", "True True", "True True", "0.0"]
+
+
+def test_dlpack_shares_memory_both_ways() -> None:
+    text = """
+    x = jnp.arange(4096.0)
+    view = np.from_dlpack(x)
+    print(view.ctypes.data == x.unsafe_buffer_pointer(), np.from_dlpack(x, copy=True).ctypes.data == view.ctypes.data)
+    del x
+    jnp.zeros(4096).block_until_ready()
+    print(float(view[7]))
+    memory = np.zeros(4096 + 16, np.float32)
+    aligned = memory[-memory.ctypes.data % 64 // 4 :][:4096]
+    y = jax.dlpack.from_dlpack(aligned)
+    print(y.devices() == set(jax.devices()), y.unsafe_buffer_pointer() == aligned.ctypes.data)
+    print((jax.device_put(1.0, jax.devices()[0]) + y).devices() == set(jax.devices()))
+    cpu = jax.device_put(np.ones(3), jax.devices("cpu")[0])
+    print(jnp.from_dlpack(cpu).devices() == cpu.devices(), jnp.from_dlpack(y).devices() == y.devices())
+    print(jax.dlpack.from_dlpack(cpu, device=jax.devices()[0]).devices() == set(jax.devices()))
+    print(jax.dlpack.from_dlpack(y, device=jax.devices("cpu")[0]).devices() == cpu.devices())
+    print(jnp.from_dlpack(jnp.ones(3, jnp.bfloat16)).dtype)
+    try:
+        jax.dlpack.from_dlpack(aligned[1:], copy=False)
+    except ValueError as error:
+        print("copy=False" in str(error))
+    """
+    assert run(text).splitlines() == [
+        "True False", "7.0", "True True", "True", "True True", "True", "True", "bfloat16", "True"
+    ]  # fmt: skip
+
+
+def test_a_registered_ffi_target_is_refused_when_it_is_compiled() -> None:
+    text = """
+    import ctypes
+    function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: None)
+    jax.ffi.register_ffi_target("mine", jax.ffi.pycapsule(function), platform="xlanb")
+    try:
+        jax.jit(lambda x: jax.ffi.ffi_call("mine", x)(x)).lower(jnp.ones(3)).compile()
+    except jax.errors.JaxRuntimeError as error:
+        print('custom-call target "mine"' in str(error), "registered with jax.ffi run on XLA:CPU" in str(error))
+    """
+    assert run(text).split() == ["True", "True"]
+
+
+def test_a_branch_for_the_cpu_is_taken_where_there_is_no_other() -> None:
+    text = """
+    from jax import lax
+
+    def chosen(**branches):
+        return float(jax.jit(lambda x: lax.platform_dependent(x, **branches))(1.0))
+
+    one, two, three = (lambda x, n=n: x * n for n in (1, 2, 3))
+    print(chosen(cpu=one), chosen(cpu=one, tpu=two), chosen(cpu=one, default=two), chosen(cpu=one, xlanb=three))
+    print(float(jax.vmap(jax.grad(lambda x: lax.platform_dependent(x, cpu=two)))(jnp.ones(2))[0]))
+    with jax.default_device(jax.devices("cpu")[0]):
+        print(chosen(cpu=one, default=two), chosen(cpu=one, xlanb=three))
+    try:
+        chosen(tpu=two)
+    except NotImplementedError as error:
+        print("xlanb" in str(error))
+    """
+    assert run(text).splitlines() == ["1.0 1.0 2.0 3.0", "2.0", "1.0 1.0", "True"]
 
 
 def test_deleted_memory_is_given_back() -> None:
@@ -241,6 +328,112 @@ def test_deleted_memory_is_given_back() -> None:
     print(used() - before)
     """
     assert run(text).split() == ["400000", "400000", "2.0", "0"]
+
+
+def test_callbacks_live_as_long_as_their_programs() -> None:
+    text = """
+    import gc, weakref
+
+    class Kept:
+        pass
+
+    def made():
+        kept = Kept()
+        f = jax.jit(lambda x: jax.pure_callback(lambda a: (kept, a)[1] + 1, x, x))
+        return f, weakref.ref(kept)
+
+    f, kept = made()
+    lowered = f.lower(jnp.ones(3))
+    gc.collect()
+    print(f(jnp.ones(3))[0], lowered.compile()(jnp.ones(3))[0], kept() is not None)
+    del f, lowered
+    jax.clear_caches()
+    gc.collect()
+    print(kept())
+    """
+    assert run(text).splitlines() == ["2.0 2.0 True", "None"]
+
+
+def test_threads_that_lower_callbacks_at_once_call_their_own() -> None:
+    text = """
+    import threading
+    wrong = []
+
+    def lower(k):
+        for n in range(10):
+            number = 100 * k + n
+            got = jax.jit(lambda x, number=number: jax.pure_callback(lambda a: a + number, x, x))(np.float32(0))
+            wrong.extend([number] if float(got) != number else [])
+
+    threads = [threading.Thread(target=lower, args=(k,)) for k in range(4)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    print(wrong)
+    """
+    assert run(text).strip() == "[]"
+
+
+def test_calls_that_donate_fail_or_lose_their_arrays_keep_no_memory() -> None:
+    text = """
+    import gc, logging
+    logging.disable()
+
+    def used():
+        gc.collect()
+        return jax.devices()[0].memory_stats()["bytes_in_use"]
+
+    def fail(a):
+        raise ValueError("no good")
+
+    step = jax.jit(lambda x, y: (x + y, y * 2), donate_argnums=0)
+    failing = jax.jit(lambda x: jax.pure_callback(fail, x, x) * 2, donate_argnums=0)
+    y, before = jnp.ones(5000), used()
+
+    def each():
+        x = jnp.ones(5000)
+        for _ in range(2000):
+            x, _ = step(x, y)
+        for _ in range(50):
+            try:
+                failing(x)
+            except jax.errors.JaxRuntimeError:
+                pass
+        view = np.asarray(y + x)
+        for _ in range(500):
+            z = y * x
+            z.delete()
+        return float(x[0]), x.is_deleted(), float(view[0])
+
+    print(each(), used() - before)
+    """
+    assert run(text).strip() == "(2001.0, False, 2002.0) 0"
+
+
+def test_a_process_ends_while_calls_run() -> None:
+    text = """
+    import sys, threading, time, traceback
+    from jax import lax
+    started = threading.Event()
+
+    def tell(a):
+        started.set()
+        return a
+
+    def loop(x):
+        x = jax.pure_callback(tell, x, x)
+        return lax.fori_loop(0, 2_000_000_000, lambda _, c: jnp.sin(c), x)
+
+    f, x = jax.jit(loop), jnp.ones(100)
+
+    thread = threading.Thread(target=lambda: f(x), daemon=True)
+    thread.start()
+    started.wait()
+    while any("host_call" in f.f_code.co_filename for f, _ in traceback.walk_stack(sys._current_frames()[thread.ident])):
+        time.sleep(0.001)  # it is still in `tell`
+    kept = [jax.jit(lambda x: jax.pure_callback(np.sin, x, x))(x) for _ in range(20)]
+    print("ended")
+    """
+    assert run(text).strip() == "ended"
 
 
 def test_a_compiled_program_describes_itself() -> None:

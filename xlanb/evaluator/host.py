@@ -97,18 +97,23 @@ def callback(i: HloInstruction, *operands: Any) -> Value:
 
 def callback_function(i: HloInstruction) -> Callable[..., Any] | None:
     """The Python function that a custom call of `CALLBACKS` names; None where it is not known here."""
-    number, functions = _callback_number(i.backend_config), i.parent.module.host_callbacks
+    number, functions = callback_number(i), i.parent.module.host_callbacks
     return functions[number] if number is not None and number < len(functions) else None
 
 
+def callback_number(i: HloInstruction) -> int | None:
+    """The number by which a custom call of `CALLBACKS` names its function; None where it names none."""
+    return _index(i.backend_config)
+
+
 @lru_cache(maxsize=1024)
-def _callback_number(backend_config: str) -> int | None:
+def _index(backend_config: str) -> int | None:
     found = _NUMBER.search(backend_config)
     return int(found[1]) if found is not None else None
 
 
 def _unknown(i: HloInstruction) -> EvaluationError:
-    number, functions = _callback_number(i.backend_config), i.parent.module.host_callbacks
+    number, functions = callback_number(i), i.parent.module.host_callbacks
     which = f"number {number}" if number is not None else "that the backend_config does not name"
     has = f"has {len(functions)} functions" if functions else "came without its functions"
     return EvaluationError(

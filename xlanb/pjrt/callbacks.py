@@ -1,29 +1,54 @@
 """The Python functions that programs call: pure_callback, io_callback, debug.print.
 
 JAX names a function by its number in the module that calls it. For this backend the numbers are the process's own, as the
-functions do not come with the program through the C API.
+functions do not come with the program through the C API. JAX keeps a function as long as what it has lowered, the compiled
+program from then on.
 """
 
 from __future__ import annotations
 
-import threading
+import itertools
+import re
 from collections.abc import Callable
-from typing import Any
+from weakref import WeakValueDictionary
+
+from xlanb.evaluator.host import CALLBACKS, callback_number
+from xlanb.hlo import HloModule
+
+Function = Callable[..., object]
+
+_FUNCTIONS: WeakValueDictionary[int, Function] = WeakValueDictionary()
+_NUMBERS = itertools.count()
+_INDEX = re.compile(r"\bindex\s*=\s*\d+")
 
 
-class Callbacks:
-    """All functions by number; they live as long as the process."""
+class Numbered:
+    """Stands for the list of a module's functions while JAX lowers one call: the function that it takes gets the next number."""
 
     def __init__(self) -> None:
-        self.functions: list[Callable[..., Any]] = []
-        self._lock = threading.Lock()
+        self._length = 0
 
-    def known(self) -> tuple[Callable[..., Any], ...]:
-        """All that there are now."""
-        with self._lock:
-            return tuple(self.functions)
+    def append(self, function: Function) -> None:
+        """Number a function, which somebody else keeps."""
+        number = next(_NUMBERS)
+        _FUNCTIONS[number] = function
+        self._length = number + 1
+
+    def __len__(self) -> int:
+        return self._length
 
 
-CALLBACKS = Callbacks()
+def bind(module: HloModule) -> None:
+    """Give a module the functions that it calls, as its `host_callbacks`, and number them there."""
+    kept: dict[int, tuple[int, Function]] = {}
+    for i in list(module.instructions()):
+        number = callback_number(i) if i.attributes.get("custom_call_target") in CALLBACKS else None
+        function = _FUNCTIONS.get(number) if number is not None else None
+        if number is None or function is None:
+            continue
+        index, _ = kept.setdefault(number, (len(kept), function))
+        i.parent.update(i, backend_config=_INDEX.sub(f"index = {index}", i.backend_config))
+    module.host_callbacks = tuple(function for _, function in kept.values())
 
-__all__ = ["CALLBACKS", "Callbacks"]
+
+__all__ = ["Numbered", "bind"]

@@ -401,7 +401,7 @@ def _run(loaded: LoadedProgram, given: list[int], made: list[int]) -> None:
 def _failure(program: Program, error: Exception) -> XlanbError:
     """The error of a call in which a Python function has raised, or an operation of the runtime."""
     if isinstance(error, XlanbError):
-        error.args = (f"{error}\n{hint(program.module.name)}", *error.args[1:])
+        error.args = (f"{error}\n{hint(program.module.name, error)}", *error.args[1:])
         return error
     return CallbackError("".join(traceback.format_exception(error)))
 

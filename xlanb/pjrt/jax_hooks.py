@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from xlanb.frontends.jax import import_jax
-from xlanb.pjrt.callbacks import CALLBACKS
+from xlanb.pjrt import dlpack
+from xlanb.pjrt.callbacks import Numbered
 from xlanb.pjrt.client import PLATFORM
 
 
@@ -22,6 +24,8 @@ def install() -> None:
     _allow_donation()
     _emit_callbacks()
     _use_cache()
+    _choose_branches()
+    dlpack.install()
     _keep_cpu()
 
 
@@ -49,10 +53,10 @@ def _emit_callbacks() -> None:
     def emitted(ctx: Any, *args: Any, **named: Any) -> Any:
         if tuple(ctx.module_context.platforms) != (PLATFORM,):
             return emit(ctx, *args, **named)
-        module = dataclasses.replace(
-            ctx.module_context, platforms=("cpu",), backend=None, host_callbacks=CALLBACKS.functions
-        )
-        return emit(dataclasses.replace(ctx, module_context=module), *args, **named)
+        module = dataclasses.replace(ctx.module_context, platforms=("cpu",), backend=None, host_callbacks=Numbered())
+        results = emit(dataclasses.replace(ctx, module_context=module), *args, **named)
+        ctx.module_context.add_keepalive(results[-1])
+        return results
 
     emitted.of_xlanb = True  # type: ignore[attr-defined]
     callback.emit_python_callback = emitted  # type: ignore[attr-defined]
@@ -75,6 +79,32 @@ def _use_cache() -> None:
 
 _SERIALIZES = SimpleNamespace(platform="cpu", supports_executable_serialization=True)
 """A backend whose executables JAX caches."""
+
+
+def _choose_branches() -> None:
+    """`lax.platform_dependent` without a branch for this platform and without a default takes that for the CPU."""
+    mlir, conditionals = import_jax("jax._src.interpreters.mlir"), import_jax("jax._src.lax.control_flow.conditionals")
+    for primitive, rule, option in (
+        ("platform_index_p", "_platform_index_lowering", "platforms"),
+        ("cond_p", "_cond_lowering", "branches_platforms"),
+    ):
+        lower = getattr(conditionals, rule, None)
+        if lower is not None and not hasattr(lower, "of_xlanb"):
+            chosen = _with_branch(lower, option)
+            setattr(conditionals, rule, chosen)
+            mlir.register_lowering(getattr(conditionals, primitive), chosen)
+
+
+def _with_branch(lower: Callable[..., Any], option: str) -> Callable[..., Any]:
+    @functools.wraps(lower)
+    def lowered(ctx: Any, *args: Any, **params: Any) -> Any:
+        branches = params.get(option)
+        if branches is not None and not any(names is None or PLATFORM in names for names in branches):
+            params[option] = tuple((*names, PLATFORM) if "cpu" in names else names for names in branches)
+        return lower(ctx, *args, **params)
+
+    lowered.of_xlanb = True  # type: ignore[attr-defined]
+    return lowered
 
 
 def _keep_cpu() -> None:

@@ -23,8 +23,7 @@ from xlanb.evaluator.custom_calls import knows_target
 from xlanb.frontends.jax import from_jax, import_jax
 from xlanb.hlo import HloModule
 from xlanb.hlo.proto.writer import module_message
-from xlanb.pjrt import c_api
-from xlanb.pjrt.callbacks import CALLBACKS
+from xlanb.pjrt import c_api, callbacks
 from xlanb.pjrt.functions import Handle, NamedValues, Text, pointers
 from xlanb.pjrt.native import NUMBERS
 from xlanb.pjrt.words import RESULT_COUNT
@@ -182,15 +181,19 @@ def parse_options(data: bytes) -> Any:
         raise CompilationError(f"the CompileOptionsProto cannot be read: {error}") from error
 
 
+class SeveralDevicesError(UnimplementedError):
+    """A program is for more than one device."""
+
+
 def assigned_device(options: Any) -> int | None:
     """The number of the device that a program for one device is compiled for; None where it runs on any.
 
     Raises:
-        UnimplementedError: it is for several devices.
+        SeveralDevicesError: it is for several devices.
     """
     count = options.num_replicas * options.num_partitions
     if count > 1:
-        raise UnimplementedError(
+        raise SeveralDevicesError(
             f"a program over {count} devices ({options.num_replicas} replicas, {options.num_partitions} partitions): "
             "xlanb's backend runs a program on one device"
         )
@@ -235,7 +238,7 @@ def _read(code: bytes, form: str) -> HloModule:
 def _compile(module: HloModule, options: bytes) -> Program:
     parsed = parse_options(options)
     device, chosen = assigned_device(parsed), dict(parsed.env_option_overrides)
-    module.host_callbacks = CALLBACKS.known()
+    callbacks.bind(module)
     entry = module.entry_computation
     # arrays of JAX are row-major; the HLO that jaxlib makes of StableHLO has the layouts of the last operations instead
     module.entry_layout = tuple(row_major(p.shape) for p in entry.parameters), row_major(entry.root.shape)
@@ -261,7 +264,10 @@ def _check_targets(executable: Executable) -> None:
             continue
         file, line = i.metadata.python_line
         where = f", called in {file}, line {line}" if file else ""
-        raise UnimplementedError(f'custom-call target "{target}"{where}: xlanb\'s backend has no such function\n  {i}')
+        raise UnimplementedError(
+            f'custom-call target "{target}"{where}: xlanb\'s backend has no such function, and those that are registered '
+            f"with jax.ffi run on XLA:CPU alone\n  {i}"
+        )
 
 
 def _check_names(chosen: Mapping[str, Any]) -> None:
@@ -283,17 +289,17 @@ def _going_on(name: str, work: Callable[[], T]) -> T:
     try:
         return work()
     except XlanbError as error:
-        error.args = (f"{error}\n{hint(name)}", *error.args[1:])
+        error.args = (f"{error}\n{hint(name, error)}", *error.args[1:])
         raise
 
 
-def hint(name: str) -> str:
+def hint(name: str, error: XlanbError) -> str:
     """How to run on XLA:CPU what cannot run here."""
-    which = f"{name} " if name else "the program "
-    return (
-        f"To run {which}on XLA:CPU: set JAX_PLATFORMS=cpu for all, or JAX_PLATFORMS=xlanb,cpu and put this part "
-        'under `with jax.default_device(jax.devices("cpu")[0]):`.'
-    )
+    part = 'put this part under `with jax.default_device(jax.devices("cpu")[0]):`'
+    if isinstance(error, SeveralDevicesError):
+        part = 'make the mesh, or the `devices` of pmap, of jax.devices("cpu"), of which there are as many'
+    which = name or "the program"
+    return f"To run {which} on XLA:CPU: set JAX_PLATFORMS=cpu for all, or JAX_PLATFORMS=xlanb,cpu and {part}."
 
 
 def load_program(data: bytes, overridden: bytes = b"") -> Program:
