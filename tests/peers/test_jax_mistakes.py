@@ -200,3 +200,18 @@ def test_a_cell_says_why_its_call_was_not_compiled(shell):
     _, captured = run(shell, "%%xla_jit\n(lambda x: x if jnp.sum(x) > 0 else -x)(X)")
     assert "nothing was compiled in this cell. JAX cannot trace <lambda>" in texts(captured)
     assert "TracerBoolConversionError" in texts(captured)
+
+
+def test_an_error_of_xlanb_names_the_lines_of_the_cells(shell):
+    cell = (
+        CELL + "def unknown(x):\n    return jax.ffi.ffi_call('nowhere', jax.ShapeDtypeStruct((3, 4), np.float32))(x)\n"
+    )
+    run(shell, cell)
+    for call in ("xlanb.jit(unknown)(X)", "xlanb.trace(unknown, X).bisect(X)", "%%xla_jit\nunknown(X)"):
+        _, captured = run(shell, call)
+        shown = printed(captured)
+        assert "InstructionError" in shown
+        assert 'custom-call target "nowhere" is not known here' in shown
+        assert "(unknown), called from" in shown
+        for hidden in ("IPython/core", "site-packages/jax", "contextlib", PACKAGE):
+            assert hidden not in shown

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xlanb.errors import XlanbError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.python_lines import place_text, users_frames
 
 NEIGHBOURS = 10
 """How many instructions either side are shown."""
@@ -39,11 +40,12 @@ _FRAMES = 4
 
 
 def origin(instruction: HloInstruction) -> str:
-    """The Python lines that made an instruction, as in `from model.py:3 (layer), called from model.py:9 (loss)`; "" where they are not known."""
-    frames = [f"{f.file}:{f.line} ({f.function})" for f in instruction.metadata.stack[:_FRAMES]]
+    """The user's Python lines that made an instruction, as in `from model.py:3 (layer), called from model.py:9 (loss)`; "" where they are not known."""
+    stack = users_frames(instruction.metadata.stack)[:_FRAMES]
+    frames = [f"{place_text(f.file, f.line)} ({f.function})" for f in stack]
     if not frames:
         file, number = instruction.metadata.python_line
-        frames = [f"{file}:{number}"] if number else []
+        frames = [place_text(file, number)] if number else []
     return f"from {', called from '.join(frames)}" if frames else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 import weakref
 from collections.abc import Iterator
@@ -61,7 +62,8 @@ def _frames(frames: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _is_the_users(frame: FrameType) -> bool:
-    return not _is_of_the_shell(frame) and not frame.f_code.co_filename.startswith(_OURS)
+    file = frame.f_code.co_filename
+    return not _is_of_the_shell(frame) and not file.startswith(_OURS) and file != contextlib.__file__
 
 
 def _is_of_the_shell(frame: FrameType) -> bool:

@@ -9,13 +9,14 @@ from typing import Any
 
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo.attributes import StackFrame
+from xlanb.hlo.python_lines import place_text, users_frames
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 from xlanb.view.drawing import Drawing
 from xlanb.view.layout import Point
 from xlanb.view.parts.diff import DiffRow, DiffSection
 from xlanb.view.parts.graph import graph_label
 from xlanb.view.parts.hlo import computation_heading, module_heading
-from xlanb.view.parts.items import Item, clip, instruction_item, node_item, place_text
+from xlanb.view.parts.items import Item, clip, instruction_item, node_item
 
 _FRAMES = 24  # the innermost ones of a stack
 _CONTEXT = 3  # unchanged rows kept on each side of a change
@@ -69,7 +70,7 @@ class Pool:
     def _frame(self, stack: Sequence[StackFrame]) -> int:
         """The index of the innermost frame of a stack."""
         index = -1
-        for f in reversed(stack[:_FRAMES]):
+        for f in reversed(users_frames(stack)[:_FRAMES]):
             key = (place_text(f.file, f.line), f.function, index)
             known = self._frames.get(key, -1)
             if known < 0:

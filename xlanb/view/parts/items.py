@@ -13,13 +13,13 @@ from typing import Any
 from xlanb.graph.records import NodeRecord
 from xlanb.hlo.literal_text import literal_text
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord
 from xlanb.shape import ArrayShape, Literal
 from xlanb.view.parts.families import hlo_family, tf_family
 
 Item = dict[str, Any]
 
-_CELL = re.compile(r"ipykernel_\d+/\d+\.py$|^<ipython-input-")
 
 _OF_AN_OP = re.compile(r"\w+\([^)]*\)(/|$)")  # jit(f)/mul
 
@@ -89,13 +89,6 @@ def _value(i: InstructionRecord) -> str:
     if i.opcode is HloOpcode.CUSTOM_CALL:
         return clip(str(i.attributes.get("custom_call_target", "")), 40)
     return ""
-
-
-def place_text(file: str, line: int) -> str:
-    """A Python line for people; a notebook's cell is called a cell, not by the file that its kernel makes of it."""
-    if not file:
-        return ""
-    return f"{'cell' if _CELL.search(file) else file}:{line}"
 
 
 def node_item(n: NodeRecord) -> Item:
