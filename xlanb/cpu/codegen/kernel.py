@@ -24,7 +24,7 @@ from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, OverwrittenError
 from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.parallel import WORTH
-from xlanb.cpu.codegen.rows import Rows, is_in_place, is_read_where_it_is
+from xlanb.cpu.codegen.rows import Reads, is_in_place, reads_of
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -209,13 +209,14 @@ class KernelPolicy:
         """`apart` are the names of instructions whose results lie in no operand's place."""
         self.threads = threads
         self.apart = apart
+        self._reads: dict[HloInstruction, Reads] = {}
 
     def can_share(self, instruction: HloInstruction, operand: int, operand_leaf: Leaf, leaf: Leaf) -> bool:
         if instruction.name in self.apart:
             return False
         if instruction.opcode is Op.FUSION:
             target = instruction.fused_computation
-            return _reads_in_place(target.root, leaf, target.parameters[operand], operand_leaf)
+            return self._reads_in_place(target.root, leaf, target.parameters[operand], operand_leaf)
         if instruction.opcode in (Op.DYNAMIC_UPDATE_SLICE, Op.SCATTER):
             inputs = (len(instruction.operands) - 1) // 2 if instruction.opcode is Op.SCATTER else 1
             return (
@@ -229,6 +230,22 @@ class KernelPolicy:
         if not instruction.opcode.is_elementwise and instruction.opcode is not Op.COPY:
             return False
         return same_order(array_of(instruction.operands[operand], operand_leaf), array_of(instruction))
+
+    def _reads_in_place(
+        self, root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf
+    ) -> bool:
+        """Whether a fusion reads an element of a parameter only for the same element of its results, which all come out of one loop, or before the loop over its row."""
+        if root.opcode is Op.DYNAMIC_UPDATE_SLICE:
+            return root.operands[0] is parameter and parameter.user_count == 1 and _once(root, 0)
+        first = subshape(root.shape, leaf)
+        if root.opcode in SPECIAL or not isinstance(first, ArrayShape):
+            return False
+        if not all(isinstance(s, ArrayShape) and same_order(s, first) for _, s in root.shape.leaves()):
+            return False
+        reads = self._reads.get(root)
+        if reads is None:
+            reads = self._reads[root] = reads_of(root, first)
+        return is_in_place(reads, parameter, parameter_leaf)
 
     def is_optional(self, instruction: HloInstruction) -> bool:
         return instruction.opcode in OPTIONAL
@@ -254,18 +271,3 @@ def _is_shared(rounds: int, nanoseconds: float) -> bool:
 
 def _once(i: HloInstruction, operand: int) -> bool:
     return sum(o is i.operands[operand] for o in i.operands) == 1
-
-
-def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf) -> bool:
-    """Whether a fusion reads an element of a parameter only for the same element of its results, which all come out of one loop, or before the loop over its row."""
-    if root.opcode is Op.DYNAMIC_UPDATE_SLICE:
-        return root.operands[0] is parameter and parameter.user_count == 1 and _once(root, 0)
-    shapes = [s for _, s in root.shape.leaves()]
-    first = subshape(root.shape, leaf)
-    if root.opcode in SPECIAL or not isinstance(first, ArrayShape):
-        return False
-    if not all(isinstance(s, ArrayShape) and same_order(s, first) for s in shapes):
-        return False
-    if not root.shape.is_tuple:
-        return is_in_place(root, parameter, parameter_leaf)
-    return same_order(array_of(parameter, parameter_leaf), first) and is_read_where_it_is(root, parameter, Rows(first))

@@ -7,6 +7,7 @@ The same is asked when memory is assigned (`is_in_place`) and when the kernel is
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -66,12 +67,16 @@ def _is_of_rows(i: HloInstruction, shape: ArrayShape, numbered: tuple[int, ...])
     return tuple(d for d in range(shape.rank) if d not in i.dimensions) == numbered
 
 
-def _same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> list[HloInstruction]:
+def _same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> dict[HloInstruction, None]:
     """What an element is computed from, as far as it is the same element of other instructions."""
-    found = [root]
-    for i in found:  # which grows
+    found = {root: None}
+    rest = deque([root])
+    while rest:
+        i = rest.popleft()
         if i.opcode.is_elementwise and i not in bound:
-            found += [o for o in i.operands if o not in found and same_order(array_of(o), shape)]
+            fresh = dict.fromkeys(o for o in i.operands if o not in found and same_order(array_of(o), shape))
+            found |= fresh
+            rest += fresh
     return found
 
 
@@ -88,21 +93,37 @@ def unshaped(root: HloInstruction, bound: Bound) -> HloInstruction:
 # -- what may lie in the result's place ---------------------------------------------------------------------------
 
 
-def is_in_place(root: HloInstruction, parameter: HloInstruction, leaf: Leaf) -> bool:
-    """Whether a loop kernel with one result may write it over (a leaf of) a parameter of the fused computation.
+@dataclass(frozen=True, eq=False)
+class Reads:
+    """What a loop kernel reads: `elsewhere` of which it needs other elements than those of the results."""
+
+    root: HloInstruction
+    rows: Rows
+    elsewhere: frozenset[HloInstruction]
+
+
+def reads_of(root: HloInstruction, shape: ArrayShape) -> Reads:
+    """The reads of a fused computation; `shape` is that of its first result."""
+    if root.shape.is_tuple:
+        rows = Rows(shape)
+        return Reads(root, rows, _read_elsewhere(root, rows))
+    bound = dict.fromkeys(root.parent.parameters)
+    root = unshaped(root, bound)
+    shape = array_of(root)
+    rows = rows_of(root, shape, plan(bound, [(root, ())]).run, bound) or Rows(shape)
+    return Reads(root, rows, _read_elsewhere(root, rows))
+
+
+def is_in_place(reads: Reads, parameter: HloInstruction, leaf: Leaf) -> bool:
+    """Whether a loop kernel may write its results over (a leaf of) a parameter of the fused computation.
 
     An element may be read for the same element of the result; and for reductions of its row, which are done before the row's first element is written. Where
     values are kept in the row, the parameter must not be needed from then on.
     """
-    bound = root.parent.parameters
-    root = unshaped(root, bound)
-    shape = array_of(root)
-    if not same_order(array_of(parameter, leaf), shape):
+    root, rows = reads.root, reads.rows
+    if not same_order(array_of(parameter, leaf), rows.shape) or parameter in reads.elsewhere:
         return False
-    rows = rows_of(root, shape, plan(bound, [(root, ())]).run, bound)
-    if not is_read_where_it_is(root, parameter, rows or Rows(shape)):
-        return False
-    if rows is None or rows.keeper is None or rows.kept is None:
+    if rows.keeper is None or rows.kept is None:
         return True
     at = rows.reductions.index(rows.keeper)
     done = {rows.kept, *rows.reductions[:at]}
@@ -130,10 +151,11 @@ _SAME, _ROW, _WITHIN, _ELSEWHERE = range(4)
 """An element is needed at the place of the result's, one for the result's row, all those of the result's row, or others."""
 
 
-def is_read_where_it_is(root: HloInstruction, parameter: HloInstruction, rows: Rows) -> bool:
-    """Whether an element of a parameter is read for the same element of the results alone, and for the reductions of its row."""
+def _read_elsewhere(root: HloInstruction, rows: Rows) -> frozenset[HloInstruction]:
+    """What is read for other elements than the same ones of the results, apart from reductions of their row."""
     seen: set[tuple[HloInstruction, int]] = set()
     stack = [(root, _SAME)]
+    found: set[HloInstruction] = set()
     while stack:
         i, where = stack.pop()
         if (i, where) in seen:
@@ -141,12 +163,10 @@ def is_read_where_it_is(root: HloInstruction, parameter: HloInstruction, rows: R
         seen.add((i, where))
         if where in (_SAME, _WITHIN) and not i.shape.is_tuple and not same_order(array_of(i), rows.shape):
             where = _ELSEWHERE
-        if i is parameter:
-            if where in (_ROW, _ELSEWHERE):
-                return False
-            continue
+        if where in (_ROW, _ELSEWHERE):
+            found.add(i)
         stack += [(o, _operand_is(i, n, where, rows)) for n, o in enumerate(i.operands)]
-    return True
+    return frozenset(found)
 
 
 def _operand_is(i: HloInstruction, n: int, where: int, rows: Rows) -> int:
