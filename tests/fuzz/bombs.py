@@ -7,6 +7,8 @@ from random import Random
 
 import numpy as np
 
+from tests.fuzz import growth
+
 _ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
 _ODD = "odd { a = f32[] parameter(0) b = f32[] parameter(1) t = f32[] tanh(b) m = f32[] multiply(a, t) ROOT s = f32[] add(m, b) }\n"
 _LESS = "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = pred[] compare(a, b), direction=LT }\n"
@@ -614,4 +616,5 @@ _MAKERS: tuple[Callable[[Random], Iterator[tuple[str, str]]], ...] = (
     _windows,
     _loops,
     _texts,
+    growth.programs,
 )
