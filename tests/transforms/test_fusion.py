@@ -9,7 +9,9 @@ import pytest
 from xlanb.hlo import HloComputation, HloOpcode, parse
 from xlanb.tracing import Decision, observing
 from xlanb.transforms import PASSES, cpu_instruction_fusion
+from xlanb.transforms.base import HloPass
 from xlanb.transforms.cpu_instruction_fusion import CONDITIONS, CpuInstructionFusion
+from xlanb.transforms.fusion_wrapper import FusionWrapper
 from xlanb.transforms.instruction_fusion import Condition, Edge, FusionRun
 
 
@@ -109,8 +111,39 @@ def _joined(pieces: int, width: int) -> str:
 def test_rows_that_are_joined_are_fused_where_loops_are_cut_at_their_seams(pieces, width, copied, cut):
     for cuts_rows, is_fused in ((False, copied), (True, cut)):
         module = parse(f"HloModule m\nENTRY main {{\n{_joined(pieces, width)}\n}}\n")
-        CpuInstructionFusion(cuts_rows=cuts_rows).run(module)
+        CpuInstructionFusion(cuts_rows=cuts_rows, rows_by_bytes=True).run(module)
         assert (str(module.entry_computation.root.opcode) == "fusion") is is_fused
+
+
+def _is_fused(hlo_pass: HloPass, rows: int, width: int, dtype: str) -> bool:
+    """Whether a concatenation along the fastest dimension is in a fusion after the pass."""
+    module = parse(
+        f"HloModule m\nENTRY e {{\n x = {dtype}[{rows},{width // 2}] parameter(0)\n"
+        f" c = {dtype}[{rows},{width}] concatenate(x, x), dimensions={{1}}\n"
+        f" ROOT n = {dtype}[{rows},{width}] negate(c)\n}}\n"
+    )
+    hlo_pass.run(module)
+    return all(i.opcode is not HloOpcode.CONCATENATE for i in module.entry_computation)
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "dtype", "in_0_10", "in_0_12"),
+    [
+        (2, 126, "f32", True, True),
+        (2, 128, "f32", False, True),
+        (4, 128, "f32", False, False),
+        (16, 48, "f32", True, False),
+        (16, 16, "f32", True, True),
+        (4, 96, "f64", True, False),
+        (4, 128, "bf16", False, True),
+        (1024, 8, "f32", True, True),
+    ],
+)
+def test_each_release_has_its_own_length_of_rows_that_are_copied(rows, width, dtype, in_0_10, in_0_12):
+    for by_bytes, wanted in ((False, in_0_10), (True, in_0_12)):
+        fused = _is_fused(CpuInstructionFusion(rows_by_bytes=by_bytes), rows, width, dtype)
+        wrapped = _is_fused(FusionWrapper(rows_by_bytes=by_bytes), rows, width, dtype)
+        assert (fused, wrapped) == (wanted, wanted)
 
 
 def test_a_fusion_asks_of_a_refused_operand_once_for_each_step(monkeypatch):

@@ -16,6 +16,7 @@ from xlanb.transforms.apply_xla_transforms import ApplyXlaTransforms
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.cpu_instruction_fusion import CpuInstructionFusion
 from xlanb.transforms.dot_library_rewriter import DotLibraryRewriter
+from xlanb.transforms.fusion_wrapper import FusionWrapper
 from xlanb.transforms.hlo_cse import HloCse
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
 
@@ -41,7 +42,7 @@ _BEFORE_LAYOUT_END = (
     "while-loop-trip-count-annotator flatten-call-graph layout-assignment sub-byte-size-setter shape-canonicalizer literal-canonicalizer"
 )
 _AFTER_LAYOUT_END = (
-    "tuple-simplifier[default] fusion-wrapper[0.12] cpu-parallel-task-assigner dce "
+    "tuple-simplifier[default] fusion-wrapper@0.12[0.12] cpu-parallel-task-assigner dce "
     "optimize_input_output_buffer_alias copy-insertion small-while-loop-hoisting propagate-call-metadata apply-xla-transforms dce"
 )
 
@@ -67,7 +68,8 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
     (
         "HLO_passes_after_layout_assignment",
         (
-            "reshape-decomposer row-fusion[default] fusion sibling-fusion[default] fusion-wrapper",
+            "reshape-decomposer row-fusion[default] fusion[0.10.2,default] fusion@0.12[0.12] sibling-fusion[default] "
+            "fusion-wrapper[0.10.2] fusion-wrapper@0.12[0.12]",
             "cpu-all-reduce-combiner tuple-simplifier[0.10.2,0.12]",
             ("simplification_after_layout_assignment*", ("algsimp@layout dce cse@layout",)),
             _AFTER_LAYOUT_END,
@@ -146,6 +148,8 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "cse@layout": lambda: HloCse(is_layout_sensitive=True),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
     "dot-library-rewriter@0.12": lambda: DotLibraryRewriter(bf16_dots=True, large_bitcasts=True),
+    "fusion@0.12": lambda: CpuInstructionFusion(rows_by_bytes=True),
+    "fusion-wrapper@0.12": lambda: FusionWrapper(rows_by_bytes=True),
     "fusion@own": lambda: CpuInstructionFusion(max_copies=_MAX_COPIES, cuts_rows=True, separate_loops=True),
 }
 """Passes that are built with options, by name@variant."""

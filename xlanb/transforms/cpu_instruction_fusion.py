@@ -64,6 +64,9 @@ _SMALL_OPERAND_BYTES = 16 * 1024
 _CACHED_BYTES = 256 * 1024
 _MAX_CONCATENATED = 8
 _MAX_REDUCTIONS = 6
+_COPIED_ROW = 128
+_COPIED_ROW_BYTES = 64
+_COPIED_BYTES = 2048
 _NARROW = 4
 """Pieces of a row of fewer elements on average are no work for vectors: they are computed apart and copied."""
 
@@ -75,6 +78,7 @@ class CpuInstructionFusion(HloPass):
     `materialize_shifted_exponents`: compute the x of exp(x - max(x)) once only, as newer XLA does; jax 0.10's XLA duplicates it.
     `max_copies`: how many instructions one fusion may compute that a reduction reads too; None, as in XLA, any number: then n steps x = x - sum(x) become
     n fusions of up to n steps each. Of arrays that no core's cache holds it is four times as many: to compute is cheaper than to read them.
+    `rows_by_bytes`: see `copies_rows`.
     `separate_loops`: keep apart what one loop nest cannot both vectorize (see fusion_loops); XLA fuses it.
     """
 
@@ -82,12 +86,15 @@ class CpuInstructionFusion(HloPass):
     materialize_shifted_exponents: bool = False
     max_copies: int | None = None
     cuts_rows: bool = False
+    rows_by_bytes: bool = False
     separate_loops: bool = False
 
     def apply(self, module: HloModule) -> None:
         limit = () if self.max_copies is None else (_few_copies(self.max_copies),)
         loops = LOOP_CONDITIONS if self.separate_loops else ()
-        conditions = [_NO_NARROW_PIECES if self.cuts_rows and c is _NO_COPIED_ROWS else c for c in CONDITIONS]
+        rows = _NO_SHORT_COPIED_ROWS if self.rows_by_bytes else _NO_COPIED_ROWS
+        rows = _NO_NARROW_PIECES if self.cuts_rows else rows
+        conditions = [rows if c is _NO_COPIED_ROWS else c for c in CONDITIONS]
         run_fusion(module, _CpuPolicy(self.materialize_shifted_exponents, (*conditions, *loops, *limit)))
 
 
@@ -177,21 +184,32 @@ def _is_shift_before_exponential(subtract: HloInstruction, x: HloInstruction, re
     return any(u.opcode is O.EXPONENTIAL for u in subtract.users)
 
 
-def _copies_inner_rows(i: HloInstruction) -> bool:
-    """Whether a concatenation joins rows long enough to be copied as blocks."""
-    s = i.array_shape
-    if s.rank <= 1:
+def copies_rows(i: HloInstruction, *, by_bytes: bool) -> bool:
+    """Whether XLA:CPU joins the rows of a concatenation as blocks.
+
+    It does so from rows of 128 elements on, as in JAX 0.10.2; `by_bytes` as in 0.12, from rows
+    of 64 bytes on where the result has 2 kB.
+    """
+    if i.opcode is not O.CONCATENATE or i.array_shape.rank <= 1:
         return False
-    d = i.dimensions[0]
-    return d == s.minor_to_major[0] and s.dimensions[d] * s.element_type.byte_size >= 64 and s.byte_size >= 2048
+    s, d = i.array_shape, i.dimensions[0]
+    if d != s.minor_to_major[0]:
+        return False
+    if not by_bytes:
+        return s.dimensions[d] >= _COPIED_ROW
+    return s.dimensions[d] * s.element_type.byte_size >= _COPIED_ROW_BYTES and s.byte_size >= _COPIED_BYTES
 
 
 def _is_awkward_concatenate(i: HloInstruction) -> bool:
-    return i.opcode is O.CONCATENATE and (len(i.operands) > _MAX_CONCATENATED or _copies_inner_rows(i))
+    return i.opcode is O.CONCATENATE and (len(i.operands) > _MAX_CONCATENATED or copies_rows(i, by_bytes=False))
+
+
+def _is_awkward_by_bytes(i: HloInstruction) -> bool:
+    return i.opcode is O.CONCATENATE and (len(i.operands) > _MAX_CONCATENATED or copies_rows(i, by_bytes=True))
 
 
 def _has_narrow_pieces(i: HloInstruction) -> bool:
-    if not _is_awkward_concatenate(i):
+    if not _is_awkward_by_bytes(i):
         return False
     return i.array_shape.dimensions[i.dimensions[0]] < _NARROW * len(i.operands) or len(i.operands) > _MAX_CONCATENATED
 
@@ -212,6 +230,7 @@ def _no_concatenate(is_awkward: Callable[[HloInstruction], bool]) -> Condition:
 
 
 _NO_COPIED_ROWS = _no_concatenate(_is_awkward_concatenate)
+_NO_SHORT_COPIED_ROWS = _no_concatenate(_is_awkward_by_bytes)
 _NO_NARROW_PIECES = _no_concatenate(_has_narrow_pieces)
 
 

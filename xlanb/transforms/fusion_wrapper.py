@@ -13,6 +13,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.transforms.base import HloPass
+from xlanb.transforms.cpu_instruction_fusion import copies_rows
 from xlanb.transforms.fusion_editing import create_fusion
 
 _MOVES_DATA = frozenset(
@@ -37,9 +38,13 @@ _NOT_WORTH_IT = frozenset((O.CONSTANT, O.MAP, O.BITCAST_CONVERT))
 
 @dataclass(frozen=True)
 class FusionWrapper(HloPass):
-    """Makes a loop fusion of every instruction that the fusion emitter can emit and that is not in one."""
+    """Makes a loop fusion of every instruction that the fusion emitter can emit and that is not in one.
+
+    A concatenation whose rows are copied stays; `rows_by_bytes` as in CpuInstructionFusion.
+    """
 
     name = "fusion-wrapper"
+    rows_by_bytes: bool = False
 
     def apply(self, module: HloModule) -> None:
         graph = CallGraph(module)
@@ -47,7 +52,7 @@ class FusionWrapper(HloPass):
             if not graph.is_control(c):
                 continue
             for i in c.post_order():
-                if is_wrappable(i):
+                if is_wrappable(i) and not copies_rows(i, by_bytes=self.rows_by_bytes):
                     create_fusion(i, "kLoop", f"wrapped_{i.opcode}_computation", f"wrapped_{i.opcode}")
 
 
