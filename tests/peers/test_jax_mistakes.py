@@ -215,3 +215,30 @@ def test_an_error_of_xlanb_names_the_lines_of_the_cells(shell):
         assert "(unknown), called from" in shown
         for hidden in ("IPython/core", "site-packages/jax", "contextlib", PACKAGE):
             assert hidden not in shown
+
+
+@pytest.mark.slow  # a kernel of its own
+def test_a_kernel_shows_the_lines_of_the_cells(tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    sources = [
+        CELL + "def unknown(x):\n    return jax.ffi.ffi_call('nowhere', jax.ShapeDtypeStruct((3, 4), np.float32))(x)",
+        "xlanb.jit(product)(X, X)",
+        "xlanb.explore(product, X)",
+        "xlanb.jit(unknown)(X)",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
+    nbclient.NotebookClient(
+        notebook, timeout=600, kernel_name="python3", allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    assert notebook.cells[0].outputs == []
+    errors = [cell.outputs[-1] for cell in notebook.cells[1:]]
+    assert [e.ename for e in errors] == ["TypeError", "ArgumentTypeError", "InstructionError"]
+    shown = [re.sub("\x1b\\[[0-9;]*m", "", "\n".join(e.traceback)) for e in errors]
+    assert "return inner(jnp.sin(x), y)" in shown[0]
+    assert "return x @ y" in shown[0]
+    assert "xlanb.explore(product, x, y)" in shown[1]
+    assert "from cell:8 (unknown), called from cell:1 (<module>)\n" in shown[2]
+    for text in shown:
+        assert PACKAGE not in text
+        assert "IPython/core" not in text

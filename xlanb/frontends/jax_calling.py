@@ -157,29 +157,26 @@ class ArrayCalling:
     `out_tree` is None where there is one result, which is no part of anything; code gives a tuple where `is_tuple`.
     """
 
-    __slots__ = ("_avals", "_code", "_first", "_is_committed", "_is_tuple", "_out_tree", "_place", "_put", "_sharding")
+    __slots__ = ("_avals", "_code", "_first", "_is_tuple", "_latest", "_out_tree")
 
     def __init__(
         self, code: Callable[..., Any], first: int, results: tuple[Result, ...], out_tree: Any, *, is_tuple: bool
     ) -> None:
         self._code, self._first, self._is_tuple, self._out_tree = code, first, is_tuple, out_tree
         self._avals = [r.aval for r in results]
-        # where results go for the latest sharding of a first argument, and whether it was committed to it
-        self._sharding: Any = None
-        self._is_committed = False
-        self._place = _Place(None, None, [], is_committed=False)
-        self._put: Callable[..., Any] = _put_anywhere
+        # the latest sharding of a first argument, whether it was committed to it, and where results go then; one tuple, for threads call at once
+        self._latest: tuple[Any, bool, Callable[..., Any], list[Any]] = (None, False, _put_anywhere, [])
 
     def call(self, leaves: Sequence[Any], _args: tuple[Any, ...], _named: dict[str, Any]) -> Any:
         """What the function gives for these arrays, of jax.Arrays."""
         found = self._code(*map(_asarray, leaves))
         first = leaves[self._first]
         sharding, is_committed = first.sharding, first.committed
-        if sharding is not self._sharding or is_committed is not self._is_committed:
-            self._place = _place_in(sharding, is_committed)
-            self._put = self._place.put or _put_anywhere
-            self._sharding, self._is_committed = sharding, is_committed
-        put, devices = self._put, self._place.devices
+        known, was_committed, put, devices = self._latest
+        if sharding is not known or is_committed is not was_committed:
+            place = _place_in(sharding, is_committed)
+            put, devices = place.put or _put_anywhere, place.devices
+            self._latest = sharding, is_committed, put, devices
         if self._out_tree is None:
             return put(self._avals[0], sharding, [found], devices, is_committed)
         given = found if self._is_tuple else (found,)
