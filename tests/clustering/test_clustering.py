@@ -13,6 +13,7 @@ from xlanb.clustering.clustering import cluster
 from xlanb.clustering.encapsulate_subgraphs import encapsulate_subgraphs
 from xlanb.clustering.mark_for_compilation import mark_for_compilation
 from xlanb.debug_options import flags
+from xlanb.errors import GraphValueError
 
 
 def chain(length: int) -> tf.Graph:
@@ -114,3 +115,11 @@ def test_the_line_fit_is_one_cluster_without_its_variables() -> None:
     assert "No registered 'ApplyGradientDescent' OpKernel for XLA_CPU_JIT devices" in "".join(
         p.value for p in found.why("GradientDescent/update_weights/ApplyGradientDescent")
     )
+
+
+@pytest.mark.parametrize("value", [b"\xff", 5, [b"a"]])
+def test_a_cluster_of_the_graphs_own_has_a_name(value: object) -> None:
+    graph = chain(2)
+    graph.get_operation_by_name("t0").set_attr("_XlaCluster", value)
+    with pytest.raises(GraphValueError, match=r"node 't0': the attribute '_XlaCluster' must be a cluster's name"):
+        cluster(graph)

@@ -204,3 +204,27 @@ def test_reduce_of_no_dimension_of_an_array_without_elements(kind):
     )
     x = np.zeros((0, 3), parse(text).entry_computation.root.array_shape.dtype)
     assert evaluate(text, x).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "reduce(x, z), dimensions={0}, to_apply=f",
+        "reduce-window(x, z), window={size=2}, to_apply=f",
+        "scatter(x, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=f",
+        "select-and-scatter(x, u, z), window={size=2 stride=2}, select=ge, scatter=f",
+    ],
+)
+@pytest.mark.parametrize("wide", ["f16", "f32"])
+def test_a_reducer_may_mix_types(operation, wide):
+    text = (
+        f"HloModule m\nf {{\n  a = f8e4m3fn[] parameter(0)\n  b = {wide}[] parameter(1)\n  c = {wide}[] convert(a)\n"
+        f"  ROOT r = {wide}[] multiply(c, b)\n}}\n"
+        "ge {\n  a = f8e4m3fn[] parameter(0)\n  b = f8e4m3fn[] parameter(1)\n  ROOT r = pred[] compare(a, b), direction=GE\n}\n"
+        "ENTRY e {\n  x = f8e4m3fn[4] parameter(0)\n  z = f8e4m3fn[] constant(2)\n  i = s32[2,1] constant({{0}, {2}})\n"
+        f"  u = f8e4m3fn[2] constant({{2, 3}})\n  ROOT r = {operation}\n}}\n"
+    )
+    x = np.array([1, 2, 3, 4], ml_dtypes.float8_e4m3fn)
+    expected = {"reduce": 48, "reduce-window": [4, 12, 24], "scatter": [2, 2, 9, 4], "select-and-scatter": [2, 4, 2, 6]}
+    result = evaluate(text, x)
+    np.testing.assert_array_equal(result.astype(np.float32), expected[operation.partition("(")[0]])

@@ -11,6 +11,9 @@ A result is open only where an instruction of a kind below leads to it; the othe
     comparison with NaN       a sort by `<` or `>` of floats where some may be NaN
     algorithm over infinities an FFT, a solve or a decomposition where some elements may be infinite or NaN: its order of operations decides which results are
     decomposition             vectors are as good with another sign, or of several equal values any others of their space
+    singular system           of a triangular matrix with 0 on its diagonal: infinite or NaN is one (`solves`)
+    failed factorization      the columns from the first pivot on that is not positive, which may be 0 but for rounding (`hlo_check` asks the interpreter)
+    unknown custom call       compiled code refuses one that it does not know; the interpreter does so where its value is needed
     decision on a rounded     a comparison, a floor, a conversion, ... of what is rounded more than once on the way there
 """
 
@@ -121,6 +124,14 @@ def which(module: HloModule, *, has_extremes: bool = False) -> list[str]:
 def _context(i: HloInstruction, shape: ArrayShape) -> str:
     is_start = i.opcode in (Op.COPY_START, Op.ASYNC_START, Op.ASYNC_UPDATE, Op.SEND, Op.RECV)
     return "context" if is_start and shape.element_type is PrimitiveType.U32 and not shape.dimensions else ""
+
+
+def solves(module: HloModule) -> bool:
+    """Whether triangular systems are solved: where one is singular, rounding decides whether a result is infinite or NaN."""
+    return any(
+        i.opcode is Op.TRIANGULAR_SOLVE or (i.opcode is Op.CUSTOM_CALL and "trsm" in i.get("custom_call_target"))
+        for i in module.instructions()
+    )
 
 
 def _flows(computation: HloComputation, *, has_extremes: bool) -> dict[HloInstruction, _Flow]:

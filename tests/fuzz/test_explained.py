@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.fuzz import explained
+from tests.fuzz import explained, hlo_check
 from xlanb.hlo import parse
 
 _REDUCER = """
@@ -86,3 +87,22 @@ def test_an_order_of_floats_is_open_where_some_are_nan() -> None:
     sort = "  ROOT r = f32[4] sort(p), dimensions={0}, to_apply=less"
     assert _kinds(sort, has_extremes=True) == ["comparison with NaN"]
     assert _kinds("  ROOT r = f32[4] maximum(p, n)", has_extremes=True) == [""]
+
+
+def test_infinities_and_nan_are_one_where_triangular_systems_are_solved() -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  a = f32[2,2] parameter(0)\n  b = f32[2,1] parameter(1)\n  ROOT r = f32[2,1] "
+        "triangular-solve(a, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE\n}\n"
+    )
+    solve, plain = (
+        parse(text),
+        parse(
+            text.replace("triangular-solve(a, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE", "negate(b)")
+        ),
+    )
+    assert (explained.solves(solve), explained.solves(plain)) == (True, False)
+    arguments = [np.ones((2, 2), np.float32), np.ones((2, 1), np.float32)]
+    for module, got, expected, is_found in ((solve, np.inf, np.nan, False), (plain, np.inf, -1, True)):
+        results = [np.array([[-1], [v]], np.float32) for v in (got, expected)]
+        find = hlo_check._judged(module, arguments, results[:1], results[1:], has_extremes=False)
+        assert (find is not None) == is_found

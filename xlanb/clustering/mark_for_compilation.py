@@ -18,6 +18,7 @@ from xlanb.clustering.contraction import ClusterState, Contraction
 from xlanb.clustering.devices import pick_device
 from xlanb.clustering.node_graph import NodeGraph
 from xlanb.debug_options import DebugOptions, current
+from xlanb.errors import GraphValueError
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation
 from xlanb.tracing import Cause, Decision, Predicate, emit, is_observed
@@ -147,9 +148,14 @@ def mark_for_compilation(
     `numbers`, by default from 0: TensorFlow counts on from graph to graph, as a session does here.
 
     Raises:
-        GraphError: the graph has a cycle, or a malformed loop.
+        GraphError: the graph has a cycle, or a malformed loop, or a node a `_XlaCluster` that is no text.
         FlagError: a flag names an op type that XLA does not know.
     """
+    for op in graph:
+        if not isinstance(given := op.attrs.get(CLUSTER, ""), str):
+            raise GraphValueError(
+                f"node {op.name!r}: the attribute {CLUSTER!r} must be a cluster's name, not {given!r}"
+            )
     wanted = MarkingOptions(options or current(), global_jit_level, cpu_global_jit, only_lowered)
     marking = Marking(graph.copy(), wanted, count() if numbers is None else numbers)
     for op in marking.graph:

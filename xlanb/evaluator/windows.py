@@ -114,12 +114,15 @@ def _reduce_any(
 ) -> tuple[Array, ...]:
     sizes = arrays[0].shape
     shape = tuple(window_count(n, d) for n, d in zip(sizes, dimensions, strict=True))
-    accumulators: tuple[Array, ...] = tuple(np.broadcast_to(v, shape) for v in inits)
+    kinds = [leaf.as_array().dtype for _, leaf in i.shape.leaves()]  # a reducer may mix types: the result has one
+    accumulators = tuple(np.broadcast_to(v.astype(k, copy=False), shape) for v, k in zip(inits, kinds, strict=True))
     if 0 in sizes:
         return accumulators
     for at, inside in _offsets(dimensions, sizes):
         new = combine(ev, i.to_apply, accumulators, [np.broadcast_to(x[at], shape) for x in arrays])
-        accumulators = tuple(np.where(inside, n, a) for n, a in zip(new, accumulators, strict=True))
+        accumulators = tuple(
+            np.where(inside, n.astype(k, copy=False), a) for n, a, k in zip(new, accumulators, kinds, strict=True)
+        )
     return accumulators
 
 
