@@ -84,7 +84,7 @@ def check_messages(item: Item, _rng: np.random.Generator) -> str | None:
     widget = explore(_TEXT)
     answers: list[Any] = []
     widget.send = lambda content, _buffers=None: answers.append(json.loads(json.dumps(content)))
-    widget.send_state = lambda _key=None: None
+    widget.send_state = lambda *_given, **_named: None
     for message in json.loads(item):
         widget.error = None
         widget._handle_msg(message)

@@ -28,6 +28,13 @@ def test_what_is_not_changed_holds() -> None:
     assert notebooks.check_messages(json.dumps([message]), rng) is None
 
 
+def test_messages_that_change_the_state_hold() -> None:
+    run = {"type": "run", "trace": 0, "stage": 1}
+    toggle = {"type": "toggle", "trace": 0, "stage": 0, "name": "algsimp", "off": True}
+    messages = [{"content": {"data": {"method": "custom", "content": c}}} for c in (run, toggle, {"type": "sync"})]
+    assert notebooks.check_messages(json.dumps(messages), np.random.default_rng(0)) is None
+
+
 @pytest.mark.parametrize(
     ("page", "is_found"),
     [
