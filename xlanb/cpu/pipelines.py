@@ -42,7 +42,7 @@ _BEFORE_LAYOUT_END = (
     "while-loop-trip-count-annotator flatten-call-graph layout-assignment sub-byte-size-setter shape-canonicalizer literal-canonicalizer"
 )
 _AFTER_LAYOUT_END = (
-    "tuple-simplifier[default] fusion-wrapper@0.12[0.12] cpu-parallel-task-assigner dce "
+    "tuple-simplifier[default] fusion-wrapper[0.12] cpu-parallel-task-assigner dce "
     "optimize_input_output_buffer_alias copy-insertion small-while-loop-hoisting propagate-call-metadata apply-xla-transforms dce"
 )
 
@@ -64,12 +64,11 @@ _XLA: tuple[tuple[str, tuple[object, ...]], ...] = (
         ),
     ),
     ("hlo_normalization", ("reshape-decomposer reduce-decomposer broadcast_canonicalizer",)),
-    ("dot-library-passes", ("dot_decomposer dot-library-rewriter[0.10.2] dot-library-rewriter@0.12[0.12]",)),
+    ("dot-library-passes", ("dot_decomposer dot-library-rewriter",)),
     (
         "HLO_passes_after_layout_assignment",
         (
-            "reshape-decomposer row-fusion[default] fusion[0.10.2,default] fusion@0.12[0.12] sibling-fusion[default] "
-            "fusion-wrapper[0.10.2] fusion-wrapper@0.12[0.12]",
+            "reshape-decomposer row-fusion[default] fusion sibling-fusion[default] fusion-wrapper",
             "cpu-all-reduce-combiner tuple-simplifier[0.10.2,0.12]",
             ("simplification_after_layout_assignment*", ("algsimp@layout dce cse@layout",)),
             _AFTER_LAYOUT_END,
@@ -146,6 +145,8 @@ _MAX_COPIES = 4
 _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
     "algsimp@layout": lambda: AlgebraicSimplifier(is_layout_sensitive=True),
     "cse@layout": lambda: HloCse(is_layout_sensitive=True),
+    "algsimp@0.12": lambda: AlgebraicSimplifier(reassociates_floats=False),
+    "algsimp@layout-0.12": lambda: AlgebraicSimplifier(is_layout_sensitive=True, reassociates_floats=False),
     "apply-xla-transforms@post_scheduler": lambda: ApplyXlaTransforms(stage="post_scheduler"),
     "dot-library-rewriter@0.12": lambda: DotLibraryRewriter(bf16_dots=True, large_bitcasts=True),
     "fusion@0.12": lambda: CpuInstructionFusion(rows_by_bytes=True),
@@ -154,8 +155,17 @@ _VARIANTS: Mapping[str, Callable[[], HloPass]] = {
 }
 """Passes that are built with options, by name@variant."""
 
-_OWN_OPTIONS: Mapping[str, str] = {"fusion": "fusion@own"}
-"""The variant of a pass that the default pipeline has in its place."""
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "default": {"fusion": "fusion@own"},
+    "0.12": {
+        "algsimp": "algsimp@0.12",
+        "algsimp@layout": "algsimp@layout-0.12",
+        "dot-library-rewriter": "dot-library-rewriter@0.12",
+        "fusion": "fusion@0.12",
+        "fusion-wrapper": "fusion-wrapper@0.12",
+    },
+}
+"""The variant of a pass that a release, or the default pipeline, has in its place."""
 
 RELEASES = ("0.10.2", "0.12")
 """The releases of JAX whose XLA:CPU the table has the order of, oldest first."""
@@ -226,7 +236,8 @@ def _of_its_own(name: str) -> HloPassPipeline:
 
 def _build(name: str, parts: tuple[object, ...], *, release: str) -> AnyPass | None:
     """A pipeline of a table in a release, or in "default"; None where no pass is left of it."""
-    skip, options = (LEFT_OUT, _OWN_OPTIONS) if release == "default" else ((), {})
+    skip = LEFT_OUT if release == "default" else ()
+    options = _OPTIONS.get(release, {})
     passes: list[AnyPass] = []
     for part in parts:
         if isinstance(part, tuple):

@@ -95,6 +95,10 @@ def _at_most(c1: HloInstruction, c2: HloInstruction) -> bool:
 
 _not_constant = guard("A is not constant", lambda a: not is_constant(a))
 _integers = guard("integers", is_integral, "root")
+_reassociable = guard(
+    "integers, or floats may be reassociated",
+    lambda options, root: options.reassociates_floats or not is_inexact(root),
+)
 
 
 # -- sums ----------------------------------------------------------------------------------------------------------
@@ -118,7 +122,10 @@ def _(b: Builder, root: HloInstruction) -> HloInstruction:
 
 
 @rule(
-    "(A + C1) + C2 => A + (C1 + C2)", m.op(O.ADD, m.op(O.ADD, "a", m.constant("c1")), m.constant("c2")), _not_constant
+    "(A + C1) + C2 => A + (C1 + C2)",
+    m.op(O.ADD, m.op(O.ADD, "a", m.constant("c1")), m.constant("c2")),
+    _not_constant,
+    _reassociable,
 )
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.ADD, a, _folded(b, O.ADD, c1, c2))
@@ -128,6 +135,7 @@ def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> 
     "(C1 - A) + C2 => (C1 + C2) - A",
     m.op(O.ADD, m.op(O.SUBTRACT, m.constant("c1"), "a"), m.constant("c2")),
     guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
+    _reassociable,
 )
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.SUBTRACT, _folded(b, O.ADD, c1, c2), a)
@@ -214,6 +222,7 @@ def _(b: Builder, a: HloInstruction) -> HloInstruction:
     "(A * C1) * C2 => A * (C1 * C2)",
     m.op(O.MULTIPLY, m.op(O.MULTIPLY, "a", m.constant("c1")), m.constant("c2")),
     _not_constant,
+    _reassociable,
 )
 def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, a, _folded(b, O.MULTIPLY, c1, c2))
@@ -228,6 +237,7 @@ def _(b: Builder, a: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> 
     ),
     guard("neither A nor B is constant", lambda a, b2: not is_constant(a) and not is_constant(b2)),
     guard("C1 and C2 are not repeated", lambda c1, c2: c1.opcode is O.CONSTANT and c2.opcode is O.CONSTANT),
+    _reassociable,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c1: HloInstruction, c2: HloInstruction) -> HloInstruction:
     return b.binary(O.MULTIPLY, b.binary(O.MULTIPLY, a, b2), _folded(b, O.MULTIPLY, c1, c2))
@@ -239,6 +249,7 @@ def _(b: Builder, a: HloInstruction, b2: HloInstruction, c1: HloInstruction, c2:
     guard("A is no constant", lambda a: a.opcode is not O.CONSTANT),
     guard("B is no constant", lambda b2: b2.opcode is not O.CONSTANT),
     guard("C is a scalar", lambda c: (behind := m.constant_behind(c)) is not None and behind.array_shape.is_scalar),
+    _reassociable,
 )
 def _(b: Builder, a: HloInstruction, b2: HloInstruction, c: HloInstruction, p: HloInstruction) -> HloInstruction:
     scalar = c if c.opcode is O.CONSTANT else c.operands[0]
