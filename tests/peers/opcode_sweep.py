@@ -119,6 +119,14 @@ _EXPLAINED: tuple[tuple[Callable[[Case, Outcome], bool], str], ...] = (
         "parts next to overflow, and products of subnormals with infinities, which XLA:CPU takes for NaN",
     ),
     (
+        lambda c, o: o.kind == "unlike XLA" and c.opcode == "popcnt" and c.type in ("s2", "s4"),
+        "XLA:CPU counts the copies of the sign in the byte, too",
+    ),
+    (
+        lambda c, o: o.kind == "refused by XLA alone" and c.opcode == "topk" and c.type in _SUB_BYTE,
+        "XLA:CPU packs the positions, of 32 bits, as it does the values",
+    ),
+    (
         lambda c, o: o.kind == "unlike XLA" and c.type == "f4e2m1fn" and c.opcode == "convert",
         "XLA:CPU takes 6, the largest number, for infinite where it becomes an integer",
     ),
