@@ -232,21 +232,21 @@ def _stop(*_: object) -> None:
         (lambda x: (x, np.int32(1), x), r"expected a tuple of 2"),
         (lambda x: (x[:2], np.int32(1)), r"y: .*f32\[3\]"),
         (lambda x: (x.astype(np.int8), np.int32(1)), r"y: .*f32\[3\]"),
-        (lambda x: (None, np.int32(1)), r"y: .*f32\[3\]"),
+        (lambda _: (None, np.int32(1)), r"y: .*f32\[3\]"),
     ],
     ids=["number", "sizes", "type", "no array"],
 )
 def test_what_a_function_gives_has_the_shape_of_the_call(backend, function, said):
-    exe = backend(calling(function, lambda token, x: (token,)))
+    exe = backend(calling(function, lambda token, _: (token,)))
     with pytest.raises(EvaluationError, match=said):
         exe(X)
 
 
 def test_a_function_gives_what_numpy_makes_an_array_of(backend):
-    exe = backend(calling(lambda x: (x[::-1], 7), lambda token, x: (token,)))
+    exe = backend(calling(lambda x: (x[::-1], 7), lambda token, _: (token,)))
     with pytest.raises(EvaluationError, match=r"s32\[\]"):  # as a Python number is an int64
         exe(X)
-    exe = backend(calling(lambda x: [x[::-1], np.int32(7)], lambda token, x: (token,)))
+    exe = backend(calling(lambda x: [x[::-1], np.int32(7)], lambda token, _: (token,)))
     back, seven = exe(X)
     np.testing.assert_array_equal(back, [3, 2, 1])
     assert seven == 7
