@@ -14,6 +14,7 @@ import time
 import numpy as np
 import pytest
 
+import xlanb
 from tests.evaluator.test_host import BOTH, CALL, SUMS, X, calling, f32
 from xlanb.cpu.host_call import HiddenState
 from xlanb.errors import ArgumentError, CancelledError, EvaluationError, FeedError, UnimplementedError
@@ -308,3 +309,23 @@ def test_a_call_keeps_the_functions_that_it_calls(backend):
     del exe
     gc.collect()
     assert ((call() >= 0) & (call() < 1)).all()
+
+
+def test_results_that_are_operands_are_not_overwritten_by_others():
+    text = """HloModule m
+f {
+  a = f32[<=10]{0} parameter(0)
+  b = f32[<=10]{0} parameter(1)
+  s = f32[<=10]{0} add(a, b)
+  ROOT r = (f32[<=10]{0}, f32[<=10]{0}, f32[<=10]{0}) tuple(b, s, a)
+}
+ENTRY e {
+  p = f32[<=10]{0} parameter(0)
+  q = f32[<=10]{0} parameter(1)
+  x = (f32[<=10]{0}, f32[<=10]{0}, f32[<=10]{0}) fusion(p, q), kind=kLoop, calls=f
+  ROOT r = (f32[<=10]{0}, f32[<=10]{0}, f32[<=10]{0}) copy(x)
+}
+"""
+    p, q = np.arange(10, dtype=np.float32), np.arange(100, 110, dtype=np.float32)
+    for result, expected in zip(xlanb.compile(text)(p, q), (q, p + q, p), strict=True):
+        np.testing.assert_array_equal(result, expected)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -91,7 +91,7 @@ class HostCall:
             operands = tuple(_read(o.shape, addresses) for o in self.instruction.operands)
             with np.errstate(all="ignore"):
                 result = self.hidden.apply(self.instruction, operands)
-            _write(self.instruction.shape, result, addresses)
+            _write(self.instruction.shape, _apart(result, list(_arrays(operands))), addresses)
         except RaisedError as raised:
             users = raised.error
         except Exception as error:
@@ -222,6 +222,26 @@ def _read(shape: Shape, addresses: Any) -> Any:
 
 def _empty(shape: ArrayShape) -> Any:
     return np.empty(shape.dimensions, shape.dtype) if shape.is_array else None
+
+
+def _arrays(value: Any) -> Iterator[Array]:
+    if isinstance(value, tuple):
+        for v in value:
+            yield from _arrays(v)
+    elif isinstance(value, np.ndarray):
+        yield value
+
+
+def _apart(value: Any, operands: Sequence[Array]) -> Any:
+    """The results, copied where they lie in the memory of operands and are several: one may be written over the operand that another is."""
+    if not isinstance(value, tuple):
+        return value
+    return tuple(
+        v.copy()
+        if isinstance(v, np.ndarray) and any(np.may_share_memory(v, o) for o in operands)
+        else _apart(v, operands)
+        for v in value
+    )
 
 
 def _write(shape: Shape, value: Any, addresses: Any) -> None:
