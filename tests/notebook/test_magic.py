@@ -275,7 +275,7 @@ def test_why_two_instructions_are_apart(shell: InteractiveShell) -> None:
 def test_live_compiles_nothing_yet(shell: InteractiveShell) -> None:
     _, captured = run(shell, f"%%xla_jit -s --live --lang hlo\n{HLO}")
     assert any("application/vnd.jupyter.widget-view+json" in o.data for o in captured.outputs)
-    assert "1 stages" in texts(captured)
+    assert "1 stage," in texts(captured)
 
 
 def test_an_unknown_value_is_refused_in_words(shell: InteractiveShell) -> None:

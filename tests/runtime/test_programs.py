@@ -104,3 +104,11 @@ def test_extract_refuses_what_is_not_in_the_graph():
 def test_what_is_no_program_is_refused():
     with pytest.raises(TypeError, match="cannot make HLO of an object of type int"):
         xlanb.compile(3)
+
+
+@pytest.mark.parametrize("door", [xlanb.compile, xlanb.trace])
+def test_options_of_the_compiler_are_no_arguments_of_hlo(door):
+    text = "HloModule m\nENTRY e { x = f32[3] parameter(0) ROOT r = f32[3] add(x, x) }"
+    for program in (text, xlanb.hlo.parse(text)):
+        with pytest.raises(TypeError, match=r"HLO takes no named arguments \(pipeline=\)"):
+            door(program, pipeline="xla")

@@ -30,6 +30,16 @@ def no_program(x: Any) -> ArgumentTypeError:
     return ArgumentTypeError(text)
 
 
+def check_no_named(named: Mapping[str, Any]) -> None:
+    """Raise ArgumentTypeError for named arguments beside HLO or StableHLO: parameters there are given by position, and options are not given so."""
+    if named:
+        names = ", ".join(f"{name}=" for name in named)
+        raise ArgumentTypeError(
+            f"HLO takes no named arguments ({names}); for options of the compiler write "
+            "xlanb.cpu.compile_module(module, xlanb.cpu.CompileOptions(pipeline=...)), for flags xlanb.flags"
+        )
+
+
 def check_function(function: Any) -> None:
     """Refuse a module of Flax's linen that is not bound to its parameters.
 

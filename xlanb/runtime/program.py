@@ -11,7 +11,7 @@ import numpy as np
 
 from xlanb.errors import ArgumentError, ArgumentTypeError, FunctionResultError, GraphError, XlanbError
 from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
-from xlanb.frontends.mistakes import no_program, wrong_call
+from xlanb.frontends.mistakes import check_no_named, no_program, wrong_call
 from xlanb.frontends.stablehlo import BYTECODE, parse_text
 from xlanb.graph import dtypes
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
@@ -44,6 +44,7 @@ def to_module(x: Any, /, *args: Any, **named: Any) -> HloModule:
     if is_foreign(x):
         return _foreign_module(x, args, named)
     if isinstance(x, HloModule | str):
+        check_no_named(named)
         return verified(_parsed(x, args) if isinstance(x, str) else x)
     if isinstance(x, Tensor | Operation) or (
         isinstance(x, list | tuple) and x and all(isinstance(t, Tensor | Operation) for t in x)
