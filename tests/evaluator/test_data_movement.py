@@ -33,6 +33,10 @@ def test_broadcast_with_dimensions_in_any_order():
     )
 
 
+def test_iota_without_elements_needs_no_memory_for_its_longest_dimension():
+    assert run("ROOT r = u8[1000000000000,0] iota(), iota_dimension=0").shape == (1000000000000, 0)
+
+
 def test_iota_wraps_in_its_own_type():
     np.testing.assert_array_equal(
         run("ROOT r = u8[2,300] iota(), iota_dimension=1")[1], np.arange(300).astype(np.uint8)

@@ -38,13 +38,15 @@ def _constant(ev: Evaluator, i: HloInstruction) -> Value:
 def _iota(ev: Evaluator, i: HloInstruction) -> Array:
     shape = i.array_shape
     axis = i.attributes["iota_dimension"]
-    size = shape.dimensions[axis]
+    size = shape.dimensions[axis] if shape.element_count else 0  # the others may be as long as they want
     # XLA counts in the element type: integers wrap around, floats are rounded from the exact index.
     exact = shape.element_type.bits >= 16 or shape.element_type.is_integral
     values = np.empty(size, shape.dtype)
     for first in range(0, size, _PART):
         line = np.arange(first, min(first + _PART, size), dtype=np.int64)
         values[first : first + _PART] = (line if exact else line.astype(np.float32)).astype(shape.dtype)
+    if not shape.element_count:
+        return values.reshape(shape.dimensions)
     column = values.reshape([size if d == axis else 1 for d in range(shape.rank)])
     return np.broadcast_to(column, shape.dimensions)
 
