@@ -114,7 +114,9 @@ def _reduce_any(
 ) -> tuple[Array, ...]:
     sizes = arrays[0].shape
     shape = tuple(window_count(n, d) for n, d in zip(sizes, dimensions, strict=True))
-    kinds = [leaf.as_array().dtype for _, leaf in i.to_apply.root.shape.leaves()]  # the reducer's: arrays may have others
+    kinds = [
+        leaf.as_array().dtype for _, leaf in i.to_apply.root.shape.leaves()
+    ]  # the reducer's: arrays may have others
     accumulators = tuple(np.broadcast_to(v.astype(k, copy=False), shape) for v, k in zip(inits, kinds, strict=True))
     if 0 in sizes:
         return accumulators
