@@ -16,7 +16,7 @@ def main() -> int:
         print(f"usage: python -m benchmarks {{{','.join(NAMES)}}} ...")
         return 2
     for name in wanted:
-        print(import_module(f"benchmarks.{name}").table().to_string(index=False))
+        print(import_module(f"benchmarks.{name}").table().to_string(index=False, na_rep=""))
     return 0
 
 
