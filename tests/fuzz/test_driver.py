@@ -16,6 +16,9 @@ from tests.fuzz.driver import BATCH, Campaign
 from tests.fuzz.kinds import Kind
 from tests.fuzz.mutate import change_bytes, change_json, change_text
 
+# JAX warns of forks where another test has imported it; the children run no code of JAX's.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+
 
 def check(item, _rng):
     if "die" in item:
