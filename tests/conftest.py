@@ -6,10 +6,14 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import numpy as np
 import pytest
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 # Timing belongs to benchmarks, so no deadline: a first example compiles code. The default draws
 # the same examples on every run; HYPOTHESIS_PROFILE=explore draws new ones, and more of them.
@@ -92,3 +96,16 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    """IPython's shell, anew, with xlanb's magics."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    InteractiveShell.clear_instance()
+    made = InteractiveShell.instance()
+    made.run_line_magic("load_ext", "xlanb")
+    yield made
+    made.reset(new_session=False)
+    InteractiveShell.clear_instance()

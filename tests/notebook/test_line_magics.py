@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,6 @@ ENTRY main {
   ROOT e = f32[8]{0} exponential(s)
 }
 """
-
-
-@pytest.fixture
-def shell() -> Iterator[InteractiveShell]:
-    InteractiveShell.clear_instance()
-    made = InteractiveShell.instance()
-    made.run_line_magic("load_ext", "xlanb")
-    yield made
-    made.reset(new_session=False)
-    InteractiveShell.clear_instance()
 
 
 @pytest.fixture

@@ -14,17 +14,6 @@ BODY = "import jax, jax.numpy as jnp\nimport numpy as np\ndef f(p, x):\n    retu
 CALL = "f({'w': np.float32(2)}, x=np.float32(1))"
 
 
-@pytest.fixture
-def shell():
-    from IPython.core.interactiveshell import InteractiveShell
-
-    InteractiveShell.clear_instance()
-    made = InteractiveShell.instance()
-    made.run_line_magic("load_ext", "xlanb")
-    yield made
-    InteractiveShell.clear_instance()
-
-
 @pytest.mark.parametrize(
     ("line", "end"),
     [

@@ -160,17 +160,6 @@ def test_a_name_of_a_file_in_place_of_its_text():
     assert "read_text" in raised.value.__notes__[0]
 
 
-@pytest.fixture
-def shell():
-    from IPython.core.interactiveshell import InteractiveShell
-
-    InteractiveShell.clear_instance()
-    made = InteractiveShell.instance()
-    made.run_line_magic("load_ext", "xlanb")
-    yield made
-    InteractiveShell.clear_instance()
-
-
 CELL = """import jax, jax.numpy as jnp, numpy as np, xlanb
 X = np.ones((3, 4), np.float32)
 def inner(x, y):
