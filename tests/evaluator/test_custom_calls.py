@@ -35,7 +35,7 @@ def texts(target: str, rng: np.random.Generator, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "target", [*_TARGETS, *(f"lapack_{letter}{name}_ffi" for letter, name in product("s", _ROUTINES))]
+    "target", [*sorted(_TARGETS), *(f"lapack_{letter}{name}_ffi" for letter, name in product("s", sorted(_ROUTINES)))]
 )
 def test_any_operands_and_results_of_a_custom_call(target: str, rng: np.random.Generator) -> None:
     for text in texts(target, rng, 60):

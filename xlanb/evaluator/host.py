@@ -22,7 +22,7 @@ from xlanb.shape.shape import subshape
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator
 
-CALLBACKS = frozenset({"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"})
+CALLBACKS = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback")
 """Targets by which JAX calls Python (pure_callback, io_callback, debug.print): the backend_config names the function by its number in `HloModule.host_callbacks`."""
 _OLD_CALLBACK = "xla_python_cpu_callback"
 _NUMBER = re.compile(r"\bindex\s*=\s*(\d+)")
