@@ -6,7 +6,11 @@ Names are resolved when they are used: `import xlanb` itself loads next to nothi
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+
+from xlanb.hooks import TYPE_CHECKING, set_providers
+
+if TYPE_CHECKING:
+    from typing import Any
 
 # the face: name -> where it lives
 _FACE = {
@@ -29,6 +33,22 @@ _FACE = {
 _ROOMS = (
     "cpu", "dump", "errors", "explorer", "graph", "hlo", "peers", "shape", "teach", "tf", "tracing", "transforms", "view"
 )  # fmt: skip
+
+# hooks that packages declare: name -> the module above them that implements it, imported when the hook is first called
+_PROVIDERS = {
+    "display.mimebundle": "xlanb.view.reprs",
+    "dump.dot_source": "xlanb.view.dot",
+    "dump.html_page": "xlanb.view.reprs",
+    "errors.render_traceback": "xlanb.notebook.faults",
+    "explorer.ablation_figure": "xlanb.view.ablation",
+    "explorer.explore_traces": "xlanb.notebook.explore",
+    "explorer.trace_text": "xlanb.view.text",
+    "explorer.write_page": "xlanb.view.page",
+    "graph.graph_of_objects": "xlanb.peers.tensorflow_objects",
+    "graph.write_picture": "xlanb.view.dot",
+    "runtime.timeline_figure": "xlanb.view.timeline",
+}
+set_providers(_PROVIDERS)
 
 __all__ = [*_FACE, *_ROOMS]  # noqa: PLE0604 - said once, above
 

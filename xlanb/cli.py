@@ -12,7 +12,6 @@ import re
 import runpy
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import run as run_process
@@ -147,12 +146,14 @@ def _module(name: str, args: str = "") -> Any:
         return _function(Path(function["file"]), function["name"], args)
     if args:
         raise ArgumentError(f"--args {args}: {name} is no function of a Python file (FILE.py:NAME)")
-    stablehlo = import_module("xlanb.frontends.stablehlo")
+    from xlanb.dump import read_hlo
+    from xlanb.frontends import stablehlo
+
     try:
         if name == "-":
             return stablehlo.parse_text(_stdin())
         found = _stablehlo(Path(name))
-        return import_module("xlanb.dump").read_hlo(name) if found is None else stablehlo.from_stablehlo(found)
+        return read_hlo(name) if found is None else stablehlo.from_stablehlo(found)
     except HloParseError as error:
         error.add_note("standard input" if name == "-" else name)
         raise
@@ -160,7 +161,8 @@ def _module(name: str, args: str = "") -> Any:
 
 def _stablehlo(path: Path) -> bytes | None:
     """The content of a file of StableHLO, text or bytecode, by what it begins with; None for another file."""
-    stablehlo = import_module("xlanb.frontends.stablehlo")
+    from xlanb.frontends import stablehlo
+
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -175,6 +177,8 @@ def _function(path: Path, name: str, args: str) -> Any:
     Raises:
         XlanbError: there is no such function, the expression fails, or the function cannot be lowered.
     """
+    from xlanb.runtime.program import to_module
+
     if not path.is_file():
         raise ArgumentError(f"{path}: there is no such file")
     scope = runpy.run_path(str(path))
@@ -186,7 +190,7 @@ def _function(path: Path, name: str, args: str) -> Any:
     except Exception as error:  # the user's expression may raise anything
         raise ArgumentError(f"--args {args}: {type(error).__name__}: {error}") from error
     given = value if isinstance(value, tuple) else (value,)
-    module = import_module("xlanb.runtime.program").to_module(scope[name], *given)
+    module = to_module(scope[name], *given)
     _GIVEN[module] = module.flat_arguments(given)
     return module
 
@@ -212,12 +216,15 @@ def _stdin() -> str:
 
 def _trace(name: str, module: str | None = None, args: str = "") -> Any:
     """The trace of a dumped module, or of a compilation that runs now."""
+    from xlanb.explorer.dump_directory import read_dump
+    from xlanb.explorer.live import Compilation
+
     if name != "-" and Path(name).is_dir():
-        dump = import_module("xlanb.explorer.dump_directory").read_dump(name)
+        dump = read_dump(name)
         return dump[module or 0]
     if module:
         raise ArgumentError(f"--module {module}: {name} is no directory of dumps, and holds one module")
-    compilation = import_module("xlanb.explorer.live").Compilation(_module(name, args))
+    compilation = Compilation(_module(name, args))
     while (stage := compilation.step()) is not None:
         _progress(f"{stage.index + 1} {stage.name}")
     _progress("")
@@ -242,7 +249,9 @@ def _open(options: argparse.Namespace) -> int:
 
 
 def _opt(options: argparse.Namespace) -> int:
-    done = import_module("xlanb.runtime.opt").optimize(
+    from xlanb.runtime.opt import optimize
+
+    done = optimize(
         _module(options.file, options.args), options.passes, print_after_all=options.print_after_all, diff=options.diff
     )
     if options.json:
@@ -253,18 +262,24 @@ def _opt(options: argparse.Namespace) -> int:
 
 
 def _evaluated(module: Any, arguments: list[Any]) -> Any:
-    return import_module("xlanb.evaluator").evaluate(module, *arguments)
+    from xlanb.evaluator import evaluate
+
+    return evaluate(module, *arguments)
 
 
 def _real(module: Any, arguments: list[Any]) -> Any:
-    return import_module("xlanb.peers.xla").RealExecutable(module)(*arguments)
+    from xlanb.peers.xla import RealExecutable
+
+    return RealExecutable(module)(*arguments)
 
 
 def _run(options: argparse.Namespace) -> int:
+    from xlanb.runtime.opt import run_module
+
     references = {"evaluator": ("evaluator", _evaluated), "xla": ("real XLA", _real), None: ("", None)}
     name, reference = references[options.reference]
     module = _module(options.file, options.args)
-    outcome = import_module("xlanb.runtime.opt").run_module(
+    outcome = run_module(
         module,
         options.inputs or _GIVEN.get(module),
         options.iterations,
@@ -289,7 +304,9 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _ls(options: argparse.Namespace) -> int:
-    dump = import_module("xlanb.explorer.dump_directory").read_dump(options.directory)
+    from xlanb.explorer.dump_directory import read_dump
+
+    dump = read_dump(options.directory)
     table = dump.files if options.files else dump.modules
     if options.json:
         print(table.to_json(orient="records", date_format="iso"))
@@ -301,6 +318,8 @@ def _ls(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
+    from xlanb.explorer.diff import diff_modules
+
     directories = [Path(p).is_dir() for p in (options.before, options.after)]
     if all(directories):
         found = _trace(options.before).diff(_trace(options.after))
@@ -311,8 +330,7 @@ def _diff(options: argparse.Namespace) -> int:
             _final(path) if is_directory else _module(path).record()
             for path, is_directory in zip((options.before, options.after), directories, strict=True)
         ]
-        diff = import_module("xlanb.explorer.diff")
-        modules = shown = diff.diff_modules(records[0], records[1], (options.before, options.after))
+        modules = shown = diff_modules(records[0], records[1], (options.before, options.after))
     if options.json:
         groups = json.loads(modules.groups.to_json(orient="records"))
         print(json.dumps({"equal": modules.is_equal, "counts": modules.counts, "groups": groups}))
@@ -322,15 +340,18 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _final(directory: str) -> Any:
-    trace = _trace(directory)
-    return import_module("xlanb.explorer.diff").last_module(trace)
+    from xlanb.explorer.diff import last_module
+
+    return last_module(_trace(directory))
 
 
 def _bisect(options: argparse.Namespace) -> int:
+    from xlanb.explorer.bisection import start_of
+    from xlanb.runtime.opt import arguments_for
+
     trace = _trace(options.file, args=options.args)
-    tool = import_module("xlanb.runtime.opt")
-    start = import_module("xlanb.explorer.bisection").start_of(trace)
-    inputs = tool.arguments_for(start, options.inputs)
+    start = start_of(trace)
+    inputs = arguments_for(start, options.inputs)
     found = trace.bisect(*inputs, tolerance=options.tolerance, exhaustive=options.all)
     if options.json:
         guilty = None if found.stage is None else {"index": found.stage.index, "pass": found.stage.name}

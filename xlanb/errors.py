@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
-from typing import Final
+from typing import Any, Final
+
+from xlanb.hooks import Hook
+
+render_traceback: Final[Hook[[Any], list[str]]] = Hook("errors.render_traceback")
+"""The lines that IPython shows of an `XlanbError`."""
 
 _FEW: Final = 12  # names that a message lists where none is near
 
@@ -16,9 +20,8 @@ class XlanbError(Exception):
     """
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows; looked up by name, for nothing else here needs IPython."""
-        lines: list[str] = import_module("xlanb.notebook.faults").rendered(self)
-        return lines
+        """The lines that IPython shows."""
+        return render_traceback(self)
 
 
 class HloParseError(XlanbError):

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -164,8 +163,9 @@ class Table:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        made: str = import_module("xlanb.view.tables").table_html(self.frame)
-        return f'<div style="overflow-x:auto">{made}</div>'
+        from xlanb.view.tables import table_html  # late: the view is slow to import
+
+        return f'<div style="overflow-x:auto">{table_html(self.frame)}</div>'
 
 
 def table(frame: pd.DataFrame) -> Table:

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib import import_module
 from itertools import count
 from pathlib import Path
+from typing import Final
 
 from xlanb.buffers import report
 from xlanb.buffers.records import BufferAssignmentRecord
@@ -28,10 +28,17 @@ from xlanb.dump.names import DumpName, encode_name
 from xlanb.errors import DumpError, FlagError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
+from xlanb.hooks import Hook
 from xlanb.tracing import CompilationStarted, Event, StageFinished, observing
 
 _NUMBERS = count()
 _CODE = {"llvm_ir": "ir-no-opt.ll", "llvm_ir_optimized": "ir-with-opt.ll", "assembly": "s"}
+
+dot_source: Final[Hook[[ModuleRecord], str]] = Hook("dump.dot_source")
+"""A module as text in Graphviz' language."""
+
+html_page: Final[Hook[[ModuleRecord], str]] = Hook("dump.html_page")
+"""A module as a self-contained page."""
 
 
 @dataclass
@@ -182,13 +189,13 @@ class DumpWriter:
             binary = HloModule.from_record(record).to_proto()
             self._write(module, replace(name, extension="hlo.pb", compressed=o.xla_dump_compress_protos), binary)
         if dot or url:
-            source = _dot(record)
+            source = dot_source(record)
             if dot:
                 self._write(module, replace(name, extension="dot"), source)
             if url:
                 self._write(module, replace(name, extension="url"), _data_url(source))
         if html:
-            self._write(module, replace(name, extension="html"), _html(record))
+            self._write(module, replace(name, extension="html"), html_page(record))
 
     def _buffers(self, module: _Module, record: BufferAssignmentRecord) -> None:
         texts = {
@@ -269,19 +276,6 @@ def _options_text(options: DebugOptions) -> str:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
-
-
-# Pictures come from the view, found by name when they are asked for: nothing here needs it.
-
-
-def _dot(record: ModuleRecord) -> str:
-    source: str = import_module("xlanb.view.dot").digraph(record).source
-    return source
-
-
-def _html(record: ModuleRecord) -> str:
-    page: str = import_module("xlanb.view.reprs").artifact_page(record)
-    return page
 
 
 def _data_url(source: str) -> str:

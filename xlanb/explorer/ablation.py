@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xlanb.boundary import filtered_traceback
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
+from xlanb.explorer import displays
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule
@@ -55,9 +56,7 @@ class Ablation(Displayable):
 
     def plot(self) -> Any:
         """The ratios as a plotly figure: one bar for each pass and figure."""
-        from importlib import import_module
-
-        return import_module("xlanb.view.ablation").ablation_figure(self.relative, self.name)
+        return displays.ablation_figure(self.relative, self.name)
 
     def __str__(self) -> str:
         return f"{self.name}: without each pass in turn\n{self.table.to_string(index=False)}"

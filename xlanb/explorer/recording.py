@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError, nearest
+from xlanb.explorer import displays
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.stage import Artifact, Deferred, Stage
 from xlanb.explorer.trace import Trace
@@ -229,12 +229,12 @@ class Recording(Displayable):
         traces = list(self)[:most]
         if not traces:
             raise XlanbError(_NOTHING)
-        return import_module("xlanb.notebook.explore").explore(traces)
+        return displays.explore_traces(traces)
 
     @boundary("write a page")
     def to_html(self, path: str, most: int | None = _SHOWN) -> None:
         """Write the step view of the `most` slowest programs as one self-contained page that works from disk with no network."""
-        import_module("xlanb.view.page").write_page(list(self)[:most], path)
+        displays.write_page(list(self)[:most], path)
 
     def __str__(self) -> str:
         programs = self.programs

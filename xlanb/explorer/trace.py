@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xlanb.boundary import boundary
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError, nearest
+from xlanb.explorer import displays
 from xlanb.explorer.lineage import Lineage, Provenance
 from xlanb.explorer.stage import Stage
 from xlanb.hlo.records import ModuleRecord
@@ -142,15 +143,10 @@ class Trace(Displayable):
     @boundary("write a page")
     def to_html(self, path: str) -> None:
         """Write the step view as one self-contained page that works from disk with no network."""
-        from importlib import import_module
-
-        import_module("xlanb.view.page").write_page([self], path)
+        displays.write_page([self], path)
 
     def __str__(self) -> str:
-        from importlib import import_module
-
-        text: str = import_module("xlanb.view.text").trace_text(self)
-        return text
+        return displays.trace_text(self)
 
     def __repr__(self) -> str:
         return f"<Trace {self.name}: {len(self)} stages, {len(self.changed)} changed>"

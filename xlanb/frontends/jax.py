@@ -23,7 +23,7 @@ from xlanb.frontends.jax_calling import JaxCalling, Leaf, Result
 from xlanb.frontends.jax_effects import with_effects
 from xlanb.frontends.jax_wrapped import Prepared, has_static, prepared, unmark_result
 from xlanb.frontends.mistakes import check_function, no_program, wrong_call
-from xlanb.frontends.stablehlo import BYTECODE
+from xlanb.frontends.stablehlo.source import BYTECODE
 from xlanb.hlo import HloModule
 
 _PACKAGE = str(Path(__file__).parents[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from xlanb.boundary import boundary
 from xlanb.errors import ArgumentError, GraphError
+from xlanb.graph.extensions import graph_of_objects
 from xlanb.graph.graph import Graph
 from xlanb.graph.inline import inline_calls
 from xlanb.graph.operation import Tensor
@@ -55,8 +55,7 @@ def graph_of(x: Any, *args: Any, signature: str | None = None) -> Graph:
             f"cannot take a {type(x).__name__} for a program of TensorFlow: give a tf.Graph, a v1 Session, tensors of a tf.Graph, a tf.function "
             "with its arguments, a ConcreteFunction, a Keras model or its file, or the folder of a SavedModel"
         )
-    found: Graph = import_module("xlanb.peers.tensorflow_objects").graph_of(x, args)
-    return found
+    return graph_of_objects(x, args)
 
 
 def feeds_of(graph: Graph, args: Sequence[Any]) -> dict[Tensor, np.ndarray[Any, Any]]:

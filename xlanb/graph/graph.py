@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from xlanb.errors import GraphError, GraphTypeError, GraphValueError
 from xlanb.files import path_to_write
 from xlanb.graph import default_graph
 from xlanb.graph.dtypes import DType
+from xlanb.graph.extensions import write_picture
 from xlanb.graph.names import NameSpace, is_output_number
 from xlanb.graph.operation import Operation, Tensor, as_operation
 from xlanb.graph.records import GraphRecord
@@ -456,7 +456,7 @@ class Graph(Displayable):
         elif path.suffix == ".pbtxt":
             path.write_text(write_graphdef_text(self), encoding="utf-8")
         else:
-            import_module("xlanb.view.dot").write_graph(self.record(), path, max_nodes or _DRAWN)
+            write_picture(self.record(), path, max_nodes or _DRAWN)
 
     def record(self) -> GraphRecord:
         """A frozen snapshot; the same object as long as the graph does not change."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlanb.boundary import boundary, filtered_traceback
+from xlanb.explorer import displays
 from xlanb.explorer.dump_directory import DumpDirectory
 from xlanb.explorer.live import Compilation
 from xlanb.explorer.trace import Trace
@@ -30,6 +31,9 @@ def explore(x: Any, /, *args: Any, **named: Any) -> StepWidget:
         compilation.step()
     # a live compilation may begin further traces: the widget asks for them anew
     return _widget(lambda: compilation.traces, compilation)
+
+
+displays.explore_traces.implement(explore)
 
 
 @boundary("show a compilation")

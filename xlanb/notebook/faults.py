@@ -13,7 +13,7 @@ from typing import Final
 import IPython
 from IPython.core.interactiveshell import InteractiveShell
 
-from xlanb.errors import XlanbError
+from xlanb.errors import XlanbError, render_traceback
 
 _OURS = str(Path(__file__).parents[1])
 _SHELLS = str(Path(IPython.__file__).parent)
@@ -22,6 +22,7 @@ _ASK = "(%tb shows the frames within xlanb, %debug walks through them)"
 _SHOWN: Final[weakref.WeakSet[XlanbError]] = weakref.WeakSet()
 
 
+@render_traceback.implement
 def rendered(error: XlanbError) -> list[str]:
     """The lines of a traceback that has only what is the user's. Asked a second time for the same error, as %tb does, all of it."""
     again = error in _SHOWN

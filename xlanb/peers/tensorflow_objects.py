@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import GraphError, MissingPeerError
+from xlanb.graph.extensions import graph_of_objects
 from xlanb.graph.foreign import is_model_file
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import read_graphdef
@@ -20,6 +21,7 @@ from xlanb.graph.inline import inline_calls
 _SOURCES = frozenset({"Placeholder", "PlaceholderV2"})
 
 
+@graph_of_objects.implement
 def graph_of(x: Any, args: Sequence[Any]) -> Graph:
     """The graph of an object of TensorFlow or Keras, with `inputs`, `outputs` and `initial_values`; `args` are the arguments of a function or model: arrays or TensorSpecs.
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
-from xlanb.runtime.step_stats import StepStats
+from xlanb.runtime.step_stats import StepStats, timeline_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,4 +124,4 @@ class RunMetadata(Displayable):
         Raises:
             XlanbError: the run was not traced.
         """
-        return import_module("xlanb.view.timeline").figure(self.step_stats, None if other is None else other.step_stats)
+        return timeline_figure(self.step_stats, None if other is None else other.step_stats)

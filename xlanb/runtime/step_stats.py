@@ -23,6 +23,7 @@ from xlanb.cpu.records import KernelTime
 from xlanb.graph.operation import Operation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hooks import Hook
 from xlanb.tracing import CompilationStarted, Event, StageFinished
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ LAUNCHES, KERNELS, COMPILATIONS, PASSES = (f"{_XLA}{w}" for w in ("launches", "k
 _ALLOCATOR: Final = "cpu"
 _MOST_RUNS: Final = 7  # to time kernels
 _TIMING_SECONDS: Final = 0.2  # of a long program fewer
+
+timeline_figure: Final[Hook[[StepStats, StepStats | None], Any]] = Hook("runtime.timeline_figure")
+"""A run as a plotly Figure, and above it another run of the same program where one is given."""
 
 
 @dataclass

@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, Final
 
 from xlanb.runtime.config import RunMetadata
@@ -23,6 +22,7 @@ from xlanb.runtime.step_stats import (
     NodeExecStats,
     StepStats,
     op_of,
+    timeline_figure,
 )
 
 _LABEL = re.compile(r"(?P<name>.*?) = (?P<op>[^()]*)\((?P<inputs>.*)\)", re.DOTALL)
@@ -117,7 +117,7 @@ class Timeline:
             XlanbError: the run was not traced.
         """
         above: Any = None if other is None else getattr(other, "step_stats", other)
-        return import_module("xlanb.view.timeline").figure(self.step_stats, above)
+        return timeline_figure(self.step_stats, above)
 
 
 def _start_ns(n: NodeExecStats) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xlanb.explorer import displays
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -16,6 +18,7 @@ _NAMES = {
 }
 
 
+@displays.ablation_figure.implement
 def ablation_figure(relative: pd.DataFrame, title: str) -> Any:
     """A plotly figure: for each pass left out (rows of `relative`) the ratio of every figure to that of the whole pipeline, on a logarithmic axis."""
     import plotly.graph_objects as go

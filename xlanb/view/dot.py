@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from xlanb.debug_options import current
+from xlanb.dump import writer
 from xlanb.errors import XlanbError
+from xlanb.graph.extensions import write_picture
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ComputationRecord, ModuleRecord
 from xlanb.view.parts.graph import GraphSheet, graph_label, graph_sheet
@@ -147,6 +149,15 @@ def write_graph(
         path.write_bytes(dot.pipe(format=path.suffix[1:]))
     except graphviz.ExecutableNotFound:
         raise XlanbError(f"{path.name} needs Graphviz' dot on the PATH; a .dot file does not") from None
+
+
+write_picture.implement(write_graph)
+
+
+@writer.dot_source.implement
+def _dot_source(record: ModuleRecord) -> str:
+    source: str = digraph(record).source
+    return source
 
 
 def _fill(dot: Any, sheet: Sheet | GraphSheet, group: str, ids: dict[str, str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from xlanb.explorer import displays
 from xlanb.explorer.trace import Trace
 from xlanb.files import path_to_write
 from xlanb.graph.records import GraphRecord
@@ -22,6 +23,7 @@ _PROGRAM_LINES = 200
 _PROGRAM_CHARACTERS = 20_000
 
 
+@displays.write_page.implement
 def write_page(traces: Sequence[Trace], path: str | Path) -> None:
     """Write the step view of these traces as one file that works from disk."""
     path_to_write(path).write_text(page_html(traces), encoding="utf-8")

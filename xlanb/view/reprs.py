@@ -8,6 +8,8 @@ from typing import Any
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
+from xlanb.display import mimebundle as mimebundle_hook
+from xlanb.dump import writer
 from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
@@ -47,6 +49,7 @@ _KINDS = {
 }
 
 
+@mimebundle_hook.implement
 def mimebundle(obj: Any) -> dict[str, str]:
     """HTML and plain text of an object, both short enough to be kept in a notebook: of a long text the beginning.
 
@@ -166,6 +169,9 @@ def artifact_html(artifact: Artifact, title: str = "", fallback: str = "") -> st
 def artifact_page(artifact: Artifact, title: str = "") -> str:
     """One artifact by itself, as a whole page that works from disk."""
     return whole_page(artifact_html(artifact, title), title or str(getattr(artifact, "name", "")) or "xlanb")
+
+
+writer.html_page.implement(artifact_page)
 
 
 def _stage_html(stage: Stage) -> str:

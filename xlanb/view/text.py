@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord, KernelTime
+from xlanb.explorer import displays
 from xlanb.explorer.stage import Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
@@ -18,6 +19,7 @@ _MAX_DIFF = 60
 _MOST_IDLE = 4
 
 
+@displays.trace_text.implement
 def trace_text(trace: Trace) -> str:
     """What each stage did that did something: position, time (where any is known), words; those that changed nothing stand together in one line."""
     has_times = any(s.seconds is not None for s in trace)

@@ -16,6 +16,7 @@ from xlanb.runtime.step_stats import (
     NodeExecStats,
     StepStats,
     op_of,
+    timeline_figure,
 )
 
 _COLOURS: Final = {CPU: "#b3bcc9", LAUNCHES: "#8a63d2", KERNELS: "#2f8c9b", COMPILATIONS: "#c98a2b", PASSES: "#2867d6"}
@@ -87,6 +88,9 @@ def figure(run: StepStats, before: StepStats | None = None) -> Any:
         legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"},
     )
     return chart
+
+
+timeline_figure.implement(figure)
 
 
 def _devices(bars: Sequence[_Bar]) -> list[str]:

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
+from xlanb.frontends.stablehlo.source import BYTECODE
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.lexer import check_characters
-
-BYTECODE = b"ML\xefR"
-"""How MLIR bytecode begins: StableHLO that JAX, TensorFlow or IREE has serialized."""
 
 _BEGINNING = re.compile(
     r"(?:[ \t\r\n\ufeff]|//[^\n]*)*"
@@ -48,11 +45,15 @@ def from_stablehlo(text: str | bytes, entry: str = "", *, arguments: Sequence[An
     """
     module: HloModule
     if isinstance(text, bytes) and text.startswith(BYTECODE):
-        module = import_module("xlanb.frontends.jax").jax_module(text)
+        from xlanb.frontends.jax import jax_module  # late: only bytecode is read by JAX
+
+        module = jax_module(text)
     else:
         source = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
         check_characters(source)
-        module = import_module("xlanb.frontends.stablehlo.lower").module_of(source, entry, arguments)
+        from xlanb.frontends.stablehlo.lower import module_of  # late: HLO text, the usual case, needs no rules
+
+        module = module_of(source, entry, arguments)
     return module
 
 

@@ -1,8 +1,11 @@
-"""Places in a text, for messages: `line:column: what is wrong`, and the line with a caret."""
+"""What a source begins with, and places in its text, for messages: `line:column: what is wrong`, and the line with a caret."""
 
 from __future__ import annotations
 
 from xlanb.errors import HloParseError
+
+BYTECODE = b"ML\xefR"
+"""How MLIR bytecode begins: StableHLO that JAX, TensorFlow or IREE has serialized."""
 
 
 def placed(text: str, offset: int, message: str) -> str:

@@ -1,0 +1,50 @@
+"""How modules import each other: never by a string that leads upwards, never in a circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import xlanb
+
+ROOT = Path(xlanb.__file__).parents[1]
+FILES = sorted((ROOT / "xlanb").rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(p): p for p in FILES}
+
+
+def names_imported_by_string(tree: ast.Module) -> Iterator[str]:
+    """The beginnings of the names given to `import_module` and `__import__`, as far as they are written out."""
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call) or not call.args:
+            continue
+        called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if called in {"import_module", "__import__"}:
+            name = call.args[0]
+            first = name.values[0] if isinstance(name, ast.JoinedStr) else name
+            if isinstance(first, ast.Constant):
+                yield str(first.value)
+
+
+def test_strings_import_only_from_their_own_package() -> None:
+    # The face resolves its names lazily; a registry imports the modules of its own package, which register themselves.
+    upward = {
+        module: names
+        for module, path in MODULES.items()
+        if module != "xlanb"
+        and (
+            names := [
+                n
+                for n in names_imported_by_string(ast.parse(path.read_text()))
+                if n.split(".")[0] == "xlanb" and not n.startswith(f"{module_name(path.parent / '__init__.py')}.")
+            ]
+        )
+    }
+    assert not upward, "declare a Hook instead, see xlanb/hooks.py"

@@ -1,0 +1,28 @@
+"""What the view and the notebook do for this package's objects: declared here, implemented there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from xlanb.hooks import Hook
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from xlanb.explorer.trace import Trace
+
+trace_text: Final[Hook[[Trace], str]] = Hook("explorer.trace_text")
+"""A trace as plain text."""
+
+write_page: Final[Hook[[Sequence[Trace], str | Path], None]] = Hook("explorer.write_page")
+"""Write the step view of traces to a file, as one self-contained page."""
+
+explore_traces: Final[Hook[[Sequence[Trace]], Any]] = Hook("explorer.explore_traces")
+"""The step widget on traces."""
+
+ablation_figure: Final[Hook[[pd.DataFrame, str], Any]] = Hook("explorer.ablation_figure")
+"""The ratios of an `Ablation` as a plotly figure, and its title."""
+
+__all__ = ["ablation_figure", "explore_traces", "trace_text", "write_page"]
