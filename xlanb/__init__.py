@@ -46,6 +46,12 @@ _PROVIDERS = {
     "explorer.write_page": "xlanb.view.page",
     "graph.graph_of_objects": "xlanb.peers.tensorflow_objects",
     "graph.write_picture": "xlanb.view.dot",
+    "hlo.parse_text": "xlanb.hlo.parser",
+    "hlo.print_instruction": "xlanb.hlo.printer",
+    "hlo.print_module": "xlanb.hlo.printer",
+    "hlo.read_proto": "xlanb.hlo.proto",
+    "hlo.verify": "xlanb.hlo.verifier",
+    "hlo.write_proto": "xlanb.hlo.proto",
     "runtime.timeline_figure": "xlanb.view.timeline",
 }
 set_providers(_PROVIDERS)

@@ -107,3 +107,8 @@ class OpMetadata:
 
 
 NO_METADATA = OpMetadata()
+
+
+def index_text(index: tuple[int, ...]) -> str:
+    """A ShapeIndex, `{0,1}`."""
+    return "{" + ",".join(map(str, index)) + "}"

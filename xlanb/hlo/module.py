@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from xlanb.display import Displayable
 from xlanb.errors import ShapeError
@@ -12,9 +12,23 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.names import NameUniquer, sanitized
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.printer import HEADER_ORDER, OPERAND_INDEX_INTERVAL, PrintOptions, module_text
 from xlanb.hlo.records import ComputationRecord, ModuleRecord
+from xlanb.hooks import Hook
 from xlanb.shape import Shape
 from xlanb.tracing import unobserved
+
+parse_text: Final[Hook[[str], HloModule]] = Hook("hlo.parse_text")
+"""The module of HLO text; the parser implements it."""
+
+read_proto: Final[Hook[[bytes], HloModule]] = Hook("hlo.read_proto")
+"""The module of a binary HloModuleProto or HloProto; hlo.proto implements it."""
+
+write_proto: Final[Hook[[HloModule], bytes]] = Hook("hlo.write_proto")
+"""The binary HloModuleProto of a module; hlo.proto implements it."""
+
+verify: Final[Hook[[HloModule, Mapping[str, bool]], None]] = Hook("hlo.verify")
+"""Check a module against every rule of HLO, with options of VerifierOptions by name; the verifier implements it."""
 
 
 class HloModule(Displayable):
@@ -229,10 +243,7 @@ class HloModule(Displayable):
         Raises:
             XlanbError: the snapshot was read from a text that no module can be made of.
         """
-        from xlanb.hlo.parser import parse
-        from xlanb.hlo.printer import PrintOptions, module_text
-
-        module = parse(module_text(record, PrintOptions(large_constants=True)))
+        module = parse_text(module_text(record, PrintOptions(large_constants=True)))
         module._record = record  # what says the same shares the snapshot
         module.host_callbacks = record.host_callbacks
         module.calling = record.calling
@@ -245,9 +256,7 @@ class HloModule(Displayable):
         Raises:
             HloParseError, ShapeError, LiteralError: the bytes are no well-formed module.
         """
-        from xlanb.hlo.proto import from_proto
-
-        return from_proto(data)
+        return read_proto(data)
 
     def to_proto(self) -> bytes:
         """The binary HloModuleProto, which the real XLA reads; constants whose text was elided become zeros.
@@ -255,9 +264,7 @@ class HloModule(Displayable):
         Raises:
             UnimplementedError: the module does not fit into a binary message.
         """
-        from xlanb.hlo.proto import to_proto
-
-        return to_proto(self)
+        return write_proto(self)
 
     def verify(self, **options: bool) -> None:
         """Check every rule of HLO; the options are those of verifier.VerifierOptions (layout_sensitive, allow_mixed_precision, executable).
@@ -265,9 +272,7 @@ class HloModule(Displayable):
         Raises:
             HloVerifierError: one is broken; the message shows the instruction among its neighbours.
         """
-        from xlanb.hlo.verifier import VerifierOptions, verify_module
-
-        verify_module(self, VerifierOptions(**options))
+        verify(self, options)
 
     def record(self) -> ModuleRecord:
         """The frozen snapshot; the very object of the last call where nothing has changed since."""
@@ -315,8 +320,6 @@ class HloModule(Displayable):
         Raises:
             ShapeError: there is no such form.
         """
-        from xlanb.hlo.printer import PrintOptions, module_text
-
         forms = {
             "canonical": PrintOptions.canonical,
             "compact": PrintOptions.compact,
@@ -393,9 +396,23 @@ def _callees_first(order: list[HloComputation]) -> list[HloComputation]:
 
 
 def _header(module: HloModule) -> dict[str, str]:
-    from xlanb.hlo.printer import header_fields
-
-    return header_fields(module)
+    """The attributes of the `HloModule` line in XLA's order, as text; the entry computation layout is computed."""
+    fields = dict(module.header)
+    if module.schedule:
+        fields["is_scheduled"] = "true"
+    else:
+        fields.pop("is_scheduled", None)
+    entry = module.entry_computation
+    if module.entry_layout is not None:
+        parameters, result = module.entry_layout
+    else:
+        parameters, result = tuple(p.shape for p in entry.parameters), entry.root.shape
+    listed = ", ".join(
+        f"/*index={i}*/{p}" if i and i % OPERAND_INDEX_INTERVAL == 0 else str(p) for i, p in enumerate(parameters)
+    )
+    fields["entry_computation_layout"] = f"{{({listed})->{result}}}"
+    known = {name: fields[name] for name in HEADER_ORDER if name in fields}
+    return known | {name: text for name, text in fields.items() if name not in known}
 
 
 def _clone(

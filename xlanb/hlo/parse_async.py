@@ -9,12 +9,13 @@ from xlanb.hlo.async_chain import async_start, producer, wrapped_computation
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.parse_scope import Scope
 from xlanb.hlo.parse_shape import compatible
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import array
 
 if TYPE_CHECKING:
-    from xlanb.hlo.parse_instruction import InstructionParser, Scope
+    from xlanb.hlo.parse_instruction import InstructionParser
 
 _NOT_WRAPPED = ("sharding", "control-predecessors")
 
@@ -144,8 +145,6 @@ class Async:
         _reshape(root, result)
 
     def _parameter(self, computation: HloComputation, number: int, shape: Shape) -> HloInstruction:
-        from xlanb.hlo.parse_instruction import Scope
-
         name = f"async_param.{number}" if number else "async_param"
         attributes = {"parameter_number": number}
         return self.parser.insert(Scope(computation), name, 0, HloOpcode.PARAMETER, shape, (), attributes, {})
@@ -155,8 +154,6 @@ class Async:
 
         Operands that come with the updates have a stand-in shape until then; those of a call or fusion are known.
         """
-        from xlanb.hlo.parse_instruction import Scope
-
         parser, attributes = self.parser, self.attributes
         outer = self.opcode.attribute["async_execution_thread"], self.opcode.attribute["output_to_operand_aliasing"]
         if not self.nested:

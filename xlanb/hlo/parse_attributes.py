@@ -16,6 +16,7 @@ from xlanb.hlo.attributes import (
     SliceDimension,
     Window,
     WindowDimension,
+    index_text,
 )
 from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.parse_shape import ShapeCache, parse_shape
@@ -250,11 +251,6 @@ def parse_aliasing(cursor: Cursor) -> str:
             break
     cursor.expect("}", "at the end of instruction aliasing description")
     return "{" + ", ".join(out) + "}"
-
-
-def index_text(index: tuple[int, ...]) -> str:
-    """A ShapeIndex, `{0,1}`."""
-    return "{" + ",".join(map(str, index)) + "}"
 
 
 def parse_bools(cursor: Cursor) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlanb.errors import HloParseError
+from xlanb.hlo.attributes import index_text
 from xlanb.hlo.debug_attributes import LOG_MODES, DebugAttributes, debug_attributes_text
 from xlanb.hlo.lexer import Cursor
-from xlanb.hlo.module import HloModule
-from xlanb.hlo.parse_attributes import index_text, parse_bools_or_bool
+from xlanb.hlo.module import HloModule, parse_text
+from xlanb.hlo.parse_attributes import parse_bools_or_bool
 from xlanb.hlo.parse_metadata import (
     frontend_attributes_text,
     parse_frontend_attributes,
@@ -133,8 +134,6 @@ def _recovery_table(cursor: Cursor) -> str:
 
 def _recovery_module(cursor: Cursor) -> str:
     """The module in a string that computes a value which was optimised away, indented."""
-    from xlanb.hlo.parser import parse
-
     at = cursor.pos
     bare = unescaped_recovery_module(cursor.source, at)
     if bare is None:
@@ -145,7 +144,7 @@ def _recovery_module(cursor: Cursor) -> str:
     if "origin_recovery_table" in text:
         cursor.fail("a recovery module within a recovery module", at)
     try:
-        module = parse(text)
+        module = parse_text(text)
     except HloParseError as error:
         cursor.fail(f"in the recovery module: {error}", at)
     return recovery_module_text(str(module)) + "\n"

@@ -27,6 +27,7 @@ from xlanb.hlo.parse_metadata import (
     parse_origin,
     parse_statistics,
 )
+from xlanb.hlo.parse_scope import Scope
 from xlanb.hlo.parse_shape import SIMPLE, ShapeCache, at_shape, compatible, parse_shape
 from xlanb.hlo.parse_sharding import parse_sharding, tuple_sharding
 from xlanb.shape import Literal, Shape, TupleShape
@@ -57,44 +58,6 @@ _COMMON = (
     "sharding",
     "statistics",
 )
-
-
-class Scope:
-    """One computation while it is read: its instructions by the names in the text."""
-
-    __slots__ = ("by_name", "computation", "creates_parameters", "elements", "last", "root")
-
-    def __init__(self, computation: HloComputation, *, creates_parameters: bool = False) -> None:
-        self.computation = computation
-        self.by_name: dict[str, HloInstruction] = {}
-        self.elements: dict[tuple[HloInstruction, int], HloInstruction] = {}
-        self.root: HloInstruction | None = None
-        self.last: HloInstruction | None = None
-        self.creates_parameters = creates_parameters
-
-    def close(self, cursor: Cursor) -> HloComputation:
-        """The finished computation; without ROOT, the last instruction is the root."""
-        computation = self.computation
-        numbers = sorted(p.parameter_number for p in computation._parameters)
-        if numbers != list(range(len(numbers))):
-            cursor.fail(f"computation {computation.name}: parameter numbers are {numbers}, not 0 to {len(numbers) - 1}")
-        computation._root = self.root or self.last
-        if self.elements:
-            self._name_elements()
-        return computation
-
-    def _name_elements(self) -> None:
-        """Give what stands as `p#0` in the text the name p_0, or p_0.1, ... where the text has that name."""
-        made = set(self.elements.values())
-        taken = {i.name for i in self.computation._instructions if i not in made}
-        for (operand, index), element in self.elements.items():
-            root = name = f"{operand.name}_{index}"
-            count = 0
-            while name in taken:
-                count += 1
-                name = f"{root}.{count}"
-            taken.add(name)
-            element.name = name
 
 
 class InstructionParser:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from xlanb.hlo.attributes import NO_METADATA, OpMetadata
+from xlanb.hlo.attributes import NO_METADATA, OpMetadata, index_text
 from xlanb.hlo.lexer import Cursor, escape, is_attribute_name
-from xlanb.hlo.parse_attributes import index_text
 
 _FAST = re.compile(
     r'\{(?:op_type="(?P<op_type>[^"\\]*)"[ ]?)?(?:op_name="(?P<op_name>[^"\\]*)"[ ]?)?(?:source_file="(?P<source_file>[^"\\]*)"[ ]?)?'

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.parse_metadata import metadata_text, parse_metadata
 from xlanb.shape import Shape, TupleShape
 
 
@@ -291,8 +292,6 @@ def _quoted(name: str) -> str:
 
 def metadata_list(cursor: Cursor) -> str:
     """`{op_name="a"}` or `{{op_name="a"}, {op_name="b"}}`, canonical text."""
-    from xlanb.hlo.parse_metadata import metadata_text, parse_metadata
-
     start = cursor.pos
     cursor.expect("{")
     several = cursor.at("{")

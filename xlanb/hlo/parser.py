@@ -9,9 +9,10 @@ from xlanb.boundary import boundary
 from xlanb.errors import HloParseError, LiteralError, ShapeError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.lexer import Cursor, check_characters
-from xlanb.hlo.module import HloModule
+from xlanb.hlo.module import HloModule, parse_text
 from xlanb.hlo.parse_header import parse_header, parse_tables
-from xlanb.hlo.parse_instruction import InstructionParser, Scope
+from xlanb.hlo.parse_instruction import InstructionParser
+from xlanb.hlo.parse_scope import Scope
 from xlanb.hlo.parse_shape import at_shape, compatible, parse_shape
 from xlanb.hlo.stack_frames import GivenFrames
 
@@ -34,6 +35,9 @@ def parse(text: str) -> HloModule:
         return _ModuleParser(cursor).read()
     except (ShapeError, LiteralError) as error:
         raise HloParseError(str(error), text, cursor.pos) from error
+
+
+parse_text.implement(parse)
 
 
 class _ModuleParser:

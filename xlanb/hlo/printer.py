@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xlanb.hlo.attributes import (
     NO_METADATA,
@@ -28,12 +28,16 @@ from xlanb.hlo.parse_metadata import (
     quoted_or_json,
 )
 from xlanb.hlo.parse_sharding import sharding_elements
-from xlanb.hlo.records import ComputationName, ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.hlo.records import (
+    ComputationName,
+    ComputationRecord,
+    InstructionRecord,
+    ModuleRecord,
+    print_instruction,
+    print_module,
+)
 from xlanb.hlo.spelling import spelled, spelled_header
 from xlanb.shape import PrimitiveType, Shape, TupleShape
-
-if TYPE_CHECKING:
-    from xlanb.hlo.module import HloModule
 
 OPERAND_INDEX_INTERVAL = 5
 """Every so many operands are numbered by a comment."""
@@ -122,6 +126,9 @@ def module_text(record: ModuleRecord, options: PrintOptions = _CANONICAL) -> str
     return "\n\n".join(parts) + "\n\n"
 
 
+print_module.implement(module_text)
+
+
 def _header_line(record: ModuleRecord, options: PrintOptions) -> str:
     fields = [
         f"{_BEFORE.get(name, ', ')}{name}={spelled_header(name, text, options.spelling)}"
@@ -158,26 +165,6 @@ HEADER_ORDER = (
     "debug_attributes",
 )
 _BEFORE = {"debug_attributes": ",\n"}
-
-
-def header_fields(module: HloModule) -> dict[str, str]:
-    """The attributes of the `HloModule` line in XLA's order, as text; the entry computation layout is computed."""
-    fields = dict(module.header)
-    if module.schedule:
-        fields["is_scheduled"] = "true"
-    else:
-        fields.pop("is_scheduled", None)
-    entry = module.entry_computation
-    if module.entry_layout is not None:
-        parameters, result = module.entry_layout
-    else:
-        parameters, result = tuple(p.shape for p in entry.parameters), entry.root.shape
-    listed = ", ".join(
-        f"/*index={i}*/{p}" if i and i % OPERAND_INDEX_INTERVAL == 0 else str(p) for i, p in enumerate(parameters)
-    )
-    fields["entry_computation_layout"] = f"{{({listed})->{result}}}"
-    known = {name: fields[name] for name in HEADER_ORDER if name in fields}
-    return known | {name: text for name, text in fields.items() if name not in known}
 
 
 # -- computations -----------------------------------------------------------------------------------------------
@@ -290,6 +277,9 @@ def instruction_text(
             out.append(f", statistics={wrapped.statistics}")  # XLA prints those of both
     _common(_with_wrapped(record, wrapped), options, out)
     return "".join(out)
+
+
+print_instruction.implement(instruction_text)
 
 
 def _with_wrapped(record: InstructionRecord, wrapped: InstructionRecord | None) -> InstructionRecord:

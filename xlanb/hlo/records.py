@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata
 from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hooks import Hook
 from xlanb.shape import Shape
+
+print_instruction: Final[Hook[[InstructionRecord], str]] = Hook("hlo.print_instruction")
+"""XLA's canonical line for an instruction; the printer implements it."""
+
+print_module: Final[Hook[[ModuleRecord], str]] = Hook("hlo.print_module")
+"""XLA's canonical text of a module; the printer implements it."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,7 @@ class InstructionRecord:
     @cached_property
     def text(self) -> str:
         """XLA's canonical line for it, without indentation and without ROOT."""
-        from xlanb.hlo.printer import instruction_text
-
-        return instruction_text(self)
+        return print_instruction(self)
 
     @property
     def called_computations(self) -> tuple[str, ...]:
@@ -111,9 +116,7 @@ class ModuleRecord:
     @cached_property
     def text(self) -> str:
         """XLA's canonical text."""
-        from xlanb.hlo.printer import module_text
-
-        return module_text(self)
+        return print_module(self)
 
     @cached_property
     def by_name(self) -> Mapping[str, ComputationRecord]:

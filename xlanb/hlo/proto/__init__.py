@@ -1,6 +1,10 @@
 """HloModuleProto, XLA's binary form of a module, in and out; no TensorFlow, no generated code."""
 
+from xlanb.hlo.module import read_proto, write_proto
 from xlanb.hlo.proto.reader import from_proto
 from xlanb.hlo.proto.writer import to_proto
+
+read_proto.implement(from_proto)
+write_proto.implement(to_proto)
 
 __all__ = ["from_proto", "to_proto"]

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 
 from xlanb.errors import HloParseError
+from xlanb.hlo.attributes import index_text
 from xlanb.hlo.debug_attributes import LOG_MODES, DebugAttributes, debug_attributes_text
 from xlanb.hlo.lexer import Cursor
-from xlanb.hlo.parse_attributes import index_text
 from xlanb.hlo.parse_metadata import frontend_attributes_text, parse_frontend_attributes
 from xlanb.hlo.proto.metadata import (
     frontend_from_proto,

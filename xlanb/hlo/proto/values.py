@@ -13,11 +13,12 @@ from xlanb.hlo.attributes import (
     SliceDimension,
     Window,
     WindowDimension,
+    index_text,
 )
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_attributes import DOT_ALGORITHMS, index_text
+from xlanb.hlo.parse_attributes import DOT_ALGORITHMS
 from xlanb.hlo.proto import sharding
 from xlanb.hlo.proto.shapes import shape_from_proto, shape_to_proto
 from xlanb.protos import Message

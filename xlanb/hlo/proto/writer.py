@@ -12,6 +12,7 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.parser import parse
 from xlanb.hlo.proto import header
 from xlanb.hlo.proto.fields import COMPUTATION_KINDS, codecs
 from xlanb.hlo.proto.metadata import (
@@ -242,8 +243,6 @@ def _called(i: HloInstruction) -> list[HloComputation]:
 
 
 def _nested(text: str) -> Message:
-    from xlanb.hlo.parser import parse
-
     if not text.strip():
         raise HloParseError("a recovery table has an empty module")
     return module_message(parse(text))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from xlanb.boundary import boundary
 from xlanb.hlo.async_chain import ASYNC_OPCODES
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.module import HloModule
+from xlanb.hlo.module import HloModule, verify
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.verifier.aliases import verify_instruction_aliases, verify_module_aliases
 from xlanb.hlo.verifier.async_chains import verify_async_chains
@@ -73,3 +75,8 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
         verify_layouts(module)
     verify_schedule(module)
     verify_module_aliases(module)
+
+
+@verify.implement
+def _verify(module: HloModule, options: Mapping[str, bool]) -> None:
+    verify_module(module, VerifierOptions(**options))
