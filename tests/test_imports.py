@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import xlanb
 
@@ -48,3 +51,30 @@ def test_strings_import_only_from_their_own_package() -> None:
         )
     }
     assert not upward, "declare a Hook instead, see xlanb/hooks.py"
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """The modules of xlanb that a file imports when it runs, inside functions too; not those for annotations alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        else:
+            yield from imported_modules(node)
+
+
+def test_no_import_closes_a_cycle() -> None:
+    # An import inside a function may be late to save time, not to hide a cycle.
+    imports = {
+        module: {m for m in imported_modules(ast.parse(path.read_text())) if m in MODULES and m != module}
+        for module, path in MODULES.items()
+    }
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(f"{' <- '.join(error.args[1])}: move what both need to a lower module, or declare a Hook")

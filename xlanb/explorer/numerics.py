@@ -21,7 +21,6 @@ from xlanb.evaluator import Evaluator
 from xlanb.explorer.bisection import compiled_meaning, hlo_stages_of, start_of
 from xlanb.explorer.numbers import compared, leaves_of, module_of
 from xlanb.explorer.stage import Stage
-from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
@@ -29,6 +28,8 @@ from xlanb.runtime.opt import arguments_for
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from xlanb.explorer.trace import Trace
 
 MAX_STEPS = 1_000_000
 MAX_BYTES = 1 << 29

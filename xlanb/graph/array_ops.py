@@ -345,20 +345,3 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int =
         flat = reshape(tensor, concat([shape(tensor)[:axis], [leading], shape(tensor)[end:]], 0))
         indices = squeeze(where_v2(reshape(mask, [-1])), axis=[1])
         return gather(flat, indices, axis=axis)
-
-
-def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None) -> Tensor:
-    """A row for each length: True in its first places. Shape: that of `lengths` with `maxlen` appended."""
-    from xlanb.graph.math_ops import cast, reduce_max
-
-    with name_scope(name, "SequenceMask", [lengths]):
-        lengths = convert_to_tensor(lengths)
-        if maxlen is None:
-            longest = reduce_max(lengths)
-            maxlen = call("Maximum", constant(0, longest.dtype), longest)
-        else:
-            maxlen = convert_to_tensor(maxlen)
-        row = call("Range", constant(0, maxlen.dtype), maxlen, constant(1, maxlen.dtype))
-        result = row < cast(expand_dims(lengths, -1), maxlen.dtype)
-        mask: Tensor = cast(result, dtype)
-        return mask

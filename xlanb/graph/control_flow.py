@@ -20,10 +20,11 @@ from xlanb.graph.control_flow_context import (
     switch,
     switch_beside,
 )
-from xlanb.graph.control_ops import with_dependencies
+from xlanb.graph.control_ops import no_op, with_dependencies
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import int32
+from xlanb.graph.functional_control import bounded, cond_v2, while_v2
 from xlanb.graph.math_ops import cast, reduce_sum
 from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call, call_op
@@ -51,8 +52,6 @@ def cond(
         raise GraphTypeError("'pred' must not be a Python bool.")
     graph = get_default_graph()
     if graph.builds_function:
-        from xlanb.graph.functional_control import cond_v2
-
         return cond_v2(pred, true_fn, false_fn, name)
     with name_scope(name, "cond", [pred]):
         sides = switch(pred, pred)
@@ -191,8 +190,6 @@ def assert_that(
         def fails() -> Operation:
             return call_op("Assert", condition, list(data), summarize=summarize, name="Assert")
 
-        from xlanb.graph.control_ops import no_op
-
         guarded = cond(condition, no_op, fails, name="AssertGuard")
         found: Operation = guarded.op
         return found
@@ -219,8 +216,6 @@ def while_loop(
     if parallel_iterations < 1:
         raise GraphTypeError("'parallel_iterations' must be a positive integer.")
     if get_default_graph().builds_function:
-        from xlanb.graph.functional_control import while_v2
-
         return while_v2(cond, body, loop_vars, shape_invariants, maximum_iterations, name, same=return_same_structure)
     loop_vars = nest.map_structure(_loop_value, loop_vars)
     with name_scope(name, "while", [v for v in nest.flatten(loop_vars) if isinstance(v, Tensor)]):
@@ -243,32 +238,6 @@ def _loop_value(value: Any) -> Any:
     """Variables are read before the loop; Python's numbers become constants when they enter it."""
     is_variable = hasattr(value, "as_tensor") and not isinstance(value, Tensor | TensorArray)
     return convert_to_tensor(value) if is_variable else value
-
-
-def bounded(
-    cond: Callable[..., Any],
-    body: Callable[..., Any],
-    loop_vars: Any,
-    invariants: Any,
-    limit: Tensor,
-    counter: Tensor,
-    *,
-    same: bool,
-) -> tuple[Callable[..., Any], Callable[..., Any], Any, Any]:
-    """The same loop with a counter beside its variables, and its condition that of fewer rounds than `limit`."""
-    single = len(loop_vars) == 1 and not same
-    held = loop_vars[0] if single else loop_vars
-
-    def condition(i: Any, values: Any) -> Any:
-        return call("LogicalAnd", i < limit, cond(values) if single else cond(*values))
-
-    def step(i: Any, values: Any) -> Any:
-        return i + 1, body(values) if single else body(*values)
-
-    known = None
-    if invariants is not None:
-        known = (TensorShape([]), invariants[0] if single else invariants)
-    return condition, step, (counter, held), known
 
 
 class _Builder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from xlanb.graph.limits import check_bytes
 from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import Dimension, TensorShape
 from xlanb.graph.texts import encoded
+from xlanb.hooks import Hook
+
+pack_tensors: Final[Hook[[Any, DType | None, str | None], Tensor]] = Hook("graph.pack_tensors")
+"""A list that holds tensors as one tensor, its element type and its name; op_library.py implements it."""
 
 
 @runtime_checkable
@@ -176,8 +180,8 @@ def convert_to_tensor(
             return convert_to_tensor(value, preferred_dtype, name)
         except (GraphTypeError, GraphValueError):
             return convert_to_tensor(value, None, name)
-    if isinstance(value, list | tuple) and _has_tensor(value):
-        return _pack(value, wanted, name)
+    if isinstance(value, list | tuple) and has_tensor(value):
+        return pack_tensors(value, wanted, name)
     if isinstance(
         value,
         np.ndarray | np.generic | bool | int | float | complex | str | bytes | list | tuple | TensorShape | Dimension,
@@ -192,35 +196,22 @@ def _checked(tensor: Tensor, wanted: DType | None) -> Tensor:
     return tensor
 
 
-def _has_tensor(values: Iterable[Any]) -> bool:
-    return any(isinstance(v, Tensor | TensorLike) or (isinstance(v, list | tuple) and _has_tensor(v)) for v in values)
+def has_tensor(values: Iterable[Any]) -> bool:
+    """Whether a tensor is among the values, or in lists among them."""
+    return any(isinstance(v, Tensor | TensorLike) or (isinstance(v, list | tuple) and has_tensor(v)) for v in values)
 
 
-def _first_type(values: Iterable[Any]) -> DType | None:
+def first_type(values: Iterable[Any]) -> DType | None:
+    """The element type of the first tensor among the values, None where there is none."""
     for v in values:
         found: Any = None
         if isinstance(v, Tensor | TensorLike):
             found = getattr(v, "dtype").base_dtype  # noqa: B009 - a TensorLike may have a dtype, its type does not say so
         elif isinstance(v, list | tuple):
-            found = _first_type(v)
+            found = first_type(v)
         if isinstance(found, DType):
             return found
     return None
-
-
-def _pack(values: Any, dtype: DType | None, name: str | None) -> Tensor:
-    from xlanb.graph.op_library import apply_op
-
-    element_type = dtype or _first_type(values)
-    graph = get_default_graph()
-    with graph.name_scope(name or "packed") as scope:
-        parts = [
-            _pack(v, element_type, str(i))
-            if isinstance(v, list | tuple) and _has_tensor(v)
-            else convert_to_tensor(v, element_type, str(i))
-            for i, v in enumerate(values)
-        ]
-        return apply_op("Pack", scope, values=parts).outputs[0]
 
 
 def convert_n_to_tensor(

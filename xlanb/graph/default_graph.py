@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from xlanb.errors import GraphError
+from xlanb.hooks import Hook
 
 if TYPE_CHECKING:
     from xlanb.graph.graph import Graph
+
+make_graph: Final[Hook[[], Graph]] = Hook("graph.make_graph")
+"""A new graph without nodes; graph.py implements it."""
 
 
 class _Stack(threading.local):
@@ -27,9 +31,7 @@ def get_default_graph() -> Graph:
     if _STACK.graphs:
         return _STACK.graphs[-1]
     if not _global:
-        from xlanb.graph.graph import Graph
-
-        _global.append(Graph())
+        _global.append(make_graph())
     return _global[0]
 
 

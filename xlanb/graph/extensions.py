@@ -1,4 +1,4 @@
-"""What higher packages do for graphs: declared here, implemented in the view and in peers."""
+"""What a Graph does by modules that import it: declared here, implemented in graphdef.py, foreign.py, the view and peers."""
 
 from __future__ import annotations
 
@@ -18,4 +18,27 @@ write_picture: Final[Hook[[GraphRecord, Path, int], None]] = Hook("graph.write_p
 graph_of_objects: Final[Hook[[Any, Sequence[Any]], Graph]] = Hook("graph.graph_of_objects")
 """The graph of an object of TensorFlow or Keras and the arguments of its call."""
 
-__all__ = ["graph_of_objects", "write_picture"]
+read_graphdef: Final[Hook[[Any, str], Graph]] = Hook("graph.read_graphdef")
+"""The graph of a GraphDef (a path, bytes or text), and its name."""
+
+graph_to_proto: Final[Hook[[Graph, bool], Any]] = Hook("graph.graph_to_proto")
+"""The GraphDef message of a graph, with the shapes of all outputs if asked for."""
+
+write_graphdef: Final[Hook[[Graph], bytes]] = Hook("graph.write_graphdef")
+"""A graph as a binary GraphDef."""
+
+write_graphdef_text: Final[Hook[[Graph], str]] = Hook("graph.write_graphdef_text")
+"""A graph as a GraphDef in text form."""
+
+graph_of_program: Final[Hook[[Any, tuple[Any, ...], str | None], Graph]] = Hook("graph.graph_of_program")
+"""The graph of a program that TensorFlow holds, the arguments of its call, and the signature of a SavedModel."""
+
+__all__ = [
+    "graph_of_objects",
+    "graph_of_program",
+    "graph_to_proto",
+    "read_graphdef",
+    "write_graphdef",
+    "write_graphdef_text",
+    "write_picture",
+]

@@ -10,7 +10,7 @@ import numpy as np
 
 from xlanb.boundary import boundary
 from xlanb.errors import ArgumentError, GraphError
-from xlanb.graph.extensions import graph_of_objects
+from xlanb.graph.extensions import graph_of_objects, graph_of_program
 from xlanb.graph.graph import Graph
 from xlanb.graph.inline import inline_calls
 from xlanb.graph.operation import Tensor
@@ -58,6 +58,11 @@ def graph_of(x: Any, *args: Any, signature: str | None = None) -> Graph:
     return graph_of_objects(x, args)
 
 
+@graph_of_program.implement
+def _graph_of_program(program: Any, args: tuple[Any, ...], signature: str | None) -> Graph:
+    return graph_of(program, *args, signature=signature)
+
+
 def feeds_of(graph: Graph, args: Sequence[Any]) -> dict[Tensor, np.ndarray[Any, Any]]:
     """What of the arguments of a call is to be fed to `graph.inputs`: the arrays in them, in their order. Where `args` are none, or specs, nothing is.
 
@@ -93,7 +98,7 @@ def _is_path(x: Any) -> bool:
 
 
 def _of_saved_model(folder: str | Path, signature: str | None) -> Graph:
-    from xlanb.graph.saved_model import read_saved_model
+    from xlanb.graph.saved_model import read_saved_model  # late: it needs protobuf
 
     model = read_saved_model(folder)
     callable_ones = {n: s for n, s in model.signatures.items() if s.outputs}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from xlanb.boundary import boundary
-from xlanb.errors import GraphError, GraphValueError
+from xlanb.errors import GraphValueError
 from xlanb.graph.attr_values import attr_from_proto, data_type, new_message
 from xlanb.graph.functions import FunctionArg, GraphFunction
 from xlanb.graph.names import is_output_number
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from xlanb.graph.graph import Graph
 
 
-def read_function(proto: Any, library: Graph) -> GraphFunction:
-    """The function of a FunctionDef; its body is made when it is first asked for, and may call functions of `library`.
+def read_function(proto: Any, library: Graph, make_body: Callable[[bytes, Graph], Graph]) -> GraphFunction:
+    """The function of a FunctionDef; `make_body` makes its body when it is first asked for, which may call functions of `library`.
 
     Raises:
         GraphValueError: it has no name, or a type that does not exist.
@@ -30,7 +30,7 @@ def read_function(proto: Any, library: Graph) -> GraphFunction:
     )
     attrs = {k: attr_from_proto(v) for k, v in proto.attr.items()}
     serialized = proto.SerializeToString(deterministic=True)
-    return GraphFunction(name, tuple(inputs), tuple(outputs), lambda: _body(serialized, library), serialized, attrs)
+    return GraphFunction(name, tuple(inputs), tuple(outputs), lambda: make_body(serialized, library), serialized, attrs)
 
 
 def _argument(function: str, proto: Any) -> FunctionArg:
@@ -41,24 +41,7 @@ def _argument(function: str, proto: Any) -> FunctionArg:
     return FunctionArg(proto.name, data_type(proto.type))
 
 
-@boundary("read a function of a graph")
-def _body(serialized: bytes, library: Graph) -> Graph:
-    from xlanb.graph.graph import Graph
-    from xlanb.graph.graphdef import add_nodes
-
-    proto = new_message("FunctionDef")
-    proto.ParseFromString(serialized)
-    name = proto.signature.name
-    graph = Graph(name)
-    graph.functions = library.functions
-    try:
-        add_nodes(graph, _nodes(proto, graph))
-    except GraphError as error:
-        raise GraphValueError(f"in function {name!r}: {error}") from error
-    return graph
-
-
-def _nodes(proto: Any, graph: Graph) -> list[Any]:
+def body_nodes(proto: Any, graph: Graph) -> list[Any]:
     """NodeDefs as in a graph: _Arg nodes, the body's nodes with plain inputs, _Retval nodes."""
     arguments = {a.name for a in proto.signature.input_arg}
     ranges = {n.name: _output_ranges(n, graph) for n in proto.node_def}

@@ -17,7 +17,7 @@ from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.functions import FunctionRef, GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.name_scope import name_scope
-from xlanb.graph.op_library import call_n
+from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.tensor_shape import TensorShape
 
@@ -119,6 +119,32 @@ def cond_v2(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], 
         return packed[0] if isinstance(packed, list | tuple) and len(packed) == 1 else packed
 
 
+def bounded(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    invariants: Any,
+    limit: Tensor,
+    counter: Tensor,
+    *,
+    same: bool,
+) -> tuple[Callable[..., Any], Callable[..., Any], Any, Any]:
+    """The same loop with a counter beside its variables, and its condition that of fewer rounds than `limit`."""
+    single = len(loop_vars) == 1 and not same
+    held = loop_vars[0] if single else loop_vars
+
+    def condition(i: Any, values: Any) -> Any:
+        return call("LogicalAnd", i < limit, cond(values) if single else cond(*values))
+
+    def step(i: Any, values: Any) -> Any:
+        return i + 1, body(values) if single else body(*values)
+
+    known = None
+    if invariants is not None:
+        known = (TensorShape([]), invariants[0] if single else invariants)
+    return condition, step, (counter, held), known
+
+
 def while_v2(
     cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, invariants: Any, maximum_iterations: Any, name: str | None,
     *, same: bool,
@@ -128,8 +154,6 @@ def while_v2(
     with name_scope(name, "while") as scope:
         values = nest.pack_like(loop_vars, [convert_to_tensor(v) for v in nest.flatten(loop_vars)])
         if maximum_iterations is not None:
-            from xlanb.graph.control_flow import bounded
-
             limit = convert_to_tensor(maximum_iterations, name="maximum_iterations")
             counter = constant(0, limit.dtype, name="loop_counter")
             cond, body, values, invariants = bounded(cond, body, values, invariants, limit, counter, same=same)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xlanb.errors import GraphValueError
 from xlanb.graph.dtypes import DType
+from xlanb.graph.recording import record_node
 from xlanb.graph.records import GraphRecord
 
 if TYPE_CHECKING:
@@ -96,8 +97,6 @@ class GraphFunction:
     def record(self) -> GraphRecord:
         """A frozen snapshot of the body alone, under the function's name."""
         if self._record is None or self._record[0] != self.body.version:
-            from xlanb.graph.recording import record_node
-
             nodes = tuple(record_node(op) for op in self.body)
             self._record = (self.body.version, GraphRecord(self.name, nodes))
         return self._record[1]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.display import Displayable
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
 from xlanb.files import path_to_write
-from xlanb.graph import default_graph
+from xlanb.graph import default_graph, extensions, rewrite
 from xlanb.graph.dtypes import DType
-from xlanb.graph.extensions import write_picture
 from xlanb.graph.names import NameSpace, is_output_number
+from xlanb.graph.op_library import output_dtypes
 from xlanb.graph.operation import Operation, Tensor, as_operation
+from xlanb.graph.recording import graph_text, record_graph
 from xlanb.graph.records import GraphRecord
 from xlanb.graph.scopes import ControlDependencies, Scopes, python_line
 
@@ -161,11 +163,9 @@ class Graph(Displayable):
         Raises:
             GraphValueError: a name that is not in the graph.
         """
-        from xlanb.graph.rewrite import subgraph
-
         wanted = [e for f in _listed(fetches) for e in self._elements(f)]
         fed = [self.as_graph_element(f, allow_operation=True) for f in _listed(feeds)]
-        return subgraph(self, wanted, [f.outputs[0] if isinstance(f, Operation) else f for f in fed])
+        return rewrite.subgraph(self, wanted, [f.outputs[0] if isinstance(f, Operation) else f for f in fed])
 
     def _elements(self, what: Any) -> list[Operation | Tensor]:
         if isinstance(what, str) and what.endswith("/"):
@@ -232,8 +232,6 @@ class Graph(Displayable):
             self.check_own(element)
         values = dict(attrs or {})
         if dtypes is None:
-            from xlanb.graph.op_library import output_dtypes
-
             dtypes = output_dtypes(op_type, values, tensors, name, self)
         op = Operation(self, op_type, name, dtypes, values, device)
         self._ops[name] = op
@@ -285,9 +283,7 @@ class Graph(Displayable):
         Raises:
             GraphValueError: a node that is kept reads one that is not.
         """
-        from xlanb.graph.rewrite import copy_graph
-
-        return copy_graph(self, keep, name)
+        return rewrite.copy_graph(self, keep, name)
 
     def topological_order(self) -> list[Operation]:
         """All operations, each after its inputs, data and control; NextIteration's way back to Merge does not count.
@@ -295,9 +291,7 @@ class Graph(Displayable):
         Raises:
             GraphValueError: a cycle outside of loops; the message names its nodes.
         """
-        from xlanb.graph.rewrite import topological_order
-
-        return topological_order(self)
+        return rewrite.topological_order(self)
 
     # ------------------------------------------------------------------------------------------- scopes and defaults
 
@@ -381,9 +375,7 @@ class Graph(Displayable):
         Raises:
             GraphError: it cannot be read, or is not a well-formed graph.
         """
-        from xlanb.graph.graphdef import read_graphdef
-
-        return read_graphdef(source, name)
+        return extensions.read_graphdef(source, name)
 
     @staticmethod
     def from_tensorflow(program: Any, *args: Any, signature: str | None = None) -> Graph:
@@ -399,27 +391,15 @@ class Graph(Displayable):
             MissingPeerError: TensorFlow is not installed.
             GraphError: it cannot be taken; the message says what can.
         """
-        from xlanb.graph.foreign import graph_of
-
-        return graph_of(program, *args, signature=signature)
+        return extensions.graph_of_program(program, args, signature)
 
     def to_graphdef(self) -> bytes:
         """The graph as a binary GraphDef; what was read and not changed is written as it was."""
-        from xlanb.graph.graphdef import write_graphdef
-
-        return write_graphdef(self)
+        return extensions.write_graphdef(self)
 
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
         """The graph as a GraphDef message of protobuf; with `add_shapes` each node has its outputs' shapes (attribute `_output_shapes`)."""
-        from xlanb.graph.attr_values import shape_to_proto
-        from xlanb.graph.graphdef import graph_to_proto
-
-        message = graph_to_proto(self)
-        for node in message.node if add_shapes else ():
-            shapes = node.attr["_output_shapes"].list.shape
-            for tensor in self._ops[node.name].outputs:
-                shape_to_proto(tensor.shape, shapes.add())
-        return message
+        return extensions.graph_to_proto(self, add_shapes)
 
     def finalize(self) -> None:
         """Nothing: graphs may grow at any time here."""
@@ -448,27 +428,21 @@ class Graph(Displayable):
         Raises:
             XlanbError: the ending is none of these, no file can have this name, or `dot` is missing.
         """
-        from xlanb.graph.graphdef import write_graphdef_text
-
         path = path_to_write(path)
         if path.suffix == ".pb":
             path.write_bytes(self.to_graphdef())
         elif path.suffix == ".pbtxt":
-            path.write_text(write_graphdef_text(self), encoding="utf-8")
+            path.write_text(extensions.write_graphdef_text(self), encoding="utf-8")
         else:
-            write_picture(self.record(), path, max_nodes or _DRAWN)
+            extensions.write_picture(self.record(), path, max_nodes or _DRAWN)
 
     def record(self) -> GraphRecord:
         """A frozen snapshot; the same object as long as the graph does not change."""
         if self._record is None or self._record[0] != self.version:
-            from xlanb.graph.recording import record_graph
-
             self._record = (self.version, record_graph(self))
         return self._record[1]
 
     def __str__(self) -> str:
-        from xlanb.graph.recording import graph_text
-
         return graph_text(self)
 
     def __repr__(self) -> str:
@@ -487,6 +461,8 @@ class Graph(Displayable):
             raise
 
 
+default_graph.make_graph.implement(Graph)
+
 _DRAWN = 200  # nodes of a picture that a person can still read
 
 
@@ -499,7 +475,5 @@ _NODE_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*")
 
 
 def _near(name: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
     close = get_close_matches(name, list(names), 3)
     return f"; near it: {', '.join(close)}" if close else ""

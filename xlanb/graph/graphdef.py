@@ -13,9 +13,10 @@ from google.protobuf.message import DecodeError, Message
 from xlanb.boundary import boundary
 from xlanb.errors import GraphError, GraphValueError
 from xlanb.files import read_regular
-from xlanb.graph.attr_values import attr_from_proto, attr_to_proto, data_type, new_message
+from xlanb.graph import extensions
+from xlanb.graph.attr_values import attr_from_proto, attr_to_proto, data_type, new_message, shape_to_proto
 from xlanb.graph.dtypes import DType
-from xlanb.graph.function_body import read_function
+from xlanb.graph.function_body import body_nodes, output_name, read_function
 from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.limits import LARGEST_FILE
@@ -42,10 +43,10 @@ def read_graphdef(source: Any, name: str = "graph") -> Graph:
 def graph_of_proto(proto: Any, name: str = "graph") -> Graph:
     """The graph of a GraphDef message; of a FunctionDef message, its body. Raises GraphError where it is not well formed."""
     if proto.DESCRIPTOR.name == "FunctionDef":
-        return read_function(proto, Graph(name)).body
+        return read_function(proto, Graph(name), _body).body
     graph = Graph(name)
     for function in proto.library.function:
-        found = read_function(function, graph)
+        found = read_function(function, graph, _body)
         if found.name in graph.functions:
             raise GraphValueError(f"the library has two functions named {found.name!r}")
         graph.functions[found.name] = found
@@ -56,6 +57,20 @@ def graph_of_proto(proto: Any, name: str = "graph") -> Graph:
         rest.library.ClearField("function")
     graph.graphdef_rest = rest.SerializeToString()
     add_nodes(graph, proto.node)
+    return graph
+
+
+@boundary("read a function of a graph")
+def _body(serialized: bytes, library: Graph) -> Graph:
+    proto = new_message("FunctionDef")
+    proto.ParseFromString(serialized)
+    name = proto.signature.name
+    graph = Graph(name)
+    graph.functions = library.functions
+    try:
+        add_nodes(graph, body_nodes(proto, graph))
+    except GraphError as error:
+        raise GraphValueError(f"in function {name!r}: {error}") from error
     return graph
 
 
@@ -329,8 +344,8 @@ def write_graphdef_text(graph: Graph) -> str:
     return text
 
 
-def graph_to_proto(graph: Graph) -> Any:
-    """The GraphDef message of a graph."""
+def graph_to_proto(graph: Graph, add_shapes: bool = False) -> Any:
+    """The GraphDef message of a graph; with `add_shapes` each node has its outputs' shapes (attribute `_output_shapes`)."""
     proto = new_message("GraphDef")
     if graph.graphdef_rest:
         proto.ParseFromString(graph.graphdef_rest)
@@ -340,7 +355,17 @@ def graph_to_proto(graph: Graph) -> Any:
         node_to_proto(op, proto.node.add())
     for function in graph.functions.values():
         function_to_proto(function, proto.library.function.add())
+    for node in proto.node if add_shapes else ():
+        shapes = node.attr["_output_shapes"].list.shape
+        for tensor in graph.get_operation_by_name(node.name).outputs:
+            shape_to_proto(tensor.shape, shapes.add())
     return proto
+
+
+extensions.read_graphdef.implement(read_graphdef)
+extensions.graph_to_proto.implement(graph_to_proto)
+extensions.write_graphdef.implement(write_graphdef)
+extensions.write_graphdef_text.implement(write_graphdef_text)
 
 
 def node_to_proto(op: Operation, proto: Any) -> None:
@@ -395,7 +420,5 @@ def _body_input(tensor: Tensor, arg_names: dict[Tensor, str]) -> str:
     """A tensor as function bodies write it: "arg", or "node:output:index" by the name of the op's output."""
     if tensor in arg_names:
         return arg_names[tensor]
-    from xlanb.graph.function_body import output_name
-
     name, index = output_name(tensor)
     return f"{tensor.op.name}:{name}:{index}"

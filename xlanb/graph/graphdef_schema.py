@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from xlanb.graph.dtypes import BY_NUMBER
 from xlanb.protos import Schema
 
 _PACKAGE = "xlanb.tensorflow"
@@ -194,8 +195,6 @@ _FULL_TYPES = {
 
 
 def _data_types() -> dict[str, int]:
-    from xlanb.graph.dtypes import BY_NUMBER
-
     names = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF"}
     numbers = {"DT_INVALID": 0}
     for number, dtype in sorted(BY_NUMBER.items()):

@@ -7,6 +7,7 @@ from typing import Any
 from xlanb.errors import GraphValueError
 from xlanb.graph.dtypes import DType
 from xlanb.graph.graph import Graph
+from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation, Tensor
 
 
@@ -49,8 +50,6 @@ class IndexedSlices:
         Raises:
             GraphValueError: the dense shape is not known.
         """
-        from xlanb.graph.op_library import call
-
         if self.dense_shape is None:
             raise GraphValueError(f"slices {self.values.name!r} without a dense shape cannot become a tensor")
         return call("UnsortedSegmentSum", self.values, self.indices, self.dense_shape[0], name=name)

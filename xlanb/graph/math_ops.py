@@ -25,9 +25,8 @@ from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.dtypes import as_dtype
 from xlanb.graph.indexed_slices import IndexedSlices
 from xlanb.graph.name_scope import name_scope
-from xlanb.graph.op_library import call
+from xlanb.graph.op_library import apply_op, call
 from xlanb.graph.operation import Tensor
-from xlanb.graph.operators import truediv
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
@@ -473,3 +472,22 @@ def _as_matrix(x: Tensor, axes: list[int], *, flipped: bool) -> tuple[Tensor, li
     wanted = [int(np.prod([sizes[i] for i in part])) for part in (rows, columns)]
     moved = x if order == sorted(order) else transpose(x, order)
     return (moved if moved.shape == wanted else reshape(moved, wanted)), [sizes[i] for i in free]
+
+
+_TRUEDIV_TYPES = {"uint8": dtypes.float32, "int8": dtypes.float32, "uint16": dtypes.float32, "int16": dtypes.float32,
+                  "uint32": dtypes.float64, "int32": dtypes.float64, "uint64": dtypes.float64, "int64": dtypes.float64}  # fmt: skip
+
+
+def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x / y as Python 3 divides: integers become floats first."""
+    with name_scope(name, "truediv", [x, y]) as scope:
+        x = convert_to_tensor(x, name="x")
+        y = convert_to_tensor(y, name="y", preferred_dtype=x.dtype.base_dtype)
+        if x.dtype.base_dtype is not y.dtype.base_dtype:
+            raise GraphTypeError(
+                f"node {scope.removesuffix('/')!r}: x has the type {x.dtype.base_dtype.name}, y {y.dtype.base_dtype.name}; they must be the same"
+            )
+        target = _TRUEDIV_TYPES.get(x.dtype.base_dtype.name)
+        if target is not None:
+            x, y = cast(x, target), cast(y, target)
+        return apply_op("RealDiv", scope, x=x, y=y).outputs[0]

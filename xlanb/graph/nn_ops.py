@@ -8,7 +8,7 @@ import numpy as np
 
 from xlanb.errors import GraphValueError
 from xlanb.graph import dtypes, math_ops
-from xlanb.graph.array_ops import gather, identity, shape, squeeze, stop_gradient, where_v2
+from xlanb.graph.array_ops import expand_dims, gather, identity, shape, squeeze, stop_gradient, where_v2
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.name_scope import name_scope
@@ -351,3 +351,18 @@ def embedding_lookup(
         with graph.colocate_with(items[0]):
             rows = gather(items[0], ids, name=scope)
         return identity(rows)
+
+
+def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None) -> Tensor:
+    """A row for each length: True in its first places. Shape: that of `lengths` with `maxlen` appended."""
+    with name_scope(name, "SequenceMask", [lengths]):
+        lengths = convert_to_tensor(lengths)
+        if maxlen is None:
+            longest = math_ops.reduce_max(lengths)
+            maxlen = call("Maximum", constant(0, longest.dtype), longest)
+        else:
+            maxlen = convert_to_tensor(maxlen)
+        row = call("Range", constant(0, maxlen.dtype), maxlen, constant(1, maxlen.dtype))
+        result = row < math_ops.cast(expand_dims(lengths, -1), maxlen.dtype)
+        mask: Tensor = math_ops.cast(result, dtype)
+        return mask

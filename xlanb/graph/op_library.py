@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from xlanb.errors import GraphTypeError, GraphValueError
-from xlanb.graph.convert import convert_n_to_tensor, convert_to_tensor
+from xlanb.graph.convert import convert_n_to_tensor, convert_to_tensor, first_type, has_tensor, pack_tensors
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import DType, as_dtype
 from xlanb.graph.operation import Operation, Tensor
@@ -262,3 +262,17 @@ def op_has_side_effects(op: Operation) -> bool:
     """Whether the op is stateful, or unknown: such nodes are neither folded nor merged nor dropped."""
     op_def = find_op(op.type)
     return op_def is None or op_def.is_stateful
+
+
+@pack_tensors.implement
+def _pack(values: Any, dtype: DType | None, name: str | None) -> Tensor:
+    element_type = dtype or first_type(values)
+    graph = get_default_graph()
+    with graph.name_scope(name or "packed") as scope:
+        parts = [
+            _pack(v, element_type, str(i))
+            if isinstance(v, list | tuple) and has_tensor(v)
+            else convert_to_tensor(v, element_type, str(i))
+            for i, v in enumerate(values)
+        ]
+        return apply_op("Pack", scope, values=parts).outputs[0]

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
+from xlanb.graph.default_session import require_session
 from xlanb.graph.dtypes import DType
-from xlanb.graph.shapes import output_shapes
 from xlanb.graph.tensor_shape import TensorShape
+from xlanb.hooks import Hook
 
 if TYPE_CHECKING:
     from xlanb.graph.graph import Graph
+
+Dims = tuple[int | None, ...]
+
+infer_shapes: Final[Hook[[Operation], list[Dims | None]]] = Hook("graph.infer_shapes")
+"""Static shapes of an operation's outputs, as far as they are known; shapes.py implements it."""
+
+binary_operator: Final[Hook[[str, Tensor, Any, bool], Tensor]] = Hook("graph.binary_operator")
+"""What `tensor + other` and the like build, by the operator's name; the last argument swaps the two."""
+
+unary_operator: Final[Hook[[str, Tensor], Tensor]] = Hook("graph.unary_operator")
+"""What `-tensor` and the like build, by the operator's name."""
+
+index_tensor: Final[Hook[[Tensor, Any], Tensor]] = Hook("graph.index_tensor")
+"""What `tensor[key]` builds."""
 
 
 class Operation:
@@ -180,8 +195,6 @@ class Operation:
 
     def run(self, feed_dict: Any = None, session: Any = None) -> None:
         """Run this operation in `session`, or in the default session."""
-        from xlanb.graph.default_session import require_session
-
         require_session(session, self.graph).run(self, feed_dict)
 
     def __repr__(self) -> str:
@@ -293,8 +306,6 @@ class Tensor:
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
         """The value of this tensor, run in `session` or in the default session."""
-        from xlanb.graph.default_session import require_session
-
         return require_session(session, self.graph).run(self, feed_dict)
 
     def __repr__(self) -> str:
@@ -340,14 +351,10 @@ class Tensor:
         )
 
     def _binary(self, method: str, other: Any, *, reverse: bool = False) -> Any:
-        from xlanb.graph import operators
-
-        return operators.binary(method, self, other, reverse=reverse)
+        return binary_operator(method, self, other, reverse)
 
     def _unary(self, method: str) -> Tensor:
-        from xlanb.graph import operators
-
-        return operators.unary(method, self)
+        return unary_operator(method, self)
 
     def __add__(self, other: Any) -> Any:
         return self._binary("add", other)
@@ -437,9 +444,7 @@ class Tensor:
         return self._unary("invert")
 
     def __getitem__(self, key: Any) -> Tensor:
-        from xlanb.graph import operators
-
-        return operators.slice_tensor(self, key)
+        return index_tensor(self, key)
 
 
 def _infer(op: Operation) -> None:
@@ -464,7 +469,7 @@ def _give(op: Operation) -> None:
     for tensor in unknown:  # the back edge of a loop: unknown while we go round
         tensor.give_shape(None)
     try:
-        shapes = output_shapes(op)
+        shapes = infer_shapes(op)
     finally:
         for tensor in unknown:
             tensor.forget_shape()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from xlanb.errors import GraphTypeError, GraphValueError
-from xlanb.graph import dtypes
+from xlanb.graph import dtypes, math_ops
+from xlanb.graph.array_ops import stack
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.op_library import apply_op
-from xlanb.graph.operation import Tensor
+from xlanb.graph.operation import Tensor, binary_operator, index_tensor, unary_operator
 
 # Operator -> (op type, name of its scope, names of its inputs).
 _OPS: dict[str, tuple[str, str]] = {
@@ -28,11 +29,9 @@ _OPS: dict[str, tuple[str, str]] = {
 _BITWISE = {"and": "BitwiseAnd", "or": "BitwiseOr", "xor": "BitwiseXor"}
 _UNARY = {"neg": "Neg", "abs": "Abs", "invert": "LogicalNot"}
 
-_TRUEDIV_TYPES = {"uint8": dtypes.float32, "int8": dtypes.float32, "uint16": dtypes.float32, "int16": dtypes.float32,
-                  "uint32": dtypes.float64, "int32": dtypes.float64, "uint64": dtypes.float64, "int64": dtypes.float64}  # fmt: skip
 
-
-def binary(method: str, tensor: Tensor, other: Any, *, reverse: bool = False) -> Tensor:
+@binary_operator.implement
+def binary(method: str, tensor: Tensor, other: Any, reverse: bool) -> Tensor:
     """`tensor <method> other`, or the other way round."""
     graph = tensor.graph
     scope_name = {"truediv": "truediv", "matmul": "matmul", "xor": "xor"}.get(method) or _OPS[method][1]
@@ -46,52 +45,30 @@ def binary(method: str, tensor: Tensor, other: Any, *, reverse: bool = False) ->
 
 def _apply(method: str, x: Tensor, y: Any, scope: str) -> Tensor:
     if method == "truediv":
-        return truediv(x, y, scope)
+        return math_ops.truediv(x, y, scope)
     if method == "matmul":
-        from xlanb.graph.math_ops import matmul
-
-        return matmul(x, y, name=scope)
+        return math_ops.matmul(x, y, name=scope)
     if method == "xor" and x.dtype.is_bool:
-        from xlanb.graph.math_ops import logical_xor
-
-        return logical_xor(x, y, name=scope)
+        return math_ops.logical_xor(x, y, name=scope)
     if method in _BITWISE and not x.dtype.is_bool:
         return apply_op(_BITWISE[method], scope, x=x, y=y).outputs[0]
     op_type = "Add" if method == "add" and x.dtype.base_dtype is dtypes.string else _OPS[method][0]
     return apply_op(op_type, scope, x=x, y=y).outputs[0]
 
 
-def truediv(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """x / y as Python 3 divides: integers become floats first."""
-    from xlanb.graph.math_ops import cast
-    from xlanb.graph.name_scope import name_scope
-
-    with name_scope(name, "truediv", [x, y]) as scope:
-        x = convert_to_tensor(x, name="x")
-        y = convert_to_tensor(y, name="y", preferred_dtype=x.dtype.base_dtype)
-        if x.dtype.base_dtype is not y.dtype.base_dtype:
-            raise GraphTypeError(
-                f"node {scope.removesuffix('/')!r}: x has the type {x.dtype.base_dtype.name}, y {y.dtype.base_dtype.name}; they must be the same"
-            )
-        target = _TRUEDIV_TYPES.get(x.dtype.base_dtype.name)
-        if target is not None:
-            x, y = cast(x, target), cast(y, target)
-        return apply_op("RealDiv", scope, x=x, y=y).outputs[0]
-
-
+@unary_operator.implement
 def unary(method: str, tensor: Tensor) -> Tensor:
     """-tensor, abs(tensor), ~tensor."""
     graph = tensor.graph
     with graph.as_default():
         if method == "abs":
-            from xlanb.graph.math_ops import abs as absolute
-
-            return absolute(tensor)
+            return math_ops.abs(tensor)
         if method == "neg":
             return apply_op("Neg", None, x=tensor).outputs[0]
         return apply_op("LogicalNot" if tensor.dtype.is_bool else "Invert", None, x=tensor).outputs[0]
 
 
+@index_tensor.implement
 def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
     """`tensor[key]` by StridedSlice: integers, slices, `...`, None (a new axis), tensors as bounds; a boolean mask is not among them.
 
@@ -113,7 +90,7 @@ def slice_tensor(tensor: Tensor, key: Any) -> Tensor:
         strides.append(s)
     graph = tensor.graph
     with graph.as_default(), graph.undone_on_error(), graph.name_scope("strided_slice") as scope:
-        parts = [_stack(values) for values in (begin, end, strides)]
+        parts = [stack(values) for values in (begin, end, strides)]
         if not begin:
             parts = [constant([], dtypes.int32, name=n) for n in ("begin", "end", "strides")]
         return apply_op(
@@ -153,9 +130,3 @@ def _bound_type(key: slice) -> Any:
     """The widest type of the tensors among a slice's bounds, None if there is none."""
     found = [t.dtype.base_dtype for t in (key.start, key.stop, key.step) if isinstance(t, Tensor)]
     return next((t for t in (dtypes.int64, dtypes.int32, dtypes.int16) if t in found), None)
-
-
-def _stack(values: list[Any]) -> Tensor:
-    from xlanb.graph.array_ops import stack
-
-    return stack(values)

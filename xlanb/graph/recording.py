@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xlanb.errors import GraphError
 from xlanb.graph.dtypes import DType
-from xlanb.graph.graph import Graph
-from xlanb.graph.operation import Operation
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.graph.tensor_shape import TensorShape
+
+if TYPE_CHECKING:
+    from xlanb.graph.graph import Graph
+    from xlanb.graph.operation import Operation
 
 _LONGEST_TENSOR = 16  # elements shown of a tensor attribute
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from xlanb.errors import GraphValueError
-from xlanb.graph.graph import Graph
+from xlanb.graph.default_graph import make_graph
 from xlanb.graph.operation import Operation, Tensor
+
+if TYPE_CHECKING:
+    from xlanb.graph.graph import Graph
 
 
 def copy_graph(graph: Graph, keep: Collection[Operation] | None = None, name: str | None = None) -> Graph:
@@ -18,7 +22,8 @@ def copy_graph(graph: Graph, keep: Collection[Operation] | None = None, name: st
         GraphValueError: a node that is kept reads one that is not.
     """
     kept = graph.get_operations() if keep is None else [op for op in graph if op in keep]
-    new = Graph(name or graph.name)
+    new = make_graph()
+    new.name = name or graph.name
     new.functions = dict(graph.functions)
     new.seed = graph.seed
     new.graphdef_rest = graph.graphdef_rest

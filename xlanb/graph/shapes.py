@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 from xlanb.boundary import boundary
 from xlanb.errors import GraphError, GraphValueError, XlanbError
+from xlanb.graph.constant_value import partial_vector
+from xlanb.graph.operation import Dims, Operation, handed_on_from, infer_shapes
 
-if TYPE_CHECKING:
-    from xlanb.graph.operation import Operation
-
-Dims = tuple[int | None, ...]
-ShapeFunction = Callable[["Operation"], Sequence[Dims | None] | None]
+ShapeFunction = Callable[[Operation], Sequence[Dims | None] | None]
 
 _shape_function: ShapeFunction | None = None
 
@@ -49,6 +46,9 @@ def output_shapes(op: Operation) -> list[Dims | None]:
         known = known if asked is None else [asked]
     shapes = list(known or ())[: len(op.outputs)]
     return shapes + [None] * (len(op.outputs) - len(shapes))
+
+
+infer_shapes.implement(output_shapes)
 
 
 def _from_attributes(op: Operation) -> list[Dims | None] | None:
@@ -100,8 +100,6 @@ _SIZES = {
 
 def _asked_for(op: Operation) -> Dims | None:
     """The shape that an input asks for, as far as its elements are known."""
-    from xlanb.graph.constant_value import partial_vector
-
     index = _SIZES.get(op.type)
     sizes = None if index is None or index >= len(op.inputs) else partial_vector(op.inputs[index])
     if sizes is None:
@@ -132,8 +130,6 @@ _HANDLES_PASS = frozenset({"Identity", "Enter", "RefEnter", "Switch", "Merge"})
 
 def handle_shape(op: Operation) -> Dims | None:
     """The shape of the variable behind the op's first input, a resource handle; None where unknown."""
-    from xlanb.graph.operation import handed_on_from
-
     source = handed_on_from(op.inputs[0], lambda o: o.type in _HANDLES_PASS).op if op.inputs else op
     shape = source.attrs.get("shape") if source.type == "VarHandleOp" else None
     return None if shape is None else shape.as_tuple()

@@ -14,7 +14,7 @@ from xlanb.graph.dtypes import DType, as_dtype, float32
 from xlanb.graph.initializers import Zeros, glorot_uniform
 from xlanb.graph.name_scope import name_scope
 from xlanb.graph.tensor_shape import TensorShape
-from xlanb.graph.variables import Variable
+from xlanb.graph.variables import Variable, resource_variables_wanted
 
 AUTO_REUSE = "AUTO_REUSE"
 _KEY = "__variable_store"
@@ -183,7 +183,8 @@ def get_variable_scope() -> VariableScope:
     return _store().scope
 
 
-def resource_variables_wanted(use_resource: bool | None) -> bool:
+@resource_variables_wanted.implement
+def _resource_variables_wanted(use_resource: bool | None) -> bool:
     """Whether a new variable is a resource variable."""
     if use_resource is None:
         use_resource = get_variable_scope().use_resource

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from xlanb.errors import GraphTypeError, GraphValueError
 from xlanb.graph.array_ops import identity
 from xlanb.graph.control_ops import group, no_op
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
+from xlanb.graph.default_session import require_session
 from xlanb.graph.dtypes import DType, as_dtype
 from xlanb.graph.graph import Graph
 from xlanb.graph.indexed_slices import IndexedSlices
@@ -17,6 +18,10 @@ from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.tensor_shape import TensorShape
+from xlanb.hooks import Hook
+
+resource_variables_wanted: Final[Hook[[bool | None], bool]] = Hook("graph.resource_variables_wanted")
+"""Whether a new variable is a resource variable, from what its maker asked for; variable_scope.py implements it."""
 
 
 class GraphKeys:
@@ -68,8 +73,6 @@ class Variable:
     def __new__(cls, *_args: Any, use_resource: bool | None = None, **_kwargs: Any) -> Variable:  # noqa: PYI034 - one of two kinds
         """A reference variable, or a resource variable where `use_resource` says so or a scope has asked for it."""
         if cls is Variable:
-            from xlanb.graph.variable_scope import resource_variables_wanted
-
             kind = ResourceVariable if resource_variables_wanted(use_resource) else RefVariable
             return object.__new__(kind)
         return object.__new__(cls)
@@ -196,8 +199,6 @@ class Variable:
 
     def load(self, value: Any, session: Any = None) -> None:
         """Set the value in a session without adding nodes to the graph."""
-        from xlanb.graph.default_session import require_session
-
         target: Any = require_session(session, self.graph)
         target.load_variables({self.op.name: value})
 

@@ -1,6 +1,6 @@
 """A child process in which the real XLA compiles: its flags are read once in a process, and a crash of it must not be ours.
 
-Run as `python -m xlanb.peers.child REQUEST`: REQUEST is a folder with module.hlo, args.npz and request.json; there the child leaves dumps/, results.npz and answer.json.
+The parent's side; serve.py is what the child runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from xlanb.dump.reader import ModuleFiles, list_dump
 from xlanb.errors import XlanbError
 from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
-from xlanb.hlo import HloModule, parse
+from xlanb.hlo import HloModule
 from xlanb.peers.versions import installed
 
 TIMEOUT_S = 600
@@ -96,7 +95,7 @@ def _compile(folder: Path, text: str, arrays: Sequence[Any], *, all_passes: bool
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
     }
-    command = [sys.executable, "-m", "xlanb.peers.child", str(folder)]
+    command = [sys.executable, "-m", "xlanb.peers.serve", str(folder)]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
@@ -139,40 +138,6 @@ def load_arrays(path: Path, dtypes: Sequence[str]) -> list[NDArray[Any]]:
         return [data[f"arr_{k}"].view(np.dtype(d)) for k, d in enumerate(dtypes)]
 
 
-def _serve(folder: Path) -> dict[str, Any]:
-    """The child's work."""
-    from xlanb.peers.xla import RealExecutable
-
-    request = json.loads((folder / "request.json").read_text())
-    begin = time.perf_counter()
-    text = (folder / "module.hlo").read_text()
-    executable = RealExecutable(text)
-    compile_seconds = time.perf_counter() - begin
-    arrays = load_arrays(folder / "args.npz", request["dtypes"])
-    results: list[Any] = []
-    seconds: list[float] = []
-    empty: list[float] = []
-    if arrays:
-        nothing = RealExecutable(empty_program(parse(text)))
-        buffers = executable.put(arrays)
-        results = [np.asarray(r) for r in executable.run(buffers)]
-        nothing.run(buffers)
-        for _ in range(request["runs"]):
-            for run, times in ((executable.run, seconds), (nothing.run, empty)):
-                begin = time.perf_counter()
-                run(buffers)
-                times.append(time.perf_counter() - begin)
-    save_arrays(folder / "results.npz", results)
-    return {
-        "name": executable.name,
-        "compile_seconds": compile_seconds,
-        "temp_bytes": executable.temp_bytes,
-        "dtypes": [r.dtype.name for r in results],
-        "seconds": seconds,
-        "call_seconds": statistics.median(empty) if empty else 0.0,
-    }
-
-
 def empty_program(module: HloModule) -> str:
     """HLO text of a program that takes the same arguments and computes nothing: what a call of it takes is the call's own time."""
     parameters = module.entry_computation.parameters
@@ -190,7 +155,3 @@ def answer(folder: Path, serve: Callable[[Path], dict[str, Any]]) -> int:
         told = {"error": f"{type(error).__name__}: {error}"}
     (folder / "answer.json").write_text(json.dumps(told))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(answer(Path(sys.argv[1]), _serve))

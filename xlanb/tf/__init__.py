@@ -29,7 +29,6 @@ from xlanb.graph.array_ops import (
     rank,
     reshape,
     reverse,
-    sequence_mask,
     shape,
     shape_n,
     size,
@@ -128,11 +127,12 @@ from xlanb.graph.math_ops import (
     sigmoid,
     sign,
     tensordot,
+    truediv,
 )
 from xlanb.graph.name_scope import name_scope
 from xlanb.graph.nn_ops import l2_normalize as _l2_normalize
+from xlanb.graph.nn_ops import sequence_mask
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.operators import truediv
 from xlanb.graph.random_ops import (
     get_seed,
     random_normal,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from xlanb.errors import UnimplementedError
 from xlanb.graph import math_ops
 from xlanb.graph.array_ops import (
     concat,
@@ -301,8 +302,6 @@ def _gather_v2(op: Operation, grad: Any) -> Any:
     if known is not None and int(known) == 0:
         return _rows(op, grad, params_shape, indices, count), None, None
     if batch_dims:
-        from xlanb.errors import UnimplementedError
-
         raise UnimplementedError(
             f"the gradient of GatherV2 with batch_dims={batch_dims} is not made here: {op.describe()}"
         )

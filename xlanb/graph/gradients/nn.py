@@ -12,6 +12,7 @@ from xlanb.graph.array_ops import (
     expand_dims,
     gather,
     ones_like,
+    rank,
     reshape,
     shape,
     shape_n,
@@ -183,8 +184,6 @@ def _bias_add(op: Operation, grad: Tensor) -> Any:
 
 @register_gradient("BiasAddV1")
 def _bias_add_v1(_: Operation, grad: Tensor) -> Any:
-    from xlanb.graph.array_ops import rank
-
     return grad, math_ops.reduce_sum(grad, math_ops.range(rank(grad) - 1))
 
 

@@ -28,10 +28,9 @@ from xlanb.graph.convert import constant
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import int32
 from xlanb.graph.gradients.registry import register_gradient
-from xlanb.graph.math_ops import cast, conj, divide, matmul, reduce_sum
+from xlanb.graph.math_ops import cast, conj, divide, matmul, reduce_sum, truediv
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.operators import truediv
 
 
 def sum_gradient(op: Operation, grad: Tensor) -> Tensor:
