@@ -13,8 +13,8 @@ from xlanb.errors import CompilationError, PassError
 from xlanb.evaluator import evaluate
 from xlanb.hlo import HloModule, parse
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.hlo_cse import HloCse
 from xlanb.transforms.pipeline import HloPassPipeline
+from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
 PIPELINES = {"default": "default", "xla": "xla", "none": HloPassPipeline("none")}
 

@@ -16,7 +16,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.tracing import because
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.hlo_cse import HloCse
+from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
 PROGRAM = """HloModule m
 

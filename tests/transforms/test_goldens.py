@@ -9,7 +9,7 @@ import pytest
 from xlanb.hlo import parse
 from xlanb.transforms import PASSES
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "goldens"
 # What they do is not in the text: one thing held once, and what a user registers (see test_small_passes.py).
 WITHOUT_TEXT = {"apply-xla-transforms", "literal-canonicalizer", "shape-canonicalizer"}
 INPUTS = sorted(p for p in HERE.glob("*/*.hlo") if not p.name.endswith(".expected.hlo"))

@@ -372,7 +372,7 @@ def test_the_same_pass_on_the_same_module_is_asked_once():
     assert (_Counting.asked, [r.name for r in results]) == (["s"], ["counting", "dce", "counting"])
 
 
-GOLDENS = sorted(Path(__file__).parent.glob("*/*.hlo"))
+GOLDENS = sorted(Path(__file__).parent.glob("goldens/*/*.hlo"))
 
 
 @pytest.mark.parametrize("name", sorted(n for n in PASSES if PASSES[n].triggers is not None))

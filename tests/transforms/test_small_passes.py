@@ -12,7 +12,10 @@ from xlanb.hlo import HloOpcode, parse
 from xlanb.shape import Literal
 from xlanb.tracing import Decision, Edit, observing
 from xlanb.transforms import PASSES
-from xlanb.transforms.apply_xla_transforms import clear_hlo_module_transformation, register_hlo_module_transformation
+from xlanb.transforms.simplifiers.apply_xla_transforms import (
+    clear_hlo_module_transformation,
+    register_hlo_module_transformation,
+)
 
 ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] add(a, b)\n}\n"
 NEGATED = "HloModule m\nENTRY main {\n  x = f32[4] parameter(0)\n  ROOT n = f32[4] negate(x)\n}"
@@ -228,7 +231,7 @@ def test_a_pass_without_rules_says_the_reason_and_the_place_of_its_edits() -> No
         PASSES["cse"]().run(parse(text))
     causes = {e.cause for e in events if isinstance(e, Edit | Decision)}
     assert {(c.pass_name, c.rule) for c in causes} == {("cse", "identical")}
-    assert all(c.where.startswith("xlanb/transforms/hlo_cse.py:") for c in causes)
+    assert all(c.where.startswith("xlanb/transforms/simplifiers/hlo_cse.py:") for c in causes)
 
 
 def test_reshape_mover_leaves_what_is_fused() -> None:

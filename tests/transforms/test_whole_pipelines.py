@@ -8,7 +8,7 @@ import pytest
 
 from xlanb.cpu.pipelines import PIPELINES, pipeline
 
-INPUTS = sorted(p for p in Path(__file__).parent.glob("*/*.hlo") if not p.name.endswith(".expected.hlo"))
+INPUTS = sorted(p for p in Path(__file__).parent.glob("goldens/*/*.hlo") if not p.name.endswith(".expected.hlo"))
 
 
 @pytest.mark.parametrize("name", PIPELINES)

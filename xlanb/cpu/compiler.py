@@ -28,8 +28,8 @@ from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.memory import check_addressable
 from xlanb.transforms.collector import seldom
-from xlanb.transforms.layout_agreement import agree
-from xlanb.transforms.layout_assignment import LayoutAssignment
+from xlanb.transforms.layout.layout_agreement import agree
+from xlanb.transforms.layout.layout_assignment import LayoutAssignment
 from xlanb.transforms.pipeline import HloPassPipeline
 
 _LOG = logging.getLogger("xlanb.cpu")

@@ -14,10 +14,10 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.shape import PrimitiveType
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.float_normalization import widened
-from xlanb.transforms.hlo_dce import HloDce
-from xlanb.transforms.operand_upcaster import PRODUCTS, computed_in
-from xlanb.transforms.tuple_simplifier import TupleSimplifier
+from xlanb.transforms.precision.float_normalization import widened
+from xlanb.transforms.precision.operand_upcaster import PRODUCTS, computed_in
+from xlanb.transforms.simplifiers.hlo_dce import HloDce
+from xlanb.transforms.simplifiers.tuple_simplifier import TupleSimplifier
 
 
 def unmix(module: HloModule) -> bool:

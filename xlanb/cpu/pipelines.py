@@ -12,13 +12,13 @@ from xlanb.analysis.mixed_precision import WIDER
 from xlanb.errors import PassError
 from xlanb.transforms import PASSES
 from xlanb.transforms.algebraic_simplifier.algebraic_simplifier import AlgebraicSimplifier
-from xlanb.transforms.apply_xla_transforms import ApplyXlaTransforms
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.cpu_instruction_fusion import CpuInstructionFusion
-from xlanb.transforms.dot_library_rewriter import DotLibraryRewriter
-from xlanb.transforms.fusion_wrapper import FusionWrapper
-from xlanb.transforms.hlo_cse import HloCse
+from xlanb.transforms.dots.dot_library_rewriter import DotLibraryRewriter
+from xlanb.transforms.fusion.cpu_instruction_fusion import CpuInstructionFusion
+from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
+from xlanb.transforms.simplifiers.apply_xla_transforms import ApplyXlaTransforms
+from xlanb.transforms.simplifiers.hlo_cse import HloCse
 
 _SIMPLIFICATION = (
     "algsimp simplify-sorts dce gather_expander gather_simplifier tree_reduction_rewriter zero_sized_hlo_elimination "

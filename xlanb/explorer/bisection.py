@@ -22,8 +22,8 @@ from xlanb.hlo import HloModule, HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.tracing import Edit, Event, observing
 from xlanb.transforms import PASSES
-from xlanb.transforms.layout_agreement import agree
-from xlanb.transforms.layout_assignment import LayoutAssignment
+from xlanb.transforms.layout.layout_agreement import agree
+from xlanb.transforms.layout.layout_assignment import LayoutAssignment
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -29,7 +29,7 @@ from xlanb.pjrt.native import NUMBERS
 from xlanb.pjrt.words import RESULT_COUNT
 from xlanb.runtime.compiler import compiled
 from xlanb.shape.primitive_type import PrimitiveType
-from xlanb.transforms.layout_assignment import row_major
+from xlanb.transforms.layout.layout_assignment import row_major
 
 T = TypeVar("T")
 _MAGIC = b"xlanb PJRT executable 1\n"

@@ -11,7 +11,7 @@ from xlanb.shape.shape import array
 from xlanb.transforms import match as m
 from xlanb.transforms.algebraic_simplifier.facts import scalar_reducer
 from xlanb.transforms.builder import Builder
-from xlanb.transforms.operand_upcaster import computed_in
+from xlanb.transforms.precision.operand_upcaster import computed_in
 from xlanb.transforms.rules import RuleSet, guard
 
 DOT = RuleSet("dot")

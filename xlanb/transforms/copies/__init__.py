@@ -1,0 +1,1 @@
+"""Passes that decide which values share memory."""

@@ -1,0 +1,1 @@
+"""Passes over dimensions of dynamic size."""

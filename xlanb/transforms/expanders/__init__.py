@@ -1,0 +1,1 @@
+"""Passes that express an opcode in terms of others."""

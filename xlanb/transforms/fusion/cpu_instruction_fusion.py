@@ -1,0 +1,378 @@
+"""Fusion for the CPU (xla/service/cpu/cpu_instruction_fusion.h): elementwise code and data movement compiled into one loop.
+
+    m = f32[8] multiply(a, b)                                 fusion(c, a, b), kind=kLoop, calls={
+    ROOT r = f32[8] add(m, c)                          =>       m = multiply(p1, p2), ROOT r = add(m, p0) }
+
+The conditions stand in CONDITIONS in the order in which they are looked at; all must hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xlanb.analysis.operand_use import is_elementwise
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import BY_TEXT
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.fusion import in_place
+from xlanb.transforms.fusion.fusion_indexing import ALLOWED_CODE_DUPLICATION
+from xlanb.transforms.fusion.fusion_loops import LOOP_CONDITIONS
+from xlanb.transforms.fusion.instruction_fusion import (
+    Condition,
+    Edge,
+    FusionPolicy,
+    is_always_duplicable,
+    is_effective_scalar,
+    is_reduced_too,
+    run_fusion,
+)
+
+_LOOP_FUSIBLE = frozenset(
+    (
+        O.BITCAST,
+        O.BROADCAST,
+        O.CONCATENATE,
+        O.DYNAMIC_SLICE,
+        O.DYNAMIC_UPDATE_SLICE,
+        O.GATHER,
+        O.IOTA,
+        O.PAD,
+        O.REDUCE,
+        O.RESHAPE,
+        O.REVERSE,
+        O.SLICE,
+        O.TRANSPOSE,
+    )
+)
+_CHEAP = frozenset(
+    BY_TEXT[text]
+    for text in (
+        "add and bitcast bitcast-convert broadcast ceil clamp count-leading-zeros compare complex concatenate constant copy copy-done copy-start dynamic-reshape "
+        "dynamic-slice dynamic-update-slice floor get-tuple-element imag infeed iota is-finite maximum minimum multiply mulhi negate not opt-barrier or outfeed pad "
+        "partition-id popcnt real reduce-precision replica-id reshape reverse round-nearest-afz round-nearest-even select shift-left shift-right-arithmetic "
+        "shift-right-logical shuffle slice stochastic-convert subtract transpose tuple xor"
+    ).split()
+)
+_CHEAP_FOR_REALS = frozenset((O.ABS, O.SIGN, O.COSINE, O.SINE, O.TAN))
+
+_SMALL_OPERAND_BYTES = 16 * 1024
+_CACHED_BYTES = 256 * 1024
+_MAX_CONCATENATED = 8
+_MAX_REDUCTIONS = 6
+_COPIED_ROW = 128
+_COPIED_ROW_BYTES = 64
+_COPIED_BYTES = 2048
+_NARROW = 4
+"""Pieces of a row of fewer elements on average are no work for vectors: they are computed apart and copied."""
+
+
+@dataclass(frozen=True)
+class CpuInstructionFusion(HloPass):
+    """Fuses producers into consumers; CONDITIONS say which.
+
+    `materialize_shifted_exponents`: compute the x of exp(x - max(x)) once only, as newer XLA does; jax 0.10's XLA duplicates it.
+    `max_copies`: how many instructions one fusion may compute that a reduction reads too; None, as in XLA, any number: then n steps x = x - sum(x) become
+    n fusions of up to n steps each. Of arrays that no core's cache holds it is four times as many: to compute is cheaper than to read them.
+    `rows_by_bytes`: see `copies_rows`.
+    `separate_loops`: keep apart what one loop nest cannot both vectorize (see fusion_loops); XLA fuses it.
+    """
+
+    name = "fusion"
+    materialize_shifted_exponents: bool = False
+    max_copies: int | None = None
+    cuts_rows: bool = False
+    rows_by_bytes: bool = False
+    separate_loops: bool = False
+
+    def apply(self, module: HloModule) -> None:
+        limit = () if self.max_copies is None else (_few_copies(self.max_copies),)
+        loops = LOOP_CONDITIONS if self.separate_loops else ()
+        rows = _NO_SHORT_COPIED_ROWS if self.rows_by_bytes else _NO_COPIED_ROWS
+        rows = _NO_NARROW_PIECES if self.cuts_rows else rows
+        conditions = [rows if c is _NO_COPIED_ROWS else c for c in CONDITIONS]
+        run_fusion(module, _CpuPolicy(self.materialize_shifted_exponents, (*conditions, *loops, *limit)))
+
+
+@dataclass(frozen=True)
+class _CpuPolicy(FusionPolicy):
+    materialize_shifted_exponents: bool
+    loop_conditions: tuple[Condition, ...]
+
+    def conditions(self, edge: Edge) -> Sequence[Condition]:
+        return _OUTPUT_CONDITIONS if can_be_output_fused(edge.producer, edge.consumer) else self.loop_conditions
+
+    def kind(self, edge: Edge) -> str:
+        return "kOutput" if can_be_output_fused(edge.producer, edge.consumer) else "kLoop"
+
+    def is_expensive(self, i: HloInstruction) -> bool:
+        return is_expensive(i)
+
+    def must_materialize(self, i: HloInstruction) -> bool:
+        return self.materialize_shifted_exponents and feeds_shifted_exponential(i)
+
+    def skipped(self, module: HloModule) -> set[HloComputation]:
+        """Bodies of custom fusions and custom calls, and what instructions apply to elements: the loops around them are emitted with the body inlined."""
+        skipped: set[HloComputation] = set()
+        for i in module.instructions():
+            if i.opcode in (O.SCATTER, O.CUSTOM_CALL) or i.opcode in _APPLIES_INSIDE_LOOPS:
+                skipped.update(i.called_computations)
+        return skipped
+
+
+_APPLIES_INSIDE_LOOPS = frozenset(
+    (O.REDUCE, O.REDUCE_WINDOW, O.MAP, O.SELECT_AND_SCATTER, O.SORT, O.ALL_REDUCE, O.REDUCE_SCATTER, O.SCAN)
+)
+
+
+# -- facts about instructions ----------------------------------------------------------------------------------------
+
+
+def is_expensive(i: HloInstruction) -> bool:
+    """Whether the CPU takes longer to compute an element than to load it."""
+    if i.opcode in _CHEAP:
+        return False
+    if i.opcode in _CHEAP_FOR_REALS:
+        return i.operands[0].shape.element_type.is_complex
+    if i.opcode is O.CONVERT:
+        # to bf16 takes several tests for NaN, back from it is a shift
+        return i.shape.element_type is PrimitiveType.BF16 and i.operands[0].shape.element_type is PrimitiveType.F32
+    if i.opcode in (O.DIVIDE, O.REMAINDER):
+        # integer division by a constant becomes a multiplication and a shift
+        return not (i.shape.element_type.is_integral and _is_scalar_constant(i.operands[1]))
+    return True
+
+
+def _is_scalar_constant(i: HloInstruction) -> bool:
+    i = i.operands[0] if i.opcode is O.BROADCAST else i
+    return i.opcode is O.CONSTANT and is_effective_scalar(i.shape)
+
+
+def can_be_loop_fused(i: HloInstruction) -> bool:
+    """Whether the loop emitter can compute one element of it."""
+    return i.opcode in _LOOP_FUSIBLE or is_elementwise(i)
+
+
+def can_be_output_fused(producer: HloInstruction, consumer: HloInstruction) -> bool:
+    """Whether a matrix-vector product can take in the addition that is its only use."""
+    if consumer.opcode is not O.ADD or producer.opcode is not O.DOT or producer.shape.element_type.is_complex:
+        return False
+    if producer.array_shape.rank > 1 or producer.ints("lhs_batch_dims"):
+        return False
+    return producer.users == (consumer,) and consumer.operands.count(producer) == 1
+
+
+def feeds_shifted_exponential(i: HloInstruction) -> bool:
+    """Whether it is the x of exp(x - max(x)): computed twice with different rounding, the difference could exceed 0 and exp overflow."""
+    if i.opcode is O.FUSION or not is_elementwise(i):
+        return False
+    for r in i.users:
+        if r.opcode is O.REDUCE and r.operands[0] is i and r.to_apply.root.opcode is O.MAXIMUM:
+            return any(_is_shift_before_exponential(u, i, r) for u in i.users)
+    return False
+
+
+def _is_shift_before_exponential(subtract: HloInstruction, x: HloInstruction, reduce: HloInstruction) -> bool:
+    if subtract.opcode is not O.SUBTRACT or x not in subtract.operands:
+        return False
+    if not any(o.opcode is O.BROADCAST and o.operands[0] is reduce for o in subtract.operands):
+        return False
+    return any(u.opcode is O.EXPONENTIAL for u in subtract.users)
+
+
+def copies_rows(i: HloInstruction, *, by_bytes: bool) -> bool:
+    """Whether XLA:CPU joins the rows of a concatenation as blocks.
+
+    It does so from rows of 128 elements on, as in JAX 0.10.2; `by_bytes` as in 0.12, from rows
+    of 64 bytes on where the result has 2 kB.
+    """
+    if i.opcode is not O.CONCATENATE or i.array_shape.rank <= 1:
+        return False
+    s, d = i.array_shape, i.dimensions[0]
+    if d != s.minor_to_major[0]:
+        return False
+    if not by_bytes:
+        return s.dimensions[d] >= _COPIED_ROW
+    return s.dimensions[d] * s.element_type.byte_size >= _COPIED_ROW_BYTES and s.byte_size >= _COPIED_BYTES
+
+
+def _is_awkward_concatenate(i: HloInstruction) -> bool:
+    return i.opcode is O.CONCATENATE and (len(i.operands) > _MAX_CONCATENATED or copies_rows(i, by_bytes=False))
+
+
+def _is_awkward_by_bytes(i: HloInstruction) -> bool:
+    return i.opcode is O.CONCATENATE and (len(i.operands) > _MAX_CONCATENATED or copies_rows(i, by_bytes=True))
+
+
+def _has_narrow_pieces(i: HloInstruction) -> bool:
+    if not _is_awkward_by_bytes(i):
+        return False
+    return i.array_shape.dimensions[i.dimensions[0]] < _NARROW * len(i.operands) or len(i.operands) > _MAX_CONCATENATED
+
+
+# -- the conditions: whether each holds, and its value in words --------------------------------------------------------
+
+
+def _awaited(e: Edge) -> list[str]:
+    return [o.name for o in e.producer.operands if o.opcode is O.DOT and can_be_output_fused(o, e.producer)]
+
+
+def _no_concatenate(is_awkward: Callable[[HloInstruction], bool]) -> Condition:
+    return Condition(
+        "no concatenation that is better copied",
+        lambda e: not is_awkward(e.producer) and not is_awkward(e.consumer),
+        lambda e: ", ".join(i.name for i in (e.producer, e.consumer) if is_awkward(i)) or "none",
+    )
+
+
+_NO_COPIED_ROWS = _no_concatenate(_is_awkward_concatenate)
+_NO_SHORT_COPIED_ROWS = _no_concatenate(_is_awkward_by_bytes)
+_NO_NARROW_PIECES = _no_concatenate(_has_narrow_pieces)
+
+
+def _profitable(e: Edge) -> bool:
+    expensive = e.producer.opcode is not O.FUSION and is_expensive(e.producer)
+    return not (expensive and e.producer in e.run.reused(e.consumer))
+
+
+def _uses(e: Edge) -> str:
+    expensive = e.producer.opcode is not O.FUSION and is_expensive(e.producer)
+    reused = expensive and e.producer in e.run.reused(e.consumer)
+    return f"producer {'expensive' if expensive else 'cheap'}{', its elements reused' if reused else ''}"
+
+
+def _no_expensive_duplicate(e: Edge) -> bool:
+    return e.producer.user_count == 1 or not is_expensive(e.producer) or is_always_duplicable(e.producer)
+
+
+def _few_reductions(e: Edge) -> bool:
+    counts = e.producer.opcode is O.REDUCE and e.consumer.opcode is O.FUSION
+    return not counts or e.run.reductions(e.consumer) < _MAX_REDUCTIONS
+
+
+def _code_stays_small(e: Edge) -> bool:
+    return e.consumer.opcode is not O.FUSION or not e.run.evaluation(e.consumer).code_duplication_too_high(e.producer)
+
+
+def _is_emitted_too_often(e: Edge) -> bool:
+    """Whether what the fusion has by now is reason enough: it emits no operand less often when it grows."""
+    return e.consumer.opcode is O.FUSION and e.run.evaluation(e.consumer).emitted_too_often(e.producer)
+
+
+def _feeds_small_product(e: Edge) -> bool:
+    """Whether the consumer is a matrix-vector product whose vector is small enough to be read again and again."""
+    c = e.consumer
+    if c.opcode is not O.DOT or c.array_shape.rank > 1 or e.index > 1:
+        return False
+    vector = c.operands[1 - e.index]
+    return vector.array_shape.rank == 1 and vector.shape.byte_size < _SMALL_OPERAND_BYTES
+
+
+def _consumer_takes_it(e: Edge) -> bool:
+    c = e.consumer
+    if c.opcode is O.FUSION:
+        return bool(c.get("kind") == "kLoop")
+    return can_be_loop_fused(c) or _feeds_small_product(e)
+
+
+def _taker(e: Edge) -> str:
+    if _feeds_small_product(e):
+        return "small matrix-vector product"
+    return f"fusion of kind {e.consumer.get('kind')}" if e.consumer.opcode is O.FUSION else str(e.consumer.opcode)
+
+
+def _few_copies(limit: int) -> Condition:
+    """At most so many instructions of one fusion are computed or stored for a reduction too."""
+
+    def allowed(e: Edge) -> int:
+        return limit if e.producer.shape.byte_size <= _CACHED_BYTES else 4 * limit
+
+    return Condition(
+        "few instructions of a fusion are there for a reduction too",
+        lambda e: not is_reduced_too(e.producer) or e.run.copies(e.consumer) < allowed(e),
+        lambda e: f"{e.run.copies(e.consumer)} copies inside, at most {allowed(e)}",
+    )
+
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition(
+        "producer is no array constant",
+        lambda e: e.producer.opcode is not O.CONSTANT or is_effective_scalar(e.producer.shape),
+        lambda e: f"{e.producer.opcode} {e.producer.shape}",
+        lasting=True,
+    ),
+    Condition(
+        "producer awaits no output fusion of its own",
+        lambda e: not _awaited(e),
+        lambda e: ", ".join(_awaited(e)) or "it is no addition to a matrix-vector product",
+    ),
+    Condition(
+        "producer is loop-fusible",
+        lambda e: can_be_loop_fused(e.producer),
+        lambda e: str(e.producer.opcode),
+        lasting=True,
+    ),
+    _NO_COPIED_ROWS,
+    Condition("producer is cheap, or its elements are used once", _profitable, _uses, final=lambda _: True),
+    Condition(
+        "producer is not the root",
+        lambda e: not e.producer.is_root,
+        lambda e: f"the root is {e.producer.parent.root.name}",
+    ),
+    Condition(
+        "no expensive producer is duplicated",
+        _no_expensive_duplicate,
+        lambda e: f"{_counted(e.producer.user_count, 'user')}, {'expensive' if is_expensive(e.producer) else 'cheap'}",
+    ),
+    Condition(
+        "no conflict with an update in place",
+        lambda e: in_place.conflict(e.producer, e.consumer) is None,
+        lambda e: in_place.conflict(e.producer, e.consumer) or "none",
+    ),
+    Condition(
+        "not too many reductions in one fusion",
+        _few_reductions,
+        lambda e: (
+            f"{e.run.reductions(e.consumer) if e.consumer.opcode is O.FUSION else 0} inside, at most {_MAX_REDUCTIONS}"
+        ),
+        final=lambda _: True,
+    ),
+    Condition(
+        "more than a constant to fuse",
+        lambda e: e.producer.opcode is not O.CONSTANT or e.consumer.opcode is O.FUSION,
+        lambda e: f"{e.producer.opcode} into {e.consumer.opcode}",
+    ),
+    Condition(
+        "producer is no fusion itself",
+        lambda e: e.producer.opcode is not O.FUSION,
+        lambda e: str(e.producer.opcode),
+        lasting=True,
+    ),
+    Condition(
+        "code duplication is low",
+        _code_stays_small,
+        lambda e: f"emitted {_counted(_emitted(e), 'time')}, at most {ALLOWED_CODE_DUPLICATION}",
+        final=_is_emitted_too_often,
+    ),
+    Condition("consumer is loop-fusible, a loop fusion or a small matrix-vector product", _consumer_takes_it, _taker),
+)
+_OUTPUT_CONDITIONS = (
+    CONDITIONS[0],
+    Condition(
+        "matrix-vector product whose only use is an addition",
+        lambda e: can_be_output_fused(e.producer, e.consumer),
+        lambda e: f"{e.producer.opcode} {e.producer.shape} into {e.consumer.opcode}",
+    ),
+)
+
+
+def _emitted(e: Edge) -> int:
+    return e.run.evaluation(e.consumer).emitted(e.producer) if e.consumer.opcode is O.FUSION else 1
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

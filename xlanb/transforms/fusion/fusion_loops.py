@@ -1,0 +1,114 @@
+"""Conditions that keep apart what one loop nest cannot both vectorize: fusion in the default pipeline.
+
+Two large reductions over different dimensions have different fastest loops. Arithmetic whose
+result is repeated along a narrow fastest dimension is computed row by row, on one number each:
+
+    w = f32[500,500] add(multiply(x, x), y)       ROOT r = f32[500,500,2] multiply(z, broadcast(w))
+
+Both take a multiple of the time of two kernels.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xlanb.analysis.operand_use import is_elementwise
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.fusion.instruction_fusion import Condition, Edge
+
+_LARGE = 1024
+"""Elements from which a loop is worth a kernel of its own."""
+_NARROW_BYTES = 64
+"""Rows shorter than a vector of the widest machine."""
+_SHORT_CHAIN = 2
+"""Up to so many operations take no longer for each row than to store and load their result."""
+
+
+# -- reductions ------------------------------------------------------------------------------------------------------
+
+
+def _unlike_reduction(e: Edge) -> HloInstruction | None:
+    """A reduction in the consumer that goes through its operand in another order than the producer.
+
+    A reduction that depends on the producer is no such reduction: it contains the producer's loop.
+    """
+    p, fusion = e.producer, e.consumer
+    if p.opcode is not O.REDUCE or fusion.opcode is not O.FUSION or not _is_large(p.operands[0]):
+        return None
+    inside = (i for i in fusion.fused_computation if i.opcode is O.REDUCE and _is_large(i.operands[0]))
+    found = [i for i in inside if _unlike(i, p)]
+    if not found:
+        return None
+    depending = _dependent(fusion.fused_computation.parameters[e.index])
+    return next((i for i in found if i not in depending), None)
+
+
+def _is_large(i: HloInstruction) -> bool:
+    return i.array_shape.element_count >= _LARGE
+
+
+def _unlike(a: HloInstruction, b: HloInstruction) -> bool:
+    """Whether only one reduces its fastest dimension, or they reduce different dimensions of one shape."""
+    first, second = a.operands[0].array_shape, b.operands[0].array_shape
+    if first.dimensions == second.dimensions and set(a.dimensions) != set(b.dimensions):
+        return True
+    return (first.minor_to_major[0] in a.dimensions) != (second.minor_to_major[0] in b.dimensions)
+
+
+def _dependent(i: HloInstruction) -> set[HloInstruction]:
+    """The instructions that depend on one."""
+    found: set[HloInstruction] = set()
+    todo = [i]
+    while todo:
+        new = [u for u in todo.pop().users if u not in found]
+        found.update(new)
+        todo.extend(new)
+    return found
+
+
+# -- broadcasts ------------------------------------------------------------------------------------------------------
+
+
+def _narrow_broadcast(e: Edge) -> HloInstruction | None:
+    """The broadcast that repeats the producer along a narrow fastest dimension, where computing it for each row is slow."""
+    p, c = e.producer, e.consumer
+    if not is_elementwise(p) or not p.shape.is_array or not _is_large(p) or not _computes_much(p):
+        return None
+    users = c.fused_computation.parameters[e.index].users if c.opcode is O.FUSION else (c,)
+    return next((u for u in users if u.opcode is O.BROADCAST and _is_narrow(u)), None)
+
+
+def _is_narrow(broadcast: HloInstruction) -> bool:
+    """Whether its fastest dimensions are new ones, and together shorter than a vector."""
+    shape, new = broadcast.array_shape, 1
+    for d in shape.minor_to_major:
+        if d in broadcast.dimensions:
+            break
+        new *= shape.dimensions[d]
+    return 1 < new < _NARROW_BYTES // max(shape.element_type.byte_size, 1) and math.prod(shape.dimensions) > new
+
+
+def _computes_much(i: HloInstruction) -> bool:
+    """Whether more than a few elementwise operations give it, up to operands of other shapes."""
+    seen, todo = {i}, [i]
+    while todo and len(seen) <= _SHORT_CHAIN:
+        for o in todo.pop().operands:
+            if o not in seen and o.operands and is_elementwise(o) and o.shape.is_array:
+                seen.add(o)
+                todo.append(o)
+    return len(seen) > _SHORT_CHAIN
+
+
+LOOP_CONDITIONS = (
+    Condition(
+        "large reductions of one fusion go over the same dimensions",
+        lambda e: _unlike_reduction(e) is None,
+        lambda e: f"other dimensions than {found.name}" if (found := _unlike_reduction(e)) is not None else "they do",
+    ),
+    Condition(
+        "no long computation of rows that are narrow",
+        lambda e: _narrow_broadcast(e) is None,
+        lambda e: f"repeated by {found.name}" if (found := _narrow_broadcast(e)) is not None else "none",
+    ),
+)

@@ -1,0 +1,72 @@
+"""Wrapping of single instructions into fusions, so that the emitter of fusions emits them too (XLA's fusion-wrapper on the CPU).
+
+ROOT a = f32[8] add(x, y)    =>    ROOT wrapped_add = f32[8] fusion(x, y), kind=kLoop, calls={ROOT a = add(p0, p1)}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import CallGraph
+from xlanb.analysis.operand_use import is_elementwise
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.fusion.cpu_instruction_fusion import copies_rows
+from xlanb.transforms.fusion_editing import create_fusion
+
+_MOVES_DATA = frozenset(
+    (
+        O.BROADCAST,
+        O.CONCATENATE,
+        O.DYNAMIC_SLICE,
+        O.DYNAMIC_UPDATE_SLICE,
+        O.GATHER,
+        O.IOTA,
+        O.PAD,
+        O.REDUCE,
+        O.REDUCE_WINDOW,
+        O.REVERSE,
+        O.SCATTER,
+        O.SLICE,
+        O.TRANSPOSE,
+    )
+)
+_NOT_WORTH_IT = frozenset((O.CONSTANT, O.MAP, O.BITCAST_CONVERT))
+
+
+@dataclass(frozen=True)
+class FusionWrapper(HloPass):
+    """Makes a loop fusion of every instruction that the fusion emitter can emit and that is not in one.
+
+    A concatenation whose rows are copied stays; `rows_by_bytes` as in CpuInstructionFusion.
+    """
+
+    name = "fusion-wrapper"
+    rows_by_bytes: bool = False
+
+    def apply(self, module: HloModule) -> None:
+        graph = CallGraph(module)
+        for c in module.computations:
+            if not graph.is_control(c):
+                continue
+            for i in c.post_order():
+                if is_wrappable(i) and not copies_rows(i, by_bytes=self.rows_by_bytes):
+                    create_fusion(i, "kLoop", f"wrapped_{i.opcode}_computation", f"wrapped_{i.opcode}")
+
+
+def is_wrappable(i: HloInstruction) -> bool:
+    """Whether the loop emitter takes it."""
+    if i.opcode is O.FUSION or i.opcode in _NOT_WORTH_IT or i.control_predecessors or i.control_successors:
+        return False
+    return (i.opcode in _MOVES_DATA or is_elementwise(i)) and not _leaves_bytes(i)
+
+
+def _leaves_bytes(i: HloInstruction) -> bool:
+    """Whether a copy or a transpose gives the very bytes of its operand: algsimp makes it a bitcast, or nothing."""
+    if i.opcode is O.COPY:
+        return i.shape == i.operands[0].shape
+    if i.opcode is not O.TRANSPOSE:
+        return False
+    return tuple(i.dimensions[d] for d in i.array_shape.minor_to_major) == i.operands[0].array_shape.minor_to_major

@@ -1,0 +1,1 @@
+"""Passes over gathers, scatters and dynamic slices."""

@@ -1,0 +1,150 @@
+"""Narrow floats computed in wider ones (xla/hlo/transforms/simplifiers/float_normalization.h): one pass for each type that XLA:CPU has no arithmetic of.
+
+    ROOT c = bf16[8] add(a, b)    =>    ROOT convert(bf16, f32[8] add(convert(f32, a), convert(f32, b)))
+
+What only passes values on (tuples, calls, loops, converts, parameters, constants) keeps the narrow type; computations that a rewritten instruction calls get wide
+parameters and a wide result, and round in between as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xlanb.analysis.mixed_precision import UNTOUCHED, WIDER
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
+from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import PrimitiveType, Shape, TupleShape
+from xlanb.shape.shape import tuple_of
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.simplifiers.hlo_dce import HloDce
+from xlanb.transforms.simplifiers.tuple_simplifier import TupleSimplifier
+
+P = PrimitiveType
+
+_KEEP_COMPUTATIONS = frozenset({O.ALL_REDUCE, O.REDUCE_SCATTER})
+
+
+def normalize(module: HloModule, low: PrimitiveType, high: PrimitiveType) -> None:
+    """Compute in `high` whatever a module computes in `low`."""
+    skipped = {d for i in module.instructions() if i.opcode in _KEEP_COMPUTATIONS for d in i.called_computations}
+    version = module.version
+    for c in module.post_order():
+        if c in skipped:
+            continue
+        for i in c.post_order():
+            if i.opcode not in UNTOUCHED and not i.has_side_effect and _speaks_of(i, low):
+                widened(i, low, high)
+    if module.version != version:
+        TupleSimplifier().apply(module)
+        HloDce().apply(module)
+
+
+def widened(i: HloInstruction, low: PrimitiveType, high: PrimitiveType) -> HloInstruction:
+    """An instruction in place of `i` that computes in `high` what it did in `low`, between converts; other types stay as they are."""
+    return _Widening(i, low, high).run()
+
+
+def _speaks_of(i: HloInstruction, low: PrimitiveType) -> bool:
+    called = (s for d in i.called_computations for s in (d.root.shape, *(p.shape for p in d.parameters)))
+    return any(_has(s, low) for s in (i.shape, *(o.shape for o in i.operands), *called))
+
+
+def _has(shape: Shape, kind: PrimitiveType) -> bool:
+    return (
+        any(_has(s, kind) for s in shape.shapes)
+        if isinstance(shape, TupleShape)
+        else shape.is_array and shape.as_array().element_type is kind
+    )
+
+
+class _Widening:
+    """One instruction, the two types, and what it takes to exchange them."""
+
+    def __init__(self, i: HloInstruction, low: PrimitiveType, high: PrimitiveType) -> None:
+        self.i, self.low, self.high = i, low, high
+
+    def run(self) -> HloInstruction:
+        i, c = self.i, self.i.parent
+        wide = c.clone_instruction(i, [self._raised(c, o) for o in i.operands], self._raised_shape(i.shape))
+        if i.opcode not in _KEEP_COMPUTATIONS:
+            for key, value in i.attributes.items():
+                if isinstance(value, HloComputation) and any(
+                    _has(s.shape, self.low) for s in (value.root, *value.parameters)
+                ):
+                    c.update(wide, attributes={key: self._raised_computation(value)})
+        for p in i.control_predecessors:
+            c.add_control_dependency(p, wide)
+        for s in i.control_successors:
+            c.add_control_dependency(wide, s)
+        c.drop_control_dependencies(i)
+        self._skip_widening(i, wide)
+        c.replace(i, self._lowered(c, wide, i.shape))
+        return wide
+
+    def _skip_widening(self, narrow: HloInstruction, wide: HloInstruction) -> None:
+        """Let what widens a narrow value again read the wide one: it was never rounded in between but by name."""
+        for u in narrow.users:
+            if u.opcode is O.CONVERT and u.shape == wide.shape:
+                narrow.parent.replace(u, wide)
+
+    def _raised_shape(self, shape: Shape) -> Shape:
+        if isinstance(shape, TupleShape):
+            return tuple_of(self._raised_shape(s) for s in shape.shapes)
+        if not shape.is_array or shape.as_array().element_type is not self.low:
+            return shape
+        return shape.as_array().with_type(self.high)
+
+    def _raised(self, c: HloComputation, x: HloInstruction) -> HloInstruction:
+        """x in the wide type."""
+        return self._converted(c, x, self._raised_shape(x.shape))
+
+    def _lowered(self, c: HloComputation, x: HloInstruction, shape: Shape) -> HloInstruction:
+        """x in the types of `shape`."""
+        return self._converted(c, x, shape)
+
+    def _converted(self, c: HloComputation, x: HloInstruction, shape: Shape) -> HloInstruction:
+        if x.shape == shape:
+            return x
+        if isinstance(shape, TupleShape):
+            elements = [c.add(O.GET_TUPLE_ELEMENT, (x,), like=x, index=n) for n in range(len(shape.shapes))]
+            return c.add(
+                O.TUPLE, [self._converted(c, e, s) for e, s in zip(elements, shape.shapes, strict=True)], shape, like=x
+            )
+        return c.add(O.CONVERT, (x,), shape, like=x)
+
+    def _raised_computation(self, source: HloComputation) -> HloComputation:
+        """A clone that takes and gives the wide type."""
+        clone = source.module.clone_computation(source, f"{source.name}.clone")
+        if _has(clone.root.shape, self.low):
+            clone.set_root(self._raised(clone, clone.root))
+        for p in clone.parameters:
+            if _has(p.shape, self.low):
+                shape = p.shape
+                clone.update(p, shape=self._raised_shape(shape))
+                users = [u for u in p.users if u.opcode is not O.CONVERT or u.shape != p.shape]
+                self._skip_widening(p, p)
+                narrow = self._lowered(clone, p, shape) if users else p
+                for u in users:
+                    clone.set_operands(u, [narrow if o is p else o for o in u.operands])
+        return clone
+
+
+def _pass_for(low: PrimitiveType, high: PrimitiveType) -> type[HloPass]:
+    @dataclass(frozen=True)
+    class FloatNormalization(HloPass):
+        name = f"float-normalization-{low}"
+
+        def apply(self, module: HloModule) -> None:
+            normalize(module, low, high)
+
+    FloatNormalization.__doc__ = f"Computes {low} in {high}."
+    return FloatNormalization
+
+
+# XLA:CPU leaves f16 to LLVM; a backend without it computes it in f32.
+PASSES_BY_TYPE: dict[PrimitiveType, Callable[[], HloPass]] = {
+    low: _pass_for(low, high) for low, high in {**WIDER, P.F16: P.F32}.items()
+}

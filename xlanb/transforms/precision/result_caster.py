@@ -1,0 +1,31 @@
+"""Dots and convolutions whose result holds less than what they multiply (xla/service/result_caster.h).
+
+s32[4,4] dot(f32[4,8] a, f32[8,4] b)    =>    convert(s32, f32[4,4] dot(a, b))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.hlo.module import HloModule
+from xlanb.transforms.base import HloPass
+from xlanb.transforms.builder import Builder
+from xlanb.transforms.precision.operand_upcaster import PRODUCTS, computed_in
+
+
+@dataclass(frozen=True)
+class ResultCaster(HloPass):
+    """Computes in the wider type of the operands, and converts the result."""
+
+    name = "result_caster"
+
+    def apply(self, module: HloModule) -> None:
+        for c in nonfusion_computations(module):
+            for i in c.post_order():
+                if i.opcode not in PRODUCTS:
+                    continue
+                kind, wide = i.shape.element_type, computed_in(i)
+                if wide is not kind:
+                    computed = c.clone_instruction(i, shape=i.array_shape.with_type(wide))
+                    c.replace(i, Builder(i).convert(computed, kind))

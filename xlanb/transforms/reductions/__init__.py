@@ -1,0 +1,1 @@
+"""Passes over reductions, windows and scans."""

@@ -1,0 +1,1 @@
+"""Passes that order instructions and cut them into tasks."""
