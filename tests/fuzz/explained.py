@@ -7,7 +7,7 @@ A result is open only where an instruction of a kind below leads to it; the othe
     state                     random numbers, and what comes from a host or another device
     context                   the number that belongs to an asynchronous instruction that has not ended: u32[] of its tuple
     fold without an order     XLA applies a reducer in any order: of two operands that is not associative, or of several values
-    sort without an order     the comparator is no `<` or `>` of one key, or several arrays follow keys that may be equal and the sort is not stable
+    sort without an order     the comparator is no `<` or `>` of one key in one type, or several arrays follow keys that may be equal and the sort is not stable
     comparison with NaN       a sort by `<` or `>` of floats where some may be NaN
     algorithm over infinities an FFT, a solve or a decomposition where some elements may be infinite or NaN: its order of operations decides which results are
     decomposition             vectors are as good with another sign, or of several equal values any others of their space
@@ -67,7 +67,8 @@ def _keys(sort: HloInstruction) -> set[int]:
     if any(o.opcode is not Op.PARAMETER for o in root.operands):
         return set()
     numbers = {o.parameter_number for o in root.operands}
-    return numbers if len(numbers) == 2 and len({n // 2 for n in numbers}) == 1 else set()
+    types = {o.shape.element_type for o in root.operands}
+    return numbers if len(numbers) == 2 and len(types) == 1 and len({n // 2 for n in numbers}) == 1 else set()
 
 
 def _unordered(i: HloInstruction) -> bool:

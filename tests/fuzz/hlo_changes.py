@@ -37,6 +37,7 @@ _INFERRED = re.compile(
 )
 ATTRIBUTE = re.compile(r", ([\w.-]+)=((?:\{(?:[^{}]|\{[^{}]*\})*\}|[^,{}\s]+))")
 _LAYOUT = re.compile(r"(?<=\])\{(\d+(?:,\d+)*)\}")
+_GIVEN = re.compile(r"= \w+\[(\d+(?:,\d+)*)\]\S* parameter\(")
 _SIZED = re.compile(r"(?<=[\[,])\d+(?=[\],])")
 
 
@@ -100,6 +101,19 @@ def _number(text: str, rng: np.random.Generator) -> str:
         return text
     near = int(found[0]) + int(rng.integers(-2, 3))
     return replaced(text, found, str(near if rng.random() < 0.6 else NUMBERS[int(rng.integers(0, len(NUMBERS)))]))
+
+
+def _dynamic(text: str, rng: np.random.Generator) -> str:
+    """A dimension of a parameter of the entry becomes dynamic, and shapes that follow from operands are left out."""
+    head, mark, entry = text.partition("ENTRY")
+    found = one_match(entry, _GIVEN, rng)
+    if found is None:
+        return text
+    dims = found[1].split(",")
+    at = int(rng.integers(0, len(dims)))
+    dims[at] = f"<={dims[at]}"
+    entry = entry[: found.start(1)] + ",".join(dims) + entry[found.end(1) :]
+    return loosened(head + mark + entry)
 
 
 def _literal(text: str, rng: np.random.Generator) -> str:
@@ -298,6 +312,7 @@ CHANGES: tuple[Change, ...] = (
     _opcode,
     _number,
     _literal,
+    _dynamic,
     _operand,
     _operand,
     _layout,

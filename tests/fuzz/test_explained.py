@@ -29,6 +29,11 @@ less {
   b = f32[] parameter(1)
   ROOT c = pred[] compare(a, b), direction=LT
 }
+mixed {
+  a = f32[] parameter(0)
+  b = f8e3m4[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}
 first {
   a = f32[] parameter(0)
   b = f32[] parameter(1)
@@ -55,6 +60,7 @@ def _kinds(rows: str, *, has_extremes: bool = False) -> list[str]:
         ("f32[] reduce(p, z), dimensions={0}, to_apply=sub", "fold without an order"),
         ("f32[] reduce(p, z), dimensions={0}, to_apply=add", ""),
         ("f32[4] sort(p), dimensions={0}, to_apply=less", ""),
+        ("f32[4] sort(p), dimensions={0}, is_stable=true, to_apply=mixed", "sort without an order"),
         ("(f32[4], f32[4]) sort(p, n), dimensions={0}, to_apply=first", "sort without an order"),
         ("(f32[4], f32[4]) sort(p, n), dimensions={0}, is_stable=true, to_apply=first", ""),
         ("f32[4] rng(z, z), distribution=rng_uniform", "state"),

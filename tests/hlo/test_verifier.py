@@ -482,6 +482,35 @@ CAST_TOKEN = (
 )
 
 
+KEPT = "c {\n  x = f32[4] parameter(0)\n  ROOT y = f32[4] copy(x)\n}\n"
+GOES_ON = "d {\n  x = f32[4] parameter(0)\n  ROOT y = pred[] constant(false)\n}\n"
+OTHER_SIZES = {
+    "call": "r = f32[4] call(p), to_apply=c",
+    "result of a call": "r = f32[<=4] call(q), to_apply=c",
+    "conditional": "r = f32[4] conditional(n, p, q), true_computation=c, false_computation=c",
+    "loop": "r = f32[<=4] while(p), condition=d, body=c",
+    "fusion": "r = f32[4] fusion(p), kind=kLoop, calls=c",
+    "tuple": "r = (f32[4]) tuple(p)",
+    "barrier": "r = f32[4] opt-barrier(p)",
+    "bitcast": "r = f32[4] bitcast(p)",
+    "bitcast of a static array": "r = f32[<=4] bitcast(q)",
+    "update in place": "r = f32[4] dynamic-update-slice(p, q, k)",
+}
+"""Values handed on in one buffer, where one side stores sizes behind the elements and the other does not."""
+
+
+@pytest.mark.parametrize("last", OTHER_SIZES)
+def test_a_value_is_taken_with_the_dynamic_dimensions_that_it_has(last):
+    text = (
+        f"HloModule m\n\n{KEPT}{GOES_ON}ENTRY e {{\n  p = f32[<=4] parameter(0)\n  q = f32[4] parameter(1)\n  n = pred[] parameter(2)\n"
+        f"  k = s32[] parameter(3)\n  ROOT {OTHER_SIZES[last]}\n}}\n"
+    )
+    module = hlo.parse(text)
+    module.verify()
+    with pytest.raises(HloVerifierError, match=r"%r: cannot be compiled: .*dynamic"):
+        xlanb.compile(module)
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [(LONG_TRANSFORM, "%f"), (WIDER_TRANSFORM, "%f"), (WIDE_SCAN, "%s"), (GROWING_LOOP, "%w"), (CAST_TOKEN, "%b")],

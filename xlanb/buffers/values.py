@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -260,8 +261,8 @@ class Dataflow:
 
 
 def is_plain_reshape(i: HloInstruction) -> bool:
-    """Whether a reshape leaves every element where it is: row-major on both sides."""
-    if i.opcode is not Op.RESHAPE:
+    """Whether a reshape leaves every element where it is: row-major on both sides, and no sizes behind the elements."""
+    if i.opcode is not Op.RESHAPE or involves_dynamic(i):
         return False
     a, b = i.operands[0].shape, i.shape
     return isinstance(a, ArrayShape) and isinstance(b, ArrayShape) and _row_major(a) and _row_major(b)

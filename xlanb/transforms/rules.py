@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
@@ -103,7 +104,12 @@ class Rule:
         return because("", self.label, self.where, self.pattern_text, (("root", root.name), *parts))
 
     def apply(self, root: HloInstruction, scope: dict[str, Any]) -> HloInstruction | None:
-        """Build the formula's instructions and put the result in root's place; what took it, or None where the formula declines."""
+        """Build the formula's instructions and put the result in root's place; what took it, or None where the formula declines.
+
+        Formulas compute with the bounds of dimensions, so instructions over arrays of dynamic size stay as they are.
+        """
+        if any(involves_dynamic(scope[name]) for name in ("root", *self.pattern.names)):
+            return None
         with self._because(root, scope):
             version = root.parent.module.version
             new = self.formula(*[scope[w] for w in self.wants])

@@ -11,7 +11,7 @@ from xlanb.hlo.module import HloModule, verify
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.verifier.aliases import verify_instruction_aliases, verify_module_aliases
 from xlanb.hlo.verifier.async_chains import verify_async_chains
-from xlanb.hlo.verifier.executable import EXECUTABLE_CHECKS
+from xlanb.hlo.verifier.executable import EXECUTABLE_CHECKS, verify_entry_sizes, verify_sizes
 from xlanb.hlo.verifier.fault import VerifierOptions
 from xlanb.hlo.verifier.instructions import CHECKS
 from xlanb.hlo.verifier.layouts import verify_layouts
@@ -50,8 +50,10 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
             check = CHECKS.get(opcode)
             if check is not None:
                 check(i)
-            if options.executable and opcode in EXECUTABLE_CHECKS:
-                EXECUTABLE_CHECKS[opcode](i)
+            if options.executable:
+                if opcode in EXECUTABLE_CHECKS:
+                    EXECUTABLE_CHECKS[opcode](i)
+                verify_sizes(i)
             if opcode is HloOpcode.FUSION:
                 fusions.append(i)
             elif opcode is HloOpcode.ALL_REDUCE or opcode is HloOpcode.ALL_REDUCE_START:
@@ -71,6 +73,8 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
     verify_constrained_layouts(reductions)
     verify_async_chains(links)
     verify_entry_layout(module)
+    if options.executable:
+        verify_entry_sizes(module)
     if options.layout_sensitive:
         verify_layouts(module)
     verify_schedule(module)

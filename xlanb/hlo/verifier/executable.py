@@ -5,11 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.shape_inference.registry import compatible
 from xlanb.hlo.verifier.fault import fail
 from xlanb.hlo.verifier.instructions import Check
+from xlanb.hlo.verifier.layouts import HandOver, entry_hand_overs, hand_overs
 from xlanb.shape import ArrayShape, Shape, TupleShape
+
+
+def verify_sizes(i: HloInstruction) -> None:
+    """Raise where a value that is handed on has other dynamic dimensions than its taker sees: the sizes are stored behind the elements, in the same buffer."""
+    for over in hand_overs(i):
+        _verify_sizes(i, over)
+
+
+def verify_entry_sizes(module: HloModule) -> None:
+    """Raise where entry_computation_layout and the entry computation disagree on which dimensions are dynamic."""
+    for i, over in entry_hand_overs(module):
+        _verify_sizes(i, over)
+
+
+def _verify_sizes(i: HloInstruction, over: HandOver) -> None:
+    what, given, taken = over
+    if given is not taken and _sizes(given) != _sizes(taken):
+        fail(
+            i,
+            f"cannot be compiled: {what} is {given}, but is taken as {taken}: expected the same dimensions to be dynamic "
+            "(set-dimension-size converts)",
+        )
 
 
 def _verify_loop(i: HloInstruction) -> None:
@@ -17,22 +41,8 @@ def _verify_loop(i: HloInstruction) -> None:
     body = i.attributes["body"]
     taken = i.operands[0].shape
     for what, shape in ((f"the root of {body.name}", body.root.shape), ("the loop", i.shape)):
-        if not compatible(taken, shape) or _sizes(taken) != _sizes(shape):
+        if not compatible(taken, shape):
             fail(i, f"cannot be compiled: expected {what} to have the shape of what goes in, {taken}, not {shape}")
-
-
-def _verify_tuple(i: HloInstruction) -> None:
-    """A tuple holds its operands; one that says otherwise which dimensions are dynamic would be read with sizes that nobody wrote."""
-    for k, (o, shape) in enumerate(zip(i.operands, i.shape.shapes, strict=True)):  # type: ignore[attr-defined]
-        if _sizes(o.shape) != _sizes(shape):
-            fail(i, f"cannot be compiled: expected element {k} to be {o.shape}, not {shape}")
-
-
-def _verify_element(i: HloInstruction) -> None:
-    """An element of a tuple is what the tuple holds."""
-    held = i.operands[0].shape.shapes[i.tuple_index]  # type: ignore[attr-defined]
-    if _sizes(held) != _sizes(i.shape):
-        fail(i, f"cannot be compiled: expected {held}, not {i.shape}")
 
 
 def _sizes(shape: Shape) -> list[tuple[bool, ...]]:
@@ -46,6 +56,8 @@ def _verify_bitcast(i: HloInstruction) -> None:
     if not (source.is_array and shape.is_array):
         if not compatible(source, shape):
             fail(i, f"cannot be compiled: expected {source}, which is no array, to keep its shape, not {shape}")
+    elif _sizes(source) != _sizes(shape):
+        fail(i, f"cannot be compiled: expected the same dimensions to be dynamic as in {source}, not {shape}")
     elif _bits(source.as_array()) != _bits(shape.as_array()):
         fail(i, f"cannot be compiled: expected a shape of as many bits as {source} has, not {shape}")
 
@@ -128,8 +140,6 @@ def _bits(shape: ArrayShape) -> int:
 EXECUTABLE_CHECKS: Mapping[HloOpcode, Check] = {
     HloOpcode.WHILE: _verify_loop,
     HloOpcode.BITCAST: _verify_bitcast,
-    HloOpcode.TUPLE: _verify_tuple,
-    HloOpcode.GET_TUPLE_ELEMENT: _verify_element,
     HloOpcode.FFT: _verify_transform,
     HloOpcode.SCAN: _verify_scan,
     HloOpcode.FUSION: _verify_fusion,

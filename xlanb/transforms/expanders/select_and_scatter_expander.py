@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
@@ -34,7 +35,7 @@ class SelectAndScatterExpander(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode is O.SELECT_AND_SCATTER:
+                if i.opcode is O.SELECT_AND_SCATTER and not involves_dynamic(i):
                     c.replace(i, _expanded(i))
 
 

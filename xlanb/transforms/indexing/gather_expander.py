@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -31,7 +32,9 @@ class GatherExpander(HloPass):
 
 
 def _is_simple(i: HloInstruction) -> bool:
-    return not i.ints("operand_batching_dims") and index_count(i.operands[1], i.get("index_vector_dim")) == 1
+    if i.ints("operand_batching_dims") or involves_dynamic(i):
+        return False
+    return index_count(i.operands[1], i.get("index_vector_dim")) == 1
 
 
 def index_count(indices: HloInstruction, vector_dim: int) -> int:

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -28,8 +29,12 @@ class GatherSimplifier(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode is O.GATHER and not is_simplified(i) and not i.ints("operand_batching_dims"):
+                if i.opcode is O.GATHER and not is_simplified(i) and not _is_left(i):
                     c.replace(i, _simplified(i))
+
+
+def _is_left(gather: HloInstruction) -> bool:
+    return bool(gather.ints("operand_batching_dims")) or involves_dynamic(gather)
 
 
 def is_simplified(gather: HloInstruction) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
@@ -34,7 +35,7 @@ class ScatterExpander(HloPass):
 
 
 def _is_simple(i: HloInstruction) -> bool:
-    if i.ints("input_batching_dims") or not i.operands[0].array_shape.rank:
+    if i.ints("input_batching_dims") or not i.operands[0].array_shape.rank or involves_dynamic(i):
         return False
     return index_count(i.operands[1], i.get("index_vector_dim")) == 1
 

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -27,8 +28,12 @@ class ScatterSimplifier(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode is HloOpcode.SCATTER and not is_simplified(i) and not i.ints("input_batching_dims"):
+                if i.opcode is HloOpcode.SCATTER and not is_simplified(i) and not _is_left(i):
                     i.parent.replace(i, _simplified(i))
+
+
+def _is_left(scatter: HloInstruction) -> bool:
+    return bool(scatter.ints("input_batching_dims")) or involves_dynamic(scatter)
 
 
 def _parts(scatter: HloInstruction) -> tuple[tuple[HloInstruction, ...], HloInstruction, tuple[HloInstruction, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.analysis.call_graph import nonfusion_computations
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
@@ -28,7 +29,7 @@ class ReshapeDecomposer(HloPass):
     def apply(self, module: HloModule) -> None:
         for c in nonfusion_computations(module):
             for i in c.post_order():
-                if i.opcode is HloOpcode.RESHAPE and not i.array_shape.is_dynamic:
+                if i.opcode is HloOpcode.RESHAPE and not involves_dynamic(i):
                     i.parent.replace(i, _decomposed(i))
 
 
