@@ -46,7 +46,7 @@ def test_strings_import_only_from_their_own_package() -> None:
             names := [
                 n
                 for n in names_imported_by_string(ast.parse(path.read_text()))
-                if n.split(".")[0] == "xlanb" and not n.startswith(f"{module_name(path.parent / '__init__.py')}.")
+                if n.split(".")[0] == "xlanb" and not f"{n}.".startswith(f"{module_name(path.parent / '__init__.py')}.")
             ]
         )
     }

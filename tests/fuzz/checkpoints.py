@@ -16,12 +16,12 @@ from google.protobuf.message import DecodeError
 from tests.fuzz.graphdefs import mutants as graph_mutants
 from tests.fuzz.kinds import Item
 from tests.fuzz.mutate import NUMBERS, change_bytes
-from tests.graph.checkpoints import entry, header, write_bundle, write_table
+from tests.graph.saved_model.checkpoints import entry, header, write_bundle, write_table
 from xlanb import tf
 from xlanb.errors import DataLossError, InternalError, XlanbError
-from xlanb.graph.attr_values import new_message
 from xlanb.graph.graph import Graph
-from xlanb.graph.tensor_bundle import read_bundle
+from xlanb.graph.graphdef.attr_values import new_message
+from xlanb.graph.saved_model.tensor_bundle import read_bundle
 
 _VALUES = {
     "w": np.arange(6, dtype=np.float32).reshape(2, 3),

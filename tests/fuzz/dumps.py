@@ -27,7 +27,7 @@ from tests.fuzz.kinds import Item
 from tests.fuzz.mutate import TEXTS, change_bytes, change_text
 from tests.fuzz.proto_bombs import bomb
 from xlanb.errors import InternalError, XlanbError
-from xlanb.graph.attr_values import new_message
+from xlanb.graph.graphdef.attr_values import new_message
 
 Entry = Any
 _TEXT = """HloModule jit_step

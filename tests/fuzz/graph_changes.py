@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.fuzz.graph_seeds import any_seed
 from tests.fuzz.mutate import NUMBERS, TEXTS, change_bytes
-from xlanb.graph.attr_values import new_message
+from xlanb.graph.graphdef.attr_values import new_message
 from xlanb.graph.ops.table import op_names
 
 _SIZES = (-(2**62), -7, -2, -1, 0, 1, 2, 3, 7, 64, 2**16, 2**31 - 1, 2**31, 2**40, 2**62)

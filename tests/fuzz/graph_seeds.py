@@ -13,8 +13,8 @@ import numpy as np
 from tests.programs import line_fit
 from xlanb import tf
 from xlanb.errors import XlanbError
-from xlanb.graph.attr_values import fill_attrs, new_message
 from xlanb.graph.graph import Graph
+from xlanb.graph.graphdef.attr_values import fill_attrs, new_message
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation, Tensor
 

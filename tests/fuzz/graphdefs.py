@@ -20,8 +20,8 @@ from tests.fuzz.proto_bombs import bomb
 from tests.fuzz.worker import TooLong, _place
 from xlanb import tf
 from xlanb.errors import InternalError, XlanbError
-from xlanb.graph.attr_values import new_message
 from xlanb.graph.graph import Graph
+from xlanb.graph.graphdef.attr_values import new_message
 from xlanb.graph.operation import Tensor
 from xlanb.graph.ops.table import op_names
 

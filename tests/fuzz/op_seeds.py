@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.graph.attr_values import new_message, tensor_to_proto
 from xlanb.graph.dtypes import DType, as_dtype
+from xlanb.graph.graphdef.attr_values import new_message, tensor_to_proto
 from xlanb.graph.ops.op_def import ArgDef, AttrDef, OpDef
 from xlanb.graph.ops.table import get_op, op_names
 

@@ -4,8 +4,8 @@ import pytest
 
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError, XlanbError
 from xlanb.graph import dtypes
-from xlanb.graph.array_ops import identity, placeholder
-from xlanb.graph.control_ops import group, no_op, tuple_
+from xlanb.graph.builders.array_ops import identity, placeholder
+from xlanb.graph.builders.control_ops import group, no_op, tuple_
 from xlanb.graph.convert import constant
 from xlanb.graph.default_graph import get_default_graph, reset_default_graph
 from xlanb.graph.functions import GraphFunction

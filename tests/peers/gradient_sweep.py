@@ -141,8 +141,8 @@ def compare(name: str, kind: str = "float64") -> Outcome:
 
 def _ours(forward: bytes, made: _Made, is_twice: bool) -> list[Any]:
     from xlanb import tf as xtf
+    from xlanb.graph.builders.indexed_slices import IndexedSlices
     from xlanb.graph.gradients import gradients
-    from xlanb.graph.indexed_slices import IndexedSlices
 
     graph = xtf.Graph.from_graphdef(forward)
     xs, ys = ([graph.get_tensor_by_name(t.name) for t in ts] for ts in (made.xs, made.ys))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import xlanb
 from xlanb import tf
 from xlanb.errors import XlanbError
-from xlanb.graph.attr_values import new_message
 from xlanb.graph.graph import Graph
+from xlanb.graph.graphdef.attr_values import new_message
 
 OPS = ("Add", "MatMul", "Reshape", "Const", "Switch", "Merge", "Enter", "NextIteration", "ConcatV2", "Pad", "NoOp", "Bogus")  # fmt: skip
 

@@ -194,7 +194,7 @@ def test_runs_wait_for_runs_of_other_threads_until_the_queue_is_closed():
 
 
 def test_what_cannot_come_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr("xlanb.runtime.host_queues.PATIENCE", 0.2)
+    monkeypatch.setattr("xlanb.runtime.host.queues.PATIENCE", 0.2)
     queue = tf.FIFOQueue(1, tf.float32, name="inputs")
     taken = queue.dequeue()
     with (

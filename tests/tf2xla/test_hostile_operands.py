@@ -11,10 +11,10 @@ import xlanb
 from xlanb import tf
 from xlanb.clustering.clustering import cluster
 from xlanb.errors import GraphError, XlanbError
-from xlanb.graph.attr_values import fill_attrs, new_message, tensor_to_proto
 from xlanb.graph.dtypes import as_dtype
 from xlanb.graph.functions import FunctionRef
 from xlanb.graph.graph import Graph
+from xlanb.graph.graphdef.attr_values import fill_attrs, new_message, tensor_to_proto
 from xlanb.tf2xla.stand_in_shapes import stand_in_shapes
 
 F = np.float32

@@ -10,7 +10,7 @@ import pytest
 
 from xlanb.errors import GraphError
 from xlanb.hlo.proto.schema import SCHEMA
-from xlanb.runtime.host_numeric import hurwitz_zeta, incomplete_beta, lower_gamma
+from xlanb.runtime.host.numeric import hurwitz_zeta, incomplete_beta, lower_gamma
 
 A = np.array([0.3, 0.5, 2, 2, 7.5, 7.5, 40, 40])
 X = np.array([0.1, 3, 0.5, 6, 3, 12, 30, 55])

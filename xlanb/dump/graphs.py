@@ -17,10 +17,10 @@ from google.protobuf import text_format
 from xlanb.debug_options import current
 from xlanb.errors import DumpError
 from xlanb.files import at_home
-from xlanb.graph.attr_values import new_message
 from xlanb.graph.functions import GraphFunction
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import function_to_proto, graph_to_proto
+from xlanb.graph.graphdef.attr_values import new_message
 from xlanb.logs import VLog
 
 LOG = VLog("dump", "dump_graph")

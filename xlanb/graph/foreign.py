@@ -12,8 +12,8 @@ from xlanb.boundary import boundary
 from xlanb.errors import ArgumentError, GraphError
 from xlanb.graph.extensions import graph_of_objects, graph_of_program
 from xlanb.graph.graph import Graph
-from xlanb.graph.inline import inline_calls
 from xlanb.graph.operation import Tensor
+from xlanb.graph.optimize.inline import inline_calls
 
 _PACKAGES = frozenset({"tensorflow", "keras", "tf_keras"})
 _MODEL_FILES = frozenset({".keras", ".h5"})
@@ -98,7 +98,7 @@ def _is_path(x: Any) -> bool:
 
 
 def _of_saved_model(folder: str | Path, signature: str | None) -> Graph:
-    from xlanb.graph.saved_model import read_saved_model  # late: it needs protobuf
+    from xlanb.graph.saved_model.saved_model import read_saved_model  # late: it needs protobuf
 
     model = read_saved_model(folder)
     callable_ones = {n: s for n, s in model.signatures.items() if s.outputs}

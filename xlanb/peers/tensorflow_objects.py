@@ -16,7 +16,7 @@ from xlanb.graph.extensions import graph_of_objects
 from xlanb.graph.foreign import is_model_file
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import read_graphdef
-from xlanb.graph.inline import inline_calls
+from xlanb.graph.optimize.inline import inline_calls
 
 _SOURCES = frozenset({"Placeholder", "PlaceholderV2"})
 

@@ -21,9 +21,9 @@ from xlanb.graph.ops import find_op
 from xlanb.runtime.compilation_cache import CompilationCache
 from xlanb.runtime.compiler import Stages, exhaust
 from xlanb.runtime.dataflow import CONTROL_FLOW, Dataflow, DataflowPlan, has_control_flow
-from xlanb.runtime.host_lists import VARIANT_KERNELS
-from xlanb.runtime.host_ops import HostKernel, HostState, host_kernel
-from xlanb.runtime.host_strings import as_bytes
+from xlanb.runtime.host.lists import VARIANT_KERNELS
+from xlanb.runtime.host.ops import HostKernel, HostState, host_kernel
+from xlanb.runtime.host.strings import as_bytes
 from xlanb.runtime.launch import Call, run_cluster, run_op
 from xlanb.runtime.step_stats import collecting
 from xlanb.runtime.variables import VariableHandle

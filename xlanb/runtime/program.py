@@ -14,9 +14,9 @@ from xlanb.frontends.jax import is_jax, jax_module, refers_to_jax
 from xlanb.frontends.mistakes import check_no_named, no_program, wrong_call
 from xlanb.frontends.stablehlo import BYTECODE, parse_text
 from xlanb.graph import dtypes
+from xlanb.graph.builders.nest import flatten
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.graph import Graph
-from xlanb.graph.nest import flatten
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 from xlanb.graph.tensor_shape import TensorShape

@@ -9,7 +9,7 @@ from xlanb.clustering.xla_kernels import kernel_constraints
 from xlanb.graph.gradients import registry as gradients
 from xlanb.graph.ops import OpDef, get_op, op_names
 from xlanb.runtime.dataflow import CONTROL_FLOW
-from xlanb.runtime.host_ops import host_kernel
+from xlanb.runtime.host.ops import host_kernel
 from xlanb.tf2xla.registry import kernel
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from xlanb.runtime.compiler import Stages, exhaust
 from xlanb.runtime.config import ConfigProto, RunMetadata, RunOptions
 from xlanb.runtime.cost_graph import cost_graph
 from xlanb.runtime.executor import Executor
-from xlanb.runtime.host_ops import HostState
+from xlanb.runtime.host.ops import HostState
 from xlanb.runtime.prepare import prepare
 from xlanb.runtime.resources import Resources
 from xlanb.runtime.step_stats import StepStatsCollector, collect

@@ -9,9 +9,9 @@ from typing import Any
 
 from xlanb import tf2xla as _shapes
 from xlanb.graph import dtypes as _dtypes
-from xlanb.graph import initializers as _initializers
-from xlanb.graph import nest as _nest
-from xlanb.graph.array_ops import (
+from xlanb.graph.builders import initializers as _initializers
+from xlanb.graph.builders import nest as _nest
+from xlanb.graph.builders.array_ops import (
     boolean_mask,
     broadcast_to,
     concat,
@@ -45,54 +45,47 @@ from xlanb.graph.array_ops import (
     zeros,
     zeros_like,
 )
-from xlanb.graph.array_ops import slice_ as slice  # noqa: A004
-from xlanb.graph.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
-from xlanb.graph.constant_value import constant_value as _constant_value
-from xlanb.graph.control_flow import assert_that as Assert  # noqa: N812
-from xlanb.graph.control_flow import case, cond, while_loop
-from xlanb.graph.control_ops import group, no_op
-from xlanb.graph.control_ops import tuple_ as tuple  # noqa: A004
-from xlanb.graph.convert import constant, convert_to_tensor
-from xlanb.graph.default_graph import get_default_graph, reset_default_graph
-from xlanb.graph.default_session import get_default_session
-from xlanb.graph.dtypes import DType, as_dtype
-from xlanb.graph.functional import foldl, foldr, map_fn, scan
-from xlanb.graph.gradients import AggregationMethod, gradients
-from xlanb.graph.graph import Graph
-from xlanb.graph.indexed_slices import IndexedSlices
-from xlanb.graph.initializers import (
+from xlanb.graph.builders.array_ops import slice_ as slice  # noqa: A004
+from xlanb.graph.builders.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value, global_norm
+from xlanb.graph.builders.control_flow import assert_that as Assert  # noqa: N812
+from xlanb.graph.builders.control_flow import case, cond, while_loop
+from xlanb.graph.builders.control_ops import group, no_op
+from xlanb.graph.builders.control_ops import tuple_ as tuple  # noqa: A004
+from xlanb.graph.builders.functional import foldl, foldr, map_fn, scan
+from xlanb.graph.builders.indexed_slices import IndexedSlices
+from xlanb.graph.builders.initializers import (
     Constant as constant_initializer,
 )
-from xlanb.graph.initializers import (
+from xlanb.graph.builders.initializers import (
     Ones as ones_initializer,
 )
-from xlanb.graph.initializers import (
+from xlanb.graph.builders.initializers import (
     Orthogonal as orthogonal_initializer,
 )
-from xlanb.graph.initializers import (
+from xlanb.graph.builders.initializers import (
     RandomNormal as random_normal_initializer,
 )
-from xlanb.graph.initializers import (
+from xlanb.graph.builders.initializers import (
     RandomUniform as random_uniform_initializer,
 )
-from xlanb.graph.initializers import (
+from xlanb.graph.builders.initializers import (
     TruncatedNormal as truncated_normal_initializer,
 )
-from xlanb.graph.initializers import (
+from xlanb.graph.builders.initializers import (
     VarianceScaling as variance_scaling_initializer,
 )
-from xlanb.graph.initializers import (
+from xlanb.graph.builders.initializers import (
     Zeros as zeros_initializer,
 )
-from xlanb.graph.initializers import (
+from xlanb.graph.builders.initializers import (
     glorot_normal as glorot_normal_initializer,
 )
-from xlanb.graph.initializers import (
+from xlanb.graph.builders.initializers import (
     glorot_uniform as glorot_uniform_initializer,
 )
-from xlanb.graph.loss_ops import log_softmax as _log_softmax
-from xlanb.graph.loss_ops import softmax as _softmax
-from xlanb.graph.math_ops import (
+from xlanb.graph.builders.loss_ops import log_softmax as _log_softmax
+from xlanb.graph.builders.loss_ops import softmax as _softmax
+from xlanb.graph.builders.math_ops import (
     abs,  # noqa: A004
     add,
     add_n,
@@ -129,11 +122,10 @@ from xlanb.graph.math_ops import (
     tensordot,
     truediv,
 )
-from xlanb.graph.name_scope import name_scope
-from xlanb.graph.nn_ops import l2_normalize as _l2_normalize
-from xlanb.graph.nn_ops import sequence_mask
-from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.random_ops import (
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.nn_ops import l2_normalize as _l2_normalize
+from xlanb.graph.builders.nn_ops import sequence_mask
+from xlanb.graph.builders.random_ops import (
     get_seed,
     random_normal,
     random_shuffle,
@@ -141,9 +133,8 @@ from xlanb.graph.random_ops import (
     set_random_seed,
     truncated_normal,
 )
-from xlanb.graph.tensor_array import TensorArray
-from xlanb.graph.tensor_shape import Dimension, TensorShape
-from xlanb.graph.variable_scope import (
+from xlanb.graph.builders.tensor_array import TensorArray
+from xlanb.graph.builders.variable_scope import (
     AUTO_REUSE,
     VariableScope,
     disable_resource_variables,
@@ -152,7 +143,7 @@ from xlanb.graph.variable_scope import (
     get_variable_scope,
     variable_scope,
 )
-from xlanb.graph.variables import (
+from xlanb.graph.builders.variables import (
     GraphKeys,
     Variable,
     global_variables,
@@ -162,6 +153,15 @@ from xlanb.graph.variables import (
     trainable_variables,
     variables_initializer,
 )
+from xlanb.graph.constant_value import constant_value as _constant_value
+from xlanb.graph.convert import constant, convert_to_tensor
+from xlanb.graph.default_graph import get_default_graph, reset_default_graph
+from xlanb.graph.default_session import get_default_session
+from xlanb.graph.dtypes import DType, as_dtype
+from xlanb.graph.gradients import AggregationMethod, gradients
+from xlanb.graph.graph import Graph
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.tensor_shape import Dimension, TensorShape
 from xlanb.runtime.config import (
     ConfigProto,
     GPUOptions,

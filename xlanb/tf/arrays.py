@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import math_ops
-from xlanb.graph.array_ops import (
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import (
     concat,
     expand_dims,
     fill,
@@ -21,14 +21,14 @@ from xlanb.graph.array_ops import (
     zeros,
     zeros_like,
 )
-from xlanb.graph.clip_ops import clip_by_value
+from xlanb.graph.builders.clip_ops import clip_by_value
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.random_ops import get_seed, random_uniform
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.dtypes import as_dtype, float32, int32, int64
 from xlanb.graph.gradients import gradients
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Tensor
-from xlanb.graph.random_ops import get_seed, random_uniform
 from xlanb.graph.tensor_shape import TensorShape
 
 

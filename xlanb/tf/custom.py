@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from xlanb.errors import GraphTypeError, GraphValueError
-from xlanb.graph.array_ops import identity
+from xlanb.graph.builders.array_ops import identity
+from xlanb.graph.builders.nest import flatten, pack_like
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.gradients.registry import not_differentiable, register_gradient
-from xlanb.graph.nest import flatten, pack_like
 from xlanb.graph.op_library import call_op
 from xlanb.graph.operation import Operation
 

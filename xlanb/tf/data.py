@@ -17,13 +17,13 @@ import numpy as np
 
 from xlanb.errors import GraphError, GraphTypeError, GraphValueError
 from xlanb.graph import dtypes
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.nest import flatten, is_nested, map_structure, pack_like
+from xlanb.graph.builders.random_ops import get_seed
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.dtypes import DType, as_dtype
-from xlanb.graph.name_scope import name_scope
-from xlanb.graph.nest import flatten, is_nested, map_structure, pack_like
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.random_ops import get_seed
 from xlanb.graph.tensor_shape import TensorShape
 from xlanb.tf.defun import Defined, Spec, closed_function, define, label_of
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest

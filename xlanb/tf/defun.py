@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xlanb.graph.builders.functional_control import Traced, function_of_nodes
+from xlanb.graph.builders.nest import flatten
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.functional_control import Traced, function_of_nodes
 from xlanb.graph.functions import FunctionRef
 from xlanb.graph.graph import Graph
-from xlanb.graph.nest import flatten
 from xlanb.graph.operation import Tensor
 from xlanb.graph.rewrite import needed_by
 from xlanb.graph.tensor_shape import TensorShape

@@ -6,18 +6,19 @@ import math
 from typing import Any
 
 from xlanb.errors import UnimplementedError
-from xlanb.graph import dtypes, math_ops
-from xlanb.graph.array_ops import concat, one_hot, shape
-from xlanb.graph.convert import convert_to_tensor
-from xlanb.graph.loss_ops import (
+from xlanb.graph import dtypes
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import concat, one_hot, shape
+from xlanb.graph.builders.loss_ops import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,
     softmax,
     sparse_softmax_cross_entropy_with_logits,
 )
+from xlanb.graph.builders.random_ops import random_normal, random_uniform
+from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
-from xlanb.graph.random_ops import random_normal, random_uniform
 
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 

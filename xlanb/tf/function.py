@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import GraphValueError
+from xlanb.graph.builders.nest import flatten
+from xlanb.graph.builders.variables import Variable
 from xlanb.graph.dtypes import as_dtype
 from xlanb.graph.graph import Graph
-from xlanb.graph.nest import flatten
 from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import TensorShape
-from xlanb.graph.variables import Variable
 from xlanb.runtime.jit import Jit
 from xlanb.runtime.program import traced_graph
 from xlanb.tf.contrib.compiler.jit import experimental_jit_scope

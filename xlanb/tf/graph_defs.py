@@ -8,9 +8,9 @@ from typing import Any
 
 from xlanb.boundary import boundary
 from xlanb.errors import GraphValueError
-from xlanb.graph.attr_values import new_message
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.graph import Graph
+from xlanb.graph.graphdef.attr_values import new_message
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 

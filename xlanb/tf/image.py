@@ -6,16 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import dtypes, math_ops
-from xlanb.graph.array_ops import pad, reshape, reverse, shape, slice_, stack, tile, transpose
-from xlanb.graph.clip_ops import clip_by_value
-from xlanb.graph.control_flow import cond
+from xlanb.graph import dtypes
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import pad, reshape, reverse, shape, slice_, stack, tile, transpose
+from xlanb.graph.builders.clip_ops import clip_by_value
+from xlanb.graph.builders.control_flow import cond
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.random_ops import random_uniform
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.dtypes import as_dtype
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
-from xlanb.graph.random_ops import random_uniform
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 

@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import array_ops, initializers, math_ops, nn_ops
-from xlanb.graph.control_flow import cond
+from xlanb.graph.builders import array_ops, initializers, math_ops, nn_ops
+from xlanb.graph.builders.control_flow import cond
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.variable_scope import get_variable, variable_scope
+from xlanb.graph.builders.variables import GraphKeys
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import as_dtype, float32
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import TensorShape
-from xlanb.graph.variable_scope import get_variable, variable_scope
-from xlanb.graph.variables import GraphKeys
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 _ZEROS, _ONES = initializers.Zeros(), initializers.Ones()

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import math_ops
-from xlanb.graph.array_ops import where_v2
-from xlanb.graph.control_flow import case
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import where_v2
+from xlanb.graph.builders.control_flow import case
+from xlanb.graph.builders.name_scope import name_scope
 from xlanb.graph.convert import constant, convert_to_tensor
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import dtypes, loss_ops, math_ops
-from xlanb.graph.array_ops import ones_like, rank, shape, size, squeeze, stop_gradient, where, zeros_like
-from xlanb.graph.control_ops import no_op
+from xlanb.graph import dtypes
+from xlanb.graph.builders import loss_ops, math_ops
+from xlanb.graph.builders.array_ops import ones_like, rank, shape, size, squeeze, stop_gradient, where, zeros_like
+from xlanb.graph.builders.control_ops import no_op
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.variables import GraphKeys
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
-from xlanb.graph.variables import GraphKeys
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlanb.graph import dtypes, math_ops
-from xlanb.graph.array_ops import ones_like
-from xlanb.graph.array_ops import zeros as zeros_of
+from xlanb.graph import dtypes
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import ones_like
+from xlanb.graph.builders.array_ops import zeros as zeros_of
+from xlanb.graph.builders.variable_scope import variable_scope
+from xlanb.graph.builders.variables import GraphKeys, Variable
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
-from xlanb.graph.variable_scope import variable_scope
-from xlanb.graph.variables import GraphKeys, Variable
 from xlanb.tf.losses import squeezed
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlanb.errors import GraphTypeError, GraphValueError
-from xlanb.graph import dtypes, math_ops
-from xlanb.graph.array_ops import concat, reshape, shape, stack
-from xlanb.graph.attr_values import new_message
+from xlanb.graph import dtypes
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import concat, reshape, shape, stack
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.variable_scope import variable_scope
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.graph import Graph
-from xlanb.graph.name_scope import name_scope
+from xlanb.graph.graphdef.attr_values import new_message
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.variable_scope import variable_scope
 from xlanb.tf.checks import assert_less_equal
 from xlanb.tf.sparse import SparseTensor
 
@@ -305,7 +306,7 @@ def variable_op_scope(values: Any, name_or_scope: Any, default_name: str | None 
 
 def make_ndarray(tensor: Any) -> Any:
     """The array of a TensorProto message."""
-    from xlanb.graph.attr_values import attr_from_proto
+    from xlanb.graph.graphdef.attr_values import attr_from_proto
 
     wrapped = new_message("AttrValue")
     wrapped.tensor.ParseFromString(tensor.SerializeToString())
@@ -314,8 +315,8 @@ def make_ndarray(tensor: Any) -> Any:
 
 def make_tensor_proto(values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False) -> Any:
     """A TensorProto message of a value."""
-    from xlanb.graph.attr_values import attr_to_proto
     from xlanb.graph.convert import make_array
+    from xlanb.graph.graphdef.attr_values import attr_to_proto
 
     array, _ = make_array(values, None if dtype is None else dtypes.as_dtype(dtype))
     wrapped = new_message("AttrValue")

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from xlanb.errors import GraphError, GraphValueError
-from xlanb.graph.control_ops import group
-from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.variables import (
+from xlanb.graph.builders.control_ops import group
+from xlanb.graph.builders.variables import (
     GraphKeys,
     global_variables,
     global_variables_initializer,
     local_variables_initializer,
 )
+from xlanb.graph.default_graph import get_default_graph
 from xlanb.runtime.resources import OutOfRangeError
 from xlanb.runtime.session import Session
 from xlanb.tf import logging

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from xlanb.errors import GraphValueError
+from xlanb.graph.builders.initializers import VarianceScaling
+from xlanb.graph.builders.random_ops import random_uniform
 from xlanb.graph.dtypes import float32
-from xlanb.graph.initializers import VarianceScaling
 from xlanb.graph.operation import Tensor
-from xlanb.graph.random_ops import random_uniform
 from xlanb.tf.arrays import eye
 
 

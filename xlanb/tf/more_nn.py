@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import dtypes, math_ops, nn_ops
-from xlanb.graph.array_ops import concat, expand_dims, squeeze, stop_gradient
+from xlanb.graph import dtypes
+from xlanb.graph.builders import math_ops, nn_ops
+from xlanb.graph.builders.array_ops import concat, expand_dims, squeeze, stop_gradient
+from xlanb.graph.builders.name_scope import name_scope
 from xlanb.graph.convert import constant, convert_to_tensor
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import initializers, math_ops
-from xlanb.graph.array_ops import ones, where
-from xlanb.graph.control_ops import group
+from xlanb.graph.builders import initializers, math_ops
+from xlanb.graph.builders.array_ops import ones, where
+from xlanb.graph.builders.control_ops import group
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.variable_scope import get_variable, variable_scope
+from xlanb.graph.builders.variables import GraphKeys, Variable, trainable_variables
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.variable_scope import get_variable, variable_scope
-from xlanb.graph.variables import GraphKeys, Variable, trainable_variables
 from xlanb.tf.optimizers import Optimizer
 from xlanb.tf.states import rows, set_rows
 

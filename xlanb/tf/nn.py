@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from xlanb.graph.array_ops import gather
-from xlanb.graph.loss_ops import (
+from xlanb.graph.builders.array_ops import gather
+from xlanb.graph.builders.loss_ops import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,
     softmax,
@@ -13,8 +13,8 @@ from xlanb.graph.loss_ops import (
     softmax_cross_entropy_with_logits_v2,
     sparse_softmax_cross_entropy_with_logits,
 )
-from xlanb.graph.math_ops import log_sigmoid, sigmoid
-from xlanb.graph.nn_ops import (
+from xlanb.graph.builders.math_ops import log_sigmoid, sigmoid
+from xlanb.graph.builders.nn_ops import (
     avg_pool,
     batch_normalization,
     bias_add,

@@ -6,25 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlanb.errors import GraphTypeError, GraphValueError
-from xlanb.graph import dtypes, initializers
-from xlanb.graph.array_ops import shape
-from xlanb.graph.control_ops import group, tuple_
-from xlanb.graph.convert import convert_to_tensor
-from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.gradients import gradients
-from xlanb.graph.indexed_slices import IndexedSlices
-from xlanb.graph.math_ops import cast
-from xlanb.graph.name_scope import name_scope
-from xlanb.graph.op_library import call, call_n, call_op
-from xlanb.graph.operation import Operation, Tensor, as_operation
-from xlanb.graph.variable_scope import get_variable, variable_scope
-from xlanb.graph.variables import (
+from xlanb.graph import dtypes
+from xlanb.graph.builders import initializers
+from xlanb.graph.builders.array_ops import shape
+from xlanb.graph.builders.control_ops import group, tuple_
+from xlanb.graph.builders.indexed_slices import IndexedSlices
+from xlanb.graph.builders.math_ops import cast
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.variable_scope import get_variable, variable_scope
+from xlanb.graph.builders.variables import (
     GraphKeys,
     RefVariable,
     ResourceVariable,
     Variable,
     trainable_variables,
 )
+from xlanb.graph.convert import convert_to_tensor
+from xlanb.graph.default_graph import get_default_graph
+from xlanb.graph.gradients import gradients
+from xlanb.graph.op_library import call, call_n, call_op
+from xlanb.graph.operation import Operation, Tensor, as_operation
 from xlanb.tf.states import rows, set_rows
 
 _TRAINABLE_TYPES = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})

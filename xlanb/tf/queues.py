@@ -7,18 +7,18 @@ from typing import Any
 
 from xlanb.errors import GraphValueError
 from xlanb.graph import dtypes
-from xlanb.graph.array_ops import gather, identity, shape
+from xlanb.graph.builders.array_ops import gather, identity, shape
+from xlanb.graph.builders.math_ops import range as range_of
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.nest import flatten, pack_like
+from xlanb.graph.builders.random_ops import get_seed, random_shuffle
+from xlanb.graph.builders.variables import GraphKeys, Variable
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import as_dtype
-from xlanb.graph.math_ops import range as range_of
-from xlanb.graph.name_scope import name_scope
-from xlanb.graph.nest import flatten, pack_like
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.random_ops import get_seed, random_shuffle
 from xlanb.graph.tensor_shape import TensorShape
-from xlanb.graph.variables import GraphKeys, Variable
 from xlanb.tf.coordinator import QueueRunner, add_queue_runner
 
 

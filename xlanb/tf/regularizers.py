@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import math_ops
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.name_scope import name_scope
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
 

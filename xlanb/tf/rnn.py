@@ -6,19 +6,30 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import math_ops, nest
-from xlanb.graph.array_ops import concat, identity, rank, reverse, shape, stack, transpose, unstack, where, zeros
-from xlanb.graph.control_flow import assert_that, while_loop
+from xlanb.graph.builders import math_ops, nest
+from xlanb.graph.builders.array_ops import (
+    concat,
+    identity,
+    rank,
+    reverse,
+    shape,
+    stack,
+    transpose,
+    unstack,
+    where,
+    zeros,
+)
+from xlanb.graph.builders.control_flow import assert_that, while_loop
+from xlanb.graph.builders.math_ops import range as range_
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.tensor_array import TensorArray
+from xlanb.graph.builders.variable_scope import variable_scope
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import int32
-from xlanb.graph.math_ops import range as range_
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
-from xlanb.graph.tensor_array import TensorArray
 from xlanb.graph.tensor_shape import TensorShape
-from xlanb.graph.variable_scope import variable_scope
 
 
 def _swap_batch_and_time(x: Tensor) -> Tensor:

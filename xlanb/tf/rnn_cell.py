@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import initializers, math_ops, nest, nn_ops
-from xlanb.graph.array_ops import concat, split, zeros
+from xlanb.graph.builders import initializers, math_ops, nest, nn_ops
+from xlanb.graph.builders.array_ops import concat, split, zeros
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.variable_scope import variable_scope
 from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import int32
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
-from xlanb.graph.variable_scope import variable_scope
 from xlanb.tf.layers import Layer
 
 LSTMStateTuple = namedtuple("LSTMStateTuple", ("c", "h"))  # noqa: PYI024 - TensorFlow's is one
@@ -236,7 +236,7 @@ class LSTMCell(RNNCell):
 
 
 def _clipped(x: Tensor, bound: float) -> Tensor:
-    from xlanb.graph.clip_ops import clip_by_value
+    from xlanb.graph.builders.clip_ops import clip_by_value
 
     found: Tensor = clip_by_value(x, -bound, bound)
     return found

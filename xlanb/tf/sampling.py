@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlanb.graph import dtypes
-from xlanb.graph.array_ops import (
+from xlanb.graph.builders.array_ops import (
     concat,
     expand_dims,
     ones,
@@ -18,14 +18,14 @@ from xlanb.graph.array_ops import (
     stop_gradient,
     zeros_like,
 )
+from xlanb.graph.builders.loss_ops import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits_v2
+from xlanb.graph.builders.math_ops import cast, matmul
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.nn_ops import embedding_lookup
+from xlanb.graph.builders.random_ops import get_seed
 from xlanb.graph.convert import convert_to_tensor
-from xlanb.graph.loss_ops import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits_v2
-from xlanb.graph.math_ops import cast, matmul
-from xlanb.graph.name_scope import name_scope
-from xlanb.graph.nn_ops import embedding_lookup
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Tensor
-from xlanb.graph.random_ops import get_seed
 
 Sampled = tuple[Tensor, Tensor, Tensor]
 

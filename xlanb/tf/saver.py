@@ -17,8 +17,8 @@ import numpy as np
 from xlanb.errors import FeedError, GraphValueError
 from xlanb.files import path_to_write
 from xlanb.graph import dtypes
+from xlanb.graph.builders.variables import GraphKeys
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.variables import GraphKeys
 from xlanb.runtime.npz import read_npz
 
 _ENDING = ".npz"

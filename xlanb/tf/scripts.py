@@ -9,7 +9,7 @@ from typing import Any
 from xlanb.graph.dtypes import as_dtype
 from xlanb.graph.op_library import call_op
 from xlanb.graph.operation import Operation
-from xlanb.runtime.host_strings import register_function
+from xlanb.runtime.host.strings import register_function
 
 _numbers = itertools.count()
 

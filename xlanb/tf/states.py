@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from xlanb.errors import GraphTypeError
-from xlanb.graph.array_ops import gather
-from xlanb.graph.control_ops import group
+from xlanb.graph.builders.array_ops import gather
+from xlanb.graph.builders.control_ops import group
+from xlanb.graph.builders.variables import RefVariable, ResourceVariable
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.variables import RefVariable, ResourceVariable
 
 
 def _scatter(function: str, op_type: str) -> Callable[..., Tensor]:

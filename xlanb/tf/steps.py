@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import GraphValueError
+from xlanb.graph.builders.variables import GraphKeys
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.variables import GraphKeys
 from xlanb.tf.optimizers import get_or_create_global_step
 
 

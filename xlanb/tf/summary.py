@@ -8,11 +8,11 @@ from __future__ import annotations
 import warnings
 from typing import Any, Self
 
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.variables import GraphKeys
 from xlanb.graph.convert import constant
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.operation import Tensor
-from xlanb.graph.variables import GraphKeys
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
 
 _said: list[str] = []

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from xlanb.graph import dtypes
-from xlanb.graph.control_ops import group
+from xlanb.graph.builders.control_ops import group
+from xlanb.graph.builders.variables import GraphKeys
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import as_dtype
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.variables import GraphKeys
 
 
 class KeyValueTensorInitializer:

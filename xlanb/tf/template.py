@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from xlanb.graph.variable_scope import variable_scope
+from xlanb.graph.builders.variable_scope import variable_scope
 
 
 class Template:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.graph.builders.random_ops import set_random_seed
 from xlanb.graph.default_graph import get_default_graph, reset_default_graph
-from xlanb.graph.random_ops import set_random_seed
 from xlanb.runtime.session import Session
 
 main = unittest.main
@@ -98,7 +98,7 @@ def compute_gradient(
     x: Any, x_shape: Any, y: Any, y_shape: Any, x_init_value: Any = None, delta: float = 1e-3, init_targets: Any = None
 ) -> tuple[Any, Any]:
     """The two Jacobians [elements of x, elements of y]: by tf.gradients, and by small steps."""
-    from xlanb.graph.array_ops import reshape
+    from xlanb.graph.builders.array_ops import reshape
     from xlanb.graph.default_session import require_session
     from xlanb.graph.gradients import gradients
 

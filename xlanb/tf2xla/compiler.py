@@ -12,9 +12,9 @@ import numpy as np
 from xlanb.boundary import boundary
 from xlanb.contexts import bound
 from xlanb.errors import GraphError, LiteralError, ShapeError, UnknownOpError
-from xlanb.graph.call_expansion import check_expansion
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.optimize.call_expansion import check_expansion
 from xlanb.hlo import HloInstruction, HloModule
 from xlanb.hlo.attributes import OpMetadata
 from xlanb.hlo.builder import HloBuilder

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from xlanb.errors import UnimplementedError
-from xlanb.graph import math_ops
-from xlanb.graph.array_ops import (
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import (
     concat,
     expand_dims,
     gather,
@@ -23,10 +23,10 @@ from xlanb.graph.array_ops import (
     unstack,
     zeros_like,
 )
+from xlanb.graph.builders.indexed_slices import IndexedSlices
 from xlanb.graph.constant_value import constant_value
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.gradients.registry import not_differentiable, register_gradient
-from xlanb.graph.indexed_slices import IndexedSlices
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
 

@@ -8,17 +8,17 @@ from functools import partial
 from typing import Any
 
 from xlanb.errors import GraphTypeError, GraphValueError
-from xlanb.graph.array_ops import concat, identity, ones, shape, zeros_like
-from xlanb.graph.control_flow_context import is_exit, is_loop_switch
-from xlanb.graph.control_ops import tuple_
+from xlanb.graph.builders.array_ops import concat, identity, ones, shape, zeros_like
+from xlanb.graph.builders.control_flow_context import is_exit, is_loop_switch
+from xlanb.graph.builders.control_ops import tuple_
+from xlanb.graph.builders.indexed_slices import IndexedSlices
+from xlanb.graph.builders.math_ops import add_n, cast
+from xlanb.graph.builders.name_scope import name_scope
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import int32
 from xlanb.graph.gradients.loops import walk_of, zeros_like_output
 from xlanb.graph.gradients.registry import as_list, gradient_function
-from xlanb.graph.indexed_slices import IndexedSlices
-from xlanb.graph.math_ops import add_n, cast
-from xlanb.graph.name_scope import name_scope
 from xlanb.graph.operation import Operation, Tensor
 
 Gradient = Tensor | IndexedSlices

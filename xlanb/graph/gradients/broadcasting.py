@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlanb.graph.array_ops import reshape, shape
-from xlanb.graph.math_ops import reduce_sum
+from xlanb.graph.builders.array_ops import reshape, shape
+from xlanb.graph.builders.math_ops import reduce_sum
 from xlanb.graph.op_library import call_n
 from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import Dims

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from xlanb.errors import GraphValueError, UnimplementedError
-from xlanb.graph.array_ops import identity
-from xlanb.graph.control_flow_context import (
+from xlanb.graph.builders.array_ops import identity
+from xlanb.graph.builders.control_flow_context import (
     Branch,
     Context,
     Loop,
@@ -19,13 +19,13 @@ from xlanb.graph.control_flow_context import (
     switch,
     switch_beside,
 )
+from xlanb.graph.builders.indexed_slices import IndexedSlices
+from xlanb.graph.builders.tensor_array import TensorArray
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.gradients.registry import not_differentiable, register_gradient
-from xlanb.graph.indexed_slices import IndexedSlices
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.graph.tensor_array import TensorArray
 
 not_differentiable(
     "LoopCond", "ControlTrigger", "StackV2", "StackPushV2", "StackPopV2", "StackCloseV2", "TensorArrayV3", "TensorArrayGradV3",

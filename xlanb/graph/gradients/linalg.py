@@ -6,8 +6,8 @@ from string import ascii_letters
 from typing import Any
 
 from xlanb.errors import UnimplementedError
-from xlanb.graph import math_ops
-from xlanb.graph.array_ops import (
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import (
     broadcast_to,
     concat,
     expand_dims,
@@ -18,9 +18,9 @@ from xlanb.graph.array_ops import (
     zeros,
     zeros_like,
 )
+from xlanb.graph.builders.math_ops import conj, matmul, reduce_sum
 from xlanb.graph.convert import constant
 from xlanb.graph.gradients.registry import register_gradient
-from xlanb.graph.math_ops import conj, matmul, reduce_sum
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from xlanb.errors import GraphTypeError
-from xlanb.graph import math_ops
-from xlanb.graph.array_ops import concat, shape, zeros, zeros_like
-from xlanb.graph.control_flow_context import (
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import concat, shape, zeros, zeros_like
+from xlanb.graph.builders.control_flow_context import (
     Branch,
     Context,
     Loop,
@@ -31,9 +31,9 @@ from xlanb.graph.control_flow_context import (
     switch,
     switch_beside,
 )
+from xlanb.graph.builders.indexed_slices import IndexedSlices
 from xlanb.graph.convert import constant
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.indexed_slices import IndexedSlices
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor, handed_on_from
 from xlanb.graph.tensor_shape import TensorShape

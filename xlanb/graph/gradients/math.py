@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.graph import math_ops
-from xlanb.graph.array_ops import (
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import (
     ones,
     ones_like,
     reshape,
@@ -17,12 +17,12 @@ from xlanb.graph.array_ops import (
     zeros,
     zeros_like,
 )
+from xlanb.graph.builders.math_ops import cast, conj, divide, reduce_sum
 from xlanb.graph.convert import constant
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import float32, int32
 from xlanb.graph.gradients.broadcasting import reduce_gradients, same_known_shape
 from xlanb.graph.gradients.registry import not_differentiable, register_gradient
-from xlanb.graph.math_ops import cast, conj, divide, reduce_sum
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from xlanb.errors import UnimplementedError
-from xlanb.graph import math_ops
-from xlanb.graph.array_ops import (
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import (
     concat,
     expand_dims,
     fill,
@@ -19,10 +19,10 @@ from xlanb.graph.array_ops import (
     where_v2,
     zeros_like,
 )
+from xlanb.graph.builders.math_ops import cast
 from xlanb.graph.convert import constant
 from xlanb.graph.gradients.array import dense
 from xlanb.graph.gradients.registry import not_differentiable, register_gradient
-from xlanb.graph.math_ops import cast
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.graph import math_ops
-from xlanb.graph.array_ops import (
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import (
     concat,
     expand_dims,
     gather,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.graph import math_ops
-from xlanb.graph.array_ops import (
+from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import (
     broadcast_to,
     concat,
     gather,
@@ -23,12 +23,12 @@ from xlanb.graph.array_ops import (
     where_v2,
     zeros_like,
 )
+from xlanb.graph.builders.math_ops import cast, conj, divide, matmul, reduce_sum, truediv
 from xlanb.graph.constant_value import constant_value
 from xlanb.graph.convert import constant
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import int32
 from xlanb.graph.gradients.registry import register_gradient
-from xlanb.graph.math_ops import cast, conj, divide, matmul, reduce_sum, truediv
 from xlanb.graph.op_library import call, call_n
 from xlanb.graph.operation import Operation, Tensor
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlanb.graph.array_ops import concat, expand_dims, reshape, size
+from xlanb.graph.builders.array_ops import concat, expand_dims, reshape, size
+from xlanb.graph.builders.indexed_slices import IndexedSlices
 from xlanb.graph.convert import constant
 from xlanb.graph.gradients.registry import not_differentiable, register_gradient
-from xlanb.graph.indexed_slices import IndexedSlices
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation
 from xlanb.graph.shapes import handle_shape

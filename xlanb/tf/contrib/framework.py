@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from xlanb.graph.builders.nest import flatten, map_structure
+from xlanb.graph.builders.variables import GraphKeys
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.nest import flatten, map_structure
-from xlanb.graph.variables import GraphKeys
 from xlanb.tf.contrib.arg_scope import add_arg_scope, arg_scope, current_arg_scope, has_arg_scope
 from xlanb.tf.optimizers import get_or_create_global_step
 from xlanb.tf.saver import list_variables, load_variable

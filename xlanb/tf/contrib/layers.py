@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import initializers
-from xlanb.graph.array_ops import one_hot
-from xlanb.graph.clip_ops import clip_by_global_norm
+from xlanb.graph.builders import initializers
+from xlanb.graph.builders.array_ops import one_hot
+from xlanb.graph.builders.clip_ops import clip_by_global_norm
+from xlanb.graph.builders.loss_ops import softmax as _softmax
+from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.nn_ops import batch_normalization, embedding_lookup, moments
+from xlanb.graph.builders.variable_scope import get_variable, variable_scope
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.dtypes import float32
-from xlanb.graph.loss_ops import softmax as _softmax
-from xlanb.graph.name_scope import name_scope
-from xlanb.graph.nn_ops import batch_normalization, embedding_lookup, moments
 from xlanb.graph.operation import Tensor
-from xlanb.graph.variable_scope import get_variable, variable_scope
 from xlanb.tf import layers as _layers
 from xlanb.tf.contrib.arg_scope import add_arg_scope
 from xlanb.tf.generated import function_of
@@ -348,7 +348,7 @@ def batch_norm(
 
 
 def _identity(value: Any) -> Tensor:
-    from xlanb.graph.array_ops import identity
+    from xlanb.graph.builders.array_ops import identity
 
     return identity(value)
 

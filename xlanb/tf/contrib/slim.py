@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.graph.array_ops import identity
-from xlanb.graph.clip_ops import clip_by_norm
+from xlanb.graph.builders.array_ops import identity
+from xlanb.graph.builders.clip_ops import clip_by_norm
+from xlanb.graph.builders.variables import GraphKeys, global_variables_initializer, local_variables_initializer
 from xlanb.graph.default_graph import get_default_graph
-from xlanb.graph.variables import GraphKeys, global_variables_initializer, local_variables_initializer
 from xlanb.runtime.session import Session
 from xlanb.tf import logging, losses
 from xlanb.tf.contrib.arg_scope import add_arg_scope, arg_scope, current_arg_scope, has_arg_scope

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph.clip_ops import clip_by_value
-from xlanb.graph.loss_ops import softmax
-from xlanb.graph.math_ops import sigmoid
-from xlanb.graph.nn_ops import leaky_relu, relu6, swish
+from xlanb.graph.builders.clip_ops import clip_by_value
+from xlanb.graph.builders.loss_ops import softmax
+from xlanb.graph.builders.math_ops import sigmoid
+from xlanb.graph.builders.nn_ops import leaky_relu, relu6, swish
 from xlanb.tf.generated import function_of
 
 relu, tanh, elu, selu, softplus, softsign, exponential = (

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from xlanb.errors import GraphValueError
-from xlanb.graph import initializers, math_ops
-from xlanb.graph.array_ops import concat, placeholder, reshape, shape
-from xlanb.graph.nn_ops import embedding_lookup, leaky_relu
+from xlanb.graph.builders import initializers, math_ops
+from xlanb.graph.builders.array_ops import concat, placeholder, reshape, shape
+from xlanb.graph.builders.nn_ops import embedding_lookup, leaky_relu
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import TensorShape

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from xlanb.errors import UnimplementedError
-from xlanb.graph.nest import flatten, pack_like
+from xlanb.graph.builders.nest import flatten, pack_like
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
 

@@ -1,0 +1,196 @@
+"""Rewrites of a graph before it is clustered; each gives a new graph, or the same object where nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import GraphError
+from xlanb.graph.graph import Graph
+from xlanb.graph.limits import stored
+from xlanb.graph.op_library import op_has_side_effects
+from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.optimize.fold_batch_norms import fold_batch_norms
+from xlanb.graph.recording import attribute_text
+from xlanb.graph.rewrite import copy_graph, edit, needed_by
+
+Evaluate = Callable[[Tensor], "np.ndarray[Any, Any] | None"]
+
+_LARGEST_CONSTANT = 1 << 20  # elements of a folded constant: folding must not blow the graph up
+# Never folded: they are constants already, depend on the run, or mean something by being there.
+_NOT_FOLDED = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "_Arg", "_Retval", "NoOp", "StopGradient", "PreventGradient",
+                         "Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond", "CheckNumerics", "Identity", "IdentityN"})  # fmt: skip
+
+
+def optimize_steps(
+    graph: Graph,
+    fetches: Sequence[str],
+    feeds: Sequence[str],
+    targets: Sequence[str],
+    evaluate: Evaluate,
+    *,
+    fold_norms: bool = False,
+) -> Iterator[tuple[str, Graph]]:
+    """Each pass's name and the graph after it, in order.
+
+    `fetches` and `feeds` are names of tensors, `targets` names of operations that are run; these keep their names and meaning. `evaluate` gives the value of a
+    tensor that depends on constants alone, or None. Batch normalizations are folded only where `fold_norms` asks for it: it rounds otherwise.
+    """
+    keep = {name.rpartition(":")[0] for name in (*fetches, *feeds)} | set(targets)
+    fed = {name.rpartition(":")[0] for name in feeds}
+    graph = fold_constants(graph, keep, fed, evaluate)
+    yield "constant_folding", graph
+    if fold_norms:
+        graph = fold_batch_norms(graph, keep)
+        yield "fold_batch_norms", graph
+    graph = remove_identities(graph, keep)
+    yield "remove_identities", graph
+    graph = merge_common_subgraphs(graph, keep, fed)
+    yield "common_subgraph_elimination", graph
+
+
+def prune(graph: Graph, keep: Collection[str]) -> Graph:
+    """Only what the operations named in `keep` need."""
+    needed = needed_by([op for op in graph if op.name in keep])
+    return graph if len(needed) == len(graph) else copy_graph(graph, needed)
+
+
+def fold_constants(graph: Graph, keep: Collection[str], fed: Collection[str], evaluate: Evaluate) -> Graph:
+    """Operations that depend on constants alone become Const nodes of the same name.
+
+    mul(Const 2, Const 3) -> Const 6
+
+    Only the last operations of such a part are evaluated; what nobody needs afterwards is dropped.
+    """
+    foldable = _foldable(graph, fed)
+    frontier = [op for op in foldable if op.name in keep or any(user not in foldable for user in op.outputs[0].uses)]
+    values = {
+        op.name: value
+        for op in frontier
+        if (value := evaluate(op.outputs[0])) is not None and value.size <= _LARGEST_CONSTANT
+    }
+    if not values:
+        return graph
+    result = copy_graph(graph)
+    for name, value in values.items():
+        _become_constant(result.get_operation_by_name(name), value)
+    sinks = {op.name for op in graph if not any(t.uses for t in op.outputs) and not op.control_outputs}
+    return prune(result, sinks | set(keep))
+
+
+def _foldable(graph: Graph, fed: Collection[str]) -> dict[Operation, None]:
+    """Operations without side effects whose inputs are constants or foldable themselves, in topological order."""
+    constant: set[Operation] = set()
+    found: dict[Operation, None] = {}
+    has_loops = any(op.type in {"Enter", "RefEnter"} for op in graph)
+    for op in graph.topological_order():
+        if op.name in fed:
+            continue
+        if op.type == "Const":
+            # What a constant waits for says which loop it is in: folded, its readers would be outside.
+            if not (has_loops and op.control_inputs):
+                constant.add(op)
+        elif op.type not in _NOT_FOLDED and not op.control_inputs and op.inputs and len(op.outputs) == 1:
+            simple = (
+                op.outputs[0].dtype.has_numpy_dtype
+                and op.outputs[0].dtype.name != "string"
+                and not op.outputs[0].dtype.is_ref_dtype
+            )
+            if (
+                simple
+                and not op_has_side_effects(op)
+                and all(t.op in constant for t in op.inputs)
+                and not _is_large(op)
+            ):
+                constant.add(op)
+                found[op] = None
+    return found
+
+
+def _is_large(op: Operation) -> bool:
+    """Whether the value would be larger than a folded constant may be, or is known not to exist: the run says so then."""
+    try:
+        count = op.outputs[0].shape.num_elements()
+    except GraphError:
+        return True
+    return count is not None and count > _LARGEST_CONSTANT
+
+
+def _become_constant(op: Operation, value: np.ndarray[Any, Any]) -> None:
+    dtype = op.outputs[0].dtype
+    op.disconnect()
+    op.type = "Const"
+    op.raw_attrs = None
+    kept = {k: v for k, v in op.attrs.items() if k.startswith("_")}
+    op.attrs = {**kept, "dtype": dtype, "value": np.array(value, dtype.numpy_dtype)}
+    op.outputs[0].forget_shape()
+
+
+def remove_identities(graph: Graph, keep: Collection[str]) -> Graph:
+    """Identity(x) -> x, where it neither reads a reference variable, nor waits, nor is waited for, nor is fetched."""
+
+    def change(copy: Graph) -> bool:
+        going = [op for op in copy if op.type == "Identity" and op.name not in keep and _is_transparent(op)]
+        for op in going:
+            op.outputs[0].replace_uses(op.inputs[0])
+        copy.remove_ops(going)
+        return bool(going)
+
+    return (
+        edit(graph, change)
+        if any(op.type == "Identity" and op.name not in keep and _is_transparent(op) for op in graph)
+        else graph
+    )
+
+
+def _is_transparent(op: Operation) -> bool:
+    source = op.inputs[0]
+    # An Identity behind a Switch is what holds the control edges of a branch.
+    return not (
+        op.control_inputs
+        or op.control_outputs
+        or source.dtype.is_ref_dtype
+        or source.op.type in {"Switch", "RefSwitch"}
+    )
+
+
+def merge_common_subgraphs(graph: Graph, keep: Collection[str], fed: Collection[str]) -> Graph:
+    """Two operations of the same type, attributes and inputs become one: the first in topological order.
+
+    add(a, b), add(a, b) -> add(a, b)
+    """
+
+    def change(copy: Graph) -> bool:
+        first: dict[Any, Operation] = {}
+        going = []
+        for op in copy.topological_order():
+            if op.name in fed or op.control_inputs or op.control_outputs or not op.outputs or op_has_side_effects(op):
+                continue
+            kept = first.setdefault(_key(op), op)
+            if kept is not op and op.name not in keep:
+                for old, new in zip(op.outputs, kept.outputs, strict=True):
+                    old.replace_uses(new)
+                going.append(op)
+        copy.remove_ops(going)
+        return bool(going)
+
+    return edit(graph, change)
+
+
+def _key(op: Operation) -> Any:
+    # `_class` asks for a place, not for a value: it does not tell operations apart.
+    attrs = tuple(sorted((k, _attr_key(v)) for k, v in op.attrs.items() if k != "_class"))
+    inputs: tuple[Any, ...] = tuple((t.op, t.value_index) for t in op.inputs)
+    return op.type, op.device, attrs, inputs
+
+
+def _attr_key(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        held = stored(value)
+        # Object arrays (strings) have no bytes of their own.
+        return (
+            f"{value.dtype}{value.shape}{held.shape}{held.tolist() if held.dtype.kind == 'O' else held.tobytes().hex()}"
+        )
+    return f"{type(value).__name__} {attribute_text(value) if not isinstance(value, bytes) else value.hex()}"

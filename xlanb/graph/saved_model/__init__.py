@@ -1,0 +1,5 @@
+"""SavedModels, and the files with their variables."""
+
+from xlanb.graph.saved_model.saved_model import SavedModel, read_saved_model
+
+__all__ = ["SavedModel", "read_saved_model"]

@@ -1,0 +1,224 @@
+"""TensorFlow's checkpoints, read without it: PREFIX.index, a sorted table (LevelDB's format) of entries, and PREFIX.data-*: the values' bytes.
+
+Both hold checksums (CRC-32C), of each block of the table and of each tensor: what was damaged is refused, as TensorFlow's DataLossError does.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from xlanb.boundary import boundary
+from xlanb.errors import DataLossError, GraphError, GraphValueError
+from xlanb.files import open_regular
+from xlanb.graph.dtypes import BY_NUMBER
+from xlanb.graph.graphdef.attr_values import new_message, shape_from_proto
+from xlanb.graph.saved_model.crc32c import crc32c, masked
+
+Array = np.ndarray[Any, Any]
+_MAGIC: Final = 0xDB4775248B80FB57
+_FOOTER: Final = 48
+_TRAILER: Final = 5  # of a block: the kind of compression, and a checksum
+_OBJECTS: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+@boundary("read a checkpoint")
+def read_bundle(prefix: str | Path) -> dict[str, Array]:
+    """The tensors of a checkpoint by name; texts as arrays of bytes.
+
+    Variables of TensorFlow 2, which a checkpoint keys by their place among objects, also stand under their own names.
+
+    Raises:
+        DataLossError: a file is cut off, or a checksum does not match; the message names the file, the tensor and both checksums.
+        GraphError: a file is missing, malformed or compressed.
+    """
+    index = Path(f"{prefix}.index")
+    entries = {key.decode("utf-8", "replace"): value for key, value in _table(index)}
+    header = _message("BundleHeaderProto", entries.pop("", b""), index)
+    if header.endianness:
+        raise GraphError(f"{str(index)!r} is of a checkpoint in big-endian order, which is not supported")
+    found: dict[str, Array] = {}
+    claimed: dict[int, int] = {}
+    for name, data in entries.items():
+        entry = _message("BundleEntryProto", data, index)
+        if entry.slices:
+            continue  # the parts of a partitioned variable have entries of their own
+        if not 0 <= entry.shard_id < max(1, header.num_shards):
+            raise GraphError(f"{str(index)!r}: {name!r} lies in shard {entry.shard_id} of {header.num_shards}")
+        shard = Path(f"{prefix}.data-{entry.shard_id:05d}-of-{max(1, header.num_shards):05d}")
+        claimed[entry.shard_id] = claimed.get(entry.shard_id, 0) + max(0, entry.size)
+        _check_claimed(name, claimed[entry.shard_id], shard)
+        found[name] = _tensor(name, entry, shard)
+    return {**found, **_by_variable(found, index)}
+
+
+def _check_claimed(name: str, size: int, shard: Path) -> None:
+    """Refuse tensors that take more bytes than their file has: they overlap, and would take many times its size in memory."""
+    there = shard.stat().st_size if shard.exists() else size  # a missing file is told when it is read
+    if size > there:
+        raise DataLossError(
+            f"{str(shard)!r}: the tensors up to {name!r} take {size} bytes, but it has {there}: "
+            "they overlap, or the file is cut off; restore it from a copy"
+        )
+
+
+def _read(path: Path, offset: int = 0, size: int | None = None) -> bytes:
+    """So many bytes of a file, by default all; never more than there are."""
+    try:
+        with open_regular(path) as file:
+            there = os.fstat(file.fileno()).st_size
+            wanted = there - offset if size is None else size
+            if not 0 <= offset <= there or not 0 <= wanted <= there - offset:
+                raise DataLossError(
+                    f"{str(path)!r} is cut off: it has {there} bytes, not {wanted} at {offset}; restore the file from a copy"
+                )
+            file.seek(offset)
+            return file.read(wanted)
+    except OSError as error:
+        raise GraphError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+
+
+def _check(what: str, found: int, expected: int) -> None:
+    """Raise DataLossError where the checksum of what was read is not the one that was stored (masked)."""
+    if masked(found) != expected:
+        raise DataLossError(
+            f"{what} is damaged: its checksum is {masked(found):#010x}, expected {expected:#010x}; "
+            "restore the file from a copy"
+        )
+
+
+def _message(name: str, data: bytes, path: Path) -> Any:
+    from google.protobuf.message import DecodeError
+
+    proto = new_message(name)
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise GraphError(f"{str(path)!r} holds a malformed {name}: {error}") from error
+    return proto
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 64:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+    raise DataLossError("a number in a table is cut off")
+
+
+# ---------------------------------------------------------------------------------------------------------- the table
+
+
+def _table(path: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a sorted table."""
+    data = _read(path)
+    if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
+        raise GraphError(f"{str(path)!r} is no index of a checkpoint, or is cut off")
+    footer = data[-_FOOTER:]
+    try:
+        at = _varint(footer, _varint(footer, 0)[1])[1]  # past the handle of the meta index
+        for _, handle in _block(data, *_handle(footer, at), path):
+            yield from _block(data, *_handle(handle, 0), path)
+    except DataLossError as error:
+        raise type(error)(f"{str(path)!r}: {error}") from error
+
+
+def _handle(data: bytes, at: int) -> tuple[int, int]:
+    offset, at = _varint(data, at)
+    return offset, _varint(data, at)[0]
+
+
+def _block(data: bytes, offset: int, size: int, path: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a block: a key says how much of the one before it begins with."""
+    if offset + size + _TRAILER > len(data) or size < 4:
+        raise DataLossError(f"cut off: a block of {size} bytes at {offset} is not there")
+    end = offset + size
+    stored = int.from_bytes(data[end + 1 : end + _TRAILER], "little")
+    _check(f"the block of {size} bytes at {offset}", crc32c(data[offset : end + 1]), stored)
+    if data[end]:
+        raise GraphError(f"{str(path)!r} is compressed, which is not supported")
+    block = data[offset:end]
+    stop = size - 4 - 4 * int.from_bytes(block[-4:], "little")
+    at, key = 0, b""
+    while at < stop:
+        shared, at = _varint(block, at)
+        rest, at = _varint(block, at)
+        length, at = _varint(block, at)
+        if shared > len(key) or rest + length > stop - at:
+            raise DataLossError(f"cut off: an entry of {rest + length} bytes in the block at {offset}")
+        key = key[:shared] + block[at : at + rest]
+        yield key, block[at + rest : at + rest + length]
+        at += rest + length
+
+
+# -------------------------------------------------------------------------------------------------------- the tensors
+
+
+def _tensor(name: str, entry: Any, shard: Path) -> Array:
+    where = f"{str(shard)!r}: tensor {name!r}"
+    dtype = BY_NUMBER.get(entry.dtype)
+    if dtype is None or not dtype.has_numpy_dtype:
+        raise GraphError(f"{where} has an element type that is not supported, number {entry.dtype}")
+    try:
+        shape = shape_from_proto(entry.shape)
+    except GraphError as error:
+        raise GraphValueError(f"{where}: {error}") from error
+    if not shape.is_fully_defined():
+        raise GraphValueError(f"{where} has the shape {shape}: every size must be known")
+    dims = [int(d) for d in shape]
+    if dtype.name == "string":
+        return _texts(where, _read(shard, entry.offset, entry.size), dims, entry.crc32c)
+    if entry.size != dtype.numpy_dtype.itemsize * math.prod(dims):
+        raise GraphValueError(f"{where} has {entry.size} bytes for {dtype.name}{dims}")
+    data = _read(shard, entry.offset, entry.size)
+    _check(where, crc32c(data), entry.crc32c)
+    return _shaped(where, np.frombuffer(data, dtype.numpy_dtype).copy(), dims)
+
+
+def _shaped(where: str, values: Array, dims: list[int]) -> Array:
+    try:
+        return values.reshape(dims)
+    except ValueError as error:  # more dimensions than NumPy has
+        raise GraphValueError(f"{where} has the shape {dims}: {error}") from error
+
+
+def _texts(where: str, data: bytes, dims: list[int], expected: int) -> Array:
+    """Lengths, a checksum of them (as fixed numbers of 4 or 8 bytes), then the texts."""
+    count = math.prod(dims)
+    if count > len(data):  # every length takes a byte at least
+        raise DataLossError(f"{where} is cut off: it has {len(data)} bytes for {count} texts")
+    lengths, at = [], 0
+    for _ in range(count):
+        length, at = _varint(data, at)
+        lengths.append(length)
+    checksum = crc32c(b"".join(n.to_bytes(4 if n < 1 << 32 else 8, "little") for n in lengths))
+    start = at + 4
+    if start + sum(lengths) != len(data):
+        raise DataLossError(f"{where} has {len(data)} bytes for {count} texts of {sum(lengths)} bytes in all")
+    _check(f"{where}, the lengths of its texts,", checksum, int.from_bytes(data[at:start], "little"))
+    _check(where, crc32c(data[at:], checksum), expected)
+    out = np.empty(count, object)
+    for i, length in enumerate(lengths):
+        out[i] = data[start : start + length]
+        start += length
+    return _shaped(where, out, dims)
+
+
+def _by_variable(found: dict[str, Array], index: Path) -> dict[str, Array]:
+    """Tensors under the full names of the variables that TensorFlow 2's objects hold."""
+    objects = found.get(_OBJECTS)
+    if objects is None:
+        return {}
+    if objects.shape or objects.dtype != object:
+        raise GraphValueError(f"{str(index)!r}: {_OBJECTS} is one text, not {objects.dtype}{list(objects.shape)}")
+    graph = _message("TrackableObjectGraph", objects.item(), index)
+    held = [a for node in graph.nodes for a in node.attributes]
+    return {a.full_name: found[a.checkpoint_key] for a in held if a.full_name and a.checkpoint_key in found}

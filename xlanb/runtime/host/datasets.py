@@ -1,0 +1,443 @@
+"""Data sets and iterators (core/kernels/data): a data set is a recipe for elements, an iterator walks through it from run to run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlanb.errors import GraphError, UninitializedError
+from xlanb.files import read_regular
+from xlanb.graph.limits import LARGEST_FILE
+from xlanb.graph.operation import Operation
+from xlanb.runtime.host.ops import HostState, host
+from xlanb.runtime.resources import OutOfRangeError, Resources
+
+Element = tuple[Any, ...]
+
+
+class Walk:
+    """One iterator's walk: its state is that of the run that asks for the next element."""
+
+    def __init__(self, state: HostState) -> None:
+        self.state = state
+
+
+@dataclass(frozen=True)
+class DatasetValue:
+    """A data set: `elements` starts a walk from the beginning."""
+
+    elements: Callable[[Walk], Iterator[Element]]
+
+
+class IteratorValue:
+    """An iterator of a session; without a data set it is not initialised yet.
+
+    Several threads may take from it, one at a time, which holds `lock`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lock = threading.RLock()
+        self._walk: Walk | None = None
+        self._elements: Iterator[Element] | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it has a data set."""
+        return self._elements is not None
+
+    def start(self, dataset: DatasetValue, state: HostState) -> None:
+        """Begin at the first element."""
+        with self.lock:
+            self._walk = Walk(state)
+            self._elements = dataset.elements(self._walk)
+
+    def next(self, op: Operation, state: HostState) -> Element:
+        """The next element.
+
+        Raises:
+            UninitializedError: there is no data set yet.
+            OutOfRangeError: there is no next element.
+        """
+        if self._elements is None or self._walk is None:
+            raise UninitializedError(
+                f"node {op.name!r} ({op.type}): GetNext() failed because the iterator {self.name!r} has not been initialized; "
+                "run its initializer before getting the next element"
+            )
+        self._walk.state = state
+        found = next(self._elements, None)
+        if found is None:
+            raise OutOfRangeError(f"node {op.name!r} ({op.type}): End of sequence")
+        return found
+
+
+def _fail(op: Operation, message: str) -> GraphError:
+    return GraphError(f"node {op.name!r} ({op.type}): {message}")
+
+
+def _dataset(op: Operation, value: Any) -> DatasetValue:
+    if not isinstance(value, DatasetValue):
+        raise _fail(op, f"an input is no data set but {type(value).__name__}")
+    return value
+
+
+# ------------------------------------------------------------------------------------------------------------- sources
+
+
+@host("TensorDataset")
+def _tensor(_op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    return [DatasetValue(lambda _walk: iter([tuple(inputs)]))]
+
+
+@host("TensorSliceDataset")
+def _slices(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    parts = [np.asarray(v) for v in inputs]
+    counts = {p.shape[0] if p.ndim else -1 for p in parts}
+    if len(counts) != 1 or -1 in counts:
+        raise _fail(op, f"components must have rows, all as many: shapes {[list(p.shape) for p in parts]}")
+    count = counts.pop()
+    return [DatasetValue(lambda _walk: (tuple(p[i] for p in parts) for i in range(count)))]
+
+
+@host("RangeDataset")
+def _range(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    start, stop, step = (int(v) for v in inputs[:3])
+    dtype = op.attrs["output_types"][0].numpy_dtype
+    if step == 0:
+        raise _fail(op, "the step is 0")
+    return [DatasetValue(lambda _walk: ((np.asarray(i, dtype),) for i in range(start, stop, step)))]
+
+
+@host("TextLineDataset")
+def _lines(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    names = [bytes(v).decode() for v in np.atleast_1d(np.asarray(inputs[0], object))]
+    if bytes(np.asarray(inputs[1], object).item()):
+        raise _fail(op, "compressed files are not read")
+
+    def lines() -> Iterator[Element]:
+        for name in names:
+            try:
+                text = read_regular(Path(name), LARGEST_FILE)
+            except OSError as error:
+                raise _fail(op, f"cannot read {name}: {error}") from error
+            if len(text) > LARGEST_FILE:
+                raise _fail(op, f"{name} has more than the {LARGEST_FILE:,} bytes that are read")
+            for line in text.splitlines():
+                out = np.empty((), object)
+                out[()] = line
+                yield (out,)
+
+    return [DatasetValue(lambda _walk: lines())]
+
+
+# --------------------------------------------------------------------------------------------------------- by functions
+
+
+def _called(op: Operation, attr: str, walk: Walk, element: Sequence[Any], captured: Sequence[Any]) -> list[Any]:
+    name = str(op.attrs[attr])
+    function = op.graph.functions.get(name)
+    if function is None:
+        raise _fail(op, f"the graph's library has no function {name!r}")
+    return walk.state.call(op, function.body, [*element, *captured])
+
+
+@host("MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2")
+def _map(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source = _dataset(op, inputs[0])
+    captured = list(inputs[1:] if op.type == "MapDataset" else inputs[1:-1])
+    return [DatasetValue(lambda walk: (tuple(_called(op, "f", walk, e, captured)) for e in source.elements(walk)))]
+
+
+@host("FilterDataset")
+def _filter(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source, captured = _dataset(op, inputs[0]), list(inputs[1:])
+    return [
+        DatasetValue(
+            lambda walk: (
+                e for e in source.elements(walk) if bool(np.asarray(_called(op, "predicate", walk, e, captured)[0]))
+            )
+        )
+    ]
+
+
+@host("FlatMapDataset")
+def _flat_map(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source, captured = _dataset(op, inputs[0]), list(inputs[1:])
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        for e in source.elements(walk):
+            yield from _dataset(op, _called(op, "f", walk, e, captured)[0]).elements(walk)
+
+    return [DatasetValue(elements)]
+
+
+@host("InterleaveDataset")
+def _interleave(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    """`cycle_length` data sets at a time, `block_length` elements of each in turn."""
+    source, captured = _dataset(op, inputs[0]), list(inputs[1:-2])
+    cycle, block = int(inputs[-2]), int(inputs[-1])
+    if cycle < 1 or block < 1:
+        raise _fail(op, f"cycle_length and block_length must be positive, not {cycle} and {block}")
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        outer = source.elements(walk)
+        slots: list[Iterator[Element] | None] = [None] * cycle
+        ended, at = False, 0
+        while not ended or any(s is not None for s in slots):
+            slot = slots[at]
+            if slot is None and not ended:
+                following = next(outer, None)
+                ended = following is None
+                if following is not None:
+                    slot = _dataset(op, _called(op, "f", walk, following, captured)[0]).elements(walk)
+            for _ in range(block if slot is not None else 0):
+                found = next(slot, None) if slot is not None else None
+                if found is None:
+                    slot = None
+                    break
+                yield found
+            slots[at] = slot
+            at = (at + 1) % cycle
+
+    return [DatasetValue(elements)]
+
+
+# -------------------------------------------------------------------------------------------------------- of data sets
+
+
+@host("ZipDataset")
+def _zip(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    sources = [_dataset(op, v) for v in inputs]
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        for parts in zip(*(s.elements(walk) for s in sources), strict=False):
+            yield tuple(x for part in parts for x in part)
+
+    return [DatasetValue(elements)]
+
+
+@host("ConcatenateDataset")
+def _concatenate(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    first, second = _dataset(op, inputs[0]), _dataset(op, inputs[1])
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        yield from first.elements(walk)
+        yield from second.elements(walk)
+
+    return [DatasetValue(elements)]
+
+
+@host("RepeatDataset")
+def _repeat(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    """So many times, for ever where the count is negative; an empty data set ends all the same."""
+    source, count = _dataset(op, inputs[0]), int(inputs[1])
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        done = 0
+        while count < 0 or done < count:
+            is_empty = True
+            for e in source.elements(walk):
+                is_empty = False
+                yield e
+            if is_empty:
+                return
+            done += 1
+
+    return [DatasetValue(elements)]
+
+
+@host("TakeDataset")
+def _take(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source, count = _dataset(op, inputs[0]), int(inputs[1])
+    if count < 0:
+        return [source]
+    return [DatasetValue(lambda walk: (e for _, e in zip(range(count), source.elements(walk), strict=False)))]
+
+
+@host("SkipDataset")
+def _skip(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source, count = _dataset(op, inputs[0]), int(inputs[1])
+    if count < 0:
+        return [DatasetValue(lambda _walk: iter(()))]
+    return [DatasetValue(lambda walk: (e for i, e in enumerate(source.elements(walk)) if i >= count))]
+
+
+@host("ShardDataset")
+def _shard(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source, shards, index = _dataset(op, inputs[0]), int(inputs[1]), int(inputs[2])
+    if not 0 <= index < shards:
+        raise _fail(op, f"index {index} is not among {shards} shards")
+    return [DatasetValue(lambda walk: (e for i, e in enumerate(source.elements(walk)) if i % shards == index))]
+
+
+@host("PrefetchDataset", "CacheDataset", "ModelDataset", "OptimizeDataset")
+def _same(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    """What changes speed alone changes nothing here."""
+    return [_dataset(op, inputs[0])]
+
+
+@host("ShuffleDataset", "ShuffleDatasetV3")
+def _shuffle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    """Any element of a buffer of the given size in turn; seeds of its own (Philox), so another order than TensorFlow's."""
+    source, size = _dataset(op, inputs[0]), int(inputs[1])
+    if size < 1 and size != -1:
+        raise _fail(op, f"buffer_size must be positive, not {size}")
+    seeds = [int(v) % 2**64 for v in inputs[2:4]]
+    makers = np.random.SeedSequence(seeds if any(seeds) else None)
+    again = bool(op.attrs.get("reshuffle_each_iteration", True))
+
+    def elements(walk: Walk) -> Iterator[Element]:
+        sequence = makers.spawn(1)[0] if again else makers
+        generator = np.random.Generator(np.random.Philox(sequence))
+        buffer: list[Element] = []
+        for e in source.elements(walk):
+            buffer.append(e)
+            if size > 0 and len(buffer) == size:
+                yield _drawn(buffer, generator)
+        while buffer:
+            yield _drawn(buffer, generator)
+
+    return [DatasetValue(elements)]
+
+
+def _drawn(buffer: list[Element], generator: np.random.Generator) -> Element:
+    index = int(generator.integers(len(buffer)))
+    buffer[index], buffer[-1] = buffer[-1], buffer[index]
+    return buffer.pop()
+
+
+@host("BatchDataset", "BatchDatasetV2")
+def _batch(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    source, size = _dataset(op, inputs[0]), int(inputs[1])
+    drop = bool(np.asarray(inputs[2])) if len(inputs) > 2 else False
+    return [DatasetValue(lambda walk: _batches(op, source.elements(walk), size, drop, _stacked))]
+
+
+def _batches(
+    op: Operation, source: Iterator[Element], size: int, drop: bool, stack: Callable[[Operation, int, list[Any]], Any]
+) -> Iterator[Element]:
+    if size < 1:
+        raise _fail(op, f"batch_size must be greater than zero, not {size}")
+    held: list[Element] = []
+    for e in source:
+        held.append(e)
+        if len(held) == size:
+            yield tuple(stack(op, i, list(c)) for i, c in enumerate(zip(*held, strict=True)))
+            held = []
+    if held and not drop:
+        yield tuple(stack(op, i, list(c)) for i, c in enumerate(zip(*held, strict=True)))
+
+
+def _stacked(op: Operation, index: int, parts: list[Any]) -> np.ndarray[Any, Any]:
+    arrays = [np.asarray(p) for p in parts]
+    if len({a.shape for a in arrays}) > 1:
+        raise _fail(
+            op,
+            f"Cannot batch tensors with different shapes in component {index}: {sorted({a.shape for a in arrays})}",
+        )
+    return np.stack(arrays)
+
+
+@host("PaddedBatchDatasetV2")
+def _padded_batch(op: Operation, inputs: Sequence[Any], _state: HostState) -> Sequence[Any]:
+    """Batches of elements of different sizes, padded to the largest, or to the sizes given where they are not -1."""
+    source, size, count = _dataset(op, inputs[0]), int(inputs[1]), int(op.attrs["N"])
+    shapes = [[int(d) for d in np.asarray(v)] for v in inputs[2 : 2 + count]]
+    fills = [np.asarray(v) for v in inputs[2 + count : 2 + 2 * count]]
+    drop = bool(np.asarray(inputs[2 + 2 * count]))
+
+    def pad(op: Operation, index: int, parts: list[Any]) -> np.ndarray[Any, Any]:
+        arrays, wanted = [np.asarray(p) for p in parts], shapes[index]
+        largest = np.max([a.shape for a in arrays], axis=0) if wanted else []
+        sizes = [int(n) if w < 0 else w for n, w in zip(largest, wanted, strict=True)]
+        if any(n > s for n, s in zip(largest, sizes, strict=True)):
+            raise _fail(op, f"component {index} has elements larger than the padded shape {sizes}")
+        out = np.empty((len(arrays), *sizes), arrays[0].dtype)
+        out[...] = fills[index]
+        for row, a in enumerate(arrays):
+            place: tuple[Any, ...] = (row, *(slice(0, s) for s in a.shape))
+            out[place] = a
+        return out
+
+    return [DatasetValue(lambda walk: _batches(op, source.elements(walk), size, drop, pad))]
+
+
+# ---------------------------------------------------------------------------------------------------------- iterators
+
+
+def _held(resources: Resources, op: Operation) -> IteratorValue:
+    key = f"iterator/{op.attrs.get('container') or ''}/{op.attrs.get('shared_name') or op.name}"
+    found: IteratorValue = resources.get(key, lambda: IteratorValue(op.name))
+    return found
+
+
+@host("Iterator", "IteratorV2", "AnonymousIteratorV2")
+def _iterator(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    return [_held(state.resources, op)]
+
+
+@host("OneShotIterator")
+def _one_shot(op: Operation, _inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    """Its data set is made by its function when it is first used."""
+    held = _held(state.resources, op)
+    with held.lock:
+        if not held.is_started:
+            name = str(op.attrs["dataset_factory"])
+            if name not in op.graph.functions:
+                raise _fail(op, f"the graph's library has no function {name!r}")
+            (made,) = state.call(op, op.graph.functions[name].body, [])
+            held.start(_dataset(op, made), state)
+    return [held]
+
+
+@host("MakeIterator")
+def _start(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    _walked(op, inputs[1]).start(_dataset(op, inputs[0]), state)
+    return []
+
+
+def _walked(op: Operation, value: Any) -> IteratorValue:
+    if not isinstance(value, IteratorValue):
+        raise _fail(op, f"input is no iterator but {type(value).__name__}")
+    return value
+
+
+@host("IteratorGetNext", "IteratorGetNextSync")
+def _next(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    iterator = _walked(op, inputs[0])
+    with iterator.lock:
+        found = iterator.next(op, state)
+    if len(found) != len(op.outputs):
+        raise _fail(op, f"the data set has elements of {len(found)} components, not {len(op.outputs)}")
+    return [_checked(op, i, value) for i, value in enumerate(found)]
+
+
+def _checked(op: Operation, index: int, value: Any) -> np.ndarray[Any, Any]:
+    wanted, array = op.outputs[index].dtype.numpy_dtype, np.asarray(value)
+    if array.dtype != wanted:
+        raise _fail(op, f"component {index} is {array.dtype}, the iterator gives {wanted}")
+    return array
+
+
+@host("IteratorToStringHandle")
+def _to_handle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    held = _walked(op, inputs[0])
+    out = np.empty((), object)
+    out[()] = f"handle/{held.name}".encode()
+    state.resources.get(f"handle/{held.name}", lambda: held)
+    return [out]
+
+
+@host("IteratorFromStringHandle", "IteratorFromStringHandleV2")
+def _from_handle(op: Operation, inputs: Sequence[Any], state: HostState) -> Sequence[Any]:
+    key = bytes(np.asarray(inputs[0], object).item()).decode("utf-8", "replace")
+
+    def missing() -> Any:
+        raise _fail(op, f"{key!r} is no handle of an iterator: run iterator.string_handle() in this session")
+
+    return [state.resources.get(key, missing)]
