@@ -1,0 +1,332 @@
+"""Explicit vectors: what is written for one element becomes what is computed for `width` consecutive ones.
+
+Within a region of a width (`Function.vectorized`) the counter of the innermost loop is a `LaneIndex`: a number that differs from lane to lane in a known way and costs nothing until it is
+used. Memory at such an index is loaded as one vector; an instruction with a vector among its operands is one of vectors, its other operands repeated; all else stays scalar and is
+moved out of the loop. What cannot be written for vectors raises `NotAVectorError`: the loop is then written for one element after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlanb.codegen.types import I1, I64, PTR, Type, integer
+from xlanb.codegen.values import Value, Vector
+from xlanb.errors import XlanbError
+
+if TYPE_CHECKING:
+    from xlanb.codegen.function import Function, Ix
+
+MAX_CUTS = 64
+"""Places at which a loop over vectors may be cut, its ends included."""
+
+
+class NotAVectorError(XlanbError):
+    """Code that cannot be written for several elements at once: the loop around it goes one by one."""
+
+
+class SplitError(NotAVectorError):
+    """A condition that changes between consecutive elements, at known places: the loop is to be cut there."""
+
+    def __init__(self, cuts: tuple[int, ...]) -> None:
+        super().__init__(f"a condition that changes at {cuts}")
+        self.cuts = cuts
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The counter of a loop over vectors: `origin` is its value for the first lane, between `low` and `high`, both included, for all; `depth` its region."""
+
+    origin: Ix
+    low: int
+    high: int
+    width: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Lanes of a vector: the first `count` of them where that is known, else those of an i1 vector."""
+
+    lanes: int
+    count: int | None = None
+    bits: Value | None = None
+
+    @staticmethod
+    def first(f: Function, lanes: int, count: Ix) -> Mask:
+        """The first `count` lanes; more than all of them is all of them."""
+        if isinstance(count, int):
+            return Mask(lanes, count)
+        return Mask(lanes, None, f.constants(I64, range(lanes)).ult(count))
+
+    def value(self, f: Function, repeat: int = 1) -> Value:
+        """The mask as a vector of i1, each bit `repeat` times."""
+        if self.count is not None:
+            return f.constants(I1, [k // repeat < self.count for k in range(self.lanes * repeat)])
+        if self.bits is None:
+            return f.const(I1.times(self.lanes * repeat), True)
+        return (
+            self.bits if repeat == 1 else f.shuffle(self.bits, None, [k // repeat for k in range(self.lanes * repeat)])
+        )
+
+
+Atom = tuple[int, int]
+"""(a, m): the counter divided by a, modulo m where m is not 0."""
+Terms = tuple[tuple[Atom, int], ...]
+
+
+class LaneIndex(Value):
+    """base + the sum of coefficient * atom: an i64 that differs from lane to lane. The base is the same for all lanes."""
+
+    __slots__ = ("base", "lane", "terms")
+
+    def __init__(self, function: Function, lane: Lane, base: Ix, terms: Terms) -> None:
+        depth = max(lane.depth, base.depth if isinstance(base, Value) else 0)
+        super().__init__(function, I64, "", depth)
+        self.lane, self.base, self.terms = lane, base, terms
+
+    @property
+    def _key(self) -> tuple[Lane, Ix, Terms]:
+        return self.lane, self.base, self.terms
+
+    def __repr__(self) -> str:
+        raise NotAVectorError("an index that differs from lane to lane, where one value is wanted")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LaneIndex) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def step(self) -> int | None:
+        """What the next lane has more; None where that is not the same for all."""
+        if not self.terms:
+            return 0
+        ((a, m), coefficient), *rest = self.terms
+        return coefficient if not rest and (a, m) == (1, 0) else None
+
+    @property
+    def first(self) -> Ix:
+        """The value of the first lane, of an index of one step."""
+        f = self.function
+        return f.add(self.base, f.mul(self.lane.origin, self.step or 0, wrap=True), wrap=True)
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """The lowest and the highest value; None where the base is not known."""
+        if not isinstance(self.base, int):
+            return None
+        low = high = self.base
+        for (a, m), k in self.terms:
+            ends = (0, m - 1) if m else (self.lane.low // a, self.lane.high // a)
+            low, high = low + min(k * v for v in ends), high + max(k * v for v in ends)
+        return low, high
+
+
+# -- indices ------------------------------------------------------------------------------------------------------
+
+
+def counter(f: Function, origin: Ix, low: int, high: int, width: int) -> Ix:
+    """The index of the lanes from `origin` on, in the present region; low..high is all that it may be in its loop."""
+    return _named(f, Lane(origin, low, high, width, len(f.regions)), 0, (((1, 0), 1),))
+
+
+def _named(f: Function, lane: Lane, base: Ix, terms: Terms) -> Ix:
+    """An index of these parts; its base where the lanes do not differ."""
+    return LaneIndex(f, lane, base, terms) if terms else base
+
+
+def _parts_of(a: Ix) -> tuple[Ix, Terms] | None:
+    """The base and the terms of an index; None where it is a vector already."""
+    if isinstance(a, LaneIndex):
+        return a.base, a.terms
+    return None if isinstance(a, Vector) else (a, ())
+
+
+def _joined(lane: Lane, terms: Sequence[tuple[Atom, int]]) -> tuple[int, Terms]:
+    """(a constant, terms): equal atoms added up, k*b * (q / ab mod m) + k * (q / a mod b) joined to k * (q / a mod bm), atoms that are the same for all lanes known."""
+    base, found = 0, dict[Atom, int]()
+    for (a, modulus), k in terms:
+        low, high, m = lane.low // a, lane.high // a, modulus
+        if low == high and a > 1:
+            base += k * (low % m if m else low)
+        else:
+            if m and low // m == high // m:
+                base, m = base - k * m * (low // m), 0
+            found[a, m] = found.get((a, m), 0) + k
+    joined = True
+    while joined:
+        joined = False
+        for (a, b), k in list(found.items()):
+            for (c, m), n in list(found.items()):
+                if b and c == a * b and n == k * b and (a, b) in found and (c, m) in found:
+                    del found[a, b], found[c, m]
+                    atom = (a, b * m)
+                    found[atom] = found.get(atom, 0) + k
+                    joined = True
+    return base, tuple(sorted((atom, k) for atom, k in found.items() if k))
+
+
+def _made(f: Function, lane: Lane, base: Ix, terms: Sequence[tuple[Atom, int]]) -> Ix:
+    more, kept = _joined(lane, terms)
+    return _named(f, lane, f.add(base, more, wrap=True), kept)
+
+
+def _lane(a: Ix, b: Ix) -> Lane:
+    return next(v.lane for v in (a, b) if isinstance(v, LaneIndex))
+
+
+def add(f: Function, a: Ix, b: Ix) -> Ix:
+    """a + b, one of them a lane index."""
+    x, y = _parts_of(a), _parts_of(b)
+    if x is None or y is None:
+        return f.value(a) + f.value(b)
+    return _made(f, _lane(a, b), f.add(x[0], y[0], wrap=True), (*x[1], *y[1]))
+
+
+def sub(f: Function, a: Ix, b: Ix) -> Ix:
+    """a - b, one of them a lane index."""
+    x, y = _parts_of(a), _parts_of(b)
+    if x is None or y is None:
+        return f.value(a) - f.value(b)
+    return _made(f, _lane(a, b), f.sub(x[0], y[0]), (*x[1], *((atom, -k) for atom, k in y[1])))
+
+
+def mul(f: Function, a: Ix, b: Ix) -> Ix:
+    """a * b, one of them a lane index."""
+    if isinstance(a, int):
+        a, b = b, a
+    if isinstance(b, Value) or not isinstance(a, LaneIndex):
+        return f.value(a) * f.value(b)
+    return _made(f, a.lane, f.mul(a.base, b, wrap=True), [(atom, k * b) for atom, k in a.terms])
+
+
+def _divided(x: LaneIndex, b: int) -> tuple[int, list[tuple[Atom, int]], int, Terms]:
+    """(the base, terms) of what b divides, divided; the base and the terms of the rest."""
+    if not isinstance(x.base, int):
+        raise NotAVectorError("an index that is divided")
+    whole = [(atom, k // b) for atom, k in x.terms if k % b == 0]
+    return x.base // b, whole, x.base % b, tuple((atom, k) for atom, k in x.terms if k % b)
+
+
+def div(x: LaneIndex, b: int) -> Ix:
+    """x / b, for x >= 0."""
+    f = x.function
+    base, terms, left, rest = _divided(x, b)
+    if len(rest) == 1 and left == 0 and rest[0][1] == 1:
+        (p, m), _ = rest[0]
+        if m and m % b:
+            raise NotAVectorError("an index that is divided")
+        terms.append(((p * b, m // b), 1))
+    elif not _is_below(LaneIndex(f, x.lane, left, rest), b):
+        raise NotAVectorError("an index that is divided")
+    return _made(f, x.lane, base, terms)
+
+
+def rem(x: LaneIndex, b: int) -> Ix:
+    """x modulo b, for x >= 0."""
+    f = x.function
+    _, _, left, rest = _divided(x, b)
+    if not _is_below(LaneIndex(f, x.lane, left, rest), b):
+        if len(rest) != 1 or left != 0 or rest[0][1] != 1:
+            raise NotAVectorError("an index that is divided")
+        (p, m), _ = rest[0]
+        if m and m % b:
+            raise NotAVectorError("an index that is divided")
+        rest = (((p, b), 1),)
+    return _made(f, x.lane, left, rest)
+
+
+def _is_below(x: LaneIndex, b: int) -> bool:
+    span = x.span
+    return span is not None and span[0] >= 0 and span[1] < b
+
+
+def within(x: LaneIndex, low: int, high: int) -> bool | None:
+    """Whether low <= x < high for all lanes, or for none; None where lanes may differ.
+
+    Raises:
+        SplitError: it is so for a known part of the loop.
+    """
+    span = x.span
+    if span is None:
+        return None
+    if low <= span[0] and span[1] < high:
+        return True
+    if span[1] < low or span[0] >= high:
+        return False
+    if x.step not in (1, -1) or not isinstance(x.base, int):
+        return None
+    cuts = (low - x.base, high - x.base) if x.step == 1 else (x.base - high + 1, x.base - low + 1)
+    raise SplitError(tuple(c for c in cuts if x.lane.low < c <= x.lane.high))
+
+
+# -- vectors ------------------------------------------------------------------------------------------------------
+
+
+def varies(value: object) -> bool:
+    """Whether a value differs from lane to lane."""
+    return isinstance(value, (Vector, LaneIndex))
+
+
+def materialize(x: LaneIndex) -> Value:
+    """The vector of a lane index."""
+    if x.step is None:
+        raise NotAVectorError("an index that has to be divided")
+    return _counted(x, I64)
+
+
+def truncated(x: LaneIndex, to: Type) -> Value:
+    """A lane index in a narrower type: the first lane's, and the lanes counted in that type."""
+    return _counted(x, to) if x.step is not None else materialize(x).trunc(to)
+
+
+def _counted(x: LaneIndex, to: Type) -> Value:
+    f = x.function
+    key = ("vector", x, to)
+    found = f.recall(key)
+    if found is None:
+        width, step = x.lane.width, x.step or 0
+        with f.outside(f.home(x)):
+            first = f.value(x.first)
+            if to is not I64:
+                first = first.trunc(to)
+            found = f.splat(first, width) + f.constants(to, [k * step for k in range(width)])
+            f.remember(key, found)
+    return found  # type: ignore[return-value]
+
+
+def lane_by_lane(f: Function, result: Type, name: str, arguments: Sequence[Value], attributes: str) -> Value:
+    """A scalar function of each lane, by way of the stack."""
+    given = f.alike(*arguments) if len({a.type.scalar for a in arguments}) == 1 else [f.alike(a)[0] for a in arguments]
+    width = next(a.type.lanes for a in given if a.type.lanes)
+    places = []
+    for a in given:
+        place = f.alloca(a.type.scalar, width)
+        f.store(a if a.type.lanes else f.splat(a, width), place)
+        places.append((place, a.type.scalar))
+    out = f.alloca(result, width)
+    with f.loop(width) as k:
+        one = [f.load(t, f.let(PTR, f"getelementptr inbounds {t.text}, {p!r}, {f.value(k)!r}")) for p, t in places]
+        made = f.call(result, name, *one, attributes=attributes)
+        f.store(made, f.let(PTR, f"getelementptr inbounds {result.text}, {out!r}, {f.value(k)!r}"))
+    return f.load(result.times(width), out)
+
+
+def rarely(f: Function, condition: Value, value: Value, otherwise: Callable[[], Value]) -> Value:
+    """A value; where the condition holds, which is rare, another. What gives that is left out as long as the condition holds in no lane."""
+    width = condition.type.lanes
+    (made,) = f.alike(value)
+    bits = f.let(integer(width), f"bitcast {condition!r} to i{width}")
+    rare, end = f.fresh("rare"), f.fresh("usual")
+    before = f.block
+    f.branch_if(bits.differs(0), rare, end)
+    f.begin(rare)
+    with f.aside():
+        other = f.select(condition, otherwise(), made)
+        last = f.block
+        f.branch(end)
+    f.begin(end)
+    return f.phi(made.type, [(made, before), (other, last)])

@@ -1,0 +1,209 @@
+"""Arrays in memory: elements, and vectors of them at indices that differ from lane to lane, with masks, strides and elements of several parts.
+
+An access is at the alignment of one element, and touches no byte of an element that its mask leaves out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlanb.codegen.lanes import LaneIndex, Mask, NotAVectorError, varies
+from xlanb.codegen.types import PTR, Type
+from xlanb.codegen.values import Value
+
+if TYPE_CHECKING:
+    from xlanb.codegen.function import Function, Ix
+
+_STEPS = 8
+"""Elements up to which a step over memory is vectors put together: gathering takes some 1.5 cycles for each element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Elements of a scalar type from an address on: `p[i]` loads one, `p[i] = x` sets it; a vector of them where the index differs from lane to lane.
+
+    Each element has `parts` consecutive values of the type (2: a complex number); a vector of elements then holds them in turns.
+    """
+
+    base: Value
+    element: Type
+    parts: int = 1
+
+    @property
+    def _f(self) -> Function:
+        return self.base.function
+
+    def address(self, offset: Ix) -> Value:
+        """The address of element `offset`, the same for all lanes."""
+        f = self._f
+        if offset == 0:
+            return self.base
+        element = self.element.text if self.parts == 1 else f"[{self.parts} x {self.element.text}]"
+        index = f.value(offset)
+        return f.pure(PTR, f"getelementptr inbounds {element}, {self.base!r}, {index!r}", self.base, index)
+
+    def by(self, offset: Ix) -> Pointer:
+        """So many elements further."""
+        return Pointer(self.address(offset), self.element, self.parts)
+
+    def __getitem__(self, index: Ix) -> Value:
+        if varies(index) and self._f.width:
+            return _load_lanes(self, index)  # type: ignore[arg-type]
+        return self._f.load(
+            self.element.times(0 if self.parts == 1 else self.parts), self.address(index), self.element.bytes
+        )
+
+    def __setitem__(self, index: Ix, value: Value) -> None:
+        f = self._f
+        if varies(index) and f.width:
+            _store_lanes(self, index, value)  # type: ignore[arg-type]
+        else:
+            f.store(value, self.address(index), self.element.bytes)
+
+    def load(self, offset: Ix, lanes: int, mask: Mask | None = None) -> Value:
+        """A vector of `lanes` values from element `offset` on; those that the mask leaves out are zero, and are not read."""
+        f, type_ = self._f, self.element.times(lanes)
+        address = self.address(offset)
+        if mask is None or mask.count == lanes:
+            return f.load(type_, address, self.element.bytes)
+        bits = mask.value(f)
+        name = f"llvm.masked.load.{type_.mangled}.p0"
+        f.module.declare(type_.text, name, f"ptr, i32, {bits.type.text}, {type_.text}")
+        given = f"{address!r}, i32 {self.element.bytes}, {bits!r}, {type_.text} zeroinitializer"
+        return f.let(type_, f"call {type_.text} @{name}({given})")
+
+    def store(self, offset: Ix, value: Value, mask: Mask | None = None) -> None:
+        """Set a vector from element `offset` on; what the mask leaves out stays as it is."""
+        f, address = self._f, self.address(offset)
+        if mask is None or mask.count == mask.lanes:
+            f.store(value, address, self.element.bytes)
+            return
+        if mask.count == 1:
+            # LLVM 22 makes of a narrowing store of one known lane a store of the wide element: it would write beyond.
+            f.store(f.extract(value, 0), address, self.element.bytes)
+            return
+        bits, type_ = mask.value(f), value.type
+        name = f"llvm.masked.store.{type_.mangled}.p0"
+        f.module.declare("void", name, f"{type_.text}, ptr, i32, {bits.type.text}")
+        f.write(f"call void @{name}({value!r}, {address!r}, i32 {self.element.bytes}, {bits!r})")
+
+    def addresses(self, index: Value) -> Value:
+        """A vector of addresses, of a vector of indices."""
+        f = self._f
+        (at,) = f.alike(index)
+        type_ = PTR.times(at.type.lanes)
+        return f.let(type_, f"getelementptr inbounds {self.element.text}, {self.base!r}, {at!r}")
+
+
+def gather(f: Function, element: Type, addresses: Value) -> Value:
+    """The elements at a vector of addresses."""
+    lanes = addresses.type.lanes
+    type_, bits = element.times(lanes), _region_mask(f, lanes).value(f)
+    name = f"llvm.masked.gather.{type_.mangled}.v{lanes}p0"
+    f.module.declare(type_.text, name, f"{addresses.type.text}, i32, {bits.type.text}, {type_.text}")
+    given = f"{addresses!r}, i32 {element.bytes}, {bits!r}, {type_.text} zeroinitializer"
+    return f.let(type_, f"call {type_.text} @{name}({given})")
+
+
+def scatter(f: Function, addresses: Value, value: Value) -> None:
+    """Set the elements at a vector of addresses."""
+    lanes = addresses.type.lanes
+    made = value if value.type.lanes else f.splat(value, lanes)
+    bits = _region_mask(f, lanes).value(f)
+    name = f"llvm.masked.scatter.{made.type.mangled}.v{lanes}p0"
+    f.module.declare("void", name, f"{made.type.text}, {addresses.type.text}, i32, {bits.type.text}")
+    f.write(f"call void @{name}({made!r}, {addresses!r}, i32 {made.type.bytes}, {bits!r})")
+
+
+def _region_mask(f: Function, lanes: int) -> Mask:
+    return f.mask or Mask(lanes)
+
+
+def _run_mask(f: Function, lanes: int, parts: int) -> Mask | None:
+    """The region's mask for elements of several parts."""
+    mask = f.mask
+    if mask is None or parts == 1:
+        return mask
+    if mask.count is not None:
+        return Mask(lanes * parts, mask.count * parts)
+    return Mask(lanes * parts, None, mask.value(f, parts))
+
+
+def _load_lanes(p: Pointer, index: Value) -> Value:
+    """The elements at an index that differs from lane to lane: one vector of width * parts."""
+    f = p.base.function
+    width, mask = f.width, f.mask
+    x = index if isinstance(index, LaneIndex) else None
+    if x is not None and x.step == 1:
+        return p.by(x.first).load(0, width * p.parts, _run_mask(f, width, p.parts))
+    if p.parts != 1:
+        raise NotAVectorError("parts of elements apart from each other")
+    if x is not None and x.step == -1:
+        turned = None
+        if mask is not None:
+            turned = Mask(width, None, f.shuffle(mask.value(f), None, range(width - 1, -1, -1)))
+        found = p.load(f.add(x.first, 1 - width, wrap=True), width, turned)
+        return f.shuffle(found, None, range(width - 1, -1, -1))
+    if x is not None and x.step is not None and 1 < x.step <= _STEPS and mask is None and width >= 4:
+        return _load_strided_pieces(p, x.first, x.step, width)
+    if x is not None and x.step in (2, 3, 4) and mask is not None and mask.count and width >= 4:
+        return _load_strided(p, x.first, x.step, width, mask.count)
+    return gather(f, p.element, p.addresses(index))
+
+
+def _store_lanes(p: Pointer, index: Value, value: Value) -> None:
+    f = p.base.function
+    lanes = f.width * p.parts
+    if not isinstance(index, LaneIndex) or index.step != 1:
+        if p.parts != 1:
+            raise NotAVectorError("parts of elements apart from each other")
+        scatter(f, p.addresses(index), value)
+        return
+    made = f.alike(value)[0] if varies(value) else f.splat(value, lanes)
+    p.by(index.first).store(0, made, _run_mask(f, f.width, p.parts))
+
+
+def _load_strided_pieces(p: Pointer, begin: Ix, step: int, width: int) -> Value:
+    """Every so many elements, a register of them at a time."""
+    f = p.base.function
+    each = min(width, f.target.vector_bits // (8 * p.element.bytes))
+    pieces = [_load_strided(p, f.add(begin, step * at), step, each) for at in range(0, width, each)]
+    while len(pieces) > 1:
+        each *= 2
+        pieces = [f.shuffle(a, b, range(each)) for a, b in zip(pieces[::2], pieces[1::2], strict=True)]
+    return pieces[0]
+
+
+def _load_strided(p: Pointer, begin: Ix, step: int, width: int, count: int = 0) -> Value:
+    """Every so many elements, put together out of vectors that end with the last lane's element or before; only the first `count` where that is not 0."""
+    f = p.base.function
+    begins = _strided_runs(step, width)
+    masks: list[Mask | None] = [None] * len(begins)
+    if count:
+        last = step * (count - 1)
+        begins = list(range(0, step * width, width))
+        masks = [Mask(width, min(max(last + 1 - at, 0), width)) for at in begins]
+    runs = [p.load(f.add(begin, at), width, m) for at, m in zip(begins, masks, strict=True)]
+    # the run that holds each lane's element: of those that do the first
+    places = [next(r for r, at in enumerate(begins) if at <= step * lane < at + width) for lane in range(width)]
+    made = runs[0]
+    for r in range(1, len(runs)):
+        which = [
+            step * lane if r == 1 and run == 0 else lane if run < r else width + step * lane - begins[r]
+            for lane, run in enumerate(places)
+        ]
+        made = f.shuffle(made, runs[r], [which[lane] if run <= r else -1 for lane, run in enumerate(places)])
+    return made
+
+
+def _strided_runs(step: int, width: int) -> list[int]:
+    """Where vectors begin that hold every lane's element of a step over memory; none reaches beyond the last lane's."""
+    last = step * (width - 1) + 1 - width
+    aligned, packed = list[int](), list[int]()
+    for at in range(0, step * width, step):
+        if not aligned or at >= aligned[-1] + width:
+            aligned.append(min(at // width * width, last))
+        if not packed or at >= packed[-1] + width:
+            packed.append(min(at, last))
+    return min(aligned, packed, key=len)

@@ -1,0 +1,153 @@
+"""The module that functions are collected in: their symbols, globals, declarations and debug locations, and its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from xlanb.codegen.function import PARALLEL, Function
+from xlanb.codegen.types import Type
+
+# An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C library's function.
+_C_LIBRARY = frozenset(
+    f"{name}{suffix}"
+    for name in "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp expm1 fmod log log1p pow sin sinh sqrt tan tanh".split()
+    for suffix in ("", "f")
+) | {"memcpy", "memset", "memmove"}
+
+_PLAIN = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+class Target(Protocol):
+    """What code generation asks of a machine."""
+
+    @property
+    def triple(self) -> str:
+        """LLVM's name of the platform."""
+
+    @property
+    def data_layout(self) -> str:
+        """LLVM's description of sizes and alignments."""
+
+    @property
+    def vector_bits(self) -> int:
+        """Bits of a vector register that code should use."""
+
+    @property
+    def threads(self) -> int:
+        """Threads that share a loop."""
+
+
+def identifier(name: str) -> str:
+    """A name that LLVM takes without quotes."""
+    return _PLAIN.sub("_", name)
+
+
+class ModuleBuilder:
+    """Collects functions, globals and declarations; gives the text of the LLVM module.
+
+    With `line_of` (instruction name -> 1-based line of the HLO module's text) each function is a DISubprogram and each instruction has a DILocation with that line.
+    """
+
+    def __init__(
+        self, name: str, target: Target, line_of: dict[str, int] | None = None, reserved: Sequence[str] = ()
+    ) -> None:
+        self.name = name
+        self.target = target
+        self.debug = line_of is not None
+        self.line_of = line_of or {}
+        self.declarations: dict[str, str] = {}
+        self.globals: dict[str, str] = {}
+        self.functions: list[Function] = []
+        self.kernels: dict[str, str] = {}
+        self._metadata: list[str] = []
+        self._locations: dict[tuple[int, int], int] = {}
+        self._taken = {PARALLEL, *reserved, *_C_LIBRARY}
+        if self.debug:
+            self._metadata += [
+                '!DIFile(filename: "' + name.replace("\\", "\\5C").replace('"', "\\22") + '.hlo", directory: "")',
+                (
+                    'distinct !DICompileUnit(language: DW_LANG_C, file: !0, producer: "xlanb", isOptimized: true, '
+                    "runtimeVersion: 0, emissionKind: LineTablesOnly)"
+                ),
+                "!DISubroutineType(types: !3)",
+                "!{null}",
+                '!{i32 2, !"Debug Info Version", i32 3}',
+                '!{i32 7, !"Dwarf Version", i32 5}',
+            ]
+
+    def unique(self, wanted: str) -> str:
+        """A symbol that nothing else in the module has."""
+        wanted = identifier(wanted)
+        name, n = wanted, 0
+        while name in self._taken:
+            n += 1
+            name = f"{wanted}.{n}"
+        self._taken.add(name)
+        return name
+
+    def declare(self, result: str, name: str, parameters: str) -> None:
+        """An external function or an intrinsic, declared once."""
+        self.declarations[name] = f"declare {result} @{name}({parameters})"
+
+    def function(
+        self,
+        name: str,
+        parameters: Sequence[tuple[Type, str]],
+        attributes: str,
+        instruction: str,
+        linkage: str = "internal",
+    ) -> Function:
+        """A new function `void name(parameters)`; `instruction` is the HLO instruction that it computes."""
+        name = self.unique(name)
+        scope = self.subprogram(name, instruction, linkage)
+        built = Function(self, name, parameters, attributes, scope, linkage, instruction)
+        if self.debug:
+            built.locate(instruction)
+        self.functions.append(built)
+        if instruction:
+            self.kernels[name] = instruction
+        return built
+
+    def subprogram(self, name: str, instruction: str, linkage: str) -> int | None:
+        """The metadata number of a function's DISubprogram; None without debug locations, or of a routine that is no instruction's.
+
+        Within a function that has one LLVM wants a location at each call that it may inline.
+        """
+        if not self.debug or not instruction:
+            return None
+        line = self.line_of.get(instruction, 0)
+        local = "DISPFlagLocalToUnit | " if linkage == "internal" else ""
+        return self._node(
+            f'distinct !DISubprogram(name: "{name}", scope: !0, file: !0, line: {line}, type: !2, '
+            f"unit: !1, spFlags: {local}DISPFlagDefinition | DISPFlagOptimized)"
+        )
+
+    def location(self, line: int, scope: int) -> int:
+        """The metadata number of a DILocation."""
+        found = self._locations.get((line, scope))
+        if found is None:
+            found = self._locations[line, scope] = self._node(f"!DILocation(line: {line}, column: 1, scope: !{scope})")
+        return found
+
+    def _node(self, text: str) -> int:
+        self._metadata.append(text)
+        return len(self._metadata) - 1
+
+    def text(self) -> str:
+        """The whole module."""
+        parts = [
+            f"; ModuleID = '{self.name}'",
+            f'target datalayout = "{self.target.data_layout}"',
+            f'target triple = "{self.target.triple}"',
+            "",
+            *self.globals.values(),
+        ]
+        for f in self.functions:
+            parts += ["", *f.text()]
+        parts += ["", *self.declarations.values(), ""]
+        if self.debug:
+            parts += ["!llvm.dbg.cu = !{!1}", "!llvm.module.flags = !{!4, !5}", ""]
+            parts += [f"!{k} = {m}" for k, m in enumerate(self._metadata)]
+        return "\n".join(parts) + "\n"

@@ -1,0 +1,97 @@
+"""LLVM's first-class types: integers, floats, pointers, and vectors of them.
+
+Each type exists once, so types are compared by identity. Source: LLVM's Language Reference, "Type System".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+
+
+class Kind(Enum):
+    """What a scalar, or an element of a vector, is."""
+
+    INTEGER = "integer"
+    FLOAT = "float"
+    POINTER = "pointer"
+    VOID = "void"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Type:
+    """A scalar type, or a vector of `lanes` elements (0: a scalar).
+
+    `text` is how LLVM's IR spells it, `mangled` how names of intrinsics do, `bits` the width of an element.
+    """
+
+    kind: Kind
+    bits: int
+    lanes: int
+    text: str
+    mangled: str
+    element: Type | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def scalar(self) -> Type:
+        """The type of an element; of a scalar itself."""
+        return self.element or self
+
+    @property
+    def is_float(self) -> bool:
+        """Whether its elements are floating-point numbers."""
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether its elements are integers."""
+        return self.kind is Kind.INTEGER
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is a vector."""
+        return self.lanes > 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that an element takes in memory; also its natural alignment."""
+        return max(1, self.bits // 8)
+
+    def times(self, lanes: int) -> Type:
+        """A vector of so many elements of this type's scalar; the scalar for 0."""
+        return vector(self.scalar, lanes) if lanes else self.scalar
+
+    def of(self, scalar: Type) -> Type:
+        """As many elements of another scalar type."""
+        return scalar.scalar.times(self.lanes)
+
+
+_FLOATS = {16: ("half", "f16"), 32: ("float", "f32"), 64: ("double", "f64")}
+
+
+@cache
+def integer(bits: int) -> Type:
+    """An integer of so many bits; LLVM's integers have no sign."""
+    return Type(Kind.INTEGER, bits, 0, f"i{bits}", f"i{bits}")
+
+
+@cache
+def floating(bits: int) -> Type:
+    """IEEE 754's binary16, binary32 or binary64."""
+    return Type(Kind.FLOAT, bits, 0, *_FLOATS[bits])
+
+
+@cache
+def vector(element: Type, lanes: int) -> Type:
+    """A vector of `lanes` elements of a scalar type."""
+    return Type(element.kind, element.bits, lanes, f"<{lanes} x {element.text}>", f"v{lanes}{element.mangled}", element)
+
+
+I1, I8, I16, I32, I64 = (integer(n) for n in (1, 8, 16, 32, 64))
+HALF, FLOAT, DOUBLE = (floating(n) for n in (16, 32, 64))
+PTR = Type(Kind.POINTER, 64, 0, "ptr", "p0")
+VOID = Type(Kind.VOID, 0, 0, "void", "isVoid")
