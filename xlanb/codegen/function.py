@@ -278,6 +278,11 @@ class Function:
             return self.poison(VOID)
         return self.let(result, text)
 
+    def call_as(self, result: Type, name: str, *arguments: Value) -> Value:
+        """A call exactly as it is given: an intrinsic whose operands are of several types."""
+        given = [(a.type, a.text) for a in arguments]
+        return self._called(result, name, given, "", arguments)
+
     # -- lanes --------------------------------------------------------------------------------------------------
 
     def splat(self, value: Value, count: int) -> Value:

@@ -1,0 +1,45 @@
+"""What the functions share: polynomials, powers of two, bounds, the C library where arguments are rare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xlanb.codegen.types import I64, Type
+from xlanb.codegen.values import Number, Value
+
+LIBRARY = "memory(none) nounwind willreturn"
+"""What LLVM may know of the C library's functions."""
+INFINITY, NAN = float("inf"), float("nan")
+SHIFT = 6755399441055744.0
+"""1.5 * 2^52: added to a small f64 it leaves the number, rounded, in the lowest bits."""
+SHIFT_BITS = 0x4338000000000000
+
+
+def horner(x: Value, coefficients: Sequence[float]) -> Value:
+    """A polynomial, highest power first."""
+    total: Value = x.function.const(x.type, coefficients[0])
+    for c in coefficients[1:]:
+        total = total.times_plus(x, c)
+    return total
+
+
+def clamp(x: Value, low: Number, high: Number) -> Value:
+    """x within bounds; NaN stays NaN."""
+    x = (x < low).select(low, x)
+    return (x > high).select(high, x)
+
+
+def library(symbol: str, *arguments: Value) -> Value:
+    """A function of the C library, of each lane."""
+    f = arguments[0].function
+    return f.call(arguments[0].type.scalar, symbol, *arguments, attributes=LIBRARY)
+
+
+def power_of_two(biased: Value, scalar: Type) -> Value:
+    """2^(n - bias) for an exponent as it stands in a float's bits: n in 1..254 for f32, 1..2046 for f64."""
+    return (biased << (23 if scalar.bits == 32 else 52)).bits_as(biased.type.of(scalar))
+
+
+def as_i64(x: Value) -> Value:
+    """The bits of an f64."""
+    return x.bits_as(x.type.of(I64))
