@@ -154,6 +154,15 @@ class Function:
         """Zero, or all zeros."""
         return self.const(type_, 0)
 
+    def table(self, name: str, scalar: Type, numbers: Sequence[Number]) -> Value:
+        """The address of a constant array of the module, made once under a name."""
+        if name not in self.module.globals:
+            given = ", ".join(f"{scalar.text} {text_of(scalar, n)}" for n in numbers)
+            self.module.globals[name] = (
+                f"@{name} = private unnamed_addr constant [{len(numbers)} x {scalar.text}] [{given}], align 64"
+            )
+        return Value(self, PTR, f"@{name}")
+
     def poison(self, type_: Type) -> Value:
         """No value in particular."""
         return (Vector if type_.is_vector else Value)(self, type_, "poison")
@@ -312,6 +321,23 @@ class Function:
     def insert(self, a: Value, element: Value, lane: Ix) -> Value:
         """A vector with another element."""
         return self.let(a.type, f"insertelement {a!r}, {element!r}, {self.value(lane)!r}")
+
+    def apart(self, a: Value) -> tuple[Value, Value]:
+        """The even and the odd elements of a vector; its two elements where there are no more."""
+        if a.type.lanes == 2:
+            return self.extract(a, 0), self.extract(a, 1)
+        n = a.type.lanes
+        return self.shuffle(a, None, range(0, n, 2)), self.shuffle(a, None, range(1, n, 2))
+
+    def joined(self, a: Value, b: Value) -> Value:
+        """A vector of two scalars."""
+        return self.insert(self.insert(self.poison(a.type.times(2)), a, 0), b, 1)
+
+    def saturated(self, a: Value, to: Type) -> Value:
+        """A float as a signed integer, towards zero: beyond the range its end, zero for NaN."""
+        (x,) = self.alike(a)
+        goal = x.type.of(to)
+        return self._called(goal, f"llvm.fptosi.sat.{goal.mangled}.{x.type.mangled}", [(x.type, x.text)], "", [x])
 
     def reduce(self, how: str, a: Value, flags: str = "") -> Value:
         """`llvm.vector.reduce.<how>` of a vector."""

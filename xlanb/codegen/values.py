@@ -264,10 +264,6 @@ class Vector(Value):
             return self.extract(0), self.extract(1)
         return self.shuffle(range(n)), self.shuffle(range(n, 2 * n))
 
-    def apart(self) -> tuple[Value, Value]:
-        """The even and the odd elements."""
-        return self.shuffle(range(0, self.lanes, 2)), self.shuffle(range(1, self.lanes, 2))
-
     def joined(self, other: Value) -> Value:
         """This vector and another behind it."""
         return self.shuffle(range(2 * self.lanes), other)

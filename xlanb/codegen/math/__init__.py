@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from xlanb.codegen.lanes import varies
 from xlanb.codegen.math import double, single, through_double
-from xlanb.codegen.math.common import library
+from xlanb.codegen.math.common import INFINITY, NAN, library
 from xlanb.codegen.values import Value
 
 _SINGLE: dict[str, Callable[..., Value]] = {
@@ -58,3 +58,6 @@ def call(name: str, *arguments: Value) -> Value:
         e = call("exp", -abs(x))
         return (x < 0.0).select(e, 1.0) / (e + 1.0)
     return library(name + ("f" if is_single else ""), *arguments)
+
+
+__all__ = ["INFINITY", "NAN", "call"]

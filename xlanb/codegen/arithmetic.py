@@ -1,0 +1,384 @@
+"""The scalar meaning of elementwise opcodes on integers, predicates and floats: XLA's operation semantics.
+
+Functions take register values (see elements.py); a narrow float's result is rounded to its type. `flags` are fast-math flags for a reduction whose order is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xlanb.codegen import extremes, math
+from xlanb.codegen.elements import Element, from_bits, odd, pair, real, register, rounded, to_bits
+from xlanb.codegen.function import Function
+from xlanb.codegen.types import FLOAT, I1, I8, I32, integer
+from xlanb.codegen.values import Value
+from xlanb.errors import UnimplementedError
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+
+# -- binary -------------------------------------------------------------------------------------------------------
+
+
+def binary(f: Function, op: Op, t: PrimitiveType, a: Value, b: Value, flags: str = "") -> Value:
+    """a op b of one element type, not complex."""
+    table = _PRED if t is T.PRED else _INTEGER if t.is_integral else _FLOAT
+    rule = table.get(op)
+    if rule is None:
+        raise UnimplementedError(f"{op} of {t}")
+    return rule(f, t, a, b, flags)
+
+
+Rule = Callable[[Function, PrimitiveType, Value, Value, str], Value]
+
+
+def _plain(opcode: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+        return rounded(f, t, f.binary(opcode, a, b, flags))
+
+    return rule
+
+
+def _extreme(name: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+        return extremes.extreme(f, name, a, b) or f.intrinsic(name, a, b, flags=flags)
+
+    return rule
+
+
+def _min_max(name: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+        return f.intrinsic(f"{'s' if t.is_signed else 'u'}{name}", a, b)
+
+    return rule
+
+
+def _library(name: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+        return rounded(f, t, math.call(name, *f.alike(a, b)))
+
+    return rule
+
+
+def _divide(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    """By zero all ones; the lowest by -1 itself."""
+    if b.number:
+        if not t.is_signed:
+            return a.udiv(b)
+        if b.number > 0:
+            return a.sdiv(b)
+    by_zero = b.equals(0)
+    if not t.is_signed:
+        return by_zero.select(-1, a.udiv(by_zero.select(1, b)))
+    minus = b.equals(-1)
+    quotient = minus.select(-a, a.sdiv((by_zero | minus).select(1, b)))
+    return by_zero.select(-1, quotient)
+
+
+def _remainder(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    """By zero the dividend; by -1 zero."""
+    if b.number:
+        if not t.is_signed:
+            return a.urem(b)
+        if b.number > 0:
+            return a.srem(b)
+    by_zero = b.equals(0)
+    if not t.is_signed:
+        return by_zero.select(a, a.urem(by_zero.select(1, b)))
+    return by_zero.select(a, a.srem((by_zero | b.equals(-1)).select(1, b)))
+
+
+def _shift(opcode: str) -> Rule:
+    def rule(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+        if b.number is not None and 0 <= b.number < t.bits:
+            return f.binary(opcode, a, b)
+        amount = b if t.bits >= 8 else b.zext(I8)  # 4 does not fit an s4's sign
+        fits = amount.ult(t.bits)
+        shifted = f.binary(opcode, a, fits.select(b, 0))
+        return fits.select(shifted, a >> (t.bits - 1) if opcode == "ashr" else 0)
+
+    return rule
+
+
+def _mulhi(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    wide, extend = integer(2 * t.bits), "sext" if t.is_signed else "zext"
+    product = a.cast(extend, wide) * b.cast(extend, wide)
+    return product.lshr(t.bits).trunc(register(t))
+
+
+def _integer_power(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    """By squaring; a negative exponent gives 0, but for the bases 1 and -1."""
+    kind = register(t)
+    a, b = f.alike(a, b)
+    with f.carried(t.bits, [f.const(kind, 1), a, b]) as loop:
+        value, base, left = loop.values
+        value = left.trunc(I1).select(value * base, value)
+        loop.next = [value, base * base, left.lshr(1 if t.bits > 1 else 0)]
+    result = loop.values[0]
+    if not t.is_signed:
+        return result
+    minus = b.trunc(I1).select(f.const(kind, -1), 1)
+    below = a.equals(1).select(1, a.equals(-1).select(minus, 0))
+    return (b < 0).select(below, result)
+
+
+def _float_remainder(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    a, b = f.alike(a, b)
+    return rounded(f, t, math.call("fmod", a, b) if a.type.lanes and a.type.bits == 32 else f.binary("frem", a, b))
+
+
+_PRED: dict[Op, Rule] = {
+    Op.ADD: _plain("or"),
+    Op.MAXIMUM: _plain("or"),
+    Op.OR: _plain("or"),
+    Op.MULTIPLY: _plain("and"),
+    Op.MINIMUM: _plain("and"),
+    Op.AND: _plain("and"),
+    Op.XOR: _plain("xor"),
+}
+_INTEGER: dict[Op, Rule] = {
+    Op.ADD: _plain("add"),
+    Op.SUBTRACT: _plain("sub"),
+    Op.MULTIPLY: _plain("mul"),
+    Op.AND: _plain("and"),
+    Op.OR: _plain("or"),
+    Op.XOR: _plain("xor"),
+    Op.MAXIMUM: _min_max("max"),
+    Op.MINIMUM: _min_max("min"),
+    Op.DIVIDE: _divide,
+    Op.REMAINDER: _remainder,
+    Op.SHIFT_LEFT: _shift("shl"),
+    Op.SHIFT_RIGHT_LOGICAL: _shift("lshr"),
+    Op.SHIFT_RIGHT_ARITHMETIC: _shift("ashr"),
+    Op.MULHI: _mulhi,
+    Op.POWER: _integer_power,
+}
+_FLOAT: dict[Op, Rule] = {
+    Op.ADD: _plain("fadd"),
+    Op.SUBTRACT: _plain("fsub"),
+    Op.MULTIPLY: _plain("fmul"),
+    Op.DIVIDE: _plain("fdiv"),
+    Op.MAXIMUM: _extreme("maximum"),
+    Op.MINIMUM: _extreme("minimum"),
+    Op.REMAINDER: _float_remainder,
+    Op.POWER: _library("pow"),
+    Op.ATAN2: _library("atan2"),
+}
+
+# -- unary --------------------------------------------------------------------------------------------------------
+
+
+def unary(f: Function, op: Op, t: PrimitiveType, a: Value) -> Value:
+    """op a of one element type, not complex; is-finite gives a pred."""
+    if op is Op.NOT:
+        return ~a
+    if t is T.PRED:
+        if op in (Op.ABS, Op.SIGN, Op.POPCNT):
+            return a
+        raise UnimplementedError(f"{op} of pred")
+    if t.is_integral:
+        return _integer_unary(f, op, t, a)
+    if op is Op.IS_FINITE:
+        return abs(a) < math.INFINITY
+    if op is Op.NEGATE:
+        return rounded(f, t, -a)
+    if op is Op.SIGN:
+        one = f.intrinsic("copysign", 1.0, a)
+        return a.compare("one", "ne", 0.0).select(one, a)
+    name = _ROUNDINGS.get(op)
+    if name is not None:
+        return rounded(f, t, f.intrinsic(name, a))
+    return rounded(f, t, _transcendental(op, a))
+
+
+_ROUNDINGS = {
+    Op.ABS: "fabs",
+    Op.CEIL: "ceil",
+    Op.FLOOR: "floor",
+    Op.ROUND_NEAREST_AFZ: "round",
+    Op.ROUND_NEAREST_EVEN: "roundeven",
+    Op.SQRT: "sqrt",
+}
+_C_NAMES = {
+    Op.EXPONENTIAL: "exp",
+    Op.EXPONENTIAL_MINUS_ONE: "expm1",
+    Op.LOG: "log",
+    Op.LOG_PLUS_ONE: "log1p",
+    Op.SINE: "sin",
+    Op.COSINE: "cos",
+}
+_SAME_NAMES = (
+    Op.TANH,
+    Op.LOGISTIC,
+    Op.ERF,
+    Op.TAN,
+    Op.CBRT,
+    Op.ASIN,
+    Op.ACOS,
+    Op.ATAN,
+    Op.SINH,
+    Op.COSH,
+    Op.ASINH,
+    Op.ACOSH,
+    Op.ATANH,
+)
+
+
+def _transcendental(op: Op, a: Value) -> Value:
+    if op is Op.RSQRT:
+        return 1.0 / a.sqrt()
+    name = _C_NAMES.get(op) or (op.text if op in _SAME_NAMES else None)
+    if name is None:
+        raise UnimplementedError(f"{op} of floats")
+    return math.call(name, a)
+
+
+def _integer_unary(f: Function, op: Op, t: PrimitiveType, a: Value) -> Value:
+    if op is Op.NEGATE:
+        return -a
+    if op is Op.ABS:
+        return abs(a) if t.is_signed else a
+    if op is Op.SIGN:
+        some = a.differs(0).zext(register(t)) if t.bits > 1 else a
+        return some if not t.is_signed or t.bits == 1 else (a >> (t.bits - 1)) | some
+    if op is Op.POPCNT:
+        return f.intrinsic("ctpop", a)
+    if op is Op.COUNT_LEADING_ZEROS:
+        return f.intrinsic("ctlz", a, False)
+    raise UnimplementedError(f"{op} of {t}")
+
+
+# -- comparison, selection ----------------------------------------------------------------------------------------
+
+_ORDERED = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
+
+
+def compare(
+    f: Function, t: PrimitiveType, direction: str, a: Element, b: Element, *, total_order: bool = False
+) -> Value:
+    """i1: a direction b. Complex numbers compare equal by parts; NaN is unequal to all but under total order."""
+    if t.is_complex:
+        (ar, ai), (br, bi) = pair(a), pair(b)
+        if direction not in ("EQ", "NE"):
+            raise UnimplementedError(f"compare {direction} of {t}")
+        return ar.equals(br) & ai.equals(bi) if direction == "EQ" else ar.differs(br) | ai.differs(bi)
+    x, y = real(a), real(b)
+    if t.is_floating and not total_order:
+        return f.compare("fcmp", _ORDERED[direction], x, y)
+    signed = t.is_signed
+    if t.is_floating:
+        x, y, signed = order_bits(f, t, x), order_bits(f, t, y), t is not T.F8E8M0FNU
+    how = direction.lower()
+    return f.compare("icmp", how if how in ("eq", "ne") else ("s" if signed else "u") + how, x, y)
+
+
+def order_bits(f: Function, t: PrimitiveType, value: Value) -> Value:
+    """An integer for the total order: the bits, of a negative number all but the sign flipped; f8e8m0fnu has no sign.
+
+    Of the fnuz types, whose NaN is -0's bits and comes first, a negative number's magnitude is negated.
+    """
+    bits = to_bits(f, t, value)
+    if t is T.F8E8M0FNU:
+        return bits
+    if t.is_fnuz:
+        return (bits < 0).select(-bits | -128, bits)
+    return bits ^ (bits >> (t.bits - 1)).lshr(1)
+
+
+def select(condition: Value, a: Element, b: Element) -> Element:
+    """a where the i1 holds, else b."""
+    if isinstance(a, Value) and isinstance(b, Value):
+        return condition.select(a, b)
+    (ar, ai), (br, bi) = pair(a), pair(b)
+    return condition.select(ar, br), condition.select(ai, bi)
+
+
+# -- conversion ---------------------------------------------------------------------------------------------------
+
+
+def convert(f: Function, source: PrimitiveType, to: PrimitiveType, value: Element) -> Element:
+    """The value in another element type: floats to integers saturate, NaN gives 0; of a complex number the real part."""
+    if source is to:
+        return value
+    if to.is_complex:
+        kind = T.F32 if to is T.C64 else T.F64
+        if source.is_complex:
+            inner = T.F32 if source is T.C64 else T.F64
+            re, im = pair(value)
+            return real(convert(f, inner, kind, re)), real(convert(f, inner, kind, im))
+        return real(convert(f, source, kind, value)), f.const(register(kind), 0.0)
+    if source.is_complex:
+        re, im = pair(value)
+        if to is T.PRED:
+            return re.differs(0.0) | im.differs(0.0)
+        return convert(f, T.F32 if source is T.C64 else T.F64, to, re)
+    x = real(value)
+    if to is T.PRED:
+        return x.differs(0)
+    if source.is_floating:
+        return _from_float(f, source, to, x)
+    if to.is_floating:
+        return _to_float(f, source, to, x)
+    if register(source) is register(to):
+        return x
+    if to.bits < source.bits and source is not T.PRED:
+        return x.trunc(register(to))
+    return x.cast("sext" if source.is_signed else "zext", register(to))
+
+
+def _from_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: Value) -> Value:
+    goal = register(to)
+    if to.is_integral:
+        return _saturated(x, to)
+    if x.type.scalar is goal:
+        return rounded(f, to, x)
+    if goal.bits == 64:
+        return x.cast("fpext", goal)
+    if to in (T.F32, T.BF16):  # XLA rounds to bf16 by way of f32
+        return rounded(f, to, x.cast("fptrunc", FLOAT))
+    return rounded(f, to, odd(x))
+
+
+def _saturated(x: Value, to: PrimitiveType) -> Value:
+    """The integer towards zero; beyond the range its end, zero for NaN. LLVM's own intrinsics go through vectors lane by lane."""
+    goal, digits = register(to), 53 if x.type.bits == 64 else 24
+    low, high = (-(1 << (to.bits - 1)), (1 << (to.bits - 1)) - 1) if to.is_signed else (0, (1 << to.bits) - 1)
+    most = high if high < 1 << digits else high + 1 - (1 << (to.bits - to.is_signed - digits))
+    inside = x.compare("ord", "eq", x).select(x, 0.0)
+    inside = (inside > float(low)).select(inside, float(low))
+    inside = (inside < float(most)).select(inside, float(most))
+    if to.bits < 32:
+        return inside.cast("fptosi", I32).trunc(goal)
+    whole = inside.cast("fptosi" if to.is_signed else "fptoui", goal)
+    return whole if most == high else (x >= float(high + 1)).select(high, whole)
+
+
+def _to_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: Value) -> Value:
+    made = x.cast("sitofp" if source.is_signed else "uitofp", register(to))
+    return rounded(f, to, made)
+
+
+_FORMATS = {T.F64: (T.F64, 52, 11), T.F16: (T.F16, 10, 5)}
+"""The types whose precision is reduced on their own bits: the type, its bits of mantissa and of exponent."""
+
+
+def reduce_precision(f: Function, t: PrimitiveType, exponent: int, mantissa: int, value: Value) -> Value:
+    """The value as if it had been stored with so many bits: rounded to nearest even, beyond the range infinite, below it zero."""
+    # Narrower floats than f16 are numbers of f32 here; f16's subnormal numbers need its own bits.
+    held, own_mantissa, own_exponent = _FORMATS.get(t, (T.F32, 23, 8))
+    width, bias = held.bits, 2 ** (own_exponent - 1) - 1
+    bits = to_bits(f, held, value)
+    if mantissa < own_mantissa:
+        drop = own_mantissa - mantissa
+        half = (bits.lshr(drop) & 1) + (2 ** (drop - 1) - 1)
+        # A mantissa that rounds up into the sign is a NaN's: those are put back below.
+        bits = (bits + half) & -(2**drop)
+    if exponent < own_exponent:
+        reduced_bias = 2 ** (exponent - 1) - 1
+        magnitude, sign = bits & (2 ** (width - 1) - 1), bits & -(2 ** (width - 1))
+        too_big = magnitude.uge((bias + reduced_bias + 1) << own_mantissa)
+        too_small = magnitude.ult((bias - reduced_bias + 1) << own_mantissa)
+        bits = too_big.select(sign | ((2 * bias + 1) << own_mantissa), bits)
+        bits = too_small.select(sign, bits)
+    return rounded(f, t, value.is_nan().select(value, from_bits(f, held, bits)))
