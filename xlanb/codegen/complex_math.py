@@ -77,14 +77,14 @@ class Complex:
         known = self.re.compare("ord", "eq", self.re) | self.im.compare("ord", "eq", self.im)
         endless = other.re.function.const(other.re.type, INFINITY).with_sign_of(other.re)
         by_zero = Complex(endless * self.re, endless * self.im)
-        of_infinite = self._boxed()._scaled(INFINITY, other)
-        by_infinite = self._scaled(0.0, other._boxed())
+        of_infinite = self.infinite_ones().times_conjugate(INFINITY, other)
+        by_infinite = self.times_conjugate(0.0, other.infinite_ones())
         made = by_infinite.where(other.is_infinite() & self.is_finite(), quotient)
         made = of_infinite.where(self.is_infinite() & other.is_finite(), made)
         made = by_zero.where(other.is_zero() & known, made)
         return made.where(lost, quotient)
 
-    def _boxed(self) -> Complex:
+    def infinite_ones(self) -> Complex:
         """Of an infinite number only where it is infinite: there a one with its sign."""
         ones = [
             abs(v).equals(INFINITY).select(v.function.const(v.type, 1.0), 0.0).with_sign_of(v)
@@ -92,7 +92,7 @@ class Complex:
         ]
         return Complex(*ones)
 
-    def _scaled(self, factor: float, other: Complex) -> Complex:
+    def times_conjugate(self, factor: float, other: Complex) -> Complex:
         """factor * self * conjugate(other)."""
         re = self.re * other.re + self.im * other.im
         return Complex(factor * re, factor * (self.im * other.re - self.re * other.im))
