@@ -207,6 +207,7 @@ _C_NAMES = {
     Op.LOG_PLUS_ONE: "log1p",
     Op.SINE: "sin",
     Op.COSINE: "cos",
+    Op.POWER: "pow",
 }
 _SAME_NAMES = (
     Op.TANH,
@@ -225,10 +226,15 @@ _SAME_NAMES = (
 )
 
 
+def function_name(op: Op) -> str | None:
+    """What an opcode's function of floats is called in C (or `logistic`); None of opcodes that are none."""
+    return _C_NAMES.get(op) or (op.text if op in _SAME_NAMES else None)
+
+
 def _transcendental(op: Op, a: Value) -> Value:
     if op is Op.RSQRT:
         return 1.0 / a.sqrt()
-    name = _C_NAMES.get(op) or (op.text if op in _SAME_NAMES else None)
+    name = function_name(op)
     if name is None:
         raise UnimplementedError(f"{op} of floats")
     return math.call(name, a)

@@ -235,7 +235,7 @@ def narrow(t: PrimitiveType, value: Value) -> Value:
 
 def _nearest(bits: Value, drop: int) -> Value:
     """Bits without the last `drop`, rounded to nearest even; the result is shifted down."""
-    return (bits + (2 ** (drop - 1) - 1) + (bits.lshr(drop) & 1)).lshr(drop)
+    return (bits + ((1 << (drop - 1)) - 1) + (bits.lshr(drop) & 1)).lshr(drop)
 
 
 def _narrow_e8m0(value: Value, bits: Value) -> Value:

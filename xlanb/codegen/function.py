@@ -6,6 +6,7 @@ the loop is a lane index (see lanes.py): instructions with such an operand, or w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
     from xlanb.codegen.module import ModuleBuilder, Target
 
 Ix = int | Value
+_LONG = 4000
+"""Lines of a function from which on LLVM is kept from turning selects into branches: it begins its walk of the function again after each, which takes quadratic time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a function: its type, its name, and what is promised of it (`noalias readonly`, ...)."""
+
+    type: Type
+    name: str
+    attributes: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.type.text, self.attributes, f"%{self.name}") if part)
 
 
 @dataclass(slots=True)
@@ -100,14 +115,15 @@ class Function:
 
     An emitter sets `ready` where the IR that it wrote needs none of LLVM's passes to become good code, `calls_only` where nothing in it is worth optimising at all, and `shared` for a
     function that other programs have too, word for word, and that calls no other by name. `slot` is the number of the thread that runs: a value inside of an outlined part, 0 elsewhere.
-    `fast` are the fast-math flags that float operators write (`contract`: products may go into sums unrounded).
+    `plans` say how its loops were planned (see nest.py), `uses` how often it has a function that is perhaps to be
+    called (see math/routines.py). `fast` are the fast-math flags that float operators write (`contract`: products may go into sums unrounded).
     """
 
     def __init__(
         self,
         module: ModuleBuilder,
         name: str,
-        parameters: Sequence[tuple[Type, str]],
+        parameters: Sequence[Parameter],
         attributes: str,
         scope: int | None,
         linkage: str,
@@ -119,11 +135,13 @@ class Function:
         self.linkage = linkage
         self.scope = scope
         self.instruction = instruction
-        self.parameters = [Value(self, t, f"%{n}") for t, n in parameters]
+        self.parameters = list(parameters)
         self.ready = self.calls_only = self.shared = False
         self.slot: Ix = 0
         self.fast = ""
         self.outlined: list[Outlined] = []
+        self.plans: list[object] = []
+        self.uses: Counter[str] = Counter()
         self.regions = [Region([], "entry", barrier=True)]
         self._allocas: list[str] = []
         self._count = 0
@@ -466,7 +484,7 @@ class Function:
     def mark(self) -> Callable[[], None]:
         """What there is now; calling the result goes back to it, out of whatever has been begun since."""
         regions = [(r, len(r.lines), r.block, dict(r.memo)) for r in self.regions]
-        here, allocas, parts = self.regions, len(self._allocas), len(self.outlined)
+        here, allocas, parts, plans = self.regions, len(self._allocas), len(self.outlined), len(self.plans)
         former = self._allocas, self.scope, self._dbg, self._outside, self.slot
 
         def back() -> None:
@@ -476,7 +494,7 @@ class Function:
                 del r.lines[size:]
                 r.block, r.memo = block, dict(memo)
             self._allocas, self.scope, self._dbg, self._outside, self.slot = former
-            del self._allocas[allocas:], self.outlined[parts:]
+            del self._allocas[allocas:], self.outlined[parts:], self.plans[plans:]
 
         return back
 
@@ -742,9 +760,13 @@ class Function:
         self.slot = 0
         self.outlined.append(part)
 
-    def sign(self, parameters: Sequence[tuple[Type, str]], attributes: str) -> None:
+    def argument(self, parameter: Parameter) -> Value:
+        """The value of a parameter."""
+        return (Vector if parameter.type.lanes else Value)(self, parameter.type, f"%{parameter.name}")
+
+    def sign(self, parameters: Sequence[Parameter], attributes: str) -> None:
         """Parameters and attributes of the finished function; its parts get the same."""
-        self.parameters, self.attributes = [Value(self, t, f"%{n}") for t, n in parameters], attributes
+        self.parameters, self.attributes = list(parameters), attributes
         if not self.outlined:
             return
         self.module.declare("void", PARALLEL, "ptr, ptr, i64, i64, i64")
@@ -758,17 +780,22 @@ class Function:
         for k, p in enumerate(self.parameters):
             at = self.fresh("at")
             lines.append(f"  {at} = getelementptr inbounds ptr, {context!r}, i64 {k}{call.mark}")
-            lines.append(f"  store {p!r}, ptr {at}{call.mark}")
+            lines.append(f"  store {p.type.text} %{p.name}, ptr {at}{call.mark}")
         count, chunks = self.value(part.count), self.value(part.chunks)
         given = f"ptr @{part.name}.thunk, {context!r}, {count!r}, {chunks!r}, i64 {self.target.threads}"
         return [*lines, f"  call void @{PARALLEL}({given}){call.mark}"]
 
     # -- the text -----------------------------------------------------------------------------------------------
 
+    @property
+    def body(self) -> list[str]:
+        """The instructions of the finished function but for its return."""
+        return [*self._allocas, *(str(line) for line in self.regions[-1].lines)]
+
     def text(self) -> list[str]:
         """The function's lines, after those of its outlined parts; a `ret void` closes each."""
         lines: list[str] = []
-        given = [repr(p) for p in self.parameters]
+        given = [str(p) for p in self.parameters]
         for part in self.outlined:
             body = [str(line) for line in part.lines]
             attributes = self.attributes.replace("alwaysinline", "noinline")
@@ -780,8 +807,8 @@ class Function:
             lines += [_head("internal", part.name, parameters, attributes, part.scope), *body, ""]
             lines += [*_thunk(part.name, self.parameters), ""]
         head = _head(self.linkage, self.name, ", ".join(given), self.attributes, self.scope)
-        body = [str(line) for line in self.regions[-1].lines]
-        return [*lines, head, "entry:", *self._allocas, *body, f"  ret void{self._dbg}", "}"]
+        lines += [head, "entry:", *self.body, f"  ret void{self._dbg}", "}"]
+        return lines if len(lines) < _LONG else [_without_branch(line) for line in lines]
 
 
 PARALLEL = "xlanb.parallel"
@@ -790,19 +817,24 @@ THUNK_PARAMETERS = "ptr %context, i64 %lo, i64 %hi, i64 %slot"
 """Of what the pool calls."""
 
 
-def _thunk(part: str, parameters: Sequence[Value]) -> list[str]:
+def _without_branch(line: str) -> str:
+    """A line whose select, if it is one of two numbers, stays a select."""
+    return f"{line}, !unpredictable !{{}}" if " = select i1 " in line else line
+
+
+def _thunk(part: str, parameters: Sequence[Parameter]) -> list[str]:
     """The function that the pool calls: it takes the pointers of a part out of their table."""
     head = f"define internal void @{part}.thunk({THUNK_PARAMETERS}) noinline optnone nounwind {{"
-    given = "".join(f"{p!r}, " for p in parameters)
+    given = "".join(f"{p.type.text} %{p.name}, " for p in parameters)
     return [head, *_unpack(parameters), f"  call void @{part}({given}i64 %lo, i64 %hi, i64 %slot)", "  ret void", "}"]
 
 
-def _unpack(parameters: Sequence[Value]) -> list[str]:
+def _unpack(parameters: Sequence[Parameter]) -> list[str]:
     """The kernel's pointers out of the table at %context."""
     lines = []
     for k, p in enumerate(parameters):
         lines.append(f"  %context{k} = getelementptr inbounds ptr, ptr %context, i64 {k}")
-        lines.append(f"  {p.text} = load {p.type.text}, ptr %context{k}")
+        lines.append(f"  %{p.name} = load {p.type.text}, ptr %context{k}")
     return lines
 
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from xlanb.codegen.function import PARALLEL, Function
-from xlanb.codegen.types import Type
+from xlanb.codegen.function import PARALLEL, Function, Parameter
 
 # An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C library's function.
 _C_LIBRARY = frozenset(
@@ -33,6 +32,10 @@ class Target(Protocol):
     @property
     def vector_bits(self) -> int:
         """Bits of a vector register that code should use."""
+
+    @property
+    def explicit_vectors(self) -> bool:
+        """Whether loops are written with vectors; where not, LLVM's passes are left to find them."""
 
     @property
     def threads(self) -> int:
@@ -94,7 +97,7 @@ class ModuleBuilder:
     def function(
         self,
         name: str,
-        parameters: Sequence[tuple[Type, str]],
+        parameters: Sequence[Parameter],
         attributes: str,
         instruction: str,
         linkage: str = "internal",

@@ -11,8 +11,8 @@ from typing import Any
 
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
+from xlanb.codegen.elemental import KernelTooLargeError, OverwrittenError
 from xlanb.cpu import jit
-from xlanb.cpu.codegen.elemental import KernelTooLargeError, OverwrittenError
 from xlanb.cpu.codegen.kernel import KernelPolicy
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep

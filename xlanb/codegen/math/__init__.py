@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlanb.codegen.lanes import varies
-from xlanb.codegen.math import double, single, through_double
+from xlanb.codegen.math import double, routines, single, through_double
 from xlanb.codegen.math.common import INFINITY, NAN, library
 from xlanb.codegen.values import Value
 
@@ -52,6 +52,11 @@ def call(name: str, *arguments: Value) -> Value:
     if own is None and any(varies(a) for a in arguments):
         own = (_SINGLE_VECTORS if is_single else _DOUBLE_VECTORS).get(name)
     if own is not None:
+        f = arguments[0].function
+        if f.uses[name]:
+            given = f.alike(*arguments)
+            if routines.is_called(name, given):
+                return routines.call(name, own, given)
         return own(*arguments)
     if name == "logistic":
         (x,) = arguments

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from xlanb.codegen.elemental import KernelTooLargeError, OverwrittenError
 from xlanb.cpu.codegen import arithmetic, complex_math, vectors
 from xlanb.cpu.codegen.indexing import Index, IrArray
 from xlanb.cpu.codegen.ir import Function, Ix, Loop
 from xlanb.cpu.codegen.types import Value, constant, names, pair, real, register, rounded, zero
-from xlanb.errors import UnimplementedError, XlanbError
+from xlanb.errors import UnimplementedError
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
@@ -44,16 +45,6 @@ class Kept:
     instruction: HloInstruction
     array: IrArray
     filled: bool = False
-
-
-class OverwrittenError(XlanbError):
-    """A kernel that reads an operand where it has written its result over it: the operands of `instruction` are to lie elsewhere."""
-
-    instruction: HloInstruction
-
-
-class KernelTooLargeError(XlanbError):
-    """A fusion whose inlined producers grow beyond `SIZE_LIMIT`: it is to be compiled instruction by instruction."""
 
 
 def elementwise_chain(i: HloInstruction, within: Callable[[HloInstruction], bool]) -> list[HloInstruction]:

@@ -74,7 +74,7 @@ class ModuleBuilder:
         self.debug = line_of is not None
         self.line_of = line_of or {}
         self.declarations: dict[str, str] = {}
-        self.globals: list[str] = []
+        self.globals: dict[str, str] = {}
         self.functions: list[Function] = []
         self.kernels: dict[str, str] = {}
         self._metadata: list[str] = []
@@ -155,7 +155,7 @@ class ModuleBuilder:
             f'target triple = "{self.target.triple}"',
             "",
         ]
-        parts += self.globals
+        parts += self.globals.values()
         for f in self.functions:
             parts += ["", *f.text()]
         parts += ["", *self.declarations.values(), ""]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from xlanb.codegen import elementwise as _elementwise  # noqa: F401
+from xlanb.codegen.arithmetic import function_name
+from xlanb.codegen.elemental import Elemental as TypedElemental
+from xlanb.codegen.elemental import OverwrittenError
+from xlanb.codegen.function import Function as TypedFunction
+from xlanb.codegen.indexing import IrArray as TypedArray
+from xlanb.codegen.math import routines
 from xlanb.cpu.codegen import (
     concatenate,
     convolution,
     dot,
-    loops,
     math_calls,
     reduce,
     scan,
@@ -20,11 +27,13 @@ from xlanb.cpu.codegen import (
 )
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.copies import Copies
-from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, OverwrittenError, array_of
+from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.parallel import WORTH
 from xlanb.cpu.codegen.rows import Reads, is_in_place, reads_of
+from xlanb.cpu.emitters import loops as emitters_loops
+from xlanb.cpu.emitters import reductions as _reductions  # noqa: F401
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -43,6 +52,7 @@ class Kernel:
     outputs: dict[Leaf, IrArray]
     copies: Copies
     scratch: str = ""
+    by_elements: Callable[[], None] = field(default=lambda: None)
     shared_scratch: int = 0
     own_scratch_bytes: int = 0
 
@@ -88,6 +98,30 @@ def special(*opcodes: Op, memory_only: bool = False) -> Callable[[Emitter], Emit
     return add
 
 
+def emit_elements(k: TypedKernel) -> None:
+    """Write a kernel that goes through the elements of its results."""
+    if k.instruction.opcode is Op.FUSION and not k.f.module.debug:
+        fused = k.instruction.fused_computation
+        if len(fused) >= routines.MANY:
+            k.f.uses = Counter(name for i in fused if (name := function_name(i.opcode)) is not None)
+    try:
+        emitters_loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
+    except OverwrittenError as error:
+        error.instruction = k.instruction
+        raise
+
+
+@dataclass(eq=False)
+class TypedKernel:
+    """A kernel on the typed layer."""
+
+    f: TypedFunction
+    e: TypedElemental
+    instruction: HloInstruction
+    root: HloInstruction
+    outputs: dict[Leaf, TypedArray]
+
+
 def emit(k: Kernel) -> None:
     """Emit the body of a kernel."""
     if any(a.shape.element_count for a in k.outputs.values()):
@@ -96,11 +130,7 @@ def emit(k: Kernel) -> None:
         emitter = SPECIAL.get(k.root.opcode)
         done = emitter(k) if emitter is not None else _scaled_reduce(k) or transpose.emit_transposed(k)
         if not done:
-            try:
-                loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
-            except OverwrittenError as error:
-                error.instruction = k.instruction
-                raise
+            k.by_elements()
 
 
 @special(Op.REDUCE)

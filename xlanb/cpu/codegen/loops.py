@@ -133,7 +133,7 @@ class _Loops:
     def _vectors(self, run: int, cuts: Sequence[int]) -> None:
         """Vectors along the `run` fastest dimensions, in loops over the others."""
         outer, inner = self.sizes[:-run], self.sizes[-run:]
-        widths = self.plan.width(self.e, max(b - a for a, b in pairwise(cuts)))
+        widths = self.plan.width(self.e.f.target.vector_bits, max(b - a for a, b in pairwise(cuts)))
         cost = self.plan.nanoseconds
         self._begin()
         if not outer:

@@ -16,12 +16,17 @@ from numpy.typing import NDArray
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.buffers.heap_simulator import ALIGNMENT
 from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_reshape
+from xlanb.codegen import elemental as typed_elemental
+from xlanb.codegen import function as typed
+from xlanb.codegen import indexing as typed_indexing
+from xlanb.codegen.elemental import KernelTooLargeError
+from xlanb.codegen.types import PTR
 from xlanb.cpu.codegen import fft, scatter
 from xlanb.cpu.codegen import kernel as kernels
 from xlanb.cpu.codegen import sort as _sort  # noqa: F401 - registers its kernels
 from xlanb.cpu.codegen import topk as _topk  # noqa: F401 - registers its kernel
 from xlanb.cpu.codegen.copies import Copies
-from xlanb.cpu.codegen.elemental import RULES, Elemental, KernelTooLargeError, Leaf, array_of
+from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.linalg import routines as linalg
@@ -202,11 +207,11 @@ class _Emitter:
                 self.constants[name[1:]] = _aligned_bytes(i)
             except MemoryError as error:
                 raise out_of_memory(f"constant {i.name}, {i.shape.text(layout=False)}", size) from error
-            self.module.globals.append(f"{name} = external constant {kind}, align 64")
+            self.module.globals[name[1:]] = f"{name} = external constant {kind}, align 64"
         else:
             data = _laid_out(i)
             text = "\\" + data.tobytes().hex("\\").upper() if data.size else ""
-            self.module.globals.append(f'{name} = private constant {kind} c"{text}", align 64')
+            self.module.globals[name[1:]] = f'{name} = private constant {kind} c"{text}", align 64'
         self._constant_names[i.literal] = name
         return name
 
@@ -381,7 +386,11 @@ class _KernelBuilder:
         scratch = self.assignment.scratch_of(i)
         memory = self._argument(scratch) if scratch is not None else ""
         copies = self.program.memory_copies
-        k = kernels.Kernel(f, e, i, root, outputs, copies, memory, *kernels.scratch_of(root))
+
+        def by_elements() -> None:
+            self._by_elements(root, targets, outputs)
+
+        k = kernels.Kernel(f, e, i, root, outputs, copies, memory, by_elements, *kernels.scratch_of(root))
         if scratch is not None:
             self.written.add(scratch)
         if not fused and root.opcode not in RULES and root.opcode not in kernels.SPECIAL:
@@ -391,6 +400,37 @@ class _KernelBuilder:
             raise UnimplementedError(f"{reason}:\n  {with_origin(i)}")
         kernels.emit(k)
         self._sign()
+
+    def _by_elements(
+        self, root: HloInstruction, targets: Sequence[HloInstruction], outputs: Mapping[Leaf, IrArray]
+    ) -> None:
+        """Write the kernel anew on the typed layer."""
+        i, module, fused = self.instruction, self.program.module, self.instruction.opcode is Op.FUSION
+        f = typed.Function(module, self.f.name, [], "", self.f.scope, "internal", i.name)  # type: ignore[arg-type]
+        module.functions[module.functions.index(self.f)] = f  # type: ignore[call-overload]
+        self.f = f  # type: ignore[assignment]
+        if module.debug:
+            f.locate(i.name)
+
+        def array(a: IrArray) -> typed_indexing.IrArray:
+            return typed_indexing.IrArray(typed.Value(f, PTR, a.pointer), a.shape)
+
+        def memory(c: HloInstruction) -> typed_indexing.IrArray:
+            return array(self._memory(c))
+
+        outside = typed_elemental.Elemental(f, {}, memory)
+        bindings: dict[HloInstruction, dict[Leaf, object]] = {}
+        for target, operand in zip(targets, i.operands, strict=True):
+            if operand.opcode is not Op.CONSTANT:
+                bindings[target] = {
+                    leaf: array(self._operand(operand, leaf)) for leaf, s in operand.shape.leaves() if not s.is_token
+                }
+            elif fused:
+                bindings[target] = {
+                    (): lambda index, operand=operand: typed_elemental.RULES[Op.CONSTANT](outside, operand, index)
+                }
+        e = typed_elemental.Elemental(f, bindings, memory)  # type: ignore[arg-type]
+        kernels.emit_elements(kernels.TypedKernel(f, e, i, root, {leaf: array(a) for leaf, a in outputs.items()}))
 
     def _emit_host_call(self) -> None:
         """A call of the runtime with the addresses of all operands and results."""
@@ -417,7 +457,10 @@ class _KernelBuilder:
         for place, name in self.slices.items():
             access = "" if place in self.written else " readonly"
             size = f" dereferenceable({place.size})" if place.size else ""
-            parameters.append(f"ptr noalias{access} noundef{size} {name}")
+            if isinstance(self.f, typed.Function):
+                parameters.append(typed.Parameter(PTR, name[1:], f"noalias{access} noundef{size}"))
+            else:
+                parameters.append(f"ptr noalias{access} noundef{size} {name}")
         small = self.program.depth > 0 and self.f.size <= _INLINE_LINES and not self.program.profile
         self.f.sign(parameters, f"{'alwaysinline' if small else 'noinline'} {_ATTRIBUTES}")
 

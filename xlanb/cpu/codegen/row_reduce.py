@@ -83,7 +83,7 @@ class RowReduce:
         run = max(1, min(p.run, len(self.fast)))
         self.slow, self.fast = self.slow + self.fast[:-run], self.fast[-run:]
         sizes = [self.source.dimensions[d] for d in self.fast]
-        self.widths = p.width(e, math.prod(sizes))
+        self.widths = p.width(e.f.target.vector_bits, math.prod(sizes))
         found: list[Value] = []
 
         def write(cuts: Sequence[int]) -> None:
@@ -99,7 +99,7 @@ class RowReduce:
         e, f = self.e, self.e.f
         p = plan(e.bindings, [(self.input, ())])
         count = self.source.element_count
-        one, wide = self.widths = p.width(e, count)
+        one, wide = self.widths = p.width(e.f.target.vector_bits, count)
         rounds = count // (wide * PARTS)
         if self.slow or p.run < len(self.fast) or not is_parallel(e, PARTS, p.nanoseconds * rounds * wide):
             return None

@@ -150,7 +150,7 @@ def along(
     `hard`: the body is so much code, or so little of all the work, that one register's width at a time is enough.
     """
     bits = [8 if t is T.PRED else 32 if t.is_floating and t.bits < 32 else max(8, part(t).bits) for t in types]
-    widths = Plan(widest=max(bits), narrowest=min(bits), hard=hard).width(e, count)
+    widths = Plan(widest=max(bits), narrowest=min(bits), hard=hard).width(e.f.target.vector_bits, count)
 
     def write(cuts: Sequence[int]) -> None:
         for low, high in pairwise(cuts):

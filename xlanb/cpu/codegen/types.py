@@ -259,11 +259,12 @@ def widen(f: Function, t: PrimitiveType, raw: str) -> str:
 
 def _table(f: Function, t: PrimitiveType) -> str:
     name = f"@xlanb.table.{t.text}"
-    if not any(g.startswith(f"{name} ") for g in f.module.globals):
+    if name[1:] not in f.module.globals:
         codes = np.arange(2**t.bits, dtype=np.uint8).view(t.dtype)
         with np.errstate(all="ignore"):
             values = ", ".join(f"float {float_text(v)}" for v in codes.astype(np.float32))
-        f.module.globals.append(f"{name} = private unnamed_addr constant [{2**t.bits} x float] [{values}], align 64")
+        text = f"{name} = private unnamed_addr constant [{2**t.bits} x float] [{values}], align 64"
+        f.module.globals[name[1:]] = text
     return name
 
 

@@ -126,7 +126,7 @@ def _joined(module: ModuleBuilder, run: Function) -> tuple[Function, list[str]] 
         return None
     renamed = [_VALUE.sub("%run.", line) for line in lines]
     given = [a.strip().removeprefix("ptr ") for a in renamed[-1].split("(", 1)[1].rstrip(")").split(",")]
-    names = [p.rsplit(" ", 1)[1] for p in kernel.parameters]
+    names = [str(p).rsplit(" ", 1)[1] for p in kernel.parameters]
     if len(given) != len(names):
         return None
     text = kernel.text()
@@ -198,7 +198,7 @@ def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, sha
         if name not in own or "alwaysinline" not in own[name].attributes:  # a function of another module may call it
             body = body.replace(f"define internal void @{name}(", f"define void @{name}(", 1)
     parts = [*_head(module), ""]
-    constants = [g for g in module.globals if g[1 : g.index(" ")] in used]
+    constants = [text for name, text in module.globals.items() if name in used]
     used.update(
         name for g in constants if "{ ptr @" in g for name in _SYMBOL.findall(g)
     )  # it holds a function's address
@@ -208,7 +208,7 @@ def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, sha
             used.update(_SYMBOL.findall(text))
     parts += [text for name, text in module.declarations.items() if name in used]
     for name in sorted(used & own.keys() - piece.texts.keys()):
-        parts.append(f"declare void @{name}({', '.join(p.split(' ', 1)[0] for p in own[name].parameters)})")
+        parts.append(f"declare void @{name}({', '.join(str(p).split(' ', 1)[0] for p in own[name].parameters)})")
     elsewhere = sorted(n for n in used if n.endswith(".thunk") and f"@{n}({THUNK_PARAMETERS})" not in body)
     parts += [
         f"declare void @{n}({', '.join(p.split(' ', 1)[0] for p in THUNK_PARAMETERS.split(', '))})" for n in elsewhere

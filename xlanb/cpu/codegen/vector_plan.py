@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from xlanb.cpu.codegen.elemental import Elemental, Leaf, array_of, elementwise_chain
+from xlanb.cpu.codegen.elemental import Leaf, array_of, elementwise_chain
 from xlanb.cpu.codegen.indexing import order, same_order
 from xlanb.cpu.codegen.types import part
 from xlanb.hlo.instruction import HloInstruction
@@ -43,13 +43,17 @@ class Plan:
     runs: dict[tuple[HloInstruction, Leaf], int] = field(default_factory=dict)
     depth: int = 0
 
-    def width(self, e: Elemental, count: int) -> tuple[int, int]:
-        """(elements of a vector register, elements of the vectors to use for so many): the latter are several registers wide where the code is short."""
+    def vectors(self, register: int) -> tuple[int, int]:
+        """(elements of a vector register of so many bits, registers that a vector should have)."""
         bits = self.widest if self.widest <= 32 or self.narrowest == 64 else 32
-        one = e.f.target.vector_bits // bits
+        return register // bits, 1 if self.hard or len(self.seen) > 16 else 2 if len(self.seen) > 4 else 4
+
+    def width(self, register: int, count: int) -> tuple[int, int]:
+        """(elements of a vector register of so many bits, elements of the vectors to use for so many): the latter are several registers wide where the code is short."""
+        one, registers = self.vectors(register)
         while one > 2 and one // 2 >= count:
             one //= 2
-        wide = one * (1 if self.hard or len(self.seen) > 16 else 2 if len(self.seen) > 4 else 4)
+        wide = one * registers
         while wide > one and wide > count:
             wide //= 2
         return one, wide

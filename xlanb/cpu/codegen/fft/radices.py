@@ -41,7 +41,7 @@ def call_passes(
             f"{_ENTRY} {{ ptr @{_routine(f.module, element, r)}, i64 {at}, i64 {m}, i64 {s}, i64 {r} }}"
             for r, at, m, s in passes
         ]
-        f.module.globals.append(
+        f.module.globals[made[key][1:]] = (
             f"{made[key]} = private constant [{len(passes)} x {_ENTRY}] [{', '.join(entries)}], align 8"
         )
     f.do(f"call void @{called}(ptr {made[key]}, i64 {len(passes)}, ptr {a}, ptr {b}, ptr {turns})")

@@ -61,7 +61,7 @@ def table(module: ModuleBuilder, words: Sequence[int | str]) -> str:
         parts = [p for are_pointers, run in runs for p in (_pointers(run) if are_pointers else [_numbers(run)])]
         kind, text = ", ".join(k for k, _ in parts), ", ".join(f"{k} {v}" for k, v in parts)
         kind, text = parts[0] if len(parts) == 1 else (f"{{ {kind} }}", f"{{ {text} }}")
-        module.globals.append(f"{made[key]} = private constant {kind} {text}, align 8")
+        module.globals[made[key][1:]] = f"{made[key]} = private constant {kind} {text}, align 8"
     return made[key]
 
 

@@ -1,0 +1,327 @@
+"""One element of any instruction: `Elemental.element(instruction, index)` writes what computes it, its producers inlined.
+
+As XLA's ElementalIrEmitter: a rule per opcode (the registry `RULES`; see elementwise.py and movement.py) says how one element of the result comes from elements of the operands. Instructions that
+are bound (operands of the kernel, parameters of a called computation) are read instead; everything else is inlined and remembered per index, so a value that is used twice is
+computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xlanb.codegen import arithmetic
+from xlanb.codegen.elements import Element, parts, real, zero
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.indexing import Index, IrArray
+from xlanb.codegen.lanes import varies
+from xlanb.codegen.types import I64
+from xlanb.codegen.values import Value
+from xlanb.errors import UnimplementedError, XlanbError
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.diagnostic import with_origin
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape, PrimitiveType
+from xlanb.shape.shape import subshape
+
+T = PrimitiveType
+Leaf = tuple[int, ...]
+Source = IrArray | Callable[[Index], Element]
+Binding = Mapping[Leaf, Source]
+Rule = Callable[["Elemental", HloInstruction, Index], Element | Sequence[Element]]
+
+RULES: dict[Op, Rule] = {}
+SAME_INDEX: set[Op] = set()
+"""Opcodes whose elements come from the elements of all operands at the same index."""
+_FORWARDING = frozenset({Op.OPT_BARRIER, Op.ADD_DEPENDENCY, Op.DOMAIN, Op.COPY_DONE, Op.COPY_START, Op.COPY})
+_ALL = object()
+_DEEP = 100
+"""Rules within rules after which a chain is written from its beginning: Python's stack is not as deep as chains are long."""
+SIZE_LIMIT = 30_000
+"""Lines of a function past which a fusion is not compiled as one kernel: inlining has multiplied its producers."""
+
+
+@dataclass(eq=False)
+class Kept:
+    """An instruction whose elements are written to an array when they are computed first, and read from there once it is `filled`."""
+
+    instruction: HloInstruction
+    array: IrArray
+    filled: bool = False
+
+
+class OverwrittenError(XlanbError):
+    """A kernel that reads an operand where it has written its result over it: the operands of `instruction` are to lie elsewhere."""
+
+    instruction: HloInstruction
+
+
+class KernelTooLargeError(XlanbError):
+    """A fusion whose inlined producers grow beyond `SIZE_LIMIT`: it is to be compiled instruction by instruction."""
+
+
+def elementwise_chain(i: HloInstruction, within: Callable[[HloInstruction], bool]) -> list[HloInstruction]:
+    """`i` after the instructions `within` that it reaches through none but those, each after its operands."""
+    order: dict[HloInstruction, None] = {}
+    entered: set[HloInstruction] = set()
+    stack = [i]
+    while stack:
+        j = stack[-1]
+        if j in entered:
+            order[stack.pop()] = None
+            continue
+        entered.add(j)
+        stack += [o for o in reversed(j.operands) if o not in entered and within(o)]
+    return list(order)
+
+
+def elemental(*opcodes: Op, same_index: bool = False) -> Callable[[Rule], Rule]:
+    """Register the rule of opcodes; `same_index` where it asks for the operands' elements at its own index alone."""
+
+    def register_rule(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(opcodes, rule))
+        if same_index:
+            SAME_INDEX.update(opcodes)
+        return rule
+
+    return register_rule
+
+
+def array_of(i: HloInstruction, leaf: Leaf = ()) -> ArrayShape:
+    """The array shape at a leaf of an instruction's result."""
+    return subshape(i.shape, leaf).as_array()
+
+
+class Elemental:
+    """Writes elements into a function.
+
+    `bindings` gives, per bound instruction and leaf of its tuple, the array that holds it or a function that writes an element. `constants` gives the memory of a constant array.
+    Of loops that are being written an element is computed in the outermost one in which its index is known, but no further out than `floor` (regions of the
+    function): what the bindings capture may be known only there.
+    """
+
+    def __init__(
+        self,
+        f: Function,
+        bindings: Mapping[HloInstruction, Binding],
+        constants: Callable[[HloInstruction], IrArray],
+        flags: str = "",
+        floor: int = 0,
+    ) -> None:
+        self.f = f
+        self.bindings = bindings
+        self.constants = constants
+        self.flags = flags
+        self.floor = floor
+        self.kept: Kept | None = None
+        self._written: dict[Value, object] = {}
+        self._depth = 0
+        self._chained: HloInstruction | None = None
+
+    # -- results that lie in the place of operands ----------------------------------------------------------------
+
+    def writes(self, pointers: Iterable[Value], at: Index | None = None) -> None:
+        """From now on the element at an index is computed (None: any) of the results that lie at these pointers: what else was there must not be read any more."""
+        self._written.update(dict.fromkeys(pointers, _ALL if at is None else at.key))
+
+    def has_written_none(self, pointers: Iterable[Value]) -> None:
+        """These results are about to be computed."""
+        for p in pointers:
+            self._written.pop(p, None)
+
+    def _read(self, i: HloInstruction, array: IrArray, index: Index) -> Element:
+        if self._written.get(array.pointer, index.key) != index.key:
+            raise OverwrittenError(f"{i.name} is read where {self.f.name} has written its result")
+        return array.load(index)
+
+    # -- elements -----------------------------------------------------------------------------------------------
+
+    def element(self, i: HloInstruction, index: Index, leaf: Leaf = ()) -> Element:
+        """The element at `index` of an instruction's result (of the array at `leaf` where that is a tuple)."""
+        key = (self, i, leaf, index.key)
+        f = self.f
+        found = f.recall(key)
+        if found is None:
+            with f.outside(f.home(*index.names, floor=self.floor)):
+                found = self._emit(i, index, leaf)
+                f.remember(key, found)
+        return found  # type: ignore[return-value]
+
+    def scalar(self, i: HloInstruction, leaf: Leaf = ()) -> Element:
+        """The value of a scalar."""
+        return self.element(i, Index(array_of(i, leaf), ()), leaf)
+
+    def _emit(self, i: HloInstruction, index: Index, leaf: Leaf) -> Element:
+        bound = self.bindings.get(i)
+        if bound is not None:
+            source = bound[leaf]
+            return self._read(i, source, index) if isinstance(source, IrArray) else source(index)
+        if 0 in index.shape.dimensions:  # an element that does not exist: what asks for it never runs
+            return zero(self.f, array_of(i, leaf).element_type)
+        kept = self.kept if self.kept is not None and self.kept.instruction is i else None
+        if kept is not None and kept.filled:
+            return kept.array.load(index)
+        op = i.opcode
+        if op is Op.TUPLE:
+            return self.element(i.operands[leaf[0]], index, leaf[1:])
+        if op is Op.GET_TUPLE_ELEMENT:
+            return self.element(i.operands[0], index, (i.tuple_index, *leaf))
+        if op in _FORWARDING:
+            return self.element(i.operands[0], index, leaf)
+        if op in (Op.FUSION, Op.CALL):
+            return self.within(i.called_computations[0], i.operands).element(i.called_computations[0].root, index, leaf)
+        if self.f.size > SIZE_LIMIT and i is not self._chained:  # a chain is as long as its code: nothing is multiplied
+            raise KernelTooLargeError(f"the kernel of {self.f.name} is too large")
+        value = self._by_rule(i, index)
+        if kept is not None:
+            kept.array.store(index, value)  # type: ignore[arg-type]
+        if not leaf:
+            return value  # type: ignore[return-value]
+        for k, v in enumerate(value):  # type: ignore[arg-type]
+            self.f.remember((self, i, (k,), index.key), v)
+        return value[leaf[0]]  # type: ignore[index,return-value]
+
+    def _by_rule(self, i: HloInstruction, index: Index) -> Element | Sequence[Element]:
+        rule = RULES.get(i.opcode)
+        if rule is None:
+            raise UnimplementedError(f"no element of a {i.opcode} can be computed by itself:\n  {with_origin(i)}")
+        mark = self.f.locate(i.name)
+        self._depth += 1
+        try:
+            if self._depth == _DEEP:
+                self._emit_chain(i, index)
+            return rule(self, i, index)
+        except UnimplementedError as error:
+            if "\n" in str(error):
+                raise
+            raise UnimplementedError(f"{error} is not implemented:\n  {with_origin(i)}") from None
+        finally:
+            self._depth -= 1
+            self.f.restore(mark)
+
+    def _emit_chain(self, i: HloInstruction, index: Index) -> None:
+        """Write the elements of `i`'s operands at an index, in the order in which recursion would, through chains of any length; the deep ones are then known."""
+        self._depth = 0
+        try:
+            for o in elementwise_chain(i, lambda o: self.bindings.get(o) is None and o.opcode in SAME_INDEX):
+                if o is not i:
+                    self._chained = o
+                    self.element(o, index)
+        finally:
+            self._depth, self._chained = _DEEP, None
+
+    # -- called computations ------------------------------------------------------------------------------------
+
+    def within(self, target: HloComputation, operands: Sequence[HloInstruction]) -> Elemental:
+        """One that writes elements of a called computation, its parameters bound to instructions of this one."""
+        bindings: dict[HloInstruction, Binding] = {}
+        for p, operand in zip(target.parameters, operands, strict=True):
+            bindings[p] = _Lazy(self, operand)
+        return Elemental(self.f, bindings, self.constants, self.flags, self.floor)
+
+    def apply(self, target: HloComputation, values: Sequence[Element], flags: str = "") -> list[Element]:
+        """A scalar computation applied to values: its results, one or those of its root tuple."""
+        inner = self._of_values(target, values, flags)
+        mark = self.f.locate(target.root.name)
+        out = [inner.scalar(target.root, leaf) for leaf, _ in target.root.shape.leaves()]
+        self.f.restore(mark)
+        return out
+
+    def apply_at(self, target: HloComputation, values: Sequence[Element], index: Sequence[Ix]) -> list[Element]:
+        """An elementwise computation over slices applied to values at one index of the slices."""
+        inner = self._of_values(target, values)
+        shapes = {leaf: array_of(target.root, leaf) for leaf, _ in target.root.shape.leaves()}
+        return [inner.element(target.root, Index(s, index if s.rank else ()), leaf) for leaf, s in shapes.items()]
+
+    def _of_values(self, target: HloComputation, values: Sequence[Element], flags: str = "") -> Elemental:
+        """One that writes elements of a computation whose parameters are these values, whatever the index."""
+        bindings: dict[HloInstruction, Binding] = {
+            p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)
+        }
+        return Elemental(self.f, bindings, self.constants, flags, len(self.f.regions))
+
+    # -- control flow -------------------------------------------------------------------------------------------
+
+    def fold(
+        self,
+        sizes: Sequence[int],
+        types: Sequence[PrimitiveType],
+        initial: Sequence[Element],
+        body: Callable[[list[Ix], list[Element]], Sequence[Element]],
+    ) -> list[Element]:
+        """Nested loops, outermost first, that carry values of the given types; `body(indices, values)` gives the next values."""
+        if 0 in sizes:
+            return list(initial)
+
+        def nest(indices: list[Ix], values: Sequence[Element]) -> list[Element]:
+            if len(indices) == len(sizes):
+                return list(body(indices, list(values)))
+            with self.f.carried(sizes[len(indices)], flat(values)) as loop:
+                loop.next = flat(nest([*indices, loop.index], pack(types, loop.values)))
+            return pack(types, loop.values)
+
+        return nest([], initial)
+
+    def branch(
+        self, t: PrimitiveType, condition: Value, then: Callable[[], Element], otherwise: Callable[[], Element]
+    ) -> Element:
+        """A value by either way, only one of them taken."""
+        return self.branches([t], condition, lambda: [then()], lambda: [otherwise()])[0]
+
+    def branches(
+        self,
+        types: Sequence[PrimitiveType],
+        condition: Value,
+        then: Callable[[], Sequence[Element]],
+        otherwise: Callable[[], Sequence[Element]],
+    ) -> list[Element]:
+        """Values by either way, only one of them taken."""
+        return pack(types, self.f.choose(condition, lambda: flat(then()), lambda: flat(otherwise())))
+
+    # -- indices ------------------------------------------------------------------------------------------------
+
+    def start(self, i: HloInstruction, low: int, high: int) -> Ix:
+        """A scalar integer as an i64 index, clamped to low..high."""
+        return self.clamped(array_of(i).element_type, real(self.scalar(i)), low, high)
+
+    def clamped(self, t: PrimitiveType, value: Value, low: int, high: int) -> Ix:
+        """An integer value as an i64 index, clamped to low..high; an unsigned one is never negative."""
+        if low == high:
+            return low
+        f = self.f
+        if t.bits == 32 and varies(value) and low == 0 and high < 1 << 31:  # vectors of i64 would be twice as many
+            near = value.smax(0).smin(high) if t.is_signed else value.umin(high)
+            return real(arithmetic.convert(f, t, T.S64, near))
+        wide = real(arithmetic.convert(f, t, T.S64, value))
+        return f.clamp(wide.umin(high) if t is T.U64 else wide, low, high)
+
+    def index_value(self, t: PrimitiveType, at: Ix) -> Element:
+        """An index as an element of an integer or float type."""
+        return arithmetic.convert(self.f, T.S64, t, at if isinstance(at, Value) else self.f.const(I64, at))
+
+
+class _Lazy(dict[Leaf, Source]):
+    """The leaves of an instruction as seen from a computation that is called with it."""
+
+    def __init__(self, outer: Elemental, operand: HloInstruction) -> None:
+        super().__init__()
+        self.outer, self.operand = outer, operand
+
+    def __missing__(self, leaf: Leaf) -> Source:
+        return lambda index: self.outer.element(self.operand, index, leaf)
+
+
+def _always(value: Element) -> Callable[[Index], Element]:
+    return lambda _: value
+
+
+def flat(values: Sequence[Element]) -> list[Value]:
+    """The values that elements are made of: two to a complex number."""
+    return [p for v in values for p in parts(v)]
+
+
+def pack(types: Sequence[PrimitiveType], values: Sequence[Value]) -> list[Element]:
+    """Values as elements: two to a complex number."""
+    rest = iter(values)
+    return [(next(rest), next(rest)) if t.is_complex else next(rest) for t in types]

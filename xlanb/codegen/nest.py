@@ -1,0 +1,370 @@
+"""Nests of loops between HLO and code: axes with extents, which of them are vectors, what happens at their ends, which threads share, and what is reduced.
+
+    plan = Nest(sizes=(128, 4096), run=1, vectors=Vectors(16, 4), nanoseconds=0.2, tail=Tail.OVERLAP)
+    plan.each(f, lambda at: store(at, element(at)))               every element
+    plan.fold(f, combiner, start, element)                        all elements reduced to one value
+
+The `run` innermost axes are gone through by one counter, in vectors of several registers, then of one, and what is left by the policy `tail`. What is written for one
+element stands for those of a vector (see lanes.py). Where a condition within changes at known places of that counter the loop is cut there, and where the elements cannot be written as
+vectors at all it goes one by one. `print(plan)` says what was decided; a function keeps the plans of its loops (`Function.plans`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
+from typing import Protocol
+
+from xlanb.codegen import lanes
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.lanes import Mask, NotAVectorError, SplitError
+from xlanb.codegen.parallel import chunks, is_shared, parallel
+from xlanb.codegen.values import Value, Vector
+
+_LONG = 4
+"""Vectors that a row should have if the last may do some of its elements again: gathering takes time for each."""
+_SHARED_ROUNDS = 16
+"""Rounds that a loop should have at least where threads share it."""
+
+Element = Callable[[list[Ix]], Sequence[Value]]
+
+
+class Tail(Enum):
+    """What is done with the elements that do not fill a vector."""
+
+    MASK = "the rest under a mask"
+    OVERLAP = "the last vector lies back over the one before"
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The elements of a register, and how many registers the vectors have that loops go by."""
+
+    lanes: int
+    registers: int = 1
+
+    def within(self, count: int) -> tuple[int, int]:
+        """The elements of the narrower and of the wider vectors for so many elements."""
+        one = self.lanes
+        while one > 2 and one // 2 >= count:
+            one //= 2
+        wide = one * self.registers
+        while wide > one and wide > count:
+            wide //= 2
+        return one, wide
+
+
+class Combiner(Protocol):
+    """An operation that may be done in any order: values of neither effect nor place are `neutral`, two sets of values become one by `step`."""
+
+    @property
+    def neutral(self) -> Sequence[Value]:
+        """What changes nothing when it is combined with."""
+
+    def step(self, a: Sequence[Value], b: Sequence[Value]) -> Sequence[Value]:
+        """Both, lane by lane."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops over axes of `sizes`, the outermost first; `nanoseconds` is the time of one element."""
+
+    sizes: tuple[int, ...]
+    run: int = 0
+    vectors: Vectors | None = None
+    nanoseconds: float = 0.0
+    tail: Tail = Tail.MASK
+    cuts: tuple[int, ...] = ()
+    parts: int = 1
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """The axes around the vectors."""
+        return self.sizes[: len(self.sizes) - self.run]
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """The axes that one counter goes through."""
+        return self.sizes[len(self.sizes) - self.run :]
+
+    @property
+    def count(self) -> int:
+        """The elements of the inner axes."""
+        return math.prod(self.inner)
+
+    def __str__(self) -> str:
+        lines = []
+        if self.outer:
+            shared = f", {self.parts} parts for threads" if self.parts > 1 else ""
+            lines.append(f"for {' x '.join(map(str, self.outer))}{shared}")
+        if self.vectors is None:
+            lines.append(f"for {self.count} elements, one by one")
+        else:
+            one, wide = self.widths
+            shared = f", {self.parts} parts for threads" if self.parts > 1 and not self.outer else ""
+            lines.append(f"for {self.count} elements by vectors of {wide}, then {one}; {self.tail.value}{shared}")
+            if len(self.cuts) > 2:
+                lines.append(f"  cut at {', '.join(map(str, self.cuts[1:-1]))}")
+        lines.append(f"  {self.nanoseconds:.2g} ns an element")
+        return "\n".join("  " * k + line if k < 2 else line for k, line in enumerate(lines))
+
+    # -- every element --------------------------------------------------------------------------------------------
+
+    def each(
+        self, f: Function, body: Callable[[list[Ix]], None], row: Callable[[list[Ix]], None] | None = None
+    ) -> bool:
+        """`body(index)` for each element, `row(outer index)` before those of a row; False, and nothing is written, where they cannot be vectors."""
+        if self.vectors is None:
+            self._one_by_one(f, body, row)
+            return True
+        made: list[Nest] = []
+
+        def write(cuts: Sequence[int]) -> None:
+            made[:] = [replace(self, cuts=tuple(cuts))]
+            _write_vectors(f, made[0], body, row)
+
+        if self.count < 1 or not vectorize(f, self.count, write):
+            return False
+        f.plans.append(made[0].planned(f))
+        return True
+
+    def _one_by_one(
+        self, f: Function, body: Callable[[list[Ix]], None], row: Callable[[list[Ix]], None] | None
+    ) -> None:
+        if row is None:
+            with nested(f, self.sizes, self.nanoseconds) as at:
+                body(at)
+        else:
+            with nested(f, self.outer, self.nanoseconds * self.count) as at:
+                row(at)
+                with _loops(f, self.inner) as inside:
+                    body([*at, *inside])
+        f.plans.append(self.planned(f))
+
+    def planned(self, f: Function) -> Nest:
+        """This nest with the number of parts that threads share."""
+        sizes = self.outer or self.sizes
+        if self.vectors is not None and not self.outer:
+            wide = self.widths[1]
+            rounds, each = self.count // wide, self.nanoseconds * wide
+        else:
+            shared = _shared_axes(sizes)
+            rounds = math.prod(sizes[:shared])
+            each = self.nanoseconds * math.prod(sizes[shared:]) * (self.count if self.outer else 1)
+        return replace(self, parts=int(chunks(f, rounds, each)) if is_shared(f, rounds, each) else 1)  # type: ignore[arg-type]
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """The elements of the narrower and of the wider vectors."""
+        if self.vectors is None:
+            return 1, 1
+        return self.vectors.within(max((b - a for a, b in pairwise(self.cuts)), default=self.count))
+
+    # -- reductions -----------------------------------------------------------------------------------------------
+
+    def fold(self, f: Function, combiner: Combiner, start: Sequence[Value], element: Element) -> list[Value] | None:
+        """All elements combined with `start`, in any order: vectors of partial results, folded at the end. None, and nothing is written, where they cannot be vectors."""
+        found: list[Value] = []
+
+        def write(cuts: Sequence[int]) -> None:
+            made = replace(self, cuts=tuple(cuts))
+            found[:] = combiner.step(start, Folding(f, made, combiner, element).result())
+
+        return found if vectorize(f, self.count, write) else None
+
+
+class Folding:
+    """A reduction over a nest: partial results, by the width of their vectors."""
+
+    def __init__(self, f: Function, nest: Nest, combiner: Combiner, element: Element) -> None:
+        self.f, self.nest, self.combiner, self.element = f, nest, combiner, element
+
+    def result(self) -> list[Value]:
+        """All partial results as one."""
+        one, wide = self.nest.widths
+        lengths = [b - a for a, b in pairwise(self.nest.cuts)]
+        used = [
+            w for w, some in ((wide, any(n >= wide for n in lengths)), (one, any(n % wide for n in lengths))) if some
+        ]
+        partial = self._over(list(self.nest.outer), [], {w: self.neutral(w) for w in used})
+        value: list[Value] = []
+        for w in used:  # the widest first
+            value = folded(self.combiner, value, w) if value else partial[w]
+            if w == one and wide in partial and wide != one:
+                value = list(self.combiner.step(value, partial[one]))
+        return folded(self.combiner, value, 1)
+
+    def neutral(self, width: int) -> list[Value]:
+        """Vectors of what changes nothing."""
+        return [self.f.splat(v, width) for v in self.combiner.neutral]
+
+    def _over(self, sizes: list[int], at: list[Ix], partial: dict[int, list[Value]]) -> dict[int, list[Value]]:
+        """The partial results after loops over the outer axes."""
+        if not sizes:
+            for low, high in pairwise(self.nest.cuts):
+                partial = self._row(at, partial, low, high)
+            return partial
+        with self.f.carried(sizes[0], [v for vs in partial.values() for v in vs]) as loop:
+            inside = _by_width(partial, loop.values)
+            after = self._over(sizes[1:], [*at, loop.index], inside)
+            loop.next = [v for vs in after.values() for v in vs]
+        return _by_width(partial, loop.values)
+
+    def row(self, low: int, high: int) -> list[list[Value]]:
+        """Partial results, the widest first, of elements of a nest of one counter."""
+        neutral = {w: self.neutral(w) for w in dict.fromkeys(reversed(self.nest.widths))}
+        made = self._row([], neutral, low, high)
+        return [made[w] for w in made if made[w] is not neutral[w]]
+
+    def _row(self, at: list[Ix], partial: dict[int, list[Value]], low: int, high: int) -> dict[int, list[Value]]:
+        one, wide = self.nest.widths
+        rounds = (high - low) // wide
+        begin = low + rounds * wide
+        if rounds:
+            partial = partial | {wide: self.rounds(at, partial[wide], wide, rounds, low, begin)}
+        if begin < high:
+            partial = partial | {one: self.rounds(at, partial[one], one, -(-(high - begin) // one), begin, high)}
+        return partial
+
+    def rounds(
+        self, at: list[Ix], partial: list[Value], width: int, rounds: int, begin: int, end: int, moved: Ix = 0
+    ) -> list[Value]:
+        """The partial results after so many vectors from begin + `moved` on, all of them before `end`."""
+        f = self.f
+        with f.carried(rounds, partial) as loop:
+            origin = f.add(f.mul(loop.index, width), f.add(begin, moved))
+            mask = tail_mask(f, width, begin, end, origin)
+            with f.vectorized(width, mask):
+                q = lanes.counter(f, origin, begin, end - 1, width)
+                value = list(self.element([*at, *split(f, q, self.nest.inner)]))
+                if mask is not None:
+                    bits, neutral = mask.value(f), self.neutral(width)
+                    value = [bits.select(v, n) for v, n in zip(value, neutral, strict=True)]
+                stepped = self.combiner.step(loop.values, value)
+                loop.next = [v if isinstance(v, Vector) else f.splat(v, width) for v in stepped]
+        return loop.values
+
+
+def _by_width(partial: dict[int, list[Value]], values: Sequence[Value]) -> dict[int, list[Value]]:
+    rest = iter(values)
+    return {w: [next(rest) for _ in vs] for w, vs in partial.items()}
+
+
+def folded(combiner: Combiner, value: Sequence[Value], to: int) -> list[Value]:
+    """Vectors combined to some of fewer elements; to scalars where that is 1."""
+    made = list(value)
+    while isinstance(made[0], Vector) and made[0].lanes > to:
+        pairs = [v.halves() for v in made if isinstance(v, Vector)]
+        made = list(combiner.step([low for low, _ in pairs], [high for _, high in pairs]))
+    return made
+
+
+def _write_vectors(
+    f: Function, nest: Nest, body: Callable[[list[Ix]], None], row: Callable[[list[Ix]], None] | None
+) -> None:
+    """The loops of a nest in vectors, cut where it says."""
+    if not nest.outer:
+        for low, high in pairwise(nest.cuts):
+            _run(f, nest, low, high, lambda q: body(split(f, q, nest.inner)), shared=True)
+        return
+    with nested(f, nest.outer, nest.nanoseconds * nest.count) as at:
+        if row is not None:
+            row(at)
+        for low, high in pairwise(nest.cuts):
+            _run(f, nest, low, high, lambda q: body([*at, *split(f, q, nest.inner)]))
+
+
+def _run(f: Function, nest: Nest, low: int, high: int, body: Callable[[Ix], None], *, shared: bool = False) -> None:
+    """`body(q)` for q = low, ..., high - 1, of which it sees vectors."""
+    one, wide = nest.widths
+    rounds = (high - low) // wide
+    if rounds:
+        with parallel(f, rounds, nanoseconds=nest.nanoseconds * wide if shared else 0.0) as k, f.vectorized(wide):
+            body(lanes.counter(f, f.add(f.mul(k, wide), low), low, high - 1, wide))
+    begin = low + rounds * wide
+    if begin == high:
+        return
+    if nest.tail is Tail.OVERLAP and high - low >= _LONG * one:
+        _back_over(f, begin, high, one, body)
+        return
+    with f.loop(-(-(high - begin) // one)) as k:
+        origin = f.add(f.mul(k, one), begin)
+        with f.vectorized(one, tail_mask(f, one, begin, high, origin)):
+            body(lanes.counter(f, origin, begin, high - 1, one))
+
+
+# -- loops --------------------------------------------------------------------------------------------------------
+
+
+def split(f: Function, q: Ix, sizes: Sequence[int]) -> list[Ix]:
+    """One counter over dimensions, outermost first, as an index for each of them."""
+    out: list[Ix] = []
+    for size in reversed(sizes[1:]):
+        out.append(f.rem(q, size))
+        q = f.div(q, size)
+    return [q, *reversed(out)]
+
+
+def _shared_axes(sizes: Sequence[int]) -> int:
+    """How many of the outermost axes are one loop, so that it has enough rounds for threads."""
+    shared = 1
+    while shared < len(sizes) and math.prod(sizes[:shared]) < _SHARED_ROUNDS:
+        shared += 1
+    return shared
+
+
+@contextmanager
+def nested(f: Function, sizes: Sequence[int], nanoseconds: float) -> Iterator[list[Ix]]:
+    """Nested loops, outermost first, around work of so many nanoseconds; the outer ones may be shared by threads. Gives the counters."""
+    shared = _shared_axes(sizes)
+    rest = list(sizes[shared:])
+    total = math.prod(sizes[:shared])
+    with parallel(f, total, nanoseconds=nanoseconds * math.prod(rest)) as first, _loops(f, rest) as inner:
+        yield [*split(f, first, sizes[:shared]), *inner]
+
+
+@contextmanager
+def _loops(f: Function, sizes: Sequence[int]) -> Iterator[list[Ix]]:
+    if not sizes:
+        yield []
+        return
+    with f.loop(sizes[0]) as first, _loops(f, sizes[1:]) as rest:
+        yield [first, *rest]
+
+
+def vectorize(f: Function, count: int, write: Callable[[Sequence[int]], None]) -> bool:
+    """Write loops over vectors: `write(cuts)`, with 0, ..., `count` where the loop has to be cut. False, and nothing is written, where that cannot be."""
+    back = f.mark()
+    cuts = {0, count}
+    while len(cuts) < lanes.MAX_CUTS:
+        try:
+            write(sorted(cuts))
+        except SplitError as error:
+            cuts.update(error.cuts)
+        except NotAVectorError:
+            break
+        else:
+            return True
+        back()
+    back()
+    return False
+
+
+def _back_over(f: Function, begin: int, high: int, width: int, body: Callable[[Ix], None]) -> None:
+    """`body` for vectors from `begin` on, the last of which ends at `high`: forwards, as stores that go back early are slower."""
+    last = high - width
+    with f.loop(-(-(high - begin) // width)) as k, f.vectorized(width):
+        origin = last if k == 0 else f.clamp(f.add(f.mul(k, width), begin), 0, last)
+        body(lanes.counter(f, origin, min(begin, last), high - 1, width))
+
+
+def tail_mask(f: Function, width: int, begin: int, end: int, origin: Ix) -> Mask | None:
+    """The mask of what lies before `end` of `width` elements from `origin` on, in a loop from `begin`; None where all do in each round."""
+    left = (end - begin) % width
+    if left == 0:
+        return None
+    return Mask.first(f, width, left if end - begin < width else f.sub(end, origin))

@@ -1,0 +1,156 @@
+"""Loop kernels: the elements of the result in the order in which they lie in memory, as vectors where that can be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xlanb.codegen.elemental import Elemental, Kept, Leaf, array_of
+from xlanb.codegen.function import Ix
+from xlanb.codegen.indexing import Index, IrArray, order, same_order
+from xlanb.codegen.nest import Nest, Tail, Vectors, nested, split
+from xlanb.codegen.parallel import parallel
+from xlanb.cpu.codegen.rows import rows_of, unshaped
+from xlanb.cpu.codegen.vector_plan import Plan, plan
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape
+
+Output = tuple[HloInstruction, Leaf, IrArray]
+_SMALL = 32
+"""A loop over so few elements needs neither vectors nor LLVM's passes."""
+_BESIDE = 4
+"""Rows that are gathered side by side."""
+
+
+def emit_loops(e: Elemental, outputs: Sequence[Output]) -> None:
+    """Fill arrays with the elements of instructions; those of equal shape in one loop."""
+    if len(outputs) == 1:  # several stay together: a result may lie in the place of another's operand
+        i, leaf, array = outputs[0]
+        inner = i if i.shape.is_tuple else unshaped(i, e.bindings)
+        outputs = [(inner, leaf, array if inner is i else IrArray(array.pointer, array_of(inner)))]
+    groups: list[list[Output]] = []
+    for output in outputs:
+        alike = next((g for g in groups if same_order(g[0][2].shape, output[2].shape)), None)
+        if alike is None:
+            groups.append([output])
+        else:
+            alike.append(output)
+    e.f.ready = e.f.target.explicit_vectors
+    for group in groups:
+        if group[0][2].shape.element_count:
+            with e.f.aside():
+                _Loops(e, group).emit()
+                e.writes(array.pointer for _, _, array in group)
+
+
+class _Loops:
+    """The loops over the elements of arrays of one shape."""
+
+    def __init__(self, e: Elemental, group: Sequence[Output]) -> None:
+        self.e, self.f, self.group = e, e.f, group
+        self.shape: ArrayShape = group[0][2].shape
+        self.order = list(reversed(order(self.shape)))
+        self.sizes = tuple(self.shape.dimensions[d] for d in self.order)
+        self.plan: Plan = plan(e.bindings, [(i, leaf) for i, leaf, _ in group])
+        root = group[0][0]
+        self.rows = rows_of(root, self.shape, self.plan.run, e.bindings) if len(group) == 1 else None
+        self.pointers = [array.pointer for _, _, array in group]
+
+    def emit(self) -> None:
+        """Write the loops: in vectors, or one element after the other."""
+        run = min(self.plan.run, len(self.order))
+        if not self.f.target.explicit_vectors or run == 0:
+            self._one_by_one()
+        elif self._gathers_alike(self.sizes[:-run]):
+            self._gathered(run)
+        elif self.shape.element_count < 4 or not self._in_vectors(run):
+            self.f.ready = self.f.ready and self.shape.element_count <= _SMALL
+            self._one_by_one()
+
+    @property
+    def _again(self) -> bool:
+        """Whether elements may be written twice: nothing that they are computed from lies where they are written, or is kept there."""
+        if self.rows is not None and self.rows.kept is not None:
+            return False
+        read = (source for binding in self.e.bindings.values() for source in binding.values())
+        return not any(isinstance(s, IrArray) and s.pointer in self.pointers for s in read)
+
+    def _begin(self) -> None:
+        self.e.kept = None
+        self.e.has_written_none(self.pointers)
+
+    def _index(self, at: Sequence[Ix]) -> Index:
+        multi: list[Ix] = [0] * self.shape.rank
+        for d, v in zip(self.order, at, strict=True):
+            multi[d] = v
+        return Index(self.shape, multi)
+
+    def _store(self, index: Index) -> None:
+        # All values first: an output may lie in the place of an operand.
+        if self.e.kept is None:
+            self.e.writes(self.pointers, index)
+        values = [(array, self.e.element(i, index, leaf)) for i, leaf, array in self.group]
+        for array, value in values:
+            array.store(index, value)
+
+    # -- one by one ---------------------------------------------------------------------------------------------
+
+    def _one_by_one(self) -> None:
+        """An element at a time: nested loops over the dimensions, or one over all of them where a row is one counter anyway."""
+        self._begin()
+        if self.rows is not None and self.rows.reductions:
+            run = len(self.sizes) - len(self.rows.numbered)
+            nest = Nest(self.sizes, run, None, self.plan.nanoseconds)
+            nest.each(self.f, lambda at: self._store(self._index(at)), self._row)
+        elif 0 < self.plan.run < len(self.order):
+            Nest(self.sizes, 0, None, self.plan.nanoseconds).each(self.f, lambda at: self._store(self._index(at)))
+        else:
+            with parallel(self.f, self.shape.element_count, nanoseconds=self.plan.nanoseconds) as flat:
+                self._store(Index(self.shape, flat=flat))
+
+    # -- vectors ------------------------------------------------------------------------------------------------
+
+    def _in_vectors(self, run: int) -> bool:
+        """Vectors along the `run` fastest dimensions, in loops over the others; False, and nothing is written, where that cannot be."""
+        widths = Vectors(*self.plan.vectors(self.f.target.vector_bits))
+        nest = Nest(self.sizes, run, widths, self.plan.nanoseconds, Tail.OVERLAP if self._again else Tail.MASK)
+        self._begin()
+        if run == len(self.sizes):
+            flat = Nest((self.shape.element_count,), 1, widths, nest.nanoseconds, nest.tail)
+            return flat.each(self.f, lambda at: self._store(Index(self.shape, flat=at[0])))
+        return nest.each(self.f, lambda at: self._store(self._index(at)), self._row)
+
+    def _row(self, at: Sequence[Ix]) -> None:
+        """The reductions of a row before its elements: costly ones that they are of are kept in the result's row for the elements."""
+        if self.rows is None:
+            return
+        for i in self.rows.reductions:
+            if i is self.rows.keeper and self.rows.kept is not None:
+                self.e.kept = Kept(self.rows.kept, self.group[0][2])
+            self.e.element(i, Index(array_of(i), list(at)))
+            if self.e.kept is not None:
+                self.e.kept.filled = True
+                self.e.writes(self.pointers)
+
+    # -- gathers ------------------------------------------------------------------------------------------------
+
+    def _gathers_alike(self, outer: Sequence[int]) -> bool:
+        """Whether rows are nothing but gathered, all of them at the same places of theirs."""
+        i = self.group[0][0]
+        if len(self.group) > 1 or i.opcode is not Op.GATHER or i in self.e.bindings or not outer or outer[-1] < _BESIDE:
+            return False
+        return self._again and set(i.ints("offset_dims")) == set(self.order[: len(outer)])
+
+    def _gathered(self, run: int) -> None:
+        """Some rows side by side, element by element: each place is found once for all of them, and the loads are fewer cycles than those of a vector."""
+        outer, inner = self.sizes[:-run], self.sizes[-run:]
+        last = outer[-1] - _BESIDE  # the last rows lie back over those before
+        self._begin()
+        cost = self.plan.nanoseconds * _BESIDE * math.prod(inner)
+        with nested(self.f, [*outer[:-1], -(-outer[-1] // _BESIDE)], cost) as at:
+            first = self.f.clamp(self.f.mul(at[-1], _BESIDE), 0, last)
+            rows = [[*at[:-1], self.f.add(first, k)] for k in range(_BESIDE)]
+            with self.f.loop(math.prod(inner)) as q:
+                for row in rows:
+                    self._store(self._index([*row, *split(self.f, q, inner)]))

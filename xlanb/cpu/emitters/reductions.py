@@ -1,0 +1,294 @@
+"""Reductions: of dimensions and of windows element by element, along rows of memory in vectors, and of whole arrays by threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from xlanb.codegen import arithmetic, complex_math
+from xlanb.codegen.complex_math import Complex
+from xlanb.codegen.elemental import Elemental, array_of, elemental, flat, pack
+from xlanb.codegen.elements import Element, constant, highest, is_narrow, load, lowest, pair, parts, real, store
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.indexing import Index, IrArray, order
+from xlanb.codegen.lanes import NotAVectorError
+from xlanb.codegen.nest import Folding, Nest, Vectors, folded, vectorize
+from xlanb.codegen.parallel import is_shared, parallel
+from xlanb.codegen.types import I1
+from xlanb.codegen.values import Value
+from xlanb.cpu.codegen.vector_plan import Plan, plan
+from xlanb.hlo.attributes import WindowDimension
+from xlanb.hlo.computation import HloComputation
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+_SIMPLE = frozenset({Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.AND, Op.OR, Op.XOR})
+SHORT = 4
+"""A sum of so few elements is no work for vectors."""
+PARTS = 16
+"""Partial results of one sum over all of an array: so many whoever takes which, so that the result is always the same."""
+LARGE = 1 << 16
+"""Elements from which on a sum over all of an array may be shared by threads."""
+
+
+def simple_reducer(target: HloComputation) -> Op | None:
+    """The opcode of a reducer that is one operation on its two parameters, and may therefore be done in any order."""
+    root = target.root
+    if root.opcode not in _SIMPLE or len(target.parameters) != 2 or set(root.operands) != set(target.parameters):
+        return None
+    if root.opcode in (Op.MAXIMUM, Op.MINIMUM) and root.array_shape.element_type.is_complex:
+        return None  # there is no order of them: the operation itself is refused
+    return root.opcode
+
+
+def identity(f: Function, op: Op, t: PrimitiveType) -> Element:
+    """What changes nothing when it is reduced with."""
+    if op is Op.MAXIMUM:
+        return lowest(f, t)
+    if op is Op.MINIMUM:
+        return highest(f, t)
+    if op is Op.ADD and t.is_floating:
+        return constant(f, t, -0.0)
+    if op is Op.AND:
+        return constant(f, t, 1 if t is T.PRED else -1)
+    return constant(f, t, t.dtype.type(1 if op is Op.MULTIPLY else 0))
+
+
+class Reducer:
+    """A reducing computation over values of some types, and one step of it.
+
+    The sum and product of floats may be taken in any order (`reassoc`), as XLA does. A narrow float is rounded after every step, as XLA does too: a long sum in bf16 stands still once it
+    is large (programs that mind sum in f32).
+    """
+
+    def __init__(self, e: Elemental, target: HloComputation, types: Sequence[PrimitiveType]) -> None:
+        self.e = e
+        self.target = target
+        self.op = simple_reducer(target) if len(types) == 1 else None
+        self.types = list(types)
+
+    def step(self, accumulators: Sequence[Element], values: Sequence[Element]) -> list[Element]:
+        """The next accumulators."""
+        if self.op is None:
+            return self.e.apply(self.target, [*accumulators, *values])
+        f = self.e.f
+        mark = f.locate(self.target.root.name)
+        made = _step(f, self.op, self.types[0], accumulators[0], values[0])
+        f.restore(mark)
+        return [made]
+
+
+def _step(f: Function, op: Op, t: PrimitiveType, a: Element, b: Element) -> Element:
+    if t.is_complex:
+        made = complex_math.binary(op, t, Complex(*pair(a)), Complex(*pair(b)))
+        return made.re, made.im
+    flags = "reassoc" if t.is_floating and op in (Op.ADD, Op.MULTIPLY) else ""
+    return arithmetic.binary(f, op, t, real(a), real(b), flags)
+
+
+class AnyOrder:
+    """A reducer of one operation as a combiner of the values that its elements are made of (see nest.py)."""
+
+    def __init__(self, reducer: Reducer, op: Op) -> None:
+        self.reducer = reducer
+        self.neutral = parts(identity(reducer.e.f, op, reducer.types[0]))
+
+    def step(self, a: Sequence[Value], b: Sequence[Value]) -> Sequence[Value]:
+        """Both, lane by lane."""
+        return flat(self.reducer.step(pack(self.reducer.types, a), pack(self.reducer.types, b)))
+
+
+# -- elements -----------------------------------------------------------------------------------------------------
+
+
+@elemental(Op.REDUCE)
+def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Element]:
+    count = len(i.operands) // 2
+    inputs, initial = i.operands[:count], i.operands[count:]
+    source = array_of(inputs[0])
+    reducer = Reducer(e, i.to_apply, [array_of(o).element_type for o in initial])
+    dims = [d for d in reversed(source.minor_to_major) if d in i.dimensions]
+    kept = iter(x.multi(e.f))
+    base: list[Ix] = [0 if d in i.dimensions else next(kept) for d in range(source.rank)]
+    start = [e.scalar(o) for o in initial]
+    if not e.f.width and not i.shape.is_tuple:
+        along = AlongRows(e, i.operands[0], i.dimensions, base, reducer)
+        if along.pays:
+            return along.reduce(start[0])
+    if e.f.ready and not e.f.width:
+        e.f.ready = math.prod(source.dimensions[d] for d in i.dimensions) <= SHORT
+
+    def body(indices: list[Ix], accumulators: list[Element]) -> list[Element]:
+        where = list(base)
+        for d, v in zip(dims, indices, strict=True):
+            where[d] = v
+        at = Index(source, where)
+        return reducer.step(accumulators, [e.element(o, at) for o in inputs])
+
+    made = e.fold([source.dimensions[d] for d in dims], reducer.types, start, body)
+    return made if i.shape.is_tuple else made[0]
+
+
+@elemental(Op.REDUCE_WINDOW)
+def _reduce_window(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Element]:
+    """A window's elements in row-major order; those in the padding and in the holes of a dilated base are left out."""
+    count = len(i.operands) // 2
+    inputs, initial = i.operands[:count], i.operands[count:]
+    source = array_of(inputs[0])
+    reducer = Reducer(e, i.to_apply, [array_of(o).element_type for o in initial])
+    window = i.window.dimensions
+    multi = x.multi(e.f)
+
+    def body(indices: list[Ix], accumulators: list[Element]) -> list[Element]:
+        inside, where = window_position(e.f, window, multi, indices, source.dimensions)
+        return e.branches(
+            reducer.types,
+            inside,
+            lambda: reducer.step(accumulators, [e.element(o, Index(source, where)) for o in inputs]),
+            lambda: accumulators,
+        )
+
+    made = e.fold([w.size for w in window], reducer.types, [e.scalar(o) for o in initial], body)
+    return made if i.shape.is_tuple else made[0]
+
+
+def window_position(
+    f: Function, window: Sequence[WindowDimension], output: Sequence[Ix], offset: Sequence[Ix], sizes: Sequence[int]
+) -> tuple[Value, list[Ix]]:
+    """(i1: is it an element of the base, its index) for a position `offset` in the window of an output index."""
+    inside = f.const(I1, True)
+    where: list[Ix] = []
+    for w, o, k, n in zip(window, output, offset, sizes, strict=True):
+        if w.reversal:
+            k = f.sub(w.size - 1, k)
+        reach = f.add(f.mul(o, w.stride), f.mul(k, w.window_dilation))
+        at = f.sub(reach, w.padding_low)
+        if w.padding_low or w.padding_high or w.base_dilation > 1:
+            inside = f.both(inside, f.within(at, 0, (n - 1) * w.base_dilation + 1))
+        if w.base_dilation > 1:
+            left = f.rem(at, w.base_dilation)
+            inside = f.both(inside, f.const(I1, left == 0) if isinstance(left, int) else left.equals(0))
+            at = f.div(at, w.base_dilation)
+        where.append(at)
+    return inside, where
+
+
+# -- along rows of memory -----------------------------------------------------------------------------------------
+
+
+class AlongRows:
+    """A reduction whose fastest dimension is reduced, by one operation that may be done in any order, over vectors along that dimension.
+
+    for slow reduced: for vector along the fastest reduced: partial = step(partial, vector); then partial = step of its halves, again and again
+
+    `base` is the index of the first element: that of the result, and 0 in the reduced dimensions.
+    """
+
+    def __init__(
+        self, e: Elemental, source: HloInstruction, dimensions: Sequence[int], base: Sequence[Ix], reducer: Reducer
+    ) -> None:
+        self.e, self.reducer, self.base = e, reducer, list(base)
+        self.input, self.source = source, array_of(source)
+        self.type = reducer.types[0]
+        fastest = order(self.source)
+        run = next((k for k, d in enumerate(fastest) if d not in dimensions), len(fastest))
+        self.slow = [d for d in reversed(fastest[run:]) if d in dimensions]
+        self.fast = list(reversed(fastest[:run]))
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is such a reduction, and long enough."""
+        t, op = self.type, self.reducer.op
+        if not self.e.f.target.explicit_vectors or op is None or self.source.element_count == 0:
+            return False
+        if is_narrow(t) and op in (Op.ADD, Op.MULTIPLY):
+            return False  # rounded after every step: in order
+        return math.prod(self.source.dimensions[d] for d in self.fast) > SHORT
+
+    def reduce(self, start: Element) -> Element:
+        """The result, from an initial value on."""
+        p = plan(self.e.bindings, [(self.input, ())])
+        run = max(1, min(p.run, len(self.fast)))
+        self.slow, self.fast = self.slow + self.fast[:-run], self.fast[-run:]
+        nest = self._nest(p)
+        made = nest.fold(self.e.f, self._combiner, parts(start), self._values)
+        if made is None:
+            self.e.f.ready = False
+            return self._one_by_one(start)
+        return pack([self.type], made)[0]
+
+    def shared(self, start: Callable[[], Element], scratch: Value) -> Element | None:
+        """The result by `PARTS` partial results in scratch memory, for threads to share; None, and nothing is written, where that does not pay."""
+        f, t = self.e.f, self.type
+        p = plan(self.e.bindings, [(self.input, ())])
+        count = self.source.element_count
+        nest, combiner = self._nest(p), self._combiner
+        wide = nest.widths[1]
+        each = count // (wide * PARTS) * wide
+        if self.slow or p.run < len(self.fast) or not is_shared(f, PARTS, p.nanoseconds * each):
+            return None
+        found: list[Element] = []
+
+        def write(cuts: Sequence[int]) -> None:
+            if len(cuts) > 2:
+                raise NotAVectorError("a part that has to be cut")
+            with parallel(f, PARTS, nanoseconds=p.nanoseconds * each) as k:
+                inside = Folding(f, nest, combiner, self._values)
+                made = inside.rounds(
+                    [], inside.neutral(wide), wide, each // wide, 0, count - count % wide, f.mul(k, each)
+                )
+                store(t, scratch, k, pack([t], folded(combiner, made, 1))[0])
+            total = self.e.fold([PARTS], [t], [start()], lambda k, v: self.reducer.step(v, [load(t, scratch, k[0])]))
+            if each * PARTS < count:
+                for rest in Folding(f, nest, combiner, self._values).row(each * PARTS, count):
+                    total = self.reducer.step(total, pack([t], folded(combiner, rest, 1)))
+            found[:] = total
+
+        return found[0] if vectorize(f, count, write) else None
+
+    def _nest(self, p: Plan) -> Nest:
+        sizes = tuple(self._sizes([*self.slow, *self.fast]))
+        return Nest(sizes, len(self.fast), Vectors(*p.vectors(self.e.f.target.vector_bits)), p.nanoseconds)
+
+    @property
+    def _combiner(self) -> AnyOrder:
+        return AnyOrder(self.reducer, self.reducer.op or Op.ADD)
+
+    def _sizes(self, dims: Sequence[int]) -> list[int]:
+        return [self.source.dimensions[d] for d in dims]
+
+    def _element(self, at: Sequence[Ix]) -> Element:
+        where = list(self.base)
+        for d, v in zip([*self.slow, *self.fast], at, strict=True):
+            where[d] = v
+        return self.e.element(self.input, Index(self.source, where))
+
+    def _values(self, at: list[Ix]) -> Sequence[Value]:
+        return parts(self._element(at))
+
+    def _one_by_one(self, start: Element) -> Element:
+        sizes = self._sizes([*self.slow, *self.fast])
+        return self.e.fold(sizes, [self.type], [start], lambda at, v: self.reducer.step(v, [self._element(at)]))[0]
+
+
+def scratch_bytes(i: HloInstruction) -> int:
+    """Bytes of the partial results of a reduction of all of a large array."""
+    if i.shape.is_tuple or len(i.operands) != 2 or array_of(i).element_count != 1:
+        return 0
+    return PARTS * 16 if array_of(i.operands[0]).element_count >= LARGE else 0
+
+
+def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
+    """Reduce all of a large array to one value, which threads share; False if this is not such a reduction."""
+    if scratch is None or array_of(i).element_count != 1:
+        return False
+    reducer = Reducer(e, i.to_apply, [array_of(i).element_type])
+    along = AlongRows(e, i.operands[0], i.dimensions, [0] * array_of(i.operands[0]).rank, reducer)
+    value = along.shared(lambda: e.scalar(i.operands[1]), scratch) if along.pays else None
+    if value is None:
+        return False
+    output.store(Index(array_of(i), [0] * array_of(i).rank), value)
+    e.f.ready = True
+    return True
