@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xlanb.cpu import Executable
-from xlanb.cpu.codegen.scan import cumulative
+from xlanb.cpu.emitters.scans import cumulative
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 

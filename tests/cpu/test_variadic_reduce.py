@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from xlanb.cpu import Executable, compile_module
-from xlanb.cpu.codegen.variadic_reduce import choice
+from xlanb.cpu.emitters.variadic import choice
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 

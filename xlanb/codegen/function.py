@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xlanb.codegen import lanes
-from xlanb.codegen.types import I1, I64, PTR, VOID, Type
+from xlanb.codegen.types import I1, I64, PTR, VOID, Type, integer
 from xlanb.codegen.values import Number, Value, Vector, text_of
 
 if TYPE_CHECKING:
@@ -356,6 +356,11 @@ class Function:
         (x,) = self.alike(a)
         goal = x.type.of(to)
         return self._called(goal, f"llvm.fptosi.sat.{goal.mangled}.{x.type.mangled}", [(x.type, x.text)], "", [x])
+
+    def any_of(self, bits: Value) -> Value:
+        """i1: whether a vector of i1 has one that holds."""
+        whole = integer(bits.type.lanes)
+        return self.let(whole, f"bitcast {bits!r} to {whole.text}").differs(0)
 
     def reduce(self, how: str, a: Value, flags: str = "") -> Value:
         """`llvm.vector.reduce.<how>` of a vector."""

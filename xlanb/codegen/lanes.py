@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlanb.codegen.types import I1, I64, PTR, Type, integer
+from xlanb.codegen.types import I1, I64, PTR, Type
 from xlanb.codegen.values import Value, Vector
 from xlanb.errors import XlanbError
 
@@ -317,12 +317,10 @@ def lane_by_lane(f: Function, result: Type, name: str, arguments: Sequence[Value
 
 def rarely(f: Function, condition: Value, value: Value, otherwise: Callable[[], Value]) -> Value:
     """A value; where the condition holds, which is rare, another. What gives that is left out as long as the condition holds in no lane."""
-    width = condition.type.lanes
     (made,) = f.alike(value)
-    bits = f.let(integer(width), f"bitcast {condition!r} to i{width}")
     rare, end = f.fresh("rare"), f.fresh("usual")
     before = f.block
-    f.branch_if(bits.differs(0), rare, end)
+    f.branch_if(f.any_of(condition), rare, end)
     f.begin(rare)
     with f.aside():
         other = f.select(condition, otherwise(), made)

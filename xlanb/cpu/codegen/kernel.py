@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from xlanb.codegen import elementwise as _elementwise  # noqa: F401
+from xlanb.codegen import elementwise as _elementwise  # noqa: F401 - registers its rules
+from xlanb.codegen import movement as _movement  # noqa: F401 - registers its rules
 from xlanb.codegen.arithmetic import function_name
-from xlanb.codegen.elemental import Elemental as TypedElemental
 from xlanb.codegen.elemental import OverwrittenError
-from xlanb.codegen.function import Function as TypedFunction
-from xlanb.codegen.indexing import IrArray as TypedArray
 from xlanb.codegen.math import routines
 from xlanb.cpu.codegen import (
     concatenate,
@@ -19,11 +18,7 @@ from xlanb.cpu.codegen import (
     dot,
     math_calls,
     reduce,
-    scan,
     shared_reduce,
-    transpose,
-    variadic_reduce,
-    windows,
 )
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.copies import Copies
@@ -32,7 +27,10 @@ from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.parallel import WORTH
 from xlanb.cpu.codegen.rows import Reads, is_in_place, reads_of
-from xlanb.cpu.emitters import loops as emitters_loops
+from xlanb.cpu.emitters import dots as _dots  # noqa: F401 - registers its rule
+from xlanb.cpu.emitters import kernel as emitters
+from xlanb.cpu.emitters import loops as typed_loops
+from xlanb.cpu.emitters import reductions, scans, transposes, variadic, windows
 from xlanb.cpu.emitters import reductions as _reductions  # noqa: F401
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -52,7 +50,7 @@ class Kernel:
     outputs: dict[Leaf, IrArray]
     copies: Copies
     scratch: str = ""
-    by_elements: Callable[[], None] = field(default=lambda: None)
+    typed: Callable[[], AbstractContextManager[emitters.Kernel]] = field(kw_only=True)
     shared_scratch: int = 0
     own_scratch_bytes: int = 0
 
@@ -98,51 +96,53 @@ def special(*opcodes: Op, memory_only: bool = False) -> Callable[[Emitter], Emit
     return add
 
 
-def emit_elements(k: TypedKernel) -> None:
+def emit_elements(k: emitters.Kernel) -> None:
     """Write a kernel that goes through the elements of its results."""
     if k.instruction.opcode is Op.FUSION and not k.f.module.debug:
         fused = k.instruction.fused_computation
         if len(fused) >= routines.MANY:
             k.f.uses = Counter(name for i in fused if (name := function_name(i.opcode)) is not None)
     try:
-        emitters_loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
+        typed_loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
     except OverwrittenError as error:
         error.instruction = k.instruction
         raise
 
 
-@dataclass(eq=False)
-class TypedKernel:
-    """A kernel on the typed layer."""
-
-    f: TypedFunction
-    e: TypedElemental
-    instruction: HloInstruction
-    root: HloInstruction
-    outputs: dict[Leaf, TypedArray]
-
-
 def emit(k: Kernel) -> None:
     """Emit the body of a kernel."""
-    if any(a.shape.element_count for a in k.outputs.values()):
-        if k.instruction.opcode is Op.FUSION:
-            math_calls.choose(k.f, k.instruction.fused_computation)
-        emitter = SPECIAL.get(k.root.opcode)
-        done = emitter(k) if emitter is not None else _scaled_reduce(k) or transpose.emit_transposed(k)
+    if not any(a.shape.element_count for a in k.outputs.values()):
+        return
+    if k.instruction.opcode is Op.FUSION:
+        math_calls.choose(k.f, k.instruction.fused_computation)
+    op = k.root.opcode
+    emitter = SPECIAL.get(op)
+    if emitter is not None and emitter(k):
+        return
+    if emitter is None and _scaled_reduce(k):
+        return
+    with k.typed() as made:
+        own = emitters.EMITTERS.get(op)
+        done = own(made) if own is not None else emitter is None and transposes.emit_transposed(made)
         if not done:
-            k.by_elements()
+            emit_elements(made)
 
 
 @special(Op.REDUCE)
 def _reduce(k: Kernel) -> bool:
-    if k.root.shape.is_tuple:
-        return variadic_reduce.emit_variadic_reduce(k)
+    if k.root.shape.is_tuple or len(k.root.operands) != 2:
+        return False
     op = reduce.simple_reducer(k.root.to_apply)
-    return len(k.root.operands) == 2 and (
-        shared_reduce.emit_shared_reduce(k.e, k.root, op, k.output, k.scratch)
-        or reduce.emit_whole_reduce(k.e, k.root, k.output, k.scratch)
-        or reduce.emit_column_reduce(k.e, k.root, k.output)
+    return shared_reduce.emit_shared_reduce(k.e, k.root, op, k.output, k.scratch) or reduce.emit_column_reduce(
+        k.e, k.root, k.output
     )
+
+
+@emitters.emitter(Op.REDUCE)
+def _typed_reduce(k: emitters.Kernel) -> bool:
+    if k.root.shape.is_tuple:
+        return variadic.emit_variadic_reduce(k)
+    return len(k.root.operands) == 2 and reductions.emit_whole_reduce(k.e, k.root, k.output, k.scratch)
 
 
 def _scaled_reduce(k: Kernel) -> bool:
@@ -165,9 +165,12 @@ def _scaled_reduce(k: Kernel) -> bool:
 SCRATCH[Op.REDUCE] = reduce.scratch_bytes
 
 
-@special(Op.REDUCE_WINDOW)
-def _reduce_window(k: Kernel) -> bool:
-    return scan.emit_cumulative(k) or windows.emit_windows(k)
+SPECIAL[Op.REDUCE_WINDOW] = lambda _: False
+
+
+@emitters.emitter(Op.REDUCE_WINDOW)
+def _reduce_window(k: emitters.Kernel) -> bool:
+    return scans.emit_cumulative(k) or windows.emit_windows(k)
 
 
 @special(Op.DOT)
@@ -205,7 +208,7 @@ def is_kernel(fusion: HloInstruction) -> bool:
                 return False
         elif i.opcode not in RULES or i.opcode in MEMORY_ONLY:
             return False
-        elif i is not target.root and scan.cumulative(i) is not None:
+        elif i is not target.root and scans.cumulative(i) is not None:
             return False  # each element by itself would cost a whole window
         elif i.opcode in _CONTRACTIONS and _CONTRACTIONS[i.opcode](i) and not _by_itself(target, i):
             return (

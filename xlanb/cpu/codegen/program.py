@@ -7,7 +7,8 @@ temp      the arena of the buffer assignment
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +22,7 @@ from xlanb.codegen import function as typed
 from xlanb.codegen import indexing as typed_indexing
 from xlanb.codegen.elemental import KernelTooLargeError
 from xlanb.codegen.types import PTR
+from xlanb.codegen.values import Value as TypedValue
 from xlanb.cpu.codegen import fft, scatter
 from xlanb.cpu.codegen import kernel as kernels
 from xlanb.cpu.codegen import sort as _sort  # noqa: F401 - registers its kernels
@@ -32,6 +34,7 @@ from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder, identifier
 from xlanb.cpu.codegen.linalg import routines as linalg
 from xlanb.cpu.codegen.types import from_memory, register
 from xlanb.cpu.codegen.units import LONG, Unit, cut
+from xlanb.cpu.emitters import kernel as typed_kernels
 from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.cpu.target import Target
@@ -387,10 +390,10 @@ class _KernelBuilder:
         memory = self._argument(scratch) if scratch is not None else ""
         copies = self.program.memory_copies
 
-        def by_elements() -> None:
-            self._by_elements(root, targets, outputs)
+        def typed_kernel() -> AbstractContextManager[typed_kernels.Kernel]:
+            return self._typed(root, targets, outputs, memory)
 
-        k = kernels.Kernel(f, e, i, root, outputs, copies, memory, by_elements, *kernels.scratch_of(root))
+        k = kernels.Kernel(f, e, i, root, outputs, copies, memory, *kernels.scratch_of(root), typed=typed_kernel)
         if scratch is not None:
             self.written.add(scratch)
         if not fused and root.opcode not in RULES and root.opcode not in kernels.SPECIAL:
@@ -401,10 +404,11 @@ class _KernelBuilder:
         kernels.emit(k)
         self._sign()
 
-    def _by_elements(
-        self, root: HloInstruction, targets: Sequence[HloInstruction], outputs: Mapping[Leaf, IrArray]
-    ) -> None:
-        """Write the kernel anew on the typed layer."""
+    @contextmanager
+    def _typed(
+        self, root: HloInstruction, targets: Sequence[HloInstruction], outputs: Mapping[Leaf, IrArray], scratch: str
+    ) -> Iterator[typed_kernels.Kernel]:
+        """A kernel on the typed layer, which takes the place of this one."""
         i, module, fused = self.instruction, self.program.module, self.instruction.opcode is Op.FUSION
         f = typed.Function(module, self.f.name, [], "", self.f.scope, "internal", i.name)  # type: ignore[arg-type]
         module.functions[module.functions.index(self.f)] = f  # type: ignore[call-overload]
@@ -413,7 +417,7 @@ class _KernelBuilder:
             f.locate(i.name)
 
         def array(a: IrArray) -> typed_indexing.IrArray:
-            return typed_indexing.IrArray(typed.Value(f, PTR, a.pointer), a.shape)
+            return typed_indexing.IrArray(TypedValue(f, PTR, a.pointer), a.shape)
 
         def memory(c: HloInstruction) -> typed_indexing.IrArray:
             return array(self._memory(c))
@@ -430,7 +434,9 @@ class _KernelBuilder:
                     (): lambda index, operand=operand: typed_elemental.RULES[Op.CONSTANT](outside, operand, index)
                 }
         e = typed_elemental.Elemental(f, bindings, memory)  # type: ignore[arg-type]
-        kernels.emit_elements(kernels.TypedKernel(f, e, i, root, {leaf: array(a) for leaf, a in outputs.items()}))
+        given = TypedValue(f, PTR, scratch) if scratch else None
+        places = {leaf: array(a) for leaf, a in outputs.items()}
+        yield typed_kernels.Kernel(f, e, i, root, places, given, *kernels.scratch_of(root))
 
     def _emit_host_call(self) -> None:
         """A call of the runtime with the addresses of all operands and results."""

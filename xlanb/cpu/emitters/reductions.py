@@ -88,6 +88,15 @@ def _step(f: Function, op: Op, t: PrimitiveType, a: Element, b: Element) -> Elem
     return arithmetic.binary(f, op, t, real(a), real(b), flags)
 
 
+def combine(f: Function, op: Op, t: PrimitiveType, a: Value, b: Value) -> Value:
+    """a op b of two vectors, in this order; for kernels in which extremes of floats are most of the work."""
+    if op not in (Op.MAXIMUM, Op.MINIMUM) or not t.is_floating:
+        return arithmetic.binary(f, op, t, a, b)
+    # One instruction that gives b where either is NaN; so only a's NaN are to be put back.
+    best = (a > b if op is Op.MAXIMUM else a < b).select(a, b)
+    return a.compare("ord", "eq", a).select(best, a)
+
+
 class AnyOrder:
     """A reducer of one operation as a combiner of the values that its elements are made of (see nest.py)."""
 

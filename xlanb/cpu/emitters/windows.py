@@ -9,27 +9,28 @@ for each result but along the fastest dimension: ranges of the window that lie i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING
 
-from xlanb.cpu.codegen import simd
-from xlanb.cpu.codegen.elemental import array_of, pack
-from xlanb.cpu.codegen.indexing import Index, order, strides
-from xlanb.cpu.codegen.ir import Ix
-from xlanb.cpu.codegen.parallel import parallel
-from xlanb.cpu.codegen.reduce import Reducer, simple_reducer
-from xlanb.cpu.codegen.scan import combine, identity
-from xlanb.cpu.codegen.types import Value, names, register
+from xlanb.codegen.elemental import array_of, flat, pack
+from xlanb.codegen.elements import array, memory, real
+from xlanb.codegen.function import Ix
+from xlanb.codegen.indexing import Index, order, strides
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.parallel import parallel
+from xlanb.codegen.values import Value
+from xlanb.codegen.views import array_in_order, is_plain, lanes_of
+from xlanb.cpu.emitters.reductions import Reducer, combine, identity, simple_reducer
 from xlanb.hlo.opcode import HloOpcode as Op
 
 if TYPE_CHECKING:
-    from xlanb.cpu.codegen.kernel import Kernel
+    from xlanb.cpu.emitters.kernel import Kernel
 
 _GROUP = 4
 _UNROLL = 18
-"""The most vectors of a window that are written down one after the other."""
+"""The most vectors of a window that are written down one after the other: a loop costs the code generator as much as forty lines."""
 _ROW_BYTES = 1 << 15
 """The longest row that is put on the stack."""
 
@@ -41,17 +42,17 @@ def emit_windows(k: Kernel) -> bool:
     if any(w.base_dilation != 1 or w.reversal for w in i.window.dimensions):
         return False
     source = array_of(inputs[0])
-    arrays = [simd.array_in_order(k.e, o, source) for o in inputs]
+    arrays = [array_in_order(k.e, o, source) for o in inputs]
     if source.element_count == 0 or None in arrays:
         return False
     pool = _Pool(k, next(a.pointer for a in arrays if a is not None))
     result = next(iter(k.outputs.values())).shape
     op = simple_reducer(i.to_apply) if len(inputs) == 1 else None
     t = source.element_type
-    if op is not None and simd.is_simple(t) and order(source) and order(result):
+    if op is not None and is_plain(t) and order(source) and order(result):
         fastest = order(source)[0]
         same = fastest == order(result)[0] and strides(result)[fastest] == strides(source)[fastest] == 1
-        if same and pool.is_plain(fastest) and source.dimensions[fastest] >= simd.lanes(k.f, t):
+        if same and pool.is_plain(fastest) and source.dimensions[fastest] >= lanes_of(k.f, t):
             pool.beside(op, fastest)
             return True
         if same and pool.fits_a_row(fastest):
@@ -62,18 +63,23 @@ def emit_windows(k: Kernel) -> bool:
 
 
 class _Pool:
-    def __init__(self, k: Kernel, pointer: str) -> None:
+    def __init__(self, k: Kernel, pointer: Value) -> None:
         self.k, self.e, self.f, self.root = k, k.e, k.f, k.root
-        self.pointer = pointer
         self.inputs = self.root.operands[: len(self.root.operands) // 2]
         self.initial = self.root.operands[len(self.inputs) :]
         self.source = array_of(self.inputs[0])
         self.result = next(iter(k.outputs.values())).shape
         self.window = self.root.window.dimensions
         self.t = self.source.element_type
-        self.n = simd.lanes(self.f, self.t) if simd.is_simple(self.t) else 1
-        self.kind = simd.kind(self.t, self.n)
+        self.n = lanes_of(self.f, self.t) if is_plain(self.t) else 1
+        self.given = array(self.t, pointer)
+        self.goal = array(self.t, next(iter(k.outputs.values())).pointer)
         self.volume = math.prod(w.size for w in self.window)
+
+    @property
+    def start(self) -> Value:
+        """What a window is folded from."""
+        return real(self.e.scalar(self.initial[0]))
 
     def is_plain(self, d: int) -> bool:
         """Whether windows have one element, the result's own, along a dimension."""
@@ -90,13 +96,13 @@ class _Pool:
         sizes = [self.result.dimensions[d] for d in dims]
         split = max(len(dims) - 1, 1 if dims else 0)
         rest = sizes[split:]
-        with parallel(self.e, math.prod(sizes[:split]), nanoseconds=cost * math.prod(rest)) as q:
+        with parallel(self.f, math.prod(sizes[:split]), nanoseconds=cost * math.prod(rest)) as q:
             at: dict[int, Ix] = {}
             left = q
             for d, size in reversed(list(zip(dims[:split], sizes[:split], strict=True))):
                 at[d], left = self.f.rem(left, size), self.f.div(left, size)
             if rest:
-                with self.e.loop(rest[0]) as v:
+                with self.f.loop(rest[0]) as v:
                     body({**at, dims[split]: v})
             else:
                 body(at)
@@ -123,38 +129,33 @@ class _Pool:
         self,
         dims: Sequence[int],
         at: dict[int, Ix],
-        types: Sequence[str],
-        state: list[str],
-        step: Callable[[dict[int, Ix], list[str]], list[str]],
-    ) -> list[str]:
+        state: list[Value],
+        step: Callable[[dict[int, Ix], list[Value]], list[Value]],
+    ) -> list[Value]:
         """`step(index in the array, state)` for what of a window lies inside along some dimensions; along the others the result's index is the array's."""
-        f, e = self.f, self.e
+        f = self.f
         ranges = {d: self._range(d, at[d]) for d in dims}
 
-        def nest(where: dict[int, Ix], state: list[str]) -> list[str]:
+        def nest(where: dict[int, Ix], state: list[Value]) -> list[Value]:
             if len(where) == len(dims):
                 return step(where, state)
             d = dims[len(where)]
             low, high, start = ranges[d]
             known = isinstance(low, int) and isinstance(high, int)
-            with f.carried(high, list(zip(types, state, strict=True)), low, guarded=not known) as loop, e.scope():
+            with f.carried(high, state, low, guarded=not known) as loop, f.aside():
                 place = f.add(start, f.mul(loop.index, self.window[d].window_dilation), wrap=True)
                 loop.next = nest({**where, d: place}, list(loop.values))
-            return loop.values
+            return list(loop.values)
 
         if any(low == high for low, high, _ in ranges.values()):
             return state
-        if f.ready and self._is_small(ranges.values(), len(state)):
-            for offsets in product(*(range(low, high) for low, high, _ in ranges.values())):  # type: ignore[arg-type]
+        known = [range(low, high) for low, high, _ in ranges.values() if isinstance(low, int) and isinstance(high, int)]
+        if f.ready and len(known) == len(ranges) and math.prod(map(len, known)) * len(state) <= _UNROLL:
+            for offsets in product(*known):
                 reach = {d: k * self.window[d].window_dilation for d, k in zip(dims, offsets, strict=True)}
                 state = step({d: f.add(ranges[d][2], k, wrap=True) for d, k in reach.items()}, state)
             return state
         return nest({}, state)
-
-    def _is_small(self, ranges: Iterable[tuple[Ix, Ix, Ix]], values: int) -> bool:
-        """Whether the part of a window that lies in the array is known, and written down is less code than loops are: a loop costs the code generator as much as forty lines."""
-        known = all(isinstance(low, int) and isinstance(high, int) for low, high, _ in ranges)
-        return known and math.prod(int(high) - int(low) for low, high, _ in ranges) * values <= _UNROLL
 
     def _others(self, fastest: int) -> tuple[list[int], list[int], list[int]]:
         """(dimensions of the result but the fastest, outermost first; those of them that are windowed; the rest that counts)."""
@@ -187,7 +188,7 @@ class _Pool:
 
     def beside(self, op: Op, fastest: int) -> None:
         """Windows that are one element wide along the fastest dimension."""
-        e, f, n, t = self.e, self.f, self.n, self.t
+        f, n, t = self.f, self.n, self.t
         f.ready = True
         size = self.source.dimensions[fastest]
         group = next(g for g in (_GROUP, 2, 1) if size >= g * n)
@@ -195,21 +196,20 @@ class _Pool:
         dims, windowed, plain = self._others(fastest)
 
         def result(at: dict[int, Ix]) -> None:
-            first = simd.splat(f, register(t), n, str(e.scalar(self.initial[0])))
+            first = f.splat(self.start, n)
             full = {d: at.get(d, 0) for d in windowed}
-            with e.loop(-(-size // width)) as block:
+            with f.loop(-(-size // width)) as block:
                 # The last block lies back over the one before: the same results are written twice.
                 column = self._column(block, width, size)
 
-                def step(where: dict[int, Ix], state: list[str]) -> list[str]:
+                def step(where: dict[int, Ix], state: list[Value]) -> list[Value]:
                     begin = self._offset({**{d: at[d] for d in plain}, **where}, column)
-                    new = [simd.load(f, t, self.pointer, f.add(begin, g * n), n) for g in range(group)]
-                    return [combine(f, op, t, n, a, b) for a, b in zip(state, new, strict=True)]
+                    new = [self.given.load(f.add(begin, g * n), n) for g in range(group)]
+                    return [combine(f, op, t, a, b) for a, b in zip(state, new, strict=True)]
 
-                state = self._fold(windowed, full, [self.kind] * group, [first] * group, step)
                 target = self._target(at, column)
-                for g, v in enumerate(state):
-                    simd.write(f, t, self.k.output.pointer, f.add(target, g * n), n, v)
+                for g, v in enumerate(self._fold(windowed, full, [first] * group, step)):
+                    self.goal.store(f.add(target, g * n), v)
 
         self._results(dims, self.volume * size / n * 1.0, result)
 
@@ -234,7 +234,7 @@ class _Pool:
 
     def along(self, op: Op, fastest: int) -> None:
         """Windows along the fastest dimension too: a row is folded over the others first."""
-        e, f, n, t = self.e, self.f, self.n, self.t
+        f, n, t = self.f, self.n, self.t
         f.ready = True
         w = self.window[fastest]
         size, goal = self.source.dimensions[fastest], self.result.dimensions[fastest]
@@ -245,57 +245,52 @@ class _Pool:
         inside = w.padding_low == 0 and (goal - 1) * w.stride + (w.size - 1) * w.window_dilation < size
 
         def result(at: dict[int, Ix]) -> None:
-            nothing = simd.splat(f, register(t), n, identity(op, t))
-            row = f.alloca(f"i{t.bits}", vectors * n)
+            nothing = f.splat(real(identity(f, op, t)), n)
+            row = array(t, f.alloca(memory(t), vectors * n))
             if not inside:
-                with e.loop(vectors) as v:
-                    simd.write(f, t, row, f.mul(v, n), n, nothing)
+                with f.loop(vectors) as v:
+                    row.store(f.mul(v, n), nothing)
 
-            def step(column: Ix, where: dict[int, Ix], state: list[str]) -> list[str]:
+            def step(column: Ix, where: dict[int, Ix], state: list[Value]) -> list[Value]:
                 begin = self._offset({**{d: at[d] for d in plain}, **where}, column)
-                new = simd.load(f, t, self.pointer, begin, n)
-                return [new if state[0] == nothing else combine(f, op, t, n, state[0], new)]
+                new = self.given.load(begin, n)
+                return [new if state[0] == nothing else combine(f, op, t, state[0], new)]
 
             full = {d: at.get(d, 0) for d in windowed}
-            with e.loop(-(-size // n)) as v:
+            with f.loop(-(-size // n)) as v:
                 column = self._column(v, n, size)
-                (folded,) = self._fold(windowed, full, [self.kind], [nothing], lambda where, s: step(column, where, s))
-                simd.write(f, t, row, f.add(column, w.padding_low), n, folded)
-            first = simd.splat(f, register(t), n, str(e.scalar(self.initial[0])))
+                (folded,) = self._fold(windowed, full, [nothing], lambda where, s: step(column, where, s))
+                row.store(f.add(column, w.padding_low), folded)
+            first = f.splat(self.start, n)
             if goal >= n:
-                with e.loop(-(-goal // n)) as v:  # the last results may lie back over those before
+                with f.loop(-(-goal // n)) as v:  # the last results may lie back over those before
                     begin = self._column(v, n, goal)
                     made = self._window(op, row, begin, w.size, first)
-                    simd.write(f, t, self.k.output.pointer, self._target(at, begin), n, made)
+                    self.goal.store(self._target(at, begin), made)
                 return
             made = self._window(op, row, 0, w.size, first)
-            with e.loop(goal) as v:
-                one = f.let(f"extractelement {self.kind} {made}, i64 {v}")
-                target = self._target(at, v)
-                place = f.let(f"getelementptr inbounds {register(t)}, ptr {self.k.output.pointer}, i64 {target}")
-                f.do(f"store {register(t)} {one}, ptr {place}")
+            with f.loop(goal) as v:
+                self.goal[self._target(at, v)] = f.extract(made, v)
 
         cost = (self.volume // w.size * size + w.size * goal) / n * 1.5
         self._results(dims, cost + 10, result)
 
-    def _window(self, op: Op, row: str, begin: Ix, size: int, first: str) -> str:
+    def _window(self, op: Op, row: Pointer, begin: Ix, size: int, first: Value) -> Value:
         """The windows of the results from `begin` on."""
-        e, f, n, t = self.e, self.f, self.n, self.t
+        f, n, t = self.f, self.n, self.t
         fastest = order(self.source)[0]
         w = self.window[fastest]
 
-        def next_of(k: Ix, total: str) -> str:
+        def next_of(k: Ix, total: Value) -> Value:
             at = f.add(f.mul(begin, w.stride), f.mul(k, w.window_dilation))
             if w.stride == 1:
-                return combine(f, op, t, n, total, simd.load(f, t, row, at, n))
-            wide = simd.load(f, t, row, at, n * w.stride)
-            which = simd.mask([lane * w.stride for lane in range(n)])
-            kind = simd.kind(t, n * w.stride)
-            return combine(f, op, t, n, total, f.let(f"shufflevector {kind} {wide}, {kind} poison, {which}"))
+                return combine(f, op, t, total, row.load(at, n))
+            wide = row.load(at, n * w.stride)
+            return combine(f, op, t, total, f.shuffle(wide, None, [lane * w.stride for lane in range(n)]))
 
         if size <= _UNROLL // 4:
             return reduce(lambda total, k: next_of(k, total), range(size), first)
-        with e.carried(size, [(self.kind, first)]) as loop:
+        with f.carried(size, [first]) as loop:
             loop.next = [next_of(loop.index, loop.values[0])]
         return loop.values[0]
 
@@ -303,23 +298,21 @@ class _Pool:
 
     def one_by_one(self) -> None:
         """Any fold of any operands: in row-major order of the window."""
-        e, f = self.e, self.f
+        e = self.e
         types = [array_of(o).element_type for o in self.initial]
         reducer = Reducer(e, self.root.to_apply, types)
         dims = list(reversed(order(self.result)))
         windowed = [d for d in range(self.source.rank) if not self.is_plain(d)]
-        kinds = [register(t) for t in types for _ in range(2 if t.is_complex else 1)]
 
         def result(at: dict[int, Ix]) -> None:
-            def step(where: dict[int, Ix], state: list[str]) -> list[str]:
+            def step(where: dict[int, Ix], state: list[Value]) -> list[Value]:
                 index = [where.get(d, at.get(d, 0)) for d in range(self.source.rank)]
                 values = [e.element(o, Index(array_of(o), index)) for o in self.inputs]
-                return [n for v in reducer.step(pack(types, state), values) for n in names(v)]
+                return flat(reducer.step(pack(types, state), values))
 
-            start = [n for o in self.initial for n in names(e.scalar(o))]
-            state = self._fold(windowed, {d: at.get(d, 0) for d in windowed}, kinds, start, step)
-            values: list[Value] = pack(types, state)
-            for a, v in zip(self.k.outputs.values(), values, strict=True):
-                a.store(f, Index(a.shape, [at.get(d, 0) for d in range(a.shape.rank)]), v)
+            start = flat([e.scalar(o) for o in self.initial])
+            state = self._fold(windowed, {d: at.get(d, 0) for d in windowed}, start, step)
+            for a, v in zip(self.k.outputs.values(), pack(types, state), strict=True):
+                a.store(Index(a.shape, [at.get(d, 0) for d in range(a.shape.rank)]), v)
 
         self._results(dims, self.volume * 2.0, result)

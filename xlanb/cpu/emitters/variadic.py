@@ -7,30 +7,32 @@ the pairs may be taken in any order (associative and commutative, checked case b
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.cpu.codegen import simd
-from xlanb.cpu.codegen.elemental import Elemental, array_of
-from xlanb.cpu.codegen.indexing import Index
-from xlanb.cpu.codegen.ir import Function, Ix
-from xlanb.cpu.codegen.parallel import parallel
-from xlanb.cpu.codegen.reduce import Reducer
-from xlanb.cpu.codegen.simd import Split
-from xlanb.cpu.codegen.types import Value, register, store
+from xlanb.codegen.elemental import Elemental, array_of, flat
+from xlanb.codegen.elements import Element, array, memory, real, register, store
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.indexing import Index
+from xlanb.codegen.parallel import parallel
+from xlanb.codegen.types import I1
+from xlanb.codegen.values import Value
+from xlanb.codegen.views import Split, array_in_order, fill, is_plain, lanes_of
+from xlanb.cpu.emitters.reductions import Reducer
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 if TYPE_CHECKING:
-    from xlanb.cpu.codegen.kernel import Kernel
+    from xlanb.cpu.emitters.kernel import Kernel
 
 T = PrimitiveType
 
@@ -213,52 +215,50 @@ _PREDICATES = {
 }  # fmt: skip
 
 
+Pair = tuple[Value, Value]
+"""A value and its position; vectors of them."""
+
+
 class _Lanes:
     """Vectors of pairs and how two of them are joined."""
 
     def __init__(self, f: Function, made: Choice, value: PrimitiveType, position: PrimitiveType, n: int) -> None:
         self.f, self.choice, self.n = f, made, n
         self.t, self.p = value, position
-        self.value, self.position = simd.kind(value, n), simd.kind(position, n)
-        self.bits = f"<{n} x i1>"
 
-    def _constant(self, bit: bool) -> str:
-        return f"splat (i1 {'true' if bit else 'false'})"
+    def _constant(self, bit: bool) -> Value:
+        return self.f.const(I1.times(self.n), bit)
 
-    def _both(self, how: str, a: str, b: str) -> str:
-        return self.f.let(f"{how} {self.bits} {a}, {b}")
-
-    def _fcmp(self, how: str, a: str, b: str) -> str:
-        return self.f.let(f"fcmp {how} {self.value} {a}, {b}")
-
-    def _case(self, cases: frozenset[str], a: str, b: str) -> str:
+    def _case(self, cases: frozenset[str], a: Value, b: Value) -> Value:
         """Which lanes are in one of some cases."""
         name = _PREDICATES[cases - _NANS]
         if not self.t.is_floating:
             if name in ("true", "false"):
                 return self._constant(name == "true")
-            how = name if name in ("eq", "ne") else ("s" if self.t.is_signed else "u") + name
-            return self.f.let(f"icmp {how} {self.value} {a}, {b}")
+            return self.f.compare("icmp", _condition(name, self.t), a, b)
         nan = cases & _NANS
         ordered = {"true": "ord", "ne": "one", "false": "false"}.get(name, "o" + name)
         either = {"true": "true", "ne": "une", "false": "uno"}.get(name, "u" + name)
+
+        def compare(how: str, x: Value = a, y: Value = b) -> Value:
+            return self.f.compare("fcmp", how, x, y)
+
         if nan == _NANS:
-            return self._fcmp(either, a, b)
+            return compare(either)
         if nan == {"bn"}:
-            return self._both("and", self._fcmp(either, a, b), self._fcmp("ord", a, a))
+            return compare(either) & compare("ord", a, a)
         if nan == {"an"}:
-            return self._both("and", self._fcmp(either, a, b), self._fcmp("ord", b, b))
-        made = self._fcmp(ordered, a, b)
+            return compare(either) & compare("ord", b, b)
+        made = compare(ordered)
         if nan == {"bn", "nn"}:
-            return self._both("or", made, self._fcmp("uno", b, b))
+            return made | b.is_nan()
         if nan == {"an", "nn"}:
-            return self._both("or", made, self._fcmp("uno", a, a))
+            return made | a.is_nan()
         if not nan:
             return made
-        first, second = self._fcmp("uno", a, a), self._fcmp("uno", b, b)
-        return self._both("or", made, self._both("and" if nan == {"nn"} else "xor", first, second))
+        return made | (a.is_nan() & b.is_nan() if nan == {"nn"} else a.is_nan() ^ b.is_nan())
 
-    def _taken(self, which: Which, a: tuple[str, str], b: tuple[str, str], orders: tuple[str, ...]) -> str:
+    def _taken(self, which: Which, a: Pair, b: Pair, orders: tuple[str, ...]) -> Value:
         """Which lanes take b."""
         groups: dict[frozenset[str], list[str]] = {}
         for order in orders:
@@ -266,41 +266,43 @@ class _Lanes:
         if len(groups) == 1:
             return self._case(next(iter(groups)), a[0], b[0])
         always = frozenset.intersection(*groups)
-        total = self._case(always, a[0], b[0]) if always else ""
+        total = self._case(always, a[0], b[0]) if always else None
         for cases, those in groups.items():
             if cases - always:
-                name = _PREDICATES[frozenset(those)]
-                how = name if name in ("eq", "ne") else ("s" if self.p.is_signed else "u") + name
-                some = self.f.let(f"icmp {how} {self.position} {a[1]}, {b[1]}")
-                some = self._both("and", some, self._case(cases - always, a[0], b[0]))
-                total = self._both("or", total, some) if total else some
-        return total or self._constant(False)
+                how = _condition(_PREDICATES[frozenset(those)], self.p)
+                some = self.f.compare("icmp", how, a[1], b[1]) & self._case(cases - always, a[0], b[0])
+                total = some if total is None else total | some
+        return self._constant(False) if total is None else total
 
-    def join(
-        self, a: tuple[str, str], b: tuple[str, str], orders: tuple[str, ...] = ("lt", "eq", "gt")
-    ) -> tuple[str, str]:
+    def join(self, a: Pair, b: Pair, orders: tuple[str, ...] = ("lt", "eq", "gt")) -> Pair:
         """What the reducer gives of a and b, where the order of their positions is one of `orders`."""
-        f, made = self.f, self.choice
+        made = self.choice
         take = self._taken(made.position, a, b, orders)
         also = take if all(made.value[o] == made.position[o] for o in orders) else self._taken(made.value, a, b, orders)
-        value = f.let(f"select {self.bits} {also}, {self.value} {b[0]}, {self.value} {a[0]}")
-        return value, f.let(f"select {self.bits} {take}, {self.position} {b[1]}, {self.position} {a[1]}")
+        return also.select(b[0], a[0]), take.select(b[1], a[1])
 
-    def join_any(self, a: tuple[str, str], b: tuple[str, str]) -> tuple[str, str]:
+    def join_any(self, a: Pair, b: Pair) -> Pair:
         """What it gives of a and b in the order of their positions."""
         if self.choice.free:
             return self.join(a, b)
+        swap = self.f.compare("icmp", _condition("gt", self.p), a[1], b[1])
+        first = swap.select(b[0], a[0]), swap.select(b[1], a[1])
+        return self.join(first, (swap.select(a[0], b[0]), swap.select(a[1], b[1])), ("lt", "eq"))
+
+    def positions(self, first: Ix) -> Value:
+        """first, first + 1, ..."""
         f = self.f
-        how = "s" if self.p.is_signed else "u"
-        swap = f.let(f"icmp {how}gt {self.position} {a[1]}, {b[1]}")
-        pairs = [
-            tuple(
-                f.let(f"select {self.bits} {swap}, {kind} {x}, {kind} {y}")
-                for kind, x, y in zip((self.value, self.position), p, q, strict=True)
-            )
-            for p, q in ((b, a), (a, b))
-        ]
-        return self.join(pairs[0], pairs[1], ("lt", "eq"))  # type: ignore[arg-type]
+        return f.splat(self.narrowed(first), self.n) + f.constants(register(self.p), range(self.n))
+
+    def narrowed(self, value: Ix) -> Value:
+        """An index as a position."""
+        f, kind = self.f, register(self.p)
+        return f.const(kind, value) if isinstance(value, int) else value.trunc(kind)
+
+
+def _condition(name: str, t: PrimitiveType) -> str:
+    """LLVM's condition of integers of a type."""
+    return name if name in ("eq", "ne") else ("s" if t.is_signed else "u") + name
 
 
 # -- the kernel ---------------------------------------------------------------------------------------------------
@@ -314,12 +316,12 @@ def emit_variadic_reduce(k: Kernel) -> bool:
     source = array_of(i.operands[0])
     split = Split.of(source, i.dimensions[0])
     types = [array_of(o).element_type for o in i.operands[:2]]
-    if not all(simd.is_simple(t) for t in types) or not types[1].is_integral or types[1].bits < 16:
+    if not all(is_plain(t) for t in types) or not types[1].is_integral or types[1].bits < 16:
         return False
     if not all(split.keeps(a.shape) for a in k.outputs.values()):
         return False
     made = choice(i.to_apply)
-    n = simd.lanes(k.f, *types)
+    n = lanes_of(k.f, *types)
     if made is None or split.n < 2:
         return False
     lanes = _Lanes(k.f, made, types[0], types[1], n)
@@ -338,31 +340,37 @@ def emit_variadic_reduce(k: Kernel) -> bool:
 class _Reader:
     """Vectors of one operand: from memory, from a tile that is filled first, or counted (positions only: values are compared as they are)."""
 
-    def __init__(self, e: Elemental, operand: HloInstruction, split: Split, n: int, *, positions: bool) -> None:
-        self.e, self.operand, self.split, self.n = e, operand, split, n
+    def __init__(self, e: Elemental, operand: HloInstruction, split: Split, lanes: _Lanes, *, positions: bool) -> None:
+        self.e, self.operand, self.split, self.n = e, operand, split, lanes.n
         self.t = array_of(operand).element_type
-        self.array = simd.array_in_order(e, operand, split.shape)
+        self.array = array_in_order(e, operand, split.shape)
         self.counts = positions and operand.opcode is Op.IOTA and operand.get("iota_dimension") == split.axis
-        self.tile = ""
+        self.tile: Value | None = None
         self.vectors = True
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether it reads a tile."""
+        return self.array is None and not self.counts
 
     def prepare(self, o: Ix, r: Ix, c: Ix, count: int, room: int) -> None:
         """Make `count` elements from element (o, r, c) of the split on readable; `at` counts from there then."""
-        if self.array is None and not self.counts:
-            if not self.tile:
-                self.tile = self.e.f.alloca(f"i{self.t.bits}", room)
-            self.vectors &= simd.fill(self.e, self.operand, self.split, (o, r, c), count, self.tile)
+        if self.is_staged:
+            if self.tile is None:
+                self.tile = self.e.f.alloca(memory(self.t), room)
+            self.vectors &= fill(self.e, self.operand, self.split, (o, r, c), count, self.tile)
 
-    def at(self, begin: Ix, offset: Ix) -> str:
+    def at(self, begin: Ix, offset: Ix) -> Value:
         """The vector `offset` elements behind `begin`."""
-        f = self.e.f
         if self.array is not None:
-            return simd.load(f, self.t, self.array.pointer, f.add(begin, offset), self.n)
-        return simd.load(f, self.t, self.tile, offset, self.n)
+            return array(self.t, self.array.pointer).load(self.e.f.add(begin, offset), self.n)
+        if self.tile is None:
+            raise AssertionError("a tile that nothing filled")
+        return array(self.t, self.tile).load(offset, self.n)
 
 
-def _narrowed(f: Function, t: PrimitiveType, value: Ix) -> str:
-    return str(value) if isinstance(value, int) or t.bits == 64 else f.let(f"trunc i64 {value} to i{t.bits}")
+def _readers(k: Kernel, split: Split, lanes: _Lanes) -> list[_Reader]:
+    return [_Reader(k.e, k.root.operands[which], split, lanes, positions=which == 1) for which in (0, 1)]
 
 
 def _columns(k: Kernel, split: Split, lanes: _Lanes) -> bool:
@@ -374,32 +382,27 @@ def _columns(k: Kernel, split: Split, lanes: _Lanes) -> bool:
     group = next(g for g in (_UNROLL, 2, 1) if split.inner >= g * n)
     width = group * n
     blocks = -(-split.inner // width)
-    with parallel(e, split.outer * blocks, nanoseconds=split.n * group * 1.0) as at:
+    with parallel(f, split.outer * blocks, nanoseconds=split.n * group * 1.0) as at:
         o, block = f.div(at, blocks), f.rem(at, blocks)
         # The last block lies back over the one before: the same results are written twice.
         column = f.clamp(f.mul(block, width), 0, split.inner - width)
-        readers = [_Reader(e, k.root.operands[which], split, n, positions=which == 1) for which in (0, 1)]
-        first = [str(e.scalar(operand)) for operand in k.root.operands[2:]]
-        starts = [simd.splat(f, register(t), n, v) for t, v in zip((lanes.t, lanes.p), first, strict=True)]
-        kinds = (lanes.value, lanes.position)
-        with e.carried(
-            split.n, [(kind, v) for _ in range(group) for kind, v in zip(kinds, starts, strict=True)]
-        ) as loop:
+        readers = _readers(k, split, lanes)
+        starts = [f.splat(real(e.scalar(operand)), n) for operand in k.root.operands[2:]]
+        with f.carried(split.n, starts * group) as loop:
             begin = split.flat(f, o, loop.index, column)
             for reader in readers:
                 reader.prepare(o, loop.index, column, width, width)
-            here = ""
-            if readers[1].counts:
-                here = simd.splat(f, register(lanes.p), n, _narrowed(f, lanes.p, loop.index))
-            loop.next = []
+            here = f.splat(lanes.narrowed(loop.index), n) if readers[1].counts else None
+            made: list[Value] = []
             for g in range(group):
-                new = (readers[0].at(begin, g * n), here or readers[1].at(begin, g * n))
-                old = (loop.values[2 * g], loop.values[2 * g + 1])
-                loop.next += lanes.join(old, new)
-        for g in range(group):
-            place = f.add(f.add(f.mul(o, split.inner), column), g * n)
-            for which, leaf in enumerate(((0,), (1,))):
-                simd.write(f, (lanes.t, lanes.p)[which], k.outputs[leaf].pointer, place, n, loop.values[2 * g + which])
+                new = readers[0].at(begin, g * n), readers[1].at(begin, g * n) if here is None else here
+                made += lanes.join((loop.values[2 * g], loop.values[2 * g + 1]), new)
+            loop.next = made
+        for which, t in enumerate((lanes.t, lanes.p)):
+            target = array(t, k.outputs[which,].pointer)
+            for g in range(group):
+                place = f.add(f.add(f.mul(o, split.inner), column), g * n)
+                target.store(place, loop.values[2 * g + which])
         return all(reader.vectors for reader in readers)
 
 
@@ -407,133 +410,115 @@ def _rows(k: Kernel, split: Split, lanes: _Lanes, *, rising: bool) -> bool:
     """Lines along memory: the lanes keep pairs of their own, which are joined at the end. Gives whether all of it was written in vectors."""
     e, f, n = k.e, k.f, lanes.n
     types = [lanes.t, lanes.p]
-    with parallel(e, split.outer, nanoseconds=split.n / n * 1.5 + 20) as o:
-        readers = [_Reader(e, k.root.operands[which], split, n, positions=which == 1) for which in (0, 1)]
-        found, nan = _row(k, split, lanes, o, readers, rising=rising)
+    with parallel(f, split.outer, nanoseconds=split.n / n * 1.5 + 20) as o:
+        row = _Row(k, split, lanes, o, rising=rising)
+        found, nan = row.pairs()
         reducer = Reducer(e, k.root.to_apply, types)
         initial = [e.scalar(operand) for operand in k.root.operands[2:]]
 
-        def joined() -> list[Value]:
-            pair = found
-            width = n
+        def joined() -> list[Element]:
+            pair, width = found, n
             while width > 1:
                 width //= 2
                 which = [(lane + width) % n for lane in range(n)]
-                other = tuple(
-                    simd.shuffle(f, kind, v, v, which)
-                    for kind, v in zip((lanes.value, lanes.position), pair, strict=True)
-                )
-                pair = lanes.join_any(pair, (other[0], other[1]))
-            kinds = (lanes.value, lanes.position)
-            last: list[Value] = [
-                f.let(f"extractelement {kind} {v}, i64 0") for kind, v in zip(kinds, pair, strict=True)
-            ]
-            return reducer.step(initial, last)
+                pair = lanes.join_any(pair, (f.shuffle(pair[0], None, which), f.shuffle(pair[1], None, which)))
+            return reducer.step(initial, [f.extract(v, 0) for v in pair])
 
-        def one_by_one() -> list[Value]:
-            def body(indices: list[Ix], accumulators: list[Value]) -> list[Value]:
+        def one_by_one() -> list[Element]:
+            def body(indices: list[Ix], accumulators: list[Element]) -> list[Element]:
                 index = Index(split.shape, flat=f.add(f.mul(o, split.n), indices[0]))
                 return reducer.step(accumulators, [e.element(operand, index) for operand in k.root.operands[:2]])
 
             return e.fold([split.n], types, initial, body)
 
-        result = joined() if not nan else e.branches(types, nan, one_by_one, joined)
-        for leaf, t, v in zip(((0,), (1,)), types, result, strict=True):
-            store(f, t, k.outputs[leaf].pointer, o, v)
-        return all(reader.vectors for reader in readers)
+        result = joined() if nan is None else e.branches(types, nan, one_by_one, joined)
+        for which, (t, v) in enumerate(zip(types, result, strict=True)):
+            store(t, k.outputs[which,].pointer, o, v)
+        return all(reader.vectors for reader in row.readers)
 
 
-def _row(
-    k: Kernel, split: Split, lanes: _Lanes, o: Ix, readers: list[_Reader], *, rising: bool
-) -> tuple[tuple[str, str], str]:
-    """(the pairs that the lanes keep, the i1 whether some value is NaN, "" where that does not matter)."""
-    e, f, n = k.e, k.f, lanes.n
-    base = f.mul(o, split.n)
-    staged = any(r.array is None and not r.counts for r in readers)
-    group = next(g for g in (_UNROLL, 2, 1) if split.n >= g * n)
-    size = max(_TILE // (group * n), 1) * group * n if staged else split.n
-    minds_nan = lanes.t.is_floating and not (lanes.choice.free or lanes.choice.sortable)
-    kinds = (lanes.value, lanes.position)
-    count = numbers_from(lanes.p, n)
+class _Row:
+    """One line along memory, some vectors at once; `rising`: its positions rise."""
 
-    def positions(first: Ix) -> str:
-        start = simd.splat(f, register(lanes.p), n, _narrowed(f, lanes.p, first))
-        return f.let(f"add {lanes.position} {start}, {count}")
+    def __init__(self, k: Kernel, split: Split, lanes: _Lanes, o: Ix, *, rising: bool) -> None:
+        self.f, self.n, self.o = k.f, lanes.n, o
+        self.split, self.lanes, self.rising = split, lanes, rising
+        self.readers = _readers(k, split, lanes)
+        self.base = k.f.mul(o, split.n)
+        self.group = next(g for g in (_UNROLL, 2, 1) if split.n >= g * lanes.n)
+        width = self.group * lanes.n
+        staged = any(r.is_staged for r in self.readers)
+        self.size = max(_TILE // width, 1) * width if staged else split.n
+        self.minds_nan = lanes.t.is_floating and not (lanes.choice.free or lanes.choice.sortable)
 
-    def pair(begin: Ix, offset: Ix, r: Ix) -> tuple[str, str]:
-        return readers[0].at(begin, offset), positions(r) if readers[1].counts else readers[1].at(begin, offset)
+    def pairs(self) -> tuple[Pair, Value | None]:
+        """(the pairs that the lanes keep, the i1 whether some value is NaN; None where that does not matter)."""
+        f, width, size, total = self.f, self.group * self.n, self.size, self.split.n
+        state = self._first()
+        whole = (total - width) // size
+        if whole:
+            with f.carried(whole, state) as outer:
+                outer.next = self._run(f.add(f.mul(outer.index, size), width), size, outer.values)
+            state = outer.values
+        done = width + whole * size
+        rest = (total - done) // width * width
+        if rest:
+            state = self._run(done, rest, state)
+            done += rest
+        return self._joined(state, done)
 
-    def step(state: list[str], begin: Ix, low: Ix, offset: Ix) -> list[str]:
-        """Take in `group` vectors; where positions rise those kept stand before the new ones."""
-        out: list[str] = []
+    def _pair(self, begin: Ix, offset: Ix, r: Ix) -> Pair:
+        values, positions = self.readers
+        at = self.lanes.positions(r) if positions.counts else positions.at(begin, offset)
+        return values.at(begin, offset), at
+
+    def _prepare(self, r: Ix, count: int) -> None:
+        for reader in self.readers:
+            reader.prepare(self.o, r, 0, count, self.size)
+
+    def _first(self) -> list[Value]:
+        """Pairs of the first vectors, then the lanes of theirs that are NaN where that matters."""
+        self._prepare(0, self.group * self.n)
+        pairs = [self._pair(self.base, g * self.n, g * self.n) for g in range(self.group)]
+        return flat(pairs) + ([v.is_nan() for v, _ in pairs] if self.minds_nan else [])
+
+    def _run(self, low: Ix, count: int, state: Sequence[Value]) -> list[Value]:
+        """The state after elements low .. low + count - 1, a multiple of the group's width."""
+        f, width = self.f, self.group * self.n
+        begin = f.add(self.base, low)
+        self._prepare(low, count)
+        with f.carried(count // width, state) as loop:
+            loop.next = self._step(loop.values, begin, low, f.mul(loop.index, width))
+        return list(loop.values)
+
+    def _step(self, state: Sequence[Value], begin: Ix, low: Ix, offset: Ix) -> list[Value]:
+        """Take in a group of vectors; where positions rise those kept stand before the new ones."""
+        f, lanes, group = self.f, self.lanes, self.group
+        pairs: list[Value] = []
+        marks: list[Value] = []
         for g in range(group):
-            at = f.add(offset, g * n)
-            new = pair(begin, at, f.add(low, at))
+            at = f.add(offset, g * self.n)
+            new = self._pair(begin, at, f.add(low, at))
             old = (state[2 * g], state[2 * g + 1])
-            out += lanes.join(old, new, ("lt",)) if rising else lanes.join_any(old, new)
-            if minds_nan:
-                unordered = f.let(f"fcmp uno {lanes.value} {new[0]}, {new[0]}")
-                out.append(f.let(f"or {lanes.bits} {state[2 * group + g]}, {unordered}"))
-        marks = out[2::3] if minds_nan else []
-        pairs = [v for m, v in enumerate(out) if not minds_nan or m % 3 != 2]
+            pairs += lanes.join(old, new, ("lt",)) if self.rising else lanes.join_any(old, new)
+            if self.minds_nan:
+                marks.append(state[2 * group + g] | new[0].is_nan())
         return pairs + marks
 
-    def first_state() -> list[str]:
-        for reader in readers:
-            reader.prepare(o, 0, 0, group * n, size)
-        pairs = [v for g in range(group) for v in pair(base, g * n, g * n)]
-        marks = [f.let(f"fcmp uno {lanes.value} {v}, {v}") for v in pairs[::2]] if minds_nan else []
-        return pairs + marks
-
-    state = first_state()
-    types = [*kinds * group, *[lanes.bits] * (group if minds_nan else 0)]
-
-    def run(low: Ix, count_: int) -> None:
-        """Elements low .. low + count_ - 1, a multiple of the group's width."""
-        nonlocal state
-        begin = f.add(base, low)
-        for reader in readers:
-            reader.prepare(o, low, 0, count_, size)
-        with e.carried(count_ // (group * n), list(zip(types, state, strict=True))) as loop:
-            loop.next = step(loop.values, begin, low, f.mul(loop.index, group * n))
-        state = loop.values
-
-    start = group * n
-    whole = (split.n - start) // size
-    if whole:
-        with e.carried(whole, list(zip(types, state, strict=True))) as outer:
-            state = list(outer.values)
-            run(f.add(f.mul(outer.index, size), start), size)
-            outer.next = state
-        state = outer.values
-    rest = (split.n - start - whole * size) // (group * n) * group * n
-    done = start + whole * size + rest
-    if rest:
-        run(start + whole * size, rest)
-    pairs = [(state[2 * g], state[2 * g + 1]) for g in range(group)]
-    marks = state[2 * group :]
-    while done < split.n:
-        # The last vector lies back over what was taken in already: a pair met twice changes nothing.
-        at = min(done, split.n - n)
-        for reader in readers:
-            reader.prepare(o, at, 0, n, size)
-        new = pair(f.add(base, at), 0, at)
-        pairs.append(new)
-        if minds_nan:
-            marks.append(f.let(f"fcmp uno {lanes.value} {new[0]}, {new[0]}"))
-        done = at + n
-    total = pairs[0]
-    for other in pairs[1:]:
-        total = lanes.join_any(total, other)
-    if not minds_nan:
-        return total, ""
-    some = marks[0]
-    for mark in marks[1:]:
-        some = f.let(f"or {lanes.bits} {some}, {mark}")
-    whole_mask = f.let(f"bitcast {lanes.bits} {some} to i{n}")
-    return total, f.let(f"icmp ne i{n} {whole_mask}, 0")
-
-
-def numbers_from(t: PrimitiveType, n: int) -> str:
-    """0, 1, ..., n - 1 as a constant vector."""
-    return simd.numbers(t, range(n))
+    def _joined(self, state: Sequence[Value], done: int) -> tuple[Pair, Value | None]:
+        """All vectors as one, with the elements from `done` on."""
+        group, n = self.group, self.n
+        pairs = [(state[2 * g], state[2 * g + 1]) for g in range(group)]
+        marks = list(state[2 * group :])
+        while done < self.split.n:
+            # The last vector lies back over what was taken in already: a pair met twice changes nothing.
+            at = min(done, self.split.n - n)
+            self._prepare(at, n)
+            pairs.append(self._pair(self.f.add(self.base, at), 0, at))
+            if self.minds_nan:
+                marks.append(pairs[-1][0].is_nan())
+            done = at + n
+        total = functools.reduce(self.lanes.join_any, pairs)
+        if not self.minds_nan:
+            return total, None
+        return total, self.f.any_of(functools.reduce(operator.or_, marks))

@@ -6,27 +6,24 @@ along other dimensions each lane keeps a line of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from xlanb.cpu.codegen import arithmetic, simd
-from xlanb.cpu.codegen.elemental import array_of, pack
-from xlanb.cpu.codegen.indexing import Index, IrArray
-from xlanb.cpu.codegen.ir import Function, Ix
-from xlanb.cpu.codegen.parallel import parallel
-from xlanb.cpu.codegen.reduce import Reducer, simple_reducer
-from xlanb.cpu.codegen.simd import Split
-from xlanb.cpu.codegen.types import Value, constant, float_text, is_narrow, load, lowest, names, register, store
+from xlanb.codegen.elemental import array_of, flat, pack
+from xlanb.codegen.elements import Element, array, is_narrow, load, memory, real, store
+from xlanb.codegen.function import Ix
+from xlanb.codegen.indexing import Index, IrArray
+from xlanb.codegen.parallel import parallel
+from xlanb.codegen.values import Value
+from xlanb.codegen.views import Split, array_in_order, fill, is_plain, lanes_of
+from xlanb.cpu.emitters.reductions import Reducer, combine, identity, simple_reducer
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.shape import PrimitiveType
 
 if TYPE_CHECKING:
-    from xlanb.cpu.codegen.kernel import Kernel
+    from xlanb.cpu.emitters.kernel import Kernel
 
-T = PrimitiveType
 _UNROLL = 4
 _TILE = 1024
 
@@ -95,8 +92,8 @@ def emit_cumulative(k: Kernel) -> bool:
     split, goal = Split.of(source, scan.axis), Split.of(result, scan.axis)
     op = simple_reducer(i.to_apply) if len(i.operands) == 2 else None
     t = array_of(i.operands[0]).element_type
-    if op is not None and simd.is_simple(t):
-        lanes = simd.lanes(k.f, t)
+    if op is not None and is_plain(t):
+        lanes = lanes_of(k.f, t)
         if split.inner == 1 and scan.steps >= 2 * lanes:
             _Rows(k, scan, split, goal, op).emit()
             return True
@@ -107,37 +104,6 @@ def emit_cumulative(k: Kernel) -> bool:
     return True
 
 
-def identity(op: Op, t: PrimitiveType) -> str:
-    """What an operation leaves everything as it is with."""
-    if op is Op.MAXIMUM:
-        return str(lowest(t))
-    if op is Op.MINIMUM:
-        return float_text(np.inf, register(t)) if t.is_floating else str(np.iinfo(t.dtype).max)
-    if op is Op.AND:
-        return "-1"
-    if op is Op.ADD and t.is_floating:
-        return str(constant(t, t.dtype.type(-0.0)))
-    return str(constant(t, t.dtype.type(1 if op is Op.MULTIPLY else 0)))
-
-
-_NAMES = {Op.ADD: "add", Op.MULTIPLY: "mul", Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
-
-
-def combine(f: Function, op: Op, t: PrimitiveType, n: int, a: str, b: str) -> str:
-    """a op b of two vectors."""
-    kind = simd.kind(t, n)
-    if op not in (Op.MAXIMUM, Op.MINIMUM):
-        return f.let(f"{'f' if t.is_floating else ''}{_NAMES[op]} {kind} {a}, {b}")
-    way = "max" if op is Op.MAXIMUM else "min"
-    if not t.is_floating:
-        return f.call(kind, f"llvm.{'s' if t.is_signed else 'u'}{way}.v{n}{arithmetic.suffix(t)}", (kind, a), (kind, b))
-    # One instruction that gives b where either is NaN; so only a's NaN are to be put back.
-    beyond = f.let(f"fcmp {'ogt' if op is Op.MAXIMUM else 'olt'} {kind} {a}, {b}")
-    best = f.let(f"select <{n} x i1> {beyond}, {kind} {a}, {kind} {b}")
-    ordered = f.let(f"fcmp ord {kind} {a}, {a}")
-    return f.let(f"select <{n} x i1> {ordered}, {kind} {best}, {kind} {a}")
-
-
 class _Rows:
     """Lines along memory, a vector at a time."""
 
@@ -145,20 +111,20 @@ class _Rows:
         self.k, self.e, self.f = k, k.e, k.f
         self.scan, self.split, self.goal, self.op = scan, split, goal, op
         self.operand = k.root.operands[0]
-        self.array = simd.array_in_order(k.e, self.operand, split.shape)
+        self.array = array_in_order(k.e, self.operand, split.shape)
         self.t = array_of(self.operand).element_type
-        self.n = simd.lanes(k.f, self.t)
-        self.kind = simd.kind(self.t, self.n)
+        self.n = lanes_of(k.f, self.t)
+        self.target = array(self.t, k.output.pointer)
         self.reducer = Reducer(k.e, k.root.to_apply, [self.t])
         self.line: Ix = 0
         self.ready = True
 
     def emit(self) -> None:
-        e, f, scan = self.e, self.f, self.scan
-        with parallel(e, self.split.outer, nanoseconds=scan.m / self.n * 3 + scan.m % self.n + 10) as o:
+        f, scan = self.f, self.scan
+        with parallel(f, self.split.outer, nanoseconds=scan.m / self.n * 3 + scan.m % self.n + 10) as o:
             self.line = o
             source, target = f.mul(o, self.split.n), f.mul(o, self.goal.n)
-            carry = str(e.scalar(self.k.root.operands[1]))
+            carry = real(self.e.scalar(self.k.root.operands[1]))
             self._repeat(target, 0, scan.empty, carry)
             carry = self._early(source, carry)
             carry = self._vectors(source, target, carry)
@@ -177,80 +143,76 @@ class _Rows:
         f = self.f
         return f.add(base, f.sub(self.scan.m - width, at) if self.scan.reverse else at)
 
-    def _element(self, place: Ix) -> Value:
+    def _element(self, place: Ix) -> Element:
         if self.array is not None:
-            return load(self.f, self.t, self.array.pointer, place)
+            return load(self.t, self.array.pointer, place)
         return self.e.element(self.operand, Index(self.split.shape, flat=place))
 
-    def _repeat(self, target: Ix, begin: int, count: int, value: str) -> None:
+    def _repeat(self, target: Ix, begin: int, count: int, value: Value) -> None:
         """The same value in `count` places."""
         if count > 0:
-            with self.e.loop(begin + count, begin) as j:
-                store(self.f, self.t, self.k.output.pointer, self._out(target, j), value)
+            with self.f.loop(begin + count, begin) as j:
+                self.target[self._out(target, j)] = value
 
-    def _early(self, source: Ix, carry: str) -> str:
+    def _early(self, source: Ix, carry: Value) -> Value:
         if not self.scan.early:
             return carry
-        with self.e.carried(self.scan.early, [(register(self.t), carry)]) as loop:
-            loop.next = [
-                str(v) for v in self.reducer.step(list(loop.values), [self._element(self._in(source, loop.index))])
-            ]
+        with self.f.carried(self.scan.early, [carry]) as loop:
+            loop.next = flat(self.reducer.step(loop.values, [self._element(self._in(source, loop.index))]))
         return loop.values[0]
 
-    def _elements(self, source: Ix, target: Ix, begin: int, count: int, carry: str) -> str:
+    def _elements(self, source: Ix, target: Ix, begin: int, count: int, carry: Value) -> Value:
         """One step after the other."""
         if count <= 0:
             return carry
-        with self.f.carried(begin + count, [(register(self.t), carry)], begin) as loop, self.e.scope():
-            value = self._element(self._in(source, self.f.add(loop.index, self.scan.early)))
-            (made,) = self.reducer.step(list(loop.values), [value])
-            store(
-                self.f, self.t, self.k.output.pointer, self._out(target, self.f.add(loop.index, self.scan.empty)), made
-            )
-            loop.next = [str(made)]
+        f = self.f
+        with f.carried(begin + count, [carry], begin) as loop, f.aside():
+            value = self._element(self._in(source, f.add(loop.index, self.scan.early)))
+            made = flat(self.reducer.step(loop.values, [value]))
+            self.target[self._out(target, f.add(loop.index, self.scan.empty))] = made[0]
+            loop.next = made
         return loop.values[0]
 
-    def _vectors(self, source: Ix, target: Ix, carry: str) -> str:
-        f, n, t = self.f, self.n, self.t
+    def _vectors(self, source: Ix, target: Ix, carry: Value) -> Value:
+        f, n = self.f, self.n
         size = max(_TILE // n, 1) * n
-        tile = "" if self.array is not None else f.alloca(f"i{t.bits}", size)
+        tile = None if self.array is not None else f.alloca(memory(self.t), size)
         total = self.scan.steps // n * n
-        state = simd.splat(f, register(t), n, carry)
-
-        def run(low: Ix, count: int, state: str) -> str:
-            """`count` steps from step `low` on."""
-            begin = self._in(source, f.add(low, self.scan.early), count)
-            if tile:
-                along = self._in(0, f.add(low, self.scan.early), count)
-                self.ready &= simd.fill(self.e, self.operand, self.split, (self.line, along, 0), count, tile)
-            memory, first = (tile, 0) if self.array is None else (self.array.pointer, begin)
-            with self.e.carried(count // n, [(self.kind, state)]) as loop:
-                at = f.mul(loop.index, n)
-                place = f.add(first, f.sub(count - n, at) if self.scan.reverse else at)
-                inside = self._within(simd.load(f, t, memory, place, n))
-                made = combine(f, self.op, t, n, loop.values[0], inside)
-                out = self._out(target, f.add(f.add(low, at), self.scan.empty), n)
-                simd.write(f, t, self.k.output.pointer, out, n, made)
-                end = 0 if self.scan.reverse else n - 1
-                loop.next = [
-                    combine(f, self.op, t, n, loop.values[0], simd.shuffle(f, self.kind, inside, inside, [end] * n))
-                ]
-            return loop.values[0]
-
-        if tile and total > size:
-            with self.e.carried(total // size, [(self.kind, state)]) as outer:
-                outer.next = [run(f.mul(outer.index, size), size, outer.values[0])]
+        state = f.splat(carry, n)
+        if tile is not None and total > size:
+            with f.carried(total // size, [state]) as outer:
+                outer.next = [self._steps(source, target, f.mul(outer.index, size), size, outer.values[0], tile)]
             state = outer.values[0]
             if total % size:
-                state = run(total // size * size, total % size, state)
+                state = self._steps(source, target, total // size * size, total % size, state, tile)
         else:
-            state = run(0, total, state)
-        return f.let(f"extractelement {self.kind} {state}, i64 0")
+            state = self._steps(source, target, 0, total, state, tile)
+        return f.extract(state, 0)
 
-    def _within(self, v: str) -> str:
+    def _steps(self, source: Ix, target: Ix, low: Ix, count: int, state: Value, tile: Value | None) -> Value:
+        """`count` steps from step `low` on, a vector at a time."""
+        f, n, t = self.f, self.n, self.t
+        begin = self._in(source, f.add(low, self.scan.early), count)
+        if self.array is not None:
+            given, first = array(t, self.array.pointer), begin
+        elif tile is not None:
+            given, first = array(t, tile), 0
+            along = self._in(0, f.add(low, self.scan.early), count)
+            self.ready &= fill(self.e, self.operand, self.split, (self.line, along, 0), count, tile)
+        with f.carried(count // n, [state]) as loop:
+            at = f.mul(loop.index, n)
+            place = f.add(first, f.sub(count - n, at) if self.scan.reverse else at)
+            inside = self._within(given.load(place, n))
+            out = self._out(target, f.add(f.add(low, at), self.scan.empty), n)
+            self.target.store(out, combine(f, self.op, t, loop.values[0], inside))
+            whole = f.shuffle(inside, None, [0 if self.scan.reverse else n - 1] * n)
+            loop.next = [combine(f, self.op, t, loop.values[0], whole)]
+        return loop.values[0]
+
+    def _within(self, v: Value) -> Value:
         """Each lane with all lanes before it (behind it, in reverse)."""
         f, n = self.f, self.n
-        nothing = simd.splat(f, register(self.t), n, identity(self.op, self.t))
+        nothing = f.splat(real(identity(f, self.op, self.t)), n)
         distance = 1
         while distance < n:
             lanes = range(n)
@@ -258,7 +220,7 @@ class _Rows:
                 which = [min(n, lane + distance) for lane in lanes]
             else:
                 which = [lane - distance if lane >= distance else n for lane in lanes]
-            v = combine(f, self.op, self.t, n, simd.shuffle(f, self.kind, v, nothing, which), v)
+            v = combine(f, self.op, self.t, f.shuffle(v, nothing, which), v)
             distance *= 2
         return v
 
@@ -268,51 +230,53 @@ def _columns(k: Kernel, scan: Cumulative, split: Split, goal: Split, op: Op) -> 
     e, f = k.e, k.f
     operand = k.root.operands[0]
     t = array_of(operand).element_type
-    n = simd.lanes(f, t)
-    kind = simd.kind(t, n)
+    n = lanes_of(f, t)
+    goal_array = array(t, k.output.pointer)
     group = next(g for g in (_UNROLL, 2, 1) if split.inner >= g * n)
     width = group * n
     blocks = -(-split.inner // width)
-    array = simd.array_in_order(e, operand, split.shape)
+    held = array_in_order(e, operand, split.shape)
     flags = [True]
-    with parallel(e, split.outer * blocks, nanoseconds=scan.m * group * 1.5) as at:
+    with parallel(f, split.outer * blocks, nanoseconds=scan.m * group * 1.5) as at:
         o = f.div(at, blocks)
         # The last block lies back over the one before: the same results are written twice.
         column = f.clamp(f.mul(f.rem(at, blocks), width), 0, split.inner - width)
-        tile = "" if array is not None else f.alloca(f"i{t.bits}", width)
+        tile = held.pointer if held is not None else f.alloca(memory(t), width)
+        given = array(t, tile)
 
         def place(view: Split, size: int, at: Ix) -> Ix:
             return view.flat(f, o, f.sub(size - 1, at) if scan.reverse else at, column)
 
-        def vectors(at: Ix) -> list[str]:
-            begin = place(split, scan.n, at)
-            if array is not None:
-                return [simd.load(f, t, array.pointer, f.add(begin, g * n), n) for g in range(group)]
-            along = f.sub(scan.n - 1, at) if scan.reverse else at
-            flags.append(simd.fill(e, operand, split, (o, along, column), width, tile))
-            return [simd.load(f, t, tile, g * n, n) for g in range(group)]
+        def vectors(at: Ix) -> list[Value]:
+            begin: Ix = 0
+            if held is not None:
+                begin = place(split, scan.n, at)
+            else:
+                along = f.sub(scan.n - 1, at) if scan.reverse else at
+                flags.append(fill(e, operand, split, (o, along, column), width, tile))
+            return [given.load(f.add(begin, g * n), n) for g in range(group)]
 
-        def put(at: Ix, values: list[str]) -> None:
+        def put(at: Ix, values: Sequence[Value]) -> None:
             begin = place(goal, scan.m, at)
             for g, v in enumerate(values):
-                simd.write(f, t, k.output.pointer, f.add(begin, g * n), n, v)
+                goal_array.store(f.add(begin, g * n), v)
 
-        def run(count: int, state: list[str], *, first_in: int, first_out: int | None) -> list[str]:
+        def run(count: int, state: list[Value], *, first_in: int, first_out: int | None) -> list[Value]:
             if count <= 0:
                 return state
-            with e.carried(count, [(kind, v) for v in state]) as loop:
+            with f.carried(count, state) as loop:
                 new = vectors(f.add(loop.index, first_in))
-                loop.next = [combine(f, op, t, n, a, b) for a, b in zip(loop.values, new, strict=True)]
+                loop.next = [combine(f, op, t, a, b) for a, b in zip(loop.values, new, strict=True)]
                 if first_out is not None:
                     put(f.add(loop.index, first_out), loop.next)
             return loop.values
 
-        def repeat(begin: int, count: int, state: list[str]) -> None:
+        def repeat(begin: int, count: int, state: list[Value]) -> None:
             if count > 0:
-                with e.loop(begin + count, begin) as j:
+                with f.loop(begin + count, begin) as j:
                     put(j, state)
 
-        state = [simd.splat(f, register(t), n, str(e.scalar(k.root.operands[1])))] * group
+        state = [f.splat(real(e.scalar(k.root.operands[1])), n)] * group
         repeat(0, scan.empty, state)
         state = run(scan.early, state, first_in=0, first_out=None)
         state = run(scan.steps, state, first_in=scan.early, first_out=scan.empty)
@@ -330,7 +294,7 @@ def _plain(k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
     reducer = Reducer(e, k.root.to_apply, types)
     outputs: list[IrArray] = list(k.outputs.values())
 
-    def element(o: Ix, at: Ix, c: Ix) -> list[Value]:
+    def element(o: Ix, at: Ix, c: Ix) -> list[Element]:
         place = f.sub(scan.n - 1, at) if scan.reverse else at
         index = Index(split.shape, flat=split.flat(f, o, place, c))
         return [
@@ -340,12 +304,12 @@ def _plain(k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
     def out(o: Ix, at: Ix, c: Ix) -> Ix:
         return goal.flat(f, o, f.sub(scan.m - 1, at) if scan.reverse else at, c)
 
-    def put(o: Ix, at: Ix, c: Ix, values: list[Value]) -> None:
+    def put(o: Ix, at: Ix, c: Ix, values: Sequence[Element]) -> None:
         place = out(o, at, c)
         for a, t, v in zip(outputs, types, values, strict=True):
-            store(f, t, a.pointer, place, v)
+            store(t, a.pointer, place, v)
 
-    def first(o: Ix, c: Ix) -> list[Value]:
+    def first(o: Ix, c: Ix) -> list[Element]:
         """The fold before the first step."""
         start = [e.scalar(i) for i in initial]
         if not scan.early:
@@ -355,25 +319,24 @@ def _plain(k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
     def line(o: Ix, c: Ix) -> None:
         state = first(o, c)
         if scan.empty:
-            with e.loop(scan.empty) as j:
+            with f.loop(scan.empty) as j:
                 put(o, j, c, state)
         if scan.steps:
-            flat = [(register(t), v) for t, value in zip(types, state, strict=True) for v in names(value)]
-            with e.carried(scan.steps, flat) as loop:
+            with f.carried(scan.steps, flat(state)) as loop:
                 made = reducer.step(pack(types, loop.values), element(o, f.add(loop.index, scan.early), c))
                 put(o, f.add(loop.index, scan.empty), c, made)
-                loop.next = [v for value in made for v in names(value)]
+                loop.next = flat(made)
             state = pack(types, loop.values)
         last = scan.empty + scan.steps
         if last < scan.m:
-            with e.loop(scan.m, last) as j:
+            with f.loop(scan.m, last) as j:
                 put(o, j, c, state)
 
     def lines(o: Ix) -> None:
         """All lines at once, a row of results from the row before it."""
         for count, begin in ((scan.empty, 0), (min(scan.steps, 1), scan.empty)):
             if count:
-                with e.loop(begin + count, begin) as j, e.loop(split.inner) as c:
+                with f.loop(begin + count, begin) as j, f.loop(split.inner) as c:
                     state = first(o, c)
                     put(o, j, c, state if begin < scan.empty else reducer.step(state, element(o, scan.early, c)))
         for count, begin, is_step in (
@@ -382,17 +345,17 @@ def _plain(k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
         ):
             if count <= 0:
                 continue
-            with e.loop(begin + count, begin) as j, e.loop(split.inner) as c:
+            with f.loop(begin + count, begin) as j, f.loop(split.inner) as c:
                 before = out(o, f.sub(j, 1), c)
-                state = [load(f, t, a.pointer, before) for a, t in zip(outputs, types, strict=True)]
+                state = [load(t, a.pointer, before) for a, t in zip(outputs, types, strict=True)]
                 if is_step:
                     state = reducer.step(state, element(o, f.add(f.sub(j, scan.empty), scan.early), c))
                 put(o, j, c, state)
 
     cost = scan.m * len(outputs) * (6 if any(is_narrow(t) for t in types) else 4)
-    with parallel(e, split.outer, nanoseconds=cost * split.inner) as o:
+    with parallel(f, split.outer, nanoseconds=cost * split.inner) as o:
         if split.inner >= 8 and scan.steps:
             lines(o)
         else:
-            with e.loop(split.inner) as c:
+            with f.loop(split.inner) as c:
                 line(o, c)
