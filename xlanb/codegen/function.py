@@ -305,6 +305,10 @@ class Function:
             return self.poison(VOID)
         return self.let(result, text)
 
+    def call_own(self, name: str, *arguments: Value) -> None:
+        """A call of a function of this module (see routines.py)."""
+        self.write(f"call void @{name}({', '.join(repr(a) for a in arguments)})")
+
     def call_as(self, result: Type, name: str, *arguments: Value) -> Value:
         """A call exactly as it is given: an intrinsic whose operands are of several types."""
         given = [(a.type, a.text) for a in arguments]
@@ -796,6 +800,10 @@ class Function:
     def body(self) -> list[str]:
         """The instructions of the finished function but for its return."""
         return [*self._allocas, *(str(line) for line in self.regions[-1].lines)]
+
+    def replace_body(self, lines: Sequence[str]) -> None:
+        """Take the instructions of another function with the same parameters."""
+        self._allocas, self.regions[-1].lines = [], list(lines)
 
     def text(self) -> list[str]:
         """The function's lines, after those of its outlined parts; a `ret void` closes each."""

@@ -17,8 +17,6 @@ from xlanb.cpu.codegen import (
     convolution,
     dot,
     math_calls,
-    reduce,
-    shared_reduce,
 )
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.copies import Copies
@@ -30,7 +28,7 @@ from xlanb.cpu.codegen.rows import Reads, is_in_place, reads_of
 from xlanb.cpu.emitters import dots as _dots  # noqa: F401 - registers its rule
 from xlanb.cpu.emitters import kernel as emitters
 from xlanb.cpu.emitters import loops as typed_loops
-from xlanb.cpu.emitters import reductions, scans, transposes, variadic, windows
+from xlanb.cpu.emitters import reductions, scans, shared_reductions, transposes, variadic, windows
 from xlanb.cpu.emitters import reductions as _reductions  # noqa: F401
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -119,35 +117,31 @@ def emit(k: Kernel) -> None:
     emitter = SPECIAL.get(op)
     if emitter is not None and emitter(k):
         return
-    if emitter is None and _scaled_reduce(k):
-        return
     with k.typed() as made:
         own = emitters.EMITTERS.get(op)
-        done = own(made) if own is not None else emitter is None and transposes.emit_transposed(made)
-        if not done:
+        done = own is not None and own(made)
+        if not done and not (emitter is None and transposes.emit_transposed(made)):
             emit_elements(made)
 
 
-@special(Op.REDUCE)
-def _reduce(k: Kernel) -> bool:
-    if k.root.shape.is_tuple or len(k.root.operands) != 2:
-        return False
-    op = reduce.simple_reducer(k.root.to_apply)
-    return shared_reduce.emit_shared_reduce(k.e, k.root, op, k.output, k.scratch) or reduce.emit_column_reduce(
-        k.e, k.root, k.output
-    )
+SPECIAL[Op.REDUCE] = lambda _: False
 
 
 @emitters.emitter(Op.REDUCE)
-def _typed_reduce(k: emitters.Kernel) -> bool:
+def _reduce(k: emitters.Kernel) -> bool:
     if k.root.shape.is_tuple:
         return variadic.emit_variadic_reduce(k)
-    return len(k.root.operands) == 2 and reductions.emit_whole_reduce(k.e, k.root, k.output, k.scratch)
+    op = reductions.simple_reducer(k.root.to_apply)
+    return len(k.root.operands) == 2 and (
+        shared_reductions.emit_shared_reduce(k.e, k.root, op, k.output, k.scratch)
+        or reductions.emit_whole_reduce(k.e, k.root, k.output, k.scratch)
+    )
 
 
-def _scaled_reduce(k: Kernel) -> bool:
+@emitters.emitter(Op.MULTIPLY)
+def _scaled_reduce(k: emitters.Kernel) -> bool:
     """A mean: a reduction times one number."""
-    if k.root.opcode is not Op.MULTIPLY or k.instruction.opcode is not Op.FUSION:
+    if k.instruction.opcode is not Op.FUSION:
         return False
     for i, factor in (k.root.operands, reversed(k.root.operands)):
         scale = factor.operands[0] if factor.opcode is Op.BROADCAST else factor
@@ -158,13 +152,19 @@ def _scaled_reduce(k: Kernel) -> bool:
             and array_of(scale).rank == 0
             and same_order(array_of(i), k.output.shape)
         ):
-            return shared_reduce.emit_scaled_reduce(k.e, i, reduce.simple_reducer(i.to_apply), scale, k.output)
+            op = reductions.simple_reducer(i.to_apply)
+            return shared_reductions.emit_scaled_reduce(k.e, i, op, scale, k.output)
     return False
 
 
-SCRATCH[Op.REDUCE] = reduce.scratch_bytes
+def _reduce_scratch(i: HloInstruction) -> int:
+    """Bytes of the partial results of a reduction of all of a large array, or of its columns."""
+    if i.shape.is_tuple or len(i.operands) != 2:
+        return 0
+    return reductions.scratch_bytes(i) if array_of(i).element_count == 1 else shared_reductions.scratch_bytes(i)
 
 
+SCRATCH[Op.REDUCE] = _reduce_scratch
 SPECIAL[Op.REDUCE_WINDOW] = lambda _: False
 
 

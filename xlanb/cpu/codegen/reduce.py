@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from xlanb.cpu.codegen import arithmetic, complex_math, shared_reduce
+from xlanb.cpu.codegen import arithmetic, complex_math
 from xlanb.cpu.codegen.elemental import Elemental, array_of, elemental
-from xlanb.cpu.codegen.indexing import Index, IrArray
+from xlanb.cpu.codegen.indexing import Index
 from xlanb.cpu.codegen.ir import Ix
-from xlanb.cpu.codegen.row_reduce import LARGE, PARTS, SHORT, RowReduce
-from xlanb.cpu.codegen.types import Value, is_narrow, pair, real
+from xlanb.cpu.codegen.row_reduce import SHORT, RowReduce
+from xlanb.cpu.codegen.types import Value, pair, real
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -133,74 +133,3 @@ def window_position(
             at = f.div(at, w.base_dilation)
         where.append(at)
     return inside, where
-
-
-def scratch_bytes(i: HloInstruction) -> int:
-    """Bytes of the partial results of a reduction of all of a large array, or of its columns."""
-    if i.shape.is_tuple or len(i.operands) != 2:
-        return 0
-    if array_of(i).element_count != 1:
-        return shared_reduce.scratch_bytes(i)
-    return PARTS * 16 if array_of(i.operands[0]).element_count >= LARGE else 0
-
-
-def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch: str) -> bool:
-    """Reduce all of a large array to one value, which threads share; False if this is not such a reduction."""
-    if not scratch or array_of(i).element_count != 1:
-        return False
-    reducer = Reducer(e, i.to_apply, [array_of(i).element_type])
-    along = RowReduce(e, i.operands[0], i.dimensions, [0] * array_of(i.operands[0]).rank, reducer)
-    value = along.shared(lambda: e.scalar(i.operands[1]), scratch) if along.pays else None
-    if value is None:
-        return False
-    output.store(e.f, Index(array_of(i), [0] * array_of(i).rank), value)
-    e.f.ready = True
-    return True
-
-
-def emit_column_reduce(e: Elemental, i: HloInstruction, output: IrArray) -> bool:
-    """Sum rows into the output as memory has them, where the fastest dimension is kept; False if this is not such a reduction.
-
-    for outer kept: for minor kept: out = init; for reduced: for minor kept: out = step(out, in)
-    """
-    inputs, initial = i.operands
-    source, result = array_of(inputs), array_of(i)
-    t = result.element_type
-    minor = [d for d in source.minor_to_major if source.dimensions[d] != 1]
-    if e.f.target.explicit_vectors:
-        return False  # the loop over the result goes along the rows with vectors
-    if not minor or minor[0] in i.dimensions or is_narrow(t) or source.element_count == 0:
-        return False
-    reducer = Reducer(e, i.to_apply, [t])
-    kept = [d for d in range(source.rank) if d not in i.dimensions]
-    first = max(k for k, d in enumerate(minor) if d in i.dimensions)
-    fastest = [d for k, d in enumerate(minor) if d not in i.dimensions and k < first]
-    slow = [d for d in reversed(minor) if d not in i.dimensions and d not in fastest]
-    folded = [d for d in reversed(minor) if d in i.dimensions]
-    fastest.reverse()
-    if source.dimensions[fastest[-1]] < 8:
-        return False
-
-    def run(dims: Sequence[int], at: dict[int, Ix], body: Callable[[dict[int, Ix]], None]) -> None:
-        if not dims:
-            body(at)
-            return
-        with e.loop(source.dimensions[dims[0]]) as v:
-            run(dims[1:], {**at, dims[0]: v}, body)
-
-    def place(at: dict[int, Ix]) -> Index:
-        return Index(result, [at.get(d, 0) for d in kept])
-
-    def start(at: dict[int, Ix]) -> None:
-        output.store(e.f, place(at), e.scalar(initial))
-
-    def step(at: dict[int, Ix]) -> None:
-        value = e.element(inputs, Index(source, [at.get(d, 0) for d in range(source.rank)]))
-        output.store(e.f, place(at), reducer.step([output.load(e.f, place(at))], [value])[0])
-
-    def rows(at: dict[int, Ix]) -> None:
-        run(fastest, at, start)
-        run([*folded, *fastest], at, step)
-
-    run(slow, {}, rows)
-    return True

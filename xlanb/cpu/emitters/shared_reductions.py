@@ -1,0 +1,516 @@
+"""Reductions of arrays in memory by one operation, as routines that do not depend on shapes: along rows of memory, across them, or of all of an array.
+
+    xlanb.rows.OP.TYPE (a, rows, length, initial, c)               c[r] = initial op a[r, 0] op ... op a[r, length - 1]
+    xlanb.rows.OP.of.F.TYPE (a, b, rows, length, initial, c)       the same of f(a) or f(a, b), one operation on each element
+    xlanb.rows.OP.pieces.TYPE (a, rows, length, initial, c, pieces, jump)   of rows in so many pieces, each `jump` elements behind the one before
+    xlanb.columns.OP.TYPE (a, rows, stride, columns, initial, c)   c[n] = initial op a[0, n] op ... op a[rows - 1, n], rows `stride` elements apart
+    xlanb.scaled.TYPE (c, count, scale)                            c[n] = c[n] * scale
+
+Both reductions keep vectors of partial results. Columns are gone through a few rows at a time from left to right, as memory has them, whatever their number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from xlanb.buffers.values import is_plain_reshape
+from xlanb.codegen import arithmetic
+from xlanb.codegen.elemental import Elemental, array_of
+from xlanb.codegen.elements import array, real, register
+from xlanb.codegen.function import Function, Ix, Parameter
+from xlanb.codegen.indexing import IrArray, order, same_order
+from xlanb.codegen.lanes import Mask
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.nest import folded
+from xlanb.codegen.parallel import is_shared, parts
+from xlanb.codegen.routines import routine
+from xlanb.codegen.types import I8, I64, PTR
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.reductions import LARGE, PARTS, identity
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+_TYPES = frozenset({T.F32, T.F64, T.S32, T.U32, T.S64, T.U64})
+_NANOSECONDS = 0.05
+"""Of a byte that is read."""
+_UNROLL = 4
+"""Vectors of partial results of a row."""
+_LONG = 6
+"""Vectors that a row has to have, so that the loops of a routine cost no more than code for its length."""
+_WORTH = 1024
+"""Elements of an array that is worth a call, where there are several."""
+_TOGETHER = 4
+"""Rows that are added to a row of results at once: each is a stream of its own for the prefetcher, and streams a multiple of a page apart share few places in the cache."""
+_ENOUGH = 8
+"""Rows that a routine over columns is worth a call for."""
+_STRETCH = 4096
+"""Bytes of each row that a thread reads at the least: shorter stretches are not prefetched, so that two threads are slower than one."""
+_BANDS = 4
+"""Into how many bands rows are cut where they are too short for that: each has a row of results of its own. So many whoever takes which, so that the result is always the same."""
+_BANDED = 1 << 19
+"""Bytes from which on an array may be cut into bands."""
+_SHORT = 256
+"""Bytes of a row below which several are taken as one."""
+_FEW = 32
+"""How many elements at the least go into each result that is multiplied when all of them are there."""
+_OF_ONE = frozenset({Op.ABS, Op.NEGATE, Op.EXPONENTIAL})
+_OF_TWO = frozenset({Op.ADD, Op.SUBTRACT, Op.MULTIPLY})
+"""What a routine does with each element before it is reduced: sums of squares and products, of magnitudes, of exponentials."""
+
+
+# -- what is planned ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One operation on vectors of a type, of so many elements each."""
+
+    op: Op
+    type: PrimitiveType
+    width: int
+    columns: bool = False
+    of: Op | None = None
+    sources: int = 1
+    pieces: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the routine is called."""
+        given = f".of.{self.of}{'.two' if self.sources > 1 else ''}" if self.of else ""
+        form = f"{'columns' if self.columns else 'rows'}.{self.op}{given}{'.pieces' if self.pieces else ''}"
+        return f"{form}.{str(self.type).lower()}x{self.width}"
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Those of the routine."""
+        sizes = ["stride", "columns"] if self.columns else ["length"]
+        return (
+            *(Parameter(PTR, name, "noalias readonly") for name in "ab"[: self.sources]),
+            *(Parameter(I64, name) for name in ("rows", *sizes)),
+            Parameter(register(self.type), "initial"),
+            Parameter(PTR, "c", "noalias"),
+            *(Parameter(I64, name) for name in (("pieces", "jump") if self.pieces else ())),
+        )
+
+    def neutral(self, f: Function) -> Value:
+        """What changes nothing."""
+        return real(identity(f, self.op, self.type))
+
+    def step(self, f: Function, a: Value, b: Value) -> Value:
+        """Both values, or vectors, reduced to one."""
+        flags = "reassoc" if self.type.is_floating and self.op in (Op.ADD, Op.MULTIPLY) else ""
+        return arithmetic.binary(f, self.op, self.type, a, b, flags)
+
+    def value(self, f: Function, elements: Sequence[Value]) -> Value:
+        """What is reduced, of elements or vectors of the arrays."""
+        if self.of is None:
+            return elements[0]
+        if self.of in _OF_ONE:
+            return arithmetic.unary(f, self.of, self.type, elements[0])
+        return arithmetic.binary(f, self.of, self.type, elements[0], elements[-1])
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How rows are cut: into so many bands, each with a row of results of its own; and how many short rows, side by side, are taken as a long one."""
+
+    bands: int
+    joined: int
+
+    @staticmethod
+    def of(rows: int, columns: int, size: int) -> Cut:
+        """Of so many rows and columns of elements of `size` bytes."""
+        length = columns * size
+        bands = _BANDS if length < 2 * _STRETCH and rows * length >= _BANDED else 1
+        joined = 2 * _SHORT // length if length < _SHORT else 1
+        return Cut(bands, joined if rows >= bands * joined * _ENOUGH else 1)
+
+    def area(self, columns: int) -> int:
+        """Elements of the partial results of a band: its row of results and, where rows are joined, theirs; no two bands share a cache line."""
+        return _padded(columns) + (_padded((self.joined + 1) * columns) if self.joined > 1 else 0)
+
+
+def _padded(elements: int) -> int:
+    return -(-elements // 64) * 64
+
+
+def scratch_bytes(i: HloInstruction) -> int:
+    """Bytes of the partial results of a reduction across rows."""
+    form, source = _form(i), i.operands[0]
+    while source.opcode is Op.BITCAST or is_plain_reshape(source):
+        source = source.operands[0]
+    in_memory = source.opcode is Op.PARAMETER or i.parent.is_entry
+    if form is None or not in_memory or not {array_of(o).element_type for o in i.operands} <= _TYPES:
+        return 0
+    outer, rows, columns = form
+    if outer > 1 or columns == 1:
+        return 0
+    size = array_of(i).element_type.byte_size
+    plan = Cut.of(rows, columns, size)
+    return 0 if plan == Cut(1, 1) else plan.bands * plan.area(columns) * size
+
+
+def _pointer(e: Elemental, i: HloInstruction) -> Value | None:
+    """Where an array lies that is in memory; None of others."""
+    while i not in e.bindings and i.shape.is_array and (i.opcode is Op.BITCAST or is_plain_reshape(i)):
+        if array_of(i.operands[0]).element_type is not array_of(i).element_type:
+            return None
+        i = i.operands[0]
+    source = e.bindings.get(i, {}).get(())
+    return source.pointer if isinstance(source, IrArray) else None
+
+
+def _sources(e: Elemental, i: HloInstruction) -> tuple[Op | None, tuple[Value, ...]]:
+    """(an operation on each element, where its operands lie in memory); no operation where the array itself lies there, and no places of others."""
+    pointer = _pointer(e, i)
+    if pointer is not None:
+        return None, (pointer,)
+    exact = i.opcode is not Op.EXPONENTIAL or array_of(i).element_type is T.F32
+    if i in e.bindings or i.opcode not in _OF_ONE | _OF_TWO or not exact:
+        return None, ()
+    alike = all(same_order(array_of(o), array_of(i)) for o in i.operands)
+    places = [_pointer(e, o) for o in dict.fromkeys(i.operands)]
+    return i.opcode, tuple(p for p in places if p is not None) if alike and None not in places else ()
+
+
+def _runs(i: HloInstruction) -> list[tuple[bool, int]] | None:
+    """(is it reduced, elements) of the runs of dimensions in the order of memory, which the result must have too; None of other reductions."""
+    source, result = array_of(i.operands[0]), array_of(i)
+    slowest = list(reversed(order(source)))
+    kept = [d for d in range(source.rank) if d not in i.dimensions]
+    if not source.element_count or [d for d in slowest if d in kept] != [kept[d] for d in reversed(order(result))]:
+        return None
+    runs = groupby(slowest, lambda d: d in i.dimensions)
+    return [(reduced, math.prod(source.dimensions[d] for d in dims)) for reduced, dims in runs]
+
+
+def _pieces(i: HloInstruction) -> tuple[int, int, int] | None:
+    """(pieces, rows, elements of a piece) where what is kept lies between two runs of dimensions that are reduced; None of other forms."""
+    runs = _runs(i)
+    if runs is None or [reduced for reduced, _ in runs] != [True, False, True]:
+        return None
+    (_, first), (_, rows), (_, last) = runs
+    return first, rows, last
+
+
+def _form(i: HloInstruction) -> tuple[int, int, int] | None:
+    """(arrays, rows, columns) where rows are reduced and the rest is kept, in the order of memory in source and result; None of other forms."""
+    runs = _runs(i)
+    if runs is None or sum(reduced for reduced, _ in runs) != 1:
+        return None
+    at = next(k for k, (reduced, _) in enumerate(runs) if reduced)
+    return (runs[0][1] if at else 1), runs[at][1], (runs[-1][1] if at < len(runs) - 1 else 1)
+
+
+# -- kernels that call the routines -------------------------------------------------------------------------------
+
+
+def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: IrArray, scratch: Value | None) -> bool:
+    """A reduction of arrays in memory by a routine; False, and nothing is written, where it is of another form, of another type or too small."""
+    of, pointers = _sources(e, i.operands[0])
+    types = {array_of(o).element_type for o in i.operands}
+    if op is None or not pointers or not e.f.target.explicit_vectors or types - _TYPES:
+        return False
+    t = array_of(i).element_type
+    width = e.f.target.vector_bits // t.bits
+    pieces, (outer, rows, columns) = _pieces(i), _form(i) or (0, 0, 0)
+    fold = Fold(op, t, width, of=of, sources=len(pointers), pieces=pieces is not None)
+    if pieces is not None:
+        count, outer, rows = pieces
+        if rows < _UNROLL * width or of is not None:
+            return False
+        _Rows(e, i, fold, pointers, output.pointer).emit(outer, rows, None, count)
+    elif columns == 1:
+        if rows < _LONG * width:
+            return False
+        _Rows(e, i, fold, pointers, output.pointer).emit(outer, rows, scratch)
+    else:
+        short = columns < width and scratch is None
+        if of is not None or rows < _ENOUGH or short or (outer > 1 and rows * columns < _WORTH):
+            return False
+        _Columns(e, i, replace(fold, columns=True), pointers, output.pointer).emit(outer, rows, columns, scratch)
+    e.f.ready = e.f.calls_only = True
+    return True
+
+
+def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: HloInstruction, output: IrArray) -> bool:
+    """A reduction whose few results are multiplied by one number, as in a mean; False, and nothing is written, of another."""
+    t, count, given = array_of(i).element_type, array_of(i).element_count, array_of(i.operands[0]).element_count
+    if t not in (T.F32, T.F64) or count * _FEW > given or (count == 1 and given >= LARGE):
+        return False
+    if not emit_shared_reduce(e, i, op, output, None):
+        return False
+    f, width = e.f, e.f.target.vector_bits // t.bits
+    parameters = (Parameter(PTR, "c", "noalias"), Parameter(I64, "count"), Parameter(register(t), "scale"))
+    name = f"scaled.{str(t).lower()}x{width}"
+    called = routine(
+        f.module, name, name, lambda g: _write_scaled(g, Fold(Op.MULTIPLY, t, width), parameters), parameters
+    )
+    f.call_own(called, output.pointer, f.value(count), real(e.scalar(scale)))
+    return True
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """A kernel that calls a routine; threads share it."""
+
+    e: Elemental
+    instruction: HloInstruction
+    fold: Fold
+    sources: tuple[Value, ...]
+    result: Value
+
+    @property
+    def f(self) -> Function:
+        return self.e.f
+
+    def at(self, pointer: Value, offset: Ix) -> Value:
+        """An element's address."""
+        return array(self.fold.type, pointer).address(offset)
+
+    def initial(self) -> Value:
+        """The initial value."""
+        return real(self.e.scalar(self.instruction.operands[1]))
+
+    def nanoseconds(self, elements: int) -> float:
+        """The time of so many elements."""
+        return elements * self.fold.type.byte_size * _NANOSECONDS
+
+
+class _Rows(_Reduction):
+    """Along rows."""
+
+    def emit(self, rows: int, length: int, scratch: Value | None, pieces: int = 1) -> None:
+        f = self.f
+        if rows == 1 and scratch is not None and is_shared(f, PARTS, self.nanoseconds(length // PARTS)):
+            self._in_parts(length, scratch)
+            return
+        layout: tuple[Ix, ...] = (pieces, rows * length) if self.fold.pieces else ()
+        with parts(f, rows, nanoseconds=self.nanoseconds(length * pieces)) as (low, high):
+            given = self._from(f.mul(low, length))
+            self._rows(self.fold, given, f.sub(high, low), length, self.initial(), self.at(self.result, low), layout)
+
+    def _from(self, offset: Ix) -> list[Value]:
+        """The arrays from an element on."""
+        return [self.at(s, offset) for s in self.sources]
+
+    def _rows(
+        self,
+        fold: Fold,
+        sources: Sequence[Value],
+        rows: Ix,
+        length: int,
+        initial: Value,
+        result: Value,
+        layout: Sequence[Ix] = (),
+    ) -> None:
+        f = self.f
+        called = routine(f.module, fold, fold.name, lambda g: _RowRoutine(g, fold).write(), fold.parameters)
+        f.call_own(called, *sources, f.value(rows), f.value(length), initial, result, *(f.value(n) for n in layout))
+
+    def _in_parts(self, length: int, scratch: Value) -> None:
+        """One row in so many parts, whoever takes which, then the parts, then what is left over."""
+        f, each, fold = self.f, length // PARTS, self.fold
+        with parts(f, PARTS, nanoseconds=self.nanoseconds(each)) as (low, high):
+            given = self._from(f.mul(low, each))
+            self._rows(fold, given, f.sub(high, low), each, fold.neutral(f), self.at(scratch, low))
+        self._rows(Fold(fold.op, fold.type, fold.width), [scratch], 1, PARTS, self.initial(), self.result)
+        if each * PARTS < length:
+            so_far = array(fold.type, self.result)[0]
+            self._rows(fold, self._from(each * PARTS), 1, length - each * PARTS, so_far, self.result)
+
+
+class _Columns(_Reduction):
+    """Across rows."""
+
+    def emit(self, arrays: int, rows: int, columns: int, scratch: Value | None) -> None:
+        f, source = self.f, self.sources[0]
+        if arrays > 1:
+            with parts(f, arrays, nanoseconds=self.nanoseconds(rows * columns)) as (low, high), f.loop(high, low) as k:
+                begin, result = self.at(source, f.mul(k, rows * columns)), self.at(self.result, f.mul(k, columns))
+                self._columns(begin, rows, columns, columns, result)
+        elif scratch is not None:
+            self._in_bands(rows, columns, Cut.of(rows, columns, self.fold.type.byte_size), scratch)
+        else:
+            self._in_stretches(rows, columns)
+
+    def _in_stretches(self, rows: int, columns: int) -> None:
+        """A stretch of columns for each thread, all rows of it."""
+        f, stretch = self.f, _STRETCH // self.fold.type.byte_size
+        with parts(f, -(-columns // stretch), nanoseconds=self.nanoseconds(rows * stretch)) as (low, high):
+            first = f.mul(low, stretch)
+            last: Ix = columns if isinstance(high, int) else f.value(f.mul(high, stretch)).umin(columns)
+            begin, result = self.at(self.sources[0], first), self.at(self.result, first)
+            self._columns(begin, rows, columns, f.sub(last, first), result)
+
+    def _in_bands(self, rows: int, columns: int, cut: Cut, scratch: Value) -> None:
+        """Bands of whole rows, whoever takes which, then their rows of results."""
+        f, area = self.f, cut.area(columns)
+        cost = self.nanoseconds(rows * columns // cut.bands)
+        bands = cut.bands if is_shared(f, cut.bands, cost) else 1
+        with parts(f, bands, nanoseconds=cost) as (low, high), f.loop(high, low) as k:
+            first, last = f.div(f.mul(k, rows), bands), f.div(f.mul(f.add(k, 1), rows), bands)
+            source, result = self.at(self.sources[0], f.mul(first, columns)), self.at(scratch, f.mul(k, area))
+            self._band(source, f.sub(last, first), columns, cut.joined, result)
+        self._columns(scratch, bands, area, columns, self.result)
+
+    def _band(self, source: Value, rows: Ix, columns: int, joined: int, result: Value) -> None:
+        """The row of results of so many rows; where several are joined, their results stand behind it."""
+        neutral = self.fold.neutral(self.f)
+        if joined == 1:
+            self._columns(source, rows, columns, columns, result, neutral)
+            return
+        f, length = self.f, joined * columns
+        groups, lines = f.div(rows, joined), self.at(result, _padded(columns))
+        self._columns(source, groups, length, length, lines, neutral)
+        rest, left = self.at(source, f.mul(groups, length)), f.sub(rows, f.mul(groups, joined))
+        self._columns(rest, left, columns, columns, self.at(lines, length), neutral)
+        self._columns(lines, joined + 1, columns, columns, result, neutral)
+
+    def _columns(
+        self, source: Value, rows: Ix, stride: int, columns: Ix, result: Value, initial: Value | None = None
+    ) -> None:
+        f, fold = self.f, self.fold
+        called = routine(f.module, fold, fold.name, lambda g: _ColumnRoutine(g, fold).write(), fold.parameters)
+        first = self.initial() if initial is None else initial
+        f.call_own(called, source, f.value(rows), f.value(stride), f.value(columns), first, result)
+
+
+# -- the routines -------------------------------------------------------------------------------------------------
+
+
+class _Routine:
+    """A routine that is being written."""
+
+    def __init__(self, f: Function, fold: Fold, parameters: Sequence[Parameter] = ()) -> None:
+        self.f, self.fold, self.width = f, fold, fold.width
+        self.given = {p.name: f.argument(p) for p in parameters or fold.parameters}
+
+    def array(self, name: str) -> Pointer:
+        """A parameter as an array."""
+        return array(self.fold.type, self.given[name])
+
+    def load(self, place: Pointer, offset: Ix = 0, mask: Mask | None = None) -> Value:
+        """A vector from an element on; what the mask leaves out changes nothing."""
+        made = place.load(offset, self.width, mask)
+        return made if mask is None else mask.value(self.f).select(made, self.fold.neutral(self.f))
+
+    def if_any(self, count: Value) -> Value:
+        """Rounds of what is done where there is any: 0 or 1."""
+        return count.differs(0).zext(I64)
+
+
+def _write_scaled(f: Function, fold: Fold, parameters: Sequence[Parameter]) -> None:
+    """The routine: vector by vector, then what is less than one."""
+    r = _Routine(f, fold, parameters)
+    count, scale, place = r.given["count"], r.given["scale"], r.array("c")
+    steps, lanes = count.udiv(fold.width), count.urem(fold.width)
+    with f.loop(steps, guarded=True) as k:
+        at = f.mul(k, fold.width)
+        place.store(at, fold.step(f, place.load(at, fold.width), f.splat(scale, fold.width)))
+    mask, end = Mask.first(f, fold.width, lanes), steps * fold.width
+    place.store(end, fold.step(f, place.load(end, fold.width, mask), f.splat(scale, fold.width)), mask)
+
+
+class _RowRoutine(_Routine):
+    """Along rows: in each row, or piece of one, vectors by the handful, then one by one, then what is less than one."""
+
+    def write(self) -> None:
+        f, fold, width = self.f, self.fold, self.width
+        length = self.given["length"]
+        steps, lanes = length.udiv(width), length.urem(width)
+        self.handfuls, self.singles, self.partly = steps.udiv(_UNROLL), steps.urem(_UNROLL), self.if_any(lanes)
+        self.mask = Mask.first(f, width, lanes)
+        totals = [f.splat(fold.neutral(f), width)] * _UNROLL
+        with f.loop(self.given["rows"]) as r:
+            here = [self.array(name).address(f.value(r) * length) for name in "ab"[: fold.sources]]
+            if fold.pieces:
+                with f.carried(self.given["pieces"], [here[0], *totals]) as loop:
+                    begin, *before = loop.values
+                    after = array(fold.type, begin).address(self.given["jump"])
+                    loop.next = [after, *self._row([begin], before)]
+                made = list(loop.values[1:])
+            else:
+                made = self._row(here, totals)
+            total = fold.step(f, fold.step(f, made[0], made[1]), fold.step(f, made[2], made[3]))
+            (one,) = folded(_OneStep(f, fold), [total], 1)
+            self.array("c")[r] = fold.step(f, self.given["initial"], one)
+
+    def _row(self, here: Sequence[Value], totals: Sequence[Value]) -> list[Value]:
+        """The totals of vectors with one more row, or piece of one, that begins `here`."""
+        f, fold, width, n = self.f, self.fold, self.width, self.fold.sources
+        with f.carried(self.handfuls, [*here, *totals], guarded=True) as loop:
+            places, before = loop.values[:n], loop.values[n:]
+            after = [fold.step(f, v, self._value(places, k * width)) for k, v in enumerate(before)]
+            loop.next = [*self._further(places, _UNROLL * width), *after]
+        places, rest = loop.values[:n], loop.values[n:]
+        with f.carried(self.singles, [*places, rest[0]], guarded=True) as loop:
+            total = fold.step(f, loop.values[n], self._value(loop.values[:n]))
+            loop.next = [*self._further(loop.values[:n], width), total]
+        places = loop.values[:n]
+        with f.carried(self.partly, [loop.values[n]], guarded=True) as last:
+            value = self._value(places, 0, self.mask)
+            if fold.of is not None:
+                value = self.mask.value(f).select(value, fold.neutral(f))
+            last.next = [fold.step(f, last.values[0], value)]
+        return [last.values[0], *rest[1:]]
+
+    def _value(self, places: Sequence[Value], offset: int = 0, mask: Mask | None = None) -> Value:
+        return self.fold.value(self.f, [self.load(array(self.fold.type, p), offset, mask) for p in places])
+
+    def _further(self, places: Sequence[Value], count: int) -> list[Value]:
+        return [array(self.fold.type, p).address(count) for p in places]
+
+
+@dataclass(frozen=True)
+class _OneStep:
+    """A fold as a combiner of single values."""
+
+    f: Function
+    fold: Fold
+
+    @property
+    def neutral(self) -> Sequence[Value]:
+        return [self.fold.neutral(self.f)]
+
+    def step(self, a: Sequence[Value], b: Sequence[Value]) -> Sequence[Value]:
+        return [self.fold.step(self.f, a[0], b[0])]
+
+
+class _ColumnRoutine(_Routine):
+    """Across rows: the initial value everywhere, then a few rows after the other, then each that remains."""
+
+    def write(self) -> None:
+        f, width = self.f, self.width
+        columns, rows, result = self.given["columns"], self.given["rows"], self.array("c")
+        steps, lanes = columns.udiv(width), columns.urem(width)
+        mask, partly, end = Mask.first(f, width, lanes), self.if_any(lanes), steps * width
+        initial = f.splat(self.given["initial"], width)
+        with f.loop(steps, guarded=True) as k:
+            result.store(f.mul(k, width), initial)
+        result.store(end, initial, mask)
+        stride = self.given["stride"] * self.fold.type.byte_size
+        row = self.given["a"]
+        for count, together in ((rows.udiv(_TOGETHER), _TOGETHER), (rows.urem(_TOGETHER), 1)):
+            with f.carried(count, [row], guarded=True) as loop:
+                beside = [loop.values[0]]
+                while len(beside) <= together:
+                    beside.append(Pointer(beside[-1], I8).address(stride))
+                with f.loop(steps, guarded=True) as k:
+                    self._added(beside[:together], f.mul(k, width))
+                with f.loop(partly, guarded=True):
+                    self._added(beside[:together], end, mask)
+                loop.next = [beside[-1]]
+            row = loop.values[0]
+
+    def _added(self, rows: Sequence[Value], column: Ix, mask: Mask | None = None) -> None:
+        f, fold, result = self.f, self.fold, self.array("c")
+        made = [self.load(array(fold.type, row), column, mask) for row in rows]
+        while len(made) > 1:  # in pairs, so that one step need not wait for the other
+            made = [fold.step(f, a, b) for a, b in zip(made[::2], made[1::2], strict=True)]
+        result.store(column, fold.step(f, self.load(result, column, mask), made[0]), mask)
