@@ -10,7 +10,7 @@ import pytest
 
 from tests.cpu.guard_pages import run_guarded
 from xlanb.cpu import Executable
-from xlanb.cpu.codegen.sort_keys import sort_keys
+from xlanb.cpu.emitters.sorting.keys import sort_keys
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 

@@ -392,6 +392,16 @@ class Function:
         """Set the value at an address."""
         self.write(f"store {value!r}, {address!r}, align {align or value.type.bytes}")
 
+    def fill_zero(self, address: Value, size: Ix) -> None:
+        """Set so many bytes, from a cache line on, to zero."""
+        self.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
+        self.write(f"call void @llvm.memset.p0.i64(ptr align 64 {address.text}, i8 0, {self.value(size)!r}, i1 false)")
+
+    def move(self, target: Value, source: Value, size: Ix) -> None:
+        """Copy so many bytes between places that may overlap."""
+        self.module.declare("void", "llvm.memmove.p0.p0.i64", "ptr, ptr, i64, i1")
+        self.write(f"call void @llvm.memmove.p0.p0.i64({target!r}, {source!r}, {self.value(size)!r}, i1 false)")
+
     def alloca(self, type_: Type, count: int = 1) -> Value:
         """Stack memory for so many values, aligned to a cache line, made in the entry block."""
         name = self.fresh("stack")

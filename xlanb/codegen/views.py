@@ -86,13 +86,21 @@ def fill(e: Elemental, operand: HloInstruction, split: Split, at: tuple[Ix, Ix, 
 
 
 def along(
-    f: Function, count: int, types: Sequence[PrimitiveType], body: Callable[[Ix], None], nanoseconds: float = 0.0
+    f: Function,
+    count: int,
+    types: Sequence[PrimitiveType],
+    body: Callable[[Ix], None],
+    nanoseconds: float = 0.0,
+    registers: int = 4,
 ) -> bool:
-    """`body(q)` for q = 0, ..., count - 1, in vectors where that can be (else False); with `nanoseconds`, the time of one round, threads may share the loop."""
+    """`body(q)` for q = 0, ..., count - 1, in vectors where that can be (else False); with `nanoseconds`, the time of one round, threads may share the loop.
+
+    A body that is much code, or little of all the work, needs vectors of one register.
+    """
     bits = [8 if t is T.PRED else 32 if t.is_floating and t.bits < 32 else max(8, part(t).bits) for t in types]
     widest = max(bits)
     lanes = f.target.vector_bits // (widest if widest <= 32 or min(bits) == 64 else 32)
-    nest = Nest((count,), 1, Vectors(lanes, 4), nanoseconds)
+    nest = Nest((count,), 1, Vectors(lanes, registers), nanoseconds)
     if count > 1 and f.target.explicit_vectors and nest.each(f, lambda at: body(at[0])):
         return True
     with parallel(f, count, nanoseconds=nanoseconds) as q:

@@ -30,6 +30,9 @@ from xlanb.cpu.emitters import kernel as emitters
 from xlanb.cpu.emitters import loops as typed_loops
 from xlanb.cpu.emitters import reductions, scans, shared_reductions, transposes, variadic, windows
 from xlanb.cpu.emitters import reductions as _reductions  # noqa: F401
+from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, OPTIONAL, ROUNDS, SCRATCH, SCRATCH_EACH
+from xlanb.cpu.emitters.sorting import sort as _sort  # noqa: F401 - registers its kernel
+from xlanb.cpu.emitters.sorting import topk as _topk  # noqa: F401 - registers its kernel
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -66,19 +69,6 @@ class Kernel:
 Emitter = Callable[[Kernel], bool]
 SPECIAL: dict[Op, Emitter] = {}
 """Emitters by the opcode of the root; False: the loop kernel does it."""
-MEMORY_ONLY: set[Op] = set()
-"""Opcodes whose special emitter needs operands in memory: they make no part of a fusion's kernel."""
-SCRATCH: dict[Op, Callable[[HloInstruction], int]] = {}
-"""Bytes of scratch that the special emitter of an opcode needs, once."""
-SCRATCH_EACH: dict[Op, Callable[[HloInstruction], int]] = {}
-"""Bytes of scratch that each thread needs besides (`Kernel.own_scratch`)."""
-ROUNDS: dict[Op, Callable[[HloInstruction], tuple[int, float]]] = {}
-"""Rounds and nanoseconds of each of the loop that `own_scratch` is asked for in: where one thread does it, one has scratch."""
-IN_PLACE: dict[Op, Callable[[HloInstruction, int], bool]] = {}
-"""Whether the special emitter of an opcode may write a result over an operand of the same number: it reads all that is there before it writes."""
-
-OPTIONAL: set[Op] = set()
-"""Opcodes whose special emitter leaves out the results that have no place (nothing reads them)."""
 
 
 def special(*opcodes: Op, memory_only: bool = False) -> Callable[[Emitter], Emitter]:
@@ -119,8 +109,11 @@ def emit(k: Kernel) -> None:
         return
     with k.typed() as made:
         own = emitters.EMITTERS.get(op)
-        done = own is not None and own(made)
-        if not done and not (emitter is None and transposes.emit_transposed(made)):
+        if own is not None:
+            done = own(made)
+        else:
+            done = emitter is None and (_scaled_reduce(made) or transposes.emit_transposed(made))
+        if not done:
             emit_elements(made)
 
 
@@ -138,10 +131,9 @@ def _reduce(k: emitters.Kernel) -> bool:
     )
 
 
-@emitters.emitter(Op.MULTIPLY)
 def _scaled_reduce(k: emitters.Kernel) -> bool:
     """A mean: a reduction times one number."""
-    if k.instruction.opcode is not Op.FUSION:
+    if k.root.opcode is not Op.MULTIPLY or k.instruction.opcode is not Op.FUSION:
         return False
     for i, factor in (k.root.operands, reversed(k.root.operands)):
         scale = factor.operands[0] if factor.opcode is Op.BROADCAST else factor
@@ -304,3 +296,18 @@ def _is_shared(rounds: int, nanoseconds: float) -> bool:
 
 def _once(i: HloInstruction, operand: int) -> bool:
     return sum(o is i.operands[operand] for o in i.operands) == 1
+
+
+def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf) -> bool:
+    """Whether a fusion reads an element of a parameter only for the same element of its results, which all come out of one loop, or before the loop over its row."""
+    if root.opcode is Op.DYNAMIC_UPDATE_SLICE:
+        return root.operands[0] is parameter and parameter.user_count == 1 and _once(root, 0)
+    shapes = [s for _, s in root.shape.leaves()]
+    first = subshape(root.shape, leaf)
+    if root.opcode in SPECIAL or root.opcode in emitters.EMITTERS or not isinstance(first, ArrayShape):
+        return False
+    if not all(isinstance(s, ArrayShape) and same_order(s, first) for s in shapes):
+        return False
+    if not root.shape.is_tuple:
+        return is_in_place(root, parameter, parameter_leaf)
+    return same_order(array_of(parameter, parameter_leaf), first) and is_read_where_it_is(root, parameter, Rows(first))

@@ -25,8 +25,6 @@ from xlanb.codegen.types import PTR
 from xlanb.codegen.values import Value as TypedValue
 from xlanb.cpu.codegen import fft, scatter
 from xlanb.cpu.codegen import kernel as kernels
-from xlanb.cpu.codegen import sort as _sort  # noqa: F401 - registers its kernels
-from xlanb.cpu.codegen import topk as _topk  # noqa: F401 - registers its kernel
 from xlanb.cpu.codegen.copies import Copies
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray
@@ -396,7 +394,12 @@ class _KernelBuilder:
         k = kernels.Kernel(f, e, i, root, outputs, copies, memory, *kernels.scratch_of(root), typed=typed_kernel)
         if scratch is not None:
             self.written.add(scratch)
-        if not fused and root.opcode not in RULES and root.opcode not in kernels.SPECIAL:
+        if (
+            not fused
+            and root.opcode not in RULES
+            and root.opcode not in kernels.SPECIAL
+            and root.opcode not in typed_kernels.EMITTERS
+        ):
             reason = f"the CPU backend has no kernel for {root.opcode}"
             if root.opcode in _TRANSFERS:
                 reason = f"{root.opcode} needs another device to talk to, or a host program: XLA's CPU has neither"

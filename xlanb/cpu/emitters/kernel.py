@@ -46,6 +46,20 @@ EMITTERS: dict[Op, Emitter] = {}
 """Emitters by the opcode of the root; False, and nothing is written: the loop kernel does it."""
 
 
+MEMORY_ONLY: set[Op] = set()
+"""Opcodes whose emitter needs operands in memory: they make no part of a fusion's kernel."""
+SCRATCH: dict[Op, Callable[[HloInstruction], int]] = {}
+"""Bytes of scratch that the emitter of an opcode needs, once."""
+SCRATCH_EACH: dict[Op, Callable[[HloInstruction], int]] = {}
+"""Bytes of scratch that each thread needs besides (`Kernel.own_scratch`)."""
+ROUNDS: dict[Op, Callable[[HloInstruction], tuple[int, float]]] = {}
+"""Rounds and nanoseconds of each of the loop that `own_scratch` is asked for in: where one thread does it, one has scratch."""
+IN_PLACE: dict[Op, Callable[[HloInstruction, int], bool]] = {}
+"""Whether the emitter of an opcode may write a result over an operand of the same number: it reads all that is there before it writes."""
+OPTIONAL: set[Op] = set()
+"""Opcodes whose emitter leaves out the results that have no place (nothing reads them)."""
+
+
 def emitter(*opcodes: Op) -> Callable[[Emitter], Emitter]:
     """Register the emitter of opcodes."""
 

@@ -10,8 +10,9 @@ from xlanb.cpu.codegen.fft.emit import Blocks
 from xlanb.cpu.codegen.fft.plan import Axis, axis
 from xlanb.cpu.codegen.fft.single import Singles
 from xlanb.cpu.codegen.indexing import IrArray
-from xlanb.cpu.codegen.kernel import ROUNDS, SCRATCH, SCRATCH_EACH, Kernel, special
+from xlanb.cpu.codegen.kernel import Kernel, special
 from xlanb.cpu.codegen.types import part
+from xlanb.cpu.emitters.kernel import ROUNDS, SCRATCH, SCRATCH_EACH
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 

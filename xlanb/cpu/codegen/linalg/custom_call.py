@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from xlanb.cpu.codegen.elemental import Elemental, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function, Ix
-from xlanb.cpu.codegen.kernel import IN_PLACE, ROUNDS, SCRATCH_EACH, Kernel, special
+from xlanb.cpu.codegen.kernel import Kernel, special
 from xlanb.cpu.codegen.matmul import shared
 from xlanb.cpu.codegen.matmul.shared import moved
 from xlanb.cpu.codegen.parallel import parallel, parts
 from xlanb.cpu.codegen.types import part
+from xlanb.cpu.emitters.kernel import IN_PLACE, ROUNDS, SCRATCH_EACH
 from xlanb.errors import CompilationError
 from xlanb.evaluator.lapack import lapack_name, lapack_options
 from xlanb.hlo.instruction import HloInstruction

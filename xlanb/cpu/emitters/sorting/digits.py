@@ -11,19 +11,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlanb.cpu.codegen import simd
-from xlanb.cpu.codegen.elemental import Elemental, array_of
-from xlanb.cpu.codegen.indexing import Index, IrArray
-from xlanb.cpu.codegen.ir import Function, Ix
-from xlanb.cpu.codegen.matmul import shared
-from xlanb.cpu.codegen.sort_keys import Key, packed, sort_keys
-from xlanb.cpu.codegen.types import Value, from_memory, load, memory, real, store, to_memory
+from xlanb.codegen.elemental import array_of
+from xlanb.codegen.elements import Element, from_memory, load, memory, real, register, store, to_memory
+from xlanb.codegen.function import Function, Ix, Parameter
+from xlanb.codegen.indexing import Index, IrArray
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.routines import routine
+from xlanb.codegen.types import I8, I32, I64, PTR, integer
+from xlanb.codegen.values import Value
+from xlanb.codegen.views import along
+from xlanb.cpu.emitters.sorting.keys import Key, packed, sort_keys
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 if TYPE_CHECKING:
-    from xlanb.cpu.codegen.kernel import Kernel
+    from xlanb.cpu.emitters.kernel import Kernel
 
 T = PrimitiveType
 SHORT = 64
@@ -127,12 +130,12 @@ class _Line:
         self.operands = k.root.operands
         self.types = [T.U64, *(key.element_type for key in plan.keys)]
         self.leaves = [leaf for leaf, _ in k.root.shape.leaves()]
-        self.saved: dict[int, str] = {}
+        self.saved: dict[int, Value] = {}
 
-    def element(self, o: int, v: Ix) -> Value:
+    def element(self, o: int, v: Ix) -> Element:
         return self.e.element(self.operands[o], self.place(o, v))
 
-    def key(self, v: Ix) -> tuple[str, list[Value]]:
+    def key(self, v: Ix) -> tuple[Value, list[Element]]:
         """The packed key of element v, and its values."""
         values = [self.element(o, v) for o in range(len(self.operands))]
         return packed(self.e, self.plan.keys, self.k.root.to_apply, values), values
@@ -141,17 +144,15 @@ class _Line:
         """Element `source` of every operand to place `target` of the results."""
         for o, leaf in enumerate(self.leaves):
             if leaf in self.k.outputs:
-                self.k.outputs[leaf].store(self.f, self.place(o, target), self._moved(o, source))
+                self.k.outputs[leaf].store(self.place(o, target), self._moved(o, source))
 
-    def _moved(self, o: int, source: Ix) -> Value:
+    def _moved(self, o: int, source: Ix) -> Element:
         if o in self.saved:
-            return load(self.f, array_of(self.operands[o]).element_type, self.saved[o], source)
+            return load(array_of(self.operands[o]).element_type, self.saved[o], source)
         if not counts_places(self.k.root, o):
             return self.element(o, source)
-        t = array_of(self.operands[o]).element_type
-        if isinstance(source, int) or t.bits == 64:
-            return str(source)
-        return self.f.let(f"trunc i64 {source} to i{t.bits}")
+        kind = register(array_of(self.operands[o]).element_type)
+        return self.f.const(kind, source) if isinstance(source, int) else source.trunc(kind)
 
 
 class _Short(_Line):
@@ -161,20 +162,20 @@ class _Short(_Line):
     """
 
     def emit(self) -> None:
-        e, f, n = self.e, self.f, self.plan.n
-        records = f.alloca("i64", self.plan.record_bytes // 8)
+        f, n = self.f, self.plan.n
+        records = Pointer(f.alloca(I64, self.plan.record_bytes // 8), I64)
         pad(f, records, n)
 
         def record(v: Ix) -> None:
             key, _ = self.key(v)
-            store(f, T.U64, records, v, f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {v}"))
+            records[v] = (key << 32) | v
 
-        ready = simd.along(e, n, self.types, record, hard=True)
+        ready = along(f, n, self.types, record, registers=1)
         for o in range(len(self.operands)):
             ready &= self._save(o)
         f.ready = ready
-        with e.loop(n) as v:
-            self.move(v, rank(f, records, n, load_at(f, "i64", records, v)))
+        with f.loop(n) as v:
+            self.move(v, rank(f, records, n, records[v]))
 
     def _save(self, o: int) -> bool:
         """Copy an operand's line to the stack where its result lies in its place; whether that needs no passes of LLVM's."""
@@ -183,105 +184,94 @@ class _Short(_Line):
         if result is None or not isinstance(source, IrArray) or source.pointer != result.pointer:
             return True
         t = source.shape.element_type
-        line = self.saved[o] = self.f.alloca("i8", self.plan.n * t.byte_size)
-        return simd.along(self.e, self.plan.n, [t], lambda v: store(self.f, t, line, v, self.element(o, v)), hard=False)
+        line = self.saved[o] = self.f.alloca(I8, self.plan.n * t.byte_size)
+        return along(self.f, self.plan.n, [t], lambda v: store(t, line, v, self.element(o, v)))
 
 
-def pad(f: Function, records: str, n: int) -> None:
+def pad(f: Function, records: Pointer, n: int) -> None:
     """Fill the last vector of n records, before they are written, with records that stand behind all others."""
     lanes = f.target.vector_bits // 64
-    f.do(f"store <{lanes} x i64> splat (i64 -1), ptr {address(f, 'i64', records, (n - 1) // lanes * lanes)}, align 8")
+    records.store((n - 1) // lanes * lanes, f.const(I64.times(lanes), -1))
 
 
-def rank(f: Function, records: str, n: int, own: str) -> str:
+def rank(f: Function, records: Pointer, n: int, own: Value) -> Value:
     """How many of n records (padded) are below one."""
     lanes = f.target.vector_bits // 64
-    kind = f"<{lanes} x i64>"
-    mine = simd.splat(f, "i64", lanes, own)
-    with f.carried(-(-n // lanes), [(kind, "zeroinitializer")]) as loop:
-        others = f.let(f"load {kind}, ptr {address(f, 'i64', records, f.mul(loop.index, lanes))}, align 8")
-        one = f.let(f"zext <{lanes} x i1> {f.let(f'icmp ult {kind} {others}, {mine}')} to {kind}")
-        loop.next = [f.let(f"add {kind} {loop.values[0]}, {one}")]
-    return f.call("i64", f"llvm.vector.reduce.add.v{lanes}i64", (kind, loop.values[0]))
+    mine = f.splat(own, lanes)
+    with f.carried(-(-n // lanes), [f.zero(I64.times(lanes))]) as loop:
+        others = records.load(f.mul(loop.index, lanes), lanes)
+        loop.next = [loop.values[0] + others.ult(mine).zext(I64)]
+    return f.reduce("add", loop.values[0])
 
 
 class _Long(_Line):
     """By digits."""
 
     def emit(self) -> None:
-        e, plan = self.e, self.plan
-        sorter = Digits(e, plan, self.k.own_scratch())
+        f, plan = self.f, self.plan
+        sorter = Digits(f, plan, self.k.own_scratch())
 
         def record(v: Ix) -> None:
             key, values = self.key(v)
             sorter.set(v, key, self._bits(values[0]) if plan.value else v)
 
-        ready = simd.along(e, plan.n, self.types, record, hard=True)
+        ready = along(f, plan.n, self.types, record, registers=1)
         records, places = sorter.sort()
         if plan.value:
-            ready &= simd.along(e, plan.n, self.types, lambda v: self._result(v, records), hard=True)
+            ready &= along(f, plan.n, self.types, lambda v: self._result(v, records), registers=1)
         else:
-            with e.loop(plan.n) as v:
-                self.move(place_of(self.f, v, records, places), v)
-        self.f.ready = ready
+            with f.loop(plan.n) as v:
+                self.move(place_of(v, records, places), v)
+        f.ready = ready
 
-    def _bits(self, value: Value) -> str:
+    def _bits(self, value: Element) -> Value:
         """The memory form of the only operand's element as an i64."""
         f, t = self.f, array_of(self.operands[0]).element_type
-        raw, kind = to_memory(f, t, real(value)), memory(t)
-        if not kind.startswith("i"):
-            kind, raw = f"i{t.bits}", f.let(f"bitcast {kind} {raw} to i{t.bits}")
-        return f.let(f"zext {kind} {raw} to i64")
+        raw = to_memory(f, t, real(value))
+        return (raw if memory(t).is_integer else raw.bits_as(integer(t.bits))).zext(I64)
 
-    def _result(self, v: Ix, records: str) -> None:
+    def _result(self, v: Ix, records: Pointer) -> None:
         """The element in a record's low half."""
         f = self.f
         t = array_of(self.operands[0]).element_type
-        low = f.let(f"trunc i64 {real(load(f, T.U64, records, v))} to i{max(t.bits, 8)}")
-        if not memory(t).startswith("i"):
-            low = f.let(f"bitcast i{t.bits} {low} to {memory(t)}")
-        self.k.outputs[self.leaves[0]].store(f, self.place(0, v), from_memory(f, t, low))
+        low = records[v].trunc(integer(max(t.bits, 8)))
+        raw = low if memory(t).is_integer else low.bits_as(memory(t))
+        self.k.outputs[self.leaves[0]].store(self.place(0, v), from_memory(f, t, raw))
 
 
-def place_of(f: Function, v: Ix, records: str, places: str) -> str:
+def place_of(v: Ix, records: Pointer, places: Pointer | None) -> Value:
     """Where the record v came from."""
-    if places:
-        return f.let(f"zext i32 {load_at(f, 'i32', places, v)} to i64")
-    return f.let(f"and i64 {load_at(f, 'i64', records, v)}, {2**32 - 1}")
+    return places[v].zext(I64) if places is not None else records[v] & (2**32 - 1)
 
 
 class Digits:
     """Records in scratch, and how they are brought into order. Keys of up to 32 bits stand in the records' high halves, longer ones have their places beside them."""
 
-    def __init__(self, e: Elemental, plan: Plan, scratch: str) -> None:
-        self.e, self.f, self.plan = e, e.f, plan
+    def __init__(self, f: Function, plan: Plan, scratch: Value) -> None:
+        self.f, self.plan = f, plan
         self.wide = plan.bits > 32
-        self.records = [self._bytes(scratch, h * plan.record_bytes) for h in (0, 1)]
+        room = Pointer(scratch, I8)
+        self.records = [room.address(h * plan.record_bytes) for h in (0, 1)]
         beside = 2 * plan.record_bytes
-        self.places = [self._bytes(scratch, beside + h * plan.place_bytes) for h in (0, 1)] if self.wide else []
-        self.counts = self._bytes(scratch, beside + 2 * plan.place_bytes)
+        self.places = [room.address(beside + h * plan.place_bytes) for h in (0, 1)] if self.wide else []
+        self.counts = room.address(beside + 2 * plan.place_bytes)
 
-    def _bytes(self, pointer: str, offset: int) -> str:
-        return address(self.f, "i8", pointer, offset)
-
-    def set(self, v: Ix, key: str, low: Ix) -> None:
+    def set(self, v: Ix, key: Value, low: Ix) -> None:
         """Make record v of a key (i64) and what it carries: its place, or 32 bits."""
-        f = self.f
         if self.wide:
-            store(f, T.U32, self.places[0], v, f.let(f"trunc i64 {low} to i32"))
+            Pointer(self.places[0], I32)[v] = self.f.value(low).trunc(I32)
         else:
-            key = f.let(f"or i64 {f.let(f'shl i64 {key}, 32')}, {low}")
-        store(f, T.U64, self.records[0], v, key)
+            key = (key << 32) | low
+        Pointer(self.records[0], I64)[v] = key
 
-    def sort(self) -> tuple[str, str]:
-        """Sort the records; gives where they and their places lie then ("": in the records)."""
+    def sort(self) -> tuple[Pointer, Pointer | None]:
+        """Sort the records; gives where they and their places lie then (None: in the records)."""
         f, plan = self.f, self.plan
+        out = Pointer(f.alloca(PTR, 2), PTR)
+        places = self.places or [f.zero(PTR)] * 2
         order = Order(plan.rounds, plan.digit, self.wide)
-        out = f.alloca("ptr", 2)
-        places = self.places or ["null", "null"]
-        order.call(f, (*self.records, *places, self.counts), plan.n, out)
-        records = f.let(f"load ptr, ptr {out}")
-        return records, f.let(f"load ptr, ptr {address(f, 'ptr', out, 1)}") if self.wide else ""
+        order.call(f, (*self.records, *places, self.counts), plan.n, out.base)
+        return Pointer(out[0], I64), Pointer(out[1], I32) if self.wide else None
 
 
 @dataclass(frozen=True)
@@ -296,87 +286,65 @@ class Order:
     digit: int
     wide: bool
 
-    def call(self, f: Function, pointers: Sequence[str], n: Ix, out: str) -> None:
+    def call(self, f: Function, pointers: Sequence[Value], n: Ix, out: Value) -> None:
         """Sort n records, of which there is one at least."""
         name = f"digits.{self.rounds}x{self.digit}{'.wide' if self.wide else ''}"
-        routine = shared.routine(f.module, self, name, self._emit, _ORDER)
-        f.do(f"call void @{routine}({', '.join(f'ptr {p}' for p in pointers)}, i64 {n}, ptr {out})")
+        f.call_own(routine(f.module, self, name, self._emit, _ORDER), *pointers, f.value(n), out)
 
-    def emit(self, f: Function, pointers: Sequence[str], counts: str, n: str) -> list[str]:
+    def emit(self, f: Function, pointers: Sequence[Value], counts: Value, n: Value) -> list[Value]:
         """The same within another routine; gives where records and places lie, and where there is room."""
         self._count(f, pointers[0], counts, n)
-        with f.carried(self.rounds, [("ptr", p) for p in pointers]) as loop:
+        with f.carried(self.rounds, pointers) as loop:
             loop.next = self._round(f, loop.index, loop.values, counts, n)
         return loop.values
 
     def _emit(self, f: Function) -> None:
-        found = self.emit(f, ["%r0", "%r1", *(["%q0", "%q1"] if self.wide else [])], "%counts", "%n")
-        f.do(f"store ptr {found[0]}, ptr %out")
+        r0, r1, q0, q1, counts, n, out = map(f.argument, _ORDER)
+        found = self.emit(f, [r0, r1, *([q0, q1] if self.wide else [])], counts, n)
+        places = Pointer(out, PTR)
+        places[0] = found[0]
         if self.wide:
-            f.do(f"store ptr {found[2]}, ptr {address(f, 'ptr', '%out', 1)}")
+            places[1] = found[2]
 
     def _shift(self, f: Function, round_: Ix) -> Ix:
         return f.add(f.mul(round_, self.digit), 0 if self.wide else 32)
 
-    def _digit(self, f: Function, record: str, shift: Ix) -> str:
-        low = f.let(f"lshr i64 {record}, {shift}")
-        return f.let(f"and i64 {low}, {2**self.digit - 1}")
+    def _digit(self, record: Value, shift: Ix) -> Value:
+        return record.lshr(shift) & ((1 << self.digit) - 1)
 
-    def _count(self, f: Function, records: str, counts: str, n: str) -> None:
+    def _count(self, f: Function, records: Value, counts: Value, n: Value) -> None:
         """How often each digit comes in each round."""
-        f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
-        size = self.rounds * 4 << self.digit
-        f.do(f"call void @llvm.memset.p0.i64(ptr align 64 {counts}, i8 0, i64 {size}, i1 false)")
+        f.fill_zero(counts, self.rounds * 4 << self.digit)
         with f.loop(n) as v:
-            record = load_at(f, "i64", records, v)
+            record = Pointer(records, I64)[v]
             for r in range(self.rounds):
-                spot = address(f, "i32", counts, f.add(self._digit(f, record, self._shift(f, r)), r << self.digit))
-                more = f.let(f"add i32 {f.let(f'load i32, ptr {spot}')}, 1")
-                f.do(f"store i32 {more}, ptr {spot}")
+                spot = Pointer(counts, I32).by(f.add(self._digit(record, self._shift(f, r)), r << self.digit))
+                spot[0] = spot[0] + 1
 
-    def _round(self, f: Function, round_: Ix, pointers: list[str], counts: str, n: str) -> list[str]:
+    def _round(self, f: Function, round_: Ix, pointers: Sequence[Value], counts: Value, n: Value) -> list[Value]:
         """Bring the records into the order of one digit; gives where they lie then, and where there is room."""
         shift = self._shift(f, round_)
-        own = address(f, "i32", counts, f.mul(round_, 2**self.digit))
-        first = self._digit(f, load_at(f, "i64", pointers[0], 0), shift)
-        all_of_them = f.let(f"trunc i64 {n} to i32")
-        same = f.let(f"icmp eq i32 {load_at(f, 'i32', own, first)}, {all_of_them}")
-        with f.when(f.let(f"xor i1 {same}, true")), f.aside():
-            with f.carried(2**self.digit, [("i32", "0")]) as loop:
-                count = load_at(f, "i32", own, loop.index)
-                store_at(f, "i32", own, loop.index, loop.values[0])
-                loop.next = [f.let(f"add i32 {loop.values[0]}, {count}")]
+        own = Pointer(counts, I32).by(f.mul(round_, 2**self.digit))
+        given, sorted_ = Pointer(pointers[0], I64), Pointer(pointers[1], I64)
+        same = own[self._digit(given[0], shift)].equals(n.trunc(I32))
+        with f.when(~same):
+            with f.carried(2**self.digit, [f.zero(I32)]) as loop:
+                count = own[loop.index]
+                own[loop.index] = loop.values[0]
+                loop.next = [loop.values[0] + count]
             with f.loop(n) as v:
-                record = load_at(f, "i64", pointers[0], v)
-                spot = address(f, "i32", own, self._digit(f, record, shift))
-                goal = f.let(f"load i32, ptr {spot}")
-                f.do(f"store i32 {f.let(f'add i32 {goal}, 1')}, ptr {spot}")
-                target = f.let(f"zext i32 {goal} to i64")
-                store_at(f, "i64", pointers[1], target, record)
+                record = given[v]
+                spot = own.by(self._digit(record, shift))
+                goal = spot[0]
+                spot[0] = goal + 1
+                target = goal.zext(I64)
+                sorted_[target] = record
                 if self.wide:
-                    store_at(f, "i32", pointers[3], target, load_at(f, "i32", pointers[2], v))
+                    Pointer(pointers[3], I32)[target] = Pointer(pointers[2], I32)[v]
         out = []
         for a, b in zip(pointers[::2], pointers[1::2], strict=True):
-            out += [f.let(f"select i1 {same}, ptr {x}, ptr {y}") for x, y in ((a, b), (b, a))]
+            out += [same.select(a, b), same.select(b, a)]
         return out
 
 
-_ORDER = ("ptr %r0", "ptr %r1", "ptr %q0", "ptr %q1", "ptr %counts", "i64 %n", "ptr %out")
-
-
-# -- memory -------------------------------------------------------------------------------------------------------
-
-
-def address(f: Function, kind: str, pointer: str, offset: Ix) -> str:
-    """The address of an element."""
-    return pointer if offset == 0 else f.let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {offset}")
-
-
-def load_at(f: Function, kind: str, pointer: str, offset: Ix) -> str:
-    """An element of the scratch."""
-    return f.let(f"load {kind}, ptr {address(f, kind, pointer, offset)}")
-
-
-def store_at(f: Function, kind: str, pointer: str, offset: Ix, value: str) -> None:
-    """Set an element of the scratch."""
-    f.do(f"store {kind} {value}, ptr {address(f, kind, pointer, offset)}")
+_ORDER = tuple(Parameter(I64 if name == "n" else PTR, name) for name in ("r0", "r1", "q0", "q1", "counts", "n", "out"))

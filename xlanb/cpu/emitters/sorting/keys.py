@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlanb.cpu.codegen.arithmetic import order_bits
-from xlanb.cpu.codegen.elemental import Binding, Elemental, array_of
-from xlanb.cpu.codegen.indexing import Index
-from xlanb.cpu.codegen.ir import Function
-from xlanb.cpu.codegen.types import Value, real, register, to_bits
+from xlanb.codegen.arithmetic import order_bits
+from xlanb.codegen.elemental import Binding, Elemental, array_of
+from xlanb.codegen.elements import Element, real, to_bits
+from xlanb.codegen.function import Function
+from xlanb.codegen.indexing import Index
+from xlanb.codegen.types import I8, I64
+from xlanb.codegen.values import Value
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -107,57 +109,51 @@ def _same_sides(equal: HloInstruction, less: HloInstruction) -> bool:
     return (a is c and b is d) or (a is d and b is c)
 
 
-def unsigned(f: Function, key: Key, value: str) -> str:
+def unsigned(f: Function, key: Key, value: Value) -> Value:
     """The key's value as an i<bits> whose unsigned order is the order of the sort.
 
     Without a total order the zeros are one, and NaN, which no comparison puts anywhere, comes last.
     """
     t = key.element_type
     if t is T.PRED:
-        bits = f.let(f"zext i1 {value} to i8")
+        bits = value.zext(I8)
     elif not t.is_floating:
-        bits = f.let(f"xor i{t.bits} {value}, {1 << (t.bits - 1)}") if t.is_signed else value
+        bits = value ^ (1 << (t.bits - 1)) if t.is_signed else value
     else:
         bits = _float_bits(f, key, value)
-    return f.let(f"xor i{t.bits} {bits}, -1") if key.down else bits
+    return ~bits if key.down else bits
 
 
-def _float_bits(f: Function, key: Key, value: str) -> str:
-    t, kind = key.element_type, register(key.element_type)
-    whole = f"i{t.bits}"
-    if not key.total_order:
-        zero = f.let(f"fcmp oeq {kind} {value}, 0.0")
-        number = f.let(f"select i1 {zero}, {kind} 0.0, {kind} {value}")
-    else:
-        number = value
+def _float_bits(f: Function, key: Key, value: Value) -> Value:
+    t = key.element_type
+    number = value if key.total_order else value.equals(0.0).select(0.0, value)
     bits = to_bits(f, t, number)
     if t is T.F8E8M0FNU:
         ordered = bits  # without a sign
     elif t.is_fnuz:
-        ordered = f.let(f"xor {whole} {order_bits(f, t, number)}, {1 << (t.bits - 1)}")
+        ordered = order_bits(f, t, number) ^ (1 << (t.bits - 1))
     else:
-        flip = f.let(f"or {whole} {f.let(f'ashr {whole} {bits}, {t.bits - 1}')}, {1 << (t.bits - 1)}")
-        ordered = f.let(f"xor {whole} {bits}, {flip}")
+        ordered = bits ^ ((bits >> (t.bits - 1)) | (1 << (t.bits - 1)))
     if key.total_order:
         return ordered
-    is_nan = f.let(f"fcmp uno {kind} {value}, {value}")
-    return f.let(f"select i1 {is_nan}, {whole} {0 if key.down else -1}, {whole} {ordered}")
+    return value.is_nan().select(0 if key.down else -1, ordered)
 
 
-def packed(e: Elemental, keys: Sequence[Key], target: HloComputation, values: Sequence[Value]) -> str:
+def packed(e: Elemental, keys: Sequence[Key], target: HloComputation, values: Sequence[Element]) -> Value:
     """All keys of an element, given by its values per operand, as one i64: the most significant key highest, no more than 64 bits in all."""
     f = e.f
     sides: dict[HloInstruction, Binding] = {
         p: {(): _always(values[p.parameter_number // 2])} for p in target.parameters
     }
     inner = Elemental(f, sides, e.constants, floor=len(f.regions))
-    total = ""
+    total: Value | None = None
     for key in keys:
-        made = unsigned(f, key, real(inner.element(key.expression, Index(array_of(key.expression), ()))))
-        wide = made if key.bits == 64 else f.let(f"zext i{key.bits} {made} to i64")
-        total = f.let(f"or i64 {f.let(f'shl i64 {total}, {key.bits}')}, {wide}") if total else wide
+        made = unsigned(f, key, real(inner.element(key.expression, Index(array_of(key.expression), ())))).zext(I64)
+        total = made if total is None else (total << key.bits) | made
+    if total is None:
+        raise AssertionError("an order without keys")
     return total
 
 
-def _always(value: Value) -> Callable[[Index], Value]:
+def _always(value: Element) -> Callable[[Index], Element]:
     return lambda _: value
