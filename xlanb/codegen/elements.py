@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.lanes import varies
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import DOUBLE, FLOAT, HALF, I1, I8, I16, I32, I64, Type, integer
 from xlanb.codegen.values import Value, Vector
@@ -133,6 +134,8 @@ def store(t: PrimitiveType, base: Value, offset: Ix, value: Element) -> None:
     f = base.function
     if t.is_complex:
         re, im = f.alike(*pair(value))
+        if f.width and varies(offset):
+            re, im = (v if isinstance(v, Vector) else f.splat(v, f.width) for v in (re, im))
         array(t, base)[offset] = re.in_turns(im) if isinstance(re, Vector) else f.joined(re, im)
     else:
         array(t, base)[offset] = to_memory(f, t, real(value))

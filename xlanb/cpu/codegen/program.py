@@ -23,7 +23,7 @@ from xlanb.codegen import indexing as typed_indexing
 from xlanb.codegen.elemental import KernelTooLargeError
 from xlanb.codegen.types import PTR
 from xlanb.codegen.values import Value as TypedValue
-from xlanb.cpu.codegen import fft, scatter
+from xlanb.cpu.codegen import fft
 from xlanb.cpu.codegen import kernel as kernels
 from xlanb.cpu.codegen.copies import Copies
 from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
@@ -33,6 +33,7 @@ from xlanb.cpu.codegen.linalg import routines as linalg
 from xlanb.cpu.codegen.types import from_memory, register
 from xlanb.cpu.codegen.units import LONG, Unit, cut
 from xlanb.cpu.emitters import kernel as typed_kernels
+from xlanb.cpu.emitters import updates
 from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HOST_OPCODES
 from xlanb.cpu.target import Target
@@ -345,7 +346,7 @@ def _is_host_call(i: HloInstruction) -> bool:
     if any(has_dynamic(s) for s in (i.shape, *(o.shape for o in i.operands))):
         return True
     if i.opcode is Op.SCAN:
-        return not scatter.scans_by_element(i)
+        return not updates.scans_by_element(i)
     return i.opcode in HOST_OPCODES and not (i.opcode is Op.FFT and fft.has_kernel(i)) and not linalg.has_kernel(i)
 
 

@@ -5,17 +5,23 @@ Each first copies its operand into the result, unless the result lies in the ope
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from xlanb.cpu.codegen import arithmetic, loops, simd
-from xlanb.cpu.codegen.data_movement import starts
-from xlanb.cpu.codegen.elemental import Leaf, array_of, pack
-from xlanb.cpu.codegen.indexing import Index, IrArray, order
-from xlanb.cpu.codegen.ir import Function, Ix
-from xlanb.cpu.codegen.kernel import Kernel, special
-from xlanb.cpu.codegen.parallel import parallel
-from xlanb.cpu.codegen.reduce import window_position
-from xlanb.cpu.codegen.types import Value, names, real, register
+from xlanb.codegen import arithmetic
+from xlanb.codegen.elemental import Leaf, array_of, flat, pack
+from xlanb.codegen.elements import parts, real
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.indexing import Index, IrArray, order
+from xlanb.codegen.movement import starts
+from xlanb.codegen.nest import nested
+from xlanb.codegen.parallel import parallel
+from xlanb.codegen.types import I1, I64
+from xlanb.codegen.values import Value
+from xlanb.codegen.views import along
+from xlanb.cpu.emitters.kernel import MEMORY_ONLY, Kernel, emitter
+from xlanb.cpu.emitters.loops import emit_loops
+from xlanb.cpu.emitters.reductions import window_position
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
@@ -28,10 +34,13 @@ def _copy_in(k: Kernel, operand: HloInstruction, leaf: Leaf) -> None:
     source = k.e.bindings.get(operand, {}).get(())
     output = k.outputs[leaf]
     if not (isinstance(source, IrArray) and source.pointer == output.pointer):
-        loops.emit_loops(k.e, [(operand, (), output)])
+        emit_loops(k.e, [(operand, (), output)])
 
 
-@special(Op.DYNAMIC_UPDATE_SLICE)
+MEMORY_ONLY.update((Op.SCATTER, Op.SELECT_AND_SCATTER, Op.SCAN))
+
+
+@emitter(Op.DYNAMIC_UPDATE_SLICE)
 def _dynamic_update_slice(k: Kernel) -> bool:
     operand, update = k.root.operands[:2]
     e, f = k.e, k.f
@@ -47,7 +56,7 @@ def _dynamic_update_slice(k: Kernel) -> bool:
         begin = starts(e, k.root.operands[2:], room)  # here: threads may share the loop around
         multi = [at.get(d, 0) for d in range(piece.rank)]
         value = e.element(update, Index(piece, multi))
-        k.output.store(f, Index(source, [f.add(b, v) for b, v in zip(begin, multi, strict=True)]), value)
+        k.output.store(Index(source, [f.add(b, v) for b, v in zip(begin, multi, strict=True)]), value)
 
     if not inner:
         put({})
@@ -55,16 +64,16 @@ def _dynamic_update_slice(k: Kernel) -> bool:
     cost = 0.3 * piece.dimensions[inner[-1]]
     outside: AbstractContextManager[list[Ix]] = nullcontext([])
     if inner[1:]:
-        outside = loops.nested(e, [piece.dimensions[d] for d in inner[:-1]], cost)
+        outside = nested(f, [piece.dimensions[d] for d in inner[:-1]], cost)
     with outside as outer:
         at: dict[int, Ix] = dict(zip(inner, outer, strict=False))
         types = (source.element_type,)
-        vectors = simd.along(e, piece.dimensions[inner[-1]], types, lambda q: put({**at, inner[-1]: q}))
+        vectors = along(f, piece.dimensions[inner[-1]], types, lambda q: put({**at, inner[-1]: q}))
     f.ready = ready and vectors
     return True
 
 
-@special(Op.PAD)
+@emitter(Op.PAD)
 def _pad_between(k: Kernel) -> bool:
     """Padding between the elements of the fastest dimension: the value everywhere, then each element to its place. False of other paddings, which are loops over the result."""
     operand, value = k.root.operands
@@ -77,19 +86,19 @@ def _pad_between(k: Kernel) -> bool:
     size = result.element_type.byte_size
 
     def clear(q: Ix) -> None:
-        k.output.store(f, Index(result, flat=q), e.scalar(value))
+        k.output.store(Index(result, flat=q), e.scalar(value))
 
-    f.ready = simd.along(e, result.element_count, (result.element_type,), clear, nanoseconds=0.05 * size)
-    with loops.nested(e, [source.dimensions[d] for d in slowest], 0.3 + 0.05 * size) as at:
+    f.ready = along(f, result.element_count, (result.element_type,), clear, nanoseconds=0.05 * size)
+    with nested(f, [source.dimensions[d] for d in slowest], 0.3 + 0.05 * size) as at:
         multi: list[Ix] = [0] * source.rank
         for d, v in zip(slowest, at, strict=True):
             multi[d] = v
         place = [f.add(f.mul(v, p.interior + 1), p.low) for v, p in zip(multi, padding, strict=True)]
-        k.output.store(f, Index(result, place), e.element(operand, Index(source, multi)))
+        k.output.store(Index(result, place), e.element(operand, Index(source, multi)))
     return True
 
 
-@special(Op.SCATTER, memory_only=True)
+@emitter(Op.SCATTER)
 def _scatter(k: Kernel) -> bool:
     """Update after update, each combined into its place; one whose window does not fit is skipped whole."""
     i, e, f = k.root, k.e, k.f
@@ -111,7 +120,7 @@ def _scatter(k: Kernel) -> bool:
     def window(at: dict[int, Ix]) -> None:
         batch: list[Ix] = [at[d] for d in scatter_dims]
         where: dict[int, Ix] = {}
-        inside = "true"
+        inside = f.const(I1, True)
         for n, d in enumerate(to_operand):
             spot: list[Ix] = list(batch)
             if vector_dim < table.rank:
@@ -122,9 +131,9 @@ def _scatter(k: Kernel) -> bool:
             inside = f.both(inside, f.within(wide, 0, source.dimensions[d] - sizes.get(d, 1) + 1))
         for d, t in zip(batching, index_batching, strict=True):
             where[d] = batch[t - (1 if t > vector_dim else 0)]
-        if inside == "false":
+        if inside.number == 0:
             return
-        with f.when(inside) if inside != "true" else e.scope(), e.scope():
+        with f.when(inside) if inside.number is None else f.aside():
             flags.append(elements(at, where, {}))
 
     order_in_window = [d for d in reversed(source.minor_to_major) if sizes.get(d, 1) != 1]
@@ -135,28 +144,28 @@ def _scatter(k: Kernel) -> bool:
     def elements(at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> bool:
         if len(shift) < len(order_in_window) - 1:
             d = order_in_window[len(shift)]
-            with e.loop(sizes[d]) as v:
+            with f.loop(sizes[d]) as v:
                 return elements(at, where, {**shift, d: v})
         if not order_in_window:
             element(at, where, {})
             return True
         d = order_in_window[-1]
         types = [array_of(o).element_type for o in operands]
-        return simd.along(e, width // blocks, types, lambda q: element(at, where, {**shift, d: f.add(first, q)}))
+        return along(f, width // blocks, types, lambda q: element(at, where, {**shift, d: f.add(first, q)}))
 
     def element(at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> None:
         place = Index(source, [f.add(where.get(d, 0), shift.get(d, 0)) for d in range(source.rank)])
         inner = {update_dim[d]: v for d, v in shift.items()}
         spot = Index(update, [at.get(d, inner.get(d, 0)) for d in range(update.rank)])
-        old = [k.outputs[leaf].load(f, _of(place, array_of(o))) for leaf, o in zip(leaves, operands, strict=True)]
+        old = [k.outputs[leaf].load(_of(place, array_of(o))) for leaf, o in zip(leaves, operands, strict=True)]
         new = [e.element(u, _of(spot, array_of(u))) for u in updates]
         for leaf, operand, value in zip(leaves, operands, e.apply(i.to_apply, [*old, *new]), strict=True):
-            k.outputs[leaf].store(f, _of(place, array_of(operand)), value)
+            k.outputs[leaf].store(_of(place, array_of(operand)), value)
 
     def nest(at: dict[int, Ix]) -> None:
         if len(at) < len(scatter_dims):
             d = scatter_dims[len(at)]
-            with e.loop(update.dimensions[d]) as v:
+            with f.loop(update.dimensions[d]) as v:
                 nest({**at, d: v})
             return
         window(at)
@@ -167,7 +176,7 @@ def _scatter(k: Kernel) -> bool:
     fastest = order_in_window[-1] if order_in_window else 0
     at_zero = fastest not in to_operand or width == source.dimensions[fastest]
     blocks = _blocks(f, width, min(array_of(o).element_type.bits for o in operands)) if at_zero else 1
-    with parallel(e, blocks, nanoseconds=update.element_count / blocks * 0.3) as block:
+    with parallel(f, blocks, nanoseconds=update.element_count / blocks * 0.3) as block:
         first = f.mul(block, width // blocks)
         nest({})
     f.ready = ready and all(flags) and bool(order_in_window)
@@ -185,7 +194,7 @@ def _of(index: Index, shape: ArrayShape) -> Index:
     return Index(shape, index.key)  # type: ignore[arg-type]
 
 
-@special(Op.SELECT_AND_SCATTER, memory_only=True)
+@emitter(Op.SELECT_AND_SCATTER)
 def _select_and_scatter(k: Kernel) -> bool:
     """For each element of the source, the element of its window that `select` keeps takes it in by `scatter`."""
     i, e, f = k.root, k.e, k.f
@@ -197,55 +206,38 @@ def _select_and_scatter(k: Kernel) -> bool:
         return True
     dims = i.window.dimensions
     select, scatter = i.attributes["select"], i.attributes["scatter"]
-    kinds = [
-        ("i1", "false"),
-        *((register(t), n) for n in names(e.scalar(initial))),
-        *(("i64", "0") for _ in range(base.rank)),
-    ]
-    parts = 2 if t.is_complex else 1
+    size = 2 if t.is_complex else 1
+    # Whether an element was seen, the best so far, and its place.
+    none = [f.const(I1, False), *parts(e.scalar(initial)), *[f.zero(I64)] * base.rank]
 
-    def pick(at: list[Ix], offset: list[Ix], carried: list[str]) -> list[str]:
+    def pick(at: list[Ix], offset: list[Ix], carried: Sequence[Value]) -> Sequence[Value]:
         if len(offset) < len(dims):
-            with e.carried(
-                dims[len(offset)].size, list(zip([kind for kind, _ in kinds], carried, strict=True))
-            ) as loop:
-                loop.next = pick(at, [*offset, loop.index], list(loop.values))
+            with f.carried(dims[len(offset)].size, carried) as loop:
+                loop.next = pick(at, [*offset, loop.index], loop.values)
             return loop.values
-        inside, where = window_position(e, dims, at, offset, base.dimensions)
+        inside, where = window_position(f, dims, at, offset, base.dimensions)
 
         def visit() -> list[Value]:
             value = e.element(operand, Index(base, where))
-            best = pack([t], carried[1 : 1 + parts])[0]
-            keep = real(e.apply(select, [best, value])[0])
-            stays = f.let(f"and i1 {carried[0]}, {keep}")
-            chosen = arithmetic.select(f, t, stays, best, value)
-            spots = [
-                f.let(f"select i1 {stays}, i64 {old}, i64 {new}")
-                for old, new in zip(carried[1 + parts :], where, strict=True)
-            ]
-            return ["true", *names(chosen), *spots]
+            best = pack([t], carried[1 : 1 + size])[0]
+            stays = carried[0] & real(e.apply(select, [best, value])[0])
+            chosen = arithmetic.select(stays, best, value)
+            spots = [stays.select(old, f.value(new)) for old, new in zip(carried[1 + size :], where, strict=True)]
+            return [f.const(I1, True), *parts(chosen), *spots]
 
-        types = [
-            T.PRED,
-            *[T.F32 if kind == "float" else T.F64 if kind == "double" else t for kind, _ in kinds[1 : 1 + parts]],
-        ]
-        return [
-            n
-            for v in e.branches([*types, *[T.S64] * base.rank], inside, visit, lambda: list(carried))
-            for n in names(v)
-        ]
+        return f.choose(inside, visit, lambda: carried)
 
     def nest(at: dict[int, Ix]) -> None:
         if len(at) < windows.rank:
-            with e.loop(windows.dimensions[len(at)]) as v:
+            with f.loop(windows.dimensions[len(at)]) as v:
                 nest({**at, len(at): v})
             return
         multi = [at[d] for d in range(windows.rank)]
-        found = pick(multi, [], [v for _, v in kinds])
-        with f.when(found[0]), e.scope():
-            place = Index(base, list(found[1 + parts :]))
+        found = pick(multi, [], none)
+        with f.when(found[0]):
+            place = Index(base, list(found[1 + size :]))
             value = e.element(source, Index(windows, multi))
-            k.output.store(f, place, e.apply(scatter, [k.output.load(f, place), value])[0])
+            k.output.store(place, e.apply(scatter, [k.output.load(place), value])[0])
 
     nest({})
     return True
@@ -253,8 +245,8 @@ def _select_and_scatter(k: Kernel) -> bool:
 
 def _fill(k: Kernel, value: HloInstruction) -> None:
     """Every element of the result set to a scalar."""
-    with k.e.loop(k.output.shape.element_count) as flat:
-        k.output.store(k.f, Index(k.output.shape, flat=flat), k.e.scalar(value))
+    with k.f.loop(k.output.shape.element_count) as offset:
+        k.output.store(Index(k.output.shape, flat=offset), k.e.scalar(value))
 
 
 def scans_by_element(i: HloInstruction) -> bool:
@@ -266,7 +258,7 @@ def scans_by_element(i: HloInstruction) -> bool:
     return len(slices) < 2 and all(j.opcode.is_elementwise or j.opcode in simple for j in target)
 
 
-@special(Op.SCAN, memory_only=True)
+@emitter(Op.SCAN)
 def _scan(k: Kernel) -> bool:
     """A running fold along a dimension, for each element of the slices by itself; the computation must be elementwise.
 
@@ -291,24 +283,23 @@ def _scan(k: Kernel) -> bool:
         first = [e.element(o, Index(array_of(o), slice_index if array_of(o).rank else ())) for o in initial]
         last = first
         if length:
-            flat = [(register(t), n) for t, v in zip(types, first, strict=True) for n in names(v)]
-            with e.carried(length, flat) as loop:
+            with f.carried(length, flat(first)) as loop:
                 step = f.sub(length - 1, loop.index) if i.get("is_reverse") else loop.index
                 where = [step if d == axis else at[d] for d in range(source.rank)]
                 rows = [e.element(o, Index(array_of(o), where)) for o in inputs]
                 made = e.apply_at(target, [*rows, *pack(types, loop.values)], slice_index)
                 for leaf, value in zip(outputs, made, strict=False):
-                    k.outputs[leaf].store(f, Index(k.outputs[leaf].shape, where), value)
-                loop.next = [n for v in made[len(outputs) :] for n in names(v)]
+                    k.outputs[leaf].store(Index(k.outputs[leaf].shape, where), value)
+                loop.next = flat(made[len(outputs) :])
             last = pack(types, loop.values)
         for leaf, value in zip(leaves[len(outputs) :], last, strict=True):
             shape = k.outputs[leaf].shape
-            k.outputs[leaf].store(f, Index(shape, slice_index if shape.rank else ()), value)
+            k.outputs[leaf].store(Index(shape, slice_index if shape.rank else ()), value)
 
     def nest(at: dict[int, Ix]) -> None:
         if len(at) < len(order):
             d = order[len(at)]
-            with e.loop(source.dimensions[d]) as v:
+            with f.loop(source.dimensions[d]) as v:
                 nest({**at, d: v})
             return
         line(at)
