@@ -25,6 +25,7 @@ from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.parallel import WORTH
 from xlanb.cpu.codegen.rows import Reads, is_in_place, reads_of
+from xlanb.cpu.emitters import convolutions as _convolutions  # noqa: F401 - registers its rule
 from xlanb.cpu.emitters import dots as _dots  # noqa: F401 - registers its rule
 from xlanb.cpu.emitters import kernel as emitters
 from xlanb.cpu.emitters import loops as typed_loops
