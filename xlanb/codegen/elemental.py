@@ -180,7 +180,7 @@ class Elemental:
             return value  # type: ignore[return-value]
         for k, v in enumerate(value):  # type: ignore[arg-type]
             self.f.remember((self, i, (k,), index.key), v)
-        return value[leaf[0]]  # type: ignore[index,return-value]
+        return value[leaf[0]]  # type: ignore[index]
 
     def _by_rule(self, i: HloInstruction, index: Index) -> Element | Sequence[Element]:
         rule = RULES.get(i.opcode)

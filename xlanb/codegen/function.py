@@ -309,6 +309,19 @@ class Function:
         """A call of a function of this module (see routines.py)."""
         self.write(f"call void @{name}({', '.join(repr(a) for a in arguments)})")
 
+    def call_pointer(self, callee: Value, *arguments: Value) -> None:
+        """A call of the function at an address."""
+        self.write(f"call void {callee.text}({', '.join(repr(a) for a in arguments)})")
+
+    def prefetch(self, address: Value, *, for_write: bool = False) -> None:
+        """Have the cache line of an address fetched; nothing happens where it is no memory."""
+        self.module.declare("void", "llvm.prefetch.p0", "ptr, i32, i32, i32")
+        self.write(f"call void @llvm.prefetch.p0({address!r}, i32 {int(for_write)}, i32 3, i32 1)")
+
+    def stack_bytes(self, size: Value) -> Value:
+        """Stack memory of so many bytes, known only when it runs, aligned to a cache line."""
+        return self.let(PTR, f"alloca i8, {size!r}, align 64")
+
     def call_as(self, result: Type, name: str, *arguments: Value) -> Value:
         """A call exactly as it is given: an intrinsic whose operands are of several types."""
         given = [(a.type, a.text) for a in arguments]
@@ -392,10 +405,12 @@ class Function:
         """Set the value at an address."""
         self.write(f"store {value!r}, {address!r}, align {align or value.type.bytes}")
 
-    def fill_zero(self, address: Value, size: Ix) -> None:
-        """Set so many bytes, from a cache line on, to zero."""
+    def fill_zero(self, address: Value, size: Ix, align: int = 64) -> None:
+        """Set so many bytes to zero; they begin at a cache line unless another alignment is given."""
         self.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
-        self.write(f"call void @llvm.memset.p0.i64(ptr align 64 {address.text}, i8 0, {self.value(size)!r}, i1 false)")
+        self.write(
+            f"call void @llvm.memset.p0.i64(ptr align {align} {address.text}, i8 0, {self.value(size)!r}, i1 false)"
+        )
 
     def move(self, target: Value, source: Value, size: Ix) -> None:
         """Copy so many bytes between places that may overlap."""

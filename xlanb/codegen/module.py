@@ -38,6 +38,17 @@ class Target(Protocol):
         """Whether loops are written with vectors; where not, LLVM's passes are left to find them."""
 
     @property
+    def vector_registers(self) -> int:
+        """How many vector registers there are."""
+
+    @property
+    def enabled(self) -> frozenset[str]:
+        """Names of the machine's features, as LLVM has them."""
+
+    def __hash__(self) -> int:
+        """Equal targets have equal hashes."""
+
+    @property
     def threads(self) -> int:
         """Threads that share a loop."""
 

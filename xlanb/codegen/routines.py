@@ -7,10 +7,14 @@ constant of the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from weakref import WeakKeyDictionary
 
-from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.function import Function, Ix, Parameter
+from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.types import I64, PTR
+from xlanb.codegen.values import Value
 
 ATTRIBUTES = 'noinline nounwind "prefer-vector-width"="512"'
 _MADE: WeakKeyDictionary[ModuleBuilder, dict[object, str]] = WeakKeyDictionary()
@@ -44,3 +48,36 @@ def _write(f: Function, key: object, emit: Callable[[Function], None]) -> None:
     lines, declarations = known
     f.replace_body(lines)
     f.module.declarations.update(declarations)
+
+
+def table(module: ModuleBuilder, words: Sequence[int | str]) -> Callable[[Function], Value]:
+    """A constant of a module, one for all that want the same: so many words of 64 bits, numbers or addresses of functions (with their @). Gives its address in a function."""
+    made = _MADE.setdefault(module, {})
+    key = ("table", *words)
+    if key not in made:
+        made[key] = name = module.unique("table")
+        runs = [(kind, list(run)) for kind, run in groupby(words, lambda w: isinstance(w, str))]
+        fields = [p for are_pointers, run in runs for p in (_pointers(run) if are_pointers else [_numbers(run)])]
+        kind, text = ", ".join(k for k, _ in fields), ", ".join(f"{k} {v}" for k, v in fields)
+        kind, text = fields[0] if len(fields) == 1 else (f"{{ {kind} }}", f"{{ {text} }}")
+        module.globals[name] = f"@{name} = private constant {kind} {text}, align 8"
+    return lambda f: Value(f, PTR, f"@{made[key]}")
+
+
+def _pointers(names: Sequence[int | str]) -> list[tuple[str, str]]:
+    return [("ptr", str(name)) for name in names]
+
+
+def _numbers(words: Sequence[int | str]) -> tuple[str, str]:
+    return f"[{len(words)} x i64]", f"[{', '.join([f'i64 {w}' for w in words])}]"
+
+
+def word(pointer: Value, at: int) -> Value:
+    """Word `at` of a table."""
+    return Pointer(pointer, I64)[at]
+
+
+def moved(pointer: Value, offset: Ix) -> Value:
+    """An address so many bytes further, perhaps before the array."""
+    f = pointer.function
+    return f.let(PTR, f"getelementptr i8, {pointer!r}, {f.value(offset)!r}")

@@ -93,5 +93,6 @@ def vector(element: Type, lanes: int) -> Type:
 
 I1, I8, I16, I32, I64 = (integer(n) for n in (1, 8, 16, 32, 64))
 HALF, FLOAT, DOUBLE = (floating(n) for n in (16, 32, 64))
+BFLOAT = Type(Kind.FLOAT, 16, 0, "bfloat", "bf16")
 PTR = Type(Kind.POINTER, 64, 0, "ptr", "p0")
 VOID = Type(Kind.VOID, 0, 0, "void", "isVoid")

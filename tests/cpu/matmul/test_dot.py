@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xlanb.cpu.codegen import dot as dots
+from xlanb.cpu.emitters import dots
 from xlanb.hlo.opcode import HloOpcode as Op
 
 SIZES = [

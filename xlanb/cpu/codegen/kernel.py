@@ -14,8 +14,6 @@ from xlanb.codegen.elemental import OverwrittenError
 from xlanb.codegen.math import routines
 from xlanb.cpu.codegen import (
     concatenate,
-    convolution,
-    dot,
     math_calls,
 )
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
@@ -25,11 +23,9 @@ from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.parallel import WORTH
 from xlanb.cpu.codegen.rows import Reads, is_in_place, reads_of
-from xlanb.cpu.emitters import convolutions as _convolutions  # noqa: F401 - registers its rule
-from xlanb.cpu.emitters import dots as _dots  # noqa: F401 - registers its rule
+from xlanb.cpu.emitters import convolutions, dots, reductions, scans, shared_reductions, transposes, variadic, windows
 from xlanb.cpu.emitters import kernel as emitters
 from xlanb.cpu.emitters import loops as typed_loops
-from xlanb.cpu.emitters import reductions, scans, shared_reductions, transposes, variadic, windows
 from xlanb.cpu.emitters import reductions as _reductions  # noqa: F401
 from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, OPTIONAL, ROUNDS, SCRATCH, SCRATCH_EACH
 from xlanb.cpu.emitters.sorting import sort as _sort  # noqa: F401 - registers its kernel
@@ -166,9 +162,9 @@ def _reduce_window(k: emitters.Kernel) -> bool:
     return scans.emit_cumulative(k) or windows.emit_windows(k)
 
 
-@special(Op.DOT)
-def _dot(k: Kernel) -> bool:
-    return dot.emit_dot(k.e, k.root, k.output, k.scratch)
+@emitters.emitter(Op.DOT)
+def _dot(k: emitters.Kernel) -> bool:
+    return dots.emit_dot(k.e, k.root, k.output, k.scratch)
 
 
 @special(Op.CONCATENATE)
@@ -178,13 +174,13 @@ def _concatenate(k: Kernel) -> bool:
     return concatenate.emit_copied(k.e, k.copies, k.root, k.output)
 
 
-SCRATCH[Op.DOT] = dot.scratch_bytes
-SCRATCH[Op.CONVOLUTION] = convolution.scratch_bytes
+SCRATCH[Op.DOT] = dots.scratch_bytes
+SCRATCH[Op.CONVOLUTION] = convolutions.scratch_bytes
 
 
-@special(Op.CONVOLUTION)
-def _convolution(k: Kernel) -> bool:
-    return convolution.emit_convolution(k.e, k.root, k.output, k.scratch)
+@emitters.emitter(Op.CONVOLUTION)
+def _convolution(k: emitters.Kernel) -> bool:
+    return convolutions.emit_convolution(k.e, k.root, k.output, k.scratch)
 
 
 # -- what can be one kernel, and what it may write in place --------------------------------------------------------
@@ -210,7 +206,7 @@ def is_kernel(fusion: HloInstruction) -> bool:
     return True
 
 
-_CONTRACTIONS = {Op.DOT: dot.is_worth_a_kernel, Op.CONVOLUTION: convolution.is_worth_a_kernel}
+_CONTRACTIONS = {Op.DOT: dots.is_worth_a_kernel, Op.CONVOLUTION: convolutions.is_worth_a_kernel}
 
 
 def _by_itself(target: HloComputation, i: HloInstruction) -> bool:

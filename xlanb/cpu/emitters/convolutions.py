@@ -1,25 +1,42 @@
-"""Elements of convolutions: a fold over the window and the input features; any dimension numbers, strides, dilations, padding, groups."""
+"""Convolution: any dimension numbers, strides, dilations, padding, groups.
+
+One element by itself is a fold over the window and the input features (the rule). As a kernel of its own it is a contraction (see `conv`); what has no vectors
+there (complex numbers, 8-bit floats, one output feature per group as the fastest dimension) is left to the rule.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
 
 from xlanb.analysis.convolution import multiplies_padding
 from xlanb.codegen import arithmetic
 from xlanb.codegen.elemental import Elemental, elemental
-from xlanb.codegen.elements import Element, zero
+from xlanb.codegen.elements import Element, real, zero
 from xlanb.codegen.function import Ix
-from xlanb.codegen.indexing import Index
+from xlanb.codegen.indexing import Index, IrArray
+from xlanb.codegen.parallel import parallel
+from xlanb.codegen.types import I1
 from xlanb.codegen.values import Value
-from xlanb.cpu.codegen.conv.numbers import Convolution
-from xlanb.cpu.emitters.dots import multiply_add
+from xlanb.cpu.emitters.conv.lowering import Part, part_of
+from xlanb.cpu.emitters.conv.numbers import Convolution
+from xlanb.cpu.emitters.conv.padded import Padded, emit_padded, padded
+from xlanb.cpu.emitters.conv.phases import combinations, phases
+from xlanb.cpu.emitters.dots import place_of
+from xlanb.cpu.emitters.matmul.gemm import emit_contraction
+from xlanb.cpu.emitters.matmul.lanes import Place, can_load
+from xlanb.cpu.emitters.matmul.plan import Plan, plan
+from xlanb.cpu.emitters.products import MANY_PRODUCTS, multiply_add
 from xlanb.cpu.emitters.reductions import window_position
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
+_BLOCK = 512
+"""Results that are looked through for NaN at a time."""
 
-@elemental(Op.CONVOLUTION)
+
 def convolution_element(e: Elemental, i: HloInstruction, x: Index) -> Element:
     """One element of the result."""
     c = Convolution.of(i)
@@ -47,6 +64,9 @@ def convolution_element(e: Elemental, i: HloInstruction, x: Index) -> Element:
 
     made = e.fold([w.size for w in c.window], [t], [zero(e.f, t)], window)
     return arithmetic.convert(e.f, t, c.result.element_type, made[0])
+
+
+elemental(Op.CONVOLUTION)(convolution_element)
 
 
 def _base(e: Elemental, c: Convolution, batch: Ix, feature: Ix) -> tuple[Ix, Ix]:
@@ -88,3 +108,89 @@ def _position(e: Elemental, c: Convolution, output: list[Ix], offset: list[Ix]) 
         for w in c.window
     ]
     return window_position(e.f, plain, output, offset, [c.source.dimensions[d] for d in c.numbers.input_spatial])
+
+
+# -- kernels ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A convolution as contractions over the input, padded where it has to be. Of outputs that see no tap at all there is no part."""
+
+    c: Convolution
+    source: Padded
+    parts: tuple[tuple[Part, Plan], ...]
+    whole: bool
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Of the padded input, and of the contractions one after the other."""
+        return self.source.bytes + max((p.scratch_bytes for _, p in self.parts), default=0)
+
+
+def _planned(i: HloInstruction) -> _Planned | None:
+    c = Convolution.of(i)
+    if not can_load(c.source.element_type, c.type) or not c.result.element_count:
+        return None
+    source = padded(c)
+    chosen = [found for found in combinations(c) if all(phase.taps for phase in found)]
+    parts = [part_of(c, source, found) for found in chosen]
+    plans = [plan(part.x) for part in parts]
+    made = tuple((part, p) for part, p in zip(parts, plans, strict=True) if p is not None)
+    if not made or len(made) < len(parts):
+        return None
+    return _Planned(c, source, made, len(chosen) == prod(len(found) for found in phases(c)))
+
+
+def is_worth_a_kernel(i: HloInstruction) -> bool:
+    """Whether a convolution should be a kernel of its own rather than a part of another (see dot)."""
+    planned = _planned(i)
+    return planned is not None and sum(p.x.products for _, p in planned.parts) >= MANY_PRODUCTS
+
+
+def scratch_bytes(i: HloInstruction) -> int:
+    """Bytes of scratch that `emit_convolution` wants."""
+    planned = _planned(i)
+    return 0 if planned is None else planned.scratch_bytes
+
+
+def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
+    """A convolution of operands in memory as a kernel of its own; False where the rule above has to do."""
+    source, kernel = (place_of(e, o) for o in i.operands[:2])
+    planned = _planned(i)
+    if source is None or kernel is None or planned is None:
+        return False
+    wide = planned.source
+    if wide.bytes and scratch is not None:
+        emit_padded(e.f, wide, planned.c, source, Place(scratch))
+        source = Place(scratch)
+    if not planned.whole:
+        e.f.fill_zero(output.pointer, output.shape.element_count * output.shape.element_type.byte_size, 1)
+    for part, made in planned.parts:
+        places = (Place(source.pointer, part.a), Place(kernel.pointer, part.b), Place(output.pointer, part.c))
+        emit_contraction(e.f, made, *places, scratch, wide.bytes)
+    e.f.ready = e.f.calls_only = True
+    if any(not side.is_plain for side in wide.sides) and planned.c.type.is_floating and not multiplies_padding(i):
+        _skip_padding(e, i, output)
+    return True
+
+
+def _skip_padding(e: Elemental, i: HloInstruction, output: IrArray) -> None:
+    """Compute anew each result that is NaN: a weight of NaN or infinity was multiplied with a zero of the padding."""
+    f, shape = e.f, output.shape
+    count = shape.element_count
+    f.ready = f.calls_only = False
+
+    def is_lost(q: Ix) -> Value:
+        return real(output.load(Index(shape, flat=q))).is_nan()
+
+    with parallel(f, -(-count // _BLOCK), nanoseconds=0.1 * _BLOCK) as n:
+        low = f.mul(n, _BLOCK)
+        size = f.clamp(f.sub(count, low), 0, _BLOCK)
+        with f.carried(size, [f.const(I1, False)]) as loop:
+            loop.next = [loop.values[0] | is_lost(f.add(low, loop.index))]
+        with f.when(loop.values[0]), f.loop(size) as k:
+            q = f.add(low, k)
+            with f.when(is_lost(q)):
+                at = Index(shape, flat=q)
+                output.store(at, convolution_element(e, i, at))

@@ -1,0 +1,50 @@
+"""A convolution's operands, window and groups by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.codegen.elemental import array_of
+from xlanb.cpu.emitters.products import accumulator_type
+from xlanb.hlo.attributes import ConvolutionDimensionNumbers, Window, WindowDimension
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.shape import ArrayShape, PrimitiveType
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution's operands and numbers."""
+
+    i: HloInstruction
+    numbers: ConvolutionDimensionNumbers
+    window: tuple[WindowDimension, ...]
+    source: ArrayShape
+    kernel: ArrayShape
+    result: ArrayShape
+    features: int
+    """Input features that one output feature sees."""
+
+    @staticmethod
+    def of(i: HloInstruction) -> Convolution:
+        """Those of a convolution instruction."""
+        source, kernel = (array_of(o) for o in i.operands[:2])
+        numbers: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
+        window = (i.attributes.get("window") or Window()).dimensions
+        return Convolution(
+            i, numbers, window, source, kernel, array_of(i), kernel.dimensions[numbers.kernel_input_feature]
+        )
+
+    @property
+    def type(self) -> PrimitiveType:
+        """What products are summed in."""
+        return accumulator_type(self.result.element_type)
+
+    @property
+    def feature_groups(self) -> int:
+        """Groups of input and output features that do not see each other."""
+        return self.i.get("feature_group_count") or 1
+
+    @property
+    def batch_groups(self) -> int:
+        """Parts of the input's batch that each make output features of their own."""
+        return self.i.get("batch_group_count") or 1

@@ -1,0 +1,213 @@
+"""A contraction as code: operands packed as planned, then the micro-kernel over all blocks of the result, shared by threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from xlanb.codegen.function import Function
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking
+from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
+from xlanb.cpu.emitters.matmul.grid import Digit, Span, Work, digits_of, emit_grid, walk_routine, walk_table
+from xlanb.cpu.emitters.matmul.lanes import Place, has_masks, lanes_of
+from xlanb.cpu.emitters.matmul.packing import Copy, emit_copy, moves
+from xlanb.cpu.emitters.matmul.panel import PANEL_BYTES, filled_routine, filled_table, panel_routine, panel_table
+from xlanb.cpu.emitters.matmul.plan import Plan
+from xlanb.cpu.emitters.matmul.rowdot import RowDot, rowdot_routine, rowdot_table
+from xlanb.cpu.emitters.matmul.tile import Tile, has_pairs, levels_of, panel_axes, panel_bytes, tile_routine, tile_table
+from xlanb.shape import PrimitiveType
+
+_CYCLE = 0.25
+"""Nanoseconds of a cycle, about."""
+_BLOCK_BYTES = 512 << 10
+"""Of a's rows that all columns pass over before the next ones come: they stay in the second-level cache."""
+_ROWDOT_COLUMNS = 4
+
+
+def emit_contraction(f: Function, p: Plan, a: Place, b: Place, c: Place, scratch: Value | None, first: int = 0) -> None:
+    """Emit a contraction; a and b are the operands as they were before the plan exchanged them. All of them are parameters of the kernel, or constants.
+
+    The scratch that the plan wants begins `first` bytes (a multiple of the type's) behind `scratch`.
+    """
+    x = p.x
+    if x.is_swapped:
+        a, b = b, a
+    if p.a is not None and scratch is not None:
+        a = _copied(f, p.a, a, scratch, first, x.a_type)
+    if p.b is not None and scratch is not None:
+        b = _copied(f, p.b, b, scratch, first + p.a_bytes, x.b_type)
+    if p.rowdot:
+        _rowdots(f, x, (a, b, c))
+    else:
+        _tiles(f, x, (a, b, c), whole_b=p.b is not None, panels=p.panels)
+
+
+def _copied(f: Function, copy: Copy, source: Place, scratch: Value, first: int, t: PrimitiveType) -> Place:
+    """The operand in scratch, `first` bytes behind its beginning, as elements of type t."""
+    emit_copy(f, copy, source, Place(scratch, first // copy.normalized().type.byte_size))
+    return Place(scratch, first // t.byte_size)
+
+
+def _tiles(f: Function, x: Contraction, places: tuple[Place, Place, Place], *, whole_b: bool, panels: bool) -> None:
+    target = f.target
+    made = blocking(x, target)
+    column = x.columns[-1] if x.columns else Axis(1, 0, 1, 1)
+    width = made.width
+    vectors = min(made.vectors, -(-column.size // width))
+    step = min(column.size, vectors * width)
+    lanes = step - (vectors - 1) * width
+    rows = tuple((row.a, row.c) for row in made.offsets(x.rows))
+    depth = x.depth or (Axis(1),)
+    is_part = lanes < width
+    tile = Tile(
+        width,
+        len(rows),
+        vectors,
+        0 if is_part and has_masks(target) else lanes,
+        levels_of(depth),
+        *_types(x),
+        whole_b=whole_b and is_part,
+        along=column.a != 0,
+        is_complex=x.is_complex,
+    )
+    tile = replace(tile, pairs=has_pairs(target, tile, x.depth))
+    arrays = _addresses(x, places)
+    nanoseconds = made.cycles / made.tiles * _CYCLE
+    fills = panels and not column.a and column.b != 1
+    walk = _walk(x, made, step, _BLOCK_BYTES << 2 if fills else _BLOCK_BYTES)
+    if fills:
+        read = replace(tile, panel=True, whole_b=False, pairs=False)
+        work = Work(*_filled(f, x, read, walk, (rows, depth, step, lanes)), arrays, nanoseconds * walk.blocks)
+        emit_grid(f, walk.spans, walk.outer, work)
+        return
+    if panels and walk.blocks > 1 and (size := panel_bytes(tile, depth)) <= PANEL_BYTES:
+        kept, read = replace(tile, keeps=True), replace(tile, panel=True, whole_b=False)
+        table = panel_table(
+            walk_routine(f.module),
+            tile_routine(f.module, kept),
+            (size, walk.blocks),
+            tile_table(kept, depth, rows, lanes),
+            walk_table(walk.spans, walk.inner, tile_routine(f.module, read), tile_table(read, depth, rows, lanes)),
+        )
+        work = Work(panel_routine(f.module), table, arrays, nanoseconds * walk.blocks)
+        emit_grid(f, walk.spans, walk.outer, work)
+        return
+    work = Work(tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes), arrays, nanoseconds)
+    emit_grid(f, walk.spans, [*walk.outer, *walk.inner], work)
+
+
+def _filled(
+    f: Function,
+    x: Contraction,
+    tile: Tile,
+    walk: _Walk,
+    block: tuple[tuple[tuple[int, int], ...], tuple[Axis, ...], int, int],
+) -> tuple[str, list[int | str]]:
+    """The routine that fills a panel with the columns of a block and computes its rows, and its table; `block` is its rows, depth, columns and lanes of the last vector."""
+    rows, depth, step, lanes = block
+    line = tile.vectors * tile.width
+    turned = (Axis(axis.size, axis.b, 0, to.b * line) for axis, to in zip(depth, panel_axes(tile, depth), strict=True))
+    copy = moves(f, Copy((Axis(step, x.columns[-1].b, 0, 1), *turned), x.b_type, x.type))
+    named = walk_routine(f.module)
+    spans, inner = walk.spans, walk.inner
+    if not inner:  # a walk has one digit at least
+        spans, inner = [*spans, Span(1, 1, (0, 0, 0))], [Digit(len(spans), 1)]
+    sizes = panel_bytes(tile, depth), prod(s.blocks for s in copy.spans), walk.blocks
+    first = walk_table(copy.spans, digits_of(copy.spans), copy.name, copy.words)
+    second = walk_table(spans, inner, tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes))
+    return filled_routine(f.module), filled_table(named, sizes, first, second)
+
+
+def _types(x: Contraction) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType, PrimitiveType]:
+    return x.a_type, x.b_type, x.type, x.c_type
+
+
+def _addresses(x: Contraction, places: tuple[Place, Place, Place]) -> tuple[Value, Value, Value]:
+    a, b, c = places
+    return a.at(x.a_type, 0), b.at(x.b_type, 0), c.at(x.c_type, 0)
+
+
+def _span(x: Contraction, axis: Axis, step: int = 1) -> Span:
+    strides = (axis.a * x.a_type.byte_size, axis.b * x.b_type.byte_size, axis.c * x.c_type.byte_size)
+    return Span(axis.size, step, strides)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Blocks in order: batches, groups of rows whose part of a stays in cache, columns; `inner`: the rows of a group."""
+
+    spans: list[Span]
+    outer: list[Digit]
+    inner: list[Digit]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of rows in a group."""
+        return prod(d.count for d in self.inner)
+
+
+def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _Walk:
+    spans = [_span(x, axis) for axis in x.batch]
+    outer = [Digit(n, s.blocks) for n, s in enumerate(spans)]
+    columns: list[Digit] = []
+    for n, axis in enumerate(x.columns):
+        spans.append(_span(x, axis, step if n == len(x.columns) - 1 else 1))
+        columns.append(Digit(len(spans) - 1, spans[-1].blocks))
+    inner: list[Digit] = []
+    groups: list[Digit] = []
+    room = True
+    within: list[Axis] = list(x.depth)
+    for n, axis in reversed(list(enumerate(x.rows))):
+        by = axis.size if n == made.rows.whole else made.rows.part if n == made.rows.partial else 1
+        blocks = -(-axis.size // by)
+        fit = _blocks_that_fit(within, axis, by, room_bytes // x.a_type.byte_size) if room else 1
+        each = blocks if fit >= blocks else _even(blocks, fit)
+        if each > 1:
+            spans.append(_span(x, replace(axis, size=min(axis.size, each * by)), by))
+            inner.insert(0, Digit(len(spans) - 1, each))
+        if each < blocks:
+            spans.append(_span(x, axis, min(axis.size, each * by)))
+            groups.insert(0, Digit(len(spans) - 1, spans[-1].blocks))
+            room = False
+        within.append(axis)
+    return _Walk(spans, [*outer, *groups, *columns], inner)
+
+
+def _even(blocks: int, fit: int) -> int:
+    """Blocks of a group, at most `fit`, such that few are computed twice: groups are of one size, and the last lies over the one before."""
+    return min(range(fit, max(fit // 2, 1) - 1, -1), key=lambda each: -(-blocks // each) * each)
+
+
+def _blocks_that_fit(within: list[Axis], axis: Axis, by: int, rows: int) -> int:
+    """How many blocks of `by` rows have, with all of `within`, no more than so many elements of a; at least one."""
+    dense = count(within)
+    reach = 1 + sum((x.size - 1) * abs(x.a) for x in within)
+    many = max(rows // dense, (rows - reach) // max(abs(axis.a), 1) + 1 if reach < rows else 0)
+    return max(1, many // by)
+
+
+def _rowdots(f: Function, x: Contraction, places: tuple[Place, Place, Place]) -> None:
+    width = lanes_of(f.target, x.type.bits)
+    while width > 4 and width // 2 >= x.depth[-1].size:
+        width //= 2
+    row = x.rows[-1] if x.rows else Axis(1)
+    column = x.columns[-1] if x.columns else Axis(1)
+    high = min(row.size, 4)
+    wide = min(column.size, _ROWDOT_COLUMNS // 2 if x.is_complex else _ROWDOT_COLUMNS)
+    lanes = x.depth[-1].size % width
+    tail = -1 if lanes and has_masks(f.target) else lanes
+    block = RowDot(width, high, wide, tail, len(x.depth), *_types(x), is_complex=x.is_complex)
+    rows = [(r * row.a, r * row.c) for r in range(high)]
+    columns = [(n * column.b, n * column.c) for n in range(wide)]
+    spans = [_span(x, axis) for axis in x.batch]
+    spans += [_span(x, axis, wide if axis is column else 1) for axis in x.columns]
+    spans += [_span(x, axis, high if axis is row else 1) for axis in x.rows]
+    cycles = max(block.sums, high + wide) * x.depth_count / width + 8 * block.sums
+    work = Work(
+        rowdot_routine(f.module, block),
+        rowdot_table(block, x.depth, rows, columns),
+        _addresses(x, places),
+        cycles * _CYCLE,
+    )
+    emit_grid(f, spans, digits_of(spans), work)

@@ -1,0 +1,124 @@
+"""Vectors of elements: what a micro-kernel loads, converts, multiplies and stores.
+
+Everything is computed in the type that is summed in; narrower operands are widened when they are loaded. A vector may be only partly there: masked loads and stores touch no byte beyond.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.codegen.elements import array, from_memory, memory, register, to_memory
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.lanes import Mask
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.module import Target
+from xlanb.codegen.types import DOUBLE, Type, integer
+from xlanb.codegen.values import Value
+from xlanb.shape import PrimitiveType
+
+T = PrimitiveType
+_FLOATS = (T.F32, T.F64)
+_INTEGERS = (T.S8, T.U8, T.S16, T.U16, T.S32, T.U32, T.S64, T.U64)
+
+
+def can_sum(t: PrimitiveType) -> bool:
+    """Whether vectors of the type can be multiplied and added here."""
+    return t in _FLOATS or t in _INTEGERS
+
+
+def can_load(t: PrimitiveType, to: PrimitiveType) -> bool:
+    """Whether elements of type t can be loaded as vectors of a type that is summed in."""
+    if t is to:
+        return can_sum(t)
+    if to.is_integral:
+        return t in _INTEGERS and to in _INTEGERS and t.bits <= to.bits
+    return t in (T.BF16, T.F16, T.F32) and to.is_floating and t.bits < to.bits
+
+
+def can_store(t: PrimitiveType, to: PrimitiveType) -> bool:
+    """Whether vectors of a type that is summed in can be stored as type `to`."""
+    return to is t or (t is T.F32 and to in (T.BF16, T.F16))
+
+
+class Lanes:
+    """Writes vectors of type `t`, `width` elements each, into a function."""
+
+    def __init__(self, f: Function, t: PrimitiveType, width: int) -> None:
+        self.f = f
+        self.t = t
+        self.width = width
+        self.kind = register(t).times(width)
+
+    def zero(self) -> Value:
+        """A vector of zeros."""
+        return self.f.zero(self.kind)
+
+    def some(self, lanes: int) -> Mask | None:
+        """The first lanes of a vector; None for all."""
+        return None if lanes == self.width else Mask(self.width, lanes)
+
+    def load(self, t: PrimitiveType, pointer: Value, offset: Ix, mask: Mask | None = None) -> Value:
+        """Elements of type t from `offset` on, widened; what is not there is zero."""
+        kind = memory(t)
+        held = self._held(t, mask)
+        raw = Pointer(pointer, held).load(offset, self.width, mask)
+        return self._widened(t, raw if held is kind else raw.bits_as(kind.times(self.width)))
+
+    def _held(self, t: PrimitiveType, mask: Mask | None) -> Type:
+        """What elements are in memory: those under a mask of the run are integers where they have 16 bits, which machines have masks for."""
+        return integer(t.bits) if mask is not None and mask.count is None else memory(t)
+
+    def _widened(self, t: PrimitiveType, raw: Value) -> Value:
+        """Loaded elements as those of `self.t`."""
+        if t is self.t or (t.is_integral and t.bits == self.t.bits):
+            return raw
+        if t.is_floating:
+            value = from_memory(self.f, t, raw)
+            return value.cast("fpext", DOUBLE) if self.t is T.F64 else value
+        return raw.cast("sext" if t.is_signed else "zext", register(self.t))
+
+    def broadcast(self, t: PrimitiveType, pointer: Value, offset: Ix) -> Value:
+        """One element of type t, widened, in all lanes."""
+        return self.f.splat(self._widened(t, array(t, pointer)[offset]), self.width)
+
+    def multiply_add(self, total: Value, a: Value, b: Value) -> Value:
+        """total + a * b, fused where the machine can."""
+        return a.times_plus(b, total)
+
+    def exchanged(self, value: Value) -> Value:
+        """Neighbours of a vector in one another's places."""
+        return self.f.shuffle(value, None, [k ^ 1 for k in range(self.width)])
+
+    def times(self, value: Value, pair: tuple[float, float]) -> Value:
+        """A vector of floats by two constants in turn."""
+        return value * self.f.constants(self.kind.scalar, [pair[k % 2] for k in range(self.width)])
+
+    def store(self, to: PrimitiveType, pointer: Value, offset: Ix, value: Value, mask: Mask | None = None) -> None:
+        """Elements as type `to` from `offset` on."""
+        raw = value if to is self.t else to_memory(self.f, to, value)
+        held = self._held(to, mask)
+        if held is not memory(to):
+            raw = raw.bits_as(held.times(self.width))
+        Pointer(pointer, held).store(offset, raw, mask)
+
+
+def lanes_of(target: Target, bits: int) -> int:
+    """Elements of the vectors that kernels work with."""
+    return min(max(target.vector_bits // bits, 1), 16)
+
+
+def has_masks(target: Target) -> bool:
+    """Whether loads and stores of some lanes are instructions, for elements of any size and lanes that only the run tells; other machines take lanes apart."""
+    return target.vector_bits == 512
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an array begins: a pointer that every function of the kernel knows, and elements from it on."""
+
+    pointer: Value
+    first: int = 0
+
+    def at(self, t: PrimitiveType, offset: Ix) -> Value:
+        """The address of element `offset`."""
+        return Pointer(self.pointer, memory(t)).address(self.pointer.function.add(self.first, offset))

@@ -1,0 +1,223 @@
+"""How a contraction is computed: which operand is copied first, and by which micro-kernel.
+
+A plan depends on the shapes alone, not on the machine: the buffer assignment asks for the scratch before any code is emitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from xlanb.codegen.elements import part
+from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
+from xlanb.cpu.emitters.matmul.lanes import can_load, can_store, can_sum
+from xlanb.cpu.emitters.matmul.packing import Copy
+from xlanb.cpu.emitters.matmul.panel import PANEL_BYTES
+from xlanb.shape import PrimitiveType
+
+_FEW_ROWS = 8
+"""Up to so many rows a transpose of b costs more than sums along depth."""
+_MANY_ROWS = 448
+_MANY_BYTES = 3 << 19
+"""From so many rows and bytes on b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
+_PANEL_ROWS = 64
+"""The same where no more than a panel of it is copied at a time."""
+_FILLED_ROWS = 32
+"""Up to so many rows panels are not worth being filled anew for each group of them."""
+_LANES = 16
+"""What the lines of a copy are rounded up to, so that vectors of any machine may be read whole."""
+_SHORT = 4
+"""Depths from which on sums along it pay for one row or two."""
+_PANEL = 32
+"""Columns of a copy's panels."""
+_PAGE = 2048
+"""Lines that are multiples of so many bytes apart share a few sets of the caches."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`x` is what the micro-kernel sees, after copies of a and b (None: read where they are)."""
+
+    x: Contraction
+    a: Copy | None = None
+    b: Copy | None = None
+    a_bytes: int = 0
+    b_bytes: int = 0
+    rowdot: bool = False
+    panels: bool = False
+    """Whether columns of b are brought together in panels on the way."""
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch for the copies: those of a first."""
+        return self.a_bytes + self.b_bytes
+
+
+@lru_cache(maxsize=1024)
+def plan(x: Contraction) -> Plan | None:
+    """How to compute a contraction; None where its types, or a result whose fastest axis is a batch's, do not suit."""
+    if 0 in (x.batch_count, x.row_count, x.column_count, x.depth_count):
+        return None
+    if not _has_vectors(x):
+        return None
+    x = x.normalized() if x.type.is_complex else _along(x.normalized())
+    if x.columns[-1].c != 1 if x.columns else x.rows:
+        return None
+    inner = x.depth[-1] if x.depth else Axis(1)
+    along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
+    if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= _FEW_ROWS)):
+        return _in_parts(Plan(x, rowdot=True))
+    made = Plan(x)
+    if x.columns and not x.columns[-1].a and _wants_b(x):
+        made = replace(made, panels=True) if _fits_panels(x) or _fits_filled(x) else _with_b(made)
+    if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
+        made = _with_a(made)
+    return _in_parts(made)
+
+
+def _has_vectors(x: Contraction) -> bool:
+    if x.type.is_complex:
+        return x.a_type is x.b_type is x.c_type is x.type
+    loads = can_load(x.a_type, x.type) and can_load(x.b_type, x.type)
+    return loads and can_sum(x.type) and can_store(x.type, x.c_type)
+
+
+def _in_parts(p: Plan) -> Plan:
+    """Of complex numbers: with strides that count real and imaginary parts, which lie side by side."""
+    x = p.x
+    if not x.type.is_complex:
+        return p
+    t = part(x.type)
+    batch, rows, columns, depth = (
+        [Axis(axis.size, 2 * axis.a, 2 * axis.b, 2 * axis.c) for axis in axes]
+        for axes in (x.batch, x.rows, x.columns, x.depth)
+    )
+    if p.rowdot:
+        depth[-1] = Axis(2 * depth[-1].size, 1, 1)
+    elif columns:
+        columns[-1] = Axis(2 * columns[-1].size, 0, 1, 1)
+    else:
+        columns = [Axis(2, 0, 1, 1)]
+    made = Contraction(
+        tuple(batch), tuple(rows), tuple(columns), tuple(depth), t, t, t, t, x.is_swapped, is_complex=True
+    )
+    return replace(p, x=made)
+
+
+def _along(x: Contraction) -> Contraction:
+    """Batches that lie side by side in all three arrays as columns: vectors then hold an element of each of them."""
+    fast = x.batch[-1] if x.batch else None
+    if fast is None or x.columns or (fast.a, fast.b, fast.c) != (1, 1, 1):
+        return x
+    return replace(x, batch=x.batch[:-1], columns=(fast,))
+
+
+def _wants_b(x: Contraction) -> bool:
+    """Whether b cannot be read in vectors, or is widened for many rows, or too large to be read well as it lies."""
+    if x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES):
+        return True
+    large = x.depth_count * x.column_count * x.type.byte_size >= _MANY_BYTES
+    return large and x.row_count >= (_PANEL_ROWS if _fits_panels(x) else _MANY_ROWS)
+
+
+def _fits_panels(x: Contraction) -> bool:
+    """Whether panels of b can be written on the way: it is read in vectors, and a panel stays in the cache."""
+    lines = x.depth_count // 2 if has_pairs(x) else x.depth_count
+    return x.columns[-1].b == 1 and x.columns[-1].size >= _PANEL and lines * _PANEL * x.type.byte_size <= PANEL_BYTES
+
+
+def _fits_filled(x: Contraction) -> bool:
+    """Whether panels of b can be filled before the rows that read them: there are rows enough, and a panel stays in the cache."""
+    if x.type.is_complex or has_pairs(x) or x.row_count <= _FILLED_ROWS or x.columns[-1].b == 1:
+        return False
+    return x.columns[-1].size >= _PANEL and x.depth_count * _PANEL * x.type.byte_size <= PANEL_BYTES
+
+
+def _wants_a(x: Contraction) -> bool:
+    """Whether a is widened, or has to lie along depth, or is so large that each step of depth is another page."""
+    if not x.depth:
+        return False
+    if has_pairs(x):
+        return x.depth[-1].a != 1
+    return x.a_type is not x.type or (_is_large(x) and _is_dense(x) and x.depth[-1].a * x.type.byte_size >= _PAGE)
+
+
+def _is_large(x: Contraction) -> bool:
+    """Whether copies are little beside the products."""
+    size = x.depth_count * x.column_count * x.type.byte_size
+    return x.row_count >= _MANY_ROWS and size >= _MANY_BYTES and x.column_count >= _MANY_ROWS
+
+
+def _is_dense(x: Contraction) -> bool:
+    """Whether rows of a do not overlap in memory, as those of a convolution do: a copy is then no larger than a."""
+    axes = [axis for axis in (*x.batch, *x.rows, *x.depth) if axis.a]
+    return 1 + sum((axis.size - 1) * abs(axis.a) for axis in axes) >= count(axes)
+
+
+def has_pairs(x: Contraction) -> bool:
+    """Whether two neighbours along depth make one factor: bf16, and integers of up to 16 bits summed in 32 on machines that multiply and add such pairs."""
+    if x.type is PrimitiveType.F32:
+        return x.a_type is x.b_type is PrimitiveType.BF16 and bool(x.depth) and x.depth[-1].size >= _LANES
+    narrow = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
+    return x.type.bits == 32 and x.type.is_integral and x.a_type in narrow and x.b_type in narrow
+
+
+def _with_b(p: Plan) -> Plan:
+    """With b copied: the axis of the vectors the fastest, lines a whole number of vectors apart; where that can be, in panels of a few vectors over all of depth."""
+    x = _in_panels(p.x)
+    to = x.b_type if has_pairs(x) else x.type
+    fast = x.columns[-1]
+    line = -(-fast.size // _LANES) * _LANES
+    if line * x.type.byte_size % _PAGE == 0:
+        line += _LANES
+    order = (*reversed(x.depth), *reversed(x.columns[:-1]), *reversed(x.batch))
+    steps = _steps([axis for axis in order if axis.b], line)
+    axes = (Axis(fast.size, fast.b, 0, 1), *(Axis(axis.size, axis.b, 0, steps[axis]) for axis in order if axis.b))
+
+    def moved(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(replace(axis, b=1 if axis is fast else steps.get(axis, 0)) for axis in found)
+
+    made = replace(x, batch=moved(x.batch), columns=moved(x.columns), depth=moved(x.depth), b_type=to)
+    size = line * count(steps)
+    return replace(p, x=made, b=Copy(axes, x.b_type, to), b_bytes=_bytes(size, x))
+
+
+def _in_panels(x: Contraction) -> Contraction:
+    """The last columns as panels of `_PANEL`: what a tile reads of a copy is then one run of memory."""
+    fast = x.columns[-1]
+    if fast.size % _PANEL or fast.size == _PANEL:
+        return x
+    panels = Axis(fast.size // _PANEL, 0, _PANEL * fast.b, _PANEL * fast.c)
+    return replace(x, columns=(*x.columns[:-1], panels, replace(fast, size=_PANEL)))
+
+
+def _with_a(p: Plan) -> Plan:
+    """With a copied: depth the fastest, lines not a multiple of a page apart."""
+    x = p.x
+    to = x.a_type if has_pairs(x) else x.type
+    line = -(-x.depth_count // _LANES) * _LANES
+    if line * x.type.byte_size % _PAGE == 0:
+        line += _LANES
+    inner = [axis for axis in reversed(x.depth) if axis.a]
+    outer = [axis for axis in (*reversed(x.rows), *reversed(x.batch)) if axis.a]
+    steps = _steps(inner, 1) | _steps(outer, line)
+    axes = tuple(Axis(axis.size, axis.a, 0, steps[axis]) for axis in (*inner, *outer))
+
+    def moved(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(replace(axis, a=steps.get(axis, 0)) for axis in found)
+
+    made = replace(x, batch=moved(x.batch), rows=moved(x.rows), depth=moved(x.depth), a_type=to)
+    return replace(p, x=made, a=Copy(axes, x.a_type, to), a_bytes=_bytes(line * count(outer), x))
+
+
+def _steps(order: list[Axis], first: int) -> dict[Axis, int]:
+    """Strides of axes that lie densely, the fastest first."""
+    out, step = {}, first
+    for axis in order:
+        out[axis] = step
+        step *= axis.size
+    return out
+
+
+def _bytes(elements: int, x: Contraction) -> int:
+    return -(-elements * x.type.byte_size // 64) * 64

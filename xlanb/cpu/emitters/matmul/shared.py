@@ -1,0 +1,20 @@
+"""What the routines for contractions have in common: (ptr a, ptr b, ptr c, ptr p), where p is a table of what they have to know of sizes and strides."""
+
+from __future__ import annotations
+
+from xlanb.codegen.function import Parameter
+from xlanb.codegen.types import PTR
+from xlanb.shape import PrimitiveType
+
+ROUTINE = (
+    Parameter(PTR, "a", "noalias readonly"),
+    Parameter(PTR, "b", "noalias readonly"),
+    Parameter(PTR, "c", "noalias"),
+    Parameter(PTR, "p", "noalias readonly"),
+)
+
+
+def types_text(*types: PrimitiveType) -> str:
+    """Element types as part of a routine's name, one where all are the same."""
+    names = [str(t).lower() for t in types]
+    return names[0] if len(set(names)) == 1 else ".".join(names)

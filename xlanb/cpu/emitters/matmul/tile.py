@@ -1,0 +1,408 @@
+"""The micro-kernel: a block of the result, rows by vectors, held in registers over the whole contraction.
+
+    for d in depth:                     a[row_0 + d]  a[row_1 + d] ...      one element each, in all lanes
+        b[d], b[d + width] ...          a vector each
+        total[row, vector] += a * b     rows * vectors multiply-adds for rows + vectors loads
+
+It is a routine (see shared) that depends on types, rows and vectors alone. Its table:
+
+    size, a, b        of each axis of depth but the last, outermost first: steps of a and b in bytes
+    rounds, rest, a, b    of the last: rounds of `unroll` steps, and the steps that remain
+    a, a                  of each step of a round: bytes from the first to it, and to the same of the next round
+    a                 of each row: bytes from the tile's address in a
+    c                 of each row: bytes from the tile's address in the result
+    lanes             that the last vector has
+
+A tile may keep what it reads of b in a panel (see panel), which other tiles read instead; complex numbers are pairs of lanes, each row having sums for both of its parts.
+
+Where the last axis is short, depth is one list of its elements (`levels` is 0) instead: rounds and rest come first, and last, of each element, its bytes in a and in b (and
+zeros for one more round, which is read and not used).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, product
+
+from xlanb.codegen.elements import register
+from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.lanes import Mask
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.routines import moved, routine, word
+from xlanb.codegen.types import BFLOAT, I8, I16, I32, I64, PTR
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.matmul.contraction import Axis, count
+from xlanb.cpu.emitters.matmul.lanes import Lanes
+from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
+from xlanb.shape import PrimitiveType
+
+_AHEAD = 12
+"""Lines of b that are fetched ahead where they are far apart."""
+_INDEPENDENT = 8
+"""Sums that must be under way at once so that a unit does not wait for its own results."""
+
+_PAIRS = {512: "llvm.x86.avx512.pmaddw.d.512", 256: "llvm.x86.avx2.pmadd.wd", 128: "llvm.x86.sse2.pmadd.wd"}
+"""Intrinsics that multiply pairs of 16-bit integers and add the two products, by the width of the vector."""
+_FLOAT_PAIRS = "llvm.x86.avx512bf16.dpbf16ps"
+"""The same for pairs of bf16, added to a sum of f32; the width of the vector follows."""
+_SHORT, _LIST = 16, 256
+"""Elements of the last axis of depth, and of all, up to which a list of them is quicker than loops in loops."""
+_NARROW = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A block of `rows` by `vectors` of `width` lanes each over `levels` axes of depth, or over a list of its elements (0)."""
+
+    width: int
+    rows: int
+    vectors: int
+    tail: int
+    """Lanes of the last vector; 0 where the table has them."""
+    levels: int
+    a_type: PrimitiveType
+    b_type: PrimitiveType
+    type: PrimitiveType
+    c_type: PrimitiveType
+    whole_b: bool = False
+    """Whether b may be read beyond the tail (it was padded)."""
+    along: bool = False
+    """Whether a lies along the vectors too (one result per lane and no sum over it: a depthwise convolution), a vector in place of one element."""
+    pairs: bool = False
+    """Whether two steps of depth are taken at once, as pairs of narrow integers or bf16."""
+    keeps: bool = False
+    """Whether what is read of b is written to a panel on the way, as the other tiles of the same columns want it."""
+    panel: bool = False
+    """Whether b is such a panel: whole vectors of the type that is summed in, or of pairs, line after line."""
+    is_complex: bool = False
+    """Whether elements are real parts beside imaginary parts: each row has sums of its real part's products and of its imaginary part's."""
+
+    @property
+    def sums(self) -> int:
+        """Accumulators per step."""
+        return self.rows * self.vectors * (2 if self.is_complex else 1)
+
+    @property
+    def sets(self) -> int:
+        """Accumulators of a sum, used in turn."""
+        return 1 if self.pairs or self.sums >= _INDEPENDENT else min(4, -(-_INDEPENDENT // self.sums))
+
+    @property
+    def unroll(self) -> int:
+        """Steps of depth in a round."""
+        return 2 if self.pairs else self.sets
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of a line of a panel."""
+        return self.vectors * self.width * self.type.byte_size
+
+    @property
+    def name(self) -> str:
+        """What the routine is called."""
+        end = "" if self.tail == self.width else f".lanes{self.tail or ''}{'.whole' if self.whole_b else ''}"
+        kind = f"{'.along' if self.along else ''}{'.pairs' if self.pairs else ''}"
+        kind += f"{'.keeps' if self.keeps else ''}{'.panel' if self.panel else ''}"
+        kind += ".complex" if self.is_complex else ""
+        types = types_text(self.a_type, self.b_type, self.type, self.c_type)
+        depth = f"depth{self.levels}" if self.levels else "list"
+        return f"tile.{types}.{self.rows}x{self.vectors}x{self.width}.{depth}{kind}{end}"
+
+
+def levels_of(depth: Sequence[Axis]) -> int:
+    """The `levels` of a tile over depth."""
+    return 0 if len(depth) > 1 and depth[-1].size <= _SHORT and count(depth) <= _LIST else len(depth)
+
+
+def has_pairs(target: Target, tile: Tile, depth: Sequence[Axis]) -> bool:
+    """Whether a tile may take two steps of depth at once, two of a row side by side: bf16, or narrow integers on a machine that multiplies and adds such pairs."""
+    if not tile.levels or tile.along or tile.is_complex or not depth or depth[-1].a != 1:
+        return False
+    if tile.type is PrimitiveType.F32:
+        return tile.a_type is tile.b_type is PrimitiveType.BF16
+    bits = tile.width * 32
+    wide = bits in _PAIRS and bits <= target.vector_bits and target.triple.startswith("x86_64")
+    return wide and tile.type.is_integral and tile.type.bits == 32 and tile.a_type in _NARROW and tile.b_type in _NARROW
+
+
+def tile_table(tile: Tile, depth: Sequence[Axis], rows: Sequence[tuple[int, int]], lanes: int) -> list[int]:
+    """The table of a tile over `depth` with rows at (offset in a, offset in the result), in elements, and so many lanes in the last vector."""
+    a, b, c = (t.byte_size for t in (tile.a_type, tile.b_type, tile.c_type))
+    if tile.panel:
+        depth, b = panel_axes(tile, depth), tile.line_bytes
+    around = [*(row * a for row, _ in rows), *(row * c for _, row in rows), lanes]
+    if not tile.levels:
+        elements = [(0, 0)]
+        for axis in depth:
+            elements = [(x + k * axis.a * a, y + k * axis.b * b) for x, y in elements for k in range(axis.size)]
+        return [*divmod(len(elements), tile.unroll), *around, *chain.from_iterable(elements), *[0] * 2 * tile.unroll]
+    words: list[int] = []
+    for axis in depth[:-1]:
+        words += [axis.size, axis.a * a, axis.b * b]
+    inner, unroll = depth[-1], tile.unroll
+    words += [inner.size // unroll, inner.size % unroll, inner.a * a, inner.b * b]
+    for u in range(unroll):
+        words += [u * inner.a * a, unroll * inner.a * a]
+    return [*words, *around]
+
+
+def panel_axes(tile: Tile, depth: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The axes of depth with lines of the panel as steps of b; two steps of the last make one line where there are pairs."""
+    out: list[Axis] = []
+    lines = 1
+    for axis in reversed(depth):
+        out.insert(0, replace(axis, b=lines))
+        lines *= panel_lines(tile, axis.size) if axis is depth[-1] else axis.size
+    return tuple(out)
+
+
+def panel_bytes(tile: Tile, depth: Sequence[Axis]) -> int:
+    """Bytes of a panel over depth."""
+    return count(depth[:-1]) * panel_lines(tile, depth[-1].size) * tile.line_bytes
+
+
+def panel_lines(tile: Tile, steps: int) -> int:
+    """Lines of a panel for so many steps along the last axis of depth."""
+    return steps // 2 + steps % 2 if tile.pairs else steps
+
+
+def tile_routine(module: ModuleBuilder, tile: Tile) -> str:
+    """The name of a tile's routine: (ptr a, ptr b, ptr c, ptr p), and the panel that is written where it `keeps` one."""
+    parameters = (*ROUTINE, _PANEL) if tile.keeps else ROUTINE
+    return routine(module, tile, tile.name, lambda f: _Emitter(f, tile).emit(), parameters)
+
+
+_PANEL = Parameter(PTR, "panel", "noalias")
+
+
+class _Emitter:
+    """Writes the routine of a tile."""
+
+    def __init__(self, f: Function, tile: Tile) -> None:
+        self.f = f
+        self.tile = tile
+        self.v = Lanes(f, tile.type, tile.width)
+        self.a, self.b, self.c, self.p = map(f.argument, ROUTINE)
+        at = 3 * tile.levels + 1 + 2 * tile.unroll if tile.levels else 2
+        self.list = at + 2 * tile.rows + 1
+        lanes = self.v.some(tile.tail) if tile.tail else Mask.first(f, tile.width, self._word(self.list - 1))
+        self.mask: Mask | None = lanes
+        self.first_c = at + tile.rows
+        self.rows = [moved(self.a, self._word(at + r)) for r in range(tile.rows)]
+
+    def _word(self, at: int) -> Value:
+        return word(self.p, at)
+
+    def emit(self) -> None:
+        tile, v, f = self.tile, self.v, self.f
+        if tile.keeps or tile.panel:
+            self._fetch()
+        zeros = [v.zero()] * (tile.sums * tile.sets) + [f.argument(_PANEL)] * tile.keeps
+        totals = self._nest(0, f.zero(I64), self.b, zeros) if tile.levels else self._listed(zeros)
+        for s in range(1, tile.sets):
+            part = totals[s * tile.sums : (s + 1) * tile.sums]
+            totals[: tile.sums] = [x + y for x, y in zip(totals[: tile.sums], part, strict=True)]
+        if tile.is_complex:
+            totals = [self._joined(*totals[n : n + 2]) for n in range(0, tile.sums, 2)]
+        for r in range(tile.rows):
+            row = moved(self.c, self._word(self.first_c + r))
+            for k in range(tile.vectors):
+                v.store(tile.c_type, row, k * tile.width, totals[r * tile.vectors + k], self._lanes(k))
+
+    def _joined(self, reals: Value, imaginaries: Value) -> Value:
+        """The products of a row's real parts, and i times those of its imaginary parts."""
+        v = self.v
+        return reals + v.times(v.exchanged(imaginaries), (-1.0, 1.0))
+
+    def _fetch(self) -> None:
+        """The lines of the result on their way while the sums are made."""
+        tile = self.tile
+        for r in range(tile.rows):
+            row = moved(self.c, self._word(self.first_c + r))
+            for at in range(0, tile.vectors * tile.width * tile.c_type.byte_size, 64):
+                self.f.prefetch(moved(row, at), for_write=True)
+
+    def _fetch_line(self, at: Value) -> None:
+        """A line of b on its way: those of a large matrix are pages apart, which no machine foresees."""
+        tile = self.tile
+        for k in range(0, tile.vectors * tile.width * tile.b_type.byte_size, 64):
+            self.f.prefetch(moved(at, k))
+
+    def _lanes(self, vector: int) -> Mask | None:
+        """Lanes of a vector that there are."""
+        return self.mask if vector == self.tile.vectors - 1 else None
+
+    def _nest(self, level: int, at: Value, b: Value, totals: Sequence[Value]) -> list[Value]:
+        """The loops over depth from `level` inwards; `at` is the offset in all rows."""
+        f, tile = self.f, self.tile
+        if level == tile.levels - 1:
+            return self._inner(at, b, totals)
+        size, a_step, b_step = (self._word(3 * level + k) for k in range(3))
+        with f.carried(size, [at, b, *totals]) as loop:
+            here, pb, *now = loop.values
+            now = self._nest(level + 1, here, pb, now)
+            loop.next = [here + a_step, moved(pb, b_step), *now]
+        return list(loop.values[2:])
+
+    def _inner(self, at: Value, b: Value, totals: Sequence[Value]) -> list[Value]:
+        tile, first = self.tile, 3 * (self.tile.levels - 1)
+        rounds, rest, a_step, b_step = (self._word(first + k) for k in range(4))
+        if tile.unroll == 1:
+            return self._steps(rounds, [at], [a_step], b, b_step, totals)
+        # Words of their own for what is the same number: LLVM would make pointers of all rows and steps together, more than there are registers.
+        starts = [at, *(at + self._word(first + 4 + 2 * u) for u in range(1, tile.unroll))]
+        advances = [self._word(first + 5 + 2 * u) for u in range(tile.unroll)]
+        at, b, *totals = self._rounds(rounds, starts, advances, b, b_step, totals)
+        return self._steps(rest, [at], [a_step], b, b_step, totals)
+
+    def _rounds(
+        self,
+        rounds: Value,
+        starts: list[Value],
+        advances: list[Value],
+        b: Value,
+        b_step: Value,
+        totals: Sequence[Value],
+    ) -> list[Value]:
+        """Rounds of as many steps as there are offsets in the rows, perhaps none: (first offset, address in b, totals) after them."""
+        f, tile, many = self.f, self.tile, len(starts)
+        ahead = b_step * _AHEAD if tile.keeps else None
+        with f.carried(rounds, [*starts, b, *totals], guarded=tile.unroll > 1) as loop:
+            here, pb, now = loop.values[:many], loop.values[many], list(loop.values[many + 1 :])
+            if ahead is not None:
+                self._fetch_line(moved(pb, ahead))
+            if tile.pairs and many > 1:
+                after = pb if tile.panel else moved(pb, b_step)
+                now, pb = self._pair(here[0], pb, after, now), moved(after, b_step)
+            else:
+                for u, at in enumerate(here):
+                    now, pb = self._step(at, pb, now, u), moved(pb, b_step)
+            loop.next = [*(x + d for x, d in zip(here, advances, strict=True)), pb, *now]
+        return [loop.values[0], *loop.values[many:]]
+
+    def _steps(
+        self,
+        rounds: Value,
+        starts: list[Value],
+        advances: list[Value],
+        b: Value,
+        b_step: Value,
+        totals: Sequence[Value],
+    ) -> list[Value]:
+        """Steps one by one: the totals after them."""
+        return self._rounds(rounds, starts, advances, b, b_step, totals)[2:]
+
+    def _listed(self, totals: Sequence[Value]) -> list[Value]:
+        """The loops over a list: rounds, and what remains."""
+        tile, entry = self.tile, Pointer(self.p, I64).address(self.list)
+        entry, *sums = self._entries(self._word(0), entry, tile.unroll, totals)
+        return sums if tile.unroll == 1 else self._entries(self._word(1), entry, 1, sums)[1:]
+
+    def _entries(self, rounds: Value, entry: Value, many: int, totals: Sequence[Value]) -> list[Value]:
+        """Rounds of so many entries of the list: (address in it, totals) after them.
+
+        A round's entries are read in the one before: LLVM's scheduler would put off all that waits for them, and run out of registers.
+        """
+        f = self.f
+        first = [word(entry, k) for k in range(2 * many)]
+        with f.carried(rounds, [entry, *first, *totals], guarded=self.tile.unroll > 1) as loop:
+            here, offsets, now = loop.values[0], loop.values[1 : 1 + 2 * many], list(loop.values[1 + 2 * many :])
+            further = moved(here, 16 * many)
+            ahead = [word(further, k) for k in range(2 * many)]
+            for u in range(many):
+                now = self._step(offsets[2 * u], moved(self.b, offsets[2 * u + 1]), now, u)
+            loop.next = [further, *ahead, *now]
+        return [loop.values[0], *loop.values[1 + 2 * many :]]
+
+    def _step(self, at: Value, b: Value, totals: Sequence[Value], unrolled: int) -> list[Value]:
+        """One element of depth: an outer product added to the totals of the set that the unrolled step belongs to."""
+        tile, v = self.tile, self.v
+        out = list(totals)
+        base = unrolled % tile.sets * tile.sums
+        columns = self._columns(b)
+        for r, row in enumerate(self.rows):
+            here = moved(row, at)
+            if tile.is_complex:
+                factors = [v.broadcast(tile.a_type, here, part) for part in range(2)]
+                for k, n in product(range(tile.vectors), range(2)):
+                    to = base + 2 * (r * tile.vectors + k) + n
+                    out[to] = v.multiply_add(out[to], factors[n], columns[k])
+                continue
+            one = None if tile.along else v.broadcast(tile.a_type, here, 0)
+            for k, column in enumerate(columns):
+                factor = v.load(tile.a_type, here, k * tile.width, self._lanes(k)) if one is None else one
+                n = base + r * tile.vectors + k
+                out[n] = v.multiply_add(out[n], factor, column)
+        return self._kept(columns, out)
+
+    def _kept(self, columns: Sequence[Value], totals: list[Value]) -> list[Value]:
+        """A line of the panel written, where it is; the totals after it."""
+        tile = self.tile
+        if not tile.keeps:
+            return totals
+        line = Pointer(totals[-1], register(tile.type))
+        for k, column in enumerate(columns):
+            line.store(k * tile.width, column)
+        return [*totals[:-1], moved(totals[-1], tile.line_bytes)]
+
+    def _columns(self, b: Value) -> list[Value]:
+        """The vectors of a line of b."""
+        tile = self.tile
+        if tile.panel:
+            return [self.v.load(tile.type, b, k * tile.width) for k in range(tile.vectors)]
+        return [
+            self.v.load(tile.b_type, b, k * tile.width, None if tile.whole_b else self._lanes(k))
+            for k in range(tile.vectors)
+        ]
+
+    def _pair(self, at: Value, b: Value, b_next: Value, totals: Sequence[Value]) -> list[Value]:
+        """Two elements of depth at once, as 16-bit halves of a lane: the even one low, the odd one high."""
+        tile = self.tile
+        out = list(totals)
+        columns = self._columns(b)
+        if not tile.panel:
+            columns = [self._together(x, y) for x, y in zip(columns, self._columns(b_next), strict=True)]
+        apart = tile.type.is_floating and "avx512bf16" not in self.f.target.enabled
+        halves = [self._halves(column) for column in columns] if apart else []
+        for r, row in enumerate(self.rows):
+            factor = self._pair_of(moved(row, at))
+            here = range(r * tile.vectors, (r + 1) * tile.vectors)
+            if apart:
+                even, odd = self._halves(factor)
+                for n, (x, y) in zip(here, halves, strict=True):
+                    out[n] = self.v.multiply_add(self.v.multiply_add(out[n], even, x), odd, y)
+                continue
+            for n, column in zip(here, columns, strict=True):
+                out[n] = self._add_pairs(out[n], factor, column)
+        return self._kept(columns, out)
+
+    def _add_pairs(self, total: Value, a: Value, b: Value) -> Value:
+        """Both products of each lane added to its sum."""
+        f, tile, v = self.f, self.tile, self.v
+        halves = (BFLOAT if tile.type.is_floating else I16).times(2 * tile.width)
+        a, b = a.bits_as(halves), b.bits_as(halves)
+        if tile.type.is_floating:
+            return f.call_as(v.kind, f"{_FLOAT_PAIRS}.{tile.width * 32}", total, a, b)
+        return total + f.call_as(v.kind, _PAIRS[tile.width * 32], a, b)
+
+    def _together(self, even: Value, odd: Value) -> Value:
+        """Widened elements of two lines as halves of a lane, in vectors of the type that is summed in."""
+        kind, wide = self.v.kind, I32.times(self.tile.width)
+        if self.tile.type.is_floating:  # a bf16 is the high half of what it is widened to
+            return (even.bits_as(wide).lshr(16) | odd.bits_as(wide)).bits_as(kind)
+        return (even & 65535) | (odd << 16)
+
+    def _halves(self, pairs: Value) -> tuple[Value, Value]:
+        """The two bf16 of each lane, widened."""
+        kind, bits = self.v.kind, pairs.bits_as(I32.times(self.tile.width))
+        return (bits << 16).bits_as(kind), (bits & -65536).bits_as(kind)
+
+    def _pair_of(self, at: Value) -> Value:
+        """Two neighbours of a row in all lanes, as halves of 16 bits, in a vector of the type that is summed in."""
+        f, tile = self.f, self.tile
+        if tile.a_type.bits == 16:
+            return f.splat(f.load(register(tile.type), at, 1), tile.width)
+        both = f.splat(f.load(I16, at, 1), tile.width).bits_as(I8.times(2 * tile.width))
+        return both.cast("sext" if tile.a_type.is_signed else "zext", I16).bits_as(self.v.kind)
