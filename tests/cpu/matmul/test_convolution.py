@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from xlanb.cpu.codegen.conv.lowering import part_of
-from xlanb.cpu.codegen.conv.numbers import Convolution
-from xlanb.cpu.codegen.conv.padded import padded
-from xlanb.cpu.codegen.conv.phases import combinations
+from xlanb.cpu.emitters.conv.lowering import part_of
+from xlanb.cpu.emitters.conv.numbers import Convolution
+from xlanb.cpu.emitters.conv.padded import padded
+from xlanb.cpu.emitters.conv.phases import combinations
 from xlanb.hlo import parse
 from xlanb.hlo.shape_inference import infer
 

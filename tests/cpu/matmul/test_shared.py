@@ -12,9 +12,9 @@ import pytest
 import xlanb
 from xlanb.cpu import jit, library, objects
 from xlanb.cpu.codegen.ir import ModuleBuilder
-from xlanb.cpu.codegen.matmul import grid
-from xlanb.cpu.codegen.matmul.grid import Digit, Span
-from xlanb.cpu.codegen.matmul.shared import routine
+from xlanb.cpu.emitters.matmul import grid
+from xlanb.cpu.emitters.matmul.grid import Digit, Span
+from xlanb.cpu.emitters.matmul.shared import routine
 from xlanb.cpu.codegen.units import Unit
 
 
