@@ -260,7 +260,7 @@ class KernelPolicy:
         if root.opcode is Op.DYNAMIC_UPDATE_SLICE:
             return root.operands[0] is parameter and parameter.user_count == 1 and _once(root, 0)
         first = subshape(root.shape, leaf)
-        if root.opcode in SPECIAL or not isinstance(first, ArrayShape):
+        if root.opcode in SPECIAL or root.opcode in emitters.EMITTERS or not isinstance(first, ArrayShape):
             return False
         if not all(isinstance(s, ArrayShape) and same_order(s, first) for _, s in root.shape.leaves()):
             return False
@@ -293,18 +293,3 @@ def _is_shared(rounds: int, nanoseconds: float) -> bool:
 
 def _once(i: HloInstruction, operand: int) -> bool:
     return sum(o is i.operands[operand] for o in i.operands) == 1
-
-
-def _reads_in_place(root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf) -> bool:
-    """Whether a fusion reads an element of a parameter only for the same element of its results, which all come out of one loop, or before the loop over its row."""
-    if root.opcode is Op.DYNAMIC_UPDATE_SLICE:
-        return root.operands[0] is parameter and parameter.user_count == 1 and _once(root, 0)
-    shapes = [s for _, s in root.shape.leaves()]
-    first = subshape(root.shape, leaf)
-    if root.opcode in SPECIAL or root.opcode in emitters.EMITTERS or not isinstance(first, ArrayShape):
-        return False
-    if not all(isinstance(s, ArrayShape) and same_order(s, first) for s in shapes):
-        return False
-    if not root.shape.is_tuple:
-        return is_in_place(root, parameter, parameter_leaf)
-    return same_order(array_of(parameter, parameter_leaf), first) and is_read_where_it_is(root, parameter, Rows(first))
