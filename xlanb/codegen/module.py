@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
+from xlanb.codegen.costs import Costs
 from xlanb.codegen.function import PARALLEL, Function, Parameter
 
 # An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C library's function.
@@ -47,6 +48,10 @@ class Target(Protocol):
 
     def __hash__(self) -> int:
         """Equal targets have equal hashes."""
+
+    @property
+    def costs(self) -> Costs:
+        """What emitters weigh on this machine."""
 
     @property
     def threads(self) -> int:

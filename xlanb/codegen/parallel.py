@@ -12,19 +12,12 @@ from contextlib import contextmanager
 
 from xlanb.codegen.function import Function, Ix
 
-WORTH = 25_000
-"""Nanoseconds of work from which on it pays to wake a thread."""
-
-_SMALLEST = 8_000
-"""Nanoseconds of the smallest part that is worth claiming, beyond one for each thread."""
-_PER_THREAD = 8
-
 
 def is_shared(f: Function, count: Ix, nanoseconds: float) -> bool:
     """Whether `parallel` would make a function of its own."""
     if f.target.threads < 2 or f.slot != 0:
         return False
-    return not isinstance(count, int) or (count > 1 and count * nanoseconds >= WORTH)
+    return not isinstance(count, int) or (count > 1 and count * nanoseconds >= f.target.costs.wake_ns)
 
 
 @contextmanager
@@ -50,8 +43,8 @@ def parts(f: Function, count: Ix, *, nanoseconds: float) -> Iterator[tuple[Ix, I
 
 def chunks(f: Function, count: Ix, nanoseconds: float) -> Ix:
     """How many parts: some more than threads, so that one who comes late does less, but none of them tiny; as many for each thread where none is late."""
-    threads = f.target.threads
+    threads, costs = f.target.threads, f.target.costs
     if not isinstance(count, int):
-        return count.umin(_PER_THREAD * threads)
-    worth = int(count * nanoseconds / _SMALLEST)
-    return min(count, threads * max(1, min(_PER_THREAD, worth // threads)))
+        return count.umin(costs.parts_per_thread * threads)
+    worth = int(count * nanoseconds / costs.part_ns)
+    return min(count, threads * max(1, min(costs.parts_per_thread, worth // threads)))

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 
+from xlanb.codegen.costs import FAMILIES, Costs, family
 from xlanb.debug_options import environment_number
 
 
@@ -39,6 +40,11 @@ class Target:
     def vector_registers(self) -> int:
         """How many vector registers there are."""
         return 32 if self.vector_bits == 512 or self.triple.startswith(("aarch64", "arm64")) else 16
+
+    @property
+    def costs(self) -> Costs:
+        """What emitters weigh, by the family of the machine."""
+        return FAMILIES[family(self.vector_bits, self.enabled)]
 
     @cached_property
     def has_fma(self) -> bool:

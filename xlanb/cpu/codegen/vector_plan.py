@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from xlanb.codegen.costs import COMMON, Costs
 from xlanb.cpu.codegen.elemental import Leaf, array_of, elementwise_chain
 from xlanb.cpu.codegen.indexing import order, same_order
 from xlanb.cpu.codegen.types import part
@@ -42,6 +43,7 @@ class Plan:
     seen: set[HloInstruction] = field(default_factory=set)
     runs: dict[tuple[HloInstruction, Leaf], int] = field(default_factory=dict)
     depth: int = 0
+    costs: Costs = COMMON
 
     def vectors(self, register: int) -> tuple[int, int]:
         """(elements of a vector register of so many bits, registers that a vector should have)."""
@@ -59,9 +61,9 @@ class Plan:
         return one, wide
 
 
-def plan(bound: Collection[HloInstruction], roots: list[tuple[HloInstruction, Leaf]]) -> Plan:
+def plan(bound: Collection[HloInstruction], roots: list[tuple[HloInstruction, Leaf]], costs: Costs = COMMON) -> Plan:
     """The plan of the elements of instructions of one shape; those that are `bound` are read from memory."""
-    made = Plan()
+    made = Plan(costs=costs)
     for i, leaf in roots:
         _use(made, array_of(i, leaf), 1.0)
         made.run = min(made.run, _run(made, bound, i, leaf))
@@ -72,7 +74,7 @@ def _use(p: Plan, shape: ArrayShape, bytes_: float) -> None:
     t = part(shape.element_type)
     bits = 8 if t is PrimitiveType.PRED else 32 if t.is_floating and t.bits < 32 else max(8, t.bits)
     p.widest, p.narrowest = max(p.widest, bits), min(p.narrowest, bits)
-    p.nanoseconds += bytes_ * max(1, shape.element_type.bits // 8) * 0.05
+    p.nanoseconds += bytes_ * max(1, shape.element_type.bits // 8) * p.costs.byte_ns
 
 
 def _run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
@@ -108,7 +110,7 @@ def _fresh_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, le
         p.seen.add(i)
         _use(p, own, 0.0)
         p.hard = p.hard or i.opcode in HARD
-        p.nanoseconds += 0.4 if i.opcode in HARD else 0.02
+        p.nanoseconds += p.costs.function_ns if i.opcode in HARD else p.costs.operation_ns
     if i.opcode is Op.CONSTANT:
         return ALL
     if i.opcode is Op.BROADCAST:
@@ -148,7 +150,7 @@ def _broadcast_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction
         return ALL
     count = next((k for k, v in enumerate(kept) if v != kept[0]), len(kept))
     if not kept[0]:
-        inner = Plan()
+        inner = Plan(costs=p.costs)
         _run(inner, bound, i.operands[0], ())
         for d in fastest[:count]:
             inner.nanoseconds /= max(array_of(i).dimensions[d], 1)

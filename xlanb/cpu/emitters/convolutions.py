@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from xlanb.analysis.convolution import multiplies_padding
-from xlanb.codegen import arithmetic
+from xlanb.codegen import arithmetic, costs
 from xlanb.codegen.elemental import Elemental, elemental
 from xlanb.codegen.elements import Element, real, zero
 from xlanb.codegen.function import Ix
@@ -27,7 +27,7 @@ from xlanb.cpu.emitters.dots import place_of
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
 from xlanb.cpu.emitters.matmul.lanes import Place, can_load
 from xlanb.cpu.emitters.matmul.plan import Plan, plan
-from xlanb.cpu.emitters.products import MANY_PRODUCTS, multiply_add
+from xlanb.cpu.emitters.products import multiply_add
 from xlanb.cpu.emitters.reductions import window_position
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.instruction import HloInstruction
@@ -145,7 +145,7 @@ def _planned(i: HloInstruction) -> _Planned | None:
 def is_worth_a_kernel(i: HloInstruction) -> bool:
     """Whether a convolution should be a kernel of its own rather than a part of another (see dot)."""
     planned = _planned(i)
-    return planned is not None and sum(p.x.products for _, p in planned.parts) >= MANY_PRODUCTS
+    return planned is not None and sum(p.x.products for _, p in planned.parts) >= costs.COMMON.written_products
 
 
 def scratch_bytes(i: HloInstruction) -> int:
@@ -184,7 +184,7 @@ def _skip_padding(e: Elemental, i: HloInstruction, output: IrArray) -> None:
     def is_lost(q: Ix) -> Value:
         return real(output.load(Index(shape, flat=q))).is_nan()
 
-    with parallel(f, -(-count // _BLOCK), nanoseconds=0.1 * _BLOCK) as n:
+    with parallel(f, -(-count // _BLOCK), nanoseconds=f.target.costs.moved_element_ns * _BLOCK) as n:
         low = f.mul(n, _BLOCK)
         size = f.clamp(f.sub(count, low), 0, _BLOCK)
         with f.carried(size, [f.const(I1, False)]) as loop:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlanb.codegen import arithmetic
+from xlanb.codegen import arithmetic, costs
 from xlanb.codegen.elemental import Elemental, array_of, elemental
 from xlanb.codegen.elements import Element, zero
 from xlanb.codegen.function import Ix
@@ -17,7 +17,7 @@ from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
 from xlanb.cpu.emitters.matmul.lanes import Place
 from xlanb.cpu.emitters.matmul.plan import plan
-from xlanb.cpu.emitters.products import MANY_PRODUCTS, accumulator_type, multiply_add
+from xlanb.cpu.emitters.products import accumulator_type, multiply_add
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
@@ -109,7 +109,7 @@ def scratch_bytes(i: HloInstruction) -> int:
 def is_worth_a_kernel(i: HloInstruction) -> bool:
     """Whether a dot should be a kernel of its own rather than a part of another: it has enough products, of types that have vectors."""
     x = contraction_of(i)
-    return x.products >= MANY_PRODUCTS and plan(x) is not None
+    return x.products >= costs.COMMON.written_products and plan(x) is not None
 
 
 def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:

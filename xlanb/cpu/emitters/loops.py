@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from xlanb.codegen import costs
 from xlanb.codegen.elemental import Elemental, Kept, Leaf, array_of
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, order, same_order
@@ -17,10 +18,6 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
 
 Output = tuple[HloInstruction, Leaf, IrArray]
-_SMALL = 32
-"""A loop over so few elements needs neither vectors nor LLVM's passes."""
-_BESIDE = 4
-"""Rows that are gathered side by side."""
 
 
 def emit_loops(e: Elemental, outputs: Sequence[Output]) -> None:
@@ -52,7 +49,7 @@ class _Loops:
         self.shape: ArrayShape = group[0][2].shape
         self.order = list(reversed(order(self.shape)))
         self.sizes = tuple(self.shape.dimensions[d] for d in self.order)
-        self.plan: Plan = plan(e.bindings, [(i, leaf) for i, leaf, _ in group])
+        self.plan: Plan = plan(e.bindings, [(i, leaf) for i, leaf, _ in group], e.f.target.costs)
         root = group[0][0]
         self.rows = rows_of(root, self.shape, self.plan.run, e.bindings) if len(group) == 1 else None
         self.pointers = [array.pointer for _, _, array in group]
@@ -65,7 +62,7 @@ class _Loops:
         elif self._gathers_alike(self.sizes[:-run]):
             self._gathered(run)
         elif self.shape.element_count < 4 or not self._in_vectors(run):
-            self.f.ready = self.f.ready and self.shape.element_count <= _SMALL
+            self.f.ready = self.f.ready and self.shape.element_count <= costs.COMMON.plain_loop_elements
             self._one_by_one()
 
     @property
@@ -138,19 +135,25 @@ class _Loops:
     def _gathers_alike(self, outer: Sequence[int]) -> bool:
         """Whether rows are nothing but gathered, all of them at the same places of theirs."""
         i = self.group[0][0]
-        if len(self.group) > 1 or i.opcode is not Op.GATHER or i in self.e.bindings or not outer or outer[-1] < _BESIDE:
+        if (
+            len(self.group) > 1
+            or i.opcode is not Op.GATHER
+            or i in self.e.bindings
+            or not outer
+            or outer[-1] < costs.COMMON.gathered_rows
+        ):
             return False
         return self._again and set(i.ints("offset_dims")) == set(self.order[: len(outer)])
 
     def _gathered(self, run: int) -> None:
         """Some rows side by side, element by element: each place is found once for all of them, and the loads are fewer cycles than those of a vector."""
         outer, inner = self.sizes[:-run], self.sizes[-run:]
-        last = outer[-1] - _BESIDE  # the last rows lie back over those before
+        last = outer[-1] - costs.COMMON.gathered_rows  # the last rows lie back over those before
         self._begin()
-        cost = self.plan.nanoseconds * _BESIDE * math.prod(inner)
-        with nested(self.f, [*outer[:-1], -(-outer[-1] // _BESIDE)], cost) as at:
-            first = self.f.clamp(self.f.mul(at[-1], _BESIDE), 0, last)
-            rows = [[*at[:-1], self.f.add(first, k)] for k in range(_BESIDE)]
+        cost = self.plan.nanoseconds * costs.COMMON.gathered_rows * math.prod(inner)
+        with nested(self.f, [*outer[:-1], -(-outer[-1] // costs.COMMON.gathered_rows)], cost) as at:
+            first = self.f.clamp(self.f.mul(at[-1], costs.COMMON.gathered_rows), 0, last)
+            rows = [[*at[:-1], self.f.add(first, k)] for k in range(costs.COMMON.gathered_rows)]
             with self.f.loop(math.prod(inner)) as q:
                 for row in rows:
                     self._store(self._index([*row, *split(self.f, q, inner)]))

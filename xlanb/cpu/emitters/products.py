@@ -10,8 +10,6 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
-MANY_PRODUCTS = 512
-"""Products from which on it pays to write a result to memory for others to read."""
 
 
 def accumulator_type(t: PrimitiveType) -> PrimitiveType:

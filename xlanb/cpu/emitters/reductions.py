@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from xlanb.codegen import arithmetic, complex_math
+from xlanb.codegen import arithmetic, complex_math, costs
 from xlanb.codegen.complex_math import Complex
 from xlanb.codegen.elemental import Elemental, array_of, elemental, flat, pack
 from xlanb.codegen.elements import Element, constant, highest, is_narrow, load, lowest, pair, parts, real, store
@@ -25,12 +25,8 @@ from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
 _SIMPLE = frozenset({Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.AND, Op.OR, Op.XOR})
-SHORT = 4
-"""A sum of so few elements is no work for vectors."""
 PARTS = 16
 """Partial results of one sum over all of an array: so many whoever takes which, so that the result is always the same."""
-LARGE = 1 << 16
-"""Elements from which on a sum over all of an array may be shared by threads."""
 
 
 def simple_reducer(target: HloComputation) -> Op | None:
@@ -127,7 +123,7 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
         if along.pays:
             return along.reduce(start[0])
     if e.f.ready and not e.f.width:
-        e.f.ready = math.prod(source.dimensions[d] for d in i.dimensions) <= SHORT
+        e.f.ready = math.prod(source.dimensions[d] for d in i.dimensions) <= costs.COMMON.vector_sum_elements
 
     def body(indices: list[Ix], accumulators: list[Element]) -> list[Element]:
         where = list(base)
@@ -214,11 +210,11 @@ class AlongRows:
             return False
         if is_narrow(t) and op in (Op.ADD, Op.MULTIPLY):
             return False  # rounded after every step: in order
-        return math.prod(self.source.dimensions[d] for d in self.fast) > SHORT
+        return math.prod(self.source.dimensions[d] for d in self.fast) > costs.COMMON.vector_sum_elements
 
     def reduce(self, start: Element) -> Element:
         """The result, from an initial value on."""
-        p = plan(self.e.bindings, [(self.input, ())])
+        p = plan(self.e.bindings, [(self.input, ())], self.e.f.target.costs)
         run = max(1, min(p.run, len(self.fast)))
         self.slow, self.fast = self.slow + self.fast[:-run], self.fast[-run:]
         nest = self._nest(p)
@@ -231,7 +227,7 @@ class AlongRows:
     def shared(self, start: Callable[[], Element], scratch: Value) -> Element | None:
         """The result by `PARTS` partial results in scratch memory, for threads to share; None, and nothing is written, where that does not pay."""
         f, t = self.e.f, self.type
-        p = plan(self.e.bindings, [(self.input, ())])
+        p = plan(self.e.bindings, [(self.input, ())], self.e.f.target.costs)
         count = self.source.element_count
         nest, combiner = self._nest(p), self._combiner
         wide = nest.widths[1]
@@ -286,7 +282,7 @@ def scratch_bytes(i: HloInstruction) -> int:
     """Bytes of the partial results of a reduction of all of a large array."""
     if i.shape.is_tuple or len(i.operands) != 2 or array_of(i).element_count != 1:
         return 0
-    return PARTS * 16 if array_of(i.operands[0]).element_count >= LARGE else 0
+    return PARTS * 16 if array_of(i.operands[0]).element_count >= costs.COMMON.shared_sum_elements else 0
 
 
 def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:

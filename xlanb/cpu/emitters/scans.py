@@ -121,7 +121,9 @@ class _Rows:
 
     def emit(self) -> None:
         f, scan = self.f, self.scan
-        with parallel(f, self.split.outer, nanoseconds=scan.m / self.n * 3 + scan.m % self.n + 10) as o:
+        c = f.target.costs
+        cost = (scan.m / self.n + scan.m % self.n / 3) * c.scan_vector_ns + c.scan_row_ns
+        with parallel(f, self.split.outer, nanoseconds=cost) as o:
             self.line = o
             source, target = f.mul(o, self.split.n), f.mul(o, self.goal.n)
             carry = real(self.e.scalar(self.k.root.operands[1]))
@@ -237,7 +239,7 @@ def _columns(k: Kernel, scan: Cumulative, split: Split, goal: Split, op: Op) -> 
     blocks = -(-split.inner // width)
     held = array_in_order(e, operand, split.shape)
     flags = [True]
-    with parallel(f, split.outer * blocks, nanoseconds=scan.m * group * 1.5) as at:
+    with parallel(f, split.outer * blocks, nanoseconds=scan.m * group * f.target.costs.scan_step_ns) as at:
         o = f.div(at, blocks)
         # The last block lies back over the one before: the same results are written twice.
         column = f.clamp(f.mul(f.rem(at, blocks), width), 0, split.inner - width)
@@ -352,7 +354,7 @@ def _plain(k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
                     state = reducer.step(state, element(o, f.add(f.sub(j, scan.empty), scan.early), c))
                 put(o, j, c, state)
 
-    cost = scan.m * len(outputs) * (6 if any(is_narrow(t) for t in types) else 4)
+    cost = scan.m * len(outputs) * f.target.costs.scan_element_ns * (1.5 if any(is_narrow(t) for t in types) else 1)
     with parallel(f, split.outer, nanoseconds=cost * split.inner) as o:
         if split.inner >= 8 and scan.steps:
             lines(o)

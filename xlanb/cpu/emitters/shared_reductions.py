@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from xlanb.buffers.values import is_plain_reshape
-from xlanb.codegen import arithmetic
+from xlanb.codegen import arithmetic, costs
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import array, real, register
 from xlanb.codegen.function import Function, Ix, Parameter
@@ -29,35 +29,19 @@ from xlanb.codegen.parallel import is_shared, parts
 from xlanb.codegen.routines import routine
 from xlanb.codegen.types import I8, I64, PTR
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.reductions import LARGE, PARTS, identity
+from xlanb.cpu.emitters.reductions import PARTS, identity
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
 _TYPES = frozenset({T.F32, T.F64, T.S32, T.U32, T.S64, T.U64})
-_NANOSECONDS = 0.05
-"""Of a byte that is read."""
 _UNROLL = 4
 """Vectors of partial results of a row."""
-_LONG = 6
-"""Vectors that a row has to have, so that the loops of a routine cost no more than code for its length."""
-_WORTH = 1024
-"""Elements of an array that is worth a call, where there are several."""
 _TOGETHER = 4
 """Rows that are added to a row of results at once: each is a stream of its own for the prefetcher, and streams a multiple of a page apart share few places in the cache."""
-_ENOUGH = 8
-"""Rows that a routine over columns is worth a call for."""
-_STRETCH = 4096
-"""Bytes of each row that a thread reads at the least: shorter stretches are not prefetched, so that two threads are slower than one."""
 _BANDS = 4
 """Into how many bands rows are cut where they are too short for that: each has a row of results of its own. So many whoever takes which, so that the result is always the same."""
-_BANDED = 1 << 19
-"""Bytes from which on an array may be cut into bands."""
-_SHORT = 256
-"""Bytes of a row below which several are taken as one."""
-_FEW = 32
-"""How many elements at the least go into each result that is multiplied when all of them are there."""
 _OF_ONE = frozenset({Op.ABS, Op.NEGATE, Op.EXPONENTIAL})
 _OF_TWO = frozenset({Op.ADD, Op.SUBTRACT, Op.MULTIPLY})
 """What a routine does with each element before it is reduced: sums of squares and products, of magnitudes, of exponentials."""
@@ -126,9 +110,9 @@ class Cut:
     def of(rows: int, columns: int, size: int) -> Cut:
         """Of so many rows and columns of elements of `size` bytes."""
         length = columns * size
-        bands = _BANDS if length < 2 * _STRETCH and rows * length >= _BANDED else 1
-        joined = 2 * _SHORT // length if length < _SHORT else 1
-        return Cut(bands, joined if rows >= bands * joined * _ENOUGH else 1)
+        bands = _BANDS if length < 2 * costs.COMMON.stretch_bytes and rows * length >= costs.COMMON.banded_bytes else 1
+        joined = 2 * costs.COMMON.joined_row_bytes // length if length < costs.COMMON.joined_row_bytes else 1
+        return Cut(bands, joined if rows >= bands * joined * costs.COMMON.called_rows else 1)
 
     def area(self, columns: int) -> int:
         """Elements of the partial results of a band: its row of results and, where rows are joined, theirs; no two bands share a cache line."""
@@ -226,12 +210,17 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
             return False
         _Rows(e, i, fold, pointers, output.pointer).emit(outer, rows, None, count)
     elif columns == 1:
-        if rows < _LONG * width:
+        if rows < costs.COMMON.row_vectors * width:
             return False
         _Rows(e, i, fold, pointers, output.pointer).emit(outer, rows, scratch)
     else:
         short = columns < width and scratch is None
-        if of is not None or rows < _ENOUGH or short or (outer > 1 and rows * columns < _WORTH):
+        if (
+            of is not None
+            or rows < costs.COMMON.called_rows
+            or short
+            or (outer > 1 and rows * columns < costs.COMMON.called_elements)
+        ):
             return False
         _Columns(e, i, replace(fold, columns=True), pointers, output.pointer).emit(outer, rows, columns, scratch)
     e.f.ready = e.f.calls_only = True
@@ -241,7 +230,11 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
 def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: HloInstruction, output: IrArray) -> bool:
     """A reduction whose few results are multiplied by one number, as in a mean; False, and nothing is written, of another."""
     t, count, given = array_of(i).element_type, array_of(i).element_count, array_of(i.operands[0]).element_count
-    if t not in (T.F32, T.F64) or count * _FEW > given or (count == 1 and given >= LARGE):
+    if (
+        t not in (T.F32, T.F64)
+        or count * costs.COMMON.multiplied_elements > given
+        or (count == 1 and given >= costs.COMMON.shared_sum_elements)
+    ):
         return False
     if not emit_shared_reduce(e, i, op, output, None):
         return False
@@ -279,7 +272,7 @@ class _Reduction:
 
     def nanoseconds(self, elements: int) -> float:
         """The time of so many elements."""
-        return elements * self.fold.type.byte_size * _NANOSECONDS
+        return elements * self.fold.type.byte_size * self.f.target.costs.byte_ns
 
 
 class _Rows(_Reduction):
@@ -341,7 +334,7 @@ class _Columns(_Reduction):
 
     def _in_stretches(self, rows: int, columns: int) -> None:
         """A stretch of columns for each thread, all rows of it."""
-        f, stretch = self.f, _STRETCH // self.fold.type.byte_size
+        f, stretch = self.f, costs.COMMON.stretch_bytes // self.fold.type.byte_size
         with parts(f, -(-columns // stretch), nanoseconds=self.nanoseconds(rows * stretch)) as (low, high):
             first = f.mul(low, stretch)
             last: Ix = columns if isinstance(high, int) else f.value(f.mul(high, stretch)).umin(columns)

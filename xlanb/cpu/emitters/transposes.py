@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlanb.codegen import views
+from xlanb.codegen import costs, views
 from xlanb.codegen.elemental import Binding, Elemental, array_of
 from xlanb.codegen.elements import Element, load
 from xlanb.codegen.function import Function, Ix
@@ -27,13 +27,6 @@ from xlanb.shape import ArrayShape, PrimitiveType
 
 if TYPE_CHECKING:
     from xlanb.cpu.emitters.kernel import Kernel
-
-_TILE = 64
-"""Elements of a fusion's tile along either dimension."""
-_ACROSS = 4
-"""Tiles that are done side by side before the next row of them: their pages are met again."""
-_SMALL = 256
-"""Arrays of fewer elements are not worth tiles."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,7 @@ def permuted(e: Elemental, i: HloInstruction) -> tuple[IrArray, tuple[int, ...]]
 
 def emit_transposed(k: Kernel) -> bool:
     """A kernel that turns an operand, or whose loop reads one turned; False of any other."""
-    if len(k.outputs) != 1 or k.root.shape.is_tuple or k.output.shape.element_count < _SMALL:
+    if len(k.outputs) != 1 or k.root.shape.is_tuple or k.output.shape.element_count < costs.COMMON.tiled_elements:
         return False
     found = permuted(k.e, k.root)
     if found is None:
@@ -125,7 +118,7 @@ class Turn:
         self.fast, self.along = fast, along
         lanes = min(f.target.vector_bits // bits, 16, fast.size, along.size)
         self.n = 1 << (lanes.bit_length() - 1)
-        self.across = min(_ACROSS, -(-along.size // self.n))
+        self.across = min(costs.COMMON.tiles_across, -(-along.size // self.n))
 
     @property
     def bands(self) -> int:
@@ -135,7 +128,7 @@ class Turn:
     @property
     def nanoseconds(self) -> float:
         """What a band costs."""
-        return self.fast.size * self.n * self.across * self.bits / 8 * 0.03
+        return self.fast.size * self.n * self.across * self.bits / 8 * self.f.target.costs.turned_byte_ns
 
     def all(self, source: Value, begin: Ix, target: Value, goal: Ix) -> None:
         """Every band."""
@@ -227,12 +220,13 @@ def _emit_fused(k: Kernel) -> bool:
     if min(sizes) < 8:
         return False
     others = [d for d in dims if d not in (fast, j)]
-    tiles = [along_tiles(n, _TILE) for n in sizes]
+    side = costs.COMMON.tile_elements
+    tiles = [along_tiles(n, side) for n in sizes]
     count = math.prod(shape.dimensions[d] for d in others) * tiles[0] * tiles[1]
     ready = [True]
     # Whole tiles share a loop; those at the edges, of other sizes, have loops of their own.
-    for rows in _edges(sizes[1]):
-        for columns in _edges(sizes[0]):
+    for rows in _edges(sizes[1], side):
+        for columns in _edges(sizes[0], side):
             rounds = math.prod(shape.dimensions[d] for d in others) * rows[1] * columns[1]
             cost = rows[2] * columns[2] * (0.15 + 0.1 * len(found))
             with parallel(f, rounds, nanoseconds=cost) as q:
@@ -241,18 +235,18 @@ def _emit_fused(k: Kernel) -> bool:
                 row, left = f.rem(left, rows[1]), f.div(left, rows[1])
                 for d in others:
                     at[d], left = f.rem(left, shape.dimensions[d]), f.div(left, shape.dimensions[d])
-                at[fast] = f.add(f.mul(column, _TILE), columns[0])
-                at[j] = f.add(f.mul(row, _TILE), rows[0])
+                at[fast] = f.add(f.mul(column, side), columns[0])
+                at[j] = f.add(f.mul(row, side), rows[0])
                 ready.append(_tile(k, found, at, fast, j, (columns[2], rows[2])))
     f.ready = all(ready)
     return count > 0
 
 
-def _edges(size: int) -> list[tuple[int, int, int]]:
-    """(begin, how many, size) of the tiles along a dimension: whole ones, and the rest."""
-    whole, rest = divmod(size, _TILE)
-    out = [(0, whole, _TILE)] if whole else []
-    return [*out, (whole * _TILE, 1, rest)] if rest else out
+def _edges(size: int, side: int) -> list[tuple[int, int, int]]:
+    """(begin, how many, size) of the tiles of some elements along a dimension: whole ones, and the rest."""
+    whole, rest = divmod(size, side)
+    out = [(0, whole, side)] if whole else []
+    return [*out, (whole * side, 1, rest)] if rest else out
 
 
 Turned = Mapping[HloInstruction, tuple[IrArray, tuple[int, ...]]]

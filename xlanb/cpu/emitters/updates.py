@@ -88,7 +88,7 @@ def _pad_between(k: Kernel) -> bool:
     def clear(q: Ix) -> None:
         k.output.store(Index(result, flat=q), e.scalar(value))
 
-    f.ready = along(f, result.element_count, (result.element_type,), clear, nanoseconds=0.05 * size)
+    f.ready = along(f, result.element_count, (result.element_type,), clear, nanoseconds=f.target.costs.byte_ns * size)
     with nested(f, [source.dimensions[d] for d in slowest], 0.3 + 0.05 * size) as at:
         multi: list[Ix] = [0] * source.rank
         for d, v in zip(slowest, at, strict=True):
@@ -176,7 +176,7 @@ def _scatter(k: Kernel) -> bool:
     fastest = order_in_window[-1] if order_in_window else 0
     at_zero = fastest not in to_operand or width == source.dimensions[fastest]
     blocks = _blocks(f, width, min(array_of(o).element_type.bits for o in operands)) if at_zero else 1
-    with parallel(f, blocks, nanoseconds=update.element_count / blocks * 0.3) as block:
+    with parallel(f, blocks, nanoseconds=update.element_count / blocks * f.target.costs.updated_element_ns) as block:
         first = f.mul(block, width // blocks)
         nest({})
     f.ready = ready and all(flags) and bool(order_in_window)

@@ -382,7 +382,7 @@ def _columns(k: Kernel, split: Split, lanes: _Lanes) -> bool:
     group = next(g for g in (_UNROLL, 2, 1) if split.inner >= g * n)
     width = group * n
     blocks = -(-split.inner // width)
-    with parallel(f, split.outer * blocks, nanoseconds=split.n * group * 1.0) as at:
+    with parallel(f, split.outer * blocks, nanoseconds=split.n * group * f.target.costs.pair_step_ns) as at:
         o, block = f.div(at, blocks), f.rem(at, blocks)
         # The last block lies back over the one before: the same results are written twice.
         column = f.clamp(f.mul(block, width), 0, split.inner - width)
@@ -410,7 +410,9 @@ def _rows(k: Kernel, split: Split, lanes: _Lanes, *, rising: bool) -> bool:
     """Lines along memory: the lanes keep pairs of their own, which are joined at the end. Gives whether all of it was written in vectors."""
     e, f, n = k.e, k.f, lanes.n
     types = [lanes.t, lanes.p]
-    with parallel(f, split.outer, nanoseconds=split.n / n * 1.5 + 20) as o:
+    with parallel(
+        f, split.outer, nanoseconds=split.n / n * f.target.costs.pair_vector_ns + f.target.costs.pair_row_ns
+    ) as o:
         row = _Row(k, split, lanes, o, rising=rising)
         found, nan = row.pairs()
         reducer = Reducer(e, k.root.to_apply, types)

@@ -14,6 +14,7 @@ from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING
 
+from xlanb.codegen import costs
 from xlanb.codegen.elemental import array_of, flat, pack
 from xlanb.codegen.elements import array, memory, real
 from xlanb.codegen.function import Ix
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from xlanb.cpu.emitters.kernel import Kernel
 
 _GROUP = 4
-_UNROLL = 18
-"""The most vectors of a window that are written down one after the other: a loop costs the code generator as much as forty lines."""
-_ROW_BYTES = 1 << 15
-"""The longest row that is put on the stack."""
 
 
 def emit_windows(k: Kernel) -> bool:
@@ -150,7 +147,11 @@ class _Pool:
         if any(low == high for low, high, _ in ranges.values()):
             return state
         known = [range(low, high) for low, high, _ in ranges.values() if isinstance(low, int) and isinstance(high, int)]
-        if f.ready and len(known) == len(ranges) and math.prod(map(len, known)) * len(state) <= _UNROLL:
+        if (
+            f.ready
+            and len(known) == len(ranges)
+            and math.prod(map(len, known)) * len(state) <= costs.COMMON.written_out_vectors
+        ):
             for offsets in product(*known):
                 reach = {d: k * self.window[d].window_dilation for d, k in zip(dims, offsets, strict=True)}
                 state = step({d: f.add(ranges[d][2], k, wrap=True) for d, k in reach.items()}, state)
@@ -222,7 +223,7 @@ class _Pool:
         length = self._row_length(fastest)
         return (
             low == 0 and w.padding_high >= 0 and self.source.dimensions[fastest] >= self.n and w.stride <= 4
-            and self.result.dimensions[fastest] >= self.n // 2 and length * self.t.byte_size <= _ROW_BYTES
+            and self.result.dimensions[fastest] >= self.n // 2 and length * self.t.byte_size <= costs.COMMON.staged_row_bytes
         )  # fmt: skip
 
     def _row_length(self, fastest: int) -> int:
@@ -288,7 +289,7 @@ class _Pool:
             wide = row.load(at, n * w.stride)
             return combine(f, op, t, total, f.shuffle(wide, None, [lane * w.stride for lane in range(n)]))
 
-        if size <= _UNROLL // 4:
+        if size <= costs.COMMON.written_out_vectors // 4:
             return reduce(lambda total, k: next_of(k, total), range(size), first)
         with f.carried(size, [first]) as loop:
             loop.next = [next_of(loop.index, loop.values[0])]

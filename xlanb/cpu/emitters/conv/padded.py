@@ -15,9 +15,6 @@ from xlanb.cpu.emitters.matmul.lanes import Place
 from xlanb.cpu.emitters.matmul.packing import line_routine
 from xlanb.shape import PrimitiveType
 
-_NANOSECONDS = 0.1
-"""Of writing one element."""
-
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -121,7 +118,12 @@ def _slab(f: Function, p: Padded, outer: tuple[int, ...], target: Place, first: 
         _zero(begin, size)
         return
     name, words = line_routine(f, 0, (p.type, p.type), zeros=(0, count))
-    emit_grid(f, spans, digits_of(spans), Work(name, words, (begin, begin, begin), 3 + count * _NANOSECONDS))
+    emit_grid(
+        f,
+        spans,
+        digits_of(spans),
+        Work(name, words, (begin, begin, begin), 3 + count * f.target.costs.moved_element_ns),
+    )
 
 
 def _rows(f: Function, p: Padded, c: Convolution, source: Place, target: Place, *, holes: bool) -> None:
@@ -141,7 +143,7 @@ def _rows(f: Function, p: Padded, c: Convolution, source: Place, target: Place, 
     a = source.at(p.source_type, sum(p.sides[d].skipped * from_[d] for d in p.order[: at + 1]))
     first = sum(p.sides[d].first * p.strides[d] for d in walked)
     arrays = (a, a, target.at(p.type, first))
-    emit_grid(f, spans, digits_of(spans), Work(name, words, arrays, 5 + run * _NANOSECONDS))
+    emit_grid(f, spans, digits_of(spans), Work(name, words, arrays, 5 + run * f.target.costs.moved_element_ns))
 
 
 def _zero(at: Value, size: int) -> None:

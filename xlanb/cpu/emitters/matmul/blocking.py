@@ -9,18 +9,13 @@ from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
 
+from xlanb.codegen.costs import Costs
 from xlanb.codegen.module import Target
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.emitters.matmul.lanes import lanes_of
 
-_LINE, _SETS, _WAYS = 64, 64, 8
-"""The first-level data cache: bytes of a line, sets, ways."""
-_CROWDED = 0.2
-"""Of the time more, for each row of a tile more than a set has room for."""
-_STREAMS, _FAR, _SCATTERED = 8, 512, 1.07
-"""Streams that are fetched ahead, bytes from which on rows are streams of their own, and how much longer more of them take."""
-_TILE_OVERHEAD = 24.0
-"""Cycles around each tile: the call, the position."""
+_LINE = 64
+"""Bytes of a cache line."""
 _VECTORS = (1, 2, 3, 4, 6, 8)
 _COMMON = (
     (14, 2),
@@ -79,14 +74,17 @@ def blocking(x: Contraction, target: Target) -> Blocking:
     column = x.columns[-1] if x.columns else Axis(1)
     while width > 4 and width // 2 >= column.size:
         width //= 2  # two of half the width go at once on some machines
-    options = [_option(x, rows, vectors, width, column) for rows, vectors in _candidates(x, target, width, column)]
+    options = [
+        _option(x, rows, vectors, width, column, target.costs)
+        for rows, vectors in _candidates(x, target, width, column)
+    ]
     options.sort(key=lambda o: o.cycles)
-    least = options[0].cycles * _slowed(options[0], x)
+    least = options[0].cycles * _slowed(options[0], x, target.costs)
     near: dict[tuple[int, int], tuple[float, Blocking]] = {}
     for option in options:
         if option.cycles > least * _HARDLY:
             break  # nothing makes an option faster than it is at first sight
-        cycles = option.cycles * _slowed(option, x)
+        cycles = option.cycles * _slowed(option, x, target.costs)
         least = min(least, cycles)
         shape = (len(option.offsets(x.rows)), option.vectors)
         near[shape] = min(near.get(shape, (cycles, option)), (cycles, option), key=itemgetter(0))
@@ -120,7 +118,7 @@ def _row_candidates(axes: tuple[Axis, ...], limit: int) -> Iterator[Rows]:
                     yield Rows(m, n, part)
 
 
-def _option(x: Contraction, rows: Rows, vectors: int, width: int, column: Axis) -> Blocking:
+def _option(x: Contraction, rows: Rows, vectors: int, width: int, column: Axis, costs: Costs) -> Blocking:
     whole = x.rows[rows.whole].size if rows.whole >= 0 else 1
     partial = x.rows[rows.partial].size if rows.partial >= 0 else 1
     height = whole * rows.part
@@ -130,19 +128,21 @@ def _option(x: Contraction, rows: Rows, vectors: int, width: int, column: Axis) 
     sums = height * vectors * parts
     # As many loads a cycle as multiply-adds; fewer than four sums wait for one another; lines of b come from beyond the first cache.
     step = max(sums, parts * height + vectors, 4.0 if sums < 4 else 0.0)
-    step += vectors * (1.0 if x.depth_count * vectors * _LINE > _LINE * _SETS * _WAYS // 2 else 0.3)
-    cycles = tiles * (step * x.depth_count + 2 * sums + _TILE_OVERHEAD)
+    step += vectors * (
+        1.0 if x.depth_count * vectors * _LINE > _LINE * costs.first_cache_sets * costs.first_cache_ways // 2 else 0.3
+    )
+    cycles = tiles * (step * x.depth_count + 2 * sums + costs.tile_cycles)
     return Blocking(rows, vectors, width, cycles * (1 + 0.001 / sums), tiles)
 
 
-def _slowed(made: Blocking, x: Contraction) -> float:
+def _slowed(made: Blocking, x: Contraction, costs: Costs) -> float:
     """How much longer loads of a take: where the rows of a tile fall on few sets of the first cache and drive one another out, or are many streams apart from one another."""
     if not x.depth or x.depth_count * x.a_type.byte_size <= _LINE:
         return 1.0
     size = x.a_type.byte_size
     places = sorted({o.a * size // _LINE for o in made.offsets(x.rows)})
-    crowd = max(Counter(line % _SETS for line in places).values())
-    if crowd > _WAYS:
-        return 1.0 + (crowd - _WAYS) * _CROWDED
-    apart = len(places) > _STREAMS and min(b - a for a, b in pairwise(places)) * _LINE >= _FAR
-    return _SCATTERED if apart and x.depth[-1].size * size >= _FAR else 1.0
+    crowd = max(Counter(line % costs.first_cache_sets for line in places).values())
+    if crowd > costs.first_cache_ways:
+        return 1.0 + (crowd - costs.first_cache_ways) * costs.crowded
+    apart = len(places) > costs.streams and min(b - a for a, b in pairwise(places)) * _LINE >= costs.stream_bytes
+    return costs.scattered if apart and x.depth[-1].size * size >= costs.stream_bytes else 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from xlanb.codegen import costs
 from xlanb.codegen.function import Function
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking
@@ -12,16 +13,12 @@ from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.emitters.matmul.grid import Digit, Span, Work, digits_of, emit_grid, walk_routine, walk_table
 from xlanb.cpu.emitters.matmul.lanes import Place, has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.packing import Copy, emit_copy, moves
-from xlanb.cpu.emitters.matmul.panel import PANEL_BYTES, filled_routine, filled_table, panel_routine, panel_table
+from xlanb.cpu.emitters.matmul.panel import filled_routine, filled_table, panel_routine, panel_table
 from xlanb.cpu.emitters.matmul.plan import Plan
 from xlanb.cpu.emitters.matmul.rowdot import RowDot, rowdot_routine, rowdot_table
 from xlanb.cpu.emitters.matmul.tile import Tile, has_pairs, levels_of, panel_axes, panel_bytes, tile_routine, tile_table
 from xlanb.shape import PrimitiveType
 
-_CYCLE = 0.25
-"""Nanoseconds of a cycle, about."""
-_BLOCK_BYTES = 512 << 10
-"""Of a's rows that all columns pass over before the next ones come: they stay in the second-level cache."""
 _ROWDOT_COLUMNS = 4
 
 
@@ -73,15 +70,15 @@ def _tiles(f: Function, x: Contraction, places: tuple[Place, Place, Place], *, w
     )
     tile = replace(tile, pairs=has_pairs(target, tile, x.depth))
     arrays = _addresses(x, places)
-    nanoseconds = made.cycles / made.tiles * _CYCLE
+    nanoseconds = made.cycles / made.tiles * f.target.costs.cycle_ns
     fills = panels and not column.a and column.b != 1
-    walk = _walk(x, made, step, _BLOCK_BYTES << 2 if fills else _BLOCK_BYTES)
+    walk = _walk(x, made, step, target.costs.block_bytes << 2 if fills else target.costs.block_bytes)
     if fills:
         read = replace(tile, panel=True, whole_b=False, pairs=False)
         work = Work(*_filled(f, x, read, walk, (rows, depth, step, lanes)), arrays, nanoseconds * walk.blocks)
         emit_grid(f, walk.spans, walk.outer, work)
         return
-    if panels and walk.blocks > 1 and (size := panel_bytes(tile, depth)) <= PANEL_BYTES:
+    if panels and walk.blocks > 1 and (size := panel_bytes(tile, depth)) <= costs.COMMON.panel_bytes:
         kept, read = replace(tile, keeps=True), replace(tile, panel=True, whole_b=False)
         table = panel_table(
             walk_routine(f.module),
@@ -208,6 +205,6 @@ def _rowdots(f: Function, x: Contraction, places: tuple[Place, Place, Place]) ->
         rowdot_routine(f.module, block),
         rowdot_table(block, x.depth, rows, columns),
         _addresses(x, places),
-        cycles * _CYCLE,
+        cycles * f.target.costs.cycle_ns,
     )
     emit_grid(f, spans, digits_of(spans), work)

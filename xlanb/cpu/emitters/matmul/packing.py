@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from xlanb.codegen.costs import Costs
 from xlanb.codegen.function import Function
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
@@ -20,8 +21,6 @@ from xlanb.shape import PrimitiveType
 
 _BLOCK = 64
 """Bytes of zeros in a store."""
-_NANOSECONDS = 0.1
-"""Of copying one element."""
 _MOVED_AS = {
     PrimitiveType.BF16: PrimitiveType.U16,
     PrimitiveType.F16: PrimitiveType.U16,
@@ -116,10 +115,10 @@ def moves(f: Function, copy: Copy) -> Moves:
         )
         words = [fast.a * copy.source_type.byte_size, axes[across].c * copy.type.byte_size]
         steps = [side if n in (across, len(axes) - 1) else 1 for n in range(len(axes))]
-        return Moves(_spans(copy, axes, steps), name, words, _cost(side * side))
+        return Moves(_spans(copy, axes, steps), name, words, _cost(side * side, f.target.costs))
     size = min(fast.size, 4096)
     name, words = line_routine(f, size, types, stride=fast.a)
-    return Moves(_spans(copy, axes, [size if x is fast else 1 for x in axes]), name, words, _cost(size))
+    return Moves(_spans(copy, axes, [size if x is fast else 1 for x in axes]), name, words, _cost(size, f.target.costs))
 
 
 def line_routine(
@@ -150,8 +149,8 @@ def line_routine(
     return routine(f.module, line, line.name, lambda f: _emit_line(f, line), ROUTINE), words
 
 
-def _cost(elements: int) -> float:
-    return 3 + elements * _NANOSECONDS
+def _cost(elements: int, costs: Costs) -> float:
+    return 3 + elements * costs.moved_element_ns
 
 
 def _spans(copy: Copy, axes: Sequence[Axis], steps: Sequence[int]) -> list[Span]:

@@ -26,8 +26,6 @@ from xlanb.codegen.types import I64, PTR
 from xlanb.cpu.emitters.matmul.grid import put
 from xlanb.cpu.emitters.matmul.shared import ROUTINE
 
-PANEL_BYTES = 1 << 18
-"""The largest panel."""
 _CONTEXT = 4
 
 

@@ -8,22 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from xlanb.codegen import costs
 from xlanb.codegen.elements import part
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.emitters.matmul.lanes import can_load, can_store, can_sum
 from xlanb.cpu.emitters.matmul.packing import Copy
-from xlanb.cpu.emitters.matmul.panel import PANEL_BYTES
 from xlanb.shape import PrimitiveType
 
-_FEW_ROWS = 8
-"""Up to so many rows a transpose of b costs more than sums along depth."""
-_MANY_ROWS = 448
-_MANY_BYTES = 3 << 19
-"""From so many rows and bytes on b is copied even if it could be read as it lies: its lines are then aligned, and not a multiple of a page apart."""
-_PANEL_ROWS = 64
-"""The same where no more than a panel of it is copied at a time."""
-_FILLED_ROWS = 32
-"""Up to so many rows panels are not worth being filled anew for each group of them."""
 _LANES = 16
 """What the lines of a copy are rounded up to, so that vectors of any machine may be read whole."""
 _SHORT = 4
@@ -65,7 +56,7 @@ def plan(x: Contraction) -> Plan | None:
         return None
     inner = x.depth[-1] if x.depth else Axis(1)
     along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
-    if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= _FEW_ROWS)):
+    if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
         return _in_parts(Plan(x, rowdot=True))
     made = Plan(x)
     if x.columns and not x.columns[-1].a and _wants_b(x):
@@ -116,21 +107,25 @@ def _wants_b(x: Contraction) -> bool:
     """Whether b cannot be read in vectors, or is widened for many rows, or too large to be read well as it lies."""
     if x.columns[-1].b != 1 or (x.b_type is not x.type and x.row_count > _LANES):
         return True
-    large = x.depth_count * x.column_count * x.type.byte_size >= _MANY_BYTES
-    return large and x.row_count >= (_PANEL_ROWS if _fits_panels(x) else _MANY_ROWS)
+    large = x.depth_count * x.column_count * x.type.byte_size >= costs.COMMON.copied_bytes
+    return large and x.row_count >= (costs.COMMON.copied_panel_rows if _fits_panels(x) else costs.COMMON.copied_rows)
 
 
 def _fits_panels(x: Contraction) -> bool:
     """Whether panels of b can be written on the way: it is read in vectors, and a panel stays in the cache."""
     lines = x.depth_count // 2 if has_pairs(x) else x.depth_count
-    return x.columns[-1].b == 1 and x.columns[-1].size >= _PANEL and lines * _PANEL * x.type.byte_size <= PANEL_BYTES
+    return (
+        x.columns[-1].b == 1
+        and x.columns[-1].size >= _PANEL
+        and lines * _PANEL * x.type.byte_size <= costs.COMMON.panel_bytes
+    )
 
 
 def _fits_filled(x: Contraction) -> bool:
     """Whether panels of b can be filled before the rows that read them: there are rows enough, and a panel stays in the cache."""
-    if x.type.is_complex or has_pairs(x) or x.row_count <= _FILLED_ROWS or x.columns[-1].b == 1:
+    if x.type.is_complex or has_pairs(x) or x.row_count <= costs.COMMON.filled_rows or x.columns[-1].b == 1:
         return False
-    return x.columns[-1].size >= _PANEL and x.depth_count * _PANEL * x.type.byte_size <= PANEL_BYTES
+    return x.columns[-1].size >= _PANEL and x.depth_count * _PANEL * x.type.byte_size <= costs.COMMON.panel_bytes
 
 
 def _wants_a(x: Contraction) -> bool:
@@ -145,7 +140,11 @@ def _wants_a(x: Contraction) -> bool:
 def _is_large(x: Contraction) -> bool:
     """Whether copies are little beside the products."""
     size = x.depth_count * x.column_count * x.type.byte_size
-    return x.row_count >= _MANY_ROWS and size >= _MANY_BYTES and x.column_count >= _MANY_ROWS
+    return (
+        x.row_count >= costs.COMMON.copied_rows
+        and size >= costs.COMMON.copied_bytes
+        and x.column_count >= costs.COMMON.copied_rows
+    )
 
 
 def _is_dense(x: Contraction) -> bool:

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 
+from xlanb.codegen import costs
 from xlanb.codegen.elements import register
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.lanes import Mask
@@ -37,11 +38,6 @@ from xlanb.cpu.emitters.matmul.contraction import Axis, count
 from xlanb.cpu.emitters.matmul.lanes import Lanes
 from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
 from xlanb.shape import PrimitiveType
-
-_AHEAD = 12
-"""Lines of b that are fetched ahead where they are far apart."""
-_INDEPENDENT = 8
-"""Sums that must be under way at once so that a unit does not wait for its own results."""
 
 _PAIRS = {512: "llvm.x86.avx512.pmaddw.d.512", 256: "llvm.x86.avx2.pmadd.wd", 128: "llvm.x86.sse2.pmadd.wd"}
 """Intrinsics that multiply pairs of 16-bit integers and add the two products, by the width of the vector."""
@@ -87,7 +83,11 @@ class Tile:
     @property
     def sets(self) -> int:
         """Accumulators of a sum, used in turn."""
-        return 1 if self.pairs or self.sums >= _INDEPENDENT else min(4, -(-_INDEPENDENT // self.sums))
+        return (
+            1
+            if self.pairs or self.sums >= costs.COMMON.independent_sums
+            else min(4, -(-costs.COMMON.independent_sums // self.sums))
+        )
 
     @property
     def unroll(self) -> int:
@@ -268,7 +268,7 @@ class _Emitter:
     ) -> list[Value]:
         """Rounds of as many steps as there are offsets in the rows, perhaps none: (first offset, address in b, totals) after them."""
         f, tile, many = self.f, self.tile, len(starts)
-        ahead = b_step * _AHEAD if tile.keeps else None
+        ahead = b_step * f.target.costs.fetched_lines if tile.keeps else None
         with f.carried(rounds, [*starts, b, *totals], guarded=tile.unroll > 1) as loop:
             here, pb, now = loop.values[:many], loop.values[many], list(loop.values[many + 1 :])
             if ahead is not None:

@@ -1,7 +1,7 @@
 """Sorting by the digits of keys, least significant first (H. Hollerith's card sorter): stable, and as many rounds as a key has digits, whatever comes.
 
 A line's elements become records: an i64 of key (high) and, low, the element itself where there is one operand of at most 32 bits, or its place. Keys of more than
-32 bits stand beside their places. A round whose digit is the same in all records is left out. Lines of up to `SHORT` elements are sorted by counting, for each record, those
+32 bits stand beside their places. A round whose digit is the same in all records is left out. Lines of up to `costs.counted_elements` are sorted by counting, for each record, those
 that stand before it.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xlanb.codegen import costs
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import Element, from_memory, load, memory, real, register, store, to_memory
 from xlanb.codegen.function import Function, Ix, Parameter
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from xlanb.cpu.emitters.kernel import Kernel
 
 T = PrimitiveType
-SHORT = 64
-"""Lines of up to so many elements are sorted by counting."""
-_LONG = 3000
-"""Lines of so many elements are worth digits of 11 bits."""
 
 Place = Callable[[int, Ix], Index]
 
@@ -49,12 +46,12 @@ class Plan:
     @property
     def is_short(self) -> bool:
         """Whether lines are sorted by counting."""
-        return self.n <= SHORT and self.bits <= 32
+        return self.n <= costs.COMMON.counted_elements and self.bits <= 32
 
     @property
     def rounds(self) -> int:
         """How many digits a key has."""
-        return -(-self.bits // (11 if self.n >= _LONG else 8))
+        return -(-self.bits // (11 if self.n >= costs.COMMON.wide_digit_elements else 8))
 
     @property
     def digit(self) -> int:
@@ -81,9 +78,11 @@ class Plan:
     @property
     def nanoseconds(self) -> float:
         """What a line costs, roughly."""
+        c = costs.COMMON
         if self.is_short:
-            return self.n * (10 + self.n * 0.1)
-        return self.rounds * (self.n * 2.0 + (1 << self.digit) * 0.5) + self.n * 2.0
+            return self.n * (c.counted_element_ns + self.n * c.counted_pair_ns)
+        counts = self.rounds * (1 << self.digit) * c.digit_count_ns
+        return (self.rounds + 1) * self.n * c.digit_element_ns + counts
 
 
 def plan(i: HloInstruction) -> Plan | None:
@@ -95,7 +94,7 @@ def plan(i: HloInstruction) -> Plan | None:
     bits = sum(max(key.bits, 8) if key.bits == 1 else key.bits for key in keys)
     first = array_of(i.operands[0]).element_type
     value = len(i.operands) == 1 and bits <= 32 and first.bits <= 32 and not first.is_complex
-    if bits > 64 or (bits > 32 and n <= SHORT):
+    if bits > 64 or (bits > 32 and n <= costs.COMMON.counted_elements):
         return None
     return Plan(keys, n, bits, value)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xlanb.codegen import costs
 from xlanb.codegen.elements import array, memory
 from xlanb.codegen.function import Function, Ix, Parameter
 from xlanb.codegen.lanes import Mask
@@ -164,7 +165,7 @@ class _Selecting:
         self.f, self.order = f, order
         keys, records, room, self.counts, self.n, size, self.count = map(f.argument, _SELECTION)
         self.keys, self.records, self.room = Pointer(keys, I32), Pointer(records, I64), Pointer(room, I64)
-        self.size = f.const(I64, digits.SHORT) if order is None else size
+        self.size = f.const(I64, costs.COMMON.counted_elements) if order is None else size
 
     def emit(self) -> None:
         """Fill the buffer and cut it; then let in what stands before its last, and cut again."""
@@ -195,7 +196,7 @@ class _Selecting:
         """Sort the buffer, and bring its first to the front."""
         f = self.f
         if self.order is None:
-            cut_short(f, self.records, self.room, digits.SHORT, self.count)
+            cut_short(f, self.records, self.room, costs.COMMON.counted_elements, self.count)
             return
         found = self.order.emit(f, [self.records.base, self.room.base], self.counts, self.size)[0]
         f.move(self.records.base, found, self.count << 3)

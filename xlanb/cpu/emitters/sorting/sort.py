@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlanb.codegen import arithmetic
+from xlanb.codegen import arithmetic, costs
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import Element, load, real, store
 from xlanb.codegen.function import Ix
@@ -46,7 +46,7 @@ def _rounds(i: HloInstruction) -> tuple[int, float]:
     source = array_of(i.operands[0])
     n = source.dimensions[i.dimensions[0]]
     plan = digits.plan(i)
-    cost = plan.nanoseconds if plan is not None else n * max(n.bit_length(), 1) * 6.0
+    cost = plan.nanoseconds if plan is not None else n * max(n.bit_length(), 1) * costs.COMMON.comparison_ns
     return source.element_count // max(n, 1), cost
 
 

@@ -6,6 +6,7 @@ cut again when it is full. Of equal elements the first comes first.
 
 from __future__ import annotations
 
+from xlanb.codegen import costs
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import real, register
 from xlanb.codegen.function import Ix
@@ -26,8 +27,6 @@ from xlanb.shape import PrimitiveType
 from xlanb.shape.shape import ArrayShape
 
 T = PrimitiveType
-_RECORDS = 8192
-"""Elements of the longest line that has a record of each."""
 
 
 def _plan(i: HloInstruction) -> Plan:
@@ -36,7 +35,7 @@ def _plan(i: HloInstruction) -> Plan:
     bits = max(array_of(i.operands[0]).element_type.bits, 8)
     if bits > 32:
         return Plan((), n, bits, value=False)
-    room = digits.SHORT if k <= digits.SHORT // 2 else max(2 * k, k + 256)
+    room = costs.COMMON.counted_elements if k <= costs.COMMON.counted_elements // 2 else max(2 * k, k + 256)
     return Plan((), min(room, n), bits, value=False)
 
 
@@ -58,11 +57,17 @@ def _is_plain(i: HloInstruction) -> bool:
 def _is_few(i: HloInstruction) -> bool:
     """Whether it costs less to look for the least of a line again and again than to select and sort."""
     n, count = _sizes(i)
-    return _is_plain(i) and n <= _RECORDS and _few_nanoseconds(n, count) < 600 + n * 0.4
+    return _is_plain(i) and n <= costs.COMMON.recorded_elements and _few_nanoseconds(n, count) < 600 + n * 0.4
 
 
 def _few_nanoseconds(n: int, count: int) -> float:
     return count * (n * 0.04 + 6) + n * 0.15
+
+
+def _selecting(plan: Plan, n: int) -> float:
+    """What a line of n elements costs."""
+    c = costs.COMMON
+    return n * (c.selected_element_ns if plan.bits <= 32 else c.selected_wide_ns) + plan.n * c.kept_element_ns
 
 
 def _scratch_bytes(i: HloInstruction) -> int:
@@ -85,7 +90,7 @@ def _topk(k: Kernel) -> bool:
     if isinstance(bound, IrArray) and _is_plain(k.root) and (_is_few(k.root) or plan.n < n):
         _PlainLines(k, plan, bound.pointer).emit(lines)
         return True
-    with parallel(k.f, lines, nanoseconds=n * (1.0 if plan.bits <= 32 else 12.0) + plan.n * 20) as line:
+    with parallel(k.f, lines, nanoseconds=_selecting(plan, n)) as line:
         at = unflatten(k.f, line, ArrayShape(source.element_type, (*source.dimensions[:-1], 1), layout=source.layout))
         _Line(k, plan, list(at[:-1])).emit()
     return True
@@ -107,7 +112,7 @@ class _PlainLines:
     def emit(self, lines: int) -> None:
         """All lines."""
         f, n, count, few = self.f, self.n, self.count, _is_few(self.k.root)
-        cost = _few_nanoseconds(n, count) if few else n * 1.0 + self.plan.n * 20
+        cost = _few_nanoseconds(n, count) if few else _selecting(self.plan, n)
         with parallel(f, lines, nanoseconds=cost) as line:
             source = Pointer(self.source, I8).address(f.mul(line, 4 * n))
             made = [Pointer(self.k.outputs[leaf,].pointer, I8).address(f.mul(line, 4 * count)) for leaf in (0, 1)]

@@ -1,0 +1,397 @@
+"""The table of costs that emitters weigh (xlanb/codegen/costs.py), measured anew: run it after a change of an emitter, and on a new kind of machine.
+
+Times are measured by programs whose time is theirs alone: a slope between two sizes, or the time of many elements. Sizes from which one way of computing is faster than another are
+tried: for each other value, the time of programs that depend on it, by that with the table's value; below 1 the other value is better. One thread, but for what is about threads.
+Values are set in processes of their own, in turns, and the least of several medians counts, so that a noisy machine decides little.
+
+    python -m benchmarks costs                              all, for this machine's family
+    XLANB_COSTS_FAMILY=avx2 python -m benchmarks costs      as if it had no wider vectors
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from xlanb.codegen import costs
+from xlanb.hlo import parse
+
+ROUNDS = 3
+CALLS = 15
+SHORTEST_S = 0.004
+
+Value = int | float
+Texts = Sequence[str]
+
+F, G = "a = f32[] parameter(0) b = f32[] parameter(1)", "f32[]"
+ADD = f"add_f32 {{ {F} ROOT r = {G} add(a, b) }}"
+BY_VALUE = "by_value { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT }"
+BY_BOTH = (
+    "by_both { a = f64[] parameter(0) b = f64[] parameter(1) c = f64[] parameter(2) d = f64[] parameter(3) "
+    "l = pred[] compare(a, b), direction=LT s = pred[] compare(a, b), direction=EQ t = pred[] compare(c, d), direction=LT "
+    "u = pred[] and(s, t) ROOT r = pred[] or(l, u) }"
+)
+LATER = (
+    "later { a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3) "
+    "g = pred[] compare(a, b), direction=GE v = f32[] select(g, a, b) w = s32[] select(g, i, j) "
+    "ROOT r = (f32[], s32[]) tuple(v, w) }"
+)
+
+
+# -- programs -----------------------------------------------------------------------------------------------------
+
+
+def elementwise(n: int, *opcodes: str) -> str:
+    """A chain of operations on n floats; those of two operands take the parameter again."""
+    lines = [f"v0 = f32[{n}] parameter(0)", f"y = f32[{n}] parameter(1)"]
+    for k, opcode in enumerate(opcodes):
+        second = ", y" if opcode in ("add", "multiply", "power") else ""
+        lines.append(f"v{k + 1} = f32[{n}] {opcode}(v{k}{second})")
+    lines[-1] = f"ROOT {lines[-1]}"
+    return module("", *lines)
+
+
+def module(functions: str, *lines: str) -> str:
+    """The text of a module."""
+    return f"HloModule m\n{functions}\nENTRY e {{\n" + "\n".join(f"  {line}" for line in lines) + "\n}\n"
+
+
+def sort(lines: int, n: int) -> str:
+    """Lines of n floats, sorted."""
+    return module(
+        BY_VALUE,
+        f"x = f32[{lines},{n}] parameter(0)",
+        f"ROOT s = f32[{lines},{n}] sort(x), dimensions={{1}}, to_apply=by_value",
+    )
+
+
+def sort_pairs(lines: int, n: int) -> str:
+    """Lines of n pairs of keys too long for digits, sorted by comparisons."""
+    shape = f"f64[{lines},{n}]"
+    return module(
+        BY_BOTH,
+        f"x = {shape} parameter(0)",
+        f"y = {shape} parameter(1)",
+        f"ROOT s = ({shape}, {shape}) sort(x, y), dimensions={{1}}, to_apply=by_both",
+    )
+
+
+def top_k(lines: int, n: int, k: int, dtype: str = "f32") -> str:
+    """The k largest of each line."""
+    return module(
+        "",
+        f"x = {dtype}[{lines},{n}] parameter(0)",
+        f"ROOT t = ({dtype}[{lines},{k}], s32[{lines},{k}]) topk(x), k={k}, largest=true",
+    )
+
+
+def reduce(rows: int, columns: int, axis: int) -> str:
+    """The sums of a matrix along an axis."""
+    kept = (columns, rows)[axis]
+    return module(
+        ADD,
+        f"x = f32[{rows},{columns}] parameter(0)",
+        "z = f32[] constant(0)",
+        f"ROOT r = f32[{kept}] reduce(x, z), dimensions={{{axis}}}, to_apply=add_f32",
+    )
+
+
+def last_largest(rows: int, columns: int, axis: int) -> str:
+    """The largest of a matrix along an axis, with its place."""
+    kept, shape = (columns, rows)[axis], f"[{rows},{columns}]"
+    return module(
+        LATER,
+        f"x = f32{shape} parameter(0)",
+        f"i = s32{shape} iota(), iota_dimension={axis}",
+        "low = f32[] constant(-inf)",
+        "z = s32[] constant(0)",
+        f"ROOT r = (f32[{kept}], s32[{kept}]) reduce(x, i, low, z), dimensions={{{axis}}}, to_apply=later",
+    )
+
+
+def cumulative(rows: int, columns: int, axis: int) -> str:
+    """The cumulative sums of a matrix along an axis."""
+    size = (rows, columns)[axis]
+    window = f"{size}x1 pad={size - 1}_0x0_0" if axis == 0 else f"1x{size} pad=0_0x{size - 1}_0"
+    return module(
+        ADD,
+        f"x = f32[{rows},{columns}] parameter(0)",
+        "z = f32[] constant(0)",
+        f"ROOT r = f32[{rows},{columns}] reduce-window(x, z), window={{size={window}}}, to_apply=add_f32",
+    )
+
+
+def pool(rows: int, columns: int, size: int) -> str:
+    """The sums of square windows."""
+    made = f"f32[{rows - size + 1},{columns - size + 1}]"
+    return module(
+        ADD,
+        f"x = f32[{rows},{columns}] parameter(0)",
+        "z = f32[] constant(0)",
+        f"ROOT r = {made} reduce-window(x, z), window={{size={size}x{size}}}, to_apply=add_f32",
+    )
+
+
+def dot(m: int, n: int, k: int, *, turned: bool = False) -> str:
+    """A matrix product; b lies along k where it is `turned`."""
+    b, dim = (f"f32[{n},{k}]", 1) if turned else (f"f32[{k},{n}]", 0)
+    return module(
+        "",
+        f"x = f32[{m},{k}] parameter(0)",
+        f"y = {b} parameter(1)",
+        f"ROOT d = f32[{m},{n}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{{dim}}}",
+    )
+
+
+def transpose(rows: int, columns: int, *, fused: bool = False) -> str:
+    """A matrix turned, or added to another that is."""
+    lines = [f"x = f32[{rows},{columns}] parameter(0)", f"y = f32[{columns},{rows}] parameter(1)"]
+    made = f"f32[{columns},{rows}] transpose(x), dimensions={{1,0}}"
+    lines += [f"t = {made}", f"ROOT r = f32[{columns},{rows}] add(t, y)"] if fused else [f"ROOT t = {made}"]
+    return module("", *lines)
+
+
+def shifted(rows: int, columns: int) -> str:
+    """A matrix with a border of zeros."""
+    return module(
+        "",
+        f"x = f32[{rows},{columns}] parameter(0)",
+        "z = f32[] constant(0)",
+        f"ROOT p = f32[{rows + 2},{columns + 2}] pad(x, z), padding=1_1x1_1",
+    )
+
+
+def stack(arrays: int, rows: int, columns: int) -> str:
+    """The sums of many matrices along their rows."""
+    return module(
+        ADD,
+        f"x = f32[{arrays},{rows},{columns}] parameter(0)",
+        "z = f32[] constant(0)",
+        f"ROOT r = f32[{arrays},{columns}] reduce(x, z), dimensions={{1}}, to_apply=add_f32",
+    )
+
+
+def scatter(rows: int, columns: int, updates: int) -> str:
+    """Rows added to rows of a matrix."""
+    return module(
+        ADD,
+        f"x = f32[{rows},{columns}] parameter(0)",
+        f"u = f32[{updates},{columns}] parameter(1)",
+        f"n = s32[{updates},1] iota(), iota_dimension=0",
+        f"ROOT s = f32[{rows},{columns}] scatter(x, n, u), update_window_dims={{1}}, inserted_window_dims={{0}}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add_f32",
+    )
+
+
+def gather(rows: int, columns: int, taken: int) -> str:
+    """Rows of a matrix, by their numbers."""
+    return module(
+        "",
+        f"x = f32[{rows},{columns}] parameter(0)",
+        f"n = s32[{taken},1] iota(), iota_dimension=0",
+        f"ROOT g = f32[{taken},{columns}] gather(x, n), offset_dims={{1}}, collapsed_slice_dims={{0}}, "
+        f"start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,{columns}}}",
+    )
+
+
+# -- times --------------------------------------------------------------------------------------------------------
+
+
+def _each(count: float, *texts: str) -> tuple[Texts, Callable[[list[float]], float]]:
+    """The mean time of programs, by so many units of work."""
+    return texts, lambda t: statistics.fmean(t) / count
+
+
+def _slope(count: float, small: str, large: str) -> tuple[Texts, Callable[[list[float]], float]]:
+    """The time that one program takes more than another, by so many units of work that it has more."""
+    return (small, large), lambda t: (t[1] - t[0]) / count
+
+
+def _solved(
+    rows: Sequence[tuple[float, float]], which: int, *texts: str
+) -> tuple[Texts, Callable[[list[float]], float]]:
+    """One of two unknowns, of programs whose times are sums of so many of each."""
+    return texts, lambda t: float(np.linalg.lstsq(np.asarray(rows), np.asarray(t), rcond=None)[0][which])
+
+
+def times(lanes: int) -> dict[str, tuple[Texts, Callable[[list[float]], float]]]:
+    """For each time: programs, and what it is, given their nanoseconds; `lanes` are the floats of a vector."""
+    short = [sort(1024, n) for n in (16, 64)]
+    counted = [(1024.0 * n, 1024.0 * n * n) for n in (16, 64)]
+    long = [sort(16, n) for n in (512, 2048)]
+    digits = [(16.0 * 5 * n, 16.0 * 4 * 256) for n in (512, 2048)]
+    return {
+        "byte_ns": _slope(12 << 15, elementwise(1 << 15, "add"), elementwise(1 << 16, "add")),
+        "operation_ns": _slope(
+            60 << 13, elementwise(1 << 13, *["multiply", "add"] * 2), elementwise(1 << 13, *["multiply", "add"] * 32)
+        ),
+        "function_ns": _each(
+            1 << 13, *(elementwise(1 << 13, f) for f in ("exponential", "log", "tanh", "sine", "logistic"))
+        ),
+        "moved_element_ns": _slope(1 << 16, shifted(256, 256), shifted(512, 256)),
+        "turned_byte_ns": _each(4 << 16, transpose(256, 256)),
+        "updated_element_ns": _slope(768 * 64, scatter(4096, 64, 256), scatter(4096, 64, 1024)),
+        "pair_step_ns": _each((1 << 18) / lanes, last_largest(1024, 256, 0)),
+        "pair_row_ns": _slope(7168, last_largest(1024, 64, 1), last_largest(8192, 64, 1)),
+        "pair_vector_ns": _each((1 << 18) / lanes, last_largest(64, 4096, 1)),
+        "scan_step_ns": _each((1 << 18) / lanes, cumulative(1024, 256, 0)),
+        "scan_row_ns": _slope(7168, cumulative(1024, 16, 1), cumulative(8192, 16, 1)),
+        "scan_vector_ns": _each((1 << 18) / lanes, cumulative(64, 4096, 1)),
+        "comparison_ns": _each(16 * 4096 * 13, sort_pairs(16, 4096)),
+        "counted_element_ns": _solved(counted, 0, *short),
+        "counted_pair_ns": _solved(counted, 1, *short),
+        "digit_element_ns": _solved(digits, 0, *long),
+        "digit_count_ns": _solved(digits, 1, *long),
+        "selected_element_ns": _slope(16 * 80_000, top_k(16, 20_000, 256), top_k(16, 100_000, 256)),
+        "kept_element_ns": _slope(16 * 7_680, top_k(16, 60_000, 256), top_k(16, 60_000, 4096)),
+        "selected_wide_ns": _each(16 * 60_000, top_k(16, 60_000, 256, "f64")),
+    }
+
+
+# -- sizes --------------------------------------------------------------------------------------------------------
+
+_DOTS = (dot(256, 256, 256), dot(1024, 512, 512), dot(64, 1024, 1024), dot(512, 512, 512, turned=True))
+TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
+    "plain_loop_elements": ([elementwise(n, "add", "tanh") for n in (16, 32, 64, 256)], (0, 128)),
+    "gathered_rows": ([gather(4096, n, 1024) for n in (4, 16, 64)], (2, 8)),
+    "tile_elements": ([transpose(n, n, fused=True) for n in (96, 256, 512)], (32, 128)),
+    "tiles_across": ([transpose(n, n) for n in (96, 256, 1024)], (1, 2, 8)),
+    "tiled_elements": ([transpose(n, n) for n in (8, 12, 16, 32)], (64, 1024)),
+    "vector_sum_elements": ([reduce(4096, n, 1) for n in (3, 5, 8)], (2, 8)),
+    "row_vectors": ([reduce(512, n, 1) for n in (48, 80, 128, 256)], (3, 12)),
+    "called_rows": ([reduce(n, 512, 0) for n in (4, 6, 12, 16)], (4, 16)),
+    "called_elements": ([stack(64, 16, n) for n in (32, 64, 128)], (512, 4096)),
+    "joined_row_bytes": ([reduce(2048, n, 0) for n in (4, 16, 32, 64)], (64, 1024)),
+    "multiplied_elements": ([reduce(256, n, 1) for n in (16, 64, 256)], (8, 128)),
+    "written_out_vectors": ([pool(64, 256, n) for n in (2, 3, 4, 5)], (9, 36)),
+    "staged_row_bytes": ([pool(64, n, 3) for n in (512, 4096, 16384)], (1 << 13, 1 << 17)),
+    "counted_elements": ([sort(512, n) for n in (24, 48, 64, 96)], (32, 128)),
+    "wide_digit_elements": ([sort(8, n) for n in (1500, 3000, 6000, 20000)], (1000, 10000)),
+    "recorded_elements": ([top_k(64, n, 8) for n in (1000, 4000, 16000)], (2048, 32768)),
+    "written_products": ([dot(n, n, n) for n in (4, 6, 8, 10)], (128, 2048)),
+    "tile_cycles": ((dot(48, 48, 8), dot(96, 64, 16), *_DOTS), (12.0, 48.0)),
+    "crowded": ((dot(128, 128, 1024), dot(512, 512, 1024)), (0.1, 0.4)),
+    "scattered": ((dot(128, 128, 1024), dot(512, 512, 1024)), (1.0, 1.2)),
+    "streams": ((dot(128, 128, 1024), dot(512, 512, 1024)), (4, 16)),
+    "stream_bytes": ((dot(128, 128, 256), dot(512, 512, 512)), (256, 2048)),
+    "block_bytes": (_DOTS, (256 << 10, 1 << 20)),
+    "panel_bytes": ((*_DOTS, dot(512, 1024, 1024)), (1 << 17, 1 << 19)),
+    "rowdot_rows": ([dot(n, 512, 512, turned=True) for n in (4, 8, 12, 16)], (4, 16)),
+    "copied_rows": ([dot(n, 640, 768) for n in (224, 448, 896)], (224, 896)),
+    "copied_panel_rows": ([dot(n, 1024, 1024) for n in (32, 64, 128)], (32, 128)),
+    "copied_bytes": ([dot(512, n, n) for n in (448, 640, 896)], (3 << 18, 3 << 20)),
+    "filled_rows": ([dot(n, 512, 512, turned=True) for n in (16, 32, 64)], (16, 64)),
+    "fetched_lines": ((dot(512, 1024, 1024), dot(1024, 1024, 512)), (6, 24)),
+    "independent_sums": ([dot(n, 16, 512) for n in (1, 2, 4)], (4, 12)),
+}
+FACTS = ("cycle_ns", "first_cache_sets", "first_cache_ways", "scan_element_ns")
+"""What is read from the machine's description, or (a scan by any function) depends on the function."""
+SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
+    "wake_ns": ([elementwise(n, "tanh") for n in (1 << 14, 3 << 14, 1 << 16, 3 << 16)], (12_000.0, 50_000.0)),
+    "part_ns": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4_000.0, 16_000.0)),
+    "parts_per_thread": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4, 16)),
+    "shared_sum_elements": ([reduce(1, n, 1) for n in (1 << 15, 1 << 16, 1 << 17, 1 << 20)], (1 << 15, 1 << 18)),
+    "stretch_bytes": ([reduce(512, n, 0) for n in (1024, 2048, 8192)], (2048, 8192)),
+    "banded_bytes": ([reduce(n, 512, 0) for n in (128, 256, 1024)], (1 << 18, 1 << 20)),
+}
+"""What is about threads: measured with two."""
+
+
+# -- measuring ----------------------------------------------------------------------------------------------------
+
+
+def _hidden() -> str:
+    """The features that the machine must seem to lack, to be of the family that is asked for."""
+    return "avx512" if os.environ.get("XLANB_COSTS_FAMILY") == "avx2" else ""
+
+
+def _narrowed() -> None:
+    """Have this process compile for the machine without the features that it must seem to lack."""
+    from xlanb.cpu import jit
+
+    if (hidden := _hidden()) and (found := jit.host()).vector_bits == 512:
+        kept = [f"-{x[1:]}" if x[1:].startswith(hidden) else x for x in found.features.split(",")]
+        narrow = replace(found, features=",".join(kept))
+        jit.host = lambda: narrow  # type: ignore[assignment]
+
+
+def _medians(texts: Texts, changed: dict[str, Value], threads: int) -> list[float]:
+    """Nanoseconds of a call of each program, with some of the costs changed; in a process of its own."""
+    os.environ["XLANB_NUM_THREADS"] = str(threads)
+    _narrowed()
+    costs.COMMON = replace(costs.COMMON, **changed)  # type: ignore[arg-type]
+    costs.FAMILIES.update({name: replace(table, **changed) for name, table in costs.FAMILIES.items()})  # type: ignore[arg-type]
+    return [_median(text) for text in texts]
+
+
+def _median(text: str) -> float:
+    import xlanb
+
+    parsed = parse(text)
+    exe: Any = xlanb.compile(parsed)
+    rng = np.random.default_rng(0)
+    given = [
+        np.asarray(rng.standard_normal(p.array_shape.dimensions) + 2, p.array_shape.element_type.dtype)
+        for p in parsed.entry_computation.parameters
+    ]
+    exe(*given)
+    begin = time.perf_counter()
+    exe(*given)
+    calls = max(1, int(SHORTEST_S / max(time.perf_counter() - begin, 1e-7)))
+    seconds = []
+    for _ in range(CALLS):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            exe(*given)
+        seconds.append((time.perf_counter() - begin) / calls)
+    return statistics.median(seconds) * 1e9
+
+
+def _apart(texts: Texts, changed: dict[str, Value], threads: int) -> list[float]:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as process:
+        return process.submit(_medians, texts, changed, threads).result()
+
+
+def _least(texts: Texts, settings: Sequence[dict[str, Value]], threads: int) -> list[list[float]]:
+    """For each setting the least nanoseconds of each program, over rounds in which all take turns."""
+    found = [[math.inf] * len(texts) for _ in settings]
+    for _ in range(ROUNDS):
+        for k, changed in enumerate(settings):
+            found[k] = list(map(min, found[k], _apart(texts, changed, threads)))
+    return found
+
+
+def table() -> pd.DataFrame:
+    """A row per cost: its unit and the table's value, what was measured, and how other values do."""
+    from xlanb.cpu import jit
+
+    _narrowed()
+    target = jit.host()
+    name = costs.family(target.vector_bits, target.enabled)
+    values = costs.FAMILIES[name]
+    rows: list[dict[str, object]] = []
+
+    def row(cost: str, **found: object) -> None:
+        rows.append({"cost": cost, "unit": costs.unit(cost), name: getattr(values, cost), **found})
+
+    for cost, (texts, solve) in times(target.vector_bits // 32).items():
+        row(cost, measured=round(solve(_least(texts, [{}], 1)[0]), 4))
+    for trials, threads in ((TRIALS, 1), (SHARED, 2)):
+        for cost, (texts, others) in trials.items():
+            usual, *changed = _least(texts, [{}, *({cost: v} for v in others)], threads)
+            ratios = [statistics.geometric_mean(t / u for t, u in zip(c, usual, strict=True)) for c in changed]
+            row(cost, others=", ".join(f"{v:g}: {r:.2f}" for v, r in zip(others, ratios, strict=True)))
+    for cost in FACTS:
+        row(cost)
+    return pd.DataFrame(rows)
