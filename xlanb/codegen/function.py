@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xlanb.codegen import lanes
+from xlanb.codegen.plan import Choice, Step
 from xlanb.codegen.types import I1, I64, PTR, VOID, Type, integer
 from xlanb.codegen.values import Number, Value, Vector, text_of
 
@@ -140,7 +141,7 @@ class Function:
         self.slot: Ix = 0
         self.fast = ""
         self.outlined: list[Outlined] = []
-        self.plans: list[object] = []
+        self.plans: list[Step] = []
         self.uses: Counter[str] = Counter()
         self.regions = [Region([], "entry", barrier=True)]
         self._allocas: list[str] = []
@@ -152,6 +153,13 @@ class Function:
     def target(self) -> Target:
         """The machine that the code is made for."""
         return self.module.target
+
+    # -- what was decided ---------------------------------------------------------------------------------------
+
+    def decided(self, what: str, taken: str, why: str = "", others: Sequence[tuple[str, str]] = ()) -> None:
+        """Note a choice, for those who read the code: see `Choice`."""
+        if self.module.debug:
+            self.plans.append(Choice(what, taken, why, tuple(others)))
 
     # -- constants ----------------------------------------------------------------------------------------------
 

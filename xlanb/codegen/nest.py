@@ -22,7 +22,8 @@ from typing import Protocol
 from xlanb.codegen import lanes
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask, NotAVectorError, SplitError
-from xlanb.codegen.parallel import chunks, is_shared, parallel
+from xlanb.codegen.parallel import parallel
+from xlanb.codegen.plan import time_text
 from xlanb.codegen.values import Value, Vector
 
 _LONG = 4
@@ -71,7 +72,7 @@ class Combiner(Protocol):
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops over axes of `sizes`, the outermost first; `nanoseconds` is the time of one element."""
+    """Loops over axes of `sizes`, the outermost first; `nanoseconds` is the time of one element; `is_folded` where all elements become one value."""
 
     sizes: tuple[int, ...]
     run: int = 0
@@ -79,7 +80,7 @@ class Nest:
     nanoseconds: float = 0.0
     tail: Tail = Tail.MASK
     cuts: tuple[int, ...] = ()
-    parts: int = 1
+    is_folded: bool = False
 
     @property
     def outer(self) -> tuple[int, ...]:
@@ -99,18 +100,27 @@ class Nest:
     def __str__(self) -> str:
         lines = []
         if self.outer:
-            shared = f", {self.parts} parts for threads" if self.parts > 1 else ""
-            lines.append(f"for {' x '.join(map(str, self.outer))}{shared}")
+            lines.append(f"for {' x '.join(map(str, self.outer))}")
         if self.vectors is None:
-            lines.append(f"for {self.count} elements, one by one")
+            lines.append(f"for {self.count} elements, one by one{self._each}")
         else:
             one, wide = self.widths
-            shared = f", {self.parts} parts for threads" if self.parts > 1 and not self.outer else ""
-            lines.append(f"for {self.count} elements by vectors of {wide}, then {one}; {self.tail.value}{shared}")
+            lines.append(f"for {self.count} elements by {self._by(one, wide)}{self._each}")
             if len(self.cuts) > 2:
                 lines.append(f"  cut at {', '.join(map(str, self.cuts[1:-1]))}")
-        lines.append(f"  {self.nanoseconds:.2g} ns an element")
         return "\n".join("  " * k + line if k < 2 else line for k, line in enumerate(lines))
+
+    @property
+    def _each(self) -> str:
+        return f"; {time_text(self.nanoseconds)} each" if self.nanoseconds else ""
+
+    def _by(self, one: int, wide: int) -> str:
+        """How the elements are gone through, and what is left of them."""
+        by = f"vectors of {wide}" + (f", then {one}" if wide != one else "")
+        lengths = [b - a for a, b in pairwise(self.cuts)] or [self.count]
+        left = sum(n % one for n in lengths)
+        folded = ", reduced to one value" if self.is_folded else ""
+        return by + folded + (f"; {self.tail.value}" if left else "; nothing left over")
 
     # -- every element --------------------------------------------------------------------------------------------
 
@@ -129,7 +139,7 @@ class Nest:
 
         if self.count < 1 or not vectorize(f, self.count, write):
             return False
-        f.plans.append(made[0].planned(f))
+        f.plans.append(made[0])
         return True
 
     def _one_by_one(
@@ -143,19 +153,7 @@ class Nest:
                 row(at)
                 with _loops(f, self.inner) as inside:
                     body([*at, *inside])
-        f.plans.append(self.planned(f))
-
-    def planned(self, f: Function) -> Nest:
-        """This nest with the number of parts that threads share."""
-        sizes = self.outer or self.sizes
-        if self.vectors is not None and not self.outer:
-            wide = self.widths[1]
-            rounds, each = self.count // wide, self.nanoseconds * wide
-        else:
-            shared = _shared_axes(sizes)
-            rounds = math.prod(sizes[:shared])
-            each = self.nanoseconds * math.prod(sizes[shared:]) * (self.count if self.outer else 1)
-        return replace(self, parts=int(chunks(f, rounds, each)) if is_shared(f, rounds, each) else 1)  # type: ignore[arg-type]
+        f.plans.append(self)
 
     @property
     def widths(self) -> tuple[int, int]:
@@ -170,11 +168,16 @@ class Nest:
         """All elements combined with `start`, in any order: vectors of partial results, folded at the end. None, and nothing is written, where they cannot be vectors."""
         found: list[Value] = []
 
-        def write(cuts: Sequence[int]) -> None:
-            made = replace(self, cuts=tuple(cuts))
-            found[:] = combiner.step(start, Folding(f, made, combiner, element).result())
+        made = [self]
 
-        return found if vectorize(f, self.count, write) else None
+        def write(cuts: Sequence[int]) -> None:
+            made[0] = replace(self, cuts=tuple(cuts), is_folded=True)
+            found[:] = combiner.step(start, Folding(f, made[0], combiner, element).result())
+
+        if not vectorize(f, self.count, write):
+            return None
+        f.plans.append(made[0])
+        return found
 
 
 class Folding:
@@ -339,18 +342,20 @@ def _loops(f: Function, sizes: Sequence[int]) -> Iterator[list[Ix]]:
 def vectorize(f: Function, count: int, write: Callable[[Sequence[int]], None]) -> bool:
     """Write loops over vectors: `write(cuts)`, with 0, ..., `count` where the loop has to be cut. False, and nothing is written, where that cannot be."""
     back = f.mark()
-    cuts = {0, count}
+    cuts, reason = {0, count}, "more cuts than a loop is worth"
     while len(cuts) < lanes.MAX_CUTS:
         try:
             write(sorted(cuts))
         except SplitError as error:
             cuts.update(error.cuts)
-        except NotAVectorError:
+        except NotAVectorError as error:
+            reason = str(error)
             break
         else:
             return True
         back()
     back()
+    f.decided("vectors", "none", reason)
     return False
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.plan import time_text
 
 
 def is_shared(f: Function, count: Ix, nanoseconds: float) -> bool:
@@ -34,11 +35,26 @@ def parallel(f: Function, count: Ix, *, nanoseconds: float) -> Iterator[Ix]:
 @contextmanager
 def parts(f: Function, count: Ix, *, nanoseconds: float) -> Iterator[tuple[Ix, Ix]]:
     """As `parallel`, for those who write the loop themselves: gives the bounds low < high of the part; 0 and `count` where there is one part."""
-    if not is_shared(f, count, nanoseconds):
+    shared = is_shared(f, count, nanoseconds)
+    note(f, count, nanoseconds, shared=shared)
+    if not shared:
         yield 0, count
         return
     with f.outline(count, chunks(f, count, nanoseconds)) as bounds:
         yield bounds
+
+
+def note(f: Function, count: Ix, nanoseconds: float, *, shared: bool) -> None:
+    """Say how many threads do it, and why."""
+    if not f.module.debug or f.slot != 0 or f.target.threads < 2 or not nanoseconds:
+        return
+    made = f.value(chunks(f, count, nanoseconds)).text if shared and isinstance(count, int) else "parts as it runs"
+    work = f"{time_text(count * nanoseconds)} of work" if isinstance(count, int) else "work known when it runs"
+    wake = f"waking a thread pays from {time_text(f.target.costs.wake_ns)} on"
+    if shared:
+        f.decided("threads", f"{made} parts" if made.isdigit() else made, f"{work}; {wake}")
+    else:
+        f.decided("threads", "one", f"{work}; {wake}")
 
 
 def chunks(f: Function, count: Ix, nanoseconds: float) -> Ix:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
+from xlanb.codegen.plan import KernelPlan
 from xlanb.cpu import jit, lapack, library, lines, pool
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.calls import Calls, Signature
@@ -221,7 +222,12 @@ class Executable(Displayable):
     def assembly_record(self) -> CodeRecord:
         """`assembly` with the HLO instruction of each line."""
         program, code = self._traced
-        return lines.assembly_record(code.assembly, program.kernels, self._lines)
+        return lines.assembly_record(code.assembly, program.kernels, self._lines, self.plans)
+
+    @cached_property
+    def plans(self) -> dict[str, KernelPlan]:
+        """What was decided about each kernel before its code was written: loops, vectors, threads, with the costs that were compared; by the name of its function."""
+        return self._traced[0].plans
 
     @property
     def kernels(self) -> dict[str, HloInstruction]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from xlanb.codegen.plan import KernelPlan
 from xlanb.cpu.records import CodeRecord
 from xlanb.hlo.records import ModuleRecord
 
@@ -39,7 +40,9 @@ def llvm_record(text: str, kernels: Mapping[str, str], line_of: Mapping[str, int
     return CodeRecord("llvm", text, functions, {k: v for k, v in kernels.items() if k in functions}, lines)
 
 
-def assembly_record(text: str, kernels: Mapping[str, str], line_of: Mapping[str, int]) -> CodeRecord:
+def assembly_record(
+    text: str, kernels: Mapping[str, str], line_of: Mapping[str, int], plans: Mapping[str, KernelPlan]
+) -> CodeRecord:
     """Assembly as a record: what follows a .loc belongs to its line, up to the next one or the next function."""
     instruction_at = {number: name for name, number in line_of.items()}
     lines: dict[int, str] = {}
@@ -56,4 +59,5 @@ def assembly_record(text: str, kernels: Mapping[str, str], line_of: Mapping[str,
             current = ""
         elif current and line.startswith("\t") and not line.lstrip().startswith((".", "#")):
             lines[number] = current
-    return CodeRecord("asm", text, tuple(functions), {k: v for k, v in kernels.items() if k in functions}, lines)
+    kept = {k: v for k, v in kernels.items() if k in functions}
+    return CodeRecord("asm", text, tuple(functions), kept, lines, plans)

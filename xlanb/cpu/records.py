@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from xlanb.codegen.plan import KernelPlan
+
 
 @dataclass(frozen=True)
 class CodeRecord:
     """LLVM IR or assembly as text.
 
     `language` is "llvm" or "asm". `functions` gives each function's name, in order. `lines` maps a 1-based line of the text to the HLO instruction it came
-    from, where that is known; `kernels` maps a function to the HLO instruction that it computes.
+    from, where that is known; `kernels` maps a function to the HLO instruction that it computes; `plans`, of assembly, to what was decided before its code was written.
     """
 
     language: str
@@ -19,6 +21,7 @@ class CodeRecord:
     functions: tuple[str, ...] = ()
     kernels: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[int, str] = field(default_factory=dict)
+    plans: Mapping[str, KernelPlan] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<CodeRecord {self.language}: {self.text.count(chr(10))} lines, {len(self.functions)} functions>"

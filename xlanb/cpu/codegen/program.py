@@ -21,6 +21,7 @@ from xlanb.codegen import elemental as typed_elemental
 from xlanb.codegen import function as typed
 from xlanb.codegen import indexing as typed_indexing
 from xlanb.codegen.elemental import KernelTooLargeError
+from xlanb.codegen.plan import KernelPlan
 from xlanb.codegen.types import PTR
 from xlanb.codegen.values import Value as TypedValue
 from xlanb.cpu.codegen import fft
@@ -70,6 +71,15 @@ class Program:
     def text(self) -> str:
         """The whole program as one module."""
         return self.module.text()
+
+    @property
+    def plans(self) -> dict[str, KernelPlan]:
+        """What was decided about each kernel, by its function; of a program with debug locations."""
+        return {
+            f.name: KernelPlan(f.name, self.kernels[f.name], tuple(f.plans))
+            for f in self.module.functions
+            if isinstance(f, typed.Function) and f.name in self.kernels and f.plans
+        }
 
     @property
     def is_parallel(self) -> bool:

@@ -95,6 +95,7 @@ def emit_cumulative(k: Kernel) -> bool:
     if op is not None and is_plain(t):
         lanes = lanes_of(k.f, t)
         if split.inner == 1 and scan.steps >= 2 * lanes:
+            k.f.decided("scan", "vectors along rows", f"{split.n} elements in each")
             _Rows(k, scan, split, goal, op).emit()
             return True
         if split.inner >= lanes:

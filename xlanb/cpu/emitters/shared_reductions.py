@@ -208,10 +208,13 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
         count, outer, rows = pieces
         if rows < _UNROLL * width or of is not None:
             return False
+        e.f.decided("reduction", "a routine along rows, in pieces", f"{rows} elements in a row of {count} pieces")
         _Rows(e, i, fold, pointers, output.pointer).emit(outer, rows, None, count)
     elif columns == 1:
         if rows < costs.COMMON.row_vectors * width:
             return False
+        least = costs.COMMON.row_vectors * width
+        e.f.decided("reduction", "a routine along rows", f"{rows} elements in each; a call pays from {least} on")
         _Rows(e, i, fold, pointers, output.pointer).emit(outer, rows, scratch)
     else:
         short = columns < width and scratch is None
@@ -222,6 +225,10 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
             or (outer > 1 and rows * columns < costs.COMMON.called_elements)
         ):
             return False
+        least = costs.COMMON.called_rows
+        e.f.decided(
+            "reduction", "a routine over columns", f"{rows} rows of {columns}; a call pays from {least} rows on"
+        )
         _Columns(e, i, replace(fold, columns=True), pointers, output.pointer).emit(outer, rows, columns, scratch)
     e.f.ready = e.f.calls_only = True
     return True

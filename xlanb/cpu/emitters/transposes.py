@@ -82,6 +82,8 @@ def emit_transposed(k: Kernel) -> bool:
     along = next(n for n, axis in enumerate(dims) if axis.source == 1)
     turn = Turn(k.f, t.bits, dims[0], dims[along])
     others = [axis for n, axis in enumerate(dims) if n not in (0, along)]
+    what = f"squares of {turn.n} turned in registers, {turn.across} side by side"
+    k.f.decided("transpose", what, f"the source's rows lie along axis {along} of the result")
     with _shared(k.f, others, turn.bands, turn.nanoseconds) as (at, band):
         begin = [_offset(k.f, at, [getattr(axis, way) for axis in others]) for way in ("source", "target")]
         turn.band(source.pointer, begin[0], k.output.pointer, begin[1], band)

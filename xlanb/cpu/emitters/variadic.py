@@ -379,6 +379,7 @@ def _columns(k: Kernel, split: Split, lanes: _Lanes) -> bool:
     Gives whether all of it was written in vectors.
     """
     e, f, n = k.e, k.f, lanes.n
+    f.decided("reduction", "lines side by side in vectors", f"{split.inner} of them, of {split.n} pairs each")
     group = next(g for g in (_UNROLL, 2, 1) if split.inner >= g * n)
     width = group * n
     blocks = -(-split.inner // width)
@@ -409,6 +410,7 @@ def _columns(k: Kernel, split: Split, lanes: _Lanes) -> bool:
 def _rows(k: Kernel, split: Split, lanes: _Lanes, *, rising: bool) -> bool:
     """Lines along memory: the lanes keep pairs of their own, which are joined at the end. Gives whether all of it was written in vectors."""
     e, f, n = k.e, k.f, lanes.n
+    f.decided("reduction", "vectors along lines, joined at the end", f"{split.n} pairs in each")
     types = [lanes.t, lanes.p]
     with parallel(
         f, split.outer, nanoseconds=split.n / n * f.target.costs.pair_vector_ns + f.target.costs.pair_row_ns

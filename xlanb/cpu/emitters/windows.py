@@ -50,11 +50,14 @@ def emit_windows(k: Kernel) -> bool:
         fastest = order(source)[0]
         same = fastest == order(result)[0] and strides(result)[fastest] == strides(source)[fastest] == 1
         if same and pool.is_plain(fastest) and source.dimensions[fastest] >= lanes_of(k.f, t):
+            k.f.decided("windows", "side by side in vectors", f"along dimension {fastest}, where each has one element")
             pool.beside(op, fastest)
             return True
         if same and pool.fits_a_row(fastest):
+            k.f.decided("windows", "rows folded first, then the sums", f"along dimension {fastest}, a row at a time")
             pool.along(op, fastest)
             return True
+    k.f.decided("windows", "one by one", "they lie in other orders, or their reducer is no plain one")
     pool.one_by_one()
     return True
 

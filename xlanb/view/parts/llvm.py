@@ -31,11 +31,25 @@ def code_data(record: CodeRecord, max_lines: int = 1500, max_characters: int = M
     }
     data["ops"] = _runs(record, lines)
     data["functions"] = list(record.functions)
+    if record.plans:
+        data["plan"] = _plan_data(record, max_lines)
     if total > len(lines):
         data["note"] = (
             f"Shown: {len(lines):,} of {total:,} lines; what is found is found in these. All of it is the record's .text."
         )
     return data
+
+
+def _plan_data(record: CodeRecord, max_lines: int) -> dict[str, Any]:
+    """The plans of the kernels as lines, each with its instruction."""
+    lines: list[str] = []
+    ops: list[list[Any]] = []
+    for plan in record.plans.values():
+        ops.append([len(lines) + 1, plan.instruction])
+        lines += [*(clip(line, 400) for line in str(plan).split("\n")), ""]
+        if len(lines) >= max_lines:
+            break
+    return {"k": "code", "lang": "plan", "lines": lines[:max_lines], "total": len(lines), "ops": ops, "functions": []}
 
 
 def _first_lines(text: str, max_lines: int, max_characters: int) -> tuple[list[str], int]:

@@ -1,4 +1,4 @@
-// Tokens of HLO, TensorFlow nodes, LLVM IR and assembly, for colour and for links between ops.
+// Tokens of HLO, TensorFlow nodes, LLVM IR, plans of kernels and assembly, for colour and for links between ops.
 import { h } from "./dom.js";
 
 const HLO = /("(?:[^"\\]|\\.)*")|(\/\*.*?\*\/)|(%[\w.$-]+)|\b((?:pred|token|opaque|bf16|[sufc]\d+\w*)\[[^\]]*\](?:\{[^{}]*\})?)|(\b-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\b)|(\b[A-Za-z_][\w-]*(?=\())|([A-Za-z_]\w*(?==))|([A-Za-z_][\w.$/-]*)/g;
@@ -8,7 +8,10 @@ const LLVM_KINDS = ["com", "str", "name", "meta", "type", "num", "op"];
 const ASM = /([#;].*$)|("(?:[^"\\]|\\.)*")|(^\s*\.[\w.]+)|(^[\w.$"]+:)|(%[\w()]+)|([$#-]?\b(?:0x[\da-f]+|\d+)\b)|(^\s+[a-z][\w.]*)/g;
 const ASM_KINDS = ["com", "str", "meta", "name", "reg", "num", "op"];
 
-const LANGUAGES = /** @type {Record<string, [RegExp, string[]]>} */ ({ hlo: [HLO, HLO_KINDS], llvm: [LLVM, LLVM_KINDS], asm: [ASM, ASM_KINDS] });
+const PLAN = /(^\S.*:$)|(^\s+[a-z_]+(?=:)|\bfor\b)|(\b\d[\d.e+]*(?: (?:ns|us|ms|s|bytes|cycles)\b)?)|(^\s+not\b)/g;
+const PLAN_KINDS = ["name", "op", "num", "com"];
+
+const LANGUAGES = /** @type {Record<string, [RegExp, string[]]>} */ ({ hlo: [HLO, HLO_KINDS], llvm: [LLVM, LLVM_KINDS], asm: [ASM, ASM_KINDS], plan: [PLAN, PLAN_KINDS] });
 
 /**
  * The pieces of one line: [text, kind], kind "" for what has no colour.

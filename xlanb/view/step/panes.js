@@ -89,7 +89,7 @@ function differencePane(view, stage) {
   return diffView(alike ? differences(view.payload, a, b) : [], view.payload, { ...state, after: b, title: `after ${first.name} → after ${last.name}`, empty: alike ? "The program is the same after both." : "These two are of different kinds." });
 }
 
-/** HLO, LLVM IR and assembly, as far as the compilation has come. @param {any} view */
+/** HLO, LLVM IR, plans and assembly, as far as the compilation has come. @param {any} view */
 function codePane(view) {
   const end = view.current.stages.length - 1;
   const names = view.store.names(view.pictureIndex);
@@ -99,6 +99,7 @@ function codePane(view) {
   for (const [kind, title] of [["llvm_ir_optimized", "LLVM IR"], ["assembly", "Assembly"]]) {
     const stage = view.current.stages.findLast((/** @type {Stage} */ x) => x.kind === kind) || (kind === "llvm_ir_optimized" ? view.current.stages.findLast((/** @type {Stage} */ x) => x.kind === "llvm_ir") : undefined);
     const artifact = stage && view.store.artifact(stage.a);
+    if (artifact?.plan) columns.push({ title: "Plan", source: linesOf(artifact.plan, view.payload, NO_MARKS, "after"), names, note: "What was decided about each kernel before its code was written." });
     if (artifact?.k === "code") columns.push({ title, source: withoutDirectives(linesOf(artifact, view.payload, NO_MARKS, "after")), names, note: artifact.note });
   }
   view.code.show(columns);

@@ -93,6 +93,24 @@ def blocking(x: Contraction, target: Target) -> Blocking:
     return (common or min(near.values(), key=itemgetter(0)))[1]
 
 
+def described(x: Contraction, made: Blocking) -> str:
+    """A block as text: rows by elements of a vector's lanes."""
+    return f"{len(made.offsets(x.rows))} rows by {made.vectors} vectors of {made.width}"
+
+
+def other_ways(x: Contraction, target: Target, made: Blocking, most: int = 3) -> list[tuple[str, str]]:
+    """The next best blocks of other shapes, with the cycles that they are guessed to take."""
+    column = x.columns[-1] if x.columns else Axis(1)
+    options = [
+        _option(x, rows, vectors, made.width, column, target.costs)
+        for rows, vectors in _candidates(x, target, made.width, column)
+    ]
+    cycles = {described(x, o): o.cycles * _slowed(o, x, target.costs) for o in options}
+    taken = described(x, made)
+    others = sorted((c, way) for way, c in cycles.items() if way != taken)
+    return [(way, f"{c / made.cycles:.2f} times the cycles") for c, way in others[:most]]
+
+
 def _candidates(x: Contraction, target: Target, width: int, column: Axis) -> Iterator[tuple[Rows, int]]:
     registers = target.vector_registers
     most = -(-column.size // width)

@@ -8,7 +8,7 @@ from math import prod
 from xlanb.codegen import costs
 from xlanb.codegen.function import Function
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking
+from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking, described, other_ways
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.emitters.matmul.grid import Digit, Span, Work, digits_of, emit_grid, walk_routine, walk_table
 from xlanb.cpu.emitters.matmul.lanes import Place, has_masks, lanes_of
@@ -34,7 +34,11 @@ def emit_contraction(f: Function, p: Plan, a: Place, b: Place, c: Place, scratch
         a = _copied(f, p.a, a, scratch, first, x.a_type)
     if p.b is not None and scratch is not None:
         b = _copied(f, p.b, b, scratch, first + p.a_bytes, x.b_type)
+    for name, copy, size in (("a", p.a, p.a_bytes), ("b", p.b, p.b_bytes)):
+        if copy is not None:
+            f.decided(name, "copied first", f"{size} bytes: cannot be read well as it lies")
     if p.rowdot:
+        f.decided("products", "sums along depth", "both operands lie along it")
         _rowdots(f, x, (a, b, c))
     else:
         _tiles(f, x, (a, b, c), whole_b=p.b is not None, panels=p.panels)
@@ -49,6 +53,9 @@ def _copied(f: Function, copy: Copy, source: Place, scratch: Value, first: int, 
 def _tiles(f: Function, x: Contraction, places: tuple[Place, Place, Place], *, whole_b: bool, panels: bool) -> None:
     target = f.target
     made = blocking(x, target)
+    if f.module.debug:
+        why = f"{made.cycles:.3g} cycles for {made.tiles} tiles"
+        f.decided("tile", described(x, made), why, other_ways(x, target, made))
     column = x.columns[-1] if x.columns else Axis(1, 0, 1, 1)
     width = made.width
     vectors = min(made.vectors, -(-column.size // width))

@@ -20,7 +20,7 @@ from math import prod
 from xlanb.codegen.function import PARALLEL, Function, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
-from xlanb.codegen.parallel import chunks, is_shared
+from xlanb.codegen.parallel import chunks, is_shared, note
 from xlanb.codegen.routines import moved, routine, table, word
 from xlanb.codegen.types import I64, PTR
 from xlanb.codegen.values import Value
@@ -80,7 +80,9 @@ def emit_grid(f: Function, spans: Sequence[Span], digits: Sequence[Digit], work:
     walked = table(f.module, walk_table(spans, digits, work.name, work.parameters))(f)
     put(context, walked, *work.arrays)
     count, zero = f.value(total), f.zero(I64)
-    if not is_shared(f, total, work.nanoseconds):
+    shared = is_shared(f, total, work.nanoseconds)
+    note(f, total, work.nanoseconds, shared=shared)
+    if not shared:
         f.call_own(walk, context, zero, count, zero)
         return
     f.module.declare("void", PARALLEL, "ptr, ptr, i64, i64, i64")

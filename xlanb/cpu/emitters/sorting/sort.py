@@ -16,6 +16,7 @@ from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, same_order, unflatten
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import parallel
+from xlanb.codegen.plan import time_text
 from xlanb.codegen.types import I8, I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, OPTIONAL, ROUNDS, SCRATCH_EACH, Kernel, emitter
@@ -64,6 +65,19 @@ OPTIONAL.add(Op.SORT)
 MEMORY_ONLY.add(Op.SORT)
 
 
+def _note(k: Kernel, plan: digits.Plan | None, n: int, cost: float) -> None:
+    """Say how lines are sorted, and why."""
+    merged = time_text(n * max(n.bit_length(), 1) * costs.COMMON.comparison_ns)
+    line = f"{time_text(cost)} a line of {n}"
+    if plan is None:
+        k.f.decided("sort", "by merging", f"{line}: the comparison is no order of keys of 64 bits, or lines are short")
+    elif plan.is_short:
+        k.f.decided("sort", "by counting, for each element, those before it", line, [("by merging", merged)])
+    else:
+        way = f"by digits, {plan.rounds} rounds of {plan.digit} bits"
+        k.f.decided("sort", way, line, [("by merging", merged)])
+
+
 @emitter(Op.SORT)
 def _sort(k: Kernel) -> bool:
     i, f = k.root, k.f
@@ -72,6 +86,7 @@ def _sort(k: Kernel) -> bool:
     n = source.dimensions[axis]
     plan = digits.plan(i)
     across, cost = _rounds(i)
+    _note(k, plan, n, cost)
     with parallel(f, across, nanoseconds=cost) as line:
         at = list(unflatten(f, line, _across(source, axis)))
 

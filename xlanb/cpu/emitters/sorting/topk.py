@@ -13,6 +13,7 @@ from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, unflatten
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import parallel
+from xlanb.codegen.plan import time_text
 from xlanb.codegen.types import I8, I32, I64
 from xlanb.codegen.values import Value
 from xlanb.codegen.views import along
@@ -112,7 +113,13 @@ class _PlainLines:
     def emit(self, lines: int) -> None:
         """All lines."""
         f, n, count, few = self.f, self.n, self.count, _is_few(self.k.root)
-        cost = _few_nanoseconds(n, count) if few else _selecting(self.plan, n)
+        ways = {
+            f"the least of a line, {count} times": _few_nanoseconds(n, count),
+            f"a buffer of {self.plan.n}, sorted at the end": _selecting(self.plan, n),
+        }
+        taken, other = ways if few else reversed(ways)
+        cost = ways[taken]
+        f.decided("top_k", taken, f"{time_text(cost)} a line", [(other, time_text(ways[other]))])
         with parallel(f, lines, nanoseconds=cost) as line:
             source = Pointer(self.source, I8).address(f.mul(line, 4 * n))
             made = [Pointer(self.k.outputs[leaf,].pointer, I8).address(f.mul(line, 4 * count)) for leaf in (0, 1)]

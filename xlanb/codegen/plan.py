@@ -1,0 +1,56 @@
+"""What was decided about a kernel before its code was written: its loops, and each choice with what the other ways would have cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Step(Protocol):
+    """A nest of loops, or a choice: prints as one or several lines."""
+
+    def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One decision: `what` it was about, the way that was `taken`, why, and the other ways with their costs as text."""
+
+    what: str
+    taken: str
+    why: str = ""
+    others: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        first = f"{self.what}: {self.taken}" + (f", {self.why}" if self.why else "")
+        return "\n".join([first, *(f"  not {way}: {cost}" for way, cost in self.others)])
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """The plan of the kernel of one instruction: `print(plan)` shows it.
+
+    `function` is the kernel's name in LLVM IR and assembly, `instruction` the HLO instruction that it computes, `steps` its loops and choices in the order in which they were decided.
+    """
+
+    function: str
+    instruction: str
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        lines = [line for step in self.steps for line in str(step).split("\n")]
+        return "\n".join([f"{self.instruction}:", *(f"  {line}" for line in lines)])
+
+
+def time_text(nanoseconds: float) -> str:
+    """A time in the unit that suits it."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.3g} {unit}"
+    return f"{nanoseconds:.2g} ns"
+
+
+def plans_text(plans: Sequence[KernelPlan]) -> str:
+    """The plans of a program, one after the other."""
+    return "\n\n".join(map(str, plans))
