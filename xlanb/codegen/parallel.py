@@ -50,11 +50,11 @@ def note(f: Function, count: Ix, nanoseconds: float, *, shared: bool) -> None:
         return
     made = f.value(chunks(f, count, nanoseconds)).text if shared and isinstance(count, int) else "parts as it runs"
     work = f"{time_text(count * nanoseconds)} of work" if isinstance(count, int) else "work known when it runs"
-    wake = f"waking a thread pays from {time_text(f.target.costs.wake_ns)} on"
+    wake = f"waking a thread pays from {time_text(f.target.costs.wake_ns)}"
     if shared:
-        f.decided("threads", f"{made} parts" if made.isdigit() else made, f"{work}; {wake}")
+        f.decided("threads", f"{made} parts" if made.isdigit() else made, f"{work}, {wake}")
     else:
-        f.decided("threads", "one", f"{work}; {wake}")
+        f.decided("threads", "one", f"{work}, {wake}")
 
 
 def chunks(f: Function, count: Ix, nanoseconds: float) -> Ix:

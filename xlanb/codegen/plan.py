@@ -48,7 +48,7 @@ def time_text(nanoseconds: float) -> str:
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if nanoseconds >= size:
             return f"{nanoseconds / size:.3g} {unit}"
-    return f"{nanoseconds:.2g} ns"
+    return f"{nanoseconds:.3g} ns"
 
 
 def plans_text(plans: Sequence[KernelPlan]) -> str:

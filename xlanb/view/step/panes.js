@@ -99,7 +99,7 @@ function codePane(view) {
   for (const [kind, title] of [["llvm_ir_optimized", "LLVM IR"], ["assembly", "Assembly"]]) {
     const stage = view.current.stages.findLast((/** @type {Stage} */ x) => x.kind === kind) || (kind === "llvm_ir_optimized" ? view.current.stages.findLast((/** @type {Stage} */ x) => x.kind === "llvm_ir") : undefined);
     const artifact = stage && view.store.artifact(stage.a);
-    if (artifact?.plan) columns.push({ title: "Plan", source: linesOf(artifact.plan, view.payload, NO_MARKS, "after"), names, note: "What was decided about each kernel before its code was written." });
+    if (artifact?.plan) columns.push({ title: "Plan", source: linesOf(artifact.plan, view.payload, NO_MARKS, "after"), names });
     if (artifact?.k === "code") columns.push({ title, source: withoutDirectives(linesOf(artifact, view.payload, NO_MARKS, "after")), names, note: artifact.note });
   }
   view.code.show(columns);
