@@ -178,6 +178,26 @@ def test_a_c_program_calls_it(backend, tmp_path, shared):
     assert np.frombuffer(done.stdout[160:], np.int32)[0] == doubled == 42
 
 
+EIGENVALUES = """ENTRY e {
+  a = f64[5,5]{0,1} parameter(0)
+  ROOT r = (f64[5]{0}, f64[5]{0}, c128[5,5]{0,1}, c128[5,5]{0,1}, s32[]) custom-call(a), custom_call_target="lapack_dgeev_ffi",
+    operand_layout_constraints={f64[5,5]{0,1}}, backend_config={compute_left = 78 : ui8, compute_right = 86 : ui8}, api_version=API_VERSION_TYPED_FFI
+}
+"""
+
+
+def test_the_header_names_the_routines_of_lapack_that_the_code_calls(backend, tmp_path):
+    backend(EIGENVALUES).export_c(tmp_path, name="eigenvalues")
+    header = (tmp_path / "eigenvalues.h").read_text()
+    assert " *   dgeev_\n" in header
+    assert "-llapack" in header
+    code = (tmp_path / "eigenvalues.o").read_bytes()
+    assert b"\0dgeev_\0" in code
+    assert b"lapack." not in code
+    backend(MODEL).export_c(tmp_path, name="dense")
+    assert "LAPACK" not in (tmp_path / "dense.h").read_text()
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [("a b", "identifier"), ("", "identifier"), ("int", "word of C"), ("main", "word"), ("free", "C library")],

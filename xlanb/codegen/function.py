@@ -415,10 +415,13 @@ class Function:
 
     def fill_zero(self, address: Value, size: Ix, align: int = 64) -> None:
         """Set so many bytes to zero; they begin at a cache line unless another alignment is given."""
+        self.fill(address, 0, size, align)
+
+    def fill(self, address: Value, byte: int, size: Ix, align: int = 1) -> None:
+        """Set so many bytes to a value; 255 makes NaN of floats."""
         self.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
-        self.write(
-            f"call void @llvm.memset.p0.i64(ptr align {align} {address.text}, i8 0, {self.value(size)!r}, i1 false)"
-        )
+        given = f"ptr align {align} {address.text}, i8 {byte}, {self.value(size)!r}, i1 false"
+        self.write(f"call void @llvm.memset.p0.i64({given})")
 
     def move(self, target: Value, source: Value, size: Ix) -> None:
         """Copy so many bytes between places that may overlap."""

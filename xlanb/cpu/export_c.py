@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xlanb.cpu import lapack
 from xlanb.cpu.calls import ArraySpec
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.codegen.units import Unit
@@ -48,7 +49,7 @@ def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
     # One thread: the code stands by itself.
     target = replace(exe.target, threads=1)
     program = emit_program(exe.buffer_assignment, target)
-    text = _with_constants(program)
+    text, routines = _with_lapack(_with_constants(program))
     if name != "run":  # a kernel of the same name gives way
         text = re.sub(rf"@{name}(?![\w.$-])", f"@{name}.kernel", text)
     text = text.replace("define void @run(", f"define void @{name}(")
@@ -57,7 +58,7 @@ def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
     compiled = folder / f"{name}.o"
     compiled.write_bytes(compile_unit(Unit(text, ready=False, weight=0), target, relocation="pic", level=_LEVEL))
     header = folder / f"{name}.h"
-    header.write_text(_header(exe, name))
+    header.write_text(_header(exe, name, routines))
     made = [compiled, header]
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is not None:
@@ -92,7 +93,13 @@ def _with_constants(program: Program) -> str:
     return text
 
 
-def _header(exe: Executable, name: str) -> str:
+def _with_lapack(text: str) -> tuple[str, list[str]]:
+    """(The module with the names that a LAPACK library for C or Fortran has, those names.)"""
+    called = re.compile(rf"@{re.escape(lapack.PREFIX)}(\w+)")
+    return called.sub(r"@\1_", text), sorted({f"{routine}_" for routine in called.findall(text)})
+
+
+def _header(exe: Executable, name: str, routines: Sequence[str]) -> str:
     arguments = [s for s in exe.calls.arguments if s is not None]
     results = [s for s in exe.calls.results if s is not None]
     names = [*(f"argument{k}" for k in range(len(arguments))), *(f"result{k}" for k in range(len(results)))]
@@ -104,7 +111,7 @@ def _header(exe: Executable, name: str) -> str:
     described = [f" *   {n}: {_described(s)}" for n, s in zip(names, specs, strict=True)]
     temp = max(-(-exe.buffer_assignment.temp_size // 64) * 64, 64)
     upper = name.upper()
-    return f"""/* {exe.calls.signature.name}, compiled by xlanb for {exe.target.triple}, {exe.target.cpu}. */
+    return f"""/* {exe.calls.signature.name}, compiled by xlanb for {exe.target.triple}, {exe.target.cpu}.{_needed(routines)} */
 #ifndef XLANB_{upper}_H
 #define XLANB_{upper}_H
 
@@ -142,6 +149,16 @@ static inline int {name}_call({", ".join(parameters) or "void"}) {{
 
 #endif
 """
+
+
+def _needed(routines: Sequence[str]) -> str:
+    """What the header says of LAPACK."""
+    if not routines:
+        return ""
+    return (
+        "\n *\n * The code calls LAPACK or BLAS: link a library that defines the symbols below, with 32-bit integers"
+        f" (-llapack -lblas, or -lopenblas).\n *   {' '.join(routines)}\n"
+    )
 
 
 def _list(names: Sequence[str]) -> str:

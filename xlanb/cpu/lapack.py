@@ -1,4 +1,8 @@
-"""SciPy's LAPACK: the addresses of its routines, which machine code calls as Fortran does, and the workspace that they want."""
+"""LAPACK and BLAS by SciPy: the addresses of their routines, which machine code calls as Fortran does, and the workspace that they want.
+
+SciPy gives them as the capsules of scipy.linalg.cython_lapack and scipy.linalg.cython_blas. A call of one cannot be
+interrupted: a signal or a cancellation takes effect when it returns (seconds for matrices of some thousand rows).
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,26 @@ import ctypes
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 PREFIX = "lapack."
 """Symbols of the routines begin with it: lapack.dgeev."""
+_MODULES = ("scipy.linalg.cython_lapack", "scipy.linalg.cython_blas")
 
 
 @cache
 def address(routine: str) -> int:
-    """The address of a routine, as "dgeev"; each argument of it is a pointer.
+    """The address of a routine of LAPACK or BLAS, as "dgeev" or "dtrsm"; each argument of it is a pointer.
 
     Raises:
         KeyError: SciPy has none of this name.
     """
-    capsule = import_module("scipy.linalg.cython_lapack").__pyx_capi__[routine]
+    capsules = [import_module(name).__pyx_capi__ for name in _MODULES]
+    capsule = next((c[routine] for c in capsules if routine in c), None)
+    if capsule is None:
+        raise KeyError(f"neither {' nor '.join(_MODULES)} has a routine {routine}")
     name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -28,27 +37,30 @@ def address(routine: str) -> int:
 
 
 def symbols(names: Sequence[str]) -> dict[str, int]:
-    """The addresses behind those of the symbols that are routines of LAPACK's."""
+    """The addresses behind those of the symbols that are routines of LAPACK or BLAS."""
     return {name: address(name.removeprefix(PREFIX)) for name in names if name.startswith(PREFIX)}
 
 
 @lru_cache(maxsize=1024)
 def workspace(routine: str, arguments: tuple[int | str | None, ...], at: int, dtype: str) -> int:
     """The elements of workspace that a routine wants: `arguments` are its integers and letters, None where it has an array; the workspace is argument `at`, its size the one behind it."""
-    room = np.zeros(4, dtype)
     given: list[ctypes.c_void_p] = []
-    kept = []
+    kept: list[object] = []
     for n, value in enumerate(arguments):
         value = -1 if n == at + 1 else value
-        held = ctypes.c_char(value.encode()) if isinstance(value, str) else ctypes.c_int32(value or 0)
+        # each array is memory of its own: a query sets the first element of workspaces, and info
+        held = (
+            np.zeros(4, dtype)
+            if value is None
+            else np.frombuffer(bytearray(value.encode()), np.uint8)
+            if isinstance(value, str)
+            else np.array([value], np.int32)
+        )
         kept.append(held)
-        is_array = value is None
-        where = room.ctypes.data if is_array and n == at else ctypes.addressof(_NOTHING if is_array else held)
-        given.append(ctypes.c_void_p(where))
+        given.append(ctypes.c_void_p(held.ctypes.data))
+    room: Any = kept[at]
     ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(given))(address(routine))(*given)
     return max(int(room[0].real), 1)
 
-
-_NOTHING = (ctypes.c_double * 16)()
 
 __all__ = ["PREFIX", "address", "symbols", "workspace"]

@@ -95,10 +95,34 @@ def test_a_large_one_is_shared_by_threads(lapack, positive, uplo):
     np.testing.assert_allclose(factor, reference(a, uplo), rtol=0, atol=2e-4)
 
 
-def test_what_has_no_kernel_is_a_call(lapack, positive):
-    assert potrf(lapack, "z", (), 64, "L").program.host
+def test_empty_matrices_are_calls_of_the_runtime(lapack):
     empty = potrf(lapack, "s", (3,), 0, "L")
     assert empty.program.host
     factor, info = empty(np.zeros((3, 0, 0), np.float32))
     assert factor.shape == (3, 0, 0)
     assert info.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("uplo", "LU")
+@pytest.mark.parametrize(("letter", "n"), [("z", 64), ("c", 50), ("z", 1), ("d", 700)])
+def test_a_large_or_complex_factor_is_lapacks(lapack, rng, letter, n, uplo):
+    x = rng.standard_normal((n, n)) + (1j * rng.standard_normal((n, n)) if letter in "cz" else 0)
+    a = (x @ x.conj().T + n * np.eye(n)).astype({"z": np.complex128, "c": np.complex64, "d": np.float64}[letter])
+    exe = potrf(lapack, letter, (), n, uplo)
+    assert not exe.program.host
+    factor, info = exe(a)
+    assert info == 0
+    want = np.linalg.cholesky(a)
+    half, other = (np.tril, np.triu) if uplo == "L" else (np.triu, np.tril)
+    want = want if uplo == "L" else want.conj().T
+    np.testing.assert_allclose(half(factor), want, rtol=0, atol=np.finfo(a.dtype).eps * 20 * n)
+    np.testing.assert_array_equal(other(factor, 1 if uplo == "L" else -1), other(a, 1 if uplo == "L" else -1))
+
+
+def test_a_complex_matrix_that_is_not_positive_definite_has_no_factor(lapack):
+    a = np.eye(40, dtype=np.complex64)
+    a[20, 20] = -1
+    factor, info = potrf(lapack, "c", (), 40, "L")(a)
+    assert info == 21
+    assert np.isnan(factor[np.tril_indices(40)]).all()
+    assert not factor[np.triu_indices(40, 1)].any()

@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xlanb.cpu import CompileOptions, compile_module
+from xlanb.hlo import parse
+from xlanb.transforms.pipeline import HloPassPipeline
+
 KINDS = {"s": (np.float32, 2.0**-23), "d": (np.float64, 2.0**-52)}
 SIZES = [1, 2, 3, 4, 7, 8, 15, 16, 17, 32, 41, 66]
 
@@ -161,3 +165,48 @@ def test_any_matrix_of_any_rank(data, compiled_once):
     vectors, values, info = compiled_once(syevd, letter, (), n)(a)
     assert info == 0
     check(a, vectors, values, epsilon)
+
+
+def hermitian_program(n, mode, uplo):
+    matrix = f"c128[3,{n},{n}]{{1,2,0}}"
+    shapes = f"{matrix}, f64[3,{n}]{{1,0}}, s32[3]{{0}}"
+    options = f"mode = {ord(mode)} : ui8, uplo = {ord(uplo)} : ui8"
+    exe = compile_module(
+        parse(
+            f"ENTRY e {{\n  p = {matrix} parameter(0)\n  ROOT c = ({shapes}) custom-call(p), "
+            f'custom_call_target="lapack_zheevd_ffi", operand_layout_constraints={{{matrix}}}, '
+            f"api_version=API_VERSION_TYPED_FFI, backend_config={{{options}}}\n}}\n"
+        ),
+        CompileOptions(pipeline=HloPassPipeline("none")),
+    )
+    assert not exe.program.host
+    return exe
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 40, 70])
+@pytest.mark.parametrize("uplo", "LU")
+@pytest.mark.parametrize("mode", "VN")
+def test_hermitian_matrices_of_which_a_triangle_is_read(rng, n, uplo, mode):
+    x = rng.standard_normal((3, n, n)) + 1j * rng.standard_normal((3, n, n))
+    a = x + x.conj().swapaxes(-1, -2)
+    a[1, n - 1, n - 1] = np.inf
+    other = np.tri(n, k=-1, dtype=bool)
+    given = np.where(other.T if uplo == "L" else other, np.nan, a)
+    vectors, values, info = hermitian_program(n, mode, uplo)(given)
+    assert info.tolist() == [0, -4, 0]
+    assert np.isnan(values[1]).all()
+    for k in (0, 2):
+        np.testing.assert_allclose(values[k], np.linalg.eigvalsh(a[k]), rtol=0, atol=1e-12 * n)
+        if mode == "V":
+            np.testing.assert_allclose(a[k] @ vectors[k], vectors[k] * values[k], rtol=0, atol=1e-12 * n)
+    if mode == "N":
+        np.testing.assert_array_equal(vectors, given)
+
+
+def test_large_matrices_are_left_to_lapack(lapack, rng):
+    exe = syevd(lapack, "d", (), 530)
+    assert "lapack.dsyevd" in exe.llvm_ir
+    a = symmetric(rng, (530, 530), np.float64)
+    vectors, values, info = exe(a)
+    assert info == 0
+    check(a, vectors, values, 2.0**-52)

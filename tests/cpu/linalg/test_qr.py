@@ -111,8 +111,25 @@ def test_what_is_no_number_stays_none(lapack):
 
 def test_calls_that_are_not_lapacks_are_calls_of_the_runtime(lapack):
     assert orgqr(lapack, "s", (), 4, 3, 4).program.host
-    assert geqrf(lapack, "z", (), 4, 4).program.host
     assert geqrf(lapack, "s", (), 0, 4).program.host
+
+
+@pytest.mark.parametrize("letter", ["c", "z"])
+@pytest.mark.parametrize(("m", "n"), [(5, 3), (20, 20), (70, 66)])
+def test_complex_factors_are_lapacks(lapack, rng, letter, m, n):
+    dtype, epsilon = {"c": (np.complex64, 2.0**-23), "z": (np.complex128, 2.0**-52)}[letter]
+    a = (rng.standard_normal((3, m, n)) + 1j * rng.standard_normal((3, m, n))).astype(dtype)
+    factor = geqrf(lapack, letter, (3,), m, n)
+    make = lapack("ungqr", letter, (3,), [(m, n), (n,)], [(m, n)], "")
+    apply = lapack("unmqr", letter, (3,), [(m, n), (n,), (m, n)], [(m, n)], "left = true, transpose = true")
+    for exe in (factor, make, apply):
+        assert not exe.program.host
+    packed, tau = factor(a)
+    q, r = make(packed, tau), np.triu(packed)[:, :n]
+    bound = 40 * epsilon * m
+    np.testing.assert_allclose(q @ r, a, rtol=0, atol=bound)
+    np.testing.assert_allclose(q.conj().swapaxes(-1, -2) @ q, np.broadcast_to(np.eye(n), (3, n, n)), rtol=0, atol=bound)
+    np.testing.assert_allclose(apply(packed, tau, a)[:, :n], r, rtol=0, atol=bound)
 
 
 def test_many_are_shared_by_threads(lapack, rng):

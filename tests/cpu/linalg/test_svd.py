@@ -172,6 +172,46 @@ ENTRY e {
     assert "memset" in gesdd(lapack, "s", (), 40, 8, "N").llvm_ir
 
 
-def test_large_matrices_are_left_to_lapack(lapack):
-    assert gesdd(lapack, "d", (), 600, 520).program.host
-    assert not gesdd(lapack, "d", (), 600, 500).program.host
+def test_large_matrices_are_left_to_lapack(lapack, rng):
+    exe = gesdd(lapack, "d", (), 600, 520, "S")
+    assert "lapack.dgesdd" in exe.llvm_ir
+    a = rng.standard_normal((600, 520))
+    kept, s, u, vt, info = exe(a)
+    assert info == 0
+    np.testing.assert_array_equal(kept, a)
+    check(a, s, u, vt, 2.0**-52)
+
+
+@pytest.mark.parametrize("mode", ["A", "S", "N"])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (6, 4), (4, 6), (30, 30)])
+def test_complex_matrices(lapack, rng, mode, m, n):
+    a = (rng.standard_normal((2, m, n)) + 1j * rng.standard_normal((2, m, n))).astype(np.complex64)
+    a[1, 0, 0] = np.nan
+    exe = complex_gesdd(m, n, mode)
+    _, s, u, vt, info = exe(a)
+    assert info.tolist() == [0, -4]
+    assert np.isnan(s[1]).all()
+    np.testing.assert_allclose(s[0], np.linalg.svd(a[0], compute_uv=False), rtol=1e-5, atol=1e-5)
+    if mode == "N":
+        assert not u[0].any()
+    else:
+        k = min(m, n)
+        np.testing.assert_allclose((u[0][:, :k] * s[0]) @ vt[0][:k], a[0], rtol=0, atol=1e-4)
+        assert np.isnan(u[1]).all()
+
+
+def complex_gesdd(m, n, mode):
+    k = min(m, n)
+    u, vt = ((m, k), (k, n)) if mode == "S" else ((m, m), (n, n))
+    matrix = f"c64[2,{m},{n}]{{1,2,0}}"
+    shapes = f"{matrix}, f32[2,{k}]{{1,0}}, c64[2,{u[0]},{u[1]}]{{1,2,0}}, c64[2,{vt[0]},{vt[1]}]{{1,2,0}}, s32[2]{{0}}"
+    exe = compile_module(
+        parse(
+            f"ENTRY e {{\n  p = {matrix} parameter(0)\n  ROOT c = ({shapes}) custom-call(p), "
+            f'custom_call_target="lapack_cgesdd_ffi", operand_layout_constraints={{{matrix}}}, '
+            f"api_version=API_VERSION_TYPED_FFI, backend_config={{mode = {ord(mode)} : ui8}}\n}}\n"
+        ),
+        CompileOptions(pipeline=HloPassPipeline("none")),
+    )
+    assert not exe.program.host
+    return exe

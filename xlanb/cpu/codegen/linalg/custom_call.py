@@ -15,6 +15,7 @@ from xlanb.cpu.codegen.matmul import shared
 from xlanb.cpu.codegen.matmul.shared import moved
 from xlanb.cpu.codegen.parallel import parallel, parts
 from xlanb.cpu.codegen.types import part
+from xlanb.cpu.emitters import linalg as lapack
 from xlanb.cpu.emitters.kernel import IN_PLACE, ROUNDS, SCRATCH_EACH
 from xlanb.errors import CompilationError
 from xlanb.evaluator.lapack import lapack_name, lapack_options
@@ -201,13 +202,13 @@ def _together(i: HloInstruction, routine: Native) -> Together | None:
 
 def _scratch(i: HloInstruction) -> int:
     found = native(i)
-    return (_together(i, found) or found).scratch(i) if found is not None else 0
+    return (_together(i, found) or found).scratch(i) if found is not None else lapack.scratch_bytes(i)
 
 
 def _rounds(i: HloInstruction) -> tuple[int, float]:
     found = native(i)
     if found is None:
-        return 0, 0.0
+        return lapack.rounds(i)
     together, batch = _together(i, found), _batch(i, found)
     if together is None:
         return batch, found.nanoseconds(i)
@@ -216,7 +217,7 @@ def _rounds(i: HloInstruction) -> tuple[int, float]:
 
 def _in_place(i: HloInstruction, operand: int) -> bool:
     found = native(i)
-    return found is not None and operand in found.overwrites
+    return operand in found.overwrites if found is not None else lapack.is_in_place(i, operand)
 
 
 _KINDS = (Op.CUSTOM_CALL, Op.CHOLESKY, Op.TRIANGULAR_SOLVE)
