@@ -473,16 +473,20 @@ class _KernelBuilder:
 
     def _sign(self) -> None:
         """Parameters and attributes of the finished function."""
-        parameters = []
-        for place, name in self.slices.items():
-            access = "" if place in self.written else " readonly"
-            size = f" dereferenceable({place.size})" if place.size else ""
-            if isinstance(self.f, typed.Function):
-                parameters.append(typed.Parameter(PTR, name[1:], f"noalias{access} noundef{size}"))
-            else:
-                parameters.append(f"ptr noalias{access} noundef{size} {name}")
         small = self.program.depth > 0 and self.f.size <= _INLINE_LINES and not self.program.profile
-        self.f.sign(parameters, f"{'alwaysinline' if small else 'noinline'} {_ATTRIBUTES}")
+        attributes = f"{'alwaysinline' if small else 'noinline'} {_ATTRIBUTES}"
+        promises = {name: self._promise(place) for place, name in self.slices.items()}
+        f: object = self.f
+        if isinstance(f, typed.Function):
+            f.sign([typed.Parameter(PTR, name[1:], promise) for name, promise in promises.items()], attributes)
+        else:
+            self.f.sign([f"ptr {promise} {name}" for name, promise in promises.items()], attributes)
+
+    def _promise(self, place: Slice) -> str:
+        """The attributes of the parameter for a slice."""
+        access = "" if place in self.written else " readonly"
+        size = f" dereferenceable({place.size})" if place.size else ""
+        return f"noalias{access} noundef{size}"
 
     def _argument(self, place: Slice) -> str:
         """The parameter for a slice; one for both where a result lies in an operand's place."""
