@@ -16,7 +16,7 @@ import pytest
 import xlanb
 from xlanb import tf
 from xlanb.boundary import boundary, filtered_traceback, let_pass
-from xlanb.cpu.codegen import elemental
+from xlanb.codegen import elemental
 from xlanb.errors import (
     ArgumentError,
     EvaluationError,

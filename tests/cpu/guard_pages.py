@@ -20,10 +20,14 @@ import numpy as np
 from tests.cpu.narrowed import narrowed
 from xlanb.buffers import heap_simulator
 from xlanb.buffers.heap_simulator import ALIGNMENT, Block, Packing
+from xlanb.codegen import parallel
+from xlanb.codegen.function import Function
+from xlanb.codegen.types import PTR, Type
+from xlanb.codegen.values import Value
 from xlanb.cpu import CompileOptions, Executable, compile_module, compiler, jit
 from xlanb.cpu.bridge import bridge
-from xlanb.cpu.codegen import kernel, parallel, program
-from xlanb.cpu.codegen.ir import Function
+from xlanb.cpu.codegen import ir, kernel, program
+from xlanb.cpu.codegen import parallel as old_parallel
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.guard import OK
 from xlanb.cpu.objects import compile_units
@@ -173,7 +177,8 @@ class Mode:
             if self.spread:
                 stack.enter_context(mock.patch.object(heap_simulator, "pack", spread(at_end=self.at_end)))
             if self.threads > 1:
-                for module, name, value in ((parallel, "WORTH", 1), (kernel, "WORTH", 1), (parallel, "_SMALLEST", 50)):
+                shared = ((m, "_SMALLEST", 50) for m in (parallel, old_parallel))
+                for module, name, value in (*((m, "WORTH", 1) for m in (parallel, kernel, old_parallel)), *shared):
                     stack.enter_context(mock.patch.object(module, name, value))
             if self.constants:
                 stack.enter_context(_guarded_constants(at_end=self.at_end))
@@ -267,7 +272,14 @@ def _guarded_stacks(*, at_end: bool) -> Iterator[None]:
     """Kernels that are compiled meanwhile have guarded memory for what else is on the stack."""
     symbol = "guarded.end" if at_end else "guarded.start"
 
-    def alloca(self: Function, type_: str, count: int = 1) -> str:
+    def alloca(self: Function, type_: Type, count: int = 1) -> Value:
+        name = self.fresh("stack")
+        size = f"ptrtoint (ptr getelementptr ([{count} x {type_.text}], ptr null, i64 1) to i64)"
+        self.module.declare("ptr", symbol, "i64")
+        self._allocas.append(f"  {name} = call ptr @{symbol}(i64 {size})")
+        return Value(self, PTR, name)
+
+    def old_alloca(self: ir.Function, type_: str, count: int = 1) -> str:
         name = self.fresh("stack")
         self.depths[name] = 0
         size = f"ptrtoint (ptr getelementptr ([{count} x {type_}], ptr null, i64 1) to i64)"
@@ -275,7 +287,7 @@ def _guarded_stacks(*, at_end: bool) -> Iterator[None]:
         self._allocas.append(f"  {name} = call ptr @{symbol}(i64 {size})")
         return name
 
-    with mock.patch.object(Function, "alloca", alloca):
+    with mock.patch.object(Function, "alloca", alloca), mock.patch.object(ir.Function, "alloca", old_alloca):
         yield
 
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import xlanb
-from xlanb.cpu import jit
-from xlanb.cpu.codegen.extremes import extreme
-from xlanb.cpu.codegen.ir import ModuleBuilder
 
 _SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, -np.nan, 1e-40, -1e-40, 3e38]
 _OPS = {"maximum": np.maximum, "minimum": np.minimum}
@@ -67,19 +62,3 @@ ENTRY e {{
     for k in range(1, shape[dimension]):
         want = _wanted(op, want, a.take(k, dimension))
     _same(exe(a), want)
-
-
-def test_other_machines_and_scalars_have_llvms_own() -> None:
-    old = replace(jit.host(), triple="x86_64-unknown-linux-gnu", features="+avx2")
-    f = ModuleBuilder("m", old).function("f", [], "", "")
-    with f.vectorized(16):
-        f.lanes |= {"%a": 16, "%b": 16}
-        assert extreme(f, "maximum", "float", "%a", "%b") is None
-    new = replace(old, features="+avx512f,+avx512vl,+avx512bw,+avx512dq")
-    f = ModuleBuilder("m", new).function("f", [], "", "")
-    assert extreme(f, "maximum", "float", "%a", "%b") is None
-    with f.vectorized(16):
-        f.lanes |= {"%a": 16, "%b": 16, "%c": 2, "%d": 2}
-        assert extreme(f, "maximum", "float", "%a", "1.0") is None
-        assert extreme(f, "maximum", "float", "%c", "%d") is None
-        assert extreme(f, "maximum", "float", "%a", "%b") is not None

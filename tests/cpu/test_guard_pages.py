@@ -219,7 +219,7 @@ def test_arrays_on_the_stack_are_guarded(at_end):
     """A kernel that is made to write beside one of its own."""
     done = _touch(
         "from unittest import mock\n"
-        "from tests.cpu.guard_pages import Mode, random_inputs, run_guarded\nfrom xlanb.cpu.codegen import windows\n"
+        "from tests.cpu.guard_pages import Mode, random_inputs, run_guarded\nfrom xlanb.codegen.memory import Pointer\nfrom xlanb.cpu.emitters import windows\n"
         "text = ('HloModule m\\nadd { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\\n'\n"
         "        'ENTRY e { p = f32[5,33] parameter(0) c = f32[] constant(0) '\n"
         "        'ROOT w = f32[5,33] reduce-window(p, c), window={size=1x3 pad=0_0x1_1}, to_apply=add }')\n"
@@ -228,10 +228,10 @@ def test_arrays_on_the_stack_are_guarded(at_end):
         f"run_guarded(mode.compile(text), inputs, at_end={at_end})\nprint('in', flush=True)\n"
         "plain = windows._Pool._row_length\n"
         f"windows._Pool._row_length = lambda self, d: {16 if at_end else 'plain(self, d)'}\n"
-        "write = windows.simd.write\n"
-        "def moved(f, t, pointer, offset, n, value):\n"
-        f"    write(f, t, pointer, offset if {at_end} or 'stack' not in pointer else f.sub(offset, 1), n, value)\n"
-        "windows.simd.write = moved\n"
+        "store = Pointer.store\n"
+        "def moved(p, offset, value, mask=None):\n"
+        f"    store(p, offset if {at_end} or 'stack' not in p.base.text else p.base.function.sub(offset, 1), value, mask)\n"
+        "Pointer.store = moved\n"
         f"run_guarded(mode.compile(text), inputs, at_end={at_end})\n"
     )
     assert done.stdout == "in\n", done.stderr

@@ -12,36 +12,30 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from xlanb.codegen.function import PARALLEL, Parameter
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.parallel import is_shared, parallel
+from xlanb.codegen.types import I64, PTR
 from xlanb.cpu import jit, objects, pool
-from xlanb.cpu.codegen.elemental import Elemental
-from xlanb.cpu.codegen.indexing import IrArray
-from xlanb.cpu.codegen.ir import PARALLEL, ModuleBuilder
-from xlanb.cpu.codegen.parallel import is_parallel, parallel
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.target import has_pool
 from xlanb.errors import CompilationError
-from xlanb.hlo.instruction import HloInstruction
 
 pytestmark = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool on this system")
-
-
-def _no_constants(_: HloInstruction) -> IrArray:
-    raise AssertionError
 
 
 def _counting(count: int, nanoseconds: float, *, threads: int = 2, leak: bool = False, debug: bool = False):
     """A kernel that adds 1 to each of `count` numbers, and what it was told: the slot of the thread, beside."""
     module = ModuleBuilder("counting", replace(jit.host(), threads=threads), {"count": 3} if debug else None)
     f = module.function("count", [], "", "count", linkage="")
-    e = Elemental(f, {}, _no_constants)
-    outside = f.let("add i64 0, 1")
-    with parallel(e, count, nanoseconds=nanoseconds) as i:
-        at = f.let(f"getelementptr inbounds i64, ptr %p0, i64 {i}")
-        one = outside if leak else "1"
-        before = f.let(f"load i64, ptr {at}")
-        f.do(f"store i64 {f.let(f'add i64 {before}, {one}')}, ptr {at}")
-        f.do(f"store i64 {f.slot}, ptr {f.let(f'getelementptr inbounds i64, ptr %p1, i64 {i}')}")
-    f.sign(["ptr noalias noundef %p0", "ptr noalias noundef %p1"], "nounwind")
+    parameters = [Parameter(PTR, f"p{k}", "noalias noundef") for k in range(2)]
+    numbers, slots = (Pointer(f.argument(p), I64) for p in parameters)
+    outside = f.let(I64, "add i64 0, 1")
+    with parallel(f, count, nanoseconds=nanoseconds) as i:
+        numbers[i] = numbers[i] + (outside if leak else 1)
+        slots[i] = f.value(f.slot)
+    f.sign(parameters, "nounwind")
     return module.text(), bool(f.outlined)
 
 
@@ -82,11 +76,11 @@ def test_what_is_made_outside_is_not_known_inside():
 
 def test_inside_of_a_part_there_are_no_parts():
     module = ModuleBuilder("nested", replace(jit.host(), threads=2))
-    e = Elemental(module.function("nested", [], "", "nested"), {}, _no_constants)
-    assert is_parallel(e, 100, 1e6)
-    with parallel(e, 100, nanoseconds=1e6):
-        assert not is_parallel(e, 100, 1e6)
-    assert is_parallel(e, 100, 1e6)
+    f = module.function("nested", [], "", "nested")
+    assert is_shared(f, 100, 1e6)
+    with parallel(f, 100, nanoseconds=1e6):
+        assert not is_shared(f, 100, 1e6)
+    assert is_shared(f, 100, 1e6)
 
 
 def test_several_threads_bring_jobs_at_once():

@@ -1,4 +1,4 @@
-"""Explicit vectors: what elementwise loops and reductions become for each width, against the reference interpreter; the affine indices they rest on."""
+"""Explicit vectors: what elementwise loops and reductions become for each width, against the reference interpreter."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from xlanb.cpu import jit
-from xlanb.cpu.codegen import vectors
-from xlanb.cpu.codegen.ir import ModuleBuilder
-from xlanb.cpu.codegen.loops import split
 from xlanb.cpu.compiler import CompileOptions, compile_module
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError
@@ -154,70 +149,6 @@ def test_one_by_one_agrees_too(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     text = f"HloModule m\n{REDUCERS}\nENTRY e {{\n {BODIES[name]}\n}}\n"
     made = agrees(text, narrower(512, explicit=False), monkeypatch)
     assert not any(f"<{n} x float>" in made for n in (4, 8, 16, 32, 64))
-
-
-@given(
-    st.lists(st.integers(1, 9), min_size=1, max_size=4),
-    st.integers(0, 40),
-    st.integers(1, 40),
-    st.integers(1, 6),
-    st.integers(1, 12),
-)
-def test_an_affine_index_is_what_integers_give(
-    sizes: list[int], low: int, count: int, factor: int, divisor: int
-) -> None:
-    """Split over dimensions and put together again, times and divided: the vector's elements are those of the arithmetic on plain integers."""
-    f = ModuleBuilder("m", jit.host()).function("f", [], "", "")
-    width = 4
-    high = low + count - 1
-    with f.vectorized(width):
-        q = vectors.counter(f, low, low, high, width)
-        assert vectors.within(f, q, low, high + 1) == "true"
-        whole = 0
-        try:
-            moved = f.add(f.mul(q, factor), 3)
-            parts = {"div": f.div(moved, divisor), "rem": f.rem(moved, divisor)}
-            where = split(_Holder(f), q, [99, *sizes])
-        except vectors.NotAVectorError:
-            return
-        for v, size in zip(where, [99, *sizes], strict=True):
-            whole = f.add(f.mul(whole, size), v)
-        for lane in range(min(width, count)):
-            n = low + lane
-            assert _value(f, whole, n) == n
-            assert _value(f, parts["div"], n) == (n * factor + 3) // divisor
-            assert _value(f, parts["rem"], n) == (n * factor + 3) % divisor
-
-
-class _Holder:
-    """As much of an Elemental as `split` needs."""
-
-    def __init__(self, f: object) -> None:
-        self.f = f
-
-
-def _value(f: object, index: object, n: int) -> int:
-    if isinstance(index, int):
-        return index
-    x = f.affine[index]  # type: ignore[attr-defined]
-    return int(x.base) + sum(k * (n // a % m if m else n // a) for (a, m), k in x.terms)
-
-
-def test_a_condition_that_changes_in_the_loop_says_where() -> None:
-    f = ModuleBuilder("m", jit.host()).function("f", [], "", "")
-    with f.vectorized(4):
-        q = vectors.counter(f, "%i", 0, 99, 4)
-        with pytest.raises(vectors.SplitError) as caught:
-            vectors.within(f, f.add(q, -20), 0, 50)
-        assert caught.value.cuts == (20, 70)
-
-
-def test_a_statement_that_has_no_vector_form_is_refused() -> None:
-    f = ModuleBuilder("m", jit.host()).function("f", [], "", "")
-    with f.vectorized(4):
-        v = vectors.materialize(f, vectors.counter(f, 0, 0, 99, 4))
-        with pytest.raises(vectors.NotAVectorError, match="cmpxchg"):
-            f.let(f"cmpxchg ptr %p, i64 {v}, i64 1 monotonic monotonic")
 
 
 def test_nothing_is_read_or_written_beyond_the_end(backend) -> None:

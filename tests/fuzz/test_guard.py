@@ -27,8 +27,8 @@ def test_a_read_beside_an_array_is_found_and_named(tmp_path):
     """Vectors over memory that go on behind the last lane, as they did once."""
     modules = [SLICE.format(19, 6), SLICE.format(4, 1)]
     out = run(
-        "from pathlib import Path\nfrom xlanb.cpu.codegen import vector_memory\n"
-        "vector_memory._strided_runs = lambda step, width: [*range(0, step * width, width)]\n"
+        "from pathlib import Path\nfrom xlanb.codegen import memory\n"
+        "memory._strided_runs = lambda step, width: [*range(0, step * width, width)]\n"
         f"c = g.Campaign(1, 200.0, Path({str(tmp_path)!r}))\n"
         f"c.run(g.items((f'slice {{k}}', lambda t=t: t) for k, t in enumerate({modules!r})))\n"
         "print(dict(c.outcomes))"

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import xlanb
+from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.routines import routine
 from xlanb.cpu import jit, library, objects
-from xlanb.cpu.codegen.ir import ModuleBuilder
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.emitters.matmul import grid
 from xlanb.cpu.emitters.matmul.grid import Digit, Span
-from xlanb.cpu.emitters.matmul.shared import routine
 
 
 def dot(m: int, k: int, n: int) -> str:

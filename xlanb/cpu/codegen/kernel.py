@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from xlanb.codegen import elementwise as _elementwise  # noqa: F401 - registers its rules
 from xlanb.codegen import movement as _movement  # noqa: F401 - registers its rules
 from xlanb.codegen.arithmetic import function_name
-from xlanb.codegen.elemental import OverwrittenError
+from xlanb.codegen.elemental import RULES, OverwrittenError
 from xlanb.codegen.math import routines
+from xlanb.codegen.parallel import WORTH
 from xlanb.cpu.codegen import (
     concatenate,
     math_calls,
 )
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.copies import Copies
-from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
+from xlanb.cpu.codegen.elemental import Elemental, Leaf, array_of
 from xlanb.cpu.codegen.indexing import IrArray, same_order
 from xlanb.cpu.codegen.ir import Function
-from xlanb.cpu.codegen.parallel import WORTH
 from xlanb.cpu.codegen.rows import Reads, is_in_place, reads_of
 from xlanb.cpu.emitters import convolutions, dots, reductions, scans, shared_reductions, transposes, variadic, windows
 from xlanb.cpu.emitters import kernel as emitters

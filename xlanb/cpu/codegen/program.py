@@ -407,7 +407,7 @@ class _KernelBuilder:
             self.written.add(scratch)
         if (
             not fused
-            and root.opcode not in RULES
+            and root.opcode not in typed_elemental.RULES
             and root.opcode not in kernels.SPECIAL
             and root.opcode not in typed_kernels.EMITTERS
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xlanb.cpu.codegen.vector_memory import _strided_runs
+from xlanb.codegen.memory import _strided_runs
 
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16, 32, 64])
