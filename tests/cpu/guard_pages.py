@@ -10,7 +10,7 @@ import ctypes
 import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 from unittest import mock
@@ -20,14 +20,13 @@ import numpy as np
 from tests.cpu.narrowed import narrowed
 from xlanb.buffers import heap_simulator
 from xlanb.buffers.heap_simulator import ALIGNMENT, Block, Packing
-from xlanb.codegen import parallel
+from xlanb.codegen import costs
 from xlanb.codegen.function import Function
 from xlanb.codegen.types import PTR, Type
 from xlanb.codegen.values import Value
 from xlanb.cpu import CompileOptions, Executable, compile_module, compiler, jit
 from xlanb.cpu.bridge import bridge
-from xlanb.cpu.codegen import ir, kernel, program
-from xlanb.cpu.codegen import parallel as old_parallel
+from xlanb.cpu.codegen import ir, parallel, program
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.guard import OK
 from xlanb.cpu.objects import compile_units
@@ -177,8 +176,11 @@ class Mode:
             if self.spread:
                 stack.enter_context(mock.patch.object(heap_simulator, "pack", spread(at_end=self.at_end)))
             if self.threads > 1:
-                shared = ((m, "_SMALLEST", 50) for m in (parallel, old_parallel))
-                for module, name, value in (*((m, "WORTH", 1) for m in (parallel, kernel, old_parallel)), *shared):
+                eager = {name: replace(c, wake_ns=1, part_ns=50) for name, c in costs.FAMILIES.items()}
+                stack.enter_context(mock.patch.dict(costs.FAMILIES, eager))
+                common = replace(costs.COMMON, wake_ns=1, part_ns=50)
+                old = ((parallel, "WORTH", 1), (parallel, "_SMALLEST", 50))
+                for module, name, value in ((costs, "COMMON", common), *old):
                     stack.enter_context(mock.patch.object(module, name, value))
             if self.constants:
                 stack.enter_context(_guarded_constants(at_end=self.at_end))

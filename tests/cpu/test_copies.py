@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from xlanb.codegen.function import PARALLEL, Parameter
+from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.types import PTR
 from xlanb.cpu import jit, objects, pool
-from xlanb.cpu.codegen.copies import Copies
-from xlanb.cpu.codegen.ir import PARALLEL, ModuleBuilder
 from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.emitters.copies import copy
 from xlanb.cpu.target import has_pool
 
 pytestmark = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool on this system")
@@ -20,10 +22,11 @@ def _copying(*sizes: int, threads: int = 2) -> str:
     """A function (to, from) that copies so many bytes, size after size to the same place."""
     module = ModuleBuilder("copying", replace(jit.host(), threads=threads))
     f = module.function("run", [], "nounwind", "", linkage="")
-    copies = Copies("nounwind")
+    parameters = [Parameter(PTR, f"p{k}", "noalias") for k in range(2)]
+    target, source = map(f.argument, parameters)
     for size in sizes:
-        copies.emit(f, "%p0", "%p1", size)
-    f.sign(["ptr noalias %p0", "ptr noalias %p1"], "nounwind")
+        copy(f, target, source, size)
+    f.sign(parameters, "nounwind")
     return module.text()
 
 

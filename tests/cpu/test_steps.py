@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xlanb
-from xlanb.cpu.codegen.ir import STEPS, TABLE
+from xlanb.cpu.codegen.steps import STEPS, TABLE
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.executable import Executable
 

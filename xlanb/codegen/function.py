@@ -423,6 +423,11 @@ class Function:
         given = f"ptr align {align} {address.text}, i8 {byte}, {self.value(size)!r}, i1 false"
         self.write(f"call void @llvm.memset.p0.i64({given})")
 
+    def copy(self, target: Value, source: Value, size: Ix) -> None:
+        """Copy so many bytes between places that do not overlap."""
+        self.module.declare("void", "llvm.memcpy.p0.p0.i64", "ptr, ptr, i64, i1")
+        self.write(f"call void @llvm.memcpy.p0.p0.i64({target!r}, {source!r}, {self.value(size)!r}, i1 false)")
+
     def move(self, target: Value, source: Value, size: Ix) -> None:
         """Copy so many bytes between places that may overlap."""
         self.module.declare("void", "llvm.memmove.p0.p0.i64", "ptr, ptr, i64, i1")
@@ -837,7 +842,7 @@ class Function:
         """The instructions of the finished function but for its return."""
         return [*self._allocas, *(str(line) for line in self.regions[-1].lines)]
 
-    def replace_body(self, lines: Sequence[str]) -> None:
+    def replace_body(self, lines: Sequence[Line]) -> None:
         """Take the instructions of another function with the same parameters."""
         self._allocas, self.regions[-1].lines = [], list(lines)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
+from xlanb.codegen.function import PARALLEL
 from xlanb.codegen.plan import KernelPlan
 from xlanb.cpu import jit, lapack, library, lines, pool
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.calls import Calls, Signature
-from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
 from xlanb.cpu.feeds import infeed_arrays

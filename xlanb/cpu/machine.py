@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
+from xlanb.codegen.function import PARALLEL
 from xlanb.cpu import jit, pool
-from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.objects import compile_units

@@ -17,9 +17,9 @@ import os
 import threading
 from functools import cache
 
+from xlanb.codegen.function import PARALLEL
 from xlanb.cpu import guard, jit
 from xlanb.cpu.bridge import bridge
-from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.target import FUTEX, Target

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xlanb.codegen.function import PARALLEL
 from xlanb.cpu import jit, lapack, pool
 from xlanb.cpu.calls import Calls, Signature
-from xlanb.cpu.codegen.ir import PARALLEL
 from xlanb.cpu.objects import compile_units
 from xlanb.errors import CompilationError, UnimplementedError
 from xlanb.files import path_to_write, read_regular

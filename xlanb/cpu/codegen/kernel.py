@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from xlanb.codegen import costs
 from xlanb.codegen import elementwise as _elementwise  # noqa: F401 - registers its rules
 from xlanb.codegen import movement as _movement  # noqa: F401 - registers its rules
 from xlanb.codegen.arithmetic import function_name
-from xlanb.codegen.elemental import RULES, OverwrittenError
+from xlanb.codegen.elemental import RULES, Leaf, OverwrittenError, array_of
+from xlanb.codegen.indexing import same_order
 from xlanb.codegen.math import routines
-from xlanb.codegen.parallel import WORTH
-from xlanb.cpu.codegen import (
-    concatenate,
-    math_calls,
-)
 from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
-from xlanb.cpu.codegen.copies import Copies
-from xlanb.cpu.codegen.elemental import Elemental, Leaf, array_of
-from xlanb.cpu.codegen.indexing import IrArray, same_order
+from xlanb.cpu.codegen.elemental import Elemental
+from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.codegen.rows import Reads, is_in_place, reads_of
+from xlanb.cpu.emitters import concatenations as _concatenations  # noqa: F401 - registers its kernel
 from xlanb.cpu.emitters import convolutions, dots, reductions, scans, shared_reductions, transposes, variadic, windows
 from xlanb.cpu.emitters import kernel as emitters
 from xlanb.cpu.emitters import loops as typed_loops
@@ -39,21 +35,19 @@ from xlanb.shape.shape import subshape
 
 @dataclass(eq=False)
 class Kernel:
-    """What an emitter of kernels works with: `root` is the instruction, or a fusion's root; `outputs` its results by leaf, without those of an `OPTIONAL` opcode that nothing reads."""
+    """What an emitter that writes text works with (see emitters.kernel.Kernel)."""
 
     f: Function
     e: Elemental
     instruction: HloInstruction
     root: HloInstruction
     outputs: dict[Leaf, IrArray]
-    copies: Copies
     scratch: str = ""
-    typed: Callable[[], AbstractContextManager[emitters.Kernel]] = field(kw_only=True)
     shared_scratch: int = 0
     own_scratch_bytes: int = 0
 
     def own_scratch(self) -> str:
-        """The scratch of the thread that asks (see `SCRATCH_EACH`), aligned to a cache line; asked for inside of `parallel`, where threads differ."""
+        """The scratch of the thread that asks, aligned to a cache line; asked for inside of `parallel`, where threads differ."""
         at = self.f.add(self.shared_scratch, self.f.mul(self.f.slot, self.own_scratch_bytes))
         return self.f.let(f"getelementptr inbounds i8, ptr {self.scratch}, i64 {at}")
 
@@ -65,7 +59,7 @@ class Kernel:
 
 Emitter = Callable[[Kernel], bool]
 SPECIAL: dict[Op, Emitter] = {}
-"""Emitters by the opcode of the root; False: the loop kernel does it."""
+"""Emitters of text by the opcode of the root (see untyped.py)."""
 
 
 def special(*opcodes: Op, memory_only: bool = False) -> Callable[[Emitter], Emitter]:
@@ -94,27 +88,14 @@ def emit_elements(k: emitters.Kernel) -> None:
         raise
 
 
-def emit(k: Kernel) -> None:
+def emit(k: emitters.Kernel) -> None:
     """Emit the body of a kernel."""
     if not any(a.shape.element_count for a in k.outputs.values()):
         return
-    if k.instruction.opcode is Op.FUSION:
-        math_calls.choose(k.f, k.instruction.fused_computation)
-    op = k.root.opcode
-    emitter = SPECIAL.get(op)
-    if emitter is not None and emitter(k):
-        return
-    with k.typed() as made:
-        own = emitters.EMITTERS.get(op)
-        if own is not None:
-            done = own(made)
-        else:
-            done = emitter is None and (_scaled_reduce(made) or transposes.emit_transposed(made))
-        if not done:
-            emit_elements(made)
-
-
-SPECIAL[Op.REDUCE] = lambda _: False
+    own = emitters.EMITTERS.get(k.root.opcode)
+    done = own(k) if own is not None else _scaled_reduce(k) or transposes.emit_transposed(k)
+    if not done:
+        emit_elements(k)
 
 
 @emitters.emitter(Op.REDUCE)
@@ -154,7 +135,6 @@ def _reduce_scratch(i: HloInstruction) -> int:
 
 
 SCRATCH[Op.REDUCE] = _reduce_scratch
-SPECIAL[Op.REDUCE_WINDOW] = lambda _: False
 
 
 @emitters.emitter(Op.REDUCE_WINDOW)
@@ -165,13 +145,6 @@ def _reduce_window(k: emitters.Kernel) -> bool:
 @emitters.emitter(Op.DOT)
 def _dot(k: emitters.Kernel) -> bool:
     return dots.emit_dot(k.e, k.root, k.output, k.scratch)
-
-
-@special(Op.CONCATENATE)
-def _concatenate(k: Kernel) -> bool:
-    if k.instruction is not k.root:
-        return False
-    return concatenate.emit_copied(k.e, k.copies, k.root, k.output)
 
 
 SCRATCH[Op.DOT] = dots.scratch_bytes
@@ -288,7 +261,7 @@ def scratch_of(root: HloInstruction) -> tuple[int, int]:
 
 
 def _is_shared(rounds: int, nanoseconds: float) -> bool:
-    return rounds > 1 and rounds * nanoseconds >= WORTH
+    return rounds > 1 and rounds * nanoseconds >= costs.COMMON.wake_ns
 
 
 def _once(i: HloInstruction, operand: int) -> bool:

@@ -7,8 +7,7 @@ temp      the arena of the buffer assignment
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,38 +16,26 @@ from numpy.typing import NDArray
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.buffers.heap_simulator import ALIGNMENT
 from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_reshape
-from xlanb.codegen import elemental as typed_elemental
-from xlanb.codegen import function as typed
-from xlanb.codegen import indexing as typed_indexing
-from xlanb.codegen.elemental import KernelTooLargeError
+from xlanb.codegen.elemental import KernelTooLargeError, array_of
+from xlanb.codegen.elements import load, real
+from xlanb.codegen.function import PARALLEL, Function, Parameter
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.module import ModuleBuilder, identifier
 from xlanb.codegen.plan import KernelPlan
-from xlanb.codegen.types import PTR
-from xlanb.codegen.values import Value as TypedValue
-from xlanb.cpu.codegen import fft
-from xlanb.cpu.codegen import kernel as kernels
-from xlanb.cpu.codegen.copies import Copies
-from xlanb.cpu.codegen.elemental import RULES, Elemental, Leaf, array_of
-from xlanb.cpu.codegen.indexing import IrArray
-from xlanb.cpu.codegen.ir import PARALLEL, Function, ModuleBuilder, identifier
-from xlanb.cpu.codegen.linalg import routines as linalg
-from xlanb.cpu.codegen.types import from_memory, register
+from xlanb.codegen.types import I8, I64, PTR
+from xlanb.codegen.values import Value
+from xlanb.cpu.codegen.kernel_function import ATTRIBUTES, KernelFunction
+from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, Step
 from xlanb.cpu.codegen.units import LONG, Unit, cut
-from xlanb.cpu.emitters import kernel as typed_kernels
-from xlanb.cpu.emitters import updates
-from xlanb.cpu.guard import HOST
-from xlanb.cpu.host_call import HOST_OPCODES
+from xlanb.cpu.emitters.copies import copy
 from xlanb.cpu.target import Target
-from xlanb.errors import CompilationError, UnimplementedError
+from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
-from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.memory import out_of_memory
 from xlanb.shape import PrimitiveType
-from xlanb.shape.shape import has_dynamic
 
-_ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
-_INLINE_LINES = 120
 EXTERNAL_BYTES = 4096
 """Constants of more bytes are not written into the IR: the program refers to memory that the executable keeps."""
 _NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.AFTER_ALL}) | FORWARDING
@@ -56,7 +43,10 @@ _NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT,
 
 @dataclass
 class Program:
-    """LLVM IR of a module, and what it needs to run: constants by symbol, kernels (function, HLO instruction) in the order of their numbers."""
+    """LLVM IR of a module, and what it needs to run: constants by symbol, kernels (function, HLO instruction) in the order of their numbers.
+
+    `steps` are the calls of `run` where it does nothing else.
+    """
 
     module: ModuleBuilder
     run: Function
@@ -66,6 +56,7 @@ class Program:
     host: dict[str, HloInstruction] = field(default_factory=dict)
     target: Target = field(kw_only=True)
     loops: bool = False
+    steps: tuple[Step, ...] | None = None
 
     @property
     def text(self) -> str:
@@ -78,7 +69,7 @@ class Program:
         return {
             f.name: KernelPlan(f.name, self.kernels[f.name], tuple(f.plans))
             for f in self.module.functions
-            if isinstance(f, typed.Function) and f.name in self.kernels and f.plans
+            if f.name in self.kernels and f.plans
         }
 
     @property
@@ -93,7 +84,7 @@ class Program:
 
     def units(self) -> list[Unit]:
         """The program as modules that are compiled each for itself."""
-        return cut(self.module, self.run, loops=self.loops)
+        return cut(self.module, self.run, self.steps, loops=self.loops)
 
 
 def emit_program(
@@ -123,7 +114,8 @@ def emit_program(
         tuple(emitter.calls),
         emitter.host,
         target=target,
-        loops=bool(emitter.flow.loops or emitter.flow.choices),
+        loops=emitter.has_flow,
+        steps=None if emitter.has_flow or profile else emitter.steps,
     )
 
 
@@ -138,47 +130,53 @@ class _Emitter:
     ) -> None:
         self.assignment = assignment
         self.flow = assignment.dataflow
-        self.module = ModuleBuilder(identifier(assignment.module.name), target, line_of)
+        self.module = ModuleBuilder(identifier(assignment.module.name), target, line_of, (STEPS, TABLE))
         self.profile = profile
         self.constants: dict[str, NDArray[np.uint8]] = {}
         self.calls: dict[str, int] = {}
         self.host: dict[str, HloInstruction] = {}
         self._constant_names: dict[object, str] = {}
         self._same: dict[str, str] = {}
-        self.memory_copies = Copies(_ATTRIBUTES)
-        self._bases: dict[int, str] = {}
+        self._bases: dict[int, Address] = {}
+        self._steps: list[Step] | None = []
         self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
         self._choice_of = {c.instruction: c for c in self.flow.choices}
         self.depth = 0
-        parameters = [f"ptr noalias %{p}" for p in ("args", "results", "temp", *(["profile"] if profile else []))]
+        names = ("args", "results", "temp", *(["profile"] if profile else []))
+        self._tables = {name: Parameter(PTR, name, "noalias") for name in names}
         entry = assignment.module.entry_computation
-        self.run: Function = self.module.function("run", parameters, _ATTRIBUTES, entry.root.name, linkage="")
+        self.run = self.module.function("run", list(self._tables.values()), ATTRIBUTES, entry.root.name, linkage="")
         self.module.kernels.pop("run")
+
+    @property
+    def has_flow(self) -> bool:
+        """Whether `run` has loops or branches of its own."""
+        return bool(self.flow.loops or self.flow.choices)
+
+    @property
+    def steps(self) -> tuple[Step, ...] | None:
+        """The calls of `run`; None where it does something else too."""
+        return None if self._steps is None else tuple(self._steps)
 
     def emit(self) -> None:
         entry = self.assignment.module.entry_computation
-        built = self.run
         for a in self.assignment.allocations:
-            if a.kind in ("parameter", "output"):
-                table = "%args" if a.kind == "parameter" else "%results"
-                at = built.let(f"getelementptr inbounds ptr, ptr {table}, i64 {a.number}")
-                self._bases[a.index] = built.let(f"load ptr, ptr {at}")
+            if a.number is not None and a.kind in ("parameter", "output"):
+                source = ("parameter", "output").index(a.kind)
+                table = Pointer(self.run.argument(self._tables[("args", "results")[source]]), PTR)
+                self._bases[a.index] = Address(table[a.number], source, a.number)
             elif a.kind == "temp":
-                self._bases[a.index] = "%temp"
+                self._bases[a.index] = Address(self.run.argument(self._tables["temp"]), TEMP, 0)
         self._computation(entry)
         outputs = {a.number: a.index for a in self.assignment.allocations if a.kind == "output"}
         for value, number in self.assignment.result_copies:
             if value.size:
-                self.memory_copies.emit(
-                    self.run,
-                    self._bases[outputs[number]],
-                    self._pointer(self.assignment.slice_of_value(value)),
-                    value.size,
-                )
+                own = self._address(self.assignment.slice_of_value(value))
+                self._copy(self._bases[outputs[number]], own, value.size)
         self._limit_inlining()
         # functions called stand before their caller
-        self.module.functions.remove(built)
-        self.module.functions.append(built)
+        self.module.functions.remove(self.run)
+        self.module.functions.append(self.run)
 
     def _limit_inlining(self) -> None:
         """Call kernels of loops, however small, where `run` would become too long for LLVM's passes with them in it."""
@@ -189,60 +187,71 @@ class _Emitter:
 
     # -- memory -------------------------------------------------------------------------------------------------
 
-    def _pointer(self, place: Slice) -> str:
+    def _address(self, place: Slice) -> Address:
         """The address of a slice, in `run`."""
         allocation = self.assignment.allocations[place.allocation]
         if allocation.constant is not None:
-            return self.constant(allocation.constant)
+            name = self.constant(allocation.constant)
+            return Address(Value(self.run, PTR, f"@{name}"), CONSTANTS, name)
         base = self._bases[place.allocation]
-        return base if place.offset == 0 else self.run.let(f"getelementptr inbounds i8, ptr {base}, i64 {place.offset}")
+        return base.by(Pointer(base.value, I8).address(place.offset), place.offset)
 
-    def _aligned(self, place: Slice) -> str:
+    def _aligned(self, place: Slice) -> Address:
         """The address of scratch memory: at a cache line. In the memory of a result, which may lie anywhere, it has room for that."""
-        pointer = self._pointer(place)
+        address = self._address(place)
         if self.assignment.allocations[place.allocation].kind == "temp":
-            return pointer
-        self.module.declare("ptr", "llvm.ptrmask.p0.i64", "ptr, i64")
-        beyond = self.run.let(f"getelementptr i8, ptr {pointer}, i64 {ALIGNMENT - 1}")
-        return self.run.let(f"call ptr @llvm.ptrmask.p0.i64(ptr {beyond}, i64 {-ALIGNMENT})")
+            return address
+        beyond = self.run.let(PTR, f"getelementptr i8, {address.value!r}, i64 {ALIGNMENT - 1}")
+        aligned = self.run.call(PTR, "llvm.ptrmask.p0.i64", beyond, self.run.const(I64, -ALIGNMENT))
+        return address.by(aligned, ALIGNMENT - 1, -ALIGNMENT)
+
+    def _copy(self, target: Address, source: Address, size: int) -> None:
+        """Copy bytes between arrays that do not overlap."""
+        called = copy(self.run, target.value, source.value, size)
+        self._record(called, (target, source))
+
+    def _record(self, called: str | None, addresses: tuple[Address, ...]) -> None:
+        """Note a call of `run`; None stands for something else that it does."""
+        if called is None:
+            self._steps = None
+        elif self._steps is not None:
+            self._steps.append(Step(called, addresses))
 
     def constant(self, i: HloInstruction) -> str:
-        """The global that holds a constant, laid out as its shape says."""
+        """The name of the global that holds a constant, laid out as its shape says."""
         known = self._constant_names.get(i.literal)
         if known is not None:
             return known
         size = i.shape.byte_size
-        name = "@" + self.module.unique(f"const.{i.name}")
+        name = self.module.unique(f"const.{i.name}")
         kind = f"[{size} x i8]"
         if size > EXTERNAL_BYTES:
             try:
-                self.constants[name[1:]] = _aligned_bytes(i)
+                self.constants[name] = _aligned_bytes(i)
             except MemoryError as error:
                 raise out_of_memory(f"constant {i.name}, {i.shape.text(layout=False)}", size) from error
-            self.module.globals[name[1:]] = f"{name} = external constant {kind}, align 64"
+            self.module.globals[name] = f"@{name} = external constant {kind}, align 64"
         else:
             data = _laid_out(i)
             text = "\\" + data.tobytes().hex("\\").upper() if data.size else ""
-            self.module.globals[name[1:]] = f'{name} = private constant {kind} c"{text}", align 64'
+            self.module.globals[name] = f'@{name} = private constant {kind} c"{text}", align 64'
         self._constant_names[i.literal] = name
         return name
 
     def _copies(self, position: int) -> None:
         """What has to be copied at a position: first what others overwrite goes aside, then all of it to its place."""
         copies = self.assignment.copies.get(position, ())
-        where: dict[HloValue, str] = {}
+        where: dict[HloValue, Address] = {}
         for c in copies:
             if c.source not in where:
-                where[c.source] = self._pointer(self.assignment.slice_of_value(c.source))
+                where[c.source] = self._address(self.assignment.slice_of_value(c.source))
                 aside = self.assignment.staged.get((position, c.source))
                 if aside is not None:
-                    target = self._pointer(aside)
-                    self.memory_copies.emit(self.run, target, where[c.source], c.source.size)
+                    target = self._address(aside)
+                    self._copy(target, where[c.source], c.source.size)
                     where[c.source] = target
         for c in copies:
-            self.memory_copies.emit(
-                self.run, self._pointer(self.assignment.slice_of_value(c.target)), where[c.source], c.source.size
-            )
+            self._copy(self._address(self.assignment.slice_of_value(c.target)), where[c.source], c.source.size)
 
     # -- the program --------------------------------------------------------------------------------------------
 
@@ -250,7 +259,7 @@ class _Emitter:
         for i in self.assignment.orders[c]:
             if i.opcode in _NO_CODE or is_plain_reshape(i):
                 continue
-            mark = self.run.at(i.name)
+            mark = self.run.locate(i.name)
             if i.opcode is Op.WHILE:
                 self._while(i)
             elif i.opcode is Op.CONDITIONAL:
@@ -280,13 +289,9 @@ class _Emitter:
         f.branch(head)
         f.label(exit_)
 
-    def _scalar(self, i: HloInstruction) -> str:
+    def _scalar(self, i: HloInstruction) -> Value:
         """The value of a scalar pred or integer, in `run`."""
-        t = array_of(i).element_type
-        pointer = self._pointer(self.assignment.slice_of(i))
-        return from_memory(
-            self.run, t, self.run.let(f"load {'i8' if t is PrimitiveType.PRED else register(t)}, ptr {pointer}")
-        )
+        return real(load(array_of(i).element_type, self._address(self.assignment.slice_of(i)).value, 0))
 
     def _conditional(self, i: HloInstruction) -> None:
         f = self.run
@@ -298,7 +303,7 @@ class _Emitter:
             f.branch_if(chosen, labels[0], labels[1])
         else:  # an index out of range takes the last branch
             cases = " ".join(f"i32 {k}, label {label}" for k, label in enumerate(labels[:-1]))
-            f.do(f"switch i32 {chosen}, label {labels[-1]} [ {cases} ]")
+            f.write(f"switch {chosen!r}, label {labels[-1]} [ {cases} ]")
         for label, c, (end, _) in zip(labels, computations, self._choice_of[i].branches, strict=True):
             f.label(label)
             self._computation(c)
@@ -309,30 +314,34 @@ class _Emitter:
     # -- kernels ------------------------------------------------------------------------------------------------
 
     def _call(self, i: HloInstruction) -> None:
-        built = _KernelBuilder(self, i)
+        built = KernelFunction(
+            self.module, self.assignment, i, self.constant, inline=self.depth > 0 and not self.profile
+        )
         try:
             built.emit()
         except KernelTooLargeError as error:
             error.instruction = i  # type: ignore[attr-defined]
             raise
+        if built.host is not None:
+            self.host[built.host] = i
         callee = self._shared(built.f)
         scratch = self.assignment.scratch_of(i)
-        arguments = ", ".join(
-            f"ptr {self._aligned(place) if place == scratch else self._pointer(place)}" for place in built.slices
-        )
-        f = self.run
-        if not self.profile:
-            f.do(f"call void @{callee}({arguments})")
-            return
-        self.module.declare("i64", "llvm.readcyclecounter", "")
-        number = self.calls.setdefault(built.f.name, len(self.calls))
-        before = f.let("call i64 @llvm.readcyclecounter()")
-        f.do(f"call void @{built.f.name}({arguments})")
-        after = f.let("call i64 @llvm.readcyclecounter()")
-        for k, amount in ((2 * number, "1"), (2 * number + 1, f.let(f"sub i64 {after}, {before}"))):
-            at = f.let(f"getelementptr inbounds i64, ptr %profile, i64 {k}")
-            total = f.let(f"add i64 {f.let(f'load i64, ptr {at}')}, {amount}")
-            f.do(f"store i64 {total}, ptr {at}")
+        addresses = tuple(self._aligned(p) if p == scratch else self._address(p) for p in built.slices)
+        before = self._cycles() if self.profile else None
+        self.run.call_own(callee, *(a.value for a in addresses))
+        self._record(callee, addresses)
+        if before is not None:
+            self._count(built.f.name, self._cycles() - before)
+
+    def _cycles(self) -> Value:
+        return self.run.call(I64, "llvm.readcyclecounter")
+
+    def _count(self, kernel: str, cycles: Value) -> None:
+        """Add a call of a kernel, and its cycles, to the profile."""
+        number = self.calls.setdefault(kernel, len(self.calls))
+        counters = Pointer(self.run.argument(self._tables["profile"]), I64)
+        for k, amount in ((2 * number, 1), (2 * number + 1, cycles)):
+            counters[k] = counters[k] + amount
 
     def _shared(self, kernel: Function) -> str:
         """The function that does what a kernel does: the kernel, or one before it that differs in nothing but its name, which then serves both.
@@ -346,160 +355,6 @@ class _Emitter:
         if first != kernel.name:
             self.module.functions.remove(kernel)
         return first
-
-
-_TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
-
-
-def _is_host_call(i: HloInstruction) -> bool:
-    """Whether the runtime computes an instruction: also each that takes or gives arrays of dynamic size, which the padder leaves where it can do nothing better."""
-    if any(has_dynamic(s) for s in (i.shape, *(o.shape for o in i.operands))):
-        return True
-    if i.opcode is Op.SCAN:
-        return not updates.scans_by_element(i)
-    return i.opcode in HOST_OPCODES and not (i.opcode is Op.FFT and fft.has_kernel(i)) and not linalg.has_kernel(i)
-
-
-class _KernelBuilder:
-    """Builds the function of one instruction; `slices` are the arguments of the call, in order."""
-
-    def __init__(self, program: _Emitter, i: HloInstruction) -> None:
-        self.program = program
-        self.instruction = i
-        self.assignment = program.assignment
-        self.slices: dict[Slice, str] = {}
-        self.written: set[Slice] = set()
-        self.f = program.module.function(i.name, [], "", i.name)
-
-    def emit(self) -> None:
-        i, f = self.instruction, self.f
-        if _is_host_call(i):
-            self._emit_host_call()
-            return
-        outputs = {}
-        for leaf, shape in i.shape.leaves():
-            if not shape.is_token and self.assignment.has_place(i, leaf):
-                place = self.assignment.slice_of(i, leaf)
-                self.written.add(place)
-                outputs[leaf] = IrArray(self._argument(place), shape.as_array())
-        outside = Elemental(f, {}, self._memory)
-        bindings: dict[HloInstruction, Mapping[Leaf, object]] = {}
-        fused = i.opcode is Op.FUSION
-        root = i.fused_computation.root if fused else i
-        targets: Sequence[HloInstruction] = i.fused_computation.parameters if fused else i.operands
-        for target, operand in zip(targets, i.operands, strict=True):
-            if operand.opcode is not Op.CONSTANT:
-                bindings[target] = {
-                    leaf: self._operand(operand, leaf) for leaf, s in operand.shape.leaves() if not s.is_token
-                }
-            elif fused:
-                bindings[target] = {(): lambda index, operand=operand: RULES[Op.CONSTANT](outside, operand, index)}
-        e = Elemental(f, bindings, self._memory)  # type: ignore[arg-type]
-        scratch = self.assignment.scratch_of(i)
-        memory = self._argument(scratch) if scratch is not None else ""
-        copies = self.program.memory_copies
-
-        def typed_kernel() -> AbstractContextManager[typed_kernels.Kernel]:
-            return self._typed(root, targets, outputs, memory)
-
-        k = kernels.Kernel(f, e, i, root, outputs, copies, memory, *kernels.scratch_of(root), typed=typed_kernel)
-        if scratch is not None:
-            self.written.add(scratch)
-        if (
-            not fused
-            and root.opcode not in typed_elemental.RULES
-            and root.opcode not in kernels.SPECIAL
-            and root.opcode not in typed_kernels.EMITTERS
-        ):
-            reason = f"the CPU backend has no kernel for {root.opcode}"
-            if root.opcode in _TRANSFERS:
-                reason = f"{root.opcode} needs another device to talk to, or a host program: XLA's CPU has neither"
-            raise UnimplementedError(f"{reason}:\n  {with_origin(i)}")
-        kernels.emit(k)
-        self._sign()
-
-    @contextmanager
-    def _typed(
-        self, root: HloInstruction, targets: Sequence[HloInstruction], outputs: Mapping[Leaf, IrArray], scratch: str
-    ) -> Iterator[typed_kernels.Kernel]:
-        """A kernel on the typed layer, which takes the place of this one."""
-        i, module, fused = self.instruction, self.program.module, self.instruction.opcode is Op.FUSION
-        f = typed.Function(module, self.f.name, [], "", self.f.scope, "internal", i.name)  # type: ignore[arg-type]
-        module.functions[module.functions.index(self.f)] = f  # type: ignore[call-overload]
-        self.f = f  # type: ignore[assignment]
-        if module.debug:
-            f.locate(i.name)
-
-        def array(a: IrArray) -> typed_indexing.IrArray:
-            return typed_indexing.IrArray(TypedValue(f, PTR, a.pointer), a.shape)
-
-        def memory(c: HloInstruction) -> typed_indexing.IrArray:
-            return array(self._memory(c))
-
-        outside = typed_elemental.Elemental(f, {}, memory)
-        bindings: dict[HloInstruction, dict[Leaf, object]] = {}
-        for target, operand in zip(targets, i.operands, strict=True):
-            if operand.opcode is not Op.CONSTANT:
-                bindings[target] = {
-                    leaf: array(self._operand(operand, leaf)) for leaf, s in operand.shape.leaves() if not s.is_token
-                }
-            elif fused:
-                bindings[target] = {
-                    (): lambda index, operand=operand: typed_elemental.RULES[Op.CONSTANT](outside, operand, index)
-                }
-        e = typed_elemental.Elemental(f, bindings, memory)  # type: ignore[arg-type]
-        given = TypedValue(f, PTR, scratch) if scratch else None
-        places = {leaf: array(a) for leaf, a in outputs.items()}
-        yield typed_kernels.Kernel(f, e, i, root, places, given, *kernels.scratch_of(root))
-
-    def _emit_host_call(self) -> None:
-        """A call of the runtime with the addresses of all operands and results."""
-        i, f = self.instruction, self.f
-        called = i.get("custom_call_target") or i.opcode
-        symbol = self.program.module.unique(f"host.{called}.{i.name}")
-        self.program.host[symbol] = i
-        places = [self.assignment.slice_of(o, leaf) for o in i.operands for leaf, _ in o.shape.leaves()]
-        own = [self.assignment.slice_of(i, leaf) for leaf, _ in i.shape.leaves()]
-        self.written.update(own)
-        table = f.alloca("ptr", len(places) + len(own))
-        for k, place in enumerate((*places, *own)):
-            constant = self.assignment.allocations[place.allocation].constant
-            address = self._memory(constant).pointer if constant is not None else self._argument(place)
-            f.do(f"store ptr {address}, ptr {f.let(f'getelementptr inbounds ptr, ptr {table}, i64 {k}')}")
-        self.program.module.declare("i32", symbol, "ptr")
-        self.program.module.declare("void", HOST, "ptr, ptr")
-        f.do(f"call void @{HOST}(ptr @{symbol}, ptr {table})")
-        self._sign()
-
-    def _sign(self) -> None:
-        """Parameters and attributes of the finished function."""
-        small = self.program.depth > 0 and self.f.size <= _INLINE_LINES and not self.program.profile
-        attributes = f"{'alwaysinline' if small else 'noinline'} {_ATTRIBUTES}"
-        promises = {name: self._promise(place) for place, name in self.slices.items()}
-        f: object = self.f
-        if isinstance(f, typed.Function):
-            f.sign([typed.Parameter(PTR, name[1:], promise) for name, promise in promises.items()], attributes)
-        else:
-            self.f.sign([f"ptr {promise} {name}" for name, promise in promises.items()], attributes)
-
-    def _promise(self, place: Slice) -> str:
-        """The attributes of the parameter for a slice."""
-        access = "" if place in self.written else " readonly"
-        size = f" dereferenceable({place.size})" if place.size else ""
-        return f"noalias{access} noundef{size}"
-
-    def _argument(self, place: Slice) -> str:
-        """The parameter for a slice; one for both where a result lies in an operand's place."""
-        return self.slices.setdefault(place, f"%p{len(self.slices)}")
-
-    def _operand(self, operand: HloInstruction, leaf: Leaf) -> IrArray:
-        place = self.assignment.slice_of(operand, leaf)
-        shape = array_of(operand, leaf)
-        constant = self.assignment.allocations[place.allocation].constant
-        return IrArray(self._memory(constant).pointer if constant is not None else self._argument(place), shape)
-
-    def _memory(self, i: HloInstruction) -> IrArray:
-        return IrArray(self.program.constant(i), array_of(i))
 
 
 __all__ = ["CompilationError", "Program", "emit_program"]

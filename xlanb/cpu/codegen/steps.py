@@ -13,39 +13,46 @@ and so is `run`, which gives it the table: a program's own module holds kernels 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from xlanb.buffers.heap_simulator import ALIGNMENT
-from xlanb.cpu.codegen.ir import PARALLEL, STEPS, TABLE, Function, ModuleBuilder
+from xlanb.codegen.function import PARALLEL, Function
+from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.values import Value
 
 _POINTERS = 8
 """The most pointers of a kernel that is called as it is."""
 _WORDS = 4
 """Words of a pointer."""
-_ENTRY = re.compile(r"  (%v\d+) = getelementptr inbounds ptr, ptr %(args|results), i64 (\d+)$")
-_LOAD = re.compile(r"  (%v\d+) = load ptr, ptr (%v\d+)$")
-_OFFSET = re.compile(r"  (%v\d+) = getelementptr (?:inbounds )?i8, ptr (%v\d+|%temp|@[\w.\-$]+), i64 (\d+)$")
-_MASK = re.compile(rf"  (%v\d+) = call ptr @llvm\.ptrmask\.p0\.i64\(ptr (%v\d+), i64 {-ALIGNMENT}\)$")
-_CALL = re.compile(r"  call void @([\w.\-$]+)\((.*)\)$")
-_SOURCES = {"args": 0, "results": 1}
-_TEMP, _CONSTANTS = 2, 3
+STEPS = "xlanb.steps"
+TABLE = "xlanb.table"
+"""The routine that goes through a program's steps, and the program's table of them."""
+ARGS, RESULTS, TEMP, CONSTANTS = range(4)
+"""The tables that pointers come from."""
 
 
 @dataclass(frozen=True)
-class _Pointer:
-    """A place in memory: place `index` of the table `source`, `offset` bytes on, without the bits that the mask lacks."""
+class Address:
+    """A pointer of `run`: its value there; place `index` of the table `source` (a constant: its symbol), `offset` bytes on, without the bits that the mask lacks."""
 
+    value: Value
     source: int
-    index: int
+    index: int | str
     offset: int = 0
     mask: int = -1
 
-    @property
-    def words(self) -> tuple[int, ...]:
-        return self.source, self.index, self.offset, self.mask
+    def by(self, value: Value, offset: int, mask: int = -1) -> Address:
+        """The pointer so many bytes further, which is `value` in `run`."""
+        return Address(value, self.source, self.index, self.offset + offset, mask)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a function with pointers."""
+
+    function: str
+    addresses: tuple[Address, ...]
 
 
 @dataclass
@@ -59,64 +66,47 @@ class Steps:
 
     def table(self) -> str:
         """The table as a global of LLVM's."""
-        fields = [f"ptr @{PARALLEL}", f"i64 {len(self.constants)}", *(f"ptr {c}" for c in self.constants)]
+        fields = [f"ptr @{PARALLEL}", f"i64 {len(self.constants)}", *(f"ptr @{c}" for c in self.constants)]
         fields.append(f"i64 {len(self.functions)}")
         for name, words in zip(self.functions, self.words, strict=True):
             fields += [f"ptr @{name}", *(f"i64 {w}" for w in words)]
         kinds = ", ".join(f.split(" ", 1)[0] for f in fields)
         return f"@{TABLE} = constant {{ {kinds} }} {{ {', '.join(fields)} }}, align 64"
 
+    def words_of(self, address: Address) -> tuple[int, int, int, int]:
+        """The words of a pointer."""
+        index = address.index
+        if isinstance(index, str):
+            if index not in self.constants:
+                self.constants.append(index)
+            index = self.constants.index(index)
+        return address.source, index, address.offset, address.mask
 
-def steps_of(module: ModuleBuilder, run: Function) -> Steps | None:
-    """The program whose entry is `run` as steps, where threads share one of them at least; None of others."""
+    def add(self, kernel: Function, addresses: Sequence[Address]) -> bool:
+        """Add the call of a kernel; False where it has too many pointers."""
+        head = _shared_whole(kernel)
+        if head is None and len(addresses) > _POINTERS:
+            return False
+        pointers = [w for a in addresses for w in self.words_of(a)]
+        if head is None:
+            self.functions.append(kernel.name)
+            self.words.append([len(addresses), 0, 0, 0, *pointers])
+        else:
+            self.functions.append(f"{kernel.outlined[0].name}.thunk")
+            self.words.append([len(addresses), *head, *pointers])
+            self.parts.add(kernel.name)
+        return True
+
+
+def steps_of(module: ModuleBuilder, run: Function, calls: Sequence[Step]) -> Steps | None:
+    """The calls of a program as a table, where threads share one of them at least; None of others, and where a kernel needs LLVM's passes."""
     kernels = {f.name: f for f in module.functions if f is not run}
-    if PARALLEL not in module.declarations or run.parameters[3:] or any(not f.ready for f in kernels.values()):
+    if PARALLEL not in module.declarations or any(not f.ready for f in kernels.values()):
         return None
-    steps, places = Steps(), {"%temp": _Pointer(_TEMP, 0)}
-    entries: dict[str, _Pointer] = {}
-    for line in run.text()[2:-2]:
-        if found := _ENTRY.match(line):
-            entries[found[1]] = _Pointer(_SOURCES[found[2]], int(found[3]))
-        elif (found := _LOAD.match(line)) and found[2] in entries:
-            places[found[1]] = entries[found[2]]
-        elif found := _OFFSET.match(line):
-            base = _place(found[2], places, steps)
-            places[found[1]] = _Pointer(base.source, base.index, base.offset + int(found[3]))
-            if base.mask != -1:
-                return None
-        elif (found := _MASK.match(line)) and places[found[2]].mask == -1:
-            base = places[found[2]]
-            places[found[1]] = _Pointer(base.source, base.index, base.offset, -ALIGNMENT)
-        elif not (found := _CALL.match(line)) or not _step(steps, kernels.get(found[1]), found[2], places):
-            return None
+    steps = Steps()
+    if not all(steps.add(kernels[c.function], c.addresses) for c in calls):
+        return None
     return steps if steps.parts else None
-
-
-def _place(name: str, places: Mapping[str, _Pointer], steps: Steps) -> _Pointer:
-    if not name.startswith("@"):
-        return places[name]
-    if name not in steps.constants:
-        steps.constants.append(name)
-    return _Pointer(_CONSTANTS, steps.constants.index(name))
-
-
-def _step(steps: Steps, kernel: Function | None, arguments: str, places: Mapping[str, _Pointer]) -> bool:
-    """Add the call of a kernel; False where it is of another form."""
-    given = [a.removeprefix("ptr ") for a in arguments.split(", ")] if arguments else []
-    if kernel is None or any(" " in a for a in given) or len(given) != len(kernel.parameters):
-        return False
-    head = _shared_whole(kernel)
-    if head is None and len(given) > _POINTERS:
-        return False
-    pointers = [w for a in given for w in _place(a, places, steps).words]
-    if head is None:
-        steps.functions.append(kernel.name)
-        steps.words.append([len(given), 0, 0, 0, *pointers])
-    else:
-        steps.functions.append(f"{kernel.outlined[0].name}.thunk")
-        steps.words.append([len(given), *head, *pointers])
-        steps.parts.add(kernel.name)
-    return True
 
 
 def _shared_whole(kernel: Function) -> tuple[int, int, int] | None:

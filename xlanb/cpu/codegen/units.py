@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from xlanb.cpu.codegen.ir import STEPS, TABLE, THUNK_PARAMETERS, Function, ModuleBuilder
+from xlanb.codegen.function import THUNK_PARAMETERS, Function
+from xlanb.codegen.module import ModuleBuilder
 from xlanb.cpu.codegen.levels import is_light
-from xlanb.cpu.codegen.steps import Steps, part_lines, run_text, steps_of, steps_text
+from xlanb.cpu.codegen.steps import STEPS, TABLE, Step, Steps, part_lines, run_text, steps_of, steps_text
 
 _SYMBOL = re.compile(r"@([A-Za-z0-9_.\-$]+)")
 _VALUE = re.compile(r"%(?=v\d)")
@@ -61,14 +62,17 @@ class _Piece:
         self.calls_only = self.calls_only and other.calls_only
 
 
-def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
-    """The modules of a program whose entry is `run`; `loops`: run has loops or branches of its own, which gain from LLVM's passes."""
-    steps = steps_of(module, run) if not loops else None
+def cut(module: ModuleBuilder, run: Function, calls: Sequence[Step] | None, *, loops: bool) -> list[Unit]:
+    """The modules of a program whose entry is `run`.
+
+    `calls` is all that run does, where it does nothing but call functions with pointers; `loops`: it has loops or branches of its own, which gain from LLVM's passes.
+    """
+    steps = steps_of(module, run, calls) if calls is not None else None
     if steps is not None:
         return _cut_of_steps(module, steps, run)
     inlined = [f for f in module.functions if f is not run and "alwaysinline" in f.attributes]
     own = {f.name: f for f in module.functions}
-    joined = _joined(module, run) if not loops and not inlined else None
+    joined = _joined(module, run, calls[0]) if calls is not None and len(calls) == 1 and not inlined else None
     if joined is not None:
         kernel, lines = joined
         main = _Piece(True, {run.name: "\n".join(lines)}, len(lines), kernel.calls_only or is_light(lines))
@@ -76,8 +80,8 @@ def cut(module: ModuleBuilder, run: Function, *, loops: bool) -> list[Unit]:
     else:
         called = [f.ready for f in module.functions if f is not run and not f.shared]
         # What only calls goes with what it calls.
-        calls = not loops and (any(called) or not called)
-        main = _piece(run, ready=not inlined and (calls or run.size > LONG))
+        with_callees = not loops and (any(called) or not called)
+        main = _piece(run, ready=not inlined and (with_callees or run.size > LONG))
         if not loops and not inlined:  # it only calls: nothing in it is worth a pass of the code generator's
             main.texts[run.name] = main.texts[run.name].replace(" {\n", " noinline optnone {\n", 1)
             main.calls_only = True
@@ -114,24 +118,19 @@ def _head(module: ModuleBuilder) -> tuple[str, ...]:
     return f'target datalayout = "{module.target.data_layout}"', f'target triple = "{module.target.triple}"'
 
 
-def _joined(module: ModuleBuilder, run: Function) -> tuple[Function, list[str]] | None:
-    """The ready kernel of a program whose `run` does nothing but call it, and the lines of both as one function; None of others: each function has its price."""
+def _joined(module: ModuleBuilder, run: Function, call: Step) -> tuple[Function, list[str]] | None:
+    """The ready kernel of a program whose `run` does nothing but call it, and the lines of both as one function: each function has its price. None where the kernel is not ready."""
+    kernel = next(f for f in module.functions if f.name == call.function)
+    if not kernel.ready:
+        return None
     head, entry, *lines, end, close = run.text()
-    calls = [k for k, line in enumerate(lines) if " call " in line or line.startswith("  call ")]
-    if calls != [len(lines) - 1]:
-        return None
-    called = lines[-1].removeprefix("  call void @").split("(", 1)[0]
-    kernel = next((f for f in module.functions if f is not run and f.name == called), None)
-    if kernel is None or not kernel.ready:
-        return None
     renamed = [_VALUE.sub("%run.", line) for line in lines]
-    given = [a.strip().removeprefix("ptr ") for a in renamed[-1].split("(", 1)[1].rstrip(")").split(",")]
-    names = [str(p).rsplit(" ", 1)[1] for p in kernel.parameters]
-    if len(given) != len(names):
-        return None
+    given = [_VALUE.sub("%run.", a.value.text) for a in call.addresses]
     text = kernel.text()
     at = next(k for k, line in enumerate(text) if line.startswith(f"define internal void @{kernel.name}("))
-    aliases = [f"  {name} = getelementptr i8, ptr {value}, i64 0" for name, value in zip(names, given, strict=True)]
+    aliases = [
+        f"  %{p.name} = getelementptr i8, ptr {value}, i64 0" for p, value in zip(kernel.parameters, given, strict=True)
+    ]
     return kernel, [*text[:at], head, entry, *renamed[:-1], *aliases, *text[at + 2 : -2], end, close]
 
 

@@ -31,7 +31,8 @@ def routine(
     """The name of a routine of a module; `emit(f)` writes its body when it is first asked for. `key` and the target say all that the body depends on."""
     made = _MADE.setdefault(module, {})
     if key not in made:
-        f = module.function(f"xlanb.{name}", list(parameters), ATTRIBUTES, "")
+        f = Function(module, module.unique(f"xlanb.{name}"), list(parameters), ATTRIBUTES, None, "internal")
+        module.functions.append(f)
         f.ready = f.shared = True
         _write(f, key, emit)
         made[key] = f.name

@@ -1,0 +1,157 @@
+"""The function of one instruction or fusion: its arrays as parameters, its body by an emitter or as a call of the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
+from xlanb.codegen.elemental import RULES, Elemental, Leaf, array_of
+from xlanb.codegen.function import Parameter
+from xlanb.codegen.indexing import IrArray
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.types import PTR, VOID
+from xlanb.codegen.values import Value
+from xlanb.cpu.codegen import fft, untyped
+from xlanb.cpu.codegen import kernel as kernels
+from xlanb.cpu.codegen.linalg import routines as linalg
+from xlanb.cpu.emitters import updates
+from xlanb.cpu.emitters.kernel import EMITTERS, Kernel
+from xlanb.cpu.guard import HOST
+from xlanb.cpu.host_call import HOST_OPCODES
+from xlanb.errors import UnimplementedError
+from xlanb.hlo.diagnostic import with_origin
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape.shape import has_dynamic
+
+ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
+_INLINE_LINES = 120
+_TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
+
+
+def _is_host_call(i: HloInstruction) -> bool:
+    """Whether the runtime computes an instruction: also each that takes or gives arrays of dynamic size, which the padder leaves where it can do nothing better."""
+    if any(has_dynamic(s) for s in (i.shape, *(o.shape for o in i.operands))):
+        return True
+    if i.opcode is Op.SCAN:
+        return not updates.scans_by_element(i)
+    return i.opcode in HOST_OPCODES and not (i.opcode is Op.FFT and fft.has_kernel(i)) and not linalg.has_kernel(i)
+
+
+class KernelFunction:
+    """Builds the function of one instruction: `slices` are the arguments of the call, in order, `host` the symbol of the runtime's function where it calls one.
+
+    `constant` gives the global that holds a constant; with `inline` a small function is inlined where it is called.
+    """
+
+    def __init__(
+        self,
+        module: ModuleBuilder,
+        assignment: BufferAssignment,
+        i: HloInstruction,
+        constant: Callable[[HloInstruction], str],
+        *,
+        inline: bool,
+    ) -> None:
+        self.module, self.assignment, self.instruction = module, assignment, i
+        self.slices: dict[Slice, str] = {}
+        self.host: str | None = None
+        self.f = module.function(i.name, [], "", i.name)
+        self._written: set[Slice] = set()
+        self._constant = constant
+        self._inline = inline
+
+    def emit(self) -> None:
+        """Write the function.
+
+        Raises:
+            UnimplementedError: an opcode without a kernel.
+        """
+        i = self.instruction
+        if _is_host_call(i):
+            self._emit_host_call()
+        else:
+            self._emit_kernel()
+        small = self._inline and self.f.size <= _INLINE_LINES
+        parameters = [Parameter(PTR, name, self._promise(place)) for place, name in self.slices.items()]
+        self.f.sign(parameters, f"{'alwaysinline' if small else 'noinline'} {ATTRIBUTES}")
+
+    def _emit_kernel(self) -> None:
+        i = self.instruction
+        fused = i.opcode is Op.FUSION
+        root = i.fused_computation.root if fused else i
+        if not (fused or root.opcode in RULES or root.opcode in kernels.SPECIAL or root.opcode in EMITTERS):
+            raise UnimplementedError(f"{_no_kernel(root.opcode)}:\n  {with_origin(i)}")
+        outputs = {}
+        for leaf, shape in i.shape.leaves():
+            if not shape.is_token and self.assignment.has_place(i, leaf):
+                place = self.assignment.slice_of(i, leaf)
+                self._written.add(place)
+                outputs[leaf] = IrArray(self._argument(place), shape.as_array())
+        bindings = self._bindings(i.fused_computation.parameters if fused else i.operands, is_fused=fused)
+        scratch = self.assignment.scratch_of(i)
+        memory = self._argument(scratch) if scratch is not None else None
+        if scratch is not None:
+            self._written.add(scratch)
+        e = Elemental(self.f, bindings, self._memory)  # type: ignore[arg-type]
+        k = Kernel(self.f, e, i, root, outputs, memory, *kernels.scratch_of(root))
+        if root.opcode not in kernels.SPECIAL or not untyped.emit(k):
+            kernels.emit(k)
+
+    def _bindings(
+        self, targets: Sequence[HloInstruction], *, is_fused: bool
+    ) -> dict[HloInstruction, Mapping[Leaf, object]]:
+        """The arrays of the operands, and the constants that a fusion takes."""
+        outside = Elemental(self.f, {}, self._memory)
+        bindings: dict[HloInstruction, Mapping[Leaf, object]] = {}
+        for target, operand in zip(targets, self.instruction.operands, strict=True):
+            if operand.opcode is not Op.CONSTANT:
+                leaves = [leaf for leaf, s in operand.shape.leaves() if not s.is_token]
+                bindings[target] = {leaf: self._operand(operand, leaf) for leaf in leaves}
+            elif is_fused:
+                bindings[target] = {(): lambda index, operand=operand: RULES[Op.CONSTANT](outside, operand, index)}
+        return bindings
+
+    def _emit_host_call(self) -> None:
+        """A call of the runtime with the addresses of all operands and results."""
+        i, f = self.instruction, self.f
+        called = i.get("custom_call_target") or i.opcode
+        self.host = self.module.unique(f"host.{called}.{i.name}")
+        places = [self.assignment.slice_of(o, leaf) for o in i.operands for leaf, _ in o.shape.leaves()]
+        own = [self.assignment.slice_of(i, leaf) for leaf, _ in i.shape.leaves()]
+        self._written.update(own)
+        table = Pointer(f.alloca(PTR, len(places) + len(own)), PTR)
+        for k, place in enumerate((*places, *own)):
+            table[k] = self._place(place)
+        self.module.declare("i32", self.host, "ptr")
+        f.call(VOID, HOST, Value(f, PTR, f"@{self.host}"), table.base)
+
+    def _promise(self, place: Slice) -> str:
+        """The attributes of the parameter for a slice."""
+        access = "" if place in self._written else " readonly"
+        size = f" dereferenceable({place.size})" if place.size else ""
+        return f"noalias{access} noundef{size}"
+
+    def _argument(self, place: Slice) -> Value:
+        """The parameter for a slice; one for both where a result lies in an operand's place."""
+        return Value(self.f, PTR, f"%{self.slices.setdefault(place, f'p{len(self.slices)}')}")
+
+    def _place(self, place: Slice) -> Value:
+        """The address of a slice: a parameter, or a constant."""
+        constant = self.assignment.allocations[place.allocation].constant
+        return self._memory(constant).pointer if constant is not None else self._argument(place)
+
+    def _operand(self, operand: HloInstruction, leaf: Leaf) -> IrArray:
+        return IrArray(self._place(self.assignment.slice_of(operand, leaf)), array_of(operand, leaf))
+
+    def _memory(self, i: HloInstruction) -> IrArray:
+        """The global that holds a constant."""
+        return IrArray(Value(self.f, PTR, f"@{self._constant(i)}"), array_of(i))
+
+
+def _no_kernel(opcode: Op) -> str:
+    """Why there is no kernel of an opcode."""
+    if opcode in _TRANSFERS:
+        return f"{opcode} needs another device to talk to, or a host program: XLA's CPU has neither"
+    return f"the CPU backend has no kernel for {opcode}"
