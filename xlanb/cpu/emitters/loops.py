@@ -102,7 +102,7 @@ class _Loops:
             run = len(self.sizes) - len(self.rows.numbered)
             nest = Nest(self.sizes, run, None, self.plan.nanoseconds)
             nest.each(self.f, lambda at: self._store(self._index(at)), self._row)
-        elif 0 < self.plan.run < len(self.order):
+        elif self.plan.run < len(self.order):
             Nest(self.sizes, 0, None, self.plan.nanoseconds).each(self.f, lambda at: self._store(self._index(at)))
         else:
             with parallel(self.f, self.shape.element_count, nanoseconds=self.plan.nanoseconds) as flat:
