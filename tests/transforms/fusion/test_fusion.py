@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from xlanb.evaluator import evaluate
 from xlanb.hlo import HloComputation, HloOpcode, parse
 from xlanb.tracing import Decision, observing
 from xlanb.transforms import PASSES
 from xlanb.transforms.base import HloPass
-from xlanb.transforms.fusion import cpu_instruction_fusion
+from xlanb.transforms.fusion import cpu_instruction_fusion, instruction_fusion
 from xlanb.transforms.fusion.cpu_instruction_fusion import CONDITIONS, CpuInstructionFusion
 from xlanb.transforms.fusion.fusion_wrapper import FusionWrapper
 from xlanb.transforms.fusion.instruction_fusion import Condition, Edge, FusionRun
@@ -158,13 +162,7 @@ def test_a_fusion_asks_of_a_refused_operand_once_for_each_step(monkeypatch):
         return replace(c, holds=holds)
 
     monkeypatch.setattr(cpu_instruction_fusion, "CONDITIONS", tuple(map(counted, cpu_instruction_fusion.CONDITIONS)))
-    steps = "".join(
-        f" v{k} = f32[65] pad(m{k}, z), padding=0_1\n h{k} = f32[64] slice(v{k}), slice={{[1:65]}}\n"
-        f" m{k + 1} = f32[64] multiply(m{k}, h{k})\n"
-        for k in range(40)
-    )
-    text = f"HloModule m\nENTRY e {{\n m0 = f32[64] parameter(0)\n z = f32[] constant(0)\n{steps} ROOT r = f32[64] copy(m40)\n}}\n"
-    module = parse(text)
+    module = parse(_stencils(40))
     silent = FusionRun.should_fuse
     edges = [0]
 
@@ -175,7 +173,53 @@ def test_a_fusion_asks_of_a_refused_operand_once_for_each_step(monkeypatch):
     monkeypatch.setattr(FusionRun, "should_fuse", should_fuse)
     CpuInstructionFusion().apply(module)
     assert edges[0] > 1000
-    assert asked[0] < 6 * edges[0]
+    assert asked[0] < 2 * edges[0]
+
+
+@pytest.mark.parametrize("is_observed", [False, True])
+def test_a_shared_operand_that_opens_a_block_is_refused_once(monkeypatch, is_observed):
+    """A fusion asks about each of its operands whenever it has grown: among n operands, that is n^2 questions."""
+    asked = Counter()
+    condition = next(c for c in CONDITIONS if c.name == "code duplication is low")
+
+    def counting(edge: Edge) -> bool:
+        asked[edge.producer, edge.consumer] += edge.consumer.opcode is HloOpcode.FUSION
+        return condition.holds(edge)
+
+    counted = replace(condition, holds=counting)
+    monkeypatch.setattr(
+        cpu_instruction_fusion, "CONDITIONS", tuple(counted if c is condition else c for c in CONDITIONS)
+    )
+    with observing(Recorder()) if is_observed else nullcontext():
+        PASSES["fusion"]().run(parse(_stencils(30)))
+    pads = [n for (p, _), n in asked.items() if p.name.startswith("v")]
+    assert max(pads) <= 2
+
+
+def test_a_computation_has_a_limited_number_of_duplicates(monkeypatch):
+    unlimited, limited = parse(_stencils(30)), parse(_stencils(30))
+    PASSES["fusion"]().run(unlimited)
+    monkeypatch.setattr(instruction_fusion, "_DUPLICATES", 50)
+    monkeypatch.setattr(instruction_fusion, "_DUPLICATES_EACH", 0)
+    recorder = Recorder()
+    with observing(recorder):
+        PASSES["fusion"]().run(limited)
+    sizes = [sum(len(c) for c in m.computations) for m in (unlimited, limited)]
+    assert sizes[0] > 3 * sizes[1]
+    refused = [p.name for e in recorder.events if isinstance(e, Decision) for p in e.predicates if not p.holds]
+    assert "few duplicates in the computation" in refused
+    x = np.linspace(0.9, 1.1, 64, dtype=np.float32)
+    np.testing.assert_allclose(evaluate(limited, x), evaluate(parse(_stencils(30)), x), rtol=1e-6)
+
+
+def _stencils(count: int) -> str:
+    """A chain in which each product is read by the next one, and padded and shifted by it too."""
+    steps = "".join(
+        f" v{k} = f32[65] pad(m{k}, z), padding=0_1\n h{k} = f32[64] slice(v{k}), slice={{[1:65]}}\n"
+        f" m{k + 1} = f32[64] multiply(m{k}, h{k})\n"
+        for k in range(count)
+    )
+    return f"HloModule m\nENTRY e {{\n m0 = f32[64] parameter(0)\n z = f32[] constant(0)\n{steps} ROOT r = f32[64] copy(m{count})\n}}\n"
 
 
 def test_reductions_beyond_the_limit_are_refused_once(monkeypatch):

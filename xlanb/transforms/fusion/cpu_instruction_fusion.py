@@ -20,7 +20,7 @@ from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import PrimitiveType
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.fusion import in_place
-from xlanb.transforms.fusion.fusion_indexing import ALLOWED_CODE_DUPLICATION
+from xlanb.transforms.fusion.fusion_indexing import ALLOWED_CODE_DUPLICATION, opens_block
 from xlanb.transforms.fusion.fusion_loops import LOOP_CONDITIONS
 from xlanb.transforms.fusion.instruction_fusion import (
     Condition,
@@ -357,6 +357,7 @@ CONDITIONS: tuple[Condition, ...] = (
         _code_stays_small,
         lambda e: f"emitted {_counted(_emitted(e), 'time')}, at most {ALLOWED_CODE_DUPLICATION}",
         final=_is_emitted_too_often,
+        final_while_shared=lambda e: e.consumer.opcode is O.FUSION and opens_block(e.producer),
     ),
     Condition("consumer is loop-fusible, a loop fusion or a small matrix-vector product", _consumer_takes_it, _taker),
 )

@@ -70,6 +70,11 @@ class FusionNodeIndexingEvaluation:
                 found.add(i)
 
 
+def opens_block(i: HloInstruction) -> bool:
+    """Whether its code opens a basic block: with several users it is never fused into a fusion."""
+    return i.opcode in _OPENS_BLOCK
+
+
 def _same_index_space(a: Shape, b: Shape) -> bool:
     if isinstance(a, ArrayShape) and isinstance(b, ArrayShape):
         return a.dimensions == b.dimensions and a.minor_to_major == b.minor_to_major

@@ -26,6 +26,9 @@ from xlanb.transforms.fusion_editing import create_fusion, fuse_into
 _FILE = "xlanb/transforms/fusion/instruction_fusion.py"
 _REDUCTIONS = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.DOT, O.CONVOLUTION, O.SORT))
 _NEVER_FUSIBLE = frozenset((O.DOMAIN, O.PARAMETER, O.WHILE, O.CONDITIONAL, O.CALL))
+_DUPLICATES, _DUPLICATES_EACH = 2_000, 4
+"""How many producers that stay for other users one run may copy: so many, and this many more for each instruction. Chains in which every value is
+read twice (a stencil after a stencil) would make each fusion as long as the chain."""
 
 
 @dataclass(slots=True)
@@ -43,7 +46,8 @@ class Condition:
     """A named condition: whether it holds, and the value that it looked at in words, which is asked for only where somebody listens.
 
     `lasting`: it asks only what a producer is; what it answered once it answers for every consumer.
-    `final`: whether a failure for a fusion stays one however that fusion grows.
+    `final`: whether a failure for a fusion stays one however that fusion grows; `final_while_shared`: whether it does as long as
+    the producer has several users.
     """
 
     name: str
@@ -51,6 +55,11 @@ class Condition:
     value: Callable[[Edge], str]
     lasting: bool = False
     final: Callable[[Edge], bool] = lambda _: False
+    final_while_shared: Callable[[Edge], bool] = lambda _: False
+
+    def still_fails(self, edge: Edge) -> bool:
+        """Whether it fails for an edge without being asked again, having failed before."""
+        return self.lasting or self.final(edge) or (edge.producer.user_count > 1 and self.final_while_shared(edge))
 
 
 _UNTOLD = Condition("untold", lambda _: False, lambda _: "")
@@ -96,6 +105,7 @@ class FusionRun:
         self._reused: dict[HloInstruction, set[HloInstruction]] = {}
         self._evaluations: dict[HloInstruction, FusionNodeIndexingEvaluation] = {}
         self._shut_out: dict[HloInstruction, set[HloInstruction]] = {}
+        self._shut_out_while_shared: dict[HloInstruction, set[HloInstruction]] = {}
         self._failed: dict[tuple[HloInstruction, HloInstruction], Condition] = {}
         self._copies: Counter[HloInstruction] = Counter()
         self._reductions: dict[HloInstruction, int] = {}
@@ -103,6 +113,7 @@ class FusionRun:
         self._queue: list[HloInstruction | None] = list(order)
         self._place = {i: n for n, i in enumerate(order)}
         self.unfusible = self._globally_unfusible(order)
+        self._duplicates_left = _DUPLICATES + _DUPLICATES_EACH * len(order)
 
     # -- deciding -----------------------------------------------------------------------------------------------
 
@@ -112,6 +123,8 @@ class FusionRun:
         if self._observed and not self._silent:
             return self._explained(edge)
         if edge.producer in self._shut_out.get(consumer, ()):
+            return False
+        if edge.producer in self._shut_out_while_shared.get(consumer, ()) and edge.producer.user_count > 1:
             return False
         # The one user of a producer is asked about before anything is fused, and again when its turn comes: nothing of the two has changed until then.
         lone = edge.producer.user_count == 1 and consumer.opcode is not O.FUSION
@@ -141,6 +154,8 @@ class FusionRun:
                 self._failed[pair] = c
                 if c.final(edge):
                     self._shut_out.setdefault(edge.consumer, set()).add(edge.producer)
+                elif c.final_while_shared(edge):
+                    self._shut_out_while_shared.setdefault(edge.consumer, set()).add(edge.producer)
                 return False
         return True
 
@@ -155,7 +170,7 @@ class FusionRun:
         """Whether the conditions hold, each told with its value up to the first that fails."""
         pair = (edge.producer, edge.consumer)
         told = self._told.get(pair, _UNTOLD)
-        if told is not None and told is not _UNTOLD and (told.lasting or told.final(edge)):
+        if told is not None and told is not _UNTOLD and told.still_fails(edge):
             return False
         conditions = self.policy.conditions(edge)
         failed: Condition | None = None
@@ -281,6 +296,8 @@ class FusionRun:
                 continue
             if producer in self.unfusible:
                 self._tell_unfusible(producer, consumer)
+            elif self._duplicates_left <= 0 and producer.user_count > 1:
+                self._tell(producer, consumer, "few duplicates in the computation", "no more are allowed")
             elif self.should_fuse(consumer, n):
                 parts = (("producer", producer.name), ("consumer", consumer.name))
                 with because(rule="fuse", where=f"{_FILE}:{FusionRun._fuse.__code__.co_firstlineno}", parts=parts):
@@ -302,6 +319,7 @@ class FusionRun:
         else:
             reused |= self.reused(producer)
         self._copies[fusion] += is_reduced_too(producer)
+        self._duplicates_left -= producer.user_count > 1
         users = evaluation.remove_operand(producer)
         copy = fuse_into(fusion, producer)
         evaluation.update(copy, users)
@@ -314,8 +332,13 @@ class FusionRun:
     def _tell_unfusible(self, producer: HloInstruction, consumer: HloInstruction) -> None:
         if is_observed():
             value = f"reads {_operand_elements(producer)} elements, gives {_elements(producer.shape)}, cannot be fused into all of its users"
-            failed = Predicate("operand can be duplicated", False, value)
-            emit(Decision(current_cause(), "fuse", (producer.name, consumer.name), False, (failed,)))
+            self._tell(producer, consumer, "operand can be duplicated", value)
+
+    @staticmethod
+    def _tell(producer: HloInstruction, consumer: HloInstruction, name: str, value: str) -> None:
+        if is_observed():
+            subject = (producer.name, consumer.name)
+            emit(Decision(current_cause(), "fuse", subject, False, (Predicate(name, False, value),)))
 
 
 class _Reach:
