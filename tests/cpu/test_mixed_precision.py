@@ -8,7 +8,7 @@ import pytest
 
 import xlanb
 from xlanb.cpu.mixed_precision import unmix
-from xlanb.hlo.parser import parse
+from xlanb.hlo.text.parser import parse
 
 HEADER = """HloModule m
 

@@ -24,7 +24,7 @@ from tests.peers.make_triples import Triple, triples
 from xlanb.cpu.pipelines import pipeline
 from xlanb.hlo import HloInstruction, HloModule, HloOpcode, parse
 from xlanb.hlo.computation import HloComputation
-from xlanb.hlo.literal_text import literal_text
+from xlanb.hlo.text.literal_text import literal_text
 from xlanb.peers.versions import installed
 from xlanb.transforms import PASSES
 from xlanb.transforms.base import HloPass

@@ -19,7 +19,7 @@ jax = pytest.importorskip("jax")
 real = pytest.importorskip("jaxlib._hlo")
 pytestmark = pytest.mark.peer
 
-TEXTS = (Path(__file__).parents[1] / "hlo" / "proto_modules.hlo").read_text().split("// ----\n")
+TEXTS = (Path(__file__).parents[1] / "hlo" / "proto" / "proto_modules.hlo").read_text().split("// ----\n")
 NAMES = [text.split(maxsplit=2)[1].rstrip(",") for text in TEXTS]
 
 

@@ -22,8 +22,8 @@ from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.objects import compile_units
 from xlanb.errors import CompilationError, UnimplementedError
 from xlanb.files import path_to_write, read_regular
-from xlanb.hlo.lexer import Cursor
-from xlanb.hlo.parse_shape import parse_shape
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_shape import parse_shape
 from xlanb.shape import Shape
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from xlanb.dump.names import COMPRESSED, DumpName, decode_name, printable
 from xlanb.errors import DumpError
 from xlanb.files import at_home, is_file, is_folder, read_regular
 from xlanb.hlo.module import HloModule
-from xlanb.hlo.parser import parse
+from xlanb.hlo.text.parser import parse
 
 MAX_FILES = 1_000_000
 MAX_FOLDERS = 100_000

@@ -14,7 +14,7 @@ from xlanb.hlo.async_chain import wrapped_computation
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.devices import check_one_device
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.parse_shape import compatible
+from xlanb.hlo.text.parse_shape import compatible
 
 if TYPE_CHECKING:
     from xlanb.evaluator.interpreter import Evaluator

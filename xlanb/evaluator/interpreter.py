@@ -483,7 +483,7 @@ def evaluate(target: HloModule | HloComputation | str, *arrays: Any, feeds: Feed
         HloParseError: the text is not HLO.
     """
     if isinstance(target, str):
-        from xlanb.hlo.parser import parse
+        from xlanb.hlo.text.parser import parse
 
         target = parse(target)
     computation = target.entry_computation if isinstance(target, HloModule) else target

@@ -20,9 +20,9 @@ from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.explorer.matching import Key, Pairs, Side, plain
 from xlanb.explorer.stage import Stage
-from xlanb.hlo.literal_text import literal_text
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.hlo.records import ComputationName, InstructionRecord, ModuleRecord
+from xlanb.hlo.text.literal_text import literal_text
 from xlanb.shape import Literal
 
 if TYPE_CHECKING:

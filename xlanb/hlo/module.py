@@ -12,7 +12,6 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.names import NameUniquer, sanitized
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.printer import HEADER_ORDER, OPERAND_INDEX_INTERVAL, PrintOptions, module_text
 from xlanb.hlo.records import ComputationRecord, ModuleRecord
 from xlanb.hooks import Hook
 from xlanb.shape import Shape
@@ -20,6 +19,12 @@ from xlanb.tracing import unobserved
 
 parse_text: Final[Hook[[str], HloModule]] = Hook("hlo.parse_text")
 """The module of HLO text; the parser implements it."""
+
+reread: Final[Hook[[ModuleRecord], HloModule]] = Hook("hlo.reread")
+"""The module of a snapshot, by its text with every constant in full; the parser implements it."""
+
+print_form: Final[Hook[[ModuleRecord, str], str]] = Hook("hlo.print_form")
+"""The text of a module in one of XLA's forms, by its name (see HloModule.to_string); the printer implements it."""
 
 read_proto: Final[Hook[[bytes], HloModule]] = Hook("hlo.read_proto")
 """The module of a binary HloModuleProto or HloProto; hlo.proto implements it."""
@@ -243,7 +248,7 @@ class HloModule(Displayable):
         Raises:
             XlanbError: the snapshot was read from a text that no module can be made of.
         """
-        module = parse_text(module_text(record, PrintOptions(large_constants=True)))
+        module = reread(record)
         module._record = record  # what says the same shares the snapshot
         module.host_callbacks = record.host_callbacks
         module.calling = record.calling
@@ -320,16 +325,7 @@ class HloModule(Displayable):
         Raises:
             ShapeError: there is no such form.
         """
-        forms = {
-            "canonical": PrintOptions.canonical,
-            "compact": PrintOptions.compact,
-            "short": PrintOptions.short_parsable,
-            "human": PrintOptions.human,
-            "0.12": PrintOptions.xla_0_12,
-        }
-        if form not in forms:
-            raise ShapeError(f"no form {form!r} of HLO text; there are {', '.join(forms)}")
-        return module_text(self.record(), forms[form]())
+        return print_form(self.record(), form)
 
     def __str__(self) -> str:
         return self.record().text
@@ -393,6 +389,25 @@ def _callees_first(order: list[HloComputation]) -> list[HloComputation]:
                 entered.add(d)
                 stack.append((d, iter(calls[d])))
     return list(found)
+
+
+OPERAND_INDEX_INTERVAL = 5
+"""Every so many operands are numbered by a comment."""
+
+HEADER_ORDER = (
+    "is_scheduled",
+    "input_output_alias",
+    "buffer_donor",
+    "alias_passthrough_params",
+    "entry_computation_layout",
+    "allow_spmd_sharding_propagation_to_parameters",
+    "allow_spmd_sharding_propagation_to_output",
+    "replica_count",
+    "num_partitions",
+    "frontend_attributes",
+    "origin_recovery_table",
+    "debug_attributes",
+)
 
 
 def _header(module: HloModule) -> dict[str, str]:

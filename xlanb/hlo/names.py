@@ -59,3 +59,18 @@ class NameUniquer:
         new._used = set(self._used)
         new._next = dict(self._next)
         return new
+
+
+def escape(text: str) -> str:
+    """The text as absl::CEscape writes it between double quotes."""
+    if text.isascii() and text.isprintable() and not _NEEDS_ESCAPE.search(text):
+        return text
+    out = []
+    for byte in text.encode("utf-8", "surrogateescape"):
+        char = chr(byte)
+        out.append(_ESCAPED.get(char) or (char if 32 <= byte < 127 else f"\\{byte:03o}"))
+    return "".join(out)
+
+
+_NEEDS_ESCAPE = re.compile(r"""["'\\]""")
+_ESCAPED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from xlanb.hlo.attributes import StackFrame
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.lexer import escape
+from xlanb.hlo.names import escape
 
 _Key = TypeVar("_Key")
 

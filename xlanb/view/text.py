@@ -10,8 +10,8 @@ from xlanb.explorer import displays
 from xlanb.explorer.stage import Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
-from xlanb.hlo.printer import computation_text
 from xlanb.hlo.records import ComputationRecord
+from xlanb.hlo.text.printer import computation_text
 from xlanb.view.parts.items import node_text
 from xlanb.view.parts.memory import bytes_text, memory_text
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from xlanb.frontends.stablehlo.source import BYTECODE
 from xlanb.hlo import HloModule, parse
-from xlanb.hlo.lexer import check_characters
+from xlanb.hlo.text.lexer import check_characters
 
 _BEGINNING = re.compile(
     r"(?:[ \t\r\n\ufeff]|//[^\n]*)*"

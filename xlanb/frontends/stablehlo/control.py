@@ -12,9 +12,9 @@ from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
 from xlanb.frontends.stablehlo.shapes import fits, tuple_or_single
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_sharding import parse_sharding
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_sharding import parse_sharding
 from xlanb.shape import PrimitiveType, Shape
 from xlanb.shape.shape import ArrayShape, TupleShape, array, tuple_of
 

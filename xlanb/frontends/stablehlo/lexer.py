@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.text.lexer import Cursor
 
 _BLANK = r"[ \t\n\r]*"
 _STRING = re.compile(r'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"')

@@ -13,7 +13,7 @@ from xlanb.frontends.stablehlo.scope import Instructions, Scope, rule
 from xlanb.hlo.attributes import ConvolutionDimensionNumbers
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_attributes import DOT_ALGORITHMS
+from xlanb.hlo.text.parse_attributes import DOT_ALGORITHMS
 
 _O = HloOpcode
 _SIDES = ("lhs", "rhs")

@@ -27,10 +27,10 @@ from xlanb.frontends.stablehlo.parser import Parser
 from xlanb.frontends.stablehlo.scope import Program, Scope
 from xlanb.frontends.stablehlo.shapes import closed, is_open
 from xlanb.hlo.builder import HloBuilder
-from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.names import sanitized
-from xlanb.hlo.parse_sharding import parse_sharding
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_sharding import parse_sharding
 from xlanb.shape import Shape
 
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from xlanb.errors import HloParseError
 from xlanb.hlo.attributes import index_text
 from xlanb.hlo.debug_attributes import LOG_MODES, DebugAttributes, debug_attributes_text
-from xlanb.hlo.lexer import Cursor
-from xlanb.hlo.parse_metadata import frontend_attributes_text, parse_frontend_attributes
 from xlanb.hlo.proto.metadata import (
     frontend_from_proto,
     frontend_to_proto,
     original_array_text,
     read_original_array,
 )
-from xlanb.hlo.spelling import RECOVERY_QUOTE, recovery_module_text
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_metadata import frontend_attributes_text, parse_frontend_attributes
+from xlanb.hlo.text.spelling import RECOVERY_QUOTE, recovery_module_text
 from xlanb.protos import Message
 
 _ALIAS_KINDS = ("", "may-alias", "must-alias")

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from xlanb.errors import HloParseError
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata
-from xlanb.hlo.lexer import MAX_DEPTH, Cursor, escape
-from xlanb.hlo.names import sanitized
+from xlanb.hlo.names import escape, sanitized
 from xlanb.hlo.proto.schema import SCHEMA
 from xlanb.hlo.stack_frames import GivenFrames
+from xlanb.hlo.text.lexer import MAX_DEPTH, Cursor
 from xlanb.protos import Message
 
 _SAME = "op_type op_name source_file source_line source_end_line source_column source_end_column stack_frame_id".split()

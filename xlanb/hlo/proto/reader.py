@@ -11,8 +11,6 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.names import sanitized
 from xlanb.hlo.opcode import BY_TEXT, HloOpcode
-from xlanb.hlo.parse_attributes import WORDS
-from xlanb.hlo.parse_sharding import tuple_sharding
 from xlanb.hlo.proto import header
 from xlanb.hlo.proto.fields import COMPUTATION_KINDS, codecs
 from xlanb.hlo.proto.metadata import (
@@ -27,6 +25,8 @@ from xlanb.hlo.proto.schema import SCHEMA
 from xlanb.hlo.proto.shapes import shape_from_proto
 from xlanb.hlo.proto.sharding import sharding_from_proto
 from xlanb.hlo.proto.writer import CALLED_ORDER
+from xlanb.hlo.text.parse_attributes import WORDS
+from xlanb.hlo.text.parse_sharding import tuple_sharding
 from xlanb.protos import Message, decode, top_level_fields
 from xlanb.shape import PrimitiveType, Shape
 

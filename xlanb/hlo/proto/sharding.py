@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xlanb.errors import HloParseError
-from xlanb.hlo.lexer import Cursor
-from xlanb.hlo.parse_metadata import metadata_text, parse_metadata
-from xlanb.hlo.parse_sharding import REDUCTIONS, parse_sharding, reduction_word
 from xlanb.hlo.proto.metadata import metadata_from_proto, metadata_to_proto
 from xlanb.hlo.proto.schema import SCHEMA
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_metadata import metadata_text, parse_metadata
+from xlanb.hlo.text.parse_sharding import REDUCTIONS, parse_sharding, reduction_word
 from xlanb.protos import Message
 
 _TYPES = ("replicated", "maximal", "tuple", "other", "manual", "unknown", "unreduced")

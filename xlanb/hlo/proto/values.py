@@ -16,11 +16,11 @@ from xlanb.hlo.attributes import (
     index_text,
 )
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_attributes import DOT_ALGORITHMS
 from xlanb.hlo.proto import sharding
 from xlanb.hlo.proto.shapes import shape_from_proto, shape_to_proto
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_attributes import DOT_ALGORITHMS
 from xlanb.protos import Message
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 

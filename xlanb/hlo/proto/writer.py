@@ -12,7 +12,6 @@ from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parser import parse
 from xlanb.hlo.proto import header
 from xlanb.hlo.proto.fields import COMPUTATION_KINDS, codecs
 from xlanb.hlo.proto.metadata import (
@@ -26,6 +25,7 @@ from xlanb.hlo.proto.schema import SCHEMA
 from xlanb.hlo.proto.shapes import MESSAGE_LIMIT, shape_to_proto
 from xlanb.hlo.proto.sharding import sharding_to_proto
 from xlanb.hlo.proto.values import comparison_type, write_default_precision
+from xlanb.hlo.text.parser import parse
 from xlanb.protos import Message
 from xlanb.shape import Shape
 

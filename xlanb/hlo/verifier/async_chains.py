@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xlanb.hlo.async_chain import PRODUCERS, hands_on, producer, wrapped_computation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_shape import compatible
+from xlanb.hlo.text.parse_shape import compatible
 from xlanb.hlo.verifier.fault import fail
 from xlanb.shape import TupleShape
 

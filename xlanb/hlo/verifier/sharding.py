@@ -10,7 +10,7 @@ from math import prod
 
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_sharding import sharding_elements
+from xlanb.hlo.text.parse_sharding import sharding_elements
 from xlanb.hlo.verifier.fault import fail
 from xlanb.shape import ArrayShape, Shape, TupleShape
 

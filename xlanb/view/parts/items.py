@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from xlanb.graph.records import NodeRecord
-from xlanb.hlo.literal_text import literal_text
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.python_lines import place_text
 from xlanb.hlo.records import InstructionRecord
+from xlanb.hlo.text.literal_text import literal_text
 from xlanb.shape import ArrayShape, Literal
 from xlanb.view.parts.families import hlo_family, tf_family
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.hlo.lexer import Cursor
-from xlanb.hlo.parse_metadata import metadata_text, parse_metadata
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_metadata import metadata_text, parse_metadata
 from xlanb.shape import Shape, TupleShape
 
 

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from xlanb.errors import HloParseError
 from xlanb.hlo.attributes import index_text
 from xlanb.hlo.debug_attributes import LOG_MODES, DebugAttributes, debug_attributes_text
-from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.module import HloModule, parse_text
-from xlanb.hlo.parse_attributes import parse_bools_or_bool
-from xlanb.hlo.parse_metadata import (
+from xlanb.hlo.stack_frames import FRAME, LOCATION, GivenFrames
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_attributes import parse_bools_or_bool
+from xlanb.hlo.text.parse_metadata import (
     frontend_attributes_text,
     parse_frontend_attributes,
     parse_original_array,
 )
-from xlanb.hlo.parse_shape import ShapeCache, parse_shape
-from xlanb.hlo.spelling import recovery_module_text, unescaped_recovery_module
-from xlanb.hlo.stack_frames import FRAME, LOCATION, GivenFrames
+from xlanb.hlo.text.parse_shape import ShapeCache, parse_shape
+from xlanb.hlo.text.spelling import recovery_module_text, unescaped_recovery_module
 from xlanb.shape import Shape
 
 EntryLayout = tuple[tuple[Shape, ...], Shape]

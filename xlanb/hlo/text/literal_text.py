@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.text.lexer import Cursor
 from xlanb.shape import ArrayShape, Literal, PrimitiveType, Shape, TupleShape
 
 LARGE_CONSTANT = 10

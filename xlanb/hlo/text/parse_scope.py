@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.text.lexer import Cursor
 
 
 class Scope:

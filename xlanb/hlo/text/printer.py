@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from xlanb.errors import ShapeError
 from xlanb.hlo.attributes import (
     NO_METADATA,
     ConvolutionDimensionNumbers,
@@ -18,16 +19,9 @@ from xlanb.hlo.attributes import (
     SliceDimension,
     Window,
 )
-from xlanb.hlo.lexer import escape
-from xlanb.hlo.literal_text import float_text, literal_text, typed_literal_text
+from xlanb.hlo.module import OPERAND_INDEX_INTERVAL, print_form
+from xlanb.hlo.names import escape
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_metadata import (
-    frontend_attributes_text,
-    is_shown,
-    metadata_text,
-    quoted_or_json,
-)
-from xlanb.hlo.parse_sharding import sharding_elements
 from xlanb.hlo.records import (
     ComputationName,
     ComputationRecord,
@@ -36,11 +30,16 @@ from xlanb.hlo.records import (
     print_instruction,
     print_module,
 )
-from xlanb.hlo.spelling import spelled, spelled_header
+from xlanb.hlo.text.literal_text import float_text, literal_text, typed_literal_text
+from xlanb.hlo.text.parse_metadata import (
+    frontend_attributes_text,
+    is_shown,
+    metadata_text,
+    quoted_or_json,
+)
+from xlanb.hlo.text.parse_sharding import sharding_elements
+from xlanb.hlo.text.spelling import spelled, spelled_header
 from xlanb.shape import PrimitiveType, Shape, TupleShape
-
-OPERAND_INDEX_INTERVAL = 5
-"""Every so many operands are numbered by a comment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +128,25 @@ def module_text(record: ModuleRecord, options: PrintOptions = _CANONICAL) -> str
 print_module.implement(module_text)
 
 
+@print_form.implement
+def form_text(record: ModuleRecord, form: str) -> str:
+    """The text in one of XLA's forms, by its name; see HloModule.to_string.
+
+    Raises:
+        ShapeError: there is no such form.
+    """
+    forms = {
+        "canonical": PrintOptions.canonical,
+        "compact": PrintOptions.compact,
+        "short": PrintOptions.short_parsable,
+        "human": PrintOptions.human,
+        "0.12": PrintOptions.xla_0_12,
+    }
+    if form not in forms:
+        raise ShapeError(f"no form {form!r} of HLO text; there are {', '.join(forms)}")
+    return module_text(record, forms[form]())
+
+
 def _header_line(record: ModuleRecord, options: PrintOptions) -> str:
     fields = [
         f"{_BEFORE.get(name, ', ')}{name}={spelled_header(name, text, options.spelling)}"
@@ -150,20 +168,6 @@ def _sugared_computations(record: ModuleRecord) -> frozenset[str]:
     return frozenset(names)
 
 
-HEADER_ORDER = (
-    "is_scheduled",
-    "input_output_alias",
-    "buffer_donor",
-    "alias_passthrough_params",
-    "entry_computation_layout",
-    "allow_spmd_sharding_propagation_to_parameters",
-    "allow_spmd_sharding_propagation_to_output",
-    "replica_count",
-    "num_partitions",
-    "frontend_attributes",
-    "origin_recovery_table",
-    "debug_attributes",
-)
 _BEFORE = {"debug_attributes": ",\n"}
 
 

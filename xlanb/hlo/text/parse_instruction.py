@@ -13,23 +13,23 @@ from xlanb.hlo import shape_inference
 from xlanb.hlo.async_chain import ASYNC_BY_SUFFIX, ASYNC_OPCODES, DONE_OF, NOT_WRAPPED
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.lexer import KEYWORDS, RESERVED, Cursor
-from xlanb.hlo.literal_text import parse_literal
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.names import sanitized
 from xlanb.hlo.opcode import BY_TEXT, Attribute, HloOpcode
-from xlanb.hlo.parse_async import Async
-from xlanb.hlo.parse_attributes import READERS, parse_bools, parse_shapes
-from xlanb.hlo.parse_checks import NOT_INFERRED, inferred_layout, refine
-from xlanb.hlo.parse_metadata import (
+from xlanb.hlo.text.lexer import KEYWORDS, RESERVED, Cursor
+from xlanb.hlo.text.literal_text import parse_literal
+from xlanb.hlo.text.parse_async import Async
+from xlanb.hlo.text.parse_attributes import READERS, parse_bools, parse_shapes
+from xlanb.hlo.text.parse_checks import NOT_INFERRED, inferred_layout, refine
+from xlanb.hlo.text.parse_metadata import (
     parse_frontend_attributes,
     parse_metadata,
     parse_origin,
     parse_statistics,
 )
-from xlanb.hlo.parse_scope import Scope
-from xlanb.hlo.parse_shape import SIMPLE, ShapeCache, at_shape, compatible, parse_shape
-from xlanb.hlo.parse_sharding import parse_sharding, tuple_sharding
+from xlanb.hlo.text.parse_scope import Scope
+from xlanb.hlo.text.parse_shape import SIMPLE, ShapeCache, at_shape, compatible, parse_shape
+from xlanb.hlo.text.parse_sharding import parse_sharding, tuple_sharding
 from xlanb.shape import Literal, Shape, TupleShape
 
 _B = r"[ \t\n\r]*"

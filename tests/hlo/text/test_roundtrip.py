@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from xlanb.errors import HloParseError
 from xlanb.evaluator import evaluate
 from xlanb.hlo import HloModule, HloOpcode, parse
-from xlanb.hlo.lexer import Cursor, escape, unescape
-from xlanb.hlo.literal_text import float_text, parse_literal
-from xlanb.hlo.parse_shape import parse_shape
-from xlanb.hlo.printer import PrintOptions, module_text
+from xlanb.hlo.names import escape
+from xlanb.hlo.text.lexer import Cursor, unescape
+from xlanb.hlo.text.literal_text import float_text, parse_literal
+from xlanb.hlo.text.parse_shape import parse_shape
+from xlanb.hlo.text.printer import PrintOptions, module_text
 from xlanb.shape import ArrayShape, Layout, PrimitiveType, Shape, TupleShape
 
 ARRAYS = [t for t in PrimitiveType if t.is_array and t.scalar is not None]
@@ -107,7 +108,7 @@ def test_every_value_of_a_small_type(kind: str) -> None:
     values = raw.view(dtype)
     finite = values[np.isfinite(values.astype(np.float32))][:: 17 if dtype.itemsize == 2 else 1]
     for value in finite:
-        from xlanb.hlo.literal_text import float_text
+        from xlanb.hlo.text.literal_text import float_text
 
         text = float_text(value, PrimitiveType[kind.upper()])
         module = parse(f"HloModule m\nENTRY e {{\n  ROOT c = {kind}[] constant({text})\n}}\n")

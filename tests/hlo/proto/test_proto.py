@@ -16,7 +16,6 @@ import xlanb
 from xlanb.errors import HloParseError, LiteralError, ShapeError, UnimplementedError, XlanbError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parser import parse
 from xlanb.hlo.proto.fields import COMPUTATION_KINDS
 from xlanb.hlo.proto.header import WITHOUT_FIELD
 from xlanb.hlo.proto.schema import SCHEMA
@@ -27,6 +26,7 @@ from xlanb.hlo.proto.shapes import (
     shape_to_proto,
 )
 from xlanb.hlo.proto.sharding import sharding_from_proto, sharding_to_proto
+from xlanb.hlo.text.parser import parse
 from xlanb.shape import ArrayShape, Layout, Literal, PrimitiveType, TupleShape
 
 MODULES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xlanb.errors import ShapeError
-from xlanb.hlo.lexer import Cursor
+from xlanb.hlo.text.lexer import Cursor
 from xlanb.shape import EXTENT_LIMIT, ArrayShape, BufferShape, Layout, PrimitiveType, Shape, TupleShape
 from xlanb.shape.primitive_type import BY_TEXT
 

@@ -18,9 +18,9 @@ from xlanb.hlo.attributes import (
     WindowDimension,
     index_text,
 )
-from xlanb.hlo.lexer import Cursor
-from xlanb.hlo.parse_shape import ShapeCache, parse_shape
-from xlanb.hlo.parse_sharding import parse_replica_groups, parse_sharding
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_shape import ShapeCache, parse_shape
+from xlanb.hlo.text.parse_sharding import parse_replica_groups, parse_sharding
 from xlanb.shape import Shape
 
 PRECISIONS = ("default", "high", "highest", "packed_nibble")

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xlanb.hlo.lexer import escape
+from xlanb.hlo.names import escape
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord
 

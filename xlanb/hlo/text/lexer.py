@@ -343,18 +343,3 @@ def unescape(text: str, cursor: Cursor) -> str:
 def is_attribute_name(text: str) -> bool:
     """Whether `attribute_name` reads all of it."""
     return _ATTRIBUTE.fullmatch(f"{text}=") is not None
-
-
-def escape(text: str) -> str:
-    """The text as absl::CEscape writes it between double quotes."""
-    if text.isascii() and text.isprintable() and not _NEEDS_ESCAPE.search(text):
-        return text
-    out = []
-    for byte in text.encode("utf-8", "surrogateescape"):
-        char = chr(byte)
-        out.append(_ESCAPED.get(char) or (char if 32 <= byte < 127 else f"\\{byte:03o}"))
-    return "".join(out)
-
-
-_NEEDS_ESCAPE = re.compile(r"""["'\\]""")
-_ESCAPED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.hlo.lexer import Cursor
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_shape import compatible
+from xlanb.hlo.text.lexer import Cursor
+from xlanb.hlo.text.parse_shape import compatible
 from xlanb.shape import ArrayShape, PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import TOKEN, array
 

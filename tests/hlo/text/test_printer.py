@@ -6,8 +6,8 @@ import pytest
 
 from xlanb.errors import HloParseError, ShapeError
 from xlanb.hlo import parse
-from xlanb.hlo.literal_text import float_text
-from xlanb.hlo.printer import PrintOptions, computation_text, instruction_text, module_text
+from xlanb.hlo.text.literal_text import float_text
+from xlanb.hlo.text.printer import PrintOptions, computation_text, instruction_text, module_text
 from xlanb.shape import PrimitiveType
 
 CANONICAL = """HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }, entry_computation_layout={(f32[2]{0})->(f32[2]{0}, s32[])}, replica_count=2

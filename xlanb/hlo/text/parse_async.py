@@ -9,13 +9,13 @@ from xlanb.hlo.async_chain import async_start, producer, wrapped_computation
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
-from xlanb.hlo.parse_scope import Scope
-from xlanb.hlo.parse_shape import compatible
+from xlanb.hlo.text.parse_scope import Scope
+from xlanb.hlo.text.parse_shape import compatible
 from xlanb.shape import PrimitiveType, Shape, TupleShape
 from xlanb.shape.shape import array
 
 if TYPE_CHECKING:
-    from xlanb.hlo.parse_instruction import InstructionParser
+    from xlanb.hlo.text.parse_instruction import InstructionParser
 
 _NOT_WRAPPED = ("sharding", "control-predecessors")
 

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from xlanb.hlo.attributes import NO_METADATA, OpMetadata, index_text
-from xlanb.hlo.lexer import Cursor, escape, is_attribute_name
+from xlanb.hlo.names import escape
+from xlanb.hlo.text.lexer import Cursor, is_attribute_name
 
 _FAST = re.compile(
     r'\{(?:op_type="(?P<op_type>[^"\\]*)"[ ]?)?(?:op_name="(?P<op_name>[^"\\]*)"[ ]?)?(?:source_file="(?P<source_file>[^"\\]*)"[ ]?)?'

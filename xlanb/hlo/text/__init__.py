@@ -1,0 +1,1 @@
+"""HLO text, in (parser) and out (printer)."""
