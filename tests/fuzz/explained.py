@@ -1,6 +1,6 @@
 """In which results compiled code and the interpreter may differ, and why: a list of kinds, each a property of one instruction.
 
-    which(module, has_extremes=False) -> [kind or "" of every leaf of the result]
+    which(module, noted, has_extremes=False) -> [kind or "" of every leaf of the result]
 
 A result is open only where an instruction of a kind below leads to it; the other results of the same module are compared.
 
@@ -9,10 +9,10 @@ A result is open only where an instruction of a kind below leads to it; the othe
     fold without an order     XLA applies a reducer in any order: of two operands that is not associative, or of several values
     sort without an order     the comparator is no `<` or `>` of one key in one type, or several arrays follow keys that may be equal and the sort is not stable
     comparison with NaN       a sort by `<` or `>` of floats where some may be NaN
-    algorithm over infinities an FFT, a solve or a decomposition where some elements may be infinite or NaN: its order of operations decides which results are
+    algorithm over infinities an FFT, a solve or a decomposition of which some operand's elements were infinite or NaN: its order of operations decides which results are
     decomposition             vectors are as good with another sign, or of several equal values any others of their space
-    singular system           of a triangular matrix with 0 on its diagonal: infinite or NaN is one (`solves`)
-    failed factorization      the columns from the first pivot on that is not positive, which may be 0 but for rounding (`hlo_check` asks the interpreter)
+    singular system           of a triangular matrix that had 0 on its diagonal: infinite or NaN is one (`singular`)
+    failed factorization      a Cholesky factorization with a pivot that was not positive, which may be 0 but for rounding: the columns from it on
     unknown custom call       compiled code refuses one that it does not know; the interpreter does so where its value is needed
     decision on a rounded     a comparison, a floor, a conversion, ... of what is rounded more than once on the way there
 """
@@ -20,10 +20,11 @@ A result is open only where an instruction of a kind below leads to it; the othe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tests.fuzz.conditioning import DECOMPOSITIONS, FUNCTIONS
+from tests.fuzz.reference import Noted
 from xlanb.hlo import HloInstruction, HloModule
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -76,11 +77,6 @@ def _unordered(i: HloInstruction) -> bool:
     return any(_is_float(i.operands[k // 2]) for k in keys)
 
 
-def _spreads(i: HloInstruction) -> bool:
-    """Whether an algorithm mixes all elements: where one is infinite, which results are infinite or NaN is its own affair."""
-    return i.opcode in (Op.CHOLESKY, Op.TRIANGULAR_SOLVE, Op.FFT, Op.CUSTOM_CALL)
-
-
 def _is_float(i: HloInstruction) -> bool:
     return isinstance(i.shape, ArrayShape) and i.shape.element_type.is_floating
 
@@ -96,30 +92,40 @@ _KINDS: dict[str, Callable[[HloInstruction], bool]] = {
     "decomposition": _decomposition,
 }
 _ROUNDED = "decision on a rounded"
-_OF_EXTREMES: dict[str, Callable[[HloInstruction], bool]] = {
-    "comparison with NaN": _unordered,
-    "algorithm over infinities": _spreads,
-}
+_NAN = "comparison with NaN"
 
 
 class _Flow(NamedTuple):
-    """What is known of a value: the kind that explains a difference, and whether it is rounded more than once."""
+    """What is known of a value: the kind that explains a difference, whether it is rounded more than once, whether it follows from a singular system."""
 
     kind: str = ""
     is_rough: bool = False
+    is_singular: bool = False
 
 
-def which(module: HloModule, *, has_extremes: bool = False) -> list[str]:
+_NOTHING = Noted()
+
+
+def which(module: HloModule, noted: Noted = _NOTHING, *, has_extremes: bool = False) -> list[str]:
     """The kind that leaves each leaf of the result open, "" for those in which nothing may differ."""
+    return [flow.kind or _context(i, s) for i, s, flow in _leaves(module, noted, has_extremes=has_extremes)]
+
+
+def singular(module: HloModule, noted: Noted) -> list[bool]:
+    """Which leaves of the result follow from a singular triangular system: rounding decides whether an element is infinite or NaN."""
+    return [flow.is_singular for _, _, flow in _leaves(module, noted, has_extremes=False)]
+
+
+def _leaves(
+    module: HloModule, noted: Noted, *, has_extremes: bool
+) -> Iterator[tuple[HloInstruction, ArrayShape, _Flow]]:
+    """The arrays of the result, with the instruction that gives each and what is known of it."""
     root = module.entry_computation.root
-    flows = _flows(module.entry_computation, has_extremes=has_extremes)
-    parts = root.operands if root.opcode is Op.TUPLE else [root]
-    return [
-        flows[part].kind or _context(part, s)
-        for part in parts
-        for _, s in part.shape.leaves()
-        if isinstance(s, ArrayShape) and s.is_array
-    ]
+    flows = _flows(module.entry_computation, noted, has_extremes=has_extremes)
+    for part in root.operands if root.opcode is Op.TUPLE else [root]:
+        for _, s in part.shape.leaves():
+            if isinstance(s, ArrayShape) and s.is_array:
+                yield part, s, flows[part]
 
 
 def _context(i: HloInstruction, shape: ArrayShape) -> str:
@@ -127,34 +133,37 @@ def _context(i: HloInstruction, shape: ArrayShape) -> str:
     return "context" if is_start and shape.element_type is PrimitiveType.U32 and not shape.dimensions else ""
 
 
-def solves(module: HloModule) -> bool:
-    """Whether triangular systems are solved: where one is singular, rounding decides whether a result is infinite or NaN."""
-    return any(
-        i.opcode is Op.TRIANGULAR_SOLVE or (i.opcode is Op.CUSTOM_CALL and "trsm" in i.get("custom_call_target"))
-        for i in module.instructions()
-    )
-
-
-def _flows(computation: HloComputation, *, has_extremes: bool) -> dict[HloInstruction, _Flow]:
+def _flows(computation: HloComputation, noted: Noted, *, has_extremes: bool) -> dict[HloInstruction, _Flow]:
     flows: dict[HloInstruction, _Flow] = {}
     for i in computation.post_order():
         inside = [j for c in _called(i) for j in c.instructions]
         given = [flows[o] for o in i.operands]
-        flows[i] = _flow(i, inside, given, has_extremes=has_extremes)
+        flows[i] = _flow(i, inside, given, noted, has_extremes=has_extremes)
     return flows
 
 
-def _flow(i: HloInstruction, inside: list[HloInstruction], given: list[_Flow], *, has_extremes: bool) -> _Flow:
+def _flow(
+    i: HloInstruction, inside: list[HloInstruction], given: list[_Flow], noted: Noted, *, has_extremes: bool
+) -> _Flow:
     """What is known of the value of an instruction: of what it calls, the order does not count."""
     both = [*inside, i]
     is_rough = any(g.is_rough for g in given) or any(map(_is_rough, both))
+    is_singular = any(g.is_singular for g in given) or not noted.singular.isdisjoint(both)
     kind = next((g.kind for g in given if g.kind), "")
     kind = kind or next((name for name, holds in _KINDS.items() if any(map(holds, both))), "")
-    if not kind and has_extremes:
-        kind = next((name for name, holds in _OF_EXTREMES.items() if any(map(holds, both))), "")
+    kind = kind or _noted(both, noted)
+    if not kind and has_extremes and any(map(_unordered, both)):
+        kind = _NAN
     if not kind and is_rough and any(j.opcode in _SHARP for j in both):
         kind = _ROUNDED
-    return _Flow(kind, is_rough)
+    return _Flow(kind, is_rough, is_singular)
+
+
+def _noted(instructions: list[HloInstruction], noted: Noted) -> str:
+    """The kind that the interpreter has noted of some of these."""
+    if not noted.failed.isdisjoint(instructions):
+        return "failed factorization"
+    return "" if noted.mixed.isdisjoint(instructions) else "algorithm over infinities"
 
 
 def _is_rough(i: HloInstruction) -> bool:

@@ -6,7 +6,7 @@ Most inputs are small whole numbers, so that most arithmetic on floats is exact;
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import Timer
 from typing import Any
 
@@ -16,8 +16,8 @@ import numpy as np
 import xlanb
 from tests.fuzz import explained
 from tests.fuzz.conditioning import is_rounding
+from tests.fuzz.reference import Noted, Reference
 from xlanb.errors import CancelledError, InternalError, OutOfMemoryError, XlanbError
-from xlanb.evaluator import Evaluator
 from xlanb.explorer.numbers import compared, leaves_of
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -45,7 +45,6 @@ _ULPS_PLAIN, _ULPS_ROUGH, _ULPS_NARROW = 1, 8, 2
 """Units in the last place, of the largest magnitude, by which floats may differ: sums and products of small whole numbers are exact;
 functions and quotients are rounded more than once; narrow floats may be kept in wider ones between operations (their own units)."""
 
-_CHOLESKY = re.compile(r"lapack_[sdcz]potrf_ffi")
 _UNKNOWN_CALL = re.compile(r"custom-call target .* is not known here")
 """The interpreter leaves out a call whose value nothing needs; compiled code calls it."""
 _UNREAD = re.compile(r"a sharding of \d+ tiles for \d+ devices")
@@ -136,7 +135,7 @@ def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
         return None
     make = _extreme if (has_extremes := rng.random() < _EXTREMES) else _value
     arguments = [make(p.shape, rng) for p in module.entry_computation.parameters]
-    reference = _Reference()
+    reference = Reference(_STEPS, _SECONDS)
     try:
         expected = reference.run(module.entry_computation, arguments)
     except InternalError:
@@ -157,20 +156,27 @@ def _executed(module: HloModule, rng: np.random.Generator) -> str | None:
         return f"raises {type(error).__name__} where the interpreter gives a value: {str(error)[:200]!r}"
     finally:
         stop.cancel()
-    if reference.has_failed:
-        return None
-    return _judged(module, arguments, leaves_of(got), leaves_of(expected), has_extremes=has_extremes)
+    results = leaves_of(got), leaves_of(expected)
+    return _judged(module, arguments, *results, reference.noted, has_extremes=has_extremes)
 
 
 def _judged(
-    module: HloModule, arguments: list[Any], got: list[Any], expected: list[Any], *, has_extremes: bool
+    module: HloModule,
+    arguments: list[Any],
+    got: list[Any],
+    expected: list[Any],
+    noted: Noted,
+    *,
+    has_extremes: bool,
 ) -> str | None:
     """The find that the results are; those that are open by a listed kind are not compared."""
-    kinds = explained.which(module, has_extremes=has_extremes)
+    kinds = explained.which(module, noted, has_extremes=has_extremes)
     if [(g.dtype, g.shape) for g in got] != [(e.dtype, e.shape) for e in expected] or len(kinds) != len(expected):
         return f"wrong: {[(str(g.dtype), g.shape) for g in got]} for {[(str(e.dtype), e.shape) for e in expected]}"
-    if explained.solves(module):
-        got, expected = ([_without_infinities(x) for x in values] for values in (got, expected))
+    is_open = explained.singular(module, noted)
+    got, expected = (
+        [_without_infinities(x) if o else x for x, o in zip(values, is_open, strict=True)] for values in (got, expected)
+    )
     closed = [k for k, kind in enumerate(kinds) if not kind]
     find = _compared(module, [got[k] for k in closed], [expected[k] for k in closed])
     if find is None:
@@ -218,21 +224,6 @@ def _extreme(shape: Shape, rng: np.random.Generator) -> Any:
     else:
         return value
     return np.where(rng.random(value.shape) < 0.3, rng.choice(ends, value.shape), value).astype(value.dtype)
-
-
-class _Reference(Evaluator):
-    """The interpreter, which notes whether a Cholesky factorization failed: where a pivot is 0 but for rounding errors, these decide at which column it stops."""
-
-    def __init__(self) -> None:
-        super().__init__(max_steps=_STEPS, max_seconds=_SECONDS)
-        self.has_failed = False
-
-    def _apply(self, step: Any, operands: Sequence[Any], *, lifted: bool) -> Any:
-        value = super()._apply(step, operands, lifted=lifted)
-        call = step.instruction
-        if call.opcode is Op.CUSTOM_CALL and _CHOLESKY.fullmatch(call.get("custom_call_target")):
-            self.has_failed |= bool(np.any(value[1]))
-        return value
 
 
 def _reads_host(module: HloModule) -> bool:

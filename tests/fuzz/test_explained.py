@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tests.fuzz import explained, hlo_check
-from xlanb.hlo import parse
+from tests.fuzz.reference import Noted, Reference
+from xlanb.evaluator import evaluate
+from xlanb.hlo import HloModule, parse
 
 _REDUCER = """
 sub {
@@ -95,20 +97,52 @@ def test_an_order_of_floats_is_open_where_some_are_nan() -> None:
     assert _kinds("  ROOT r = f32[4] maximum(p, n)", has_extremes=True) == [""]
 
 
-def test_infinities_and_nan_are_one_where_triangular_systems_are_solved() -> None:
-    text = (
-        "HloModule m\nENTRY e {\n  a = f32[2,2] parameter(0)\n  b = f32[2,1] parameter(1)\n  ROOT r = f32[2,1] "
-        "triangular-solve(a, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE\n}\n"
-    )
-    solve, plain = (
-        parse(text),
-        parse(
-            text.replace("triangular-solve(a, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE", "negate(b)")
-        ),
-    )
-    assert (explained.solves(solve), explained.solves(plain)) == (True, False)
-    arguments = [np.ones((2, 2), np.float32), np.ones((2, 1), np.float32)]
-    for module, got, expected, is_found in ((solve, np.inf, np.nan, False), (plain, np.inf, -1, True)):
-        results = [np.array([[-1], [v]], np.float32) for v in (got, expected)]
-        find = hlo_check._judged(module, arguments, results[:1], results[1:], has_extremes=False)
+def _noted(module: HloModule, *arguments: np.ndarray) -> Noted:
+    reference = Reference(1000, 10.0)
+    reference.run(module.entry_computation, list(arguments))
+    return reference.noted
+
+
+SOLVES = (
+    "HloModule m\nENTRY e {\n  a = f32[2,2] parameter(0)\n  b = f32[2,1] parameter(1)\n  s = f32[2,1] "
+    "triangular-solve(a, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE\n  n = f32[2,1] negate(b)\n"
+    "  ROOT r = (f32[2,1], f32[2,1]) tuple(s, n)\n}\n"
+)
+
+
+@pytest.mark.parametrize(("pivot", "is_open"), [(0, True), (1, False)])
+def test_infinities_and_nan_are_one_where_a_singular_system_was_solved(pivot: float, is_open: bool) -> None:
+    module = parse(SOLVES)
+    arguments = [np.array([[1, 0], [1, pivot]], np.float32), np.array([[1], [3]], np.float32)]
+    noted = _noted(module, *arguments)
+    assert explained.singular(module, noted) == [is_open, False]
+    expected = list(evaluate(module, *arguments))
+    for k, is_found in ((0, not is_open), (1, True)):
+        got = [x.copy() for x in expected]
+        got[k][1] = np.nan
+        find = hlo_check._judged(module, arguments, got, expected, noted, has_extremes=False)
         assert (find is not None) == is_found
+
+
+@pytest.mark.parametrize(("value", "kind"), [(np.inf, "algorithm over infinities"), (1.0, "")])
+def test_an_algorithm_is_open_where_it_met_an_infinity(value: float, kind: str) -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  a = c64[4] parameter(0)\n  b = f32[4] parameter(1)\n  f = c64[4] fft(a), fft_type=FFT, fft_length={4}\n"
+        '  c = f32[4] custom-call(b), custom_call_target="Sharding"\n  ROOT r = (c64[4], f32[4]) tuple(f, c)\n}\n'
+    )
+    module = parse(text)
+    noted = _noted(module, np.array([value, 1, 2, 3], np.complex64), np.full(4, value, np.float32))
+    assert explained.which(module, noted, has_extremes=True) == [kind, ""]
+
+
+@pytest.mark.parametrize(("pivot", "kind"), [(-1, "failed factorization"), (1, "")])
+def test_a_failed_factorization_opens_what_follows_from_it_alone(pivot: float, kind: str) -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  a = f32[2,2]{0,1} parameter(0)\n  f = (f32[2,2]{0,1}, s32[]) custom-call(a), "
+        'custom_call_target="lapack_spotrf_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={uplo = 76 : ui8}\n'
+        "  n = f32[2,2]{0,1} negate(a)\n  x = f32[2,2]{0,1} get-tuple-element(f), index=0\n"
+        "  ROOT r = (f32[2,2]{0,1}, f32[2,2]{0,1}) tuple(x, n)\n}\n"
+    )
+    module = parse(text)
+    noted = _noted(module, np.array([[1, 0], [0, pivot]], np.float32))
+    assert explained.which(module, noted) == [kind, ""]
