@@ -1,209 +1,185 @@
-"""Factorizations that NumPy does not give, as LAPACK's users' guide defines their results: LU, reflections and what is made of them, tridiagonal systems.
+"""Factorizations of single matrices by SciPy's LAPACK and BLAS, with the conventions of jaxlib's custom-calls; tridiagonal systems that may be singular.
 
-Matrices are the last two dimensions; `lu`, `substitute`, `reflected` and `tridiagonal_solve` take any batch before them, the others a single matrix. Nothing is written to an argument.
+Nothing is written to an argument. A matrix with numbers that are not finite is not handed to an iteration, which may not end then: its results are NaN.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from xlanb.evaluator.values import Array
 
-_BLOCK = 64
-"""Columns that are factored, or rows that are solved for, one by one before a matrix product does the rest."""
+NOT_FINITE = -4
+"""The info of a matrix with numbers that are not finite."""
+_LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
+_WORK = 64
+"""Columns that LAPACK works on at once, for the size of workspaces."""
 
 
-def substitute(a: Array, b: Array, *, lower: bool) -> Array:
-    """x with a x = b for a triangular a, by forward or back substitution; the other triangle of a is not read."""
-    x = np.array(b)
-    n = a.shape[-1]
-    starts = range(0, n, _BLOCK)
-    for start in starts if lower else reversed(starts):
-        stop = min(start + _BLOCK, n)
-        known = slice(0, start) if lower else slice(stop, n)
-        if known.start < known.stop:
-            x[..., start:stop, :] -= a[..., start:stop, known] @ x[..., known, :]
-        x[..., start:stop, :] = _solved(a[..., start:stop, start:stop], x[..., start:stop, :], lower=lower)
-    return x
+@cache
+def _routine(name: str, kind: str) -> Callable[..., Any]:
+    """A routine of LAPACK or BLAS for NumPy's character of a type; SciPy is imported when it is first needed."""
+    module = import_module("scipy.linalg.blas" if name == "trsm" else "scipy.linalg.lapack")
+    return getattr(module, _LETTERS[kind] + name)  # type: ignore[no-any-return]
 
 
-def _solved(a: Array, b: Array, *, lower: bool) -> Array:
-    """The same for a block: of single precision by LAPACK in double precision, else, and where nothing finite comes of it, a row at a time."""
-    # With a zero on the diagonal, what does not depend on it is still to be right; LAPACK's pivots would be rounding errors.
-    is_regular = bool(np.all(np.diagonal(a, axis1=-2, axis2=-1)))
-    if a.dtype in (np.float32, np.complex64) and a.shape[-1] > 1 and is_regular:
-        found = np.linalg.solve((np.tril if lower else np.triu)(a), b)
-        if np.isfinite(found).all():
-            return found.astype(b.dtype)
-    x = np.array(b)
-    n = a.shape[-1]
-    for k in range(n) if lower else reversed(range(n)):
-        known = slice(0, k) if lower else slice(k + 1, n)
-        row = x[..., k, :] - np.matmul(a[..., k : k + 1, known], x[..., known, :])[..., 0, :]
-        x[..., k, :] = row / a[..., k, k, None]
-    return x
+def _lapack(name: str, a: Array) -> Callable[..., Any]:
+    """The routine for the type of an array; names that begin with or or sy have others for complex numbers."""
+    if a.dtype.kind == "c":
+        name = {"or": "un", "sy": "he"}.get(name[:2], name[:2]) + name[2:]
+    return _routine(name, a.dtype.char)
+
+
+def each_matrix(compute: Callable[..., tuple[Any, ...]], a: Array, *others: Array) -> tuple[Array, ...]:
+    """The results of a function of one matrix (and of what the others have for it) for all of a batch."""
+    batch = a.shape[:-2]
+    flat = a.reshape(-1, *a.shape[-2:])
+    rest = [x.reshape(-1, *x.shape[len(batch) :]) for x in others]
+    each = [compute(*given) for given in zip(flat, *rest, strict=True)]
+    return tuple(np.stack(x).reshape((*batch, *np.shape(x[0]))) for x in zip(*each, strict=True))
+
+
+# -- systems and factors --------------------------------------------------------------------------------------------
+
+
+def cholesky(a: Array, *, upper: bool) -> tuple[Array, np.int32]:
+    """(The factor in one triangle, the other as it was; 0 or the order of the first minor that is not positive: the triangle is NaN then.)"""
+    factor, info = _lapack("potrf", a)(a, lower=not upper, clean=False)
+    if info > 0:
+        (factor.T if upper else factor)[np.tril_indices(len(a))] = np.nan
+    return factor, np.int32(info)
+
+
+def lu(a: Array) -> tuple[Array, Array, np.int32]:
+    """(L below the diagonal and U, for each row the row that it was exchanged with from 1 on, the first k with U[k, k] = 0 or 0), with partial pivoting."""
+    packed, pivots, info = _lapack("getrf", a)(a)
+    return packed, pivots + 1, np.int32(info)
+
+
+def substitute(
+    a: Array, b: Array, *, lower: bool, left: bool = True, unit: bool = False, transpose: str = "N"
+) -> Array:
+    """x with op(a) x = b, or x op(a) = b, for a triangular a: op transposes ("T"), transposes and conjugates ("C") or does nothing ("N"). Nothing else of a is read."""
+    if not b.size:
+        return np.array(b)
+    solve, how = _lapack("trsm", a), "NTC".index(transpose)
+    a = np.broadcast_to(a, (*b.shape[:-2], *a.shape[-2:]))
+    made = each_matrix(lambda m, x: (solve(1, m, x, side=not left, lower=lower, trans_a=how, diag=unit),), a, b)
+    return made[0]
+
+
+def tridiagonal_solve(
+    below: Array, diagonal: Array, above: Array, b: Array
+) -> tuple[Array, Array, Array, Array, np.int32]:
+    """(Second superdiagonal, diagonal and superdiagonal of U; x; the first k with U[k, k] = 0 or 0) with partial pivoting.
+
+    All diagonals have n elements: below[0] and above[-1] are outside of the matrix.
+    """
+    n = len(diagonal)
+    if n == 1:
+        x = b / diagonal if diagonal[0] else b
+        return np.zeros_like(below), diagonal, above, x, np.int32(diagonal[0] == 0)
+    second, d, u, x, info = _lapack("gtsv", diagonal)(below[1:], diagonal, above[:-1], b)
+    made = np.concatenate([second, np.zeros(n - len(second), d.dtype)])
+    return made, d, np.append(u, above[-1:]), x, np.int32(info)
+
+
+# -- reflections ----------------------------------------------------------------------------------------------------
+
+
+def reflected(packed: Array, scales: Array, c: Array, *, left: bool = True, adjoint: bool = False) -> Array:
+    """Q c, or c Q where not `left`, Q = H(0) H(1) ... of the reflections below the diagonal of `packed`; its adjoint on request."""
+    count = scales.shape[-1]
+    if not (count and c.size):
+        return np.array(c)
+    letters = "L" if left else "R", ("C" if c.dtype.kind == "c" else "T") if adjoint else "N"
+    apply, work = _lapack("ormqr", c), _WORK * max(c.shape[-2], c.shape[-1])
+    made = each_matrix(lambda x, v, tau: (apply(*letters, v[:, :count], tau, x, work)[0],), c, packed, scales)
+    return made[0]
+
+
+def pivoted_qr(a: Array, wanted: Array) -> tuple[Array, Array, Array]:
+    """(The packed factors, the columns in their new order from 1 on, the scales); columns with `wanted` != 0 go first and stay, then the longest goes first."""
+    order = np.concatenate([np.flatnonzero(wanted), np.flatnonzero(wanted == 0)])
+    fixed = int(np.count_nonzero(wanted))
+    packed, done = a[:, order], min(fixed, len(a))
+    scales = np.zeros(0, a.dtype)
+    if fixed:
+        head, scales = np.linalg.qr(packed[:, :fixed], mode="raw")
+        packed[:, :fixed] = head.T
+        packed[:, fixed:] = reflected(head.T, scales, packed[:, fixed:], adjoint=True)
+    if fixed < len(order) and done < len(a):
+        tail, pivots, more, _, _ = _lapack("geqp3", a)(packed[done:, fixed:])
+        packed[:, fixed:] = packed[:, fixed:][:, pivots - 1]
+        packed[done:, fixed:] = tail
+        order[fixed:] = order[fixed:][pivots - 1]
+        scales = np.concatenate([scales, more])
+    return packed, (order + 1).astype(np.int32), scales
+
+
+def hessenberg(a: Array, low: int, high: int) -> tuple[Array, Array]:
+    """(H with the reflections below its subdiagonal, their scales) of rows and columns low..high, counted from 1."""
+    packed, scales, _ = _lapack("gehrd", a)(a, low - 1, high - 1)
+    return packed, scales[: max(len(a) - 1, 0)]
+
+
+def tridiagonal(a: Array, *, lower: bool) -> tuple[Array, Array, Array, Array]:
+    """(The packed reflections in one triangle, diagonal, off-diagonal, scales) of a Hermitian matrix of which one triangle is read."""
+    if len(a) == 1:
+        nothing = np.zeros(0, a.dtype)
+        return a, a.diagonal().real, nothing.real, nothing
+    packed, d, e, scales, _ = _lapack("sytrd", a)(a, lower=lower, lwork=_WORK * len(a))
+    return packed, d, e, scales
+
+
+# -- eigenvalues ----------------------------------------------------------------------------------------------------
+
+
+def schur(a: Array) -> tuple[Array, Array, Array, np.int32]:
+    """(T, Z, eigenvalues as complex numbers, info) of the Schur form a = Z T Z^H of a square matrix."""
+    wide = np.result_type(a.dtype, np.complex64)
+    if not np.isfinite(a).all():
+        nothing = np.full_like(a, np.nan)
+        return nothing, nothing, np.full(len(a), np.nan, wide), np.int32(NOT_FINITE)
+    t, _, *values, z, _, info = _lapack("gees", a)(lambda *_: False, a, sort_t=0)
+    made = values[0] if a.dtype.kind == "c" else values[0] + 1j * values[1]
+    return t, z, made.astype(wide), np.int32(info)
+
+
+def eigenvectors(a: Array) -> tuple[Array, Array, Array, np.int32]:
+    """(Eigenvalues, left and right eigenvectors as complex numbers, info) of a square matrix."""
+    wide = np.result_type(a.dtype, np.complex64)
+    if not np.isfinite(a).all():
+        nothing = np.full(a.shape, np.nan, wide)
+        return nothing[0], nothing, nothing, np.int32(NOT_FINITE)
+    *values, left, right, info = _lapack("geev", a)(a)
+    if a.dtype.kind == "c":
+        return values[0], left, right, np.int32(info)
+    made = (values[0] + 1j * values[1]).astype(wide)
+    return made, _paired(left, values[1], wide), _paired(right, values[1], wide), np.int32(info)
+
+
+def _paired(v: Array, imaginary: Array, wide: Any) -> Array:
+    """Complex eigenvectors of LAPACK's real ones: those of a pair are v[:, j] + i v[:, j + 1] and its conjugate."""
+    made = v.astype(wide)
+    for j in np.flatnonzero(imaginary > 0):
+        made[:, j] = v[:, j] + 1j * v[:, j + 1]
+        made[:, j + 1] = made[:, j].conj()
+    return made
+
+
+# -- tridiagonal systems that may be singular -----------------------------------------------------------------------
 
 
 def size1(x: Array) -> Array:
     """What LAPACK compares when it chooses a pivot: |x|, of complex numbers |Re x| + |Im x|."""
     return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
-
-
-def lu(a: Array) -> tuple[Array, Array, Array]:
-    """(L below the diagonal and U, for each row the row that it was exchanged with from 1 on, the first k with U[k, k] = 0 or 0), with partial pivoting."""
-    *batch, m, n = a.shape
-    packed = np.array(a).reshape(-1, m, n)
-    count = min(m, n)
-    pivots = np.zeros((len(packed), count), np.int32)
-    info = np.zeros(len(packed), np.int32)
-    for start in range(0, count, _BLOCK):
-        stop = min(start + _BLOCK, count)
-        _lu_panel(packed, start, stop, pivots, info)
-        if stop < n:
-            unit = np.tril(packed[:, start:stop, start:stop], -1) + np.eye(stop - start, dtype=a.dtype)
-            right = substitute(unit, packed[:, start:stop, stop:], lower=True)
-            packed[:, start:stop, stop:] = right
-            packed[:, stop:, stop:] -= packed[:, stop:, start:stop] @ right
-    return packed.reshape(a.shape), pivots.reshape(*batch, count), info.reshape(tuple(batch))
-
-
-def _lu_panel(packed: Array, start: int, stop: int, pivots: Array, info: Array) -> None:
-    """Factor the columns from `start` to `stop`; rows are exchanged in whole."""
-    each = np.arange(len(packed))
-    for k in range(start, stop):
-        best = np.argmax(size1(packed[:, k:, k]), axis=1) + k
-        pivots[:, k] = best + 1
-        row = packed[each, best]
-        packed[each, best] = packed[:, k]
-        packed[:, k] = row
-        pivot = packed[:, k, k]
-        is_zero = pivot == 0
-        info[is_zero & (info == 0)] = k + 1
-        packed[:, k + 1 :, k] /= np.where(is_zero, 1, pivot)[:, None]
-        packed[:, k + 1 :, k + 1 : stop] -= packed[:, k + 1 :, k, None] * packed[:, k, None, k + 1 : stop]
-
-
-# -- reflections --------------------------------------------------------------------------------------------------
-
-
-def reflection(x: Array) -> tuple[Array, Array, Array]:
-    """(v with v[0] = 1, tau, beta) with (1 - tau v v^H)^H x = (beta, 0, ...), beta real (LAPACK's larfg)."""
-    alpha, tail = x[0], x[1:]
-    largest = np.abs(tail).max(initial=0)
-    rest = largest * np.linalg.norm(tail / largest) if 0 < largest < np.inf else largest
-    if rest == 0 and alpha.imag == 0:
-        return np.concatenate([[x.dtype.type(1)], np.zeros_like(tail)]), x.dtype.type(0), x.dtype.type(alpha.real)
-    beta = -np.copysign(np.hypot(np.abs(alpha), rest), alpha.real)
-    v = np.concatenate([[x.dtype.type(1)], tail / (alpha - beta)])
-    tau = (beta - alpha.real) / beta - (1j * alpha.imag / beta if x.dtype.kind == "c" else 0)
-    return v, x.dtype.type(tau), x.dtype.type(beta)
-
-
-def from_left(a: Array, v: Array, tau: Array) -> None:
-    """a := (1 - tau v v^H) a, in place."""
-    a -= np.outer(tau * v, v.conj() @ a)
-
-
-def from_right(a: Array, v: Array, tau: Array) -> None:
-    """a := a (1 - tau v v^H), in place."""
-    a -= np.outer(a @ v, tau * v.conj())
-
-
-def reflected(packed: Array, scales: Array, c: Array, *, left: bool = True, adjoint: bool = False) -> Array:
-    """Q c, or c Q where not `left`, Q = H(0) H(1) ... of the reflections below the diagonal of `packed`; its adjoint on request (LAPACK's ormqr).
-
-    The product is 1 - V T V^H with a triangular T (Schreiber and Van Loan, 1989).
-    """
-    count = scales.shape[-1]
-    v = np.tril(packed[..., :count], -1) + np.eye(packed.shape[-2], count, dtype=packed.dtype)
-    vh = v.conj().swapaxes(-1, -2)
-    gram = vh @ v
-    t = np.zeros((*scales.shape, count), packed.dtype)
-    for k in range(count):
-        before = t[..., :k, :k] @ gram[..., :k, k, None]
-        t[..., :k, k] = -scales[..., k, None] * before[..., 0]
-        t[..., k, k] = scales[..., k]
-    middle = t.conj().swapaxes(-1, -2) if adjoint else t
-    return c - v @ (middle @ (vh @ c)) if left else c - ((c @ v) @ middle) @ vh
-
-
-def pivoted_qr(a: Array, wanted: Array) -> tuple[Array, Array, Array]:
-    """(the packed factors, the columns in their new order from 1 on, the scales); columns with `wanted` != 0 go first and stay, then the longest goes first (LAPACK's geqp3)."""
-    order = np.concatenate([np.flatnonzero(wanted), np.flatnonzero(wanted == 0)])
-    packed, fixed = np.array(a[:, order]), np.count_nonzero(wanted)
-    count = min(a.shape)
-    scales = np.zeros(count, a.dtype)
-    for k in range(count):
-        if k >= fixed:
-            best = k + int(np.argmax(np.linalg.norm(packed[k:, k:], axis=0)))
-            packed[:, [k, best]], order[[k, best]] = packed[:, [best, k]], order[[best, k]]
-        v, scales[k], beta = reflection(packed[k:, k])
-        from_left(packed[k:, k + 1 :], v, scales[k].conj())
-        packed[k:, k] = v
-        packed[k, k] = beta
-    return packed, (order + 1).astype(np.int32), scales
-
-
-def hessenberg(a: Array, low: int, high: int) -> tuple[Array, Array]:
-    """(H with the reflections below its subdiagonal, their scales) of rows and columns low..high, counted from 1 (LAPACK's gehrd)."""
-    packed = np.array(a)
-    scales = np.zeros(max(len(a) - 1, 0), a.dtype)
-    for k in range(low - 1, high - 1):
-        v, scales[k], beta = reflection(packed[k + 1 : high, k])
-        from_right(packed[:high, k + 1 : high], v, scales[k])
-        from_left(packed[k + 1 : high, k + 1 :], v, scales[k].conj())
-        packed[k + 1 : high, k] = v
-        packed[k + 1, k] = beta
-    return packed, scales
-
-
-def tridiagonal(a: Array, *, lower: bool) -> tuple[Array, Array, Array, Array]:
-    """(the packed reflections in one triangle, diagonal, off-diagonal, scales) of a Hermitian matrix of which one triangle is read (LAPACK's sytrd and hetrd)."""
-    n = len(a)
-    half = np.tril(a, -1) if lower else np.triu(a, 1)
-    full = half + half.conj().T + np.diag(a.diagonal().real)
-    packed = np.array(a)
-    off, scales = np.zeros(max(n - 1, 0), a.real.dtype), np.zeros(max(n - 1, 0), a.dtype)
-    for k in range(n - 1) if lower else reversed(range(n - 1)):
-        # The column's part that is to vanish, the element that stays first.
-        rows = np.arange(k + 1, n) if lower else np.arange(k, -1, -1)
-        column = k if lower else k + 1
-        v, scales[k], beta = reflection(full[rows, column])
-        off[k] = beta.real
-        packed[rows, column] = v
-        packed[rows[0], column] = beta
-        within = np.ix_(rows, rows)
-        block = full[within]
-        from_right(block, v, scales[k])
-        from_left(block, v, scales[k].conj())
-        full[within] = block
-    diagonal = full.diagonal().real
-    np.fill_diagonal(packed, diagonal)
-    return packed, diagonal, off, scales
-
-
-def tridiagonal_solve(
-    below: Array, diagonal: Array, above: Array, b: Array
-) -> tuple[Array, Array, Array, Array, Array]:
-    """(second superdiagonal, diagonal and superdiagonal of U; x; the first k with U[k, k] = 0 or 0) with partial pivoting (LAPACK's gtsv).
-
-    All diagonals have n elements: below[0] and above[-1] are outside of the matrix.
-    """
-    n = diagonal.shape[-1]
-    second, d, u, x = _eliminated(below, diagonal, above, b)
-    for k in reversed(range(n)):
-        known = x[..., k, :].copy()
-        if k < n - 1:
-            known -= u[..., k, None] * x[..., k + 1, :]
-        if k < n - 2:
-            known -= second[..., k, None] * x[..., k + 2, :]
-        x[..., k, :] = known / d[..., k, None]
-    is_zero = d == 0
-    info = np.where(is_zero.any(axis=-1), np.argmax(is_zero, axis=-1) + 1, 0).astype(np.int32)
-    return second, d, u, x, info
 
 
 def _eliminated(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array, Array, Array, Array]:

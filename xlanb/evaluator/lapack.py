@@ -1,8 +1,8 @@
 """custom-call of LAPACK routines under the names that JAX gives them on CPUs (`lapack_sgetrf_ffi`), with the operands and results of jaxlib's lapack_kernels.
 
-What NumPy has of LAPACK it computes (single precision in double precision); the rest is in `factorizations` and `schur`. Characters of options come as numbers (76 is "L").
-`info` is what LAPACK gives: 0 for success, k > 0 for the k-th pivot, minor or eigenvalue that failed, -4 for NaN or inf in the fourth argument. Where LAPACK leaves a result
-undefined, the operand that it overwrites stands there, or zeros.
+NumPy and SciPy compute them, in the precision of the operands. Characters of options come as numbers (76 is "L"). `info` is what LAPACK gives: 0 for success, k > 0 for the
+k-th pivot, minor or eigenvalue that failed, -4 for NaN or inf in an argument whose values an iteration needs. Where LAPACK leaves a result undefined, the operand that it
+overwrites stands there, or zeros; factors and vectors that it did not find are NaN.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 
 from xlanb.errors import EvaluationError
 from xlanb.evaluator import factorizations
-from xlanb.evaluator.factorizations import reflected, substitute
-from xlanb.evaluator.schur import schur
+from xlanb.evaluator.factorizations import each_matrix, reflected, substitute
 from xlanb.evaluator.values import Array, Value, describe
 from xlanb.hlo.instruction import HloInstruction
 
@@ -132,62 +131,30 @@ def _safely(compute: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple[tu
     return results, np.stack([info for _, info in each]).reshape(batch)
 
 
-def _one_by_one(compute: Callable[..., tuple[Any, ...]], a: Array, *others: Array) -> tuple[Array, ...]:
-    """The results of a function of one matrix (and a vector each of others) for all of them."""
-    batch = a.shape[:-2]
-    flat = a.reshape(-1, *a.shape[-2:])
-    rest = [x.reshape(-1, *x.shape[len(batch) :]) for x in others]
-    each = [compute(*given) for given in zip(flat, *rest, strict=True)]
-    return tuple(np.stack(x).reshape((*batch, *np.shape(x[0]))) for x in zip(*each, strict=True))
-
-
 # -- systems and factorizations -----------------------------------------------------------------------------------
 
 
 def _potrf(options: Options, a: Array) -> Value:
     is_upper = _is(options, "uplo", "U")
-    (factor,), info = _safely(lambda x: (np.linalg.cholesky(x, upper=is_upper),), a)
-    for at in np.ndindex(info.shape) if info.any() else ():
-        if info[at]:
-            lower, info[at] = _partial_factor(_adjoint(a[at]) if is_upper else a[at])
-            factor[at] = _adjoint(lower) if is_upper else lower
-    half = np.tri(a.shape[-1], dtype=bool)
-    return np.where(half.T if is_upper else half, factor, a), info
-
-
-def _partial_factor(a: Array) -> tuple[Array, int]:
-    """The columns of the lower factor before the first leading minor that is not positive, NaN from there on; and its order."""
-    lower = np.array(a)
-    for k in range(len(a)):
-        known = lower[k, :k]
-        pivot = lower[k, k].real - np.vdot(known, known).real
-        if pivot <= 0:
-            lower[:, k:] = np.nan
-            return lower, k + 1
-        lower[k, k] = np.sqrt(pivot)
-        lower[k + 1 :, k] = (lower[k + 1 :, k] - lower[k + 1 :, :k] @ known.conj()) / lower[k, k]
-    return lower, 0
+    return each_matrix(lambda x: factorizations.cholesky(x, upper=is_upper), a)
 
 
 def _getrf(options: Options, a: Array) -> Value:
-    return factorizations.lu(a)
+    return each_matrix(factorizations.lu, a)
 
 
 def _trsm(options: Options, a: Array, b: Array) -> Value:
-    lower = _is(options, "uplo", "L")
-    if _is(options, "diag", "U"):
-        a = np.array(a)
-        np.einsum("...ii->...i", a)[...] = 1
-    if not _is(options, "trans_x", "N"):
-        a, lower = (_adjoint(a) if _is(options, "trans_x", "C") else a.swapaxes(-1, -2)), not lower
-    if _is(options, "side", "L"):
-        return (substitute(a, b, lower=lower),)
-    # x a = b is a^T x^T = b^T
-    return (substitute(a.swapaxes(-1, -2), b.swapaxes(-1, -2), lower=not lower).swapaxes(-1, -2),)
+    left, lower, unit = _is(options, "side", "L"), _is(options, "uplo", "L"), _is(options, "diag", "U")
+    how = "N" if _is(options, "trans_x", "N") else "C" if _is(options, "trans_x", "C") else "T"
+    return (substitute(a, b, lower=lower, left=left, unit=unit, transpose=how),)
 
 
 def _gtsv(options: Options, below: Array, diagonal: Array, above: Array, b: Array) -> Value:
-    return factorizations.tridiagonal_solve(below, diagonal, above, b)
+    n = diagonal.shape[-1]
+    given = zip(*(v.reshape(-1, n) for v in (below, diagonal, above)), b.reshape(-1, *b.shape[-2:]), strict=True)
+    each = [factorizations.tridiagonal_solve(*g) for g in given]
+    wanted = [*(v.shape for v in (below, diagonal, above)), b.shape, diagonal.shape[:-1]]
+    return tuple(np.stack(x).reshape(shape) for x, shape in zip(zip(*each, strict=True), wanted, strict=True))
 
 
 def tridiagonal_solve_perturbed(i: HloInstruction, below: Array, diagonal: Array, above: Array, b: Array) -> Value:
@@ -205,7 +172,7 @@ def _geqrf(options: Options, a: Array) -> Value:
 
 
 def _geqp3(options: Options, a: Array, wanted: Array) -> Value:
-    return _one_by_one(factorizations.pivoted_qr, a, wanted)
+    return each_matrix(factorizations.pivoted_qr, a, wanted)
 
 
 def _orgqr(options: Options, a: Array, scales: Array) -> Value:
@@ -239,41 +206,26 @@ def _syevd(options: Options, a: Array) -> Value:
 
 
 def _geev(options: Options, a: Array) -> Value:
-    (values, right), info = _safely(lambda x: tuple(np.linalg.eig(x)), a)
-    if _is(options, "compute_left", "V"):
-        (others, vectors), _ = _safely(lambda x: tuple(np.linalg.eig(x)), _adjoint(a))
-        (left,) = _one_by_one(_in_order, vectors, values, others.conj())
-    else:
-        left = right
-    is_complex = a.dtype.kind == "c"
-    return *((values,) if is_complex else (values.real, values.imag)), left, right, info
-
-
-def _in_order(vectors: Array, values: Array, found: Array) -> tuple[Array]:
-    """The columns of `vectors`, which belong to the values `found`, in the order of `values`."""
-    free = list(range(len(found)))
-    order = []
-    for value in values:
-        nearest = min(free, key=lambda k: abs(found[k] - value) if np.isfinite(found[k]) else 0.0)
-        free.remove(nearest)
-        order.append(nearest)
-    return (vectors[:, order],)
+    sides = {side: _is(options, f"compute_{side}", "V") for side in ("left", "right")}
+    values, left, right, info = each_matrix(factorizations.eigenvectors, a)
+    vectors = (found if sides[side] else None for side, found in (("left", left), ("right", right)))
+    return *((values,) if a.dtype.kind == "c" else (values.real, values.imag)), *vectors, info
 
 
 def _gees(options: Options, a: Array) -> Value:
-    t, z, values, info = _one_by_one(schur, a)
+    t, z, values, info = each_matrix(factorizations.schur, a)
     parts = (values,) if a.dtype.kind == "c" else (values.real, values.imag)
-    return t, z, *parts, np.zeros_like(info), info
+    return t, z if _is(options, "mode", "V") else None, *parts, np.zeros_like(info), info
 
 
 def _gehrd(options: Options, a: Array) -> Value:
-    packed, scales = _one_by_one(lambda x: factorizations.hessenberg(x, options["low"], options["high"]), a)
+    packed, scales = each_matrix(lambda x: factorizations.hessenberg(x, options["low"], options["high"]), a)
     return packed, scales, np.zeros(a.shape[:-2])
 
 
 def _sytrd(options: Options, a: Array) -> Value:
     lower = _is(options, "uplo", "L")
-    return *_one_by_one(lambda x: factorizations.tridiagonal(x, lower=lower), a), np.zeros(a.shape[:-2])
+    return *each_matrix(lambda x: factorizations.tridiagonal(x, lower=lower), a), np.zeros(a.shape[:-2])
 
 
 _ROUTINES: dict[str, Callable[..., Value]] = {

@@ -9,7 +9,7 @@ import numpy as np
 from xlanb.errors import EvaluationError
 from xlanb.evaluator.factorizations import substitute
 from xlanb.evaluator.registry import rule
-from xlanb.evaluator.values import Array, is_complex, narrow, widen
+from xlanb.evaluator.values import Array, narrow, widen
 from xlanb.hlo.instruction import HloInstruction
 
 if TYPE_CHECKING:
@@ -70,18 +70,14 @@ def _cholesky_lower(a: Array) -> Array:
 @rule("triangular-solve")
 def _triangular_solve(ev: Evaluator, i: HloInstruction, a: Array, b: Array) -> Array:
     """x with op(a) x = b, or x op(a) = b where not left_side; only the triangle that `lower` names is read."""
-    transpose = str(i.get("transpose_a") or "NO_TRANSPOSE")
-    is_lower = bool(i.get("lower"))
-    matrix = np.tril(widen(a)) if is_lower else np.triu(widen(a))
-    if i.get("unit_diagonal"):
-        np.einsum("...ii->...i", matrix)[...] = 1
-    if transpose in ("TRANSPOSE", "ADJOINT"):
-        matrix = np.swapaxes(matrix, -1, -2)
-        is_lower = not is_lower
-        if transpose == "ADJOINT" and is_complex(a):
-            matrix = np.conj(matrix)
-    if i.get("left_side"):
-        return narrow(substitute(matrix, widen(b), lower=is_lower), b.dtype)
-    # x a = b is a^T x^T = b^T
-    solved = substitute(np.swapaxes(matrix, -1, -2), np.swapaxes(widen(b), -1, -2), lower=not is_lower)
-    return narrow(np.swapaxes(solved, -1, -2), b.dtype)
+    wide = widen(b)
+    how = str(i.get("transpose_a") or "NO_TRANSPOSE")
+    solved = substitute(
+        widen(a),
+        wide,
+        lower=bool(i.get("lower")),
+        left=bool(i.get("left_side")),
+        unit=bool(i.get("unit_diagonal")),
+        transpose={"TRANSPOSE": "T", "ADJOINT": "C"}.get(how, "N"),
+    )
+    return narrow(solved, b.dtype)

@@ -14,8 +14,7 @@ from xlanb.codegen.types import PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu.codegen import fft, untyped
 from xlanb.cpu.codegen import kernel as kernels
-from xlanb.cpu.codegen.linalg import routines as linalg
-from xlanb.cpu.emitters import updates
+from xlanb.cpu.emitters import linalg, updates
 from xlanb.cpu.emitters.kernel import EMITTERS, Kernel
 from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HOST_OPCODES

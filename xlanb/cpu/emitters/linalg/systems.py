@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.cpu.emitters.linalg.routine import element_type, is_by_rows, size_of
+from xlanb.errors import CompilationError
 from xlanb.evaluator.lapack import lapack_options
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -21,6 +22,11 @@ class System:
     transposed: bool
     unit: bool
     conjugated: bool = False
+
+    @property
+    def forward(self) -> bool:
+        """Whether op(a) is lower triangular."""
+        return self.lower != self.transposed
 
 
 def custom_call_system(i: HloInstruction) -> System | None:
@@ -50,10 +56,20 @@ def opcode_system(i: HloInstruction) -> System | None:
     return System(left, bool(i.get("lower")) != flip, transposed, bool(i.get("unit_diagonal")), conjugated)
 
 
-def system_size(i: HloInstruction) -> tuple[int, int]:
+def system_of(i: HloInstruction) -> System:
+    """The system of either.
+
+    Raises:
+        CompilationError: trsm has none such.
+    """
+    found = custom_call_system(i) if i.opcode is Op.CUSTOM_CALL else opcode_system(i)
+    if found is None:
+        raise CompilationError(f"a triangular system that BLAS's trsm does not have:\n  {i}")
+    return found
+
+
+def system_size(i: HloInstruction, system: System) -> tuple[int, int]:
     """The order of a, and the number of right-hand sides."""
-    n, (rows, columns) = size_of(i)[0], size_of(i, 1)
-    left = bool(i.get("left_side"))
-    if i.opcode is Op.CUSTOM_CALL:
-        left = lapack_options(i).get("side") == ord("L")
-    return n, columns if left else rows
+    n, sides = size_of(i)[0], size_of(i, 1)
+    left = bool(i.get("left_side")) if i.opcode is Op.TRIANGULAR_SOLVE else system.left
+    return n, sides[1 if left else 0]

@@ -40,8 +40,7 @@ from xlanb.cpu.emitters.linalg.routine import (
     result_bytes,
     size_of,
 )
-from xlanb.cpu.emitters.linalg.systems import System, custom_call_system, opcode_system, system_size
-from xlanb.errors import CompilationError
+from xlanb.cpu.emitters.linalg.systems import custom_call_system, opcode_system, system_of, system_size
 from xlanb.evaluator.lapack import lapack_options
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -85,6 +84,11 @@ def cholesky_signature(i: HloInstruction) -> Signature | None:
     return Signature((matrix,), (matrix,)) if _is_square(i) else None
 
 
+def potrf_is_upper(i: HloInstruction) -> bool:
+    """Whether the factor is the upper triangle."""
+    return _letter(i, "uplo", "LU") == "U"
+
+
 def cholesky_is_upper(i: HloInstruction) -> bool:
     """Whether the factor of the opcode is the upper triangle of what lies column after column: a matrix by rows is its transpose by columns."""
     return bool(i.get("lower")) == is_by_rows(i, 0)
@@ -109,7 +113,7 @@ TRIANGLE = (
 
 def _finish_potrf(call: Call, arguments: Sequence[Value]) -> None:
     """A matrix that is not positive definite has NaN in its factor's triangle."""
-    emit_potrf_failed(call, arguments[4], upper=_letter(call.instruction, "uplo", "LU") == "U")
+    emit_potrf_failed(call, arguments[4], upper=potrf_is_upper(call.instruction))
 
 
 def _finish_cholesky(call: Call, arguments: Sequence[Value]) -> None:
@@ -190,33 +194,23 @@ def trsm_signature(i: HloInstruction) -> Signature | None:
     return Signature(((t, (n, n)), (t, (rows, columns))), ((t, (rows, columns)),))
 
 
-def _trsm(i: HloInstruction, system: System) -> LapackCall:
-    n, others = system_size(i)
+def _trsm(i: HloInstruction) -> LapackCall:
+    system = system_of(i)
+    n, others = system_size(i, system)
     m, k = (n, others) if system.left else (others, n)
     trans = "N" if not system.transposed else "C" if system.conjugated else "T"
     letters = "L" if system.left else "R", "L" if system.lower else "U", trans, "U" if system.unit else "N"
     return LapackCall("trsm", (*letters, m, k, ONE, Operand(0), n, Result(0), m))
 
 
-def _known(system: System | None) -> System:
-    """The system of an instruction whose signature fits."""
-    if system is None:
-        raise CompilationError("a triangular system that BLAS's trsm does not have")
-    return system
-
-
 def _trsm_flops(i: HloInstruction) -> float:
-    n, others = system_size(i)
+    n, others = system_size(i, system_of(i))
     return n * n * others
 
 
 CUSTOM_CALLS["getrf"] = [lapack_way(getrf_signature, _getrf, _lu_flops)]
-CUSTOM_CALLS["trsm"] = [
-    lapack_way(trsm_signature, lambda i: _trsm(i, _known(custom_call_system(i))), _trsm_flops, in_place=(1,))
-]
-OPCODES[Op.TRIANGULAR_SOLVE] = [
-    lapack_way(trsm_signature, lambda i: _trsm(i, _known(opcode_system(i))), _trsm_flops, in_place=(1,))
-]
+CUSTOM_CALLS["trsm"] = [lapack_way(trsm_signature, _trsm, _trsm_flops, in_place=(1,))]
+OPCODES[Op.TRIANGULAR_SOLVE] = list(CUSTOM_CALLS["trsm"])
 
 
 # -- QR -------------------------------------------------------------------------------------------------------------
@@ -232,7 +226,7 @@ def orgqr_signature(i: HloInstruction) -> Signature | None:
     """(reflections, tau) -> Q"""
     if len(i.operands) != 2:
         return None
-    t, (m, n), count = element_type(i), size_of(i), array_of(i.operands[1]).dimensions[-1]
+    t, (m, n), count = element_type(i), size_of(i), reflections_of(i)
     return Signature(((t, (m, n)), (t, (count,))), ((t, (m, n)),)) if count <= n <= m else None
 
 
@@ -240,7 +234,7 @@ def ormqr_signature(i: HloInstruction) -> Signature | None:
     """(reflections, tau, c) -> Q c, c Q, or those with Q's adjoint"""
     if len(i.operands) != 3 or array_of(i.operands[2]).rank < 2:
         return None
-    t, (rows, columns), count = element_type(i), size_of(i), array_of(i.operands[1]).dimensions[-1]
+    t, (rows, columns), count = element_type(i), size_of(i), reflections_of(i)
     size = size_of(i, 2)
     if rows != size[0 if lapack_options(i).get("left", 1) else 1] or count > min(rows, columns):
         return None
@@ -254,6 +248,11 @@ def geqp3_signature(i: HloInstruction) -> Signature | None:
     return Signature(((t, (m, n)), order), ((t, (m, n)), order, (t, (min(m, n),))))
 
 
+def reflections_of(i: HloInstruction) -> int:
+    """How many reflections operand 1, their factors tau, holds."""
+    return array_of(i.operands[1]).dimensions[-1]
+
+
 def _unitary(i: HloInstruction, name: str) -> str:
     """The routine's name for complex numbers, which begins with un."""
     return f"{'un' if element_type(i).is_complex else 'or'}{name}"
@@ -265,12 +264,12 @@ def _geqrf(i: HloInstruction) -> LapackCall:
 
 
 def _orgqr(i: HloInstruction) -> LapackCall:
-    (m, n), count = size_of(i), array_of(i.operands[1]).dimensions[-1]
+    (m, n), count = size_of(i), reflections_of(i)
     return LapackCall(_unitary(i, "gqr"), (m, n, count, Result(0), m, Operand(1), WORK, INFO))
 
 
 def _ormqr(i: HloInstruction) -> LapackCall:
-    (m, n), rows, count = size_of(i, 2), size_of(i)[0], array_of(i.operands[1]).dimensions[-1]
+    (m, n), rows, count = size_of(i, 2), size_of(i)[0], reflections_of(i)
     options, adjoint = lapack_options(i), "C" if element_type(i).is_complex else "T"
     letters = "L" if options.get("left", 1) else "R", adjoint if options.get("transpose", 0) else "N"
     # The reflections are copied: the routine changes and restores them, and operands may be read-only.
@@ -286,7 +285,7 @@ def _geqp3(i: HloInstruction) -> LapackCall:
 
 def _ormqr_flops(i: HloInstruction) -> float:
     m, n = size_of(i, 2)
-    return 4 * m * n * array_of(i.operands[1]).dimensions[-1]
+    return 4 * m * n * reflections_of(i)
 
 
 def _qr_flops(i: HloInstruction) -> float:

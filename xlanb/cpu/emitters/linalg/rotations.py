@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlanb.cpu.codegen.linalg.householder import power_scale, row_blocks
-from xlanb.cpu.codegen.linalg.values import Code, Place, Value
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.linalg.columns import Columns, Numbers
+from xlanb.cpu.emitters.linalg.reflections import power_scale, row_blocks
 
 _UNROLL = 4
 
 
-def rotation(c: Code, f: Value, g: Value) -> Sequence[Value]:
+def rotation(c: Columns, f: Value, g: Value) -> Sequence[Value]:
     """(c, s, r) with c f + s g = r and c g - s f = 0; (1, 0, 0) where both are zero. Numbers must be far from overflow."""
     squares = f * f + g * g
 
@@ -19,17 +20,17 @@ def rotation(c: Code, f: Value, g: Value) -> Sequence[Value]:
         return f / r, g / r, r
 
     def small() -> Sequence[Value]:
-        scale, back = power_scale(c, abs(f).largest(abs(g)))
+        scale, back = power_scale(c, c.larger(abs(f), abs(g)))
         a, b = f * scale, g * scale
         r = (a * a + b * b).sqrt()
-        nothing = r.same(0.0)
-        return nothing.pick(1.0, a / r), nothing.pick(0.0, b / r), r * back
+        nothing = r.equals(0.0)
+        return nothing.select(1.0, a / r), nothing.select(0.0, b / r), r * back
 
     return c.choose(squares > (2.0**-80 if c.bytes == 4 else 2.0**-800), plain, small)
 
 
 def rotate_columns(
-    c: Code, z: Place, stride: Value, end: Value, columns: tuple[Value, Value, Value], turns: Place
+    c: Columns, z: Numbers, stride: Value, end: Value, columns: tuple[Value, Value, Value], turns: Numbers
 ) -> None:
     """Rotate columns (first, first + step), (first + step, first + 2 step), ... of z: as many pairs as `turns` has (c, s): (x, y) := (c x + s y, c y - s x).
 
@@ -41,17 +42,17 @@ def rotate_columns(
         with c.count(low, high, step=at_once * c.width) as block:
             column = start.by(block.index)
             kept = [column.vector(u * c.width) for u in range(at_once)]
-            with c.count(0, count, [Value(c, "ptr", column.name), *kept]) as loop:
-                here = Place(c, loop.values[0].name, c.number)
+            with c.count(0, count, [column.pointer.base, *kept]) as loop:
+                here = c.at(loop.values[0])
                 after = here.by(jump)
                 turn = turns.by(loop.index + loop.index)
-                cosine, sine = turn[0].everywhere(), turn[1].everywhere()
+                cosine, sine = turn[0].repeated(c.width), turn[1].repeated(c.width)
                 rest = []
                 for u, x in enumerate(loop.values[1:]):
                     y = after.vector(u * c.width)
                     here.write(u * c.width, cosine * x + sine * y)
                     rest.append(cosine * y - sine * x)
-                loop.next = [Value(c, "ptr", after.name), *rest]
-            last = Place(c, loop.values[0].name, c.number)
+                loop.next = [after.pointer.base, *rest]
+            last = c.at(loop.values[0])
             for u, x in enumerate(loop.values[1:]):
                 last.write(u * c.width, x)

@@ -1,4 +1,4 @@
-"""Reflections and rotations of the columns of a matrix in scratch (see `values` for how columns lie there): the steps that factorizations are made of.
+"""Reflections and rotations of the columns of a matrix in scratch (see columns.py): the steps that factorizations are made of.
 
 A reflection is 1 - tau v v^T as LAPACK's larfg makes it: v[k] = 1, and v is zero before k. Everything here writes code into a routine; sizes and places are values of it.
 """
@@ -7,78 +7,76 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlanb.cpu.codegen.linalg.values import Code, Place, Value
+from xlanb.codegen.types import integer
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.linalg.columns import Columns, Numbers
 
 _UNROLL = 4
 """Vectors, or columns, that are worked on at once."""
 
 
-def reflector(c: Code, x: Place, k: Value, end: Value, v: Place) -> tuple[Value, Value]:
+def reflector(c: Columns, x: Numbers, k: Value, end: Value, v: Numbers) -> tuple[Value, Value]:
     """(tau, beta) of the reflection that makes (beta, 0, ...) of the column x from element k on. Its v goes to `v`, and in place of what vanishes; x[k] becomes beta.
 
     `end` is the column's padded length.
     """
     first, after = c.down(k), k + 1
-    with c.count(first, end, [c.constant(c.vector, 0)], step=c.width) as loop:
-        tail = c.lanes_from(loop.index, after).pick(x.vector(loop.index), 0)
+    with c.count(first, end, [c.zeros], step=c.width) as loop:
+        tail = c.lanes_from(loop.index, after).select(x.vector(loop.index), 0)
         v.write(loop.index, tail)
         loop.next = [loop.values[0] + tail * tail]
-    squares, alpha = loop.values[0].total(), x[k]
+    squares, alpha = c.total(loop.values[0]), x[k]
     low, high = (2.0**-98, 2.0**98) if c.bytes == 4 else (2.0**-898, 2.0**898)
     plain = (squares > low) & (alpha * alpha + squares < high)
     tau, beta, factor = c.choose(
         plain, lambda: _reflection(c, alpha, squares), lambda: _scaled_reflection(c, alpha, squares, v, first, end)
     )
     with c.count(first, end, step=c.width) as loop:
-        made = v.vector(loop.index) * factor.everywhere()
+        made = v.vector(loop.index) * factor.repeated(c.width)
         v.write(loop.index, made)
-        x.write(loop.index, c.lanes_from(loop.index, after).pick(made, x.vector(loop.index)))
+        x.write(loop.index, c.lanes_from(loop.index, after).select(made, x.vector(loop.index)))
     v[k] = 1.0
     x[k] = beta
     return tau, beta
 
 
-def _reflection(c: Code, alpha: Value, squares: Value) -> Sequence[Value]:
+def _reflection(c: Columns, alpha: Value, squares: Value) -> Sequence[Value]:
     """(tau, beta, what the tail is multiplied with)."""
     beta = -(alpha * alpha + squares).sqrt().with_sign_of(alpha)
     return (beta - alpha) / beta, beta, c.real(1) / (alpha - beta)
 
 
-def _scaled_reflection(c: Code, alpha: Value, squares: Value, v: Place, first: Value, end: Value) -> Sequence[Value]:
+def _scaled_reflection(
+    c: Columns, alpha: Value, squares: Value, v: Numbers, first: Value, end: Value
+) -> Sequence[Value]:
     """The same where squares are too large or too small, or there is nothing to do: the tail at `v` is scaled by a power of two."""
-    with c.count(first, end, [c.constant(c.vector, 0)], step=c.width) as loop:
-        loop.next = [loop.values[0].largest(abs(v.vector(loop.index)))]
-    tail = loop.values[0].peak()
-    scale, back = power_scale(c, tail.largest(abs(alpha)))
-    with c.count(first, end, [c.constant(c.vector, 0)], step=c.width) as loop:
-        scaled = v.vector(loop.index) * scale.everywhere()
+    with c.count(first, end, [c.zeros], step=c.width) as loop:
+        loop.next = [c.larger(loop.values[0], abs(v.vector(loop.index)))]
+    tail = c.peak(loop.values[0])
+    scale, back = power_scale(c, c.larger(tail, abs(alpha)))
+    with c.count(first, end, [c.zeros], step=c.width) as loop:
+        scaled = v.vector(loop.index) * scale.repeated(c.width)
         v.write(loop.index, scaled)
         loop.next = [loop.values[0] + scaled * scaled]
-    tau, beta, factor = _reflection(c, alpha * scale, loop.values[0].total())
-    nothing = tail.same(0.0) & squares.same(squares)
+    tau, beta, factor = _reflection(c, alpha * scale, c.total(loop.values[0]))
+    nothing = tail.equals(0.0) & squares.equals(squares)
     return [
-        nothing.pick(0.0, tau),
-        nothing.pick(alpha, beta * back),
-        nothing.pick(0.0, factor),
+        nothing.select(0.0, tau),
+        nothing.select(alpha, beta * back),
+        nothing.select(0.0, factor),
     ]
 
 
-def power_scale(c: Code, largest: Value) -> tuple[Value, Value]:
+def power_scale(c: Columns, largest: Value) -> tuple[Value, Value]:
     """(the power of two that brings a magnitude near 1, its inverse); powers far from the ends of the exponent's range, so that both can be multiplied with."""
-    bits, fraction, bias = ("i32", 23, 127) if c.bytes == 4 else ("i64", 52, 1023)
-    room = 100 if c.bytes == 4 else 900
-    raw = c.let(bits, f"bitcast {c.number} {largest.name} to {bits}")
-    exponent = c.let(bits, f"lshr {bits} {raw.name}, {fraction}")
-    exponent = exponent.largest(c.constant(bits, bias - room)).smallest(c.constant(bits, bias + room))
-    made = []
-    for e in (c.constant(bits, 2 * bias) - exponent, exponent):
-        shifted = c.let(bits, f"shl {bits} {e.name}, {fraction}")
-        made.append(c.let(c.number, f"bitcast {bits} {shifted.name} to {c.number}"))
-    return made[0], made[1]
+    kind, fraction, bias, room = (integer(32), 23, 127, 100) if c.bytes == 4 else (integer(64), 52, 1023, 900)
+    exponent = largest.bits_as(kind).lshr(fraction).smax(bias - room).smin(bias + room)
+    scale, back = ((e << fraction).bits_as(c.kind) for e in (2 * bias - exponent, exponent))
+    return scale, back
 
 
 def reflect_columns(
-    c: Code, a: Place, stride: Value, v: Place, rows: tuple[Value, Value], tau: Value, low: Value, high: Value
+    c: Columns, a: Numbers, stride: Value, v: Numbers, rows: tuple[Value, Value], tau: Value, low: Value, high: Value
 ) -> None:
     """a := (1 - tau v v^T) a in columns low..high - 1, from row to row (multiples of a vector)."""
     begin, end = rows
@@ -89,10 +87,10 @@ def reflect_columns(
             columns = [column]
             while len(columns) < at_once:
                 columns.append(columns[-1].by(stride))
-            with c.count(begin, end, [c.constant(c.vector, 0)] * at_once, step=c.width) as loop:
+            with c.count(begin, end, [c.zeros] * at_once, step=c.width) as loop:
                 part = v.vector(loop.index)
                 loop.next = [total + part * x.vector(loop.index) for total, x in zip(loop.values, columns, strict=True)]
-            weights = [(total.total() * tau).everywhere() for total in loop.values]
+            weights = [(c.total(total) * tau).repeated(c.width) for total in loop.values]
             with c.count(begin, end, step=c.width) as loop:
                 part = v.vector(loop.index)
                 for x, weight in zip(columns, weights, strict=True):
@@ -100,36 +98,37 @@ def reflect_columns(
 
 
 def combine_columns(
-    c: Code, a: Place, stride: Value, x: Place, rows: tuple[Value, Value], low: Value, high: Value, y: Place
+    c: Columns, a: Numbers, stride: Value, x: Numbers, rows: tuple[Value, Value], low: Value, high: Value, y: Numbers
 ) -> None:
     """y := a x: the sum of columns low..high - 1 with weights x[low], ..., from row to row (multiples of a vector)."""
-    zero = c.constant(c.vector, 0)
+    zero = c.zeros
     (begin, middle), (_, end) = row_blocks(c, rows)
     with c.count(begin, middle, step=_UNROLL * c.width) as block:
         with c.count(low, high, [zero] * _UNROLL) as loop:
-            column, weight = a.by(loop.index * stride).by(block.index), x[loop.index].everywhere()
+            column, weight = a.by(loop.index * stride).by(block.index), x[loop.index].repeated(c.width)
             loop.next = [t + column.vector(u * c.width) * weight for u, t in enumerate(loop.values)]
         for u, total in enumerate(loop.values):
             y.write(block.index + u * c.width, total)
     with c.count(middle, end, step=c.width) as block:
         shared = low + ((high - low) & -_UNROLL)
         with c.count(low, shared, [zero] * _UNROLL, step=_UNROLL) as loop:
-            column, loop.next = a.by(loop.index * stride).by(block.index), []
+            column, made = a.by(loop.index * stride).by(block.index), list[Value]()
             for k, total in enumerate(loop.values):
-                loop.next.append(total + column.vector(0) * x[loop.index + k].everywhere())
+                made.append(total + column.vector(0) * x[loop.index + k].repeated(c.width))
                 column = column.by(stride)
+            loop.next = made
         t = loop.values
         with c.count(shared, high, [(t[0] + t[1]) + (t[2] + t[3])]) as loop:
-            column, weight = a.by(loop.index * stride).by(block.index), x[loop.index].everywhere()
+            column, weight = a.by(loop.index * stride).by(block.index), x[loop.index].repeated(c.width)
             loop.next = [loop.values[0] + column.vector(0) * weight]
         y.write(block.index, loop.values[0])
 
 
 def subtract_products(
-    c: Code,
-    a: Place,
+    c: Columns,
+    a: Numbers,
     stride: Value,
-    pairs: Sequence[tuple[Place, Place]],
+    pairs: Sequence[tuple[Numbers, Numbers]],
     rows: tuple[Value, Value],
     low: Value,
     high: Value,
@@ -140,7 +139,7 @@ def subtract_products(
             kept = [[y.vector(block.index + u * c.width) for u in range(at_once)] for y, _ in pairs]
             with c.count(low, high) as loop:
                 column = a.by(loop.index * stride).by(block.index)
-                weights = [x[loop.index].everywhere() for _, x in pairs]
+                weights = [x[loop.index].repeated(c.width) for _, x in pairs]
                 for u in range(at_once):
                     made = column.vector(u * c.width)
                     for parts, weight in zip(kept, weights, strict=True):
@@ -148,7 +147,7 @@ def subtract_products(
                     column.write(u * c.width, made)
 
 
-def row_blocks(c: Code, rows: tuple[Value, Value]) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
+def row_blocks(c: Columns, rows: tuple[Value, Value]) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
     """Rows in blocks of several vectors, and what is left in blocks of one."""
     begin, end = rows
     middle = begin + ((end - begin) & (-_UNROLL * c.width))
@@ -156,12 +155,12 @@ def row_blocks(c: Code, rows: tuple[Value, Value]) -> tuple[tuple[Value, Value],
 
 
 def product_of_reflections(
-    c: Code,
-    q: Place,
-    packed: Place,
+    c: Columns,
+    q: Numbers,
+    packed: Numbers,
     stride: Value,
-    tau: Place,
-    v: Place,
+    tau: Numbers,
+    v: Numbers,
     sizes: tuple[Value, Value, Value],
     below: Value,
 ) -> None:
@@ -176,10 +175,10 @@ def product_of_reflections(
         reflect_columns(c, q, stride, v, rows, tau[k], k + below, columns)
 
 
-def load_reflection(c: Code, column: Place, head: Value, end: Value, v: Place) -> tuple[Value, Value]:
+def load_reflection(c: Columns, column: Numbers, head: Value, end: Value, v: Numbers) -> tuple[Value, Value]:
     """v of a reflection whose 1 stands in row `head`, and its tail below that row of a column; gives the rows where it is not known to be zero."""
     first = c.down(head)
     with c.count(first, end, step=c.width) as rows:
-        v.write(rows.index, c.lanes_from(rows.index, head + 1).pick(column.vector(rows.index), 0))
+        v.write(rows.index, c.lanes_from(rows.index, head + 1).select(column.vector(rows.index), 0))
     v[head] = 1.0
     return first, end

@@ -1,23 +1,26 @@
-"""sytrd: a symmetric matrix made tridiagonal by reflections from both sides, and the eigenvalues of what comes of it by implicit QL with Wilkinson's shift.
+"""A symmetric matrix made tridiagonal by reflections from both sides, and the eigenvalues of what comes of it by implicit QL with Wilkinson's shift.
 
     a <- H a H = a - v w^T - w v^T      w = tau a v - (tau^2 v^T a v / 2) v
 
-(Golub and Van Loan, Matrix Computations, 4th edition, 8.3; where QL starts from is LAPACK's steqr: at the smaller end.) The whole matrix is kept, both triangles, so that its columns are its rows.
+(Golub and Van Loan, Matrix Computations, 4th edition, 8.3; QL starts at the smaller end, as LAPACK's steqr.) Both
+triangles are kept, so that columns of the matrix are its rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlanb.cpu.codegen.linalg.householder import combine_columns, reflector, subtract_products
-from xlanb.cpu.codegen.linalg.rotations import rotate_columns, rotation
-from xlanb.cpu.codegen.linalg.values import Code, Place, Value
+from xlanb.codegen.types import I32, I64
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.linalg.columns import Columns, Numbers
+from xlanb.cpu.emitters.linalg.reflections import combine_columns, reflector, subtract_products
+from xlanb.cpu.emitters.linalg.rotations import rotate_columns, rotation
 
 ITERATIONS = 30
 """Rounds that each eigenvalue may take (LAPACK's)."""
 
 
-def write_tridiagonal(c: Code) -> None:
+def write_tridiagonal(c: Columns) -> None:
     """The routine: from a symmetric matrix at %a (in scratch) diagonals %d and %e, reflections below its subdiagonal, their factors %tau; %v and %w are room for a column each."""
     n, step, a = c.given("n"), c.given("stride"), c.place("a")
     d, e, tau, v, w = (c.place(name) for name in ("d", "e", "tau", "v", "w"))
@@ -30,17 +33,17 @@ def write_tridiagonal(c: Code) -> None:
         tau[k] = factor
         rows = (c.down(k + 1), end)
         combine_columns(c, a, step, v, rows, k + 1, n, w)
-        with c.count(*rows, [c.constant(c.vector, 0)], step=c.width) as r:
+        with c.count(*rows, [c.zeros], step=c.width) as r:
             r.next = [r.values[0] + v.vector(r.index) * w.vector(r.index)]
-        half = (factor * factor * r.values[0].total() * 0.5).everywhere()
+        half = (factor * factor * c.total(r.values[0]) * 0.5).repeated(c.width)
         with c.count(*rows, step=c.width) as r:
-            w.write(r.index, w.vector(r.index) * factor.everywhere() - v.vector(r.index) * half)
+            w.write(r.index, w.vector(r.index) * factor.repeated(c.width) - v.vector(r.index) * half)
         subtract_products(c, a, step, [(v, w), (w, v)], rows, k + 1, n)
     last = n - 1
     d[last] = a.by(last * step)[last]
 
 
-def write_ql(c: Code, *, vectors: bool) -> None:
+def write_ql(c: Columns, *, vectors: bool) -> None:
     """The routine: eigenvalues of the matrix with diagonals %d and %e, in no order, in place of %d, the columns of %z rotated along; %info: 1 where they were not found.
 
     %d has room for a number behind the last one, %e for one before the first.
@@ -54,36 +57,36 @@ def write_ql(c: Code, *, vectors: bool) -> None:
         high = _block_end(c, d, e, low)
         e[high] = 0.0
         moved = low.differs(former[0]) | high.differs(former[1])
-        step = moved.pick((abs(d[high]) >= abs(d[low])).pick(c.whole(1), -1), former[2])
+        step = moved.select((abs(d[high]) >= abs(d[low])).select(c.whole(1), -1), former[2])
 
         def turn(low: Value = low, rounds: Value = rounds, high: Value = high, step: Value = step) -> Sequence[Value]:
             _sweep(c, (d, e), (low, high, step), vectors=vectors)
             return [low, rounds + 1]
 
-        loop.next = c.choose(high.same(low), lambda: [low + 1, rounds], turn)
+        loop.next = c.choose(high.equals(low), lambda: [low + 1, rounds], turn)
         loop.next = [*loop.next, low, high, step]
         loop.again = (loop.next[0] < n) & (loop.next[1] < n * ITERATIONS)
     failed = loop.values[0] < n
-    c.place("info", "i32")[0] = c.let("i32", f"zext i1 {failed.name} to i32")
+    c.place("info", I32)[0] = failed.zext(I32)
 
 
-def _block_end(c: Code, d: Place, e: Place, low: Value) -> Value:
+def _block_end(c: Columns, d: Numbers, e: Numbers, low: Value) -> Value:
     """The last row of the block from `low` on that does not fall apart."""
     with c.repeat(low) as loop:
         k = loop.values[0]
         off, both = e[k], abs(d[k]) * c.epsilon**2 * abs(d[k + 1])
         loop.again = off * off > both + c.tiny
-        loop.next = [k + c.let("i64", f"zext i1 {loop.again.name} to i64")]
+        loop.next = [k + loop.again.zext(I64)]
     return loop.values[0]
 
 
-def _sweep(c: Code, diagonals: tuple[Place, Place], block: tuple[Value, Value, Value], *, vectors: bool) -> None:
+def _sweep(c: Columns, diagonals: tuple[Numbers, Numbers], block: tuple[Value, Value, Value], *, vectors: bool) -> None:
     """One implicit QL step on rows low..high: the shift is taken at one end, the bulge goes from the other one to it; `step` leads from the first to the second."""
     (d, e), (low, high, step) = diagonals, block
     forward = step > 0
-    near, far, count = forward.pick(low, high), forward.pick(high, low), high - low
+    near, far, count = forward.select(low, high), forward.select(high, low), high - low
     # Between rows q and q - step lies e[q - behind]; between q and q + step e[q - ahead].
-    behind, ahead = forward.pick(c.whole(1), 0), forward.pick(c.whole(0), 1)
+    behind, ahead = forward.select(c.whole(1), 0), forward.select(c.whole(0), 1)
     first = e.by(near - ahead)
     p, off = d[near], first[0]
     g = (d[near + step] - p) / (off + off)

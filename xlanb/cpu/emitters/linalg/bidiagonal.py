@@ -7,30 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xlanb.cpu.codegen.linalg.householder import combine_columns, reflect_columns, reflector, subtract_products
-from xlanb.cpu.codegen.linalg.rotations import rotate_columns, rotation
-from xlanb.cpu.codegen.linalg.values import Code, Place, Value
+from xlanb.codegen.types import I32
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.linalg.columns import Columns, Numbers
+from xlanb.cpu.emitters.linalg.reflections import combine_columns, reflect_columns, reflector, subtract_products
+from xlanb.cpu.emitters.linalg.rotations import rotate_columns, rotation
 
 ITERATIONS = 30
 """Rounds that each singular value may take."""
-Way = tuple[Place, Place, Value, Value, Value, Value]
-Turns = tuple[Place, Place] | None
+Way = tuple[Numbers, Numbers, Value, Value, Value, Value]
+Turns = tuple[Numbers, Numbers] | None
 
 
-def write_bidiagonal(c: Code) -> None:
+def write_bidiagonal(c: Columns) -> None:
     """The routine: from a matrix at %a (in scratch) the diagonals %d and %e; reflections of columns below the diagonal of %a with factors %tau, of rows in the columns of %p
     with factors %other. %u, %v and %w are room for a column each.
     """
     m, n = c.given("m"), c.given("n")
     a, p, apart, others = c.place("a"), c.place("p"), c.given("stride"), c.given("others")
     d, e, tau, other, u, v, w = (c.place(name) for name in ("d", "e", "tau", "other", "u", "v", "w"))
-    end, last, zero = c.up(m), c.up(n), c.constant(c.vector, 0)
+    end, last, zero = c.up(m), c.up(n), c.zeros
     with c.count(0, n) as loop:
         k = loop.index
         factor, d[k] = reflector(c, a.by(k * apart), k, end, u)
         tau[k] = factor
         reflect_columns(c, a, apart, u, (c.down(k), end), factor, k + 1, n)
-        with c.when(k + 1 < n):
+        with c.f.when(k + 1 < n):
             row = p.by(k * others)
             with c.count(0, last, step=c.width) as r:
                 row.write(r.index, zero)
@@ -41,11 +43,11 @@ def write_bidiagonal(c: Code) -> None:
             rows = (c.down(k + 1), end)
             combine_columns(c, a, apart, v, rows, k + 1, n, w)
             with c.count(*rows, step=c.width) as r:
-                w.write(r.index, w.vector(r.index) * factor.everywhere())
+                w.write(r.index, w.vector(r.index) * factor.repeated(c.width))
             subtract_products(c, a, apart, [(w, v)], rows, k + 1, n)
 
 
-def write_golub_kahan(c: Code, *, vectors: bool) -> None:
+def write_golub_kahan(c: Columns, *, vectors: bool) -> None:
     """The routine: singular values, perhaps negative and in no order, of the matrix with diagonals %d and %e in place of %d; the columns of %x (left) and %y (right) are rotated along;
     %info: 1 where they were not found. %d and %e have room for a number before the first.
     """
@@ -58,48 +60,48 @@ def write_golub_kahan(c: Code, *, vectors: bool) -> None:
         low, smallest = _block(c, d, e, high)
         e[low - 1] = 0.0
         moved = low.differs(former[0]) | high.differs(former[1])
-        step = moved.pick((abs(d[low]) >= abs(d[high])).pick(c.whole(1), -1), former[2])
+        step = moved.select((abs(d[low]) >= abs(d[high])).select(c.whole(1), -1), former[2])
 
-        def turn() -> Sequence[Value]:
+        def sweep() -> Sequence[Value]:
             _sweep(c, (d, e), (low, high, step), smallest, vectors=vectors)
             return [high, rounds + 1]
 
-        loop.next = c.choose(high.same(low), lambda: [high - 1, rounds], turn)
+        loop.next = c.choose(high.equals(low), lambda: [high - 1, rounds], sweep)
         loop.next = [*loop.next, low, high, step]
         loop.again = (loop.next[0] >= 0) & (loop.next[1] < n * ITERATIONS)
     failed = loop.values[0] >= 0
-    c.place("info", "i32")[0] = c.let("i32", f"zext i1 {failed.name} to i32")
+    c.place("info", I32)[0] = failed.zext(I32)
 
 
-def _block(c: Code, d: Place, e: Place, high: Value) -> tuple[Value, Value]:
+def _block(c: Columns, d: Numbers, e: Numbers, high: Value) -> tuple[Value, Value]:
     """(the first row of the block up to `high` that does not fall apart, the smallest magnitude on its diagonal)."""
     with c.repeat(high, abs(d[high])) as loop:
         k, smallest = loop.values
         before = k - 1
         above = abs(d[before])
         loop.again = abs(e[before]) > (above + abs(d[k])) * c.epsilon + c.tiny
-        loop.next = [loop.again.pick(before, k), loop.again.pick(smallest.smallest(above), smallest)]
+        loop.next = [loop.again.select(before, k), loop.again.select(c.smaller(smallest, above), smallest)]
     return loop.values[0], loop.values[1]
 
 
-def _shift(c: Code, f: Value, g: Value, h: Value) -> Value:
+def _shift(c: Columns, f: Value, g: Value, h: Value) -> Value:
     """The smaller singular value of [[f, g], [0, h]]; 0 where it does not matter."""
     f, g, h = abs(f), abs(g), abs(h)
     plus, minus, squared = f + h, f - h, g * g
     below = (plus * plus + squared).sqrt() + (minus * minus + squared).sqrt()
     small = 2.0**-50 if c.bytes == 4 else 2.0**-400
-    return (below > small).pick((f + f) * h / below, 0.0)
+    return (below > small).select((f + f) * h / below, 0.0)
 
 
 def _sweep(
-    c: Code, diagonals: tuple[Place, Place], block: tuple[Value, Value, Value], smallest: Value, *, vectors: bool
+    c: Columns, diagonals: tuple[Numbers, Numbers], block: tuple[Value, Value, Value], smallest: Value, *, vectors: bool
 ) -> None:
     """One implicit QR step on rows low..high, downwards or (step -1) upwards. Upwards the matrix is seen from its other end, where it is the transpose of such a matrix."""
     (d, e), (low, high, step) = diagonals, block
     down = step > 0
-    start, stop, count = down.pick(low, high), down.pick(high, low), high - low
+    start, stop, count = down.select(low, high), down.select(high, low), high - low
     # Between rows q and q + step lies e[q - ahead].
-    ahead = down.pick(c.whole(0), 1)
+    ahead = down.select(c.whole(0), 1)
     first = d[start]
     shift = _shift(c, d[stop - step], e[stop - step - ahead], d[stop])
     ratio = shift / first
@@ -114,16 +116,16 @@ def _sweep(
     if both is None:
         return
     # Downwards the first rotation of each pair turns columns of the right vectors, the second those of the left ones; upwards the other way round.
-    left = Value(c, "ptr", c.place("x").name), c.given("stride"), c.up(c.given("m"))
-    right = Value(c, "ptr", c.place("y").name), c.given("others"), c.up(n)
+    left = c.place("x").pointer.base, c.given("stride"), c.up(c.given("m"))
+    right = c.place("y").pointer.base, c.given("others"), c.up(n)
     with c.count(0, 2) as side:
-        is_right = side.index.same(0)
-        z, apart, end = (is_right.pick(r, x) for r, x in zip(right, left, strict=True))
-        turns = both[0].by((is_right ^ down).pick(n + n, 0))
-        rotate_columns(c, Place(c, z.name, c.number), apart, end, (start, step, count), turns)
+        is_right = side.index.equals(0)
+        z, apart, end = (is_right.select(r, x) for r, x in zip(right, left, strict=True))
+        turns = both[0].by((is_right ^ down).select(n + n, 0))
+        rotate_columns(c, c.at(z), apart, end, (start, step, count), turns)
 
 
-def _chase(c: Code, way: Way, f: Value, turns: Turns) -> None:
+def _chase(c: Columns, way: Way, f: Value, turns: Turns) -> None:
     """The bulge of a shifted step, which begins with f, from start to stop."""
     d, e, start, step, ahead, count = way
     g = e[start - ahead]
@@ -149,7 +151,7 @@ def _chase(c: Code, way: Way, f: Value, turns: Turns) -> None:
     e.by(start - ahead)[-step] = 0.0
 
 
-def _chase_without_shift(c: Code, way: Way, turns: Turns) -> None:
+def _chase_without_shift(c: Columns, way: Way, turns: Turns) -> None:
     """The step without a shift: each number is a product, so that none loses digits."""
     d, e, start, step, ahead, count = way
     one, zero = c.real(1), c.real(0)

@@ -1,54 +1,41 @@
-"""gesdd and gesvd: singular values, descending, and singular vectors: bidiagonal form, implicit QR (see `bidiagonal`), order.
+"""Singular values, descending, and singular vectors of small matrices: gesdd by bidiagonal form, implicit QR and sorting.
 
-A matrix with more columns than rows is transposed: left vectors are right ones then. One with numbers that are not finite has results that are none, and info -4, as the
-evaluator gives it.
+A matrix with more columns than rows is transposed: left vectors are right ones then. One with numbers that are not
+finite has results of NaN and info -4.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 
-from xlanb.cpu.codegen.elemental import array_of
-from xlanb.cpu.codegen.linalg.bidiagonal import write_bidiagonal, write_golub_kahan
-from xlanb.cpu.codegen.linalg.custom_call import NATIVE, Call, Native
-from xlanb.cpu.codegen.linalg.qr import emit_product
-from xlanb.cpu.codegen.linalg.scratch import (
-    Room,
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.types import I8, I32, I64
+from xlanb.cpu.emitters.linalg.bidiagonal import write_bidiagonal, write_golub_kahan
+from xlanb.cpu.emitters.linalg.columns import Columns, Room, parameters, step, stride
+from xlanb.cpu.emitters.linalg.lapack import NOT_FINITE
+from xlanb.cpu.emitters.linalg.padded import (
     ascending,
-    behind,
     bring,
     bring_transposed,
     fail,
-    has_results,
-    is_read,
-    is_small,
     normalize,
-    step,
     take,
     take_transposed,
 )
-from xlanb.cpu.codegen.linalg.values import LINE, Code, stride
+from xlanb.cpu.emitters.linalg.qr import emit_product
+from xlanb.cpu.emitters.linalg.routine import CUSTOM_CALLS, LINE, Call, Way, element_type, size_of, small
+from xlanb.cpu.emitters.linalg.table import clear_vectors, gesdd_signature
 from xlanb.evaluator.lapack import lapack_options
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
-
-def _pointers(names: str) -> tuple[str, ...]:
-    return tuple(f"ptr noalias %{p}" for p in names.split())
-
-
-def _numbers(names: str) -> tuple[str, ...]:
-    return tuple(f"i64 %{p}" for p in names.split())
-
-
-LOAD = (*_pointers("source a state"), *_numbers("m n stride transposed"))
-BIDIAGONAL = (*_pointers("a p d e tau other u v w"), *_numbers("m n stride others"))
-GOLUB_KAHAN = (*_pointers("d e x y turns info"), *_numbers("m n stride others"))
-VALUES = (*_pointers("d y order state values info"), *_numbers("n others columns"))
-TAKE = (*_pointers("source target order"), *_numbers("stride rows columns"))
-FAILED = (*_pointers("u vt info"), *_numbers("us vts"))
+LOAD = parameters("source a state", "m n stride transposed")
+BIDIAGONAL = parameters("a p d e tau other u v w", "m n stride others")
+GOLUB_KAHAN = parameters("d e x y turns info", "m n stride others")
+VALUES = parameters("d y order state values info", "n others columns")
+TAKE = parameters("source target order", "stride rows columns")
+FAILED = parameters("u vt info", "us vts")
 
 
 @dataclass(frozen=True)
@@ -77,12 +64,12 @@ class _Sizes:
 
 def emit_gesdd(call: Call) -> None:
     """The first result stays the matrix; singular values, U, V^H, info."""
-    s, (m, n) = _sizes(call.instruction), call.size(0)
+    s, (m, n) = _sizes(call.instruction), size_of(call.instruction)
     _, values, left, right, info = call.results
     apart, others = stride(s.m, call.type), stride(s.n, call.type)
     sizes = (s.m, s.n, apart, others)
     a, p, x, y, d, e, tau, other, u, v, w, order, turns, state = s.room(call.type).addresses(call)
-    d, e = behind(call, d, LINE), behind(call, e, LINE)
+    d, e = Pointer(d, I8).address(LINE), Pointer(e, I8).address(LINE)
     step(call, "general", write_load, LOAD, call.results[0], a, state, s.m, s.n, apart, int(s.transposed))
     step(call, "gebrd", write_bidiagonal, BIDIAGONAL, a, p, d, e, tau, other, u, v, w, *sizes)
     if s.lefts:
@@ -94,7 +81,7 @@ def emit_gesdd(call: Call) -> None:
     places = (d, y, order, state, values, info)
     step(call, f"gesdd{name}", partial(write_values, vectors=vectors), VALUES, *places, s.n, others, s.lefts)
     if not vectors:
-        _clear_what_is_read(call)
+        clear_vectors(call)
         return
     wide, narrow = (x, order, apart, s.lefts, s.m), (y, order, others, s.n, s.n)
     columns, rows = (narrow, wide) if s.transposed else (wide, narrow)
@@ -107,38 +94,28 @@ def emit_gesdd(call: Call) -> None:
     step(call, "failed", write_failed, FAILED, left, right, info, m * columns[3], n * rows[3])
 
 
-def _clear_what_is_read(call: Call) -> None:
-    """Vectors that are not computed are zero; most programs do not look."""
-    i = call.instruction
-    for k in (2, 3):
-        if is_read(i, k):
-            size = math.prod(array_of(i, (k,)).dimensions[-2:]) * call.type.byte_size
-            call.f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
-            call.f.do(f"call void @llvm.memset.p0.i64(ptr {call.results[k]}, i8 0, i64 {size}, i1 false)")
-
-
-def write_load(c: Code) -> None:
+def write_load(c: Columns) -> None:
     """The routine that brings a matrix, or its transpose, to scratch, scaled: %state becomes what singular values are multiplied with, and 1 if all are finite."""
     m, n, apart, a, source = c.given("m"), c.given("n"), c.given("stride"), c.place("a"), c.place("source")
     c.choose(
-        c.given("transposed").same(1),
+        c.given("transposed").equals(1),
         lambda: bring_transposed(c, source, n, m, a, apart),
         lambda: bring(c, source, m, n, a, apart),
     )
     state = c.place("state")
     state[0], finite = normalize(c, a, apart, c.up(m), n)
-    state[1] = finite.pick(c.real(1), 0.0)
+    state[1] = finite.select(c.real(1), 0.0)
 
 
-def write_values(c: Code, *, vectors: bool) -> None:
+def write_values(c: Columns, *, vectors: bool) -> None:
     """The routine that puts singular values in order, the largest first, and makes them positive, right vectors with them."""
-    n, others, d, order = c.given("n"), c.given("others"), c.place("d"), c.place("order", "i64")
-    state, info, values = c.place("state"), c.place("info", "i32"), c.place("values")
+    n, others, d, order = c.given("n"), c.given("others"), c.place("d"), c.place("order", I64)
+    state, info, values = c.place("state"), c.place("info", I32), c.place("values")
     with c.count(0, n) as loop:
         found = d[loop.index]
         d[loop.index] = -abs(found)
         if vectors:
-            with c.when(found < 0.0), c.count(0, c.up(n), step=c.width) as r:
+            with c.f.when(found < 0.0), c.count(0, c.up(n), step=c.width) as r:
                 column = c.place("y").by(loop.index * others)
                 column.write(r.index, -column.vector(r.index))
     ascending(c, d, n, order)
@@ -146,60 +123,48 @@ def write_values(c: Code, *, vectors: bool) -> None:
         order[loop.index] = loop.index
     with c.count(0, n) as loop:
         values[loop.index] = abs(d[order[loop.index]]) * state[0]
-    info[0] = state[1].same(1.0).pick(info[0], -4)
-    with c.when(info[0].differs(0)):
+    info[0] = state[1].equals(1.0).select(info[0], NOT_FINITE)
+    with c.f.when(info[0].differs(0)):
         fail(c, values, n)
 
 
-def write_take_columns(c: Code) -> None:
+def write_take_columns(c: Columns) -> None:
     """The routine that takes columns out of scratch in order."""
     rows, columns = c.given("rows"), c.given("columns")
-    take(c, c.place("source"), c.given("stride"), c.place("target"), rows, columns, c.place("order", "i64"))
+    take(c, c.place("source"), c.given("stride"), c.place("target"), rows, columns, c.place("order", I64))
 
 
-def write_take_rows(c: Code) -> None:
+def write_take_rows(c: Columns) -> None:
     """The routine that takes columns out of scratch in order, as rows."""
     rows, columns = c.given("rows"), c.given("columns")
-    take_transposed(c, c.place("source"), c.given("stride"), c.place("target"), rows, columns, c.place("order", "i64"))
+    take_transposed(c, c.place("source"), c.given("stride"), c.place("target"), rows, columns, c.place("order", I64))
 
 
-def write_failed(c: Code) -> None:
+def write_failed(c: Columns) -> None:
     """The routine that leaves no number in vectors that were not found."""
-    with c.when(c.place("info", "i32")[0].differs(0)):
+    with c.f.when(c.place("info", I32)[0].differs(0)):
         fail(c, c.place("u"), c.given("us"))
         fail(c, c.place("vt"), c.given("vts"))
 
 
-def _fits(i: HloInstruction) -> bool:
-    rows, columns = array_of(i.operands[0]).dimensions[-2:]
-    mode, n = lapack_options(i).get("mode"), min(rows, columns)
-    if not is_small(i):
-        return False
-    if mode == ord("N"):
-        return has_results(i, (rows, columns), (n,), None, None, ())
-    if mode == ord("A"):
-        return has_results(i, (rows, columns), (n,), (rows, rows), (columns, columns), ())
-    return mode == ord("S") and has_results(i, (rows, columns), (n,), (rows, n), (n, columns), ())
-
-
 def _sizes(i: HloInstruction) -> _Sizes:
-    rows, columns = array_of(i.operands[0]).dimensions[-2:]
-    return _Sizes.of(rows, columns, lapack_options(i)["mode"])
+    return _Sizes.of(*size_of(i), lapack_options(i)["mode"])
 
 
 def nanoseconds(i: HloInstruction) -> float:
     """The time of one matrix, roughly."""
     s = _sizes(i)
-    work = s.m * s.n * (2 * s.n + s.lefts) * array_of(i.operands[0]).element_type.byte_size
+    work = s.m * s.n * (2 * s.n + s.lefts) * element_type(i).byte_size
     return 300.0 + 60.0 * s.n * s.n + work / 40
 
 
-NATIVE["gesdd"] = NATIVE["gesvd"] = Native(
-    emit_gesdd,
-    operands=(2,),
-    results=(2, 1, 2, 2, 0),
-    nanoseconds=nanoseconds,
-    fits=_fits,
-    overwrites=(0,),
-    scratch=lambda i: _sizes(i).room(array_of(i.operands[0]).element_type).bytes,
+CUSTOM_CALLS["gesdd"].insert(
+    0,
+    Way(
+        small(gesdd_signature),
+        emit_gesdd,
+        nanoseconds,
+        lambda i: _sizes(i).room(element_type(i)).bytes,
+        (0,),
+    ),
 )
