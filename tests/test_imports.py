@@ -78,3 +78,27 @@ def test_no_import_closes_a_cycle() -> None:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
         pytest.fail(f"{' <- '.join(error.args[1])}: move what both need to a lower module, or declare a Hook")
+
+
+# Where modules of xlanb are imported inside functions, and why; no such import may close a cycle (see above).
+LATE = {
+    "xlanb.cli": "a command imports what it needs: `xlanb --help` answers at once",
+    "xlanb.cpu.executable": "saving, exporting and profiling are rare",
+    "xlanb.explorer.trace": "a question to a trace imports what answers it",
+    "xlanb.frontends.stablehlo": "HLO text, the usual case, needs no rules of StableHLO",
+    "xlanb.graph.foreign": "SavedModels need protobuf",
+    "xlanb.pjrt": "JAX imports the entry points of all plugins when it starts",
+    "xlanb.teach": "a lesson without tables needs no view",
+}
+
+
+def test_modules_of_xlanb_are_imported_at_the_top() -> None:
+    # Libraries that are slow to import (pandas, plotly, JAX, ...) may be imported inside functions anywhere.
+    late = {
+        module
+        for module, path in MODULES.items()
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        if any(m in MODULES for m in imported_modules(function))
+    }
+    assert late == set(LATE)

@@ -21,6 +21,7 @@ from typing import Protocol
 from xlanb.buffers import heap_simulator
 from xlanb.buffers.memory_scheduler import candidates, schedule_module
 from xlanb.buffers.records import BufferAssignmentRecord
+from xlanb.buffers.report import report
 from xlanb.buffers.snapshot import snapshot
 from xlanb.buffers.values import Copy, Dataflow, HloValue, Leaf
 from xlanb.display import Displayable
@@ -234,8 +235,6 @@ class BufferAssignment(Displayable):
         return f"<BufferAssignment {self.module.name}: {known}>"
 
     def __str__(self) -> str:
-        from xlanb.buffers.report import report
-
         return report(self.record())
 
 

@@ -32,6 +32,7 @@ from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.text.parser import parse
 from xlanb.memory import ADDRESSABLE, out_of_memory, size_text
 from xlanb.shape import MOST_DIMENSIONS, ArrayShape, BufferShape, Shape, TupleShape
 
@@ -483,8 +484,6 @@ def evaluate(target: HloModule | HloComputation | str, *arrays: Any, feeds: Feed
         HloParseError: the text is not HLO.
     """
     if isinstance(target, str):
-        from xlanb.hlo.text.parser import parse
-
         target = parse(target)
     computation = target.entry_computation if isinstance(target, HloModule) else target
     return Evaluator(feeds=feeds).run(computation, arrays)

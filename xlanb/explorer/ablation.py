@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 from xlanb.boundary import filtered_traceback
+from xlanb.debug_options import current, flags
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.explorer import displays
@@ -118,8 +119,6 @@ class _Variant:
     """The program without one pass ("": with all)."""
 
     def __init__(self, name: str, text: str) -> None:
-        from xlanb.debug_options import current
-
         self.row: dict[str, Any] = dict.fromkeys(_COLUMNS) | {"without": name, "failure": ""}
         self.text = text
         self.disabled = (*current().xla_disable_hlo_passes, *([name] if name else []))
@@ -128,8 +127,6 @@ class _Variant:
 
     def compile(self) -> None:
         """Compile it; the first time what came out is written down."""
-        from xlanb.debug_options import flags
-
         if self.row["failure"]:
             return
         try:

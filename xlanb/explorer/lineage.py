@@ -12,6 +12,7 @@ from functools import cached_property
 
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
+from xlanb.explorer.diff import diff_modules
 from xlanb.explorer.stage import Stage
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import InstructionRecord, ModuleRecord
@@ -249,8 +250,6 @@ def _size(stage: Stage) -> int:
 
 def _by_meaning(stage: Stage) -> Iterable[Link]:
     """The links of a stage without edits, a change by hand or a step of a dump: instructions of the same meaning."""
-    from xlanb.explorer.diff import diff_modules
-
     if not isinstance(stage.before, ModuleRecord) or not isinstance(stage.after, ModuleRecord):
         return
     if {*_instructions(stage.after)} == {*_instructions(stage.before)}:

@@ -10,6 +10,7 @@ from typing import Any
 from xlanb.cpu.pipelines import join, leave
 from xlanb.display import Displayable
 from xlanb.errors import PassError, XlanbError
+from xlanb.explorer.bisection import start_of
 from xlanb.explorer.numerics import Numerics
 from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.trace import Trace
@@ -159,8 +160,6 @@ def as_module(value: Any) -> HloModule:
         return HloModule.from_record(value)
     trace = value if isinstance(value, Trace) else getattr(value, "trace", None)
     if isinstance(trace, Trace):
-        from xlanb.explorer.bisection import start_of
-
         return start_of(trace)
     for name in ("source_module", "hlo_module"):
         module = getattr(value, name, None)

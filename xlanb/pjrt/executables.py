@@ -13,11 +13,12 @@ from xlanb.cpu.calls import Calls
 from xlanb.cpu.guard import NO_MEMORY, OK
 from xlanb.cpu.run_counter import RunCounter
 from xlanb.errors import ArgumentError, CancelledError, OutOfMemoryError, XlanbError
+from xlanb.frontends.jax import import_jax
 from xlanb.memory import out_of_memory
 from xlanb.pjrt import c_api
 from xlanb.pjrt.buffers import BUFFERS, elements
 from xlanb.pjrt.client import Client, Device, no_op_address
-from xlanb.pjrt.functions import CallbackError, Handle, error_of, give_text, implements, pointers
+from xlanb.pjrt.functions import CallbackError, Handle, Text, error_of, give_text, implements, pointers
 from xlanb.pjrt.native import buffer_words
 from xlanb.pjrt.programs import Program, compile_program, hint, load_program
 from xlanb.pjrt.words import CALLS_HOST, GUARDED, UNUSUAL, Buffer, Loaded
@@ -272,9 +273,6 @@ def _assignment(args: Any) -> None:
 def _device_assignment(number: int) -> Any:
     """A DeviceAssignmentProto of one device."""
     import numpy as np
-
-    from xlanb.frontends.jax import import_jax
-    from xlanb.pjrt.functions import Text
 
     create = import_jax("jaxlib._jax").DeviceAssignment.create
     return Text(create(np.full((1, 1), number, np.int32)).serialize())

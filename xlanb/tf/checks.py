@@ -9,11 +9,14 @@ import numpy as np
 
 from xlanb.errors import GraphTypeError, GraphValueError
 from xlanb.graph.builders import math_ops
+from xlanb.graph.builders.array_ops import boolean_mask, stack
+from xlanb.graph.builders.array_ops import rank as rank_of
 from xlanb.graph.builders.control_flow import assert_that
 from xlanb.graph.builders.control_ops import no_op
 from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.variables import global_variables, local_variables
 from xlanb.graph.constant_value import constant_value
-from xlanb.graph.convert import convert_to_tensor
+from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.dtypes import as_dtype
 from xlanb.graph.op_library import call
 from xlanb.graph.operation import Operation, Tensor
@@ -133,8 +136,6 @@ def _rank(
     message: str | None,
     name: str | None,
 ) -> Operation:
-    from xlanb.graph.builders.array_ops import rank as rank_of
-
     with name_scope(name, function, [x]):
         tensor = convert_to_tensor(x, name="x")
         known = tensor.shape.rank
@@ -182,9 +183,6 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
 
 def assert_variables_initialized(var_list: Any = None) -> Operation | None:
     """An operation that fails unless the variables (by default all) have values."""
-    from xlanb.graph.builders.array_ops import stack
-    from xlanb.graph.builders.variables import global_variables, local_variables
-
     chosen = list(var_list) if var_list is not None else [*global_variables(), *local_variables()]
     if not chosen:
         return None
@@ -203,10 +201,6 @@ def is_variable_initialized(variable: Any) -> Tensor:
 
 def report_uninitialized_variables(var_list: Any = None, name: str = "report_uninitialized_variables") -> Tensor:
     """Names of the variables (by default all) that have no value, as a vector of strings."""
-    from xlanb.graph.builders.array_ops import boolean_mask, stack
-    from xlanb.graph.builders.variables import global_variables, local_variables
-    from xlanb.graph.convert import constant
-
     chosen = list(var_list) if var_list is not None else [*global_variables(), *local_variables()]
     with name_scope(name):
         if not chosen:

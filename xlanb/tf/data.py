@@ -24,6 +24,7 @@ from xlanb.graph.convert import constant, convert_to_tensor
 from xlanb.graph.dtypes import DType, as_dtype
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
+from xlanb.graph.rewrite import needed_by
 from xlanb.graph.tensor_shape import TensorShape
 from xlanb.tf.defun import Defined, Spec, closed_function, define, label_of
 from xlanb.tf.missing import naming_the_nearest as _naming_the_nearest
@@ -390,8 +391,6 @@ def _structure(made: Defined) -> Any:
 
 def _outside(variant: Tensor) -> Operation | None:
     """A placeholder or variable that a data set depends on."""
-    from xlanb.graph.rewrite import needed_by
-
     return next((op for op in needed_by([variant.op]) if op.type in _UNBOUND), None)
 
 

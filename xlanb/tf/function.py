@@ -17,7 +17,7 @@ from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Tensor
 from xlanb.graph.tensor_shape import TensorShape
 from xlanb.runtime.jit import Jit
-from xlanb.runtime.program import traced_graph
+from xlanb.runtime.program import trace_function, traced_graph
 from xlanb.tf.contrib.compiler.jit import experimental_jit_scope
 
 
@@ -96,8 +96,6 @@ class Function:
         arrays = [a.example() if isinstance(a, TensorSpec) else np.asarray(a) for a in args]
 
         def text(stage: str = "hlo") -> str:
-            from xlanb.runtime.program import trace_function
-
             if stage in {"hlo", "hlo_no_metadata"}:
                 return str(trace_function(self.python_function, arrays)[0])
             if stage == "optimized_hlo":

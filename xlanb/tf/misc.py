@@ -12,10 +12,10 @@ from xlanb.graph.builders import math_ops
 from xlanb.graph.builders.array_ops import concat, reshape, shape, stack
 from xlanb.graph.builders.name_scope import name_scope
 from xlanb.graph.builders.variable_scope import variable_scope
-from xlanb.graph.convert import constant, convert_to_tensor
+from xlanb.graph.convert import constant, convert_to_tensor, make_array
 from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.graph import Graph
-from xlanb.graph.graphdef.attr_values import new_message
+from xlanb.graph.graphdef.attr_values import attr_from_proto, attr_to_proto, new_message
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.tf.checks import assert_less_equal
@@ -306,8 +306,6 @@ def variable_op_scope(values: Any, name_or_scope: Any, default_name: str | None 
 
 def make_ndarray(tensor: Any) -> Any:
     """The array of a TensorProto message."""
-    from xlanb.graph.graphdef.attr_values import attr_from_proto
-
     wrapped = new_message("AttrValue")
     wrapped.tensor.ParseFromString(tensor.SerializeToString())
     return attr_from_proto(wrapped)
@@ -315,9 +313,6 @@ def make_ndarray(tensor: Any) -> Any:
 
 def make_tensor_proto(values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False) -> Any:
     """A TensorProto message of a value."""
-    from xlanb.graph.convert import make_array
-    from xlanb.graph.graphdef.attr_values import attr_to_proto
-
     array, _ = make_array(values, None if dtype is None else dtypes.as_dtype(dtype))
     wrapped = new_message("AttrValue")
     attr_to_proto(array.reshape(shape) if shape is not None else array, wrapped)

@@ -9,6 +9,7 @@ from typing import Any
 from xlanb.errors import GraphValueError
 from xlanb.graph.builders import initializers, math_ops, nest, nn_ops
 from xlanb.graph.builders.array_ops import concat, split, zeros
+from xlanb.graph.builders.clip_ops import clip_by_value
 from xlanb.graph.builders.name_scope import name_scope
 from xlanb.graph.builders.variable_scope import variable_scope
 from xlanb.graph.convert import constant, convert_to_tensor
@@ -236,8 +237,6 @@ class LSTMCell(RNNCell):
 
 
 def _clipped(x: Tensor, bound: float) -> Tensor:
-    from xlanb.graph.builders.clip_ops import clip_by_value
-
     found: Tensor = clip_by_value(x, -bound, bound)
     return found
 

@@ -11,6 +11,7 @@ from xlanb.graph import dtypes
 from xlanb.graph.builders.array_ops import concat, gather, identity, placeholder, reshape, shape, where
 from xlanb.graph.builders.math_ops import cast, reduce_sum
 from xlanb.graph.builders.name_scope import name_scope
+from xlanb.graph.builders.nn_ops import embedding_lookup
 from xlanb.graph.constant_value import constant_value
 from xlanb.graph.convert import convert_to_tensor
 from xlanb.graph.op_library import call, call_op
@@ -237,8 +238,6 @@ def embedding_lookup_sparse(
     max_norm: Any = None,
 ) -> Any:  # fmt: skip
     """For each row of ids the sum, mean or sqrtn of their embeddings, weighted where weights are given."""
-    from xlanb.graph.builders.nn_ops import embedding_lookup
-
     kind = combiner or "mean"
     with name_scope(name, "embedding_lookup_sparse"):
         segments = cast(sp_ids.indices[:, 0], dtypes.int32)

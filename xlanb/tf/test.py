@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from xlanb.graph.builders.array_ops import reshape
 from xlanb.graph.builders.random_ops import set_random_seed
 from xlanb.graph.default_graph import get_default_graph, reset_default_graph
+from xlanb.graph.default_session import require_session
+from xlanb.graph.gradients import gradients
 from xlanb.runtime.session import Session
 
 main = unittest.main
@@ -45,8 +48,6 @@ class TestCase(unittest.TestCase):
 
     def evaluate(self, tensors: Any) -> Any:
         """Values, in the default session."""
-        from xlanb.graph.default_session import require_session
-
         return require_session(None, get_default_graph()).run(tensors)
 
     def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:  # noqa: N802 - TensorFlow's name
@@ -98,10 +99,6 @@ def compute_gradient(
     x: Any, x_shape: Any, y: Any, y_shape: Any, x_init_value: Any = None, delta: float = 1e-3, init_targets: Any = None
 ) -> tuple[Any, Any]:
     """The two Jacobians [elements of x, elements of y]: by tf.gradients, and by small steps."""
-    from xlanb.graph.builders.array_ops import reshape
-    from xlanb.graph.default_session import require_session
-    from xlanb.graph.gradients import gradients
-
     session: Any = require_session(None, x.graph)
     if init_targets is not None:
         session.run(init_targets)

@@ -7,7 +7,7 @@ and what has no inputs waits for the context's pivot.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from xlanb.graph.builders.array_ops import identity
 from xlanb.graph.builders.indexed_slices import IndexedSlices
@@ -17,9 +17,6 @@ from xlanb.graph.default_graph import get_default_graph
 from xlanb.graph.op_library import call, call_op
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.tensor_shape import TensorShape
-
-if TYPE_CHECKING:
-    from xlanb.graph.gradients.loops import LoopState
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
@@ -179,6 +176,30 @@ class Context:
         return inside, outside
 
 
+class LoopGradients(Protocol):
+    """A forward loop and the backward loop that makes its gradients, as far as contexts and ops know of them."""
+
+    forward: Loop
+    backward: Loop
+    history: dict[Tensor, Tensor]
+    merges: dict[Operation, Tensor]
+
+    def real_value(self, value: Tensor) -> Tensor:
+        """What stands for a forward tensor in the backward loop."""
+
+    def push(self, value: Tensor, *, dead: bool = False) -> Tensor:
+        """A stack that the forward loop fills with the values of all its rounds."""
+
+    def pop(self, held: Tensor, value: Tensor, *, dead: bool = False) -> Tensor:
+        """The value of the round that the backward loop is at, from the stack."""
+
+    def accumulate(self, op: Operation, grad: Tensor) -> Tensor:
+        """The sum over all rounds of the gradient of an invariant of the loop."""
+
+    def accumulate_slices(self, op: Operation, grad: IndexedSlices) -> IndexedSlices:
+        """The same of slices."""
+
+
 class Branch(Context):
     """One side of a cond: `branch` 1 where `pred` is true, 0 where it is false."""
 
@@ -192,7 +213,7 @@ class Branch(Context):
         set_context(pivot.op, self)
 
     @property
-    def grad_state(self) -> LoopState | None:
+    def grad_state(self) -> LoopGradients | None:
         """That of the loop it lies in."""
         loop = self.loop()
         return None if loop is None else loop.grad_state
@@ -265,7 +286,7 @@ class Loop(Context):
 
     def __init__(
         self, maximum_iterations: Tensor | None = None, parallel: int = 10, *, back_prop: bool = True, swap_memory: bool = False,
-        name: str = "while_context", grad_state: LoopState | None = None,
+        name: str = "while_context", grad_state: LoopGradients | None = None,
     ) -> None:  # fmt: skip
         super().__init__(name)
         self.maximum_iterations = maximum_iterations

@@ -6,7 +6,7 @@ from typing import Any
 
 from xlanb.errors import GraphValueError
 from xlanb.graph.builders import initializers
-from xlanb.graph.builders.array_ops import one_hot
+from xlanb.graph.builders.array_ops import identity, one_hot
 from xlanb.graph.builders.clip_ops import clip_by_global_norm
 from xlanb.graph.builders.loss_ops import softmax as _softmax
 from xlanb.graph.builders.name_scope import name_scope
@@ -348,8 +348,6 @@ def batch_norm(
 
 
 def _identity(value: Any) -> Tensor:
-    from xlanb.graph.builders.array_ops import identity
-
     return identity(value)
 
 
