@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xlanb.cpu.codegen.vectors import MAX_CUTS
+from xlanb.codegen.lanes import MAX_CUTS
 from xlanb.shape import PrimitiveType
 
 MANY = MAX_CUTS + 6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from xlanb.cpu.codegen import rows
 from xlanb.cpu.codegen.kernel import KernelPolicy
+from xlanb.cpu.emitters import rows
 from xlanb.hlo import parse
 
 

@@ -1,161 +1,11 @@
-"""Where an element lies: multi-dimensional and linear indices, arrays in memory with a layout, reshapes.
-
-Every index that reaches memory is made of loop counters within bounds and of values that were clamped, so nothing reads or writes out of bounds.
-"""
+"""Arrays in memory, by the name of a pointer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise
 
-from xlanb.cpu.codegen.ir import Function, Ix
-from xlanb.cpu.codegen.types import Value, load, store, zero
+from xlanb.codegen.indexing import order, same_order
 from xlanb.shape import ArrayShape
-from xlanb.shape.shape import memory_order
-
-
-@lru_cache(maxsize=65536)
-def strides(shape: ArrayShape) -> tuple[int, ...]:
-    """Elements from one index to the next, per dimension, by the layout."""
-    out = [0] * shape.rank
-    step = 1
-    for d in shape.minor_to_major:
-        out[d] = step
-        step *= shape.dimensions[d]
-    return tuple(out)
-
-
-def same_order(a: ArrayShape, b: ArrayShape) -> bool:
-    """Whether two shapes have equal dimensions in the same order in memory."""
-    return a.dimensions == b.dimensions and (a.layout == b.layout or order(a) == order(b))
-
-
-order = memory_order
-
-
-class Index:
-    """An element of `shape`: an index per dimension, or the linear offset in memory order (`flat`), or both."""
-
-    __slots__ = ("_multi", "flat", "shape")
-
-    def __init__(self, shape: ArrayShape, multi: Sequence[Ix] | None = None, flat: Ix | None = None) -> None:
-        self.shape = shape
-        self._multi = tuple(multi) if multi is not None else (() if not shape.dimensions else None)
-        self.flat = flat
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Equal for equal indices."""
-        return ("flat", self.flat, self.shape.minor_to_major) if self._multi is None else self._multi
-
-    @property
-    def names(self) -> tuple[Ix, ...]:
-        """What the index is made of."""
-        return (0 if self.flat is None else self.flat,) if self._multi is None else self._multi
-
-    def multi(self, f: Function) -> tuple[Ix, ...]:
-        """The index per dimension; computed by divisions where only the offset is known."""
-        if self._multi is None:
-            return unflatten(f, 0 if self.flat is None else self.flat, self.shape)
-        return self._multi
-
-
-def unflatten(f: Function, flat: Ix, shape: ArrayShape) -> tuple[Ix, ...]:
-    """The index per dimension of an offset in memory order."""
-    out: list[Ix] = [0] * shape.rank
-    rest = flat
-    fastest = order(shape)
-    for k, d in enumerate(fastest):
-        last = k == len(fastest) - 1
-        out[d] = rest if last else f.rem(rest, shape.dimensions[d])
-        rest = rest if last else f.div(rest, shape.dimensions[d])
-    return tuple(out)
-
-
-def flatten(f: Function, multi: Sequence[Ix], shape: ArrayShape) -> Ix:
-    """The offset in memory order of an index per dimension."""
-    total: Ix = 0
-    for d in reversed(shape.minor_to_major):
-        if shape.dimensions[d] != 1:
-            total = f.add(total, f.mul(multi[d], strides(shape)[d]))
-    return total
-
-
-def flatten_at(f: Function, index: Index, shape: ArrayShape) -> Ix:
-    """The offset of an index in an array of the same dimensions and perhaps another layout."""
-    if index.flat is not None and same_order(index.shape, shape):
-        return index.flat
-    return flatten(f, index.multi(f), shape)
-
-
-def reshape(f: Function, index: Index, to: ArrayShape) -> Index:
-    """The element of `to` that a row-major reshape puts at `index`: groups of dimensions with equal products are split and merged apart from each other."""
-    source = index.shape
-    if index.flat is not None and _row_major(source) and _row_major(to):
-        return Index(to, flat=index.flat)
-    multi = index.multi(f)
-    out: list[Ix] = [0] * to.rank
-    for these, those in _common_factors(source.dimensions, to.dimensions):
-        wide = [d for d in these if source.dimensions[d] != 1]
-        goal = [d for d in those if to.dimensions[d] != 1]
-        if len(wide) == 1 and len(goal) == 1:
-            out[goal[0]] = multi[wide[0]]
-            continue
-        rest: Ix = 0
-        for d in wide:
-            rest = f.add(f.mul(rest, source.dimensions[d]), multi[d])
-        for k, d in enumerate(reversed(goal)):
-            last = k == len(goal) - 1
-            out[d] = rest if last else f.rem(rest, to.dimensions[d])
-            rest = rest if last else f.div(rest, to.dimensions[d])
-    return Index(to, out)
-
-
-def bitcast(f: Function, index: Index, to: ArrayShape) -> Index:
-    """The element of `to` that lies where `index` lies, in memory order."""
-    flat = flatten_at(f, index, index.shape)
-    if same_order(index.shape, to):
-        return Index(to, index.multi(f), flat) if index.flat is None else Index(to, flat=flat)
-    if index.flat is None and _row_major(index.shape) and _row_major(to):
-        return reshape(f, index, to)
-    return Index(to, flat=flat)
-
-
-def _row_major(shape: ArrayShape) -> bool:
-    return all(a > b for a, b in pairwise(order(shape)))
-
-
-@lru_cache(maxsize=4096)
-def _common_factors(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Runs of dimensions of a and b with the same product, as short as can be."""
-    out = []
-    i = j = 0
-    while i < len(a) or j < len(b):
-        these, those = [], []
-        p = q = 1
-        while True:
-            if p <= q and i < len(a):
-                p *= a[i]
-                these.append(i)
-                i += 1
-            elif j < len(b):
-                q *= b[j]
-                those.append(j)
-                j += 1
-            else:
-                break
-            if p == q:
-                break
-        while i < len(a) and a[i] == 1:
-            these.append(i)
-            i += 1
-        while j < len(b) and b[j] == 1:
-            those.append(j)
-            j += 1
-        out.append((tuple(these), tuple(those)))
-    return tuple(out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +15,5 @@ class IrArray:
     pointer: str
     shape: ArrayShape
 
-    def load(self, f: Function, index: Index) -> Value:
-        """The element at an index of the same dimensions; zero where there is none (a gather from an empty array)."""
-        if self.shape.element_count == 0:
-            return zero(self.shape.element_type)
-        return load(f, self.shape.element_type, self.pointer, flatten_at(f, index, self.shape))
 
-    def store(self, f: Function, index: Index, value: Value) -> None:
-        """Set the element at an index of the same dimensions."""
-        store(f, self.shape.element_type, self.pointer, flatten_at(f, index, self.shape), value)
+__all__ = ["IrArray", "order", "same_order"]

@@ -1,38 +1,20 @@
-"""LLVM IR as text: a function builder (fresh names, folded index arithmetic, loops) and the module that collects functions.
+"""A function of LLVM IR as text: fresh names, folded index arithmetic, loops.
 
 Indices are `int` where they are known and the name of an i64 otherwise, so that arithmetic on constants costs no instruction.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
-from xlanb.cpu.codegen import vectors
+from xlanb.codegen.function import PARALLEL, THUNK_PARAMETERS
+from xlanb.codegen.module import ModuleBuilder
 from xlanb.cpu.target import Target
 
 Ix = int | str
-PARALLEL = "xlanb.parallel"
-"""The symbol of the pool's entry (see xlanb.cpu.pool)."""
-STEPS = "xlanb.steps"
-TABLE = "xlanb.table"
-"""The routine that goes through a program's steps, and the program's table of them (see steps.py)."""
-
-# An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C library's function.
-_C_LIBRARY = frozenset(
-    f"{name}{suffix}"
-    for name in "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf exp expm1 fmod log log1p pow sin sinh sqrt tan tanh".split()
-    for suffix in ("", "f")
-) | {"memcpy", "memset", "memmove"}
-
-_PLAIN = re.compile(r"[^A-Za-z0-9_.\-]")
-
-
-def identifier(name: str) -> str:
-    """A name that LLVM takes without quotes."""
-    return _PLAIN.sub("_", name)
 
 
 @dataclass
@@ -48,121 +30,14 @@ class Loop:
 class Region:
     """A stretch of a function that is being written: a loop's body, a branch, the function itself.
 
-    `memo` holds what was computed here once, by key. Nothing is moved out of a `barrier` region: it may run no time at all. In a region of `width` > 0 each
-    statement may stand for so many consecutive elements (see vectors.py), those that `mask` names where it is not empty.
+    `memo` holds what was computed here once, by key. Nothing is moved out of a `barrier` region: it may run no time at all.
     """
 
     lines: list[str]
     block: str
     """The basic block that is being written; empty as long as it is that of the region around."""
     barrier: bool = False
-    width: int = 0
-    mask: str = ""
     memo: dict[object, object] = field(default_factory=dict)
-
-
-class ModuleBuilder:
-    """Collects functions, globals and declarations; gives the text of the LLVM module.
-
-    With `debug`, each function is a DISubprogram and each instruction has a DILocation whose line is that of the HLO instruction in the
-    HLO module's text (`line_of`: instruction name -> 1-based line).
-    """
-
-    def __init__(self, name: str, target: Target, line_of: dict[str, int] | None = None) -> None:
-        self.name = name
-        self.target = target
-        self.debug = line_of is not None
-        self.line_of = line_of or {}
-        self.declarations: dict[str, str] = {}
-        self.globals: dict[str, str] = {}
-        self.functions: list[Function] = []
-        self.kernels: dict[str, str] = {}
-        self._metadata: list[str] = []
-        self._locations: dict[tuple[int, int], int] = {}
-        self._taken = {PARALLEL, STEPS, TABLE, *_C_LIBRARY}
-        if self.debug:
-            self._metadata += [
-                '!DIFile(filename: "' + name.replace("\\", "\\5C").replace('"', "\\22") + '.hlo", directory: "")',
-                (
-                    'distinct !DICompileUnit(language: DW_LANG_C, file: !0, producer: "xlanb", isOptimized: true, '
-                    "runtimeVersion: 0, emissionKind: LineTablesOnly)"
-                ),
-                "!DISubroutineType(types: !3)",
-                "!{null}",
-                '!{i32 2, !"Debug Info Version", i32 3}',
-                '!{i32 7, !"Dwarf Version", i32 5}',
-            ]
-
-    def unique(self, wanted: str) -> str:
-        """A symbol that nothing else in the module has."""
-        wanted = identifier(wanted)
-        name, n = wanted, 0
-        while name in self._taken:
-            n += 1
-            name = f"{wanted}.{n}"
-        self._taken.add(name)
-        return name
-
-    def declare(self, result: str, name: str, parameters: str) -> None:
-        """An external function or an intrinsic, declared once."""
-        self.declarations[name] = f"declare {result} @{name}({parameters})"
-
-    def function(
-        self, name: str, parameters: Sequence[str], attributes: str, instruction: str, linkage: str = "internal"
-    ) -> Function:
-        """A new function `void name(parameters)`; `instruction` is the HLO instruction that it computes."""
-        name = self.unique(name)
-        built = Function(
-            self, name, parameters, attributes, self.subprogram(name, instruction, linkage), linkage, instruction
-        )
-        if self.debug:
-            built.at(instruction)
-        self.functions.append(built)
-        if instruction:
-            self.kernels[name] = instruction
-        return built
-
-    def subprogram(self, name: str, instruction: str, linkage: str) -> int | None:
-        """The metadata number of a function's DISubprogram; None without debug locations, or of a routine that is no instruction's.
-
-        Within a function that has one LLVM wants a location at each call that it may inline.
-        """
-        if not self.debug or not instruction:
-            return None
-        line = self.line_of.get(instruction, 0)
-        local = "DISPFlagLocalToUnit | " if linkage == "internal" else ""
-        return self._node(
-            f'distinct !DISubprogram(name: "{name}", scope: !0, file: !0, line: {line}, type: !2, '
-            f"unit: !1, spFlags: {local}DISPFlagDefinition | DISPFlagOptimized)"
-        )
-
-    def location(self, line: int, scope: int) -> int:
-        """The metadata number of a DILocation."""
-        found = self._locations.get((line, scope))
-        if found is None:
-            found = self._locations[line, scope] = self._node(f"!DILocation(line: {line}, column: 1, scope: !{scope})")
-        return found
-
-    def _node(self, text: str) -> int:
-        self._metadata.append(text)
-        return len(self._metadata) - 1
-
-    def text(self) -> str:
-        """The whole module."""
-        parts = [
-            f"; ModuleID = '{self.name}'",
-            f'target datalayout = "{self.target.data_layout}"',
-            f'target triple = "{self.target.triple}"',
-            "",
-        ]
-        parts += self.globals.values()
-        for f in self.functions:
-            parts += ["", *f.text()]
-        parts += ["", *self.declarations.values(), ""]
-        if self.debug:
-            parts += ["!llvm.dbg.cu = !{!1}", "!llvm.module.flags = !{!4, !5}", ""]
-            parts += [f"!{k} = {m}" for k, m in enumerate(self._metadata)]
-        return "\n".join(parts) + "\n"
 
 
 @dataclass
@@ -216,8 +91,6 @@ class Function:
         self.outlined: list[Outlined] = []
         self.regions = [Region([], "entry", barrier=True)]
         self.depths: dict[str, int] = {}
-        self.lanes: dict[str, int] = {}
-        self.affine: dict[str, vectors.Affine] = {}
         self._allocas: list[str] = []
         self._count = 0
         self._outside = 0
@@ -255,7 +128,7 @@ class Function:
     @property
     def target(self) -> Target:
         """The machine that the code is made for."""
-        return self.module.target
+        return cast("Target", self.module.target)
 
     def fresh(self, prefix: str = "v") -> str:
         """A name that nothing else in the function has."""
@@ -269,9 +142,7 @@ class Function:
         self._lines.append(f"  {text}{self._dbg}")
 
     def let(self, text: str) -> str:
-        """A statement with a value; gives its name. In a region of vectors it becomes one on vectors where an operand is one."""
-        if self.width and (self.lanes or self.affine):
-            return vectors.widen(self, text)
+        """A statement with a value; gives its name."""
         return self.plain(text)
 
     def plain(self, text: str) -> str:
@@ -284,8 +155,6 @@ class Function:
 
     def call(self, result: str, name: str, *arguments: tuple[str, str], flags: str = "", attributes: str = "") -> str:
         """A call of an intrinsic or an external function, declared by the way; arguments are (type, value)."""
-        if self.width and any(v in self.lanes or v in self.affine for _, v in arguments):
-            return vectors.widen_call(self, result, name, arguments, flags, attributes)
         return self.plain_call(result, name, arguments, flags, attributes)
 
     def plain_call(
@@ -320,21 +189,10 @@ class Function:
     def block(self, name: str) -> None:
         self.regions[-1].block = name
 
-    @property
-    def width(self) -> int:
-        """How many elements a vector has here; 0 where there are scalars only."""
-        return self.regions[-1].width
-
-    @property
-    def mask(self) -> str:
-        """The <width x i1> of the elements that there are; empty where all are."""
-        return self.regions[-1].mask
-
     @contextmanager
-    def region(self, block: str, *, barrier: bool = False, width: int = 0, mask: str = "") -> Iterator[Region]:
+    def region(self, block: str, *, barrier: bool = False) -> Iterator[Region]:
         """Lines of their own within; the caller puts them where they belong. What is remembered within does not hold outside."""
-        here = self.regions[-1]
-        made = Region([], block, barrier, width or here.width, mask or here.mask)
+        made = Region([], block, barrier)
         self.regions.append(made)
         mark = self._dbg
         yield made
@@ -367,14 +225,6 @@ class Function:
                 _come_from(inner, entered, self.block)
             self._outside -= size
             self.regions += inner
-
-    @contextmanager
-    def vectorized(self, width: int, mask: str = "") -> Iterator[None]:
-        """What is written within stands for `width` elements, those that `mask` names where it is not empty."""
-        with self.region("", width=width, mask=mask) as inner:
-            yield
-        self._lines.extend(inner.lines)
-        self.block = inner.block or self.block
 
     def mark(self) -> Callable[[], None]:
         """What there is now; calling the result goes back to it, out of whatever has been begun since."""
@@ -434,8 +284,6 @@ class Function:
             return b
         if b == 0:
             return a
-        if a in self.affine or b in self.affine:
-            return vectors.add(self, a, b)
         return self._index("add" if wrap else "add nuw nsw", a, b)
 
     def sub(self, a: Ix, b: Ix) -> Ix:
@@ -444,8 +292,6 @@ class Function:
             return a - b
         if b == 0:
             return a
-        if a in self.affine or b in self.affine:
-            return vectors.sub(self, a, b)
         return self._index("sub nsw", a, b)
 
     def mul(self, a: Ix, b: Ix, *, wrap: bool = False) -> Ix:
@@ -458,8 +304,6 @@ class Function:
             return b
         if b == 1:
             return a
-        if a in self.affine or b in self.affine:
-            return vectors.mul(self, a, b)
         return self._index("mul" if wrap else "mul nuw nsw", a, b)
 
     def div(self, a: Ix, b: int) -> Ix:
@@ -468,7 +312,7 @@ class Function:
             return a // b
         if b == 1:
             return a
-        return vectors.div(self, a, b) if a in self.affine else self._index("udiv", a, b)
+        return self._index("udiv", a, b)
 
     def rem(self, a: Ix, b: int) -> Ix:
         """a modulo b for a >= 0."""
@@ -476,7 +320,7 @@ class Function:
             return a % b
         if b == 1:
             return 0
-        return vectors.rem(self, a, b) if a in self.affine else self._index("urem", a, b)
+        return self._index("urem", a, b)
 
     def clamp(self, a: Ix, low: int, high: int) -> Ix:
         """The nearest of low..high, both included; signed."""
@@ -491,10 +335,6 @@ class Function:
         """i1: low <= a < high, signed."""
         if isinstance(a, int):
             return "true" if low <= a < high else "false"
-        if a in self.affine:
-            known = vectors.within(self, a, low, high)
-            if known:
-                return known
         if low == 0:
             return self.let(f"icmp ult i64 {a}, {max(high, 0)}")
         shifted = self.let(f"sub i64 {a}, {low}")
@@ -543,19 +383,13 @@ class Function:
             if initial:
                 loop.values = loop.next
             return
-        if self.width:
-            initial = [vectors.as_vector(self, t, v) for t, v in initial]
         head, exit_ = self.fresh("loop"), self.fresh("done")
         mark = self._dbg
         with self.region(head[1:], barrier=guarded) as body:
             index = self.fresh("i")
             phis = [self.fresh("c") for _ in initial]
-            if self.width:
-                self.lanes.update(dict.fromkeys(phis, self.width))
             loop.index, loop.values = index, list(phis)
             yield loop
-            if self.width:
-                loop.next = [vectors.as_vector(self, t, v)[1] for (t, _), v in zip(initial, loop.next, strict=True)]
             self._dbg = mark
             after = self.plain(f"add nuw nsw i64 {index}, 1")
             again = self.plain(f"icmp slt i64 {after}, {count}")
@@ -578,8 +412,6 @@ class Function:
                 self.plain(f"phi {t} [ {first}, %{pre} ], [ {v}, %{latch} ]")
                 for (t, first), v in zip(initial, loop.next, strict=True)
             ]
-        if self.width:
-            self.lanes.update(dict.fromkeys(loop.values, self.width))
         for value in loop.values:
             self.depths[value] = len(self.regions)
 
@@ -678,10 +510,6 @@ def _without_branch(line: str) -> str:
     return f"{line}, !unpredictable !{{}}" if " = select i1 " in line else line
 
 
-THUNK_PARAMETERS = "ptr %context, i64 %lo, i64 %hi, i64 %slot"
-"""Of what the pool calls."""
-
-
 def _thunk(part: str, pointers: int) -> list[str]:
     """The function that the pool calls: it takes the pointers of a part out of their table."""
     head = f"define internal void @{part}.thunk({THUNK_PARAMETERS}) noinline optnone nounwind {{"
@@ -703,3 +531,6 @@ def _head(linkage: str, name: str, parameters: str, attributes: str, scope: int 
     """The first line of a function."""
     debug = f" !dbg !{scope}" if scope is not None else ""
     return f"define {linkage + ' ' if linkage else ''}void @{name}({parameters}) {attributes}{debug} {{"
+
+
+__all__ = ["PARALLEL", "THUNK_PARAMETERS", "Function", "Ix", "Loop", "ModuleBuilder", "Outlined", "Region"]

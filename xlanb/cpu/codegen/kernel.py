@@ -13,17 +13,16 @@ from xlanb.codegen.arithmetic import function_name
 from xlanb.codegen.elemental import RULES, Leaf, OverwrittenError, array_of
 from xlanb.codegen.indexing import same_order
 from xlanb.codegen.math import routines
-from xlanb.cpu.codegen import data_movement as _data_movement  # noqa: F401 - registers its rules
 from xlanb.cpu.codegen.elemental import Elemental
 from xlanb.cpu.codegen.indexing import IrArray
 from xlanb.cpu.codegen.ir import Function
-from xlanb.cpu.codegen.rows import Reads, is_in_place, reads_of
 from xlanb.cpu.emitters import concatenations as _concatenations  # noqa: F401 - registers its kernel
 from xlanb.cpu.emitters import convolutions, dots, reductions, scans, shared_reductions, transposes, variadic, windows
 from xlanb.cpu.emitters import kernel as emitters
 from xlanb.cpu.emitters import loops as typed_loops
 from xlanb.cpu.emitters import reductions as _reductions  # noqa: F401
 from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, OPTIONAL, ROUNDS, SCRATCH, SCRATCH_EACH
+from xlanb.cpu.emitters.rows import Reads, is_in_place, reads_of
 from xlanb.cpu.emitters.sorting import sort as _sort  # noqa: F401 - registers its kernel
 from xlanb.cpu.emitters.sorting import topk as _topk  # noqa: F401 - registers its kernel
 from xlanb.hlo.computation import HloComputation

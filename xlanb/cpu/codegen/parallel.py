@@ -35,7 +35,7 @@ def parallel(e: Elemental, count: Ix, *, nanoseconds: float) -> Iterator[Ix]:
     `e.f.slot` is the number of the thread within (below `e.f.target.threads`), for scratch of its own (`Kernel.own_scratch`). Where the work is small, or this is already
     the part of one thread, it is a plain loop. An unknown `count` must be at least 1.
     """
-    with parts(e, count, nanoseconds=nanoseconds) as (low, high), e.loop(high, low) as i:
+    with parts(e, count, nanoseconds=nanoseconds) as (low, high), e.f.loop(high, low) as i:
         yield i
 
 
@@ -45,7 +45,7 @@ def parts(e: Elemental, count: Ix, *, nanoseconds: float) -> Iterator[tuple[Ix, 
     if not is_parallel(e, count, nanoseconds):
         yield 0, count
         return
-    with e.f.outline(count, chunks(e, count, nanoseconds)) as bounds, e.isolated():
+    with e.f.outline(count, chunks(e, count, nanoseconds)) as bounds:
         yield bounds
 
 

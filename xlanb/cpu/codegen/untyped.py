@@ -22,7 +22,7 @@ def emit(k: TypedKernel) -> bool:
     f, module = k.f, k.f.module
     if not any(a.shape.element_count for a in k.outputs.values()):
         return True
-    old = ir.Function(module, f.name, [], "", f.scope, "internal", f.instruction)  # type: ignore[arg-type]
+    old = ir.Function(module, f.name, [], "", f.scope, "internal", f.instruction)
     if module.debug:
         old.at(f.instruction)
 

@@ -11,8 +11,8 @@ from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, order, same_order
 from xlanb.codegen.nest import Nest, Tail, Vectors, nested, split
 from xlanb.codegen.parallel import parallel
-from xlanb.cpu.codegen.rows import rows_of, unshaped
-from xlanb.cpu.codegen.vector_plan import Plan, plan
+from xlanb.cpu.emitters.rows import rows_of, unshaped
+from xlanb.cpu.emitters.vector_plan import Plan, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape

@@ -16,7 +16,7 @@ from xlanb.codegen.nest import Folding, Nest, Vectors, folded, vectorize
 from xlanb.codegen.parallel import is_shared, parallel
 from xlanb.codegen.types import I1
 from xlanb.codegen.values import Value
-from xlanb.cpu.codegen.vector_plan import Plan, plan
+from xlanb.cpu.emitters.vector_plan import Plan, plan
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction

@@ -1,10 +1,1 @@
-"""Contractions: register-tiled kernels that dots and convolutions share.
-
-contraction   what is summed over what: axes with strides, joined where memory allows
-lanes         vectors of elements: loads, stores, conversions
-tile          the micro-kernel, a function of its own: a block of the result held in registers over the whole contraction
-rowdot        the micro-kernel for operands that are both contiguous along the contraction
-panel         columns of b written to the stack as the first tile reads them, for the tiles of the rows below
-packing       operands copied into scratch where their order or type does not suit the tiles
-gemm          blocks of a contraction, and the loops over them that threads share
-"""
+"""Vectors of elements and shared routines of the emitters that write text."""

@@ -32,7 +32,7 @@ def routine(
     made = _MADE.setdefault(module, {})
     if key not in made:
         f = Function(module, module.unique(f"xlanb.{name}"), list(parameters), ATTRIBUTES, None, "internal")
-        module.functions.append(f)
+        module.functions.append(f)  # type: ignore[arg-type]
         f.ready = f.shared = True
         _write(f, key, emit)
         made[key] = f.name

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from xlanb.codegen.costs import COMMON, Costs
-from xlanb.cpu.codegen.elemental import Leaf, array_of, elementwise_chain
-from xlanb.cpu.codegen.indexing import order, same_order
-from xlanb.cpu.codegen.types import part
+from xlanb.codegen.elemental import Leaf, array_of, elementwise_chain
+from xlanb.codegen.elements import part
+from xlanb.codegen.indexing import order, same_order
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType

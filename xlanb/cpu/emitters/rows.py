@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from xlanb.buffers.values import is_plain_reshape
-from xlanb.cpu.codegen.elemental import Leaf, array_of
-from xlanb.cpu.codegen.indexing import order, same_order
-from xlanb.cpu.codegen.vector_plan import HARD, plan
+from xlanb.codegen.elemental import Leaf, array_of
+from xlanb.codegen.indexing import order, same_order
+from xlanb.cpu.emitters.vector_plan import HARD, plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
