@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.codegen.function import PARALLEL
 from xlanb.codegen.plan import KernelPlan
-from xlanb.cpu import jit, lapack, library, lines, pool
+from xlanb.cpu import jit, lapack_calls, library, lines, pool
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.program import Program, emit_program
@@ -203,7 +203,7 @@ class Executable(Displayable):
             functions[PARALLEL] = pool.address()
         if program.host:
             functions |= bridge().symbols(HOST)
-        functions |= lapack.symbols(list(program.module.declarations))
+        functions |= lapack_calls.symbols(list(program.module.declarations))
         return functions
 
     @cached_property

@@ -7,7 +7,6 @@ interrupted: a signal or a cancellation takes effect when it returns (seconds fo
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
@@ -26,19 +25,30 @@ def address(routine: str) -> int:
     Raises:
         KeyError: SciPy has none of this name.
     """
-    capsules = [import_module(name).__pyx_capi__ for name in _MODULES]
-    capsule = next((c[routine] for c in capsules if routine in c), None)
-    if capsule is None:
-        raise KeyError(f"neither {' nor '.join(_MODULES)} has a routine {routine}")
-    name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
-    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    capsule = _capsule(routine)
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return int(pointer(capsule, name(capsule)))
+    return int(pointer(capsule, _c_type(capsule)))
 
 
-def symbols(names: Sequence[str]) -> dict[str, int]:
-    """The addresses behind those of the symbols that are routines of LAPACK or BLAS."""
-    return {name: address(name.removeprefix(PREFIX)) for name in names if name.startswith(PREFIX)}
+def parameter_count(routine: str) -> int:
+    """How many arguments a routine takes."""
+    return _c_type(_capsule(routine)).count(b",") + 1
+
+
+def _capsule(routine: str) -> Any:
+    for name in _MODULES:
+        capsules = import_module(name).__pyx_capi__
+        if routine in capsules:
+            return capsules[routine]
+    raise KeyError(f"neither {' nor '.join(_MODULES)} has a routine {routine}")
+
+
+def _c_type(capsule: Any) -> bytes:
+    """The type of the function behind a capsule, as C has it: the capsule's name."""
+    name = ctypes.pythonapi.PyCapsule_GetName
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    return bytes(name(capsule))
 
 
 @lru_cache(maxsize=1024)
@@ -63,4 +73,4 @@ def workspace(routine: str, arguments: tuple[int | str | None, ...], at: int, dt
     return max(int(room[0].real), 1)
 
 
-__all__ = ["PREFIX", "address", "symbols", "workspace"]
+__all__ = ["PREFIX", "address", "parameter_count", "workspace"]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.codegen.function import PARALLEL
-from xlanb.cpu import jit, lapack, pool
+from xlanb.cpu import jit, lapack_calls, pool
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.objects import compile_units
 from xlanb.errors import CompilationError, UnimplementedError
@@ -54,7 +54,10 @@ def save(exe: Executable, path: str | Path) -> None:
         "features": sorted(program.target.enabled),
         "temp": exe.buffer_assignment.temp_size,
         "long": exe.calls.is_long,
-        "symbols": [*([PARALLEL] if program.is_parallel else []), *lapack.symbols(list(program.module.declarations))],
+        "symbols": [
+            *([PARALLEL] if program.is_parallel else []),
+            *lapack_calls.symbols(list(program.module.declarations)),
+        ],
         "objects": [len(o) for o in objects],
         "constants": {name: len(data) for name, data in constants.items()},
     }
@@ -160,7 +163,7 @@ def _read(path: Path) -> tuple[Mapping[str, Any], _Blobs]:
 
 def _functions(names: list[str]) -> dict[str, int]:
     """The addresses of the functions of this process that the code calls."""
-    found = lapack.symbols(names) | ({PARALLEL: pool.address()} if PARALLEL in names else {})
+    found = lapack_calls.symbols(names) | ({PARALLEL: pool.address()} if PARALLEL in names else {})
     return {name: found[name] for name in names}
 
 

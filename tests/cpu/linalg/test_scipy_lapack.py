@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 import scipy.linalg
 
 import xlanb
+from tests.cpu.linalg.conftest import call
+from xlanb.cpu import guard, lapack, lapack_calls
+from xlanb.cpu.bridge import bridge
 
 TOLERANCES = {"s": 2e-4, "d": 1e-11, "c": 2e-4, "z": 1e-11}
 DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
@@ -114,3 +119,25 @@ def test_programs_are_saved_with_the_names_of_routines(rng, tmp_path):
     exe.save(tmp_path / "eig")
     for found, wanted in zip(xlanb.load(tmp_path / "eig")(a), exe(a), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_thread_may_not_be_stopped_within_a_routine(monkeypatch):
+    """A routine that sees the mode of the thread that calls it: 0 (see xlanb.cpu.guard)."""
+    record = ctypes.CFUNCTYPE(ctypes.c_void_p)(bridge().symbols(guard.RECORD)[guard.RECORD])
+    modes = []
+
+    @ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
+    def potrf(*_):
+        modes.append((ctypes.c_int64 * 4).from_address(record())[3])
+
+    monkeypatch.setattr(lapack, "address", lambda _: ctypes.cast(potrf, ctypes.c_void_p).value)
+    lapack_calls.entry.cache_clear()
+    a = np.eye(200)
+    call("potrf", "d", (), [(200, 200)], [(200, 200), ("s",)], "uplo = 76 : ui8")(a)
+    lapack_calls.entry.cache_clear()
+    assert modes == [0]
+
+
+def test_a_routine_that_scipy_lacks_is_named():
+    with pytest.raises(KeyError, match="routine dnothing"):
+        lapack.address("dnothing")
