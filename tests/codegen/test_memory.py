@@ -1,10 +1,14 @@
-"""Where vectors begin that hold every so many elements."""
+"""Where vectors begin that hold every so many elements, and elements that are read backwards."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import xlanb
 from xlanb.codegen.memory import _strided_runs
+from xlanb.codegen.nest import Nest
+from xlanb.cpu.executable import Executable
 
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16, 32, 64])
@@ -17,3 +21,17 @@ def test_strided_vectors_hold_every_lane_and_end_with_the_last(step: int, width:
     assert max(held) == max(lanes)
     assert min(held) == 0
     assert len(begins) <= step
+
+
+@pytest.mark.parametrize("n", [7, 64, 1003])
+@pytest.mark.parametrize("dtype", ["c64", "c128"])
+def test_complex_numbers_are_read_backwards_in_vectors(dtype: str, n: int) -> None:
+    text = (
+        f"HloModule m\nENTRY e {{ x = {dtype}[{n}] parameter(0) ROOT y = {dtype}[{n}] reverse(x), dimensions={{0}} }}"
+    )
+    exe = xlanb.compile(text)
+    assert isinstance(exe, Executable)
+    nests = [s for plan in exe.plans.values() for s in plan.steps if isinstance(s, Nest)]
+    assert any(nest.vectors is not None for nest in nests)
+    x = (np.arange(n) - 1j * np.arange(n)).astype(np.complex64 if dtype == "c64" else np.complex128)
+    np.testing.assert_array_equal(exe(x), x[::-1])

@@ -26,7 +26,7 @@ from xlanb.codegen.types import PTR, Type
 from xlanb.codegen.values import Value
 from xlanb.cpu import CompileOptions, Executable, compile_module, compiler, jit
 from xlanb.cpu.bridge import bridge
-from xlanb.cpu.codegen import ir, parallel, program
+from xlanb.cpu.codegen import program
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.guard import OK
 from xlanb.cpu.objects import compile_units
@@ -179,9 +179,7 @@ class Mode:
                 eager = {name: replace(c, wake_ns=1, part_ns=50) for name, c in costs.FAMILIES.items()}
                 stack.enter_context(mock.patch.dict(costs.FAMILIES, eager))
                 common = replace(costs.COMMON, wake_ns=1, part_ns=50)
-                old = ((parallel, "WORTH", 1), (parallel, "_SMALLEST", 50))
-                for module, name, value in ((costs, "COMMON", common), *old):
-                    stack.enter_context(mock.patch.object(module, name, value))
+                stack.enter_context(mock.patch.object(costs, "COMMON", common))
             if self.constants:
                 stack.enter_context(_guarded_constants(at_end=self.at_end))
             if self.stacks:
@@ -281,15 +279,7 @@ def _guarded_stacks(*, at_end: bool) -> Iterator[None]:
         self._allocas.append(f"  {name} = call ptr @{symbol}(i64 {size})")
         return Value(self, PTR, name)
 
-    def old_alloca(self: ir.Function, type_: str, count: int = 1) -> str:
-        name = self.fresh("stack")
-        self.depths[name] = 0
-        size = f"ptrtoint (ptr getelementptr ([{count} x {type_}], ptr null, i64 1) to i64)"
-        self.module.declare("ptr", symbol, "i64")
-        self._allocas.append(f"  {name} = call ptr @{symbol}(i64 {size})")
-        return name
-
-    with mock.patch.object(Function, "alloca", alloca), mock.patch.object(ir.Function, "alloca", old_alloca):
+    with mock.patch.object(Function, "alloca", alloca):
         yield
 
 

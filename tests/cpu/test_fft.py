@@ -16,10 +16,10 @@ from tests.cpu.conftest import NO_PASSES
 from tests.cpu.guard_pages import run_guarded
 from tests.cpu.test_targets import ARM, X86, complete
 from xlanb.cpu import Executable, compile_module, compiler, jit, objects
-from xlanb.cpu.codegen.fft import tables
-from xlanb.cpu.codegen.fft.plan import line, padded, radices_of
-from xlanb.cpu.codegen.fft.radices import BUTTERFLIES, LARGEST
 from xlanb.cpu.codegen.program import emit_program
+from xlanb.cpu.emitters.fft import tables
+from xlanb.cpu.emitters.fft.plan import line, padded, radices_of
+from xlanb.cpu.emitters.fft.radices import BUTTERFLIES, LARGEST
 from xlanb.hlo import parse
 
 KINDS = ["FFT", "IFFT", "RFFT", "IRFFT"]

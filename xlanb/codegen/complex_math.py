@@ -97,6 +97,27 @@ class Complex:
         re = self.re * other.re + self.im * other.im
         return Complex(factor * re, factor * (self.im * other.re - self.re * other.im))
 
+    def times(self, other: Complex) -> Complex:
+        """self * other, with fused multiply-adds where the machine has them."""
+        re = self.re.times_plus(other.re, -(self.im * other.im))
+        return Complex(re, self.re.times_plus(other.im, self.im * other.re))
+
+    def plus_scaled(self, other: Complex, by: Value | Number) -> Complex:
+        """self + other * by, where `by` is real; fused where the machine can."""
+        return Complex(other.re.times_plus(by, self.re), other.im.times_plus(by, self.im))
+
+    def plus_i(self, other: Complex) -> Complex:
+        """self + i * other."""
+        return Complex(self.re - other.im, self.im + other.re)
+
+    def minus_i(self, other: Complex) -> Complex:
+        """self - i * other."""
+        return Complex(self.re + other.im, self.im - other.re)
+
+    def scaled(self, by: Value | Number) -> Complex:
+        """self * by, where `by` is real."""
+        return Complex(self.re * by, self.im * by)
+
     # -- what holds of it ---------------------------------------------------------------------------------------
 
     def where(self, condition: Value, otherwise: Complex) -> Complex:

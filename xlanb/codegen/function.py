@@ -840,7 +840,7 @@ class Function:
     @property
     def body(self) -> list[str]:
         """The instructions of the finished function but for its return."""
-        return [*self._allocas, *(str(line) for line in self.regions[-1].lines)]
+        return [*self._allocas, *map(str, self.regions[-1].lines)]
 
     def replace_body(self, lines: Sequence[Line]) -> None:
         """Take the instructions of another function with the same parameters."""

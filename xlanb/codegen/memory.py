@@ -137,19 +137,25 @@ def _load_lanes(p: Pointer, index: Value) -> Value:
     x = index if isinstance(index, LaneIndex) else None
     if x is not None and x.step == 1:
         return p.by(x.first).load(0, width * p.parts, _run_mask(f, width, p.parts))
+    if x is not None and x.step == -1:
+        return _load_backwards(p, x.first, width, mask)
     if p.parts != 1:
         raise NotAVectorError("parts of elements apart from each other")
-    if x is not None and x.step == -1:
-        turned = None
-        if mask is not None:
-            turned = Mask(width, None, f.shuffle(mask.value(f), None, range(width - 1, -1, -1)))
-        found = p.load(f.add(x.first, 1 - width, wrap=True), width, turned)
-        return f.shuffle(found, None, range(width - 1, -1, -1))
     if x is not None and x.step is not None and 1 < x.step <= _STEPS and mask is None and width >= 4:
         return _load_strided_pieces(p, x.first, x.step, width)
     if x is not None and x.step in (2, 3, 4) and mask is not None and mask.count and width >= 4:
         return _load_strided(p, x.first, x.step, width, mask.count)
     return gather(f, p.element, p.addresses(index))
+
+
+def _load_backwards(p: Pointer, last: Ix, width: int, mask: Mask | None) -> Value:
+    """Elements last, last - 1, ..., each with its parts in order."""
+    f, lanes = p.base.function, width * p.parts
+    order = [k for first in range(lanes - p.parts, -1, -p.parts) for k in range(first, first + p.parts)]
+    turned = None
+    if mask is not None:
+        turned = Mask(lanes, None, f.shuffle(mask.value(f, p.parts), None, order))
+    return f.shuffle(p.load(f.add(last, 1 - width, wrap=True), lanes, turned), None, order)
 
 
 def _store_lanes(p: Pointer, index: Value, value: Value) -> None:

@@ -339,6 +339,24 @@ def _loops(f: Function, sizes: Sequence[int]) -> Iterator[list[Ix]]:
         yield [first, *rest]
 
 
+@contextmanager
+def steps(f: Function, count: Ix, step: int) -> Iterator[Ix]:
+    """A loop over 0, step, 2 step, ... below a count, which is known only when it runs and not zero."""
+    with f.loop(f.div(f.add(count, step - 1), step)) as k:
+        yield f.mul(k, step)
+
+
+def vectors(f: Function, begin: Ix, end: Ix, width: int, body: Callable[[Ix], None]) -> None:
+    """`body` for begin, ..., end - 1, which are known only when it runs: for whole vectors, and for the rest under a mask."""
+    count = f.sub(end, begin)
+    whole = f.div(count, width)
+    with f.loop(whole, guarded=True) as k, f.vectorized(width):
+        body(lanes.counter(f, f.add(begin, f.mul(k, width)), 0, 1 << 40, width))
+    origin, left = f.add(begin, f.mul(whole, width)), f.value(f.rem(count, width))
+    with f.when(left.differs(0)), f.vectorized(width, Mask.first(f, width, left)):
+        body(lanes.counter(f, origin, 0, 1 << 40, width))
+
+
 def vectorize(f: Function, count: int, write: Callable[[Sequence[int]], None]) -> bool:
     """Write loops over vectors: `write(cuts)`, with 0, ..., `count` where the loop has to be cut. False, and nothing is written, where that cannot be."""
     back = f.mark()

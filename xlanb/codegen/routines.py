@@ -6,14 +6,17 @@ constant of the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
 from itertools import groupby
+from typing import Any, Concatenate, ParamSpec
 from weakref import WeakKeyDictionary
 
 from xlanb.codegen.function import Function, Ix, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder, Target
-from xlanb.codegen.types import I64, PTR
+from xlanb.codegen.types import I64, PTR, Type
 from xlanb.codegen.values import Value
 
 ATTRIBUTES = 'noinline nounwind "prefer-vector-width"="512"'
@@ -48,6 +51,70 @@ def _write(f: Function, key: object, emit: Callable[[Function], None]) -> None:
     lines, declarations = known
     f.replace_body(lines)
     f.module.declarations.update(declarations)
+
+
+_P = ParamSpec("_P")
+
+
+def shared(
+    name: str,
+) -> Callable[[Callable[Concatenate[Function, _P], None]], Callable[Concatenate[Function, _P], None]]:
+    """Make a routine of a function that writes its body: calling it writes a call of the routine.
+
+    The values in its arguments (indices, values, dataclasses that contain them) become parameters; their types and all else, as types and flags, are part of the routine's name.
+    """
+
+    def decorate(body: Callable[Concatenate[Function, _P], None]) -> Callable[Concatenate[Function, _P], None]:
+        def call(f: Function, /, *given: _P.args, **_: _P.kwargs) -> None:
+            arguments = [f.value(a) if type(a) is int else a for a in given]
+            values: list[Value] = []
+            fixed: list[str] = []
+            for a in arguments:
+                _split(a, values, fixed)
+            parameters = [Parameter(v.type, f"p{k}") for k, v in enumerate(values)]
+
+            def emit(g: Function) -> None:
+                own = map(g.argument, parameters)
+                body(g, *(_rebuilt(a, own) for a in arguments))  # type: ignore[call-arg]
+
+            full = ".".join((name, *fixed))
+            f.call_own(routine(f.module, full, full, emit, parameters), *values)
+
+        return call
+
+    return decorate
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...] | None:
+    """The names of a dataclass's fields; None of any other type."""
+    return tuple(part.name for part in fields(kind)) if is_dataclass(kind) and kind is not Type else None
+
+
+def _split(argument: object, values: list[Value], fixed: list[str]) -> None:
+    """Append the values in an argument, and as text their types and what else there is in it."""
+    if isinstance(argument, Value):
+        values.append(argument)
+        fixed.append({PTR: "p", I64: "i"}.get(argument.type, argument.type.mangled))
+        return
+    kind: Any = type(argument)
+    names = _fields(kind)
+    if names is None:
+        fixed.append(argument.mangled if isinstance(argument, Type) else str(argument))
+        return
+    for name in names:
+        _split(getattr(argument, name), values, fixed)
+
+
+def _rebuilt(argument: Any, values: Iterator[Value]) -> Any:
+    """An argument with other values in it."""
+    if isinstance(argument, Value):
+        return next(values)
+    kind: Any = type(argument)
+    names = _fields(kind)
+    if names is None:
+        return argument
+    return kind(*(_rebuilt(getattr(argument, name), values) for name in names))
 
 
 def table(module: ModuleBuilder, words: Sequence[int | str]) -> Callable[[Function], Value]:

@@ -1,4 +1,4 @@
-"""Objects put together: those of a program, and the routines that it shares with others, which are compiled and linked once in a process (see codegen.matmul.shared)."""
+"""Objects put together: those of a program, and the routines that it shares with others, which are compiled and linked once in a process (see codegen.routines)."""
 
 from __future__ import annotations
 

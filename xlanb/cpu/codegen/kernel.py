@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
 
 from xlanb.codegen import costs
 from xlanb.codegen import elementwise as _elementwise  # noqa: F401 - registers its rules
@@ -13,9 +12,6 @@ from xlanb.codegen.arithmetic import function_name
 from xlanb.codegen.elemental import RULES, Leaf, OverwrittenError, array_of
 from xlanb.codegen.indexing import same_order
 from xlanb.codegen.math import routines
-from xlanb.cpu.codegen.elemental import Elemental
-from xlanb.cpu.codegen.indexing import IrArray
-from xlanb.cpu.codegen.ir import Function
 from xlanb.cpu.emitters import concatenations as _concatenations  # noqa: F401 - registers its kernel
 from xlanb.cpu.emitters import convolutions, dots, reductions, scans, shared_reductions, transposes, variadic, windows
 from xlanb.cpu.emitters import kernel as emitters
@@ -30,48 +26,6 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import subshape
-
-
-@dataclass(eq=False)
-class Kernel:
-    """What an emitter that writes text works with (see emitters.kernel.Kernel)."""
-
-    f: Function
-    e: Elemental
-    instruction: HloInstruction
-    root: HloInstruction
-    outputs: dict[Leaf, IrArray]
-    scratch: str = ""
-    shared_scratch: int = 0
-    own_scratch_bytes: int = 0
-
-    def own_scratch(self) -> str:
-        """The scratch of the thread that asks, aligned to a cache line; asked for inside of `parallel`, where threads differ."""
-        at = self.f.add(self.shared_scratch, self.f.mul(self.f.slot, self.own_scratch_bytes))
-        return self.f.let(f"getelementptr inbounds i8, ptr {self.scratch}, i64 {at}")
-
-    @property
-    def output(self) -> IrArray:
-        """The only result."""
-        return self.outputs[()]
-
-
-Emitter = Callable[[Kernel], bool]
-SPECIAL: dict[Op, Emitter] = {}
-"""Emitters of text by the opcode of the root (see untyped.py)."""
-
-
-def special(*opcodes: Op, memory_only: bool = False) -> Callable[[Emitter], Emitter]:
-    """Register the kernel emitter of opcodes."""
-
-    def add(emitter: Emitter) -> Emitter:
-        for op in opcodes:
-            SPECIAL[op] = emitter
-            if memory_only:
-                MEMORY_ONLY.add(op)
-        return emitter
-
-    return add
 
 
 def emit_elements(k: emitters.Kernel) -> None:
@@ -232,7 +186,7 @@ class KernelPolicy:
         if root.opcode is Op.DYNAMIC_UPDATE_SLICE:
             return root.operands[0] is parameter and parameter.user_count == 1 and _once(root, 0)
         first = subshape(root.shape, leaf)
-        if root.opcode in SPECIAL or root.opcode in emitters.EMITTERS or not isinstance(first, ArrayShape):
+        if root.opcode in emitters.EMITTERS or not isinstance(first, ArrayShape):
             return False
         if not all(isinstance(s, ArrayShape) and same_order(s, first) for _, s in root.shape.leaves()):
             return False

@@ -12,9 +12,8 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import PTR, VOID
 from xlanb.codegen.values import Value
-from xlanb.cpu.codegen import fft, untyped
 from xlanb.cpu.codegen import kernel as kernels
-from xlanb.cpu.emitters import linalg, updates
+from xlanb.cpu.emitters import fft, linalg, updates
 from xlanb.cpu.emitters.kernel import EMITTERS, Kernel
 from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HOST_OPCODES
@@ -80,7 +79,7 @@ class KernelFunction:
         i = self.instruction
         fused = i.opcode is Op.FUSION
         root = i.fused_computation.root if fused else i
-        if not (fused or root.opcode in RULES or root.opcode in kernels.SPECIAL or root.opcode in EMITTERS):
+        if not (fused or root.opcode in RULES or root.opcode in EMITTERS):
             raise UnimplementedError(f"{_no_kernel(root.opcode)}:\n  {with_origin(i)}")
         outputs = {}
         for leaf, shape in i.shape.leaves():
@@ -95,8 +94,7 @@ class KernelFunction:
             self._written.add(scratch)
         e = Elemental(self.f, bindings, self._memory)  # type: ignore[arg-type]
         k = Kernel(self.f, e, i, root, outputs, memory, *kernels.scratch_of(root))
-        if root.opcode not in kernels.SPECIAL or not untyped.emit(k):
-            kernels.emit(k)
+        kernels.emit(k)
 
     def _bindings(
         self, targets: Sequence[HloInstruction], *, is_fused: bool

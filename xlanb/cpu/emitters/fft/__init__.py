@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from xlanb.cpu.codegen.fft.kernel import has_kernel
+from xlanb.cpu.emitters.fft.kernel import has_kernel
 
 __all__ = ["has_kernel"]

@@ -1,1 +1,0 @@
-"""Vectors of elements and shared routines of the emitters that write text."""

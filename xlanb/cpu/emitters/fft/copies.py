@@ -1,0 +1,259 @@
+"""Routines that copy lines into scratch and out of it, and that turn spectra of complex lines into those of real ones.
+
+Numbers 0, 1, ... of a line per lane: numbers of a place lie side by side (`beside`), or lines lie one after the other (`rows`).
+A pointer to elements of two parts is one to complex numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xlanb.codegen.complex_math import Complex
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.lanes import Mask
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.nest import steps, vectors
+from xlanb.codegen.routines import moved, shared
+from xlanb.codegen.types import I64
+from xlanb.codegen.values import Value, Vector
+from xlanb.cpu.emitters.fft.radices import ELEMENT, lanes_of
+from xlanb.cpu.emitters.transposes import turned
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Elements of scratch, given by the real parts and the imaginary parts of the first: number k of a line per lane."""
+
+    re: Pointer
+    im: Pointer
+
+    @staticmethod
+    def at(base: Pointer) -> Scratch:
+        """The elements from an address on."""
+        return Scratch(base, base.by(lanes_of(base.element.bytes)))
+
+    @property
+    def swapped(self) -> Scratch:
+        """Real and imaginary parts exchanged: an inverse transform is one of exchanged parts, exchanged again."""
+        return Scratch(self.im, self.re)
+
+    @property
+    def reals(self) -> Scratch:
+        """Every second real part, and those between: for rows of real numbers."""
+        return Scratch(self.re, self.re.by(ELEMENT // self.re.element.bytes))
+
+    def load(self, k: Ix) -> Complex:
+        """Number k of all lines."""
+        width = lanes_of(self.re.element.bytes)
+        at = self.re.base.function.mul(k, 2 * width)
+        return Complex(self.re.load(at, width), self.im.load(at, width))
+
+    def store(self, k: Ix, value: Complex) -> None:
+        """Set number k of all lines."""
+        at = self.re.base.function.mul(k, 2 * lanes_of(self.re.element.bytes))
+        self.re.store(at, value.re)
+        self.im.store(at, value.im)
+
+    def each(self, begin: Ix, end: Ix, body: Callable[[Ix], None]) -> None:
+        """`body` for the numbers begin, ..., end - 1; perhaps there are none."""
+        with self.re.base.function.loop(end, begin, guarded=True) as k:
+            body(k)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Complex numbers of one line that lie one after the other: number k is a vector where k is a lane index."""
+
+    numbers: Pointer
+
+    def load(self, k: Ix) -> Complex:
+        """Number k."""
+        return Complex(*self.numbers.base.function.apart(self.numbers[k]))
+
+    def store(self, k: Ix, value: Complex) -> None:
+        """Set number k."""
+        re, im = value.re, value.im
+        self.numbers[k] = re.in_turns(im) if isinstance(re, Vector) else re.function.joined(re, im)
+
+    def each(self, begin: Ix, end: Ix, body: Callable[[Ix], None]) -> None:
+        """The same, in vectors."""
+        vectors(self.numbers.base.function, begin, end, _width(self.numbers), body)
+
+
+def _width(p: Pointer) -> int:
+    return lanes_of(p.element.bytes)
+
+
+def _first(p: Pointer, count: Ix) -> Mask:
+    """A mask of the first so many numbers, none where that is negative."""
+    f, size = p.base.function, _width(p) * p.parts
+    return Mask(size, None, f.constants(I64, range(size)) < f.value(f.mul(count, p.parts, wrap=True)))
+
+
+def _load(p: Pointer, at: Ix, mask: Mask) -> Complex:
+    f = p.base.function
+    value = p.load(at, mask.lanes, mask)
+    return Complex(*f.apart(value)) if p.parts == 2 else Complex(value, f.zero(value.type))
+
+
+def _store(p: Pointer, at: Ix, value: Complex, mask: Mask) -> None:
+    re, im = value.re, value.im
+    p.store(at, re.in_turns(im) if p.parts == 2 and isinstance(re, Vector) else re, mask)
+
+
+# -- lines side by side -----------------------------------------------------------------------------------------------
+
+
+@shared("fft.in.beside")
+def in_beside(
+    f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, table: Pointer | None = None, limit: Ix = 0
+) -> None:
+    """Numbers of the first `lines` lines: number j at a[j stride].
+
+    With a table each is multiplied by the number at the same place of it; those from `limit` on are zero.
+    """
+    mask = _first(a, lines)
+    with f.loop(n) as j:
+        at = f.mul(j, stride)
+        if table is None:
+            s.store(j, _load(a, at, mask))
+        else:
+            left = f.value(f.sub(limit, at)).smin(lines)
+            s.store(j, _load(a, at, _first(a, left)).times(_load(table, at, _first(table, left))))
+
+
+@shared("fft.out.beside")
+def out_beside(
+    f: Function, b: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, by: Value | Pointer, limit: Ix = 0
+) -> None:
+    """The same back, times a number, or times a table and without the numbers from `limit` on."""
+    mask = _first(b, lines)
+    with f.loop(n) as j:
+        at = f.mul(j, stride)
+        if isinstance(by, Value):
+            _store(b, at, s.load(j).scaled(by), mask)
+        else:
+            left = f.value(f.sub(limit, at)).smin(lines)
+            _store(b, at, s.load(j).times(_load(by, at, _first(by, left))), _first(b, left))
+
+
+@shared("fft.out.turned")
+def out_turned(
+    f: Function, b: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, high: Pointer, low: Pointer, part: Ix, step: Ix
+) -> None:
+    """The same back, times high[j / part] low[j mod part], tables of a number per lane whose rows are `step` elements."""
+    mask, factors = _first(b, lines), [Scratch.at(table) for table in (high, low)]
+    groups = f.value(f.sub(f.add(n, part), 1)).udiv(f.value(part))
+    with f.loop(groups) as group:
+        first, begin = factors[0].load(f.mul(group, step)), f.mul(group, part)
+        with f.loop(f.value(part).smin(f.value(f.sub(n, begin)))) as k:
+            j, factor = f.add(begin, k), first.times(factors[1].load(f.mul(k, step)))
+            _store(b, f.mul(j, stride), s.load(j).times(factor), mask)
+
+
+# -- lines one after the other ----------------------------------------------------------------------------------------
+
+
+@shared("fft.in.rows")
+def in_rows(f: Function, a: Pointer, s: Scratch, count: Ix, stride: Ix, rows: Ix, step: Ix) -> None:
+    """Rows of `count` parts: of each two one to s.re and one to s.im, `step` elements further than those before."""
+    lines = _rows(f, a, stride, rows)
+    with steps(f, count, len(lines)) as c:
+        mask = _first(a, f.sub(count, c))
+        given = turned(f, a.element.bits, [line.load(c, len(lines), mask) for line in lines])
+        for place, v in zip(_places(f, s, c, step), given, strict=True):
+            place.store(0, v)
+
+
+@shared("fft.out.rows")
+def out_rows(f: Function, b: Pointer, s: Scratch, count: Ix, stride: Ix, rows: Ix, step: Ix, scale: Value) -> None:
+    """The same back, times a number."""
+    lines = _rows(f, b, stride, rows)
+    with steps(f, count, len(lines)) as c:
+        mask = _first(b, f.sub(count, c))
+        given = [place.load(0, len(lines)) * scale for place in _places(f, s, c, step)]
+        for line, v in zip(lines, turned(f, b.element.bits, given), strict=True):
+            line.store(c, v, mask)
+
+
+def _rows(f: Function, base: Pointer, stride: Ix, rows: Ix) -> list[Pointer]:
+    last, size = f.value(f.sub(rows, 1)), f.mul(stride, base.element.bytes)
+    numbers = [f.const(I64, r).smin(last) for r in range(_width(base))]
+    return [Pointer(moved(base.base, f.mul(r, size)), base.element) for r in numbers]
+
+
+def _places(f: Function, s: Scratch, c: Ix, step: Ix) -> list[Pointer]:
+    """Where parts c, c + 1, ... of a row are in scratch."""
+    width = _width(s.re)
+    first = f.mul(f.mul(c, step), width)  # c / 2 steps of elements of 2 * width parts
+    pair = s.re.by(first), s.im.by(first)
+    return [pair[k % 2].by(f.mul(step, k // 2 * 2 * width)) for k in range(width)]
+
+
+@shared("fft.strided")
+def strided(f: Function, a: Pointer, b: Pointer, n: Ix, from_: Ix, to: Ix) -> None:
+    """b[k to] = a[k from_] for k < n."""
+    with f.loop(n) as k:
+        b[f.mul(k, to)] = a[f.mul(k, from_)]
+
+
+# -- each number of lines ---------------------------------------------------------------------------------------------
+
+
+@shared("fft.product")
+def product(f: Function, a: Scratch, table: Line, b: Scratch, n: Ix) -> None:
+    """b[k] = a[k] table[k] for k < n."""
+    with f.loop(n) as k:
+        b.store(k, a.load(k).times(table.load(k)))
+
+
+@shared("fft.mirror")
+def mirror(
+    f: Function,
+    a: Scratch | Line,
+    table: Line,
+    b: Scratch | Line,
+    h: Ix,
+    forward: bool,
+    begin: Ix | None = None,
+    end: Ix = 0,
+) -> None:
+    """Of complex lines of h numbers the spectra of real ones of 2 h, or back: all numbers, or begin, ..., end - 1, and with begin = 1 also 0 and h.
+
+    b[k] = c (a[k] + conj a[h - k]) + table[k - 1] (a[k] - conj a[h - k]) for 0 < k < h, with c = 1/2 forward and 1 back.
+    Numbers 0 and h of a spectrum are real: their imaginary parts are set to zero, and are not read.
+    """
+
+    def write(k: Ix) -> None:
+        one, two = a.load(k), a.load(f.sub(h, k))
+        turn = Complex(one.re - two.re, one.im + two.im).times(table.load(f.sub(k, 1)))
+        b.store(k, turn.plus_scaled(Complex(one.re + two.re, one.im - two.im), 0.5 if forward else 1.0))
+
+    if begin is None:
+        _ends(f, a, b, h, forward)
+        a.each(1, h, write)
+    else:
+        with f.when(f.value(begin).equals(1)):
+            _ends(f, a, b, h, forward)
+        a.each(begin, end, write)
+
+
+def _ends(f: Function, a: Scratch | Line, b: Scratch | Line, h: Ix, forward: bool) -> None:
+    first, last = a.load(0), a.load(0 if forward else h)
+    if forward:
+        zero = f.zero(first.re.type)
+        b.store(0, Complex(first.re + first.im, zero))
+        b.store(h, Complex(first.re - first.im, zero))
+    else:
+        b.store(0, Complex(first.re + last.re, first.re - last.re))
+
+
+@shared("fft.conjugates")
+def conjugates(f: Function, a: Scratch | Line, n: Ix) -> None:
+    """The spectrum of n real numbers, n odd, from its first half; the imaginary part of number 0 counts as zero."""
+    first = a.load(0)
+    a.store(0, Complex(first.re, f.zero(first.re.type)))
+    with f.loop(f.div(f.add(n, 1), 2), 1, guarded=True) as k:
+        value = a.load(k)
+        a.store(f.sub(n, k), Complex(value.re, -value.im))

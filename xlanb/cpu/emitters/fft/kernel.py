@@ -1,0 +1,102 @@
+"""The kernel of HLO's fft, one dimension after the other."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+from xlanb.codegen.elemental import array_of
+from xlanb.codegen.elements import part
+from xlanb.codegen.indexing import IrArray
+from xlanb.cpu.emitters.fft.emit import Transform
+from xlanb.cpu.emitters.fft.plan import Axis, planned
+from xlanb.cpu.emitters.kernel import MEMORY_ONLY, ROUNDS, SCRATCH, SCRATCH_EACH, Kernel, emitter
+from xlanb.hlo.instruction import HloInstruction
+from xlanb.hlo.opcode import HloOpcode as Op
+
+_KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
+_LONGEST = 1 << 24
+"""Numbers of the longest line."""
+
+
+def _kind(i: HloInstruction) -> str:
+    return str(i.attributes["fft_type"]).removeprefix("FFT_TYPE_")
+
+
+def _axes(i: HloInstruction) -> tuple[Axis, ...]:
+    """The dimensions in order; none where there is no kernel."""
+    if not has_kernel(i):
+        return ()
+    source, result = array_of(i.operands[0]), array_of(i)
+    size = part(result.element_type).byte_size
+    return _planned(_kind(i), source.dimensions, result.dimensions, i.ints("fft_length"), size)
+
+
+@cache
+def _planned(
+    kind: str, before: tuple[int, ...], after: tuple[int, ...], lengths: tuple[int, ...], part_bytes: int
+) -> tuple[Axis, ...]:
+    """The dimensions in order: the one with real lines is the first or the last."""
+    rank, inverse = len(before), kind in ("IFFT", "IRFFT")
+    places = list(range(rank - len(lengths), rank))
+    dims, made = list(before), []
+    for place in places if kind == "IRFFT" else places[::-1]:
+        outer, inner = math.prod(dims[:place]), math.prod(dims[place + 1 :])
+        is_real = kind in ("RFFT", "IRFFT") and place == rank - 1
+        sizes = dims[place], after[place]
+        made.append(planned(Axis(lengths[place - rank], outer, inner, sizes, part_bytes, inverse, is_real)))
+        dims[place] = after[place]
+    return tuple(made)
+
+
+def has_kernel(i: HloInstruction) -> bool:
+    """Whether a transform has a kernel: arrays are row-major and not empty, and no line is longer than a limit."""
+    source, result = array_of(i.operands[0]), array_of(i)
+    flat = all(s.minor_to_major == tuple(range(s.rank))[::-1] and s.element_count for s in (source, result))
+    return flat and _kind(i) in _KINDS and not source.is_dynamic and max(i.ints("fft_length")) <= _LONGEST
+
+
+# -- scratch: what lies between two dimensions of another size than the result, lines that threads share, and each thread's own ------------------------
+
+
+def _between(i: HloInstruction) -> int:
+    """Bytes of the complex numbers between the dimensions of an inverse real transform."""
+    return -(-i.operands[0].shape.byte_size // 64) * 64 if _kind(i) == "IRFFT" and len(_axes(i)) > 1 else 0
+
+
+def _once(i: HloInstruction) -> int:
+    return _between(i) + max((a.scratch_bytes[0] for a in _axes(i)), default=0)
+
+
+def _each(i: HloInstruction) -> int:
+    return max((a.scratch_bytes[1] for a in _axes(i)), default=0)
+
+
+def _rounds(i: HloInstruction) -> tuple[int, float]:
+    """Those of the loop that is most worth a second thread."""
+    rounds = [(2, a.rounds[1]) if a.is_whole else a.rounds for a in _axes(i)]
+    return max(rounds, key=lambda r: (r[0] > 1, r[0] * r[1]), default=(1, 0.0))
+
+
+SCRATCH[Op.FFT] = _once
+SCRATCH_EACH[Op.FFT] = _each
+ROUNDS[Op.FFT] = _rounds
+MEMORY_ONLY.add(Op.FFT)
+
+
+@emitter(Op.FFT)
+def _fft(k: Kernel) -> bool:
+    i, e = k.root, k.e
+    operand = i.operands[0]
+    bound = e.constants(operand) if operand.opcode is Op.CONSTANT else e.bindings[operand][()]
+    if not isinstance(bound, IrArray) or k.scratch is None:
+        return False
+    between = k.scratch if _between(i) else k.output.pointer
+    source, axes = bound.pointer, _axes(i)
+    for axis in axes:
+        target = k.output.pointer if axis is axes[-1] else between
+        k.f.plans.append(axis.choice)
+        Transform(k, axis, source, target).emit()
+        source = target
+    k.f.ready = k.f.calls_only = True
+    return True
