@@ -224,7 +224,7 @@ def test_a_step_that_fails_on_its_own_names_what_was_done(monkeypatch):
     ("where", "ask"),
     [
         ("xlanb.explorer.trace.Provenance", lambda trace, _: trace.lineage("n")),
-        ("xlanb.view.page.write_page", lambda trace, folder: trace.to_html(folder / "page.html")),
+        ("xlanb.explorer.displays.write_page", lambda trace, folder: trace.to_html(folder / "page.html")),
         ("xlanb.notebook.explore.StepWidget", lambda trace, _: xlanb.explore(trace)),
         ("xlanb.notebook.explore.StepWidget", lambda _trace, _folder: xlanb.explore(TEXT)),
     ],
