@@ -169,7 +169,15 @@ def test_one_element_is_repeated_where_the_other_array_has_more():
 
 ADD = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = f32[] add(a, b)\n}\n"
 GE = "ge {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT r = pred[] compare(a, b), direction=GE\n}\n"
+BEFORE = (
+    "before {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  c = s32[] parameter(2)\n  d = s32[] parameter(3)\n"
+    "  ROOT r = pred[] compare(a, b), direction=LT\n}\n"
+)
 LEFT_ALONE = {
+    "sort with a result that nothing reads": """  x = f32[<=5] parameter(0)
+  y = s32[<=5] parameter(1)
+  s = (f32[<=5], s32[<=5]) sort(x, y), dimensions={0}, is_stable=true, to_apply=before
+  ROOT r = s32[<=5] get-tuple-element(s), index=1""",
     "scatter with dynamic updates": """  x = f32[5,2] parameter(0)
   i = s32[3,1,1] parameter(1)
   u = f32[3,1,<=2] parameter(2)
@@ -224,7 +232,7 @@ def _outcome(run):
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("body", LEFT_ALONE)
 def test_passes_leave_alone_what_needs_the_elements_of_dynamic_arrays(body, whole):
-    module = parse(f"HloModule m\n{ADD}{GE}ENTRY e {{\n{LEFT_ALONE[body]}\n}}\n")
+    module = parse(f"HloModule m\n{ADD}{GE}{BEFORE}ENTRY e {{\n{LEFT_ALONE[body]}\n}}\n")
     module.verify()
     rng = np.random.default_rng(1)
     arguments = [_argument(p.shape, whole, rng) for p in module.entry_computation.parameters]

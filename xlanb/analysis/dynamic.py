@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.shape import ArrayShape, Shape
+from xlanb.shape import ArrayShape
+from xlanb.shape.shape import has_dynamic
 
 
 def involves_dynamic(i: HloInstruction) -> bool:
-    """Whether the result or an operand is an array with a dynamic dimension; tuples are not looked into.
+    """Whether an array of the result, or an operand that is an array, has a dynamic dimension.
 
     After the dynamic padder such an instruction needs exactly the elements that there are, and the runtime computes it. A rewrite that
     derives static shapes from the bounds must leave it alone.
     """
-    return _is_dynamic(i.shape) or any(_is_dynamic(o.shape) for o in i.operands)
-
-
-def _is_dynamic(shape: Shape) -> bool:
-    return isinstance(shape, ArrayShape) and shape.is_dynamic
+    shapes = (o.shape for o in i.operands)
+    return has_dynamic(i.shape) or any(isinstance(s, ArrayShape) and s.is_dynamic for s in shapes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.codegen import costs
 from xlanb.codegen import elementwise as _elementwise  # noqa: F401 - registers its rules
 from xlanb.codegen import movement as _movement  # noqa: F401 - registers its rules
@@ -196,7 +197,7 @@ class KernelPolicy:
         return is_in_place(reads, parameter, parameter_leaf)
 
     def is_optional(self, instruction: HloInstruction) -> bool:
-        return instruction.opcode in OPTIONAL
+        return instruction.opcode in OPTIONAL and not involves_dynamic(instruction)  # the runtime writes all results
 
     def scratch_bytes(self, instruction: HloInstruction) -> int:
         root = instruction.fused_computation.root if instruction.opcode is Op.FUSION else instruction
