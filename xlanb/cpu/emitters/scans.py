@@ -290,75 +290,96 @@ def _columns(k: Kernel, scan: Cumulative, split: Split, goal: Split, op: Op) -> 
 
 def _plain(k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
     """Any fold of any types: each result from the one before it, which is read back where lines lie side by side."""
-    e, f = k.e, k.f
-    count = len(k.root.operands) // 2
-    inputs, initial = k.root.operands[:count], k.root.operands[count:]
-    types = [array_of(o).element_type for o in initial]
-    reducer = Reducer(e, k.root.to_apply, types)
-    outputs: list[IrArray] = list(k.outputs.values())
+    made, f = _Plain(k, scan, split, goal), k.f
+    types = made.types
+    cost = scan.m * len(types) * f.target.costs.scan_element_ns * (1.5 if any(is_narrow(t) for t in types) else 1)
+    with parallel(f, split.outer, nanoseconds=cost * split.inner) as o:
+        if split.inner >= 8 and scan.steps:
+            made.lines(o)
+        else:
+            with f.loop(split.inner) as c:
+                made.line(o, c)
 
-    def element(o: Ix, at: Ix, c: Ix) -> list[Element]:
-        place = f.sub(scan.n - 1, at) if scan.reverse else at
+
+class _Plain:
+    """Writes lines of a fold one element after the other: element `at` of line (o, c)."""
+
+    def __init__(self, k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
+        self.e, self.f = k.e, k.f
+        count = len(k.root.operands) // 2
+        self.inputs, self.initial = k.root.operands[:count], k.root.operands[count:]
+        self.types = [array_of(o).element_type for o in self.initial]
+        self.reducer = Reducer(k.e, k.root.to_apply, self.types)
+        self.outputs: list[IrArray] = list(k.outputs.values())
+        self.scan, self.split, self.goal = scan, split, goal
+
+    def _element(self, o: Ix, at: Ix, c: Ix) -> list[Element]:
+        """The operands' elements."""
+        f, split = self.f, self.split
+        place = f.sub(self.scan.n - 1, at) if self.scan.reverse else at
         index = Index(split.shape, flat=split.flat(f, o, place, c))
         return [
-            e.element(i, index if array_of(i) == split.shape else Index(array_of(i), index.multi(f))) for i in inputs
+            self.e.element(i, index if array_of(i) == split.shape else Index(array_of(i), index.multi(f)))
+            for i in self.inputs
         ]
 
-    def out(o: Ix, at: Ix, c: Ix) -> Ix:
-        return goal.flat(f, o, f.sub(scan.m - 1, at) if scan.reverse else at, c)
+    def _out(self, o: Ix, at: Ix, c: Ix) -> Ix:
+        """The offset of a result."""
+        f = self.f
+        return self.goal.flat(f, o, f.sub(self.scan.m - 1, at) if self.scan.reverse else at, c)
 
-    def put(o: Ix, at: Ix, c: Ix, values: Sequence[Element]) -> None:
-        place = out(o, at, c)
-        for a, t, v in zip(outputs, types, values, strict=True):
+    def _put(self, o: Ix, at: Ix, c: Ix, values: Sequence[Element]) -> None:
+        place = self._out(o, at, c)
+        for a, t, v in zip(self.outputs, self.types, values, strict=True):
             store(t, a.pointer, place, v)
 
-    def first(o: Ix, c: Ix) -> list[Element]:
+    def _first(self, o: Ix, c: Ix) -> list[Element]:
         """The fold before the first step."""
-        start = [e.scalar(i) for i in initial]
-        if not scan.early:
+        start = [self.e.scalar(i) for i in self.initial]
+        if not self.scan.early:
             return start
-        return e.fold([scan.early], types, start, lambda at, values: reducer.step(values, element(o, at[0], c)))
+        step = self.reducer.step
+        return self.e.fold(
+            [self.scan.early], self.types, start, lambda at, values: step(values, self._element(o, at[0], c))
+        )
 
-    def line(o: Ix, c: Ix) -> None:
-        state = first(o, c)
+    def line(self, o: Ix, c: Ix) -> None:
+        """One line, its state in registers."""
+        f, scan, types = self.f, self.scan, self.types
+        state = self._first(o, c)
         if scan.empty:
             with f.loop(scan.empty) as j:
-                put(o, j, c, state)
+                self._put(o, j, c, state)
         if scan.steps:
             with f.carried(scan.steps, flat(state)) as loop:
-                made = reducer.step(pack(types, loop.values), element(o, f.add(loop.index, scan.early), c))
-                put(o, f.add(loop.index, scan.empty), c, made)
+                given = self._element(o, f.add(loop.index, scan.early), c)
+                made = self.reducer.step(pack(types, loop.values), given)
+                self._put(o, f.add(loop.index, scan.empty), c, made)
                 loop.next = flat(made)
             state = pack(types, loop.values)
         last = scan.empty + scan.steps
         if last < scan.m:
             with f.loop(scan.m, last) as j:
-                put(o, j, c, state)
+                self._put(o, j, c, state)
 
-    def lines(o: Ix) -> None:
+    def lines(self, o: Ix) -> None:
         """All lines at once, a row of results from the row before it."""
+        f, scan, inner = self.f, self.scan, self.split.inner
         for count, begin in ((scan.empty, 0), (min(scan.steps, 1), scan.empty)):
             if count:
-                with f.loop(begin + count, begin) as j, f.loop(split.inner) as c:
-                    state = first(o, c)
-                    put(o, j, c, state if begin < scan.empty else reducer.step(state, element(o, scan.early, c)))
-        for count, begin, is_step in (
-            (scan.steps - 1, scan.empty + 1, True),
-            (scan.m - scan.empty - scan.steps, scan.empty + scan.steps, False),
-        ):
+                with f.loop(begin + count, begin) as j, f.loop(inner) as c:
+                    state = self._first(o, c)
+                    if begin == scan.empty:
+                        state = self.reducer.step(state, self._element(o, scan.early, c))
+                    self._put(o, j, c, state)
+        last = scan.empty + scan.steps
+        for count, begin, is_step in ((scan.steps - 1, scan.empty + 1, True), (scan.m - last, last, False)):
             if count <= 0:
                 continue
-            with f.loop(begin + count, begin) as j, f.loop(split.inner) as c:
-                before = out(o, f.sub(j, 1), c)
-                state = [load(t, a.pointer, before) for a, t in zip(outputs, types, strict=True)]
+            with f.loop(begin + count, begin) as j, f.loop(inner) as c:
+                before = self._out(o, f.sub(j, 1), c)
+                state = [load(t, a.pointer, before) for a, t in zip(self.outputs, self.types, strict=True)]
                 if is_step:
-                    state = reducer.step(state, element(o, f.add(f.sub(j, scan.empty), scan.early), c))
-                put(o, j, c, state)
-
-    cost = scan.m * len(outputs) * f.target.costs.scan_element_ns * (1.5 if any(is_narrow(t) for t in types) else 1)
-    with parallel(f, split.outer, nanoseconds=cost * split.inner) as o:
-        if split.inner >= 8 and scan.steps:
-            lines(o)
-        else:
-            with f.loop(split.inner) as c:
-                line(o, c)
+                    at = f.add(f.sub(j, scan.empty), scan.early)
+                    state = self.reducer.step(state, self._element(o, at, c))
+                self._put(o, j, c, state)

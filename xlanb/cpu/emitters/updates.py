@@ -101,86 +101,110 @@ def _pad_between(k: Kernel) -> bool:
 @emitter(Op.SCATTER)
 def _scatter(k: Kernel) -> bool:
     """Update after update, each combined into its place; one whose window does not fit is skipped whole."""
-    i, e, f = k.root, k.e, k.f
-    count = (len(i.operands) - 1) // 2
-    operands, indices, updates = i.operands[:count], i.operands[count], i.operands[count + 1 :]
-    leaves: list[Leaf] = [(n,) for n in range(count)] if i.shape.is_tuple else [()]
-    for operand, leaf in zip(operands, leaves, strict=True):
+    made = _Scatter(k)
+    for operand, leaf in zip(made.operands, made.leaves, strict=True):
         _copy_in(k, operand, leaf)
-    source, table, update = array_of(operands[0]), array_of(indices), array_of(updates[0])
-    if update.element_count == 0:
-        return True
-    window_dims, inserted = i.ints("update_window_dims"), i.ints("inserted_window_dims")
-    batching, index_batching = i.ints("input_batching_dims"), i.ints("scatter_indices_batching_dims")
-    to_operand, vector_dim = i.ints("scatter_dims_to_operand_dims"), i.get("index_vector_dim")
-    scatter_dims = [d for d in range(update.rank) if d not in window_dims]
-    windowed = [d for d in range(source.rank) if d not in inserted and d not in batching]
-    sizes = {d: update.dimensions[w] for d, w in zip(windowed, window_dims, strict=True)}
+    if made.update.element_count:
+        made.emit()
+    return True
 
-    def window(at: dict[int, Ix]) -> None:
-        batch: list[Ix] = [at[d] for d in scatter_dims]
+
+class _Scatter:
+    """Writes the updates of a scatter: `windowed` are the dimensions of the operand that windows have, with their `sizes`."""
+
+    def __init__(self, k: Kernel) -> None:
+        self.k, self.e, self.f = k, k.e, k.f
+        i = self.instruction = k.root
+        count = (len(i.operands) - 1) // 2
+        self.operands, self.indices, self.updates = i.operands[:count], i.operands[count], i.operands[count + 1 :]
+        self.leaves: list[Leaf] = [(n,) for n in range(count)] if i.shape.is_tuple else [()]
+        self.types = [array_of(o).element_type for o in self.operands]
+        self.source, self.update = array_of(self.operands[0]), array_of(self.updates[0])
+        window_dims, inserted = i.ints("update_window_dims"), i.ints("inserted_window_dims")
+        self.batching = i.ints("input_batching_dims")
+        self.scatter_dims = [d for d in range(self.update.rank) if d not in window_dims]
+        windowed = [d for d in range(self.source.rank) if d not in inserted and d not in self.batching]
+        self.update_dim = dict(zip(windowed, window_dims, strict=True))
+        self.sizes = {d: self.update.dimensions[w] for d, w in self.update_dim.items()}
+        self.order = [d for d in reversed(self.source.minor_to_major) if self.sizes.get(d, 1) != 1]
+        self.width = self.sizes[self.order[-1]] if self.order else 1
+
+    def emit(self) -> None:
+        """Updates come one after the other; but threads may each take a part of all windows.
+
+        That is theirs alone where all windows begin at one place along it: those that begin anywhere overlap.
+        """
+        f, ready = self.f, self.f.ready
+        fastest = self.order[-1] if self.order else 0
+        to_operand = self.instruction.ints("scatter_dims_to_operand_dims")
+        at_zero = fastest not in to_operand or self.width == self.source.dimensions[fastest]
+        blocks = _blocks(f, self.width, min(t.bits for t in self.types)) if at_zero else 1
+        cost = self.update.element_count / blocks * f.target.costs.updated_element_ns
+        with parallel(f, blocks, nanoseconds=cost) as block:
+            part = f.mul(block, self.width // blocks), self.width // blocks
+            flags = self._each({}, part)
+        f.ready = ready and all(flags) and bool(self.order)
+
+    def _each(self, at: dict[int, Ix], part: tuple[Ix, int]) -> list[bool]:
+        """Every window, at an index of the updates' other dimensions; whether each loop is vectors. `part` is where the elements of a row begin, and how many there are."""
+        if len(at) == len(self.scatter_dims):
+            return self._window(at, part)
+        d = self.scatter_dims[len(at)]
+        with self.f.loop(self.update.dimensions[d]) as v:
+            return self._each({**at, d: v}, part)
+
+    def _window(self, at: dict[int, Ix], part: tuple[Ix, int]) -> list[bool]:
+        """One window, where it fits."""
+        f = self.f
+        where, inside = self._begin([at[d] for d in self.scatter_dims])
+        if inside.number == 0:
+            return []
+        with f.when(inside) if inside.number is None else f.aside():
+            return [self._elements(at, where, {}, part)]
+
+    def _begin(self, batch: list[Ix]) -> tuple[dict[int, Ix], Value]:
+        """(where a window begins along the dimensions that have an index, whether it fits)."""
+        i, f, table = self.instruction, self.f, array_of(self.indices)
+        vector_dim = i.get("index_vector_dim")
         where: dict[int, Ix] = {}
         inside = f.const(I1, True)
-        for n, d in enumerate(to_operand):
+        for n, d in enumerate(i.ints("scatter_dims_to_operand_dims")):
             spot: list[Ix] = list(batch)
             if vector_dim < table.rank:
                 spot.insert(vector_dim, n)
-            value = e.element(indices, Index(table, spot))
+            value = self.e.element(self.indices, Index(table, spot))
             wide = real(arithmetic.convert(f, table.element_type, T.S64, value))
             where[d] = wide
-            inside = f.both(inside, f.within(wide, 0, source.dimensions[d] - sizes.get(d, 1) + 1))
-        for d, t in zip(batching, index_batching, strict=True):
+            inside = f.both(inside, f.within(wide, 0, self.source.dimensions[d] - self.sizes.get(d, 1) + 1))
+        for d, t in zip(self.batching, i.ints("scatter_indices_batching_dims"), strict=True):
             where[d] = batch[t - (1 if t > vector_dim else 0)]
-        if inside.number == 0:
-            return
-        with f.when(inside) if inside.number is None else f.aside():
-            flags.append(elements(at, where, {}))
+        return where, inside
 
-    order_in_window = [d for d in reversed(source.minor_to_major) if sizes.get(d, 1) != 1]
-    width = sizes[order_in_window[-1]] if order_in_window else 1
-    ready = f.ready
-    update_dim = dict(zip(windowed, window_dims, strict=True))
-
-    def elements(at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> bool:
-        if len(shift) < len(order_in_window) - 1:
-            d = order_in_window[len(shift)]
-            with f.loop(sizes[d]) as v:
-                return elements(at, where, {**shift, d: v})
-        if not order_in_window:
-            element(at, where, {})
+    def _elements(self, at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix], part: tuple[Ix, int]) -> bool:
+        """The elements of a window from `shift` on; whether in vectors."""
+        f = self.f
+        if len(shift) < len(self.order) - 1:
+            d = self.order[len(shift)]
+            with f.loop(self.sizes[d]) as v:
+                return self._elements(at, where, {**shift, d: v}, part)
+        if not self.order:
+            self._element(at, where, {})
             return True
-        d = order_in_window[-1]
-        types = [array_of(o).element_type for o in operands]
-        return along(f, width // blocks, types, lambda q: element(at, where, {**shift, d: f.add(first, q)}))
+        d, (first, count) = self.order[-1], part
+        return along(f, count, self.types, lambda q: self._element(at, where, {**shift, d: f.add(first, q)}))
 
-    def element(at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> None:
-        place = Index(source, [f.add(where.get(d, 0), shift.get(d, 0)) for d in range(source.rank)])
-        inner = {update_dim[d]: v for d, v in shift.items()}
+    def _element(self, at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> None:
+        """Combine an element of the updates into its place."""
+        outputs, source, update = self.k.outputs, self.source, self.update
+        place = Index(source, [self.f.add(where.get(d, 0), shift.get(d, 0)) for d in range(source.rank)])
+        inner = {self.update_dim[d]: v for d, v in shift.items()}
         spot = Index(update, [at.get(d, inner.get(d, 0)) for d in range(update.rank)])
-        old = [k.outputs[leaf].load(_of(place, array_of(o))) for leaf, o in zip(leaves, operands, strict=True)]
-        new = [e.element(u, _of(spot, array_of(u))) for u in updates]
-        for leaf, operand, value in zip(leaves, operands, e.apply(i.to_apply, [*old, *new]), strict=True):
-            k.outputs[leaf].store(_of(place, array_of(operand)), value)
-
-    def nest(at: dict[int, Ix]) -> None:
-        if len(at) < len(scatter_dims):
-            d = scatter_dims[len(at)]
-            with f.loop(update.dimensions[d]) as v:
-                nest({**at, d: v})
-            return
-        window(at)
-
-    # Updates come one after the other; but threads may each take a part of all windows.
-    flags: list[bool] = []
-    # That is theirs alone where all windows begin at one place along it: those that begin anywhere overlap.
-    fastest = order_in_window[-1] if order_in_window else 0
-    at_zero = fastest not in to_operand or width == source.dimensions[fastest]
-    blocks = _blocks(f, width, min(array_of(o).element_type.bits for o in operands)) if at_zero else 1
-    with parallel(f, blocks, nanoseconds=update.element_count / blocks * f.target.costs.updated_element_ns) as block:
-        first = f.mul(block, width // blocks)
-        nest({})
-    f.ready = ready and all(flags) and bool(order_in_window)
-    return True
+        places = [(outputs[leaf], _of(place, array_of(o))) for leaf, o in zip(self.leaves, self.operands, strict=True)]
+        old = [array.load(index) for array, index in places]
+        new = [self.e.element(u, _of(spot, array_of(u))) for u in self.updates]
+        made = self.e.apply(self.instruction.to_apply, [*old, *new])
+        for (array, index), value in zip(places, made, strict=True):
+            array.store(index, value)
 
 
 def _blocks(f: Function, width: int, bits: int) -> int:
