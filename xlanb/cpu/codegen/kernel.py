@@ -14,9 +14,18 @@ from xlanb.codegen.elemental import RULES, Leaf, OverwrittenError, array_of
 from xlanb.codegen.indexing import same_order
 from xlanb.codegen.math import routines
 from xlanb.cpu.emitters import concatenations as _concatenations  # noqa: F401 - registers its kernel
-from xlanb.cpu.emitters import convolutions, dots, reductions, scans, shared_reductions, transposes, variadic, windows
+from xlanb.cpu.emitters import (
+    convolutions,
+    dots,
+    loops,
+    reductions,
+    scans,
+    shared_reductions,
+    transposes,
+    variadic,
+    windows,
+)
 from xlanb.cpu.emitters import kernel as emitters
-from xlanb.cpu.emitters import loops as typed_loops
 from xlanb.cpu.emitters import reductions as _reductions  # noqa: F401
 from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, OPTIONAL, ROUNDS, SCRATCH, SCRATCH_EACH
 from xlanb.cpu.emitters.rows import Reads, is_in_place, reads_of
@@ -36,7 +45,7 @@ def emit_elements(k: emitters.Kernel) -> None:
         if len(fused) >= routines.MANY:
             k.f.uses = Counter(name for i in fused if (name := function_name(i.opcode)) is not None)
     try:
-        typed_loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
+        loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
     except OverwrittenError as error:
         error.instruction = k.instruction
         raise

@@ -253,11 +253,11 @@ class Axis:
 
     @property
     def spare_bytes(self) -> int:
-        """Bytes of the line in scratch that a line by itself needs."""
+        """Bytes of the line in scratch that a line by itself needs; two cache lines more keep the matrix off the buffers' places in the cache."""
         if self.line is None:
             return 0
         numbers = self.line.chirp.n if self.line.chirp else self.length if self.is_real or self.inner > 1 else 0
-        return -(-numbers * 2 * self.part_bytes // 64) * 64
+        return -(-numbers * 2 * self.part_bytes // 64) * 64 + 128
 
     @cached_property
     def line_bytes(self) -> int:
