@@ -188,7 +188,9 @@ class Mode:
                 target = narrowed(self.bits, self.threads)
                 stack.enter_context(mock.patch.object(compiler, "_target", return_value=target))
             pipeline = "default" if self.passes else HloPassPipeline("none")
-            return compile_module(parse(text), CompileOptions(pipeline, multi_thread=self.threads > 1))
+            module = parse(text)
+            module.verify(executable=True)  # as xlanb.compile does
+            return compile_module(module, CompileOptions(pipeline, multi_thread=self.threads > 1))
 
 
 @contextmanager
