@@ -187,7 +187,9 @@ class KernelPolicy:
             return same and IN_PLACE[instruction.opcode](instruction, operand)
         if not instruction.opcode.is_elementwise and instruction.opcode is not Op.COPY:
             return False
-        return same_order(array_of(instruction.operands[operand], operand_leaf), array_of(instruction))
+        if operand_leaf != leaf:  # a copy of a tuple: each array is one of the operand's at the same leaf
+            return False
+        return same_order(array_of(instruction.operands[operand], operand_leaf), array_of(instruction, leaf))
 
     def _reads_in_place(
         self, root: HloInstruction, leaf: Leaf, parameter: HloInstruction, parameter_leaf: Leaf
