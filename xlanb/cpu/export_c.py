@@ -95,7 +95,7 @@ def _with_constants(program: Program) -> str:
 
 def _with_lapack(text: str) -> tuple[str, list[str]]:
     """(The module with the names that a LAPACK library for C or Fortran has, those names.)"""
-    called = re.compile(rf"@{re.escape(lapack.PREFIX)}(\w+)")
+    called = re.compile(rf"@{re.escape(lapack.PREFIX)}(?:serial\.)?(\w+)")
     return called.sub(r"@\1_", text), sorted({f"{routine}_" for routine in called.findall(text)})
 
 

@@ -15,6 +15,8 @@ import numpy as np
 
 PREFIX = "lapack."
 """Symbols of the routines begin with it: lapack.dgeev."""
+SERIAL = "lapack.serial."
+"""Symbols of those that are to run on one thread: lapack.serial.dgeev (see xlanb.cpu.lapack_calls)."""
 _MODULES = ("scipy.linalg.cython_lapack", "scipy.linalg.cython_blas")
 
 
@@ -73,4 +75,4 @@ def workspace(routine: str, arguments: tuple[int | str | None, ...], at: int, dt
     return max(int(room[0].real), 1)
 
 
-__all__ = ["PREFIX", "address", "parameter_count", "workspace"]
+__all__ = ["PREFIX", "SERIAL", "address", "parameter_count", "workspace"]

@@ -2,53 +2,118 @@
 
 A thread that computes may be stopped anywhere by a signal (see xlanb.cpu.guard), but not within a library that holds
 locks and buffers of its own. What was asked meanwhile takes effect when the routine returns.
+
+A routine under the prefix SERIAL runs on one thread: OpenBLAS's own threads are off while such a call lasts, in the
+whole process, as threadpoolctl does it. For small matrices, and where xlanb's threads share a batch, they would wait
+for one another most of the time, a hundred times as long as the work takes if the machine is busy.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
+
+import numpy as np
 
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
-from xlanb.codegen.types import I64, PTR, VOID
+from xlanb.codegen.types import I32, I64, PTR, VOID
+from xlanb.codegen.values import Value
 from xlanb.cpu import guard, jit, lapack
 from xlanb.cpu.bridge import bridge
 from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.lapack import PREFIX, SERIAL
 from xlanb.cpu.objects import compile_units
 
 _MODE = 3
 """The word of a thread's record that says whether it may be stopped."""
 _CODE: list[jit.LoadedCode] = []
 """The functions live as long as the process: programs of any age call them."""
+_LIMIT = np.zeros(4, np.int32)
+"""A lock, how many calls on one thread there are, OpenBLAS's threads before the first of them."""
+GET, SET = "openblas.get", "openblas.set"
 
 
 def symbols(names: Sequence[str]) -> dict[str, int]:
     """The addresses behind those of the symbols that are routines of LAPACK or BLAS."""
-    return {name: entry(name.removeprefix(lapack.PREFIX)) for name in names if name.startswith(lapack.PREFIX)}
+    return {name: entry(name) for name in names if name.startswith(PREFIX)}
 
 
 @cache
-def entry(routine: str) -> int:
-    """The address of the function that calls a routine."""
-    target = jit.host()
+def entry(symbol: str) -> int:
+    """The address of the function that calls the routine behind a symbol."""
+    routine, target = symbol.removeprefix(SERIAL).removeprefix(PREFIX), jit.host()
     module = ModuleBuilder(routine, target)
     parameters = [Parameter(PTR, f"a{k}") for k in range(lapack.parameter_count(routine))]
     f = Function(module, f"enter.{routine}", parameters, "nounwind", None, "")
     module.functions.append(f)
+    called = {symbol: lapack.address(routine)} | bridge().symbols(guard.RECORD, guard.CHECK)
+    limits = openblas() if symbol.startswith(SERIAL) else {}
     record = f.call(PTR, guard.RECORD)
     mode = Pointer(record, I64).by(_MODE)
     before = mode[0]
     mode[0] = f.const(I64, 0)
-    f.call(VOID, f"{lapack.PREFIX}{routine}", *(f.argument(p) for p in parameters))
+    if limits:
+        _enter(f)
+    f.call(VOID, symbol, *(f.argument(p) for p in parameters))
+    if limits:
+        _leave(f)
     mode[0] = before
     f.call(VOID, guard.CHECK, record)
-    called = {f"{lapack.PREFIX}{routine}": lapack.address(routine)}
     objects = compile_units([Unit(module.text(), ready=True, weight=0)], target)
-    code = jit.LoadedCode(objects, [f.name], called | bridge().symbols(guard.RECORD, guard.CHECK))
+    code = jit.LoadedCode(objects, [f.name], called | limits)
     _CODE.append(code)
     return code.address(f.name)
 
 
-__all__ = ["entry", "symbols"]
+@cache
+def openblas() -> dict[str, int]:
+    """The functions that say and set how many threads SciPy's OpenBLAS has; none if SciPy has another BLAS."""
+    library = ctypes.CDLL(import_module("scipy.linalg.cython_blas").__file__)
+    for prefix in ("scipy_openblas", "openblas"):
+        names = {GET: f"{prefix}_get_num_threads", SET: f"{prefix}_set_num_threads"}
+        if all(hasattr(library, name) for name in names.values()):
+            return {k: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for k, name in names.items()}
+    return {}
+
+
+def _state(f: Function) -> Pointer:
+    return Pointer(f.let(PTR, f"inttoptr i64 {_LIMIT.ctypes.data} to ptr"), I32)
+
+
+def _locked(f: Function) -> Pointer:
+    """Take the lock, which is held for some nanoseconds at a time."""
+    state = _state(f)
+    with f.rounds([]) as loop:
+        held = f.let(I32, f"atomicrmw xchg {state.base!r}, i32 1 acquire")
+        loop.again = held.differs(0)
+    return state
+
+
+def _release(f: Function, lock: Value) -> None:
+    f.write(f"store atomic i32 0, {lock!r} release, align 4")
+
+
+def _enter(f: Function) -> None:
+    """Turn OpenBLAS's threads off, in the first of several calls."""
+    state = _locked(f)
+    with f.when(state[1].equals(0)):
+        state[2] = f.call(I32, GET)
+        f.call(VOID, SET, f.const(I32, 1))
+    state[1] = state[1] + 1
+    _release(f, state.base)
+
+
+def _leave(f: Function) -> None:
+    """Turn them on again, in the last of several calls."""
+    state = _locked(f)
+    state[1] = state[1] - 1
+    with f.when(state[1].equals(0)):
+        f.call(VOID, SET, state[2])
+    _release(f, state.base)
+
+
+__all__ = ["GET", "entry", "openblas", "symbols"]

@@ -84,7 +84,7 @@ def test_many_are_shared_by_threads(lapack, positive):
 @pytest.mark.parametrize("uplo", "LU")
 def test_a_large_one_is_lapacks(lapack, positive, uplo):
     exe = potrf(lapack, "s", (), 300, uplo)
-    assert "lapack.spotrf" in exe.llvm_ir
+    assert "lapack.serial.spotrf" in exe.llvm_ir
     a = positive((), 300, np.float32)
     a[250, 250] = -1
     factor, info = exe(a)

@@ -121,21 +121,26 @@ def test_programs_are_saved_with_the_names_of_routines(rng, tmp_path):
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_a_thread_may_not_be_stopped_within_a_routine(monkeypatch):
-    """A routine that sees the mode of the thread that calls it: 0 (see xlanb.cpu.guard)."""
+def test_a_thread_is_kept_in_a_routine_alone(monkeypatch):
+    """A routine that sees the mode of the thread that calls it, 0 (see xlanb.cpu.guard), and OpenBLAS's threads."""
     record = ctypes.CFUNCTYPE(ctypes.c_void_p)(bridge().symbols(guard.RECORD)[guard.RECORD])
-    modes = []
+    found = lapack_calls.openblas()
+    threads = ctypes.CFUNCTYPE(ctypes.c_int)(found[lapack_calls.GET]) if found else lambda: 1
+    modes, counts, before = [], [], threads()
 
     @ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
     def potrf(*_):
         modes.append((ctypes.c_int64 * 4).from_address(record())[3])
+        counts.append(threads())
 
     monkeypatch.setattr(lapack, "address", lambda _: ctypes.cast(potrf, ctypes.c_void_p).value)
     lapack_calls.entry.cache_clear()
-    a = np.eye(200)
-    call("potrf", "d", (), [(200, 200)], [(200, 200), ("s",)], "uplo = 76 : ui8")(a)
+    call("potrf", "d", (), [(200, 200)], [(200, 200), ("s",)], "uplo = 76 : ui8")(np.eye(200))
+    assert (modes, counts) == ([0], [1])
+    call("potrf", "d", (), [(1300, 1300)], [(1300, 1300), ("s",)], "uplo = 76 : ui8")(np.eye(1300))
     lapack_calls.entry.cache_clear()
-    assert modes == [0]
+    assert (modes, counts) == ([0, 0], [1, before])
+    assert threads() == before
 
 
 def test_a_routine_that_scipy_lacks_is_named():

@@ -101,7 +101,7 @@ def test_a_large_one_is_lapacks(lapack, rng, side, uplo, trans):
     a = system(rng, (), 200, uplo, "N", np.float64)
     b = rng.standard_normal((200, 101) if side == "L" else (101, 200))
     exe = trsm(lapack, "d", (), a.shape, b.shape, side, uplo, trans, "N")
-    assert "lapack.dtrsm" in exe.llvm_ir
+    assert "lapack.serial.dtrsm" in exe.llvm_ir
     assert residual(a, exe(a, b), b, side, uplo, trans, "N") < 1e-12
 
 

@@ -7,7 +7,7 @@ its info is -4, as LAPACK's newer routines give it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.lanes import Mask
@@ -26,7 +26,7 @@ from xlanb.cpu.emitters.linalg.routine import (
     result_bytes,
     size_of,
 )
-from xlanb.cpu.lapack import PREFIX, workspace
+from xlanb.cpu.lapack import PREFIX, SERIAL, workspace
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
@@ -69,8 +69,8 @@ class Workspace:
 
 
 ONE = 1.0
-_SHARED = 64
-"""Rows or columns from which on OpenBLAS shares the work on a matrix among threads."""
+_SERIAL, _SERIAL_ITERATION = 5e8, 1e10
+"""Operations of a single matrix, by a factorization or by an iteration, up to which one thread computes it: OpenBLAS's wait for one another too often to be of use."""
 WORK = Workspace()
 INFO = Scratch(4)
 """An info that is no result."""
@@ -80,10 +80,11 @@ Argument = int | float | str | Operand | Result | Scratch | Copied | Workspace |
 
 @dataclass(frozen=True)
 class LapackCall:
-    """A routine without the letter of its type, and its arguments in order."""
+    """A routine without the letter of its type, and its arguments in order; whether it runs on one thread."""
 
     routine: str
     arguments: tuple[Argument, ...]
+    serial: bool = True
 
     def placed(self, i: HloInstruction) -> tuple[list[Argument], int]:
         """(The arguments with a workspace of known size, all bytes of scratch memory that they take.)"""
@@ -122,7 +123,7 @@ def emit_call(call: Call, planned: LapackCall, offset: int = 0) -> list[Value]:
             addresses.append(call.results[a.number])
         else:
             addresses.append(_constant(f, call.type, a))
-    f.call(VOID, f"{PREFIX}{_LETTERS[call.type]}{planned.routine}", *addresses)
+    f.call(VOID, f"{SERIAL if planned.serial else PREFIX}{_LETTERS[call.type]}{planned.routine}", *addresses)
     return addresses
 
 
@@ -172,19 +173,17 @@ def lapack_way(
     """The way to compute an instruction by one LAPACK routine; `flops` are those of a matrix, roughly, and `finish` writes what follows a call."""
 
     def emit(call: Call) -> None:
+        limit = _SERIAL_ITERATION if iteration else _SERIAL
+        planned = replace(plan(call.instruction), serial=not call.alone or flops(call.instruction) < limit)
         if iteration is None:
-            finish(call, emit_call(call, plan(call.instruction)))
+            finish(call, emit_call(call, planned))
         else:
-            _emit_iteration(call, plan(call.instruction), finish, iteration, in_place)
-
-    def nanoseconds(i: HloInstruction) -> float:
-        # OpenBLAS starts threads of its own for larger matrices: those of the pool would only wait for its lock.
-        return 500 + flops(i) / 4 if min(size_of(i)) < _SHARED else 0.0
+            _emit_iteration(call, planned, finish, iteration, in_place)
 
     return Way(
         signature,
         emit,
-        nanoseconds,
+        lambda i: 500 + flops(i) / 4,
         lambda i: plan(i).placed(i)[1] + (LINE if iteration else 0),
         in_place,
     )
