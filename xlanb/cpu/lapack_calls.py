@@ -11,6 +11,7 @@ for one another most of the time, a hundred times as long as the work takes if t
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -32,7 +33,7 @@ _MODE = 3
 """The word of a thread's record that says whether it may be stopped."""
 _CODE: list[jit.LoadedCode] = []
 """The functions live as long as the process: programs of any age call them."""
-_LIMIT = np.zeros(4, np.int32)
+LIMIT = np.zeros(4, np.int32)
 """A lock, how many calls on one thread there are, OpenBLAS's threads before the first of them."""
 GET, SET = "openblas.get", "openblas.set"
 
@@ -76,12 +77,14 @@ def openblas() -> dict[str, int]:
     for prefix in ("scipy_openblas", "openblas"):
         names = {GET: f"{prefix}_get_num_threads", SET: f"{prefix}_set_num_threads"}
         if all(hasattr(library, name) for name in names.values()):
+            # a thread that held the lock while another forked is not in the child
+            os.register_at_fork(after_in_child=lambda: LIMIT.fill(0))
             return {k: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for k, name in names.items()}
     return {}
 
 
 def _state(f: Function) -> Pointer:
-    return Pointer(f.let(PTR, f"inttoptr i64 {_LIMIT.ctypes.data} to ptr"), I32)
+    return Pointer(f.let(PTR, f"inttoptr i64 {LIMIT.ctypes.data} to ptr"), I32)
 
 
 def _locked(f: Function) -> Pointer:
@@ -116,4 +119,4 @@ def _leave(f: Function) -> None:
     _release(f, state.base)
 
 
-__all__ = ["GET", "entry", "openblas", "symbols"]
+__all__ = ["GET", "LIMIT", "entry", "openblas", "symbols"]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -141,6 +144,21 @@ def test_a_thread_is_kept_in_a_routine_alone(monkeypatch):
     lapack_calls.entry.cache_clear()
     assert (modes, counts) == ([0, 0], [1, before])
     assert threads() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_finds_the_lock_of_openblas_free():
+    exe = call("potrf", "d", (), [(70, 70)], [(70, 70), ("s",)], "uplo = 76 : ui8")
+    want = exe(4 * np.eye(70))
+    lapack_calls.LIMIT[:2] = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python's, of forks beside other threads
+        child = os.fork()
+    if not child:
+        signal.alarm(30)
+        os._exit(int(not np.array_equal(exe(4 * np.eye(70))[0], want[0])))
+    lapack_calls.LIMIT[:2] = 0
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_routine_that_scipy_lacks_is_named():
