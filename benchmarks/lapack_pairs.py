@@ -2,9 +2,8 @@
 
 Each program is one custom-call, compiled twice: as xlanb computes it, and with the routines of
 LAPACK alone. A routine of xlanb's own is worth its lines where `wall` or `processor`, the time
-of LAPACK divided by its own, is 1.3 or more. XLANB_ROUTINES names the rows to measure, as a
-regular expression ("potrf f32 .* x 64"). Set OPENBLAS_NUM_THREADS=1 to keep the threads of
-OpenBLAS out of the comparison: on a busy machine waiting for one another is most of their time.
+of LAPACK divided by its own, is 1.3 or more. XLANB_ROUTINES names the routines to measure and
+XLANB_SIZES the matrices, as regular expressions ("potrf|getrf", "f32 16 x").
 """
 
 from __future__ import annotations
@@ -30,6 +29,8 @@ SIZES, BATCHES = (4, 16, 64, 128, 256, 512, 1024), (1, 64, 1024)
 _TYPES = {"f32": "s", "f64": "d", "c64": "c", "c128": "z"}
 _LONGEST = 2e9
 """Operations of the largest program, not to wait for minutes."""
+_LARGEST = 2**23
+"""Numbers of the largest batch."""
 _ROUNDS = 7
 _SECONDS = 0.004
 
@@ -149,13 +150,15 @@ def _measured(calls: Mapping[str, Callable[[], Any]]) -> dict[str, tuple[float, 
 
 def table() -> pd.DataFrame:
     """A row per program that has a kernel of xlanb's own."""
-    wanted = re.compile(os.environ.get("XLANB_ROUTINES", ""))
+    routines, wanted = (re.compile(os.environ.get(name, "")) for name in ("XLANB_ROUTINES", "XLANB_SIZES"))
     rows = []
     for kind in _TYPES:
         for n in SIZES:
             for batch in BATCHES:
+                if n * n * batch > _LARGEST or not wanted.search(f"{kind} {n} x {batch}"):
+                    continue
                 for name, operations, text, given in _programs(kind, n, batch):
-                    if operations * batch > _LONGEST or not wanted.search(name):
+                    if operations * batch > _LONGEST or not routines.search(name):
                         continue
                     module = parse(text)
                     if way(module.entry_computation.root) in [w[-1] for w in CUSTOM_CALLS.values()]:
