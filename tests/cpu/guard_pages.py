@@ -25,11 +25,11 @@ from xlanb.codegen.function import Function
 from xlanb.codegen.types import PTR, Type
 from xlanb.codegen.values import Value
 from xlanb.cpu import CompileOptions, Executable, compile_module, compiler, jit
-from xlanb.cpu.bridge import bridge
 from xlanb.cpu.codegen import program
 from xlanb.cpu.codegen.units import Unit
-from xlanb.cpu.guard import OK
 from xlanb.cpu.objects import compile_units
+from xlanb.cpu.runtime.bridge import bridge
+from xlanb.cpu.runtime.guard import OK
 from xlanb.hlo import parse
 from xlanb.transforms.pipeline import HloPassPipeline
 

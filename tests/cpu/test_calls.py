@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xlanb.cpu.bridge import bridge
+from xlanb.cpu.runtime.bridge import bridge
 from xlanb.errors import ArgumentError
 
 ADD = """HloModule add

@@ -10,9 +10,10 @@ import pytest
 from xlanb.codegen.function import PARALLEL, Parameter
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import PTR
-from xlanb.cpu import jit, objects, pool
+from xlanb.cpu import jit, objects
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.emitters.copies import copy
+from xlanb.cpu.runtime import pool
 from xlanb.cpu.target import has_pool
 
 pytestmark = pytest.mark.skipif(not has_pool(jit.host().triple), reason="no pool on this system")

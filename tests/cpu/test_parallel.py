@@ -17,8 +17,9 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.parallel import is_shared, parallel
 from xlanb.codegen.types import I64, PTR
-from xlanb.cpu import jit, objects, pool
+from xlanb.cpu import jit, objects
 from xlanb.cpu.codegen.units import Unit
+from xlanb.cpu.runtime import pool
 from xlanb.cpu.target import has_pool
 from xlanb.errors import CompilationError
 

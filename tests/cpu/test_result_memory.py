@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy._core.multiarray import get_handler_name  # type: ignore[import-not-found]
 
-from xlanb.cpu import result_memory
-from xlanb.cpu.bridge import bridge
+from xlanb.cpu.runtime import result_memory
+from xlanb.cpu.runtime.bridge import bridge
 
 N = result_memory.LARGE // 4
 

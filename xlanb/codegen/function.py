@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from xlanb.codegen import lanes
+from xlanb.codegen import lanes, polling
 from xlanb.codegen.plan import Choice, Step
 from xlanb.codegen.types import I1, I64, PTR, VOID, Type, integer
 from xlanb.codegen.values import Number, Value, Vector, text_of
@@ -76,11 +76,13 @@ class Loop:
 
 @dataclass
 class Rounds:
-    """A loop with a condition of its own: what it carries, what that becomes, and whether there is another round."""
+    """A loop with a condition of its own: what it carries, what that becomes, and whether there is another round; how many rounds at most, and its strips (see polling.py)."""
 
     values: list[Value]
     next: Sequence[Value] = field(default_factory=list)
     again: Value | None = None
+    count: int | None = None
+    strip: polling.Strip | None = None
 
 
 @dataclass(eq=False)
@@ -98,6 +100,10 @@ class Region:
     width: int = 0
     mask: lanes.Mask | None = None
     memo: dict[object, object] = field(default_factory=dict)
+    work: int = 0
+    """What is done here between two polls beyond its lines once (see polling.py)."""
+    called: bool = False
+    """Whether the last that was written is a call of code that may have returned because it is to stop."""
 
 
 @dataclass
@@ -112,7 +118,7 @@ class Outlined:
 
 
 class Function:
-    """Writes one LLVM function `void name(parameters)`.
+    """Writes one LLVM function `name(parameters)`, without a result unless `result` is set to its type; a function with one ends with `give`.
 
     An emitter sets `ready` where the IR that it wrote needs none of LLVM's passes to become good code, `calls_only` where nothing in it is worth optimising at all, and `shared` for a
     function that other programs have too, word for word, and that calls no other by name. `slot` is the number of the thread that runs: a value inside of an outlined part, 0 elsewhere.
@@ -142,12 +148,15 @@ class Function:
         self.fast = ""
         self.outlined: list[Outlined] = []
         self.plans: list[Step] = []
+        self.result = VOID
         self.uses: Counter[str] = Counter()
         self.regions = [Region([], "entry", barrier=True)]
         self._allocas: list[str] = []
         self._count = 0
         self._outside = 0
         self._dbg = ""
+        self._part_rounds: int | None = None
+        self.polls = self.goes_on = False
 
     @property
     def target(self) -> Target:
@@ -208,13 +217,17 @@ class Function:
 
     def write(self, text: str) -> None:
         """An instruction without a value, exactly as it is written."""
+        if self.regions[-1].called:
+            self._poll_after_call()
         self.regions[-1].lines.append(f"  {text}{self._dbg}")
 
     def let(self, type_: Type, text: str) -> Value:
         """An instruction with a value, exactly as it is written."""
+        region = self.regions[-1]
+        if region.called:
+            self._poll_after_call()
         self._count += 1
         name = f"%v{self._count}"
-        region = self.regions[-1]
         region.lines.append(f"  {name} = {text}{self._dbg}")
         return (Vector if type_.lanes else Value)(self, type_, name, len(self.regions))
 
@@ -316,10 +329,23 @@ class Function:
     def call_own(self, name: str, *arguments: Value) -> None:
         """A call of a function of this module (see routines.py)."""
         self.write(f"call void @{name}({', '.join(repr(a) for a in arguments)})")
+        self.has_called()
 
     def call_pointer(self, callee: Value, *arguments: Value) -> None:
         """A call of the function at an address."""
         self.write(f"call void {callee.text}({', '.join(repr(a) for a in arguments)})")
+        self.has_called()
+
+    def has_called(self) -> None:
+        """The last instruction is a call of code that polls. Where that is to stop it returns early, and what it has
+        written, places in an array perhaps, must not be used: what comes next is preceded by a poll.
+        """
+        self.regions[-1].work += polling.CALL
+        self.regions[-1].called = self.target.polls and not self.goes_on
+
+    def _poll_after_call(self) -> None:
+        self.regions[-1].called = False
+        polling.write(self)
 
     def prefetch(self, address: Value, *, for_write: bool = False) -> None:
         """Have the cache line of an address fetched; nothing happens where it is no memory."""
@@ -463,7 +489,9 @@ class Function:
 
     @property
     def block(self) -> str:
-        """The name of the basic block that is being written."""
+        """The name of the basic block that is being written; a poll that is due begins another one."""
+        if self.regions[-1].called:
+            self._poll_after_call()
         return next(r.block for r in reversed(self.regions) if r.block)
 
     @block.setter
@@ -509,7 +537,10 @@ class Function:
 
     def _append(self, inner: Region) -> None:
         self.regions[-1].lines.extend(inner.lines)
-        self.block = inner.block or self.block
+        self.regions[-1].work += inner.work
+        self.regions[-1].called |= inner.called
+        if inner.block:
+            self.block = inner.block
 
     @contextmanager
     def outside(self, depth: int) -> Iterator[None]:
@@ -533,17 +564,17 @@ class Function:
 
     def mark(self) -> Callable[[], None]:
         """What there is now; calling the result goes back to it, out of whatever has been begun since."""
-        regions = [(r, len(r.lines), r.block, dict(r.memo)) for r in self.regions]
+        regions = [(r, len(r.lines), r.block, dict(r.memo), r.work, r.called) for r in self.regions]
         here, allocas, parts, plans = self.regions, len(self._allocas), len(self.outlined), len(self.plans)
-        former = self._allocas, self.scope, self._dbg, self._outside, self.slot
+        former = self._allocas, self.scope, self._dbg, self._outside, self.slot, self.polls, self._part_rounds
 
         def back() -> None:
             self.regions = here
             self.regions[:] = [r for r, *_ in regions]
-            for r, size, block, memo in regions:
+            for r, size, block, memo, work, called in regions:
                 del r.lines[size:]
-                r.block, r.memo = block, dict(memo)
-            self._allocas, self.scope, self._dbg, self._outside, self.slot = former
+                r.block, r.memo, r.work, r.called = block, dict(memo), work, called
+            self._allocas, self.scope, self._dbg, self._outside, self.slot, self.polls, self._part_rounds = former
             del self._allocas[allocas:], self.outlined[parts:], self.plans[plans:]
 
         return back
@@ -678,11 +709,22 @@ class Function:
         """Go to one of two blocks."""
         self.write(f"br {condition!r}, label {then}, label {otherwise}")
 
+    def give(self, result: Value | None = None) -> None:
+        """Return from the function; what is written behind it in this region does not run."""
+        if (VOID if result is None else result.type) is not self.result:
+            raise AssertionError(f"{self.name} gives {self.result}, not {result!r}")
+        self.write("ret void" if result is None else f"ret {result!r}")
+        self.begin(self.fresh("beyond"))
+
     def phi(self, type_: Type, incoming: Sequence[tuple[Value, str]]) -> Value:
         """A value by the block that one comes from."""
-        value = (Vector if type_.lanes else Value)(self, type_, self.fresh("c"), len(self.regions))
+        value = self.phi_value(type_)
         self.regions[-1].lines.append(Phi(value, list(incoming), self._dbg))
         return value
+
+    def phi_value(self, type_: Type) -> Value:
+        """The value of a phi that is still to be written."""
+        return (Vector if type_.lanes else Value)(self, type_, self.fresh("c"), len(self.regions))
 
     @contextmanager
     def rounds(self, state: Sequence[Value], guard: Value | None = None) -> Iterator[Rounds]:
@@ -695,21 +737,38 @@ class Function:
             loop = Rounds(list(carried))
             yield loop
             self._dbg = mark
-            latch = self.block
             if loop.again is None:
                 raise AssertionError("a loop without a condition")
-            self.branch_if(loop.again, head, exit_)
-        before = self.block
+            left = polling.end_round(self, body, loop)
+            latch = self.block
+            behind = self.fresh("strip") if loop.strip is not None else exit_
+            self.branch_if(loop.again, head, behind)
+        before, entry = self.block, self.fresh("strips") if loop.strip is not None else head
         if guard is None:
-            self.branch(head)
+            self.branch(entry)
         else:
-            self.branch_if(guard, head, exit_)
-        self.begin(head)
+            self.branch_if(guard, entry, exit_)
         here = self.regions[-1].lines
+        self.regions[-1].work += left - len(body.lines)
+        came, strips = [(v, before) for v in state], list[Phi]()
+        if loop.strip is not None:
+            self.begin(entry)
+            strips = [Phi(self.phi_value(v.type), [first], mark) for v, first in zip(state, came, strict=True)]
+            here.extend(strips)
+            polling.begin_strips(self, loop.strip, strips[0].value)
+            self.branch(head)
+            came = [(phi.value, entry[1:]) for phi in strips]
+        self.begin(head)
         last = [self._as(phi.type, v) for phi, v in zip(carried, loop.next, strict=True)]
-        for phi, first, then in zip(carried, state, last, strict=True):
-            here.append(Phi(phi, [(first, before), (then, latch)], mark))
+        for phi, first, then in zip(carried, came, last, strict=True):
+            here.append(Phi(phi, [first, (then, latch)], mark))
         here.extend(body.lines)
+        if loop.strip is not None:
+            self.begin(behind)
+            polling.end_strips(self, loop.strip, last[0], entry, exit_)
+            latch = self.block
+            for strip, then in zip(strips, last, strict=True):
+                strip.incoming.append((then, latch))
         self.begin(exit_)
         loop.values = last
         if guard is not None:
@@ -720,12 +779,19 @@ class Function:
 
     @contextmanager
     def carried(
-        self, count: Ix, initial: Sequence[Value] = (), start: Ix = 0, *, guarded: bool = False
+        self,
+        count: Ix,
+        initial: Sequence[Value] = (),
+        start: Ix = 0,
+        *,
+        guarded: bool = False,
+        most: int | None = None,
     ) -> Iterator[Loop]:
         """A loop over start, ..., count - 1 that carries values; at least one round.
 
-        The body sets `loop.next`; after the block `loop.values` are the results. A loop whose `count` is not known must be `guarded`: it may then run no round at all. A loop of one
-        known round costs nothing.
+        The body sets `loop.next`; after the block `loop.values` are the results. A loop whose
+        `count` is not known must be `guarded`: it may then run no round at all; `most` says how
+        many rounds it has at most. A loop of one known round costs nothing.
         """
         loop = Loop(start, list(initial))
         if isinstance(count, int) and isinstance(start, int) and count - start == 1:
@@ -740,14 +806,23 @@ class Function:
             index, *values = inner.values
             loop.index, loop.values = index, list(values)
             yield loop
+            inner.count = self._rounds_of(count, start) if most is None else most
+            inner.strip = polling.strip(self, inner.count, end)
+            bound = inner.strip.end if inner.strip is not None else end
             after = self.let(I64, f"add nuw nsw {index!r}, 1")
-            inner.next, inner.again = [after, *loop.next], self.let(I1, f"icmp slt {after!r}, {end.text}")
+            inner.next, inner.again = [after, *loop.next], self.let(I1, f"icmp slt {after!r}, {bound.text}")
         loop.values = inner.values[1:]
 
+    def _rounds_of(self, count: Ix, start: Ix) -> int | None:
+        """How many rounds there are at most between two indices; None where that is not known."""
+        if isinstance(count, int) and isinstance(start, int):
+            return max(count - start, 0)
+        return self._part_rounds if isinstance(count, Value) and count.text == "%hi" else None
+
     @contextmanager
-    def loop(self, count: Ix, start: Ix = 0, *, guarded: bool = False) -> Iterator[Ix]:
+    def loop(self, count: Ix, start: Ix = 0, *, guarded: bool = False, most: int | None = None) -> Iterator[Ix]:
         """A loop that carries nothing; gives its counter."""
-        with self.carried(count, (), start, guarded=guarded) as loop:
+        with self.carried(count, (), start, guarded=guarded, most=most) as loop:
             yield loop.index
 
     @contextmanager
@@ -795,17 +870,23 @@ class Function:
         """
         name = self.module.unique(f"{self.name}.part")
         part = Outlined(name, count, chunks, self.module.subprogram(name, self.instruction, "internal"))
+        if self.regions[-1].called:
+            self._poll_after_call()
         self.regions[-1].lines.append(PartCall(part, self._dbg))
-        outer = (self.regions, self._allocas, self.scope, self._dbg, self._outside)
+        self.has_called()
+        outer = (self.regions, self._allocas, self.scope, self._dbg, self._outside, self.polls)
         self._outside = self.size
         self.regions = [Region([], "entry", barrier=True)]
-        self._allocas, self.scope, self._dbg = [], part.scope, ""
+        self._allocas, self.scope, self._dbg, self.polls = [], part.scope, "", False
+        if isinstance(count, int) and isinstance(chunks, int):
+            self._part_rounds = -(-count // chunks)
         self.slot = Value(self, I64, "%slot")
         self.locate(self.instruction)
         yield Value(self, I64, "%lo"), Value(self, I64, "%hi")
         lines = self.regions[-1].lines
-        part.lines = ["entry:", *self._allocas, *lines, f"  ret void{self._dbg}", "}"]
-        self.regions, self._allocas, self.scope, self._dbg, self._outside = outer
+        part.lines = ["entry:", *self._allocas, *lines, *self._stop(), f"  ret void{self._dbg}", "}"]
+        self.regions, self._allocas, self.scope, self._dbg, self._outside, self.polls = outer
+        self._part_rounds = None
         self._outside += len(lines)
         self.slot = 0
         self.outlined.append(part)
@@ -840,11 +921,15 @@ class Function:
     @property
     def body(self) -> list[str]:
         """The instructions of the finished function but for its return."""
-        return [*self._allocas, *map(str, self.regions[-1].lines)]
+        return [*self._allocas, *map(str, self.regions[-1].lines), *self._stop()]
+
+    def _stop(self) -> list[str]:
+        """The block to which polls go that stop the function."""
+        return [f"  br label %{polling.STOPPED}", f"{polling.STOPPED}:"] if self.polls else []
 
     def replace_body(self, lines: Sequence[Line]) -> None:
         """Take the instructions of another function with the same parameters."""
-        self._allocas, self.regions[-1].lines = [], list(lines)
+        self._allocas, self.regions[-1].lines, self.polls = [], list(lines), False
 
     def text(self) -> list[str]:
         """The function's lines, after those of its outlined parts; a `ret void` closes each."""
@@ -860,8 +945,9 @@ class Function:
             parameters = ", ".join((*given, "i64 %lo", "i64 %hi", "i64 %slot"))
             lines += [_head("internal", part.name, parameters, attributes, part.scope), *body, ""]
             lines += [*_thunk(part.name, self.parameters), ""]
-        head = _head(self.linkage, self.name, ", ".join(given), self.attributes, self.scope)
-        lines += [head, "entry:", *self.body, f"  ret void{self._dbg}", "}"]
+        head = _head(self.linkage, self.name, ", ".join(given), self.attributes, self.scope, self.result)
+        end = f"  ret void{self._dbg}" if self.result is VOID else "  unreachable"
+        lines += [head, "entry:", *self.body, end, "}"]
         return lines if len(lines) < _LONG else [_without_branch(line) for line in lines]
 
 
@@ -892,7 +978,7 @@ def _unpack(parameters: Sequence[Parameter]) -> list[str]:
     return lines
 
 
-def _head(linkage: str, name: str, parameters: str, attributes: str, scope: int | None) -> str:
+def _head(linkage: str, name: str, parameters: str, attributes: str, scope: int | None, result: Type = VOID) -> str:
     """The first line of a function."""
     debug = f" !dbg !{scope}" if scope is not None else ""
-    return f"define {linkage + ' ' if linkage else ''}void @{name}({parameters}) {attributes}{debug} {{"
+    return f"define {linkage + ' ' if linkage else ''}{result.text} @{name}({parameters}) {attributes}{debug} {{"

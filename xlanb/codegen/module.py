@@ -8,6 +8,7 @@ from typing import Protocol
 
 from xlanb.codegen.costs import Costs
 from xlanb.codegen.function import PARALLEL, Function, Parameter
+from xlanb.codegen.polling import ATTENTION, CHECK
 
 # An HLO instruction may be called "log" or "memcpy": its kernel must not take the name of the C library's function.
 _C_LIBRARY = frozenset(
@@ -57,6 +58,10 @@ class Target(Protocol):
     def threads(self) -> int:
         """Threads that share a loop."""
 
+    @property
+    def polls(self) -> bool:
+        """Whether loops poll (see polling.py)."""
+
 
 def identifier(name: str) -> str:
     """A name that LLVM takes without quotes."""
@@ -82,7 +87,7 @@ class ModuleBuilder:
         self.kernels: dict[str, str] = {}
         self._metadata: list[str] = []
         self._locations: dict[tuple[int, int], int] = {}
-        self._taken = {PARALLEL, *reserved, *_C_LIBRARY}
+        self._taken = {PARALLEL, ATTENTION, CHECK, *reserved, *_C_LIBRARY}
         if self.debug:
             self._metadata += [
                 '!DIFile(filename: "' + name.replace("\\", "\\5C").replace('"', "\\22") + '.hlo", directory: "")',

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from xlanb.boundary import array_of
 from xlanb.buffers.values import sizes_bytes
-from xlanb.cpu import bridge as bridges
-from xlanb.cpu import guard
 from xlanb.cpu.dynamic import packed, sizes_at, unpacked
 from xlanb.cpu.jit import LoadedCode
+from xlanb.cpu.runtime import bridge as bridges
+from xlanb.cpu.runtime import guard
+from xlanb.cpu.runtime.layouts import GIVES_TUPLE, RELEASES_GIL
 from xlanb.errors import ArgumentError, CancelledError, OutOfMemoryError
 from xlanb.memory import out_of_memory
 from xlanb.shape import ArrayShape, Shape, TupleShape
@@ -204,10 +205,11 @@ class Calls:
         self._frame = _Frame(len(self.arguments), len(self.results), temp)
         self._bridge = bridges.bridge()
         self.address = code.address("run")
-        flags = (1 if is_long else 0) | (2 if isinstance(signature.result, TupleShape) else 0)
+        flags = RELEASES_GIL if is_long else 0
+        flags |= GIVES_TUPLE if isinstance(signature.result, TupleShape) else 0
         arrays = [(s.dtype, s.dimensions, s.strides) for s in (*self.arguments, *self.results) if s is not None]
         self._table = bridges.table(self.address, temp, arrays, len(self.results), flags)
-        self._word = self._table.ctypes.data + 8 * bridges.CANCEL_WORD
+        self._word = self._table.ctypes.data + bridges.CANCELLATION_AT
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         # at the interpreter's end the modules are gone before their objects

@@ -196,7 +196,7 @@ def _target(options: CompileOptions) -> Target:
 def _target_of(host: Target, multi_thread: bool, explicit: bool) -> Target:
     """The same object each time: a target knows what it has computed of its features."""
     threads = host.threads if multi_thread else 1
-    return replace(host, threads=threads, explicit_vectors=host.explicit_vectors and explicit)
+    return replace(host, threads=threads, explicit_vectors=host.explicit_vectors and explicit, polls=True)
 
 
 def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:

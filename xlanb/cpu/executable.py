@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 from xlanb.buffers.buffer_assignment import BufferAssignment
 from xlanb.codegen.function import PARALLEL
 from xlanb.codegen.plan import KernelPlan
-from xlanb.cpu import jit, lapack_calls, library, lines, pool
-from xlanb.cpu.bridge import bridge
+from xlanb.codegen.polling import ATTENTION, CHECK
+from xlanb.cpu import jit, lapack_calls, library, lines
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
 from xlanb.cpu.feeds import infeed_arrays
-from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HiddenState, make_host_calls
 from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.run_counter import RunCounter
+from xlanb.cpu.runtime import pool
+from xlanb.cpu.runtime.bridge import bridge
+from xlanb.cpu.runtime.guard import HOST
 from xlanb.cpu.shortage import Shortage
 from xlanb.cpu.target import Target
 from xlanb.display import Displayable
@@ -198,7 +200,7 @@ class Executable(Displayable):
 
     def _functions(self, program: Program) -> dict[str, int]:
         """The addresses of the functions that a program calls outside of itself."""
-        functions = {symbol: h.address for symbol, h in self._host.items()}
+        functions = {symbol: h.address for symbol, h in self._host.items()} | bridge().symbols(ATTENTION, CHECK)
         if program.is_parallel:
             functions[PARALLEL] = pool.address()
         if program.host:

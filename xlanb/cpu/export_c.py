@@ -46,8 +46,8 @@ def export_c(exe: Executable, directory: str | Path, name: str) -> list[Path]:
     if exe.program.host:
         instruction = next(iter(exe.program.host.values()))
         raise UnimplementedError(f"the program calls a function of this process, which C cannot:\n  {instruction}")
-    # One thread: the code stands by itself.
-    target = replace(exe.target, threads=1)
+    # One thread that nobody stops: the code stands by itself.
+    target = replace(exe.target, threads=1, polls=False)
     program = emit_program(exe.buffer_assignment, target)
     text, routines = _with_lapack(_with_constants(program))
     if name != "run":  # a kernel of the same name gives way

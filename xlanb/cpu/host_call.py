@@ -71,7 +71,7 @@ class HiddenState:
 class HostCall:
     """The function behind one instruction: it takes a table of addresses, operands' leaves first, then those of the result.
 
-    The machine code calls this object through CPython's own interface and ends where that raises (see `xlanb.host` in xlanb.cpu.guard). A ctypes callback would lose an
+    The machine code calls this object through CPython's own interface and ends where that raises (see `xlanb.host` in xlanb.cpu.runtime.guard). A ctypes callback would lose an
     exception that a signal's handler raises before its first line, or behind its last.
     """
 

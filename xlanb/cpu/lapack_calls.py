@@ -1,7 +1,4 @@
-"""What machine code calls in place of a LAPACK or BLAS routine: a function that keeps the thread in the routine until it returns.
-
-A thread that computes may be stopped anywhere by a signal (see xlanb.cpu.guard), but not within a library that holds
-locks and buffers of its own. What was asked meanwhile takes effect when the routine returns.
+"""What machine code calls as a LAPACK or BLAS routine: the routine, or a function that runs it on one thread.
 
 A routine under the prefix SERIAL runs on one thread: OpenBLAS's own threads are off while such a call lasts, in the
 whole process, as threadpoolctl does it. For small matrices, and where xlanb's threads share a batch, they would wait
@@ -21,16 +18,13 @@ import numpy as np
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
-from xlanb.codegen.types import I32, I64, PTR, VOID
+from xlanb.codegen.types import I32, PTR, VOID
 from xlanb.codegen.values import Value
-from xlanb.cpu import guard, jit, lapack
-from xlanb.cpu.bridge import bridge
+from xlanb.cpu import jit, lapack
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.lapack import PREFIX, SERIAL
 from xlanb.cpu.objects import compile_units
 
-_MODE = 3
-"""The word of a thread's record that says whether it may be stopped."""
 _CODE: list[jit.LoadedCode] = []
 """The functions live as long as the process: programs of any age call them."""
 LIMIT = np.zeros(4, np.int32)
@@ -45,25 +39,19 @@ def symbols(names: Sequence[str]) -> dict[str, int]:
 
 @cache
 def entry(symbol: str) -> int:
-    """The address of the function that calls the routine behind a symbol."""
+    """The address of the routine behind a symbol, or of the function that calls it on one thread."""
     routine, target = symbol.removeprefix(SERIAL).removeprefix(PREFIX), jit.host()
+    limits = openblas() if symbol.startswith(SERIAL) else {}
+    if not limits:
+        return lapack.address(routine)
     module = ModuleBuilder(routine, target)
     parameters = [Parameter(PTR, f"a{k}") for k in range(lapack.parameter_count(routine))]
     f = Function(module, f"enter.{routine}", parameters, "nounwind", None, "")
     module.functions.append(f)
-    called = {symbol: lapack.address(routine)} | bridge().symbols(guard.RECORD, guard.CHECK)
-    limits = openblas() if symbol.startswith(SERIAL) else {}
-    record = f.call(PTR, guard.RECORD)
-    mode = Pointer(record, I64).by(_MODE)
-    before = mode[0]
-    mode[0] = f.const(I64, 0)
-    if limits:
-        _enter(f)
+    called = {symbol: lapack.address(routine)}
+    _enter(f)
     f.call(VOID, symbol, *(f.argument(p) for p in parameters))
-    if limits:
-        _leave(f)
-    mode[0] = before
-    f.call(VOID, guard.CHECK, record)
+    _leave(f)
     objects = compile_units([Unit(module.text(), ready=True, weight=0)], target)
     code = jit.LoadedCode(objects, [f.name], called | limits)
     _CODE.append(code)

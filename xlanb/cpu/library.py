@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlanb.codegen.polling import ATTENTION, CHECK
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
+from xlanb.cpu.runtime.bridge import bridge
 from xlanb.cpu.target import Target
 
 _ROUTINES: dict[tuple[Target, str], tuple[jit.LoadedCode, int]] = {}
@@ -30,7 +32,7 @@ def load(units: Sequence[Unit], target: Target, symbols: Mapping[str, int], kept
     objects = [fixed[u] if u in fixed else next(made) for u in own]
     _FIXED.update({(target, u.text): data for u, data in zip(own, objects, strict=True) if u.everywhere})
     if missing:
-        code = jit.LoadedCode(list(made), [u.shared for u in missing])
+        code = jit.LoadedCode(list(made), [u.shared for u in missing], bridge().symbols(ATTENTION, CHECK))
         for u in missing:
             _ROUTINES.setdefault((target, u.text), (code, code.address(u.shared)))
     found = {u.shared: _ROUTINES[target, u.text] for u in routines}

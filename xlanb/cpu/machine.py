@@ -23,10 +23,11 @@ from pathlib import Path
 import numpy as np
 
 from xlanb.codegen.function import PARALLEL
-from xlanb.cpu import jit, pool
+from xlanb.cpu import jit
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.objects import compile_units
+from xlanb.cpu.runtime import pool
 from xlanb.cpu.target import Target
 
 _VERSION = 1

@@ -14,7 +14,7 @@ from xlanb.debug_options import environment_number
 class Target:
     """The machine that code is made for; `features` as LLVM writes them ("+avx2,-avx512f"), `threads` is how many a program may use.
 
-    Without `explicit_vectors` elementwise code and reductions are written for one element, and LLVM's passes find the vectors.
+    With `polls` loops look whether the execution is to stop (see xlanb.codegen.polling). Without `explicit_vectors` elementwise code and reductions are written for one element, and LLVM's passes find the vectors.
     """
 
     triple: str
@@ -23,6 +23,7 @@ class Target:
     data_layout: str
     threads: int = 1
     explicit_vectors: bool = True
+    polls: bool = False
 
     @cached_property
     def enabled(self) -> frozenset[str]:

@@ -8,10 +8,10 @@ import traceback
 import weakref
 from typing import Any
 
-from xlanb.cpu.bridge import bridge
 from xlanb.cpu.calls import Calls
-from xlanb.cpu.guard import NO_MEMORY, OK
 from xlanb.cpu.run_counter import RunCounter
+from xlanb.cpu.runtime.bridge import bridge
+from xlanb.cpu.runtime.guard import NO_MEMORY, OK
 from xlanb.errors import ArgumentError, CancelledError, OutOfMemoryError, XlanbError
 from xlanb.frontends.jax import import_jax
 from xlanb.memory import out_of_memory

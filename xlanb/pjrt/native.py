@@ -6,10 +6,11 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xlanb.cpu import guard, jit
-from xlanb.cpu.bridge import bridge
+from xlanb.cpu import jit
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
+from xlanb.cpu.runtime import guard
+from xlanb.cpu.runtime.bridge import bridge
 from xlanb.errors import OutOfMemoryError
 from xlanb.pjrt import c_api
 from xlanb.pjrt.native_text import NATIVE, UNUSUAL_FUNCTIONS, text

@@ -13,7 +13,7 @@ import time
 from enum import IntEnum
 from string import Template
 
-from xlanb.cpu import guard
+from xlanb.cpu.runtime import guard
 from xlanb.pjrt import c_api
 from xlanb.pjrt.ir_calls import EXECUTE, LAYOUTS, TRANSFERS
 from xlanb.pjrt.ir_objects import MEMORY, OBJECTS

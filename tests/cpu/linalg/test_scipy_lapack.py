@@ -13,8 +13,7 @@ import scipy.linalg
 
 import xlanb
 from tests.cpu.linalg.conftest import call
-from xlanb.cpu import guard, lapack, lapack_calls
-from xlanb.cpu.bridge import bridge
+from xlanb.cpu import lapack, lapack_calls
 
 TOLERANCES = {"s": 2e-4, "d": 1e-11, "c": 2e-4, "z": 1e-11}
 DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
@@ -125,24 +124,22 @@ def test_programs_are_saved_with_the_names_of_routines(rng, tmp_path):
 
 
 def test_a_thread_is_kept_in_a_routine_alone(monkeypatch):
-    """A routine that sees the mode of the thread that calls it, 0 (see xlanb.cpu.guard), and OpenBLAS's threads."""
-    record = ctypes.CFUNCTYPE(ctypes.c_void_p)(bridge().symbols(guard.RECORD)[guard.RECORD])
+    """A routine that sees OpenBLAS's threads."""
     found = lapack_calls.openblas()
     threads = ctypes.CFUNCTYPE(ctypes.c_int)(found[lapack_calls.GET]) if found else lambda: 1
-    modes, counts, before = [], [], threads()
+    counts, before = [], threads()
 
     @ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
     def potrf(*_):
-        modes.append((ctypes.c_int64 * 4).from_address(record())[3])
         counts.append(threads())
 
     monkeypatch.setattr(lapack, "address", lambda _: ctypes.cast(potrf, ctypes.c_void_p).value)
     lapack_calls.entry.cache_clear()
     call("potrf", "d", (), [(200, 200)], [(200, 200), ("s",)], "uplo = 76 : ui8")(np.eye(200))
-    assert (modes, counts) == ([0], [1])
+    assert counts == [1]
     call("potrf", "d", (), [(1300, 1300)], [(1300, 1300), ("s",)], "uplo = 76 : ui8")(np.eye(1300))
     lapack_calls.entry.cache_clear()
-    assert (modes, counts) == ([0, 0], [1, before])
+    assert counts == [1, before]
     assert threads() == before
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
+from xlanb.codegen import polling
 from xlanb.codegen.elemental import RULES, Elemental, Leaf, array_of
 from xlanb.codegen.function import Parameter
 from xlanb.codegen.indexing import IrArray
@@ -15,8 +16,8 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.codegen import kernel as kernels
 from xlanb.cpu.emitters import fft, linalg, updates
 from xlanb.cpu.emitters.kernel import EMITTERS, Kernel
-from xlanb.cpu.guard import HOST
 from xlanb.cpu.host_call import HOST_OPCODES
+from xlanb.cpu.runtime.guard import HOST
 from xlanb.errors import UnimplementedError
 from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
@@ -28,7 +29,7 @@ _INLINE_LINES = 120
 _TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 
 
-def _is_host_call(i: HloInstruction) -> bool:
+def is_host_call(i: HloInstruction) -> bool:
     """Whether the runtime computes an instruction: also each that takes or gives arrays of dynamic size, which the padder leaves where it can do nothing better."""
     if any(has_dynamic(s) for s in (i.shape, *(o.shape for o in i.operands))):
         return True
@@ -67,7 +68,7 @@ class KernelFunction:
             UnimplementedError: an opcode without a kernel.
         """
         i = self.instruction
-        if _is_host_call(i):
+        if is_host_call(i):
             self._emit_host_call()
         else:
             self._emit_kernel()
@@ -109,6 +110,15 @@ class KernelFunction:
             elif is_fused:
                 bindings[target] = {(): lambda index, operand=operand: RULES[Op.CONSTANT](outside, operand, index)}
         return bindings
+
+    @property
+    def work(self) -> int:
+        """What the finished function does without a poll (see xlanb.codegen.polling); a host call is
+        to be followed by one.
+        """
+        if self.host is not None:
+            return polling.BUDGET
+        return polling.work_of(self.f.regions[-1])
 
     def _emit_host_call(self) -> None:
         """A call of the runtime with the addresses of all operands and results."""

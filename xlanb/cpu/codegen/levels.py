@@ -76,7 +76,7 @@ def _is_light(blocks: Sequence[_Block]) -> bool:
     moved: dict[int, int] = {}  # by the block that a loop begins with
     for first, last in loops:
         inside = [k for k in moved if first <= k <= last]
-        rounds = _ROUNDS.search(blocks[last].lines[-2])
+        rounds = _ROUNDS.search(blocks[last].lines[-2]) if len(blocks[last].lines) > 1 else None
         if first == last:
             each = _moved(blocks[first])
             vectors = vectors or (_vectors(blocks) if each else set())

@@ -13,18 +13,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from xlanb.analysis.cost import Cost, cost
+from xlanb.analysis.while_loop import trip_count
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.buffers.heap_simulator import ALIGNMENT
 from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_reshape
+from xlanb.codegen import polling
 from xlanb.codegen.elemental import KernelTooLargeError, array_of
 from xlanb.codegen.elements import load, real
-from xlanb.codegen.function import PARALLEL, Function, Parameter
+from xlanb.codegen.function import PARALLEL, Function, Parameter, Phi
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder, identifier
 from xlanb.codegen.plan import KernelPlan
 from xlanb.codegen.types import I8, I64, PTR
 from xlanb.codegen.values import Value
-from xlanb.cpu.codegen.kernel_function import ATTRIBUTES, KernelFunction
+from xlanb.cpu.codegen.kernel_function import ATTRIBUTES, KernelFunction, is_host_call
 from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, Step
 from xlanb.cpu.codegen.units import LONG, Unit, cut
 from xlanb.cpu.emitters.copies import copy
@@ -38,6 +41,13 @@ from xlanb.shape import PrimitiveType
 
 EXTERNAL_BYTES = 4096
 """Constants of more bytes are not written into the IR: the program refers to memory that the executable keeps."""
+_QUICK = 1 << 23
+"""Operations and bytes of a whole loop that take some ten milliseconds at most."""
+_TRANSCENDENTAL, _CALLED = 16, 16
+"""Operations that a transcendental function, and a round's call of a kernel, take the time of."""
+_LEAST_ROUNDS = 16
+"""Rounds of a loop between two polls at least, where the rounds themselves do not poll: a condition
+that is evaluated once more costs nothing beside so many."""
 _NO_CODE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.AFTER_ALL}) | FORWARDING
 
 
@@ -142,11 +152,16 @@ class _Emitter:
         self._loop_of: dict[HloInstruction, LoopState] = {loop.instruction: loop for loop in self.flow.loops}
         self._choice_of = {c.instruction: c for c in self.flow.choices}
         self.depth = 0
+        self._work = 0
+        self._calls_out = False
         names = ("args", "results", "temp", *(["profile"] if profile else []))
         self._tables = {name: Parameter(PTR, name, "noalias") for name in names}
         entry = assignment.module.entry_computation
         self.run = self.module.function("run", list(self._tables.values()), ATTRIBUTES, entry.root.name, linkage="")
         self.module.kernels.pop("run")
+        self.run.goes_on = (
+            True  # what a kernel leaves that was stopped does no harm to the next: arrays hold any values
+        )
 
     @property
     def has_flow(self) -> bool:
@@ -271,23 +286,81 @@ class _Emitter:
             self.run.restore(mark)
 
     def _while(self, i: HloInstruction) -> None:
-        loop, f = self._loop_of[i], self.run
+        loop = self._loop_of[i]
         if not loop.state and not i.has_side_effect:
             return  # the body changes nothing: where the loop ends at all, its result is what it began with
         condition, body = i.attributes["condition"], i.attributes["body"]
         self._copies(loop.begin)
+        self.depth += 1
+        self._work = 0
+        polls = self.module.target.polls and not _is_quick(i)
+        if polls and _may_repeat(condition):
+            self._strips(condition, body, loop.body_end)
+        else:
+            self._rounds(condition, body, loop.body_end, polls=polls)
+        self.depth -= 1
+        self._work = polling.BUDGET
+
+    def _rounds(self, condition: HloComputation, body: HloComputation, end: int, *, polls: bool) -> None:
+        """A loop, which may poll in each round."""
+        f = self.run
         head, inside, exit_ = f.fresh("while"), f.fresh("body"), f.fresh("exit")
         f.branch(head)
         f.label(head)
-        self.depth += 1
         self._computation(condition)
         f.branch_if(self._scalar(condition.root), inside, exit_)
         f.label(inside)
+        if polls:
+            self._poll()
         self._computation(body)
-        self.depth -= 1
-        self._copies(loop.body_end)
+        self._copies(end)
         f.branch(head)
         f.label(exit_)
+
+    def _strips(self, condition: HloComputation, body: HloComputation, end: int) -> None:
+        """A loop, which polls after many rounds and then evaluates its condition anew.
+
+        A poll among the rounds would keep LLVM from holding values in registers from round to
+        round. Where a call does so anyway the loop polls in each round.
+        """
+        f = self.run
+        strip, head, inside, ended = f.fresh("strip"), f.fresh("while"), f.fresh("body"), f.fresh("ended")
+        f.branch(strip)
+        f.label(strip)
+        f.branch(head)
+        f.label(head)
+        self._calls_out = False
+        left = Phi(f.phi_value(I64), [], "")
+        f.regions[-1].lines.append(left)
+        self._computation(condition)
+        again = self._scalar(condition.root)
+        f.branch_if(again & left.value.differs(0), inside, ended)
+        f.label(inside)
+        self._computation(body)
+        self._copies(end)
+        if self._calls_out or self._work > polling.BUDGET // _LEAST_ROUNDS:
+            self._poll()
+        rounds = max(_LEAST_ROUNDS, polling.BUDGET // (self._work + polling.LONG_ROUND))
+        left.incoming = [(f.const(I64, rounds), strip[1:]), (left.value - 1, f.block)]
+        f.branch(head)
+        behind, exit_ = f.fresh("poll"), f.fresh("exit")
+        f.label(ended)
+        f.branch_if(again, behind, exit_)
+        f.label(behind)
+        self._poll()
+        f.branch(strip)
+        f.label(exit_)
+
+    def _poll(self) -> None:
+        if self.module.target.polls:
+            polling.write(self.run)
+        self._work = 0
+
+    def _poll_before(self, kernel: KernelFunction) -> None:
+        """Poll before a kernel where much would run from the last poll to its end."""
+        if self._work and self._work + kernel.work > polling.BUDGET:
+            self._poll()
+        self._work += kernel.work
 
     def _scalar(self, i: HloInstruction) -> Value:
         """The value of a scalar pred or integer, in `run`."""
@@ -327,6 +400,8 @@ class _Emitter:
         callee = self._shared(built.f)
         scratch = self.assignment.scratch_of(i)
         addresses = tuple(self._aligned(p) if p == scratch else self._address(p) for p in built.slices)
+        self._poll_before(built)
+        self._calls_out |= "alwaysinline" not in built.f.attributes
         before = self._cycles() if self.profile else None
         self.run.call_own(callee, *(a.value for a in addresses))
         self._record(callee, addresses)
@@ -355,6 +430,26 @@ class _Emitter:
         if first != kernel.name:
             self.module.functions.remove(kernel)
         return first
+
+
+def _is_quick(loop: HloInstruction) -> bool:
+    """Whether a loop ends so soon that it needs no poll: how often it runs is known, and little is
+    done in a round.
+    """
+    rounds = trip_count(loop)
+    if rounds is None:
+        return False
+    computations = loop.called_computations
+    each = sum((cost(c) for c in computations), Cost())
+    calls = sum(len(list(c)) for c in computations)
+    work = each.flops + each.bytes_accessed + _TRANSCENDENTAL * each.transcendentals + _CALLED * calls
+    return rounds * work <= _QUICK
+
+
+def _may_repeat(condition: HloComputation) -> bool:
+    """Whether a condition may be evaluated twice: it does nothing but compute."""
+    calls = (Op.WHILE, Op.CONDITIONAL, Op.CALL)
+    return not any(i.has_side_effect or i.opcode in calls or is_host_call(i) for i in condition)
 
 
 __all__ = ["CompilationError", "Program", "emit_program"]

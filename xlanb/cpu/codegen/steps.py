@@ -19,6 +19,7 @@ from functools import cache
 
 from xlanb.codegen.function import PARALLEL, Function
 from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.polling import ATTENTION, CHECK
 from xlanb.codegen.values import Value
 
 _POINTERS = 8
@@ -157,6 +158,8 @@ def _calls() -> str:
 
 
 _ROUTINE = f"""declare ptr @llvm.ptrmask.p0.i64(ptr, i64)
+@{ATTENTION} = external global i64
+declare i1 @{CHECK}()
 
 define void @{STEPS}(ptr %args, ptr %results, ptr %temp, ptr %table) nounwind {{
 entry:
@@ -179,8 +182,8 @@ entry:
   %first = getelementptr i64, ptr %steps.at, i64 1
   br label %step
 step:
-  %left = phi i64 [ %steps, %entry ], [ %left.next, %next ]
-  %here = phi ptr [ %first, %entry ], [ %after, %next ]
+  %left = phi i64 [ %steps, %entry ], [ %left.next, %on ]
+  %here = phi ptr [ %first, %entry ], [ %after, %on ]
   %f = load ptr, ptr %here
   %n.at = getelementptr i64, ptr %here, i64 1
   %n = load i64, ptr %n.at
@@ -230,6 +233,13 @@ CALLS
 next:
   call void @llvm.stackrestore.p0(ptr %saved)
   %left.next = sub i64 %left, 1
+  %flag = load volatile i64, ptr @{ATTENTION}
+  %asked = icmp ne i64 %flag, 0
+  br i1 %asked, label %ask, label %on
+ask:
+  %stop = call i1 @{CHECK}()
+  br i1 %stop, label %end, label %on
+on:
   %done = icmp eq i64 %left.next, 0
   br i1 %done, label %end, label %step
 end:

@@ -142,7 +142,8 @@ class _Pool:
             d = dims[len(where)]
             low, high, start = ranges[d]
             known = isinstance(low, int) and isinstance(high, int)
-            with f.carried(high, state, low, guarded=not known) as loop, f.aside():
+            most = self.window[d].size
+            with f.carried(high, state, low, guarded=not known, most=most) as loop, f.aside():
                 place = f.add(start, f.mul(loop.index, self.window[d].window_dilation), wrap=True)
                 loop.next = nest({**where, d: place}, list(loop.values))
             return list(loop.values)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from xlanb.codegen import polling
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
@@ -124,6 +125,7 @@ def emit_call(call: Call, planned: LapackCall, offset: int = 0) -> list[Value]:
         else:
             addresses.append(_constant(f, call.type, a))
     f.call(VOID, f"{SERIAL if planned.serial else PREFIX}{_LETTERS[call.type]}{planned.routine}", *addresses)
+    f.regions[-1].work += polling.CALL
     return addresses
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlanb.codegen import costs
+from xlanb.codegen import costs, polling
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import Element, from_memory, load, memory, real, register, store, to_memory
 from xlanb.codegen.function import Function, Ix, Parameter
@@ -314,7 +314,7 @@ class Order:
     def _count(self, f: Function, records: Value, counts: Value, n: Value) -> None:
         """How often each digit comes in each round."""
         f.fill_zero(counts, self.rounds * 4 << self.digit)
-        with f.loop(n) as v:
+        with f.loop(n, most=polling.MANY) as v:
             record = Pointer(records, I64)[v]
             for r in range(self.rounds):
                 spot = Pointer(counts, I32).by(f.add(self._digit(record, self._shift(f, r)), r << self.digit))
@@ -331,7 +331,7 @@ class Order:
                 count = own[loop.index]
                 own[loop.index] = loop.values[0]
                 loop.next = [loop.values[0] + count]
-            with f.loop(n) as v:
+            with f.loop(n, most=polling.MANY) as v:
                 record = given[v]
                 spot = own.by(self._digit(record, shift))
                 goal = spot[0]

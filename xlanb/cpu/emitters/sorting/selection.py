@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlanb.codegen import costs
+from xlanb.codegen import costs, polling
 from xlanb.codegen.elements import array, memory
 from xlanb.codegen.function import Function, Ix, Parameter
 from xlanb.codegen.lanes import Mask
@@ -79,7 +79,7 @@ class Lines:
 def _each_vector(f: Function, how: Key, lanes: int, a: Value, n: Value, body: Callable[[Ix, Value], None]) -> None:
     """body(first place, keys as a vector of i32) for all of n elements; lanes behind the line have the largest key."""
     given = array(how.element_type, a)
-    with f.loop((n + (lanes - 1)).udiv(lanes)) as v:
+    with f.loop((n + (lanes - 1)).udiv(lanes), most=polling.MANY) as v:
         begin = f.mul(v, lanes)
         mask = Mask.first(f, lanes, f.sub(n, begin))
         key = unsigned(f, how, given.load(begin, lanes, mask))

@@ -159,7 +159,7 @@ def _merge_sort(
         width = level.values[0]
         source, target = level.values[1 : 1 + count], level.values[1 + count :]
         runs = width << 1
-        with f.loop((runs + (n - 1)).udiv(runs)) as run:
+        with f.loop((runs + (n - 1)).udiv(runs), most=n) as run:
             begin = f.value(run) * runs
             bounds = begin, (begin + width).umin(n), (begin + runs).umin(n)
             _merge_runs(k, types, (source, target), bounds, n, before)

@@ -1,0 +1,122 @@
+"""Functions that are no kernels: they have results, return early, and know one another by name.
+
+    module = native.module("bridge", target)
+    count = module.variable("count", I64)
+
+    @module.define("next", I64, step=I64)
+    def following(f: Function, step: Value) -> Value:
+        return count(f).add(step)
+
+`following(f, step)` then calls it in another function of the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.places import Place
+from xlanb.codegen.types import I8, PTR, VOID, Type
+from xlanb.codegen.values import Value
+
+Body = Callable[..., Value | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A function of a module: called within another one of it, it writes the call."""
+
+    name: str
+    result: Type
+
+    def __call__(self, f: Function, *arguments: Value) -> Value:
+        given = ", ".join(repr(a) for a in arguments)
+        text = f"call {self.result.text} @{self.name}({given})"
+        if self.result is VOID:
+            f.write(text)
+            return f.poison(VOID)
+        return f.let(self.result, text)
+
+    def address(self, f: Function) -> Value:
+        """Where its code is."""
+        return Value(f, PTR, f"@{self.name}")
+
+
+class NativeModule:
+    """A module of such functions."""
+
+    def __init__(self, name: str, target: Target) -> None:
+        self._builder = ModuleBuilder(name, target)
+        self.target = target
+
+    def define(
+        self, name: str, result: Type, *, exported: bool = False, **parameters: Type
+    ) -> Callable[[Body], Native]:
+        """A function of these parameters; the body is called with the function and their values,
+        and gives the result.
+        """
+
+        def write(body: Body) -> Native:
+            given = [Parameter(type_, p) for p, type_ in parameters.items()]
+            linkage = "" if exported else "internal"
+            f = Function(self._builder, name, given, "nounwind", None, linkage)
+            self._builder.functions.append(f)
+            f.result = result
+            value = body(f, *(f.argument(p) for p in given))
+            if value is not None:
+                f.give(value)
+            return Native(name, result)
+
+        return write
+
+    def variable(
+        self, name: str, type_: Type, count: int = 1, *, first: int = 0, exported: bool = False, external: bool = False
+    ) -> Variable:
+        """A variable of the process, zero at first but for the number that it begins with; of more
+        than one word an array at a cache line.
+
+        An `external` one lies in another module.
+        """
+        words = [f"{type_.text} {'null' if type_ is PTR else k}" for k in (first, *[0] * (count - 1))]
+        kind, initial = (
+            (f"[{count} x {type_.text}]", f"[{', '.join(words)}]") if count > 1 else (type_.text, words[0].split()[1])
+        )
+        linkage = "external " if external else "" if exported else "internal "
+        content = kind if external else f"{kind} {initial}"
+        self._builder.globals[name] = f"@{name} = {linkage}global {content}, align {64 if count > 1 else 8}"
+        return Variable(name, type_)
+
+    def external(self, name: str) -> Variable:
+        """What lies at a symbol that comes from outside: its address matters."""
+        return self.variable(name, I8, external=True)
+
+    def text(self) -> str:
+        """The module as LLVM's IR."""
+        return self._builder.text()
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of a module; called with a function it is the place that the function accesses."""
+
+    name: str
+    type: Type
+
+    def __call__(self, f: Function) -> Place:
+        return Place(self.address(f), self.type)
+
+    def address(self, f: Function) -> Value:
+        """Where it is."""
+        return Value(f, PTR, f"@{self.name}")
+
+
+def stack(f: Function, size: int) -> Value:
+    """Stack memory of so many bytes, at a cache line."""
+    return f.alloca(I8, size)
+
+
+def null(f: Function) -> Value:
+    """The null pointer."""
+    return f.const(PTR, 0)

@@ -1,0 +1,136 @@
+"""Where compiled code looks whether it is to stop: how often loops poll.
+
+A poll reads one word of the process. Where that is not zero, somebody wants some thread to stop or
+to look for signals, and the code calls a function of the runtime, which says whether it is this
+one; the function that polls then returns at once, as do its callers at their next poll. What it has
+written is of no use.
+
+The unit of work is a line of LLVM's IR that runs once. Loops count what runs in them between two
+polls, and poll themselves where that would become much: in each round where a round is long,
+between strips of many rounds where it is short. Source of the method: safepoint polls of virtual
+machines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xlanb.codegen.types import I1, I64
+from xlanb.codegen.values import Value
+
+if TYPE_CHECKING:
+    from xlanb.codegen.function import Function, Region, Rounds
+
+ATTENTION = "xlanb.attention"
+"""The symbol of the word: how many threads are asked to look."""
+CHECK = "xlanb.check"
+"""The symbol of the function that a thread calls then: i1, whether it is to stop."""
+DECLARATION = f"declare i1 @{CHECK}() cold nounwind willreturn memory(inaccessiblemem: readwrite)"
+"""No array of the program is read or written there."""
+
+BUDGET = 1 << 22
+"""Lines between two polls: a millisecond where each takes one, some ten where memory keeps it
+waiting."""
+LONG_ROUND = 128
+"""Lines of a round beside which a poll costs nothing."""
+UNKNOWN_ROUNDS = 1 << 13
+"""Rounds that a loop is taken to have whose number is not known when it is written."""
+MANY = 1 << 40
+"""Rounds that a loop is said to have at most that may have any number (see Function.carried)."""
+CALL = 1 << 16
+"""Lines that a call of a routine counts as: it polls itself, but its caller goes on when it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polls:
+    """What a loop does: it polls in each round (`strip` 0) or between so many rounds; `left` is the
+    work of the whole loop that is done without a poll.
+    """
+
+    each: bool
+    strip: int
+    left: int
+
+
+def plan(rounds: int | None, work: int) -> Polls:
+    """How a loop of so many rounds (None: not known) polls whose rounds have this much work between
+    two polls.
+    """
+    total = (UNKNOWN_ROUNDS if rounds is None else rounds) * work
+    if total <= BUDGET:
+        return Polls(False, 0, total)
+    if work >= LONG_ROUND:
+        return Polls(True, 0, work)
+    strip = max(BUDGET // max(work, 1), 1)
+    return Polls(False, strip, strip * work)
+
+
+def work_of(region: Region) -> int:
+    """What one run of a region does between two polls."""
+    return max(len(region.lines) + region.work, 0)
+
+
+def write(f: Function) -> None:
+    """Poll here: return where this thread is to stop."""
+    f.module.declarations[ATTENTION] = f"@{ATTENTION} = external global i64"
+    f.module.declarations[CHECK] = DECLARATION
+    asked = f.let(I64, f"load volatile i64, ptr @{ATTENTION}, align 8").differs(0)
+    ask, on = f.fresh("ask"), f.fresh("on")
+    f.write(f'br {asked!r}, label {ask}, label {on}, !prof !{{!"branch_weights", i32 1, i32 100000}}')
+    f.begin(ask)
+    f.write(f"br {f.let(I1, f'call i1 @{CHECK}()')!r}, label %{STOPPED}, label {on}")
+    f.begin(on)
+    f.polls = True
+
+
+STOPPED = "stopped"
+"""The block of a function that polls from which it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Rounds of a loop over a counter between two polls: `size` of them, or those that are left
+    before `last`; the loop over them ends at `end`.
+    """
+
+    size: int
+    end: Value
+    last: Value
+
+
+def strip(f: Function, rounds: int | None, last: Value) -> Strip | None:
+    """The strips of the loop that is being written, whose body is finished; None where it needs
+    none.
+    """
+    if not f.target.polls:
+        return None
+    size = plan(rounds, work_of(f.regions[-1])).strip
+    return Strip(size, Value(f, I64, f.fresh("end")), last) if size else None
+
+
+def begin_strips(f: Function, strip: Strip, counter: Value) -> None:
+    """At the beginning of a strip: where the loop over it ends."""
+    further = counter + strip.size
+    f.module.declare("i64", "llvm.smin.i64", "i64, i64")
+    f.write(f"{strip.end.text} = call i64 @llvm.smin.i64({further!r}, {strip.last!r})")
+
+
+def end_strips(f: Function, strip: Strip, after: Value, head: str, exit_: str) -> None:
+    """At the end of a strip: poll, and go on with the next one."""
+    write(f)
+    f.branch_if(f.let(I1, f"icmp slt {after!r}, {strip.last.text}"), head, exit_)
+
+
+def end_round(f: Function, body: Region, loop: Rounds) -> int:
+    """At the end of a loop's body: poll where each round is worth it. Gives the work of the whole
+    loop that is done without a poll.
+    """
+    if loop.strip is not None:
+        return loop.strip.size * work_of(body)
+    if not f.target.polls:
+        return 0
+    made = plan(loop.count, work_of(body))
+    if made.each:
+        write(f)
+    return made.left

@@ -1,0 +1,227 @@
+"""Memory of large results, where the code that fills it works best: at a cache line, and not
+shortly behind a large argument in a page.
+
+NumPy's own memory begins at any multiple of 16 bytes, so stores of whole vectors would cross two
+lines. A large result is an array like any other: it owns its memory, which an allocator of ours
+gives and takes (`PyDataMem_Handler`, NEP 49). Small results are left to NumPy, which keeps what it
+freed.
+
+Invariants
+- Owner: memory that `take` gives belongs to one ndarray (or one PJRT buffer) until `free`; the
+  sixteen bytes before it hold what malloc gave, and the size.
+- Threads: the functions of the allocator may run in any thread, with or without the GIL: they touch
+  nothing but the memory itself. `xlanb.result` runs with the GIL.
+- Signals: none of this polls, and nothing is left half done: it runs to its end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from xlanb.codegen.function import Function
+from xlanb.codegen.native import Native, NativeModule, null
+from xlanb.codegen.places import Fields, displaced
+from xlanb.codegen.types import I32, I64, PTR, VOID
+from xlanb.codegen.values import Value
+from xlanb.cpu.runtime import system
+from xlanb.cpu.runtime.layouts import ENTRY_BYTES, Entry, PyArrayObject
+from xlanb.cpu.runtime.system import is_null
+
+LARGE = 16384
+"""Bytes from which on a result's memory is ours: taking it costs some 50 ns more."""
+_PAGE = 4096
+_APART = 512
+"""Bytes: a load waits for a store before it whose address is the same modulo a page, so results
+should not begin less than this behind what is read."""
+_HUGE = 4 << 20
+"""Bytes from which on large pages are asked for, as NumPy does."""
+_NAME = b"xlanb"
+_CAPSULE = ctypes.c_char_p(b"mem_handler")  # a capsule keeps no copy of its name
+_TRACE_DOMAIN = 389047
+"""NumPy's domain of tracemalloc."""
+_CARRAY, _OWNDATA = 0x501, 4
+"""NPY_ARRAY_CARRAY and NPY_ARRAY_OWNDATA."""
+
+
+class _Header(ctypes.Structure):
+    """What stands before memory: what malloc gave, and how much was asked for."""
+
+    _fields_ = (("raw", ctypes.c_void_p), ("size", ctypes.c_int64))
+
+
+def _header(memory: Value) -> Fields:
+    return Fields(displaced(memory, -ctypes.sizeof(_Header)), _Header)
+
+
+def write(m: NativeModule) -> tuple[Native, Native]:
+    """Write the functions; gives `xlanb.place` and `xlanb.result`."""
+    take = _write_take(m)
+    free = _write_allocator(m, take)
+    return _write_place(m), _write_result(m, take, free)
+
+
+def _write_take(m: NativeModule) -> Native:
+    @m.define("result.take", PTR, size=I64, place=I64)
+    def take(f: Function, size: Value, place: Value) -> Value:
+        """Memory of so many bytes at an address that is `place` modulo the size of a page; null
+        where there is none.
+        """
+        whole = size + (_PAGE + ctypes.sizeof(_Header))
+        with f.when(~whole.ugt(size)):
+            f.give(null(f))
+        raw = f.call(PTR, "malloc", whole)
+        with f.when(is_null(raw)):
+            f.give(null(f))
+        behind = displaced(raw, ctypes.sizeof(_Header))
+        skipped = (place - behind.cast("ptrtoint", I64)) & (_PAGE - 1)
+        memory = displaced(behind, skipped)
+        header = _header(memory)
+        header["raw"].store(raw)
+        header["size"].store(size)
+        with f.when(size.uge(_HUGE)):
+            system.advise_huge(f, displaced(memory, -place), whole)
+        return memory
+
+    return take
+
+
+def _write_allocator(m: NativeModule, take: Native) -> Native:
+    """The functions of the allocator, which take a context first; gives `free`."""
+
+    @m.define("xlanb.memory.malloc", PTR, exported=True, context=PTR, size=I64)
+    def malloc(f: Function, _context: Value, size: Value) -> Value:
+        return take(f, size, f.const(I64, 0))
+
+    @m.define("xlanb.memory.calloc", PTR, exported=True, context=PTR, count=I64, each=I64)
+    def calloc(f: Function, _context: Value, count: Value, each: Value) -> Value:
+        size = count * each
+        with f.when(each.differs(0)), f.when(size.udiv(each).differs(count)):  # beyond 64 bits
+            f.give(null(f))
+        memory = take(f, size, f.const(I64, 0))
+        with f.when(~is_null(memory)):
+            f.fill_zero(memory, size, align=16)
+        return memory
+
+    @m.define("xlanb.memory.free", VOID, exported=True, context=PTR, memory=PTR, size=I64)
+    def free(f: Function, _context: Value, memory: Value, _size: Value) -> None:
+        with f.when(~is_null(memory)):
+            f.call(VOID, "free", _header(memory)["raw"].load())
+
+    @m.define("xlanb.memory.realloc", PTR, exported=True, context=PTR, memory=PTR, size=I64)
+    def realloc(f: Function, context: Value, memory: Value, size: Value) -> Value:
+        new = take(f, size, f.const(I64, 0))
+        with f.when(is_null(memory) | is_null(new)):
+            f.give(new)
+        before = _header(memory)["size"].load()
+        f.move(new, memory, before.umin(size))
+        free(f, context, memory, before)
+        return new
+
+    return free
+
+
+def _write_place(m: NativeModule) -> Native:
+    @m.define("xlanb.place", I64, entries=PTR, arguments=PTR, count=I64)
+    def place(f: Function, entries: Value, arguments: Value, count: Value) -> Value:
+        """Where in a page results should begin that are computed from these arguments: not within
+        `_APART` bytes behind the begin of a large one.
+        """
+        with f.carried(count, [f.const(I64, 0)], guarded=True) as loop:
+            large = Fields(displaced(entries, f.mul(loop.index, ENTRY_BYTES)), Entry)["large"].load()
+            argument = system.element(arguments, loop.index, I64).load()
+            bit = f.const(I64, 1) << ((argument + _APART).udiv(_APART) & (_PAGE // _APART - 1))
+            loop.next = [loop.values[0] | large.differs(0).select(bit, 0)]
+        free = (loop.values[0] & 255) ^ 255
+        first = f.call(I64, "llvm.cttz.i64", free, system.no(f))
+        return (first & (_PAGE // _APART - 1)) * _APART
+
+    return place
+
+
+def _write_result(m: NativeModule, take: Native, free: Native) -> Native:
+    ndarray, handler = m.external("ndarray"), m.external("handler")
+
+    @m.define("xlanb.result", PTR, at=PTR, place=I64)
+    def result(f: Function, at: Value, place: Value) -> Value:
+        """A new array as an `Entry` describes it; null, and no exception or MemoryError, where
+        there is no memory.
+        """
+        entry = Fields(at, Entry)
+        descr, size = entry["dtype"].load(), entry["large"].load()
+
+        def made(memory: Value, flags: int) -> Value:
+            f.call(VOID, "Py_IncRef", descr)
+            nd, dims, strides = entry["rank"].load().trunc(I32), entry["dimensions"].load(), entry["strides"].load()
+            base = null(f)
+            return f.call(
+                PTR, "new_array", ndarray.address(f), descr, nd, dims, strides, memory, f.const(I32, flags), base
+            )
+
+        with f.when(size.equals(0)):
+            f.give(made(null(f), 0))
+        memory = take(f, size, place)
+        with f.when(is_null(memory)):
+            f.give(f.call(PTR, "PyErr_NoMemory"))
+        array = made(memory, _CARRAY)
+        with f.when(is_null(array)):
+            free(f, null(f), memory, size)
+            f.give(null(f))
+        f.call(VOID, "Py_IncRef", handler.address(f))
+        fields = Fields(array, PyArrayObject)
+        fields["mem_handler"].store(handler.address(f))
+        fields["flags"].store(fields["flags"].load() | _OWNDATA)
+        f.call(I32, "PyTraceMalloc_Track", f.const(I32, _TRACE_DOMAIN), memory, size)
+        return array
+
+    return result
+
+
+def large(size: int) -> int:
+    """What the bridge's table has of an array of so many bytes: these where its memory is ours, 0
+    where it is NumPy's (which also refuses what no memory could hold).
+    """
+    return size if LARGE <= size < 1 << 62 else 0
+
+
+class _Handler(ctypes.Structure):
+    """`PyDataMem_Handler`: functions that take a context first."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    )
+
+
+FUNCTIONS = ("malloc", "calloc", "realloc", "free")
+
+
+class Memory:
+    """The allocator of large results, once `connect` has told it where its functions are."""
+
+    def __init__(self) -> None:
+        self._handler = _Handler(name=_NAME, version=1)
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        self.capsule: Any = make(ctypes.addressof(self._handler), _CAPSULE, None)
+
+    def connect(self, addresses: dict[str, int]) -> None:
+        """The addresses of `FUNCTIONS`."""
+        for name in FUNCTIONS:
+            setattr(self._handler, name, addresses[name])
+
+    def address(self, name: str) -> int:
+        """The address of one of `FUNCTIONS`."""
+        return int(getattr(self._handler, name))
+
+
+def is_handler(address: int) -> bool:
+    """Whether an allocator's capsule is at an address where some object, or nothing (0), is."""
+    valid = ctypes.pythonapi.PyCapsule_IsValid
+    valid.restype, valid.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]
+    return bool(address and valid(address, _CAPSULE))

@@ -1,0 +1,98 @@
+"""What native code asks of the C library and of Python, and small things that it says often.
+
+Invariants: a function of Python's C API is called with the GIL only; `no_signals` is for the moment
+in which a thread is made, which inherits the mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.native import stack
+from xlanb.codegen.places import Place, word_at
+from xlanb.codegen.types import I1, I8, I32, I64, PTR, VOID, Type
+from xlanb.codegen.values import Value
+from xlanb.cpu.target import FUTEX
+
+_MASK_BYTES = 128
+"""Room for any system's sigset_t."""
+_HUGE_PAGES = 14
+"""MADV_HUGEPAGE."""
+FUTEX_WAIT, FUTEX_WAKE = 128, 129
+"""The futex's operations, private to the process."""
+
+
+def is_null(pointer: Value) -> Value:
+    """i1: whether a pointer is null."""
+    return pointer.equals(0)
+
+
+def no(f: Function) -> Value:
+    """The i1 that does not hold."""
+    return f.const(I1, False)
+
+
+def yes(f: Function) -> Value:
+    """The i1 that holds."""
+    return f.const(I1, True)
+
+
+def element(array: Value, index: Ix, type_: Type) -> Place:
+    """An element of an array of words."""
+    return word_at(array, index, type_)
+
+
+def advise_huge(f: Function, address: Value, size: Value) -> None:
+    """Ask for large pages, where the system has such a call."""
+    if "linux" in f.target.triple:
+        f.call(I32, "madvise", address, size, f.const(I32, _HUGE_PAGES))
+
+
+def yield_thread(f: Function) -> None:
+    """Let another thread run."""
+    f.call(I32, "sched_yield")
+
+
+def pause(f: Function) -> None:
+    """Tell the processor that the thread waits for another one."""
+    arch = f.target.triple.split("-", maxsplit=1)[0]
+    if arch == "x86_64":
+        f.call(VOID, "llvm.x86.sse2.pause")
+    elif arch == "aarch64":
+        f.call(VOID, "llvm.aarch64.hint", f.const(I32, 1))
+
+
+def futex(f: Function, word: Value, operation: int, value: Value, timeout: Value) -> None:
+    """The system call: wait as long as a word of 32 bits has this value, or wake so many that wait;
+    `timeout` may be null.
+    """
+    number = FUTEX[f.target.triple.split("-", maxsplit=1)[0]]
+    given = (f.const(I64, number), word, f.const(I64, operation), value.zext(I64), timeout, f.const(PTR, 0))
+    f.call(I64, "syscall", *given, f.const(I64, 0))
+
+
+def thread(f: Function) -> Value:
+    """The thread that runs."""
+    return f.call(I64, "pthread_self")
+
+
+@contextmanager
+def no_signals(f: Function) -> Iterator[None]:
+    """No signal comes to this thread meanwhile, nor to those that it makes."""
+    set_mask = f.const(I32, 3 if "darwin" in f.target.triple or "macos" in f.target.triple else 2)  # SIG_SETMASK
+    all_, before = stack(f, _MASK_BYTES), stack(f, _MASK_BYTES)
+    f.call(VOID, "llvm.memset.p0.i64", all_, f.const(I8, -1), f.const(I64, _MASK_BYTES), no(f))
+    f.call(I32, "pthread_sigmask", set_mask, all_, before)
+    yield
+    f.call(I32, "pthread_sigmask", set_mask, before, f.const(PTR, 0))
+
+
+def start_thread(f: Function, code: Value, argument: Value) -> Value:
+    """Make a thread that nobody joins; i1: whether there is one."""
+    place = Place(f.alloca(PTR), PTR)
+    made = f.call(I32, "pthread_create", place.address, f.const(PTR, 0), code, argument).equals(0)
+    with f.when(made):
+        f.call(I32, "pthread_detach", place.load())
+    return made

@@ -1,0 +1,118 @@
+"""The thread that has the main thread look for signals while it runs a program.
+
+Invariants
+- Owner: `main_record` and `begun` are written by the main thread alone, `watching` by whoever
+  starts or ends the watcher; there is one watcher at most.
+- The watcher ends when the main thread has run no program for some seconds. Either the main thread
+  then finds that nobody watches, or the watcher finds what it has begun.
+- Threads and signals: the watcher takes no signal and never touches Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.codegen.function import Function
+from xlanb.codegen.native import Native, NativeModule, Variable, null, stack
+from xlanb.codegen.places import Fields, fence
+from xlanb.codegen.types import I1, I32, I64, PTR, VOID
+from xlanb.codegen.values import Value
+from xlanb.cpu.runtime import system
+from xlanb.cpu.runtime.layouts import Record, TimeSpec
+from xlanb.cpu.runtime.system import is_null
+
+_TICK = 50_000_000
+"""Nanoseconds between two looks of the watcher."""
+_IDLE = 60
+"""Looks without work after which it ends."""
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """What the rest of the guard needs of it: `ask(record)` has a thread look at its next poll."""
+
+    ask: Native
+    main_thread: Variable
+    main_record: Variable
+    count: Variable
+    watching: Variable
+    start: Native
+
+    def begun(self, f: Function, record: Value) -> None:
+        """The main thread begins an execution: it is watched."""
+        self.main_record(f).store(record, "release")
+        self.count(f).add(1)
+        with f.when(self.watching(f).load("seq_cst").equals(0)):
+            self.start(f)
+
+    def reset(self, f: Function, main: Value) -> None:
+        """In the child of a fork nobody watches."""
+        self.main_thread(f).store(main)
+        self.watching(f).store(0, "release")
+        self.main_record(f).store(null(f))
+
+
+def write_watcher(m: NativeModule, ask: Native) -> Watcher:
+    """Write the thread's code, and what starts it."""
+    main_thread, count = m.variable("guard.main.thread", I64), m.variable("guard.main.begun", I64)
+    main_record, watching = m.variable("guard.main.record", PTR), m.variable("guard.watching", I32)
+    ends = _write_ends(m, count, watching)
+
+    @m.define("guard.watch", PTR, unused=PTR)
+    def watch(f: Function, _unused: Value) -> Value:
+        """Each tick: where the main thread is still in the execution in which it was a tick ago,
+        have it look.
+        """
+        time = Fields(stack(f, 16), TimeSpec)
+        time["seconds"].store(0)
+        time["nanoseconds"].store(_TICK)
+        zero = f.const(I64, 0)
+        with f.rounds([zero, zero]) as loop:
+            seen, quiet = loop.values
+            f.call(I32, "nanosleep", time.base, null(f))
+            now = count(f).load("seq_cst")
+            same = now.equals(seen)
+            record = main_record(f).load("acquire")
+
+            def looked() -> list[Value]:
+                fields = Fields(record, Record)
+                runs = ~is_null(fields["frame"].load("seq_cst"))
+                with f.when(runs & fields["computes"].load_volatile().differs(0)):
+                    ask(f, record)
+                return [runs.select(0, quiet + 1)]
+
+            (idle,) = f.choose(same & ~is_null(record), looked, lambda: [zero])
+            loop.next = [now, idle]
+            over = idle.ugt(_IDLE)
+            (ended,) = f.choose(over, lambda: [ends(f, now)], lambda: [system.no(f)])
+            loop.again = ~ended
+        return null(f)
+
+    @m.define("guard.start.watch", VOID)
+    def start(f: Function) -> None:
+        """Make the watcher where there is none; where there can be no thread nobody watches, and
+        the next execution tries again.
+        """
+        with f.when(watching(f).exchange(1).differs(0)):
+            f.give()
+        with system.no_signals(f):
+            made = system.start_thread(f, watch.address(f), null(f))
+        with f.when(~made):
+            watching(f).store(0, "release")
+
+    return Watcher(ask, main_thread, main_record, count, watching, start)
+
+
+def _write_ends(m: NativeModule, count: Variable, watching: Variable) -> Native:
+    @m.define("guard.watch.ends", I1, seen=I64)
+    def ends(f: Function, seen: Value) -> Value:
+        """Whether the watcher may end: the main thread has begun nothing since, or has another
+        watcher.
+        """
+        watching(f).store(0, "seq_cst")
+        fence(f)
+        with f.when(count(f).load("seq_cst").equals(seen)):
+            f.give(system.yes(f))
+        return watching(f).exchange(1).differs(0)
+
+    return ends
