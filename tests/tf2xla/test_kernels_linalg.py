@@ -116,6 +116,14 @@ def test_bands_and_diagonals(run_op: Any) -> None:
     np.testing.assert_array_equal(run_op("DiagPart", run_op("Diag", x[0])), x[0])
 
 
+@pytest.mark.parametrize(
+    ("x", "k", "message"), [(np.float64(3), [0, 1], "rank"), (np.ones(3), np.ones(0), "names no diagonal")]
+)
+def test_diagonals_that_make_no_matrix(run_op: Any, x: Any, k: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        run_op("MatrixDiagV3", x, np.array(k, np.int32), np.int32(-1), np.int32(-1), np.float64(0), align="LEFT_LEFT")
+
+
 @pytest.mark.parametrize("align", ["LEFT_RIGHT", "RIGHT_LEFT", "LEFT_LEFT", "RIGHT_RIGHT"])
 @pytest.mark.parametrize("k", [(-2, 1), (1, 3), (-3, -1), (2, 2)])
 def test_diagonals_taken_and_put_back(run_op: Any, align: str, k: tuple[int, int]) -> None:

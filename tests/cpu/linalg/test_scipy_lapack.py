@@ -149,7 +149,8 @@ def test_a_child_finds_the_lock_of_openblas_free():
     want = exe(4 * np.eye(70))
     lapack_calls.LIMIT[:2] = 1
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python's, of forks beside other threads
+        for category in (DeprecationWarning, RuntimeWarning):  # Python's and JAX's, of forks beside other threads
+            warnings.simplefilter("ignore", category)
         child = os.fork()
     if not child:
         signal.alarm(30)

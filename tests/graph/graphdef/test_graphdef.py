@@ -217,12 +217,25 @@ def test_an_attribute_of_another_kind_is_refused():
         ('key: "dtype" value { s: "abc" }', "'y' .*'dtype' is a type, not a string"),
         ('key: "shape" value { i: 3 }', "'y' .*'shape' is a shape, not a int"),
         ('key: "shape" value { list { i: 3 } }', "'y' .*'shape' is a shape, not a list"),
+        (
+            'key: "shape" value { placeholder: "S" }',
+            "'y' .*'shape', a shape, stands for the attribute 'S' of a function",
+        ),
     ],
 )
 def test_an_attribute_of_another_kind_than_its_op_has_is_refused_by_name(attribute, message):
     dtype = "" if "dtype" in attribute else 'attr { key: "dtype" value { type: DT_FLOAT } }'
     with pytest.raises(GraphError, match=message):
         Graph.from_graphdef(f'node {{ name: "y" op: "Placeholder" {dtype} attr {{ {attribute} }} }}')
+
+
+def test_a_constant_of_another_type_than_its_tensor_is_refused():
+    text = (
+        'node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_INT32 } } '
+        'attr { key: "value" value { tensor { dtype: DT_COMPLEX64 tensor_shape { } scomplex_val: [1, 0] } } } }'
+    )
+    with pytest.raises(GraphError, match=r"'c' .*'value' is a tensor of type complex64, attribute 'dtype' is int32"):
+        Graph.from_graphdef(text)
 
 
 @pytest.mark.parametrize("text", ["\x00", "node \ud800"])

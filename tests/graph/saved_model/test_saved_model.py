@@ -99,6 +99,10 @@ HOSTILE = {
     "many texts": ([header(), (b"w", entry(np.ones(2, object) * b"", dims=[2**40]))], "cut off"),
     "texts below none": ([header(), (b"w", entry(np.ones(2, object) * b"", dims=[-1]))], "every size must be known"),
     "texts cut off": ([header(), (b"w", entry(np.ones(2, object) * b"", dims=[3], size=8))], "'w'"),
+    "a length cut off": (
+        [header(), (b"w", entry(np.ones(2, object) * b"", dims=[3], size=3))],
+        "'w': the length of a text",
+    ),
     "size 2**62": ([header(), (b"w", entry(np.ones(2, np.float32), dims=[2**60], size=2**62))], "cut off"),
     "a size that overflows": ([header(), (b"w", entry(np.ones(2, np.float32), dims=[2**62, 4]))], "has 8 bytes"),
     "offset -1": ([header(), (b"w", entry(np.ones(2, np.float32), -1))], "cut off"),

@@ -31,6 +31,7 @@ def emit_copied(k: Kernel) -> bool:
     place = here.index(d)
     unit = math.prod(shape.dimensions[n] for n in here[:place]) * shape.element_type.byte_size
     count = math.prod(shape.dimensions[n] for n in here[place + 1 :])
+    f.goes_on = True  # a copy that was stopped is of no use, but nothing here reads it
     result, offset = Pointer(k.output.pointer, I8), 0
     for o in i.operands:
         size = unit * array_of(o).dimensions[d]

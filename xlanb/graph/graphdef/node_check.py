@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from xlanb.errors import GraphValueError
 from xlanb.graph.dtypes import DType
+from xlanb.graph.graphdef.attr_values import data_type
 from xlanb.graph.op_library import arg_types
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.ops import AttrDef, OpDef, find_op
@@ -43,8 +44,13 @@ def check_kind(proto: Any, key: str, message: Any, definition: AttrDef | None) -
     """Raise GraphValueError where an attribute (an AttrValue) holds another kind of value than its op type says."""
     found = message.WhichOneof("value")
     definition = definition or _OF_ALL.get(key)
-    if definition is None or found == "placeholder":
+    if definition is None:
         return
+    if found == "placeholder":
+        raise GraphValueError(
+            f"node {proto.name!r} (op {proto.op}): attribute {key!r}, a {definition.kind}, stands for the attribute "
+            f"{message.placeholder!r} of a function: only TensorFlow fills that in; instantiate the function there"
+        )
     is_list = definition.kind.startswith("list(")
     wanted = "list" if is_list else _FIELDS.get(definition.kind, definition.kind)
     if found == wanted and is_list:
@@ -95,6 +101,17 @@ def _check_value(definition: AttrDef, value: Any, where: str) -> None:
     if definition.minimum is not None and isinstance(size, int) and size < definition.minimum:
         what = f"has {size} elements" if isinstance(value, tuple) else f"is {value}"
         raise GraphValueError(f"{where}: attribute {definition.name!r} {what}, less than {definition.minimum}")
+
+
+def check_constant(proto: Any, where: str) -> None:
+    """Raise GraphValueError where a Const holds a tensor of another type than its `dtype`, as TensorFlow's kernel does."""
+    if proto.op != "Const" or "value" not in proto.attr or "dtype" not in proto.attr:
+        return
+    held, stated = proto.attr["value"].tensor.dtype, proto.attr["dtype"].type
+    if held != stated:
+        raise GraphValueError(
+            f"{where}: attribute 'value' is a tensor of type {data_type(held).name}, attribute 'dtype' is {data_type(stated).name}"
+        )
 
 
 def check_count(op_def: OpDef, attrs: Mapping[str, Any], where: str) -> None:

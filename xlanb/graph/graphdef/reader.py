@@ -18,7 +18,14 @@ from xlanb.graph.dtypes import DType
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef.attr_values import attr_from_proto, data_type, new_message
 from xlanb.graph.graphdef.function_body import body_nodes, read_function
-from xlanb.graph.graphdef.node_check import MOST_TENSORS, check_count, check_inputs, check_kind, complete_attrs
+from xlanb.graph.graphdef.node_check import (
+    MOST_TENSORS,
+    check_constant,
+    check_count,
+    check_inputs,
+    check_kind,
+    complete_attrs,
+)
 from xlanb.graph.limits import LARGEST_FILE
 from xlanb.graph.names import is_output_number
 from xlanb.graph.op_library import output_dtypes
@@ -270,6 +277,7 @@ def _make(graph: Graph, proto: Any, read: int) -> Operation:
             raise GraphValueError(f"node {proto.name!r} (op {proto.op}): attribute {key!r}: {error}") from error
         raw[key] = (attrs[key], message.SerializeToString())
     if op_def is not None:
+        check_constant(proto, f"node {proto.name!r} (op {proto.op})")
         check_count(op_def, attrs, f"node {proto.name!r} (op {proto.op})")
         for key in complete_attrs(op_def, attrs, f"node {proto.name!r} (op {proto.op})"):
             raw[key] = (attrs[key], None)

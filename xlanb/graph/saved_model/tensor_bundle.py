@@ -103,7 +103,7 @@ def _message(name: str, data: bytes, path: Path) -> Any:
     return proto
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, at: int, what: str = "a number in a table") -> tuple[int, int]:
     value = shift = 0
     while at < len(data) and shift < 64:
         byte = data[at]
@@ -111,7 +111,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 128:
             return value, at
-    raise DataLossError("a number in a table is cut off")
+    raise DataLossError(f"{what} is cut off")
 
 
 # ---------------------------------------------------------------------------------------------------------- the table
@@ -197,7 +197,7 @@ def _texts(where: str, data: bytes, dims: list[int], expected: int) -> Array:
         raise DataLossError(f"{where} is cut off: it has {len(data)} bytes for {count} texts")
     lengths, at = [], 0
     for _ in range(count):
-        length, at = _varint(data, at)
+        length, at = _varint(data, at, f"{where}: the length of a text")
         lengths.append(length)
     checksum = crc32c(b"".join(n.to_bytes(4 if n < 1 << 32 else 8, "little") for n in lengths))
     start = at + 4

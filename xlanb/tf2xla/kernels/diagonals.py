@@ -123,11 +123,13 @@ def _matrix_diag(ctx: OpContext) -> HloInstruction:
     return _set_diagonals(ctx, base, x, _Diagonals(0, 0, size, size, "LEFT_LEFT"))
 
 
-@register("MatrixDiagV2", "MatrixDiagV3", constants=(1, 2, 3))
+@register("MatrixDiagV2", "MatrixDiagV3", constants=(1, 2, 3), ranks="1+")
 def _matrix_diag_v3(ctx: OpContext) -> HloInstruction:
     """num_rows and num_cols of -1 are as small as the diagonals allow."""
     x, numbers = ctx.input(0), ctx.ints(1)
     rows, columns = int(ctx.number(2)), int(ctx.number(3))
+    if not numbers:
+        ctx.fail("k names no diagonal")
     low, high = numbers[0], numbers[-1]
     batch = x.array_shape.dimensions[: -1 if low == high else -2]
     width = x.array_shape.dimensions[-1]
