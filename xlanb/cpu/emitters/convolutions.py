@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from xlanb.analysis.convolution import multiplies_padding
@@ -51,11 +52,11 @@ def convolution_element(e: Elemental, i: HloInstruction, x: Index) -> Element:
         inside, where = _position(e, c, output, offset)
 
         def channels(at: list[Ix], inner: list[Element]) -> list[Element]:
-            u = _input_at(e, c, batch, e.f.add(first, at[0]), where)
-            return [multiply_add(e.f, t, inner[0], u, _kernel_at(e, c, at[0], feature, offset))]
+            u = _input_at(e, i, c, batch, e.f.add(first, at[0]), where)
+            return [multiply_add(e.f, t, inner[0], u, _kernel_at(e, i, c, at[0], feature, offset))]
 
         def padding(at: list[Ix], inner: list[Element]) -> list[Element]:
-            return [multiply_add(e.f, t, inner[0], zero(e.f, t), _kernel_at(e, c, at[0], feature, offset))]
+            return [multiply_add(e.f, t, inner[0], zero(e.f, t), _kernel_at(e, i, c, at[0], feature, offset))]
 
         def beside() -> Sequence[Element]:
             return e.fold([c.features], [t], total, padding) if multiplies else total
@@ -83,22 +84,22 @@ def _base(e: Elemental, c: Convolution, batch: Ix, feature: Ix) -> tuple[Ix, Ix]
     return batch, first
 
 
-def _input_at(e: Elemental, c: Convolution, batch: Ix, feature: Ix, where: list[Ix]) -> Element:
+def _input_at(e: Elemental, i: HloInstruction, c: Convolution, batch: Ix, feature: Ix, where: list[Ix]) -> Element:
     """An element of the input in the accumulator's type."""
     at: list[Ix] = [0] * c.source.rank
     at[c.numbers.input_batch], at[c.numbers.input_feature] = batch, feature
     for d, v in zip(c.numbers.input_spatial, where, strict=True):
         at[d] = v
-    return arithmetic.convert(e.f, c.source.element_type, c.type, e.element(c.i.operands[0], Index(c.source, at)))
+    return arithmetic.convert(e.f, c.source.element_type, c.type, e.element(i.operands[0], Index(c.source, at)))
 
 
-def _kernel_at(e: Elemental, c: Convolution, feature: Ix, output: Ix, offset: list[Ix]) -> Element:
+def _kernel_at(e: Elemental, i: HloInstruction, c: Convolution, feature: Ix, output: Ix, offset: list[Ix]) -> Element:
     """An element of the kernel in the accumulator's type."""
     at: list[Ix] = [0] * c.kernel.rank
     at[c.numbers.kernel_input_feature], at[c.numbers.kernel_output_feature] = feature, output
     for d, v, w in zip(c.numbers.kernel_spatial, offset, c.window, strict=True):
         at[d] = e.f.sub(w.size - 1, v) if w.reversal else v
-    return arithmetic.convert(e.f, c.kernel.element_type, c.type, e.element(c.i.operands[1], Index(c.kernel, at)))
+    return arithmetic.convert(e.f, c.kernel.element_type, c.type, e.element(i.operands[1], Index(c.kernel, at)))
 
 
 def _position(e: Elemental, c: Convolution, output: list[Ix], offset: list[Ix]) -> tuple[Value, list[Ix]]:
@@ -129,7 +130,11 @@ class _Planned:
 
 
 def _planned(i: HloInstruction) -> _Planned | None:
-    c = Convolution.of(i)
+    return _plan_of(Convolution.of(i))
+
+
+@lru_cache(maxsize=1024)
+def _plan_of(c: Convolution) -> _Planned | None:
     if not can_load(c.source.element_type, c.type) or not c.result.element_count:
         return None
     source = padded(c)

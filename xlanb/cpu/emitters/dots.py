@@ -6,6 +6,7 @@ One element by itself is a fold over the contracting dimensions (the rule below)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from xlanb.codegen import arithmetic, costs
 from xlanb.codegen.elemental import Elemental, array_of, elemental
@@ -20,6 +21,7 @@ from xlanb.cpu.emitters.matmul.plan import plan
 from xlanb.cpu.emitters.products import accumulator_type, multiply_add
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,11 @@ def _free(d: DotDimensions, multi: tuple[Ix, ...], lhs: int, rhs: int) -> tuple[
 
 def contraction_of(i: HloInstruction) -> Contraction:
     """A dot as axes with strides."""
-    a, b, c = array_of(i.operands[0]), array_of(i.operands[1]), array_of(i)
-    d = DotDimensions.of(i)
+    return _contraction(array_of(i.operands[0]), array_of(i.operands[1]), array_of(i), DotDimensions.of(i))
+
+
+@lru_cache(maxsize=1024)
+def _contraction(a: ArrayShape, b: ArrayShape, c: ArrayShape, d: DotDimensions) -> Contraction:
     sa, sb, sc = strides(a), strides(b), strides(c)
     batch = len(d.lhs_batch)
     rows = batch + len(d.lhs_free)

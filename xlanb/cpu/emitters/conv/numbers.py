@@ -13,9 +13,8 @@ from xlanb.shape import ArrayShape, PrimitiveType
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution's operands and numbers."""
+    """A convolution's shapes and numbers: equal ones are computed alike."""
 
-    i: HloInstruction
     numbers: ConvolutionDimensionNumbers
     window: tuple[WindowDimension, ...]
     source: ArrayShape
@@ -23,6 +22,10 @@ class Convolution:
     result: ArrayShape
     features: int
     """Input features that one output feature sees."""
+    feature_groups: int
+    """Groups of input and output features that do not see each other."""
+    batch_groups: int
+    """Parts of the input's batch that each make output features of their own."""
 
     @staticmethod
     def of(i: HloInstruction) -> Convolution:
@@ -31,20 +34,17 @@ class Convolution:
         numbers: ConvolutionDimensionNumbers = i.attributes["dim_labels"]
         window = (i.attributes.get("window") or Window()).dimensions
         return Convolution(
-            i, numbers, window, source, kernel, array_of(i), kernel.dimensions[numbers.kernel_input_feature]
+            numbers,
+            window,
+            source,
+            kernel,
+            array_of(i),
+            kernel.dimensions[numbers.kernel_input_feature],
+            i.get("feature_group_count") or 1,
+            i.get("batch_group_count") or 1,
         )
 
     @property
     def type(self) -> PrimitiveType:
         """What products are summed in."""
         return accumulator_type(self.result.element_type)
-
-    @property
-    def feature_groups(self) -> int:
-        """Groups of input and output features that do not see each other."""
-        return self.i.get("feature_group_count") or 1
-
-    @property
-    def batch_groups(self) -> int:
-        """Parts of the input's batch that each make output features of their own."""
-        return self.i.get("batch_group_count") or 1
