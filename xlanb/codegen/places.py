@@ -50,11 +50,6 @@ class Place:
         given = self._operand(value)
         self._f.write(f"store {atomic}{given!r}, {self.address!r}{order}, align {self.type.bytes}")
 
-    def store_volatile(self, value: Value | int) -> None:
-        """Set the value at this moment."""
-        given = self._operand(value)
-        self._f.write(f"store volatile {given!r}, {self.address!r}, align {self.type.bytes}")
-
     def exchange(self, value: Value | int, ordering: str = "seq_cst") -> Value:
         """Set the value; gives the former one."""
         return self._modify("xchg", value, ordering)

@@ -42,7 +42,7 @@ class Target:
         """How many vector registers there are."""
         return 32 if self.vector_bits == 512 or self.triple.startswith(("aarch64", "arm64")) else 16
 
-    @property
+    @cached_property
     def costs(self) -> Costs:
         """What emitters weigh, by the family of the machine."""
         return FAMILIES[family(self.vector_bits, self.enabled)]

@@ -26,7 +26,6 @@ from xlanb.cpu.emitters import (
     windows,
 )
 from xlanb.cpu.emitters import kernel as emitters
-from xlanb.cpu.emitters import reductions as _reductions  # noqa: F401
 from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, OPTIONAL, ROUNDS, SCRATCH, SCRATCH_EACH
 from xlanb.cpu.emitters.rows import Reads, is_in_place, reads_of
 from xlanb.cpu.emitters.sorting import sort as _sort  # noqa: F401 - registers its kernel

@@ -67,6 +67,8 @@ MEMORY_ONLY.add(Op.SORT)
 
 def _note(k: Kernel, plan: digits.Plan | None, n: int, cost: float) -> None:
     """Say how lines are sorted, and why."""
+    if not k.f.module.debug:
+        return
     merged = time_text(n * max(n.bit_length(), 1) * costs.COMMON.comparison_ns)
     line = f"{time_text(cost)} a line of {n}"
     if plan is None:
