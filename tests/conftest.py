@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,10 +100,11 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
 
 
 @pytest.fixture
-def shell() -> Iterator[InteractiveShell]:
-    """IPython's shell, anew, with xlanb's magics."""
+def shell(monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    """IPython's shell, anew, with xlanb's magics; it takes the place of the module `__main__` and gives it back."""
     from IPython.core.interactiveshell import InteractiveShell
 
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     InteractiveShell.clear_instance()
     made = InteractiveShell.instance()
     made.run_line_magic("load_ext", "xlanb")

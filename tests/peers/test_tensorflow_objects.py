@@ -155,20 +155,13 @@ def test_what_is_not_taken_is_said(real):
         xlanb.compile(real.function(lambda x: x).get_concrete_function(real.TensorSpec([2])), np.ones(2), np.ones(2))
 
 
-def test_a_cell_that_ends_in_a_model(real, rng):
-    pytest.importorskip("IPython")
-    from IPython.core.interactiveshell import InteractiveShell
+def test_a_cell_that_ends_in_a_model(real, rng, shell):
     from IPython.utils.capture import capture_output
 
-    shell = InteractiveShell.instance()
-    shell.run_line_magic("load_ext", "xlanb")
     layers = real.keras.layers
     model = real.keras.Sequential([layers.Input((8,)), layers.Dense(4, activation="tanh")])
     x = rng.standard_normal((5, 8)).astype(np.float32)
     shell.user_ns |= {"model": model, "batch": x}
-    try:
-        with capture_output():
-            got = shell.run_cell_magic("xla_jit", "--args (batch,) -q", "model\n")
-        np.testing.assert_allclose(got, model(x).numpy(), atol=1e-6)
-    finally:
-        InteractiveShell.clear_instance()
+    with capture_output():
+        got = shell.run_cell_magic("xla_jit", "--args (batch,) -q", "model\n")
+    np.testing.assert_allclose(got, model(x).numpy(), atol=1e-6)
