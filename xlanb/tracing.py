@@ -84,23 +84,10 @@ class CompilationStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageFinished:
-    """One station of a compilation is done.
-
-    `kind` groups stations ("tf_graph", "optimize", "mark_for_compilation", "encapsulate_subgraphs", "build_xla_ops",
-    "tf2xla", "hlo_pass", "schedule", "buffer_assignment", "llvm_ir", "llvm_ir_optimized", "assembly", "execution", "compilation_cache");
-    `name` is the pass or step; `pipeline` the path of pipelines around it, outermost first. `before` and `after` are frozen
-    records, the same object where nothing changed. `seconds` is wall time, None where it was not measured.
-    """
+    """A stage of a compilation is done: `stage` is a `xlanb.stage.Stage`, whose edits and decisions are the events before this one."""
 
     compilation: int
-    kind: str
-    name: str
-    before: Any
-    after: Any
-    pipeline: tuple[str, ...] = ()
-    seconds: float | None = None
-    summary: str = ""
-    error: str | None = None
+    stage: Any
 
 
 @dataclass(frozen=True, slots=True)

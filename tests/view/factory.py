@@ -14,6 +14,7 @@ from xlanb.explorer.recorder import Recorder
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
 from xlanb.hlo import HloOpcode, parse
+from xlanb.stage import Stage
 from xlanb.tracing import (
     CompilationStarted,
     Decision,
@@ -398,7 +399,7 @@ class FakeCompiler:
         pipeline: tuple[str, ...] = (),
         error: str | None = None,
     ) -> bool:
-        emit(StageFinished(1, kind, name, before, after, pipeline, seconds, "", error))
+        emit(StageFinished(1, Stage(0, kind, name, before, after, pipeline, seconds=seconds, error=error)))
         return True
 
 

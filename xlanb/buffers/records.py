@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xlanb.hlo.records import InstructionRecord
+from xlanb.stage import size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,11 @@ class BufferAssignmentRecord:
     def bytes_of(self, kind: str) -> int:
         """Bytes of the allocations of a kind."""
         return sum(a.size for a in self.allocations if a.kind == kind)
+
+
+@size_text.register
+def _assignment_size(record: BufferAssignmentRecord) -> str:
+    return f"{len(record.allocations)} allocations, {record.temp_bytes:,} bytes of temporaries"
 
 
 def live_bytes(record: BufferAssignmentRecord) -> list[int]:

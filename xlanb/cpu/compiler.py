@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import TypeVar
 
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
@@ -19,6 +19,7 @@ from xlanb.cpu.deep import deep
 from xlanb.cpu.executable import Executable
 from xlanb.cpu.legalize import legalize
 from xlanb.cpu.pipelines import pipeline
+from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.shortage import check_ranks, check_sizes
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError, HloVerifierError, OutOfMemoryError
@@ -27,12 +28,15 @@ from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hlo.verifier import verify_layouts
 from xlanb.memory import check_addressable
+from xlanb.stage import Stage, Stages, exhaust
+from xlanb.transforms.base import PassResult
 from xlanb.transforms.collector import seldom
 from xlanb.transforms.layout.layout_agreement import agree
 from xlanb.transforms.layout.layout_assignment import LayoutAssignment
 from xlanb.transforms.pipeline import HloPassPipeline
 
 _LOG = logging.getLogger("xlanb.cpu")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,25 +58,6 @@ class CompileOptions:
     verify: bool = False
 
 
-@dataclass(frozen=True)
-class CompileStep:
-    """One step: `kind` is hlo_pass, schedule, buffer_assignment, llvm_ir, llvm_ir_optimized or assembly.
-
-    `before` and `after` are records, the same object where nothing changed; `pipeline` names the pipelines around, outermost first; `seconds` is wall time.
-    """
-
-    kind: str
-    name: str
-    pipeline: tuple[str, ...]
-    before: Any
-    after: Any
-    seconds: float
-    summary: str = ""
-
-
-Steps = Generator[CompileStep, None, Executable]
-
-
 def chosen_pipeline(options: CompileOptions) -> HloPassPipeline:
     """The pipeline that the options ask for."""
     passes = pipeline(options.pipeline) if isinstance(options.pipeline, str) else options.pipeline
@@ -81,72 +66,14 @@ def chosen_pipeline(options: CompileOptions) -> HloPassPipeline:
     return passes.only(*options.enable_passes_only) if options.enable_passes_only else passes
 
 
-def compile_steps(module: HloModule, options: CompileOptions | None = None) -> Steps:
-    """Compile a module, which is not changed, one step with each `next()`; the generator returns the Executable.
+def compile_steps(module: HloModule, options: CompileOptions | None = None) -> Stages[Executable]:
+    """Compile a module, which is not changed, one stage with each `next()`; the generator returns the Executable.
 
     Raises:
         XlanbError: a pass or the backend refuses the module.
     """
     with boundary("compile"):
-        return (yield from _compile_steps(module, options or CompileOptions()))
-
-
-def _compile_steps(module: HloModule, options: CompileOptions) -> Steps:
-    check_ranks(module)
-    source, module = module, module.clone()
-    ran: list[str] = []
-    for result in chosen_pipeline(options).steps(module, verify=options.verify):
-        ran.append(result.name)
-        rounds = f"round {result.iteration + 1}" if result.iteration else ""
-        yield CompileStep("hlo_pass", result.name, result.pipeline, result.before, result.after, result.seconds, rounds)
-    before = module.record()
-    start = time.perf_counter()
-    with seldom():
-        _settle_layouts(module, ran)
-        assignment, program = deep(lambda: _backend(module, _target(options)))
-    whole = time.perf_counter() - start
-    yield from _backend_steps(module, before, assignment)
-    start = time.perf_counter()
-    exe = Executable(module, source, assignment, program)
-    if options.want_text:
-        yield from _text_steps(exe, whole)
-    return exe
-
-
-def _backend_steps(module: HloModule, before: ModuleRecord, assignment: BufferAssignment) -> Iterable[CompileStep]:
-    """The schedule and the buffers, as records."""
-    start = time.perf_counter()
-    after = _scheduled(module, assignment)
-    count = sum(len(order) for order in assignment.orders.values())
-    yield CompileStep(
-        "schedule", "schedule", (), before, after, time.perf_counter() - start, f"{count} instructions in order"
-    )
-    start = time.perf_counter()
-    record = assignment.record()
-    saved = sum(v.size for v in assignment.dataflow.values if v.kind == "value")
-    summary = f"{record.temp_bytes} bytes of temporaries, {record.peak_bytes} at the peak; values need {saved}"
-    yield CompileStep("buffer_assignment", "buffer_assignment", (), after, record, time.perf_counter() - start, summary)
-
-
-def _text_steps(exe: Executable, emitted: float) -> Iterable[CompileStep]:
-    """LLVM IR as emitted and optimised, and assembly, as records."""
-    first, seconds = _timed(lambda: exe.llvm_record)
-    summary = f"{len(first.kernels)} kernels, {first.text.count(chr(10))} lines"
-    yield CompileStep("llvm_ir", "llvm_ir", (), exe.buffer_assignment.record(), first, emitted, summary)
-    second, seconds = _timed(lambda: exe.optimized_record)
-    yield CompileStep(
-        "llvm_ir_optimized", "llvm_ir_optimized", (), first, second, seconds, f"{second.text.count(chr(10))} lines"
-    )
-    third, seconds = _timed(lambda: exe.assembly_record)
-    yield CompileStep(
-        "assembly", "assembly", (), second, third, seconds, f"{third.text.count(chr(10))} lines for {jit.host().cpu}"
-    )
-
-
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.perf_counter()
-    value = work()
-    return value, time.perf_counter() - start
+        return (yield from _stages(module, options or CompileOptions(), recorded=True))
 
 
 @boundary("compile")
@@ -156,15 +83,79 @@ def compile_module(module: HloModule, options: CompileOptions | None = None) -> 
     Raises:
         XlanbError: a pass or the backend refuses the module.
     """
-    options = options or CompileOptions()
-    check_ranks(module)
     with seldom():
-        source, module = module, module.clone()
-        ran = [result.name for result in chosen_pipeline(options).run(module, verify=options.verify)]
+        return exhaust(_stages(module, options or CompileOptions(), recorded=False))
+
+
+def _stages(module: HloModule, options: CompileOptions, *, recorded: bool) -> Stages[Executable]:
+    """Compile: HLO passes, schedule, buffers, LLVM IR, machine code. Where nothing is `recorded`, no stage is made, and the caller holds the collector back."""
+    check_ranks(module)
+    source, module = module, module.clone()
+    ran: list[str] = []
+    for result in chosen_pipeline(options).steps(module, verify=options.verify, records=recorded):
+        ran.append(result.name)
+        if recorded:
+            yield _stage_of(result)
+    before = module.record() if recorded else None
+    start = time.perf_counter()
+    with seldom():
         _settle_layouts(module, ran)
         assignment, program = deep(lambda: _backend(module, _target(options)))
-        _scheduled(module, assignment, record=False)
-        return Executable(module, source, assignment, program)
+    emitted = time.perf_counter() - start
+    start = time.perf_counter()
+    _schedule(module, assignment)
+    if before is not None:
+        yield _schedule_stage(module, before, assignment, start)
+        yield _buffers_stage(module, assignment)
+    exe = Executable(module, source, assignment, program)
+    if recorded and options.want_text:
+        yield from _text_stages(exe, emitted)
+    return exe
+
+
+def _stage_of(result: PassResult) -> Stage:
+    """A run of a pass as a stage; the rounds of a fixed point stand in the path, one below the other."""
+    rounds = (f"round {result.iteration + 1}",) if result.iteration else ()
+    path = (*result.pipeline, *rounds)
+    return Stage(0, "hlo_pass", result.name, result.before, result.after, path, seconds=result.seconds)
+
+
+def _schedule_stage(module: HloModule, before: ModuleRecord, assignment: BufferAssignment, start: float) -> Stage:
+    after = module.record()
+    count = sum(len(order) for order in assignment.orders.values())
+    seconds, summary = time.perf_counter() - start, f"{count} instructions in order"
+    return Stage(0, "schedule", "schedule", before, after, seconds=seconds, summary=summary)
+
+
+def _buffers_stage(module: HloModule, assignment: BufferAssignment) -> Stage:
+    record, seconds = _timed(assignment.record)
+    needed = sum(v.size for v in assignment.dataflow.values if v.kind == "value")
+    summary = f"{record.temp_bytes} bytes of temporaries, {record.peak_bytes} at the peak; values need {needed}"
+    name = "buffer_assignment"
+    return Stage(0, name, name, module.record(), record, seconds=seconds, summary=summary)
+
+
+def _text_stages(exe: Executable, emitted: float) -> Iterable[Stage]:
+    """LLVM IR as emitted and optimised, and assembly."""
+    first = exe.llvm_record
+    kernels = f"{len(first.kernels)} kernels, {_lines(first)}"
+    yield Stage(0, "llvm_ir", "llvm_ir", exe.buffer_assignment.record(), first, seconds=emitted, summary=kernels)
+    second, seconds = _timed(lambda: exe.optimized_record)
+    name = "llvm_ir_optimized"
+    yield Stage(0, name, name, first, second, seconds=seconds, summary=_lines(second))
+    third, seconds = _timed(lambda: exe.assembly_record)
+    words = f"{_lines(third)} for {jit.host().cpu}"
+    yield Stage(0, "assembly", "assembly", second, third, seconds=seconds, summary=words)
+
+
+def _lines(code: CodeRecord) -> str:
+    return f"{code.text.count(chr(10))} lines"
+
+
+def _timed(work: Callable[[], T]) -> tuple[T, float]:
+    start = time.perf_counter()
+    value = work()
+    return value, time.perf_counter() - start
 
 
 def _settle_layouts(module: HloModule, ran: Sequence[str]) -> None:
@@ -246,9 +237,8 @@ def _tell_elided(module: HloModule) -> None:
         )
 
 
-def _scheduled(module: HloModule, assignment: BufferAssignment, *, record: bool = True) -> Any:
+def _schedule(module: HloModule, assignment: BufferAssignment) -> None:
     """Write the schedule into the module."""
     for c, order in assignment.orders.items():
         module.set_schedule(c, order)
     module.header["is_scheduled"] = "true"
-    return module.record() if record else None

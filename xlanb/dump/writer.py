@@ -29,6 +29,7 @@ from xlanb.errors import DumpError, FlagError
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.records import ModuleRecord
 from xlanb.hooks import Hook
+from xlanb.stage import Stage
 from xlanb.tracing import CompilationStarted, Event, StageFinished, observing
 
 _NUMBERS = count()
@@ -50,7 +51,7 @@ class _Module:
     started: int
     steps: int = 0
     path: tuple[str, ...] = ()
-    pending: StageFinished | None = None
+    pending: Stage | None = None
     changed: dict[str, bool] = field(default_factory=dict)
     last: ModuleRecord | None = None
 
@@ -83,15 +84,15 @@ class DumpWriter:
             if isinstance(event, CompilationStarted):
                 self._names[event.key] = event.name
             elif isinstance(event, StageFinished):
-                self._stage(event)
+                self._stage(event.compilation, event.stage)
 
     # -- which stage gives which files ----------------------------------------------------------------------------
 
-    def _stage(self, stage: StageFinished) -> None:
+    def _stage(self, key: int, stage: Stage) -> None:
         if stage.kind in ("hlo", "tf2xla") and isinstance(stage.after, ModuleRecord):
-            self._begin(stage.compilation, stage.after)
+            self._begin(key, stage.after)
             return
-        module = self._modules.get(stage.compilation)
+        module = self._modules.get(key)
         if module is None:
             return
         if stage.kind == "hlo_pass":
@@ -115,7 +116,7 @@ class DumpWriter:
         self._hlo(module, record, DumpName("fixed", label="before_optimizations"))
         self._write(module, DumpName("fixed", label="debug_options"), _options_text(self.options))
 
-    def _pass(self, module: _Module, stage: StageFinished) -> None:
+    def _pass(self, module: _Module, stage: Stage) -> None:
         """One more pass ran: now it is known what the one before it stood before."""
         path = tuple(p for p in stage.pipeline if not p.startswith("round "))
         path = path[1:] or path  # the outermost holds XLA's pipelines, which it runs one after another
@@ -126,7 +127,7 @@ class DumpWriter:
         if path and isinstance(stage.before, ModuleRecord) and (again or not returns):
             self._between(module, stage.before, path[-1], "pipeline-start", stage.name, changed=True)
         module.path, module.pending = path, stage
-        if stage.before is not stage.after:
+        if stage.changed:
             module.changed.update(dict.fromkeys(path, True))
         if isinstance(stage.after, ModuleRecord):
             module.last = stage.after

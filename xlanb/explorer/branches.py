@@ -20,8 +20,8 @@ from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule, parse
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.records import ModuleRecord
-from xlanb.runtime.compiler import Stages, finished, hlo_stages, options_in_force, start_compilation
-from xlanb.tracing import StageFinished
+from xlanb.runtime.compiler import finished, hlo_stages, options_in_force, start_compilation
+from xlanb.stage import Stages
 from xlanb.transforms import PASSES
 from xlanb.transforms.base import HloPass
 from xlanb.transforms.pipeline import AnyPass, HloPassFix, HloPassPipeline
@@ -54,7 +54,7 @@ class Branch:
         key = start_compilation(self.past.name)
         if self.is_edited:
             record = self.module.record()
-            yield finished(StageFinished(key, "hlo_pass", HAND_EDIT, self.before, record, (), None))
+            yield finished(key, Stage(0, "hlo_pass", HAND_EDIT, self.before, record))
         # An order that nobody tried, a module that somebody wrote: what breaks it is to be found where it breaks.
         options = CompileOptions(self.passes, multi_thread=options_in_force().multi_thread, verify=True)
         return (yield from hlo_stages(self.module, key, options))

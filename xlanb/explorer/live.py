@@ -19,9 +19,10 @@ from xlanb.explorer.stage import Stage
 from xlanb.explorer.trace import Trace
 from xlanb.graph.foreign import feeds_of, graph_of, is_foreign
 from xlanb.graph.operation import Operation, Tensor
-from xlanb.runtime.compiler import Stages, module_stages
+from xlanb.runtime.compiler import module_stages
 from xlanb.runtime.program import to_module
 from xlanb.runtime.session import Session
+from xlanb.stage import Stages
 from xlanb.tracing import Event, observing, unobserved
 from xlanb.transforms.pipeline import HloPassPipeline
 

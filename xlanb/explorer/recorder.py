@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xlanb.explorer.stage import Stage
+from dataclasses import replace
+
 from xlanb.explorer.trace import Trace
 from xlanb.tracing import (
     CompilationStarted,
@@ -75,21 +76,7 @@ class Recorder:
         trace = self._traces.get(event.compilation)
         if trace is None:  # it began before this recorder listened
             trace = self._traces[event.compilation] = Trace(f"compilation {event.compilation}")
-        trace.stages.append(
-            Stage(
-                len(trace.stages),
-                event.kind,
-                event.name,
-                event.before,
-                event.after,
-                event.pipeline,
-                edits,
-                decisions,
-                event.seconds,
-                event.summary,
-                event.error,
-            )
-        )
+        trace.stages.append(replace(event.stage, index=len(trace.stages), edits=edits, decisions=decisions))
 
 
 def _note(trace: Trace, event: PassesChosen | Compiled | Executed) -> None:

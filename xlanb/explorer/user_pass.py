@@ -17,7 +17,8 @@ from xlanb.explorer.trace import Trace
 from xlanb.hlo import HloModule, HloOpcode, parse
 from xlanb.hlo.records import ModuleRecord
 from xlanb.runtime.compiler import finished, start_compilation
-from xlanb.tracing import StageFinished, observing, unobserved
+from xlanb.stage import Stage, size_text
+from xlanb.tracing import observing, unobserved
 from xlanb.transforms import PASSES, HloPass, match
 from xlanb.transforms.builder import Builder
 
@@ -118,11 +119,9 @@ def try_pass(hlo_pass: HloPass, module: HloModule, inputs: Sequence[Any] = ()) -
     with observing(recorder):
         key = start_compilation(f"{hlo_pass.name} on {module.name}")
         given = copy.record()
-        finished(
-            StageFinished(key, "hlo", "before", None, given, summary=f"{given.instruction_count} HLO instructions")
-        )
+        finished(key, Stage(0, "hlo", "before", None, given, summary=size_text(given)))
         result = hlo_pass.run(copy)
-        finished(StageFinished(key, "hlo_pass", hlo_pass.name, result.before, result.after, (), result.seconds))
+        finished(key, Stage(0, "hlo_pass", hlo_pass.name, result.before, result.after, seconds=result.seconds))
     (trace,) = recorder.traces
     try:
         numerics, problem = trace.numerics(*inputs), ""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from xlanb.stage import named_parts, size_text
+
 
 @dataclass(frozen=True)
 class NodeRecord:
@@ -42,3 +44,13 @@ class GraphRecord:
     def by_name(self) -> Mapping[str, NodeRecord]:
         """Nodes by name."""
         return {n.name: n for n in self.nodes}
+
+
+@named_parts.register
+def _nodes(graph: GraphRecord) -> Mapping[str, NodeRecord]:
+    return graph.by_name
+
+
+@size_text.register
+def _graph_size(graph: GraphRecord) -> str:
+    return f"{len(graph.nodes)} nodes"

@@ -15,6 +15,7 @@ from xlanb.hlo.calling import CallingConvention
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hooks import Hook
 from xlanb.shape import Shape
+from xlanb.stage import named_parts, size_text
 
 print_instruction: Final[Hook[[InstructionRecord], str]] = Hook("hlo.print_instruction")
 """XLA's canonical line for an instruction; the printer implements it."""
@@ -138,3 +139,13 @@ class ModuleRecord:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
+
+
+@named_parts.register
+def _instructions(module: ModuleRecord) -> Mapping[str, InstructionRecord]:
+    return {i.name: i for c in module.computations for i in c.instructions}
+
+
+@size_text.register
+def _module_size(module: ModuleRecord) -> str:
+    return f"{module.instruction_count} HLO instructions"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
 from dataclasses import replace
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 from xlanb.cpu.compiler import CompileOptions, chosen_pipeline, compile_module, compile_steps
 from xlanb.cpu.executable import Executable
@@ -15,6 +14,7 @@ from xlanb.errors import InternalError, PassError, XlanbError
 from xlanb.hlo import HloModule
 from xlanb.logs import VLog
 from xlanb.runtime.hlo_profile import profile_each_run
+from xlanb.stage import Stage, Stages, exhaust, size_text
 from xlanb.tracing import (
     CompilationStarted,
     Compiled,
@@ -26,9 +26,7 @@ from xlanb.tracing import (
     with_everywhere,
 )
 
-T = TypeVar("T")
 _PIPELINE_LOG = VLog("runtime", "hlo_pass_pipeline")
-Stages = Generator[StageFinished, None, T]
 
 _KEYS = count(1)
 
@@ -41,10 +39,10 @@ def start_compilation(name: str, parent: int | None = None) -> int:
     return key
 
 
-def finished(stage: StageFinished) -> StageFinished:
-    """Tell the observers of a stage; hands it on."""
+def finished(key: int, stage: Stage) -> Stage:
+    """Tell the observers of a stage of a compilation; hands it on."""
     if is_observed():
-        emit(stage)
+        emit(StageFinished(key, stage))
     return stage
 
 
@@ -68,30 +66,27 @@ def hlo_stages(module: HloModule, key: int, options: CompileOptions | None = Non
     steps = compile_steps(module, options)
     while True:
         try:
-            step = next(steps)
+            stage = next(steps)
         except StopIteration as end:
             executable: Executable = end.value
             emit(Compiled(key, executable))
             return executable
         except Exception as error:
-            yield finished(_failed(key, before, error))
+            yield finished(key, _failed(before, error))
             raise
-        before = step.after
-        if step.kind == "hlo_pass":
-            _PIPELINE_LOG.vlog(2, "  HLO pass %s in %s", step.name, " > ".join(step.pipeline))
-        # the rounds of a fixed point stand in the path, one below the other
-        is_round = step.kind == "hlo_pass" and bool(step.summary)
-        path, summary = ((*step.pipeline, step.summary), "") if is_round else (step.pipeline, step.summary)
-        yield finished(StageFinished(key, step.kind, step.name, step.before, step.after, path, step.seconds, summary))
+        before = stage.after
+        if stage.kind == "hlo_pass":
+            _PIPELINE_LOG.vlog(2, "  HLO pass %s in %s", stage.name, " > ".join(stage.pipeline))
+        yield finished(key, stage)
 
 
-def _failed(key: int, before: Any, error: Exception) -> StageFinished:
+def _failed(before: Any, error: Exception) -> Stage:
     """The stage at which a compilation ended, with the last good module: the pass, where it is known."""
     path = error.path if isinstance(error, PassError | InternalError) else ()
     name = path[-1] if path else "compilation"
     told = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
     notes = "\n".join(getattr(error, "__notes__", ()))
-    return StageFinished(key, "hlo_pass", name, before, before, path[:-1], error=f"{told}\n{notes}".rstrip())
+    return Stage(0, "hlo_pass", name, before, before, path[:-1], error=f"{told}\n{notes}".rstrip())
 
 
 def module_stages(module: HloModule, options: CompileOptions | None = None) -> Stages[Executable]:
@@ -103,8 +98,7 @@ def module_stages(module: HloModule, options: CompileOptions | None = None) -> S
     key = start_compilation(module.name)
     if is_observed():
         record = module.record()
-        words = f"{record.instruction_count} HLO instructions"
-        yield finished(StageFinished(key, "hlo", "before_optimizations", None, record, summary=words))
+        yield finished(key, Stage(0, "hlo", "before_optimizations", None, record, summary=size_text(record)))
     return (yield from hlo_stages(module, key, options))
 
 
@@ -115,7 +109,7 @@ def compiled(module: HloModule) -> Executable:
         XlanbError: as `hlo_stages`.
     """
     with with_everywhere(), dumping(current()):
-        executable: Executable = exhaust(module_stages(module))
+        executable = exhaust(module_stages(module))
     if current().xla_hlo_profile:
         profile_each_run(executable)
     return executable
@@ -129,12 +123,3 @@ def options_in_force() -> CompileOptions:
         enable_passes_only=flags.xla_enable_hlo_passes_only,
         multi_thread=flags.xla_cpu_multi_thread_eigen,
     )
-
-
-def exhaust(stages: Iterator[Any]) -> Any:
-    """Run a generator of stages to its end; its result."""
-    while True:
-        try:
-            next(stages)
-        except StopIteration as end:
-            return end.value

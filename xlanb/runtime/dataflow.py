@@ -16,7 +16,7 @@ import numpy as np
 from xlanb.errors import GraphError
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.rewrite import needed_by
-from xlanb.runtime.compiler import Stages
+from xlanb.stage import Stages
 
 ENTER: Final = frozenset({"Enter", "RefEnter"})
 EXIT: Final = frozenset({"Exit", "RefExit"})

@@ -19,7 +19,6 @@ from xlanb.graph.op_library import op_has_side_effects
 from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.ops import find_op
 from xlanb.runtime.compilation_cache import CompilationCache
-from xlanb.runtime.compiler import Stages, exhaust
 from xlanb.runtime.dataflow import CONTROL_FLOW, Dataflow, DataflowPlan, has_control_flow
 from xlanb.runtime.host.lists import VARIANT_KERNELS
 from xlanb.runtime.host.ops import HostKernel, HostState, host_kernel
@@ -27,6 +26,7 @@ from xlanb.runtime.host.strings import as_bytes
 from xlanb.runtime.launch import Call, run_cluster, run_op
 from xlanb.runtime.step_stats import collecting
 from xlanb.runtime.variables import VariableHandle
+from xlanb.stage import Stages, exhaust
 from xlanb.tf2xla.compiler import between
 from xlanb.tf2xla.registry import kernel
 

@@ -26,16 +26,17 @@ from xlanb.runtime.compilation_cache import (
     mode_in_force,
     signature_of,
 )
-from xlanb.runtime.compiler import Stages, exhaust, finished, hlo_stages, start_compilation
+from xlanb.runtime.compiler import finished, hlo_stages, start_compilation
 from xlanb.runtime.function_content import attributes, content
 from xlanb.runtime.graph_dumps import dump_compiled
 from xlanb.runtime.hlo_profile import profile_each_run
 from xlanb.runtime.step_stats import collecting
 from xlanb.runtime.variables import Transaction, VariableHandle
 from xlanb.shape.shape import of_array
+from xlanb.stage import Stage, Stages, exhaust
 from xlanb.tf2xla.compiler import Argument, CompilationResult, argument_of, lower
 from xlanb.tf2xla.const_analysis import constant_inputs
-from xlanb.tracing import Executed, StageFinished, emit, is_observed, unobserved
+from xlanb.tracing import Executed, emit, is_observed, unobserved
 
 _LAUNCH_LOG = VLog("runtime", "executor")
 _CACHE_LOG = VLog("runtime", "xla_compilation_cache")
@@ -130,13 +131,12 @@ def run_cluster(
     return outputs
 
 
-def _told_hit(entry: Entry, cache: CompilationCache) -> StageFinished:
+def _told_hit(entry: Entry, cache: CompilationCache) -> Stage:
     record = CacheRecord(entry.arguments, True, cache.hits, cache.misses, len(cache), entry.seconds)
     summary = f"hit for {entry.arguments}: {entry.seconds * 1e3:.0f} ms of compilation saved"
     name = "XlaCompilationCache"
-    return finished(
-        StageFinished(entry.compilation, "compilation_cache", name, None, record, (), entry.seconds, summary)
-    )
+    stage = Stage(0, "compilation_cache", name, None, record, seconds=entry.seconds, summary=summary)
+    return finished(entry.compilation, stage)
 
 
 def _compiled(
@@ -257,7 +257,8 @@ def _compile(call: Call, arguments: list[Argument], parent: int | None, *, is_ag
     if is_observed():
         record = result.module.record()
         summary = f"{record.instruction_count} HLO instructions for {text}"
-        yield finished(StageFinished(key, "tf2xla", "tf2xla", None, record, (), perf_counter() - begin, summary))
+        seconds = perf_counter() - begin
+        yield finished(key, Stage(0, "tf2xla", "tf2xla", None, record, seconds=seconds, summary=summary))
     executable = yield from hlo_stages(result.module, key)
     seconds = perf_counter() - begin
     if call.function is not None:
@@ -318,20 +319,11 @@ def _is_alike(first: Any, second: Any) -> bool:
     return bool(first.dtype == second.dtype and first.shape == second.shape)
 
 
-def _executed(entry: Entry, seconds: float, outputs: Sequence[Any]) -> StageFinished:
+def _executed(entry: Entry, seconds: float, outputs: Sequence[Any]) -> Stage:
     record = ExecutionRecord(seconds, (), tuple((str(of_array(o)), _short(o)) for o in outputs))
-    return finished(
-        StageFinished(
-            entry.compilation,
-            "execution",
-            "execution",
-            None,
-            record,
-            (),
-            seconds,
-            f"first run in {seconds * 1e6:.0f} us",
-        )
-    )
+    summary = f"first run in {seconds * 1e6:.0f} us"
+    stage = Stage(0, "execution", "execution", None, record, seconds=seconds, summary=summary)
+    return finished(entry.compilation, stage)
 
 
 def _short(value: Any) -> str:

@@ -17,12 +17,13 @@ from xlanb.graph.operation import Operation, Tensor
 from xlanb.graph.optimize import optimize_steps
 from xlanb.graph.rewrite import subgraph
 from xlanb.logs import VLog
-from xlanb.runtime.compiler import Stages, finished, start_compilation
+from xlanb.runtime.compiler import finished, start_compilation
 from xlanb.runtime.executor import Prepared
 from xlanb.runtime.graph_dumps import dump_pass
 from xlanb.runtime.placement import placed
+from xlanb.stage import Stage, Stages
 from xlanb.tf2xla import constant_value
-from xlanb.tracing import StageFinished, is_observed
+from xlanb.tracing import is_observed
 
 _LOG = VLog("runtime", "direct_session")
 # Stages are grouped by kind: what comes before marking prepares it, what comes after it belongs to making functions.
@@ -123,15 +124,16 @@ class _Stages:
         self.key = key
         self._begin = perf_counter()
 
-    def told(self, kind: str, name: str, before: Graph | None, after: Graph, summary: str = "") -> StageFinished:
+    def told(self, kind: str, name: str, before: Graph | None, after: Graph, summary: str = "") -> Stage:
         """Tell of one stage; equal graphs count as no change."""
         seconds = perf_counter() - self._begin
         if not is_observed():
             self._begin = perf_counter()
-            return StageFinished(self.key, kind, name, None, None, (), seconds, summary)
+            return Stage(0, kind, name, None, None, seconds=seconds, summary=summary)
         old = None if before is None else before.record()
         new = after.record()
-        stage = finished(StageFinished(self.key, kind, name, old, old if old == new else new, (), seconds, summary))
+        kept = old if old == new else new
+        stage = finished(self.key, Stage(0, kind, name, old, kept, seconds=seconds, summary=summary))
         self._begin = perf_counter()
         return stage
 

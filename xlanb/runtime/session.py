@@ -21,7 +21,6 @@ from xlanb.graph.operation import Operation, Tensor
 from xlanb.memory import out_of_memory
 from xlanb.runtime.claims import Claims, watched
 from xlanb.runtime.compilation_cache import CompilationCache
-from xlanb.runtime.compiler import Stages, exhaust
 from xlanb.runtime.config import ConfigProto, RunMetadata, RunOptions
 from xlanb.runtime.cost_graph import cost_graph
 from xlanb.runtime.executor import Executor
@@ -30,6 +29,7 @@ from xlanb.runtime.prepare import prepare
 from xlanb.runtime.resources import Resources
 from xlanb.runtime.step_stats import StepStatsCollector, collect
 from xlanb.runtime.variables import VariableHandle, VariableStore
+from xlanb.stage import Stages, exhaust
 from xlanb.tracing import observing
 
 

@@ -24,6 +24,7 @@ from xlanb.graph.operation import Operation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hooks import Hook
+from xlanb.stage import Stage
 from xlanb.tracing import CompilationStarted, Event, StageFinished
 
 if TYPE_CHECKING:
@@ -215,15 +216,16 @@ class StepStatsCollector:
         if isinstance(event, CompilationStarted):
             self._names[event.key] = event.name
             self._begun[event.key] = now
-        elif isinstance(event, StageFinished) and event.seconds is not None:
-            if event.kind in ("execution", "compilation_cache"):
+        elif isinstance(event, StageFinished) and event.stage.seconds is not None:
+            stage: Stage = event.stage
+            if stage.kind in ("execution", "compilation_cache"):
                 return
-            begin = now - round(event.seconds * 1e9)
-            pipeline = " > ".join(event.pipeline)
-            detail = {"kind": event.kind, "pipeline": pipeline, "changed": event.before is not event.after}
+            begin = now - round(event.stage.seconds * 1e9)
+            pipeline = " > ".join(stage.pipeline)
+            detail = {"kind": stage.kind, "pipeline": pipeline, "changed": stage.changed}
             name = self._names.get(event.compilation, "")
-            label = f"{event.name} = {event.kind}({name.split(':')[0]})"
-            self._add(PASSES, event.name, label, max(begin, self._ends.get(0, begin)), now, detail=detail)
+            label = f"{stage.name} = {stage.kind}({name.split(':')[0]})"
+            self._add(PASSES, stage.name, label, max(begin, self._ends.get(0, begin)), now, detail=detail)
             self._ends[0] = now
             self._ends[event.compilation or -1] = now
 

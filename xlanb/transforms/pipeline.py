@@ -48,9 +48,12 @@ class HloPassPipeline(Displayable):
         """
         return _run(self, module, verify=verify)
 
-    def steps(self, module: HloModule, *, verify: bool = False) -> Iterator[PassResult]:
-        """Run exactly one more pass with each `next()`, pipelines within pipelines and rounds of fixed points included."""
-        return _walk(self, module, _Walk((), 0, snapshots=True, verify=verify))
+    def steps(self, module: HloModule, *, verify: bool = False, records: bool = True) -> Iterator[PassResult]:
+        """Run exactly one more pass with each `next()`, pipelines within pipelines and rounds of fixed points included.
+
+        Without `records` (and observers) the results have none, as those of `run`, and holding back the garbage collector (see `seldom`) is up to the caller.
+        """
+        return _walk(self, module, _Walk((), 0, snapshots=records, verify=verify))
 
     # -- other pipelines of the same passes ----------------------------------------------------------------------
 
@@ -146,9 +149,9 @@ class HloPassFix(Displayable):
         """As HloPassPipeline.run."""
         return _run(self, module, verify=verify)
 
-    def steps(self, module: HloModule, *, verify: bool = False) -> Iterator[PassResult]:
+    def steps(self, module: HloModule, *, verify: bool = False, records: bool = True) -> Iterator[PassResult]:
         """As HloPassPipeline.steps."""
-        return _walk(self, module, _Walk((), 0, snapshots=True, verify=verify))
+        return _walk(self, module, _Walk((), 0, snapshots=records, verify=verify))
 
     def __str__(self) -> str:
         return "\n".join(_tree(self, ""))

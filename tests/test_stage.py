@@ -1,0 +1,85 @@
+"""The record of a stage, and the one generator that plain and stepped compilations drive."""
+
+from itertools import pairwise
+
+import pytest
+
+import xlanb
+from xlanb.cpu import compile_module, compile_steps, compiler
+from xlanb.explorer.recorder import Recorder
+from xlanb.hlo import parse
+from xlanb.stage import Deferred, Stage, exhaust, named_parts, size_text
+from xlanb.tracing import StageFinished, emit, observing
+
+TEXT = "HloModule m\nENTRY e {\n  x = f32[3] parameter(0)\n  one = f32[] constant(1)\n  ones = f32[3] broadcast(one)\n  ROOT y = f32[3] multiply(x, ones)\n}\n"
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The stages that the compiler makes."""
+    found = []
+
+    def counted(*args, **named):
+        found.append(Stage(*args, **named))
+        return found[-1]
+
+    monkeypatch.setattr(compiler, "Stage", counted)
+    return found
+
+
+def test_a_plain_compilation_makes_no_stage(made):
+    compile_module(parse(TEXT))
+    assert not made
+
+
+def test_a_stepped_compilation_ends_in_the_program_of_a_plain_one(made):
+    module = parse(TEXT)
+    exe = exhaust(compile_steps(module))
+    assert str(exe.hlo_module) == str(compile_module(module).hlo_module)
+    assert [s.kind for s in made if s.kind != "hlo_pass"] == [
+        "schedule", "buffer_assignment", "llvm_ir", "llvm_ir_optimized", "assembly",
+    ]  # fmt: skip
+    assert all(a.after is b.before for a, b in pairwise(made) if b.kind == "hlo_pass")
+
+
+def test_a_trace_holds_the_stages_of_the_compiler_with_their_edits(made):
+    trace = xlanb.trace(parse(TEXT))
+    own = [s for s in trace.stages if s.kind != "hlo"]
+    assert [(s.kind, s.name, s.before, s.after, s.pipeline) for s in own] == [
+        (s.kind, s.name, s.before, s.after, s.pipeline) for s in made
+    ]
+    assert [s.index for s in trace.stages] == list(range(len(trace.stages)))
+    assert any(s.edits for s in trace.stages)
+    assert all(bool(s.edits) or not s.changed for s in own if s.kind == "hlo_pass")
+
+
+def test_a_recorder_numbers_stages_by_their_trace():
+    recorder = Recorder()
+    with observing(recorder):
+        for _ in range(2):
+            emit(StageFinished(7, Stage(0, "hlo", "start", None, None)))
+    assert [s.index for s in recorder.traces[0].stages] == [0, 1]
+
+
+def test_what_a_stage_changed_is_told_by_the_parts_of_its_records():
+    before = parse(TEXT).record()
+    after = parse(TEXT.replace("constant(1)", "constant(2)").replace("ones", "twos")).record()
+    stage = Stage(0, "hlo_pass", "p", before, after)
+    assert (stage.added, stage.removed, stage.modified) == ({"twos"}, {"ones"}, {"one", "y"})
+    assert str(stage) == "p: 1 removed, 1 added, 2 changed"
+    assert str(Stage(0, "hlo", "start", None, before)) == "start: 4 HLO instructions"
+
+
+def test_artifacts_of_other_kinds_have_no_parts_and_no_size():
+    assert not named_parts("text")
+    assert not size_text(None)
+
+
+def test_a_deferred_artifact_is_read_once():
+    loads = []
+    given = Deferred(lambda: loads.append(1) or "text")
+    stage = Stage(0, "hlo", "start", given, given)
+    assert not stage.changed
+    assert not loads
+    assert stage.before == stage.after == "text"
+    assert loads == [1]
