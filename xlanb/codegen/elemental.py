@@ -51,13 +51,17 @@ class Kept:
     filled: bool = False
 
 
-class OverwrittenError(XlanbError):
-    """A kernel that reads an operand where it has written its result over it: the operands of `instruction` are to lie elsewhere."""
+class UnplannedKernelError(XlanbError):
+    """A kernel that cannot be written as planned, which only writing it shows; `instruction` is what it computes, set by whoever writes the program."""
 
     instruction: HloInstruction
 
 
-class KernelTooLargeError(XlanbError):
+class OverwrittenError(UnplannedKernelError):
+    """It reads an operand where it has written its result over it: the operands are to lie elsewhere."""
+
+
+class KernelTooLargeError(UnplannedKernelError):
     """A fusion whose inlined producers grow beyond `SIZE_LIMIT`: it is to be compiled instruction by instruction."""
 
 

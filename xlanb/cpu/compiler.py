@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from xlanb.boundary import boundary
 from xlanb.buffers.buffer_assignment import BufferAssignment, assign_buffers
-from xlanb.codegen.elemental import KernelTooLargeError, OverwrittenError
+from xlanb.codegen.elemental import KernelTooLargeError, UnplannedKernelError
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.kernel import KernelPolicy
 from xlanb.cpu.codegen.program import Program, emit_program
@@ -206,24 +206,31 @@ def _backend(module: HloModule, target: Target) -> tuple[BufferAssignment, Progr
 
 
 def _emitted(module: HloModule, target: Target) -> tuple[BufferAssignment, Program]:
-    """Legalise in place, schedule, assign buffers and emit; fusions that grow out of hand are opened, those that cannot be written in place are not, and it starts over."""
-    too_large: set[str] = set()
+    """Legalise in place, schedule, assign buffers and write the program.
+
+    Only writing a kernel shows how large it grows as producers are inlined for each of their uses, and in which order it reads and writes an array that is operand and result. So
+    the program is written until all kernels fit: each round opens one fusion more (`opened`) or keeps one result more out of its operands' memory (`apart`). No
+    instruction is chosen twice, so there are no more rounds than instructions; nearly always there is one.
+
+    Raises:
+        CompilationError: an instruction's kernel does not fit though it was chosen before.
+    """
+    opened: set[str] = set()
     apart: set[str] = set()
     _tell_elided(module)
     while True:
-        legalize(module, too_large)
+        legalize(module, opened)
         assignment = assign_buffers(module, KernelPolicy(target.threads, apart))
         check_addressable(f"{module.name}: the arena of temporaries", assignment.temp_size)
         try:
             return assignment, emit_program(assignment, target)
-        except OverwrittenError as error:
+        except UnplannedKernelError as error:
+            name = error.instruction.name
+            chosen = opened if isinstance(error, KernelTooLargeError) else apart
+            if name in chosen:
+                raise CompilationError(f"{error}, even by itself:\n  {error.instruction}") from error
             _LOG.info("%s: %s", module.name, error)
-            apart.add(error.instruction.name)
-        except KernelTooLargeError as error:
-            name = error.instruction.name  # type: ignore[attr-defined]
-            if name in too_large:
-                raise CompilationError(f"the kernel of {name} is too large even by itself") from error
-            too_large.add(name)
+            chosen.add(name)
 
 
 def _tell_elided(module: HloModule) -> None:

@@ -10,7 +10,7 @@ from xlanb.codegen import costs
 from xlanb.codegen import elementwise as _elementwise  # noqa: F401 - registers its rules
 from xlanb.codegen import movement as _movement  # noqa: F401 - registers its rules
 from xlanb.codegen.arithmetic import function_name
-from xlanb.codegen.elemental import RULES, Leaf, OverwrittenError, array_of
+from xlanb.codegen.elemental import RULES, Leaf, array_of
 from xlanb.codegen.indexing import same_order
 from xlanb.codegen.math import routines
 from xlanb.cpu.emitters import concatenations as _concatenations  # noqa: F401 - registers its kernel
@@ -43,11 +43,7 @@ def emit_elements(k: emitters.Kernel) -> None:
         fused = k.instruction.fused_computation
         if len(fused) >= routines.MANY:
             k.f.uses = Counter(name for i in fused if (name := function_name(i.opcode)) is not None)
-    try:
-        loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
-    except OverwrittenError as error:
-        error.instruction = k.instruction
-        raise
+    loops.emit_loops(k.e, [(k.root, leaf, array) for leaf, array in k.outputs.items()])
 
 
 def emit(k: emitters.Kernel) -> None:

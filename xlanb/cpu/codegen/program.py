@@ -19,7 +19,7 @@ from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.buffers.heap_simulator import ALIGNMENT
 from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_reshape
 from xlanb.codegen import polling
-from xlanb.codegen.elemental import KernelTooLargeError, array_of
+from xlanb.codegen.elemental import UnplannedKernelError, array_of
 from xlanb.codegen.elements import load, real
 from xlanb.codegen.function import PARALLEL, Function, Parameter, Phi
 from xlanb.codegen.memory import Pointer
@@ -111,7 +111,7 @@ def emit_program(
 
     Raises:
         UnimplementedError: an instruction that the backend does not know; the message shows it.
-        KernelTooLargeError: a fusion whose kernel would grow out of hand; its `instruction` names it.
+        UnplannedKernelError: an instruction whose kernel cannot be written with these buffers, or not as one kernel.
     """
     emitter = _Emitter(assignment, target, line_of, profile=profile)
     emitter.emit()
@@ -392,8 +392,8 @@ class _Emitter:
         )
         try:
             built.emit()
-        except KernelTooLargeError as error:
-            error.instruction = i  # type: ignore[attr-defined]
+        except UnplannedKernelError as error:
+            error.instruction = i
             raise
         if built.host is not None:
             self.host[built.host] = i
