@@ -32,7 +32,7 @@ def test_a_fusion_that_is_too_large_is_opened(monkeypatch):
     x = np.random.default_rng(0).standard_normal((40, 50)).astype(np.float32)
     module = parse(FUSION)
     assert len(compile_module(module, AS_IT_IS).kernels) == 1
-    monkeypatch.setattr("xlanb.codegen.elemental.SIZE_LIMIT", 200)
+    monkeypatch.setattr("xlanb.codegen.elemental.SIZE_LIMIT", 40)
     exe = compile_module(module, AS_IT_IS)
     assert len(exe.kernels) > 1
     np.testing.assert_allclose(exe(x), xlanb.evaluate(module, x), rtol=1e-5, atol=1e-6)
