@@ -12,7 +12,7 @@ from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.types import PTR
 from xlanb.cpu import jit, objects
 from xlanb.cpu.codegen.units import Unit
-from xlanb.cpu.emitters.copies import copy
+from xlanb.cpu.emitters.copies import emit_bytes
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.target import has_pool
 
@@ -26,7 +26,7 @@ def _copying(*sizes: int, threads: int = 2) -> str:
     parameters = [Parameter(PTR, f"p{k}", "noalias") for k in range(2)]
     target, source = map(f.argument, parameters)
     for size in sizes:
-        copy(f, target, source, size)
+        emit_bytes(f, target, source, size)
     f.sign(parameters, "nounwind")
     return module.text()
 
@@ -49,7 +49,7 @@ def test_threads_share_large_copies_only_and_have_one_function_for_each_size():
     assert PARALLEL not in _copying(1 << 24, threads=1)
     text = _copying(1 << 24, 1 << 24, 1 << 25)
     assert text.count(f"call void @{PARALLEL}(") == 2
-    assert text.count("call void @copy") == 3
+    assert text.count("call void @xlanb.copy") == 3
 
 
 @pytest.mark.parametrize("count", [2, 16, 1 << 10])

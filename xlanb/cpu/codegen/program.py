@@ -30,7 +30,7 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.codegen.kernel_function import ATTRIBUTES, KernelFunction, is_host_call
 from xlanb.cpu.codegen.steps import CONSTANTS, STEPS, TABLE, TEMP, Address, Step
 from xlanb.cpu.codegen.units import LONG, Unit, cut
-from xlanb.cpu.emitters.copies import copy
+from xlanb.cpu.emitters.copies import emit_bytes
 from xlanb.cpu.target import Target
 from xlanb.errors import CompilationError
 from xlanb.hlo.computation import HloComputation
@@ -222,7 +222,7 @@ class _Emitter:
 
     def _copy(self, target: Address, source: Address, size: int) -> None:
         """Copy bytes between arrays that do not overlap."""
-        called = copy(self.run, target.value, source.value, size)
+        called = emit_bytes(self.run, target.value, source.value, size)
         self._record(called, (target, source))
 
     def _record(self, called: str | None, addresses: tuple[Address, ...]) -> None:

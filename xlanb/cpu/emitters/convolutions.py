@@ -14,11 +14,12 @@ from math import prod
 from xlanb.analysis.convolution import multiplies_padding
 from xlanb.codegen import arithmetic, costs
 from xlanb.codegen.elemental import Elemental, elemental
-from xlanb.codegen.elements import Element, real, zero
+from xlanb.codegen.elements import Element, array, real, zero
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray
+from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import parallel
-from xlanb.codegen.types import I1
+from xlanb.codegen.types import I1, I8
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.conv.lowering import Part, part_of
 from xlanb.cpu.emitters.conv.numbers import Convolution
@@ -26,7 +27,7 @@ from xlanb.cpu.emitters.conv.padded import Padded, emit_padded, padded
 from xlanb.cpu.emitters.conv.phases import combinations, phases
 from xlanb.cpu.emitters.dots import place_of
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
-from xlanb.cpu.emitters.matmul.lanes import Place, can_load
+from xlanb.cpu.emitters.matmul.lanes import can_load
 from xlanb.cpu.emitters.matmul.plan import Plan, plan
 from xlanb.cpu.emitters.products import multiply_add
 from xlanb.cpu.emitters.reductions import window_position
@@ -165,17 +166,22 @@ def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: 
     planned = _planned(i)
     if source is None or kernel is None or planned is None:
         return False
-    wide = planned.source
+    wide, c = planned.source, planned.c
     if wide.bytes and scratch is not None:
-        emit_padded(e.f, wide, planned.c, source, Place(scratch))
-        source = Place(scratch)
+        emit_padded(e.f, wide, c, source, scratch)
+        source, scratch = scratch, Pointer(scratch, I8).address(wide.bytes)
     if not planned.whole:
         e.f.fill_zero(output.pointer, output.shape.element_count * output.shape.element_type.byte_size, 1)
     for part, made in planned.parts:
-        places = (Place(source.pointer, part.a), Place(kernel.pointer, part.b), Place(output.pointer, part.c))
-        emit_contraction(e.f, made, *places, scratch, wide.bytes)
+        begins = (
+            (wide.type, source, part.a),
+            (c.kernel.element_type, kernel, part.b),
+            (c.result.element_type, output.pointer, part.c),
+        )
+        a, b, to = (array(t, base).address(first) for t, base, first in begins)
+        emit_contraction(e.f, made, (a, b, to), scratch)
     e.f.ready = e.f.calls_only = True
-    if any(not side.is_plain for side in wide.sides) and planned.c.type.is_floating and not multiplies_padding(i):
+    if any(not side.is_plain for side in wide.sides) and c.type.is_floating and not multiplies_padding(i):
         _skip_padding(e, i, output)
     return True
 

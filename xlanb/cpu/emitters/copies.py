@@ -1,84 +1,244 @@
-"""Copies of whole arrays between the kernels of a program, and of rows into a larger array; threads share those that are large.
+"""Copies of arrays in memory, into another order and converted to another type; threads share those that are large.
 
-A copy that threads share, or of several rows, is a function of the module, one for each size.
+    c[i, j, ...] = a[i, j, ...]         for axes with a stride in each array
+
+The loops over blocks are a walk (see matmul.grid). A block is some lines, one below the other, or a band of squares that are transposed in registers, where the source
+does not lie along the target's fastest axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
 
-from xlanb.codegen.function import Function, Ix, Parameter
-from xlanb.codegen.memory import Pointer
-from xlanb.codegen.module import ModuleBuilder
-from xlanb.codegen.parallel import is_shared, parallel, parts
-from xlanb.codegen.routines import ATTRIBUTES
-from xlanb.codegen.types import I8, PTR
+from xlanb.codegen.costs import COMMON
+from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.lanes import Mask
+from xlanb.codegen.parallel import is_shared
+from xlanb.codegen.routines import ATTRIBUTES, moved, routine, word
+from xlanb.codegen.types import PTR
 from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.matmul.contraction import Axis, merged
+from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions
+from xlanb.cpu.emitters.matmul.lanes import Lanes, has_masks, lanes_of
+from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
+from xlanb.shape import PrimitiveType
 
+_UNITS = {1: PrimitiveType.U8, 2: PrimitiveType.U16, 4: PrimitiveType.U32, 8: PrimitiveType.U64}
+"""Types that elements are copied as, by their bytes, where nothing is converted."""
 _BLOCK = 4096
-"""Bytes that a thread copies at the least: a page, so that no two of them write to one cache line."""
-_NANOSECONDS = 200.0
-"""Of a block: 90 within the third-level cache, twice and more from memory."""
-_ROW_NANOSECONDS = 5.0
-"""Of a row, whatever its size."""
+"""Elements of a block of lines, about, and of the longest line."""
+_BAND = 1024
+"""Columns of a band of squares, at most."""
 _PARAMETERS = (Parameter(PTR, "p0", "noalias noundef"), Parameter(PTR, "p1", "noalias readonly noundef"))
-_MADE: WeakKeyDictionary[ModuleBuilder, dict[object, str]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows of `size` bytes one after the other in the source, `stride` bytes apart in the target."""
+class Copy:
+    """Elements of `source_type` at strides `a`, converted to `type` at strides `c`."""
 
-    count: int
-    size: int
-    stride: int
+    axes: tuple[Axis, ...]
+    source_type: PrimitiveType
+    type: PrimitiveType
+
+    def normalized(self) -> Copy:
+        """Without axes of one element, neighbours joined, in falling order of the target's strides; where nothing is converted, as integers of that size."""
+        axes, source, to = self.axes, self.source_type, self.type
+        if source is to:
+            if to.byte_size == 16:
+                axes = (Axis(2, 1, 0, 1), *(replace(x, a=2 * x.a, c=2 * x.c) for x in axes))
+            source = to = _UNITS[min(to.byte_size, 8)]
+        axes = merged(axes, lambda x: (x.c, x.a))
+        return Copy(axes if axes and axes[-1].c == 1 else (*axes, Axis(1, 1, 0, 1)), source, to)
 
 
-def copy(f: Function, target: Value, source: Value, size: int) -> str | None:
+@dataclass(frozen=True)
+class Moves:
+    """A copy as blocks: the routine `name` with the table `words` at each, some `nanoseconds` long."""
+
+    spans: list[Span]
+    name: str
+    words: list[int]
+    nanoseconds: float
+
+
+def emit_copy(f: Function, copy: Copy, source: Value, target: Value) -> None:
+    """Emit the copy, shared by threads where it is long."""
+    if not prod(x.size for x in copy.axes):
+        return
+    made = moves(f, copy)
+    emit_grid(f, made.spans, Work(made.name, made.words, (source, source, target), made.nanoseconds))
+
+
+def is_turned(copy: Copy) -> bool:
+    """Whether the source does not lie along the target's fastest axis."""
+    return copy.normalized().axes[-1].a != 1
+
+
+def moves(f: Function, copy: Copy) -> Moves:
+    """The blocks of a copy of some elements."""
+    copy = copy.normalized()
+    across = next((n for n, x in enumerate(copy.axes[:-1]) if x.a == 1), None)
+    return _lines(f, copy) if across is None or copy.axes[-1].a == 1 else _squares(f, copy, across)
+
+
+def _moves(f: Function, copy: Copy, name: str, words: list[int], steps: dict[Axis, int]) -> Moves:
+    """The blocks that have so many elements along some axes, and one along the others."""
+    sizes = copy.source_type.byte_size, copy.type.byte_size
+    spans = [Span(x.size, steps.get(x, 1), (x.a * sizes[0], 0, x.c * sizes[1])) for x in copy.axes]
+    elements = prod(steps.values())
+    return Moves(spans, name, words, 3 + elements * sizes[1] * f.target.costs.turned_byte_ns)
+
+
+def emit_bytes(f: Function, target: Value, source: Value, size: int) -> str | None:
     """Copy bytes between arrays that do not overlap: the name of the function that is called, None where the copy is written in place."""
-    blocks = -(-size // _BLOCK)
-    if not is_shared(f, blocks, _NANOSECONDS):
+    copy = Copy((Axis(size, 1, 0, 1),), PrimitiveType.U8, PrimitiveType.U8)
+    made = moves(f, copy)
+    if not is_shared(f, positions(made.spans), made.nanoseconds):
         f.copy(target, source, size)
         return None
-    return _call(f, "copy", size, lambda made: _write_blocks(made, blocks, size), target, source)
 
-
-def copy_rows(f: Function, target: Value, source: Value, rows: Rows) -> None:
-    """Copy rows that are contiguous in the source; source and target do not overlap."""
-    if rows.count == 1 or rows.size == rows.stride:
-        copy(f, target, source, rows.count * rows.size)
-    else:
-        _call(f, "copy.rows", rows, lambda made: _write_rows(made, rows), target, source)
-
-
-def _call(f: Function, name: str, key: object, write: Callable[[Function], None], target: Value, source: Value) -> str:
-    """Call the module's function that copies so; it is written when it is first needed."""
-    made = _MADE.setdefault(f.module, {})
-    if key not in made:
-        own = f.module.function(name, _PARAMETERS, "", "")
-        write(own)
+    name = f"xlanb.copy.{size}"
+    if all(known.name != name for known in f.module.functions):
+        own = f.module.function(name, _PARAMETERS, ATTRIBUTES, "")
+        emit_copy(own, copy, own.argument(_PARAMETERS[1]), own.argument(_PARAMETERS[0]))
         own.ready = own.calls_only = True
-        own.sign(_PARAMETERS, ATTRIBUTES)
-        made[key] = own.name
-    f.call_own(made[key], target, source)
-    return made[key]
+    f.call_own(name, target, source)
+    return name
 
 
-def _write_blocks(f: Function, blocks: int, size: int) -> None:
-    """Copy `size` bytes from the second pointer to the first, a range of blocks for each part."""
-    with parts(f, blocks, nanoseconds=_NANOSECONDS) as (low, high):
-        begin = f.mul(low, _BLOCK)
-        end = f.value(f.mul(high, _BLOCK)).umin(size)
-        target, source = (Pointer(f.argument(p), I8).address(begin) for p in _PARAMETERS)
-        f.copy(target, source, f.sub(end, begin))
+# -- lines --------------------------------------------------------------------------------------------------------
 
 
-def _write_rows(f: Function, rows: Rows) -> None:
-    """Copy rows from the second pointer to the first."""
-    nanoseconds = _NANOSECONDS * rows.size / _BLOCK + _ROW_NANOSECONDS
-    with parallel(f, rows.count, nanoseconds=nanoseconds) as row:
-        steps: tuple[Ix, Ix] = (f.mul(row, rows.stride), f.mul(row, rows.size))
-        target, source = (Pointer(f.argument(p), I8).address(at) for p, at in zip(_PARAMETERS, steps, strict=True))
-        f.copy(target, source, rows.size)
+@dataclass(frozen=True)
+class Line:
+    """Lines of elements, one below the other: a vector at a time where they lie side by side in the source too. The routine's table:
+
+    lines, a, c             how many, and bytes from one to the next in the source and in the target
+    vectors, lanes          of each whole vectors, and elements after them (`tail`: how many; -1 where the table has it)
+    count, step             instead, where `strided`: elements, and bytes from one to the next in the source
+    """
+
+    width: int
+    tail: int
+    strided: bool
+    source_type: PrimitiveType
+    type: PrimitiveType
+
+    @property
+    def name(self) -> str:
+        """What the routine is called."""
+        kind = ".strided" if self.strided else ""
+        end = f".lanes{self.tail}" if self.tail > 0 else ".lanes" if self.tail else ""
+        return f"lines.{types_text(self.source_type, self.type)}.x{self.width}{kind}{end}"
+
+
+def _lines(f: Function, copy: Copy) -> Moves:
+    *outer, fast = copy.axes
+    size = even(fast.size, _BLOCK)
+    below = outer[-1] if outer and size == fast.size else Axis(1)
+    count = even(below.size, max(1, _BLOCK // size))
+    source, to = copy.source_type, copy.type
+    width = lanes_of(f.target, to.bits)
+    lanes = size % width
+    strided = fast.a != 1
+    tail = 0 if strided else -1 if lanes and has_masks(f.target) else lanes
+    line = Line(width, tail, strided, source, to)
+    words = [count, below.a * source.byte_size, below.c * to.byte_size]
+    words += [size, fast.a * source.byte_size] if strided else [size // width, lanes]
+    name = routine(f.module, line, line.name, lambda f: _emit_lines(f, line), ROUTINE)
+    return _moves(f, copy, name, words, {below: count, fast: size})
+
+
+def _emit_lines(f: Function, line: Line) -> None:
+    a, _, c, p = map(f.argument, ROUTINE)
+    count, a_step, c_step, first, second = (word(p, k) for k in range(5))
+    write = _elements if line.strided else _vectors
+    with f.carried(count, [a, c]) as lines:
+        here, there = lines.values
+        write(f, line, (first, second), here, there)
+        lines.next = [moved(here, a_step), moved(there, c_step)]
+
+
+def _elements(f: Function, line: Line, sizes: tuple[Value, Value], a: Value, c: Value) -> None:
+    """Elements that lie a step apart in the source."""
+    (count, step), one = sizes, Lanes(f, line.type, 1)
+    with f.carried(count, [a, c]) as loop:
+        here, there = loop.values
+        one.store(line.type, there, 0, one.load(line.source_type, here, 0))
+        loop.next = [moved(here, step), moved(there, line.type.byte_size)]
+
+
+def _vectors(f: Function, line: Line, sizes: tuple[Value, Value], a: Value, c: Value) -> None:
+    """Whole vectors and what remains."""
+    (vectors, lanes), v = sizes, Lanes(f, line.type, line.width)
+    with f.carried(vectors, [a, c], guarded=True) as loop:
+        here, there = loop.values
+        v.store(line.type, there, 0, v.load(line.source_type, here, 0))
+        steps = line.width * line.source_type.byte_size, line.width * line.type.byte_size
+        loop.next = [moved(at, step) for at, step in zip((here, there), steps, strict=True)]
+    if line.tail:
+        a, c = loop.values
+        some = Mask.first(f, line.width, lanes) if line.tail < 0 else v.some(line.tail)
+        v.store(line.type, c, 0, v.load(line.source_type, a, 0, some), some)
+
+
+# -- squares ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Squares of elements, each row contiguous in the source, that are transposed. The routine's table:
+
+    a, c             bytes from row to row in the source and, transposed, in the target
+    squares, last    along the target's fastest axis: how many, and the element that the last one begins at (it overlaps the one before)
+    across           how many stand side by side along the source's fastest axis
+    """
+
+    side: int
+    source_type: PrimitiveType
+    type: PrimitiveType
+
+
+def _squares(f: Function, copy: Copy, across: int) -> Moves:
+    fast, along = copy.axes[-1], copy.axes[across]
+    source, to = copy.source_type, copy.type
+    limit = min(f.target.vector_bits // to.bits, 16, fast.size, along.size)
+    side = 1 << (limit.bit_length() - 1)
+    squares = Squares(side, source, to)
+    size, beside = even(fast.size, _BAND), min(COMMON.tiles_across, along.size // side)
+    words = [fast.a * source.byte_size, along.c * to.byte_size, -(-size // side), size - side, beside]
+    name = f"squares.{types_text(source, to)}.x{side}"
+    name = routine(f.module, squares, name, lambda f: _emit_squares(f, squares), ROUTINE)
+    return _moves(f, copy, name, words, {fast: size, along: beside * side})
+
+
+def _emit_squares(f: Function, squares: Squares) -> None:
+    n, v = squares.side, Lanes(f, squares.type, squares.side)
+    a, _, c, p = map(f.argument, ROUTINE)
+    row_step, column_step, count, last, across = (word(p, k) for k in range(5))
+    with f.loop(count) as i, f.loop(across) as j:
+        row, column = (f.value(i) * n).smin(last), f.value(j) * n
+        here = moved(a, row * row_step + column * squares.source_type.byte_size)
+        there = moved(c, column * column_step + row * squares.type.byte_size)
+        rows: list[Value] = []
+        for r in range(n):
+            here = moved(here, row_step) if r else here
+            rows.append(v.load(squares.source_type, here, 0))
+        for r, made in enumerate(transposed(rows)):
+            there = moved(there, column_step) if r else there
+            v.store(squares.type, there, 0, made)
+
+
+def transposed(rows: Sequence[Value]) -> list[Value]:
+    """The columns of a square of 2^k vectors, by halves: exchange blocks of half the side, then of a quarter, ..."""
+    n, made = len(rows), list(rows)
+    half = n // 2
+    while half:
+        for r in (r for r in range(n) if not r & half):
+            low, high = made[r], made[r + half]
+            made[r] = low.function.shuffle(low, high, [n + k - half if k & half else k for k in range(n)])
+            made[r + half] = low.function.shuffle(low, high, [n + k if k & half else k + half for k in range(n)])
+        half //= 2
+    return made

@@ -16,7 +16,6 @@ from xlanb.codegen.indexing import Index, IrArray, strides
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction
 from xlanb.cpu.emitters.matmul.gemm import emit_contraction
-from xlanb.cpu.emitters.matmul.lanes import Place
 from xlanb.cpu.emitters.matmul.plan import plan
 from xlanb.cpu.emitters.products import accumulator_type, multiply_add
 from xlanb.hlo.instruction import HloInstruction
@@ -125,12 +124,12 @@ def emit_dot(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | 
     made = plan(contraction_of(i))
     if made is None:
         return False
-    emit_contraction(e.f, made, a, b, Place(output.pointer), scratch)
+    emit_contraction(e.f, made, (a, b, output.pointer), scratch)
     e.f.ready = e.f.calls_only = True
     return True
 
 
-def place_of(e: Elemental, i: HloInstruction) -> Place | None:
+def place_of(e: Elemental, i: HloInstruction) -> Value | None:
     """Where an operand lies; None where its elements are computed anew for every use, which would not pay."""
     source = e.bindings.get(i, {}).get(())
-    return Place(source.pointer) if isinstance(source, IrArray) else None
+    return source.pointer if isinstance(source, IrArray) else None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
+from xlanb.codegen.elements import array
 from xlanb.codegen.function import Function
 from xlanb.codegen.indexing import strides
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.routines import moved, routine, word
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.conv.numbers import Convolution
 from xlanb.cpu.emitters.conv.phases import phases
-from xlanb.cpu.emitters.matmul.grid import Span, Work, digits_of, emit_grid
-from xlanb.cpu.emitters.matmul.lanes import Place
-from xlanb.cpu.emitters.matmul.packing import line_routine
+from xlanb.cpu.emitters.copies import Copy, emit_copy
+from xlanb.cpu.emitters.matmul.contraction import Axis
+from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid
+from xlanb.cpu.emitters.matmul.shared import ROUTINE
 from xlanb.shape import PrimitiveType
 
 
@@ -29,11 +32,6 @@ class Side:
     def is_plain(self) -> bool:
         """Whether every position is an element, and the first the first."""
         return self.low == 0 and self.dilation == 1 and self.extent <= self.size
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the positions are the elements, all of them."""
-        return self.is_plain and self.extent == self.size
 
     @property
     def skipped(self) -> int:
@@ -86,65 +84,38 @@ def padded(c: Convolution) -> Padded:
     return Padded(tuple(sides), order, tuple(steps), source_type, c.type, size)
 
 
-def emit_padded(f: Function, p: Padded, c: Convolution, source: Place, target: Place) -> None:
-    """Fill the scratch: its elements in runs of memory, as long as they are in the source and here, and the zeros around each run."""
-    sides = p.sides
-    if any(s.dilation != 1 or not s.held for s in sides):
-        _zero(target.at(p.type, 0), p.bytes // p.type.byte_size * p.type.byte_size)
-        if all(s.held for s in sides):
-            _rows(f, p, c, source, target, holes=True)
-        return
-    at = _row(p)
-    for k, d in enumerate(p.order[:at]):
-        side, run = sides[d], p.strides[d]
-        for first, last in ((0, side.first), (side.first + side.held, side.extent)):
-            if last > first:
-                _slab(f, p, p.order[:k], target, first * run, (last - first) * run)
-    _rows(f, p, c, source, target, holes=False)
-
-
-def _row(p: Padded) -> int:
-    """Where in the order of dimensions the one stands with which runs end: all that lies behind it is whole."""
-    return max((k for k, d in enumerate(p.order) if not p.sides[d].is_whole), default=0)
-
-
-def _slab(f: Function, p: Padded, outer: tuple[int, ...], target: Place, first: int, count: int) -> None:
-    """Zeros from element `first` on at all elements of the outer dimensions."""
-    spans = [Span(p.sides[d].held, 1, (0, 0, p.strides[d] * p.type.byte_size)) for d in outer]
-    first += sum(p.sides[d].first * p.strides[d] for d in outer)
-    begin = target.at(p.type, first)
-    size = count * p.type.byte_size
-    if prod(s.size for s in spans) == 1:
-        _zero(begin, size)
-        return
-    name, words = line_routine(f, 0, (p.type, p.type), zeros=(0, count))
-    emit_grid(
-        f,
-        spans,
-        digits_of(spans),
-        Work(name, words, (begin, begin, begin), 3 + count * f.target.costs.moved_element_ns),
-    )
-
-
-def _rows(f: Function, p: Padded, c: Convolution, source: Place, target: Place, *, holes: bool) -> None:
-    """The elements. With `holes` all zeros are there already, and a run is what lies behind the row; else it is the row, with the zeros at its ends."""
+def emit_padded(f: Function, p: Padded, c: Convolution, source: Value, target: Value) -> None:
+    """Fill the scratch: zeros around the elements, or everywhere where there are holes between them; then the elements."""
     from_ = strides(c.source)
-    at = _row(p)
-    walked = p.order[: at + 1] if holes else p.order[:at]
-    side, inner = p.sides[p.order[at]], prod(p.sides[d].extent for d in p.order[at + 1 :])
-    sizes = p.source_type.byte_size, p.type.byte_size
-    spans = [
-        Span(s.held, 1, (from_[d] * sizes[0], 0, p.strides[d] * s.dilation * sizes[1]))
-        for d, s in ((d, p.sides[d]) for d in walked)
-    ]
-    ends = (side.first * inner, (side.extent - side.first - side.held) * inner)
-    run = inner if holes else side.held * inner
-    name, words = line_routine(f, run, (p.source_type, p.type), zeros=None if holes else ends)
-    a = source.at(p.source_type, sum(p.sides[d].skipped * from_[d] for d in p.order[: at + 1]))
-    first = sum(p.sides[d].first * p.strides[d] for d in walked)
-    arrays = (a, a, target.at(p.type, first))
-    emit_grid(f, spans, digits_of(spans), Work(name, words, arrays, 5 + run * f.target.costs.moved_element_ns))
+    is_held = all(side.held for side in p.sides)
+    if not is_held or any(side.dilation != 1 for side in p.sides):
+        f.fill_zero(target, p.bytes)
+    else:
+        for k, d in enumerate(p.order):
+            _zero_ends(f, p, p.order[:k], d, array(p.type, target))
+    if is_held:
+        axes = tuple(Axis(side.held, from_[d], 0, p.strides[d] * side.dilation) for d, side in enumerate(p.sides))
+        a = sum(side.skipped * from_[d] for d, side in enumerate(p.sides))
+        to = sum(side.first * p.strides[d] for d, side in enumerate(p.sides))
+        begin, goal = array(p.source_type, source).address(a), array(p.type, target).address(to)
+        emit_copy(f, Copy(axes, p.source_type, p.type), begin, goal)
 
 
-def _zero(at: Value, size: int) -> None:
-    at.function.fill_zero(at, size, 1)
+def _zero_ends(f: Function, p: Padded, outer: tuple[int, ...], d: int, target: Pointer) -> None:
+    """Zeros before and behind the elements of a dimension, at all elements of the outer ones."""
+    side, step, size = p.sides[d], p.strides[d], p.type.byte_size
+    low, high = side.first * step, (side.extent - side.first - side.held) * step
+    if low + high:
+        spans = [Span(p.sides[o].held, 1, (0, 0, p.strides[o] * size)) for o in outer]
+        begin = target.address(sum(p.sides[o].first * p.strides[o] for o in outer))
+        name = routine(f.module, "zeros", "zeros", _emit_zeros, ROUTINE)
+        words = [low * size, (low + side.held * step) * size, high * size]
+        cost = 3 + (low + high) * f.target.costs.moved_element_ns
+        emit_grid(f, spans, Work(name, words, (begin, begin, begin), cost))
+
+
+def _emit_zeros(f: Function) -> None:
+    """Zeros; the table has their bytes, and after how many others and how many there are again."""
+    _, _, c, p = map(f.argument, ROUTINE)
+    f.fill_zero(c, word(p, 0), 1)
+    f.fill_zero(moved(c, word(p, 1)), word(p, 2), 1)

@@ -17,8 +17,8 @@ from xlanb.codegen.nest import steps, vectors
 from xlanb.codegen.routines import moved, shared
 from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value, Vector
+from xlanb.cpu.emitters.copies import transposed
 from xlanb.cpu.emitters.fft.radices import ELEMENT, lanes_of
-from xlanb.cpu.emitters.transposes import turned
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def in_rows(f: Function, a: Pointer, s: Scratch, count: Ix, stride: Ix, rows: Ix
     lines = _rows(f, a, stride, rows)
     with steps(f, count, len(lines)) as c:
         mask = _first(a, f.sub(count, c))
-        given = turned(f, a.element.bits, [line.load(c, len(lines), mask) for line in lines])
+        given = transposed([line.load(c, len(lines), mask) for line in lines])
         for place, v in zip(_places(f, s, c, step), given, strict=True):
             place.store(0, v)
 
@@ -173,7 +173,7 @@ def out_rows(f: Function, b: Pointer, s: Scratch, count: Ix, stride: Ix, rows: I
     with steps(f, count, len(lines)) as c:
         mask = _first(b, f.sub(count, c))
         given = [place.load(0, len(lines)) * scale for place in _places(f, s, c, step)]
-        for line, v in zip(lines, turned(f, b.element.bits, given), strict=True):
+        for line, v in zip(lines, transposed(given), strict=True):
             line.store(c, v, mask)
 
 

@@ -16,9 +16,9 @@ from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I32, Type, integer
 from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.copies import transposed
 from xlanb.cpu.emitters.linalg.routine import LINE, Call, number
 from xlanb.cpu.emitters.matmul.lanes import lanes_of
-from xlanb.cpu.emitters.transposes import turned
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
@@ -87,7 +87,7 @@ class SideBySide:
         rows = self._matrices(source, self.kind, first, some, size)
         into = Pointer(target, self._bits(self.kind))
         with self._chunks(size) as (at, mask):
-            for k, value in enumerate(turned(self.f, self.kind.bits, [p.load(at, self.lanes, mask) for p in rows])):
+            for k, value in enumerate(transposed([p.load(at, self.lanes, mask) for p in rows])):
                 into.store((at + k) * self.lanes, value)
         return Interleaved(self, Pointer(target, self.kind))
 
@@ -109,7 +109,7 @@ class SideBySide:
         with self._chunks(size) as (at, mask):
             found = [given.load((at + k) * self.lanes, self.lanes) for k in range(self.lanes)]
             # The last lanes may be the last matrix again: it is stored before it itself.
-            for p, value in reversed(list(zip(rows, turned(self.f, kind.bits, found), strict=True))):
+            for p, value in reversed(list(zip(rows, transposed(found), strict=True))):
                 p.store(at, value, mask)
 
     def _matrices(self, pointer: Value, kind: Type, first: Value, some: Value, size: Value) -> list[Pointer]:

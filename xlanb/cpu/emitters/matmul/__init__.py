@@ -5,6 +5,7 @@ lanes         vectors of elements: loads, stores, conversions
 tile          the micro-kernel, a function of its own: a block of the result held in registers over the whole contraction
 rowdot        the micro-kernel for operands that are both contiguous along the contraction
 panel         columns of b written to the stack as the first tile reads them, for the tiles of the rows below
-packing       operands copied into scratch where their order or type does not suit the tiles
+plan          which operand is copied first (see copies), and which micro-kernel computes
+grid          loops over the blocks of something, which threads share
 gemm          blocks of a contraction, and the loops over them that threads share
 """

@@ -7,12 +7,14 @@ from math import prod
 
 from xlanb.codegen import costs
 from xlanb.codegen.function import Function
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.types import I8
 from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.copies import Copy, emit_copy, moves
 from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking, described, other_ways
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
-from xlanb.cpu.emitters.matmul.grid import Digit, Span, Work, digits_of, emit_grid, walk_routine, walk_table
-from xlanb.cpu.emitters.matmul.lanes import Place, has_masks, lanes_of
-from xlanb.cpu.emitters.matmul.packing import Copy, emit_copy, moves
+from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions, walk_routine, walk_table
+from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.panel import filled_routine, filled_table, panel_routine, panel_table
 from xlanb.cpu.emitters.matmul.plan import Plan
 from xlanb.cpu.emitters.matmul.rowdot import RowDot, rowdot_routine, rowdot_table
@@ -20,23 +22,20 @@ from xlanb.cpu.emitters.matmul.tile import Tile, has_pairs, levels_of, panel_axe
 from xlanb.shape import PrimitiveType
 
 _ROWDOT_COLUMNS = 4
+Places = tuple[Value, Value, Value]
+"""Addresses of a, b and the result."""
 
 
-def emit_contraction(f: Function, p: Plan, a: Place, b: Place, c: Place, scratch: Value | None, first: int = 0) -> None:
-    """Emit a contraction; a and b are the operands as they were before the plan exchanged them. All of them are parameters of the kernel, or constants.
-
-    The scratch that the plan wants begins `first` bytes (a multiple of the type's) behind `scratch`.
-    """
+def emit_contraction(f: Function, p: Plan, places: Places, scratch: Value | None) -> None:
+    """Emit a contraction; a and b are the operands as they were before the plan exchanged them. The scratch is that which the plan wants."""
     x = p.x
+    a, b, c = places
     if x.is_swapped:
         a, b = b, a
     if p.a is not None and scratch is not None:
-        a = _copied(f, p.a, a, scratch, first, x.a_type)
+        a = _copied(f, "a", p.a, a, scratch)
     if p.b is not None and scratch is not None:
-        b = _copied(f, p.b, b, scratch, first + p.a_bytes, x.b_type)
-    for name, copy, size in (("a", p.a, p.a_bytes), ("b", p.b, p.b_bytes)):
-        if copy is not None:
-            f.decided(name, "copied first", f"{size} bytes: cannot be read well as it lies")
+        b = _copied(f, "b", p.b, b, Pointer(scratch, I8).address(p.a_bytes))
     if p.rowdot:
         f.decided("products", "sums along depth", "both operands lie along it")
         _rowdots(f, x, (a, b, c))
@@ -44,13 +43,15 @@ def emit_contraction(f: Function, p: Plan, a: Place, b: Place, c: Place, scratch
         _tiles(f, x, (a, b, c), whole_b=p.b is not None, panels=p.panels)
 
 
-def _copied(f: Function, copy: Copy, source: Place, scratch: Value, first: int, t: PrimitiveType) -> Place:
-    """The operand in scratch, `first` bytes behind its beginning, as elements of type t."""
-    emit_copy(f, copy, source, Place(scratch, first // copy.normalized().type.byte_size))
-    return Place(scratch, first // t.byte_size)
+def _copied(f: Function, name: str, copy: Copy, source: Value, scratch: Value) -> Value:
+    """The operand in scratch."""
+    elements = prod(x.size for x in copy.axes)
+    f.decided(name, "copied first", f"{elements * copy.type.byte_size} bytes: cannot be read well as it lies")
+    emit_copy(f, copy, source, scratch)
+    return scratch
 
 
-def _tiles(f: Function, x: Contraction, places: tuple[Place, Place, Place], *, whole_b: bool, panels: bool) -> None:
+def _tiles(f: Function, x: Contraction, places: Places, *, whole_b: bool, panels: bool) -> None:
     target = f.target
     made = blocking(x, target)
     if f.module.debug:
@@ -76,14 +77,13 @@ def _tiles(f: Function, x: Contraction, places: tuple[Place, Place, Place], *, w
         is_complex=x.is_complex,
     )
     tile = replace(tile, pairs=has_pairs(target, tile, x.depth))
-    arrays = _addresses(x, places)
     nanoseconds = made.cycles / made.tiles * f.target.costs.cycle_ns
     fills = panels and not column.a and column.b != 1
     walk = _walk(x, made, step, target.costs.block_bytes << 2 if fills else target.costs.block_bytes)
     if fills:
         read = replace(tile, panel=True, whole_b=False, pairs=False)
-        work = Work(*_filled(f, x, read, walk, (rows, depth, step, lanes)), arrays, nanoseconds * walk.blocks)
-        emit_grid(f, walk.spans, walk.outer, work)
+        work = Work(*_filled(f, x, read, walk, (rows, depth, step, lanes)), places, nanoseconds * walk.blocks)
+        emit_grid(f, walk.outer, work)
         return
     if panels and walk.blocks > 1 and (size := panel_bytes(tile, depth)) <= costs.COMMON.panel_bytes:
         kept, read = replace(tile, keeps=True), replace(tile, panel=True, whole_b=False)
@@ -92,13 +92,13 @@ def _tiles(f: Function, x: Contraction, places: tuple[Place, Place, Place], *, w
             tile_routine(f.module, kept),
             (size, walk.blocks),
             tile_table(kept, depth, rows, lanes),
-            walk_table(walk.spans, walk.inner, tile_routine(f.module, read), tile_table(read, depth, rows, lanes)),
+            walk_table(walk.inner, tile_routine(f.module, read), tile_table(read, depth, rows, lanes)),
         )
-        work = Work(panel_routine(f.module), table, arrays, nanoseconds * walk.blocks)
-        emit_grid(f, walk.spans, walk.outer, work)
+        work = Work(panel_routine(f.module), table, places, nanoseconds * walk.blocks)
+        emit_grid(f, walk.outer, work)
         return
-    work = Work(tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes), arrays, nanoseconds)
-    emit_grid(f, walk.spans, [*walk.outer, *walk.inner], work)
+    work = Work(tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes), places, nanoseconds)
+    emit_grid(f, [*walk.outer, *walk.inner], work)
 
 
 def _filled(
@@ -114,22 +114,14 @@ def _filled(
     turned = (Axis(axis.size, axis.b, 0, to.b * line) for axis, to in zip(depth, panel_axes(tile, depth), strict=True))
     copy = moves(f, Copy((Axis(step, x.columns[-1].b, 0, 1), *turned), x.b_type, x.type))
     named = walk_routine(f.module)
-    spans, inner = walk.spans, walk.inner
-    if not inner:  # a walk has one digit at least
-        spans, inner = [*spans, Span(1, 1, (0, 0, 0))], [Digit(len(spans), 1)]
-    sizes = panel_bytes(tile, depth), prod(s.blocks for s in copy.spans), walk.blocks
-    first = walk_table(copy.spans, digits_of(copy.spans), copy.name, copy.words)
-    second = walk_table(spans, inner, tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes))
+    sizes = panel_bytes(tile, depth), positions(copy.spans), walk.blocks
+    first = walk_table(copy.spans, copy.name, copy.words)
+    second = walk_table(walk.inner, tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes))
     return filled_routine(f.module), filled_table(named, sizes, first, second)
 
 
 def _types(x: Contraction) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType, PrimitiveType]:
     return x.a_type, x.b_type, x.type, x.c_type
-
-
-def _addresses(x: Contraction, places: tuple[Place, Place, Place]) -> tuple[Value, Value, Value]:
-    a, b, c = places
-    return a.at(x.a_type, 0), b.at(x.b_type, 0), c.at(x.c_type, 0)
 
 
 def _span(x: Contraction, axis: Axis, step: int = 1) -> Span:
@@ -139,48 +131,35 @@ def _span(x: Contraction, axis: Axis, step: int = 1) -> Span:
 
 @dataclass(frozen=True)
 class _Walk:
-    """Blocks in order: batches, groups of rows whose part of a stays in cache, columns; `inner`: the rows of a group."""
+    """Blocks in order. `outer`: batches, groups of rows whose part of a stays in cache, columns; `inner`: the rows of a group."""
 
-    spans: list[Span]
-    outer: list[Digit]
-    inner: list[Digit]
+    outer: list[Span]
+    inner: list[Span]
 
     @property
     def blocks(self) -> int:
         """Blocks of rows in a group."""
-        return prod(d.count for d in self.inner)
+        return positions(self.inner)
 
 
 def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _Walk:
-    spans = [_span(x, axis) for axis in x.batch]
-    outer = [Digit(n, s.blocks) for n, s in enumerate(spans)]
-    columns: list[Digit] = []
-    for n, axis in enumerate(x.columns):
-        spans.append(_span(x, axis, step if n == len(x.columns) - 1 else 1))
-        columns.append(Digit(len(spans) - 1, spans[-1].blocks))
-    inner: list[Digit] = []
-    groups: list[Digit] = []
-    room = True
+    batch = [_span(x, axis) for axis in x.batch]
+    columns = [_span(x, axis, step if axis is x.columns[-1] else 1) for axis in x.columns]
+    groups: list[Span] = []
+    inner: list[Span] = []
     within: list[Axis] = list(x.depth)
     for n, axis in reversed(list(enumerate(x.rows))):
         by = axis.size if n == made.rows.whole else made.rows.part if n == made.rows.partial else 1
         blocks = -(-axis.size // by)
-        fit = _blocks_that_fit(within, axis, by, room_bytes // x.a_type.byte_size) if room else 1
-        each = blocks if fit >= blocks else _even(blocks, fit)
+        fit = 1 if groups else _blocks_that_fit(within, axis, by, room_bytes // x.a_type.byte_size)
+        each = blocks if fit >= blocks else even(blocks, fit)
+        size = min(axis.size, each * by)
         if each > 1:
-            spans.append(_span(x, replace(axis, size=min(axis.size, each * by)), by))
-            inner.insert(0, Digit(len(spans) - 1, each))
+            inner.insert(0, _span(x, replace(axis, size=size), by))
         if each < blocks:
-            spans.append(_span(x, axis, min(axis.size, each * by)))
-            groups.insert(0, Digit(len(spans) - 1, spans[-1].blocks))
-            room = False
+            groups.insert(0, _span(x, axis, size))
         within.append(axis)
-    return _Walk(spans, [*outer, *groups, *columns], inner)
-
-
-def _even(blocks: int, fit: int) -> int:
-    """Blocks of a group, at most `fit`, such that few are computed twice: groups are of one size, and the last lies over the one before."""
-    return min(range(fit, max(fit // 2, 1) - 1, -1), key=lambda each: -(-blocks // each) * each)
+    return _Walk([*batch, *groups, *columns], inner)
 
 
 def _blocks_that_fit(within: list[Axis], axis: Axis, by: int, rows: int) -> int:
@@ -191,7 +170,7 @@ def _blocks_that_fit(within: list[Axis], axis: Axis, by: int, rows: int) -> int:
     return max(1, many // by)
 
 
-def _rowdots(f: Function, x: Contraction, places: tuple[Place, Place, Place]) -> None:
+def _rowdots(f: Function, x: Contraction, places: Places) -> None:
     width = lanes_of(f.target, x.type.bits)
     while width > 4 and width // 2 >= x.depth[-1].size:
         width //= 2
@@ -211,7 +190,7 @@ def _rowdots(f: Function, x: Contraction, places: tuple[Place, Place, Place]) ->
     work = Work(
         rowdot_routine(f.module, block),
         rowdot_table(block, x.depth, rows, columns),
-        _addresses(x, places),
+        places,
         cycles * f.target.costs.cycle_ns,
     )
-    emit_grid(f, spans, digits_of(spans), work)
+    emit_grid(f, spans, work)

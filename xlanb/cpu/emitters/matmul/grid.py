@@ -3,11 +3,10 @@
 What it walks over stands in a table (words of i64):
 
     routine         the function that is called
-    digits          how many there are; then of each, the fastest last:
-      each            how many positions one step of the digit is: the product of the counts after it; of the fastest its count
+    spans           how many there are; then of each, the fastest last:
+      each            how many positions one step of it is: the product of the counts after it; of the fastest its count
       step, last      a block starts at min(block * step, last)
       a, b, c         so many times as many bytes further in each array
-      gives, takes    where two digits make a block: the first gives so many blocks for each of its steps (and moves nothing), the second takes them (1)
     ...             the table of the routine
 """
 
@@ -25,13 +24,13 @@ from xlanb.codegen.routines import moved, routine, table, word
 from xlanb.codegen.types import I64, PTR
 from xlanb.codegen.values import Value
 
-_DIGIT, _HEAD = 8, 2
+_SPAN, _HEAD = 6, 2
 _CONTEXT = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An axis cut into blocks of `step` elements, the last of which lies over the one before where they do not fit; `strides` in bytes of the arrays a, b and c."""
+    """An axis cut into blocks of `step` elements, the last of which overlaps the one before where they do not fit; `strides` in bytes of the arrays a, b and c."""
 
     size: int
     step: int
@@ -44,15 +43,6 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Digit:
-    """A digit of the counter: `count` values, each worth `weight` blocks of a span. A span has one digit, or two: one of weight 1 after one that counts in those."""
-
-    span: int
-    count: int
-    weight: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class Work:
     """What is done at each position: the routine `name` with its table, at `arrays` (the addresses of a, b and c at the first position), some `nanoseconds` long."""
 
@@ -62,24 +52,26 @@ class Work:
     nanoseconds: float
 
 
-def digits_of(spans: Sequence[Span]) -> tuple[Digit, ...]:
-    """A digit for each span, the last one the fastest."""
-    return tuple(Digit(k, s.blocks) for k, s in enumerate(spans))
+def positions(spans: Sequence[Span]) -> int:
+    """How many positions there are."""
+    return prod(s.blocks for s in spans)
 
 
-def emit_grid(f: Function, spans: Sequence[Span], digits: Sequence[Digit], work: Work) -> None:
-    """Call a routine at all values of the digits (the last the fastest); threads share the calls where it pays."""
-    digits = [d for d in digits if d.count != 1]
-    total = prod(d.count for d in digits)
+def even(size: int, most: int) -> int:
+    """The step of blocks of at most so many elements: as few as can be, none much larger than another."""
+    return -(-size // -(-size // most))
+
+
+def emit_grid(f: Function, spans: Sequence[Span], work: Work) -> None:
+    """Call a routine at all blocks of the spans (the last the fastest); threads share the calls where it pays."""
+    total = positions(spans)
     if total <= 1:
         if total:
             f.call_own(work.name, *work.arrays, table(f.module, work.parameters)(f))
         return
     walk = walk_routine(f.module)
-    context = f.alloca(PTR, _CONTEXT)
-    walked = table(f.module, walk_table(spans, digits, work.name, work.parameters))(f)
-    put(context, walked, *work.arrays)
-    count, zero = f.value(total), f.zero(I64)
+    walked = table(f.module, walk_table(spans, work.name, work.parameters))(f)
+    context, zero, count = context_of(walked, *work.arrays), f.zero(I64), f.value(total)
     shared = is_shared(f, total, work.nanoseconds)
     note(f, total, work.nanoseconds, shared=shared)
     if not shared:
@@ -90,10 +82,12 @@ def emit_grid(f: Function, spans: Sequence[Span], digits: Sequence[Digit], work:
     f.call_own(PARALLEL, Value(f, PTR, f"@{walk}"), context, count, parts, f.value(f.target.threads))
 
 
-def put(context: Value, *values: Value) -> None:
-    """Set the pointers of a context."""
-    for k, value in enumerate(values):
-        Pointer(context, PTR)[k] = value
+def context_of(walked: Value, *arrays: Value) -> Value:
+    """A context for the routine that walks: its table and three arrays, on the stack."""
+    context = Pointer(walked.function.alloca(PTR, _CONTEXT), PTR)
+    for k, value in enumerate((walked, *arrays)):
+        context[k] = value
+    return context.base
 
 
 def walk_routine(module: ModuleBuilder) -> str:
@@ -101,11 +95,13 @@ def walk_routine(module: ModuleBuilder) -> str:
     return routine(module, "walk", "walk", _emit_walk, _PART)
 
 
-def walk_table(
-    spans: Sequence[Span], digits: Sequence[Digit], name: str, parameters: Sequence[int | str]
-) -> list[int | str]:
-    """The table of a walk over some digits, none of which has one value alone, that calls the routine `name` with the table `parameters`."""
-    return [f"@{name}", *_words(spans, digits), *parameters]
+def walk_table(spans: Sequence[Span], name: str, parameters: Sequence[int | str]) -> list[int | str]:
+    """The table of a walk over spans that calls the routine `name` with the table `parameters`."""
+    spans = [s for s in spans if s.blocks != 1] or [Span(1, 1, (0, 0, 0))]
+    words: list[int | str] = [f"@{name}", len(spans)]
+    for n, s in enumerate(spans):
+        words += [positions(spans[n + 1 :] or [s]), s.step, s.size - s.step, *s.strides]
+    return [*words, *parameters]
 
 
 _PART = (
@@ -116,61 +112,36 @@ _PART = (
 )
 
 
-def _words(spans: Sequence[Span], digits: Sequence[Digit]) -> list[int]:
-    words = [len(digits)]
-    for n, d in enumerate(digits):
-        span, each = spans[d.span], prod(x.count for x in digits[n + 1 :])
-        gives = d.weight if any(x.span == d.span for x in digits[n + 1 :]) else 0
-        takes = int(any(x.span == d.span for x in digits[:n]))
-        step = span.step if gives or takes else span.step * d.weight
-        strides = (0, 0, 0) if gives else span.strides
-        words += [d.count if n == len(digits) - 1 else each, step, span.size - span.step, *strides, gives, takes]
-    return words
-
-
 def _emit_walk(f: Function) -> None:
-    """As long as there is work: where the fastest digit's run begins, by divisions; then all of the run, by multiples."""
+    """As long as there is work: where the fastest span's run begins, by divisions; then all of the run, by multiples."""
     context, low, high, _ = map(f.argument, _PART)
     walk, *arrays = (Pointer(context, PTR)[k] for k in range(_CONTEXT))
     call = Pointer(walk, PTR)[0]
     others = word(walk, 1) - 1
     first = Pointer(walk, I64).address(_HEAD)
-    fast = moved(first, others * (8 * _DIGIT))
-    parameters = Pointer(fast, I64).address(_DIGIT)
-    count, step, last, *strides = (word(fast, k) for k in range(6))
-    takes = word(fast, 7)
+    fast = moved(first, others * (8 * _SPAN))
+    parameters = Pointer(fast, I64).address(_SPAN)
+    count, step, last, *strides = (word(fast, k) for k in range(_SPAN))
     with f.rounds([low]) as loop:
         (at,) = loop.values
-        rest, given, *pointers = _outer(f, at, first, others, arrays)
-        run = (count - rest).umin(high - at)
-        begin = rest + given * takes
+        begin, *pointers = _outer(f, at, first, others, arrays)
+        run = (count - begin).umin(high - at)
         with f.loop(run) as k:
-            start = _start(begin + k, step, last)
-            f.call_pointer(call, *_along(pointers, start, strides), parameters)
+            f.call_pointer(call, *_along(pointers, begin + k, step, last, strides), parameters)
         further = at + run
         loop.next, loop.again = [further], further.ult(high)
 
 
 def _outer(f: Function, at: Value, first: Value, others: Value, arrays: Sequence[Value]) -> Sequence[Value]:
-    """All digits but the fastest: (what is left for that, blocks that are given to it, addresses of the arrays)."""
-    with f.carried(others, [first, at, f.zero(I64), *arrays], guarded=True) as loop:
-        digit, rest, given, *now = loop.values
-        each, step, last, *strides = (word(digit, k) for k in range(6))
-        gives, takes = word(digit, 6), word(digit, 7)
-        value = rest.udiv(each)
-        start = _start(value + given * takes, step, last)
-        loop.next = [
-            moved(digit, 8 * _DIGIT),
-            rest - value * each,
-            given + value * gives,
-            *_along(now, start, strides),
-        ]
+    """All spans but the fastest: (what is left for that, addresses of the arrays)."""
+    with f.carried(others, [first, at, *arrays], guarded=True) as loop:
+        span, rest, *now = loop.values
+        each, step, last, *strides = (word(span, k) for k in range(_SPAN))
+        block = rest.udiv(each)
+        loop.next = [moved(span, 8 * _SPAN), rest - block * each, *_along(now, block, step, last, strides)]
     return loop.values[1:]
 
 
-def _along(pointers: Sequence[Value], start: Value, strides: Sequence[Value]) -> list[Value]:
+def _along(pointers: Sequence[Value], block: Value, step: Value, last: Value, strides: Sequence[Value]) -> list[Value]:
+    start = (block * step).smin(last)
     return [moved(p, start * s) for p, s in zip(pointers, strides, strict=True)]
-
-
-def _start(block: Value, step: Value, last: Value) -> Value:
-    return (block * step).smin(last)

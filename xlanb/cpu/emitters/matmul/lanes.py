@@ -5,8 +5,6 @@ Everything is computed in the type that is summed in; narrower operands are wide
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xlanb.codegen.elements import array, from_memory, memory, register, to_memory
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
@@ -110,15 +108,3 @@ def lanes_of(target: Target, bits: int) -> int:
 def has_masks(target: Target) -> bool:
     """Whether loads and stores of some lanes are instructions, for elements of any size and lanes that only the run tells; other machines take lanes apart."""
     return target.vector_bits == 512
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an array begins: a pointer that every function of the kernel knows, and elements from it on."""
-
-    pointer: Value
-    first: int = 0
-
-    def at(self, t: PrimitiveType, offset: Ix) -> Value:
-        """The address of element `offset`."""
-        return Pointer(self.pointer, memory(t)).address(self.pointer.function.add(self.first, offset))

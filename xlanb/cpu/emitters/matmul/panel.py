@@ -23,10 +23,8 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.routines import moved, routine, word
 from xlanb.codegen.types import I64, PTR
-from xlanb.cpu.emitters.matmul.grid import put
+from xlanb.cpu.emitters.matmul.grid import context_of
 from xlanb.cpu.emitters.matmul.shared import ROUTINE
-
-_CONTEXT = 4
 
 
 def panel_routine(module: ModuleBuilder) -> str:
@@ -61,10 +59,9 @@ def _emit_filled(f: Function) -> None:
     walk = Pointer(p, PTR)[0]
     size, fills, blocks, first, second = (word(p, k) for k in range(1, 6))
     panel = f.stack_bytes(size)
-    context, zero = f.alloca(PTR, _CONTEXT), f.zero(I64)
+    zero = f.zero(I64)
     for at, source, target, count in ((first, b, panel, fills), (second, a, c, blocks)):
-        put(context, moved(p, at << 3), source, panel, target)
-        f.call_pointer(walk, context, zero, count, zero)
+        f.call_pointer(walk, context_of(moved(p, at << 3), source, panel, target), zero, count, zero)
 
 
 def _emit_panel(f: Function) -> None:
@@ -73,7 +70,5 @@ def _emit_panel(f: Function) -> None:
     size, blocks, first, second = (word(p, k) for k in range(2, 6))
     tables = [moved(p, at << 3) for at in (first, second)]
     panel = f.stack_bytes(size)
-    context = f.alloca(PTR, _CONTEXT)
     f.call_pointer(keeper, a, b, c, tables[0], panel)
-    put(context, tables[1], a, panel, c)
-    f.call_pointer(walk, context, f.const(I64, 1), blocks, f.zero(I64))
+    f.call_pointer(walk, context_of(tables[1], a, panel, c), f.const(I64, 1), blocks, f.zero(I64))

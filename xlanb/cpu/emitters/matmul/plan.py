@@ -10,9 +10,9 @@ from functools import lru_cache
 
 from xlanb.codegen import costs
 from xlanb.codegen.elements import part
+from xlanb.cpu.emitters.copies import Copy
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.emitters.matmul.lanes import can_load, can_store, can_sum
-from xlanb.cpu.emitters.matmul.packing import Copy
 from xlanb.shape import PrimitiveType
 
 _LANES = 16
