@@ -251,7 +251,7 @@ def _integer_unary(f: Function, op: Op, t: PrimitiveType, a: Value) -> Value:
     if op is Op.POPCNT:
         return f.intrinsic("ctpop", a)
     if op is Op.COUNT_LEADING_ZEROS:
-        return f.intrinsic("ctlz", a, False)
+        return f.intrinsic("ctlz", a, immediate=False)
     raise UnimplementedError(f"{op} of {t}")
 
 

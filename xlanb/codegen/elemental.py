@@ -94,7 +94,7 @@ def elemental(*opcodes: Op, same_index: bool = False) -> Callable[[Rule], Rule]:
 
 def array_of(i: HloInstruction, leaf: Leaf = ()) -> ArrayShape:
     """The array shape at a leaf of an instruction's result."""
-    return subshape(i.shape, leaf).as_array()
+    return (subshape(i.shape, leaf) if leaf else i.shape).as_array()
 
 
 class Elemental:
@@ -144,13 +144,7 @@ class Elemental:
     def element(self, i: HloInstruction, index: Index, leaf: Leaf = ()) -> Element:
         """The element at `index` of an instruction's result (of the array at `leaf` where that is a tuple)."""
         key = (self, i, leaf, index.key)
-        f = self.f
-        found = f.recall(key)
-        if found is None:
-            with f.outside(f.home(*index.names, floor=self.floor)):
-                found = self._emit(i, index, leaf)
-                f.remember(key, found)
-        return found  # type: ignore[return-value]
+        return self.f.once(key, index.names, lambda: self._emit(i, index, leaf), self.floor)
 
     def scalar(self, i: HloInstruction, leaf: Leaf = ()) -> Element:
         """The value of a scalar."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from xlanb.codegen import lanes, polling
 from xlanb.codegen.plan import Choice, Step
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from xlanb.codegen.module import ModuleBuilder, Target
 
 Ix = int | Value
+_T = TypeVar("_T")
 _LONG = 4000
 """Lines of a function from which on LLVM is kept from turning selects into branches: it begins its walk of the function again after each, which takes quadratic time."""
 
@@ -174,11 +175,10 @@ class Function:
 
     def const(self, type_: Type, number: Number) -> Value:
         """A constant; of a vector type it stands in each lane."""
-        text = text_of(type_.scalar, number)
-        if type_.is_vector:
-            text = f"splat ({type_.scalar.text} {text})"
-            return Vector(self, type_, text, 0, number)
-        return Value(self, type_, text, 0, number)
+        element = type_.element
+        if element is None:
+            return Value(self, type_, text_of(type_, number), 0, number)
+        return Vector(self, type_, f"splat ({element.text} {text_of(element, number)})", 0, number)
 
     def constants(self, scalar: Type, numbers: Sequence[Number]) -> Value:
         """A constant vector of these elements."""
@@ -235,21 +235,20 @@ class Function:
         """An instruction without effects: among vectors a scalar one is written once, where its operands are known first."""
         if not self.regions[-1].width or type_.lanes:
             return self.let(type_, text)
-        key = ("same", text)
-        found = self.recall(key)
-        if found is None:
-            with self.outside(self.home(*operands)):
-                found = self.let(type_, text)
-                self.remember(key, found)
-        return found  # type: ignore[return-value]
+        return self.once(text, operands, lambda: self.let(type_, text))
 
     def alike(self, *operands: Value | Number) -> list[Value]:
         """Operands of one type: numbers as constants, scalars in each lane where there is a vector, lane indices as vectors."""
         typed = [lanes.materialize(v) if isinstance(v, lanes.LaneIndex) else v for v in operands]
-        type_ = next((v.type for v in typed if isinstance(v, Vector)), None)
-        if type_ is None:
-            type_ = next(v.type for v in typed if isinstance(v, Value))
-        return [self._as(type_, v) for v in typed]
+        goal: Type | None = None
+        for v in typed:
+            if isinstance(v, Value) and (goal is None or v.type.lanes):
+                goal = v.type
+                if goal.lanes:
+                    break
+        if goal is None:
+            raise AssertionError("no operand has a type")
+        return [self._as(goal, v) for v in typed]
 
     def _as(self, type_: Type, operand: Value | Number) -> Value:
         if not isinstance(operand, Value):
@@ -294,30 +293,21 @@ class Function:
             return x
         return self.pure(goal, f"{opcode} {x!r} to {goal.text}", x)
 
-    def intrinsic(self, name: str, *operands: Value | Number, flags: str = "") -> Value:
-        """LLVM's intrinsic of a name over operands of one type; a bool stands for an immediate i1."""
-        given = self.alike(*(o for o in operands if not isinstance(o, bool)))
-        arguments = iter(given)
-        spelled = [
-            (I1, str(o).lower()) if isinstance(o, bool) else ((v := next(arguments)).type, v.text) for o in operands
-        ]
+    def intrinsic(self, name: str, *operands: Value | Number, flags: str = "", immediate: bool | None = None) -> Value:
+        """LLVM's intrinsic of a name over operands of one type; those that take an immediate i1 have it last."""
+        given = self.alike(*operands)
         type_ = given[0].type
-        full = f"llvm.{name}.{type_.mangled}"
-        return self._called(type_, full, spelled, flags or (self.fast if type_.is_float else ""), given)
-
-    def _called(
-        self, result: Type, name: str, arguments: Sequence[tuple[Type, str]], flags: str, operands: Sequence[Value]
-    ) -> Value:
-        self.module.declare(result.text, name, ", ".join(t.text for t, _ in arguments))
-        given = ", ".join(f"{t.text} {v}" for t, v in arguments)
-        return self.pure(result, f"call {flags}{' ' if flags else ''}{result.text} @{name}({given})", *operands)
+        if immediate is not None:
+            given.append(self.const(I1, immediate))
+        flags = flags or (self.fast if type_.is_float else "")
+        return self.call_as(type_, f"llvm.{name}.{type_.mangled}", *given, flags=flags)
 
     def call(self, result: Type, name: str, *arguments: Value, flags: str = "", attributes: str = "") -> Value:
         """A call of a function by its name, declared by the way; of vectors lane by lane. Of type void the value is of no use."""
         if any(isinstance(a, (Vector, lanes.LaneIndex)) for a in arguments) and self.width:
             return lanes.lane_by_lane(self, result, name, arguments, attributes)
-        self.module.declare(result.text, name, ", ".join(a.type.text for a in arguments))
-        given = ", ".join(repr(a) for a in arguments)
+        self._declare(result, name, arguments)
+        given = ", ".join(map(repr, arguments))
         text = (
             f"call {flags}{' ' if flags else ''}{result.text} @{name}({given}){' ' if attributes else ''}{attributes}"
         )
@@ -356,10 +346,15 @@ class Function:
         """Stack memory of so many bytes, known only when it runs, aligned to a cache line."""
         return self.let(PTR, f"alloca i8, {size!r}, align 64")
 
-    def call_as(self, result: Type, name: str, *arguments: Value) -> Value:
-        """A call exactly as it is given: an intrinsic whose operands are of several types."""
-        given = [(a.type, a.text) for a in arguments]
-        return self._called(result, name, given, "", arguments)
+    def call_as(self, result: Type, name: str, *arguments: Value, flags: str = "") -> Value:
+        """A call of a function without effects, exactly as it is given: an intrinsic whose operands are of several types."""
+        self._declare(result, name, arguments)
+        given = ", ".join(map(repr, arguments))
+        return self.pure(result, f"call {flags}{' ' if flags else ''}{result.text} @{name}({given})", *arguments)
+
+    def _declare(self, result: Type, name: str, arguments: Sequence[Value]) -> None:
+        if name not in self.module.declarations:
+            self.module.declare(result.text, name, ", ".join(a.type.text for a in arguments))
 
     # -- lanes --------------------------------------------------------------------------------------------------
 
@@ -367,15 +362,13 @@ class Function:
         """A vector with a scalar in each lane; made where the scalar is known first."""
         if value.number is not None:
             return self.const(value.type.times(count), value.number)
-        key = ("splat", value.text, count)
-        found = self.recall(key)
-        if found is None:
-            with self.outside(self.home(value)):
-                type_ = value.type.times(count)
-                one = self.let(type_, f"insertelement {type_.text} poison, {value!r}, i64 0")
-                found = self.let(type_, f"shufflevector {one!r}, {type_.text} poison, <{count} x i32> zeroinitializer")
-                self.remember(key, found)
-        return found  # type: ignore[return-value]
+        type_ = value.type.times(count)
+
+        def repeat() -> Value:
+            one = self.let(type_, f"insertelement {type_.text} poison, {value!r}, i64 0")
+            return self.let(type_, f"shufflevector {one!r}, {type_.text} poison, <{count} x i32> zeroinitializer")
+
+        return self.once(("splat", value.text, count), (value,), repeat)
 
     def shuffle(self, a: Value, b: Value | None, which: Sequence[int]) -> Value:
         """Lanes of one or two vectors of one type; below zero: any."""
@@ -406,7 +399,7 @@ class Function:
         """A float as a signed integer, towards zero: beyond the range its end, zero for NaN."""
         (x,) = self.alike(a)
         goal = x.type.of(to)
-        return self._called(goal, f"llvm.fptosi.sat.{goal.mangled}.{x.type.mangled}", [(x.type, x.text)], "", [x])
+        return self.call_as(goal, f"llvm.fptosi.sat.{goal.mangled}.{x.type.mangled}", x)
 
     def any_of(self, bits: Value) -> Value:
         """i1: whether a vector of i1 has one that holds."""
@@ -416,10 +409,8 @@ class Function:
     def reduce(self, how: str, a: Value, flags: str = "") -> Value:
         """`llvm.vector.reduce.<how>` of a vector."""
         start = {"fadd": -0.0, "fmul": 1.0}.get(how)
-        arguments = [] if start is None else [(a.type.scalar, text_of(a.type.scalar, start))]
-        return self._called(
-            a.type.scalar, f"llvm.vector.reduce.{how}.{a.type.mangled}", [*arguments, (a.type, a.text)], flags, [a]
-        )
+        first = [] if start is None else [self.const(a.type.scalar, start)]
+        return self.call_as(a.type.scalar, f"llvm.vector.reduce.{how}.{a.type.mangled}", *first, a, flags=flags)
 
     # -- memory -------------------------------------------------------------------------------------------------
 
@@ -492,7 +483,10 @@ class Function:
         """The name of the basic block that is being written; a poll that is due begins another one."""
         if self.regions[-1].called:
             self._poll_after_call()
-        return next(r.block for r in reversed(self.regions) if r.block)
+        for r in reversed(self.regions):
+            if r.block:
+                break
+        return r.block
 
     @block.setter
     def block(self, name: str) -> None:
@@ -581,19 +575,35 @@ class Function:
 
     def home(self, *operands: Ix, floor: int = 0) -> int:
         """The outermost region, no further out than `floor`, in which all operands are known and what is written runs as soon as this region runs."""
-        target = max((v.depth for v in operands if isinstance(v, Value)), default=0)
-        target = max(target, floor)
+        for v in operands:
+            if isinstance(v, Value) and v.depth > floor:
+                floor = v.depth
         at = len(self.regions)
-        while at > target and not self.regions[at - 1].barrier:
+        while at > floor and not self.regions[at - 1].barrier:
             at -= 1
         return at
+
+    def once(self, key: object, operands: Sequence[Ix], write: Callable[[], _T], floor: int = 0) -> _T:
+        """What is remembered under a key; else it is written where its operands are known first (see `home`), and remembered."""
+        found = self.recall(key)
+        if found is None:
+            at = self.home(*operands, floor=floor)
+            if at == len(self.regions):
+                found = write()
+                self.remember(key, found)
+            else:
+                with self.outside(at):
+                    found = write()
+                    self.remember(key, found)
+        return found  # type: ignore[return-value]
 
     def recall(self, key: object) -> object:
         """What was remembered under a key here or in a region around; None where nothing was."""
         for region in reversed(self.regions):
-            found = region.memo.get(key)
-            if found is not None:
-                return found
+            if region.memo:
+                found = region.memo.get(key)
+                if found is not None:
+                    return found
         return None
 
     def remember(self, key: object, value: object) -> None:
@@ -604,14 +614,12 @@ class Function:
 
     def _index(self, op: str, a: Ix, b: Ix) -> Value:
         """Index arithmetic, done once, where its operands are known first."""
-        key = (op, a, b)
-        found = self.recall(key)
-        if found is None:
-            with self.outside(self.home(a, b)):
-                x, y = self.alike(self.value(a), self.value(b))
-                found = self.let(x.type, f"{op} {x.type.text} {x.text}, {y.text}")
-                self.remember(key, found)
-        return found  # type: ignore[return-value]
+
+        def write() -> Value:
+            x, y = self.alike(self.value(a), self.value(b))
+            return self.let(x.type, f"{op} {x.type.text} {x.text}, {y.text}")
+
+        return self.once((op, a, b), (a, b), write)
 
     def add(self, a: Ix, b: Ix, *, wrap: bool = False) -> Ix:
         """a + b of indices; with `wrap` the sum may be negative."""

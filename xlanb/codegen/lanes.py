@@ -79,25 +79,24 @@ Terms = tuple[tuple[Atom, int], ...]
 class LaneIndex(Value):
     """base + the sum of coefficient * atom: an i64 that differs from lane to lane. The base is the same for all lanes."""
 
-    __slots__ = ("base", "lane", "terms")
+    __slots__ = ("_hash", "base", "lane", "terms")
 
     def __init__(self, function: Function, lane: Lane, base: Ix, terms: Terms) -> None:
         depth = max(lane.depth, base.depth if isinstance(base, Value) else 0)
         super().__init__(function, I64, "", depth)
         self.lane, self.base, self.terms = lane, base, terms
-
-    @property
-    def _key(self) -> tuple[Lane, Ix, Terms]:
-        return self.lane, self.base, self.terms
+        self._hash = hash((base, terms, lane.width))
 
     def __repr__(self) -> str:
         raise NotAVectorError("an index that differs from lane to lane, where one value is wanted")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LaneIndex) and self._key == other._key
+        if not isinstance(other, LaneIndex):
+            return False
+        return self is other or (self.base, self.terms, self.lane) == (other.base, other.terms, other.lane)
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return self._hash
 
     @property
     def step(self) -> int | None:
@@ -284,18 +283,15 @@ def truncated(x: LaneIndex, to: Type) -> Value:
 
 
 def _counted(x: LaneIndex, to: Type) -> Value:
-    f = x.function
-    key = ("vector", x, to)
-    found = f.recall(key)
-    if found is None:
-        width, step = x.lane.width, x.step or 0
-        with f.outside(f.home(x)):
-            first = f.value(x.first)
-            if to is not I64:
-                first = first.trunc(to)
-            found = f.splat(first, width) + f.constants(to, [k * step for k in range(width)])
-            f.remember(key, found)
-    return found  # type: ignore[return-value]
+    f, width, step = x.function, x.lane.width, x.step or 0
+
+    def write() -> Value:
+        first = f.value(x.first)
+        if to is not I64:
+            first = first.trunc(to)
+        return f.splat(first, width) + f.constants(to, [k * step for k in range(width)])
+
+    return f.once(("vector", x, to), (x,), write)
 
 
 def lane_by_lane(f: Function, result: Type, name: str, arguments: Sequence[Value], attributes: str) -> Value:

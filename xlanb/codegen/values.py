@@ -6,8 +6,9 @@ integers are; unsigned ones have names. `==` compares the Python objects; `equal
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
+from ctypes import c_float
+from struct import Struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,19 +19,20 @@ if TYPE_CHECKING:
     from xlanb.codegen.function import Function
 
 Number = int | float
+_DOUBLE_BITS = Struct(">d")
 
 
 def text_of(type_: Type, number: Number) -> str:
     """A scalar constant as LLVM's IR spells it: floats by their bits, rounded to the type."""
-    if not type_.is_float:
-        if type_ is I1:
-            return "true" if number else "false"
-        return "null" if type_.kind is Kind.POINTER else str(int(number))
-    with np.errstate(all="ignore"):
-        wide = float(np.float16(number) if type_.bits == 16 else np.float32(number) if type_.bits == 32 else number)
+    if type_.kind is Kind.INTEGER:
+        return str(int(number)) if type_ is not I1 else "true" if number else "false"
+    if type_.kind is Kind.POINTER:
+        return "null"
     if type_.bits == 16:
-        return f"0xH{struct.unpack('<H', struct.pack('<e', wide))[0]:04X}"
-    return f"0x{struct.unpack('<Q', struct.pack('<d', wide))[0]:016X}"
+        with np.errstate(all="ignore"):
+            return f"0xH{np.float16(number).view(np.uint16):04X}"
+    rounded = c_float(number).value if type_.bits == 32 else number
+    return f"0x{int.from_bytes(_DOUBLE_BITS.pack(rounded)):016X}"
 
 
 class Value:
@@ -198,9 +200,8 @@ class Value:
     # -- functions ----------------------------------------------------------------------------------------------
 
     def __abs__(self) -> Value:
-        return (
-            self.function.intrinsic("fabs", self) if self.type.is_float else self.function.intrinsic("abs", self, False)
-        )
+        f = self.function
+        return f.intrinsic("fabs", self) if self.type.is_float else f.intrinsic("abs", self, immediate=False)
 
     def sqrt(self) -> Value:
         """The square root, correctly rounded."""
