@@ -7,16 +7,16 @@ moved out of the loop. What cannot be written for vectors raises `NotAVectorErro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlanb.codegen.types import I1, I64, PTR, Type
-from xlanb.codegen.values import Value, Vector
+from xlanb.codegen.types import I1, I64, Type
+from xlanb.codegen.values import Ix, Value, Vector
 from xlanb.errors import XlanbError
 
 if TYPE_CHECKING:
-    from xlanb.codegen.function import Function, Ix
+    from xlanb.codegen.function import Function
 
 MAX_CUTS = 64
 """Places at which a loop over vectors may be cut, its ends included."""
@@ -177,29 +177,99 @@ def _lane(a: Ix, b: Ix) -> Lane:
     return next(v.lane for v in (a, b) if isinstance(v, LaneIndex))
 
 
-def add(f: Function, a: Ix, b: Ix) -> Ix:
-    """a + b, one of them a lane index."""
-    x, y = _parts_of(a), _parts_of(b)
-    if x is None or y is None:
-        return f.value(a) + f.value(b)
-    return _made(f, _lane(a, b), f.add(x[0], y[0], wrap=True), (*x[1], *y[1]))
+def add(f: Function, a: Ix, b: Ix, *, wrap: bool = False) -> Ix:
+    """a + b of indices; with `wrap` the sum may be negative."""
+    if isinstance(a, int):
+        if isinstance(b, int):
+            return a + b
+        if a == 0:
+            return b
+    elif isinstance(b, int) and b == 0:
+        return a
+    if isinstance(a, LaneIndex) or isinstance(b, LaneIndex):
+        x, y = _parts_of(a), _parts_of(b)
+        if x is None or y is None:
+            return f.value(a) + f.value(b)
+        return _made(f, _lane(a, b), add(f, x[0], y[0], wrap=True), (*x[1], *y[1]))
+    return _written(f, "add" if wrap else "add nuw nsw", a, b)
 
 
 def sub(f: Function, a: Ix, b: Ix) -> Ix:
-    """a - b, one of them a lane index."""
-    x, y = _parts_of(a), _parts_of(b)
-    if x is None or y is None:
-        return f.value(a) - f.value(b)
-    return _made(f, _lane(a, b), f.sub(x[0], y[0]), (*x[1], *((atom, -k) for atom, k in y[1])))
+    """a - b of indices, perhaps negative."""
+    if isinstance(b, int):
+        if isinstance(a, int):
+            return a - b
+        if b == 0:
+            return a
+    if isinstance(a, LaneIndex) or isinstance(b, LaneIndex):
+        x, y = _parts_of(a), _parts_of(b)
+        if x is None or y is None:
+            return f.value(a) - f.value(b)
+        return _made(f, _lane(a, b), sub(f, x[0], y[0]), (*x[1], *((atom, -k) for atom, k in y[1])))
+    return _written(f, "sub nsw", a, b)
 
 
-def mul(f: Function, a: Ix, b: Ix) -> Ix:
-    """a * b, one of them a lane index."""
-    if isinstance(a, int):
-        a, b = b, a
-    if isinstance(b, Value) or not isinstance(a, LaneIndex):
+def mul(f: Function, a: Ix, b: Ix, *, wrap: bool = False) -> Ix:
+    """a * b of indices."""
+    number, other = (a, b) if isinstance(a, int) else (b, a)
+    if isinstance(number, int):
+        if isinstance(other, int):
+            return number * other
+        if number in (0, 1):
+            return other if number else 0
+        if isinstance(other, LaneIndex):
+            terms = [(atom, k * number) for atom, k in other.terms]
+            return _made(f, other.lane, mul(f, other.base, number, wrap=True), terms)
+    elif isinstance(a, LaneIndex) or isinstance(b, LaneIndex):
         return f.value(a) * f.value(b)
-    return _made(f, a.lane, f.mul(a.base, b, wrap=True), [(atom, k * b) for atom, k in a.terms])
+    return _written(f, "mul" if wrap else "mul nuw nsw", a, b)
+
+
+def div(f: Function, a: Ix, b: int) -> Ix:
+    """Floor of a / b for a >= 0."""
+    if isinstance(a, int) or b == 1:
+        return a // b if isinstance(a, int) else a
+    return _lanes_divided(a, b) if isinstance(a, LaneIndex) else _written(f, "udiv", a, b)
+
+
+def rem(f: Function, a: Ix, b: int) -> Ix:
+    """a modulo b for a >= 0."""
+    if isinstance(a, int) or b == 1:
+        return a % b if isinstance(a, int) else 0
+    return _lanes_modulo(a, b) if isinstance(a, LaneIndex) else _written(f, "urem", a, b)
+
+
+def clamp(f: Function, a: Ix, low: int, high: int) -> Ix:
+    """The nearest of low..high, both included; signed."""
+    if isinstance(a, int):
+        return min(max(a, low), high)
+    return low if low == high else a.smax(low).smin(high)
+
+
+def within(f: Function, a: Ix, low: int, high: int) -> Value:
+    """i1: low <= a < high, signed.
+
+    Raises:
+        SplitError: of an index that differs from lane to lane it is so for a known part of the loop.
+    """
+    known = low <= a < high if isinstance(a, int) else _are_within(a, low, high) if isinstance(a, LaneIndex) else None
+    if known is not None:
+        return f.const(I1, known)
+    value = f.value(a)
+    return (value if low == 0 else value - low).ult(max(high - low, 0))
+
+
+def _written(f: Function, op: str, a: Ix, b: Ix) -> Value:
+    """Index arithmetic, done once, where its operands are known first."""
+
+    def write() -> Value:
+        x, y = f.alike(f.value(a), f.value(b))
+        return f.let(x.type, f"{op} {x.type.text} {x.text}, {y.text}")
+
+    return f.once((op, a, b), (a, b), write)
+
+
+# -- indices of lanes, divided and compared -----------------------------------------------------------------------
 
 
 def _divided(x: LaneIndex, b: int) -> tuple[int, list[tuple[Atom, int]], int, Terms]:
@@ -210,7 +280,7 @@ def _divided(x: LaneIndex, b: int) -> tuple[int, list[tuple[Atom, int]], int, Te
     return x.base // b, whole, x.base % b, tuple((atom, k) for atom, k in x.terms if k % b)
 
 
-def div(x: LaneIndex, b: int) -> Ix:
+def _lanes_divided(x: LaneIndex, b: int) -> Ix:
     """x / b, for x >= 0."""
     f = x.function
     base, terms, left, rest = _divided(x, b)
@@ -224,7 +294,7 @@ def div(x: LaneIndex, b: int) -> Ix:
     return _made(f, x.lane, base, terms)
 
 
-def rem(x: LaneIndex, b: int) -> Ix:
+def _lanes_modulo(x: LaneIndex, b: int) -> Ix:
     """x modulo b, for x >= 0."""
     f = x.function
     _, _, left, rest = _divided(x, b)
@@ -243,12 +313,8 @@ def _is_below(x: LaneIndex, b: int) -> bool:
     return span is not None and span[0] >= 0 and span[1] < b
 
 
-def within(x: LaneIndex, low: int, high: int) -> bool | None:
-    """Whether low <= x < high for all lanes, or for none; None where lanes may differ.
-
-    Raises:
-        SplitError: it is so for a known part of the loop.
-    """
+def _are_within(x: LaneIndex, low: int, high: int) -> bool | None:
+    """Whether low <= x < high for all lanes, or for none; None where lanes may differ."""
     span = x.span
     if span is None:
         return None
@@ -292,35 +358,3 @@ def _counted(x: LaneIndex, to: Type) -> Value:
         return f.splat(first, width) + f.constants(to, [k * step for k in range(width)])
 
     return f.once(("vector", x, to), (x,), write)
-
-
-def lane_by_lane(f: Function, result: Type, name: str, arguments: Sequence[Value], attributes: str) -> Value:
-    """A scalar function of each lane, by way of the stack."""
-    given = f.alike(*arguments) if len({a.type.scalar for a in arguments}) == 1 else [f.alike(a)[0] for a in arguments]
-    width = next(a.type.lanes for a in given if a.type.lanes)
-    places = []
-    for a in given:
-        place = f.alloca(a.type.scalar, width)
-        f.store(a if a.type.lanes else f.splat(a, width), place)
-        places.append((place, a.type.scalar))
-    out = f.alloca(result, width)
-    with f.loop(width) as k:
-        one = [f.load(t, f.let(PTR, f"getelementptr inbounds {t.text}, {p!r}, {f.value(k)!r}")) for p, t in places]
-        made = f.call(result, name, *one, attributes=attributes)
-        f.store(made, f.let(PTR, f"getelementptr inbounds {result.text}, {out!r}, {f.value(k)!r}"))
-    return f.load(result.times(width), out)
-
-
-def rarely(f: Function, condition: Value, value: Value, otherwise: Callable[[], Value]) -> Value:
-    """A value; where the condition holds, which is rare, another. What gives that is left out as long as the condition holds in no lane."""
-    (made,) = f.alike(value)
-    rare, end = f.fresh("rare"), f.fresh("usual")
-    before = f.block
-    f.branch_if(f.any_of(condition), rare, end)
-    f.begin(rare)
-    with f.aside():
-        other = f.select(condition, otherwise(), made)
-        last = f.block
-        f.branch(end)
-    f.begin(end)
-    return f.phi(made.type, [(made, before), (other, last)])

@@ -1,4 +1,4 @@
-"""Arrays in memory: elements, and vectors of them at indices that differ from lane to lane, with masks, strides and elements of several parts.
+"""Memory: single values, stretches of bytes, and arrays of elements, and vectors of them at indices that differ from lane to lane, with masks, strides and elements of several parts.
 
 An access is at the alignment of one element, and touches no byte of an element that its mask leaves out.
 """
@@ -10,13 +10,58 @@ from typing import TYPE_CHECKING
 
 from xlanb.codegen.lanes import LaneIndex, Mask, NotAVectorError, varies
 from xlanb.codegen.types import PTR, Type
-from xlanb.codegen.values import Value
+from xlanb.codegen.values import Ix, Value
 
 if TYPE_CHECKING:
-    from xlanb.codegen.function import Function, Ix
+    from xlanb.codegen.function import Function
 
 _STEPS = 8
 """Elements up to which a step over memory is vectors put together: gathering takes some 1.5 cycles for each element."""
+
+
+def load(f: Function, type_: Type, address: Value, align: int = 0) -> Value:
+    """The value at an address; a vector's elements need no more alignment than one of them."""
+    return f.let(type_, f"load {type_.text}, {address!r}, align {align or type_.bytes}")
+
+
+def store(f: Function, value: Value, address: Value, align: int = 0) -> None:
+    """Set the value at an address."""
+    f.write(f"store {value!r}, {address!r}, align {align or value.type.bytes}")
+
+
+def fill_zero(f: Function, address: Value, size: Ix, align: int = 64) -> None:
+    """Set so many bytes to zero; they begin at a cache line unless another alignment is given."""
+    fill(f, address, 0, size, align)
+
+
+def fill(f: Function, address: Value, byte: int, size: Ix, align: int = 1) -> None:
+    """Set so many bytes to a value; 255 makes NaN of floats."""
+    f.module.declare("void", "llvm.memset.p0.i64", "ptr, i8, i64, i1")
+    given = f"ptr align {align} {address.text}, i8 {byte}, {f.value(size)!r}, i1 false"
+    f.write(f"call void @llvm.memset.p0.i64({given})")
+
+
+def copy(f: Function, target: Value, source: Value, size: Ix) -> None:
+    """Copy so many bytes between places that do not overlap."""
+    f.module.declare("void", "llvm.memcpy.p0.p0.i64", "ptr, ptr, i64, i1")
+    f.write(f"call void @llvm.memcpy.p0.p0.i64({target!r}, {source!r}, {f.value(size)!r}, i1 false)")
+
+
+def move(f: Function, target: Value, source: Value, size: Ix) -> None:
+    """Copy so many bytes between places that may overlap."""
+    f.module.declare("void", "llvm.memmove.p0.p0.i64", "ptr, ptr, i64, i1")
+    f.write(f"call void @llvm.memmove.p0.p0.i64({target!r}, {source!r}, {f.value(size)!r}, i1 false)")
+
+
+def prefetch(f: Function, address: Value, *, for_write: bool = False) -> None:
+    """Have the cache line of an address fetched; nothing happens where it is no memory."""
+    f.module.declare("void", "llvm.prefetch.p0", "ptr, i32, i32, i32")
+    f.write(f"call void @llvm.prefetch.p0({address!r}, i32 {int(for_write)}, i32 3, i32 1)")
+
+
+def stack_bytes(f: Function, size: Value) -> Value:
+    """Stack memory of so many bytes, known only when it runs, aligned to a cache line."""
+    return f.let(PTR, f"alloca i8, {size!r}, align 64")
 
 
 @dataclass(frozen=True, slots=True)

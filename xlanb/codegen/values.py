@@ -276,3 +276,12 @@ class Vector(Value):
     def reduce(self, how: str, flags: str = "") -> Value:
         """All elements as one, by `llvm.vector.reduce.<how>`: add, mul, and, or, xor, smax, umin, fmax, ...; of fadd and fmul in any order with the flag `reassoc`."""
         return self.function.reduce(how, self, flags)
+
+
+Ix = int | Value
+"""An index: a number where it is known while code is written, else an i64."""
+
+
+def named(f: Function, type_: Type, text: str, depth: int = 0) -> Value:
+    """A value, or a vector, by the name that it has in the function."""
+    return (Vector if type_.lanes else Value)(f, type_, text, depth)

@@ -6,7 +6,7 @@ library, as its reduction modulo pi is exact.
 
 from __future__ import annotations
 
-from xlanb.codegen.lanes import rarely
+from xlanb.codegen.control import rarely
 from xlanb.codegen.math.common import INFINITY, NAN, SHIFT, SHIFT_BITS, as_i64, clamp, horner, library
 from xlanb.codegen.types import DOUBLE, FLOAT, I1
 from xlanb.codegen.values import Value

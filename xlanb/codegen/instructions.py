@@ -1,0 +1,240 @@
+"""Instructions with values: arithmetic, conversions, calls, and the lanes of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xlanb.codegen import polling
+from xlanb.codegen.lanes import LaneIndex, materialize, truncated
+from xlanb.codegen.types import I1, PTR, VOID, Type, integer
+from xlanb.codegen.values import Ix, Number, Value, Vector
+
+if TYPE_CHECKING:
+    from xlanb.codegen.function import Function
+
+# -- arithmetic ---------------------------------------------------------------------------------------------------
+
+
+def alike(f: Function, *operands: Value | Number) -> list[Value]:
+    """Operands of one type: numbers as constants, scalars in each lane where there is a vector, lane indices as vectors."""
+    typed = [materialize(v) if isinstance(v, LaneIndex) else v for v in operands]
+    goal: Type | None = None
+    for v in typed:
+        if isinstance(v, Value) and (goal is None or v.type.lanes):
+            goal = v.type
+            if goal.lanes:
+                break
+    if goal is None:
+        raise AssertionError("no operand has a type")
+    return [as_type(f, goal, v) for v in typed]
+
+
+def as_type(f: Function, type_: Type, operand: Value | Number) -> Value:
+    """A number as a constant of a type, a scalar in as many lanes as the type has."""
+    if not isinstance(operand, Value):
+        return f.const(type_, operand)
+    return operand if operand.type.lanes == type_.lanes else splat(f, operand, type_.lanes)
+
+
+def binary(f: Function, opcode: str, a: Value | Number, b: Value | Number, flags: str = "") -> Value:
+    """LLVM's instruction of two operands of one type."""
+    x, y = alike(f, a, b)
+    flags = flags or (f.fast if opcode[0] == "f" else "")
+    return f.pure(x.type, f"{opcode} {flags + ' ' if flags else ''}{x.type.text} {x.text}, {y.text}", x, y)
+
+
+def unary(f: Function, opcode: str, a: Value) -> Value:
+    """LLVM's instruction of one operand: fneg, freeze."""
+    (x,) = alike(f, a)
+    return f.pure(x.type, f"{opcode} {x.type.text} {x.text}", x)
+
+
+def compare(f: Function, opcode: str, condition: str, a: Value | Number, b: Value | Number) -> Value:
+    """An icmp or fcmp."""
+    x, y = alike(f, a, b)
+    return f.pure(x.type.of(I1), f"{opcode} {condition} {x.type.text} {x.text}, {y.text}", x, y)
+
+
+def select(f: Function, condition: Value, then: Value | Number, otherwise: Value | Number) -> Value:
+    """One of two values, lane by lane where the condition is a vector. A known condition costs nothing."""
+    if condition.number is not None and isinstance(then, Value) and isinstance(otherwise, Value):
+        return then if condition.number else otherwise
+    a, b = alike(f, then, otherwise)
+    if isinstance(condition, Vector) and not a.type.lanes:
+        a, b = (as_type(f, a.type.times(condition.lanes), v) for v in (a, b))
+    elif a.type.lanes and not condition.type.lanes and b.number == 0 and a.type.is_integer and a.type.bits > 1:
+        # All lanes or none: a mask that is made once costs less than a choice in each round.
+        return a & condition.sext(a.type.scalar)
+    return f.pure(a.type, f"select {condition!r}, {a!r}, {b!r}", condition, a, b)
+
+
+def cast(f: Function, opcode: str, a: Value, to: Type) -> Value:
+    """A conversion of each lane."""
+    if opcode == "trunc" and isinstance(a, LaneIndex):
+        return truncated(a, to)
+    (x,) = alike(f, a)
+    goal = to if opcode == "bitcast" and to.lanes else x.type.of(to)
+    if goal is x.type:
+        return x
+    return f.pure(goal, f"{opcode} {x!r} to {goal.text}", x)
+
+
+def intrinsic(
+    f: Function, name: str, *operands: Value | Number, flags: str = "", immediate: bool | None = None
+) -> Value:
+    """LLVM's intrinsic of a name over operands of one type; those that take an immediate i1 have it last."""
+    given = alike(f, *operands)
+    type_ = given[0].type
+    if immediate is not None:
+        given.append(f.const(I1, immediate))
+    flags = flags or (f.fast if type_.is_float else "")
+    return call_as(f, type_, f"llvm.{name}.{type_.mangled}", *given, flags=flags)
+
+
+def call_as(f: Function, result: Type, name: str, *arguments: Value, flags: str = "") -> Value:
+    """A call of a function without effects, exactly as it is given: an intrinsic whose operands are of several types."""
+    _declare(f, result, name, arguments)
+    given = ", ".join(map(repr, arguments))
+    return f.pure(result, f"call {flags}{' ' if flags else ''}{result.text} @{name}({given})", *arguments)
+
+
+def _declare(f: Function, result: Type, name: str, arguments: Sequence[Value]) -> None:
+    if name not in f.module.declarations:
+        f.module.declare(result.text, name, ", ".join(a.type.text for a in arguments))
+
+
+def saturated(f: Function, a: Value, to: Type) -> Value:
+    """A float as a signed integer, towards zero: beyond the range its end, zero for NaN."""
+    (x,) = alike(f, a)
+    goal = x.type.of(to)
+    return call_as(f, goal, f"llvm.fptosi.sat.{goal.mangled}.{x.type.mangled}", x)
+
+
+def both(f: Function, a: Value, b: Value) -> Value:
+    """i1 and, folded."""
+    if a.number is not None:
+        return b if a.number else a
+    if b.number is not None:
+        return a if b.number else b
+    return a & b
+
+
+# -- calls ------
+
+
+def call(f: Function, result: Type, name: str, *arguments: Value, flags: str = "", attributes: str = "") -> Value:
+    """A call of a function by its name, declared by the way; of vectors lane by lane. Of type void the value is of no use."""
+    if any(isinstance(a, (Vector, LaneIndex)) for a in arguments) and f.width:
+        return _lane_by_lane(f, result, name, arguments, attributes)
+    _declare(f, result, name, arguments)
+    given = ", ".join(map(repr, arguments))
+    text = f"call {flags}{' ' if flags else ''}{result.text} @{name}({given}){' ' if attributes else ''}{attributes}"
+    if result is VOID:
+        f.write(text)
+        return f.poison(VOID)
+    return f.let(result, text)
+
+
+def call_own(f: Function, name: str, *arguments: Value) -> None:
+    """A call of a function of this module (see routines.py)."""
+    f.write(f"call void @{name}({', '.join(repr(a) for a in arguments)})")
+    has_called(f)
+
+
+def call_pointer(f: Function, callee: Value, *arguments: Value) -> None:
+    """A call of the function at an address."""
+    f.write(f"call void {callee.text}({', '.join(repr(a) for a in arguments)})")
+    has_called(f)
+
+
+def has_called(f: Function) -> None:
+    """The last instruction is a call of code that polls. Where that is to stop it returns early, and what it has
+    written, places in an array perhaps, must not be used: what comes next is preceded by a poll.
+    """
+    f.regions[-1].work += polling.CALL
+    f.regions[-1].called = f.target.polls and not f.goes_on
+
+
+def poll_after_call(f: Function) -> None:
+    """Poll behind a call that may have returned early."""
+    f.regions[-1].called = False
+    polling.write(f)
+
+
+def _lane_by_lane(f: Function, result: Type, name: str, arguments: Sequence[Value], attributes: str) -> Value:
+    """A scalar function of each lane, by way of the stack."""
+    given = (
+        alike(f, *arguments) if len({a.type.scalar for a in arguments}) == 1 else [alike(f, a)[0] for a in arguments]
+    )
+    width = next(a.type.lanes for a in given if a.type.lanes)
+    places = []
+    for a in given:
+        place = f.alloca(a.type.scalar, width)
+        f.store(a if a.type.lanes else splat(f, a, width), place)
+        places.append((place, a.type.scalar))
+    out = f.alloca(result, width)
+    with f.loop(width) as k:
+        one = [f.load(t, f.let(PTR, f"getelementptr inbounds {t.text}, {p!r}, {f.value(k)!r}")) for p, t in places]
+        made = call(f, result, name, *one, attributes=attributes)
+        f.store(made, f.let(PTR, f"getelementptr inbounds {result.text}, {out!r}, {f.value(k)!r}"))
+    return f.load(result.times(width), out)
+
+
+# -- lanes ------
+
+
+def splat(f: Function, value: Value, count: int) -> Value:
+    """A vector with a scalar in each lane; made where the scalar is known first."""
+    if value.number is not None:
+        return f.const(value.type.times(count), value.number)
+    type_ = value.type.times(count)
+
+    def repeat() -> Value:
+        one = f.let(type_, f"insertelement {type_.text} poison, {value!r}, i64 0")
+        return f.let(type_, f"shufflevector {one!r}, {type_.text} poison, <{count} x i32> zeroinitializer")
+
+    return f.once(("splat", value.text, count), (value,), repeat)
+
+
+def shuffle(f: Function, a: Value, b: Value | None, which: Sequence[int]) -> Value:
+    """Lanes of one or two vectors of one type; below zero: any."""
+    order = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in which)
+    other = f"{b!r}" if b is not None else f"{a.type.text} poison"
+    return f.let(a.type.times(len(which)), f"shufflevector {a!r}, {other}, <{len(which)} x i32> <{order}>")
+
+
+def extract(f: Function, a: Value, lane: Ix) -> Value:
+    """One element of a vector."""
+    return f.let(a.type.scalar, f"extractelement {a!r}, {f.value(lane)!r}")
+
+
+def insert(f: Function, a: Value, element: Value, lane: Ix) -> Value:
+    """A vector with another element."""
+    return f.let(a.type, f"insertelement {a!r}, {element!r}, {f.value(lane)!r}")
+
+
+def apart(f: Function, a: Value) -> tuple[Value, Value]:
+    """The even and the odd elements of a vector; its two elements where there are no more."""
+    if a.type.lanes == 2:
+        return extract(f, a, 0), extract(f, a, 1)
+    n = a.type.lanes
+    return shuffle(f, a, None, range(0, n, 2)), shuffle(f, a, None, range(1, n, 2))
+
+
+def joined(f: Function, a: Value, b: Value) -> Value:
+    """A vector of two scalars."""
+    return insert(f, insert(f, f.poison(a.type.times(2)), a, 0), b, 1)
+
+
+def any_of(f: Function, bits: Value) -> Value:
+    """i1: whether a vector of i1 has one that holds."""
+    whole = integer(bits.type.lanes)
+    return f.let(whole, f"bitcast {bits!r} to {whole.text}").differs(0)
+
+
+def reduce(f: Function, how: str, a: Value, flags: str = "") -> Value:
+    """`llvm.vector.reduce.<how>` of a vector."""
+    start = {"fadd": -0.0, "fmul": 1.0}.get(how)
+    first = [] if start is None else [f.const(a.type.scalar, start)]
+    return call_as(f, a.type.scalar, f"llvm.vector.reduce.{how}.{a.type.mangled}", *first, a, flags=flags)
