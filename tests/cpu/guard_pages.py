@@ -131,7 +131,7 @@ def arena_blocks(exe: Executable) -> list[tuple[int, int, str]]:
     made = exe.buffer_assignment
     arena = [a.index for a in made.allocations if a.kind == "temp"]
     named = [(place, value.instruction.name) for value, place in made.slices.items()]
-    named += [(p, f"scratch of {i.name}") for i in made.dataflow.position if (p := made.scratch_of(i)) is not None]
+    named += [(p, f"scratch of {i.name}") for i in made.live.position if (p := made.scratch_of(i)) is not None]
     named += [(place, f"copy of {value.instruction.name}") for (_, value), place in made.staged.items()]
     found: dict[tuple[int, int], str] = {}
     for place, name in named:

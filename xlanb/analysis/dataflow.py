@@ -2,24 +2,29 @@
 (HloAliasAnalysis).
 
 A value is defined by one instruction at one leaf of its shape; tuples, get-tuple-elements, bitcasts and calls only pass values on. Where a loop changes what it carries, or the branches
-of a conditional disagree, the parameter of the body, that of the condition, the loop itself or the conditional defines a phi.
+of a conditional disagree, the parameter of the body, that of the condition, the loop itself or the conditional defines a phi. Passes work on this form.
+
+Buffer assignment asks for memory in place of values (`ssa_form=False`): what a loop changes is one value, which the loop defines and both parameters hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.analysis.input_output_alias import parse_aliases
 from xlanb.analysis.operand_use import is_elementwise
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
+from xlanb.shape import ArrayShape
 
 Leaf = tuple[int, ...]
-FORWARDING = frozenset((O.BITCAST, O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN))
-"""Opcodes whose result is their first operand."""
+FORWARDING = frozenset((O.BITCAST, O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN, O.COPY_START, O.COPY_DONE))
+"""Opcodes whose result is their first operand, in the same memory: asynchronous copies too, as nothing runs beside them."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +61,21 @@ Values = dict[Leaf, HloValue]
 class HloDataflowAnalysis:
     """The values of a module whose computations are each called once (see FlattenCallGraph); bodies of fusions and reducers have none.
 
+    Without `ssa_form` a loop defines what it changes for both of its computations, a conditional all of its result, a reshape that moves nothing holds its operand's value, and
+    `uses` and `live_out` are not known.
+
     Time is linear in the module for each level of nested loops, times the rounds (mostly two) until a loop's phis are known.
     """
 
-    def __init__(self, module: HloModule) -> None:
+    def __init__(self, module: HloModule, *, ssa_form: bool = True) -> None:
         self.at: dict[HloInstruction, Values] = {}
+        self._ssa_form = ssa_form
         self._defined: dict[tuple[HloInstruction, Leaf, bool], HloValue] = {}
         self._phis: dict[HloInstruction, set[Leaf]] = {}
         entry = module.entry_computation
         self._visit(entry, [self._all_new(p) for p in entry.parameters])
-        self._link()
+        if ssa_form:
+            self._link()
 
     @property
     def values(self) -> list[HloValue]:
@@ -88,7 +98,11 @@ class HloDataflowAnalysis:
         if i.opcode is O.GET_TUPLE_ELEMENT:
             n = i.tuple_index
             return {leaf[1:]: v for leaf, v in self.at[i.operands[0]].items() if leaf[0] == n}
-        if i.opcode in FORWARDING:
+        if i.opcode is O.COPY_START:  # (destination, source, context): all of it is the one array
+            return dict.fromkeys((leaf for leaf, _ in i.shape.leaves()), self.at[i.operands[0]][()])
+        if i.opcode is O.COPY_DONE:
+            return {(): self.at[i.operands[0]][0,]}
+        if i.opcode in FORWARDING or (not self._ssa_form and is_plain_reshape(i)):
             return self.at[i.operands[0]]
         if i.opcode is O.CALL:
             return self._visit(i.to_apply, [self.at[o] for o in i.operands])
@@ -102,30 +116,35 @@ class HloDataflowAnalysis:
         start, body, condition = self.at[loop.operands[0]], loop.attributes["body"], loop.attributes["condition"]
         phis = self._phis.setdefault(loop, set())
         while True:
-            inside, tested = (
-                {leaf: self._new(c.parameters[0], leaf, phi=True) if leaf in phis else v for leaf, v in start.items()}
-                for c in (body, condition)
-            )
-            after = self._visit(body, [inside])
+            after = self._visit(body, [self._carried(loop, body.parameters[0], start)])
             changed = {leaf for leaf, v in after.items() if leaf not in phis and v is not start[leaf]}
             if not changed:
                 break
             phis |= changed
-        self._visit(condition, [tested])
-        return {leaf: self._new(loop, leaf, phi=True) if leaf in phis else v for leaf, v in start.items()}
+        self._visit(condition, [self._carried(loop, condition.parameters[0], start)])
+        return self._carried(loop, loop, start)
+
+    def _carried(self, loop: HloInstruction, holder: HloInstruction, start: Values) -> Values:
+        """What a loop or a parameter of its computations holds."""
+        phis, i = self._phis[loop], holder if self._ssa_form else loop
+        return {leaf: self._new(i, leaf, phi=True) if leaf in phis else v for leaf, v in start.items()}
 
     def _branches(self, i: HloInstruction) -> Values:
         results = [self._visit(c, [self.at[o]]) for c, o in zip(i.called_computations, i.operands[1:], strict=True)]
-        first = results[0]
         return {
-            leaf: v if all(r[leaf] is v for r in results) else self._new(i, leaf, phi=True) for leaf, v in first.items()
+            leaf: v if self._ssa_form and all(r[leaf] is v for r in results) else self._new(i, leaf, phi=True)
+            for leaf, v in results[0].items()
         }
 
     def _all_new(self, i: HloInstruction) -> Values:
         return {leaf: self._new(i, leaf, phi=False) for leaf, _ in i.shape.leaves()}
 
     def _new(self, i: HloInstruction, leaf: Leaf, *, phi: bool) -> HloValue:
-        return self._defined.setdefault((i, leaf, phi), HloValue(i, leaf, phi))
+        key = (i, leaf, phi)
+        found = self._defined.get(key)
+        if found is None:
+            found = self._defined[key] = HloValue(i, leaf, phi)
+        return found
 
     def _link(self) -> None:
         """Note uses, and where values leave their computation."""
@@ -138,6 +157,19 @@ class HloDataflowAnalysis:
             for n, o in enumerate(i.operands):
                 for leaf, v in self.at[o].items():
                     v.uses.append(HloUse(i, n, leaf))
+
+
+def is_plain_reshape(i: HloInstruction) -> bool:
+    """Whether a reshape leaves every element where it is: row-major on both sides, and no sizes behind the elements."""
+    if i.opcode is not O.RESHAPE or involves_dynamic(i):
+        return False
+    a, b = i.operands[0].shape, i.shape
+    return isinstance(a, ArrayShape) and isinstance(b, ArrayShape) and _row_major(a) and _row_major(b)
+
+
+def _row_major(shape: ArrayShape) -> bool:
+    order = [d for d in shape.minor_to_major if shape.dimensions[d] != 1]
+    return all(a > b for a, b in pairwise(order))
 
 
 def buffers(dataflow: HloDataflowAnalysis) -> list[list[HloValue]]:

@@ -18,12 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from xlanb.analysis.dataflow import HloDataflowAnalysis, Leaf
 from xlanb.buffers import heap_simulator
+from xlanb.buffers.live_ranges import Copy, LiveRange, LiveRanges
 from xlanb.buffers.memory_scheduler import candidates, schedule_module
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.buffers.report import report
 from xlanb.buffers.snapshot import snapshot
-from xlanb.buffers.values import Copy, Dataflow, HloValue, Leaf
 from xlanb.display import Displayable
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -90,19 +91,23 @@ class BufferAssignment(Displayable):
     """
 
     def __init__(
-        self, module: HloModule, orders: Mapping[HloComputation, Sequence[HloInstruction]], policy: Policy
+        self,
+        module: HloModule,
+        dataflow: HloDataflowAnalysis,
+        orders: Mapping[HloComputation, Sequence[HloInstruction]],
+        policy: Policy,
     ) -> None:
         self.module = module
         self.orders = orders
-        self.dataflow = Dataflow(module.entry_computation, orders)
-        self.sequence = [i.name for i in self.dataflow.sequence]
+        self.live = LiveRanges(module.entry_computation, dataflow, orders)
+        self.sequence = [i.name for i in self.live.sequence]
         self.allocations: list[Allocation] = []
         self.copies: dict[int, list[Copy]] = {}
-        self.staged: dict[tuple[int, HloValue], Slice] = {}
-        self.slices: dict[HloValue, Slice] = {}
+        self.staged: dict[tuple[int, LiveRange], Slice] = {}
+        self.slices: dict[LiveRange, Slice] = {}
         self._scratch: dict[HloInstruction, Slice] = {}
-        self._groups = Groups(self.dataflow, policy)
-        self.result_copies: list[tuple[HloValue, int]] = []
+        self._groups = Groups(self.live, policy)
+        self.result_copies: list[tuple[LiveRange, int]] = []
         self._allocate(policy)
         self._record: BufferAssignmentRecord | None = None
 
@@ -110,13 +115,13 @@ class BufferAssignment(Displayable):
 
     def slice_of(self, i: HloInstruction, leaf: Leaf = ()) -> Slice:
         """Where the array at a leaf of an instruction's result lies."""
-        return self.slices[self.dataflow.value(i, leaf)]
+        return self.slices[self.live.value(i, leaf)]
 
     def has_place(self, i: HloInstruction, leaf: Leaf) -> bool:
         """Whether the array at a leaf of an instruction's result lies anywhere: results that nothing reads may not (`Policy.is_optional`)."""
-        return self.dataflow.value(i, leaf) in self.slices
+        return self.live.value(i, leaf) in self.slices
 
-    def slice_of_value(self, value: HloValue) -> Slice:
+    def slice_of_value(self, value: LiveRange) -> Slice:
         """Where a value lies."""
         return self.slices[value]
 
@@ -132,7 +137,7 @@ class BufferAssignment(Displayable):
     # -- allocations --------------------------------------------------------------------------------------------
 
     def _allocate(self, policy: Policy) -> None:
-        flow = self.dataflow
+        flow = self.live
         number = 0
         for p in self.module.entry_computation.parameters:
             for leaf, shape in p.shape.leaves():
@@ -150,16 +155,16 @@ class BufferAssignment(Displayable):
                 self.result_copies.append((value, n))
         self._pack(policy)
 
-    def _own(self, allocation: Allocation, values: Sequence[HloValue]) -> None:
+    def _own(self, allocation: Allocation, values: Sequence[LiveRange]) -> None:
         allocation.index = len(self.allocations)
         self.allocations.append(allocation)
         for v in values:
             self.slices[v] = Slice(allocation.index, 0, allocation.size)
 
     def _pack(self, policy: Policy) -> None:
-        flow = self.dataflow
+        flow = self.live
         blocks: list[heap_simulator.Block] = []
-        owners: list[list[HloValue] | HloInstruction | tuple[int, HloValue]] = []
+        owners: list[list[LiveRange] | HloInstruction | tuple[int, LiveRange]] = []
         for group in self._groups.all():
             if group[0] not in self.slices and not self._is_left_out(group, policy):
                 blocks.append(heap_simulator.Block(max(v.size for v in group), _times(group)))
@@ -187,7 +192,7 @@ class BufferAssignment(Displayable):
             else:
                 self._scratch[owner] = place
 
-    def _is_left_out(self, group: Sequence[HloValue], policy: Policy) -> bool:
+    def _is_left_out(self, group: Sequence[LiveRange], policy: Policy) -> bool:
         """Whether nothing reads a value that its kernel need not write."""
         v = group[0]
         unread = len(group) == 1 and v.start == v.end and v.output is None and bool(v.leaf)
@@ -195,17 +200,17 @@ class BufferAssignment(Displayable):
 
     def _busy(self, output: Allocation) -> tuple[heap_simulator.Interval, ...]:
         """When a result's memory holds it: before that it may hold something else."""
-        value = self.dataflow.results[output.number or 0]
-        copied_at_the_end = (self.dataflow.end, self.dataflow.end)
+        value = self.live.results[output.number or 0]
+        copied_at_the_end = (self.live.end, self.live.end)
         return _times(self._groups.members(value)) if value.output == output.number else (copied_at_the_end,)
 
-    def _plan_copies(self) -> list[tuple[int, HloValue]]:
+    def _plan_copies(self) -> list[tuple[int, LiveRange]]:
         """Fill `copies`; gives the (position, source) that must be set aside first, as another copy of the position overwrites them."""
-        for loop in self.dataflow.loops:
+        for loop in self.live.loops:
             for leaf, state in loop.state.items():
                 self._plan(loop.initial[leaf], state, loop.begin)
                 self._plan(loop.left[leaf], state, loop.body_end)
-        for choice in self.dataflow.choices:
+        for choice in self.live.choices:
             for end, given in choice.branches:
                 for leaf, value in given.items():
                     self._plan(value, choice.results[leaf], end)
@@ -216,7 +221,7 @@ class BufferAssignment(Displayable):
             aside += [(position, s) for s in sources if self._groups.root(s) in targets]
         return aside
 
-    def _plan(self, source: HloValue, target: HloValue, position: int) -> None:
+    def _plan(self, source: LiveRange, target: LiveRange, position: int) -> None:
         if source.size and self._groups.root(source) is not self._groups.root(target):
             self.copies.setdefault(position, []).append(Copy(source, target, position))
 
@@ -226,7 +231,7 @@ class BufferAssignment(Displayable):
         """The frozen snapshot."""
         if self._record is None:
             self._record = snapshot(
-                self.module.name, self.dataflow, self.allocations, self.slices, self._scratch, self.peak_bytes
+                self.module.name, self.live, self.allocations, self.slices, self._scratch, self.peak_bytes
             )
         return self._record
 
@@ -242,37 +247,37 @@ def _dims(shape: Shape) -> str:
     return str(shape.without_layout())
 
 
-def _times(group: Sequence[HloValue]) -> tuple[heap_simulator.Interval, ...]:
+def _times(group: Sequence[LiveRange]) -> tuple[heap_simulator.Interval, ...]:
     return tuple(n for v in group for n in v.intervals)
 
 
 class Groups:
     """Values that lie in one place: merged where their lives allow it."""
 
-    def __init__(self, flow: Dataflow, policy: Policy) -> None:
+    def __init__(self, flow: LiveRanges, policy: Policy) -> None:
         self.flow = flow
         self.policy = policy
-        self._parent: dict[HloValue, HloValue] = {}
-        self._members: dict[HloValue, list[HloValue]] = {}
-        self._hand_over: set[tuple[HloValue, HloValue, int]] = set()
+        self._parent: dict[LiveRange, LiveRange] = {}
+        self._members: dict[LiveRange, list[LiveRange]] = {}
+        self._hand_over: set[tuple[LiveRange, LiveRange, int]] = set()
         for n, v in enumerate(flow.results):
             if v.kind == "value" and v.output is None and v.size:
                 v.output = n
         self._merge_loops()
         self._merge_in_place()
 
-    def root(self, v: HloValue) -> HloValue:
+    def root(self, v: LiveRange) -> LiveRange:
         """The value that stands for its group."""
         while v in self._parent:
             v = self._parent[v]
         return v
 
-    def members(self, v: HloValue) -> list[HloValue]:
+    def members(self, v: LiveRange) -> list[LiveRange]:
         """The group of a value."""
         root = self.root(v)
         return self._members.get(root, [root])
 
-    def all(self) -> list[list[HloValue]]:
+    def all(self) -> list[list[LiveRange]]:
         """Every group of values that are neither parameters nor constants."""
         return [self.members(v) for v in self.flow.values if v.kind == "value" and v not in self._parent]
 
@@ -297,7 +302,7 @@ class Groups:
                     self._merge(choice.results[leaf], value)
 
     def _find_shares(self) -> None:
-        self._shares: list[tuple[HloValue, HloValue]] = []
+        self._shares: list[tuple[LiveRange, LiveRange]] = []
         for i, position in self.flow.position.items():
             results = [
                 (leaf, v) for leaf, s in i.shape.leaves() if (v := self.flow.value(i, leaf)).instruction is i and v.size
@@ -312,9 +317,9 @@ class Groups:
                         self._hand_over.add((operand, result, position))
                         self._shares.append((operand, result))
 
-    def _dying(self, i: HloInstruction, position: int) -> dict[HloValue, list[tuple[int, Leaf]]]:
+    def _dying(self, i: HloInstruction, position: int) -> dict[LiveRange, list[tuple[int, Leaf]]]:
         """The values that an instruction is among the last to read, with all places (operand, leaf of it) where it reads them: bitcasts give one value several times."""
-        found: dict[HloValue, list[tuple[int, Leaf]]] = {}
+        found: dict[LiveRange, list[tuple[int, Leaf]]] = {}
         for k, o in enumerate(i.operands):
             for leaf, _ in o.shape.leaves():
                 value = self.flow.value(o, leaf)
@@ -326,7 +331,7 @@ class Groups:
         for operand, result in self._shares:
             self._merge(operand, result)
 
-    def _merge(self, a: HloValue, b: HloValue) -> bool:
+    def _merge(self, a: LiveRange, b: LiveRange) -> bool:
         """Put two groups together unless both are results, one is not ours to write, or their lives cross."""
         p, q = self.root(a), self.root(b)
         if p is q or p.kind != "value" or q.kind != "value" or p.size != q.size or not p.size:
@@ -343,7 +348,7 @@ class Groups:
         self._members.pop(q, None)
         return True
 
-    def _cross(self, a: HloValue, b: HloValue) -> bool:
+    def _cross(self, a: LiveRange, b: LiveRange) -> bool:
         """Whether both live at one position, other than one where the one hands over to the other."""
         for s, e in a.intervals:
             for t, f in b.intervals:
@@ -353,7 +358,7 @@ class Groups:
                         return True
         return False
 
-    def _hands_over(self, a: HloValue, b: HloValue, position: int) -> bool:
+    def _hands_over(self, a: LiveRange, b: LiveRange, position: int) -> bool:
         return (a, b, position) in self._hand_over or (b, a, position) in self._hand_over
 
 
@@ -370,11 +375,12 @@ def assign_buffers(
         CompilationError: a loop's, call's or conditional's computation has several callers.
     """
     policy = policy or NoSharing()
-    best = BufferAssignment(module, orders or schedule_module(module), policy)
+    dataflow = HloDataflowAnalysis(module, ssa_form=False)
+    best = BufferAssignment(module, dataflow, orders or schedule_module(module), policy)
     entry = module.entry_computation
     for order in candidates(entry) if orders is None and len(entry) <= _MOST_ORDERS else ():
         if best.temp_size and order != best.orders[entry]:
-            other = BufferAssignment(module, {**best.orders, entry: order}, policy)
+            other = BufferAssignment(module, dataflow, {**best.orders, entry: order}, policy)
             if other.temp_size < best.temp_size:
                 best = other
     return best

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from xlanb.analysis.dataflow import Leaf
+from xlanb.buffers.live_ranges import LiveRange, LiveRanges
 from xlanb.buffers.records import BufferAllocation, BufferAssignmentRecord, BufferValue
-from xlanb.buffers.values import Dataflow, HloValue, Leaf
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 def snapshot(
     name: str,
-    flow: Dataflow,
+    flow: LiveRanges,
     allocations: Iterable[Allocation],
-    slices: Mapping[HloValue, Slice],
+    slices: Mapping[LiveRange, Slice],
     scratch: Mapping[HloInstruction, Slice],
     peak_bytes: int,
 ) -> BufferAssignmentRecord:
@@ -43,7 +44,7 @@ def snapshot(
     return BufferAssignmentRecord(name, tuple(i.name for i in flow.sequence), tuple(made), peak_bytes)
 
 
-def _value(v: HloValue, place: Slice, positions: Iterable[str], uses: Iterable[str]) -> BufferValue:
+def _value(v: LiveRange, place: Slice, positions: Iterable[str], uses: Iterable[str]) -> BufferValue:
     i = v.instruction
     return BufferValue(
         i.name,
@@ -61,18 +62,19 @@ def _value(v: HloValue, place: Slice, positions: Iterable[str], uses: Iterable[s
     )
 
 
-def _positions(flow: Dataflow) -> dict[HloValue, list[str]]:
+def _positions(flow: LiveRanges) -> dict[LiveRange, list[str]]:
     """The places that hold each value."""
-    found: dict[HloValue, list[str]] = {}
-    for (i, leaf), v in flow.places.items():
-        found.setdefault(v, []).append(i.name + _leaf(leaf, i))
+    found: dict[LiveRange, list[str]] = {}
+    for i in flow.instructions:
+        for leaf, _ in i.shape.leaves():
+            found.setdefault(flow.value(i, leaf), []).append(i.name + _leaf(leaf, i))
     return found
 
 
-def _uses(flow: Dataflow) -> dict[HloValue, list[str]]:
+def _uses(flow: LiveRanges) -> dict[LiveRange, list[str]]:
     """What reads each value; what takes an element out of a tuple reads the tuple only."""
-    found: dict[HloValue, list[str]] = {}
-    for i in dict.fromkeys(i for i, _ in flow.places):
+    found: dict[LiveRange, list[str]] = {}
+    for i in flow.instructions:
         for n, o in enumerate(i.operands if i.opcode is not Op.GET_TUPLE_ELEMENT else ()):
             for leaf, _ in o.shape.leaves():
                 found.setdefault(flow.value(o, leaf), []).append(f"{i.name}, operand {n}{_leaf(leaf, o)}")

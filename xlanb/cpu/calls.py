@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.boundary import array_of
-from xlanb.buffers.values import sizes_bytes
+from xlanb.buffers.live_ranges import sizes_bytes
 from xlanb.cpu.dynamic import packed, sizes_at, unpacked
 from xlanb.cpu.jit import LoadedCode
 from xlanb.cpu.runtime import bridge as bridges

@@ -129,7 +129,7 @@ def _schedule_stage(module: HloModule, before: ModuleRecord, assignment: BufferA
 
 def _buffers_stage(module: HloModule, assignment: BufferAssignment) -> Stage:
     record, seconds = _timed(assignment.record)
-    needed = sum(v.size for v in assignment.dataflow.values if v.kind == "value")
+    needed = sum(v.size for v in assignment.live.values if v.kind == "value")
     summary = f"{record.temp_bytes} bytes of temporaries, {record.peak_bytes} at the peak; values need {needed}"
     name = "buffer_assignment"
     return Stage(0, name, name, module.record(), record, seconds=seconds, summary=summary)

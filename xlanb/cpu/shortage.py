@@ -21,7 +21,7 @@ class Shortage:
 
     def __call__(self, number: int | None) -> str:
         """The part of a message behind the name of a result (by its number), or behind "the temporaries" (None)."""
-        flow = self.assignment.dataflow
+        flow = self.assignment.live
         if number is not None:
             return f" (instruction {_named(flow.results[number].instruction)})"
         kinds = {a.index: a.kind for a in self.assignment.allocations}

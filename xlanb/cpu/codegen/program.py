@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.analysis.cost import Cost, cost
+from xlanb.analysis.dataflow import FORWARDING, is_plain_reshape
 from xlanb.analysis.while_loop import trip_count
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.buffers.heap_simulator import ALIGNMENT
-from xlanb.buffers.values import FORWARDING, HloValue, LoopState, is_plain_reshape
+from xlanb.buffers.live_ranges import LiveRange, LoopState
 from xlanb.codegen import polling
 from xlanb.codegen.elemental import UnplannedKernelError, array_of
 from xlanb.codegen.elements import load, real
@@ -139,7 +140,7 @@ class _Emitter:
         profile: bool,
     ) -> None:
         self.assignment = assignment
-        self.flow = assignment.dataflow
+        self.flow = assignment.live
         self.module = ModuleBuilder(identifier(assignment.module.name), target, line_of, (STEPS, TABLE))
         self.profile = profile
         self.constants: dict[str, NDArray[np.uint8]] = {}
@@ -256,7 +257,7 @@ class _Emitter:
     def _copies(self, position: int) -> None:
         """What has to be copied at a position: first what others overwrite goes aside, then all of it to its place."""
         copies = self.assignment.copies.get(position, ())
-        where: dict[HloValue, Address] = {}
+        where: dict[LiveRange, Address] = {}
         for c in copies:
             if c.source not in where:
                 where[c.source] = self._address(self.assignment.slice_of_value(c.source))

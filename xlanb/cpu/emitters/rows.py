@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from xlanb.buffers.values import is_plain_reshape
+from xlanb.analysis.dataflow import is_plain_reshape
 from xlanb.codegen.elemental import Leaf, array_of
 from xlanb.codegen.indexing import order, same_order
 from xlanb.cpu.emitters.vector_plan import HARD, plan

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from xlanb.buffers.values import is_plain_reshape
+from xlanb.analysis.dataflow import is_plain_reshape
 from xlanb.codegen import arithmetic, costs
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import array, real, register
