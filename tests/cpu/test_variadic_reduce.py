@@ -162,3 +162,10 @@ ENTRY e {{
     parsed = parse(text)
     for got, wanted in zip(compile_module(parsed)(), evaluate(parsed), strict=True):
         np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(("t", "dims", "axis"), [("bf16", (8, 300), 1), ("bf16", (300, 70), 0), ("f32", (2, 77, 3), 1)])
+def test_pairs_are_reduced_in_vectors(t: str, dims: tuple[int, ...], axis: int) -> None:
+    exe = compile_module(parse(module("jax", dims, axis, t, fused=True)))
+    plan = "\n".join(map(str, exe.plans.values()))
+    assert "by vectors of" in plan

@@ -67,12 +67,8 @@ class Costs:
     """Rows shorter than this are taken several at a time."""
     multiplied_elements: int = 32
     """Elements of each sum from which on it is multiplied when all of them are there."""
-    pair_step_ns: float = 1.0
-    """A step of a reduction of pairs (argmax, ...) of a vector of columns."""
-    pair_vector_ns: float = 1.5
-    """A step of a reduction of pairs along a row, of a vector."""
-    pair_row_ns: float = 20.0
-    """What a row of a reduction of pairs takes besides."""
+    vector_pair_elements: int = 32
+    """Pairs (argmax, ...) of a row from which on it is worth vectors, whose lanes are joined at the end."""
 
     # -- scans and windows
     scan_step_ns: float = 1.5

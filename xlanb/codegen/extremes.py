@@ -6,6 +6,7 @@ One instruction (VRANGE) has the signs of zeros right, but prefers a number to w
 from __future__ import annotations
 
 from xlanb.codegen.function import Function
+from xlanb.codegen.lanes import by_registers
 from xlanb.codegen.types import I32, integer
 from xlanb.codegen.values import Value, Vector
 
@@ -20,16 +21,8 @@ def extreme(f: Function, name: str, a: Value, b: Value) -> Value | None:
         return None
     if total < 128 or total & (total - 1):
         return None
-    lanes, each = a.lanes, min(a.lanes, 512 // a.type.bits)
-    if lanes <= each:
-        pieces = [_of_register(f, _CHOICE[name], a, b)]
-    else:
-        cuts = [range(at, at + each) for at in range(0, lanes, each)]
-        pieces = [_of_register(f, _CHOICE[name], f.shuffle(a, None, c), f.shuffle(b, None, c)) for c in cuts]
-    while len(pieces) > 1:
-        each *= 2
-        pieces = [f.shuffle(x, y, range(each)) for x, y in zip(pieces[::2], pieces[1::2], strict=True)]
-    return a.compare("uno", "ne", b).select(float("nan"), pieces[0])
+    (made,) = by_registers(f, lambda given: [_of_register(f, _CHOICE[name], *given)], a, b)
+    return a.compare("uno", "ne", b).select(float("nan"), made)
 
 
 def _of_register(f: Function, choice: int, a: Value, b: Value) -> Value:

@@ -7,7 +7,7 @@ moved out of the loop. What cannot be written for vectors raises `NotAVectorErro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -358,3 +358,26 @@ def _counted(x: LaneIndex, to: Type) -> Value:
         return f.splat(first, width) + f.constants(to, [k * step for k in range(width)])
 
     return f.once(("vector", x, to), (x,), write)
+
+
+def by_registers(f: Function, rule: Callable[[Sequence[Value]], Sequence[Value]], *operands: Value) -> list[Value]:
+    """`rule` of vectors, one register of the widest of them at a time: masks of several registers in one vector are slow."""
+    vectors = [v for v in operands if isinstance(v, Vector)]
+    total = vectors[0].lanes if vectors else 0
+    each = f.target.vector_bits // max((v.type.bits for v in vectors), default=1)
+    if total <= each:
+        return list(rule(operands))
+    pieces = []
+    for at in range(0, total, each):
+        given = [f.shuffle(v, None, range(at, at + each)) if isinstance(v, Vector) else v for v in operands]
+        pieces.append(rule(given))
+    return [joined(f, piece) for piece in zip(*pieces, strict=True)]
+
+
+def joined(f: Function, pieces: Sequence[Value]) -> Value:
+    """Vectors of equal sizes, a power of two of them, as one."""
+    made = list(pieces)
+    while len(made) > 1:
+        lanes = made[0].type.lanes
+        made = [f.shuffle(a, b, range(2 * lanes)) for a, b in zip(made[::2], made[1::2], strict=True)]
+    return made[0]

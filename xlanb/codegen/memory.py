@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xlanb.codegen.lanes import LaneIndex, Mask, NotAVectorError, varies
+from xlanb.codegen.lanes import LaneIndex, Mask, NotAVectorError, joined, varies
 from xlanb.codegen.types import PTR, Type
 from xlanb.codegen.values import Ix, Value
 
@@ -219,11 +219,7 @@ def _load_strided_pieces(p: Pointer, begin: Ix, step: int, width: int) -> Value:
     """Every so many elements, a register of them at a time."""
     f = p.base.function
     each = min(width, f.target.vector_bits // (8 * p.element.bytes))
-    pieces = [_load_strided(p, f.add(begin, step * at), step, each) for at in range(0, width, each)]
-    while len(pieces) > 1:
-        each *= 2
-        pieces = [f.shuffle(a, b, range(each)) for a, b in zip(pieces[::2], pieces[1::2], strict=True)]
-    return pieces[0]
+    return joined(f, [_load_strided(p, f.add(begin, step * at), step, each) for at in range(0, width, each)])
 
 
 def _load_strided(p: Pointer, begin: Ix, step: int, width: int, count: int = 0) -> Value:

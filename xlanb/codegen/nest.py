@@ -32,6 +32,7 @@ _SHARED_ROUNDS = 16
 """Rounds that a loop should have at least where threads share it."""
 
 Element = Callable[[list[Ix]], Sequence[Value]]
+Step = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 
 
 class Tail(Enum):
@@ -60,10 +61,13 @@ class Vectors:
 
 
 class Combiner(Protocol):
-    """An operation that may be done in any order: values of neither effect nor place are `neutral`, two sets of values become one by `step`."""
+    """An operation that may be done in any order: `step` makes one set of values of two, of which the `neutral` one changes nothing.
+
+    Without a neutral set (None) elements may be met twice: partial results begin as the first elements, and the last vector overlaps the one before.
+    """
 
     @property
-    def neutral(self) -> Sequence[Value]:
+    def neutral(self) -> Sequence[Value] | None:
         """What changes nothing when it is combined with."""
 
     def step(self, a: Sequence[Value], b: Sequence[Value]) -> Sequence[Value]:
@@ -164,15 +168,27 @@ class Nest:
 
     # -- reductions -----------------------------------------------------------------------------------------------
 
-    def fold(self, f: Function, combiner: Combiner, start: Sequence[Value], element: Element) -> list[Value] | None:
-        """All elements combined with `start`, in any order: vectors of partial results, folded at the end. None, and nothing is written, where they cannot be vectors."""
+    def fold(
+        self,
+        f: Function,
+        combiner: Combiner,
+        start: Sequence[Value] | None,
+        element: Element,
+        later: Step | None = None,
+    ) -> list[Value] | None:
+        """All elements combined (with `start`), in any order: vectors of partial results, folded at the end. None, and nothing is written, where they cannot be vectors.
+
+        `later` is the combiner's step where it may rely on the elements of b to come after all those of a.
+        """
         found: list[Value] = []
 
+        tail = Tail.OVERLAP if combiner.neutral is None else Tail.MASK
         made = [self]
 
         def write(cuts: Sequence[int]) -> None:
-            made[0] = replace(self, cuts=tuple(cuts), is_folded=True)
-            found[:] = combiner.step(start, Folding(f, made[0], combiner, element).result())
+            made[0] = replace(self, cuts=tuple(cuts), is_folded=True, tail=tail)
+            total = Folding(f, made[0], combiner, element, later).result()
+            found[:] = total if start is None else combiner.step(start, total)
 
         if not vectorize(f, self.count, write):
             return None
@@ -183,11 +199,16 @@ class Nest:
 class Folding:
     """A reduction over a nest: partial results, by the width of their vectors."""
 
-    def __init__(self, f: Function, nest: Nest, combiner: Combiner, element: Element) -> None:
+    def __init__(
+        self, f: Function, nest: Nest, combiner: Combiner, element: Element, later: Step | None = None
+    ) -> None:
         self.f, self.nest, self.combiner, self.element = f, nest, combiner, element
+        self.later = later or combiner.step
 
     def result(self) -> list[Value]:
         """All partial results as one."""
+        if self.combiner.neutral is None:
+            return self._from_first()
         one, wide = self.nest.widths
         lengths = [b - a for a, b in pairwise(self.nest.cuts)]
         used = [
@@ -201,9 +222,42 @@ class Folding:
                 value = list(self.combiner.step(value, partial[one]))
         return folded(self.combiner, value, 1)
 
+    def _from_first(self) -> list[Value]:
+        """All elements as one, where partial results begin as the first vectors."""
+        f, count = self.f, self.nest.count
+        one, wide = self.nest.widths
+        while one > count:
+            one //= 2
+        wide = max(one, wide if wide <= count else one)
+        if self.nest.outer or len(self.nest.cuts) > 2 or one < 2:
+            raise NotAVectorError("partial results that begin as the first elements of several loops")
+        total = self._values([], 0, 0, count, wide)
+        if count // wide > 1:
+            with f.carried(count // wide - 1, total) as loop:
+                origin = f.add(f.mul(loop.index, wide), wide)
+                loop.next = list(self.later(loop.values, self._values([], origin, 0, count, wide)))
+            total = loop.values
+        total = folded(self.combiner, total, one)
+        for at in range(count // wide * wide, count, one):
+            total = list(self.combiner.step(total, self._values([], min(at, count - one), 0, count, one)))
+        return folded(self.combiner, total, 1)
+
+    def _values(
+        self, at: list[Ix], origin: Ix, begin: int, end: int, width: int, mask: Mask | None = None
+    ) -> list[Value]:
+        """The elements from `origin` on, which lies between `begin` and `end`; those that the mask leaves out are neutral."""
+        f = self.f
+        with f.vectorized(width, mask):
+            q = lanes.counter(f, origin, begin, end - 1, width)
+            value = list(self.element([*at, *split(f, q, self.nest.inner)]))
+            if mask is not None:
+                bits, neutral = mask.value(f), self.neutral(width)
+                value = [bits.select(v, n) for v, n in zip(value, neutral, strict=True)]
+        return [v if isinstance(v, Vector) else f.splat(v, width) for v in value]
+
     def neutral(self, width: int) -> list[Value]:
         """Vectors of what changes nothing."""
-        return [self.f.splat(v, width) for v in self.combiner.neutral]
+        return [self.f.splat(v, width) for v in self.combiner.neutral or ()]
 
     def _over(self, sizes: list[int], at: list[Ix], partial: dict[int, list[Value]]) -> dict[int, list[Value]]:
         """The partial results after loops over the outer axes."""
@@ -241,14 +295,7 @@ class Folding:
         with f.carried(rounds, partial) as loop:
             origin = f.add(f.mul(loop.index, width), f.add(begin, moved))
             mask = tail_mask(f, width, begin, end, origin)
-            with f.vectorized(width, mask):
-                q = lanes.counter(f, origin, begin, end - 1, width)
-                value = list(self.element([*at, *split(f, q, self.nest.inner)]))
-                if mask is not None:
-                    bits, neutral = mask.value(f), self.neutral(width)
-                    value = [bits.select(v, n) for v, n in zip(value, neutral, strict=True)]
-                stepped = self.combiner.step(loop.values, value)
-                loop.next = [v if isinstance(v, Vector) else f.splat(v, width) for v in stepped]
+            loop.next = list(self.later(loop.values, self._values(at, origin, begin, end, width, mask)))
         return loop.values
 
 

@@ -22,7 +22,6 @@ from xlanb.cpu.emitters import (
     scans,
     shared_reductions,
     transposes,
-    variadic,
     windows,
 )
 from xlanb.cpu.emitters import kernel as emitters
@@ -58,8 +57,6 @@ def emit(k: emitters.Kernel) -> None:
 
 @emitters.emitter(Op.REDUCE)
 def _reduce(k: emitters.Kernel) -> bool:
-    if k.root.shape.is_tuple:
-        return variadic.emit_variadic_reduce(k)
     op = reductions.simple_reducer(k.root.to_apply)
     return len(k.root.operands) == 2 and (
         shared_reductions.emit_shared_reduce(k.e, k.root, op, k.output, k.scratch)

@@ -16,6 +16,7 @@ from xlanb.codegen.nest import Folding, Nest, Vectors, folded, vectorize
 from xlanb.codegen.parallel import is_shared, parallel
 from xlanb.codegen.types import I1
 from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.variadic import Pairs, choice
 from xlanb.cpu.emitters.vector_plan import Plan, plan
 from xlanb.hlo.attributes import WindowDimension
 from xlanb.hlo.computation import HloComputation
@@ -53,7 +54,7 @@ def identity(f: Function, op: Op, t: PrimitiveType) -> Element:
 
 
 class Reducer:
-    """A reducing computation over values of some types, and one step of it.
+    """A reducing computation over values of some types, and one step of it: one operation (`op`), a choice between two pairs (`pairs`), or any other.
 
     The sum and product of floats may be taken in any order (`reassoc`), as XLA does. A narrow float is rounded after every step, as XLA does too: a long sum in bf16 stands still once it
     is large (programs that mind sum in f32).
@@ -63,17 +64,31 @@ class Reducer:
         self.e = e
         self.target = target
         self.op = simple_reducer(target) if len(types) == 1 else None
+        made = choice(target) if len(types) == 2 else None
+        self.pairs = Pairs(e.f, made, types) if made is not None else None
         self.types = list(types)
 
     def step(self, accumulators: Sequence[Element], values: Sequence[Element]) -> list[Element]:
         """The next accumulators."""
-        if self.op is None:
-            return self.e.apply(self.target, [*accumulators, *values])
         f = self.e.f
         mark = f.locate(self.target.root.name)
-        made = _step(f, self.op, self.types[0], accumulators[0], values[0])
+        if self.op is not None:
+            made = [_step(f, self.op, self.types[0], accumulators[0], values[0])]
+        elif self.pairs is not None and f.width:
+            made = [*self.pairs.join(flat(accumulators), flat(values))]
+        else:
+            made = self.e.apply(self.target, [*accumulators, *values])
         f.restore(mark)
-        return [made]
+        return made
+
+    def any_order(self, i: HloInstruction) -> AnyOrder | Pairs | None:
+        """What makes one partial result of two, however the elements of a reduce are shared between them; None where their order matters."""
+        t = self.types[0]
+        if self.pairs is not None:
+            return self.pairs if self.pairs.choice.any_order(i) else None
+        if self.op is None or (is_narrow(t) and self.op in (Op.ADD, Op.MULTIPLY)):
+            return None  # narrow floats are rounded after every step: in order
+        return AnyOrder(self, self.op)
 
 
 def _step(f: Function, op: Op, t: PrimitiveType, a: Element, b: Element) -> Element:
@@ -96,9 +111,16 @@ def combine(f: Function, op: Op, t: PrimitiveType, a: Value, b: Value) -> Value:
 class AnyOrder:
     """A reducer of one operation as a combiner of the values that its elements are made of (see nest.py)."""
 
+    minds_nan = False
+
     def __init__(self, reducer: Reducer, op: Op) -> None:
         self.reducer = reducer
         self.neutral = parts(identity(reducer.e.f, op, reducer.types[0]))
+        self.later = self.step
+
+    def parts(self, values: Sequence[Value]) -> Sequence[Value]:
+        """What is combined of an element."""
+        return values
 
     def step(self, a: Sequence[Value], b: Sequence[Value]) -> Sequence[Value]:
         """Both, lane by lane."""
@@ -118,10 +140,11 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
     kept = iter(x.multi(e.f))
     base: list[Ix] = [0 if d in i.dimensions else next(kept) for d in range(source.rank)]
     start = [e.scalar(o) for o in initial]
-    if not e.f.width and not i.shape.is_tuple:
-        along = AlongRows(e, i.operands[0], i.dimensions, base, reducer)
+    if not e.f.width:
+        along = AlongRows(e, i, base, reducer)
         if along.pays:
-            return along.reduce(start[0])
+            made = along.reduce(start)
+            return made if i.shape.is_tuple else made[0]
     if e.f.ready and not e.f.width:
         e.f.ready = math.prod(source.dimensions[d] for d in i.dimensions) <= costs.COMMON.vector_sum_elements
 
@@ -184,55 +207,61 @@ def window_position(
 
 
 class AlongRows:
-    """A reduction whose fastest dimension is reduced, by one operation that may be done in any order, over vectors along that dimension.
+    """A reduction whose fastest dimension is reduced, in any order, over vectors along that dimension.
 
     for slow reduced: for vector along the fastest reduced: partial = step(partial, vector); then partial = step of its halves, again and again
 
     `base` is the index of the first element: that of the result, and 0 in the reduced dimensions.
     """
 
-    def __init__(
-        self, e: Elemental, source: HloInstruction, dimensions: Sequence[int], base: Sequence[Ix], reducer: Reducer
-    ) -> None:
+    def __init__(self, e: Elemental, i: HloInstruction, base: Sequence[Ix], reducer: Reducer) -> None:
         self.e, self.reducer, self.base = e, reducer, list(base)
-        self.input, self.source = source, array_of(source)
-        self.type = reducer.types[0]
+        self.inputs = i.operands[: len(i.operands) // 2]
+        self.source, dimensions = array_of(self.inputs[0]), i.dimensions
         fastest = order(self.source)
         run = next((k for k, d in enumerate(fastest) if d not in dimensions), len(fastest))
         self.slow = [d for d in reversed(fastest[run:]) if d in dimensions]
         self.fast = list(reversed(fastest[:run]))
+        self.combiner = reducer.any_order(i)
 
     @property
     def pays(self) -> bool:
         """Whether it is such a reduction, and long enough."""
-        t, op = self.type, self.reducer.op
-        if not self.e.f.target.explicit_vectors or op is None or self.source.element_count == 0:
+        if not self.e.f.target.explicit_vectors or self.combiner is None or self.source.element_count == 0:
             return False
-        if is_narrow(t) and op in (Op.ADD, Op.MULTIPLY):
-            return False  # rounded after every step: in order
-        return math.prod(self.source.dimensions[d] for d in self.fast) > costs.COMMON.vector_sum_elements
+        least = costs.COMMON.vector_pair_elements if self.reducer.pairs else costs.COMMON.vector_sum_elements + 1
+        return math.prod(self._sizes(self.fast)) >= least and not (self.reducer.pairs and self.slow)
 
-    def reduce(self, start: Element) -> Element:
-        """The result, from an initial value on."""
-        p = plan(self.e.bindings, [(self.input, ())], self.e.f.target.costs)
+    def reduce(self, start: Sequence[Element]) -> list[Element]:
+        """The results, from initial values on."""
+        p, combiner = self._plan(), self.combiner
         run = max(1, min(p.run, len(self.fast)))
+        if combiner is None or (combiner.neutral is None and run < len(self.fast)):
+            return self._one_by_one(start)
         self.slow, self.fast = self.slow + self.fast[:-run], self.fast[-run:]
-        nest = self._nest(p)
-        made = nest.fold(self.e.f, self._combiner, parts(start), self._values)
+        made = self._nest(p).fold(self.e.f, combiner, None, self._values, combiner.later)
         if made is None:
             self.e.f.ready = False
             return self._one_by_one(start)
-        return pack([self.type], made)[0]
+        types = self.reducer.types
+
+        def joined() -> list[Element]:
+            return self.reducer.step(start, pack(types, made))
+
+        return (
+            self.e.branches(types, made[-1], lambda: self._one_by_one(start), joined)
+            if combiner.minds_nan
+            else joined()
+        )
 
     def shared(self, start: Callable[[], Element], scratch: Value) -> Element | None:
         """The result by `PARTS` partial results in scratch memory, for threads to share; None, and nothing is written, where that does not pay."""
-        f, t = self.e.f, self.type
-        p = plan(self.e.bindings, [(self.input, ())], self.e.f.target.costs)
+        f, t, p = self.e.f, self.reducer.types[0], self._plan()
         count = self.source.element_count
-        nest, combiner = self._nest(p), self._combiner
+        nest, combiner = self._nest(p), self.combiner
         wide = nest.widths[1]
         each = count // (wide * PARTS) * wide
-        if self.slow or p.run < len(self.fast) or not is_shared(f, PARTS, p.nanoseconds * each):
+        if combiner is None or self.slow or p.run < len(self.fast) or not is_shared(f, PARTS, p.nanoseconds * each):
             return None
         found: list[Element] = []
 
@@ -253,29 +282,29 @@ class AlongRows:
 
         return found[0] if vectorize(f, count, write) else None
 
+    def _plan(self) -> Plan:
+        return plan(self.e.bindings, [(i, ()) for i in self.inputs], self.e.f.target.costs)
+
     def _nest(self, p: Plan) -> Nest:
         sizes = tuple(self._sizes([*self.slow, *self.fast]))
         return Nest(sizes, len(self.fast), Vectors(*p.vectors(self.e.f.target.vector_bits)), p.nanoseconds)
 
-    @property
-    def _combiner(self) -> AnyOrder:
-        return AnyOrder(self.reducer, self.reducer.op or Op.ADD)
-
     def _sizes(self, dims: Sequence[int]) -> list[int]:
         return [self.source.dimensions[d] for d in dims]
 
-    def _element(self, at: Sequence[Ix]) -> Element:
+    def _elements(self, at: Sequence[Ix]) -> list[Element]:
         where = list(self.base)
         for d, v in zip([*self.slow, *self.fast], at, strict=True):
             where[d] = v
-        return self.e.element(self.input, Index(self.source, where))
+        return [self.e.element(i, Index(self.source, where)) for i in self.inputs]
 
     def _values(self, at: list[Ix]) -> Sequence[Value]:
-        return parts(self._element(at))
+        values = flat(self._elements(at))
+        return values if self.combiner is None else self.combiner.parts(values)
 
-    def _one_by_one(self, start: Element) -> Element:
+    def _one_by_one(self, start: Sequence[Element]) -> list[Element]:
         sizes = self._sizes([*self.slow, *self.fast])
-        return self.e.fold(sizes, [self.type], [start], lambda at, v: self.reducer.step(v, [self._element(at)]))[0]
+        return self.e.fold(sizes, self.reducer.types, start, lambda at, v: self.reducer.step(v, self._elements(at)))
 
 
 def scratch_bytes(i: HloInstruction) -> int:
@@ -290,7 +319,7 @@ def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch:
     if scratch is None or array_of(i).element_count != 1:
         return False
     reducer = Reducer(e, i.to_apply, [array_of(i).element_type])
-    along = AlongRows(e, i.operands[0], i.dimensions, [0] * array_of(i.operands[0]).rank, reducer)
+    along = AlongRows(e, i, [0] * array_of(i.operands[0]).rank, reducer)
     value = along.shared(lambda: e.scalar(i.operands[1]), scratch) if along.pays else None
     if value is None:
         return False

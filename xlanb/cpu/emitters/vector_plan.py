@@ -9,6 +9,7 @@ from xlanb.codegen.costs import COMMON, Costs
 from xlanb.codegen.elemental import Leaf, array_of, elementwise_chain
 from xlanb.codegen.elements import part
 from xlanb.codegen.indexing import order, same_order
+from xlanb.cpu.emitters.variadic import choice
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, PrimitiveType
@@ -103,6 +104,8 @@ def _fresh_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, le
         return ALL
     if i.opcode is Op.TUPLE:
         return _run(p, bound, i.operands[leaf[0]], leaf[1:])
+    if i.opcode is Op.REDUCE and i.shape.is_tuple:
+        return _reduce_run(p, bound, i, leaf)
     if i.opcode is Op.GET_TUPLE_ELEMENT or leaf:
         return 1
     own = array_of(i)
@@ -116,7 +119,7 @@ def _fresh_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, le
     if i.opcode is Op.BROADCAST:
         return _broadcast_run(p, bound, i)
     if i.opcode is Op.REDUCE:
-        return _reduce_run(p, bound, i)
+        return _reduce_run(p, bound, i, leaf)
     if i.opcode in (Op.RESHAPE, Op.BITCAST):
         inner = _run(p, bound, i.operands[0], ())
         flat = _is_row_major(own) and _is_row_major(array_of(i.operands[0]))
@@ -161,7 +164,7 @@ def _broadcast_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction
     return min(_run(p, bound, i.operands[0], ()), count if same else 1)
 
 
-def _reduce_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction) -> int:
+def _reduce_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction, leaf: Leaf) -> int:
     """The fastest dimensions that are kept; 0 where the fastest is reduced."""
     source = array_of(i.operands[0])
     count = len(i.operands) // 2
@@ -175,8 +178,18 @@ def _reduce_run(p: Plan, bound: Collection[HloInstruction], i: HloInstruction) -
     if not fastest:
         return ALL
     if fastest[0] in i.dimensions:
-        return 0 if source.dimensions[fastest[0]] >= _SHORT else 1
+        return 0 if source.dimensions[fastest[0]] >= _SHORT and _has_rows(i) else 1
     kept = next((k for k, d in enumerate(fastest) if d in i.dimensions), len(fastest))
     names = [d for d in range(source.rank) if d not in i.dimensions]
-    own = [names[d] for d in order(array_of(i))] if not i.shape.is_tuple else []
+    own = [names[d] for d in order(array_of(i, leaf))]
     return min(*runs, kept if own[:kept] == list(fastest[:kept]) else 1) if runs else 1
+
+
+def _has_rows(i: HloInstruction) -> bool:
+    """Whether an element of a reduce itself goes along rows of memory: always but for pairs, which must be many, in any order."""
+    if not i.shape.is_tuple:
+        return True
+    made = choice(i.to_apply)
+    fastest = order(array_of(i.operands[0]))[0]
+    many = array_of(i.operands[0]).dimensions[fastest] >= COMMON.vector_pair_elements
+    return made is not None and many and len(i.dimensions) == 1 and made.any_order(i)
