@@ -304,3 +304,12 @@ ENTRY e {
 """
     once = "statistics={visualizing_index=1,stat-1=33}"
     assert f"negate-start(%a), {once}, {once}" in str(parse(text))
+
+
+def test_rows_without_elements_are_written_while_they_are_few() -> None:
+    text = "HloModule m\n\nENTRY %e () -> f32[{n},0] {{\n  ROOT %c = f32[{n},0]{{1,0}} constant({{...}})\n}}\n"
+    few, many = (parse(text.format(n=n)) for n in (3, 10**12))
+    assert "constant({ {}, {}, {} })" in str(few)
+    assert "constant({...})" in str(many)
+    assert str(parse(str(many))) == str(many)
+    assert not many.entry_computation.root.literal.is_elided

@@ -522,3 +522,10 @@ def test_what_only_a_compiler_refuses(text, name):
         module.verify(executable=True)
     with pytest.raises(HloVerifierError, match=f"{name}: cannot be compiled"):
         xlanb.compile(text)
+
+
+def test_sizes_of_dynamic_arrays_fit_into_s32():
+    module = hlo.parse("HloModule m\n\nENTRY e { ROOT p = f32[<=11,2147483648] parameter(0) }")
+    module.verify()
+    with pytest.raises(HloVerifierError, match=r"%p: cannot be compiled: .*at most 2147483647.*s32"):
+        xlanb.compile(module)

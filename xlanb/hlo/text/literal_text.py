@@ -102,11 +102,13 @@ def _parse_tuple(cursor: Cursor, shape: TupleShape) -> Literal:
 
 
 def _elided(shape: Shape) -> Literal:
+    """Zeros for the elements that were left out; an array without elements is whole."""
     if isinstance(shape, TupleShape):
         return Literal(shape, elements=tuple(map(_elided, shape.shapes)), is_elided=True)
     if not isinstance(shape, ArrayShape) or not shape.is_array:
         return Literal(shape, is_elided=True)
-    return Literal(shape, np.broadcast_to(np.zeros((), shape.dtype), shape.dimensions), is_elided=True)
+    zeros = np.broadcast_to(np.zeros((), shape.dtype), shape.dimensions)
+    return Literal(shape, zeros, is_elided=shape.element_count > 0)
 
 
 class _Dense:
@@ -337,12 +339,18 @@ def _set_nan(
 # -- writing ----------------------------------------------------------------------------------------------------
 
 
+_EMPTY_ROWS = 1000
+"""Pairs of braces to write, at most, for an array without elements: f32[1000000000000,0] has as many as it has rows."""
+
+
 def literal_text(literal: Literal, *, large: bool = False) -> str:
-    """What stands in the parentheses of a constant: `{...}` where there are many elements, or for a tuple, unless `large`."""
+    """What stands in the parentheses of a constant: `{...}` where there are many elements, or for a tuple, unless `large`, and for many empty rows."""
     shape = literal.shape
     if isinstance(shape, TupleShape):
         return "{...}" if not large else "( " + ", ".join(typed_literal_text(e) for e in literal.elements) + " )"
     if not isinstance(shape, ArrayShape) or literal.is_elided or (shape.element_count > LARGE_CONSTANT and not large):
+        return "{...}"
+    if not shape.element_count and math.prod(shape.dimensions[:-1]) > _EMPTY_ROWS:
         return "{...}"
     if not shape.dimensions:
         return element_text(literal.array[()], shape.element_type, scalar=True)

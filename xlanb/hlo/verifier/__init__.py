@@ -11,7 +11,7 @@ from xlanb.hlo.module import HloModule, verify
 from xlanb.hlo.opcode import HloOpcode
 from xlanb.hlo.verifier.aliases import verify_instruction_aliases, verify_module_aliases
 from xlanb.hlo.verifier.async_chains import verify_async_chains
-from xlanb.hlo.verifier.executable import EXECUTABLE_CHECKS, verify_entry_sizes, verify_sizes
+from xlanb.hlo.verifier.executable import EXECUTABLE_CHECKS, verify_dynamic, verify_entry_sizes, verify_sizes
 from xlanb.hlo.verifier.fault import VerifierOptions
 from xlanb.hlo.verifier.instructions import CHECKS
 from xlanb.hlo.verifier.layouts import verify_layouts
@@ -54,6 +54,7 @@ def verify_module(module: HloModule, options: VerifierOptions = _DEFAULT) -> Non
                 if opcode in EXECUTABLE_CHECKS:
                     EXECUTABLE_CHECKS[opcode](i)
                 verify_sizes(i)
+                verify_dynamic(i)
             if opcode is HloOpcode.FUSION:
                 fusions.append(i)
             elif opcode is HloOpcode.ALL_REDUCE or opcode is HloOpcode.ALL_REDUCE_START:

@@ -13,11 +13,24 @@ from xlanb.hlo.verifier.instructions import Check
 from xlanb.hlo.verifier.layouts import HandOver, entry_hand_overs, hand_overs
 from xlanb.shape import ArrayShape, Shape, TupleShape
 
+_LARGEST_SIZE = 2**31 - 1
+
 
 def verify_sizes(i: HloInstruction) -> None:
     """Raise where a value that is handed on has other dynamic dimensions than its taker sees: the sizes are stored behind the elements, in the same buffer."""
     for over in hand_overs(i):
         _verify_sizes(i, over)
+
+
+def verify_dynamic(i: HloInstruction) -> None:
+    """Raise where a dynamic array has a dimension whose size does not fit into s32: the sizes of its dimensions are computed with as such (get-dimension-size)."""
+    for _, shape in i.shape.leaves():
+        if isinstance(shape, ArrayShape) and shape.is_dynamic and max(shape.dimensions) > _LARGEST_SIZE:
+            fail(
+                i,
+                f"cannot be compiled: expected the dimensions of a dynamic array to be at most {_LARGEST_SIZE}, "
+                f"as sizes are s32, not {shape}",
+            )
 
 
 def verify_entry_sizes(module: HloModule) -> None:
