@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from xlanb.cpu import CompileOptions, compile_module
-from xlanb.cpu.emitters.linalg.routine import CUSTOM_CALLS, way
+from xlanb.cpu.emitters.linalg.routine import WAYS, way
 from xlanb.hlo import parse
 from xlanb.transforms.pipeline import HloPassPipeline
 
@@ -112,14 +112,14 @@ def _programs(kind: str, n: int, batch: int) -> Iterator[tuple[str, float, str, 
 @contextmanager
 def _lapack_alone() -> Iterator[None]:
     """Have all routines computed by LAPACK, the last way of each."""
-    kept = {name: list(ways) for name, ways in CUSTOM_CALLS.items()}
-    for ways in CUSTOM_CALLS.values():
+    kept = {name: list(ways) for name, ways in WAYS.items()}
+    for ways in WAYS.values():
         del ways[:-1]
     try:
         yield
     finally:
         for name, ways in kept.items():
-            CUSTOM_CALLS[name][:] = ways
+            WAYS[name][:] = ways
 
 
 def _compiled(text: str) -> Any:
@@ -161,13 +161,14 @@ def table() -> pd.DataFrame:
                     if operations * batch > _LONGEST or not routines.search(name):
                         continue
                     module = parse(text)
-                    if way(module.entry_computation.root) in [w[-1] for w in CUSTOM_CALLS.values()]:
+                    found = way(module.entry_computation.root)
+                    if found is None or found[0] in [ways[-1] for ways in WAYS.values()]:
                         continue
                     calls = {"own": partial(_compiled(text), *given)}
                     with _lapack_alone():
                         calls["lapack"] = partial(_compiled(text), *given)
-                    found = _measured(calls)
-                    (wall, spent), (other, others) = found["own"], found["lapack"]
+                    times = _measured(calls)
+                    (wall, spent), (other, others) = times["own"], times["lapack"]
                     rows.append(
                         {
                             "program": name,

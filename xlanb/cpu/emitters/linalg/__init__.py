@@ -1,16 +1,15 @@
 """Kernels of linear algebra.
 
-routine        the tables of ways to compute an instruction, and the kernel: the loop over a batch
-lapack         calls of LAPACK and BLAS by SciPy, their arguments as data
-table          each routine: signature, arguments, XLA's conventions for results and failures
-systems        triangular systems as trsm has them
-side_by_side   small matrices of a batch, one in each lane of a vector
-small          Cholesky and LU factors and triangular systems side by side
-columns        columns of matrices in scratch memory, what the routines below are written in
-padded         matrices moved to scratch memory and back
-reflections    Householder's reflections of columns
-rotations      plane rotations of columns
-qr, eigh, svd  small matrices where LAPACK's calls cost more; tridiagonal and bidiagonal forms
+routine       LAPACK's routines as data, the ways to compute an instruction, and the kernel: the loop over a batch
+lapack        calls of LAPACK and BLAS by SciPy, and checks before iterations
+table         each routine: operands, results, arguments, XLA's conventions for results and failures
+side_by_side  small matrices of a batch, one in each lane of a vector
+small         Cholesky and LU factors and triangular systems side by side
+columns       columns of matrices in scratch memory, what the routines below are written in
+padded        matrices moved to scratch memory and back
+reflections   Householder's reflections of columns
+rotations     plane rotations of columns
+qr, eigh, svd small matrices where LAPACK's calls cost more, by their tridiagonal and bidiagonal forms
 """
 
 from xlanb.cpu.emitters.linalg import eigh, qr, small, svd, table

@@ -1,7 +1,7 @@
-"""Columns of matrices in scratch memory, and the loops and masks of routines that work on them a vector of rows at a time.
+"""Columns of matrices in scratch memory, and the loops and masks of code that works on them a vector of rows at a time.
 
 A column in scratch begins at a cache line and is padded with zeros to whole vectors, so that loops over rows have no
-remainder. Routines know no sizes: a process compiles them once.
+remainder. What is written knows no sizes: a process compiles it once.
 """
 
 from __future__ import annotations
@@ -10,178 +10,29 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from xlanb.codegen.function import Function, Ix, Parameter, Rounds
+from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.types import I64, PTR, Type, integer
-from xlanb.codegen.values import Number, Value
+from xlanb.codegen.types import integer
+from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.linalg.routine import LINE, Call, number
 from xlanb.shape import PrimitiveType
 
-
-def parameters(pointers: str, numbers: str, *, attributes: str = "noalias") -> tuple[Parameter, ...]:
-    """Parameters of a routine: pointers that do not alias, then i64s; names separated by spaces."""
-    return (
-        *(Parameter(PTR, name, attributes) for name in pointers.split()),
-        *(Parameter(I64, name) for name in numbers.split()),
-    )
+Rows = tuple[Ix, Ix]
+"""The first row, and where they end, both multiples of a vector."""
 
 
-def stride(rows: int, t: PrimitiveType) -> int:
-    """Elements from one column in scratch to the next: an odd number of cache lines, so that columns do not compete for the same cache sets."""
-    lines = -(-max(rows, 1) * t.byte_size // LINE)
-    return (lines | 1) * LINE // t.byte_size
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix in scratch; `stride` numbers lie from one column to the next."""
 
+    first: Pointer
+    rows: Value
+    columns: Value
+    stride: Value
 
-@dataclass
-class Steps:
-    """A loop that is being written: its counter, what it carries, and what that becomes."""
-
-    index: Value
-    values: list[Value]
-    next: Sequence[Value] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Elements of one type from an address on: `p[i]` loads one, `p[i] = x` sets it; vectors are as wide as a register."""
-
-    pointer: Pointer
-    width: int
-
-    def __getitem__(self, index: Ix) -> Value:
-        return self.pointer[index]
-
-    def __setitem__(self, index: Ix, value: Value | Number) -> None:
-        f, kind = self.pointer.base.function, self.pointer.element
-        self.pointer[index] = value if isinstance(value, Value) else f.const(kind, value)
-
-    def by(self, offset: Ix) -> Numbers:
-        """So many elements further."""
-        return Numbers(self.pointer.by(offset), self.width)
-
-    def vector(self, index: Ix, mask: Value | None = None) -> Value:
-        """A vector from an element on; lanes that the mask leaves out are zero, and are not read."""
-        return self.pointer.load(index, self.width, Mask(self.width, None, mask) if mask is not None else None)
-
-    def write(self, index: Ix, value: Value, mask: Value | None = None) -> None:
-        """Set a vector from an element on; lanes that the mask leaves out stay as they are."""
-        self.pointer.store(index, value, Mask(self.width, None, mask) if mask is not None else None)
-
-
-class Columns:
-    """Writes a routine on columns of numbers of a type; products may go into sums unrounded."""
-
-    def __init__(self, f: Function, t: PrimitiveType) -> None:
-        f.fast = "contract"
-        self.f = f
-        self.kind = number(t)
-        self.bytes = self.kind.bytes
-        self.width = f.target.vector_bits // self.kind.bits
-        self.zeros = f.zero(self.kind.times(self.width))
-        self.epsilon = 2.0**-24 if self.bytes == 4 else 2.0**-53
-        self.tiny = 2.0**-126 if self.bytes == 4 else 2.0**-1022
-
-    # -- values -----------------------------------------------------------------------------------------------------
-
-    def given(self, name: str) -> Value:
-        """A parameter of type i64."""
-        return Value(self.f, I64, f"%{name}")
-
-    def place(self, name: str, kind: Type | None = None) -> Numbers:
-        """Numbers, or elements of another type, at a parameter that is a pointer."""
-        return self.at(Value(self.f, PTR, f"%{name}"), kind)
-
-    def at(self, pointer: Value, kind: Type | None = None) -> Numbers:
-        """Numbers, or elements of another type, at an address."""
-        return Numbers(Pointer(pointer, kind or self.kind), self.width)
-
-    def real(self, value: float) -> Value:
-        """A constant number."""
-        return self.f.const(self.kind, value)
-
-    def whole(self, value: int) -> Value:
-        """A constant i64."""
-        return self.f.const(I64, value)
-
-    def every(self, value: float) -> Value:
-        """A constant vector with a number in each lane."""
-        return self.f.const(self.kind.times(self.width), value)
-
-    def total(self, vector: Value) -> Value:
-        """The sum of a vector's elements, in any order."""
-        return self.f.reduce("fadd", vector, "reassoc")
-
-    def peak(self, vector: Value) -> Value:
-        """The largest element of a vector."""
-        return self.f.reduce("fmax", vector)
-
-    def larger(self, a: Value, b: Value) -> Value:
-        """The larger of two numbers; the one that is a number, where the other is NaN."""
-        return self.f.intrinsic("maxnum", a, b)
-
-    def smaller(self, a: Value, b: Value) -> Value:
-        """The smaller of two numbers; the one that is a number, where the other is NaN."""
-        return self.f.intrinsic("minnum", a, b)
-
-    def lanes_from(self, first: Value, low: Value) -> Value:
-        """The mask of the lanes, of a vector that begins at element `first`, that are element `low` or later."""
-        return self._lanes() >= self._lane(low - first)
-
-    def lanes_to(self, first: Value, high: Value) -> Value:
-        """The mask of the lanes, of a vector that begins at element `first`, that are before element `high`."""
-        return self._lanes() < self._lane(high - first)
-
-    def _lanes(self) -> Value:
-        return self.f.constants(integer(self.kind.bits), range(self.width))
-
-    def _lane(self, x: Value) -> Value:
-        kind = integer(self.kind.bits)
-        return (x if kind is I64 else x.trunc(kind)).repeated(self.width)
-
-    def down(self, x: Value) -> Value:
-        """The last multiple of a vector's elements that is not above x."""
-        return x & -self.width
-
-    def up(self, x: Value) -> Value:
-        """The first multiple of a vector's elements that is not below x."""
-        return (x + (self.width - 1)) & -self.width
-
-    # -- control flow -----------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def count(self, low: Ix, high: Ix, state: Sequence[Value] = (), *, step: int = 1) -> Iterator[Steps]:
-        """A loop over low, low + step, ... below high that carries values; it may execute zero times. After it `values` are the results."""
-        first, last = self.f.value(low), self.f.value(high)
-        with self.f.rounds((first, *state), first < last) as loop:
-            inner = Steps(loop.values[0], loop.values[1:])
-            yield inner
-            after = loop.values[0] + step
-            loop.next, loop.again = [after, *inner.next], after < last
-        inner.values = loop.values[1:]
-
-    @contextmanager
-    def repeat(self, *state: Value) -> Iterator[Rounds]:
-        """A loop that carries values: the body sets `next` and `again`; it executes once at least."""
-        with self.f.rounds(state) as loop:
-            yield loop
-
-    def choose(
-        self,
-        condition: Value,
-        then: Callable[[], Sequence[Value] | None],
-        otherwise: Callable[[], Sequence[Value] | None],
-    ) -> list[Value]:
-        """The values of one of two branches, if they have any."""
-        return self.f.choose(condition, lambda: then() or (), lambda: otherwise() or ())
-
-
-Write = Callable[[Columns], None]
-
-
-def step(call: Call, name: str, write: Write, given: Sequence[Parameter], *arguments: Ix) -> None:
-    """Call a routine on columns, which all programs share; `write` writes its body."""
-    call.routine(name, lambda f: write(Columns(f, call.type)), given, *arguments)
+    def __getitem__(self, column: Value) -> Pointer:
+        return self.first.by(column * self.stride)
 
 
 @dataclass(frozen=True)
@@ -194,16 +45,123 @@ class Room:
     @property
     def bytes(self) -> int:
         """Of all of them."""
-        return sum(self._each())
+        return sum(map(self._bytes, self.sizes))
 
-    def addresses(self, call: Call) -> list[Value]:
-        """Where each of them lies."""
-        made, at = [], 0
-        for size in self._each():
-            made.append(call.room(at))
-            at += size
+    def matrices(self, call: Call) -> list[Matrix]:
+        """All of them."""
+        made, at, f = [], 0, call.f
+        for rows, columns in self.sizes:
+            first = Pointer(call.room(at), number(self.type))
+            made.append(Matrix(first, f.value(rows), f.value(columns), f.value(self._stride(rows))))
+            at += self._bytes((rows, columns))
         return made
 
-    def _each(self) -> list[int]:
-        size = self.type.byte_size
-        return [-(-stride(rows, self.type) * columns * size // LINE) * LINE for rows, columns in self.sizes]
+    def _stride(self, rows: int) -> int:
+        """An odd number of cache lines, so that columns do not compete for the same cache sets."""
+        lines = -(-max(rows, 1) * self.type.byte_size // LINE)
+        return (lines | 1) * LINE // self.type.byte_size
+
+    def _bytes(self, size: tuple[int, int]) -> int:
+        return self._stride(size[0]) * size[1] * self.type.byte_size
+
+
+@dataclass
+class Steps:
+    """A loop that is being written: its counter, what it carries, and what that becomes."""
+
+    index: Value
+    values: list[Value]
+    next: Sequence[Value] = field(default_factory=list)
+
+
+class Columns:
+    """Writes code on columns of numbers of a type; products may go into sums unrounded."""
+
+    def __init__(self, f: Function, t: PrimitiveType) -> None:
+        f.fast = "contract"
+        self.f = f
+        self.kind = number(t)
+        self.width = f.target.vector_bits // self.kind.bits
+        self.is_single = self.kind.bits == 32
+        self.zeros = f.zero(self.kind.times(self.width))
+        self.epsilon = 2.0**-24 if self.is_single else 2.0**-53
+        self.tiny = 2.0**-126 if self.is_single else 2.0**-1022
+
+    # -- values -----------------------------------------------------------------------------------------------------
+
+    def real(self, value: float) -> Value:
+        """A constant number."""
+        return self.f.const(self.kind, value)
+
+    def load(self, p: Pointer, row: Ix = 0) -> Value:
+        """A vector of a column."""
+        return p.load(row, self.width)
+
+    def repeated(self, x: Value) -> Value:
+        """A vector with a number in each lane."""
+        return x.repeated(self.width)
+
+    def total(self, vector: Value) -> Value:
+        """The sum of a vector's elements, in any order."""
+        return self.f.reduce("fadd", vector, "reassoc")
+
+    def larger(self, a: Value, b: Value) -> Value:
+        """The larger of two numbers; the one that is a number, where the other is NaN."""
+        return self.f.intrinsic("maxnum", a, b)
+
+    def first_lanes(self, row: Value, end: Value) -> Mask:
+        """The lanes of a vector from a row on that are before row `end`."""
+        return Mask(self.width, None, self._lanes() < self._lane(end - row))
+
+    def lanes_from(self, row: Value, first: Value) -> Value:
+        """Which lanes of a vector from a row on are row `first` or later."""
+        return self._lanes() >= self._lane(first - row)
+
+    def _lanes(self) -> Value:
+        return self.f.constants(integer(self.kind.bits), range(self.width))
+
+    def _lane(self, x: Value) -> Value:
+        return self.repeated(x.trunc(integer(self.kind.bits)))
+
+    def down(self, x: Value) -> Value:
+        """The last multiple of a vector's elements that is not above x."""
+        return x & -self.width
+
+    def up(self, x: Value) -> Value:
+        """The first multiple of a vector's elements that is not below x."""
+        return (x + (self.width - 1)) & -self.width
+
+    # -- loops ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def count(self, low: Ix, high: Ix, state: Sequence[Value] = (), *, step: int = 1) -> Iterator[Steps]:
+        """A loop over low, low + step, ... below high that carries values; it may execute zero times. After it `values` are the results."""
+        first, last = self.f.value(low), self.f.value(high)
+        with self.f.rounds((first, *state), first < last) as loop:
+            inner = Steps(loop.values[0], loop.values[1:])
+            yield inner
+            after = loop.values[0] + step
+            loop.next, loop.again = [after, *inner.next], after < last
+        inner.values = loop.values[1:]
+
+    def fill(self, target: Pointer, rows: Rows, value: Callable[[Value], Value]) -> None:
+        """Set rows of a column to `value(row)`, a vector at a time."""
+        with self.count(*rows, step=self.width) as row:
+            target.store(row.index, value(row.index))
+
+    def fold(
+        self, rows: Rows, value: Callable[[Value], Value], combine: Callable[[Value, Value], Value], start: Value
+    ) -> Value:
+        """`value(row)` of all rows combined, a vector at a time: a vector."""
+        with self.count(*rows, [start], step=self.width) as row:
+            row.next = [combine(row.values[0], value(row.index))]
+        return row.values[0]
+
+    def sum(self, rows: Rows, value: Callable[[Value], Value]) -> Value:
+        """The sum of `value(row)` over all rows, in any order."""
+        return self.total(self.fold(rows, value, lambda a, b: a + b, self.zeros))
+
+
+def step(call: Call, write: Callable[..., None], *given: object) -> None:
+    """Call a function on columns that all programs share; `write(c, *given)` writes its body (see Call.step)."""
+    call.step(write.__name__, lambda f, t, *own: write(Columns(f, t), *own), *given)

@@ -1,95 +1,171 @@
-"""Eigenvalues and eigenvectors of small symmetric matrices: syevd by tridiagonal form, implicit QL and sorting.
+"""Eigenvalues and eigenvectors of small symmetric matrices: syevd by tridiagonal form, implicit QL with Wilkinson's shift, and sorting.
 
-A matrix with numbers that are not finite has results of NaN and info -4.
+    a <- H a H = a - v w^T - w v^T      w = tau a v - (tau^2 v^T a v / 2) v
+
+(Golub and Van Loan, Matrix Computations, 4th edition, 8.3; QL starts at the smaller end, as LAPACK's steqr.) Both
+triangles are kept, so that columns of the matrix are its rows.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.types import I8, I32, I64
-from xlanb.cpu.emitters.linalg.columns import Columns, Room, parameters, step, stride
-from xlanb.cpu.emitters.linalg.lapack import NOT_FINITE
-from xlanb.cpu.emitters.linalg.padded import ascending, bring, fail, mirror, normalize, take
-from xlanb.cpu.emitters.linalg.qr import emit_product
-from xlanb.cpu.emitters.linalg.routine import CUSTOM_CALLS, LINE, Call, Way, element_type, size_of, small
-from xlanb.cpu.emitters.linalg.table import syevd_signature
-from xlanb.cpu.emitters.linalg.tridiagonal import write_ql, write_tridiagonal
+from xlanb.codegen.types import I32, I64
+from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.linalg.columns import Columns, Matrix, Room, step
+from xlanb.cpu.emitters.linalg.lapack import checked
+from xlanb.cpu.emitters.linalg.padded import ascending, bring, normalize, take
+from xlanb.cpu.emitters.linalg.reflections import combine_columns, reflector, subtract_products, unitary
+from xlanb.cpu.emitters.linalg.rotations import rotate_columns, rotation
+from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Call, Routine, Way, element_type, size_of, small
+from xlanb.cpu.emitters.linalg.table import SYMMETRIC, syevd
 from xlanb.hlo.instruction import HloInstruction
-from xlanb.shape import PrimitiveType
 
-# the source of the matrix may be its result
-SYMMETRIC = (*parameters("source", "", attributes=""), *parameters("a state", "n stride upper"))
-TRIDIAGONAL = parameters("a d e tau v w", "n stride")
-QL = parameters("d e z turns info", "n stride")
-RESULTS = parameters("d z order state values vectors info", "n stride")
+_ITERATIONS = 30
+"""Rounds that each eigenvalue may take (LAPACK's)."""
 
 
-def _room(t: PrimitiveType, n: int) -> Room:
-    """The matrix, its vectors, d, e, tau, v, w, the order, rotations, and what is known of the matrix."""
+def _room(i: HloInstruction) -> Room:
+    """The matrix, its vectors, d, e, tau, v, w, the order, rotations, and what eigenvalues are multiplied with."""
+    n, t = size_of(i)[1], element_type(i)
     column = (n + 1, 1)
-    return Room(t, ((n, n), (n, n), column, (n + 16, 1), column, column, column, (2 * n, 1), (2 * n, 1), (2, 1)))
+    return Room(t, ((n, n), (n, n), column, (n + 16, 1), column, column, column, (2 * n, 1), (2 * n, 1), (1, 1)))
 
 
 def emit_syevd(call: Call) -> None:
     """Vectors in place of the first result (with mode V), eigenvalues, info."""
-    n, _ = size_of(call.instruction)
-    vectors, values, info = call.results
-    sizes = (n, stride(n, call.type))
-    a, z, d, e, tau, v, w, order, turns, state = _room(call.type, n).addresses(call)
-    e = Pointer(e, I8).address(LINE)
-    upper = int(call.options["uplo"] == ord("U"))
-    wanted = call.options["mode"] == ord("V")
-    step(call, "symmetric", write_symmetric, SYMMETRIC, vectors, a, state, *sizes, upper)
-    step(call, "sytrd", write_tridiagonal, TRIDIAGONAL, a, d, e, tau, v, w, *sizes)
-    if wanted:
-        emit_product(call, (z, a, tau, v), (n, *sizes, n - 1), below=1)
-    names = ("steqr", "eigh") if wanted else ("sterf", "eigvalsh")
-    step(call, names[0], partial(write_ql, vectors=wanted), QL, d, e, z, turns, info, *sizes)
-    results = (d, z, order, state, values, vectors, info)
-    step(call, names[1], partial(write_results, vectors=wanted), RESULTS, *results, *sizes)
+    a, z, *columns = _room(call.instruction).matrices(call)
+    d, e, tau, v, w, order, turns, back = (column.first for column in columns)
+    e, order = e.by(LINE // call.type.byte_size), replace(order, element=I64)
+    vectors, values = map(call.numbers, call.results[:2])
+    wanted, uplo, *_ = call.routine.arguments
+    is_wanted = wanted == "V"
+    step(call, symmetric, vectors, a, back, uplo)
+    step(call, tridiagonal, a, d, e, tau, v, w)
+    if is_wanted:
+        step(call, unitary, z, replace(a, columns=call.f.const(I64, size_of(call.instruction)[1] - 1)), tau, v, 1)
+    step(call, ql, d, e, z, turns, Pointer(call.results[2], I32), is_wanted)
+    step(call, eigenvalues, d, z.rows, order, back, values)
+    if is_wanted:
+        step(call, take, z, vectors, order)
 
 
-def write_symmetric(c: Columns) -> None:
-    """The routine that brings a matrix, of one of its triangles, to scratch, scaled: %state becomes what eigenvalues are multiplied with, and 1 if all are finite."""
-    n, apart, a, state = c.given("n"), c.given("stride"), c.place("a"), c.place("state")
-    bring(c, c.place("source"), n, n, a, apart)
-    mirror(c, a, apart, n, c.given("upper").equals(1))
-    back, finite = normalize(c, a, apart, c.up(n), n)
-    state[0], state[1] = back, finite.select(c.real(1), 0.0)
+def symmetric(c: Columns, source: Pointer, a: Matrix, back: Pointer, uplo: str) -> None:
+    """A matrix, of one of its triangles, to scratch, scaled."""
+    bring(c, source, a)
+    with c.count(0, a.columns) as loop:
+        j = loop.index
+        with c.count(j + 1, a.columns) as inner:
+            below, above = a[j].by(inner.index), a[inner.index].by(j)
+            if uplo == "U":
+                below[0] = above[0]
+            else:
+                above[0] = below[0]
+    back[0] = normalize(c, a)
 
 
-def write_results(c: Columns, *, vectors: bool) -> None:
-    """The routine that puts eigenvalues in order, and vectors with them."""
-    n, d, order, values = c.given("n"), c.place("d"), c.place("order", I64), c.place("values")
-    state, info = c.place("state"), c.place("info", I32)
+def tridiagonal(c: Columns, a: Matrix, d: Pointer, e: Pointer, tau: Pointer, v: Pointer, w: Pointer) -> None:
+    """From a symmetric matrix diagonals d and e, reflections below its subdiagonal, their factors tau; v and w are room for a column each."""
+    end, last = c.up(a.rows), a.columns - 1
+    with c.count(0, last) as loop:
+        k = loop.index
+        column = a[k]
+        d[k] = column[k]
+        factor, e[k] = reflector(c, column, k + 1, end, v)
+        tau[k] = factor
+        rows = (c.down(k + 1), end)
+        combine_columns(c, a, v, rows, k + 1, w)
+        product = c.sum(rows, lambda r: c.load(v, r) * c.load(w, r))
+        half = c.repeated(factor * factor * product * 0.5)
+        c.fill(w, rows, lambda r: c.load(w, r) * c.repeated(factor) - c.load(v, r) * half)
+        subtract_products(c, a, [(v, w), (w, v)], rows, k + 1)
+    d[last] = a[last][last]
+
+
+def ql(c: Columns, d: Pointer, e: Pointer, z: Matrix, turns: Pointer, info: Pointer, vectors: bool) -> None:
+    """Eigenvalues of the matrix with diagonals d and e, in no order, in place of d, the columns of z rotated along; info: 1 where they were not found.
+
+    d has room for a number behind the last one, e for one before the first.
+    """
+    f, n = c.f, z.rows
+    d[n] = e[n - 1] = c.real(0)
+    zero, one = f.const(I64, 0), f.const(I64, 1)
+    with f.rounds([zero, zero, -one, zero, one]) as loop:
+        low, rounds, *former = loop.values
+        high = _block_end(c, d, e, low)
+        e[high] = c.real(0)
+        moved = low.differs(former[0]) | high.differs(former[1])
+        step = moved.select((abs(d[high]) >= abs(d[low])).select(one, -1), former[2])
+
+        def sweep() -> Sequence[Value]:
+            _sweep(c, (d, e), (low, high, step), turns)
+            if vectors:
+                far = (step > 0).select(high, low)
+                rotate_columns(c, z, (far, -step, high - low), turns)
+            return [low, rounds + 1]
+
+        low_next, rounds_next = f.choose(high.equals(low), lambda: [low + 1, rounds], sweep)
+        loop.next = [low_next, rounds_next, low, high, step]
+        loop.again = (low_next < n) & (rounds_next < n * _ITERATIONS)
+    info[0] = (loop.values[0] < n).zext(I32)
+
+
+def _block_end(c: Columns, d: Pointer, e: Pointer, low: Value) -> Value:
+    """The last row of the block from `low` on that does not fall apart."""
+    with c.f.rounds([low]) as loop:
+        k = loop.values[0]
+        off, both = e[k], abs(d[k]) * c.epsilon**2 * abs(d[k + 1])
+        loop.again = off * off > both + c.tiny
+        loop.next = [k + loop.again.zext(I64)]
+    return loop.values[0]
+
+
+def _sweep(c: Columns, diagonals: tuple[Pointer, Pointer], block: tuple[Value, Value, Value], turns: Pointer) -> None:
+    """One implicit QL step on rows low..high: the shift is taken at one end, the bulge goes from the other one to it; `step` leads from the first to the second."""
+    (d, e), (low, high, step) = diagonals, block
+    forward = step > 0
+    near, far = forward.select(low, high), forward.select(high, low)
+    # Between rows q and q - step lies e[q - behind]; between q and q + step e[q - ahead].
+    behind, ahead = forward.zext(I64), (~forward).zext(I64)
+    first = e.by(near - ahead)
+    p, off = d[near], first[0]
+    g = (d[near + step] - p) / (off + off)
+    r = (g * g + 1.0).sqrt().with_sign_of(g)
+    g = d[far] - p + off / (g + r)
+    with c.count(0, high - low, [g, c.real(1), c.real(1), c.real(0), far]) as loop:
+        g, s, cosine, p, q = loop.values
+        between = e.by(q - behind)
+        other = q - step
+        f, b = s * between[0], cosine * between[0]
+        cosine, s, r = rotation(c, g, f)
+        between[step] = r
+        g = d[q] - p
+        r = (d[other] - g) * s + (cosine + cosine) * b
+        p = s * r
+        d[q] = g + p
+        g = cosine * r - b
+        turn = turns.by(loop.index + loop.index)
+        turn[0], turn[1] = cosine, s
+        loop.next = [g, s, cosine, p, other]
+    g, _, _, p, _ = loop.values
+    d[near] = d[near] - p
+    first[0] = g
+    e.by(far - behind)[step] = c.real(0)
+
+
+def eigenvalues(c: Columns, d: Pointer, n: Value, order: Pointer, back: Pointer, values: Pointer) -> None:
+    """Eigenvalues in order, and which they are."""
     ascending(c, d, n, order)
     with c.count(0, n) as loop:
-        values[loop.index] = d[order[loop.index]] * state[0]
-    if vectors:
-        take(c, c.place("z"), c.given("stride"), c.place("vectors"), n, n, order)
-    finite = state[1].equals(1.0)
-    info[0] = finite.select(info[0], NOT_FINITE)
-    with c.f.when(info[0].differs(0)):
-        fail(c, values, n)
-        if vectors:
-            fail(c, c.place("vectors"), n * n)
+        values[loop.index] = d[order[loop.index]] * back[0]
 
 
-def nanoseconds(i: HloInstruction) -> float:
+def _nanoseconds(i: HloInstruction, _routine: Routine) -> float:
     """The time of one matrix, roughly."""
     n = size_of(i)[1]
     return 200.0 + 25.0 * n * n + n**3 * element_type(i).byte_size / 20
 
 
-CUSTOM_CALLS["syevd"].insert(
-    0,
-    Way(
-        small(syevd_signature),
-        emit_syevd,
-        nanoseconds,
-        lambda i: _room(element_type(i), size_of(i)[1]).bytes,
-        (0,),
-    ),
-)
+WAYS["syevd"].insert(0, Way(small(syevd), checked(emit_syevd, SYMMETRIC), _nanoseconds, lambda i, _: _room(i).bytes))

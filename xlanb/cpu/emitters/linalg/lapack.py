@@ -1,4 +1,4 @@
-"""Calls of LAPACK and BLAS routines by SciPy: their arguments as data, checks for numbers that are not finite, and how failures are told.
+"""Calls of LAPACK and BLAS routines by SciPy, checks for numbers that are not finite, and how failures are told.
 
 An iteration on a matrix with inf or NaN may not end, so such a matrix is not handed to one: its results are NaN and
 its info is -4, as LAPACK's newer routines give it.
@@ -7,10 +7,10 @@ its info is -4, as LAPACK's newer routines give it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xlanb.codegen import polling
-from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.function import Function
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I8, I32, I64, PTR, VOID
@@ -18,9 +18,16 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.linalg.routine import (
     LINE,
     TYPES,
+    Argument,
     Call,
-    Signature,
+    Copied,
+    Fit,
+    Operand,
+    Result,
+    Routine,
+    Scratch,
     Way,
+    Workspace,
     element_type,
     matrix_bytes,
     number,
@@ -32,99 +39,44 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
 _LETTERS = {t: letter for letter, t in TYPES.items()}
+_SERIAL, _SERIAL_ITERATION = 5e8, 1e10
+"""Operations of a single matrix, by a factorization or by an iteration, up to which one thread computes it: OpenBLAS's wait for one another too often to be of use."""
 NOT_FINITE = -4
 """The info of a matrix with numbers that are not finite."""
 
 
-@dataclass(frozen=True)
-class Operand:
-    """An argument that is operand `number`."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Result:
-    """An argument that is result `number`."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """An argument that is scratch memory of so many bytes."""
-
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Copied:
-    """An argument that is a copy of operand `number` in scratch memory: the routine overwrites it."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """Two arguments: the workspace, of the size that the routine itself asks for, and that size."""
-
-
-ONE = 1.0
-_SERIAL, _SERIAL_ITERATION = 5e8, 1e10
-"""Operations of a single matrix, by a factorization or by an iteration, up to which one thread computes it: OpenBLAS's wait for one another too often to be of use."""
-WORK = Workspace()
-INFO = Scratch(4)
-"""An info that is no result."""
-Argument = int | float | str | Operand | Result | Scratch | Copied | Workspace | None
-"""Integers, numbers of the element type, letters and arrays; None is a null pointer."""
-
-
-@dataclass(frozen=True)
-class LapackCall:
-    """A routine without the letter of its type, and its arguments in order; whether it runs on one thread."""
-
-    routine: str
-    arguments: tuple[Argument, ...]
-    serial: bool = True
-
-    def placed(self, i: HloInstruction) -> tuple[list[Argument], int]:
-        """(The arguments with a workspace of known size, all bytes of scratch memory that they take.)"""
-        made: list[Argument] = list(self.arguments)
-        if WORK in made:
-            at, t = made.index(WORK), element_type(i)
-            made[at : at + 1] = [Scratch(0), 0]
-            asked = tuple(a if isinstance(a, (int, str)) else None for a in made)
-            size = workspace(_LETTERS[t] + self.routine, asked, at, t.dtype.str)
-            made[at : at + 2] = [Scratch(size * t.byte_size), size]
-        return made, sum(_scratch_bytes(i, a) for a in made)
+def _placed(i: HloInstruction, routine: Routine) -> list[Argument]:
+    """The arguments with a workspace of known size."""
+    made, t = list(routine.arguments), element_type(i)
+    if Workspace() in made:
+        at = made.index(Workspace())
+        made[at : at + 1] = [Scratch(0), 0]
+        asked = tuple(a if isinstance(a, (int, str)) else None for a in made)
+        size = workspace(_LETTERS[t] + routine.name, asked, at, t.dtype.str)
+        made[at : at + 2] = [Scratch(size * t.byte_size), size]
+    return made
 
 
 def _scratch_bytes(i: HloInstruction, a: Argument) -> int:
+    """Bytes of scratch memory that an argument takes, whole cache lines."""
     size = a.bytes if isinstance(a, Scratch) else matrix_bytes(i, a.number) if isinstance(a, Copied) else 0
-    return _lines(size)
-
-
-def _lines(size: int) -> int:
     return -(-size // LINE) * LINE
 
 
-def emit_call(call: Call, planned: LapackCall, offset: int = 0) -> list[Value]:
-    """Write a call; scratch memory from byte `offset` on is its own. Gives the addresses of the arguments, a workspace and its size being two."""
-    f, addresses, i = call.f, list[Value](), call.instruction
-    made, _ = planned.placed(i)
-    for a in made:
+def emit_call(call: Call, *, serial: bool) -> list[Value]:
+    """Write a call, on one thread or on OpenBLAS's. Gives the addresses of the arguments, a workspace and its size being two."""
+    f, i, addresses, offset = call.f, call.instruction, list[Value](), 0
+    for a in _placed(i, call.routine):
         if isinstance(a, (Scratch, Copied)):
             addresses.append(call.room(offset))
             if isinstance(a, Copied):
                 f.move(addresses[-1], call.operands[a.number], matrix_bytes(i, a.number))
             offset += _scratch_bytes(i, a)
-        elif isinstance(a, Operand):
-            addresses.append(call.operands[a.number])
-        elif isinstance(a, Result):
-            addresses.append(call.results[a.number])
+        elif isinstance(a, (Operand, Result)):
+            addresses.append((call.operands if isinstance(a, Operand) else call.results)[a.number])
         else:
             addresses.append(_constant(f, call.type, a))
-    f.call(VOID, f"{SERIAL if planned.serial else PREFIX}{_LETTERS[call.type]}{planned.routine}", *addresses)
+    f.call(VOID, f"{SERIAL if serial else PREFIX}{_LETTERS[call.type]}{call.routine.name}", *addresses)
     f.regions[-1].work += polling.CALL
     return addresses
 
@@ -153,90 +105,73 @@ class Iteration:
     `info` is the result that tells of failures; the results `failing` are NaN then.
     """
 
-    part: Callable[[HloInstruction], str]
+    part: Callable[[Routine], str]
     info: int
-    failing: Callable[[HloInstruction], Sequence[int]]
-
-
-def nothing(call: Call, arguments: Sequence[Value]) -> None:
-    """The routine leaves all results in their places."""
-    del call, arguments
+    failing: Callable[[Routine], Sequence[int]]
 
 
 def lapack_way(
-    signature: Callable[[HloInstruction], Signature | None],
-    plan: Callable[[HloInstruction], LapackCall],
-    flops: Callable[[HloInstruction], float],
+    fit: Fit,
     *,
-    finish: Finish = nothing,
+    finish: Finish = lambda _call, _arguments: None,
     iteration: Iteration | None = None,
     in_place: tuple[int, ...] = (0,),
 ) -> Way:
-    """The way to compute an instruction by one LAPACK routine; `flops` are those of a matrix, roughly, and `finish` writes what follows a call."""
+    """The way to compute an instruction by one LAPACK routine; `finish` writes what follows a call, given its arguments."""
+    limit = _SERIAL_ITERATION if iteration else _SERIAL
 
     def emit(call: Call) -> None:
-        limit = _SERIAL_ITERATION if iteration else _SERIAL
-        planned = replace(plan(call.instruction), serial=not call.alone or flops(call.instruction) < limit)
-        if iteration is None:
-            finish(call, emit_call(call, planned))
-        else:
-            _emit_iteration(call, planned, finish, iteration, in_place)
+        finish(call, emit_call(call, serial=not call.alone or call.routine.flops < limit))
 
     return Way(
-        signature,
-        emit,
-        lambda i: 500 + flops(i) / 4,
-        lambda i: plan(i).placed(i)[1] + (LINE if iteration else 0),
+        fit,
+        emit if iteration is None else checked(emit, iteration, in_place),
+        lambda _, routine: 500 + routine.flops / 4,
+        lambda i, routine: sum(_scratch_bytes(i, a) for a in _placed(i, routine)) or (LINE if iteration else 0),
         in_place,
     )
 
 
-def _emit_iteration(
-    call: Call, planned: LapackCall, finish: Finish, iteration: Iteration, in_place: tuple[int, ...]
-) -> None:
-    f, i, info = call.f, call.instruction, Pointer(call.results[iteration.info], I32)
-    source = call.results[0] if 0 in in_place else call.operands[0]
-    ok = emit_is_finite(call, source, iteration.part(i))
-    with f.when(ok):
-        finish(call, emit_call(call, planned, LINE))
-    with f.when(~ok):
-        info[0] = f.const(I32, NOT_FINITE)
-    with f.when(info[0].differs(0)):
-        sizes = result_bytes(i)
-        for k in iteration.failing(i):
-            f.fill(call.results[k], 0xFF, sizes[k])
+def checked(
+    emit: Callable[[Call], None], iteration: Iteration, in_place: tuple[int, ...] = (0,)
+) -> Callable[[Call], None]:
+    """An iteration that is not begun on a matrix that is not finite; it and those that fail have results of NaN."""
 
+    def guarded(call: Call) -> None:
+        f, info, sizes = call.f, Pointer(call.results[iteration.info], I32), result_bytes(call.instruction)
+        source = call.results[0] if 0 in in_place else call.operands[0]
+        ok = emit_is_finite(call, source, iteration.part(call.routine))
+        with f.when(ok):
+            emit(call)
+        with f.when(~ok):
+            info[0] = f.const(I32, NOT_FINITE)
+        with f.when(info[0].differs(0)):
+            for k in iteration.failing(call.routine):
+                f.fill(call.results[k], 0xFF, sizes[k])
 
-# -- numbers that are not finite ------------------------------------------------------------------------------------
-
-_FINITE = tuple(
-    Parameter(kind, name)
-    for kind, name in ((PTR, "a"), (I64, "rows"), (I64, "columns"), (I64, "below"), (I64, "above"), (PTR, "sum"))
-)
+    return guarded
 
 
 def emit_is_finite(call: Call, source: Value, which: str) -> Value:
     """An i1: whether operand 0, which stands at `source`, is finite: all of it ("A") or a triangle ("L", "U"). It takes a number of scratch memory."""
     rows, columns = size_of(call.instruction)
-    parts = 2 if call.type.is_complex else 1
-    below, above = int(which == "L"), int(which == "U")
-    total = call.room()
-    given = (source, rows * parts, columns, below * parts, above * parts, total)
-    call.routine("is.finite", lambda f: _write_finite(f, call.type), _FINITE, *given)
+    parts, total = 2 if call.type.is_complex else 1, call.room()
+    call.step("is.finite", _write_finite, source, rows * parts, columns, which, total)
     return Pointer(total, number(call.type))[0].equals(0.0)
 
 
-def _write_finite(f: Function, t: PrimitiveType) -> None:
-    """Set a sum to 0 if all numbers are finite, to NaN otherwise. Column j has the rows from j * below on, before (j + 1) * above if that is not 0."""
-    a, rows, columns, below, above, total = (f.argument(p) for p in _FINITE)
-    kind = number(t)
+def _write_finite(
+    f: Function, t: PrimitiveType, a: Value, rows: Value, columns: Value, which: str, total: Value
+) -> None:
+    """Set a sum to 0 if all numbers are finite, to NaN otherwise."""
+    kind, parts = number(t), 2 if t.is_complex else 1
     width = f.target.vector_bits // kind.bits
     with f.carried(columns, [f.zero(kind.times(width))], guarded=True) as column:
         j = f.value(column.index)
-        first = j * below
-        count = above.equals(0).select(rows, ((j + 1) * above).smin(rows)) - first
+        first = j * parts if which == "L" else f.const(I64, 0)
+        count = (((j + 1) * parts).smin(rows) if which == "U" else rows) - first
         p = Pointer(a, kind).by(j * rows + first)
-        with f.carried((count + (width - 1)).sdiv(f.const(I64, width)), column.values, guarded=True) as each:
+        with f.carried((count + (width - 1)).sdiv(width), column.values, guarded=True) as each:
             at = f.value(each.index) * width
             x = p.load(at, width, Mask.first(f, width, count - at))
             each.next = [each.values[0] + x * 0.0]

@@ -1,42 +1,44 @@
-"""Reflections and rotations of the columns of a matrix in scratch (see columns.py): the steps that factorizations are made of.
+"""Householder's reflections of the columns of a matrix in scratch (see columns.py): the steps that factorizations are made of.
 
-A reflection is 1 - tau v v^T as LAPACK's larfg makes it: v[k] = 1, and v is zero before k. Everything here writes code into a routine; sizes and places are values of it.
+A reflection is 1 - tau v v^T as LAPACK's larfg makes it: v[k] = 1, and v is zero before k. Rows are multiples of a vector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import integer
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.linalg.columns import Columns, Numbers
+from xlanb.cpu.emitters.linalg.columns import Columns, Matrix, Rows
 
-_UNROLL = 4
+UNROLL = 4
 """Vectors, or columns, that are worked on at once."""
 
 
-def reflector(c: Columns, x: Numbers, k: Value, end: Value, v: Numbers) -> tuple[Value, Value]:
+def reflector(c: Columns, x: Pointer, k: Value, end: Value, v: Pointer) -> tuple[Value, Value]:
     """(tau, beta) of the reflection that makes (beta, 0, ...) of the column x from element k on. Its v goes to `v`, and in place of what vanishes; x[k] becomes beta.
 
     `end` is the column's padded length.
     """
-    first, after = c.down(k), k + 1
-    with c.count(first, end, [c.zeros], step=c.width) as loop:
-        tail = c.lanes_from(loop.index, after).select(x.vector(loop.index), 0)
-        v.write(loop.index, tail)
-        loop.next = [loop.values[0] + tail * tail]
-    squares, alpha = c.total(loop.values[0]), x[k]
-    low, high = (2.0**-98, 2.0**98) if c.bytes == 4 else (2.0**-898, 2.0**898)
+    rows, after = (c.down(k), end), k + 1
+
+    def square(row: Value) -> Value:
+        tail = c.lanes_from(row, after).select(c.load(x, row), 0)
+        v.store(row, tail)
+        return tail * tail
+
+    squares, alpha = c.sum(rows, square), x[k]
+    low, high = (2.0**-98, 2.0**98) if c.is_single else (2.0**-898, 2.0**898)
     plain = (squares > low) & (alpha * alpha + squares < high)
-    tau, beta, factor = c.choose(
-        plain, lambda: _reflection(c, alpha, squares), lambda: _scaled_reflection(c, alpha, squares, v, first, end)
+    tau, beta, factor = c.f.choose(
+        plain, lambda: _reflection(c, alpha, squares), lambda: _scaled_reflection(c, alpha, squares, v, rows)
     )
-    with c.count(first, end, step=c.width) as loop:
-        made = v.vector(loop.index) * factor.repeated(c.width)
-        v.write(loop.index, made)
-        x.write(loop.index, c.lanes_from(loop.index, after).select(made, x.vector(loop.index)))
-    v[k] = 1.0
-    x[k] = beta
+    with c.count(*rows, step=c.width) as loop:
+        made = c.load(v, loop.index) * c.repeated(factor)
+        v.store(loop.index, made)
+        x.store(loop.index, c.lanes_from(loop.index, after).select(made, c.load(x, loop.index)))
+    v[k], x[k] = c.real(1), beta
     return tau, beta
 
 
@@ -46,139 +48,100 @@ def _reflection(c: Columns, alpha: Value, squares: Value) -> Sequence[Value]:
     return (beta - alpha) / beta, beta, c.real(1) / (alpha - beta)
 
 
-def _scaled_reflection(
-    c: Columns, alpha: Value, squares: Value, v: Numbers, first: Value, end: Value
-) -> Sequence[Value]:
+def _scaled_reflection(c: Columns, alpha: Value, squares: Value, v: Pointer, rows: Rows) -> Sequence[Value]:
     """The same where squares are too large or too small, or there is nothing to do: the tail at `v` is scaled by a power of two."""
-    with c.count(first, end, [c.zeros], step=c.width) as loop:
-        loop.next = [c.larger(loop.values[0], abs(v.vector(loop.index)))]
-    tail = c.peak(loop.values[0])
+    tail = c.f.reduce("fmax", c.fold(rows, lambda r: abs(c.load(v, r)), c.larger, c.zeros))
     scale, back = power_scale(c, c.larger(tail, abs(alpha)))
-    with c.count(first, end, [c.zeros], step=c.width) as loop:
-        scaled = v.vector(loop.index) * scale.repeated(c.width)
-        v.write(loop.index, scaled)
-        loop.next = [loop.values[0] + scaled * scaled]
-    tau, beta, factor = _reflection(c, alpha * scale, c.total(loop.values[0]))
+    c.fill(v, rows, lambda r: c.load(v, r) * c.repeated(scale))
+    scaled = c.sum(rows, lambda r: c.load(v, r) * c.load(v, r))
+    tau, beta, factor = _reflection(c, alpha * scale, scaled)
     nothing = tail.equals(0.0) & squares.equals(squares)
-    return [
-        nothing.select(0.0, tau),
-        nothing.select(alpha, beta * back),
-        nothing.select(0.0, factor),
-    ]
+    return nothing.select(0.0, tau), nothing.select(alpha, beta * back), nothing.select(0.0, factor)
 
 
 def power_scale(c: Columns, largest: Value) -> tuple[Value, Value]:
     """(the power of two that brings a magnitude near 1, its inverse); powers far from the ends of the exponent's range, so that both can be multiplied with."""
-    kind, fraction, bias, room = (integer(32), 23, 127, 100) if c.bytes == 4 else (integer(64), 52, 1023, 900)
+    kind, fraction, bias, room = (integer(32), 23, 127, 100) if c.is_single else (integer(64), 52, 1023, 900)
     exponent = largest.bits_as(kind).lshr(fraction).smax(bias - room).smin(bias + room)
     scale, back = ((e << fraction).bits_as(c.kind) for e in (2 * bias - exponent, exponent))
     return scale, back
 
 
-def reflect_columns(
-    c: Columns, a: Numbers, stride: Value, v: Numbers, rows: tuple[Value, Value], tau: Value, low: Value, high: Value
-) -> None:
-    """a := (1 - tau v v^T) a in columns low..high - 1, from row to row (multiples of a vector)."""
-    begin, end = rows
-    middle = low + ((high - low) & -_UNROLL)
-    for begin_column, end_column, at_once in ((low, middle, _UNROLL), (middle, high, 1)):
-        with c.count(begin_column, end_column, step=at_once) as each:
-            column = a.by(each.index * stride)
-            columns = [column]
+def reflect_columns(c: Columns, a: Matrix, v: Pointer, rows: Rows, tau: Value, low: Value) -> None:
+    """a := (1 - tau v v^T) a in the columns from `low` on."""
+    middle = low + ((a.columns - low) & -UNROLL)
+    for begin, end, at_once in ((low, middle, UNROLL), (middle, a.columns, 1)):
+        with c.count(begin, end, step=at_once) as each:
+            columns = [a[each.index]]
             while len(columns) < at_once:
-                columns.append(columns[-1].by(stride))
-            with c.count(begin, end, [c.zeros] * at_once, step=c.width) as loop:
-                part = v.vector(loop.index)
-                loop.next = [total + part * x.vector(loop.index) for total, x in zip(loop.values, columns, strict=True)]
-            weights = [(c.total(total) * tau).repeated(c.width) for total in loop.values]
-            with c.count(begin, end, step=c.width) as loop:
-                part = v.vector(loop.index)
+                columns.append(columns[-1].by(a.stride))
+            with c.count(*rows, [c.zeros] * at_once, step=c.width) as loop:
+                part = c.load(v, loop.index)
+                loop.next = [t + part * c.load(x, loop.index) for t, x in zip(loop.values, columns, strict=True)]
+            weights = [c.repeated(c.total(total) * tau) for total in loop.values]
+            with c.count(*rows, step=c.width) as loop:
+                part = c.load(v, loop.index)
                 for x, weight in zip(columns, weights, strict=True):
-                    x.write(loop.index, x.vector(loop.index) - part * weight)
+                    x.store(loop.index, c.load(x, loop.index) - part * weight)
 
 
-def combine_columns(
-    c: Columns, a: Numbers, stride: Value, x: Numbers, rows: tuple[Value, Value], low: Value, high: Value, y: Numbers
-) -> None:
-    """y := a x: the sum of columns low..high - 1 with weights x[low], ..., from row to row (multiples of a vector)."""
-    zero = c.zeros
-    (begin, middle), (_, end) = row_blocks(c, rows)
-    with c.count(begin, middle, step=_UNROLL * c.width) as block:
-        with c.count(low, high, [zero] * _UNROLL) as loop:
-            column, weight = a.by(loop.index * stride).by(block.index), x[loop.index].repeated(c.width)
-            loop.next = [t + column.vector(u * c.width) * weight for u, t in enumerate(loop.values)]
+def combine_columns(c: Columns, a: Matrix, x: Pointer, rows: Rows, low: Value, y: Pointer) -> None:
+    """y := a x: the sum of the columns from `low` on with weights x[low], ..."""
+    high, ((begin, middle), (_, end)) = a.columns, row_blocks(c, rows)
+    with c.count(begin, middle, step=UNROLL * c.width) as block:
+        with c.count(low, high, [c.zeros] * UNROLL) as loop:
+            column, weight = a[loop.index].by(block.index), c.repeated(x[loop.index])
+            loop.next = [t + c.load(column, u * c.width) * weight for u, t in enumerate(loop.values)]
         for u, total in enumerate(loop.values):
-            y.write(block.index + u * c.width, total)
+            y.store(block.index + u * c.width, total)
     with c.count(middle, end, step=c.width) as block:
-        shared = low + ((high - low) & -_UNROLL)
-        with c.count(low, shared, [zero] * _UNROLL, step=_UNROLL) as loop:
-            column, made = a.by(loop.index * stride).by(block.index), list[Value]()
+        shared = low + ((high - low) & -UNROLL)
+        with c.count(low, shared, [c.zeros] * UNROLL, step=UNROLL) as loop:
+            column, made = a[loop.index].by(block.index), list[Value]()
             for k, total in enumerate(loop.values):
-                made.append(total + column.vector(0) * x[loop.index + k].repeated(c.width))
-                column = column.by(stride)
+                made.append(total + c.load(column) * c.repeated(x[loop.index + k]))
+                column = column.by(a.stride)
             loop.next = made
         t = loop.values
         with c.count(shared, high, [(t[0] + t[1]) + (t[2] + t[3])]) as loop:
-            column, weight = a.by(loop.index * stride).by(block.index), x[loop.index].repeated(c.width)
-            loop.next = [loop.values[0] + column.vector(0) * weight]
-        y.write(block.index, loop.values[0])
+            column, weight = a[loop.index].by(block.index), c.repeated(x[loop.index])
+            loop.next = [loop.values[0] + c.load(column) * weight]
+        y.store(block.index, loop.values[0])
 
 
-def subtract_products(
-    c: Columns,
-    a: Numbers,
-    stride: Value,
-    pairs: Sequence[tuple[Numbers, Numbers]],
-    rows: tuple[Value, Value],
-    low: Value,
-    high: Value,
-) -> None:
-    """a := a - y x^T for each pair (y, x), in columns low..high - 1, from row to row (multiples of a vector)."""
-    for (begin, end), at_once in zip(row_blocks(c, rows), (_UNROLL, 1), strict=True):
+def subtract_products(c: Columns, a: Matrix, pairs: Sequence[tuple[Pointer, Pointer]], rows: Rows, low: Value) -> None:
+    """a := a - y x^T for each pair (y, x), in the columns from `low` on."""
+    for (begin, end), at_once in zip(row_blocks(c, rows), (UNROLL, 1), strict=True):
         with c.count(begin, end, step=at_once * c.width) as block:
-            kept = [[y.vector(block.index + u * c.width) for u in range(at_once)] for y, _ in pairs]
-            with c.count(low, high) as loop:
-                column = a.by(loop.index * stride).by(block.index)
-                weights = [x[loop.index].repeated(c.width) for _, x in pairs]
+            kept = [[c.load(y, block.index + u * c.width) for u in range(at_once)] for y, _ in pairs]
+            with c.count(low, a.columns) as loop:
+                column = a[loop.index].by(block.index)
+                weights = [c.repeated(x[loop.index]) for _, x in pairs]
                 for u in range(at_once):
-                    made = column.vector(u * c.width)
+                    made = c.load(column, u * c.width)
                     for parts, weight in zip(kept, weights, strict=True):
                         made = made - parts[u] * weight
-                    column.write(u * c.width, made)
+                    column.store(u * c.width, made)
 
 
-def row_blocks(c: Columns, rows: tuple[Value, Value]) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
+def row_blocks(c: Columns, rows: Rows) -> tuple[Rows, Rows]:
     """Rows in blocks of several vectors, and what is left in blocks of one."""
-    begin, end = rows
-    middle = begin + ((end - begin) & (-_UNROLL * c.width))
+    begin, end = map(c.f.value, rows)
+    middle = begin + ((end - begin) & (-UNROLL * c.width))
     return (begin, middle), (middle, end)
 
 
-def product_of_reflections(
-    c: Columns,
-    q: Numbers,
-    packed: Numbers,
-    stride: Value,
-    tau: Numbers,
-    v: Numbers,
-    sizes: tuple[Value, Value, Value],
-    below: Value,
-) -> None:
-    """q := H(0) H(1) ... H(count - 1) q for the reflections in the columns of `packed`, those of column k with v[k + below] = 1; sizes are (columns of q, count, padded rows).
-
-    Both matrices have columns of the same stride. q is known to be the identity: H(k) changes no column before k + below.
-    """
-    columns, count, end = sizes
-    with c.count(0, count) as loop:
-        k = count - 1 - loop.index
-        rows = load_reflection(c, packed.by(k * stride), k + below, end, v)
-        reflect_columns(c, q, stride, v, rows, tau[k], k + below, columns)
-
-
-def load_reflection(c: Columns, column: Numbers, head: Value, end: Value, v: Numbers) -> tuple[Value, Value]:
-    """v of a reflection whose 1 stands in row `head`, and its tail below that row of a column; gives the rows where it is not known to be zero."""
-    first = c.down(head)
-    with c.count(first, end, step=c.width) as rows:
-        v.write(rows.index, c.lanes_from(rows.index, head + 1).select(column.vector(rows.index), 0))
-    v[head] = 1.0
-    return first, end
+def unitary(c: Columns, q: Matrix, packed: Matrix, tau: Pointer, v: Pointer, below: Value) -> None:
+    """q := H(0) H(1) ... for the reflections in the columns of `packed`, those of column k with v[k + below] = 1. H(k) changes no column of the identity before k + below."""
+    end = c.up(q.rows)
+    with c.count(0, q.columns) as loop:
+        column = q[loop.index]
+        c.fill(column, (0, end), lambda _: c.zeros)
+        column[loop.index] = c.real(1)
+    with c.count(0, packed.columns) as loop:
+        k = packed.columns - 1 - loop.index
+        column, head = packed[k], k + below
+        rows = (c.down(head), end)
+        c.fill(v, rows, lambda r: c.lanes_from(r, head + 1).select(c.load(column, r), 0))
+        v[head] = c.real(1)
+        reflect_columns(c, q, v, rows, tau[k], head)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xlanb.codegen.memory import Pointer
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.linalg.columns import Columns, Numbers
-from xlanb.cpu.emitters.linalg.reflections import power_scale, row_blocks
-
-_UNROLL = 4
+from xlanb.cpu.emitters.linalg.columns import Columns, Matrix
+from xlanb.cpu.emitters.linalg.reflections import UNROLL, power_scale, row_blocks
 
 
 def rotation(c: Columns, f: Value, g: Value) -> Sequence[Value]:
@@ -26,33 +25,31 @@ def rotation(c: Columns, f: Value, g: Value) -> Sequence[Value]:
         nothing = r.equals(0.0)
         return nothing.select(1.0, a / r), nothing.select(0.0, b / r), r * back
 
-    return c.choose(squares > (2.0**-80 if c.bytes == 4 else 2.0**-800), plain, small)
+    return c.f.choose(squares > (2.0**-80 if c.is_single else 2.0**-800), plain, small)
 
 
-def rotate_columns(
-    c: Columns, z: Numbers, stride: Value, end: Value, columns: tuple[Value, Value, Value], turns: Numbers
-) -> None:
+def rotate_columns(c: Columns, z: Matrix, columns: tuple[Value, Value, Value], turns: Pointer) -> None:
     """Rotate columns (first, first + step), (first + step, first + 2 step), ... of z: as many pairs as `turns` has (c, s): (x, y) := (c x + s y, c y - s x).
 
-    `columns` are (first, step, pairs), `end` the padded length of columns.
+    `columns` are (first, step, pairs).
     """
     first, step, count = columns
-    start, jump = z.by(first * stride), step * stride
-    for (low, high), at_once in zip(row_blocks(c, (c.whole(0), end)), (_UNROLL, 1), strict=True):
+    start, jump = z[first], step * z.stride
+    for (low, high), at_once in zip(row_blocks(c, (0, c.up(z.rows))), (UNROLL, 1), strict=True):
         with c.count(low, high, step=at_once * c.width) as block:
             column = start.by(block.index)
-            kept = [column.vector(u * c.width) for u in range(at_once)]
-            with c.count(0, count, [column.pointer.base, *kept]) as loop:
-                here = c.at(loop.values[0])
+            kept = [c.load(column, u * c.width) for u in range(at_once)]
+            with c.count(0, count, [column.base, *kept]) as loop:
+                here = Pointer(loop.values[0], c.kind)
                 after = here.by(jump)
                 turn = turns.by(loop.index + loop.index)
-                cosine, sine = turn[0].repeated(c.width), turn[1].repeated(c.width)
+                cosine, sine = c.repeated(turn[0]), c.repeated(turn[1])
                 rest = []
                 for u, x in enumerate(loop.values[1:]):
-                    y = after.vector(u * c.width)
-                    here.write(u * c.width, cosine * x + sine * y)
+                    y = c.load(after, u * c.width)
+                    here.store(u * c.width, cosine * x + sine * y)
                     rest.append(cosine * y - sine * x)
-                loop.next = [after.pointer.base, *rest]
-            last = c.at(loop.values[0])
+                loop.next = [after.base, *rest]
+            last = Pointer(loop.values[0], c.kind)
             for u, x in enumerate(loop.values[1:]):
-                last.write(u * c.width, x)
+                last.store(u * c.width, x)

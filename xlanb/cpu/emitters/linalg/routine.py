@@ -1,28 +1,28 @@
 """Kernels of linear algebra: custom-calls of LAPACK routines, and the opcodes cholesky and triangular-solve.
 
-CUSTOM_CALLS and OPCODES list the ways to compute an instruction, the preferred one first; the first whose signature
-fits is taken. A way computes one matrix of a batch, or as many small ones as a vector has lanes; the loop over the
-batch, which threads may share, is written around it. What no way fits is a call of the runtime (xlanb.cpu.host_call).
+CUSTOM_CALLS and OPCODES list the ways to compute an instruction, the preferred one first; the first whose routine fits
+is taken. A way computes one matrix of a batch, or as many small ones as a vector has lanes; the loop over the batch,
+which threads may share, is written around it. What no way fits is a call of the runtime (xlanb.cpu.host_call).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from xlanb.codegen import routines
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import memory, part
-from xlanb.codegen.function import Function, Ix, Parameter
+from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import IrArray, same_order
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import parallel
-from xlanb.codegen.types import I8, I32, Type
+from xlanb.codegen.routines import shared
+from xlanb.codegen.types import I8, Type
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.kernel import IN_PLACE, MEMORY_ONLY, ROUNDS, SCRATCH_EACH, Kernel, emitter
 from xlanb.errors import CompilationError
-from xlanb.evaluator.lapack import lapack_name, lapack_options
+from xlanb.evaluator.lapack import lapack_name
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape, Layout, PrimitiveType
@@ -30,21 +30,72 @@ from xlanb.shape import ArrayShape, Layout, PrimitiveType
 T = PrimitiveType
 TYPES = {"s": T.F32, "d": T.F64, "c": T.C64, "z": T.C128}
 """Element types by LAPACK's letters."""
-COMPLEX = {T.F32: T.C64, T.F64: T.C128, T.C64: T.C64, T.C128: T.C128}
-"""The complex type of the same precision."""
 LINE = 64
 """Bytes of a cache line."""
 
+# -- LAPACK's routines as data --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An argument that is operand `number`."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """An argument that is result `number`."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """An argument that is scratch memory of so many bytes."""
+
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Copied:
+    """An argument that is a copy of operand `number` in scratch memory: the routine overwrites it."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Two arguments: the workspace, of the size that the routine itself asks for, and that size."""
+
+
+Argument = int | float | str | Operand | Result | Scratch | Copied | Workspace | None
+"""Integers, numbers of the element type, letters and arrays; None is a null pointer."""
+Arguments = tuple[Argument, ...]
 Spec = tuple[PrimitiveType, tuple[int, ...]]
 """Element type and dimensions of one matrix, vector (one dimension) or number (none) of a batch."""
 
 
 @dataclass(frozen=True)
-class Signature:
-    """The operands and results that a way of computing takes; a result of None may have any dimensions."""
+class Routine:
+    """A LAPACK routine that computes an instruction, one matrix at a time.
+
+    operands:  what each operand holds for one matrix
+    results:   the same of the results; one of None may have any dimensions
+    name:      without the letter of the type
+    arguments: in order
+    flops:     operations, roughly
+    """
 
     operands: tuple[Spec, ...]
     results: tuple[Spec | None, ...]
+    name: str
+    arguments: Arguments
+    flops: float
+
+
+Fit = Callable[[HloInstruction], Routine | None]
+"""The routine that an instruction is; None if its options or shapes are not those of the routine."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +108,17 @@ class Call:
 
     f: Function
     instruction: HloInstruction
-    type: PrimitiveType
-    operands: Sequence[Value]
-    results: Sequence[Value]
+    routine: Routine
+    operands: list[Value]
+    results: list[Value]
     scratch: Value | None
     alone: bool
-    count: Ix = 1
+    count: Ix
 
     @property
-    def options(self) -> Mapping[str, int]:
-        """Those of the custom-call."""
-        return lapack_options(self.instruction)
+    def type(self) -> PrimitiveType:
+        """The element type."""
+        return element_type(self.instruction)
 
     def room(self, offset: int = 0) -> Value:
         """The address of the scratch memory, so many bytes further.
@@ -79,25 +130,20 @@ class Call:
             raise CompilationError(f"a kernel of linear algebra without scratch memory:\n  {self.instruction}")
         return Pointer(self.scratch, I8).address(offset)
 
-    def at(self, pointer: Value, elements: Ix) -> Value:
-        """An address so many elements further."""
-        return Pointer(pointer, memory(part(self.type)), 2 if self.type.is_complex else 1).address(elements)
+    def numbers(self, address: Value) -> Pointer:
+        """The numbers at an address."""
+        return Pointer(address, number(self.type))
 
-    def routine(
-        self, name: str, write: Callable[[Function], None], parameters: Sequence[Parameter], *arguments: Ix
-    ) -> None:
-        """Call a routine that all programs of a process share; `write` writes its body, which the name and the element type determine."""
-        f = self.f
-        key = ("linalg", name, self.type)
-        called = routines.routine(f.module, key, f"{name}.{str(self.type).lower()}", write, parameters)
-        f.call_own(called, *(f.value(a) for a in arguments))
+    def step(self, name: str, write: Callable[..., None], *given: object) -> None:
+        """Call a function that all programs of a process share: `write(f, type, *given)` writes its body, the values in what is given are its parameters (see codegen.routines)."""
+        shared(f"linalg.{name}")(write)(self.f, self.type, *given)
 
 
 @dataclass(frozen=True)
 class Way:
     """One way to compute an instruction.
 
-    signature:    operands and results for one matrix, None if the way does not fit the instruction and its options
+    fit:          the routine that it is, None if the way does not fit the instruction and its options
     emit:         write the code for one call
     nanoseconds:  estimated time of one call
     scratch:      bytes of scratch memory for each thread
@@ -106,11 +152,11 @@ class Way:
     together:     small matrices of a batch side by side, one in each lane: how many a batch needs for that to pay
     """
 
-    signature: Callable[[HloInstruction], Signature | None]
+    fit: Fit
     emit: Callable[[Call], None]
-    nanoseconds: Callable[[HloInstruction], float]
-    scratch: Callable[[HloInstruction], int] = lambda _: 0
-    in_place: tuple[int, ...] = ()
+    nanoseconds: Callable[[HloInstruction, Routine], float]
+    scratch: Callable[[HloInstruction, Routine], int]
+    in_place: tuple[int, ...] = (0,)
     copied: bool = True
     together: Callable[[HloInstruction], int] | None = None
 
@@ -123,38 +169,17 @@ class Way:
         return -(-batch_of(i) // self.each(i))
 
 
-CUSTOM_CALLS: dict[str, list[Way]] = {}
-"""Ways by LAPACK's name without the letter of the type, the preferred one first."""
-OPCODES: dict[Op, list[Way]] = {Op.CHOLESKY: [], Op.TRIANGULAR_SOLVE: []}
-"""Ways by opcode; matrices may lie row after row too."""
-
-
-def ways(i: HloInstruction) -> list[Way]:
-    """The ways there are for an instruction, whether they fit or not."""
-    if i.opcode is not Op.CUSTOM_CALL:
-        return OPCODES.get(i.opcode, [])
-    return CUSTOM_CALLS.get(routine_name(i), [])
-
-
-def way(i: HloInstruction) -> Way | None:
-    """The preferred way that fits an instruction; None if the runtime has to compute it."""
-    found = ways(i)
-    if not found or not i.operands or not _has_matrices(i):
-        return None
-    return next((w for w in found if _fits(i, w)), None)
-
-
+WAYS: dict[str | Op, list[Way]] = {}
+"""Ways by LAPACK's name without the letter of the type, or by opcode, the preferred one first."""
+OPCODES = (Op.CHOLESKY, Op.TRIANGULAR_SOLVE)
+"""Opcodes among them, whose matrices may lie row after row too."""
 _SMALL = 160
 """Rows or columns, the fewer of both, of small matrices: beyond, LAPACK's blocks pay."""
 
 
-def small(signature: Callable[[HloInstruction], Signature | None]) -> Callable[[HloInstruction], Signature | None]:
-    """The signature for small matrices of real numbers alone."""
-
-    def fits(i: HloInstruction) -> Signature | None:
-        return signature(i) if min(size_of(i)) <= _SMALL and not element_type(i).is_complex else None
-
-    return fits
+def small(fit: Fit) -> Fit:
+    """The routine for small matrices of real numbers alone."""
+    return lambda i: fit(i) if min(size_of(i)) <= _SMALL and not element_type(i).is_complex else None
 
 
 def has_kernel(i: HloInstruction) -> bool:
@@ -162,13 +187,20 @@ def has_kernel(i: HloInstruction) -> bool:
     return way(i) is not None
 
 
-# -- what the instruction says -------------------------------------------------------------------------------------
-
-
-def routine_name(i: HloInstruction) -> str:
-    """LAPACK's name without the letter of the type; empty if the instruction calls something else."""
+def way(i: HloInstruction) -> tuple[Way, Routine] | None:
+    """The preferred way that fits an instruction, and the routine that it is; None if the runtime has to compute it."""
     found = lapack_name(str(i.get("custom_call_target"))) if i.opcode is Op.CUSTOM_CALL else None
-    return found[1] if found else ""
+    ways = WAYS.get(found[1] if found else i.opcode, [])
+    if not ways or not _has_matrices(i, found[0] if found else ""):
+        return None
+    for w in ways:
+        routine = w.fit(i)
+        if routine is not None and _fits(i, w, routine):
+            return w, routine
+    return None
+
+
+# -- what the instruction says -------------------------------------------------------------------------------------
 
 
 def element_type(i: HloInstruction) -> PrimitiveType:
@@ -184,7 +216,7 @@ def size_of(i: HloInstruction, operand: int = 0) -> tuple[int, int]:
 
 def batch_of(i: HloInstruction) -> int:
     """How many matrices there are."""
-    return math.prod(array_of(i.operands[0]).dimensions[: _batch_rank(i)])
+    return math.prod(array_of(i.operands[0]).dimensions[:-2])
 
 
 def is_by_rows(i: HloInstruction, operand: int) -> bool:
@@ -202,33 +234,20 @@ def _results(i: HloInstruction) -> list[ArrayShape]:
     return [s.as_array() for _, s in i.shape.leaves() if not s.is_token]
 
 
-def _batch_rank(i: HloInstruction) -> int:
-    return array_of(i.operands[0]).rank - 2
-
-
-def _has_matrices(i: HloInstruction) -> bool:
-    """Whether all operands are arrays of LAPACK's types with something in them, the first of them of matrices."""
-    if not all(o.shape.is_array for o in i.operands):
+def _has_matrices(i: HloInstruction, letter: str) -> bool:
+    """Whether all operands are arrays with something in them, the first of them of matrices, of a type of LAPACK: that of a letter if it is given."""
+    if not i.operands or not all(o.shape.is_array for o in i.operands):
         return False
     given = [array_of(o) for o in i.operands]
-    t, letter = given[0].element_type, lapack_name(str(i.get("custom_call_target")))
-    return (
-        t in TYPES.values()
-        and (letter is None or TYPES[letter[0]] is t)
-        and given[0].rank >= 2
-        and all(s.element_count for s in given)
-    )
+    types = [TYPES[letter]] if letter else TYPES.values()
+    return given[0].element_type in types and given[0].rank >= 2 and all(s.element_count for s in given)
 
 
-def _fits(i: HloInstruction, w: Way) -> bool:
-    signature = w.signature(i)
-    if signature is None:
+def _fits(i: HloInstruction, w: Way, routine: Routine) -> bool:
+    given, made = [array_of(o) for o in i.operands], _results(i)
+    if (len(given), len(made)) != (len(routine.operands), len(routine.results)):
         return False
-    given, made, rank = [array_of(o) for o in i.operands], _results(i), _batch_rank(i)
-    wanted = (*signature.operands, *signature.results)
-    if (len(given), len(made)) != (len(signature.operands), len(signature.results)):
-        return False
-    batch = given[0].dimensions[:rank]
+    batch, wanted = given[0].dimensions[:-2], (*routine.operands, *routine.results)
     if not all(_is(i, s, batch, spec) for s, spec in zip((*given, *made), wanted, strict=True)):
         return False
     if not all(same_order(made[n if i.shape.is_tuple else 0], given[n]) for n in w.in_place):
@@ -258,19 +277,19 @@ def _with_layout(shape: ArrayShape, batch: int) -> ArrayShape:
 def scratch_bytes(i: HloInstruction) -> int:
     """Bytes of scratch memory that each thread needs."""
     found = way(i)
-    return found.scratch(i) if found is not None else 0
+    return found[0].scratch(i, found[1]) if found else 0
 
 
 def rounds(i: HloInstruction) -> tuple[int, float]:
     """(Calls that threads may share, nanoseconds of each.)"""
     found = way(i)
-    return (found.calls(i), found.nanoseconds(i)) if found is not None else (0, 0.0)
+    return (found[0].calls(i), found[0].nanoseconds(i, found[1])) if found else (0, 0.0)
 
 
 def is_in_place(i: HloInstruction, operand: int) -> bool:
     """Whether the result of the same number may overwrite an operand."""
     found = way(i)
-    return found is not None and operand in found.in_place
+    return found is not None and operand in found[0].in_place
 
 
 _KINDS = (Op.CUSTOM_CALL, *OPCODES)
@@ -281,27 +300,25 @@ for _op in _KINDS:
 
 @emitter(*_KINDS)
 def _emit(k: Kernel) -> bool:
-    i, f = k.root, k.f
-    found = way(i)
+    i, f, found = k.root, k.f, way(k.root)
     if found is None:
         return False
-    rank, batch, each = _batch_rank(i), batch_of(i), found.each(i)
+    w, routine = found
+    batch, each = batch_of(i), w.each(i)
     results = [k.outputs[leaf] for leaf, _ in i.shape.leaves()]
     operands = [_in_memory(k.e, o) for o in i.operands]
-    with parallel(f, found.calls(i), nanoseconds=found.nanoseconds(i)) as b:
+    with parallel(f, w.calls(i), nanoseconds=w.nanoseconds(i, routine)) as b:
         first = f.mul(b, each)
-        given, made = ([_matrix(a, rank, first) for a in arrays] for arrays in (operands, results))
+        given, made = ([_matrix(a, batch, first) for a in arrays] for arrays in (operands, results))
         scratch = None
-        if found.scratch(i):
+        if w.scratch(i, routine):
             # Threads that share the work on a single matrix share its scratch memory too.
             scratch = k.scratch if batch == 1 else k.own_scratch()
-        if found.copied:
-            for n in found.in_place:
-                at = n if i.shape.is_tuple else 0
-                if operands[n].pointer != results[at].pointer:
-                    f.move(made[at], given[n], _bytes(operands[n].shape, rank))
-        call = Call(f, i, element_type(i), given, made, scratch, batch == 1, _count(f, first, each, batch))
-        found.emit(call)
+        for n in w.in_place if w.copied else ():
+            at = n if i.shape.is_tuple else 0
+            if operands[n].pointer != results[at].pointer:
+                f.move(made[at], given[n], matrix_bytes(i, n))
+        w.emit(Call(f, i, routine, given, made, scratch, batch == 1, _count(f, first, each, batch)))
     f.ready = f.calls_only = True  # the time is spent in routines
     return True
 
@@ -319,26 +336,21 @@ def _in_memory(e: Elemental, i: HloInstruction) -> IrArray:
     return source
 
 
-def _bytes(shape: ArrayShape, batch: int) -> int:
-    """Of one matrix."""
-    return math.prod(shape.dimensions[batch:]) * shape.element_type.byte_size
-
-
 def _matrix(a: IrArray, batch: int, number: Ix) -> Value:
-    f = a.pointer.function
-    return Pointer(a.pointer, I8).address(f.mul(number, _bytes(a.shape, batch)))
+    """The address of what an array has for a matrix of the batch."""
+    return Pointer(a.pointer, I8).address(a.pointer.function.mul(number, a.shape.byte_size // batch))
 
 
 def matrix_bytes(i: HloInstruction, operand: int) -> int:
     """Bytes of an operand for one matrix of the batch."""
-    return _bytes(array_of(i.operands[operand]), _batch_rank(i))
+    return array_of(i.operands[operand]).byte_size // batch_of(i)
 
 
 def result_bytes(i: HloInstruction) -> list[int]:
     """Bytes of each result for one matrix."""
-    return [_bytes(s, _batch_rank(i)) for s in _results(i)]
+    return [s.byte_size // batch_of(i) for s in _results(i)]
 
 
 def number(t: PrimitiveType) -> Type:
     """LLVM's type of a real number, or of a part of a complex one."""
-    return I32 if t is T.S32 else memory(part(t))
+    return memory(part(t))

@@ -17,12 +17,11 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I32, Type, integer
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import transposed
-from xlanb.cpu.emitters.linalg.routine import LINE, Call, number
+from xlanb.cpu.emitters.linalg.routine import LINE, number
 from xlanb.cpu.emitters.matmul.lanes import lanes_of
 from xlanb.shape import PrimitiveType
 
-T = PrimitiveType
-LARGEST = 640
+_LARGEST = 640
 """Elements of a matrix beyond which several of them side by side do not stay in the caches."""
 _PADDING = 16
 
@@ -37,7 +36,7 @@ def vectors_bytes(t: PrimitiveType, elements: int) -> int:
 
 def least_matrices(t: PrimitiveType, elements: int, n: int) -> int:
     """How many matrices of order n, with so many elements, a batch must have for this to pay; 0 if it never does."""
-    return max(2, n // 4) if elements * (2 if t is T.C128 else 1) <= LARGEST else 0
+    return max(2, n // 4) if elements * (2 if t is PrimitiveType.C128 else 1) <= _LARGEST else 0
 
 
 @dataclass
@@ -85,15 +84,15 @@ class SideBySide:
         """Interleave all elements of some matrices."""
         size = elements * self.parts
         rows = self._matrices(source, self.kind, first, some, size)
-        into = Pointer(target, self._bits(self.kind))
+        into = Pointer(target, integer(self.kind.bits))
         with self._chunks(size) as (at, mask):
             for k, value in enumerate(transposed([p.load(at, self.lanes, mask) for p in rows])):
                 into.store((at + k) * self.lanes, value)
         return Interleaved(self, Pointer(target, self.kind))
 
-    def put(self, target: Value, first: Value, some: Value, elements: Value, source: Value) -> None:
+    def put(self, target: Value, first: Value, some: Value, elements: Value, source: Interleaved) -> None:
         """Put all elements of some matrices back."""
-        self._scatter(target, self.kind, first, some, elements * self.parts, source)
+        self._scatter(target, self.kind, first, some, elements * self.parts, source.pointer.base)
 
     def put_integers(self, target: Value, first: Value, some: Value, size: Value, source: Value) -> None:
         """Put `size` integers of each matrix, interleaved in scratch memory, where they belong."""
@@ -105,7 +104,7 @@ class SideBySide:
 
     def _scatter(self, target: Value, kind: Type, first: Value, some: Value, size: Value, source: Value) -> None:
         rows = self._matrices(target, kind, first, some, size)
-        given = Pointer(source, self._bits(kind))
+        given = Pointer(source, integer(kind.bits))
         with self._chunks(size) as (at, mask):
             found = [given.load((at + k) * self.lanes, self.lanes) for k in range(self.lanes)]
             # The last lanes may be the last matrix again: it is stored before it itself.
@@ -114,7 +113,7 @@ class SideBySide:
 
     def _matrices(self, pointer: Value, kind: Type, first: Value, some: Value, size: Value) -> list[Pointer]:
         """The places of the matrices of `size` elements, one for each lane."""
-        given, last = Pointer(pointer, self._bits(kind)), some - 1
+        given, last = Pointer(pointer, integer(kind.bits)), some - 1
         numbers = [first, *(first + last.smin(lane) for lane in range(1, self.lanes))]
         return [given.by(n * size) for n in numbers]
 
@@ -127,9 +126,6 @@ class SideBySide:
 
     def _rounds(self, count: Value) -> Value:
         return (count + (self.lanes - 1)).sdiv(self.lanes)
-
-    def _bits(self, kind: Type) -> Type:
-        return integer(kind.bits)
 
     # -- arithmetic -------------------------------------------------------------------------------------------------
 
@@ -181,8 +177,3 @@ class SideBySide:
     def none(self) -> Value:
         """Zero as an i32 in all lanes."""
         return self.f.zero(self.integers)
-
-
-def room_behind(call: Call, elements: int) -> Value:
-    """The address of scratch memory behind that of so many elements of each matrix."""
-    return call.room(vectors_bytes(call.type, elements))

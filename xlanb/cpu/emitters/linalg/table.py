@@ -1,38 +1,32 @@
-"""The LAPACK and BLAS routines that compute custom-calls and opcodes: signatures, arguments, and XLA's conventions for their results.
+"""The LAPACK and BLAS routines that compute custom-calls and opcodes: operands, results, arguments, and XLA's conventions for results and failures.
 
 Sources: LAPACK's reference (netlib.org/lapack), jaxlib's lapack_kernels for operands and results of the custom-calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import part
-from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.function import Function
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.types import I32, I64, PTR
+from xlanb.codegen.types import I32
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.linalg.lapack import (
-    INFO,
-    ONE,
-    WORK,
-    Argument,
+from xlanb.cpu.emitters.linalg.lapack import Iteration, lapack_way
+from xlanb.cpu.emitters.linalg.routine import (
+    WAYS,
+    Arguments,
+    Call,
     Copied,
-    Iteration,
-    LapackCall,
     Operand,
     Result,
+    Routine,
     Scratch,
-    lapack_way,
-)
-from xlanb.cpu.emitters.linalg.routine import (
-    COMPLEX,
-    CUSTOM_CALLS,
-    OPCODES,
-    Call,
-    Signature,
     Spec,
+    Way,
+    Workspace,
     element_type,
     is_by_rows,
     is_used,
@@ -40,14 +34,18 @@ from xlanb.cpu.emitters.linalg.routine import (
     result_bytes,
     size_of,
 )
-from xlanb.cpu.emitters.linalg.systems import custom_call_system, opcode_system, system_of, system_size
 from xlanb.evaluator.lapack import lapack_options
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
+COMPLEX = {T.F32: T.C64, T.F64: T.C128, T.C64: T.C64, T.C128: T.C128}
+"""The complex type of the same precision."""
 _INFO: Spec = (T.S32, ())
+_NO_INFO = Scratch(4)
+"""An info that is no result."""
+_WORK = Workspace()
 
 
 def _letter(i: HloInstruction, option: str, letters: str) -> str:
@@ -61,82 +59,50 @@ def _is_square(i: HloInstruction) -> bool:
     return rows == columns
 
 
-def _order(i: HloInstruction) -> int:
-    return size_of(i)[1]
+def _types(i: HloInstruction) -> tuple[PrimitiveType, PrimitiveType]:
+    """The element type, and that of its parts."""
+    t = element_type(i)
+    return t, part(t)
 
 
-def _real(i: HloInstruction) -> PrimitiveType:
-    return part(element_type(i))
+def _matrix(i: HloInstruction, operand: int = 0) -> Spec:
+    return element_type(i), size_of(i, operand)
+
+
+def _reals(t: PrimitiveType, count: int) -> Arguments:
+    """The scratch memory of so many real numbers that routines for complex ones take besides."""
+    return (Scratch(count * part(t).byte_size),) if t.is_complex else ()
 
 
 # -- Cholesky factors -----------------------------------------------------------------------------------------------
 
 
-def potrf_signature(i: HloInstruction) -> Signature | None:
+def potrf(i: HloInstruction) -> Routine | None:
     """(a) -> (factor, info)"""
-    matrix = (element_type(i), size_of(i))
-    return Signature((matrix,), (matrix, _INFO)) if _is_square(i) and _letter(i, "uplo", "LU") else None
+    matrix, n, uplo = _matrix(i), size_of(i)[1], _letter(i, "uplo", "LU")
+    if not (_is_square(i) and uplo):
+        return None
+    return Routine((matrix,), (matrix, _INFO), "potrf", (uplo, n, Result(0), n, Result(1)), n**3 / 3)
 
 
-def cholesky_signature(i: HloInstruction) -> Signature | None:
-    """(a) -> factor"""
-    matrix = (element_type(i), size_of(i))
-    return Signature((matrix,), (matrix,)) if _is_square(i) else None
+def cholesky(i: HloInstruction) -> Routine | None:
+    """(a) -> factor. A matrix by rows is its transpose by columns."""
+    matrix, n, uplo = _matrix(i), size_of(i)[1], "U" if bool(i.get("lower")) == is_by_rows(i, 0) else "L"
+    if not _is_square(i):
+        return None
+    return Routine((matrix,), (matrix,), "potrf", (uplo, n, Result(0), n, _NO_INFO), n**3 / 3)
 
 
-def potrf_is_upper(i: HloInstruction) -> bool:
-    """Whether the factor is the upper triangle."""
-    return _letter(i, "uplo", "LU") == "U"
+def finish_potrf(call: Call, arguments: Sequence[Value]) -> None:
+    """Fill the triangles of factors with NaN where info, the last argument, is not 0. Of the opcode's factors set the other triangles to zero, and fill all of those that fail, or have a NaN."""
+    upper, zeros = call.routine.arguments[0] == "U", len(call.results) == 1
+    given = (call.results[0], arguments[-1], size_of(call.instruction)[1], call.count)
+    call.step("cholesky.triangle", _write_triangle, *given, upper, zeros)
 
 
-def cholesky_is_upper(i: HloInstruction) -> bool:
-    """Whether the factor of the opcode is the upper triangle of what lies column after column: a matrix by rows is its transpose by columns."""
-    return bool(i.get("lower")) == is_by_rows(i, 0)
-
-
-def _potrf(i: HloInstruction) -> LapackCall:
-    n = _order(i)
-    return LapackCall("potrf", (_letter(i, "uplo", "LU"), n, Result(0), n, Result(1)))
-
-
-def _cholesky(i: HloInstruction) -> LapackCall:
-    n = _order(i)
-    return LapackCall("potrf", ("U" if cholesky_is_upper(i) else "L", n, Result(0), n, INFO))
-
-
-TRIANGLE = (
-    Parameter(PTR, "a", "noalias"),
-    Parameter(PTR, "info", "noalias readonly"),
-    *(Parameter(I64, name) for name in ("n", "count")),
-)
-
-
-def _finish_potrf(call: Call, arguments: Sequence[Value]) -> None:
-    """A matrix that is not positive definite has NaN in its factor's triangle."""
-    emit_potrf_failed(call, arguments[4], upper=potrf_is_upper(call.instruction))
-
-
-def _finish_cholesky(call: Call, arguments: Sequence[Value]) -> None:
-    emit_cholesky_finish(call, arguments[4])
-
-
-def emit_potrf_failed(call: Call, info: Value, *, upper: bool) -> None:
-    """Fill the triangles of factors with NaN where info is not 0."""
-    name = f"potrf.failed.{'upper' if upper else 'lower'}"
-    given = (call.results[0], info, _order(call.instruction), call.count)
-    call.routine(name, lambda f: _write_triangle(f, call.type, upper=upper, zeros=False), TRIANGLE, *given)
-
-
-def emit_cholesky_finish(call: Call, info: Value) -> None:
-    """Set the other triangles to zero; fill all of a matrix with NaN that is not positive definite or has a NaN in its factor."""
-    upper = cholesky_is_upper(call.instruction)
-    name = f"cholesky.{'upper' if upper else 'lower'}"
-    given = (call.results[0], info, _order(call.instruction), call.count)
-    call.routine(name, lambda f: _write_triangle(f, call.type, upper=upper, zeros=True), TRIANGLE, *given)
-
-
-def _write_triangle(f: Function, t: PrimitiveType, *, upper: bool, zeros: bool) -> None:
-    a, info, n, count = (f.argument(p) for p in TRIANGLE)
+def _write_triangle(
+    f: Function, t: PrimitiveType, a: Value, info: Value, n: Value, count: Value, upper: bool, zeros: bool
+) -> None:
     kind, parts = number(t), 2 if t.is_complex else 1
     nan = f.const(kind, float("nan"))
     with f.loop(count, guarded=True) as b:
@@ -158,99 +124,111 @@ def _write_triangle(f: Function, t: PrimitiveType, *, upper: bool, zeros: bool) 
                     mine[r] = f.zero(kind)
 
 
-CUSTOM_CALLS["potrf"] = [lapack_way(potrf_signature, _potrf, lambda i: _order(i) ** 3 / 3, finish=_finish_potrf)]
-OPCODES[Op.CHOLESKY] = [
-    lapack_way(cholesky_signature, _cholesky, lambda i: _order(i) ** 3 / 3, finish=_finish_cholesky)
-]
+WAYS["potrf"] = [lapack_way(potrf, finish=finish_potrf)]
+WAYS[Op.CHOLESKY] = [lapack_way(cholesky, finish=finish_potrf)]
 
 
 # -- LU factors and triangular systems ------------------------------------------------------------------------------
 
 
-def getrf_signature(i: HloInstruction) -> Signature:
+def getrf(i: HloInstruction) -> Routine:
     """(a) -> (packed factors, pivots from 1 on, info)"""
-    matrix = (element_type(i), size_of(i))
-    return Signature((matrix,), (matrix, (T.S32, (min(size_of(i)),)), _INFO))
+    matrix, (m, n) = _matrix(i), size_of(i)
+    results = (matrix, (T.S32, (min(m, n),)), _INFO)
+    return Routine((matrix,), results, "getrf", (m, n, Result(0), m, Result(1), Result(2)), _cube(i))
 
 
-def _getrf(i: HloInstruction) -> LapackCall:
-    m, n = size_of(i)
-    return LapackCall("getrf", (m, n, Result(0), m, Result(1), Result(2)))
-
-
-def _lu_flops(i: HloInstruction) -> float:
+def _cube(i: HloInstruction) -> float:
     m, n = size_of(i)
     return m * n * min(m, n)
 
 
-def trsm_signature(i: HloInstruction) -> Signature | None:
-    """(a, b) -> x"""
-    found = custom_call_system(i) if i.opcode is Op.CUSTOM_CALL else opcode_system(i)
-    if found is None or len(i.operands) != 2 or array_of(i.operands[1]).rank < 2:
+def trsm(i: HloInstruction) -> Routine | None:
+    """(a, b) -> x: op(a) x = b or x op(a) = b for a triangular a; op transposes or conjugates"""
+    if len(i.operands) != 2 or array_of(i.operands[1]).rank < 2:
         return None
-    t, (rows, columns) = element_type(i), size_of(i, 1)
-    left = bool(i.get("left_side")) if i.opcode is Op.TRIANGULAR_SOLVE else found.left
-    n = rows if left else columns
-    return Signature(((t, (n, n)), (t, (rows, columns))), ((t, (rows, columns)),))
+    letters, (rows, columns) = _system(i), size_of(i, 1)
+    if letters is None:
+        return None
+    left = bool(i.get("left_side")) if i.opcode is Op.TRIANGULAR_SOLVE else letters[0] == "L"
+    n, others = (rows, columns) if left else (columns, rows)
+    m, k = (n, others) if letters[0] == "L" else (others, n)
+    matrix, sides = (element_type(i), (n, n)), _matrix(i, 1)
+    arguments: Arguments = (*letters, m, k, 1.0, Operand(0), n, Result(0), m)
+    return Routine((matrix, sides), (sides,), "trsm", arguments, n * n * others)
 
 
-def _trsm(i: HloInstruction) -> LapackCall:
-    system = system_of(i)
-    n, others = system_size(i, system)
-    m, k = (n, others) if system.left else (others, n)
-    trans = "N" if not system.transposed else "C" if system.conjugated else "T"
-    letters = "L" if system.left else "R", "L" if system.lower else "U", trans, "U" if system.unit else "N"
-    return LapackCall("trsm", (*letters, m, k, ONE, Operand(0), n, Result(0), m))
+def _system(i: HloInstruction) -> tuple[str, ...] | None:
+    """The letters side, uplo, trans and diag of a triangular system; None if trsm has none such.
+
+    Those of the opcode are about what lies column after column: a matrix by rows is its transpose by columns. BLAS
+    cannot conjugate without transposing.
+    """
+    if i.opcode is Op.CUSTOM_CALL:
+        known = {"side": "LR", "uplo": "LU", "trans_x": "NTC", "diag": "NU"}
+        letters = tuple(_letter(i, name, of) for name, of in known.items())
+        return letters if all(letters) else None
+    how = str(i.get("transpose_a") or "NO_TRANSPOSE")
+    flip, left = is_by_rows(i, 0), bool(i.get("left_side"))
+    transposed = (how != "NO_TRANSPOSE") != flip
+    if is_by_rows(i, 1):  # op(a) x = b is x^T op(a)^T = b^T
+        left, transposed = not left, not transposed
+    conjugated = how == "ADJOINT" and element_type(i).is_complex
+    if how == "TRANSPOSE_INVALID" or (conjugated and not transposed):
+        return None
+    lower = bool(i.get("lower")) != flip
+    trans = "N" if not transposed else "C" if conjugated else "T"
+    return "L" if left else "R", "L" if lower else "U", trans, "U" if i.get("unit_diagonal") else "N"
 
 
-def _trsm_flops(i: HloInstruction) -> float:
-    n, others = system_size(i, system_of(i))
-    return n * n * others
-
-
-CUSTOM_CALLS["getrf"] = [lapack_way(getrf_signature, _getrf, _lu_flops)]
-CUSTOM_CALLS["trsm"] = [lapack_way(trsm_signature, _trsm, _trsm_flops, in_place=(1,))]
-OPCODES[Op.TRIANGULAR_SOLVE] = list(CUSTOM_CALLS["trsm"])
+WAYS["getrf"] = [lapack_way(getrf)]
+WAYS["trsm"] = WAYS[Op.TRIANGULAR_SOLVE] = [lapack_way(trsm, in_place=(1,))]
 
 
 # -- QR -------------------------------------------------------------------------------------------------------------
 
 
-def geqrf_signature(i: HloInstruction) -> Signature:
+def geqrf(i: HloInstruction) -> Routine:
     """(a) -> (reflections and R, tau)"""
-    t, size = element_type(i), size_of(i)
-    return Signature(((t, size),), ((t, size), (t, (min(size),))))
+    matrix, (m, n) = _matrix(i), size_of(i)
+    results = (matrix, (matrix[0], (min(m, n),)))
+    return Routine((matrix,), results, "geqrf", (m, n, Result(0), m, Result(1), _WORK, _NO_INFO), 2 * _cube(i))
 
 
-def orgqr_signature(i: HloInstruction) -> Signature | None:
+def orgqr(i: HloInstruction) -> Routine | None:
     """(reflections, tau) -> Q"""
     if len(i.operands) != 2:
         return None
-    t, (m, n), count = element_type(i), size_of(i), reflections_of(i)
-    return Signature(((t, (m, n)), (t, (count,))), ((t, (m, n)),)) if count <= n <= m else None
+    matrix, (m, n), count = _matrix(i), size_of(i), array_of(i.operands[1]).dimensions[-1]
+    if not count <= n <= m:
+        return None
+    arguments = (m, n, count, Result(0), m, Operand(1), _WORK, _NO_INFO)
+    return Routine((matrix, (matrix[0], (count,))), (matrix,), _unitary(i, "gqr"), arguments, 2 * _cube(i))
 
 
-def ormqr_signature(i: HloInstruction) -> Signature | None:
+def ormqr(i: HloInstruction) -> Routine | None:
     """(reflections, tau, c) -> Q c, c Q, or those with Q's adjoint"""
     if len(i.operands) != 3 or array_of(i.operands[2]).rank < 2:
         return None
-    t, (rows, columns), count = element_type(i), size_of(i), reflections_of(i)
-    size = size_of(i, 2)
-    if rows != size[0 if lapack_options(i).get("left", 1) else 1] or count > min(rows, columns):
+    t, (rows, columns), (m, n) = element_type(i), size_of(i), size_of(i, 2)
+    count, options = array_of(i.operands[1]).dimensions[-1], lapack_options(i)
+    left = bool(options.get("left", 1))
+    if rows != (m if left else n) or count > min(rows, columns):
         return None
-    return Signature(((t, (rows, columns)), (t, (count,)), (t, size)), ((t, size),))
+    adjoint = "N" if not options.get("transpose", 0) else "C" if t.is_complex else "T"
+    # The reflections are copied: the routine changes and restores them, and operands may be read-only.
+    letters, reflections = ("L" if left else "R", adjoint), (Copied(0), rows, Operand(1))
+    arguments = (*letters, m, n, count, *reflections, Result(0), m, _WORK, _NO_INFO)
+    operands = (_matrix(i), (t, (count,)), _matrix(i, 2))
+    return Routine(operands, operands[2:], _unitary(i, "mqr"), arguments, 4 * m * n * count)
 
 
-def geqp3_signature(i: HloInstruction) -> Signature | None:
+def geqp3(i: HloInstruction) -> Routine | None:
     """(a, columns that are to come first) -> (reflections and R, order of the columns, tau)"""
-    t, (m, n) = element_type(i), size_of(i)
-    order = (T.S32, (n,))
-    return Signature(((t, (m, n)), order), ((t, (m, n)), order, (t, (min(m, n),))))
-
-
-def reflections_of(i: HloInstruction) -> int:
-    """How many reflections operand 1, their factors tau, holds."""
-    return array_of(i.operands[1]).dimensions[-1]
+    matrix, (m, n) = _matrix(i), size_of(i)
+    order, tau = (T.S32, (n,)), (matrix[0], (min(m, n),))
+    arguments: Arguments = (m, n, Result(0), m, Result(1), Result(2), _WORK, *_reals(matrix[0], 2 * n), _NO_INFO)
+    return Routine((matrix, order), (matrix, order, tau), "geqp3", arguments, 2 * _cube(i))
 
 
 def _unitary(i: HloInstruction, name: str) -> str:
@@ -258,254 +236,159 @@ def _unitary(i: HloInstruction, name: str) -> str:
     return f"{'un' if element_type(i).is_complex else 'or'}{name}"
 
 
-def _geqrf(i: HloInstruction) -> LapackCall:
-    m, n = size_of(i)
-    return LapackCall("geqrf", (m, n, Result(0), m, Result(1), WORK, INFO))
-
-
-def _orgqr(i: HloInstruction) -> LapackCall:
-    (m, n), count = size_of(i), reflections_of(i)
-    return LapackCall(_unitary(i, "gqr"), (m, n, count, Result(0), m, Operand(1), WORK, INFO))
-
-
-def _ormqr(i: HloInstruction) -> LapackCall:
-    (m, n), rows, count = size_of(i, 2), size_of(i)[0], reflections_of(i)
-    options, adjoint = lapack_options(i), "C" if element_type(i).is_complex else "T"
-    letters = "L" if options.get("left", 1) else "R", adjoint if options.get("transpose", 0) else "N"
-    # The reflections are copied: the routine changes and restores them, and operands may be read-only.
-    reflections: tuple[Argument, ...] = (Copied(0), rows, Operand(1))
-    return LapackCall(_unitary(i, "mqr"), (*letters, m, n, count, *reflections, Result(0), m, WORK, INFO))
-
-
-def _geqp3(i: HloInstruction) -> LapackCall:
-    (m, n), t = size_of(i), element_type(i)
-    more = (Scratch(2 * n * _real(i).byte_size),) if t.is_complex else ()
-    return LapackCall("geqp3", (m, n, Result(0), m, Result(1), Result(2), WORK, *more, INFO))
-
-
-def _ormqr_flops(i: HloInstruction) -> float:
-    m, n = size_of(i, 2)
-    return 4 * m * n * reflections_of(i)
-
-
-def _qr_flops(i: HloInstruction) -> float:
-    return 2 * _lu_flops(i)
-
-
-CUSTOM_CALLS["geqrf"] = [lapack_way(geqrf_signature, _geqrf, _qr_flops)]
-CUSTOM_CALLS["orgqr"] = [lapack_way(orgqr_signature, _orgqr, _qr_flops)]
-CUSTOM_CALLS["ormqr"] = [lapack_way(ormqr_signature, _ormqr, _ormqr_flops, in_place=(2,))]
-CUSTOM_CALLS["geqp3"] = [lapack_way(geqp3_signature, _geqp3, _qr_flops, in_place=(0, 1))]
-CUSTOM_CALLS["ungqr"], CUSTOM_CALLS["unmqr"] = CUSTOM_CALLS["orgqr"], CUSTOM_CALLS["ormqr"]
+WAYS["geqrf"] = [lapack_way(geqrf)]
+WAYS["orgqr"] = WAYS["ungqr"] = [lapack_way(orgqr)]
+WAYS["ormqr"] = WAYS["unmqr"] = [lapack_way(ormqr, in_place=(2,))]
+WAYS["geqp3"] = [lapack_way(geqp3, in_place=(0, 1))]
 
 
 # -- symmetric and Hermitian matrices -------------------------------------------------------------------------------
 
 
-def syevd_signature(i: HloInstruction) -> Signature | None:
+def syevd(i: HloInstruction) -> Routine | None:
     """(a) -> (eigenvectors with mode V, else a, eigenvalues, info)"""
-    n, matrix = _order(i), (element_type(i), size_of(i))
-    if not (_is_square(i) and _letter(i, "mode", "VN") and _letter(i, "uplo", "LU")):
+    (t, real), matrix, n = _types(i), _matrix(i), size_of(i)[1]
+    mode, uplo = _letter(i, "mode", "VN"), _letter(i, "uplo", "LU")
+    if not (_is_square(i) and mode and uplo):
         return None
-    return Signature((matrix,), (matrix, (_real(i), (n,)), _INFO))
+    is_wanted = mode == "V"
+    reals, integers = (1 + 5 * n + 2 * n * n, 3 + 5 * n) if is_wanted else (n, 1)
+    more: Arguments = (*_reals(t, reals), reals) if t.is_complex else ()
+    head: Arguments = (mode, uplo, n, Result(0) if is_wanted else Copied(0), n, Result(1))
+    arguments: Arguments = (*head, _WORK, *more, Scratch(4 * integers), integers, Result(2))
+    name = "heevd" if t.is_complex else "syevd"
+    return Routine((matrix,), (matrix, (real, (n,)), _INFO), name, arguments, 9 * n**3)
 
 
-def sytrd_signature(i: HloInstruction) -> Signature | None:
+def sytrd(i: HloInstruction) -> Routine | None:
     """(a) -> (reflections, diagonal, subdiagonal, tau, info)"""
-    n, t, real = _order(i), element_type(i), _real(i)
-    if not (_is_square(i) and n > 1 and _letter(i, "uplo", "LU")):
+    (t, real), matrix, n, uplo = _types(i), _matrix(i), size_of(i)[1], _letter(i, "uplo", "LU")
+    if not (_is_square(i) and n > 1 and uplo):
         return None
-    return Signature(((t, (n, n)),), ((t, (n, n)), (real, (n,)), (real, (n - 1,)), (t, (n - 1,)), _INFO))
+    results = (matrix, (real, (n,)), (real, (n - 1,)), (t, (n - 1,)), _INFO)
+    arguments: Arguments = (uplo, n, Result(0), n, *map(Result, range(1, 4)), _WORK, Result(4))
+    return Routine((matrix,), results, "hetrd" if t.is_complex else "sytrd", arguments, 4 / 3 * n**3)
 
 
-def _syevd(i: HloInstruction) -> LapackCall:
-    n, t, mode = _order(i), element_type(i), _letter(i, "mode", "VN")
-    wanted = mode == "V"
-    integers = 3 + 5 * n if wanted else 1
-    rest: tuple[Argument, ...] = (Scratch(4 * integers), integers)
-    if t.is_complex:
-        reals = 1 + 5 * n + 2 * n * n if wanted else n
-        rest = (Scratch(reals * _real(i).byte_size), reals, *rest)
-    head = mode, _letter(i, "uplo", "LU"), n, Result(0) if wanted else Copied(0), n
-    return LapackCall("heevd" if t.is_complex else "syevd", (*head, Result(1), WORK, *rest, Result(2)))
-
-
-def _sytrd(i: HloInstruction) -> LapackCall:
-    n, name = _order(i), "hetrd" if element_type(i).is_complex else "sytrd"
-    made = tuple(Result(k) for k in range(1, 4))
-    return LapackCall(name, (_letter(i, "uplo", "LU"), n, Result(0), n, *made, WORK, Result(4)))
-
-
-def _cubes(factor: float) -> Callable[[HloInstruction], float]:
-    return lambda i: factor * _order(i) ** 3
-
-
-SYMMETRIC = Iteration(
-    lambda i: _letter(i, "uplo", "LU"), 2, lambda i: (0, 1) if _letter(i, "mode", "VN") == "V" else (1,)
-)
-CUSTOM_CALLS["syevd"] = CUSTOM_CALLS["heevd"] = [lapack_way(syevd_signature, _syevd, _cubes(9), iteration=SYMMETRIC)]
-CUSTOM_CALLS["sytrd"] = CUSTOM_CALLS["hetrd"] = [lapack_way(sytrd_signature, _sytrd, _cubes(4 / 3))]
+SYMMETRIC = Iteration(lambda r: str(r.arguments[1]), 2, lambda r: (0, 1) if r.arguments[0] == "V" else (1,))
+WAYS["syevd"] = WAYS["heevd"] = [lapack_way(syevd, iteration=SYMMETRIC)]
+WAYS["sytrd"] = WAYS["hetrd"] = [lapack_way(sytrd)]
 
 
 # -- singular values ------------------------------------------------------------------------------------------------
 
 
-def gesdd_signature(i: HloInstruction) -> Signature | None:
+def gesdd(i: HloInstruction) -> Routine | None:
     """(a) -> (a, singular values, U, V^H, info); zeros with mode N for U and V^H"""
-    t, (m, n), mode = element_type(i), size_of(i), _letter(i, "mode", "ASN")
-    k = min(m, n)
-    vectors: tuple[Spec | None, Spec | None] = (None, None)
-    if mode in ("A", "S"):
-        vectors = ((t, (m, m)), (t, (n, n))) if mode == "A" else ((t, (m, k)), (t, (k, n)))
-    return Signature(((t, (m, n)),), ((t, (m, n)), (_real(i), (k,)), *vectors, _INFO)) if mode else None
-
-
-def _gesdd(i: HloInstruction) -> LapackCall:
-    (m, n), t, mode = size_of(i), element_type(i), _letter(i, "mode", "ASN")
-    small, large = min(m, n), max(m, n)
-    reals = 7 * small if mode == "N" else max(5 * small**2 + 5 * small, 2 * large * small + 2 * small**2 + small)
-    more = (Scratch(reals * _real(i).byte_size),) if t.is_complex else ()
-    vectors: tuple[Argument, ...] = (Result(2), m, Result(3), small if mode == "S" else n)
+    (t, real), matrix, (m, n), mode = _types(i), _matrix(i), size_of(i), _letter(i, "mode", "ASN")
+    if not mode:
+        return None
+    k, large = min(m, n), max(m, n)
+    places: Arguments = (Result(2), m, Result(3), k if mode == "S" else n)
+    vectors: tuple[Spec | None, ...] = ((t, (m, m)), (t, (n, n))) if mode == "A" else ((t, (m, k)), (t, (k, n)))
+    reals = max(5 * k**2 + 5 * k, 2 * large * k + 2 * k**2 + k)
     if mode == "N":
-        vectors = (None, 1, None, 1)
-    return LapackCall(
-        "gesdd", (mode, m, n, Copied(0), m, Result(1), *vectors, WORK, *more, Scratch(32 * small), Result(4))
-    )
+        places, vectors, reals = (None, 1, None, 1), (None, None), 7 * k
+    head: Arguments = (mode, m, n, Copied(0), m, Result(1), *places)
+    arguments: Arguments = (*head, _WORK, *_reals(t, reals), Scratch(32 * k), Result(4))
+    return Routine((matrix,), (matrix, (real, (k,)), *vectors, _INFO), "gesdd", arguments, 10 * _cube(i))
 
 
-def _clear_vectors(call: Call, arguments: Sequence[Value]) -> None:
-    """Set vectors that are not computed to zero if they are used."""
-    del arguments
-    clear_vectors(call)
+def clearing_vectors(way: Way) -> Way:
+    """A way of gesdd that sets the vectors to zero with mode N, those that are used."""
 
-
-def clear_vectors(call: Call) -> None:
-    """Set the vectors of gesdd to zero with mode N, those that are used."""
-    i, sizes = call.instruction, result_bytes(call.instruction)
-    if _letter(i, "mode", "ASN") == "N":
-        for k in (2, 3):
+    def emit(call: Call) -> None:
+        i, sizes = call.instruction, result_bytes(call.instruction)
+        for k in (2, 3) if call.routine.arguments[0] == "N" else ():
             if is_used(i, k):
                 call.f.fill(call.results[k], 0, sizes[k])
+        way.emit(call)
+
+    return replace(way, emit=emit)
 
 
-def _gesdd_failing(i: HloInstruction) -> Sequence[int]:
-    return (1,) if _letter(i, "mode", "ASN") == "N" else (1, 2, 3)
-
-
-def _gesdd_flops(i: HloInstruction) -> float:
-    return 10 * _lu_flops(i)
-
-
-CUSTOM_CALLS["gesdd"] = CUSTOM_CALLS["gesvd"] = [
-    lapack_way(
-        gesdd_signature,
-        _gesdd,
-        _gesdd_flops,
-        finish=_clear_vectors,
-        iteration=Iteration(lambda _: "A", 4, _gesdd_failing),
-    )
-]
+SINGULAR = Iteration(lambda _: "A", 4, lambda r: (1,) if r.arguments[0] == "N" else (1, 2, 3))
+WAYS["gesdd"] = WAYS["gesvd"] = [clearing_vectors(lapack_way(gesdd, iteration=SINGULAR))]
 
 
 # -- general matrices -----------------------------------------------------------------------------------------------
 
 
-def _geev_signature(i: HloInstruction) -> Signature | None:
+def geev(i: HloInstruction) -> Routine | None:
     """(a) -> (eigenvalues, as real and imaginary parts of real matrices; left and right eigenvectors; info)"""
-    t, size, n = element_type(i), size_of(i), _order(i)
-    if not (_is_square(i) and all(_letter(i, f"compute_{side}", "VN") for side in ("left", "right"))):
+    matrix, n, t = _matrix(i), size_of(i)[1], element_type(i)
+    letters = [_letter(i, f"compute_{side}", "VN") for side in ("left", "right")]
+    if not (_is_square(i) and all(letters)):
         return None
-    values: tuple[Spec, ...] = ((t, (n,)),) * (1 if t.is_complex else 2)
-    return Signature(((t, size),), (*values, (COMPLEX[t], size), (COMPLEX[t], size), _INFO))
+    vectors: Spec = (COMPLEX[t], (n, n))
+    head: Arguments = (*letters, n, Copied(0), n, Result(0))
+    rest: Arguments = (Result(1), n, Result(2), n, _WORK, *_reals(t, 2 * n), Result(3))
+    if not t.is_complex:
+        made = Scratch(n * n * t.byte_size)
+        rest = (Result(1), made, n, made, n, _WORK, Result(4))
+    results = (*_eigenvalues(t, n), vectors, vectors, _INFO)
+    return Routine((matrix,), results, "geev", (*head, *rest), 25 * n**3)
 
 
-def _gees_signature(i: HloInstruction) -> Signature | None:
+def _eigenvalues(t: PrimitiveType, n: int) -> tuple[Spec, ...]:
+    """Of a general matrix: complex numbers, or real and imaginary parts."""
+    return ((t, (n,)),) * (1 if t.is_complex else 2)
+
+
+def gees(i: HloInstruction) -> Routine | None:
     """(a) -> (T, Z, eigenvalues as geev's, how many are selected, info)"""
-    t, size, n = element_type(i), size_of(i), _order(i)
-    values: tuple[Spec, ...] = ((t, (n,)),) * (1 if t.is_complex else 2)
-    fits = _is_square(i) and _letter(i, "mode", "VN")
-    return Signature(((t, size),), ((t, size), (t, size), *values, _INFO, _INFO)) if fits else None
-
-
-def _gehrd_signature(i: HloInstruction) -> Signature | None:
-    """(a) -> (H and reflections, tau, info)"""
-    t, size, n, options = element_type(i), size_of(i), _order(i), lapack_options(i)
-    fits = _is_square(i) and n > 1 and 1 <= options.get("low", 0) <= options.get("high", 0) <= n
-    return Signature(((t, size),), ((t, size), (t, (n - 1,)), _INFO)) if fits else None
-
-
-def _geev(i: HloInstruction) -> LapackCall:
-    n, t = _order(i), element_type(i)
-    head: tuple[Argument, ...] = (*(_letter(i, f"compute_{side}", "VN") for side in ("left", "right")), n, Copied(0), n)
-    if t.is_complex:
-        rest: tuple[Argument, ...] = (Result(1), n, Result(2), n, WORK, Scratch(2 * n * _real(i).byte_size), Result(3))
-        return LapackCall("geev", (*head, Result(0), *rest))
-    matrix = Scratch(n * n * t.byte_size)
-    return LapackCall("geev", (*head, Result(0), Result(1), matrix, n, matrix, n, WORK, Result(4)))
-
-
-def _gees(i: HloInstruction) -> LapackCall:
-    n, t = _order(i), element_type(i)
-    values = (Result(2),) if t.is_complex else (Result(2), Result(3))
-    more = (Scratch(n * _real(i).byte_size),) if t.is_complex else ()
+    matrix, n, t, mode = _matrix(i), size_of(i)[1], element_type(i), _letter(i, "mode", "VN")
+    if not (_is_square(i) and mode):
+        return None
+    values = _eigenvalues(t, n)
     k = 2 + len(values)
-    head = (_letter(i, "mode", "VN"), "N", None, n, Result(0), n, Result(k), *values, Result(1), n)
-    return LapackCall("gees", (*head, WORK, *more, None, Result(k + 1)))
+    head: Arguments = (mode, "N", None, n, Result(0), n, Result(k), *map(Result, range(2, k)))
+    arguments: Arguments = (*head, Result(1), n, _WORK, *_reals(t, n), None, Result(k + 1))
+    return Routine((matrix,), (matrix, matrix, *values, _INFO, _INFO), "gees", arguments, 25 * n**3)
 
 
-def _gehrd(i: HloInstruction) -> LapackCall:
-    n, options = _order(i), lapack_options(i)
-    return LapackCall("gehrd", (n, options["low"], options["high"], Result(0), n, Result(1), WORK, Result(2)))
-
-
-PAIRS = (Parameter(PTR, "v"), Parameter(PTR, "imaginary"), Parameter(PTR, "result"), Parameter(I64, "n"))
+def gehrd(i: HloInstruction) -> Routine | None:
+    """(a) -> (H and reflections, tau, info)"""
+    matrix, n, options = _matrix(i), size_of(i)[1], lapack_options(i)
+    low, high = options.get("low", 0), options.get("high", 0)
+    if not (_is_square(i) and n > 1 and 1 <= low <= high <= n):
+        return None
+    arguments = (n, low, high, Result(0), n, Result(1), _WORK, Result(2))
+    return Routine((matrix,), (matrix, (matrix[0], (n - 1,)), _INFO), "gehrd", arguments, 10 / 3 * n**3)
 
 
 def _eigenvectors(call: Call, arguments: Sequence[Value]) -> None:
     """Make complex eigenvectors of LAPACK's real ones; set those that were not asked for to zero."""
-    i, sizes = call.instruction, result_bytes(call.instruction)
-    for k, (side, result) in enumerate((("left", -3), ("right", -2))):
-        if _letter(i, f"compute_{side}", "VN") == "N":
+    n, sizes = size_of(call.instruction)[1], result_bytes(call.instruction)
+    for k, result in enumerate((-3, -2)):
+        if call.routine.arguments[k] == "N":
             call.f.fill(call.results[result], 0, sizes[result])
         elif not call.type.is_complex:
-            given = (arguments[7 + 2 * k], call.results[1], call.results[result], _order(i))
-            call.routine("eigenvectors", lambda f: _write_pairs(f, call.type), PAIRS, *given)
+            given = (arguments[7 + 2 * k], call.results[1], call.results[result], n)
+            call.step("eigenvectors", _write_pairs, *given)
 
 
-def _write_pairs(f: Function, t: PrimitiveType) -> None:
+def _write_pairs(f: Function, t: PrimitiveType, v: Value, imaginary: Value, result: Value, n: Value) -> None:
     """Complex eigenvectors: those of a pair of eigenvalues are v[j] + i v[j + 1] and its conjugate."""
-    v, imaginary, result, n = (f.argument(p) for p in PAIRS)
     kind = number(t)
     with f.loop(n, guarded=True) as column:
         j, y = f.value(column), Pointer(imaginary, kind)[column]
         first, second = y > 0.0, y < 0.0
         real = Pointer(v, kind).by(second.select(j - 1, j) * n)
         other = Pointer(v, kind).by(first.select(j + 1, j) * n)
-        zero = f.zero(kind)
-        sign = first.select(f.const(kind, 1.0), second.select(f.const(kind, -1.0), zero))
+        sign = first.select(f.const(kind, 1.0), second.select(f.const(kind, -1.0), f.zero(kind)))
         into = Pointer(result, kind).by(j * n * 2)
         with f.loop(n, guarded=True) as row:
             r = f.value(row)
             into[r * 2], into[r * 2 + 1] = real[r], other[r] * sign
 
 
-def _schur_vectors(call: Call, arguments: Sequence[Value]) -> None:
-    del arguments
-    if _letter(call.instruction, "mode", "VN") == "N":
+def _clear_schur_vectors(call: Call, _arguments: Sequence[Value]) -> None:
+    if call.routine.arguments[0] == "N":
         call.f.fill(call.results[1], 0, result_bytes(call.instruction)[1])
 
 
-def _all_but_info(i: HloInstruction) -> Sequence[int]:
-    return range(len(result_bytes(i)) - 1)
-
-
-def _last(i: HloInstruction) -> int:
-    return len(result_bytes(i)) - 1
-
-
-GENERAL = Iteration(lambda _: "A", -1, _all_but_info)
-CUSTOM_CALLS["geev"] = [
-    lapack_way(_geev_signature, _geev, _cubes(25), finish=_eigenvectors, iteration=GENERAL, in_place=())
-]
-CUSTOM_CALLS["gees"] = [lapack_way(_gees_signature, _gees, _cubes(25), finish=_schur_vectors, iteration=GENERAL)]
-CUSTOM_CALLS["gehrd"] = [lapack_way(_gehrd_signature, _gehrd, _cubes(10 / 3))]
+GENERAL = Iteration(lambda _: "A", -1, lambda r: range(len(r.results) - 1))
+WAYS["geev"] = [lapack_way(geev, finish=_eigenvectors, iteration=GENERAL, in_place=())]
+WAYS["gees"] = [lapack_way(gees, finish=_clear_schur_vectors, iteration=GENERAL)]
+WAYS["gehrd"] = [lapack_way(gehrd)]
