@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import array
-from xlanb.codegen.indexing import IrArray, strides
+from xlanb.codegen.indexing import strides
 from xlanb.codegen.lanes import MAX_CUTS
 from xlanb.cpu.emitters.copies import Copy, emit_copy
 from xlanb.cpu.emitters.kernel import Kernel, emitter
 from xlanb.cpu.emitters.matmul.contraction import Axis
-from xlanb.errors import CompilationError
-from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
 
@@ -31,15 +29,7 @@ def emit_copied(k: Kernel) -> bool:
     for o in i.operands:
         source = array_of(o)
         axes = tuple(Axis(n, a, 0, c) for n, a, c in zip(source.dimensions, strides(source), steps, strict=True))
-        emit_copy(f, Copy(axes, t, t), _array(k, o).pointer, to.address(offset))
+        emit_copy(f, Copy(axes, t, t), k.memory(o).pointer, to.address(offset))
         offset += source.dimensions[d] * steps[d]
     f.ready = f.calls_only = True
     return True
-
-
-def _array(k: Kernel, operand: HloInstruction) -> IrArray:
-    """The memory of an operand."""
-    source = k.e.constants(operand) if operand.opcode is Op.CONSTANT else k.e.bindings[operand][()]
-    if not isinstance(source, IrArray):
-        raise CompilationError(f"operand {operand.name} is not in memory:\n  {k.root}")
-    return source

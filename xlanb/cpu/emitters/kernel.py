@@ -11,6 +11,7 @@ from xlanb.codegen.indexing import IrArray
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I8
 from xlanb.codegen.values import Value
+from xlanb.errors import CompilationError
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 
@@ -34,6 +35,13 @@ class Kernel:
             raise AssertionError("a kernel without scratch memory")
         at = self.f.add(self.shared_scratch, self.f.mul(self.f.slot, self.own_scratch_bytes))
         return Pointer(self.scratch, I8).address(at)
+
+    def memory(self, operand: HloInstruction) -> IrArray:
+        """The array in memory of an operand of the root."""
+        source = self.e.constants(operand) if operand.opcode is Op.CONSTANT else self.e.bindings[operand][()]
+        if not isinstance(source, IrArray):
+            raise CompilationError(f"operand {operand.name} is not in memory:\n  {self.root}")
+        return source
 
     @property
     def output(self) -> IrArray:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from xlanb.codegen import costs, polling
 from xlanb.codegen.elemental import array_of
-from xlanb.codegen.elements import Element, from_memory, load, memory, real, register, store, to_memory
-from xlanb.codegen.function import Function, Ix, Parameter
-from xlanb.codegen.indexing import Index, IrArray
+from xlanb.codegen.elements import Element, from_memory, memory, real, register, to_memory
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.indexing import Index
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.routines import routine
+from xlanb.codegen.routines import shared
 from xlanb.codegen.types import I8, I32, I64, PTR, integer
 from xlanb.codegen.values import Value
 from xlanb.codegen.views import along
@@ -112,16 +112,8 @@ def counts_places(i: HloInstruction, operand: int) -> bool:
     )
 
 
-def sort_line(k: Kernel, plan: Plan, place: Place) -> None:
-    """Sort one line from the operands into the results; `place(operand, v)` is where its element v lies."""
-    if plan.is_short:
-        _Short(k, plan, place).emit()
-    else:
-        _Long(k, plan, place).emit()
-
-
-class _Line:
-    """What both ways share: keys, and where things lie."""
+class SortedLine:
+    """A line that is sorted from the operands into the results; `place(operand, v)` is where its element v lies."""
 
     def __init__(self, k: Kernel, plan: Plan, place: Place) -> None:
         self.k, self.e, self.f = k, k.e, k.f
@@ -129,62 +121,75 @@ class _Line:
         self.operands = k.root.operands
         self.types = [T.U64, *(key.element_type for key in plan.keys)]
         self.leaves = [leaf for leaf, _ in k.root.shape.leaves()]
-        self.saved: dict[int, Value] = {}
-
-    def element(self, o: int, v: Ix) -> Element:
-        return self.e.element(self.operands[o], self.place(o, v))
-
-    def key(self, v: Ix) -> tuple[Value, list[Element]]:
-        """The packed key of element v, and its values."""
-        values = [self.element(o, v) for o in range(len(self.operands))]
-        return packed(self.e, self.plan.keys, self.k.root.to_apply, values), values
-
-    def move(self, source: Ix, target: Ix) -> None:
-        """Element `source` of every operand to place `target` of the results."""
-        for o, leaf in enumerate(self.leaves):
-            if leaf in self.k.outputs:
-                self.k.outputs[leaf].store(self.place(o, target), self._moved(o, source))
-
-    def _moved(self, o: int, source: Ix) -> Element:
-        if o in self.saved:
-            return load(array_of(self.operands[o]).element_type, self.saved[o], source)
-        if not counts_places(self.k.root, o):
-            return self.element(o, source)
-        kind = register(array_of(self.operands[o]).element_type)
-        return self.f.const(kind, source) if isinstance(source, int) else source.trunc(kind)
-
-
-class _Short(_Line):
-    """By counting: an element's place is the number of records below its own, which are all different as they end in their places.
-
-    The records are on the stack, and with them the elements of operands that the results are written over.
-    """
 
     def emit(self) -> None:
+        """By counting where it is short, else by digits."""
+        if self.plan.is_short:
+            self._by_counting()
+        else:
+            self._by_digits()
+
+    def _by_counting(self) -> None:
+        """An element's place is the number of records below its own, which are all different as they end in their places."""
         f, n = self.f, self.plan.n
         records = Pointer(f.alloca(I64, self.plan.record_bytes // 8), I64)
         pad(f, records, n)
 
         def record(v: Ix) -> None:
-            key, _ = self.key(v)
+            key, _ = self._key(v)
             records[v] = (key << 32) | v
 
-        ready = along(f, n, self.types, record, registers=1)
-        for o in range(len(self.operands)):
-            ready &= self._save(o)
-        f.ready = ready
+        f.ready = along(f, n, self.types, record, registers=1)
         with f.loop(n) as v:
-            self.move(v, rank(f, records, n, records[v]))
+            self._move(v, rank(f, records, n, records[v]))
 
-    def _save(self, o: int) -> bool:
-        """Copy an operand's line to the stack where its result lies in its place; whether that needs no passes of LLVM's."""
-        source, leaf = self.e.bindings.get(self.operands[o], {}).get(()), self.leaves[o]
-        result = self.k.outputs.get(leaf)
-        if result is None or not isinstance(source, IrArray) or source.pointer != result.pointer:
-            return True
-        t = source.shape.element_type
-        line = self.saved[o] = self.f.alloca(I8, self.plan.n * t.byte_size)
-        return along(self.f, self.plan.n, [t], lambda v: store(t, line, v, self.element(o, v)))
+    def _by_digits(self) -> None:
+        f, plan = self.f, self.plan
+        sorter = Digits(f, plan, self.k.own_scratch())
+
+        def record(v: Ix) -> None:
+            key, values = self._key(v)
+            sorter.set(v, key, self._bits(values[0]) if plan.value else v)
+
+        ready = along(f, plan.n, self.types, record, registers=1)
+        records, places = sorter.sort()
+        if plan.value:
+            ready &= along(f, plan.n, self.types, lambda v: self._result(v, records), registers=1)
+        else:
+            with f.loop(plan.n) as v:
+                self._move(place_of(v, records, places), v)
+        f.ready = ready
+
+    def _element(self, o: int, v: Ix) -> Element:
+        return self.e.element(self.operands[o], self.place(o, v))
+
+    def _key(self, v: Ix) -> tuple[Value, list[Element]]:
+        """The packed key of element v, and its values."""
+        values = [self._element(o, v) for o in range(len(self.operands))]
+        return packed(self.e, self.plan.keys, self.k.root.to_apply, values), values
+
+    def _move(self, source: Ix, target: Ix) -> None:
+        """Element `source` of every operand to place `target` of the results."""
+        for o, leaf in enumerate(self.leaves):
+            if leaf in self.k.outputs:
+                counted = counts_places(self.k.root, o)
+                kind = register(array_of(self.operands[o]).element_type)
+                value = self.f.value(source).trunc(kind) if counted else self._element(o, source)
+                self.k.outputs[leaf].store(self.place(o, target), value)
+
+    def _bits(self, value: Element) -> Value:
+        """The memory form of the only operand's element as an i64."""
+        f, t = self.f, array_of(self.operands[0]).element_type
+        raw = to_memory(f, t, real(value))
+        return (raw if memory(t).is_integer else raw.bits_as(integer(t.bits))).zext(I64)
+
+    def _result(self, v: Ix, records: Pointer) -> None:
+        """The element in a record's low half."""
+        f = self.f
+        t = array_of(self.operands[0]).element_type
+        low = records[v].trunc(integer(max(t.bits, 8)))
+        raw = low if memory(t).is_integer else low.bits_as(memory(t))
+        self.k.outputs[self.leaves[0]].store(self.place(0, v), from_memory(f, t, raw))
 
 
 def pad(f: Function, records: Pointer, n: int) -> None:
@@ -201,41 +206,6 @@ def rank(f: Function, records: Pointer, n: int, own: Value) -> Value:
         others = records.load(f.mul(loop.index, lanes), lanes)
         loop.next = [loop.values[0] + others.ult(mine).zext(I64)]
     return f.reduce("add", loop.values[0])
-
-
-class _Long(_Line):
-    """By digits."""
-
-    def emit(self) -> None:
-        f, plan = self.f, self.plan
-        sorter = Digits(f, plan, self.k.own_scratch())
-
-        def record(v: Ix) -> None:
-            key, values = self.key(v)
-            sorter.set(v, key, self._bits(values[0]) if plan.value else v)
-
-        ready = along(f, plan.n, self.types, record, registers=1)
-        records, places = sorter.sort()
-        if plan.value:
-            ready &= along(f, plan.n, self.types, lambda v: self._result(v, records), registers=1)
-        else:
-            with f.loop(plan.n) as v:
-                self.move(place_of(v, records, places), v)
-        f.ready = ready
-
-    def _bits(self, value: Element) -> Value:
-        """The memory form of the only operand's element as an i64."""
-        f, t = self.f, array_of(self.operands[0]).element_type
-        raw = to_memory(f, t, real(value))
-        return (raw if memory(t).is_integer else raw.bits_as(integer(t.bits))).zext(I64)
-
-    def _result(self, v: Ix, records: Pointer) -> None:
-        """The element in a record's low half."""
-        f = self.f
-        t = array_of(self.operands[0]).element_type
-        low = records[v].trunc(integer(max(t.bits, 8)))
-        raw = low if memory(t).is_integer else low.bits_as(memory(t))
-        self.k.outputs[self.leaves[0]].store(self.place(0, v), from_memory(f, t, raw))
 
 
 def place_of(v: Ix, records: Pointer, places: Pointer | None) -> Value:
@@ -267,28 +237,22 @@ class Digits:
         """Sort the records; gives where they and their places lie then (None: in the records)."""
         f, plan = self.f, self.plan
         out = Pointer(f.alloca(PTR, 2), PTR)
-        places = self.places or [f.zero(PTR)] * 2
+        (r0, r1), (q0, q1) = self.records, self.places or [f.zero(PTR)] * 2
         order = Order(plan.rounds, plan.digit, self.wide)
-        order.call(f, (*self.records, *places, self.counts), plan.n, out.base)
+        _sort_records(f, order, r0, r1, q0, q1, self.counts, plan.n, out.base)
         return Pointer(out[0], I64), Pointer(out[1], I32) if self.wide else None
 
 
 @dataclass(frozen=True)
 class Order:
-    """The routine that brings records into order; it depends on the form of the keys only, so that a process has it once (see matmul.shared).
+    """How records are brought into order; it depends on the form of the keys only.
 
-    `void name(records, room, places, room, counts, n, out)`: at `out` it writes where records and places lie then. Keys of up to 32 bits stand in the records' high halves,
-    `wide` ones have their places beside them.
+    Keys of up to 32 bits stand in the records' high halves, `wide` ones have their places beside them.
     """
 
     rounds: int
     digit: int
     wide: bool
-
-    def call(self, f: Function, pointers: Sequence[Value], n: Ix, out: Value) -> None:
-        """Sort n records, of which there is one at least."""
-        name = f"digits.{self.rounds}x{self.digit}{'.wide' if self.wide else ''}"
-        f.call_own(routine(f.module, self, name, self._emit, _ORDER), *pointers, f.value(n), out)
 
     def emit(self, f: Function, pointers: Sequence[Value], counts: Value, n: Value) -> list[Value]:
         """The same within another routine; gives where records and places lie, and where there is room."""
@@ -296,14 +260,6 @@ class Order:
         with f.carried(self.rounds, pointers) as loop:
             loop.next = self._round(f, loop.index, loop.values, counts, n)
         return loop.values
-
-    def _emit(self, f: Function) -> None:
-        r0, r1, q0, q1, counts, n, out = map(f.argument, _ORDER)
-        found = self.emit(f, [r0, r1, *([q0, q1] if self.wide else [])], counts, n)
-        places = Pointer(out, PTR)
-        places[0] = found[0]
-        if self.wide:
-            places[1] = found[2]
 
     def _shift(self, f: Function, round_: Ix) -> Ix:
         return f.add(f.mul(round_, self.digit), 0 if self.wide else 32)
@@ -346,4 +302,13 @@ class Order:
         return out
 
 
-_ORDER = tuple(Parameter(I64 if name == "n" else PTR, name) for name in ("r0", "r1", "q0", "q1", "counts", "n", "out"))
+@shared("digits")
+def _sort_records(
+    f: Function, order: Order, r0: Value, r1: Value, q0: Value, q1: Value, counts: Value, n: Ix, out: Value
+) -> None:
+    """Sort n records, of which there is one at least; writes to `out` where records and places lie then."""
+    found = order.emit(f, [r0, r1, *([q0, q1] if order.wide else [])], counts, f.value(n))
+    places = Pointer(out, PTR)
+    places[0] = found[0]
+    if order.wide:
+        places[1] = found[2]

@@ -109,34 +109,30 @@ def _same_sides(equal: HloInstruction, less: HloInstruction) -> bool:
     return (a is c and b is d) or (a is d and b is c)
 
 
-def unsigned(f: Function, key: Key, value: Value) -> Value:
-    """The key's value as an i<bits> whose unsigned order is the order of the sort.
+def unsigned(f: Function, t: PrimitiveType, value: Value, *, down: bool, total_order: bool) -> Value:
+    """A key of type t as an i<bits> whose unsigned order is the order of the sort.
 
     Without a total order the zeros are one, and NaN, which no comparison puts anywhere, comes last.
     """
-    t = key.element_type
     if t is T.PRED:
         bits = value.zext(I8)
     elif not t.is_floating:
         bits = value ^ (1 << (t.bits - 1)) if t.is_signed else value
+    elif total_order:
+        bits = _float_bits(f, t, value)
     else:
-        bits = _float_bits(f, key, value)
-    return ~bits if key.down else bits
+        ordered = _float_bits(f, t, value.equals(0.0).select(0.0, value))
+        bits = value.is_nan().select(0 if down else -1, ordered)
+    return ~bits if down else bits
 
 
-def _float_bits(f: Function, key: Key, value: Value) -> Value:
-    t = key.element_type
-    number = value if key.total_order else value.equals(0.0).select(0.0, value)
-    bits = to_bits(f, t, number)
+def _float_bits(f: Function, t: PrimitiveType, value: Value) -> Value:
+    bits, sign = to_bits(f, t, value), 1 << (t.bits - 1)
     if t is T.F8E8M0FNU:
-        ordered = bits  # without a sign
-    elif t.is_fnuz:
-        ordered = order_bits(f, t, number) ^ (1 << (t.bits - 1))
-    else:
-        ordered = bits ^ ((bits >> (t.bits - 1)) | (1 << (t.bits - 1)))
-    if key.total_order:
-        return ordered
-    return value.is_nan().select(0 if key.down else -1, ordered)
+        return bits  # without a sign
+    if t.is_fnuz:
+        return order_bits(f, t, value) ^ sign
+    return bits ^ ((bits >> (t.bits - 1)) | sign)
 
 
 def packed(e: Elemental, keys: Sequence[Key], target: HloComputation, values: Sequence[Element]) -> Value:
@@ -148,7 +144,8 @@ def packed(e: Elemental, keys: Sequence[Key], target: HloComputation, values: Se
     inner = Elemental(f, sides, e.constants, floor=len(f.regions))
     total: Value | None = None
     for key in keys:
-        made = unsigned(f, key, real(inner.element(key.expression, Index(array_of(key.expression), ())))).zext(I64)
+        value = real(inner.element(key.expression, Index(array_of(key.expression), ())))
+        made = unsigned(f, key.element_type, value, down=key.down, total_order=key.total_order).zext(I64)
         total = made if total is None else (total << key.bits) | made
     if total is None:
         raise AssertionError("an order without keys")

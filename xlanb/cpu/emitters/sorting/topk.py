@@ -1,27 +1,32 @@
-"""The k largest of each line, in order, and where they were: by selection, in one pass over the line.
+"""The k largest of each line, in order, and where they were.
 
-The first elements fill a buffer, which is sorted and cut to k; from then on only elements beyond the last of those enter it, found a vector at a time, and it is sorted and
-cut again when it is full. Of equal elements the first comes first.
+Of short lines and few: the least of all records (a key and its place), then the least of those behind it, and so on. Else by selection, in one pass over the line: the first elements
+fill a buffer, which is sorted and cut to k; from then on only elements beyond the last of those enter it, found a vector at a time, and it is sorted and cut again when it is full.
+Long keys are sorted whole. Of equal elements the first comes first.
+
+The routines know no shapes: a process has each once (see routines.py).
 """
 
 from __future__ import annotations
 
-from xlanb.codegen import costs
+from collections.abc import Sequence
+
+from xlanb.codegen import costs, polling
 from xlanb.codegen.elemental import array_of
-from xlanb.codegen.elements import real, register
-from xlanb.codegen.function import Ix
-from xlanb.codegen.indexing import Index, IrArray, unflatten
+from xlanb.codegen.elements import array, load, real, register, store
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.indexing import IrArray, flatten, strides, unflatten
 from xlanb.codegen.memory import Pointer
+from xlanb.codegen.nest import vectors as each_vector
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.plan import time_text
-from xlanb.codegen.types import I8, I32, I64
+from xlanb.codegen.routines import shared
+from xlanb.codegen.types import I8, I32, I64, PTR
 from xlanb.codegen.values import Value
-from xlanb.codegen.views import along
+from xlanb.codegen.views import is_plain
 from xlanb.cpu.emitters.kernel import MEMORY_ONLY, SCRATCH_EACH, Kernel, emitter
-from xlanb.cpu.emitters.sorting import digits
-from xlanb.cpu.emitters.sorting.digits import Digits, Order, Plan
-from xlanb.cpu.emitters.sorting.keys import Key, unsigned
-from xlanb.cpu.emitters.sorting.selection import PLAIN, Lines, Selection, cut_short, record
+from xlanb.cpu.emitters.sorting.digits import Digits, Order, Plan, place_of, rank
+from xlanb.cpu.emitters.sorting.keys import unsigned
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
@@ -30,51 +35,47 @@ from xlanb.shape.shape import ArrayShape
 T = PrimitiveType
 
 
-def _plan(i: HloInstruction) -> Plan:
-    """The buffer: all of the line where it is short, or its keys long."""
-    n, k = _sizes(i)
-    bits = max(array_of(i.operands[0]).element_type.bits, 8)
-    if bits > 32:
-        return Plan((), n, bits, value=False)
-    room = costs.COMMON.counted_elements if k <= costs.COMMON.counted_elements // 2 else max(2 * k, k + 256)
-    return Plan((), min(room, n), bits, value=False)
-
-
 def _sizes(i: HloInstruction) -> tuple[int, int]:
+    """The elements of a line, and how many of them are wanted."""
     return array_of(i.operands[0]).dimensions[-1], array_of(i, (0,)).dimensions[-1]
 
 
-def _key_bytes(i: HloInstruction) -> int:
-    return -(-_sizes(i)[0] * 4 // 64) * 64 + 64
+def _bits(i: HloInstruction) -> int:
+    return max(array_of(i.operands[0]).element_type.bits, 8)
 
 
-def _is_plain(i: HloInstruction) -> bool:
-    """Whether the lines of operand and results lie in memory as the routines for lines take them."""
-    arrays = [array_of(i.operands[0]), array_of(i, (0,)), array_of(i, (1,))]
-    ordered = all(list(s.minor_to_major) == list(range(s.rank))[::-1] for s in arrays)
-    return ordered and arrays[0].element_type in PLAIN and arrays[2].element_type is T.S32
+def _buffer(i: HloInstruction) -> Plan:
+    """The buffer of a selection: all of the line where it is short, or its keys long."""
+    (n, k), c = _sizes(i), costs.COMMON
+    room = n if _bits(i) > 32 else c.counted_elements if k <= c.counted_elements // 2 else max(2 * k, k + 256)
+    return Plan((), min(room, n), _bits(i), value=False)
 
 
 def _is_few(i: HloInstruction) -> bool:
     """Whether it costs less to look for the least of a line again and again than to select and sort."""
     n, count = _sizes(i)
-    return _is_plain(i) and n <= costs.COMMON.recorded_elements and _few_nanoseconds(n, count) < 600 + n * 0.4
+    return _bits(i) <= 32 and n <= costs.COMMON.recorded_elements and _few_nanoseconds(n, count) < 600 + n * 0.4
 
 
 def _few_nanoseconds(n: int, count: int) -> float:
     return count * (n * 0.04 + 6) + n * 0.15
 
 
-def _selecting(plan: Plan, n: int) -> float:
-    """What a line of n elements costs."""
+def _selecting_nanoseconds(plan: Plan, n: int) -> float:
     c = costs.COMMON
     return n * (c.selected_element_ns if plan.bits <= 32 else c.selected_wide_ns) + plan.n * c.kept_element_ns
 
 
+def _record_bytes(n: int) -> int:
+    return Plan((), n, 32, value=False).record_bytes
+
+
 def _scratch_bytes(i: HloInstruction) -> int:
-    # A few of plain lines need less, but not where the operand is a constant, which has no address here.
-    few = -(-_sizes(i)[0] // 8) * 64 if _is_few(i) else 0
-    return max(few, 2 * _plan(i).record_bytes + _plan(i).scratch_bytes + _key_bytes(i))
+    n, count = _sizes(i)
+    if _is_few(i):
+        return _record_bytes(n) + _record_bytes(count)
+    plan = _buffer(i)
+    return 2 * plan.record_bytes + plan.scratch_bytes + _record_bytes(n) // 2 + 64
 
 
 SCRATCH_EACH[Op.TOPK] = _scratch_bytes
@@ -83,125 +84,229 @@ MEMORY_ONLY.add(Op.TOPK)
 
 @emitter(Op.TOPK)
 def _topk(k: Kernel) -> bool:
-    source = array_of(k.root.operands[0])
-    n, _ = _sizes(k.root)
-    lines = source.element_count // n
-    plan = _plan(k.root)
-    bound = k.e.bindings.get(k.root.operands[0], {}).get(())
-    if isinstance(bound, IrArray) and _is_plain(k.root) and (_is_few(k.root) or plan.n < n):
-        _PlainLines(k, plan, bound.pointer).emit(lines)
-        return True
-    with parallel(k.f, lines, nanoseconds=_selecting(plan, n)) as line:
-        at = unflatten(k.f, line, ArrayShape(source.element_type, (*source.dimensions[:-1], 1), layout=source.layout))
-        _Line(k, plan, list(at[:-1])).emit()
+    source = k.memory(k.root.operands[0])
+    (n, count), plan, few = _sizes(k.root), _buffer(k.root), _is_few(k.root)
+    ways = {
+        f"the least of a line, {count} times": _few_nanoseconds(n, count),
+        f"a buffer of {plan.n}, sorted at the end": _selecting_nanoseconds(plan, n),
+    }
+    taken, other = ways if few else reversed(ways)
+    cost = ways[taken]
+    k.f.decided("top_k", taken, f"{time_text(cost)} a line", [(other, time_text(ways[other]))])
+    shape = source.shape
+    with parallel(k.f, shape.element_count // n, nanoseconds=cost) as line:
+        at = unflatten(k.f, line, ArrayShape(shape.element_type, (*shape.dimensions[:-1], 1), layout=shape.layout))
+        made = _Line(k, plan, source, at)
+        if few:
+            made.few()
+        elif plan.n == n:
+            made.whole()
+        else:
+            made.selected()
+    k.f.ready = k.f.calls_only = True
     return True
 
 
-def _how(k: Kernel) -> Key:
-    return Key(k.root.operands[0], down=k.root.get("largest") is not False, total_order=True)
-
-
-class _PlainLines:
-    """Lines in memory, by routines alone."""
-
-    def __init__(self, k: Kernel, plan: Plan, source: Value) -> None:
-        self.k, self.f, self.plan, self.source = k, k.f, plan, source
-        self.n, self.count = _sizes(k.root)
-        self.how = _how(k)
-        self.routines = Lines(self.how.element_type, self.how.down)
-
-    def emit(self, lines: int) -> None:
-        """All lines."""
-        f, n, count, few = self.f, self.n, self.count, _is_few(self.k.root)
-        ways = {
-            f"the least of a line, {count} times": _few_nanoseconds(n, count),
-            f"a buffer of {self.plan.n}, sorted at the end": _selecting(self.plan, n),
-        }
-        taken, other = ways if few else reversed(ways)
-        cost = ways[taken]
-        f.decided("top_k", taken, f"{time_text(cost)} a line", [(other, time_text(ways[other]))])
-        with parallel(f, lines, nanoseconds=cost) as line:
-            source = Pointer(self.source, I8).address(f.mul(line, 4 * n))
-            made = [Pointer(self.k.outputs[leaf,].pointer, I8).address(f.mul(line, 4 * count)) for leaf in (0, 1)]
-            records = self.k.own_scratch()
-            if few:
-                self.routines.first(f, self.how, (source, records, *made), n, count)
-            else:
-                self._select(source, records, made)
-        f.ready = f.calls_only = True
-
-    def _select(self, source: Value, records: Value, made: list[Value]) -> None:
-        f, plan, scratch = self.f, self.plan, Pointer(records, I8)
-        room, counts = (scratch.address(k * plan.record_bytes) for k in (1, 2))
-        keys = scratch.address(2 * plan.record_bytes + plan.scratch_bytes)
-        self.routines.keys(f, self.how, (source, keys), self.n)
-        order = None if plan.is_short else Order(plan.rounds, plan.digit, wide=False)
-        Selection(order).call(f, (keys, records, room, counts), (self.n, plan.n, self.count))
-        self.routines.taken(f, (records, source, *made), self.count)
-
-
 class _Line:
-    """One line of any operand."""
+    """A line of an array, by routines alone."""
 
-    def __init__(self, k: Kernel, plan: Plan, at: list[Ix]) -> None:
-        self.k, self.e, self.f, self.plan = k, k.e, k.f, plan
+    def __init__(self, k: Kernel, plan: Plan, source: IrArray, at: Sequence[Ix]) -> None:
+        self.f, self.plan = k.f, plan
         self.n, self.count = _sizes(k.root)
-        self.before = at
-        self.operand = k.root.operands[0]
-        self.how = _how(k)
+        self.type, self.down = source.shape.element_type, k.root.get("largest") is not False
+        arrays = source, k.outputs[0,], k.outputs[1,]
+        self.begins = [array(x.shape.element_type, x.pointer).address(flatten(k.f, at, x.shape)) for x in arrays]
+        self.steps = [strides(x.shape)[-1] for x in arrays]
+        self.place_type = arrays[2].shape.element_type
         self.scratch = Pointer(k.own_scratch(), I8)
-        self.records = Pointer(self.scratch.base, I64)
 
-    def _index(self, v: Ix) -> Index:
-        return Index(array_of(self.operand), [*self.before, v])
+    def _keys(self, form: str, target: Value, places: Value) -> None:
+        """The keys of the line; see the routine."""
+        vectors = self.steps[0] == 1 and (is_plain(self.type) or self.type in (T.BF16, T.F16))
+        fixed = self.type, self.down, form, vectors
+        _write_keys(self.f, *fixed, self.begins[0], self.steps[0], target, places, self.n)
 
-    def _key(self, v: Ix) -> Value:
-        """The key of element v as an i64, the first of the order lowest."""
-        return unsigned(self.f, self.how, real(self.e.element(self.operand, self._index(v)))).zext(I64)
-
-    def emit(self) -> None:
-        """Sort the line, or select from it."""
-        if self.plan.n == self.n:
-            self._whole()
-        else:
-            self._selected()
-
-    def _write(self, records: Pointer, places: Pointer | None) -> None:
+    def _take(self, records: Value, places: Value | None = None) -> None:
         """The first of the records to the results."""
-        values, positions = self.k.outputs[0,], self.k.outputs[1,]
-        kind = register(positions.shape.element_type)
-        with self.f.loop(self.count) as v:
-            place = digits.place_of(v, records, places)
-            values.store(Index(values.shape, [*self.before, v]), self.e.element(self.operand, self._index(place)))
-            positions.store(Index(positions.shape, [*self.before, v]), place.trunc(kind))
+        given = places or self.f.zero(PTR)
+        fixed = self.type, self.place_type, places is not None
+        (a, values, positions), (a_step, value_step, position_step) = self.begins, self.steps
+        _write_results(
+            self.f, *fixed, records, given, a, a_step, values, value_step, positions, position_step, self.count
+        )
 
-    def _whole(self) -> None:
+    def few(self) -> None:
+        """Records of all elements, of which a routine finds one after the other."""
+        records, found = (self.scratch.address(at) for at in (0, _record_bytes(self.n)))
+        self._keys("records", records, self.f.zero(PTR))
+        _first(self.f, records, found, self.n, self.count)
+        self._take(found)
+
+    def whole(self) -> None:
         """Sort the line."""
-        f, plan = self.f, self.plan
-        types = (T.U64, self.how.element_type)
-        if plan.is_short:
-            digits.pad(f, self.records, plan.n)
-            f.ready = along(f, plan.n, types, lambda v: record(self.records, v, self._key(v), v), registers=1)
-            room = Pointer(self.scratch.address(plan.record_bytes), I64)
-            cut_short(f, self.records, room, plan.n, self.count)
-            self._write(self.records, None)
-            return
-        sorter = Digits(f, plan, self.scratch.base)
-        f.ready = along(f, plan.n, types, lambda v: sorter.set(v, self._key(v), v), registers=1)
-        self._write(*sorter.sort())
+        sorter = Digits(self.f, self.plan, self.scratch.base)
+        places = sorter.places[0] if sorter.wide else self.f.zero(PTR)
+        self._keys("beside" if sorter.wide else "records", sorter.records[0], places)
+        records, beside = sorter.sort()
+        self._take(records.base, beside.base if beside is not None else None)
 
-    def _selected(self) -> None:
+    def selected(self) -> None:
         """The keys of the line, from which a routine takes the first."""
-        f, plan, n = self.f, self.plan, self.n
-        keys = Pointer(self.scratch.address(2 * plan.record_bytes + plan.scratch_bytes), I32)
-
-        def key(v: Ix) -> None:
-            keys[v] = self._key(v).trunc(I32)
-
-        f.ready = along(f, n, (T.U32, self.how.element_type), key, registers=1)
-        # Behind the line stand keys that never enter.
-        keys.store(n, f.const(I32.times(f.target.vector_bits // 32), -1))
+        f, plan = self.f, self.plan
+        records, room, counts = (self.scratch.address(k * plan.record_bytes) for k in (0, 1, 2))
+        keys = self.scratch.address(2 * plan.record_bytes + plan.scratch_bytes)
+        self._keys("keys", keys, f.zero(PTR))
         order = None if plan.is_short else Order(plan.rounds, plan.digit, wide=False)
-        room, counts = (self.scratch.address(k * plan.record_bytes) for k in (1, 2))
-        Selection(order).call(f, (keys.base, self.records.base, room, counts), (n, plan.n, self.count))
-        self._write(self.records, None)
+        _select(f, order, keys, records, room, counts, self.n, plan.n, self.count)
+        self._take(records)
+
+
+@shared("topk.keys")
+def _write_keys(
+    f: Function, t: PrimitiveType, down: bool, form: str, vectors: bool, a: Value, step: Ix, target: Value, places: Value, n: Ix,
+) -> None:  # fmt: skip
+    """Write the keys of n elements that are so many apart, and a vector of the largest behind them.
+
+    `form`: "keys" of 32 bits, "records" of a key and a place, or keys of 64 bits and "beside" them their places.
+    """
+    element = I32 if form == "keys" else I64
+    made = Pointer(target, element)
+
+    def write(v: Ix) -> None:
+        key = unsigned(f, t, real(load(t, a, v if vectors else f.mul(v, step))), down=down, total_order=True)
+        if form == "records":
+            _record(made, v, key, v)
+        else:
+            made[v] = key.zext(element)
+        if form == "beside":
+            Pointer(places, I32)[v] = f.value(v).trunc(I32)
+
+    if vectors and f.target.explicit_vectors:
+        each_vector(f, 0, n, f.target.vector_bits // element.bits, write)
+    else:
+        with f.loop(n, most=polling.MANY) as v:
+            write(v)
+    made.store(n, f.const(element.times(f.target.vector_bits // element.bits), -1))
+
+
+@shared("topk.results")
+def _write_results(
+    f: Function, t: PrimitiveType, place_type: PrimitiveType, beside: bool,
+    records: Value, places: Value, a: Value, a_step: Ix, values: Value, value_step: Ix, positions: Value, position_step: Ix, count: Ix,
+) -> None:  # fmt: skip
+    """Write the elements and the places of `count` records; the operand's elements, the values and the positions are so many apart."""
+    with f.loop(count) as v:
+        place = place_of(v, Pointer(records, I64), Pointer(places, I32) if beside else None)
+        store(t, values, f.mul(v, value_step), load(t, a, f.mul(place, a_step)))
+        store(place_type, positions, f.mul(v, position_step), place.trunc(register(place_type)))
+
+
+def _record(records: Pointer, at: Ix, key: Value, place: Ix) -> None:
+    """Write a record of a key and a place."""
+    records[at] = (key.zext(I64) << 32) | place
+
+
+@shared("topk.first")
+def _first(f: Function, records: Value, found: Value, n: Ix, count: Ix) -> None:
+    """Write the first `count` of n records (a vector of the largest behind them) in order: each is the least of those behind the one before."""
+    lanes, given, made = f.target.vector_bits // 64, Pointer(records, I64), Pointer(found, I64)
+    rounds = f.value(f.add(n, lanes - 1)).udiv(lanes)
+    with f.carried(count, [f.zero(I64)]) as loop:
+        with f.carried(rounds, [f.const(I64.times(lanes), -1)]) as inner:
+            here = given.load(f.mul(inner.index, lanes), lanes)
+            left = here.uge(f.splat(loop.values[0], lanes)).select(here, -1)
+            inner.next = [inner.values[0].umin(left)]
+        best = f.reduce("umin", inner.values[0])
+        made[loop.index] = best
+        loop.next = [best + 1]
+
+
+@shared("topk.select")
+def _select(
+    f: Function,
+    order: Order | None,
+    keys: Value,
+    records: Value,
+    room: Value,
+    counts: Value,
+    n: Ix,
+    size: Ix,
+    count: Ix,
+) -> None:
+    """Of n keys (u32, a vector of the largest behind them) the first `count`, as records in order at `records`.
+
+    There is room for `size` of them, more than `count` and fewer than n. `order` says how a full buffer is sorted (None: by counting).
+    """
+    buffer = _Buffer(f, order, (keys, records, room), counts, f.value(size), f.value(count))
+    buffer.emit(f.value(n))
+
+
+class _Buffer:
+    """The buffer of a selection whose routine is being written."""
+
+    def __init__(
+        self,
+        f: Function,
+        order: Order | None,
+        arrays: tuple[Value, Value, Value],
+        counts: Value,
+        size: Value,
+        count: Value,
+    ) -> None:
+        self.f, self.order = f, order
+        self.keys, self.records, self.room = (Pointer(p, t) for p, t in zip(arrays, (I32, I64, I64), strict=True))
+        self.counts, self.count = counts, count
+        self.size = f.const(I64, costs.COMMON.counted_elements) if order is None else size
+
+    def emit(self, n: Value) -> None:
+        """Fill the buffer and cut it; then let in what stands before its last, and cut again."""
+        f, size = self.f, self.size
+        lanes = f.target.vector_bits // 32
+        with f.loop(size) as v:
+            _record(self.records, v, self.keys[v], v)
+        self._cut()
+        with f.carried((n - size + (lanes - 1)).udiv(lanes), [self.count, self._limit()]) as loop:
+            begin = f.add(f.mul(loop.index, lanes), size)
+            count, limit = loop.values
+            inside = self.keys.load(begin, lanes).ult(f.splat(limit, lanes))
+            loop.next = f.choose(
+                f.any_of(inside), lambda: self._entered(begin, lanes, count, limit), lambda: [count, limit]
+            )
+        count = loop.values[0]
+        with f.loop(size) as v:
+            self.records[v] = f.value(v).ult(count).select(self.records[v], -1)
+        self._cut()
+
+    def _cut(self) -> None:
+        """Sort the buffer, and bring its first to the front."""
+        f = self.f
+        if self.order is not None:
+            found = self.order.emit(f, [self.records.base, self.room.base], self.counts, self.size)[0]
+            f.move(self.records.base, found, self.count << 3)
+            return
+        with f.loop(self.size) as v:
+            own = self.records[v]
+            self.room[rank(f, self.records, costs.COMMON.counted_elements, own)] = own
+        f.move(self.records.base, self.room.base, self.count << 3)
+
+    def _limit(self) -> Value:
+        """The key of the last of the first, as an i32."""
+        return self.records[self.count - 1].lshr(32).trunc(I32)
+
+    def _entered(self, begin: Ix, lanes: int, count: Value, limit: Value) -> Sequence[Value]:
+        """The count and limit of the buffer after a vector some of whose elements may enter."""
+        with self.f.carried(lanes, [count, limit]) as loop:
+            loop.next = self._enter(self.f.add(begin, loop.index), *loop.values)
+        return loop.values
+
+    def _enter(self, v: Ix, count: Value, limit: Value) -> Sequence[Value]:
+        """Element v into the buffer if it stands before its limit; a full buffer is cut."""
+        key = self.keys[v]
+        _record(self.records, count, key, v)
+        more = count + key.ult(limit).zext(I64)
+
+        def cut() -> Sequence[Value]:
+            self._cut()
+            return [self.count, self._limit()]
+
+        return self.f.choose(more.equals(self.size), cut, lambda: [more, limit])
