@@ -356,7 +356,7 @@ def split(f: Function, q: Ix, sizes: Sequence[int]) -> list[Ix]:
     for size in reversed(sizes[1:]):
         out.append(f.rem(q, size))
         q = f.div(q, size)
-    return [q, *reversed(out)]
+    return [q, *reversed(out)] if sizes else []
 
 
 def _shared_axes(sizes: Sequence[int]) -> int:

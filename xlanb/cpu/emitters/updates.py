@@ -5,8 +5,8 @@ Each first copies its operand into the result, unless the result lies in the ope
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import math
+from collections.abc import Mapping, Sequence
 
 from xlanb.codegen import arithmetic
 from xlanb.codegen.elemental import Leaf, array_of, flat, pack
@@ -14,7 +14,7 @@ from xlanb.codegen.elements import parts, real
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import Index, IrArray, order
 from xlanb.codegen.movement import starts
-from xlanb.codegen.nest import nested
+from xlanb.codegen.nest import nested, split
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.types import I1, I64
 from xlanb.codegen.values import Value
@@ -49,28 +49,25 @@ def _dynamic_update_slice(k: Kernel) -> bool:
     if piece.element_count == 0:
         return True
     room = [n - m for n, m in zip(source.dimensions, piece.dimensions, strict=True)]
-    inner = order(piece)[::-1]
+    *outside, fast = order(piece)[::-1] or (0,)
+    width = piece.dimensions[fast] if piece.rank else 1
     ready = f.ready
 
-    def put(at: dict[int, Ix]) -> None:
+    def put(multi: Sequence[Ix]) -> None:
         begin = starts(e, k.root.operands[2:], room)  # here: threads may share the loop around
-        multi = [at.get(d, 0) for d in range(piece.rank)]
         value = e.element(update, Index(piece, multi))
         k.output.store(Index(source, [f.add(b, v) for b, v in zip(begin, multi, strict=True)]), value)
 
-    if not inner:
-        put({})
-        return True
-    cost = 0.3 * piece.dimensions[inner[-1]]
-    outside: AbstractContextManager[list[Ix]] = nullcontext([])
-    if inner[1:]:
-        outside = nested(f, [piece.dimensions[d] for d in inner[:-1]], cost)
-    with outside as outer:
-        at: dict[int, Ix] = dict(zip(inner, outer, strict=False))
-        types = (source.element_type,)
-        vectors = along(f, piece.dimensions[inner[-1]], types, lambda q: put({**at, inner[-1]: q}))
+    with nested(f, [piece.dimensions[d] for d in outside], 0.3 * width) as outer:
+        at = dict(zip(outside, outer, strict=True))
+        vectors = along(f, width, (source.element_type,), lambda q: put(_multi(piece, {**at, fast: q})))
     f.ready = ready and vectors
     return True
+
+
+def _multi(shape: ArrayShape, at: Mapping[int, Ix]) -> list[Ix]:
+    """An index of all dimensions of a shape: 0 along those that have none."""
+    return [at.get(d, 0) for d in range(shape.rank)]
 
 
 @emitter(Op.PAD)
@@ -90,9 +87,7 @@ def _pad_between(k: Kernel) -> bool:
 
     f.ready = along(f, result.element_count, (result.element_type,), clear, nanoseconds=f.target.costs.byte_ns * size)
     with nested(f, [source.dimensions[d] for d in slowest], 0.3 + 0.05 * size) as at:
-        multi: list[Ix] = [0] * source.rank
-        for d, v in zip(slowest, at, strict=True):
-            multi[d] = v
+        multi = _multi(source, dict(zip(slowest, at, strict=True)))
         place = [f.add(f.mul(v, p.interior + 1), p.low) for v, p in zip(multi, padding, strict=True)]
         k.output.store(Index(result, place), e.element(operand, Index(source, multi)))
     return True
@@ -142,25 +137,25 @@ class _Scatter:
         cost = self.update.element_count / blocks * f.target.costs.updated_element_ns
         with parallel(f, blocks, nanoseconds=cost) as block:
             part = f.mul(block, self.width // blocks), self.width // blocks
-            flags = self._each({}, part)
-        f.ready = ready and all(flags) and bool(self.order)
+            with nested(f, [self.update.dimensions[d] for d in self.scatter_dims], 0.0) as batch:
+                vectors = self._window(batch, part)
+        f.ready = ready and vectors and bool(self.order)
 
-    def _each(self, at: dict[int, Ix], part: tuple[Ix, int]) -> list[bool]:
-        """Every window, at an index of the updates' other dimensions; whether each loop is vectors. `part` is where the elements of a row begin, and how many there are."""
-        if len(at) == len(self.scatter_dims):
-            return self._window(at, part)
-        d = self.scatter_dims[len(at)]
-        with self.f.loop(self.update.dimensions[d]) as v:
-            return self._each({**at, d: v}, part)
-
-    def _window(self, at: dict[int, Ix], part: tuple[Ix, int]) -> list[bool]:
-        """One window, where it fits."""
-        f = self.f
-        where, inside = self._begin([at[d] for d in self.scatter_dims])
+    def _window(self, batch: list[Ix], part: tuple[Ix, int]) -> bool:
+        """The window of an index of the updates' other dimensions, where it fits; whether in vectors. `part`: where the elements of a row begin, and how many there are."""
+        f, (first, count) = self.f, part
+        where, inside = self._begin(batch)
         if inside.number == 0:
-            return []
+            return True
+        at = dict(zip(self.scatter_dims, batch, strict=True))
         with f.when(inside) if inside.number is None else f.aside():
-            return [self._elements(at, where, {}, part)]
+            if not self.order:
+                self._element(at, where, {})
+                return True
+            with nested(f, [self.sizes[d] for d in self.order[:-1]], 0.0) as outer:
+                shift = dict(zip(self.order, [*outer, 0], strict=True))
+                fast = self.order[-1]
+                return along(f, count, self.types, lambda q: self._element(at, where, {**shift, fast: f.add(first, q)}))
 
     def _begin(self, batch: list[Ix]) -> tuple[dict[int, Ix], Value]:
         """(where a window begins along the dimensions that have an index, whether it fits)."""
@@ -180,25 +175,12 @@ class _Scatter:
             where[d] = batch[t - (1 if t > vector_dim else 0)]
         return where, inside
 
-    def _elements(self, at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix], part: tuple[Ix, int]) -> bool:
-        """The elements of a window from `shift` on; whether in vectors."""
-        f = self.f
-        if len(shift) < len(self.order) - 1:
-            d = self.order[len(shift)]
-            with f.loop(self.sizes[d]) as v:
-                return self._elements(at, where, {**shift, d: v}, part)
-        if not self.order:
-            self._element(at, where, {})
-            return True
-        d, (first, count) = self.order[-1], part
-        return along(f, count, self.types, lambda q: self._element(at, where, {**shift, d: f.add(first, q)}))
-
     def _element(self, at: dict[int, Ix], where: dict[int, Ix], shift: dict[int, Ix]) -> None:
         """Combine an element of the updates into its place."""
         outputs, source, update = self.k.outputs, self.source, self.update
         place = Index(source, [self.f.add(where.get(d, 0), shift.get(d, 0)) for d in range(source.rank)])
         inner = {self.update_dim[d]: v for d, v in shift.items()}
-        spot = Index(update, [at.get(d, inner.get(d, 0)) for d in range(update.rank)])
+        spot = Index(update, _multi(update, {**inner, **at}))
         places = [(outputs[leaf], _of(place, array_of(o))) for leaf, o in zip(self.leaves, self.operands, strict=True)]
         old = [array.load(index) for array, index in places]
         new = [self.e.element(u, _of(spot, array_of(u))) for u in self.updates]
@@ -234,12 +216,8 @@ def _select_and_scatter(k: Kernel) -> bool:
     # Whether an element was seen, the best so far, and its place.
     none = [f.const(I1, False), *parts(e.scalar(initial)), *[f.zero(I64)] * base.rank]
 
-    def pick(at: list[Ix], offset: list[Ix], carried: Sequence[Value]) -> Sequence[Value]:
-        if len(offset) < len(dims):
-            with f.carried(dims[len(offset)].size, carried) as loop:
-                loop.next = pick(at, [*offset, loop.index], loop.values)
-            return loop.values
-        inside, where = window_position(f, dims, at, offset, base.dimensions)
+    def pick(at: list[Ix], index: Ix, carried: Sequence[Value]) -> Sequence[Value]:
+        inside, where = window_position(f, dims, at, split(f, index, [w.size for w in dims]), base.dimensions)
 
         def visit() -> list[Value]:
             value = e.element(operand, Index(base, where))
@@ -251,19 +229,14 @@ def _select_and_scatter(k: Kernel) -> bool:
 
         return f.choose(inside, visit, lambda: carried)
 
-    def nest(at: dict[int, Ix]) -> None:
-        if len(at) < windows.rank:
-            with f.loop(windows.dimensions[len(at)]) as v:
-                nest({**at, len(at): v})
-            return
-        multi = [at[d] for d in range(windows.rank)]
-        found = pick(multi, [], none)
+    with nested(f, windows.dimensions, 0.0) as at:
+        with f.carried(math.prod(w.size for w in dims), none) as loop:
+            loop.next = pick(at, loop.index, loop.values)
+        found = loop.values
         with f.when(found[0]):
             place = Index(base, list(found[1 + size :]))
-            value = e.element(source, Index(windows, multi))
+            value = e.element(source, Index(windows, at))
             k.output.store(place, e.apply(scatter, [k.output.load(place), value])[0])
-
-    nest({})
     return True
 
 
@@ -294,40 +267,29 @@ def _scan(k: Kernel) -> bool:
     inputs, initial = i.operands[:count], i.operands[count:]
     (axis,) = i.dimensions
     source = array_of(inputs[0])
-    target = i.to_apply
     leaves = [leaf for leaf, _ in i.shape.leaves()]
     outputs = leaves[: len(leaves) - carries]
     types = [array_of(o).element_type for o in initial]
     length = source.dimensions[axis]
     rest = [d for d in range(source.rank) if d != axis]
-    order = [d for d in reversed(source.minor_to_major) if d != axis]
-
-    def line(at: dict[int, Ix]) -> None:
+    around = [d for d in order(source)[::-1] if d != axis]
+    if not all(source.dimensions[d] for d in rest):
+        return True
+    with nested(f, [source.dimensions[d] for d in around], 0.0) as outer:
+        at = _multi(source, dict(zip(around, outer, strict=True)))
         slice_index = [at[d] for d in rest]
         first = [e.element(o, Index(array_of(o), slice_index if array_of(o).rank else ())) for o in initial]
         last = first
         if length:
             with f.carried(length, flat(first)) as loop:
-                step = f.sub(length - 1, loop.index) if i.get("is_reverse") else loop.index
-                where = [step if d == axis else at[d] for d in range(source.rank)]
-                rows = [e.element(o, Index(array_of(o), where)) for o in inputs]
-                made = e.apply_at(target, [*rows, *pack(types, loop.values)], slice_index)
+                at[axis] = f.sub(length - 1, loop.index) if i.get("is_reverse") else loop.index
+                rows = [e.element(o, Index(array_of(o), at)) for o in inputs]
+                made = e.apply_at(i.to_apply, [*rows, *pack(types, loop.values)], slice_index)
                 for leaf, value in zip(outputs, made, strict=False):
-                    k.outputs[leaf].store(Index(k.outputs[leaf].shape, where), value)
+                    k.outputs[leaf].store(Index(k.outputs[leaf].shape, at), value)
                 loop.next = flat(made[len(outputs) :])
             last = pack(types, loop.values)
         for leaf, value in zip(leaves[len(outputs) :], last, strict=True):
             shape = k.outputs[leaf].shape
             k.outputs[leaf].store(Index(shape, slice_index if shape.rank else ()), value)
-
-    def nest(at: dict[int, Ix]) -> None:
-        if len(at) < len(order):
-            d = order[len(at)]
-            with f.loop(source.dimensions[d]) as v:
-                nest({**at, d: v})
-            return
-        line(at)
-
-    if all(source.dimensions[d] for d in rest):
-        nest({})
     return True
