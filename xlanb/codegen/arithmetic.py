@@ -284,7 +284,11 @@ def order_bits(f: Function, t: PrimitiveType, value: Value) -> Value:
 
     Of the fnuz types, whose NaN is -0's bits and comes first, a negative number's magnitude is negated.
     """
-    bits = to_bits(f, t, value)
+    return ordered_bits(t, to_bits(f, t, value))
+
+
+def ordered_bits(t: PrimitiveType, bits: Value) -> Value:
+    """The same of a number's bits."""
     if t is T.F8E8M0FNU:
         return bits
     if t.is_fnuz:

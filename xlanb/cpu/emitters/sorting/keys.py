@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xlanb.codegen.arithmetic import order_bits
+from xlanb.codegen.arithmetic import ordered_bits
 from xlanb.codegen.elemental import Binding, Elemental, array_of
 from xlanb.codegen.elements import Element, real, to_bits
 from xlanb.codegen.function import Function
 from xlanb.codegen.indexing import Index
-from xlanb.codegen.types import I8, I64
+from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -109,30 +109,24 @@ def _same_sides(equal: HloInstruction, less: HloInstruction) -> bool:
     return (a is c and b is d) or (a is d and b is c)
 
 
-def unsigned(f: Function, t: PrimitiveType, value: Value, *, down: bool, total_order: bool) -> Value:
-    """A key of type t as an i<bits> whose unsigned order is the order of the sort.
+def unsigned(f: Function, key: Key, value: Value) -> Value:
+    """The key's value as an i<bits> whose unsigned order is the order of the sort.
 
     Without a total order the zeros are one, and NaN, which no comparison puts anywhere, comes last.
     """
-    if t is T.PRED:
-        bits = value.zext(I8)
-    elif not t.is_floating:
-        bits = value ^ (1 << (t.bits - 1)) if t.is_signed else value
-    elif total_order:
-        bits = _float_bits(f, t, value)
-    else:
-        ordered = _float_bits(f, t, value.equals(0.0).select(0.0, value))
-        bits = value.is_nan().select(0 if down else -1, ordered)
-    return ~bits if down else bits
+    t = key.element_type
+    if key.total_order:
+        return unsigned_bits(t, to_bits(f, t, value), down=key.down)
+    number = value.equals(0.0).select(0.0, value)
+    return value.is_nan().select(-1, unsigned_bits(t, to_bits(f, t, number), down=key.down))
 
 
-def _float_bits(f: Function, t: PrimitiveType, value: Value) -> Value:
-    bits, sign = to_bits(f, t, value), 1 << (t.bits - 1)
-    if t is T.F8E8M0FNU:
-        return bits  # without a sign
-    if t.is_fnuz:
-        return order_bits(f, t, value) ^ sign
-    return bits ^ ((bits >> (t.bits - 1)) | sign)
+def unsigned_bits(t: PrimitiveType, bits: Value, *, down: bool) -> Value:
+    """The same of a number's bits, where floats are ordered by them."""
+    made = ordered_bits(t, bits) if t.is_floating else bits
+    if (t.is_floating or t.is_signed) and t is not T.F8E8M0FNU:
+        made ^= 1 << (t.bits - 1)
+    return ~made if down else made
 
 
 def packed(e: Elemental, keys: Sequence[Key], target: HloComputation, values: Sequence[Element]) -> Value:
@@ -144,8 +138,7 @@ def packed(e: Elemental, keys: Sequence[Key], target: HloComputation, values: Se
     inner = Elemental(f, sides, e.constants, floor=len(f.regions))
     total: Value | None = None
     for key in keys:
-        value = real(inner.element(key.expression, Index(array_of(key.expression), ())))
-        made = unsigned(f, key.element_type, value, down=key.down, total_order=key.total_order).zext(I64)
+        made = unsigned(f, key, real(inner.element(key.expression, Index(array_of(key.expression), ())))).zext(I64)
         total = made if total is None else (total << key.bits) | made
     if total is None:
         raise AssertionError("an order without keys")

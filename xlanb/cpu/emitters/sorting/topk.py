@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from xlanb.codegen import costs, polling
 from xlanb.codegen.elemental import array_of
-from xlanb.codegen.elements import array, load, real, register, store
+from xlanb.codegen.elements import array, memory
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import IrArray, flatten, strides, unflatten
 from xlanb.codegen.memory import Pointer
@@ -21,12 +21,11 @@ from xlanb.codegen.nest import vectors as each_vector
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.plan import time_text
 from xlanb.codegen.routines import shared
-from xlanb.codegen.types import I8, I32, I64, PTR
+from xlanb.codegen.types import I8, I32, I64, PTR, Type, integer
 from xlanb.codegen.values import Value
-from xlanb.codegen.views import is_plain
 from xlanb.cpu.emitters.kernel import MEMORY_ONLY, SCRATCH_EACH, Kernel, emitter
 from xlanb.cpu.emitters.sorting.digits import Digits, Order, Plan, place_of, rank
-from xlanb.cpu.emitters.sorting.keys import unsigned
+from xlanb.cpu.emitters.sorting.keys import unsigned_bits
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
@@ -117,19 +116,18 @@ class _Line:
         arrays = source, k.outputs[0,], k.outputs[1,]
         self.begins = [array(x.shape.element_type, x.pointer).address(flatten(k.f, at, x.shape)) for x in arrays]
         self.steps = [strides(x.shape)[-1] for x in arrays]
-        self.place_type = arrays[2].shape.element_type
+        self.place_type = memory(arrays[2].shape.element_type)
         self.scratch = Pointer(k.own_scratch(), I8)
 
     def _keys(self, form: str, target: Value, places: Value) -> None:
         """The keys of the line; see the routine."""
-        vectors = self.steps[0] == 1 and (is_plain(self.type) or self.type in (T.BF16, T.F16))
-        fixed = self.type, self.down, form, vectors
+        fixed = self.type, self.down, form, self.steps[0] == 1
         _write_keys(self.f, *fixed, self.begins[0], self.steps[0], target, places, self.n)
 
     def _take(self, records: Value, places: Value | None = None) -> None:
         """The first of the records to the results."""
         given = places or self.f.zero(PTR)
-        fixed = self.type, self.place_type, places is not None
+        fixed = integer(8 * self.type.byte_size), self.place_type, places is not None
         (a, values, positions), (a_step, value_step, position_step) = self.begins, self.steps
         _write_results(
             self.f, *fixed, records, given, a, a_step, values, value_step, positions, position_step, self.count
@@ -163,7 +161,7 @@ class _Line:
 
 @shared("topk.keys")
 def _write_keys(
-    f: Function, t: PrimitiveType, down: bool, form: str, vectors: bool, a: Value, step: Ix, target: Value, places: Value, n: Ix,
+    f: Function, t: PrimitiveType, down: bool, form: str, is_row: bool, a: Value, step: Ix, target: Value, places: Value, n: Ix,
 ) -> None:  # fmt: skip
     """Write the keys of n elements that are so many apart, and a vector of the largest behind them.
 
@@ -173,7 +171,8 @@ def _write_keys(
     made = Pointer(target, element)
 
     def write(v: Ix) -> None:
-        key = unsigned(f, t, real(load(t, a, v if vectors else f.mul(v, step))), down=down, total_order=True)
+        raw = Pointer(a, integer(8 * t.byte_size))[v if is_row else f.mul(v, step)]
+        key = unsigned_bits(t, raw.trunc(integer(8 if t is T.PRED else t.bits)), down=down)
         if form == "records":
             _record(made, v, key, v)
         else:
@@ -181,7 +180,7 @@ def _write_keys(
         if form == "beside":
             Pointer(places, I32)[v] = f.value(v).trunc(I32)
 
-    if vectors and f.target.explicit_vectors:
+    if is_row and f.target.explicit_vectors:
         each_vector(f, 0, n, f.target.vector_bits // element.bits, write)
     else:
         with f.loop(n, most=polling.MANY) as v:
@@ -191,14 +190,14 @@ def _write_keys(
 
 @shared("topk.results")
 def _write_results(
-    f: Function, t: PrimitiveType, place_type: PrimitiveType, beside: bool,
+    f: Function, unit: Type, counted: Type, beside: bool,
     records: Value, places: Value, a: Value, a_step: Ix, values: Value, value_step: Ix, positions: Value, position_step: Ix, count: Ix,
 ) -> None:  # fmt: skip
-    """Write the elements and the places of `count` records; the operand's elements, the values and the positions are so many apart."""
+    """Write the elements and the places of `count` records; the operand's elements, the values and the positions are so many apart, as integers."""
     with f.loop(count) as v:
         place = place_of(v, Pointer(records, I64), Pointer(places, I32) if beside else None)
-        store(t, values, f.mul(v, value_step), load(t, a, f.mul(place, a_step)))
-        store(place_type, positions, f.mul(v, position_step), place.trunc(register(place_type)))
+        Pointer(values, unit)[f.mul(v, value_step)] = Pointer(a, unit)[f.mul(place, a_step)]
+        Pointer(positions, counted)[f.mul(v, position_step)] = place.trunc(counted)
 
 
 def _record(records: Pointer, at: Ix, key: Value, place: Ix) -> None:
