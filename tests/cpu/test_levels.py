@@ -75,12 +75,12 @@ done:
 )
 def test_what_a_loop_may_do(outside: str, inside: str, work: str, *, light: bool) -> None:
     lines = [line for line in _LOOP.format(outside=outside, inside=inside, work=work).split("\n") if line.strip()]
-    assert is_light(lines) is light
+    assert is_light([lines]) is light
 
 
 def test_few_bytes_in_a_round_are_not_enough() -> None:
     lines = _LOOP.format(outside="", inside="", work="").replace("<64 x float>", "<4 x float>").split("\n")
-    assert not is_light([line for line in lines if line.strip()])
+    assert not is_light([[line for line in lines if line.strip()]])
 
 
 def test_parts_for_threads_stand_apart_from_what_hands_them_to_the_pool() -> None:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import xlanb
-from xlanb.cpu.codegen.steps import STEPS, TABLE
+from xlanb.codegen.types import PTR
+from xlanb.codegen.values import Value
+from xlanb.cpu.codegen.steps import ARGS, CONSTANTS, STEPS, TABLE, TEMP, Address
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.executable import Executable
 
@@ -96,3 +98,38 @@ def test_the_names_of_the_table_and_the_routine_may_be_those_of_instructions() -
     text = text.replace("v = f32", f"{STEPS} = f32").replace(" v)", f" {STEPS})")
     a, b = np.ones((1024, 1000), np.float32), np.ones(40, np.float32)
     np.testing.assert_array_equal(_compiled(text)(a, b)[1], np.array([*range(10)] * 4, np.float32)[::-1])
+
+
+def test_a_program_of_one_kernel_is_one_function(backend) -> None:
+    """Its pointers come from tables, from a constant that the program keeps and from scratch at a cache line."""
+    values = np.arange(2000, dtype=np.float32)
+    text = f"HloModule m\nENTRY e {{\n  x = f32[2000] parameter(0)\n  c = f32[2000] constant({{{','.join(map(str, values.astype(int)))}}})\n  ROOT r = f32[2000] add(x, c)\n}}"
+    exe = backend(text)
+    (unit,) = exe.program.units()
+    assert unit.text.count("define ") == 1
+    assert "call void" not in unit.text
+    np.testing.assert_array_equal(exe(values), 2 * values)
+
+
+def test_scratch_of_the_only_kernel_lies_at_a_cache_line(backend) -> None:
+    sort = "HloModule m\nless {\n  p = f32[] parameter(0)\n  q = f32[] parameter(1)\n  ROOT c = pred[] compare(p, q), direction=LT\n}\n"
+    exe = backend(
+        sort
+        + "ENTRY e {\n  x = f32[3000] parameter(0)\n  ROOT r = f32[3000] sort(x), dimensions={0}, is_stable=true, to_apply=less\n}"
+    )
+    x = np.random.default_rng(0).standard_normal(3000).astype(np.float32)
+    np.testing.assert_array_equal(exe(x), np.sort(x))
+
+
+def test_addresses_are_the_same_pointers_in_another_function() -> None:
+    value = Value(None, PTR, "%v1")
+    assert Address(value, ARGS, 2, 64).lines("p0") == [
+        "  %p0.at = getelementptr ptr, ptr %args, i64 2",
+        "  %p0.base = load ptr, ptr %p0.at",
+        "  %p0 = getelementptr i8, ptr %p0.base, i64 64",
+    ]
+    assert Address(value, TEMP, 0, 128).lines("p1") == ["  %p1 = getelementptr i8, ptr %temp, i64 128"]
+    assert Address(value, CONSTANTS, "c").by(value, 63, -64).lines("p2") == [
+        "  %p2.beyond = getelementptr i8, ptr @c, i64 63",
+        "  %p2 = call ptr @llvm.ptrmask.p0.i64(ptr %p2.beyond, i64 -64)",
+    ]

@@ -114,6 +114,7 @@ class Function:
     # parts and text
     outline = outlining.outline
     sign = outlining.sign
+    definitions = outlining.definitions
     text = outlining.text
 
     def __init__(

@@ -94,28 +94,43 @@ def _pool_call(f: Function, call: PartCall, context: Value) -> list[str]:
         lines.append(f"  {at} = getelementptr inbounds ptr, {context!r}, i64 {k}{call.mark}")
         lines.append(f"  store {p.type.text} %{p.name}, ptr {at}{call.mark}")
     count, chunks = f.value(part.count), f.value(part.chunks)
-    given = f"ptr @{part.name}.thunk, {context!r}, {count!r}, {chunks!r}, i64 {f.target.threads}"
+    given = f"ptr @{thunk(part)}, {context!r}, {count!r}, {chunks!r}, i64 {f.target.threads}"
     return [*lines, f"  call void @{PARALLEL}({given}){call.mark}"]
 
 
-def text(f: Function) -> list[str]:
-    """The function's lines, after those of its outlined parts; a `ret void` closes each."""
-    lines: list[str] = []
+def thunk(part: Outlined) -> str:
+    """The name of the function that the pool calls for a part."""
+    return f"{part.name}.thunk"
+
+
+def definitions(f: Function) -> dict[str, list[str]]:
+    """The lines of each function that it is by name: those of its outlined parts, then itself; a `ret void` closes each."""
+    made: dict[str, list[str]] = {}
     given = [str(p) for p in f.parameters]
     for part in f.outlined:
         body = [str(line) for line in part.lines]
         attributes = f.attributes.replace("alwaysinline", "noinline")
         if f.ready:  # needs no promise that its pointers do not overlap
-            head = _head("internal", f"{part.name}.thunk", THUNK_PARAMETERS, attributes, part.scope)
-            lines += [head, body[0], *_unpack(f.parameters), *body[1:], ""]
+            head = _head("internal", thunk(part), THUNK_PARAMETERS, attributes, part.scope)
+            made[thunk(part)] = [head, body[0], *_unpack(f.parameters), *body[1:]]
             continue
         parameters = ", ".join((*given, "i64 %lo", "i64 %hi", "i64 %slot"))
-        lines += [_head("internal", part.name, parameters, attributes, part.scope), *body, ""]
-        lines += [*_thunk(part.name, f.parameters), ""]
+        made[part.name] = [_head("internal", part.name, parameters, attributes, part.scope), *body]
+        made[thunk(part)] = _thunk(part, f.parameters)
     head = _head(f.linkage, f.name, ", ".join(given), f.attributes, f.scope, f.result)
     end = f"  ret void{f.dbg}" if f.result is VOID else "  unreachable"
-    lines += [head, "entry:", *f.body, end, "}"]
-    return lines if len(lines) < _LONG else [_without_branch(line) for line in lines]
+    made[f.name] = [head, "entry:", *f.body, end, "}"]
+    if sum(map(len, made.values())) < _LONG:
+        return made
+    return {name: [_without_branch(line) for line in lines] for name, lines in made.items()}
+
+
+def text(f: Function) -> list[str]:
+    """The lines of all of its functions."""
+    lines: list[str] = []
+    for own in definitions(f).values():
+        lines += ["", *own] if lines else own
+    return lines
 
 
 def _without_branch(line: str) -> str:
@@ -123,11 +138,12 @@ def _without_branch(line: str) -> str:
     return f"{line}, !unpredictable !{{}}" if " = select i1 " in line else line
 
 
-def _thunk(part: str, parameters: Sequence[Parameter]) -> list[str]:
+def _thunk(part: Outlined, parameters: Sequence[Parameter]) -> list[str]:
     """The function that the pool calls: it takes the pointers of a part out of their table."""
-    head = f"define internal void @{part}.thunk({THUNK_PARAMETERS}) noinline optnone nounwind {{"
+    head = f"define internal void @{thunk(part)}({THUNK_PARAMETERS}) noinline optnone nounwind {{"
     given = "".join(f"{p.type.text} %{p.name}, " for p in parameters)
-    return [head, *_unpack(parameters), f"  call void @{part}({given}i64 %lo, i64 %hi, i64 %slot)", "  ret void", "}"]
+    call = f"  call void @{part.name}({given}i64 %lo, i64 %hi, i64 %slot)"
+    return [head, *_unpack(parameters), call, "  ret void", "}"]
 
 
 def _unpack(parameters: Sequence[Parameter]) -> list[str]:

@@ -7,7 +7,7 @@ light where it has no loop, or where each innermost loop is one block that moves
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 _LINES = 400
@@ -42,25 +42,20 @@ class _Block:
         return _TARGET.findall(self.lines[-1]) if self.lines else []
 
 
-def is_light(text: Sequence[str]) -> bool:
-    """Whether the functions of a kernel, line after line, are light."""
-    if len(text) > _LINES:
-        return False
-    block = _Block("")
+def is_light(functions: Collection[Sequence[str]]) -> bool:
+    """Whether the functions of a kernel, each as its lines, are light."""
+    return sum(map(len, functions)) <= _LINES and all(_is_light(_blocks(lines)) for lines in functions)
+
+
+def _blocks(function: Sequence[str]) -> list[_Block]:
     blocks: list[_Block] = []
-    for line in text:
+    for line in function[1:-1]:
         label = _LABEL.match(line)
         if label:
-            block = _Block(label[1])
-            blocks.append(block)
-        elif line.startswith("define "):
-            blocks = []
-        elif line == "}":
-            if not _is_light(blocks):
-                return False
+            blocks.append(_Block(label[1]))
         elif blocks:
-            block.lines.append(line)
-    return True
+            blocks[-1].lines.append(line)
+    return blocks
 
 
 def _is_light(blocks: Sequence[_Block]) -> bool:

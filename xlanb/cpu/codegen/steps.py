@@ -19,6 +19,7 @@ from functools import cache
 
 from xlanb.codegen.function import PARALLEL, Function
 from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.outlining import thunk
 from xlanb.codegen.polling import ATTENTION, CHECK
 from xlanb.codegen.values import Value
 
@@ -42,6 +43,19 @@ class Address:
     index: int | str
     offset: int = 0
     mask: int = -1
+
+    def lines(self, name: str) -> list[str]:
+        """The instructions that make it of the tables, as `%name` in another function with the parameters of `run`."""
+        base, out = f"@{self.index}" if self.source == CONSTANTS else "%temp", []
+        if self.source in (ARGS, RESULTS):
+            base, table = f"%{name}.base", ("%args", "%results")[self.source]
+            out.append(f"  %{name}.at = getelementptr ptr, ptr {table}, i64 {self.index}")
+            out.append(f"  {base} = load ptr, ptr %{name}.at")
+        at = name if self.mask == -1 else f"{name}.beyond"
+        out.append(f"  %{at} = getelementptr i8, ptr {base}, i64 {self.offset}")
+        if self.mask != -1:
+            out.append(f"  %{name} = call ptr @llvm.ptrmask.p0.i64(ptr %{at}, i64 {self.mask})")
+        return out
 
     def by(self, value: Value, offset: int, mask: int = -1) -> Address:
         """The pointer so many bytes further, which is `value` in `run`."""
@@ -93,7 +107,7 @@ class Steps:
             self.functions.append(kernel.name)
             self.words.append([len(addresses), 0, 0, 0, *pointers])
         else:
-            self.functions.append(f"{kernel.outlined[0].name}.thunk")
+            self.functions.append(thunk(kernel.outlined[0]))
             self.words.append([len(addresses), *head, *pointers])
             self.parts.add(kernel.name)
         return True
@@ -118,12 +132,6 @@ def _shared_whole(kernel: Function) -> tuple[int, int, int] | None:
     if not isinstance(part.count, int) or not isinstance(part.chunks, int) or f"@{PARALLEL}(" not in kernel.body[1]:
         return None
     return part.count, part.chunks, kernel.target.threads
-
-
-def part_lines(kernel: Function) -> list[str]:
-    """The lines of a kernel's part for threads, without what hands it to the pool."""
-    lines = kernel.text()
-    return lines[: next(k for k, line in enumerate(lines) if f"void @{kernel.name}(" in line) - 1]
 
 
 # -- what is compiled once -------------------------------------------------------------------------------------------

@@ -7,18 +7,17 @@ constants) are private: each module that uses one has a copy.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from xlanb.codegen.function import THUNK_PARAMETERS, Function
+from xlanb.codegen.function import Function
 from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.outlining import thunk
 from xlanb.cpu.codegen.levels import is_light
-from xlanb.cpu.codegen.steps import STEPS, TABLE, Step, Steps, part_lines, run_text, steps_of, steps_text
+from xlanb.cpu.codegen.steps import STEPS, TABLE, Step, Steps, run_text, steps_of, steps_text
 
 _SYMBOL = re.compile(r"@([A-Za-z0-9_.\-$]+)")
-_VALUE = re.compile(r"%(?=v\d)")
-_HEAD = re.compile(r"define (?:internal )?void @([^(]+)\(")
 _PASSES_COST = 2.5
 """How much longer a line takes that goes through LLVM's passes."""
 LONG = 3000
@@ -72,105 +71,81 @@ def cut(module: ModuleBuilder, run: Function, calls: Sequence[Step] | None, *, l
         return _cut_of_steps(module, steps, run)
     inlined = [f for f in module.functions if f is not run and "alwaysinline" in f.attributes]
     own = {f.name: f for f in module.functions}
-    joined = _joined(module, run, calls[0]) if calls is not None and len(calls) == 1 and not inlined else None
-    if joined is not None:
-        kernel, lines = joined
-        main = _Piece(True, {run.name: "\n".join(lines)}, len(lines), kernel.calls_only or is_light(lines))
+    kernel = own[calls[0].function] if calls is not None and len(calls) == 1 and not inlined else None
+    if calls is not None and kernel is not None and kernel.ready:
+        main = _joined(run, kernel, calls[0])
         others = [f for f in module.functions if f is not run and f is not kernel]
     else:
         called = [f.ready for f in module.functions if f is not run and not f.shared]
         # What only calls goes with what it calls.
         with_callees = not loops and (any(called) or not called)
-        main = _piece(run, ready=not inlined and (with_callees or run.size > LONG))
+        main = _piece(run, run.definitions(), ready=not inlined and (with_callees or run.size > LONG))
         if not loops and not inlined:  # it only calls: nothing in it is worth a pass of the code generator's
             main.texts[run.name] = main.texts[run.name].replace(" {\n", " noinline optnone {\n", 1)
             main.calls_only = True
         for f in inlined:
-            main.take(_piece(f, ready=False))
+            main.take(_piece(f, f.definitions(), ready=False))
         others = [f for f in module.functions if f.name not in main.texts]
-    own_kernels = [f for f in others if not f.shared]
-    pieces = [p for f in own_kernels for p in (_pieces(f) if len(own_kernels) > 1 else [_piece(f, f.ready)])]
+    pieces = [_piece(f, f.definitions(), ready=f.ready) for f in others if not f.shared]
     made = [_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)]
-    return [*made, *(_unit(module, own, _piece(f, ready=True), f.name) for f in others if f.shared)]
+    return [*made, *_shared(module, own, others)]
+
+
+def _shared(module: ModuleBuilder, own: Mapping[str, Function], functions: Iterable[Function]) -> list[Unit]:
+    """A module for each function that other programs have too."""
+    return [_unit(module, own, _piece(f, f.definitions()), f.name) for f in functions if f.shared]
 
 
 def _cut_of_steps(module: ModuleBuilder, steps: Steps, run: Function) -> list[Unit]:
     """The modules of a program that is a table of steps: its kernels, with the table, the routine that goes through it, and what gives it the table."""
     own = {f.name: f for f in module.functions if f is not run}
     main = _Piece(True, {TABLE: steps.table()}, calls_only=True)
-    pieces = [p for f in own.values() if not f.shared for p in ([_part(f)] if f.name in steps.parts else _pieces(f))]
+    kernels = [f for f in own.values() if not f.shared]
+    pieces = [_part(f) if f.name in steps.parts else _piece(f, f.definitions()) for f in kernels]
     head = _head(module)
     return [
         *(_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)),
         Unit(run_text(head), True, 0, calls_only=True, everywhere=True),
         Unit(steps_text(head), True, 0, STEPS, calls_only=True),
-        *(_unit(module, own, _piece(f, ready=True), f.name) for f in own.values() if f.shared),
+        *_shared(module, own, own.values()),
     ]
 
 
 def _part(f: Function) -> _Piece:
-    """Of a kernel the part for threads alone."""
-    lines = part_lines(f)
-    return _Piece(True, {f"{f.outlined[0].name}.thunk": "\n".join(lines)}, len(lines), f.calls_only or is_light(lines))
+    """Of a kernel the part for threads alone, which the table calls."""
+    name = thunk(f.outlined[0])
+    head, *lines = f.definitions()[name]
+    return _piece(f, {name: [head.replace("internal ", "", 1), *lines]})
 
 
 def _head(module: ModuleBuilder) -> tuple[str, ...]:
     return f'target datalayout = "{module.target.data_layout}"', f'target triple = "{module.target.triple}"'
 
 
-def _joined(module: ModuleBuilder, run: Function, call: Step) -> tuple[Function, list[str]] | None:
-    """The ready kernel of a program whose `run` does nothing but call it, and the lines of both as one function: each function has its price. None where the kernel is not ready."""
-    kernel = next(f for f in module.functions if f.name == call.function)
-    if not kernel.ready:
-        return None
-    head, entry, *lines, end, close = run.text()
-    renamed = [_VALUE.sub("%run.", line) for line in lines]
-    given = [_VALUE.sub("%run.", a.value.text) for a in call.addresses]
-    text = kernel.text()
-    at = next(k for k, line in enumerate(text) if line.startswith(f"define internal void @{kernel.name}("))
-    aliases = [
-        f"  %{p.name} = getelementptr i8, ptr {value}, i64 0" for p, value in zip(kernel.parameters, given, strict=True)
-    ]
-    return kernel, [*text[:at], head, entry, *renamed[:-1], *aliases, *text[at + 2 : -2], end, close]
+def _joined(run: Function, kernel: Function, call: Step) -> _Piece:
+    """A ready kernel as `run` of a program that does nothing but call it: each function has its price."""
+    own = kernel.definitions()
+    _, entry, *body = own.pop(kernel.name)
+    pointers = [line for p, a in zip(kernel.parameters, call.addresses, strict=True) for line in a.lines(p.name)]
+    return _piece(kernel, {**own, run.name: [run.definitions()[run.name][0], entry, *pointers, *body]})
 
 
-def _piece(f: Function, ready: bool) -> _Piece:
-    lines = f.text()
-    text = "\n".join(lines)
-    light = _is_light(text) if f.shared else is_light(lines)
-    return _Piece(ready, {f.name: text}, len(lines), f.calls_only or (ready and light))
+def _piece(f: Function, functions: Mapping[str, Sequence[str]], *, ready: bool = True) -> _Piece:
+    """What is compiled of a kernel: these functions."""
+    texts = {name: "\n".join(lines) for name, lines in functions.items()}
+    light = ready and (_is_light(tuple(texts.values())) if f.shared else is_light(functions.values()))
+    return _Piece(ready, texts, sum(map(len, functions.values())), f.calls_only or light)
 
 
 @lru_cache(maxsize=512)
-def _is_light(text: str) -> bool:
+def _is_light(texts: tuple[str, ...]) -> bool:
     """Whether a routine is light, which is the same for each program that has it."""
-    return is_light(text.split("\n"))
+    return is_light([text.split("\n") for text in texts])
 
 
 @lru_cache(maxsize=512)
 def _symbols_of_routine(text: str) -> frozenset[str]:
     return frozenset(_SYMBOL.findall(text))
-
-
-def _pieces(f: Function) -> list[_Piece]:
-    """The pieces of a kernel: its parts for threads apart from what hands them to the pool, where one of them is light and the other is not."""
-    whole = _piece(f, f.ready)
-    if not f.ready or whole.calls_only or not f.outlined:
-        return [whole]
-    texts: dict[str, list[str]] = {}
-    for line in f.text():
-        head = _HEAD.match(line)
-        if head:
-            lines = texts[head[1]] = []
-        if line:
-            lines.append(line)
-    light = {name for name, lines in texts.items() if is_light(lines)}
-    if not light or len(light) == len(texts):
-        return [whole]
-    made = [_Piece(True), _Piece(True, calls_only=True)]
-    for name, lines in texts.items():
-        made[name in light].take(_Piece(True, {name: "\n".join(lines)}, len(lines), name in light))
-    return made
 
 
 def _bins(main: _Piece, pieces: Sequence[_Piece], threads: int) -> list[_Piece]:
@@ -194,7 +169,7 @@ def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, sha
     body = "\n\n".join(piece.texts.values())
     used = set(_symbols_of_routine(body) if shared else _SYMBOL.findall(body))
     for name in piece.texts:
-        if name not in own or "alwaysinline" not in own[name].attributes:  # a function of another module may call it
+        if name in own and "alwaysinline" not in own[name].attributes:  # a function of another module may call it
             body = body.replace(f"define internal void @{name}(", f"define void @{name}(", 1)
     parts = [*_head(module), ""]
     constants = [text for name, text in module.globals.items() if name in used]
@@ -208,8 +183,6 @@ def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, sha
     parts += [text for name, text in module.declarations.items() if name in used]
     for name in sorted(used & own.keys() - piece.texts.keys()):
         parts.append(f"declare void @{name}({', '.join(str(p).split(' ', 1)[0] for p in own[name].parameters)})")
-    elsewhere = sorted(n for n in used if n.endswith(".thunk") and f"@{n}({THUNK_PARAMETERS})" not in body)
-    parts += [
-        f"declare void @{n}({', '.join(p.split(' ', 1)[0] for p in THUNK_PARAMETERS.split(', '))})" for n in elsewhere
-    ]
+    thunks = {thunk(part) for f in own.values() for part in f.outlined}
+    parts += [f"declare void @{n}(ptr, i64, i64, i64)" for n in sorted(used & thunks - piece.texts.keys())]
     return Unit("\n".join([*parts, "", body, ""]), piece.ready, piece.weight, shared, piece.calls_only)
