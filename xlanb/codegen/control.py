@@ -48,6 +48,8 @@ class Region:
     barrier: bool = False
     width: int = 0
     mask: Mask | None = None
+    mark: str = ""
+    """The debug location of what stands behind the region."""
     memo: dict[object, object] = field(default_factory=dict)
     work: int = 0
     """What is done here between two polls beyond its lines once (see polling.py)."""
@@ -128,17 +130,18 @@ def rounds(f: Function, state: Sequence[Value], guard: Value | None = None) -> I
     """
     head, exit_ = f.fresh("loop"), f.fresh("done")
     mark = f.dbg
-    with f.region(head[1:], barrier=guard is not None) as body:
-        phis = [phi_value(f, v.type) for v in state]
-        loop = Rounds(list(phis))
-        yield loop
-        f.dbg = mark
-        if loop.again is None:
-            raise AssertionError("a loop without a condition")
-        left = polling.end_round(f, body, loop)
-        latch = f.block
-        behind = f.fresh("strip") if loop.strip is not None else exit_
-        branch_if(f, loop.again, head, behind)
+    body = f.enter(head[1:], barrier=guard is not None)
+    phis = [phi_value(f, v.type) for v in state]
+    loop = Rounds(list(phis))
+    yield loop
+    f.dbg = mark
+    if loop.again is None:
+        raise AssertionError("a loop without a condition")
+    left = polling.end_round(f, body, loop)
+    latch = f.block
+    behind = f.fresh("strip") if loop.strip is not None else exit_
+    branch_if(f, loop.again, head, behind)
+    f.leave()
     before, entry = f.block, f.fresh("strips") if loop.strip is not None else head
     if guard is None:
         branch(f, entry)

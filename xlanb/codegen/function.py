@@ -265,39 +265,41 @@ class Function:
         """The elements that there are; None where all are."""
         return self.regions[-1].mask
 
-    @contextmanager
-    def region(
-        self, block: str, *, barrier: bool = False, width: int = 0, mask: lanes.Mask | None = None
-    ) -> Iterator[Region]:
-        """Lines of their own within; the caller puts them where they belong. What is remembered within does not hold outside."""
+    def enter(
+        self, block: str = "", *, barrier: bool = False, width: int = 0, mask: lanes.Mask | None = None
+    ) -> Region:
+        """Begin a region. What is remembered within does not hold outside."""
         here = self.regions[-1]
-        made = Region([], block, barrier, width or here.width, mask or here.mask)
+        made = Region([], block, barrier, width or here.width, mask or here.mask, self.dbg)
         self.regions.append(made)
-        mark = self.dbg
-        yield made
-        self.dbg = mark
-        self.regions.pop()
+        return made
+
+    def leave(self) -> Region:
+        """End the innermost region; the caller puts its lines where they belong."""
+        inner = self.regions.pop()
+        self.dbg = inner.mark
+        return inner
 
     @contextmanager
     def aside(self) -> Iterator[None]:
         """What is remembered within does not hold outside, and nothing is moved out of it."""
-        with self.region("", barrier=True) as inner:
-            yield
-        self._append(inner)
+        self.enter(barrier=True)
+        yield
+        self._append(self.leave())
 
     @contextmanager
     def vectorized(self, width: int, mask: lanes.Mask | None = None) -> Iterator[None]:
         """What is written within stands for `width` elements, those of the mask where there is one."""
-        with self.region("", width=width, mask=mask) as inner:
-            yield
-        self._append(inner)
+        self.enter(width=width, mask=mask)
+        yield
+        self._append(self.leave())
 
     def _append(self, inner: Region) -> None:
-        self.regions[-1].lines.extend(inner.lines)
-        self.regions[-1].work += inner.work
-        self.regions[-1].called |= inner.called
-        if inner.block:
-            self.block = inner.block
+        here = self.regions[-1]
+        here.lines.extend(inner.lines)
+        here.work += inner.work
+        here.called |= inner.called
+        here.block = inner.block or here.block
 
     @contextmanager
     def outside(self, depth: int) -> Iterator[None]:

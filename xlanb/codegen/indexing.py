@@ -14,7 +14,7 @@ from xlanb.codegen.elements import Element, load, store, zero
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.values import Value
 from xlanb.shape import ArrayShape
-from xlanb.shape.shape import memory_order
+from xlanb.shape.shape import common_factors, memory_order
 
 
 @lru_cache(maxsize=65536)
@@ -98,9 +98,9 @@ def reshape(f: Function, index: Index, to: ArrayShape) -> Index:
         return Index(to, flat=index.flat)
     multi = index.multi(f)
     out: list[Ix] = [0] * to.rank
-    for these, those in _common_factors(source.dimensions, to.dimensions):
-        wide = [d for d in these if source.dimensions[d] != 1]
-        goal = [d for d in those if to.dimensions[d] != 1]
+    for begin, end, to_begin, to_end in common_factors(source.dimensions, to.dimensions):
+        wide = [d for d in range(begin, end) if source.dimensions[d] != 1]
+        goal = [d for d in range(to_begin, to_end) if to.dimensions[d] != 1]
         if len(wide) == 1 and len(goal) == 1:
             out[goal[0]] = multi[wide[0]]
             continue
@@ -126,37 +126,6 @@ def bitcast(f: Function, index: Index, to: ArrayShape) -> Index:
 
 def _row_major(shape: ArrayShape) -> bool:
     return all(a > b for a, b in pairwise(order(shape)))
-
-
-@lru_cache(maxsize=4096)
-def _common_factors(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """Runs of dimensions of a and b with the same product, as short as can be."""
-    out = []
-    i = j = 0
-    while i < len(a) or j < len(b):
-        these, those = [], []
-        p = q = 1
-        while True:
-            if p <= q and i < len(a):
-                p *= a[i]
-                these.append(i)
-                i += 1
-            elif j < len(b):
-                q *= b[j]
-                those.append(j)
-                j += 1
-            else:
-                break
-            if p == q:
-                break
-        while i < len(a) and a[i] == 1:
-            these.append(i)
-            i += 1
-        while j < len(b) and b[j] == 1:
-            those.append(j)
-            j += 1
-        out.append((tuple(these), tuple(those)))
-    return tuple(out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xlanb.codegen import polling
 from xlanb.codegen.lanes import LaneIndex, materialize, truncated
-from xlanb.codegen.types import I1, PTR, VOID, Type, integer
+from xlanb.codegen.types import I1, VOID, Type, integer
 from xlanb.codegen.values import Ix, Number, Value, Vector
 
 if TYPE_CHECKING:
@@ -124,9 +124,7 @@ def both(f: Function, a: Value, b: Value) -> Value:
 
 
 def call(f: Function, result: Type, name: str, *arguments: Value, flags: str = "", attributes: str = "") -> Value:
-    """A call of a function by its name, declared by the way; of vectors lane by lane. Of type void the value is of no use."""
-    if any(isinstance(a, (Vector, LaneIndex)) for a in arguments) and f.width:
-        return _lane_by_lane(f, result, name, arguments, attributes)
+    """A call of a function by its name, declared by the way; of type void the value is of no use."""
     _declare(f, result, name, arguments)
     given = ", ".join(map(repr, arguments))
     text = f"call {flags}{' ' if flags else ''}{result.text} @{name}({given}){' ' if attributes else ''}{attributes}"
@@ -160,25 +158,6 @@ def poll_after_call(f: Function) -> None:
     """Poll behind a call that may have returned early."""
     f.regions[-1].called = False
     polling.write(f)
-
-
-def _lane_by_lane(f: Function, result: Type, name: str, arguments: Sequence[Value], attributes: str) -> Value:
-    """A scalar function of each lane, by way of the stack."""
-    given = (
-        alike(f, *arguments) if len({a.type.scalar for a in arguments}) == 1 else [alike(f, a)[0] for a in arguments]
-    )
-    width = next(a.type.lanes for a in given if a.type.lanes)
-    places = []
-    for a in given:
-        place = f.alloca(a.type.scalar, width)
-        f.store(a if a.type.lanes else splat(f, a, width), place)
-        places.append((place, a.type.scalar))
-    out = f.alloca(result, width)
-    with f.loop(width) as k:
-        one = [f.load(t, f.let(PTR, f"getelementptr inbounds {t.text}, {p!r}, {f.value(k)!r}")) for p, t in places]
-        made = call(f, result, name, *one, attributes=attributes)
-        f.store(made, f.let(PTR, f"getelementptr inbounds {result.text}, {out!r}, {f.value(k)!r}"))
-    return f.load(result.times(width), out)
 
 
 # -- lanes ------

@@ -6,7 +6,6 @@ integers are; unsigned ones have names. `==` compares the Python objects; `equal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from ctypes import c_float
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -246,32 +245,16 @@ class Vector(Value):
         """Its elements."""
         return self.type.lanes
 
-    def extract(self, lane: int) -> Value:
-        """One element."""
-        return self.function.extract(self, lane)
-
-    def shuffle(self, which: Sequence[int], other: Value | None = None) -> Value:
-        """Elements of this vector and, from number `lanes` on, of another; below zero: any."""
-        return self.function.shuffle(self, other, which)
-
-    def reversed(self) -> Value:
-        """The last element first."""
-        return self.shuffle(range(self.lanes - 1, -1, -1))
-
     def halves(self) -> tuple[Value, Value]:
         """The lower and the upper half; scalars where there are two elements."""
-        n = self.lanes // 2
+        f, n = self.function, self.lanes // 2
         if n == 1:
-            return self.extract(0), self.extract(1)
-        return self.shuffle(range(n)), self.shuffle(range(n, 2 * n))
-
-    def joined(self, other: Value) -> Value:
-        """This vector and another behind it."""
-        return self.shuffle(range(2 * self.lanes), other)
+            return f.extract(self, 0), f.extract(self, 1)
+        return f.shuffle(self, None, range(n)), f.shuffle(self, None, range(n, 2 * n))
 
     def in_turns(self, other: Value) -> Value:
         """Elements of this vector and another in turns."""
-        return self.shuffle([k // 2 + (k % 2) * self.lanes for k in range(2 * self.lanes)], other)
+        return self.function.shuffle(self, other, [k // 2 + (k % 2) * self.lanes for k in range(2 * self.lanes)])
 
     def reduce(self, how: str, flags: str = "") -> Value:
         """All elements as one, by `llvm.vector.reduce.<how>`: add, mul, and, or, xor, smax, umin, fmax, ...; of fadd and fmul in any order with the flag `reassoc`."""

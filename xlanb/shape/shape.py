@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -379,6 +379,38 @@ def same(a: Shape, b: Shape) -> bool:
 def memory_order(shape: ArrayShape) -> tuple[int, ...]:
     """Minor to major, without dimensions of size 1: two arrays of equal dimensions and order have equal bytes."""
     return tuple(d for d in shape.minor_to_major if shape.dimensions[d] != 1)
+
+
+@lru_cache(maxsize=4096)
+def common_factors(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, int, int, int], ...]:
+    """The finest split of two dimension lists into runs (start_a, end_a, start_b, end_b) of equal products.
+
+    Source: CommonFactors in XLA's xla/util.h.
+    """
+    if math.prod(a) == 0 or math.prod(b) == 0:
+        return ((0, len(a), 0, len(b)),)
+    runs: list[tuple[int, int, int, int]] = []
+    i = j = i0 = j0 = 0
+    pa = pb = 1
+    while i < len(a) or j < len(b):
+        if pa == pb and (i > i0 or j > j0):
+            runs.append((i0, i, j0, j))
+            i0, j0 = i, j
+            # Ones that stand apart on either side form runs of their own, paired where both sides have one.
+        if pa == pb and i < len(a) and j < len(b) and a[i] == b[j]:
+            runs.append((i, i + 1, j, j + 1))
+            i, j = i + 1, j + 1
+            i0, j0 = i, j
+            pa = pb = 1
+        elif j >= len(b) or (i < len(a) and pa * a[i] <= pb * b[j]):
+            pa *= a[i]
+            i += 1
+        else:
+            pb *= b[j]
+            j += 1
+    if i > i0 or j > j0:
+        runs.append((i0, i, j0, j))
+    return tuple(runs)
 
 
 def same_layouts(a: Shape, b: Shape) -> bool:

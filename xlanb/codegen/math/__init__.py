@@ -12,19 +12,27 @@ Single elements of what is for vectors only are libm's (2 ulp), vectors of what 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from xlanb.codegen.lanes import varies
 from xlanb.codegen.math import double, routines, single, through_double
-from xlanb.codegen.math.common import INFINITY, NAN, library
+from xlanb.codegen.math.common import INFINITY, NAN, library, log1p
 from xlanb.codegen.values import Value
+
+
+def _logistic(x: Value) -> Value:
+    """1 / (1 + e^-x); for negative x as e^x / (1 + e^x), which does not overflow."""
+    e = call("exp", -abs(x))
+    return (x < 0.0).select(e, 1.0) / (e + 1.0)
+
 
 _SINGLE: dict[str, Callable[..., Value]] = {
     "exp": single.exp,
     "expm1": single.expm1,
     "log": single.log,
-    "log1p": single.log1p,
+    "log1p": partial(log1p, log=single.log),
     "tanh": single.tanh,
-    "logistic": single.logistic,
+    "logistic": _logistic,
     "erf": single.erf,
 }
 _SINGLE_VECTORS: dict[str, Callable[..., Value]] = {
@@ -41,7 +49,7 @@ _DOUBLE_VECTORS: dict[str, Callable[..., Value]] = {
     "expm1": double.expm1,
     "tanh": double.tanh,
     "log": double.log,
-    "log1p": double.log1p,
+    "log1p": partial(log1p, log=double.log),
 }
 
 
@@ -59,9 +67,7 @@ def call(name: str, *arguments: Value) -> Value:
                 return routines.call(name, own, given)
         return own(*arguments)
     if name == "logistic":
-        (x,) = arguments
-        e = call("exp", -abs(x))
-        return (x < 0.0).select(e, 1.0) / (e + 1.0)
+        return _logistic(*arguments)
     return library(name + ("f" if is_single else ""), *arguments)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from xlanb.codegen.lanes import varies
+from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I64, Type
 from xlanb.codegen.values import Number, Value
 
@@ -31,8 +33,19 @@ def clamp(x: Value, low: Number, high: Number) -> Value:
 
 def library(symbol: str, *arguments: Value) -> Value:
     """A function of the C library, of each lane."""
-    f = arguments[0].function
-    return f.call(arguments[0].type.scalar, symbol, *arguments, attributes=LIBRARY)
+    f, result = arguments[0].function, arguments[0].type.scalar
+    if not f.width or not any(varies(a) for a in arguments):
+        return f.call(result, symbol, *arguments, attributes=LIBRARY)
+    given = f.alike(*arguments)
+    lanes, places = given[0].type.lanes, []
+    for a in given:
+        places.append(Pointer(f.alloca(result, lanes), result))
+        places[-1].store(0, a)
+    out = Pointer(f.alloca(result, lanes), result)
+    with f.loop(lanes) as k:
+        one = [f.load(result, p.address(k)) for p in places]
+        f.store(f.call(result, symbol, *one, attributes=LIBRARY), out.address(k))
+    return out.load(0, lanes)
 
 
 def power_of_two(biased: Value, scalar: Type) -> Value:
@@ -43,3 +56,18 @@ def power_of_two(biased: Value, scalar: Type) -> Value:
 def as_i64(x: Value) -> Value:
     """The bits of an f64."""
     return x.bits_as(x.type.of(I64))
+
+
+def log_limits(x: Value, made: Value) -> Value:
+    """The logarithm of infinity, of zero, and of negative numbers, else `made`."""
+    made = x.equals(INFINITY).select(x, made)
+    made = x.equals(0.0).select(-INFINITY, made)
+    return x.compare("ult", "ult", 0.0).select(NAN, made)
+
+
+def log1p(x: Value, log: Callable[[Value], Value]) -> Value:
+    """log(1 + x): the logarithm of the rounded sum, times what the rounding lost (W. Kahan)."""
+    u = x + 1.0
+    made = log(u) * (x / (u - 1.0))
+    made = x.equals(INFINITY).select(x, made)
+    return u.equals(1.0).select(x, made)

@@ -6,7 +6,7 @@ log((1 + s) / (1 - s)).
 
 from __future__ import annotations
 
-from xlanb.codegen.math.common import INFINITY, NAN, SHIFT, SHIFT_BITS, as_i64, clamp, horner, power_of_two
+from xlanb.codegen.math.common import SHIFT, SHIFT_BITS, as_i64, clamp, horner, log_limits, power_of_two
 from xlanb.codegen.types import DOUBLE
 from xlanb.codegen.values import Value
 
@@ -79,15 +79,4 @@ def log(x: Value) -> Value:
     z = s * s
     half = r * r * 0.5
     low = s.times_plus(half + z * horner(z, _LOG), power * _LN2_LOW)
-    made = power.times_plus(_LN2_HIGH, r - (half - low))
-    made = x.equals(INFINITY).select(x, made)
-    made = x.equals(0.0).select(-INFINITY, made)
-    return x.compare("ult", "ult", 0.0).select(NAN, made)
-
-
-def log1p(x: Value) -> Value:
-    """log(1 + x): the logarithm of the rounded sum, times what the rounding lost (W. Kahan)."""
-    u = x + 1.0
-    made = log(u) * (x / (u - 1.0))
-    made = x.equals(INFINITY).select(x, made)
-    return u.equals(1.0).select(x, made)
+    return log_limits(x, power.times_plus(_LN2_HIGH, r - (half - low)))

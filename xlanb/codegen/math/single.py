@@ -7,7 +7,7 @@ approximations that Eigen and XLA use.
 from __future__ import annotations
 
 from xlanb.codegen.lanes import varies
-from xlanb.codegen.math.common import INFINITY, NAN, clamp, horner, power_of_two
+from xlanb.codegen.math.common import clamp, horner, log_limits, power_of_two
 from xlanb.codegen.types import FLOAT, I32
 from xlanb.codegen.values import Value
 
@@ -98,21 +98,7 @@ def log(x: Value) -> Value:
     z = r * r
     y = e.times_plus(_LN2_LOW, horner(r, _LOG) * r * z)
     y = e.times_plus(_LN2_HIGH, r + z.times_plus(-0.5, y))
-    return _log_limits(x, y)
-
-
-def _log_limits(x: Value, y: Value) -> Value:
-    y = x.equals(INFINITY).select(x, y)
-    y = x.equals(0.0).select(-INFINITY, y)
-    return x.compare("ult", "ult", 0.0).select(NAN, y)
-
-
-def log1p(x: Value) -> Value:
-    """log(1 + x): the logarithm of the rounded sum, times what the rounding lost (W. Kahan)."""
-    u = x + 1.0
-    made = log(u) * (x / (u - 1.0))
-    made = x.equals(INFINITY).select(x, made)
-    return u.equals(1.0).select(x, made)
+    return log_limits(x, y)
 
 
 def tanh(x: Value) -> Value:
@@ -123,12 +109,6 @@ def tanh(x: Value) -> Value:
     made = (abs(x) < 4e-4).select(x, made)
     one = x.function.const(x.type, 1.0).with_sign_of(x)
     return (abs(x) > 9.0).select(one, made)
-
-
-def logistic(x: Value) -> Value:
-    """1 / (1 + e^-x); for negative x as e^x / (1 + e^x), which does not overflow."""
-    e = exp(-abs(x))
-    return (x < 0.0).select(e, 1.0) / (e + 1.0)
 
 
 def erf(x: Value) -> Value:

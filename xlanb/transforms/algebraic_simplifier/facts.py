@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from xlanb.evaluator import evaluate_instruction
@@ -13,6 +11,7 @@ from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.hlo.regions import binary_region
 from xlanb.shape import ArrayShape, PrimitiveType
+from xlanb.shape.shape import common_factors
 from xlanb.transforms.builder import Builder
 from xlanb.transforms.match import constant_behind, is_all
 
@@ -149,34 +148,6 @@ def unmodified_pairs(source: tuple[int, ...], target: tuple[int, ...]) -> list[t
         if end_i - start_i == 1 and end_j - start_j == 1:
             pairs.append((start_i, start_j))
     return pairs
-
-
-def common_factors(a: tuple[int, ...], b: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
-    """The finest split of two dimension lists into runs (start_a, end_a, start_b, end_b) of equal products (xla/util.h's CommonFactors)."""
-    if math.prod(a) == 0 or math.prod(b) == 0:
-        return [(0, len(a), 0, len(b))]
-    runs: list[tuple[int, int, int, int]] = []
-    i = j = i0 = j0 = 0
-    pa = pb = 1
-    while i < len(a) or j < len(b):
-        if pa == pb and (i > i0 or j > j0):
-            runs.append((i0, i, j0, j))
-            i0, j0 = i, j
-            # Ones that stand apart on either side form runs of their own, paired where both sides have one.
-        if pa == pb and i < len(a) and j < len(b) and a[i] == b[j]:
-            runs.append((i, i + 1, j, j + 1))
-            i, j = i + 1, j + 1
-            i0, j0 = i, j
-            pa = pb = 1
-        elif j >= len(b) or (i < len(a) and pa * a[i] <= pb * b[j]):
-            pa *= a[i]
-            i += 1
-        else:
-            pb *= b[j]
-            j += 1
-    if i > i0 or j > j0:
-        runs.append((i0, i, j0, j))
-    return runs
 
 
 def scalar_reducer(module: HloModule, opcode: O, element_type: PrimitiveType) -> HloComputation:
