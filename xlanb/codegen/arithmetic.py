@@ -5,7 +5,9 @@ Functions take register values (see elements.py); a narrow float's result is rou
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from functools import partial
 
 from xlanb.codegen import extremes, math
 from xlanb.codegen.elements import Element, from_bits, odd, pair, real, register, rounded, to_bits
@@ -171,89 +173,96 @@ _FLOAT: dict[Op, Rule] = {
 
 def unary(f: Function, op: Op, t: PrimitiveType, a: Value) -> Value:
     """op a of one element type, not complex; is-finite gives a pred."""
-    if op is Op.NOT:
-        return ~a
-    if t is T.PRED:
-        if op in (Op.ABS, Op.SIGN, Op.POPCNT):
-            return a
-        raise UnimplementedError(f"{op} of pred")
-    if t.is_integral:
-        return _integer_unary(f, op, t, a)
-    if op is Op.IS_FINITE:
-        return abs(a) < math.INFINITY
-    if op is Op.NEGATE:
-        return rounded(f, t, -a)
-    if op is Op.SIGN:
-        one = f.intrinsic("copysign", 1.0, a)
-        return a.compare("one", "ne", 0.0).select(one, a)
-    name = _ROUNDINGS.get(op)
-    if name is not None:
-        return rounded(f, t, f.intrinsic(name, a))
-    return rounded(f, t, _transcendental(op, a))
+    integers = _UNARY_SIGNED if t.is_signed else _UNARY_UNSIGNED
+    rule = (_UNARY_PRED if t is T.PRED else integers if t.is_integral else _UNARY_FLOAT).get(op)
+    if rule is None:
+        raise UnimplementedError(f"{op} of {t}")
+    return rule(a) if t.is_integral or op in _EXACT else rounded(f, t, rule(a))
 
 
-_ROUNDINGS = {
-    Op.ABS: "fabs",
-    Op.CEIL: "ceil",
-    Op.FLOOR: "floor",
-    Op.ROUND_NEAREST_AFZ: "round",
-    Op.ROUND_NEAREST_EVEN: "roundeven",
-    Op.SQRT: "sqrt",
-}
-_C_NAMES = {
+UnaryRule = Callable[[Value], Value]
+
+
+def _itself(a: Value) -> Value:
+    return a
+
+
+def _intrinsic(name: str) -> UnaryRule:
+    return lambda a: a.function.intrinsic(name, a)
+
+
+def _float_sign(a: Value) -> Value:
+    one = a.function.intrinsic("copysign", 1.0, a)
+    return a.compare("one", "ne", 0.0).select(one, a)
+
+
+def _is_some(a: Value) -> Value:
+    return a.differs(0).zext(a.type) if a.type.bits > 1 else a
+
+
+def _integer_sign(a: Value) -> Value:
+    return (a >> (a.type.bits - 1)) | _is_some(a) if a.type.bits > 1 else a
+
+
+def _leading_zeros(a: Value) -> Value:
+    return a.function.intrinsic("ctlz", a, immediate=False)
+
+
+_FUNCTIONS: dict[Op, str] = {
     Op.EXPONENTIAL: "exp",
     Op.EXPONENTIAL_MINUS_ONE: "expm1",
     Op.LOG: "log",
     Op.LOG_PLUS_ONE: "log1p",
     Op.SINE: "sin",
     Op.COSINE: "cos",
-    Op.POWER: "pow",
-}
-_SAME_NAMES = (
-    Op.TANH,
-    Op.LOGISTIC,
-    Op.ERF,
-    Op.TAN,
-    Op.CBRT,
-    Op.ASIN,
-    Op.ACOS,
-    Op.ATAN,
-    Op.SINH,
-    Op.COSH,
-    Op.ASINH,
-    Op.ACOSH,
-    Op.ATANH,
-)
+} | {
+    op: op.text
+    for op in (
+        Op.TANH, Op.LOGISTIC, Op.ERF, Op.TAN, Op.CBRT, Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.ASINH, Op.ACOSH, Op.ATANH,
+    )
+}  # fmt: skip
 
 
 def function_name(op: Op) -> str | None:
     """What an opcode's function of floats is called in C (or `logistic`); None of opcodes that are none."""
-    return _C_NAMES.get(op) or (op.text if op in _SAME_NAMES else None)
+    return "pow" if op is Op.POWER else _FUNCTIONS.get(op)
 
 
-def _transcendental(op: Op, a: Value) -> Value:
-    if op is Op.RSQRT:
-        return 1.0 / a.sqrt()
-    name = function_name(op)
-    if name is None:
-        raise UnimplementedError(f"{op} of floats")
-    return math.call(name, a)
+_UNARY_PRED: dict[Op, UnaryRule] = {
+    Op.NOT: operator.invert,
+    Op.ABS: _itself,
+    Op.SIGN: _itself,
+    Op.POPCNT: _itself,
+}
+_UNARY_UNSIGNED: dict[Op, UnaryRule] = {
+    Op.NOT: operator.invert,
+    Op.NEGATE: operator.neg,
+    Op.ABS: _itself,
+    Op.SIGN: _is_some,
+    Op.POPCNT: _intrinsic("ctpop"),
+    Op.COUNT_LEADING_ZEROS: _leading_zeros,
+}
+_UNARY_SIGNED: dict[Op, UnaryRule] = {**_UNARY_UNSIGNED, Op.ABS: abs, Op.SIGN: _integer_sign}
+_UNARY_FLOAT: dict[Op, UnaryRule] = {
+    Op.IS_FINITE: lambda a: abs(a) < math.INFINITY,
+    Op.NEGATE: operator.neg,
+    Op.SIGN: _float_sign,
+    Op.ABS: abs,
+    Op.CEIL: _intrinsic("ceil"),
+    Op.FLOOR: _intrinsic("floor"),
+    Op.ROUND_NEAREST_AFZ: _intrinsic("round"),
+    Op.ROUND_NEAREST_EVEN: _intrinsic("roundeven"),
+    Op.SQRT: Value.sqrt,
+    Op.RSQRT: lambda a: 1.0 / a.sqrt(),
+    **{op: partial(math.call, name) for op, name in _FUNCTIONS.items()},
+}
+_EXACT = frozenset({Op.IS_FINITE, Op.SIGN})
+"""Functions of floats whose results need no rounding to a narrow type."""
 
-
-def _integer_unary(f: Function, op: Op, t: PrimitiveType, a: Value) -> Value:
-    if op is Op.NEGATE:
-        return -a
-    if op is Op.ABS:
-        return abs(a) if t.is_signed else a
-    if op is Op.SIGN:
-        some = a.differs(0).zext(register(t)) if t.bits > 1 else a
-        return some if not t.is_signed or t.bits == 1 else (a >> (t.bits - 1)) | some
-    if op is Op.POPCNT:
-        return f.intrinsic("ctpop", a)
-    if op is Op.COUNT_LEADING_ZEROS:
-        return f.intrinsic("ctlz", a, immediate=False)
-    raise UnimplementedError(f"{op} of {t}")
-
+BINARY = frozenset((*_PRED, *_INTEGER, *_FLOAT))
+"""The elementwise opcodes of two operands of one type."""
+UNARY = frozenset((*_UNARY_PRED, *_UNARY_SIGNED, *_UNARY_FLOAT))
+"""The elementwise opcodes of one operand."""
 
 # -- comparison, selection ----------------------------------------------------------------------------------------
 

@@ -218,26 +218,22 @@ class Elemental:
             bindings[p] = _Lazy(self, operand)
         return Elemental(self.f, bindings, self.constants, self.flags, self.floor)
 
-    def apply(self, target: HloComputation, values: Sequence[Element], flags: str = "") -> list[Element]:
-        """A scalar computation applied to values: its results, one or those of its root tuple."""
-        inner = self._of_values(target, values, flags)
-        mark = self.f.locate(target.root.name)
-        out = [inner.scalar(target.root, leaf) for leaf, _ in target.root.shape.leaves()]
-        self.f.restore(mark)
-        return out
+    def apply(
+        self, target: HloComputation, values: Sequence[Element], flags: str = "", index: Sequence[Ix] = ()
+    ) -> list[Element]:
+        """A scalar computation applied to values: its results, one or those of its root tuple.
 
-    def apply_at(self, target: HloComputation, values: Sequence[Element], index: Sequence[Ix]) -> list[Element]:
-        """An elementwise computation over slices applied to values at one index of the slices."""
-        inner = self._of_values(target, values)
-        shapes = {leaf: array_of(target.root, leaf) for leaf, _ in target.root.shape.leaves()}
-        return [inner.element(target.root, Index(s, index if s.rank else ()), leaf) for leaf, s in shapes.items()]
-
-    def _of_values(self, target: HloComputation, values: Sequence[Element], flags: str = "") -> Elemental:
-        """One that writes elements of a computation whose parameters are these values, whatever the index."""
+        Of an elementwise computation over slices the values are those at one index of the slices.
+        """
         bindings: dict[HloInstruction, Binding] = {
             p: {(): _always(v)} for p, v in zip(target.parameters, values, strict=True)
         }
-        return Elemental(self.f, bindings, self.constants, flags, len(self.f.regions))
+        inner, root = Elemental(self.f, bindings, self.constants, flags, len(self.f.regions)), target.root
+        mark = self.f.locate(root.name)
+        shapes = {leaf: array_of(root, leaf) for leaf, _ in root.shape.leaves()}
+        out = [inner.element(root, Index(s, index if s.rank else ()), leaf) for leaf, s in shapes.items()]
+        self.f.restore(mark)
+        return out
 
     # -- control flow -------------------------------------------------------------------------------------------
 

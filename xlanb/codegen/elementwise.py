@@ -16,22 +16,12 @@ from xlanb.shape import PrimitiveType
 
 T = PrimitiveType
 
-_BINARY = (
-    Op.ADD, Op.SUBTRACT, Op.MULTIPLY, Op.DIVIDE, Op.REMAINDER, Op.MAXIMUM, Op.MINIMUM, Op.POWER, Op.ATAN2, Op.AND, Op.OR, Op.XOR,
-    Op.SHIFT_LEFT, Op.SHIFT_RIGHT_ARITHMETIC, Op.SHIFT_RIGHT_LOGICAL, Op.MULHI,
-)  # fmt: skip
-_UNARY = (
-    Op.CEIL, Op.FLOOR, Op.NEGATE, Op.NOT, Op.SIGN, Op.EXPONENTIAL, Op.EXPONENTIAL_MINUS_ONE, Op.LOG, Op.LOG_PLUS_ONE, Op.LOGISTIC, Op.TANH,
-    Op.TAN, Op.SINE, Op.COSINE, Op.SINH, Op.COSH, Op.ASIN, Op.ACOS, Op.ATAN, Op.ASINH, Op.ACOSH, Op.ATANH, Op.SQRT, Op.RSQRT, Op.CBRT,
-    Op.ERF, Op.ROUND_NEAREST_AFZ, Op.ROUND_NEAREST_EVEN, Op.IS_FINITE, Op.POPCNT, Op.COUNT_LEADING_ZEROS,
-)  # fmt: skip
-
 
 def _complex_of(v: Element) -> Complex:
     return Complex(*pair(v))
 
 
-@elemental(*_BINARY, same_index=True)
+@elemental(*arithmetic.BINARY, same_index=True)
 def _binary(e: Elemental, i: HloInstruction, x: Index) -> Element:
     t = array_of(i.operands[0]).element_type
     a, b = (e.element(o, x) for o in i.operands)
@@ -41,23 +31,18 @@ def _binary(e: Elemental, i: HloInstruction, x: Index) -> Element:
     return arithmetic.binary(e.f, i.opcode, t, real(a), real(b), e.flags)
 
 
-@elemental(*_UNARY, same_index=True)
+@elemental(*arithmetic.UNARY, same_index=True)
 def _unary(e: Elemental, i: HloInstruction, x: Index) -> Element:
-    t = array_of(i.operands[0]).element_type
+    op, t = i.opcode, array_of(i.operands[0]).element_type
     a = e.element(i.operands[0], x)
-    if t.is_complex and i.opcode is not Op.IS_FINITE:
-        made = complex_math.unary(i.opcode, t, _complex_of(a))
+    if t.is_complex and op is Op.ABS:
+        return abs(_complex_of(a))
+    if t.is_complex and op is not Op.IS_FINITE:
+        made = complex_math.unary(op, t, _complex_of(a))
         return made.re, made.im
-    if t.is_integral and i.opcode is Op.IS_FINITE:
+    if t.is_integral and op is Op.IS_FINITE:
         return e.f.const(I1, True)
-    return arithmetic.unary(e.f, i.opcode, t, real(a))
-
-
-@elemental(Op.ABS, same_index=True)
-def _abs(e: Elemental, i: HloInstruction, x: Index) -> Element:
-    t = array_of(i.operands[0]).element_type
-    a = e.element(i.operands[0], x)
-    return abs(_complex_of(a)) if t.is_complex else arithmetic.unary(e.f, Op.ABS, t, real(a))
+    return arithmetic.unary(e.f, op, t, real(a))
 
 
 @elemental(Op.COPY)

@@ -169,7 +169,7 @@ class Function:
 
     def zero(self, type_: Type) -> Value:
         """Zero, or all zeros."""
-        return self.const(type_, 0)
+        return Vector(self, type_, "zeroinitializer", 0, 0) if type_.lanes else self.const(type_, 0)
 
     def table(self, name: str, scalar: Type, numbers: Sequence[Number]) -> Value:
         """The address of a constant array of the module, made once under a name."""

@@ -1,6 +1,7 @@
-"""Memory: single values, stretches of bytes, and arrays of elements, and vectors of them at indices that differ from lane to lane, with masks, strides and elements of several parts.
+"""Memory: single values, stretches of bytes, and arrays.
 
-An access is at the alignment of one element, and touches no byte of an element that its mask leaves out.
+Elements of an array are accessed one by one, or as vectors of them at indices that differ from lane
+to lane, with masks, strides and elements of several parts. An access is at the alignment of one element, and touches no byte of an element that its mask leaves out.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.codegen.lanes import LaneIndex, Mask, NotAVectorError, joined, varies
-from xlanb.codegen.types import PTR, Type
+from xlanb.codegen.types import I1, I32, PTR, VOID, Type
 from xlanb.codegen.values import Ix, Value
 
 if TYPE_CHECKING:
@@ -43,20 +44,17 @@ def fill(f: Function, address: Value, byte: int, size: Ix, align: int = 1) -> No
 
 def copy(f: Function, target: Value, source: Value, size: Ix) -> None:
     """Copy so many bytes between places that do not overlap."""
-    f.module.declare("void", "llvm.memcpy.p0.p0.i64", "ptr, ptr, i64, i1")
-    f.write(f"call void @llvm.memcpy.p0.p0.i64({target!r}, {source!r}, {f.value(size)!r}, i1 false)")
+    f.call(VOID, "llvm.memcpy.p0.p0.i64", target, source, f.value(size), f.const(I1, False))
 
 
 def move(f: Function, target: Value, source: Value, size: Ix) -> None:
     """Copy so many bytes between places that may overlap."""
-    f.module.declare("void", "llvm.memmove.p0.p0.i64", "ptr, ptr, i64, i1")
-    f.write(f"call void @llvm.memmove.p0.p0.i64({target!r}, {source!r}, {f.value(size)!r}, i1 false)")
+    f.call(VOID, "llvm.memmove.p0.p0.i64", target, source, f.value(size), f.const(I1, False))
 
 
 def prefetch(f: Function, address: Value, *, for_write: bool = False) -> None:
     """Have the cache line of an address fetched; nothing happens where it is no memory."""
-    f.module.declare("void", "llvm.prefetch.p0", "ptr, i32, i32, i32")
-    f.write(f"call void @llvm.prefetch.p0({address!r}, i32 {int(for_write)}, i32 3, i32 1)")
+    f.call(VOID, "llvm.prefetch.p0", address, *(f.const(I32, k) for k in (int(for_write), 3, 1)))
 
 
 def stack_bytes(f: Function, size: Value) -> Value:
@@ -95,9 +93,8 @@ class Pointer:
     def __getitem__(self, index: Ix) -> Value:
         if varies(index) and self._f.width:
             return _load_lanes(self, index)  # type: ignore[arg-type]
-        return self._f.load(
-            self.element.times(0 if self.parts == 1 else self.parts), self.address(index), self.element.bytes
-        )
+        type_ = self.element.times(0 if self.parts == 1 else self.parts)
+        return self._f.load(type_, self.address(index), self.element.bytes)
 
     def __setitem__(self, index: Ix, value: Value) -> None:
         f = self._f
@@ -112,11 +109,8 @@ class Pointer:
         address = self.address(offset)
         if mask is None or mask.count == lanes:
             return f.load(type_, address, self.element.bytes)
-        bits = mask.value(f)
-        name = f"llvm.masked.load.{type_.mangled}.p0"
-        f.module.declare(type_.text, name, f"ptr, i32, {bits.type.text}, {type_.text}")
-        given = f"{address!r}, i32 {self.element.bytes}, {bits!r}, {type_.text} zeroinitializer"
-        return f.let(type_, f"call {type_.text} @{name}({given})")
+        name, align = f"llvm.masked.load.{type_.mangled}.p0", f.const(I32, self.element.bytes)
+        return f.call_as(type_, name, address, align, mask.value(f), f.zero(type_))
 
     def store(self, offset: Ix, value: Value, mask: Mask | None = None) -> None:
         """Set a vector from element `offset` on; what the mask leaves out stays as it is."""
@@ -128,10 +122,8 @@ class Pointer:
             # LLVM 22 makes of a narrowing store of one known lane a store of the wide element: it would write beyond.
             f.store(f.extract(value, 0), address, self.element.bytes)
             return
-        bits, type_ = mask.value(f), value.type
-        name = f"llvm.masked.store.{type_.mangled}.p0"
-        f.module.declare("void", name, f"{type_.text}, ptr, i32, {bits.type.text}")
-        f.write(f"call void @{name}({value!r}, {address!r}, i32 {self.element.bytes}, {bits!r})")
+        name, align = f"llvm.masked.store.{value.type.mangled}.p0", f.const(I32, self.element.bytes)
+        f.call(VOID, name, value, address, align, mask.value(f))
 
     def addresses(self, index: Value) -> Value:
         """A vector of addresses, of a vector of indices."""
@@ -146,19 +138,15 @@ def gather(f: Function, element: Type, addresses: Value) -> Value:
     lanes = addresses.type.lanes
     type_, bits = element.times(lanes), _region_mask(f, lanes).value(f)
     name = f"llvm.masked.gather.{type_.mangled}.v{lanes}p0"
-    f.module.declare(type_.text, name, f"{addresses.type.text}, i32, {bits.type.text}, {type_.text}")
-    given = f"{addresses!r}, i32 {element.bytes}, {bits!r}, {type_.text} zeroinitializer"
-    return f.let(type_, f"call {type_.text} @{name}({given})")
+    return f.call_as(type_, name, addresses, f.const(I32, element.bytes), bits, f.zero(type_))
 
 
 def scatter(f: Function, addresses: Value, value: Value) -> None:
     """Set the elements at a vector of addresses."""
     lanes = addresses.type.lanes
     made = value if value.type.lanes else f.splat(value, lanes)
-    bits = _region_mask(f, lanes).value(f)
     name = f"llvm.masked.scatter.{made.type.mangled}.v{lanes}p0"
-    f.module.declare("void", name, f"{made.type.text}, {addresses.type.text}, i32, {bits.type.text}")
-    f.write(f"call void @{name}({made!r}, {addresses!r}, i32 {made.type.bytes}, {bits!r})")
+    f.call(VOID, name, made, addresses, f.const(I32, made.type.bytes), _region_mask(f, lanes).value(f))
 
 
 def _region_mask(f: Function, lanes: int) -> Mask:

@@ -284,7 +284,7 @@ def _scan(k: Kernel) -> bool:
             with f.carried(length, flat(first)) as loop:
                 at[axis] = f.sub(length - 1, loop.index) if i.get("is_reverse") else loop.index
                 rows = [e.element(o, Index(array_of(o), at)) for o in inputs]
-                made = e.apply_at(i.to_apply, [*rows, *pack(types, loop.values)], slice_index)
+                made = e.apply(i.to_apply, [*rows, *pack(types, loop.values)], index=slice_index)
                 for leaf, value in zip(outputs, made, strict=False):
                     k.outputs[leaf].store(Index(k.outputs[leaf].shape, at), value)
                 loop.next = flat(made[len(outputs) :])
