@@ -6,7 +6,7 @@ import pytest
 
 import xlanb
 from xlanb.codegen.nest import Nest, Tail, Vectors
-from xlanb.codegen.plan import Choice, KernelPlan, plans_text, time_text
+from xlanb.codegen.plan import Choice, KernelPlan, time_text
 from xlanb.cpu.executable import Executable
 from xlanb.view.parts.llvm import code_data
 
@@ -105,7 +105,6 @@ def test_choice_and_plan_as_text() -> None:
     choice = Choice("sort", "by digits", "2 us", (("by merging", "9 us"),))
     plan = KernelPlan("s.1", "s", (choice,))
     assert str(plan) == "s:\n  sort: by digits, 2 us\n    not by merging: 9 us"
-    assert plans_text([plan, plan]) == f"{plan}\n\n{plan}"
 
 
 @pytest.mark.parametrize(

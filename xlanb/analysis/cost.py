@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass
 
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.instruction import HloInstruction
@@ -28,17 +28,10 @@ class Cost:
     transcendentals: float = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            _bounded(self.flops + other.flops),
-            _bounded(self.bytes_accessed + other.bytes_accessed),
-            _bounded(self.transcendentals + other.transcendentals),
-        )
+        return Cost(*_sum((astuple(self), astuple(other))))
 
     def __mul__(self, times: float) -> Cost:
-        times = _bounded(times)
-        return Cost(
-            _bounded(self.flops * times), _bounded(self.bytes_accessed * times), _bounded(self.transcendentals * times)
-        )
+        return Cost(*_times(astuple(self), times))
 
     @property
     def intensity(self) -> float:
@@ -46,6 +39,9 @@ class Cost:
         return self.flops / self.bytes_accessed if self.bytes_accessed else math.inf
 
 
+Counts = tuple[float, float, float]
+"""Of a Cost, in its order: a plain tuple costs a tenth of the time, and there is one for each instruction."""
+_NOTHING: Counts = (0, 0, 0)
 _LARGEST = 1e300
 _COUNTED = 1 << 14  # positions of a window along one dimension that are counted one by one
 
@@ -53,6 +49,17 @@ _COUNTED = 1 << 14  # positions of a window along one dimension that are counted
 def _bounded(count: float) -> float:
     """A count, infinite beyond what floats hold: integers would grow without end where calls double them; nothing of infinitely many is nothing."""
     return count if count <= _LARGEST else math.inf if count > _LARGEST else 0
+
+
+def _times(counts: Counts, times: float) -> Counts:
+    times = _bounded(times)
+    flops, size, transcendentals = counts
+    return _bounded(flops * times), _bounded(size * times), _bounded(transcendentals * times)
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    flops, size, transcendentals = (_bounded(sum(column)) for column in zip(_NOTHING, *counts, strict=True))
+    return flops, size, transcendentals
 
 
 _TRANSCENDENTAL = frozenset(
@@ -87,17 +94,17 @@ def cost(what: HloInstruction | HloComputation | HloModule) -> Cost:
 
     Linear in the instructions that are reachable, however often a computation is called. Counts beyond 1e300 are infinite.
     """
-    return _Counter().cost(what)
+    return Cost(*_Counter().cost(what))
 
 
 class _Counter:
     """Costs within one call of `cost`, which visits each called computation once."""
 
     def __init__(self) -> None:
-        self._sequences: dict[HloComputation, Cost] = {}
-        self._bodies: dict[HloComputation, Cost] = {}
+        self._sequences: dict[HloComputation, Counts] = {}
+        self._bodies: dict[HloComputation, Counts] = {}
 
-    def cost(self, what: HloInstruction | HloComputation | HloModule) -> Cost:
+    def cost(self, what: HloInstruction | HloComputation | HloModule) -> Counts:
         """See the function `cost`."""
         if isinstance(what, HloModule):
             return self.cost(what.entry_computation)
@@ -106,15 +113,15 @@ class _Counter:
         arithmetic = self._arithmetic(what)
         if what.opcode in _FREE or what.opcode in _CONTROL:
             return arithmetic
-        return Cost(arithmetic.flops, _bytes(what), arithmetic.transcendentals)
+        return arithmetic[0], _bytes(what), arithmetic[2]
 
-    def _body(self, computation: HloComputation) -> Cost:
+    def _body(self, computation: HloComputation) -> Counts:
         """Without bytes: what happens inside of a kernel stays in registers."""
         return self._total(computation, self._bodies, self._arithmetic)
 
     def _total(
-        self, computation: HloComputation, known: dict[HloComputation, Cost], one: Callable[[HloInstruction], Cost]
-    ) -> Cost:
+        self, computation: HloComputation, known: dict[HloComputation, Counts], one: Callable[[HloInstruction], Counts]
+    ) -> Counts:
         """The sum over a computation, after those of the computations that it calls, so that nothing recurses deeply."""
         stack = [computation]
         while stack:
@@ -126,69 +133,79 @@ class _Counter:
             if pending:
                 stack += pending
             else:
-                known[stack.pop()] = sum(map(one, top), Cost())
+                known[stack.pop()] = _sum(map(one, top))
         return known[computation]
 
-    def _arithmetic(self, i: HloInstruction) -> Cost:
+    def _arithmetic(self, i: HloInstruction) -> Counts:
         code = i.opcode
         if code.is_elementwise:
             return _elementwise(i)
-        if code in (O.FUSION, *_CONTROL):
+        if code is O.FUSION or code in _CONTROL:
             return self._called(i)
-        if code in (O.REDUCE, O.REDUCE_WINDOW, O.MAP, O.SCATTER, O.SELECT_AND_SCATTER):
+        if code in _APPLIED:
             return self._applied(i)
-        if code in (O.DOT, O.RAGGED_DOT, O.SCALED_DOT):
-            return Cost(2 * _elements(i.shape) * _contracted(i))
-        if code is O.CONVOLUTION:
-            return Cost(_convolution(i))
-        if code is O.SORT:
-            n = max(1, _first(i.operands[0].shape).dimensions[i.dimensions[0]])
-            return Cost(_elements(i.operands[0].shape) * math.ceil(math.log2(n)) if n > 1 else 0)
-        if code is O.FFT:
-            n = math.prod(i.ints("fft_length"))
-            return Cost(4 * _elements(i.shape) * math.log2(max(2, n)))
-        if code in (O.BATCH_NORM_GRAD, O.BATCH_NORM_INFERENCE, O.BATCH_NORM_TRAINING):
-            return Cost(5 * _elements(i.operands[0].shape))
-        if code in (O.CHOLESKY, O.TRIANGULAR_SOLVE):
-            shape = _first(i.operands[0].shape)
-            return Cost(_elements(i.shape) * shape.dimensions[-1] * (1 if code is O.TRIANGULAR_SOLVE else 1 / 3))
-        return Cost()
+        flops = _FLOPS.get(code)
+        return (flops(i), 0, 0) if flops is not None else _NOTHING
 
-    def _applied(self, i: HloInstruction) -> Cost:
+    def _applied(self, i: HloInstruction) -> Counts:
         """The computation of a reduce, map, ... as often as it is applied."""
         code = i.opcode
         if code is O.REDUCE:
             folded = _elements(i.operands[0].shape) - _elements(_first(i.shape))
-            return self._body(i.to_apply) * max(0, folded)
+            return _times(self._body(i.to_apply), max(0, folded))
         if code is O.MAP:
-            return self._body(i.to_apply) * _elements(i.shape)
+            return _times(self._body(i.to_apply), _elements(i.shape))
         if code is O.SCATTER:
-            return self._body(i.to_apply) * _elements(i.operands[-1].shape)
+            return _times(self._body(i.to_apply), _elements(i.operands[-1].shape))
         window = math.prod(d.size for d in i.window.dimensions)
         if code is O.REDUCE_WINDOW:
-            return self._body(i.to_apply) * (_elements(_first(i.shape)) * max(0, window - 1))
+            return _times(self._body(i.to_apply), _elements(_first(i.shape)) * max(0, window - 1))
         source = _elements(i.operands[1].shape)
-        selecting = self._body(i.attributes["select"]) * (source * max(0, window - 1))
-        return selecting + self._body(i.attributes["scatter"]) * source
+        selecting = _times(self._body(i.attributes["select"]), source * max(0, window - 1))
+        return _sum((selecting, _times(self._body(i.attributes["scatter"]), source)))
 
-    def _called(self, i: HloInstruction) -> Cost:
+    def _called(self, i: HloInstruction) -> Counts:
         bodies = [self.cost(c) if i.opcode in _CONTROL else self._body(c) for c in i.called_computations]
         if i.opcode is O.WHILE:
             found = _TRIP_COUNT.search(i.backend_config)
-            return sum(bodies, Cost()) * (int(found[1]) if found else 1)
+            return _times(_sum(bodies), int(found[1]) if found else 1)
         if i.opcode is O.CONDITIONAL:
-            return max(bodies, key=lambda c: (c.flops + c.transcendentals, c.bytes_accessed), default=Cost())
-        return sum(bodies, Cost())
+            return max(bodies, key=lambda c: (c[0] + c[2], c[1]), default=_NOTHING)
+        return _sum(bodies)
 
 
-def _elementwise(i: HloInstruction) -> Cost:
-    elements = _elements(i.shape)
-    if i.opcode in _TRANSCENDENTAL:
-        return Cost(transcendentals=elements)
-    per_element = (
-        2 if i.opcode is O.CLAMP else 0 if i.opcode in (O.CONVERT, O.REAL, O.IMAG, O.COMPLEX, O.REDUCE_PRECISION) else 1
-    )
-    return Cost(elements * per_element)
+_NO_FLOPS = frozenset((O.CONVERT, O.REAL, O.IMAG, O.COMPLEX, O.REDUCE_PRECISION))
+_APPLIED = frozenset((O.REDUCE, O.REDUCE_WINDOW, O.MAP, O.SCATTER, O.SELECT_AND_SCATTER))
+
+
+def _elementwise(i: HloInstruction) -> Counts:
+    code, elements = i.opcode, _elements(i.shape)
+    if code in _TRANSCENDENTAL:
+        return 0, 0, elements
+    return (2 * elements if code is O.CLAMP else 0 if code in _NO_FLOPS else elements), 0, 0
+
+
+def _dot(i: HloInstruction) -> float:
+    left = _first(i.operands[0].shape)
+    return 2 * _elements(i.shape) * math.prod(left.dimensions[d] for d in i.ints("lhs_contracting_dims"))
+
+
+def _sort(i: HloInstruction) -> float:
+    n = max(1, _first(i.operands[0].shape).dimensions[i.dimensions[0]])
+    return _elements(i.operands[0].shape) * math.ceil(math.log2(n)) if n > 1 else 0
+
+
+def _fft(i: HloInstruction) -> float:
+    return 4 * _elements(i.shape) * math.log2(max(2, math.prod(i.ints("fft_length"))))
+
+
+def _batch_norm(i: HloInstruction) -> float:
+    return 5 * _elements(i.operands[0].shape)
+
+
+def _triangle(i: HloInstruction) -> float:
+    columns = _first(i.operands[0].shape).dimensions[-1]
+    return _elements(i.shape) * columns * (1 if i.opcode is O.TRIANGULAR_SOLVE else 1 / 3)
 
 
 def _bytes(i: HloInstruction) -> float:
@@ -202,11 +219,6 @@ def _bytes(i: HloInstruction) -> float:
     if code is O.SCATTER:
         return 3 * i.operands[-1].shape.byte_size + i.operands[len(i.operands) // 2].shape.byte_size
     return out + sum(o.shape.byte_size for o in dict.fromkeys(i.operands))
-
-
-def _contracted(dot: HloInstruction) -> int:
-    left = _first(dot.operands[0].shape)
-    return math.prod(left.dimensions[d] for d in dot.ints("lhs_contracting_dims"))
 
 
 def _convolution(i: HloInstruction) -> float:
@@ -253,9 +265,22 @@ def _hits(start: int, step: int, count: int, last: int, divisor: int) -> int:
 
 
 def _elements(shape: Shape) -> int:
+    if isinstance(shape, ArrayShape):
+        return shape.element_count if shape.is_array else 0
     return sum(s.element_count for _, s in shape.leaves() if isinstance(s, ArrayShape) and s.is_array)
 
 
 def _first(shape: Shape) -> ArrayShape:
     """The first array of a shape."""
     return next(s for _, s in shape.leaves() if isinstance(s, ArrayShape))
+
+
+_FLOPS: dict[O, Callable[[HloInstruction], float]] = {
+    **dict.fromkeys((O.DOT, O.RAGGED_DOT, O.SCALED_DOT), _dot),
+    O.CONVOLUTION: _convolution,
+    O.SORT: _sort,
+    O.FFT: _fft,
+    **dict.fromkeys((O.BATCH_NORM_GRAD, O.BATCH_NORM_INFERENCE, O.BATCH_NORM_TRAINING), _batch_norm),
+    **dict.fromkeys((O.CHOLESKY, O.TRIANGULAR_SOLVE), _triangle),
+}
+"""Floating-point operations of opcodes that apply no computation."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,8 +48,3 @@ def time_text(nanoseconds: float) -> str:
         if nanoseconds >= size:
             return f"{nanoseconds / size:.3g} {unit}"
     return f"{nanoseconds:.3g} ns"
-
-
-def plans_text(plans: Sequence[KernelPlan]) -> str:
-    """The plans of a program, one after the other."""
-    return "\n\n".join(map(str, plans))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from xlanb.analysis.cost import cost
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.codegen.units import Unit
@@ -63,7 +64,7 @@ def kernel_times(
         i = by_name[program.kernels[name]]
         made_for = _metadata(i)
         per_run = round(count / runs)
-        size, flops = traffic(i, exe.buffer_assignment), flop_count(i)
+        size, flops = traffic(i, exe.buffer_assignment), operations(i)
         roof = machine.roof(size, flops, _item_bytes(i)) if machine is not None else Roof(0.0, "")
         times.append(
             KernelTime(
@@ -183,54 +184,22 @@ declare i64 @llvm.readcyclecounter()
 
 _GRAINS, _CLEAR_GRAINS = 2, 20
 """Grains of the clock that a call must take to be measured by a mean of many, and by one."""
-_LONG_BYTES, _LONG_FLOPS = 200_000, 100_000
-_FREE = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.BITCAST})
+_LONG_BYTES, _LONG_OPERATIONS = 200_000, 100_000
 
 
-# -- cost ---------------------------------------------------------------------------------------------------------
-
-
-def bytes_accessed(i: HloInstruction) -> int:
-    """Bytes of an instruction's operands and results, each once."""
-    return i.shape.byte_size + sum(o.shape.byte_size for o in dict.fromkeys(i.operands))
+def operations(i: HloInstruction) -> int:
+    """Arithmetic operations of an instruction, a transcendental function counted as one; of a module that no machine could run at most 2**62."""
+    counts = cost(i)
+    return int(min(counts.flops + counts.transcendentals, 1 << 62))
 
 
 def is_long(computation: HloComputation) -> bool:
     """Whether one run of a computation without loops takes so long (some 20 us) that other threads should go on meanwhile."""
-    work = [i for i in computation if i.opcode not in _FREE]
-    return sum(map(bytes_accessed, work)) > _LONG_BYTES or sum(map(flop_count, work)) > _LONG_FLOPS
-
-
-def flop_count(i: HloInstruction) -> int:
-    """Arithmetic operations of an instruction, a transcendental counted as one."""
-    if i.opcode is Op.FUSION:
-        return sum(flop_count(j) for j in i.fused_computation)
-    shape = next((s for _, s in i.shape.leaves() if isinstance(s, ArrayShape)), None)
-    if shape is None:
-        return 0
-    if i.opcode is Op.DOT:
-        lhs = i.operands[0].array_shape
-        return 2 * shape.element_count * math.prod(lhs.dimensions[d] for d in i.ints("lhs_contracting_dims"))
-    if i.opcode is Op.CONVOLUTION:
-        kernel = i.operands[1].array_shape
-        out: int = i.attributes["dim_labels"].kernel_output_feature
-        return 2 * shape.element_count * kernel.element_count // max(kernel.dimensions[out], 1)
-    if i.opcode is Op.REDUCE:
-        return i.operands[0].array_shape.element_count
-    if i.opcode in (Op.REDUCE_WINDOW, Op.SELECT_AND_SCATTER):
-        windows = shape if i.opcode is Op.REDUCE_WINDOW else i.operands[1].array_shape
-        return windows.element_count * math.prod(w.size for w in i.window.dimensions)
-    if i.opcode is Op.SORT:  # comparisons
-        length = max(shape.dimensions[i.ints("dimensions")[0]], 1)
-        return shape.element_count * math.ceil(math.log2(max(length, 2)))
-    if i.opcode is Op.FFT:
-        return 5 * shape.element_count * math.ceil(math.log2(max(math.prod(i.ints("fft_length")), 2)))
-    if i.opcode is Op.SCATTER:
-        return i.operands[-1].array_shape.element_count
-    if i.opcode in (Op.CHOLESKY, Op.TRIANGULAR_SOLVE):
-        n = i.operands[0].array_shape.dimensions[-1]
-        return shape.element_count * n // 3 if i.opcode is Op.CHOLESKY else shape.element_count * n
-    if i.opcode in (Op.CALL, Op.MAP):
-        rounds = shape.element_count if i.opcode is Op.MAP else 1
-        return rounds * sum(flop_count(j) for j in i.to_apply)
-    return shape.element_count if i.opcode.is_elementwise else 0
+    size, count = 0.0, 0.0
+    for i in computation:
+        counts = cost(i)
+        size += counts.bytes_accessed
+        count += counts.flops + counts.transcendentals
+        if size > _LONG_BYTES or count > _LONG_OPERATIONS:
+            return True
+    return False

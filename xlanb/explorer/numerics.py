@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.boundary import boundary
-from xlanb.cpu.profile import flop_count
+from xlanb.cpu.profile import operations
 from xlanb.display import Displayable
 from xlanb.errors import XlanbError
 from xlanb.evaluator import Evaluator
@@ -160,7 +160,7 @@ def _evaluated(module: HloModule, arrays: Sequence[Any], deadline: float) -> Any
     left = deadline - time.monotonic()
     if left <= 0:
         raise XlanbError("too large: the time allowed was over")
-    flops = sum(flop_count(i) for i in module.instructions() if i.opcode is not HloOpcode.FUSION)
+    flops = sum(operations(i) for i in module.instructions() if i.opcode is not HloOpcode.FUSION)
     if flops > MAX_FLOPS:
         raise XlanbError(f"too large: {flops:.2g} operations, more than the {MAX_FLOPS:.2g} that are evaluated")
     evaluator = Evaluator(max_steps=MAX_STEPS, max_bytes=MAX_BYTES, max_seconds=left)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from xlanb.analysis.dynamic import involves_dynamic
 from xlanb.buffers.buffer_assignment import BufferAssignment, Slice
 from xlanb.codegen import polling
 from xlanb.codegen.elemental import RULES, Elemental, Leaf, array_of
@@ -22,7 +23,6 @@ from xlanb.errors import UnimplementedError
 from xlanb.hlo.diagnostic import with_origin
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.shape.shape import has_dynamic
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 _INLINE_LINES = 120
@@ -31,7 +31,7 @@ _TRANSFERS = frozenset({Op.SEND, Op.SEND_DONE, Op.RECV, Op.RECV_DONE})
 
 def is_host_call(i: HloInstruction) -> bool:
     """Whether the runtime computes an instruction: also each that takes or gives arrays of dynamic size, which the padder leaves where it can do nothing better."""
-    if any(has_dynamic(s) for s in (i.shape, *(o.shape for o in i.operands))):
+    if involves_dynamic(i):
         return True
     if i.opcode is Op.SCAN:
         return not updates.scans_by_element(i)
