@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from xlanb.codegen import extremes, math
-from xlanb.codegen.elements import Element, from_bits, odd, pair, real, register, rounded, to_bits
+from xlanb.codegen.elements import Element, from_bits, odd, pair, part, real, register, rounded, to_bits
 from xlanb.codegen.function import Function
 from xlanb.codegen.types import FLOAT, I1, I8, I32, integer
 from xlanb.codegen.values import Value
@@ -35,32 +35,20 @@ def binary(f: Function, op: Op, t: PrimitiveType, a: Value, b: Value, flags: str
 Rule = Callable[[Function, PrimitiveType, Value, Value, str], Value]
 
 
-def _plain(opcode: str) -> Rule:
-    def rule(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
-        return rounded(f, t, f.binary(opcode, a, b, flags))
-
-    return rule
+def _plain(opcode: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    return rounded(f, t, f.binary(opcode, a, b, flags))
 
 
-def _extreme(name: str) -> Rule:
-    def rule(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
-        return extremes.extreme(f, name, a, b) or f.intrinsic(name, a, b, flags=flags)
-
-    return rule
+def _extreme(name: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    return extremes.extreme(f, name, a, b) or f.intrinsic(name, a, b, flags=flags)
 
 
-def _min_max(name: str) -> Rule:
-    def rule(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
-        return f.intrinsic(f"{'s' if t.is_signed else 'u'}{name}", a, b)
-
-    return rule
+def _min_max(name: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    return f.intrinsic(f"{'s' if t.is_signed else 'u'}{name}", a, b)
 
 
-def _library(name: str) -> Rule:
-    def rule(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
-        return rounded(f, t, math.call(name, *f.alike(a, b)))
-
-    return rule
+def _library(name: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    return rounded(f, t, math.call(name, *f.alike(a, b)))
 
 
 def _divide(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
@@ -91,16 +79,13 @@ def _remainder(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) ->
     return by_zero.select(a, a.srem((by_zero | b.equals(-1)).select(1, b)))
 
 
-def _shift(opcode: str) -> Rule:
-    def rule(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
-        if b.number is not None and 0 <= b.number < t.bits:
-            return f.binary(opcode, a, b)
-        amount = b if t.bits >= 8 else b.zext(I8)  # 4 does not fit an s4's sign
-        fits = amount.ult(t.bits)
-        shifted = f.binary(opcode, a, fits.select(b, 0))
-        return fits.select(shifted, a >> (t.bits - 1) if opcode == "ashr" else 0)
-
-    return rule
+def _shift(opcode: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    if b.number is not None and 0 <= b.number < t.bits:
+        return f.binary(opcode, a, b)
+    amount = b if t.bits >= 8 else b.zext(I8)  # 4 does not fit an s4's sign
+    fits = amount.ult(t.bits)
+    shifted = f.binary(opcode, a, fits.select(b, 0))
+    return fits.select(shifted, a >> (t.bits - 1) if opcode == "ashr" else 0)
 
 
 def _mulhi(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
@@ -131,41 +116,41 @@ def _float_remainder(f: Function, t: PrimitiveType, a: Value, b: Value, flags: s
 
 
 _PRED: dict[Op, Rule] = {
-    Op.ADD: _plain("or"),
-    Op.MAXIMUM: _plain("or"),
-    Op.OR: _plain("or"),
-    Op.MULTIPLY: _plain("and"),
-    Op.MINIMUM: _plain("and"),
-    Op.AND: _plain("and"),
-    Op.XOR: _plain("xor"),
+    Op.ADD: partial(_plain, "or"),
+    Op.MAXIMUM: partial(_plain, "or"),
+    Op.OR: partial(_plain, "or"),
+    Op.MULTIPLY: partial(_plain, "and"),
+    Op.MINIMUM: partial(_plain, "and"),
+    Op.AND: partial(_plain, "and"),
+    Op.XOR: partial(_plain, "xor"),
 }
 _INTEGER: dict[Op, Rule] = {
-    Op.ADD: _plain("add"),
-    Op.SUBTRACT: _plain("sub"),
-    Op.MULTIPLY: _plain("mul"),
-    Op.AND: _plain("and"),
-    Op.OR: _plain("or"),
-    Op.XOR: _plain("xor"),
-    Op.MAXIMUM: _min_max("max"),
-    Op.MINIMUM: _min_max("min"),
+    Op.ADD: partial(_plain, "add"),
+    Op.SUBTRACT: partial(_plain, "sub"),
+    Op.MULTIPLY: partial(_plain, "mul"),
+    Op.AND: partial(_plain, "and"),
+    Op.OR: partial(_plain, "or"),
+    Op.XOR: partial(_plain, "xor"),
+    Op.MAXIMUM: partial(_min_max, "max"),
+    Op.MINIMUM: partial(_min_max, "min"),
     Op.DIVIDE: _divide,
     Op.REMAINDER: _remainder,
-    Op.SHIFT_LEFT: _shift("shl"),
-    Op.SHIFT_RIGHT_LOGICAL: _shift("lshr"),
-    Op.SHIFT_RIGHT_ARITHMETIC: _shift("ashr"),
+    Op.SHIFT_LEFT: partial(_shift, "shl"),
+    Op.SHIFT_RIGHT_LOGICAL: partial(_shift, "lshr"),
+    Op.SHIFT_RIGHT_ARITHMETIC: partial(_shift, "ashr"),
     Op.MULHI: _mulhi,
     Op.POWER: _integer_power,
 }
 _FLOAT: dict[Op, Rule] = {
-    Op.ADD: _plain("fadd"),
-    Op.SUBTRACT: _plain("fsub"),
-    Op.MULTIPLY: _plain("fmul"),
-    Op.DIVIDE: _plain("fdiv"),
-    Op.MAXIMUM: _extreme("maximum"),
-    Op.MINIMUM: _extreme("minimum"),
+    Op.ADD: partial(_plain, "fadd"),
+    Op.SUBTRACT: partial(_plain, "fsub"),
+    Op.MULTIPLY: partial(_plain, "fmul"),
+    Op.DIVIDE: partial(_plain, "fdiv"),
+    Op.MAXIMUM: partial(_extreme, "maximum"),
+    Op.MINIMUM: partial(_extreme, "minimum"),
     Op.REMAINDER: _float_remainder,
-    Op.POWER: _library("pow"),
-    Op.ATAN2: _library("atan2"),
+    Op.POWER: partial(_library, "pow"),
+    Op.ATAN2: partial(_library, "atan2"),
 }
 
 # -- unary --------------------------------------------------------------------------------------------------------
@@ -321,17 +306,14 @@ def convert(f: Function, source: PrimitiveType, to: PrimitiveType, value: Elemen
     if source is to:
         return value
     if to.is_complex:
-        kind = T.F32 if to is T.C64 else T.F64
-        if source.is_complex:
-            inner = T.F32 if source is T.C64 else T.F64
-            re, im = pair(value)
-            return real(convert(f, inner, kind, re)), real(convert(f, inner, kind, im))
-        return real(convert(f, source, kind, value)), f.const(register(kind), 0.0)
+        re, im = pair(value) if source.is_complex else (real(value), f.const(register(to), 0.0))
+        inner, kind = part(source), part(to)
+        return real(convert(f, inner, kind, re)), real(convert(f, inner, kind, im)) if source.is_complex else im
     if source.is_complex:
         re, im = pair(value)
         if to is T.PRED:
             return re.differs(0.0) | im.differs(0.0)
-        return convert(f, T.F32 if source is T.C64 else T.F64, to, re)
+        return convert(f, part(source), to, re)
     x = real(value)
     if to is T.PRED:
         return x.differs(0)

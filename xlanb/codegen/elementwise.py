@@ -154,12 +154,10 @@ def _conditional(e: Elemental, i: HloInstruction, x: Index) -> Element:
     def way(k: int) -> Element:
         return e.within(computations[k], [i.operands[1 + k]]).element(computations[k].root, x)
 
-    if t is T.PRED:
-        return e.branch(to, chosen, lambda: way(0), lambda: way(1))
-
     def pick(k: int) -> Element:
         if k == len(computations) - 1:
             return way(k)
-        return e.branch(to, chosen.equals(k), lambda: way(k), lambda: pick(k + 1))
+        is_this = chosen if t is T.PRED else chosen.equals(k)
+        return e.branch(to, is_this, lambda: way(k), lambda: pick(k + 1))
 
     return pick(0)

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from xlanb.codegen.elements import Element, load, store, zero
 from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.lanes import split
 from xlanb.codegen.values import Value
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import common_factors, memory_order
@@ -66,12 +67,9 @@ class Index:
 def unflatten(f: Function, flat: Ix, shape: ArrayShape) -> tuple[Ix, ...]:
     """The index per dimension of an offset in memory order."""
     out: list[Ix] = [0] * shape.rank
-    rest = flat
-    fastest = order(shape)
-    for k, d in enumerate(fastest):
-        last = k == len(fastest) - 1
-        out[d] = rest if last else f.rem(rest, shape.dimensions[d])
-        rest = rest if last else f.div(rest, shape.dimensions[d])
+    slowest = order(shape)[::-1]
+    for d, v in zip(slowest, split(f, flat, [shape.dimensions[d] for d in slowest]), strict=True):
+        out[d] = v
     return tuple(out)
 
 
@@ -101,16 +99,11 @@ def reshape(f: Function, index: Index, to: ArrayShape) -> Index:
     for begin, end, to_begin, to_end in common_factors(source.dimensions, to.dimensions):
         wide = [d for d in range(begin, end) if source.dimensions[d] != 1]
         goal = [d for d in range(to_begin, to_end) if to.dimensions[d] != 1]
-        if len(wide) == 1 and len(goal) == 1:
-            out[goal[0]] = multi[wide[0]]
-            continue
         rest: Ix = 0
         for d in wide:
             rest = f.add(f.mul(rest, source.dimensions[d]), multi[d])
-        for k, d in enumerate(reversed(goal)):
-            last = k == len(goal) - 1
-            out[d] = rest if last else f.rem(rest, to.dimensions[d])
-            rest = rest if last else f.div(rest, to.dimensions[d])
+        for d, v in zip(goal, split(f, rest, [to.dimensions[d] for d in goal]), strict=True):
+            out[d] = v
     return Index(to, out)
 
 

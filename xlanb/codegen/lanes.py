@@ -259,6 +259,15 @@ def within(f: Function, a: Ix, low: int, high: int) -> Value:
     return (value if low == 0 else value - low).ult(max(high - low, 0))
 
 
+def split(f: Function, q: Ix, sizes: Sequence[int]) -> list[Ix]:
+    """One counter over dimensions, outermost first, as an index for each of them."""
+    out: list[Ix] = []
+    for size in reversed(sizes[1:]):
+        out.append(rem(f, q, size))
+        q = div(f, q, size)
+    return [q, *reversed(out)] if sizes else []
+
+
 def _written(f: Function, op: str, a: Ix, b: Ix) -> Value:
     """Index arithmetic, done once, where its operands are known first."""
 

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from xlanb.codegen import lanes
 from xlanb.codegen.function import Function, Ix
-from xlanb.codegen.lanes import Mask, NotAVectorError, SplitError
+from xlanb.codegen.lanes import Mask, NotAVectorError, SplitError, split
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.plan import time_text
 from xlanb.codegen.values import Value, Vector
@@ -348,15 +348,6 @@ def _run(f: Function, nest: Nest, low: int, high: int, body: Callable[[Ix], None
 
 
 # -- loops --------------------------------------------------------------------------------------------------------
-
-
-def split(f: Function, q: Ix, sizes: Sequence[int]) -> list[Ix]:
-    """One counter over dimensions, outermost first, as an index for each of them."""
-    out: list[Ix] = []
-    for size in reversed(sizes[1:]):
-        out.append(f.rem(q, size))
-        q = f.div(q, size)
-    return [q, *reversed(out)] if sizes else []
 
 
 def _shared_axes(sizes: Sequence[int]) -> int:

@@ -48,13 +48,11 @@ def note(f: Function, count: Ix, nanoseconds: float, *, shared: bool) -> None:
     """Say how many threads do it, and why."""
     if not f.module.debug or f.slot != 0 or f.target.threads < 2 or not nanoseconds:
         return
-    made = f.value(chunks(f, count, nanoseconds)).text if shared and isinstance(count, int) else "parts as it runs"
-    work = f"{time_text(count * nanoseconds)} of work" if isinstance(count, int) else "work known when it runs"
-    wake = f"waking a thread pays from {time_text(f.target.costs.wake_ns)}"
-    if shared:
-        f.decided("threads", f"{made} parts" if made.isdigit() else made, f"{work}, {wake}")
-    else:
-        f.decided("threads", "one", f"{work}, {wake}")
+    made, work = "parts as it runs", "work known when it runs"
+    if isinstance(count, int):
+        made, work = f"{chunks(f, count, nanoseconds)} parts", f"{time_text(count * nanoseconds)} of work"
+    why = f"{work}, waking a thread pays from {time_text(f.target.costs.wake_ns)}"
+    f.decided("threads", made if shared else "one", why)
 
 
 def chunks(f: Function, count: Ix, nanoseconds: float) -> Ix:

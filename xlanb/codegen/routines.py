@@ -13,9 +13,10 @@ from itertools import groupby
 from typing import Any, Concatenate, ParamSpec
 from weakref import WeakKeyDictionary
 
-from xlanb.codegen.function import Function, Ix, Parameter
+from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder, Target
+from xlanb.codegen.places import displaced
 from xlanb.codegen.types import I64, PTR, Type
 from xlanb.codegen.values import Value
 
@@ -123,20 +124,17 @@ def table(module: ModuleBuilder, words: Sequence[int | str]) -> Callable[[Functi
     key = ("table", *words)
     if key not in made:
         made[key] = name = module.unique("table")
-        runs = [(kind, list(run)) for kind, run in groupby(words, lambda w: isinstance(w, str))]
-        fields = [p for are_pointers, run in runs for p in (_pointers(run) if are_pointers else [_numbers(run)])]
+        fields: list[tuple[str, str]] = []
+        for are_names, run in groupby(words, lambda w: isinstance(w, str)):
+            if are_names:
+                fields += [("ptr", str(name)) for name in run]
+            else:
+                numbers = [f"i64 {w}" for w in run]
+                fields.append((f"[{len(numbers)} x i64]", f"[{', '.join(numbers)}]"))
         kind, text = ", ".join(k for k, _ in fields), ", ".join(f"{k} {v}" for k, v in fields)
         kind, text = fields[0] if len(fields) == 1 else (f"{{ {kind} }}", f"{{ {text} }}")
         module.globals[name] = f"@{name} = private constant {kind} {text}, align 8"
     return lambda f: Value(f, PTR, f"@{made[key]}")
-
-
-def _pointers(names: Sequence[int | str]) -> list[tuple[str, str]]:
-    return [("ptr", str(name)) for name in names]
-
-
-def _numbers(words: Sequence[int | str]) -> tuple[str, str]:
-    return f"[{len(words)} x i64]", f"[{', '.join([f'i64 {w}' for w in words])}]"
 
 
 def word(pointer: Value, at: int) -> Value:
@@ -144,7 +142,4 @@ def word(pointer: Value, at: int) -> Value:
     return Pointer(pointer, I64)[at]
 
 
-def moved(pointer: Value, offset: Ix) -> Value:
-    """An address so many bytes further, perhaps before the array."""
-    f = pointer.function
-    return f.let(PTR, f"getelementptr i8, {pointer!r}, {f.value(offset)!r}")
+moved = displaced

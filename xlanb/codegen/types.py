@@ -52,11 +52,6 @@ class Type:
         return self.kind is Kind.INTEGER
 
     @property
-    def is_vector(self) -> bool:
-        """Whether it is a vector."""
-        return self.lanes > 0
-
-    @property
     def bytes(self) -> int:
         """Bytes that an element takes in memory; also its natural alignment."""
         return max(1, self.bits // 8)

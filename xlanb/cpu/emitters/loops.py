@@ -9,7 +9,8 @@ from xlanb.codegen import costs
 from xlanb.codegen.elemental import Elemental, Kept, Leaf, array_of
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, order, same_order
-from xlanb.codegen.nest import Nest, Tail, Vectors, nested, split
+from xlanb.codegen.lanes import split
+from xlanb.codegen.nest import Nest, Tail, Vectors, nested
 from xlanb.codegen.parallel import parallel
 from xlanb.cpu.emitters.rows import rows_of, unshaped
 from xlanb.cpu.emitters.vector_plan import Plan, plan

@@ -15,7 +15,7 @@ from xlanb.codegen.elemental import Binding, Elemental, array_of
 from xlanb.codegen.elements import Element, array, load, memory
 from xlanb.codegen.function import Ix
 from xlanb.codegen.indexing import Index, IrArray, order, strides
-from xlanb.codegen.nest import split
+from xlanb.codegen.lanes import split
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy, emit_copy, is_turned

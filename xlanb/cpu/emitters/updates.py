@@ -13,8 +13,9 @@ from xlanb.codegen.elemental import Leaf, array_of, flat, pack
 from xlanb.codegen.elements import parts, real
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import Index, IrArray, order
+from xlanb.codegen.lanes import split
 from xlanb.codegen.movement import starts
-from xlanb.codegen.nest import nested, split
+from xlanb.codegen.nest import nested
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.types import I1, I64
 from xlanb.codegen.values import Value
