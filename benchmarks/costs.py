@@ -288,8 +288,6 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "copied_rows": ([dot(n, 640, 768) for n in (224, 448, 896)], (224, 896)),
     "copied_panel_rows": ([dot(n, 1024, 1024) for n in (32, 64, 128)], (32, 128)),
     "copied_bytes": ([dot(512, n, n) for n in (448, 640, 896)], (3 << 18, 3 << 20)),
-    "filled_rows": ([dot(n, 512, 512, turned=True) for n in (16, 32, 64)], (16, 64)),
-    "fetched_lines": ((dot(512, 1024, 1024), dot(1024, 1024, 512)), (6, 24)),
     "independent_sums": ([dot(n, 16, 512) for n in (1, 2, 4)], (4, 12)),
 }
 FACTS = ("cycle_ns", "first_cache_sets", "first_cache_ways", "scan_element_ns")

@@ -139,10 +139,6 @@ class Costs:
     """The same where no more than a panel of it is copied at a time."""
     copied_bytes: int = 3 << 19
     """What counts as a large b."""
-    filled_rows: int = 32
-    """Up to so many rows panels are not worth being filled anew for each group of them."""
-    fetched_lines: int = 12
-    """Lines of b that are fetched ahead where they are far apart."""
     independent_sums: int = 8
     """Sums that must be under way at once so that a unit does not wait for its own results."""
 
@@ -153,7 +149,7 @@ COMMON = Costs()
 BY_FAMILY = frozenset(
     (
         "byte_ns", "operation_ns", "function_ns", "moved_element_ns", "turned_byte_ns", "part_ns", "cycle_ns", "tile_cycles",
-        "block_bytes", "first_cache_sets", "first_cache_ways", "crowded", "scattered", "fetched_lines", "independent_sums",
+        "block_bytes", "first_cache_sets", "first_cache_ways", "crowded", "scattered", "independent_sums",
     )
 )  # fmt: skip
 """What may differ from family to family."""

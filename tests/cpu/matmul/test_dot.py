@@ -88,7 +88,7 @@ def test_dimensions(check, name):
 
 @pytest.mark.parametrize(
     ("rows", "transposed", "routine", "scratch"),
-    [(449, False, ".keeps", 0), (449, True, "panel.filled", 0), (33, True, "panel.filled", 0), (20, True, "square", 700 * 600 * 4)],
+    [(449, False, "xlanb.panel", 0), (449, True, "xlanb.panel", 0), (17, True, "xlanb.panel", 0), (16, True, "xlanb.squares", 700 * 600 * 4)],
 )  # fmt: skip
 def test_b_goes_by_panels_that_take_no_scratch_where_there_are_rows_enough(check, rows, transposed, routine, scratch):
     text, shapes = dot_text(rows, 700, 600, transposed=(False, transposed))

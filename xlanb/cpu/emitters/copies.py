@@ -41,6 +41,8 @@ class Copy:
     axes: tuple[Axis, ...]
     source_type: PrimitiveType
     type: PrimitiveType
+    pair: int = 0
+    """Elements from each line of the source to another that is put beside it, as 16-bit halves of each lane (see Lanes.together); 0: to none."""
 
     def normalized(self) -> Copy:
         """Without axes of one element, neighbours joined, in falling order of the target's strides; where nothing is converted, as integers of that size."""
@@ -50,7 +52,7 @@ class Copy:
                 axes = (Axis(2, 1, 0, 1), *(replace(x, a=2 * x.a, c=2 * x.c) for x in axes))
             source = to = _UNITS[min(to.byte_size, 8)]
         axes = merged(axes, lambda x: (x.c, x.a))
-        return Copy(axes if axes and axes[-1].c == 1 else (*axes, Axis(1, 1, 0, 1)), source, to)
+        return Copy(axes if axes and axes[-1].c == 1 else (*axes, Axis(1, 1, 0, 1)), source, to, self.pair)
 
 
 @dataclass(frozen=True)
@@ -118,18 +120,20 @@ class Line:
     lines, a, c             how many, and bytes from one to the next in the source and in the target
     vectors, lanes          of each whole vectors, and elements after them (`tail`: how many; -1 where the table has it)
     count, step             instead, where `strided`: elements, and bytes from one to the next in the source
+    pair                    where there are `pairs`: bytes from a line to that which is put beside it
     """
 
     width: int
     tail: int
     strided: bool
+    pairs: bool
     source_type: PrimitiveType
     type: PrimitiveType
 
     @property
     def name(self) -> str:
         """What the routine is called."""
-        kind = ".strided" if self.strided else ""
+        kind = f"{'.strided' if self.strided else ''}{'.pairs' if self.pairs else ''}"
         end = f".lanes{self.tail}" if self.tail > 0 else ".lanes" if self.tail else ""
         return f"lines.{types_text(self.source_type, self.type)}.x{self.width}{kind}{end}"
 
@@ -144,44 +148,51 @@ def _lines(f: Function, copy: Copy) -> Moves:
     lanes = size % width
     strided = fast.a != 1
     tail = 0 if strided else -1 if lanes and has_masks(f.target) else lanes
-    line = Line(width, tail, strided, source, to)
+    line = Line(width, tail, strided, copy.pair != 0, source, to)
     words = [count, below.a * source.byte_size, below.c * to.byte_size]
     words += [size, fast.a * source.byte_size] if strided else [size // width, lanes]
+    words.append(copy.pair * source.byte_size)
     name = routine(f.module, line, line.name, lambda f: _emit_lines(f, line), ROUTINE)
     return _moves(f, copy, name, words, {below: count, fast: size})
 
 
 def _emit_lines(f: Function, line: Line) -> None:
     a, _, c, p = map(f.argument, ROUTINE)
-    count, a_step, c_step, first, second = (word(p, k) for k in range(5))
+    count, a_step, c_step, *sizes = (word(p, k) for k in range(6))
     write = _elements if line.strided else _vectors
     with f.carried(count, [a, c]) as lines:
         here, there = lines.values
-        write(f, line, (first, second), here, there)
+        write(f, line, sizes, here, there)
         lines.next = [moved(here, a_step), moved(there, c_step)]
 
 
-def _elements(f: Function, line: Line, sizes: tuple[Value, Value], a: Value, c: Value) -> None:
+def _elements(f: Function, line: Line, sizes: Sequence[Value], a: Value, c: Value) -> None:
     """Elements that lie a step apart in the source."""
-    (count, step), one = sizes, Lanes(f, line.type, 1)
+    (count, step, _), one = sizes, Lanes(f, line.type, 1)
     with f.carried(count, [a, c]) as loop:
         here, there = loop.values
         one.store(line.type, there, 0, one.load(line.source_type, here, 0))
         loop.next = [moved(here, step), moved(there, line.type.byte_size)]
 
 
-def _vectors(f: Function, line: Line, sizes: tuple[Value, Value], a: Value, c: Value) -> None:
+def _vectors(f: Function, line: Line, sizes: Sequence[Value], a: Value, c: Value) -> None:
     """Whole vectors and what remains."""
-    (vectors, lanes), v = sizes, Lanes(f, line.type, line.width)
+    (vectors, lanes, pair), v = sizes, Lanes(f, line.type, line.width)
+
+    def move(a: Value, c: Value, mask: Mask | None = None) -> None:
+        value = v.load(line.source_type, a, 0, mask)
+        if line.pairs:
+            value = v.together(value, v.load(line.source_type, moved(a, pair), 0, mask))
+        v.store(line.type, c, 0, value, mask)
+
     with f.carried(vectors, [a, c], guarded=True) as loop:
         here, there = loop.values
-        v.store(line.type, there, 0, v.load(line.source_type, here, 0))
+        move(here, there)
         steps = line.width * line.source_type.byte_size, line.width * line.type.byte_size
         loop.next = [moved(at, step) for at, step in zip((here, there), steps, strict=True)]
     if line.tail:
         a, c = loop.values
-        some = Mask.first(f, line.width, lanes) if line.tail < 0 else v.some(line.tail)
-        v.store(line.type, c, 0, v.load(line.source_type, a, 0, some), some)
+        move(a, c, Mask.first(f, line.width, lanes) if line.tail < 0 else v.some(line.tail))
 
 
 # -- squares ------------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy, emit_copy, moves
 from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking, described, other_ways
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
-from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions, walk_routine, walk_table
+from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions, walk_table
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
-from xlanb.cpu.emitters.matmul.panel import filled_routine, filled_table, panel_routine, panel_table
+from xlanb.cpu.emitters.matmul.panel import panel_routine, panel_table
 from xlanb.cpu.emitters.matmul.plan import Plan
 from xlanb.cpu.emitters.matmul.rowdot import RowDot, rowdot_routine, rowdot_table
 from xlanb.cpu.emitters.matmul.tile import Tile, has_pairs, levels_of, panel_axes, panel_bytes, tile_routine, tile_table
@@ -78,46 +78,38 @@ def _tiles(f: Function, x: Contraction, places: Places, *, whole_b: bool, panels
     )
     tile = replace(tile, pairs=has_pairs(target, tile, x.depth))
     nanoseconds = made.cycles / made.tiles * f.target.costs.cycle_ns
-    fills = panels and not column.a and column.b != 1
-    walk = _walk(x, made, step, target.costs.block_bytes << 2 if fills else target.costs.block_bytes)
-    if fills:
-        read = replace(tile, panel=True, whole_b=False, pairs=False)
-        work = Work(*_filled(f, x, read, walk, (rows, depth, step, lanes)), places, nanoseconds * walk.blocks)
-        emit_grid(f, walk.outer, work)
-        return
-    if panels and walk.blocks > 1 and (size := panel_bytes(tile, depth)) <= costs.COMMON.panel_bytes:
-        kept, read = replace(tile, keeps=True), replace(tile, panel=True, whole_b=False)
-        table = panel_table(
-            walk_routine(f.module),
-            tile_routine(f.module, kept),
-            (size, walk.blocks),
-            tile_table(kept, depth, rows, lanes),
-            walk_table(walk.inner, tile_routine(f.module, read), tile_table(read, depth, rows, lanes)),
-        )
-        work = Work(panel_routine(f.module), table, places, nanoseconds * walk.blocks)
-        emit_grid(f, walk.outer, work)
+    pairs = tile.pairs and column.b == 1 and depth[-1].size % 2 == 0
+    read = replace(tile, panel=True, whole_b=False, pairs=pairs)
+    fits = column.b != 1 or panel_bytes(read, depth) <= costs.COMMON.panel_bytes
+    has_panel = panels and fits and not column.a
+    walk = _walk(x, made, step, target.costs.block_bytes << 2 if has_panel else target.costs.block_bytes)
+    if has_panel:
+        table = _panel(f, x, read, walk, (rows, depth, step, lanes))
+        emit_grid(f, walk.outer, Work(panel_routine(f.module), table, places, nanoseconds * walk.blocks))
         return
     work = Work(tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes), places, nanoseconds)
     emit_grid(f, [*walk.outer, *walk.inner], work)
 
 
-def _filled(
+def _panel(
     f: Function,
     x: Contraction,
     tile: Tile,
     walk: _Walk,
     block: tuple[tuple[tuple[int, int], ...], tuple[Axis, ...], int, int],
-) -> tuple[str, list[int | str]]:
-    """The routine that fills a panel with the columns of a block and computes its rows, and its table; `block` is its rows, depth, columns and lanes of the last vector."""
+) -> list[int | str]:
+    """The table of the routine that fills a panel and computes its rows; `block` is its rows, depth, columns and lanes of the last vector."""
     rows, depth, step, lanes = block
     line = tile.vectors * tile.width
-    turned = (Axis(axis.size, axis.b, 0, to.b * line) for axis, to in zip(depth, panel_axes(tile, depth), strict=True))
-    copy = moves(f, Copy((Axis(step, x.columns[-1].b, 0, 1), *turned), x.b_type, x.type))
-    named = walk_routine(f.module)
+    axes = [Axis(axis.size, axis.b, 0, to.b * line) for axis, to in zip(depth, panel_axes(tile, depth), strict=True)]
+    if tile.pairs:
+        axes[-1] = Axis(depth[-1].size // 2, 2 * depth[-1].b, 0, line)
+    pair = depth[-1].b if tile.pairs else 0
+    copy = moves(f, Copy((Axis(step, x.columns[-1].b, 0, 1), *axes), x.b_type, x.type, pair))
     sizes = panel_bytes(tile, depth), positions(copy.spans), walk.blocks
     first = walk_table(copy.spans, copy.name, copy.words)
     second = walk_table(walk.inner, tile_routine(f.module, tile), tile_table(tile, depth, rows, lanes))
-    return filled_routine(f.module), filled_table(named, sizes, first, second)
+    return panel_table(f.module, sizes, first, second)
 
 
 def _types(x: Contraction) -> tuple[PrimitiveType, PrimitiveType, PrimitiveType, PrimitiveType]:

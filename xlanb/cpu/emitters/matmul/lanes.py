@@ -10,7 +10,7 @@ from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import Target
-from xlanb.codegen.types import DOUBLE, Type, integer
+from xlanb.codegen.types import DOUBLE, I32, Type, integer
 from xlanb.codegen.values import Value
 from xlanb.shape import PrimitiveType
 
@@ -82,6 +82,13 @@ class Lanes:
     def multiply_add(self, total: Value, a: Value, b: Value) -> Value:
         """total + a * b, fused where the machine can."""
         return a.times_plus(b, total)
+
+    def together(self, even: Value, odd: Value) -> Value:
+        """Widened elements of 16 bits at most as halves of a lane; of floats, bf16."""
+        if not self.t.is_floating:
+            return (even & 65535) | (odd << 16)
+        wide = I32.times(self.width)  # a bf16 is the high half of what it is widened to
+        return (even.bits_as(wide).lshr(16) | odd.bits_as(wide)).bits_as(self.kind)
 
     def exchanged(self, value: Value) -> Value:
         """Neighbours of a vector in one another's places."""

@@ -60,7 +60,7 @@ def plan(x: Contraction) -> Plan | None:
         return _in_parts(Plan(x, rowdot=True))
     made = Plan(x)
     if x.columns and not x.columns[-1].a and _wants_b(x):
-        made = replace(made, panels=True) if _fits_panels(x) or _fits_filled(x) else _with_b(made)
+        made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
     if x.column_count > 4 * _LANES and not x.columns[-1].a and _wants_a(x):
         made = _with_a(made)
     return _in_parts(made)
@@ -112,20 +112,13 @@ def _wants_b(x: Contraction) -> bool:
 
 
 def _fits_panels(x: Contraction) -> bool:
-    """Whether panels of b can be written on the way: it is read in vectors, and a panel stays in the cache."""
-    lines = x.depth_count // 2 if has_pairs(x) else x.depth_count
-    return (
-        x.columns[-1].b == 1
-        and x.columns[-1].size >= _PANEL
-        and lines * _PANEL * x.type.byte_size <= costs.COMMON.panel_bytes
-    )
-
-
-def _fits_filled(x: Contraction) -> bool:
     """Whether panels of b can be filled before the rows that read them: there are rows enough, and a panel stays in the cache."""
-    if x.type.is_complex or has_pairs(x) or x.row_count <= costs.COMMON.filled_rows or x.columns[-1].b == 1:
+    column, pairs = x.columns[-1], has_pairs(x)
+    if column.b != 1 and (pairs or x.type.is_complex):
         return False
-    return x.columns[-1].size >= _PANEL and x.depth_count * _PANEL * x.type.byte_size <= costs.COMMON.panel_bytes
+    lines = x.depth_count // 2 if pairs else x.depth_count
+    fits = column.size >= _PANEL and lines * _PANEL * x.type.byte_size <= costs.COMMON.panel_bytes
+    return fits and x.row_count > _LANES
 
 
 def _wants_a(x: Contraction) -> bool:

@@ -13,7 +13,7 @@ It is a routine (see shared) that depends on types, rows and vectors alone. Its 
     c                 of each row: bytes from the tile's address in the result
     lanes             that the last vector has
 
-A tile may keep what it reads of b in a panel (see panel), which other tiles read instead; complex numbers are pairs of lanes, each row having sums for both of its parts.
+A tile may read b from a panel (see panel); complex numbers are pairs of lanes, each row having sums for both of its parts.
 
 Where the last axis is short, depth is one list of its elements (`levels` is 0) instead: rounds and rest come first, and last, of each element, its bytes in a and in b (and
 zeros for one more round, which is read and not used).
@@ -27,12 +27,12 @@ from itertools import chain, product
 
 from xlanb.codegen import costs
 from xlanb.codegen.elements import register
-from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.function import Function
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder, Target
 from xlanb.codegen.routines import moved, routine, word
-from xlanb.codegen.types import BFLOAT, I8, I16, I32, I64, PTR
+from xlanb.codegen.types import BFLOAT, I8, I16, I32, I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import Axis, count
 from xlanb.cpu.emitters.matmul.lanes import Lanes
@@ -68,8 +68,6 @@ class Tile:
     """Whether a lies along the vectors too (one result per lane and no sum over it: a depthwise convolution), a vector in place of one element."""
     pairs: bool = False
     """Whether two steps of depth are taken at once, as pairs of narrow integers or bf16."""
-    keeps: bool = False
-    """Whether what is read of b is written to a panel on the way, as the other tiles of the same columns want it."""
     panel: bool = False
     """Whether b is such a panel: whole vectors of the type that is summed in, or of pairs, line after line."""
     is_complex: bool = False
@@ -104,8 +102,7 @@ class Tile:
         """What the routine is called."""
         end = "" if self.tail == self.width else f".lanes{self.tail or ''}{'.whole' if self.whole_b else ''}"
         kind = f"{'.along' if self.along else ''}{'.pairs' if self.pairs else ''}"
-        kind += f"{'.keeps' if self.keeps else ''}{'.panel' if self.panel else ''}"
-        kind += ".complex" if self.is_complex else ""
+        kind += f"{'.panel' if self.panel else ''}{'.complex' if self.is_complex else ''}"
         types = types_text(self.a_type, self.b_type, self.type, self.c_type)
         depth = f"depth{self.levels}" if self.levels else "list"
         return f"tile.{types}.{self.rows}x{self.vectors}x{self.width}.{depth}{kind}{end}"
@@ -150,31 +147,23 @@ def tile_table(tile: Tile, depth: Sequence[Axis], rows: Sequence[tuple[int, int]
 
 def panel_axes(tile: Tile, depth: Sequence[Axis]) -> tuple[Axis, ...]:
     """The axes of depth with lines of the panel as steps of b; two steps of the last make one line where there are pairs."""
-    out: list[Axis] = []
-    lines = 1
-    for axis in reversed(depth):
+    *outer, inner = depth
+    lines = inner.size // 2 if tile.pairs else inner.size
+    out = [replace(inner, b=1)]
+    for axis in reversed(outer):
         out.insert(0, replace(axis, b=lines))
-        lines *= panel_lines(tile, axis.size) if axis is depth[-1] else axis.size
+        lines *= axis.size
     return tuple(out)
 
 
 def panel_bytes(tile: Tile, depth: Sequence[Axis]) -> int:
     """Bytes of a panel over depth."""
-    return count(depth[:-1]) * panel_lines(tile, depth[-1].size) * tile.line_bytes
-
-
-def panel_lines(tile: Tile, steps: int) -> int:
-    """Lines of a panel for so many steps along the last axis of depth."""
-    return steps // 2 + steps % 2 if tile.pairs else steps
+    return count(depth) // (2 if tile.pairs else 1) * tile.line_bytes
 
 
 def tile_routine(module: ModuleBuilder, tile: Tile) -> str:
-    """The name of a tile's routine: (ptr a, ptr b, ptr c, ptr p), and the panel that is written where it `keeps` one."""
-    parameters = (*ROUTINE, _PANEL) if tile.keeps else ROUTINE
-    return routine(module, tile, tile.name, lambda f: _Emitter(f, tile).emit(), parameters)
-
-
-_PANEL = Parameter(PTR, "panel", "noalias")
+    """The name of a tile's routine."""
+    return routine(module, tile, tile.name, lambda f: _Emitter(f, tile).emit(), ROUTINE)
 
 
 class _Emitter:
@@ -197,9 +186,9 @@ class _Emitter:
 
     def emit(self) -> None:
         tile, v, f = self.tile, self.v, self.f
-        if tile.keeps or tile.panel:
+        if tile.panel:
             self._fetch()
-        zeros = [v.zero()] * (tile.sums * tile.sets) + [f.argument(_PANEL)] * tile.keeps
+        zeros = [v.zero()] * (tile.sums * tile.sets)
         totals = self._nest(0, f.zero(I64), self.b, zeros) if tile.levels else self._listed(zeros)
         for s in range(1, tile.sets):
             part = totals[s * tile.sums : (s + 1) * tile.sums]
@@ -223,12 +212,6 @@ class _Emitter:
             row = moved(self.c, self._word(self.first_c + r))
             for at in range(0, tile.vectors * tile.width * tile.c_type.byte_size, 64):
                 self.f.prefetch(moved(row, at), for_write=True)
-
-    def _fetch_line(self, at: Value) -> None:
-        """A line of b on its way: those of a large matrix are pages apart, which no machine foresees."""
-        tile = self.tile
-        for k in range(0, tile.vectors * tile.width * tile.b_type.byte_size, 64):
-            self.f.prefetch(moved(at, k))
 
     def _lanes(self, vector: int) -> Mask | None:
         """Lanes of a vector that there are."""
@@ -268,11 +251,8 @@ class _Emitter:
     ) -> list[Value]:
         """Rounds of as many steps as there are offsets in the rows, perhaps none: (first offset, address in b, totals) after them."""
         f, tile, many = self.f, self.tile, len(starts)
-        ahead = b_step * f.target.costs.fetched_lines if tile.keeps else None
         with f.carried(rounds, [*starts, b, *totals], guarded=tile.unroll > 1) as loop:
             here, pb, now = loop.values[:many], loop.values[many], list(loop.values[many + 1 :])
-            if ahead is not None:
-                self._fetch_line(moved(pb, ahead))
             if tile.pairs and many > 1:
                 after = pb if tile.panel else moved(pb, b_step)
                 now, pb = self._pair(here[0], pb, after, now), moved(after, b_step)
@@ -335,17 +315,7 @@ class _Emitter:
                 factor = v.load(tile.a_type, here, k * tile.width, self._lanes(k)) if one is None else one
                 n = base + r * tile.vectors + k
                 out[n] = v.multiply_add(out[n], factor, column)
-        return self._kept(columns, out)
-
-    def _kept(self, columns: Sequence[Value], totals: list[Value]) -> list[Value]:
-        """A line of the panel written, where it is; the totals after it."""
-        tile = self.tile
-        if not tile.keeps:
-            return totals
-        line = Pointer(totals[-1], register(tile.type))
-        for k, column in enumerate(columns):
-            line.store(k * tile.width, column)
-        return [*totals[:-1], moved(totals[-1], tile.line_bytes)]
+        return out
 
     def _columns(self, b: Value) -> list[Value]:
         """The vectors of a line of b."""
@@ -363,7 +333,7 @@ class _Emitter:
         out = list(totals)
         columns = self._columns(b)
         if not tile.panel:
-            columns = [self._together(x, y) for x, y in zip(columns, self._columns(b_next), strict=True)]
+            columns = [self.v.together(x, y) for x, y in zip(columns, self._columns(b_next), strict=True)]
         apart = tile.type.is_floating and "avx512bf16" not in self.f.target.enabled
         halves = [self._halves(column) for column in columns] if apart else []
         for r, row in enumerate(self.rows):
@@ -376,7 +346,7 @@ class _Emitter:
                 continue
             for n, column in zip(here, columns, strict=True):
                 out[n] = self._add_pairs(out[n], factor, column)
-        return self._kept(columns, out)
+        return out
 
     def _add_pairs(self, total: Value, a: Value, b: Value) -> Value:
         """Both products of each lane added to its sum."""
@@ -386,13 +356,6 @@ class _Emitter:
         if tile.type.is_floating:
             return f.call_as(v.kind, f"{_FLOAT_PAIRS}.{tile.width * 32}", total, a, b)
         return total + f.call_as(v.kind, _PAIRS[tile.width * 32], a, b)
-
-    def _together(self, even: Value, odd: Value) -> Value:
-        """Widened elements of two lines as halves of a lane, in vectors of the type that is summed in."""
-        kind, wide = self.v.kind, I32.times(self.tile.width)
-        if self.tile.type.is_floating:  # a bf16 is the high half of what it is widened to
-            return (even.bits_as(wide).lshr(16) | odd.bits_as(wide)).bits_as(kind)
-        return (even & 65535) | (odd << 16)
 
     def _halves(self, pairs: Value) -> tuple[Value, Value]:
         """The two bf16 of each lane, widened."""
