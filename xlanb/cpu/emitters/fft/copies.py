@@ -105,44 +105,36 @@ def _store(p: Pointer, at: Ix, value: Complex, mask: Mask) -> None:
 # -- lines side by side -----------------------------------------------------------------------------------------------
 
 
-@shared("fft.in.beside")
-def in_beside(
-    f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, table: Pointer | None = None, limit: Ix = 0
+@shared("fft.beside")
+def beside(
+    f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, out: bool, by: Value | Pointer | None, limit: Ix
 ) -> None:
-    """Numbers of the first `lines` lines: number j at a[j stride].
+    """Numbers of the first `lines` lines, number j at a[j stride], to scratch or `out` of it, times a number.
 
-    With a table each is multiplied by the number at the same place of it; those from `limit` on are zero.
+    With a table each is multiplied by the number at the same place of it; those from `limit` on are zero, and are not written.
     """
     mask = _first(a, lines)
     with f.loop(n) as j:
-        at = f.mul(j, stride)
-        if table is None:
-            s.store(j, _load(a, at, mask))
-        else:
+        at, factor = f.mul(j, stride), by if isinstance(by, Value) else None
+        if isinstance(by, Pointer):
             left = f.value(f.sub(limit, at)).smin(lines)
-            s.store(j, _load(a, at, _first(a, left)).times(_load(table, at, _first(table, left))))
-
-
-@shared("fft.out.beside")
-def out_beside(
-    f: Function, b: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, by: Value | Pointer, limit: Ix = 0
-) -> None:
-    """The same back, times a number, or times a table and without the numbers from `limit` on."""
-    mask = _first(b, lines)
-    with f.loop(n) as j:
-        at = f.mul(j, stride)
-        if isinstance(by, Value):
-            _store(b, at, s.load(j).scaled(by), mask)
+            mask = _first(a, left)
+        value = s.load(j) if out else _load(a, at, mask)
+        if isinstance(by, Pointer):
+            value = value.times(_load(by, at, _first(by, left)))
+        elif factor is not None:
+            value = value.scaled(factor)
+        if out:
+            _store(a, at, value, mask)
         else:
-            left = f.value(f.sub(limit, at)).smin(lines)
-            _store(b, at, s.load(j).times(_load(by, at, _first(by, left))), _first(b, left))
+            s.store(j, value)
 
 
 @shared("fft.out.turned")
 def out_turned(
     f: Function, b: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, high: Pointer, low: Pointer, part: Ix, step: Ix
 ) -> None:
-    """The same back, times high[j / part] low[j mod part], tables of a number per lane whose rows are `step` elements."""
+    """Numbers back, as by `beside`, times high[j / part] low[j mod part], tables of a number per lane whose rows are `step` elements."""
     mask, factors = _first(b, lines), [Scratch.at(table) for table in (high, low)]
     groups = f.value(f.sub(f.add(n, part), 1)).udiv(f.value(part))
     with f.loop(groups) as group:
@@ -155,26 +147,19 @@ def out_turned(
 # -- lines one after the other ----------------------------------------------------------------------------------------
 
 
-@shared("fft.in.rows")
-def in_rows(f: Function, a: Pointer, s: Scratch, count: Ix, stride: Ix, rows: Ix, step: Ix) -> None:
-    """Rows of `count` parts: of each two one to s.re and one to s.im, `step` elements further than those before."""
-    lines = _rows(f, a, stride, rows)
+@shared("fft.rows")
+def rows(f: Function, a: Pointer, s: Scratch, count: Ix, stride: Ix, some: Ix, step: Ix, scale: Value | None) -> None:
+    """Rows of `count` parts: of each two one to s.re and one to s.im, `step` elements further than those before; with a scale back, times that."""
+    lines = _rows(f, a, stride, some)
     with steps(f, count, len(lines)) as c:
-        mask = _first(a, f.sub(count, c))
-        given = transposed([line.load(c, len(lines), mask) for line in lines])
-        for place, v in zip(_places(f, s, c, step), given, strict=True):
-            place.store(0, v)
-
-
-@shared("fft.out.rows")
-def out_rows(f: Function, b: Pointer, s: Scratch, count: Ix, stride: Ix, rows: Ix, step: Ix, scale: Value) -> None:
-    """The same back, times a number."""
-    lines = _rows(f, b, stride, rows)
-    with steps(f, count, len(lines)) as c:
-        mask = _first(b, f.sub(count, c))
-        given = [place.load(0, len(lines)) * scale for place in _places(f, s, c, step)]
-        for line, v in zip(lines, transposed(given), strict=True):
-            line.store(c, v, mask)
+        mask, places = _first(a, f.sub(count, c)), _places(f, s, c, step)
+        if scale is None:
+            for place, v in zip(places, transposed([line.load(c, len(lines), mask) for line in lines]), strict=True):
+                place.store(0, v)
+        else:
+            given = [place.load(0, len(lines)) * scale for place in places]
+            for line, v in zip(lines, transposed(given), strict=True):
+                line.store(c, v, mask)
 
 
 def _rows(f: Function, base: Pointer, stride: Ix, rows: Ix) -> list[Pointer]:

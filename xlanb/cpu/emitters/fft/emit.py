@@ -139,14 +139,13 @@ class Transform:
         axis, f, is_out = self.axis, self.f, scale is not None
         first, memory, size = f.mul(block, axis.width), self.pointer(self.arrays[is_out]), axis.parts[is_out]
         if axis.inner == 1:
-            rows = memory.by(f.mul(first, size)), s, size, size, f.sub(axis.lines, first), step
-            copies.in_rows(f, *rows) if scale is None else copies.out_rows(f, *rows, scale)
+            copies.rows(f, memory.by(f.mul(first, size)), s, size, size, f.sub(axis.lines, first), step, scale)
         else:
             blocks = -(-axis.inner // axis.width)
             first = f.mul(f.rem(block, blocks), axis.width)
             begin = f.add(f.mul(f.div(block, blocks), axis.n * axis.inner), first)
-            beside = replace(memory, parts=2).by(begin), s, axis.n, axis.inner, f.sub(axis.inner, first)
-            copies.in_beside(f, *beside) if scale is None else copies.out_beside(f, *beside, scale)
+            numbers, lines = replace(memory, parts=2).by(begin), f.sub(axis.inner, first)
+            copies.beside(f, numbers, s, axis.n, axis.inner, lines, is_out, scale, 0)
 
     # -- lines by themselves ------------------------------------------------------------------------------------------
 
@@ -219,11 +218,8 @@ class Transform:
         stride = way.row_bytes // self.axis.part_bytes
         with self._stage(way.blocks[0], way.costs[0]) as (at, block):
             first, (here, spare) = f.mul(block, width), at.buffers
-            given = at.lines[source].by(first), here.swapped if swapped else here, rows, columns, f.sub(columns, first)
-            if before is None:
-                copies.in_beside(f, *given)
-            else:
-                copies.in_beside(f, *given, before[0].by(first), f.sub(before[1], first))
+            given, place = at.lines[source].by(first), here.swapped if swapped else here
+            copies.beside(f, given, place, rows, columns, f.sub(columns, first), False, *_from(before, first))
             made, _ = self.passes(way.first, here, spare)
             factors = [table.by(f.mul(block, 2 * width)) for table in (high, low)]
             matrix = replace(at.matrix, parts=2).by(first), made, rows, stride // 2, f.sub(columns, first)
@@ -231,10 +227,16 @@ class Transform:
         with self._stage(way.blocks[1], way.costs[1]) as (at, block):
             first, (here, spare) = f.mul(block, width), at.buffers
             lines = f.sub(rows, first)
-            copies.in_rows(f, at.matrix.by(f.mul(first, stride)), here, 2 * columns, stride, lines, 1)
+            copies.rows(f, at.matrix.by(f.mul(first, stride)), here, 2 * columns, stride, lines, 1, None)
             made, _ = self.passes(way.second, here, spare)
-            out = at.lines[target].by(first), made.swapped if swapped else made, columns, rows, lines
-            if after is None:
-                copies.out_beside(f, *out, self.scale)
-            else:
-                copies.out_beside(f, *out, after[0].by(first), f.sub(after[1], first))
+            out, place = at.lines[target].by(first), made.swapped if swapped else made
+            by = _from(after, first) if after else (self.scale, 0)
+            copies.beside(f, out, place, columns, rows, lines, True, *by)
+
+
+def _from(factors: _Factors, first: Ix) -> tuple[Pointer | None, Ix]:
+    """A table from a number on, and how many numbers the line has from there."""
+    if factors is None:
+        return None, 0
+    table, count = factors
+    return table.by(first), table.base.function.sub(count, first)
