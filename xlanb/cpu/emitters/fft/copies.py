@@ -1,7 +1,7 @@
 """Routines that copy lines into scratch and out of it, and that turn spectra of complex lines into those of real ones.
 
-Numbers 0, 1, ... of a line per lane: numbers of a place lie side by side (`beside`), or lines lie one after the other (`rows`).
-A pointer to elements of two parts is one to complex numbers.
+Numbers 0, 1, ... of a line per lane: numbers of a place lie side by side (`beside`), or lines lie one after the other (see
+emitters/interleaved.py). A pointer to elements of two parts is one to complex numbers.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from xlanb.codegen.complex_math import Complex
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.nest import steps, vectors
-from xlanb.codegen.routines import moved, shared
+from xlanb.codegen.nest import vectors
+from xlanb.codegen.routines import shared
 from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value, Vector
-from xlanb.cpu.emitters.copies import transposed
-from xlanb.cpu.emitters.fft.radices import ELEMENT, lanes_of
+from xlanb.cpu.emitters.fft.radices import ELEMENT
+from xlanb.cpu.emitters.interleaved import lanes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,6 @@ def _store(p: Pointer, at: Ix, value: Complex, mask: Mask) -> None:
     p.store(at, re.in_turns(im) if p.parts == 2 and isinstance(re, Vector) else re, mask)
 
 
-# -- lines side by side -----------------------------------------------------------------------------------------------
-
-
 @shared("fft.beside")
 def beside(
     f: Function, a: Pointer, s: Scratch, n: Ix, stride: Ix, lines: Ix, out: bool, by: Value | Pointer | None, limit: Ix
@@ -144,46 +141,11 @@ def out_turned(
             _store(b, f.mul(j, stride), s.load(j).times(factor), mask)
 
 
-# -- lines one after the other ----------------------------------------------------------------------------------------
-
-
-@shared("fft.rows")
-def rows(f: Function, a: Pointer, s: Scratch, count: Ix, stride: Ix, some: Ix, step: Ix, scale: Value | None) -> None:
-    """Rows of `count` parts: of each two one to s.re and one to s.im, `step` elements further than those before; with a scale back, times that."""
-    lines = _rows(f, a, stride, some)
-    with steps(f, count, len(lines)) as c:
-        mask, places = _first(a, f.sub(count, c)), _places(f, s, c, step)
-        if scale is None:
-            for place, v in zip(places, transposed([line.load(c, len(lines), mask) for line in lines]), strict=True):
-                place.store(0, v)
-        else:
-            given = [place.load(0, len(lines)) * scale for place in places]
-            for line, v in zip(lines, transposed(given), strict=True):
-                line.store(c, v, mask)
-
-
-def _rows(f: Function, base: Pointer, stride: Ix, rows: Ix) -> list[Pointer]:
-    last, size = f.value(f.sub(rows, 1)), f.mul(stride, base.element.bytes)
-    numbers = [f.const(I64, r).smin(last) for r in range(_width(base))]
-    return [Pointer(moved(base.base, f.mul(r, size)), base.element) for r in numbers]
-
-
-def _places(f: Function, s: Scratch, c: Ix, step: Ix) -> list[Pointer]:
-    """Where parts c, c + 1, ... of a row are in scratch."""
-    width = _width(s.re)
-    first = f.mul(f.mul(c, step), width)  # c / 2 steps of elements of 2 * width parts
-    pair = s.re.by(first), s.im.by(first)
-    return [pair[k % 2].by(f.mul(step, k // 2 * 2 * width)) for k in range(width)]
-
-
 @shared("fft.strided")
 def strided(f: Function, a: Pointer, b: Pointer, n: Ix, from_: Ix, to: Ix) -> None:
     """b[k to] = a[k from_] for k < n."""
     with f.loop(n) as k:
         b[f.mul(k, to)] = a[f.mul(k, from_)]
-
-
-# -- each number of lines ---------------------------------------------------------------------------------------------
 
 
 @shared("fft.product")

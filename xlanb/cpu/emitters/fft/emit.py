@@ -17,6 +17,7 @@ from xlanb.cpu.emitters.fft.copies import Line, Scratch
 from xlanb.cpu.emitters.fft.plan import Axis, Lanes, lanes
 from xlanb.cpu.emitters.fft.plan import Line as LineWay
 from xlanb.cpu.emitters.fft.radices import ELEMENT, call_passes
+from xlanb.cpu.emitters.interleaved import interleave
 from xlanb.cpu.emitters.kernel import Kernel
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -139,7 +140,8 @@ class Transform:
         axis, f, is_out = self.axis, self.f, scale is not None
         first, memory, size = f.mul(block, axis.width), self.pointer(self.arrays[is_out]), axis.parts[is_out]
         if axis.inner == 1:
-            copies.rows(f, memory.by(f.mul(first, size)), s, size, size, f.sub(axis.lines, first), step, scale)
+            rows, lines = memory.by(f.mul(first, size)), f.sub(axis.lines, first)
+            interleave(f, rows, s.re, s.im, size, size, lines, step, is_out, scale)
         else:
             blocks = -(-axis.inner // axis.width)
             first = f.mul(f.rem(block, blocks), axis.width)
@@ -227,7 +229,8 @@ class Transform:
         with self._stage(way.blocks[1], way.costs[1]) as (at, block):
             first, (here, spare) = f.mul(block, width), at.buffers
             lines = f.sub(rows, first)
-            copies.rows(f, at.matrix.by(f.mul(first, stride)), here, 2 * columns, stride, lines, 1, None)
+            numbers = at.matrix.by(f.mul(first, stride))
+            interleave(f, numbers, here.re, here.im, 2 * columns, stride, lines, 1, False, None)
             made, _ = self.passes(way.second, here, spare)
             out, place = at.lines[target].by(first), made.swapped if swapped else made
             by = _from(after, first) if after else (self.scale, 0)

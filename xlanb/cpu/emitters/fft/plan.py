@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from xlanb.codegen.plan import Choice, time_text
-from xlanb.cpu.emitters.fft.radices import ELEMENT, LARGEST, lanes_of
+from xlanb.cpu.emitters.fft.radices import ELEMENT, LARGEST
+from xlanb.cpu.emitters.interleaved import PADDING, lanes_of
 
 _PASS = {2: 0.9, 3: 1.1, 4: 1.2, 5: 1.7, 7: 2.6, 8: 1.9, 11: 5.0, 13: 6.5}
 """Nanoseconds of a pass for an element of scratch; of another prime so many for each unit of it:"""
@@ -58,7 +59,7 @@ def radices_of(n: int) -> tuple[int, ...] | None:
 
 def padded(n: int) -> int:
     """Elements of scratch for lines of n: whole tiles of rows, real ones too, and the halves of a spectrum beside each other."""
-    return -(-n // 16) * 16 + 32
+    return -(-n // 16) * 16 + 2 * PADDING
 
 
 def _smooth(least: int) -> Iterator[int]:

@@ -19,8 +19,9 @@ from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.routines import moved, routine, table
 from xlanb.codegen.types import I8, I64, PTR, Type
 from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.interleaved import VECTOR_BYTES, lanes_of
 
-PART = 64
+PART = VECTOR_BYTES
 """Bytes of the real parts, and of the imaginary parts, of an element of scratch: a number of one line per lane."""
 ELEMENT = 2 * PART
 
@@ -28,11 +29,6 @@ BUTTERFLIES = (2, 3, 4, 5, 7, 8, 11, 13)
 """Radices that have a routine of their own."""
 LARGEST = 61
 """The largest prime that is worth a pass."""
-
-
-def lanes_of(part_bytes: int) -> int:
-    """Lines that scratch holds at once."""
-    return PART // part_bytes
 
 
 _PASS = [*(Parameter(PTR, name) for name in ("a", "b", "factors")), *(Parameter(I64, name) for name in "msr")]

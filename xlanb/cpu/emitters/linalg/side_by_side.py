@@ -1,29 +1,25 @@
 """Small matrices of a batch side by side: one in each lane of a vector, so that what is done to an element is done to those of all of them.
 
 Their elements are interleaved in scratch memory (element k of all matrices lies in vector k), worked on there by plain
-loops, and put back. If there are fewer matrices than lanes, the lanes left over hold the last one too, so no memory
-beyond is touched. LAPACK's calls cost more than the arithmetic on such matrices.
+loops, and put back. LAPACK's calls cost more than the arithmetic on such matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.types import I32, Type, integer
+from xlanb.codegen.types import I32
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.copies import transposed
-from xlanb.cpu.emitters.linalg.routine import LINE, number
-from xlanb.cpu.emitters.matmul.lanes import lanes_of
+from xlanb.cpu.emitters.interleaved import PADDING, VECTOR_BYTES, interleave, lanes_of
+from xlanb.cpu.emitters.linalg.routine import Call, number
 from xlanb.shape import PrimitiveType
 
 _LARGEST = 640
 """Elements of a matrix beyond which several of them side by side do not stay in the caches."""
-_PADDING = 16
 
 Element = tuple[Value, ...]
 """An element of all matrices: a vector, or the vectors of its real and imaginary parts."""
@@ -31,7 +27,7 @@ Element = tuple[Value, ...]
 
 def vectors_bytes(t: PrimitiveType, elements: int) -> int:
     """Bytes of scratch memory for so many elements of each matrix."""
-    return (elements * (2 if t.is_complex else 1) + _PADDING) * LINE
+    return (elements * (2 if t.is_complex else 1) + PADDING) * VECTOR_BYTES
 
 
 def least_matrices(t: PrimitiveType, elements: int, n: int) -> int:
@@ -39,95 +35,52 @@ def least_matrices(t: PrimitiveType, elements: int, n: int) -> int:
     return max(2, n // 4) if elements * (2 if t is PrimitiveType.C128 else 1) <= _LARGEST else 0
 
 
+def copy(call: Call, matrices: Value, scratch: Value, elements: int, *, out: bool = False) -> None:
+    """Interleave all elements of the matrices of a call, or put them back."""
+    even, parts = call.numbers(scratch), elements * (2 if call.type.is_complex else 1)
+    odd = even.by(lanes_of(even.element.bytes))
+    interleave(call.f, call.numbers(matrices), even, odd, parts, parts, call.count, 1, out, None)
+
+
 @dataclass
 class Interleaved:
     """Elements of matrices side by side, from a pointer to vectors in scratch memory on."""
 
     s: SideBySide
-    pointer: Pointer
+    first: Value
 
     def get(self, index: Ix) -> Element:
         """Element `index` of all matrices."""
-        return tuple(self.pointer.load(at, self.s.lanes) for at in self._parts(index))
+        pointer, parts = self._parts(index)
+        return tuple(pointer.load(at, self.s.lanes) for at in parts)
 
     def set(self, index: Ix, value: Element) -> None:
         """Set element `index` of all matrices."""
-        for at, vector in zip(self._parts(index), value, strict=True):
-            self.pointer.store(at, vector)
+        pointer, parts = self._parts(index)
+        for at, vector in zip(parts, value, strict=True):
+            pointer.store(at, vector)
 
-    def _parts(self, index: Ix) -> list[Value]:
-        """The offsets of the parts of an element."""
+    def _parts(self, index: Ix) -> tuple[Pointer, Sequence[Ix]]:
+        """Where the parts of an element are."""
         s = self.s
-        first = s.f.value(index) * (s.parts * s.lanes)
-        return [first + k * s.lanes if k else first for k in range(s.parts)]
+        pointer = Pointer(self.first, s.kind).by(s.f.value(index) * (s.parts * s.lanes))
+        return pointer, [k * s.lanes for k in range(s.parts)]
 
 
 class SideBySide:
-    """Writes a routine for `count` matrices; `each` takes as many of them at a time as a vector has lanes."""
+    """Writes arithmetic on elements of matrices side by side."""
 
     def __init__(self, f: Function, t: PrimitiveType) -> None:
         self.f = f
         self.kind = number(t)
         self.parts = 2 if t.is_complex else 1
-        self.lanes = lanes_of(f.target, self.kind.bits)
+        self.lanes = lanes_of(self.kind.bytes)
         self.zeros = f.zero(self.kind.times(self.lanes))
         self.ones = f.const(self.kind.times(self.lanes), 1.0)
-        self.integers = I32.times(self.lanes)
 
-    def each(self, count: Value, body: Callable[[Value, Value], None]) -> None:
-        """`body(first, some)` for the number of the first of each few matrices, and how many of them there are."""
-        with self.f.loop(self._rounds(count), guarded=True) as few:
-            first = self.f.value(few) * self.lanes
-            body(first, (count - first).smin(self.lanes))
-
-    def take(self, source: Value, first: Value, some: Value, elements: Value, target: Value) -> Interleaved:
-        """Interleave all elements of some matrices."""
-        size = elements * self.parts
-        rows = self._matrices(source, self.kind, first, some, size)
-        into = Pointer(target, integer(self.kind.bits))
-        with self._chunks(size) as (at, mask):
-            for k, value in enumerate(transposed([p.load(at, self.lanes, mask) for p in rows])):
-                into.store((at + k) * self.lanes, value)
-        return Interleaved(self, Pointer(target, self.kind))
-
-    def put(self, target: Value, first: Value, some: Value, elements: Value, source: Interleaved) -> None:
-        """Put all elements of some matrices back."""
-        self._scatter(target, self.kind, first, some, elements * self.parts, source.pointer.base)
-
-    def put_integers(self, target: Value, first: Value, some: Value, size: Value, source: Value) -> None:
-        """Put `size` integers of each matrix, interleaved in scratch memory, where they belong."""
-        self._scatter(target, I32, first, some, size, source)
-
-    def put_numbers(self, target: Value, first: Value, some: Value, vector: Value) -> None:
-        """Store a vector of i32, one for each matrix."""
-        Pointer(target, I32).store(first, vector, Mask.first(self.f, self.lanes, some))
-
-    def _scatter(self, target: Value, kind: Type, first: Value, some: Value, size: Value, source: Value) -> None:
-        rows = self._matrices(target, kind, first, some, size)
-        given = Pointer(source, integer(kind.bits))
-        with self._chunks(size) as (at, mask):
-            found = [given.load((at + k) * self.lanes, self.lanes) for k in range(self.lanes)]
-            # The last lanes may be the last matrix again: it is stored before it itself.
-            for p, value in reversed(list(zip(rows, transposed(found), strict=True))):
-                p.store(at, value, mask)
-
-    def _matrices(self, pointer: Value, kind: Type, first: Value, some: Value, size: Value) -> list[Pointer]:
-        """The places of the matrices of `size` elements, one for each lane."""
-        given, last = Pointer(pointer, integer(kind.bits)), some - 1
-        numbers = [first, *(first + last.smin(lane) for lane in range(1, self.lanes))]
-        return [given.by(n * size) for n in numbers]
-
-    @contextmanager
-    def _chunks(self, size: Value) -> Iterator[tuple[Value, Mask]]:
-        """As many elements at a time as there are lanes: the first of them, and the mask of those that there are."""
-        with self.f.loop(self._rounds(size), guarded=True) as chunk:
-            first = self.f.value(chunk) * self.lanes
-            yield first, Mask.first(self.f, self.lanes, size - first)
-
-    def _rounds(self, count: Value) -> Value:
-        return (count + (self.lanes - 1)).sdiv(self.lanes)
-
-    # -- arithmetic -------------------------------------------------------------------------------------------------
+    def store_integers(self, target: Value, vector: Value, count: Value) -> None:
+        """Store an i32 for each matrix."""
+        Pointer(target, I32).store(0, vector, Mask.first(self.f, self.lanes, count))
 
     def one(self) -> Element:
         """1 in all matrices."""
@@ -176,4 +129,4 @@ class SideBySide:
 
     def none(self) -> Value:
         """Zero as an i32 in all lanes."""
-        return self.f.zero(self.integers)
+        return self.f.zero(I32.times(self.lanes))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xlanb.codegen.function import Function, Ix
-from xlanb.codegen.memory import Pointer
-from xlanb.codegen.types import I32
+from xlanb.codegen.lanes import Mask
+from xlanb.codegen.memory import Pointer, scatter
+from xlanb.codegen.types import I32, I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Call, Fit, Routine, Way, element_type, size_of
 from xlanb.cpu.emitters.linalg.side_by_side import (
     Element,
     Interleaved,
     SideBySide,
+    copy,
     least_matrices,
     vectors_bytes,
 )
@@ -53,28 +55,23 @@ def _potrf_sizes(i: HloInstruction) -> tuple[int, int, float]:
 
 def emit_potrf(call: Call) -> None:
     """The factor, and info in its result or, of the opcode, in scratch memory."""
-    n, is_upper = size_of(call.instruction)[1], call.routine.arguments[0] == "U"
+    n, is_upper, room = size_of(call.instruction)[1], call.routine.arguments[0] == "U", call.room()
     info = call.results[1] if len(call.results) > 1 else call.room(vectors_bytes(call.type, n * n))
-    steps = (n, 1) if is_upper else (1, n)
-    call.step("potrf", _write_potrf, call.operands[0], call.results[0], info, call.room(), n, call.count, *steps)
+    copy(call, call.operands[0], room, n * n)
+    call.step("potrf", _write_potrf, room, info, n, call.count, *((n, 1) if is_upper else (1, n)))
+    copy(call, call.results[0], room, n * n, out=True)
     finish_potrf(call, [info])
 
 
 def _write_potrf(
-    f: Function, t: PrimitiveType, a: Value, factor: Value, info: Value, scratch: Value,
-    n: Value, count: Value, down: Value, along: Value,
-) -> None:  # fmt: skip
+    f: Function, t: PrimitiveType, room: Value, info: Value, n: Value, count: Value, down: Value, along: Value
+) -> None:
     """Factor column by column; `down` and `along` are the steps from row to row and from column to column."""
     s = SideBySide(f, t)
-
-    def few(first: Value, some: Value) -> None:
-        given = s.take(a, first, some, n * n, scratch)
-        with f.carried(n, [s.none()], guarded=True) as column:
-            column.next = [_potrf_column(s, given, f.value(column.index), n, (down, along), column.values[0])]
-        s.put(factor, first, some, n * n, given)
-        s.put_numbers(info, first, some, column.values[0])
-
-    s.each(count, few)
+    with f.carried(n, [s.none()], guarded=True) as column:
+        at = f.value(column.index)
+        column.next = [_potrf_column(s, Interleaved(s, room), at, n, (down, along), column.values[0])]
+    s.store_integers(info, column.values[0], count)
 
 
 def _potrf_column(s: SideBySide, a: Interleaved, j: Value, n: Value, steps: tuple[Value, Value], info: Value) -> Value:
@@ -108,42 +105,39 @@ _add_way(Op.CHOLESKY, cholesky, emit_potrf, _potrf_sizes)
 
 def _getrf_sizes(i: HloInstruction) -> tuple[int, int, float]:
     m, n = size_of(i)
-    return m * n, min(m, n), m * (n + 10) * 2 + min(m, n) * m * n / 2
+    return m * n, 0, m * (n + 10) * 2 + min(m, n) * m * n / 2
 
 
 def emit_getrf(call: Call) -> None:
     """Factors, pivots, info."""
-    m, n = size_of(call.instruction)
-    rows = call.room(vectors_bytes(call.type, m * n))
-    call.step("getrf", _write_getrf, call.operands[0], *call.results, call.room(), rows, m, n, min(m, n), call.count)
+    (m, n), room, (factors, pivots, info) = size_of(call.instruction), call.room(), call.results
+    copy(call, call.operands[0], room, m * n)
+    call.step("getrf", _write_getrf, room, pivots, info, m, n, min(m, n), call.count)
+    copy(call, factors, room, m * n, out=True)
 
 
 def _write_getrf(
-    f: Function, t: PrimitiveType, a: Value, factors: Value, pivots: Value, info: Value, scratch: Value, rows: Value,
-    m: Value, n: Value, steps: Value, count: Value,
+    f: Function, t: PrimitiveType, room: Value, pivots: Value, info: Value, m: Value, n: Value, steps: Value, count: Value
 ) -> None:  # fmt: skip
     """Factor column by column; pivots differ from lane to lane."""
     s = SideBySide(f, t)
-
-    def few(first: Value, some: Value) -> None:
-        given = s.take(a, first, some, m * n, scratch)
-        with f.carried(steps, [s.none()], guarded=True) as step:
-            step.next = [_getrf_column(s, given, (m, n), Pointer(rows, I32), f.value(step.index), step.values[0])]
-        s.put(factors, first, some, m * n, given)
-        s.put_integers(pivots, first, some, steps, rows)
-        s.put_numbers(info, first, some, step.values[0])
-
-    s.each(count, few)
+    matrices, mask = f.constants(I64, range(s.lanes)) * steps, Mask.first(f, s.lanes, count)
+    with f.carried(steps, [s.none()], guarded=True) as step:
+        k = f.value(step.index)
+        where, failed = _getrf_column(s, Interleaved(s, room), (m, n), k, step.values[0])
+        with f.vectorized(s.lanes, mask):
+            scatter(f, Pointer(pivots, I32).addresses(matrices + k), where + 1)
+        step.next = [failed]
+    s.store_integers(info, step.values[0], count)
 
 
 def _getrf_column(
-    s: SideBySide, a: Interleaved, size: tuple[Value, Value], rows: Pointer, k: Value, info: Value
-) -> Value:
-    """Column k: exchange rows, divide, and subtract from those right of it; gives info."""
+    s: SideBySide, a: Interleaved, size: tuple[Value, Value], k: Value, info: Value
+) -> tuple[Value, Value]:
+    """Column k: exchange rows, divide, and subtract from those right of it; gives the pivot's row, and info."""
     f, (m, n) = s.f, size
     own, below = k * m, k + 1
     where = _largest(s, a, own, k, m)
-    rows.store(k * s.lanes, where + 1)
     _exchange(s, a, size, k, where)
     pivot = a.get(own + k)
     is_zero = s.size(pivot).equals(0.0)
@@ -159,7 +153,7 @@ def _getrf_column(
         with f.loop(m, below, guarded=True) as i:
             row = f.value(i)
             a.set(column + row, s.minus(a.get(column + row), a.get(own + row), factor))
-    return (is_zero & info.equals(0)).select(s.everywhere(below), info)
+    return where, (is_zero & info.equals(0)).select(s.everywhere(below), info)
 
 
 def _exchange(s: SideBySide, a: Interleaved, size: tuple[Value, Value], k: Value, where: Value) -> None:
@@ -209,43 +203,39 @@ def emit_trsm(call: Call) -> None:
     if ((uplo == "L") == (trans == "N")) != is_left:  # upper triangular: from the last to the first
         corner, start = (n - 1) * (n + 1), (n - 1) * step
         down, along, step = -down, -along, -step
-    places = (*call.operands, call.results[0], call.room(), call.room(vectors_bytes(call.type, n * n)))
-    numbers = (n, m, call.count, corner, down, along, start, step, side)
-    call.step("trsm", _write_trsm, *places, *numbers, diag == "U", trans == "C")
+    room, sides = call.room(), call.room(vectors_bytes(call.type, n * n))
+    copy(call, call.operands[0], room, n * n)
+    copy(call, call.operands[1], sides, n * m)
+    numbers = (n, m, corner, down, along, start, step, side)
+    call.step("trsm", _write_trsm, room, sides, *numbers, diag == "U", trans == "C")
+    copy(call, call.results[0], sides, n * m, out=True)
 
 
 def _write_trsm(
-    f: Function, t: PrimitiveType, a: Value, b: Value, result: Value, room: Value, sides: Value,
-    n: Value, m: Value, count: Value, corner: Value, down: Value, along: Value, start: Value, step: Value, side: Value,
+    f: Function, t: PrimitiveType, room: Value, sides: Value,
+    n: Value, m: Value, corner: Value, down: Value, along: Value, start: Value, step: Value, side: Value,
     unit: bool, conjugated: bool,
 ) -> None:  # fmt: skip
+    """Solve row after row of y, and subtract what each makes of those after it."""
     s = SideBySide(f, t)
+    matrix, x = Interleaved(s, room), Interleaved(s, sides)
 
-    def element(matrix: Interleaved, index: Ix) -> Element:
+    def element(index: Ix) -> Element:
         return s.adjoint(matrix.get(index)) if conjugated else matrix.get(index)
 
-    def solve(matrix: Interleaved, x: Interleaved, row: Value) -> None:
-        """Solve for row `row` of y and subtract what it makes of those after it."""
+    with f.loop(n, guarded=True) as counter:
+        row = f.value(counter)
         column, own = corner + row * along, start + row * step
-        inverse = s.inverse(s.one() if unit else element(matrix, column + row * down))
+        inverse = s.inverse(s.one() if unit else element(column + row * down))
         with f.loop(m, guarded=True) as r:
             at = own + f.value(r) * side
             x.set(at, s.times(x.get(at), inverse))
         with f.loop(n, row + 1, guarded=True) as q:
-            factor = element(matrix, column + f.value(q) * down)
+            factor = element(column + f.value(q) * down)
             other = start + f.value(q) * step
             with f.loop(m, guarded=True) as r:
                 across = f.value(r) * side
                 x.set(other + across, s.minus(x.get(other + across), x.get(own + across), factor))
-
-    def few(first: Value, some: Value) -> None:
-        matrix = s.take(a, first, some, n * n, room)
-        x = s.take(b, first, some, n * m, sides)
-        with f.loop(n, guarded=True) as row:
-            solve(matrix, x, f.value(row))
-        s.put(result, first, some, n * m, x)
-
-    s.each(count, few)
 
 
 _add_way("trsm", trsm, emit_trsm, _trsm_sizes, in_place=1)
