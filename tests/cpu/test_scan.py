@@ -174,3 +174,12 @@ def test_several_operands(backend: Callable[[str], Executable]) -> None:
     x = np.random.default_rng(3).standard_normal((30, 20)).astype(np.float32)
     for got, expected in zip(backend(text)(x), evaluate(parse(text), x), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(("dims", "axis", "t"), [((5, 90), 1, "c64"), ((90, 8), 0, "f32"), ((90, 70), 0, "bf16")])
+def test_lines_are_folded_in_vectors(backend: Callable[[str], Executable], dims: Dims, axis: int, t: str) -> None:
+    size = dims[axis]
+    exe = backend(module("add", dims, axis, size, (size - 1, 0), t, body="add(p, p)"))
+    plan = "\n".join(map(str, exe.plans.values()))
+    assert "vectors" in plan
+    assert "one by one" not in plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -11,7 +12,7 @@ from xlanb.cpu import Executable
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 
-TYPES = {"f32": "f4", "f64": "f8", "s32": "i4", "u8": "u1", "c64": "c8"}
+TYPES = {"f32": "f4", "f64": "f8", "s32": "i4", "u8": "u1", "c64": "c8", "bf16": ml_dtypes.bfloat16, "f16": "f2"}
 Dims = tuple[int, ...]
 
 
@@ -109,3 +110,10 @@ def test_several_operands(backend: Callable[[str], Executable]) -> None:
     places = np.arange(90, dtype=np.int32).reshape(9, 10)
     for got, expected in zip(backend(text)(x, places), evaluate(parse(text), x, places), strict=True):
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(("name", "t"), [("nhwc", "f32"), ("nhwc", "bf16"), ("narrow", "f32"), ("nchw", "bf16")])
+def test_windows_are_folded_in_vectors(backend: Callable[[str], Executable], name: str, t: str) -> None:
+    dims, out, window = CASES[name]
+    plan = "\n".join(map(str, backend(module("maximum", dims, out, window, t)).plans.values()))
+    assert "by vectors of" in plan

@@ -76,7 +76,10 @@ class Combiner(Protocol):
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops over axes of `sizes`, the outermost first; `nanoseconds` is the time of one element; `is_folded` where all elements become one value."""
+    """Loops over axes of `sizes`, the outermost first; `nanoseconds` is the time of one element; `is_folded` where all elements become one value.
+
+    Rows of fewer than `overlapped` vectors have a mask at their end whatever the tail policy.
+    """
 
     sizes: tuple[int, ...]
     run: int = 0
@@ -85,6 +88,7 @@ class Nest:
     tail: Tail = Tail.MASK
     cuts: tuple[int, ...] = ()
     is_folded: bool = False
+    overlapped: int = _LONG
 
     @property
     def outer(self) -> tuple[int, ...]:
@@ -331,15 +335,18 @@ def _write_vectors(
 def _run(f: Function, nest: Nest, low: int, high: int, body: Callable[[Ix], None], *, shared: bool = False) -> None:
     """`body(q)` for q = low, ..., high - 1, of which it sees vectors."""
     one, wide = nest.widths
-    rounds = (high - low) // wide
+    nanoseconds = nest.nanoseconds * wide if shared else 0.0
+    rounds, overlap = (high - low) // wide, nest.tail is Tail.OVERLAP and high - low >= nest.overlapped * one
+    if overlap and one == wide and (high - low) % one:
+        rounds = 0  # one loop does them all
     if rounds:
-        with parallel(f, rounds, nanoseconds=nest.nanoseconds * wide if shared else 0.0) as k, f.vectorized(wide):
+        with parallel(f, rounds, nanoseconds=nanoseconds) as k, f.vectorized(wide):
             body(lanes.counter(f, f.add(f.mul(k, wide), low), low, high - 1, wide))
     begin = low + rounds * wide
     if begin == high:
         return
-    if nest.tail is Tail.OVERLAP and high - low >= _LONG * one:
-        _back_over(f, begin, high, one, body)
+    if overlap:
+        _back_over(f, begin, high, one, body, 0.0 if rounds else nanoseconds)
         return
     with f.loop(-(-(high - begin) // one)) as k:
         origin = f.add(f.mul(k, one), begin)
@@ -415,10 +422,10 @@ def vectorize(f: Function, count: int, write: Callable[[Sequence[int]], None]) -
     return False
 
 
-def _back_over(f: Function, begin: int, high: int, width: int, body: Callable[[Ix], None]) -> None:
+def _back_over(f: Function, begin: int, high: int, width: int, body: Callable[[Ix], None], nanoseconds: float) -> None:
     """`body` for vectors from `begin` on, the last of which ends at `high`: forwards, as stores that go back early are slower."""
     last = high - width
-    with f.loop(-(-(high - begin) // width)) as k, f.vectorized(width):
+    with parallel(f, -(-(high - begin) // width), nanoseconds=nanoseconds) as k, f.vectorized(width):
         origin = last if k == 0 else f.clamp(f.add(f.mul(k, width), begin), 0, last)
         body(lanes.counter(f, origin, min(begin, last), high - 1, width))
 

@@ -6,26 +6,30 @@ along other dimensions each lane keeps a line of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlanb.codegen.elemental import array_of, flat, pack
-from xlanb.codegen.elements import Element, array, is_narrow, load, memory, real, store
-from xlanb.codegen.function import Ix
-from xlanb.codegen.indexing import Index, IrArray
-from xlanb.codegen.parallel import parallel
-from xlanb.codegen.values import Value
-from xlanb.codegen.views import Split, array_in_order, fill, is_plain, lanes_of
-from xlanb.cpu.emitters.reductions import Reducer, combine, identity, simple_reducer
+from xlanb.codegen.elements import Element, is_narrow
+from xlanb.codegen.function import Function, Ix
+from xlanb.codegen.indexing import Index, order
+from xlanb.codegen.lanes import counter
+from xlanb.codegen.nest import Nest, Tail, Vectors, nested, vectorize
+from xlanb.codegen.values import Value, Vector
+from xlanb.cpu.emitters.reductions import AnyOrder, Reducer
+from xlanb.cpu.emitters.vector_plan import plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
+from xlanb.shape import ArrayShape
 
 if TYPE_CHECKING:
     from xlanb.cpu.emitters.kernel import Kernel
 
-_UNROLL = 4
-_TILE = 1024
+Steps = Callable[[list[Element]], list[Element]]
+"""Writes the steps of a line from a state on; gives the state after them."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,10 @@ class Cumulative:
     m: int
     shift: int
     reverse: bool
+
+    def place(self, f: Function, size: int, at: Ix) -> Ix:
+        """Where element `at` of a line of so many lies."""
+        return f.sub(size - 1, at) if self.reverse else at
 
     @property
     def empty(self) -> int:
@@ -80,306 +88,171 @@ def cumulative(i: HloInstruction) -> Cumulative | None:
 
 def emit_cumulative(k: Kernel) -> bool:
     """A running fold in as many steps as there are elements; False where the reduce-window is none."""
-    i = k.root
-    scan = cumulative(i)
+    scan = cumulative(k.root)
     if scan is None:
         return False
-    source = array_of(i.operands[0])
-    result = next(iter(k.outputs.values())).shape
-    order = [d for d in source.minor_to_major if source.dimensions[d] != 1 or result.dimensions[d] != 1]
-    if any(order != [d for d in a.shape.minor_to_major if d in order] for a in k.outputs.values()):
-        return False
-    split, goal = Split.of(source, scan.axis), Split.of(result, scan.axis)
-    op = simple_reducer(i.to_apply) if len(i.operands) == 2 else None
-    t = array_of(i.operands[0]).element_type
-    if op is not None and is_plain(t):
-        lanes = lanes_of(k.f, t)
-        if split.inner == 1 and scan.steps >= 2 * lanes:
-            k.f.decided("scan", "vectors along rows", f"{split.n} elements in each")
-            _Rows(k, scan, split, goal, op).emit()
-            return True
-        if split.inner >= lanes:
-            _columns(k, scan, split, goal, op)
-            return True
-    _plain(k, scan, split, goal)
+    _Scan(k, scan).emit()
     return True
 
 
-class _Rows:
-    """Lines along memory, a vector at a time."""
+class _Scan:
+    """Writes a running fold line by line: a line's state is in registers, of one line or of as many as there are lanes.
 
-    def __init__(self, k: Kernel, scan: Cumulative, split: Split, goal: Split, op: Op) -> None:
-        self.k, self.e, self.f = k, k.e, k.f
-        self.scan, self.split, self.goal, self.op = scan, split, goal, op
-        self.operand = k.root.operands[0]
-        self.array = array_in_order(k.e, self.operand, split.shape)
-        self.t = array_of(self.operand).element_type
-        self.n = lanes_of(k.f, self.t)
-        self.target = array(self.t, k.output.pointer)
-        self.reducer = Reducer(k.e, k.root.to_apply, [self.t])
-        self.line: Ix = 0
-        self.ready = True
+    `others` are the other dimensions of more than one element, the slowest first; `beside` of them are faster than the axis.
+    """
 
-    def emit(self) -> None:
-        f, scan = self.f, self.scan
-        c = f.target.costs
-        cost = (scan.m / self.n + scan.m % self.n / 3) * c.scan_vector_ns + c.scan_row_ns
-        with parallel(f, self.split.outer, nanoseconds=cost) as o:
-            self.line = o
-            source, target = f.mul(o, self.split.n), f.mul(o, self.goal.n)
-            carry = real(self.e.scalar(self.k.root.operands[1]))
-            self._repeat(target, 0, scan.empty, carry)
-            carry = self._early(source, carry)
-            carry = self._vectors(source, target, carry)
-            done = scan.steps // self.n * self.n
-            carry = self._elements(source, target, done, scan.steps - done, carry)
-            last = scan.empty + scan.steps
-            self._repeat(target, last, scan.m - last, carry)
-        f.ready = self.ready
-
-    def _in(self, base: Ix, at: Ix, width: int = 1) -> Ix:
-        """Where `width` elements from place `at` on begin in the operand; places are counted from the end in reverse."""
-        f = self.f
-        return f.add(base, f.sub(self.scan.n - width, at) if self.scan.reverse else at)
-
-    def _out(self, base: Ix, at: Ix, width: int = 1) -> Ix:
-        f = self.f
-        return f.add(base, f.sub(self.scan.m - width, at) if self.scan.reverse else at)
-
-    def _element(self, place: Ix) -> Element:
-        if self.array is not None:
-            return load(self.t, self.array.pointer, place)
-        return self.e.element(self.operand, Index(self.split.shape, flat=place))
-
-    def _repeat(self, target: Ix, begin: int, count: int, value: Value) -> None:
-        """The same value in `count` places."""
-        if count > 0:
-            with self.f.loop(begin + count, begin) as j:
-                self.target[self._out(target, j)] = value
-
-    def _early(self, source: Ix, carry: Value) -> Value:
-        if not self.scan.early:
-            return carry
-        with self.f.carried(self.scan.early, [carry]) as loop:
-            loop.next = flat(self.reducer.step(loop.values, [self._element(self._in(source, loop.index))]))
-        return loop.values[0]
-
-    def _elements(self, source: Ix, target: Ix, begin: int, count: int, carry: Value) -> Value:
-        """One step after the other."""
-        if count <= 0:
-            return carry
-        f = self.f
-        with f.carried(begin + count, [carry], begin) as loop, f.aside():
-            value = self._element(self._in(source, f.add(loop.index, self.scan.early)))
-            made = flat(self.reducer.step(loop.values, [value]))
-            self.target[self._out(target, f.add(loop.index, self.scan.empty))] = made[0]
-            loop.next = made
-        return loop.values[0]
-
-    def _vectors(self, source: Ix, target: Ix, carry: Value) -> Value:
-        f, n = self.f, self.n
-        size = max(_TILE // n, 1) * n
-        tile = None if self.array is not None else f.alloca(memory(self.t), size)
-        total = self.scan.steps // n * n
-        state = f.splat(carry, n)
-        if tile is not None and total > size:
-            with f.carried(total // size, [state]) as outer:
-                outer.next = [self._steps(source, target, f.mul(outer.index, size), size, outer.values[0], tile)]
-            state = outer.values[0]
-            if total % size:
-                state = self._steps(source, target, total // size * size, total % size, state, tile)
-        else:
-            state = self._steps(source, target, 0, total, state, tile)
-        return f.extract(state, 0)
-
-    def _steps(self, source: Ix, target: Ix, low: Ix, count: int, state: Value, tile: Value | None) -> Value:
-        """`count` steps from step `low` on, a vector at a time."""
-        f, n, t = self.f, self.n, self.t
-        begin = self._in(source, f.add(low, self.scan.early), count)
-        if self.array is not None:
-            given, first = array(t, self.array.pointer), begin
-        elif tile is not None:
-            given, first = array(t, tile), 0
-            along = self._in(0, f.add(low, self.scan.early), count)
-            self.ready &= fill(self.e, self.operand, self.split, (self.line, along, 0), count, tile)
-        with f.carried(count // n, [state]) as loop:
-            at = f.mul(loop.index, n)
-            place = f.add(first, f.sub(count - n, at) if self.scan.reverse else at)
-            inside = self._within(given.load(place, n))
-            out = self._out(target, f.add(f.add(low, at), self.scan.empty), n)
-            self.target.store(out, combine(f, self.op, t, loop.values[0], inside))
-            whole = f.shuffle(inside, None, [0 if self.scan.reverse else n - 1] * n)
-            loop.next = [combine(f, self.op, t, loop.values[0], whole)]
-        return loop.values[0]
-
-    def _within(self, v: Value) -> Value:
-        """Each lane with all lanes before it (behind it, in reverse)."""
-        f, n = self.f, self.n
-        nothing = f.splat(real(identity(f, self.op, self.t)), n)
-        distance = 1
-        while distance < n:
-            lanes = range(n)
-            if self.scan.reverse:
-                which = [min(n, lane + distance) for lane in lanes]
-            else:
-                which = [lane - distance if lane >= distance else n for lane in lanes]
-            v = combine(f, self.op, self.t, f.shuffle(v, nothing, which), v)
-            distance *= 2
-        return v
-
-
-def _columns(k: Kernel, scan: Cumulative, split: Split, goal: Split, op: Op) -> None:
-    """Lines that lie side by side: a lane for each."""
-    e, f = k.e, k.f
-    operand = k.root.operands[0]
-    t = array_of(operand).element_type
-    n = lanes_of(f, t)
-    goal_array = array(t, k.output.pointer)
-    group = next(g for g in (_UNROLL, 2, 1) if split.inner >= g * n)
-    width = group * n
-    blocks = -(-split.inner // width)
-    held = array_in_order(e, operand, split.shape)
-    flags = [True]
-    with parallel(f, split.outer * blocks, nanoseconds=scan.m * group * f.target.costs.scan_step_ns) as at:
-        o = f.div(at, blocks)
-        # The last block lies back over the one before: the same results are written twice.
-        column = f.clamp(f.mul(f.rem(at, blocks), width), 0, split.inner - width)
-        tile = held.pointer if held is not None else f.alloca(memory(t), width)
-        given = array(t, tile)
-
-        def place(view: Split, size: int, at: Ix) -> Ix:
-            return view.flat(f, o, f.sub(size - 1, at) if scan.reverse else at, column)
-
-        def vectors(at: Ix) -> list[Value]:
-            begin: Ix = 0
-            if held is not None:
-                begin = place(split, scan.n, at)
-            else:
-                along = f.sub(scan.n - 1, at) if scan.reverse else at
-                flags.append(fill(e, operand, split, (o, along, column), width, tile))
-            return [given.load(f.add(begin, g * n), n) for g in range(group)]
-
-        def put(at: Ix, values: Sequence[Value]) -> None:
-            begin = place(goal, scan.m, at)
-            for g, v in enumerate(values):
-                goal_array.store(f.add(begin, g * n), v)
-
-        def run(count: int, state: list[Value], *, first_in: int, first_out: int | None) -> list[Value]:
-            if count <= 0:
-                return state
-            with f.carried(count, state) as loop:
-                new = vectors(f.add(loop.index, first_in))
-                loop.next = [combine(f, op, t, a, b) for a, b in zip(loop.values, new, strict=True)]
-                if first_out is not None:
-                    put(f.add(loop.index, first_out), loop.next)
-            return loop.values
-
-        def repeat(begin: int, count: int, state: list[Value]) -> None:
-            if count > 0:
-                with f.loop(begin + count, begin) as j:
-                    put(j, state)
-
-        state = [f.splat(real(e.scalar(k.root.operands[1])), n)] * group
-        repeat(0, scan.empty, state)
-        state = run(scan.early, state, first_in=0, first_out=None)
-        state = run(scan.steps, state, first_in=scan.early, first_out=scan.empty)
-        last = scan.empty + scan.steps
-        repeat(last, scan.m - last, state)
-    f.ready = all(flags)
-
-
-def _plain(k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
-    """Any fold of any types: each result from the one before it, which is read back where lines lie side by side."""
-    made, f = _Plain(k, scan, split, goal), k.f
-    types = made.types
-    cost = scan.m * len(types) * f.target.costs.scan_element_ns * (1.5 if any(is_narrow(t) for t in types) else 1)
-    with parallel(f, split.outer, nanoseconds=cost * split.inner) as o:
-        if split.inner >= 8 and scan.steps:
-            made.lines(o)
-        else:
-            with f.loop(split.inner) as c:
-                made.line(o, c)
-
-
-class _Plain:
-    """Writes lines of a fold one element after the other: element `at` of line (o, c)."""
-
-    def __init__(self, k: Kernel, scan: Cumulative, split: Split, goal: Split) -> None:
-        self.e, self.f = k.e, k.f
+    def __init__(self, k: Kernel, scan: Cumulative) -> None:
+        self.k, self.e, self.f, self.scan = k, k.e, k.f, scan
         count = len(k.root.operands) // 2
         self.inputs, self.initial = k.root.operands[:count], k.root.operands[count:]
         self.types = [array_of(o).element_type for o in self.initial]
         self.reducer = Reducer(k.e, k.root.to_apply, self.types)
-        self.outputs: list[IrArray] = list(k.outputs.values())
-        self.scan, self.split, self.goal = scan, split, goal
+        self.source = array_of(self.inputs[0])
+        slowest = list(reversed(order(self.source)))
+        self.others = [d for d in slowest if d != scan.axis and self.source.dimensions[d] != 1]
+        self.beside = sum(slowest.index(d) > slowest.index(scan.axis) for d in self.others)
 
-    def _element(self, o: Ix, at: Ix, c: Ix) -> list[Element]:
-        """The operands' elements."""
-        f, split = self.f, self.split
-        place = f.sub(self.scan.n - 1, at) if self.scan.reverse else at
-        index = Index(split.shape, flat=split.flat(f, o, place, c))
-        return [
-            self.e.element(i, index if array_of(i) == split.shape else Index(array_of(i), index.multi(f)))
-            for i in self.inputs
-        ]
+    def emit(self) -> None:
+        """Write it: vectors within a line, lines side by side as the lanes of vectors, or one line after the other."""
+        f, scan, costs = self.f, self.scan, self.f.target.costs
+        sizes = tuple(self.source.dimensions[d] for d in self.others)
+        p = plan(self.e.bindings, [(o, ()) for o in self.inputs], costs)
+        lanes, registers = p.vectors(f.target.vector_bits)
+        combiner = self.reducer.any_order(self.k.root)
+        run = min(p.run, self.beside)
+        if f.target.explicit_vectors and run:
+            f.decided("scan", "lines side by side in vectors", f"{math.prod(sizes[-run:])} of them, of {scan.m} steps")
+            nest = Nest(sizes, run, Vectors(lanes, registers), scan.m * costs.scan_step_ns / lanes, Tail.OVERLAP)
+            f.ready = nest.each(f, self._line)
+        elif isinstance(combiner, AnyOrder) and not self.beside and p.run and scan.steps >= 2 * lanes:
+            vectors = scan.m / lanes + scan.m % lanes / 3
+            f.ready = self._rows(sizes, combiner, lanes, vectors * costs.scan_vector_ns + costs.scan_row_ns)
+        if not f.ready:
+            narrow = 1.5 if any(is_narrow(t) for t in self.types) else 1
+            cost = scan.m * len(self.types) * costs.scan_element_ns * narrow
+            Nest(sizes, 0, None, cost).each(f, self._line)
 
-    def _out(self, o: Ix, at: Ix, c: Ix) -> Ix:
-        """The offset of a result."""
-        f = self.f
-        return self.goal.flat(f, o, f.sub(self.scan.m - 1, at) if self.scan.reverse else at, c)
+    # -- lines ------------------------------------------------------------------------------------------------------
 
-    def _put(self, o: Ix, at: Ix, c: Ix, values: Sequence[Element]) -> None:
-        place = self._out(o, at, c)
-        for a, t, v in zip(self.outputs, self.types, values, strict=True):
-            store(t, a.pointer, place, v)
+    def _index(self, shape: ArrayShape, at: Sequence[Ix], place: Ix) -> Index:
+        multi: list[Ix] = [0] * shape.rank
+        for d, v in zip(self.others, at, strict=True):
+            multi[d] = v
+        multi[self.scan.axis] = place
+        return Index(shape, multi)
 
-    def _first(self, o: Ix, c: Ix) -> list[Element]:
-        """The fold before the first step."""
-        start = [self.e.scalar(i) for i in self.initial]
-        if not self.scan.early:
-            return start
-        step = self.reducer.step
-        return self.e.fold(
-            [self.scan.early], self.types, start, lambda at, values: step(values, self._element(o, at[0], c))
-        )
+    def _given(self, at: Sequence[Ix], place: Ix) -> list[Element]:
+        """The operands' elements at a place of a line."""
+        return [self.e.element(o, self._index(array_of(o), at, place)) for o in self.inputs]
 
-    def line(self, o: Ix, c: Ix) -> None:
-        """One line, its state in registers."""
-        f, scan, types = self.f, self.scan, self.types
-        state = self._first(o, c)
-        if scan.empty:
-            with f.loop(scan.empty) as j:
-                self._put(o, j, c, state)
-        if scan.steps:
-            with f.carried(scan.steps, flat(state)) as loop:
-                given = self._element(o, f.add(loop.index, scan.early), c)
-                made = self.reducer.step(pack(types, loop.values), given)
-                self._put(o, f.add(loop.index, scan.empty), c, made)
-                loop.next = flat(made)
-            state = pack(types, loop.values)
+    def _put(self, at: Sequence[Ix], place: Ix, values: Sequence[Element]) -> None:
+        for a, v in zip(self.k.outputs.values(), values, strict=True):
+            a.store(self._index(a.shape, at, place), v)
+
+    def _line(self, at: Sequence[Ix], steps: Steps | None = None) -> None:
+        """One line (or lanes of them), in order; `steps` writes those of an element for an element where not each by itself."""
+        scan = self.scan
+        state = [self.e.scalar(o) for o in self.initial]
+        self._repeat(at, 0, scan.empty, state)
+        for count, first_in, first_out in ((scan.early, 0, None), (scan.steps, scan.early, scan.empty)):
+            if count and steps is not None and first_out is not None:
+                state = steps(state)
+            elif count:
+                state = self._each(at, state, range(count), first_in, first_out)
         last = scan.empty + scan.steps
-        if last < scan.m:
-            with f.loop(scan.m, last) as j:
-                self._put(o, j, c, state)
+        self._repeat(at, last, scan.m - last, state)
 
-    def lines(self, o: Ix) -> None:
-        """All lines at once, a row of results from the row before it."""
-        f, scan, inner = self.f, self.scan, self.split.inner
-        for count, begin in ((scan.empty, 0), (min(scan.steps, 1), scan.empty)):
-            if count:
-                with f.loop(begin + count, begin) as j, f.loop(inner) as c:
-                    state = self._first(o, c)
-                    if begin == scan.empty:
-                        state = self.reducer.step(state, self._element(o, scan.early, c))
-                    self._put(o, j, c, state)
-        last = scan.empty + scan.steps
-        for count, begin, is_step in ((scan.steps - 1, scan.empty + 1, True), (scan.m - last, last, False)):
-            if count <= 0:
-                continue
-            with f.loop(begin + count, begin) as j, f.loop(inner) as c:
-                before = self._out(o, f.sub(j, 1), c)
-                state = [load(t, a.pointer, before) for a, t in zip(self.outputs, self.types, strict=True)]
-                if is_step:
-                    at = f.add(f.sub(j, scan.empty), scan.early)
-                    state = self.reducer.step(state, self._element(o, at, c))
-                self._put(o, j, c, state)
+    def _each(
+        self, at: Sequence[Ix], state: Sequence[Element], steps: range, first_in: int, first_out: int | None
+    ) -> list[Element]:
+        """Step after step; the results have places from `first_out` on, if they are any."""
+        f, scan = self.f, self.scan
+        with f.carried(steps.stop, flat(state), steps.start) as loop, f.aside():
+            given = self._given(at, scan.place(f, scan.n, f.add(loop.index, first_in)))
+            made = self.reducer.step(pack(self.types, loop.values), given)
+            if first_out is not None:
+                self._put(at, scan.place(f, scan.m, f.add(loop.index, first_out)), made)
+            loop.next = flat(made)
+        return pack(self.types, loop.values)
+
+    def _repeat(self, at: Sequence[Ix], begin: int, count: int, state: Sequence[Element]) -> None:
+        """The same values in `count` places."""
+        if count > 0:
+            with self.f.loop(begin + count, begin) as j:
+                self._put(at, self.scan.place(self.f, self.scan.m, j), state)
+
+    # -- vectors within a line ----------------------------------------------------------------------------------------
+
+    def _rows(self, sizes: Sequence[int], combiner: AnyOrder, lanes: int, cost: float) -> bool:
+        """Each line by vectors along it; False, and nothing is written, where they cannot be."""
+        f, scan = self.f, self.scan
+        first = scan.n - scan.early - scan.steps if scan.reverse else scan.early
+
+        def write(cuts: Sequence[int]) -> None:
+            ends = [first, *(c for c in cuts if first < c < first + scan.steps), first + scan.steps]
+            with nested(f, sizes, cost) as at:
+                self._line(at, lambda state: self._by_vectors(at, combiner, lanes, ends, state))
+
+        if not vectorize(f, self.source.dimensions[scan.axis], write):
+            return False
+        f.decided("scan", "vectors along rows", f"{scan.n} elements in each")
+        return True
+
+    def _by_vectors(
+        self, at: Sequence[Ix], combiner: AnyOrder, lanes: int, ends: Sequence[int], state: list[Element]
+    ) -> list[Element]:
+        """The steps of a line between these places of the operand: vectors from the first one on, then what is left, one by one."""
+        scan = self.scan
+        parts = list(pairwise(ends))
+        done = 0
+        for low, high in reversed(parts) if scan.reverse else parts:
+            whole = (high - low) // lanes
+            if whole:
+                state = self._vectors(at, combiner, lanes, (low, high), whole, state)
+            left = range(done + whole * lanes, done + high - low)
+            if left:
+                state = self._each(at, state, left, scan.early, scan.empty)
+            done = left.stop
+        return state
+
+    def _vectors(
+        self,
+        at: Sequence[Ix],
+        combiner: AnyOrder,
+        lanes: int,
+        part: tuple[int, int],
+        count: int,
+        state: Sequence[Element],
+    ) -> list[Element]:
+        """So many vectors of the part of a line, each folded within itself and then with what came before."""
+        f, scan = self.f, self.scan
+        low, high = part
+        last = [0 if scan.reverse else lanes - 1] * lanes
+        moved = scan.m - scan.n - scan.empty + scan.early if scan.reverse else scan.empty - scan.early
+        with f.carried(count, [f.splat(v, lanes) for v in flat(state)]) as loop:
+            before = f.mul(loop.index, lanes)
+            origin = f.sub(high - lanes, before) if scan.reverse else f.add(before, low)
+            with f.vectorized(lanes):
+                place = counter(f, origin, low, high - 1, lanes)
+                given = [v if isinstance(v, Vector) else f.splat(v, lanes) for v in flat(self._given(at, place))]
+                inside = self._within(combiner, given, lanes)
+                made = combiner.step(loop.values, inside)
+                self._put(at, f.add(place, moved), pack(self.types, made))
+                # The next state, whichever is sooner there: a step of floats takes longer than to repeat a lane.
+                ends = [f.shuffle(v, None, last) for v in (made if self.types[0].is_floating else inside)]
+                loop.next = ends if self.types[0].is_floating else combiner.step(loop.values, ends)
+        return pack(self.types, [f.extract(v, 0) for v in loop.values])
+
+    def _within(self, combiner: AnyOrder, values: Sequence[Value], lanes: int) -> Sequence[Value]:
+        """Each lane with all lanes before it (behind it, in reverse)."""
+        f, distance = self.f, 1
+        nothing = [f.splat(v, lanes) for v in combiner.neutral]
+        while distance < lanes:
+            if self.scan.reverse:
+                which = [min(lanes, lane + distance) for lane in range(lanes)]
+            else:
+                which = [lane - distance if lane >= distance else lanes for lane in range(lanes)]
+            before = [f.shuffle(v, z, which) for v, z in zip(values, nothing, strict=True)]
+            values = combiner.step(before, values)
+            distance *= 2
+        return values
