@@ -87,6 +87,31 @@ def test_the_first_pivot_that_is_zero_is_named():
     assert info.tolist() == [2, 0]
 
 
+@pytest.mark.parametrize("other", [np.inf, -np.inf, np.nan])
+def test_singular_values_of_what_is_not_finite_are_nan(other):
+    rows = [[3e38, 0, 0, 2, 0], [-1, -3, 0, 1, 2], [other, -2, 1, 2, -2], [-1, 2, -2, -1, 1], [1, 2, -1, -1, -3]]
+    a = np.array(rows, np.complex64)  # with -inf, NumPy's routine does not end
+    shapes = [(np.complex64, (5, 5)), (np.float32, (5,)), *[(np.complex64, (5, 5))] * 2, (np.int32, ())]
+    _, s, left, right, info = call("cgesdd", shapes, a, mode=S)
+    assert info == -4
+    assert all(np.isnan(x).all() for x in (s, left, right))
+
+
+@TYPES
+@pytest.mark.parametrize("uplo", [L, U])
+def test_eigenvalues_read_one_triangle(rng, letter, uplo):
+    a = numbers(rng, letter, 4, 4)
+    a = a + a.conj().T
+    shapes = [(a.dtype, a.shape), (DTYPES[real(letter)], (4,)), (np.int32, ())]
+    name = f"{letter}{'sy' if letter in 'sd' else 'he'}evd"
+    for is_read in (False, True):
+        given = a.copy()
+        given[(3, 0) if is_read == (uplo == L) else (0, 3)] = np.nan
+        _, values, info = call(name, shapes, given, mode=N, uplo=uplo)
+        assert info == (-4 if is_read else 0)
+        assert np.isnan(values).all() if is_read else np.allclose(values, np.linalg.eigvalsh(a), atol=1e-4)
+
+
 @TYPES
 @pytest.mark.parametrize("uplo", [L, U])
 def test_cholesky_reads_and_writes_one_triangle(rng, letter, uplo):

@@ -120,3 +120,11 @@ def test_what_takes_several_devices_is_refused(name: str) -> None:
 def test_what_one_device_can_do_alone_runs(text: str) -> None:
     np.testing.assert_array_equal(xlanb.evaluate(text, X), X)
     np.testing.assert_array_equal(xlanb.compile(text)(X), X)
+
+
+def test_the_end_of_a_collective_has_the_shape_of_its_result():
+    text = module(
+        "s = f32[4] all-reduce-start(x), replica_groups={}, to_apply=add\n  ROOT r = f16[4] all-reduce-done(s)"
+    )
+    with pytest.raises(EvaluationError, match="takes more than one participant"):
+        xlanb.evaluate(text, np.ones(4, np.float32))

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 def _alone(i: HloInstruction, operands: tuple[Value, ...], shape: Shape) -> Value:
     """The operands as the result of `shape`; refused where there are other participants, or only they could give such a result."""
     check_one_device(i)
-    result: Value = operands if isinstance(shape, TupleShape) else operands[0]
+    return _of_shape(i, operands if isinstance(shape, TupleShape) else operands[0], shape)
+
+
+def _of_shape(i: HloInstruction, result: Value, shape: Shape) -> Value:
+    """The result; refused where it has not the shape."""
     if mismatch(result, shape) is not None:
         raise EvaluationError(
-            f"{i.opcode} of {describe(operands)} into {shape.text(layout=False)} takes more than one participant"
+            f"{i.opcode} of {describe(result)} into {shape.text(layout=False)} takes more than one participant"
         )
     return result
 
@@ -50,7 +54,7 @@ def _all_reduce_start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Val
 
 @rule("all-reduce-done")
 def _all_reduce_done(ev: Evaluator, i: HloInstruction, state: Value) -> Value:
-    return state
+    return _of_shape(i, state, i.shape)
 
 
 @rule("all-gather-start", "collective-permute-start")
@@ -67,7 +71,7 @@ def _start(ev: Evaluator, i: HloInstruction, *operands: Value) -> Value:
 
 @rule("all-gather-done", "collective-permute-done")
 def _done(ev: Evaluator, i: HloInstruction, state: tuple[Value, ...]) -> Value:
-    return state[1]
+    return _of_shape(i, state[1], i.shape)
 
 
 @rule("collective-permute")

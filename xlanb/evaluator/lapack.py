@@ -116,17 +116,23 @@ def _adjoint(a: Array) -> Array:
     return a.swapaxes(-1, -2).conj()
 
 
-def _safely(compute: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple[tuple[Array, ...], Array]:
-    """(results, info) of a function of NumPy's for all matrices; where it fails for one, its results are NaN and its info is not 0."""
+def _safely(compute: Callable[[Array], tuple[Array, ...]], a: Array, read: Array) -> tuple[tuple[Array, ...], Array]:
+    """(results, info) of an iteration of NumPy's for all matrices, of which it reads `read`.
+
+    Where one is not finite it is not begun, as it may not end; there, and where it fails, results are NaN and info is not 0.
+    """
     batch = a.shape[:-2]
-    try:
-        return compute(a), np.zeros(batch, np.int32)
-    except np.linalg.LinAlgError:
-        if not batch:
-            like = compute(np.eye(*a.shape, dtype=a.dtype))
-            failed = 1 if np.isfinite(a).all() else -4
-            return tuple(np.full_like(x, np.nan) for x in like), np.asarray(failed, np.int32)
-    each = [_safely(compute, m) for m in a.reshape(-1, *a.shape[-2:])]
+    is_finite = bool(np.isfinite(read).all())
+    if is_finite:
+        try:
+            return compute(a), np.zeros(batch, np.int32)
+        except np.linalg.LinAlgError:
+            pass
+    if not batch:
+        like = compute(np.eye(*a.shape, dtype=a.dtype))
+        return tuple(np.full_like(x, np.nan) for x in like), np.asarray(1 if is_finite else -4, np.int32)
+    pairs = zip(*(x.reshape(-1, *x.shape[-2:]) for x in (a, read)), strict=True)
+    each = [_safely(compute, m, part) for m, part in pairs]
     results = tuple(np.stack(x).reshape((*batch, *x[0].shape)) for x in zip(*(r for r, _ in each), strict=True))
     return results, np.stack([info for _, info in each]).reshape(batch)
 
@@ -189,19 +195,20 @@ def _ormqr(options: Options, a: Array, scales: Array, c: Array) -> Value:
 
 def _gesdd(options: Options, a: Array) -> Value:
     if _is(options, "mode", "N"):
-        (s,), info = _safely(lambda x: (np.linalg.svd(x, compute_uv=False),), a)
+        (s,), info = _safely(lambda x: (np.linalg.svd(x, compute_uv=False),), a, a)
         return a, s, None, None, info
     is_full = _is(options, "mode", "A")
-    (u, s, vh), info = _safely(lambda x: tuple(np.linalg.svd(x, full_matrices=is_full)), a)
+    (u, s, vh), info = _safely(lambda x: tuple(np.linalg.svd(x, full_matrices=is_full)), a, a)
     return a, s, u, vh, info
 
 
 def _syevd(options: Options, a: Array) -> Value:
     uplo: Any = "L" if _is(options, "uplo", "L") else "U"
+    triangle = np.tril(a) if uplo == "L" else np.triu(a)
     if _is(options, "mode", "N"):
-        (values,), info = _safely(lambda x: (np.linalg.eigvalsh(x, uplo),), a)
+        (values,), info = _safely(lambda x: (np.linalg.eigvalsh(x, uplo),), a, triangle)
         return a, values, info
-    (values, vectors), info = _safely(lambda x: tuple(np.linalg.eigh(x, uplo)), a)
+    (values, vectors), info = _safely(lambda x: tuple(np.linalg.eigh(x, uplo)), a, triangle)
     return vectors, values, info
 
 
