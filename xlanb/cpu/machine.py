@@ -14,15 +14,21 @@ import os
 import tempfile
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
-from xlanb.codegen.function import PARALLEL
+from xlanb.codegen.control import Loop
+from xlanb.codegen.function import PARALLEL, Function
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.native import NativeModule
+from xlanb.codegen.places import displaced
+from xlanb.codegen.types import DOUBLE, FLOAT, I64, PTR, VOID, Type
+from xlanb.codegen.values import Value
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.object_cache import environment_folder
@@ -30,7 +36,7 @@ from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.target import Target
 
-_VERSION = 1
+_VERSION = 2
 _SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))
 """Bytes that are gone through, by all threads together."""
 _LONG = 0.002
@@ -141,120 +147,93 @@ def _aligned(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 def _text(target: Target, threads: int) -> str:
     """The kernels, as (ptr context): rounds, the address of the memory, bytes of each thread, then a word of each thread for what it found."""
+    m = NativeModule("xlanb.probes", target)
     width = target.vector_bits // 8
-    parts = [
-        f'target datalayout = "{target.data_layout}"\ntarget triple = "{target.triple}"\n',
-        "declare void @xlanb.parallel(ptr, ptr, i64, i64, i64)" if threads > 1 else "",
-        _fma(f"<{width // 4} x float>", "fma4"),
-        _fma(f"<{width // 8} x double>", "fma8"),
-        _read_memory(width),
-        _copy_memory(width),
-        *(_entry(name, threads) for name in ("fma4", "fma8", "read", "copy")),
-    ]
-    kinds = {f"llvm.fma.{_suffix(k)}": k for k in (f"<{width // 4} x float>", f"<{width // 8} x double>")}
-    parts += [f"declare {k} @{name}({k}, {k}, {k})" for name, k in kinds.items()]
-    return "\n".join(parts)
+    for element in (FLOAT, DOUBLE):
+        _define(m, f"fma{element.bytes}", threads, partial(_multiply_add, element.times(width // element.bytes)))
+    whole = I64.times(width // 8)
+    _define(m, "read", threads, partial(_read_memory, whole))
+    _define(m, "copy", threads, partial(_copy_memory, whole))
+    return m.text()
 
 
-def _entry(name: str, threads: int) -> str:
-    if threads > 1:
-        call = f"call void @{PARALLEL}(ptr @{name}.part, ptr %context, i64 {threads}, i64 {threads}, i64 {threads})"
-    else:
-        call = f"call void @{name}.part(ptr %context, i64 0, i64 1, i64 0)"
-    return f"define void @probe.{name}(ptr %context) {{\n  {call}\n  ret void\n}}"
+@dataclass(frozen=True)
+class _Part:
+    """A thread's part of a probe: its number, its memory."""
+
+    f: Function
+    number: Value
+    rounds: Value
+    memory: Value
+    bytes: Value
 
 
-def _suffix(kind: str) -> str:
-    lanes, element = kind.strip("<>").split(" x ")
-    return f"v{lanes}{'f32' if element == 'float' else 'f64'}"
+def _define(m: NativeModule, name: str, threads: int, body: Callable[[_Part], Value]) -> None:
+    """The function of a probe; `body` writes the part of a thread and gives the word that it found."""
+
+    @m.define(f"{name}.part", VOID, context=PTR, lo=I64, hi=I64, slot=I64)
+    def part(f: Function, context: Value, lo: Value, _hi: Value, _slot: Value) -> None:
+        words = Pointer(context, I64)
+        size = words[2]
+        memory = displaced(Pointer(context, PTR)[1], lo * size)
+        words[lo + 8] = body(_Part(f, lo, words[0], memory, size))
+
+    @m.define(f"probe.{name}", VOID, exported=True, context=PTR)
+    def probe(f: Function, context: Value) -> None:
+        zero, all_ = f.const(I64, 0), f.const(I64, threads)
+        if threads > 1:
+            f.call(VOID, PARALLEL, part.address(f), context, all_, all_, all_)
+        else:
+            part(f, context, zero, all_, zero)
 
 
-_HEAD = """define internal void @{name}.part(ptr %context, i64 %lo, i64 %hi, i64 %slot) {{
-entry:
-  %rounds = load i64, ptr %context
-  %memory.at = getelementptr i64, ptr %context, i64 1
-  %all = load ptr, ptr %memory.at
-  %bytes.at = getelementptr i64, ptr %context, i64 2
-  %bytes = load i64, ptr %bytes.at
-  %skip = mul i64 %lo, %bytes
-  %memory = getelementptr i8, ptr %all, i64 %skip
-  %word = add i64 %lo, 8
-  %found.at = getelementptr i64, ptr %context, i64 %word
-"""
+def _multiply_add(kind: Type, part: _Part) -> Value:
+    """a = a * x + x in many registers, `rounds` times, with an x that nobody knows."""
+    f = part.f
+    x = f.splat(part.number.cast("sitofp", kind.scalar), kind.lanes)
+    with f.carried(part.rounds, [x] * _CHAINS, guarded=True) as loop:
+        loop.next = [f.intrinsic("fma", a, x, x) for a in loop.values]
+    return f.extract(_all(loop.values), 0).cast("fptosi", I64)
 
 
-def _fma(kind: str, name: str) -> str:
-    """acc[k] = acc[k] * x + x, `rounds` times, with an x that nobody knows."""
-    element = kind.strip("<>").split(" x ")[1]
-    wide = f"llvm.fma.{_suffix(kind)}"
-    lines = [_HEAD.format(name=name), f"  %one = sitofp i64 %lo to {element}"]
-    lines.append(f"  %x0 = insertelement {kind} zeroinitializer, {element} %one, i32 0\n  br label %loop\nloop:")
-    lines.append("  %n = phi i64 [ 0, %entry ], [ %next, %loop ]")
-    lines += [f"  %a{k} = phi {kind} [ %x0, %entry ], [ %b{k}, %loop ]" for k in range(_CHAINS)]
-    lines += [f"  %b{k} = call {kind} @{wide}({kind} %a{k}, {kind} %x0, {kind} %x0)" for k in range(_CHAINS)]
-    lines.append(
-        "  %next = add i64 %n, 1\n  %more = icmp ult i64 %next, %rounds\n  br i1 %more, label %loop, label %end\nend:"
-    )
-    last = "%b0"
-    for k in range(1, _CHAINS):
-        lines.append(f"  %s{k} = fadd {kind} {last}, %b{k}")
-        last = f"%s{k}"
-    lines.append(f"  %first = extractelement {kind} {last}, i32 0")
-    lines.append(f"  %out = fptosi {element} %first to i64\n  store i64 %out, ptr %found.at\n  ret void\n}}")
-    return "\n".join(lines)
+def _read_memory(kind: Type, part: _Part) -> Value:
+    """A thread's bytes, `rounds` times."""
+    with _sweeps(part, part.bytes, kind, [part.f.zero(kind)] * _STEP) as (loop, places):
+        loop.next = [found | _load(kind, p) for found, p in zip(loop.values, places, strict=True)]
+    return part.f.extract(_all(loop.values), 0)
 
 
-_SWEEP = """  br label %round
-round:
-  %n = phi i64 [ 0, %entry ], [ %n.next, %round.end ]
-{first}
-  br label %loop
-loop:
-  %at = phi i64 [ 0, %round ], [ %at.next, %loop ]
-{body}
-  %at.next = add i64 %at, {step}
-  %more = icmp ult i64 %at.next, {end}
-  br i1 %more, label %loop, label %round.end
-round.end:
-  %n.next = add i64 %n, 1
-  %again = icmp ult i64 %n.next, %rounds
-  br i1 %again, label %round, label %end
-end:
-{last}
-  ret void
-}}
-"""
+def _copy_memory(kind: Type, part: _Part) -> Value:
+    """The first half of a thread's bytes into the second, `rounds` times."""
+    half = part.bytes.lshr(1)
+    with _sweeps(part, half, kind, []) as (_, places):
+        for p in places:
+            part.f.store(_load(kind, p), displaced(p, half), kind.lanes * kind.bytes)
+    return part.number
 
 
-def _read_memory(width: int) -> str:
-    kind = f"<{width // 8} x i64>"
-    body = [f"  %a{k} = phi {kind} [ zeroinitializer, %round ], [ %b{k}, %loop ]" for k in range(_STEP)]
-    body += [
-        f"  %o{k} = add i64 %at, {k * width}\n  %p{k} = getelementptr i8, ptr %memory, i64 %o{k}\n"
-        f"  %v{k} = load {kind}, ptr %p{k}, align {width}\n  %b{k} = or {kind} %a{k}, %v{k}"
-        for k in range(_STEP)
-    ]
-    last = [f"  %s0 = extractelement {kind} %b0, i32 0"]
-    last += [
-        f"  %e{k} = extractelement {kind} %b{k}, i32 0\n  %s{k} = or i64 %s{k - 1}, %e{k}" for k in range(1, _STEP)
-    ]
-    last.append(f"  store i64 %s{_STEP - 1}, ptr %found.at")
-    sweep = _SWEEP.format(first="", body="\n".join(body), step=_STEP * width, end="%bytes", last="\n".join(last))
-    return _HEAD.format(name="read") + sweep
+@contextmanager
+def _sweeps(part: _Part, size: Value, kind: Type, state: Sequence[Value]) -> Iterator[tuple[Loop, list[Value]]]:
+    """Loops through so many bytes of a thread's memory, `rounds` times; gives the inner one, and where a round of it has its vectors."""
+    f, width = part.f, kind.lanes * kind.bytes
+    with f.carried(part.rounds, state, guarded=True) as outer:
+        with f.carried(size.udiv(_STEP * width), outer.values, guarded=True) as inner:
+            first = displaced(part.memory, f.value(inner.index) * (_STEP * width))
+            yield inner, [displaced(first, k * width) for k in range(_STEP)]
+        outer.next = inner.values
+    inner.values = outer.values
 
 
-def _copy_memory(width: int) -> str:
-    """The first half of a thread's bytes into the second."""
-    kind = f"<{width // 8} x i64>"
-    body = [
-        f"  %o{k} = add i64 %at, {k * width}\n  %p{k} = getelementptr i8, ptr %memory, i64 %o{k}\n"
-        f"  %q{k} = getelementptr i8, ptr %target, i64 %o{k}\n"
-        f"  %v{k} = load {kind}, ptr %p{k}, align {width}\n  store {kind} %v{k}, ptr %q{k}, align {width}"
-        for k in range(_STEP)
-    ]
-    half = "  %half = lshr i64 %bytes, 1\n  %target = getelementptr i8, ptr %memory, i64 %half\n"
-    sweep = _SWEEP.format(first="", body="\n".join(body), step=_STEP * width, end="%half", last="")
-    return _HEAD.format(name="copy") + half + sweep
+def _load(kind: Type, address: Value) -> Value:
+    return address.function.load(kind, address, kind.lanes * kind.bytes)
+
+
+def _all(values: Sequence[Value]) -> Value:
+    """What depends on all of them, so that none of the work is left out."""
+    first, *others = values
+    for v in others:
+        first = first + v if v.type.is_float else first | v
+    return first
 
 
 # -- on disk ------------------------------------------------------------------------------------------------------
