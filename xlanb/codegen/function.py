@@ -115,6 +115,7 @@ class Function:
     outline = outlining.outline
     sign = outlining.sign
     definitions = outlining.definitions
+    unpacking = outlining.unpacking
     text = outlining.text
 
     def __init__(

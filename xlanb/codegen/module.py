@@ -159,12 +159,16 @@ class ModuleBuilder:
         self._metadata.append(text)
         return len(self._metadata) - 1
 
+    @property
+    def head(self) -> str:
+        """The lines that name the target."""
+        return f'target datalayout = "{self.target.data_layout}"\ntarget triple = "{self.target.triple}"'
+
     def text(self) -> str:
         """The whole module."""
         parts = [
             f"; ModuleID = '{self.name}'",
-            f'target datalayout = "{self.target.data_layout}"',
-            f'target triple = "{self.target.triple}"',
+            self.head,
             "",
             *self.globals.values(),
         ]

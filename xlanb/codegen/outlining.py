@@ -125,6 +125,14 @@ def definitions(f: Function) -> dict[str, list[str]]:
     return {name: [_without_branch(line) for line in lines] for name, lines in made.items()}
 
 
+def unpacking(f: Function) -> dict[str, list[str]]:
+    """The same of a ready function that takes its pointers out of a table, as the pool calls parts."""
+    made = definitions(f)
+    _, entry, *body = made[f.name]
+    head = _head("", f.name, THUNK_PARAMETERS, f.attributes, None)
+    return {**made, f.name: [head, entry, *_unpack(f.parameters), *body]}
+
+
 def text(f: Function) -> list[str]:
     """The lines of all of its functions."""
     lines: list[str] = []

@@ -95,7 +95,7 @@ class Program:
 
     def units(self) -> list[Unit]:
         """The program as modules that are compiled each for itself."""
-        return cut(self.module, self.run, self.steps, loops=self.loops)
+        return cut(self.module, self.target, self.run, self.steps, loops=self.loops)
 
 
 def emit_program(

@@ -16,6 +16,7 @@ from xlanb.codegen.module import ModuleBuilder
 from xlanb.codegen.outlining import thunk
 from xlanb.cpu.codegen.levels import is_light
 from xlanb.cpu.codegen.steps import STEPS, TABLE, Step, Steps, run_text, steps_of, steps_text
+from xlanb.cpu.target import Target
 
 _SYMBOL = re.compile(r"@([A-Za-z0-9_.\-$]+)")
 _PASSES_COST = 2.5
@@ -61,20 +62,21 @@ class _Piece:
         self.calls_only = self.calls_only and other.calls_only
 
 
-def cut(module: ModuleBuilder, run: Function, calls: Sequence[Step] | None, *, loops: bool) -> list[Unit]:
-    """The modules of a program whose entry is `run`.
+def cut(
+    module: ModuleBuilder, target: Target, run: Function, calls: Sequence[Step] | None, *, loops: bool
+) -> list[Unit]:
+    """The modules of a program for a target whose entry is `run`.
 
     `calls` is all that run does, where it does nothing but call functions with pointers; `loops`: it has loops or branches of its own, which gain from LLVM's passes.
     """
     steps = steps_of(module, run, calls) if calls is not None else None
     if steps is not None:
-        return _cut_of_steps(module, steps, run)
+        return _cut_of_steps(module, target, steps, run)
     inlined = [f for f in module.functions if f is not run and "alwaysinline" in f.attributes]
     own = {f.name: f for f in module.functions}
     kernel = own[calls[0].function] if calls is not None and len(calls) == 1 and not inlined else None
     if calls is not None and kernel is not None and kernel.ready:
-        main = _joined(run, kernel, calls[0])
-        others = [f for f in module.functions if f is not run and f is not kernel]
+        main, done = _joined(run, kernel, calls[0]), {run.name, kernel.name}
     else:
         called = [f.ready for f in module.functions if f is not run and not f.shared]
         # What only calls goes with what it calls.
@@ -85,9 +87,10 @@ def cut(module: ModuleBuilder, run: Function, calls: Sequence[Step] | None, *, l
             main.calls_only = True
         for f in inlined:
             main.take(_piece(f, f.definitions(), ready=False))
-        others = [f for f in module.functions if f.name not in main.texts]
+        done = set(main.texts)
+    others = [f for f in module.functions if f.name not in done]
     pieces = [_piece(f, f.definitions(), ready=f.ready) for f in others if not f.shared]
-    made = [_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)]
+    made = [_unit(module, own, b) for b in _bins(main, pieces, target.threads)]
     return [*made, *_shared(module, own, others)]
 
 
@@ -96,17 +99,16 @@ def _shared(module: ModuleBuilder, own: Mapping[str, Function], functions: Itera
     return [_unit(module, own, _piece(f, f.definitions()), f.name) for f in functions if f.shared]
 
 
-def _cut_of_steps(module: ModuleBuilder, steps: Steps, run: Function) -> list[Unit]:
+def _cut_of_steps(module: ModuleBuilder, target: Target, steps: Steps, run: Function) -> list[Unit]:
     """The modules of a program that is a table of steps: its kernels, with the table, the routine that goes through it, and what gives it the table."""
     own = {f.name: f for f in module.functions if f is not run}
     main = _Piece(True, {TABLE: steps.table()}, calls_only=True)
     kernels = [f for f in own.values() if not f.shared]
-    pieces = [_part(f) if f.name in steps.parts else _piece(f, f.definitions()) for f in kernels]
-    head = _head(module)
+    pieces = [_part(f) if f.name in steps.parts else _piece(f, f.unpacking()) for f in kernels]
     return [
-        *(_unit(module, own, b) for b in _bins(main, pieces, module.target.threads)),
-        Unit(run_text(head), True, 0, calls_only=True, everywhere=True),
-        Unit(steps_text(head), True, 0, STEPS, calls_only=True),
+        *(_unit(module, own, b) for b in _bins(main, pieces, target.threads)),
+        Unit(run_text(target), True, 0, calls_only=True, everywhere=True),
+        Unit(steps_text(target), True, 0, STEPS, calls_only=True),
         *_shared(module, own, own.values()),
     ]
 
@@ -116,10 +118,6 @@ def _part(f: Function) -> _Piece:
     name = thunk(f.outlined[0])
     head, *lines = f.definitions()[name]
     return _piece(f, {name: [head.replace("internal ", "", 1), *lines]})
-
-
-def _head(module: ModuleBuilder) -> tuple[str, ...]:
-    return f'target datalayout = "{module.target.data_layout}"', f'target triple = "{module.target.triple}"'
 
 
 def _joined(run: Function, kernel: Function, call: Step) -> _Piece:
@@ -171,7 +169,7 @@ def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, sha
     for name in piece.texts:
         if name in own and "alwaysinline" not in own[name].attributes:  # a function of another module may call it
             body = body.replace(f"define internal void @{name}(", f"define void @{name}(", 1)
-    parts = [*_head(module), ""]
+    parts = [module.head, ""]
     constants = [text for name, text in module.globals.items() if name in used]
     used.update(
         name for g in constants if "{ ptr @" in g for name in _SYMBOL.findall(g)
