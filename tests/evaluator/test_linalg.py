@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import xlanb
 from xlanb.errors import EvaluationError
 from xlanb.evaluator import evaluate
 from xlanb.shape.primitive_type import BY_TEXT
@@ -82,6 +83,19 @@ def test_ragged_dot(rng):
     z = f32(rng, 9, 4)
     expected = np.stack([x.T[:, 0:2] @ z[0:2], x.T[:, 2:6] @ z[2:6], x.T[:, 6:7] @ z[6:7]])
     np.testing.assert_allclose(run(text, x.T.copy(), z, sizes), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_ragged_dot_of_no_groups():
+    text = """HloModule m
+ENTRY e {
+ x = f32[9,5] parameter(0)
+ y = f32[0,5,4] parameter(1)
+ g = s32[0] parameter(2)
+ ROOT d = f32[9,4] ragged-dot(x, y, g), lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}
+}"""
+    arguments = np.ones((9, 5), np.float32), np.zeros((0, 5, 4), np.float32), np.zeros(0, np.int32)
+    for got in (xlanb.evaluate(text, *arguments), xlanb.compile(text)(*arguments)):
+        np.testing.assert_array_equal(got, np.zeros((9, 4), np.float32))
 
 
 def test_group_sizes_for_each_row_before_the_ragged_dimension(rng):

@@ -139,6 +139,8 @@ def _ragged_dot(ev: Evaluator, i: HloInstruction, a: Array, b: Array, sizes: Arr
     dtype = i.array_shape.dtype
     if ragged in batch[0]:
         return dot_general(a, b, batch, contracting, dtype)
+    if not sizes.size:
+        return np.zeros(i.array_shape.dimensions, dtype)
     ends = np.cumsum(sizes.astype(np.int64), axis=-1)
     begins = ends - sizes.astype(np.int64)
     row = np.arange(a.shape[ragged])
