@@ -165,7 +165,7 @@ class Function:
 
     def constants(self, scalar: Type, numbers: Sequence[Number]) -> Value:
         """A constant vector of these elements."""
-        given = ", ".join(f"{scalar.text} {text_of(scalar, n)}" for n in numbers)
+        given = ", ".join([f"{scalar.text} {text_of(scalar, n)}" for n in numbers])
         return Vector(self, scalar.times(len(numbers)), f"<{given}>")
 
     def zero(self, type_: Type) -> Value:
@@ -188,7 +188,7 @@ class Function:
     def value(self, index: Ix) -> Value:
         """An index as an i64 (a vector, of a lane index)."""
         if isinstance(index, int):
-            return self.const(I64, index)
+            return Value(self, I64, f"{index:d}", 0, index)
         return lanes.materialize(index) if isinstance(index, lanes.LaneIndex) else index
 
     def fresh(self, prefix: str = "v") -> str:

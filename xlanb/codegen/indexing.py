@@ -31,7 +31,9 @@ def strides(shape: ArrayShape) -> tuple[int, ...]:
 
 def same_order(a: ArrayShape, b: ArrayShape) -> bool:
     """Whether two shapes have equal dimensions in the same order in memory."""
-    return a.dimensions == b.dimensions and (a.layout == b.layout or order(a) == order(b))
+    if a is b:
+        return True
+    return a.dimensions == b.dimensions and (a.layout is b.layout or order(a) == order(b))
 
 
 order = memory_order

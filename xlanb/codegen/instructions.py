@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xlanb.codegen import polling
 from xlanb.codegen.lanes import LaneIndex, materialize, truncated
@@ -13,21 +13,25 @@ from xlanb.codegen.values import Ix, Number, Value, Vector
 if TYPE_CHECKING:
     from xlanb.codegen.function import Function
 
+_PLAIN = (Value, Vector)
+
 # -- arithmetic ---------------------------------------------------------------------------------------------------
 
 
 def alike(f: Function, *operands: Value | Number) -> list[Value]:
     """Operands of one type: numbers as constants, scalars in each lane where there is a vector, lane indices as vectors."""
-    typed = [materialize(v) if isinstance(v, LaneIndex) else v for v in operands]
-    goal: Type | None = None
-    for v in typed:
-        if isinstance(v, Value) and (goal is None or v.type.lanes):
-            goal = v.type
-            if goal.lanes:
+    given: list[Any] = list(operands)
+    kind, known = type(given[0]), getattr(given[0], "type", None)
+    if kind in _PLAIN:
+        for v in given:
+            if type(v) is not kind or v.type is not known:
                 break
-    if goal is None:
-        raise AssertionError("no operand has a type")
-    return [as_type(f, goal, v) for v in typed]
+        else:  # by far the most
+            return given
+    given = [materialize(v) if isinstance(v, LaneIndex) else v for v in given]
+    types = [v.type for v in given if isinstance(v, Value)]
+    goal = next((t for t in types if t.lanes), types[0])
+    return [as_type(f, goal, v) for v in given]
 
 
 def as_type(f: Function, type_: Type, operand: Value | Number) -> Value:
@@ -178,7 +182,7 @@ def splat(f: Function, value: Value, count: int) -> Value:
 
 def shuffle(f: Function, a: Value, b: Value | None, which: Sequence[int]) -> Value:
     """Lanes of one or two vectors of one type; below zero: any."""
-    order = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in which)
+    order = ", ".join(["i32 poison" if k < 0 else f"i32 {k}" for k in which])
     other = f"{b!r}" if b is not None else f"{a.type.text} poison"
     return f.let(a.type.times(len(which)), f"shufflevector {a!r}, {other}, <{len(which)} x i32> <{order}>")
 

@@ -79,8 +79,8 @@ class Pointer:
 
     def address(self, offset: Ix) -> Value:
         """The address of element `offset`, the same for all lanes."""
-        f = self._f
-        if offset == 0:
+        f = self.base.function
+        if isinstance(offset, int) and offset == 0:
             return self.base
         element = self.element.text if self.parts == 1 else f"[{self.parts} x {self.element.text}]"
         index = f.value(offset)

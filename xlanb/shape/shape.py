@@ -106,7 +106,7 @@ class Shape(Displayable):
         Raises:
             ShapeError: it is a tuple, a token or another shape without elements.
         """
-        if isinstance(self, ArrayShape) and self.is_array:
+        if isinstance(self, ArrayShape) and self.element_type.is_array:
             return self
         raise ShapeError(f"expected an array shape, not {self}")
 
