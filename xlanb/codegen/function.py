@@ -14,7 +14,6 @@ the loop is a lane index (see lanes.py): instructions with such an operand, or w
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -142,7 +141,7 @@ class Function:
         self.outlined: list[Outlined] = []
         self.plans: list[Step] = []
         self.result = VOID
-        self.uses: Counter[str] = Counter()
+        self.uses: dict[str, int] = {}
         self.regions = [Region([], "entry", barrier=True)]
         self.allocas: list[str] = []
         self.count = 0

@@ -61,7 +61,7 @@ def call(name: str, *arguments: Value) -> Value:
         own = (_SINGLE_VECTORS if is_single else _DOUBLE_VECTORS).get(name)
     if own is not None:
         f = arguments[0].function
-        if f.uses[name]:
+        if name in f.uses:
             given = f.alike(*arguments)
             if routines.is_called(name, given):
                 return routines.call(name, own, given)

@@ -23,7 +23,7 @@ _ATTRIBUTES = 'noinline nounwind "prefer-vector-width"="512"'
 
 def is_called(name: str, arguments: Sequence[Value]) -> bool:
     """Whether the function that the arguments belong to calls another for these vectors, or for these single elements."""
-    uses = arguments[0].function.uses[name]
+    uses = arguments[0].function.uses.get(name, 0)
     return uses >= (MANY if arguments[0].type.lanes else _MANY_SCALARS)
 
 
