@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xlanb.buffers.buffer_assignment import BufferAssignment
-from xlanb.codegen.function import PARALLEL
 from xlanb.codegen.plan import KernelPlan
-from xlanb.codegen.polling import ATTENTION, CHECK
-from xlanb.cpu import jit, lapack_calls, library, lines
+from xlanb.cpu import jit, library, lines
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.deep import deep
@@ -20,9 +18,6 @@ from xlanb.cpu.host_call import HiddenState, make_host_calls
 from xlanb.cpu.profile import is_long
 from xlanb.cpu.records import CodeRecord
 from xlanb.cpu.run_counter import RunCounter
-from xlanb.cpu.runtime import pool
-from xlanb.cpu.runtime.bridge import bridge
-from xlanb.cpu.runtime.guard import HOST
 from xlanb.cpu.shortage import Shortage
 from xlanb.cpu.target import Target
 from xlanb.display import Displayable
@@ -195,18 +190,9 @@ class Executable(Displayable):
 
     def load(self, program: Program) -> jit.LoadedCode:
         """This executable's program or a variant of it, ready to run."""
-        symbols = program.symbols | self._functions(program)
+        own = program.symbols | {symbol: h.address for symbol, h in self._host.items()}
+        symbols = own | library.symbols(program.module.declarations)
         return library.load(program.units(), program.target, symbols, (program.constants, self._host))
-
-    def _functions(self, program: Program) -> dict[str, int]:
-        """The addresses of the functions that a program calls outside of itself."""
-        functions = {symbol: h.address for symbol, h in self._host.items()} | bridge().symbols(ATTENTION, CHECK)
-        if program.is_parallel:
-            functions[PARALLEL] = pool.address()
-        if program.host:
-            functions |= bridge().symbols(HOST)
-        functions |= lapack_calls.symbols(list(program.module.declarations))
-        return functions
 
     @cached_property
     def llvm_record(self) -> CodeRecord:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 
 import numpy as np
 
-from xlanb.codegen.function import Function, Parameter
+from xlanb.codegen.function import Function
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.module import ModuleBuilder
+from xlanb.codegen.native import NativeModule, Variable
 from xlanb.codegen.types import I32, PTR, VOID
 from xlanb.codegen.values import Value
 from xlanb.cpu import jit, lapack
@@ -44,18 +45,20 @@ def entry(symbol: str) -> int:
     limits = openblas() if symbol.startswith(SERIAL) else {}
     if not limits:
         return lapack.address(routine)
-    module = ModuleBuilder(routine, target)
-    parameters = [Parameter(PTR, f"a{k}") for k in range(lapack.parameter_count(routine))]
-    f = Function(module, f"enter.{routine}", parameters, "nounwind", None, "")
-    module.functions.append(f)
-    called = {symbol: lapack.address(routine)}
-    _enter(f)
-    f.call(VOID, symbol, *(f.argument(p) for p in parameters))
-    _leave(f)
+    module, name = NativeModule(routine, target), f"enter.{routine}"
+    state = module.variable("state", I32, external=True)
+
+    @module.define(name, VOID, exported=True, **{f"a{k}": PTR for k in range(lapack.parameter_count(routine))})
+    def enter(f: Function, *arguments: Value) -> None:
+        _enter(f, state)
+        f.call(VOID, symbol, *arguments)
+        _leave(f, state)
+
     objects = compile_units([Unit(module.text(), ready=True, weight=0)], target)
-    code = jit.LoadedCode(objects, [f.name], called | limits)
+    called = {symbol: lapack.address(routine), state.name: LIMIT.ctypes.data}
+    code = jit.LoadedCode(objects, [name], called | limits)
     _CODE.append(code)
-    return code.address(f.name)
+    return code.address(name)
 
 
 @cache
@@ -71,40 +74,30 @@ def openblas() -> dict[str, int]:
     return {}
 
 
-def _state(f: Function) -> Pointer:
-    return Pointer(f.let(PTR, f"inttoptr i64 {LIMIT.ctypes.data} to ptr"), I32)
-
-
-def _locked(f: Function) -> Pointer:
-    """Take the lock, which is held for some nanoseconds at a time."""
-    state = _state(f)
+@contextmanager
+def _locked(f: Function, state: Variable) -> Iterator[Pointer]:
+    """The state under its lock, which is held for some nanoseconds at a time."""
     with f.rounds([]) as loop:
-        held = f.let(I32, f"atomicrmw xchg {state.base!r}, i32 1 acquire")
-        loop.again = held.differs(0)
-    return state
+        loop.again = state(f).exchange(1, "acquire").differs(0)
+    yield Pointer(state.address(f), I32)
+    state(f).store(0, "release")
 
 
-def _release(f: Function, lock: Value) -> None:
-    f.write(f"store atomic i32 0, {lock!r} release, align 4")
-
-
-def _enter(f: Function) -> None:
+def _enter(f: Function, state: Variable) -> None:
     """Turn OpenBLAS's threads off, in the first of several calls."""
-    state = _locked(f)
-    with f.when(state[1].equals(0)):
-        state[2] = f.call(I32, GET)
-        f.call(VOID, SET, f.const(I32, 1))
-    state[1] = state[1] + 1
-    _release(f, state.base)
+    with _locked(f, state) as words:
+        with f.when(words[1].equals(0)):
+            words[2] = f.call(I32, GET)
+            f.call(VOID, SET, f.const(I32, 1))
+        words[1] = words[1] + 1
 
 
-def _leave(f: Function) -> None:
+def _leave(f: Function, state: Variable) -> None:
     """Turn them on again, in the last of several calls."""
-    state = _locked(f)
-    state[1] = state[1] - 1
-    with f.when(state[1].equals(0)):
-        f.call(VOID, SET, state[2])
-    _release(f, state.base)
+    with _locked(f, state) as words:
+        words[1] = words[1] - 1
+        with f.when(words[1].equals(0)):
+            f.call(VOID, SET, words[2])
 
 
 __all__ = ["GET", "LIMIT", "entry", "openblas", "symbols"]

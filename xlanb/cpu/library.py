@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from xlanb.codegen.function import PARALLEL
 from xlanb.codegen.polling import ATTENTION, CHECK
-from xlanb.cpu import jit
+from xlanb.cpu import jit, lapack_calls
 from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.objects import compile_units
+from xlanb.cpu.runtime import pool
 from xlanb.cpu.runtime.bridge import bridge
+from xlanb.cpu.runtime.guard import HOST
 from xlanb.cpu.target import Target
 
 _ROUTINES: dict[tuple[Target, str], tuple[jit.LoadedCode, int]] = {}
 """Code and address of each routine by its target and its IR; they stay, as those of any library do."""
 _FIXED: dict[tuple[Target, str], bytes] = {}
 """The objects of the modules that any program may have."""
+
+
+def symbols(declared: Iterable[str]) -> dict[str, int]:
+    """The addresses of functions of this process: what programs poll with and, of the declared ones, the pool, the call of Python objects, and routines of LAPACK and BLAS."""
+    names = list(declared)
+    found = bridge().symbols(ATTENTION, CHECK, *(name for name in names if name == HOST))
+    if PARALLEL in names:
+        found[PARALLEL] = pool.address()
+    return found | lapack_calls.symbols(names)
 
 
 def load(units: Sequence[Unit], target: Target, symbols: Mapping[str, int], kept: Any = None) -> jit.LoadedCode:

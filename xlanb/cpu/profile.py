@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlanb.analysis.cost import cost
+from xlanb.codegen.function import Function
+from xlanb.codegen.native import NativeModule
+from xlanb.codegen.places import Place
+from xlanb.codegen.types import I64, PTR, VOID
+from xlanb.codegen.values import Value
 from xlanb.cpu import jit
 from xlanb.cpu.codegen.program import Program, emit_program
 from xlanb.cpu.codegen.units import Unit
@@ -164,22 +169,22 @@ def clock_grain() -> int:
 @cache
 def _counter_code() -> jit.LoadedCode:
     """Functions that read the cycle counter: once, and twice for the difference."""
-    source = """
-define void @read(ptr %out) {
-  %c = call i64 @llvm.readcyclecounter()
-  store i64 %c, ptr %out
-  ret void
-}
-define void @pair(ptr %out) {
-  %a = call i64 @llvm.readcyclecounter()
-  %b = call i64 @llvm.readcyclecounter()
-  %d = sub i64 %b, %a
-  store i64 %d, ptr %out
-  ret void
-}
-declare i64 @llvm.readcyclecounter()
-"""
-    return jit.LoadedCode(compile_units([Unit(source, ready=True, weight=0)], jit.host()), ["read", "pair"])
+    target = jit.host()
+    m = NativeModule("xlanb.counter", target)
+
+    def counter(f: Function) -> Value:
+        return f.call(I64, "llvm.readcyclecounter")
+
+    @m.define("read", VOID, exported=True, out=PTR)
+    def read(f: Function, out: Value) -> None:
+        Place(out, I64).store(counter(f))
+
+    @m.define("pair", VOID, exported=True, out=PTR)
+    def pair(f: Function, out: Value) -> None:
+        first = counter(f)
+        Place(out, I64).store(counter(f) - first)
+
+    return jit.LoadedCode(compile_units([Unit(m.text(), ready=True, weight=0)], target), ["read", "pair"])
 
 
 _GRAINS, _CLEAR_GRAINS = 2, 20

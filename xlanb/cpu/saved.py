@@ -16,13 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xlanb.codegen.function import PARALLEL
-from xlanb.codegen.polling import ATTENTION, CHECK
-from xlanb.cpu import jit, lapack_calls
+from xlanb.cpu import jit, library
 from xlanb.cpu.calls import Calls, Signature
 from xlanb.cpu.objects import compile_units
-from xlanb.cpu.runtime import pool
-from xlanb.cpu.runtime.bridge import bridge
 from xlanb.errors import CompilationError, UnimplementedError
 from xlanb.files import path_to_write, read_regular
 from xlanb.hlo.text.lexer import Cursor
@@ -57,12 +53,7 @@ def save(exe: Executable, path: str | Path) -> None:
         "features": sorted(program.target.enabled),
         "temp": exe.buffer_assignment.temp_size,
         "long": exe.calls.is_long,
-        "symbols": [
-            ATTENTION,
-            CHECK,
-            *([PARALLEL] if program.is_parallel else []),
-            *lapack_calls.symbols(list(program.module.declarations)),
-        ],
+        "symbols": list(library.symbols(program.module.declarations)),
         "objects": [len(o) for o in objects],
         "constants": {name: len(data) for name, data in constants.items()},
     }
@@ -168,9 +159,7 @@ def _read(path: Path) -> tuple[Mapping[str, Any], _Blobs]:
 
 def _functions(names: list[str]) -> dict[str, int]:
     """The addresses of the functions of this process that the code calls."""
-    found = lapack_calls.symbols(names) | bridge().symbols(ATTENTION, CHECK)
-    if PARALLEL in names:
-        found[PARALLEL] = pool.address()
+    found = library.symbols(names)
     return {name: found[name] for name in names}
 
 

@@ -47,11 +47,6 @@ class Target:
         """What emitters weigh, by the family of the machine."""
         return FAMILIES[family(self.vector_bits, self.enabled)]
 
-    @cached_property
-    def has_fma(self) -> bool:
-        """Whether fused multiply-add is one instruction."""
-        return "fma" in self.enabled or self.triple.startswith(("aarch64", "arm64"))
-
 
 def has_pool(triple: str) -> bool:
     """Whether there is a pool of threads for a machine: Linux, with a system call number of the futex that is known here."""
