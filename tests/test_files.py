@@ -10,7 +10,7 @@ import pytest
 import xlanb
 from xlanb import tf
 from xlanb.errors import ArgumentError
-from xlanb.files import path_to_write
+from xlanb.files import path_to_write, replace_file
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +51,19 @@ def test_a_name_that_no_file_can_have_is_refused(
 
 def test_other_names_are_taken_as_they_are() -> None:
     assert str(path_to_write("a b\udcff")) == "a b\udcff"
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path):
+    path = tmp_path / "new" / "file"
+    for content in (b"one", b"two and more"):
+        replace_file(path, content)
+        assert path.read_bytes() == content
+    assert list(path.parent.iterdir()) == [path]
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
+    (tmp_path / "file").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        replace_file(tmp_path / "file", b"content")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]

@@ -1,10 +1,11 @@
-"""Reading files of which nothing is known: never more than a limit, and never what blocks."""
+"""Reading files of which nothing is known: never more than a limit, and never what blocks; writing files that others may read meanwhile."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -75,3 +76,20 @@ def read_regular(path: Path, limit: int) -> bytes:
     """
     with open_regular(path) as file:
         return file.read(limit + 1)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file as a whole, in a folder that is made for this user alone: whoever reads it sees what was there before, or all of it.
+
+    Raises:
+        OSError: the disk does not take it; nothing of it is left.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise

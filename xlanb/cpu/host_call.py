@@ -143,8 +143,8 @@ class CallbackCall:
         if len(given) != len(self._results) or not all(map(_takes, self._results, given)):
             given = self._checked([None if v is None else np.asarray(v) for v in given])
         for leaf, value, address in zip(self._results, given, addresses, strict=True):
-            if leaf is not None and leaf.size:
-                leaf.view(address)[...] = value
+            if leaf is not None:
+                leaf.write(value, address)
 
     def _checked(self, values: list[Array | None]) -> list[Array | None]:
         is_tuple = isinstance(self.instruction.shape, TupleShape) or len(values) != 1
@@ -154,8 +154,9 @@ class CallbackCall:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """An array that a callback takes or gives, and its bytes."""
+    """An array that machine code gives or takes: where its elements are from its address on, and its bytes."""
 
+    shape: ArrayShape
     dimensions: tuple[int, ...]
     dtype: np.dtype[Any]
     strides: tuple[int, ...]
@@ -163,20 +164,39 @@ class _Leaf:
     size: int
 
     @staticmethod
+    @lru_cache(maxsize=4096)
     def of(shape: Shape) -> _Leaf | None:
-        """Of an array's shape; None of a token."""
-        if not isinstance(shape, ArrayShape) or not shape.is_array:
+        """Of the shape of an array; None of a token."""
+        array = shape.array if isinstance(shape, BufferShape) else shape
+        if not isinstance(array, ArrayShape) or not array.is_array:
             return None
-        return _Leaf(*_layout(shape), shape.byte_size if shape.element_count else 0)
+        strides, step = [0] * array.rank, array.dtype.itemsize
+        for d in array.minor_to_major:
+            strides[d] = step
+            step *= array.dimensions[d]
+        memory, size = ctypes.c_uint8 * array.byte_size, array.byte_size if array.element_count else 0
+        return _Leaf(array, array.dimensions, array.dtype, tuple(strides), memory, size)
 
     def view(self, address: int) -> Array:
         """The elements in place."""
         return np.ndarray(self.dimensions, self.dtype, self.memory.from_address(address), 0, self.strides)
 
+    def read(self, address: int) -> Array:
+        """The array: in place where it has elements."""
+        if self.shape.is_dynamic:
+            return unpacked(self.shape, address)
+        return self.view(address) if self.size else np.empty(self.dimensions, self.dtype)
+
+    def write(self, value: Array, address: int) -> None:
+        """Set the array."""
+        if self.shape.is_dynamic:
+            packed(self.shape, value, address)
+        elif self.size:
+            self.view(address)[...] = value
+
     def copied(self, address: int) -> Array:
         """A read-only, row-major copy, which a function may keep."""
-        source = self.view(address) if self.size else np.empty(self.dimensions, self.dtype)
-        copy = np.array(source, order="C")
+        copy = np.array(self.read(address), order="C")
         copy.flags.writeable = False
         return copy
 
@@ -193,35 +213,23 @@ def leaf_count(i: HloInstruction) -> int:
     return sum(1 for shape in (*(o.shape for o in i.operands), i.shape) for _ in shape.leaves())
 
 
-def _view(shape: ArrayShape, address: int) -> Array:
-    """The memory of an array, seen under its logical dimensions."""
-    dimensions, dtype, strides, memory = _layout(shape)
-    return np.ndarray(dimensions, dtype, memory.from_address(address), strides=strides)
+def _read(shape: Shape, addresses: Iterator[int]) -> Any:
+    """The value at the next addresses, a tuple as a tuple."""
+    if isinstance(shape, TupleShape):
+        return tuple(_read(s, addresses) for s in shape.shapes)
+    leaf, address = _Leaf.of(shape), next(addresses)
+    return None if leaf is None else leaf.read(address)
 
 
-@lru_cache(maxsize=4096)
-def _layout(shape: ArrayShape) -> tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...], Any]:
-    """(Dimensions, type of the elements, bytes from one index of each dimension to the next, type of the memory.)"""
-    strides, step = [0] * shape.rank, shape.dtype.itemsize
-    for d in shape.minor_to_major:
-        strides[d] = step
-        step *= shape.dimensions[d]
-    return shape.dimensions, shape.dtype, tuple(strides), ctypes.c_uint8 * shape.byte_size
-
-
-def _read(shape: Shape, addresses: Any) -> Any:
-    if isinstance(shape, BufferShape):
-        shape = shape.array
-    if isinstance(shape, ArrayShape):
-        address = next(addresses)
-        if shape.is_dynamic:
-            return unpacked(shape, address)
-        return _view(shape, address) if shape.is_array and shape.element_count else _empty(shape)
-    return tuple(_read(s, addresses) for s in getattr(shape, "shapes", ()))
-
-
-def _empty(shape: ArrayShape) -> Any:
-    return np.empty(shape.dimensions, shape.dtype) if shape.is_array else None
+def _write(shape: Shape, value: Any, addresses: Iterator[int]) -> None:
+    """Set what is at the next addresses."""
+    if isinstance(shape, TupleShape):
+        for s, v in zip(shape.shapes, value, strict=True):
+            _write(s, v, addresses)
+        return
+    leaf, address = _Leaf.of(shape), next(addresses)
+    if leaf is not None:
+        leaf.write(value, address)
 
 
 def _arrays(value: Any) -> Iterator[Array]:
@@ -242,20 +250,6 @@ def _apart(value: Any, operands: Sequence[Array]) -> Any:
         else _apart(v, operands)
         for v in value
     )
-
-
-def _write(shape: Shape, value: Any, addresses: Any) -> None:
-    if isinstance(shape, BufferShape):
-        shape = shape.array
-    if isinstance(shape, ArrayShape):
-        address = next(addresses)
-        if shape.is_dynamic:
-            packed(shape, value, address)
-        elif shape.is_array and shape.element_count:
-            _view(shape, address)[...] = value
-        return
-    for s, v in zip(getattr(shape, "shapes", ()), value, strict=True):
-        _write(s, v, addresses)
 
 
 def make_host_calls(instructions: dict[str, HloInstruction], hidden: HiddenState) -> dict[str, HostCall | CallbackCall]:

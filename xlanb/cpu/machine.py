@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +33,7 @@ from xlanb.cpu.object_cache import environment_folder
 from xlanb.cpu.objects import compile_units
 from xlanb.cpu.runtime import pool
 from xlanb.cpu.target import Target
+from xlanb.files import replace_file
 
 _VERSION = 2
 _SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))
@@ -269,8 +268,4 @@ def _write(path: Path | None, measured: MachineLimits) -> None:
     if path is None:
         return
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "w") as file:
-            json.dump(asdict(measured), file)
-        Path(name).replace(path)
+        replace_file(path, json.dumps(asdict(measured)).encode())

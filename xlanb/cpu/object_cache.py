@@ -15,7 +15,6 @@ import hashlib
 import logging
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +22,7 @@ import llvmlite
 
 from xlanb.cpu.target import Target
 from xlanb.debug_options import environment_number
+from xlanb.files import replace_file
 
 _LOG = logging.getLogger("xlanb.cpu")
 _MAGIC = b"xlanb-object-2\n"
@@ -137,15 +137,7 @@ class ObjectCache:
         """Keep object code; where the disk does not take it, it is not kept."""
         with suppress(OSError):
             path = self._path(text, ready=ready)
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, name = tempfile.mkstemp(dir=self.folder, suffix=".part")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(_entry(path.name, data))
-                Path(name).replace(path)
-            except OSError:
-                Path(name).unlink(missing_ok=True)
-                raise
+            replace_file(path, _entry(path.name, data))
             self._trim()
 
     def _trim(self) -> None:
