@@ -58,7 +58,8 @@ class Mask:
         """The first `count` lanes; more than all of them is all of them."""
         if isinstance(count, int):
             return Mask(lanes, count)
-        return Mask(lanes, None, f.constants(I64, range(lanes)).ult(count))
+        made = f.once(("mask", lanes, count), (count,), lambda: f.constants(I64, range(lanes)).ult(count))
+        return Mask(lanes, None, made)
 
     def value(self, f: Function, repeat: int = 1) -> Value:
         """The mask as a vector of i1, each bit `repeat` times."""

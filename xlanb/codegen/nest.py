@@ -24,12 +24,16 @@ from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask, NotAVectorError, SplitError, split
 from xlanb.codegen.parallel import parallel
 from xlanb.codegen.plan import time_text
+from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value, Vector
 
 _LONG = 4
 """Vectors that a row should have if the last may do some of its elements again: gathering takes time for each."""
 _SHARED_ROUNDS = 16
 """Rounds that a loop should have at least where threads share it."""
+
+ENDLESS = (1 << 40) - 1
+"""What stands for a count of elements that is known only when it runs."""
 
 Element = Callable[[list[Ix]], Sequence[Value]]
 Step = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
@@ -105,6 +109,11 @@ class Nest:
         """The elements of the inner axes."""
         return math.prod(self.inner)
 
+    @property
+    def lengths(self) -> list[int]:
+        """The elements between cuts."""
+        return [b - a for a, b in pairwise(self.cuts)] or [self.count]
+
     def __str__(self) -> str:
         lines = []
         if self.outer:
@@ -125,8 +134,7 @@ class Nest:
     def _by(self, one: int, wide: int) -> str:
         """How the elements are gone through, and what is left of them."""
         by = f"vectors of {wide}" + (f", then {one}" if wide != one else "")
-        lengths = [b - a for a, b in pairwise(self.cuts)] or [self.count]
-        left = sum(n % one for n in lengths)
+        left = sum(n % one for n in self.lengths)
         folded = ", reduced to one value" if self.is_folded else ""
         return by + folded + (f"; {self.tail.value}" if left else "; nothing left over")
 
@@ -168,7 +176,7 @@ class Nest:
         """The elements of the narrower and of the wider vectors."""
         if self.vectors is None:
             return 1, 1
-        return self.vectors.within(max((b - a for a, b in pairwise(self.cuts)), default=self.count))
+        return self.vectors.within(max(self.lengths))
 
     # -- reductions -----------------------------------------------------------------------------------------------
 
@@ -201,23 +209,29 @@ class Nest:
 
 
 class Folding:
-    """A reduction over a nest: partial results, by the width of their vectors."""
+    """A reduction over a nest: partial results, by the width of their vectors. `size` is that of a nest of one axis where it is known only when it runs."""
 
     def __init__(
-        self, f: Function, nest: Nest, combiner: Combiner, element: Element, later: Step | None = None
+        self,
+        f: Function,
+        nest: Nest,
+        combiner: Combiner,
+        element: Element,
+        later: Step | None = None,
+        size: Ix | None = None,
     ) -> None:
         self.f, self.nest, self.combiner, self.element = f, nest, combiner, element
         self.later = later or combiner.step
+        self.cuts: Sequence[Ix] = nest.cuts if size is None else (0, size)
 
     def result(self) -> list[Value]:
         """All partial results as one."""
         if self.combiner.neutral is None:
             return self._from_first()
         one, wide = self.nest.widths
-        lengths = [b - a for a, b in pairwise(self.nest.cuts)]
-        used = [
-            w for w, some in ((wide, any(n >= wide for n in lengths)), (one, any(n % wide for n in lengths))) if some
-        ]
+        lengths = self.nest.lengths
+        some = ((wide, any(n >= wide for n in lengths)), (one, any(n % wide for n in lengths)))
+        used = [width for width, is_used in some if is_used]
         partial = self._over(list(self.nest.outer), [], {w: self.neutral(w) for w in used})
         value: list[Value] = []
         for w in used:  # the widest first
@@ -247,12 +261,13 @@ class Folding:
         return folded(self.combiner, total, 1)
 
     def _values(
-        self, at: list[Ix], origin: Ix, begin: int, end: int, width: int, mask: Mask | None = None
+        self, at: list[Ix], origin: Ix, begin: Ix, end: Ix, width: int, mask: Mask | None = None
     ) -> list[Value]:
         """The elements from `origin` on, which lies between `begin` and `end`; those that the mask leaves out are neutral."""
         f = self.f
+        low, high = (begin, end - 1) if isinstance(begin, int) and isinstance(end, int) else (0, ENDLESS)
         with f.vectorized(width, mask):
-            q = lanes.counter(f, origin, begin, end - 1, width)
+            q = lanes.counter(f, origin, low, high, width)
             value = list(self.element([*at, *split(f, q, self.nest.inner)]))
             if mask is not None:
                 bits, neutral = mask.value(f), self.neutral(width)
@@ -266,7 +281,7 @@ class Folding:
     def _over(self, sizes: list[int], at: list[Ix], partial: dict[int, list[Value]]) -> dict[int, list[Value]]:
         """The partial results after loops over the outer axes."""
         if not sizes:
-            for low, high in pairwise(self.nest.cuts):
+            for low, high in pairwise(self.cuts):
                 partial = self._row(at, partial, low, high)
             return partial
         with self.f.carried(sizes[0], [v for vs in partial.values() for v in vs]) as loop:
@@ -281,24 +296,43 @@ class Folding:
         made = self._row([], neutral, low, high)
         return [made[w] for w in made if made[w] is not neutral[w]]
 
-    def _row(self, at: list[Ix], partial: dict[int, list[Value]], low: int, high: int) -> dict[int, list[Value]]:
-        one, wide = self.nest.widths
-        rounds = (high - low) // wide
-        begin = low + rounds * wide
+    def _row(self, at: list[Ix], partial: dict[int, list[Value]], low: Ix, high: Ix) -> dict[int, list[Value]]:
+        f, (one, wide) = self.f, self.nest.widths
+        rounds = f.div(f.sub(high, low), wide)
+        begin = f.add(low, f.mul(rounds, wide))
         if rounds:
             partial = partial | {wide: self.rounds(at, partial[wide], wide, rounds, low, begin)}
-        if begin < high:
-            partial = partial | {one: self.rounds(at, partial[one], one, -(-(high - begin) // one), begin, high)}
+        left = f.sub(high, begin)
+        if isinstance(left, Value):  # whole vectors by themselves: a mask takes longer than another loop
+            whole = f.div(left, one)
+            partial = partial | {one: self.rounds(at, partial[one], one, whole, begin, high)}
+            begin, rest = f.add(begin, f.mul(whole, one)), f.value(f.rem(left, one))
+            mask = Mask.first(f, one, rest)
+            with f.carried(rest.differs(0).zext(I64), partial[one], guarded=True) as loop:
+                loop.next = list(self.later(loop.values, self._values(at, begin, low, high, one, mask)))
+            return partial | {one: loop.values}
+        if left:
+            count = f.div(f.add(left, one - 1), one)
+            partial = partial | {one: self.rounds(at, partial[one], one, count, begin, high, masked=True)}
         return partial
 
     def rounds(
-        self, at: list[Ix], partial: list[Value], width: int, rounds: int, begin: int, end: int, moved: Ix = 0
+        self,
+        at: list[Ix],
+        partial: list[Value],
+        width: int,
+        rounds: Ix,
+        begin: Ix,
+        end: Ix,
+        *,
+        moved: Ix = 0,
+        masked: bool = False,
     ) -> list[Value]:
-        """The partial results after so many vectors from begin + `moved` on, all of them before `end`."""
+        """The partial results after so many vectors from begin + `moved` on, all of them before `end`; `masked` where the last may not be whole."""
         f = self.f
-        with f.carried(rounds, partial) as loop:
+        with f.carried(rounds, partial, guarded=not isinstance(rounds, int)) as loop:
             origin = f.add(f.mul(loop.index, width), f.add(begin, moved))
-            mask = tail_mask(f, width, begin, end, origin)
+            mask = tail_mask(f, width, begin, end, origin) if masked else None
             loop.next = list(self.later(loop.values, self._values(at, origin, begin, end, width, mask)))
         return loop.values
 
@@ -396,10 +430,10 @@ def vectors(f: Function, begin: Ix, end: Ix, width: int, body: Callable[[Ix], No
     count = f.sub(end, begin)
     whole = f.div(count, width)
     with f.loop(whole, guarded=True) as k, f.vectorized(width):
-        body(lanes.counter(f, f.add(begin, f.mul(k, width)), 0, 1 << 40, width))
+        body(lanes.counter(f, f.add(begin, f.mul(k, width)), 0, ENDLESS, width))
     origin, left = f.add(begin, f.mul(whole, width)), f.value(f.rem(count, width))
     with f.when(left.differs(0)), f.vectorized(width, Mask.first(f, width, left)):
-        body(lanes.counter(f, origin, 0, 1 << 40, width))
+        body(lanes.counter(f, origin, 0, ENDLESS, width))
 
 
 def vectorize(f: Function, count: int, write: Callable[[Sequence[int]], None]) -> bool:
@@ -430,9 +464,9 @@ def _back_over(f: Function, begin: int, high: int, width: int, body: Callable[[I
         body(lanes.counter(f, origin, min(begin, last), high - 1, width))
 
 
-def tail_mask(f: Function, width: int, begin: int, end: int, origin: Ix) -> Mask | None:
+def tail_mask(f: Function, width: int, begin: Ix, end: Ix, origin: Ix) -> Mask | None:
     """The mask of what lies before `end` of `width` elements from `origin` on, in a loop from `begin`; None where all do in each round."""
-    left = (end - begin) % width
-    if left == 0:
+    count = f.sub(end, begin)
+    if isinstance(count, int) and count % width == 0:
         return None
-    return Mask.first(f, width, left if end - begin < width else f.sub(end, origin))
+    return Mask.first(f, width, count if isinstance(count, int) and count < width else f.sub(end, origin))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from xlanb.codegen import arithmetic, complex_math, costs
 from xlanb.codegen.complex_math import Complex
 from xlanb.codegen.elemental import Elemental, array_of, elemental, flat, pack
-from xlanb.codegen.elements import Element, constant, highest, is_narrow, load, lowest, pair, parts, real, store
+from xlanb.codegen.elements import Element, constant, highest, is_narrow, load, lowest, parts, store
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import Index, IrArray, order
 from xlanb.codegen.lanes import NotAVectorError
@@ -53,29 +53,57 @@ def identity(f: Function, op: Op, t: PrimitiveType) -> Element:
     return constant(f, t, t.dtype.type(1 if op is Op.MULTIPLY else 0))
 
 
-class Reducer:
-    """A reducing computation over values of some types, and one step of it: one operation (`op`), a choice between two pairs (`pairs`), or any other.
+class AnyOrder:
+    """One operation as a combiner of the values that elements of a type are made of (see nest.py), or of vectors of them; `name` is its instruction's.
 
-    The sum and product of floats may be taken in any order (`reassoc`), as XLA does. A narrow float is rounded after every step, as XLA does too: a long sum in bf16 stands still once it
-    is large (programs that mind sum in f32).
+    The sum and product of floats may be taken in any order (`reassoc`), as XLA does.
+    """
+
+    minds_nan = False
+
+    def __init__(self, f: Function, op: Op, t: PrimitiveType, name: str = "") -> None:
+        self.f, self.op, self.type, self.name = f, op, t, name
+        self.neutral = parts(identity(f, op, t))
+        self.later = self.step
+
+    def parts(self, values: Sequence[Value]) -> Sequence[Value]:
+        """What is combined of an element."""
+        return values
+
+    def step(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
+        """Both, lane by lane."""
+        mark = self.f.locate(self.name)
+        if self.type.is_complex:
+            made = complex_math.binary(self.op, self.type, Complex(*a), Complex(*b))
+            found = [made.re, made.im]
+        else:
+            flags = "reassoc" if self.type.is_floating and self.op in (Op.ADD, Op.MULTIPLY) else ""
+            found = [arithmetic.binary(self.f, self.op, self.type, a[0], b[0], flags)]
+        self.f.restore(mark)
+        return found
+
+
+class Reducer:
+    """A reducing computation over values of some types, and one step of it: one operation (`one`), a choice between two pairs (`pairs`), or any other.
+
+    A narrow float is rounded after every step, as XLA does too: a long sum in bf16 stands still once it is large (programs that mind sum in f32).
     """
 
     def __init__(self, e: Elemental, target: HloComputation, types: Sequence[PrimitiveType]) -> None:
-        self.e = e
-        self.target = target
-        self.op = simple_reducer(target) if len(types) == 1 else None
+        self.e, self.target, self.types = e, target, list(types)
+        op = simple_reducer(target) if len(types) == 1 else None
         made = choice(target) if len(types) == 2 else None
+        self.one = AnyOrder(e.f, op, types[0], target.root.name) if op is not None else None
         self.pairs = Pairs(e.f, made, types) if made is not None else None
-        self.types = list(types)
 
     def step(self, accumulators: Sequence[Element], values: Sequence[Element]) -> list[Element]:
         """The next accumulators."""
         f = self.e.f
+        if self.one is not None:
+            return pack(self.types, self.one.step(flat(accumulators), flat(values)))
         mark = f.locate(self.target.root.name)
-        if self.op is not None:
-            made = [_step(f, self.op, self.types[0], accumulators[0], values[0])]
-        elif self.pairs is not None and f.width:
-            made = [*self.pairs.join(flat(accumulators), flat(values))]
+        if self.pairs is not None and f.width:
+            made: list[Element] = [*self.pairs.join(flat(accumulators), flat(values))]
         else:
             made = self.e.apply(self.target, [*accumulators, *values])
         f.restore(mark)
@@ -83,48 +111,11 @@ class Reducer:
 
     def any_order(self, i: HloInstruction) -> AnyOrder | Pairs | None:
         """What makes one partial result of two, however the elements of a reduce are shared between them; None where their order matters."""
-        t = self.types[0]
         if self.pairs is not None:
             return self.pairs if self.pairs.choice.any_order(i) else None
-        if self.op is None or (is_narrow(t) and self.op in (Op.ADD, Op.MULTIPLY)):
+        if self.one is not None and is_narrow(self.types[0]) and self.one.op in (Op.ADD, Op.MULTIPLY):
             return None  # narrow floats are rounded after every step: in order
-        return AnyOrder(self, self.op)
-
-
-def _step(f: Function, op: Op, t: PrimitiveType, a: Element, b: Element) -> Element:
-    if t.is_complex:
-        made = complex_math.binary(op, t, Complex(*pair(a)), Complex(*pair(b)))
-        return made.re, made.im
-    flags = "reassoc" if t.is_floating and op in (Op.ADD, Op.MULTIPLY) else ""
-    return arithmetic.binary(f, op, t, real(a), real(b), flags)
-
-
-def combine(f: Function, op: Op, t: PrimitiveType, a: Value, b: Value) -> Value:
-    """a op b of two vectors, in this order; for kernels in which extremes of floats are most of the work."""
-    if op not in (Op.MAXIMUM, Op.MINIMUM) or not t.is_floating:
-        return arithmetic.binary(f, op, t, a, b)
-    # One instruction that gives b where either is NaN; so only a's NaN are to be put back.
-    best = (a > b if op is Op.MAXIMUM else a < b).select(a, b)
-    return a.compare("ord", "eq", a).select(best, a)
-
-
-class AnyOrder:
-    """A reducer of one operation as a combiner of the values that its elements are made of (see nest.py)."""
-
-    minds_nan = False
-
-    def __init__(self, reducer: Reducer, op: Op) -> None:
-        self.reducer = reducer
-        self.neutral = parts(identity(reducer.e.f, op, reducer.types[0]))
-        self.later = self.step
-
-    def parts(self, values: Sequence[Value]) -> Sequence[Value]:
-        """What is combined of an element."""
-        return values
-
-    def step(self, a: Sequence[Value], b: Sequence[Value]) -> Sequence[Value]:
-        """Both, lane by lane."""
-        return flat(self.reducer.step(pack(self.reducer.types, a), pack(self.reducer.types, b)))
+        return self.one
 
 
 # -- elements -----------------------------------------------------------------------------------------------------
@@ -271,7 +262,7 @@ class AlongRows:
             with parallel(f, PARTS, nanoseconds=p.nanoseconds * each) as k:
                 inside = Folding(f, nest, combiner, self._values)
                 made = inside.rounds(
-                    [], inside.neutral(wide), wide, each // wide, 0, count - count % wide, f.mul(k, each)
+                    [], inside.neutral(wide), wide, each // wide, 0, count - count % wide, moved=f.mul(k, each)
                 )
                 store(t, scratch, k, pack([t], folded(combiner, made, 1))[0])
             total = self.e.fold([PARTS], [t], [start()], lambda k, v: self.reducer.step(v, [load(t, scratch, k[0])]))

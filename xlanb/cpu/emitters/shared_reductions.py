@@ -2,7 +2,6 @@
 
     xlanb.rows.OP.TYPE (a, rows, length, initial, c)               c[r] = initial op a[r, 0] op ... op a[r, length - 1]
     xlanb.rows.OP.of.F.TYPE (a, b, rows, length, initial, c)       the same of f(a) or f(a, b), one operation on each element
-    xlanb.rows.OP.pieces.TYPE (a, rows, length, initial, c, pieces, jump)   of rows in so many pieces, each `jump` elements behind the one before
     xlanb.columns.OP.TYPE (a, rows, stride, columns, initial, c)   c[n] = initial op a[0, n] op ... op a[rows - 1, n], rows `stride` elements apart
     xlanb.scaled.TYPE (c, count, scale)                            c[n] = c[n] * scale
 
@@ -22,14 +21,13 @@ from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import array, real, register
 from xlanb.codegen.function import Function, Ix, Parameter
 from xlanb.codegen.indexing import IrArray, order, same_order
-from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.nest import folded
+from xlanb.codegen.nest import ENDLESS, Folding, Nest, Vectors, vectors
 from xlanb.codegen.parallel import is_shared, parts
 from xlanb.codegen.routines import routine
-from xlanb.codegen.types import I8, I64, PTR
+from xlanb.codegen.types import I64, PTR
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.reductions import PARTS, identity
+from xlanb.cpu.emitters.reductions import PARTS, AnyOrder, identity
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
@@ -60,13 +58,12 @@ class Fold:
     columns: bool = False
     of: Op | None = None
     sources: int = 1
-    pieces: bool = False
 
     @property
     def name(self) -> str:
         """What the routine is called."""
         given = f".of.{self.of}{'.two' if self.sources > 1 else ''}" if self.of else ""
-        form = f"{'columns' if self.columns else 'rows'}.{self.op}{given}{'.pieces' if self.pieces else ''}"
+        form = f"{'columns' if self.columns else 'rows'}.{self.op}{given}"
         return f"{form}.{str(self.type).lower()}x{self.width}"
 
     @property
@@ -78,17 +75,7 @@ class Fold:
             *(Parameter(I64, name) for name in ("rows", *sizes)),
             Parameter(register(self.type), "initial"),
             Parameter(PTR, "c", "noalias"),
-            *(Parameter(I64, name) for name in (("pieces", "jump") if self.pieces else ())),
         )
-
-    def neutral(self, f: Function) -> Value:
-        """What changes nothing."""
-        return real(identity(f, self.op, self.type))
-
-    def step(self, f: Function, a: Value, b: Value) -> Value:
-        """Both values, or vectors, reduced to one."""
-        flags = "reassoc" if self.type.is_floating and self.op in (Op.ADD, Op.MULTIPLY) else ""
-        return arithmetic.binary(f, self.op, self.type, a, b, flags)
 
     def value(self, f: Function, elements: Sequence[Value]) -> Value:
         """What is reduced, of elements or vectors of the arrays."""
@@ -173,15 +160,6 @@ def _runs(i: HloInstruction) -> list[tuple[bool, int]] | None:
     return [(reduced, math.prod(source.dimensions[d] for d in dims)) for reduced, dims in runs]
 
 
-def _pieces(i: HloInstruction) -> tuple[int, int, int] | None:
-    """(pieces, rows, elements of a piece) where what is kept lies between two runs of dimensions that are reduced; None of other forms."""
-    runs = _runs(i)
-    if runs is None or [reduced for reduced, _ in runs] != [True, False, True]:
-        return None
-    (_, first), (_, rows), (_, last) = runs
-    return first, rows, last
-
-
 def _form(i: HloInstruction) -> tuple[int, int, int] | None:
     """(arrays, rows, columns) where rows are reduced and the rest is kept, in the order of memory in source and result; None of other forms."""
     runs = _runs(i)
@@ -202,15 +180,9 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
         return False
     t = array_of(i).element_type
     width = e.f.target.vector_bits // t.bits
-    pieces, (outer, rows, columns) = _pieces(i), _form(i) or (0, 0, 0)
-    fold = Fold(op, t, width, of=of, sources=len(pointers), pieces=pieces is not None)
-    if pieces is not None:
-        count, outer, rows = pieces
-        if rows < _UNROLL * width or of is not None:
-            return False
-        e.f.decided("reduction", "a routine along rows, in pieces", f"{rows} elements in a row of {count} pieces")
-        _Rows(e, i, fold, pointers, output.pointer).emit(outer, rows, None, count)
-    elif columns == 1:
+    outer, rows, columns = _form(i) or (0, 0, 0)
+    fold = Fold(op, t, width, of=of, sources=len(pointers))
+    if columns == 1:
         if rows < costs.COMMON.row_vectors * width:
             return False
         least = costs.COMMON.row_vectors * width
@@ -248,9 +220,7 @@ def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: Hl
     f, width = e.f, e.f.target.vector_bits // t.bits
     parameters = (Parameter(PTR, "c", "noalias"), Parameter(I64, "count"), Parameter(register(t), "scale"))
     name = f"scaled.{str(t).lower()}x{width}"
-    called = routine(
-        f.module, name, name, lambda g: _write_scaled(g, Fold(Op.MULTIPLY, t, width), parameters), parameters
-    )
+    called = routine(f.module, name, name, lambda g: _scaling_routine(g, t, width, parameters), parameters)
     f.call_own(called, output.pointer, f.value(count), real(e.scalar(scale)))
     return True
 
@@ -273,6 +243,11 @@ class _Reduction:
         """An element's address."""
         return array(self.fold.type, pointer).address(offset)
 
+    @property
+    def neutral(self) -> Value:
+        """What changes nothing."""
+        return real(identity(self.f, self.fold.op, self.fold.type))
+
     def initial(self) -> Value:
         """The initial value."""
         return real(self.e.scalar(self.instruction.operands[1]))
@@ -285,15 +260,14 @@ class _Reduction:
 class _Rows(_Reduction):
     """Along rows."""
 
-    def emit(self, rows: int, length: int, scratch: Value | None, pieces: int = 1) -> None:
+    def emit(self, rows: int, length: int, scratch: Value | None) -> None:
         f = self.f
         if rows == 1 and scratch is not None and is_shared(f, PARTS, self.nanoseconds(length // PARTS)):
             self._in_parts(length, scratch)
             return
-        layout: tuple[Ix, ...] = (pieces, rows * length) if self.fold.pieces else ()
-        with parts(f, rows, nanoseconds=self.nanoseconds(length * pieces)) as (low, high):
+        with parts(f, rows, nanoseconds=self.nanoseconds(length)) as (low, high):
             given = self._from(f.mul(low, length))
-            self._rows(self.fold, given, f.sub(high, low), length, self.initial(), self.at(self.result, low), layout)
+            self._rows(self.fold, given, f.sub(high, low), length, self.initial(), self.at(self.result, low))
 
     def _from(self, offset: Ix) -> list[Value]:
         """The arrays from an element on."""
@@ -307,18 +281,17 @@ class _Rows(_Reduction):
         length: int,
         initial: Value,
         result: Value,
-        layout: Sequence[Ix] = (),
     ) -> None:
         f = self.f
-        called = routine(f.module, fold, fold.name, lambda g: _RowRoutine(g, fold).write(), fold.parameters)
-        f.call_own(called, *sources, f.value(rows), f.value(length), initial, result, *(f.value(n) for n in layout))
+        called = routine(f.module, fold, fold.name, lambda g: _rows_routine(g, fold), fold.parameters)
+        f.call_own(called, *sources, f.value(rows), f.value(length), initial, result)
 
     def _in_parts(self, length: int, scratch: Value) -> None:
         """One row in so many parts, whoever takes which, then the parts, then what is left over."""
         f, each, fold = self.f, length // PARTS, self.fold
         with parts(f, PARTS, nanoseconds=self.nanoseconds(each)) as (low, high):
             given = self._from(f.mul(low, each))
-            self._rows(fold, given, f.sub(high, low), each, fold.neutral(f), self.at(scratch, low))
+            self._rows(fold, given, f.sub(high, low), each, self.neutral, self.at(scratch, low))
         self._rows(Fold(fold.op, fold.type, fold.width), [scratch], 1, PARTS, self.initial(), self.result)
         if each * PARTS < length:
             so_far = array(fold.type, self.result)[0]
@@ -361,7 +334,7 @@ class _Columns(_Reduction):
 
     def _band(self, source: Value, rows: Ix, columns: int, joined: int, result: Value) -> None:
         """The row of results of so many rows; where several are joined, their results stand behind it."""
-        neutral = self.fold.neutral(self.f)
+        neutral = self.neutral
         if joined == 1:
             self._columns(source, rows, columns, columns, result, neutral)
             return
@@ -376,7 +349,7 @@ class _Columns(_Reduction):
         self, source: Value, rows: Ix, stride: int, columns: Ix, result: Value, initial: Value | None = None
     ) -> None:
         f, fold = self.f, self.fold
-        called = routine(f.module, fold, fold.name, lambda g: _ColumnRoutine(g, fold).write(), fold.parameters)
+        called = routine(f.module, fold, fold.name, lambda g: _columns_routine(g, fold), fold.parameters)
         first = self.initial() if initial is None else initial
         f.call_own(called, source, f.value(rows), f.value(stride), f.value(columns), first, result)
 
@@ -384,133 +357,53 @@ class _Columns(_Reduction):
 # -- the routines -------------------------------------------------------------------------------------------------
 
 
-class _Routine:
-    """A routine that is being written."""
+def _rows_routine(f: Function, fold: Fold) -> None:
+    """Along rows."""
+    given = {p.name: f.argument(p) for p in fold.parameters}
+    length, combiner = given["length"], AnyOrder(f, fold.op, fold.type)
+    arrays = [array(fold.type, given[name]) for name in "ab"[: fold.sources]]
+    nest = Nest((ENDLESS,), 1, Vectors(fold.width, _UNROLL))
+    with f.loop(given["rows"]) as row:
 
-    def __init__(self, f: Function, fold: Fold, parameters: Sequence[Parameter] = ()) -> None:
-        self.f, self.fold, self.width = f, fold, fold.width
-        self.given = {p.name: f.argument(p) for p in parameters or fold.parameters}
+        def element(at: list[Ix]) -> list[Value]:
+            place = f.add(f.mul(row, length), at[0])
+            return [fold.value(f, [a[place] for a in arrays])]
 
-    def array(self, name: str) -> Pointer:
-        """A parameter as an array."""
-        return array(self.fold.type, self.given[name])
-
-    def load(self, place: Pointer, offset: Ix = 0, mask: Mask | None = None) -> Value:
-        """A vector from an element on; what the mask leaves out changes nothing."""
-        made = place.load(offset, self.width, mask)
-        return made if mask is None else mask.value(self.f).select(made, self.fold.neutral(self.f))
-
-    def if_any(self, count: Value) -> Value:
-        """Rounds of what is done where there is any: 0 or 1."""
-        return count.differs(0).zext(I64)
+        total = Folding(f, nest, combiner, element, size=length).result()
+        array(fold.type, given["c"])[row] = combiner.step([given["initial"]], total)[0]
 
 
-def _write_scaled(f: Function, fold: Fold, parameters: Sequence[Parameter]) -> None:
-    """The routine: vector by vector, then what is less than one."""
-    r = _Routine(f, fold, parameters)
-    count, scale, place = r.given["count"], r.given["scale"], r.array("c")
-    steps, lanes = count.udiv(fold.width), count.urem(fold.width)
-    with f.loop(steps, guarded=True) as k:
-        at = f.mul(k, fold.width)
-        place.store(at, fold.step(f, place.load(at, fold.width), f.splat(scale, fold.width)))
-    mask, end = Mask.first(f, fold.width, lanes), steps * fold.width
-    place.store(end, fold.step(f, place.load(end, fold.width, mask), f.splat(scale, fold.width)), mask)
-
-
-class _RowRoutine(_Routine):
-    """Along rows: in each row, or piece of one, vectors by the handful, then one by one, then what is less than one."""
-
-    def write(self) -> None:
-        f, fold, width = self.f, self.fold, self.width
-        length = self.given["length"]
-        steps, lanes = length.udiv(width), length.urem(width)
-        self.handfuls, self.singles, self.partly = steps.udiv(_UNROLL), steps.urem(_UNROLL), self.if_any(lanes)
-        self.mask = Mask.first(f, width, lanes)
-        totals = [f.splat(fold.neutral(f), width)] * _UNROLL
-        with f.loop(self.given["rows"]) as r:
-            here = [self.array(name).address(f.value(r) * length) for name in "ab"[: fold.sources]]
-            if fold.pieces:
-                with f.carried(self.given["pieces"], [here[0], *totals]) as loop:
-                    begin, *before = loop.values
-                    after = array(fold.type, begin).address(self.given["jump"])
-                    loop.next = [after, *self._row([begin], before)]
-                made = list(loop.values[1:])
-            else:
-                made = self._row(here, totals)
-            total = fold.step(f, fold.step(f, made[0], made[1]), fold.step(f, made[2], made[3]))
-            (one,) = folded(_OneStep(f, fold), [total], 1)
-            self.array("c")[r] = fold.step(f, self.given["initial"], one)
-
-    def _row(self, here: Sequence[Value], totals: Sequence[Value]) -> list[Value]:
-        """The totals of vectors with one more row, or piece of one, that begins `here`."""
-        f, fold, width, n = self.f, self.fold, self.width, self.fold.sources
-        with f.carried(self.handfuls, [*here, *totals], guarded=True) as loop:
-            places, before = loop.values[:n], loop.values[n:]
-            after = [fold.step(f, v, self._value(places, k * width)) for k, v in enumerate(before)]
-            loop.next = [*self._further(places, _UNROLL * width), *after]
-        places, rest = loop.values[:n], loop.values[n:]
-        with f.carried(self.singles, [*places, rest[0]], guarded=True) as loop:
-            total = fold.step(f, loop.values[n], self._value(loop.values[:n]))
-            loop.next = [*self._further(loop.values[:n], width), total]
-        places = loop.values[:n]
-        with f.carried(self.partly, [loop.values[n]], guarded=True) as last:
-            value = self._value(places, 0, self.mask)
-            if fold.of is not None:
-                value = self.mask.value(f).select(value, fold.neutral(f))
-            last.next = [fold.step(f, last.values[0], value)]
-        return [last.values[0], *rest[1:]]
-
-    def _value(self, places: Sequence[Value], offset: int = 0, mask: Mask | None = None) -> Value:
-        return self.fold.value(self.f, [self.load(array(self.fold.type, p), offset, mask) for p in places])
-
-    def _further(self, places: Sequence[Value], count: int) -> list[Value]:
-        return [array(self.fold.type, p).address(count) for p in places]
-
-
-@dataclass(frozen=True)
-class _OneStep:
-    """A fold as a combiner of single values."""
-
-    f: Function
-    fold: Fold
-
-    @property
-    def neutral(self) -> Sequence[Value]:
-        return [self.fold.neutral(self.f)]
-
-    def step(self, a: Sequence[Value], b: Sequence[Value]) -> Sequence[Value]:
-        return [self.fold.step(self.f, a[0], b[0])]
-
-
-class _ColumnRoutine(_Routine):
+def _columns_routine(f: Function, fold: Fold) -> None:
     """Across rows: the initial value everywhere, then a few rows after the other, then each that remains."""
+    given = {p.name: f.argument(p) for p in fold.parameters}
+    columns, result, combiner = given["columns"], array(fold.type, given["c"]), AnyOrder(f, fold.op, fold.type)
 
-    def write(self) -> None:
-        f, width = self.f, self.width
-        columns, rows, result = self.given["columns"], self.given["rows"], self.array("c")
-        steps, lanes = columns.udiv(width), columns.urem(width)
-        mask, partly, end = Mask.first(f, width, lanes), self.if_any(lanes), steps * width
-        initial = f.splat(self.given["initial"], width)
-        with f.loop(steps, guarded=True) as k:
-            result.store(f.mul(k, width), initial)
-        result.store(end, initial, mask)
-        stride = self.given["stride"] * self.fold.type.byte_size
-        row = self.given["a"]
-        for count, together in ((rows.udiv(_TOGETHER), _TOGETHER), (rows.urem(_TOGETHER), 1)):
-            with f.carried(count, [row], guarded=True) as loop:
-                beside = [loop.values[0]]
-                while len(beside) <= together:
-                    beside.append(Pointer(beside[-1], I8).address(stride))
-                with f.loop(steps, guarded=True) as k:
-                    self._added(beside[:together], f.mul(k, width))
-                with f.loop(partly, guarded=True):
-                    self._added(beside[:together], end, mask)
-                loop.next = [beside[-1]]
-            row = loop.values[0]
+    def fill(column: Ix) -> None:
+        result[column] = given["initial"]
 
-    def _added(self, rows: Sequence[Value], column: Ix, mask: Mask | None = None) -> None:
-        f, fold, result = self.f, self.fold, self.array("c")
-        made = [self.load(array(fold.type, row), column, mask) for row in rows]
-        while len(made) > 1:  # in pairs, so that one step need not wait for the other
-            made = [fold.step(f, a, b) for a, b in zip(made[::2], made[1::2], strict=True)]
-        result.store(column, fold.step(f, self.load(result, column, mask), made[0]), mask)
+    vectors(f, 0, columns, fold.width, fill)
+    row = given["a"]
+    for count, together in ((given["rows"].udiv(_TOGETHER), _TOGETHER), (given["rows"].urem(_TOGETHER), 1)):
+        with f.carried(count, [row], guarded=True) as loop:
+            source = array(fold.type, loop.values[0])
+            rows = [source.by(f.mul(given["stride"], k)) for k in range(together)]
+
+            def add(column: Ix, rows: Sequence[Pointer] = rows) -> None:
+                made = [[r[column]] for r in rows]
+                while len(made) > 1:  # in pairs, so that one step need not wait for the other
+                    made = [combiner.step(a, b) for a, b in zip(made[::2], made[1::2], strict=True)]
+                (result[column],) = combiner.step([result[column]], made[0])
+
+            vectors(f, 0, columns, fold.width, add)
+            loop.next = [source.address(f.mul(given["stride"], together))]
+        row = loop.values[0]
+
+
+def _scaling_routine(f: Function, t: PrimitiveType, width: int, parameters: Sequence[Parameter]) -> None:
+    place, count, scale = (f.argument(p) for p in parameters)
+    result, combiner = array(t, place), AnyOrder(f, Op.MULTIPLY, t)
+
+    def multiply(at: Ix) -> None:
+        (result[at],) = combiner.step([result[at]], [scale])
+
+    vectors(f, 0, count, width, multiply)
