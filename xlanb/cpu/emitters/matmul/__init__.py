@@ -2,8 +2,7 @@
 
 contraction   what is summed over what: axes with strides, joined where memory allows
 lanes         vectors of elements: loads, stores, conversions
-tile          the micro-kernel, a function of its own: a block of the result held in registers over the whole contraction
-rowdot        the micro-kernel for operands that are both contiguous along the contraction
+tile          the micro-kernel, a function of its own: a block of the result held in registers over the whole contraction, its vectors along columns or along depth
 panel         columns of b written to the stack as the first tile reads them, for the tiles of the rows below
 plan          which operand is copied first (see copies), and which micro-kernel computes
 grid          loops over the blocks of something, which threads share

@@ -62,16 +62,18 @@ class Contraction:
 
     def swapped(self) -> Contraction:
         """The same with the operands exchanged, rows for columns."""
-        return Contraction(
-            tuple(x.swapped() for x in self.batch),
-            tuple(x.swapped() for x in self.columns),
-            tuple(x.swapped() for x in self.rows),
-            tuple(x.swapped() for x in self.depth),
-            self.b_type,
-            self.a_type,
-            self.type,
-            self.c_type,
-            not self.is_swapped,
+        batch, rows, columns, depth = (
+            tuple(x.swapped() for x in axes) for axes in (self.batch, self.columns, self.rows, self.depth)
+        )
+        return replace(
+            self,
+            batch=batch,
+            rows=rows,
+            columns=columns,
+            depth=depth,
+            a_type=self.b_type,
+            b_type=self.a_type,
+            is_swapped=not self.is_swapped,
         )
 
     @property

@@ -17,11 +17,11 @@ from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, position
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.panel import panel_routine, panel_table
 from xlanb.cpu.emitters.matmul.plan import Plan
-from xlanb.cpu.emitters.matmul.rowdot import RowDot, rowdot_routine, rowdot_table
 from xlanb.cpu.emitters.matmul.tile import Tile, has_pairs, levels_of, panel_axes, panel_bytes, tile_routine, tile_table
 from xlanb.shape import PrimitiveType
 
-_ROWDOT_COLUMNS = 4
+_FOLDED = 4
+"""Rows, and columns, of a tile whose vectors lie along depth."""
 Places = tuple[Value, Value, Value]
 """Addresses of a, b and the result."""
 
@@ -36,9 +36,9 @@ def emit_contraction(f: Function, p: Plan, places: Places, scratch: Value | None
         a = _copied(f, "a", p.a, a, scratch)
     if p.b is not None and scratch is not None:
         b = _copied(f, "b", p.b, b, Pointer(scratch, I8).address(p.a_bytes))
-    if p.rowdot:
+    if p.folds:
         f.decided("products", "sums along depth", "both operands lie along it")
-        _rowdots(f, x, (a, b, c))
+        _folds(f, x, (a, b, c))
     else:
         _tiles(f, x, (a, b, c), whole_b=p.b is not None, panels=p.panels)
 
@@ -162,27 +162,24 @@ def _blocks_that_fit(within: list[Axis], axis: Axis, by: int, rows: int) -> int:
     return max(1, many // by)
 
 
-def _rowdots(f: Function, x: Contraction, places: Places) -> None:
+def _folds(f: Function, x: Contraction, places: Places) -> None:
+    """Tiles of some rows and columns whose vectors lie along depth."""
     width = lanes_of(f.target, x.type.bits)
     while width > 4 and width // 2 >= x.depth[-1].size:
         width //= 2
     row = x.rows[-1] if x.rows else Axis(1)
     column = x.columns[-1] if x.columns else Axis(1)
-    high = min(row.size, 4)
-    wide = min(column.size, _ROWDOT_COLUMNS // 2 if x.is_complex else _ROWDOT_COLUMNS)
-    lanes = x.depth[-1].size % width
-    tail = -1 if lanes and has_masks(f.target) else lanes
-    block = RowDot(width, high, wide, tail, len(x.depth), *_types(x), is_complex=x.is_complex)
+    parts = 2 if x.is_complex else 1
+    high, wide = min(row.size, _FOLDED), min(column.size, _FOLDED // parts)
+    sets = max(1, costs.COMMON.independent_sums // (high * wide * parts))
+    vectors, lanes = divmod(x.depth[-1].size, width)
+    tail = (0 if has_masks(f.target) else lanes) if lanes else width
+    tile = Tile(width, high, wide, tail, len(x.depth), *_types(x), is_complex=x.is_complex, fold=sets)
     rows = [(r * row.a, r * row.c) for r in range(high)]
     columns = [(n * column.b, n * column.c) for n in range(wide)]
+    table = tile_table(tile, (*x.depth[:-1], Axis(vectors, width, width)), rows, lanes, columns)
     spans = [_span(x, axis) for axis in x.batch]
     spans += [_span(x, axis, wide if axis is column else 1) for axis in x.columns]
     spans += [_span(x, axis, high if axis is row else 1) for axis in x.rows]
-    cycles = max(block.sums, high + wide) * x.depth_count / width + 8 * block.sums
-    work = Work(
-        rowdot_routine(f.module, block),
-        rowdot_table(block, x.depth, rows, columns),
-        places,
-        cycles * f.target.costs.cycle_ns,
-    )
-    emit_grid(f, spans, work)
+    cycles = max(tile.sums, high + wide) * x.depth_count / width + 8 * tile.sums
+    emit_grid(f, spans, Work(tile_routine(f.module, tile), table, places, cycles * f.target.costs.cycle_ns))

@@ -98,6 +98,12 @@ class Lanes:
         """A vector of floats by two constants in turn."""
         return value * self.f.constants(self.kind.scalar, [pair[k % 2] for k in range(self.width)])
 
+    def sum(self, value: Value) -> Value:
+        """The sum of a vector's lanes, in any order."""
+        if self.width == 1:
+            return self.f.extract(value, 0)
+        return self.f.reduce("fadd", value, "reassoc") if self.t.is_floating else self.f.reduce("add", value)
+
     def store(self, to: PrimitiveType, pointer: Value, offset: Ix, value: Value, mask: Mask | None = None) -> None:
         """Elements as type `to` from `offset` on."""
         raw = value if to is self.t else to_memory(self.f, to, value)

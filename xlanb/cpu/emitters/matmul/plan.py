@@ -34,7 +34,8 @@ class Plan:
     b: Copy | None = None
     a_bytes: int = 0
     b_bytes: int = 0
-    rowdot: bool = False
+    folds: bool = False
+    """Whether vectors lie along depth, in both operands, and are folded to their sums at the end."""
     panels: bool = False
     """Whether columns of b are brought together in panels on the way."""
 
@@ -57,7 +58,7 @@ def plan(x: Contraction) -> Plan | None:
     inner = x.depth[-1] if x.depth else Axis(1)
     along = inner.a == 1 and inner.b == 1 and inner.size >= (_LANES if x.row_count > 2 else _SHORT)
     if along and (not x.columns or (x.columns[-1].b != 1 and x.row_count <= costs.COMMON.rowdot_rows)):
-        return _in_parts(Plan(x, rowdot=True))
+        return _in_parts(Plan(x, folds=True))
     made = Plan(x)
     if x.columns and not x.columns[-1].a and _wants_b(x):
         made = replace(made, panels=True) if _fits_panels(x) else _with_b(made)
@@ -83,7 +84,7 @@ def _in_parts(p: Plan) -> Plan:
         [Axis(axis.size, 2 * axis.a, 2 * axis.b, 2 * axis.c) for axis in axes]
         for axes in (x.batch, x.rows, x.columns, x.depth)
     )
-    if p.rowdot:
+    if p.folds:
         depth[-1] = Axis(2 * depth[-1].size, 1, 1)
     elif columns:
         columns[-1] = Axis(2 * columns[-1].size, 0, 1, 1)

@@ -15,6 +15,9 @@ It is a routine (see shared) that depends on types, rows and vectors alone. Its 
 
 A tile may read b from a panel (see panel); complex numbers are pairs of lanes, each row having sums for both of its parts.
 
+Vectors may lie along depth instead, in both operands, where there are few rows: a step is a vector of each row and of each column, and each sum is folded to one element at the end.
+Last in the table are then, of each column, its bytes in b and in the result.
+
 Where the last axis is short, depth is one list of its elements (`levels` is 0) instead: rounds and rest come first, and last, of each element, its bytes in a and in b (and
 zeros for one more round, which is read and not used).
 """
@@ -23,10 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain
 
 from xlanb.codegen import costs
-from xlanb.codegen.elements import register
+from xlanb.codegen.elements import register, store
 from xlanb.codegen.function import Function
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
@@ -72,6 +75,9 @@ class Tile:
     """Whether b is such a panel: whole vectors of the type that is summed in, or of pairs, line after line."""
     is_complex: bool = False
     """Whether elements are real parts beside imaginary parts: each row has sums of its real part's products and of its imaginary part's."""
+    fold: int = 0
+    """Sets of accumulators where vectors lie along depth, in a and b, and are folded to an element of the result for each row and column; `vectors` are columns then, and the tail is
+    that of depth. 0: they lie along columns."""
 
     @property
     def sums(self) -> int:
@@ -81,7 +87,7 @@ class Tile:
     @property
     def sets(self) -> int:
         """Accumulators of a sum, used in turn."""
-        return (
+        return self.fold or (
             1
             if self.pairs or self.sums >= costs.COMMON.independent_sums
             else min(4, -(-costs.COMMON.independent_sums // self.sums))
@@ -102,6 +108,7 @@ class Tile:
         """What the routine is called."""
         end = "" if self.tail == self.width else f".lanes{self.tail or ''}{'.whole' if self.whole_b else ''}"
         kind = f"{'.along' if self.along else ''}{'.pairs' if self.pairs else ''}"
+        kind += f".fold{self.fold}" if self.fold else ""
         kind += f"{'.panel' if self.panel else ''}{'.complex' if self.is_complex else ''}"
         types = types_text(self.a_type, self.b_type, self.type, self.c_type)
         depth = f"depth{self.levels}" if self.levels else "list"
@@ -124,8 +131,14 @@ def has_pairs(target: Target, tile: Tile, depth: Sequence[Axis]) -> bool:
     return wide and tile.type.is_integral and tile.type.bits == 32 and tile.a_type in _NARROW and tile.b_type in _NARROW
 
 
-def tile_table(tile: Tile, depth: Sequence[Axis], rows: Sequence[tuple[int, int]], lanes: int) -> list[int]:
-    """The table of a tile over `depth` with rows at (offset in a, offset in the result), in elements, and so many lanes in the last vector."""
+def tile_table(
+    tile: Tile,
+    depth: Sequence[Axis],
+    rows: Sequence[tuple[int, int]],
+    lanes: int,
+    columns: Sequence[tuple[int, int]] = (),
+) -> list[int]:
+    """The table of a tile over `depth` with rows at (offset in a, offset in the result), in elements, and so many lanes in the last vector; `columns` at (offset in b, in the result)."""
     a, b, c = (t.byte_size for t in (tile.a_type, tile.b_type, tile.c_type))
     if tile.panel:
         depth, b = panel_axes(tile, depth), tile.line_bytes
@@ -142,7 +155,7 @@ def tile_table(tile: Tile, depth: Sequence[Axis], rows: Sequence[tuple[int, int]
     words += [inner.size // unroll, inner.size % unroll, inner.a * a, inner.b * b]
     for u in range(unroll):
         words += [u * inner.a * a, unroll * inner.a * a]
-    return [*words, *around]
+    return [*words, *around, *(word for y, z in columns for word in (y * b, z * c))]
 
 
 def panel_axes(tile: Tile, depth: Sequence[Axis]) -> tuple[Axis, ...]:
@@ -180,6 +193,8 @@ class _Emitter:
         self.mask: Mask | None = lanes
         self.first_c = at + tile.rows
         self.rows = [moved(self.a, self._word(at + r)) for r in range(tile.rows)]
+        columns = range(self.list, self.list + 2 * tile.vectors, 2) if tile.fold else ()
+        self.columns = [(self._word(k), self._word(k + 1)) for k in columns]
 
     def _word(self, at: int) -> Value:
         return word(self.p, at)
@@ -193,17 +208,29 @@ class _Emitter:
         for s in range(1, tile.sets):
             part = totals[s * tile.sums : (s + 1) * tile.sums]
             totals[: tile.sums] = [x + y for x, y in zip(totals[: tile.sums], part, strict=True)]
-        if tile.is_complex:
+        if tile.is_complex and not tile.fold:
             totals = [self._joined(*totals[n : n + 2]) for n in range(0, tile.sums, 2)]
         for r in range(tile.rows):
             row = moved(self.c, self._word(self.first_c + r))
             for k in range(tile.vectors):
+                if tile.fold:
+                    parts = 2 if tile.is_complex else 1
+                    n = (r * tile.vectors + k) * parts
+                    self._store_sums(moved(row, self.columns[k][1]), totals[n : n + parts])
+                    continue
                 v.store(tile.c_type, row, k * tile.width, totals[r * tile.vectors + k], self._lanes(k))
 
     def _joined(self, reals: Value, imaginaries: Value) -> Value:
         """The products of a row's real parts, and i times those of its imaginary parts."""
         v = self.v
         return reals + v.times(v.exchanged(imaginaries), (-1.0, 1.0))
+
+    def _store_sums(self, at: Value, totals: list[Value]) -> None:
+        """The sums of lanes; of complex numbers those of like parts' products, with the signs of squares, and those of unlike parts'."""
+        if self.tile.is_complex:
+            totals[0] = self.v.times(totals[0], (1.0, -1.0))
+        for part, total in enumerate(totals):
+            store(self.tile.c_type, at, part, self.v.sum(total))
 
     def _fetch(self) -> None:
         """The lines of the result on their way while the sums are made."""
@@ -232,13 +259,30 @@ class _Emitter:
     def _inner(self, at: Value, b: Value, totals: Sequence[Value]) -> list[Value]:
         tile, first = self.tile, 3 * (self.tile.levels - 1)
         rounds, rest, a_step, b_step = (self._word(first + k) for k in range(4))
-        if tile.unroll == 1:
-            return self._steps(rounds, [at], [a_step], b, b_step, totals)
-        # Words of their own for what is the same number: LLVM would make pointers of all rows and steps together, more than there are registers.
-        starts = [at, *(at + self._word(first + 4 + 2 * u) for u in range(1, tile.unroll))]
-        advances = [self._word(first + 5 + 2 * u) for u in range(tile.unroll)]
-        at, b, *totals = self._rounds(rounds, starts, advances, b, b_step, totals)
-        return self._steps(rest, [at], [a_step], b, b_step, totals)
+        if tile.fold:
+            return self._whole_vectors((rounds, rest), at, b, totals)
+        if tile.unroll > 1:
+            # Words of their own for what is the same number: LLVM would make pointers of all rows and steps together, more than there are registers.
+            starts = [at, *(at + self._word(first + 4 + 2 * u) for u in range(1, tile.unroll))]
+            advances = [self._word(first + 5 + 2 * u) for u in range(tile.unroll)]
+            at, b, *totals = self._rounds(rounds, starts, advances, b, b_step, totals)
+            rounds = rest
+        at, b, *totals = self._rounds(rounds, [at], [a_step], b, b_step, totals)
+        return totals
+
+    def _whole_vectors(self, counts: tuple[Value, Value], at: Value, b: Value, totals: Sequence[Value]) -> list[Value]:
+        """The last axis of depth where vectors lie along it, in rounds, what remains of them, and the tail. Steps are known, so that addresses need no registers of their own."""
+        f, tile = self.f, self.tile
+        a_step, b_step = (tile.width * t.byte_size for t in (tile.a_type, tile.b_type))
+        for n, steps in list(zip(counts, (tile.fold, 1), strict=True))[: tile.fold]:
+            with f.carried(n, [at, b, *totals], guarded=True) as loop:
+                here, there, *now = loop.values
+                for s in range(steps):
+                    now = self._step(here, there, now, s)
+                    here, there = here + a_step, moved(there, b_step)
+                loop.next = [here, there, *now]
+            at, b, *totals = loop.values
+        return self._step(at, b, totals, 0, self.mask) if tile.tail < tile.width else list(totals)
 
     def _rounds(
         self,
@@ -262,18 +306,6 @@ class _Emitter:
             loop.next = [*(x + d for x, d in zip(here, advances, strict=True)), pb, *now]
         return [loop.values[0], *loop.values[many:]]
 
-    def _steps(
-        self,
-        rounds: Value,
-        starts: list[Value],
-        advances: list[Value],
-        b: Value,
-        b_step: Value,
-        totals: Sequence[Value],
-    ) -> list[Value]:
-        """Steps one by one: the totals after them."""
-        return self._rounds(rounds, starts, advances, b, b_step, totals)[2:]
-
     def _listed(self, totals: Sequence[Value]) -> list[Value]:
         """The loops over a list: rounds, and what remains."""
         tile, entry = self.tile, Pointer(self.p, I64).address(self.list)
@@ -296,36 +328,42 @@ class _Emitter:
             loop.next = [further, *ahead, *now]
         return [loop.values[0], *loop.values[1 + 2 * many :]]
 
-    def _step(self, at: Value, b: Value, totals: Sequence[Value], unrolled: int) -> list[Value]:
-        """One element of depth: an outer product added to the totals of the set that the unrolled step belongs to."""
-        tile, v = self.tile, self.v
-        out = list(totals)
-        base = unrolled % tile.sets * tile.sums
-        columns = self._columns(b)
-        for r, row in enumerate(self.rows):
-            here = moved(row, at)
-            if tile.is_complex:
-                factors = [v.broadcast(tile.a_type, here, part) for part in range(2)]
-                for k, n in product(range(tile.vectors), range(2)):
-                    to = base + 2 * (r * tile.vectors + k) + n
-                    out[to] = v.multiply_add(out[to], factors[n], columns[k])
-                continue
-            one = None if tile.along else v.broadcast(tile.a_type, here, 0)
-            for k, column in enumerate(columns):
-                factor = v.load(tile.a_type, here, k * tile.width, self._lanes(k)) if one is None else one
-                n = base + r * tile.vectors + k
-                out[n] = v.multiply_add(out[n], factor, column)
+    def _step(
+        self, at: Value, b: Value, totals: Sequence[Value], unrolled: int, mask: Mask | None = None
+    ) -> list[Value]:
+        """One element of depth: an outer product added to the totals of the set that the unrolled step belongs to. The mask is that of elements which do not fill a vector."""
+        tile, out = self.tile, list(totals)
+        n = unrolled % tile.sets * tile.sums
+        columns = self._columns(b, mask)
+        for row in self.rows:
+            for factor, column in self._products(moved(row, at), columns, mask):
+                out[n] = self.v.multiply_add(out[n], factor, column)
+                n += 1
         return out
 
-    def _columns(self, b: Value) -> list[Value]:
-        """The vectors of a line of b."""
-        tile = self.tile
+    def _products(self, row: Value, columns: list[Value], mask: Mask | None) -> list[tuple[Value, Value]]:
+        """What is multiplied for each sum of a row."""
+        tile, v = self.tile, self.v
+        if tile.fold:
+            vector = v.load(tile.a_type, row, 0, mask)
+            return [(vector, column) for column in columns]
+        if tile.along:
+            return [
+                (v.load(tile.a_type, row, k * tile.width, self._lanes(k)), column) for k, column in enumerate(columns)
+            ]
+        factors = [v.broadcast(tile.a_type, row, part) for part in range(2 if tile.is_complex else 1)]
+        return [(factor, column) for column in columns for factor in factors]
+
+    def _columns(self, b: Value, mask: Mask | None = None) -> list[Value]:
+        """The vectors of a line of b. Along depth those of all columns; of complex numbers each twice, the second time with real and imaginary parts exchanged."""
+        tile, v = self.tile, self.v
+        if tile.fold:
+            columns = [v.load(tile.b_type, moved(b, at), 0, mask) for at, _ in self.columns]
+            return [y for x in columns for y in ((x, v.exchanged(x)) if tile.is_complex else (x,))]
         if tile.panel:
-            return [self.v.load(tile.type, b, k * tile.width) for k in range(tile.vectors)]
-        return [
-            self.v.load(tile.b_type, b, k * tile.width, None if tile.whole_b else self._lanes(k))
-            for k in range(tile.vectors)
-        ]
+            return [v.load(tile.type, b, k * tile.width) for k in range(tile.vectors)]
+        masks = [None if tile.whole_b else self._lanes(k) for k in range(tile.vectors)]
+        return [v.load(tile.b_type, b, k * tile.width, lanes) for k, lanes in enumerate(masks)]
 
     def _pair(self, at: Value, b: Value, b_next: Value, totals: Sequence[Value]) -> list[Value]:
         """Two elements of depth at once, as 16-bit halves of a lane: the even one low, the odd one high."""
