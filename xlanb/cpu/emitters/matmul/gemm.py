@@ -17,7 +17,7 @@ from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, position
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.panel import panel_routine, panel_table
 from xlanb.cpu.emitters.matmul.plan import Plan
-from xlanb.cpu.emitters.matmul.tile import Tile, has_pairs, levels_of, panel_axes, panel_bytes, tile_routine, tile_table
+from xlanb.cpu.emitters.matmul.tile import Tile, has_pairs, panel_axes, panel_bytes, tile_routine, tile_table
 from xlanb.shape import PrimitiveType
 
 _FOLDED = 4
@@ -70,7 +70,7 @@ def _tiles(f: Function, x: Contraction, places: Places, *, whole_b: bool, panels
         len(rows),
         vectors,
         0 if is_part and has_masks(target) else lanes,
-        levels_of(depth),
+        len(depth),
         *_types(x),
         whole_b=whole_b and is_part,
         along=column.a != 0,

@@ -17,22 +17,17 @@ A tile may read b from a panel (see panel); complex numbers are pairs of lanes, 
 
 Vectors may lie along depth instead, in both operands, where there are few rows: a step is a vector of each row and of each column, and each sum is folded to one element at the end.
 Last in the table are then, of each column, its bytes in b and in the result.
-
-Where the last axis is short, depth is one list of its elements (`levels` is 0) instead: rounds and rest come first, and last, of each element, its bytes in a and in b (and
-zeros for one more round, which is read and not used).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from xlanb.codegen import costs
 from xlanb.codegen.elements import register, store
 from xlanb.codegen.function import Function
 from xlanb.codegen.lanes import Mask
-from xlanb.codegen.memory import Pointer
 from xlanb.codegen.module import ModuleBuilder, Target
 from xlanb.codegen.routines import moved, routine, word
 from xlanb.codegen.types import BFLOAT, I8, I16, I32, I64
@@ -46,14 +41,12 @@ _PAIRS = {512: "llvm.x86.avx512.pmaddw.d.512", 256: "llvm.x86.avx2.pmadd.wd", 12
 """Intrinsics that multiply pairs of 16-bit integers and add the two products, by the width of the vector."""
 _FLOAT_PAIRS = "llvm.x86.avx512bf16.dpbf16ps"
 """The same for pairs of bf16, added to a sum of f32; the width of the vector follows."""
-_SHORT, _LIST = 16, 256
-"""Elements of the last axis of depth, and of all, up to which a list of them is quicker than loops in loops."""
 _NARROW = (PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A block of `rows` by `vectors` of `width` lanes each over `levels` axes of depth, or over a list of its elements (0)."""
+    """A block of `rows` by `vectors` of `width` lanes each over `levels` axes of depth."""
 
     width: int
     rows: int
@@ -111,18 +104,12 @@ class Tile:
         kind += f".fold{self.fold}" if self.fold else ""
         kind += f"{'.panel' if self.panel else ''}{'.complex' if self.is_complex else ''}"
         types = types_text(self.a_type, self.b_type, self.type, self.c_type)
-        depth = f"depth{self.levels}" if self.levels else "list"
-        return f"tile.{types}.{self.rows}x{self.vectors}x{self.width}.{depth}{kind}{end}"
-
-
-def levels_of(depth: Sequence[Axis]) -> int:
-    """The `levels` of a tile over depth."""
-    return 0 if len(depth) > 1 and depth[-1].size <= _SHORT and count(depth) <= _LIST else len(depth)
+        return f"tile.{types}.{self.rows}x{self.vectors}x{self.width}.depth{self.levels}{kind}{end}"
 
 
 def has_pairs(target: Target, tile: Tile, depth: Sequence[Axis]) -> bool:
     """Whether a tile may take two steps of depth at once, two of a row side by side: bf16, or narrow integers on a machine that multiplies and adds such pairs."""
-    if not tile.levels or tile.along or tile.is_complex or not depth or depth[-1].a != 1:
+    if tile.along or tile.is_complex or not depth or depth[-1].a != 1:
         return False
     if tile.type is PrimitiveType.F32:
         return tile.a_type is tile.b_type is PrimitiveType.BF16
@@ -143,11 +130,6 @@ def tile_table(
     if tile.panel:
         depth, b = panel_axes(tile, depth), tile.line_bytes
     around = [*(row * a for row, _ in rows), *(row * c for _, row in rows), lanes]
-    if not tile.levels:
-        elements = [(0, 0)]
-        for axis in depth:
-            elements = [(x + k * axis.a * a, y + k * axis.b * b) for x, y in elements for k in range(axis.size)]
-        return [*divmod(len(elements), tile.unroll), *around, *chain.from_iterable(elements), *[0] * 2 * tile.unroll]
     words: list[int] = []
     for axis in depth[:-1]:
         words += [axis.size, axis.a * a, axis.b * b]
@@ -187,13 +169,12 @@ class _Emitter:
         self.tile = tile
         self.v = Lanes(f, tile.type, tile.width)
         self.a, self.b, self.c, self.p = map(f.argument, ROUTINE)
-        at = 3 * tile.levels + 1 + 2 * tile.unroll if tile.levels else 2
-        self.list = at + 2 * tile.rows + 1
-        lanes = self.v.some(tile.tail) if tile.tail else Mask.first(f, tile.width, self._word(self.list - 1))
-        self.mask: Mask | None = lanes
+        at = 3 * tile.levels + 1 + 2 * tile.unroll
+        last = at + 2 * tile.rows
+        self.mask = self.v.some(tile.tail) if tile.tail else Mask.first(f, tile.width, self._word(last))
         self.first_c = at + tile.rows
         self.rows = [moved(self.a, self._word(at + r)) for r in range(tile.rows)]
-        columns = range(self.list, self.list + 2 * tile.vectors, 2) if tile.fold else ()
+        columns = range(last + 1, last + 1 + 2 * tile.vectors, 2) if tile.fold else ()
         self.columns = [(self._word(k), self._word(k + 1)) for k in columns]
 
     def _word(self, at: int) -> Value:
@@ -204,7 +185,7 @@ class _Emitter:
         if tile.panel:
             self._fetch()
         zeros = [v.zero()] * (tile.sums * tile.sets)
-        totals = self._nest(0, f.zero(I64), self.b, zeros) if tile.levels else self._listed(zeros)
+        totals = self._nest(0, f.zero(I64), self.b, zeros)
         for s in range(1, tile.sets):
             part = totals[s * tile.sums : (s + 1) * tile.sums]
             totals[: tile.sums] = [x + y for x, y in zip(totals[: tile.sums], part, strict=True)]
@@ -305,28 +286,6 @@ class _Emitter:
                     now, pb = self._step(at, pb, now, u), moved(pb, b_step)
             loop.next = [*(x + d for x, d in zip(here, advances, strict=True)), pb, *now]
         return [loop.values[0], *loop.values[many:]]
-
-    def _listed(self, totals: Sequence[Value]) -> list[Value]:
-        """The loops over a list: rounds, and what remains."""
-        tile, entry = self.tile, Pointer(self.p, I64).address(self.list)
-        entry, *sums = self._entries(self._word(0), entry, tile.unroll, totals)
-        return sums if tile.unroll == 1 else self._entries(self._word(1), entry, 1, sums)[1:]
-
-    def _entries(self, rounds: Value, entry: Value, many: int, totals: Sequence[Value]) -> list[Value]:
-        """Rounds of so many entries of the list: (address in it, totals) after them.
-
-        A round's entries are read in the one before: LLVM's scheduler would put off all that waits for them, and run out of registers.
-        """
-        f = self.f
-        first = [word(entry, k) for k in range(2 * many)]
-        with f.carried(rounds, [entry, *first, *totals], guarded=self.tile.unroll > 1) as loop:
-            here, offsets, now = loop.values[0], loop.values[1 : 1 + 2 * many], list(loop.values[1 + 2 * many :])
-            further = moved(here, 16 * many)
-            ahead = [word(further, k) for k in range(2 * many)]
-            for u in range(many):
-                now = self._step(offsets[2 * u], moved(self.b, offsets[2 * u + 1]), now, u)
-            loop.next = [further, *ahead, *now]
-        return [loop.values[0], *loop.values[1 + 2 * many :]]
 
     def _step(
         self, at: Value, b: Value, totals: Sequence[Value], unrolled: int, mask: Mask | None = None
