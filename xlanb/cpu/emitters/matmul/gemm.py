@@ -40,7 +40,7 @@ def emit_contraction(f: Function, p: Plan, places: Places, scratch: Value | None
         f.decided("products", "sums along depth", "both operands lie along it")
         _folds(f, x, (a, b, c))
     else:
-        _tiles(f, x, (a, b, c), whole_b=p.b is not None, panels=p.panels)
+        _tiles(f, x, (a, b, c), panels=p.panels)
 
 
 def _copied(f: Function, name: str, copy: Copy, source: Value, scratch: Value) -> Value:
@@ -51,7 +51,7 @@ def _copied(f: Function, name: str, copy: Copy, source: Value, scratch: Value) -
     return scratch
 
 
-def _tiles(f: Function, x: Contraction, places: Places, *, whole_b: bool, panels: bool) -> None:
+def _tiles(f: Function, x: Contraction, places: Places, *, panels: bool) -> None:
     target = f.target
     made = blocking(x, target)
     if f.module.debug:
@@ -64,22 +64,20 @@ def _tiles(f: Function, x: Contraction, places: Places, *, whole_b: bool, panels
     lanes = step - (vectors - 1) * width
     rows = tuple((row.a, row.c) for row in made.offsets(x.rows))
     depth = x.depth or (Axis(1),)
-    is_part = lanes < width
     tile = Tile(
         width,
         len(rows),
         vectors,
-        0 if is_part and has_masks(target) else lanes,
+        0 if lanes < width and has_masks(target) else lanes,
         len(depth),
         *_types(x),
-        whole_b=whole_b and is_part,
         along=column.a != 0,
         is_complex=x.is_complex,
     )
     tile = replace(tile, pairs=has_pairs(target, tile, x.depth))
     nanoseconds = made.cycles / made.tiles * f.target.costs.cycle_ns
     pairs = tile.pairs and column.b == 1 and depth[-1].size % 2 == 0
-    read = replace(tile, panel=True, whole_b=False, pairs=pairs)
+    read = replace(tile, panel=True, pairs=pairs)
     fits = column.b != 1 or panel_bytes(read, depth) <= costs.COMMON.panel_bytes
     has_panel = panels and fits and not column.a
     walk = _walk(x, made, step, target.costs.block_bytes << 2 if has_panel else target.costs.block_bytes)

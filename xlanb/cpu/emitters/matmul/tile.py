@@ -58,8 +58,6 @@ class Tile:
     b_type: PrimitiveType
     type: PrimitiveType
     c_type: PrimitiveType
-    whole_b: bool = False
-    """Whether b may be read beyond the tail (it was padded)."""
     along: bool = False
     """Whether a lies along the vectors too (one result per lane and no sum over it: a depthwise convolution), a vector in place of one element."""
     pairs: bool = False
@@ -99,7 +97,7 @@ class Tile:
     @property
     def name(self) -> str:
         """What the routine is called."""
-        end = "" if self.tail == self.width else f".lanes{self.tail or ''}{'.whole' if self.whole_b else ''}"
+        end = "" if self.tail == self.width else f".lanes{self.tail or ''}"
         kind = f"{'.along' if self.along else ''}{'.pairs' if self.pairs else ''}"
         kind += f".fold{self.fold}" if self.fold else ""
         kind += f"{'.panel' if self.panel else ''}{'.complex' if self.is_complex else ''}"
@@ -182,8 +180,6 @@ class _Emitter:
 
     def emit(self) -> None:
         tile, v, f = self.tile, self.v, self.f
-        if tile.panel:
-            self._fetch()
         zeros = [v.zero()] * (tile.sums * tile.sets)
         totals = self._nest(0, f.zero(I64), self.b, zeros)
         for s in range(1, tile.sets):
@@ -212,14 +208,6 @@ class _Emitter:
             totals[0] = self.v.times(totals[0], (1.0, -1.0))
         for part, total in enumerate(totals):
             store(self.tile.c_type, at, part, self.v.sum(total))
-
-    def _fetch(self) -> None:
-        """The lines of the result on their way while the sums are made."""
-        tile = self.tile
-        for r in range(tile.rows):
-            row = moved(self.c, self._word(self.first_c + r))
-            for at in range(0, tile.vectors * tile.width * tile.c_type.byte_size, 64):
-                self.f.prefetch(moved(row, at), for_write=True)
 
     def _lanes(self, vector: int) -> Mask | None:
         """Lanes of a vector that there are."""
@@ -321,8 +309,7 @@ class _Emitter:
             return [y for x in columns for y in ((x, v.exchanged(x)) if tile.is_complex else (x,))]
         if tile.panel:
             return [v.load(tile.type, b, k * tile.width) for k in range(tile.vectors)]
-        masks = [None if tile.whole_b else self._lanes(k) for k in range(tile.vectors)]
-        return [v.load(tile.b_type, b, k * tile.width, lanes) for k, lanes in enumerate(masks)]
+        return [v.load(tile.b_type, b, k * tile.width, self._lanes(k)) for k in range(tile.vectors)]
 
     def _pair(self, at: Value, b: Value, b_next: Value, totals: Sequence[Value]) -> list[Value]:
         """Two elements of depth at once, as 16-bit halves of a lane: the even one low, the odd one high."""
