@@ -156,23 +156,39 @@ def has_pairs(x: Contraction) -> bool:
 
 
 def _with_b(p: Plan) -> Plan:
-    """With b copied: the axis of the vectors the fastest, lines a whole number of vectors apart; where that can be, in panels of a few vectors over all of depth."""
+    """With b copied: the axis of the vectors the fastest; where that can be, in panels of a few vectors over all of depth."""
     x = _in_panels(p.x)
+    *columns, fast = x.columns
+    made, copy, size = _packed(x, [fast], [*reversed(x.depth), *reversed(columns), *reversed(x.batch)])
+    return replace(p, x=made, b=copy, b_bytes=size)
+
+
+def _with_a(p: Plan) -> Plan:
+    """With a copied: depth the fastest."""
+    x = p.x.swapped()
+    made, copy, size = _packed(x, [*reversed(x.depth)], [*reversed(x.columns), *reversed(x.batch)])
+    return replace(p, x=made.swapped(), a=copy, a_bytes=size)
+
+
+def _packed(x: Contraction, inner: list[Axis], outer: list[Axis]) -> tuple[Contraction, Copy, int]:
+    """A contraction with b copied, the copy, and its bytes. Axes are given the fastest first; lines of the inner ones are a whole number of vectors apart, and not a multiple of a page."""
     to = x.b_type if has_pairs(x) else x.type
-    fast = x.columns[-1]
-    line = -(-fast.size // _LANES) * _LANES
+    inner, outer = ([axis for axis in axes if axis.b] for axes in (inner, outer))
+    line = -(-count(inner) // _LANES) * _LANES
     if line * x.type.byte_size % _PAGE == 0:
         line += _LANES
-    order = (*reversed(x.depth), *reversed(x.columns[:-1]), *reversed(x.batch))
-    steps = _steps([axis for axis in order if axis.b], line)
-    axes = (Axis(fast.size, fast.b, 0, 1), *(Axis(axis.size, axis.b, 0, steps[axis]) for axis in order if axis.b))
+    steps: dict[Axis, int] = {}
+    for axes, step in ((inner, 1), (outer, line)):
+        for axis in axes:
+            steps[axis] = step
+            step *= axis.size
 
     def moved(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
-        return tuple(replace(axis, b=1 if axis is fast else steps.get(axis, 0)) for axis in found)
+        return tuple(replace(axis, b=steps.get(axis, 0)) for axis in found)
 
     made = replace(x, batch=moved(x.batch), columns=moved(x.columns), depth=moved(x.depth), b_type=to)
-    size = line * count(steps)
-    return replace(p, x=made, b=Copy(axes, x.b_type, to), b_bytes=_bytes(size, x))
+    copy = Copy(tuple(Axis(axis.size, axis.b, 0, step) for axis, step in steps.items()), x.b_type, to)
+    return made, copy, -(-line * count(outer) * x.type.byte_size // 64) * 64
 
 
 def _in_panels(x: Contraction) -> Contraction:
@@ -182,35 +198,3 @@ def _in_panels(x: Contraction) -> Contraction:
         return x
     panels = Axis(fast.size // _PANEL, 0, _PANEL * fast.b, _PANEL * fast.c)
     return replace(x, columns=(*x.columns[:-1], panels, replace(fast, size=_PANEL)))
-
-
-def _with_a(p: Plan) -> Plan:
-    """With a copied: depth the fastest, lines not a multiple of a page apart."""
-    x = p.x
-    to = x.a_type if has_pairs(x) else x.type
-    line = -(-x.depth_count // _LANES) * _LANES
-    if line * x.type.byte_size % _PAGE == 0:
-        line += _LANES
-    inner = [axis for axis in reversed(x.depth) if axis.a]
-    outer = [axis for axis in (*reversed(x.rows), *reversed(x.batch)) if axis.a]
-    steps = _steps(inner, 1) | _steps(outer, line)
-    axes = tuple(Axis(axis.size, axis.a, 0, steps[axis]) for axis in (*inner, *outer))
-
-    def moved(found: tuple[Axis, ...]) -> tuple[Axis, ...]:
-        return tuple(replace(axis, a=steps.get(axis, 0)) for axis in found)
-
-    made = replace(x, batch=moved(x.batch), rows=moved(x.rows), depth=moved(x.depth), a_type=to)
-    return replace(p, x=made, a=Copy(axes, x.a_type, to), a_bytes=_bytes(line * count(outer), x))
-
-
-def _steps(order: list[Axis], first: int) -> dict[Axis, int]:
-    """Strides of axes that lie densely, the fastest first."""
-    out, step = {}, first
-    for axis in order:
-        out[axis] = step
-        step *= axis.size
-    return out
-
-
-def _bytes(elements: int, x: Contraction) -> int:
-    return -(-elements * x.type.byte_size // 64) * 64
