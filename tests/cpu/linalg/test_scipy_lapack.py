@@ -81,6 +81,22 @@ def test_vectors_that_are_not_wanted_are_zeros(rng):
 
 
 @pytest.mark.parametrize("letter", DTYPES)
+def test_what_is_not_wanted_is_zeros_of_matrices_that_are_not_finite(rng, letter):
+    a = matrices(rng, letter, (3,), 4)
+    a[1, 2, 2] = np.inf
+    *values, left, right, info = eig(letter, (3,), 4, left="N")(a)
+    assert info.tolist() == [0, -4, 0]
+    assert all(np.isnan(x[1]).all() for x in (*values, right))
+    assert not left.any()
+    results, options = "m m v i i" if letter in "cz" else "m m v v i i", f"mode = {ord('N')} : ui8, sort = 78 : ui8"
+    t, z, *values, selected, info = program("gees", letter, (3,), 4, results, options)(a)
+    assert info.tolist() == [0, -4, 0]
+    assert all(np.isnan(x[1]).all() for x in (t, *values))
+    assert not z.any()
+    assert not selected.any()
+
+
+@pytest.mark.parametrize("letter", DTYPES)
 def test_matrices_that_are_not_finite_fail_alone(rng, letter):
     a = matrices(rng, letter, (3,), 4)
     a[1, 2, 2] = np.inf

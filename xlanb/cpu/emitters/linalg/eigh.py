@@ -20,7 +20,7 @@ from xlanb.cpu.emitters.linalg.padded import ascending, bring, normalize, take
 from xlanb.cpu.emitters.linalg.reflections import combine_columns, reflector, subtract_products, unitary
 from xlanb.cpu.emitters.linalg.rotations import rotate_columns, rotation
 from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Call, Routine, Way, element_type, size_of, small
-from xlanb.cpu.emitters.linalg.table import SYMMETRIC, syevd
+from xlanb.cpu.emitters.linalg.table import syevd
 from xlanb.hlo.instruction import HloInstruction
 
 _ITERATIONS = 30
@@ -168,4 +168,4 @@ def _nanoseconds(i: HloInstruction, _routine: Routine) -> float:
     return 200.0 + 25.0 * n * n + n**3 * element_type(i).byte_size / 20
 
 
-WAYS["syevd"].insert(0, Way(small(syevd), checked(emit_syevd, SYMMETRIC), _nanoseconds, lambda i, _: _room(i).bytes))
+WAYS["syevd"].insert(0, Way(small(syevd), checked(emit_syevd), _nanoseconds, lambda i, _: _room(i).bytes))

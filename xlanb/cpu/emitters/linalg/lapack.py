@@ -7,27 +7,24 @@ its info is -4, as LAPACK's newer routines give it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xlanb.codegen import polling
 from xlanb.codegen.function import Function
-from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.types import I8, I32, I64, PTR, VOID
+from xlanb.codegen.types import I8, I32, PTR, VOID
 from xlanb.codegen.values import Value
+from xlanb.cpu.emitters.linalg.columns import Columns, step
 from xlanb.cpu.emitters.linalg.routine import (
     LINE,
+    SCRATCH,
     TYPES,
+    WORK,
     Argument,
+    Array,
     Call,
-    Copied,
     Fit,
-    Operand,
-    Result,
     Routine,
-    Scratch,
     Way,
-    Workspace,
     element_type,
     matrix_bytes,
     number,
@@ -48,18 +45,20 @@ NOT_FINITE = -4
 def _placed(i: HloInstruction, routine: Routine) -> list[Argument]:
     """The arguments with a workspace of known size."""
     made, t = list(routine.arguments), element_type(i)
-    if Workspace() in made:
-        at = made.index(Workspace())
-        made[at : at + 1] = [Scratch(0), 0]
+    if WORK in made:
+        at = made.index(WORK)
+        made[at : at + 1] = [SCRATCH(0), 0]
         asked = tuple(a if isinstance(a, (int, str)) else None for a in made)
         size = workspace(_LETTERS[t] + routine.name, asked, at, t.dtype.str)
-        made[at : at + 2] = [Scratch(size * t.byte_size), size]
+        made[at : at + 2] = [SCRATCH(size * t.byte_size), size]
     return made
 
 
 def _scratch_bytes(i: HloInstruction, a: Argument) -> int:
     """Bytes of scratch memory that an argument takes, whole cache lines."""
-    size = a.bytes if isinstance(a, Scratch) else matrix_bytes(i, a.number) if isinstance(a, Copied) else 0
+    if not isinstance(a, Array) or a.kind not in ("scratch", "copy"):
+        return 0
+    size = matrix_bytes(i, a.number) if a.kind == "copy" else a.number
     return -(-size // LINE) * LINE
 
 
@@ -67,15 +66,15 @@ def emit_call(call: Call, *, serial: bool) -> list[Value]:
     """Write a call, on one thread or on OpenBLAS's. Gives the addresses of the arguments, a workspace and its size being two."""
     f, i, addresses, offset = call.f, call.instruction, list[Value](), 0
     for a in _placed(i, call.routine):
-        if isinstance(a, (Scratch, Copied)):
-            addresses.append(call.room(offset))
-            if isinstance(a, Copied):
-                f.move(addresses[-1], call.operands[a.number], matrix_bytes(i, a.number))
-            offset += _scratch_bytes(i, a)
-        elif isinstance(a, (Operand, Result)):
-            addresses.append((call.operands if isinstance(a, Operand) else call.results)[a.number])
-        else:
+        if not isinstance(a, Array):
             addresses.append(_constant(f, call.type, a))
+        elif a.kind in ("operand", "result"):
+            addresses.append((call.operands if a.kind == "operand" else call.results)[a.number])
+        else:
+            addresses.append(call.room(offset))
+            offset += _scratch_bytes(i, a)
+            if a.kind == "copy":
+                f.move(addresses[-1], call.operands[a.number], matrix_bytes(i, a.number))
     f.call(VOID, f"{SERIAL if serial else PREFIX}{_LETTERS[call.type]}{call.routine.name}", *addresses)
     f.regions[-1].work += polling.CALL
     return addresses
@@ -98,82 +97,59 @@ def _constant(f: Function, t: PrimitiveType, value: Argument) -> Value:
 Finish = Callable[[Call, Sequence[Value]], None]
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """What an iteration needs to end: a finite operand 0, all of it ("A") or a triangle of it ("L", "U").
-
-    `info` is the result that tells of failures; the results `failing` are NaN then.
-    """
-
-    part: Callable[[Routine], str]
-    info: int
-    failing: Callable[[Routine], Sequence[int]]
-
-
-def lapack_way(
-    fit: Fit,
-    *,
-    finish: Finish = lambda _call, _arguments: None,
-    iteration: Iteration | None = None,
-    in_place: tuple[int, ...] = (0,),
-) -> Way:
+def lapack_way(fit: Fit, *, finish: Finish = lambda _call, _arguments: None, in_place: tuple[int, ...] = (0,)) -> Way:
     """The way to compute an instruction by one LAPACK routine; `finish` writes what follows a call, given its arguments."""
-    limit = _SERIAL_ITERATION if iteration else _SERIAL
 
     def emit(call: Call) -> None:
+        limit = _SERIAL_ITERATION if call.routine.finite else _SERIAL
         finish(call, emit_call(call, serial=not call.alone or call.routine.flops < limit))
 
     return Way(
         fit,
-        emit if iteration is None else checked(emit, iteration, in_place),
+        checked(emit),
         lambda _, routine: 500 + routine.flops / 4,
-        lambda i, routine: sum(_scratch_bytes(i, a) for a in _placed(i, routine)) or (LINE if iteration else 0),
+        lambda i, routine: sum(_scratch_bytes(i, a) for a in _placed(i, routine)) or (LINE if routine.finite else 0),
         in_place,
     )
 
 
-def checked(
-    emit: Callable[[Call], None], iteration: Iteration, in_place: tuple[int, ...] = (0,)
-) -> Callable[[Call], None]:
+def checked(emit: Callable[[Call], None]) -> Callable[[Call], None]:
     """An iteration that is not begun on a matrix that is not finite; it and those that fail have results of NaN."""
 
     def guarded(call: Call) -> None:
-        f, info, sizes = call.f, Pointer(call.results[iteration.info], I32), result_bytes(call.instruction)
-        source = call.results[0] if 0 in in_place else call.operands[0]
-        ok = emit_is_finite(call, source, iteration.part(call.routine))
+        if not call.routine.finite:
+            emit(call)
+            return
+        f, info, sizes = call.f, Pointer(call.results[-1], I32), result_bytes(call.instruction)
+        ok = emit_is_finite(call)
         with f.when(ok):
             emit(call)
         with f.when(~ok):
             info[0] = f.const(I32, NOT_FINITE)
         with f.when(info[0].differs(0)):
-            for k in iteration.failing(call.routine):
+            for k in call.routine.failing:
                 f.fill(call.results[k], 0xFF, sizes[k])
 
     return guarded
 
 
-def emit_is_finite(call: Call, source: Value, which: str) -> Value:
-    """An i1: whether operand 0, which stands at `source`, is finite: all of it ("A") or a triangle ("L", "U"). It takes a number of scratch memory."""
+def emit_is_finite(call: Call) -> Value:
+    """An i1: whether operand 0 is finite, or the part of it that has to be. It takes a number of scratch memory."""
     rows, columns = size_of(call.instruction)
-    parts, total = 2 if call.type.is_complex else 1, call.room()
-    call.step("is.finite", _write_finite, source, rows * parts, columns, which, total)
-    return Pointer(total, number(call.type))[0].equals(0.0)
+    parts, total = 2 if call.type.is_complex else 1, call.numbers(call.room())
+    source = call.numbers(call.operands[0])
+    step(call, sum_of_zeros, source, rows * parts, columns, parts, call.routine.finite, total)
+    return total[0].equals(0.0)
 
 
-def _write_finite(
-    f: Function, t: PrimitiveType, a: Value, rows: Value, columns: Value, which: str, total: Value
-) -> None:
+def sum_of_zeros(c: Columns, a: Pointer, rows: Value, columns: Value, parts: Value, which: str, total: Pointer) -> None:
     """Set a sum to 0 if all numbers are finite, to NaN otherwise."""
-    kind, parts = number(t), 2 if t.is_complex else 1
-    width = f.target.vector_bits // kind.bits
-    with f.carried(columns, [f.zero(kind.times(width))], guarded=True) as column:
-        j = f.value(column.index)
-        first = j * parts if which == "L" else f.const(I64, 0)
-        count = (((j + 1) * parts).smin(rows) if which == "U" else rows) - first
-        p = Pointer(a, kind).by(j * rows + first)
-        with f.carried((count + (width - 1)).sdiv(width), column.values, guarded=True) as each:
-            at = f.value(each.index) * width
-            x = p.load(at, width, Mask.first(f, width, count - at))
-            each.next = [each.values[0] + x * 0.0]
-        column.next = each.values
-    Pointer(total, kind)[0] = f.reduce("fadd", column.values[0], "reassoc")
+    with c.count(0, columns, [c.zeros]) as loop:
+        j, column = loop.index, a.by(loop.index * rows)
+        low = j * parts if which == "L" else c.f.value(0)
+        high = ((j + 1) * parts).smin(rows) if which == "U" else rows
+        with c.count(low, high, loop.values, step=c.width) as row:
+            x = column.load(row.index, c.width, c.first_lanes(row.index, high))
+            row.next = [row.values[0] + x * 0.0]
+        loop.next = row.values
+    total[0] = c.total(loop.values[0])

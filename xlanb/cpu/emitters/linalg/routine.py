@@ -8,8 +8,9 @@ which threads may share, is written around it. What no way fits is a call of the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import memory, part
@@ -37,39 +38,21 @@ LINE = 64
 
 
 @dataclass(frozen=True)
-class Operand:
-    """An argument that is operand `number`."""
+class Array:
+    """An argument that is an array.
 
-    number: int
+    kind: "operand" or "result" (by `number`), "copy" (operand `number` in scratch memory, as the routine overwrites
+    it), "scratch" (memory of `number` bytes) or "work": two arguments, the workspace and its size, which the routine
+    itself tells
+    """
 
-
-@dataclass(frozen=True)
-class Result:
-    """An argument that is result `number`."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """An argument that is scratch memory of so many bytes."""
-
-    bytes: int
+    kind: str
+    number: int = 0
 
 
-@dataclass(frozen=True)
-class Copied:
-    """An argument that is a copy of operand `number` in scratch memory: the routine overwrites it."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """Two arguments: the workspace, of the size that the routine itself asks for, and that size."""
-
-
-Argument = int | float | str | Operand | Result | Scratch | Copied | Workspace | None
+OPERAND, RESULT, COPY, SCRATCH = (partial(Array, kind) for kind in ("operand", "result", "copy", "scratch"))
+WORK = Array("work")
+Argument = int | float | str | Array | None
 """Integers, numbers of the element type, letters and arrays; None is a null pointer."""
 Arguments = tuple[Argument, ...]
 Spec = tuple[PrimitiveType, tuple[int, ...]]
@@ -85,13 +68,19 @@ class Routine:
     name:      without the letter of the type
     arguments: in order
     flops:     operations, roughly
+    finite:    of an iteration the part of operand 0 that has to be finite: all of it ("A") or a triangle ("L", "U")
+    failing:   results that are NaN where an iteration fails, which its last result tells
+    zeros:     results that the routine does not compute
     """
 
-    operands: tuple[Spec, ...]
-    results: tuple[Spec | None, ...]
+    operands: Sequence[Spec]
+    results: Sequence[Spec | None]
     name: str
     arguments: Arguments
     flops: float
+    finite: str = ""
+    failing: Sequence[int] = ()
+    zeros: Sequence[int] = ()
 
 
 Fit = Callable[[HloInstruction], Routine | None]
@@ -148,8 +137,8 @@ class Way:
     nanoseconds:  estimated time of one call
     scratch:      bytes of scratch memory for each thread
     in_place:     operands that may share memory with the result of the same number
-    copied:       whether those are copied to the result before `emit`, which works on the result
-    together:     small matrices of a batch side by side, one in each lane: how many a batch needs for that to pay
+    together:     small matrices of a batch side by side, one in each lane: how many a batch needs for that to pay;
+                  without it, operands in place are copied to the result before `emit`, which works on that
     """
 
     fit: Fit
@@ -157,8 +146,7 @@ class Way:
     nanoseconds: Callable[[HloInstruction, Routine], float]
     scratch: Callable[[HloInstruction, Routine], int]
     in_place: tuple[int, ...] = (0,)
-    copied: bool = True
-    together: Callable[[HloInstruction], int] | None = None
+    together: Callable[[HloInstruction, Routine], int] | None = None
 
     def each(self, i: HloInstruction) -> int:
         """How many matrices one call computes."""
@@ -252,7 +240,7 @@ def _fits(i: HloInstruction, w: Way, routine: Routine) -> bool:
         return False
     if not all(same_order(made[n if i.shape.is_tuple else 0], given[n]) for n in w.in_place):
         return False
-    least = w.together(i) if w.together is not None else 1
+    least = w.together(i, routine) if w.together is not None else 1
     return least > 0 and batch_of(i) >= least
 
 
@@ -314,10 +302,13 @@ def _emit(k: Kernel) -> bool:
         if w.scratch(i, routine):
             # Threads that share the work on a single matrix share its scratch memory too.
             scratch = k.scratch if batch == 1 else k.own_scratch()
-        for n in w.in_place if w.copied else ():
+        for n in w.in_place if w.together is None else ():
             at = n if i.shape.is_tuple else 0
             if operands[n].pointer != results[at].pointer:
                 f.move(made[at], given[n], matrix_bytes(i, n))
+        for n in routine.zeros:
+            if is_used(i, n):
+                f.fill(made[n], 0, result_bytes(i)[n])
         w.emit(Call(f, i, routine, given, made, scratch, batch == 1, _count(f, first, each, batch)))
     f.ready = f.calls_only = True  # the time is spent in routines
     return True

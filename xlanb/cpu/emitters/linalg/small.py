@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from xlanb.codegen.function import Function, Ix
@@ -24,33 +25,27 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import PrimitiveType
 
 
-def _add_way(
-    name: str | Op,
-    fit: Fit,
-    emit: Callable[[Call], None],
-    sizes: Callable[[HloInstruction], tuple[int, int, float]],
-    in_place: int = 0,
-) -> None:
-    """A way side by side; `sizes` are the elements of the two interleaved arrays of a matrix, and its multiplications and additions."""
+def _elements(routine: Routine) -> int:
+    return sum(math.prod(size) for _, size in routine.operands)
 
-    def nanoseconds(i: HloInstruction, _routine: Routine) -> float:
-        return 60.0 + sizes(i)[2] * (4 if element_type(i).is_complex else 1)
 
-    def scratch(i: HloInstruction, _routine: Routine) -> int:
-        return LINE + sum(vectors_bytes(element_type(i), n) for n in sizes(i)[:2])
+def _nanoseconds(i: HloInstruction, routine: Routine) -> float:
+    return 60.0 + (2 * _elements(routine) + routine.flops / 2) * (4 if element_type(i).is_complex else 1)
 
-    def together(i: HloInstruction) -> int:
-        return least_matrices(element_type(i), sum(sizes(i)[:2]), min(size_of(i)))
 
-    WAYS[name].insert(0, Way(fit, emit, nanoseconds, scratch, (in_place,), copied=False, together=together))
+def _scratch(i: HloInstruction, routine: Routine) -> int:
+    return LINE + sum(vectors_bytes(element_type(i), math.prod(size)) for _, size in routine.operands)
+
+
+def _together(i: HloInstruction, routine: Routine) -> int:
+    return least_matrices(element_type(i), _elements(routine), min(size_of(i)))
+
+
+def _way(fit: Fit, emit: Callable[[Call], None], in_place: int = 0) -> Way:
+    return Way(fit, emit, _nanoseconds, _scratch, (in_place,), _together)
 
 
 # -- Cholesky factors -----------------------------------------------------------------------------------------------
-
-
-def _potrf_sizes(i: HloInstruction) -> tuple[int, int, float]:
-    n = size_of(i)[1]
-    return n * n, 0, n * (n + 10) * 1.5 + n**3 / 6
 
 
 def emit_potrf(call: Call) -> None:
@@ -96,16 +91,11 @@ def _potrf_column(s: SideBySide, a: Interleaved, j: Value, n: Value, steps: tupl
     return bad.select(s.everywhere(below), info)
 
 
-_add_way("potrf", potrf, emit_potrf, _potrf_sizes)
-_add_way(Op.CHOLESKY, cholesky, emit_potrf, _potrf_sizes)
+WAYS["potrf"].insert(0, _way(potrf, emit_potrf))
+WAYS[Op.CHOLESKY].insert(0, _way(cholesky, emit_potrf))
 
 
 # -- LU factors -----------------------------------------------------------------------------------------------------
-
-
-def _getrf_sizes(i: HloInstruction) -> tuple[int, int, float]:
-    m, n = size_of(i)
-    return m * n, 0, m * (n + 10) * 2 + min(m, n) * m * n / 2
 
 
 def emit_getrf(call: Call) -> None:
@@ -179,23 +169,17 @@ def _largest(s: SideBySide, a: Interleaved, own: Value, k: Value, m: Value) -> V
     return row.values[1]
 
 
-_add_way("getrf", getrf, emit_getrf, _getrf_sizes)
+WAYS["getrf"].insert(0, _way(getrf, emit_getrf))
 
 
 # -- triangular systems ---------------------------------------------------------------------------------------------
-
-
-def _trsm_sizes(i: HloInstruction) -> tuple[int, int, float]:
-    n, elements = size_of(i)[0], size_of(i, 1)
-    m = elements[0] * elements[1] // n
-    return n * n, n * m, n * (n + 2 * m) * 1.5 + n * n * m / 2
 
 
 def emit_trsm(call: Call) -> None:
     """Solve by steps that make every system t y = c for a lower triangular t: element (p, q) of t is corner + p down + q along of a, element (p, r) of y is start + p step + r side of x."""
     side, uplo, trans, diag, *_ = call.routine.arguments
     n, is_left = size_of(call.instruction)[0], side == "L"
-    m = _trsm_sizes(call.instruction)[1] // n
+    m = math.prod(size_of(call.instruction, 1)) // n
     # t is op(a) from the left, its transpose from the right
     down, along = (n, 1) if (trans != "N") == is_left else (1, n)
     step, side = (1, n) if is_left else (m, 1)
@@ -238,4 +222,4 @@ def _write_trsm(
                 x.set(other + across, s.minus(x.get(other + across), x.get(own + across), factor))
 
 
-_add_way("trsm", trsm, emit_trsm, _trsm_sizes, in_place=1)
+WAYS["trsm"].insert(0, _way(trsm, emit_trsm, in_place=1))

@@ -16,7 +16,7 @@ from xlanb.cpu.emitters.linalg.lapack import checked
 from xlanb.cpu.emitters.linalg.padded import ascending, bring, bring_transposed, normalize, take, take_transposed
 from xlanb.cpu.emitters.linalg.reflections import unitary
 from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Call, Routine, Way, element_type, size_of, small
-from xlanb.cpu.emitters.linalg.table import SINGULAR, clearing_vectors, gesdd
+from xlanb.cpu.emitters.linalg.table import gesdd
 from xlanb.hlo.instruction import HloInstruction
 
 
@@ -87,7 +87,4 @@ def _nanoseconds(i: HloInstruction, routine: Routine) -> float:
     return 300.0 + 60.0 * n * n + m * n * (2 * n + lefts) * element_type(i).byte_size / 40
 
 
-WAYS["gesdd"].insert(
-    0,
-    clearing_vectors(Way(small(gesdd), checked(emit_gesdd, SINGULAR), _nanoseconds, lambda i, r: _room(i, r).bytes)),
-)
+WAYS["gesdd"].insert(0, Way(small(gesdd), checked(emit_gesdd), _nanoseconds, lambda i, r: _room(i, r).bytes))

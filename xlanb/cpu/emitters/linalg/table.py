@@ -6,7 +6,6 @@ Sources: LAPACK's reference (netlib.org/lapack), jaxlib's lapack_kernels for ope
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from xlanb.codegen.elemental import array_of
 from xlanb.codegen.elements import part
@@ -14,24 +13,21 @@ from xlanb.codegen.function import Function
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I32
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.linalg.lapack import Iteration, lapack_way
+from xlanb.cpu.emitters.linalg.lapack import lapack_way
 from xlanb.cpu.emitters.linalg.routine import (
+    COPY,
+    OPERAND,
+    RESULT,
+    SCRATCH,
     WAYS,
+    WORK,
     Arguments,
     Call,
-    Copied,
-    Operand,
-    Result,
     Routine,
-    Scratch,
     Spec,
-    Way,
-    Workspace,
     element_type,
     is_by_rows,
-    is_used,
     number,
-    result_bytes,
     size_of,
 )
 from xlanb.evaluator.lapack import lapack_options
@@ -43,9 +39,8 @@ T = PrimitiveType
 COMPLEX = {T.F32: T.C64, T.F64: T.C128, T.C64: T.C64, T.C128: T.C128}
 """The complex type of the same precision."""
 _INFO: Spec = (T.S32, ())
-_NO_INFO = Scratch(4)
+_NO_INFO = SCRATCH(4)
 """An info that is no result."""
-_WORK = Workspace()
 
 
 def _letter(i: HloInstruction, option: str, letters: str) -> str:
@@ -54,24 +49,19 @@ def _letter(i: HloInstruction, option: str, letters: str) -> str:
     return found if found in letters else ""
 
 
-def _is_square(i: HloInstruction) -> bool:
-    rows, columns = size_of(i)
-    return rows == columns
-
-
-def _types(i: HloInstruction) -> tuple[PrimitiveType, PrimitiveType]:
-    """The element type, and that of its parts."""
-    t = element_type(i)
-    return t, part(t)
-
-
 def _matrix(i: HloInstruction, operand: int = 0) -> Spec:
     return element_type(i), size_of(i, operand)
 
 
+def _square(i: HloInstruction) -> tuple[PrimitiveType, int, Spec]:
+    """The element type, the order and the square matrix that operand 0 has to be."""
+    t, n = element_type(i), size_of(i)[1]
+    return t, n, (t, (n, n))
+
+
 def _reals(t: PrimitiveType, count: int) -> Arguments:
     """The scratch memory of so many real numbers that routines for complex ones take besides."""
-    return (Scratch(count * part(t).byte_size),) if t.is_complex else ()
+    return (SCRATCH(count * part(t).byte_size),) if t.is_complex else ()
 
 
 # -- Cholesky factors -----------------------------------------------------------------------------------------------
@@ -79,18 +69,16 @@ def _reals(t: PrimitiveType, count: int) -> Arguments:
 
 def potrf(i: HloInstruction) -> Routine | None:
     """(a) -> (factor, info)"""
-    matrix, n, uplo = _matrix(i), size_of(i)[1], _letter(i, "uplo", "LU")
-    if not (_is_square(i) and uplo):
+    (_, n, matrix), uplo = _square(i), _letter(i, "uplo", "LU")
+    if not uplo:
         return None
-    return Routine((matrix,), (matrix, _INFO), "potrf", (uplo, n, Result(0), n, Result(1)), n**3 / 3)
+    return Routine((matrix,), (matrix, _INFO), "potrf", (uplo, n, RESULT(0), n, RESULT(1)), n**3 / 3)
 
 
-def cholesky(i: HloInstruction) -> Routine | None:
+def cholesky(i: HloInstruction) -> Routine:
     """(a) -> factor. A matrix by rows is its transpose by columns."""
-    matrix, n, uplo = _matrix(i), size_of(i)[1], "U" if bool(i.get("lower")) == is_by_rows(i, 0) else "L"
-    if not _is_square(i):
-        return None
-    return Routine((matrix,), (matrix,), "potrf", (uplo, n, Result(0), n, _NO_INFO), n**3 / 3)
+    (_, n, matrix), uplo = _square(i), "U" if bool(i.get("lower")) == is_by_rows(i, 0) else "L"
+    return Routine((matrix,), (matrix,), "potrf", (uplo, n, RESULT(0), n, _NO_INFO), n**3 / 3)
 
 
 def finish_potrf(call: Call, arguments: Sequence[Value]) -> None:
@@ -135,7 +123,7 @@ def getrf(i: HloInstruction) -> Routine:
     """(a) -> (packed factors, pivots from 1 on, info)"""
     matrix, (m, n) = _matrix(i), size_of(i)
     results = (matrix, (T.S32, (min(m, n),)), _INFO)
-    return Routine((matrix,), results, "getrf", (m, n, Result(0), m, Result(1), Result(2)), _cube(i))
+    return Routine((matrix,), results, "getrf", (m, n, RESULT(0), m, RESULT(1), RESULT(2)), _cube(i))
 
 
 def _cube(i: HloInstruction) -> float:
@@ -154,7 +142,7 @@ def trsm(i: HloInstruction) -> Routine | None:
     n, others = (rows, columns) if left else (columns, rows)
     m, k = (n, others) if letters[0] == "L" else (others, n)
     matrix, sides = (element_type(i), (n, n)), _matrix(i, 1)
-    arguments: Arguments = (*letters, m, k, 1.0, Operand(0), n, Result(0), m)
+    arguments: Arguments = (*letters, m, k, 1.0, OPERAND(0), n, RESULT(0), m)
     return Routine((matrix, sides), (sides,), "trsm", arguments, n * n * others)
 
 
@@ -192,7 +180,7 @@ def geqrf(i: HloInstruction) -> Routine:
     """(a) -> (reflections and R, tau)"""
     matrix, (m, n) = _matrix(i), size_of(i)
     results = (matrix, (matrix[0], (min(m, n),)))
-    return Routine((matrix,), results, "geqrf", (m, n, Result(0), m, Result(1), _WORK, _NO_INFO), 2 * _cube(i))
+    return Routine((matrix,), results, "geqrf", (m, n, RESULT(0), m, RESULT(1), WORK, _NO_INFO), 2 * _cube(i))
 
 
 def orgqr(i: HloInstruction) -> Routine | None:
@@ -202,7 +190,7 @@ def orgqr(i: HloInstruction) -> Routine | None:
     matrix, (m, n), count = _matrix(i), size_of(i), array_of(i.operands[1]).dimensions[-1]
     if not count <= n <= m:
         return None
-    arguments = (m, n, count, Result(0), m, Operand(1), _WORK, _NO_INFO)
+    arguments = (m, n, count, RESULT(0), m, OPERAND(1), WORK, _NO_INFO)
     return Routine((matrix, (matrix[0], (count,))), (matrix,), _unitary(i, "gqr"), arguments, 2 * _cube(i))
 
 
@@ -217,8 +205,8 @@ def ormqr(i: HloInstruction) -> Routine | None:
         return None
     adjoint = "N" if not options.get("transpose", 0) else "C" if t.is_complex else "T"
     # The reflections are copied: the routine changes and restores them, and operands may be read-only.
-    letters, reflections = ("L" if left else "R", adjoint), (Copied(0), rows, Operand(1))
-    arguments = (*letters, m, n, count, *reflections, Result(0), m, _WORK, _NO_INFO)
+    letters, reflections = ("L" if left else "R", adjoint), (COPY(0), rows, OPERAND(1))
+    arguments = (*letters, m, n, count, *reflections, RESULT(0), m, WORK, _NO_INFO)
     operands = (_matrix(i), (t, (count,)), _matrix(i, 2))
     return Routine(operands, operands[2:], _unitary(i, "mqr"), arguments, 4 * m * n * count)
 
@@ -227,7 +215,7 @@ def geqp3(i: HloInstruction) -> Routine | None:
     """(a, columns that are to come first) -> (reflections and R, order of the columns, tau)"""
     matrix, (m, n) = _matrix(i), size_of(i)
     order, tau = (T.S32, (n,)), (matrix[0], (min(m, n),))
-    arguments: Arguments = (m, n, Result(0), m, Result(1), Result(2), _WORK, *_reals(matrix[0], 2 * n), _NO_INFO)
+    arguments: Arguments = (m, n, RESULT(0), m, RESULT(1), RESULT(2), WORK, *_reals(matrix[0], 2 * n), _NO_INFO)
     return Routine((matrix, order), (matrix, order, tau), "geqp3", arguments, 2 * _cube(i))
 
 
@@ -247,31 +235,30 @@ WAYS["geqp3"] = [lapack_way(geqp3, in_place=(0, 1))]
 
 def syevd(i: HloInstruction) -> Routine | None:
     """(a) -> (eigenvectors with mode V, else a, eigenvalues, info)"""
-    (t, real), matrix, n = _types(i), _matrix(i), size_of(i)[1]
-    mode, uplo = _letter(i, "mode", "VN"), _letter(i, "uplo", "LU")
-    if not (_is_square(i) and mode and uplo):
+    (t, n, matrix), mode, uplo = _square(i), _letter(i, "mode", "VN"), _letter(i, "uplo", "LU")
+    if not (mode and uplo):
         return None
     is_wanted = mode == "V"
     reals, integers = (1 + 5 * n + 2 * n * n, 3 + 5 * n) if is_wanted else (n, 1)
     more: Arguments = (*_reals(t, reals), reals) if t.is_complex else ()
-    head: Arguments = (mode, uplo, n, Result(0) if is_wanted else Copied(0), n, Result(1))
-    arguments: Arguments = (*head, _WORK, *more, Scratch(4 * integers), integers, Result(2))
-    name = "heevd" if t.is_complex else "syevd"
-    return Routine((matrix,), (matrix, (real, (n,)), _INFO), name, arguments, 9 * n**3)
+    head: Arguments = (mode, uplo, n, RESULT(0) if is_wanted else COPY(0), n, RESULT(1))
+    arguments: Arguments = (*head, WORK, *more, SCRATCH(4 * integers), integers, RESULT(2))
+    results, failing = (matrix, (part(t), (n,)), _INFO), (0, 1) if is_wanted else (1,)
+    return Routine((matrix,), results, "heevd" if t.is_complex else "syevd", arguments, 9 * n**3, uplo, failing)
 
 
 def sytrd(i: HloInstruction) -> Routine | None:
     """(a) -> (reflections, diagonal, subdiagonal, tau, info)"""
-    (t, real), matrix, n, uplo = _types(i), _matrix(i), size_of(i)[1], _letter(i, "uplo", "LU")
-    if not (_is_square(i) and n > 1 and uplo):
+    (t, n, matrix), uplo = _square(i), _letter(i, "uplo", "LU")
+    if not (n > 1 and uplo):
         return None
+    real = part(t)
     results = (matrix, (real, (n,)), (real, (n - 1,)), (t, (n - 1,)), _INFO)
-    arguments: Arguments = (uplo, n, Result(0), n, *map(Result, range(1, 4)), _WORK, Result(4))
+    arguments: Arguments = (uplo, n, RESULT(0), n, *map(RESULT, range(1, 4)), WORK, RESULT(4))
     return Routine((matrix,), results, "hetrd" if t.is_complex else "sytrd", arguments, 4 / 3 * n**3)
 
 
-SYMMETRIC = Iteration(lambda r: str(r.arguments[1]), 2, lambda r: (0, 1) if r.arguments[0] == "V" else (1,))
-WAYS["syevd"] = WAYS["heevd"] = [lapack_way(syevd, iteration=SYMMETRIC)]
+WAYS["syevd"] = WAYS["heevd"] = [lapack_way(syevd)]
 WAYS["sytrd"] = WAYS["hetrd"] = [lapack_way(sytrd)]
 
 
@@ -280,35 +267,23 @@ WAYS["sytrd"] = WAYS["hetrd"] = [lapack_way(sytrd)]
 
 def gesdd(i: HloInstruction) -> Routine | None:
     """(a) -> (a, singular values, U, V^H, info); zeros with mode N for U and V^H"""
-    (t, real), matrix, (m, n), mode = _types(i), _matrix(i), size_of(i), _letter(i, "mode", "ASN")
+    matrix, (m, n), mode = _matrix(i), size_of(i), _letter(i, "mode", "ASN")
     if not mode:
         return None
-    k, large = min(m, n), max(m, n)
-    places: Arguments = (Result(2), m, Result(3), k if mode == "S" else n)
+    t, k, large = matrix[0], min(m, n), max(m, n)
+    places: Arguments = (RESULT(2), m, RESULT(3), k if mode == "S" else n)
     vectors: tuple[Spec | None, ...] = ((t, (m, m)), (t, (n, n))) if mode == "A" else ((t, (m, k)), (t, (k, n)))
     reals = max(5 * k**2 + 5 * k, 2 * large * k + 2 * k**2 + k)
     if mode == "N":
         places, vectors, reals = (None, 1, None, 1), (None, None), 7 * k
-    head: Arguments = (mode, m, n, Copied(0), m, Result(1), *places)
-    arguments: Arguments = (*head, _WORK, *_reals(t, reals), Scratch(32 * k), Result(4))
-    return Routine((matrix,), (matrix, (real, (k,)), *vectors, _INFO), "gesdd", arguments, 10 * _cube(i))
+    head: Arguments = (mode, m, n, COPY(0), m, RESULT(1), *places)
+    arguments: Arguments = (*head, WORK, *_reals(t, reals), SCRATCH(32 * k), RESULT(4))
+    results = (matrix, (part(t), (k,)), *vectors, _INFO)
+    failing, zeros = (range(1, 2), range(2, 4)) if mode == "N" else (range(1, 4), range(0))
+    return Routine((matrix,), results, "gesdd", arguments, 10 * _cube(i), "A", failing, zeros)
 
 
-def clearing_vectors(way: Way) -> Way:
-    """A way of gesdd that sets the vectors to zero with mode N, those that are used."""
-
-    def emit(call: Call) -> None:
-        i, sizes = call.instruction, result_bytes(call.instruction)
-        for k in (2, 3) if call.routine.arguments[0] == "N" else ():
-            if is_used(i, k):
-                call.f.fill(call.results[k], 0, sizes[k])
-        way.emit(call)
-
-    return replace(way, emit=emit)
-
-
-SINGULAR = Iteration(lambda _: "A", 4, lambda r: (1,) if r.arguments[0] == "N" else (1, 2, 3))
-WAYS["gesdd"] = WAYS["gesvd"] = [clearing_vectors(lapack_way(gesdd, iteration=SINGULAR))]
+WAYS["gesdd"] = WAYS["gesvd"] = [lapack_way(gesdd)]
 
 
 # -- general matrices -----------------------------------------------------------------------------------------------
@@ -316,18 +291,33 @@ WAYS["gesdd"] = WAYS["gesvd"] = [clearing_vectors(lapack_way(gesdd, iteration=SI
 
 def geev(i: HloInstruction) -> Routine | None:
     """(a) -> (eigenvalues, as real and imaginary parts of real matrices; left and right eigenvectors; info)"""
-    matrix, n, t = _matrix(i), size_of(i)[1], element_type(i)
+    t, n, matrix = _square(i)
     letters = [_letter(i, f"compute_{side}", "VN") for side in ("left", "right")]
-    if not (_is_square(i) and all(letters)):
+    if not all(letters):
         return None
     vectors: Spec = (COMPLEX[t], (n, n))
-    head: Arguments = (*letters, n, Copied(0), n, Result(0))
-    rest: Arguments = (Result(1), n, Result(2), n, _WORK, *_reals(t, 2 * n), Result(3))
+    head: Arguments = (*letters, n, COPY(0), n, RESULT(0))
+    rest: Arguments = (RESULT(1), n, RESULT(2), n, WORK, *_reals(t, 2 * n), RESULT(3))
     if not t.is_complex:
-        made = Scratch(n * n * t.byte_size)
-        rest = (Result(1), made, n, made, n, _WORK, Result(4))
-    results = (*_eigenvalues(t, n), vectors, vectors, _INFO)
-    return Routine((matrix,), results, "geev", (*head, *rest), 25 * n**3)
+        made = SCRATCH(n * n * t.byte_size)
+        rest = (RESULT(1), made, n, made, n, WORK, RESULT(4))
+    values = _eigenvalues(t, n)
+    zeros = [len(values) + k for k, letter in enumerate(letters) if letter == "N"]
+    results = (*values, vectors, vectors, _INFO)
+    return _iteration("geev", matrix, results, (*head, *rest), zeros)
+
+
+def gees(i: HloInstruction) -> Routine | None:
+    """(a) -> (T, Z, eigenvalues as geev's, how many are selected, info)"""
+    (t, n, matrix), mode = _square(i), _letter(i, "mode", "VN")
+    if not mode:
+        return None
+    values = _eigenvalues(t, n)
+    k = 2 + len(values)
+    head: Arguments = (mode, "N", None, n, RESULT(0), n, RESULT(k), *map(RESULT, range(2, k)))
+    arguments: Arguments = (*head, RESULT(1), n, WORK, *_reals(t, n), None, RESULT(k + 1))
+    zeros = (1, k) if mode == "N" else (k,)
+    return _iteration("gees", matrix, (matrix, matrix, *values, _INFO, _INFO), arguments, zeros)
 
 
 def _eigenvalues(t: PrimitiveType, n: int) -> tuple[Spec, ...]:
@@ -335,36 +325,26 @@ def _eigenvalues(t: PrimitiveType, n: int) -> tuple[Spec, ...]:
     return ((t, (n,)),) * (1 if t.is_complex else 2)
 
 
-def gees(i: HloInstruction) -> Routine | None:
-    """(a) -> (T, Z, eigenvalues as geev's, how many are selected, info)"""
-    matrix, n, t, mode = _matrix(i), size_of(i)[1], element_type(i), _letter(i, "mode", "VN")
-    if not (_is_square(i) and mode):
-        return None
-    values = _eigenvalues(t, n)
-    k = 2 + len(values)
-    head: Arguments = (mode, "N", None, n, Result(0), n, Result(k), *map(Result, range(2, k)))
-    arguments: Arguments = (*head, Result(1), n, _WORK, *_reals(t, n), None, Result(k + 1))
-    return Routine((matrix,), (matrix, matrix, *values, _INFO, _INFO), "gees", arguments, 25 * n**3)
+def _iteration(name: str, matrix: Spec, results: Sequence[Spec], arguments: Arguments, zeros: Sequence[int]) -> Routine:
+    failing = [k for k in range(len(results) - 1) if k not in zeros]
+    return Routine((matrix,), results, name, arguments, 25 * matrix[1][0] ** 3, "A", failing, zeros)
 
 
 def gehrd(i: HloInstruction) -> Routine | None:
     """(a) -> (H and reflections, tau, info)"""
-    matrix, n, options = _matrix(i), size_of(i)[1], lapack_options(i)
+    (t, n, matrix), options = _square(i), lapack_options(i)
     low, high = options.get("low", 0), options.get("high", 0)
-    if not (_is_square(i) and n > 1 and 1 <= low <= high <= n):
+    if not (n > 1 and 1 <= low <= high <= n):
         return None
-    arguments = (n, low, high, Result(0), n, Result(1), _WORK, Result(2))
-    return Routine((matrix,), (matrix, (matrix[0], (n - 1,)), _INFO), "gehrd", arguments, 10 / 3 * n**3)
+    arguments = (n, low, high, RESULT(0), n, RESULT(1), WORK, RESULT(2))
+    return Routine((matrix,), (matrix, (t, (n - 1,)), _INFO), "gehrd", arguments, 10 / 3 * n**3)
 
 
-def _eigenvectors(call: Call, arguments: Sequence[Value]) -> None:
-    """Make complex eigenvectors of LAPACK's real ones; set those that were not asked for to zero."""
-    n, sizes = size_of(call.instruction)[1], result_bytes(call.instruction)
-    for k, result in enumerate((-3, -2)):
-        if call.routine.arguments[k] == "N":
-            call.f.fill(call.results[result], 0, sizes[result])
-        elif not call.type.is_complex:
-            given = (arguments[7 + 2 * k], call.results[1], call.results[result], n)
+def _finish_geev(call: Call, arguments: Sequence[Value]) -> None:
+    """Make complex eigenvectors of LAPACK's real ones."""
+    for k, result in enumerate((2, 3)):
+        if call.routine.arguments[k] == "V" and not call.type.is_complex:
+            given = (arguments[7 + 2 * k], call.results[1], call.results[result], size_of(call.instruction)[1])
             call.step("eigenvectors", _write_pairs, *given)
 
 
@@ -383,12 +363,6 @@ def _write_pairs(f: Function, t: PrimitiveType, v: Value, imaginary: Value, resu
             into[r * 2], into[r * 2 + 1] = real[r], other[r] * sign
 
 
-def _clear_schur_vectors(call: Call, _arguments: Sequence[Value]) -> None:
-    if call.routine.arguments[0] == "N":
-        call.f.fill(call.results[1], 0, result_bytes(call.instruction)[1])
-
-
-GENERAL = Iteration(lambda _: "A", -1, lambda r: range(len(r.results) - 1))
-WAYS["geev"] = [lapack_way(geev, finish=_eigenvectors, iteration=GENERAL, in_place=())]
-WAYS["gees"] = [lapack_way(gees, finish=_clear_schur_vectors, iteration=GENERAL)]
+WAYS["geev"] = [lapack_way(geev, finish=_finish_geev, in_place=())]
+WAYS["gees"] = [lapack_way(gees)]
 WAYS["gehrd"] = [lapack_way(gehrd)]
