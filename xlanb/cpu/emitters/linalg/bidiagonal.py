@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.types import I32, I64
+from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.linalg.columns import Columns, Matrix
 from xlanb.cpu.emitters.linalg.reflections import combine_columns, reflect_columns, reflector, subtract_products
-from xlanb.cpu.emitters.linalg.rotations import rotate_columns, rotation
+from xlanb.cpu.emitters.linalg.rotations import Block, iterate, rotate_columns, rotation
 
-_ITERATIONS = 30
-"""Rounds that each singular value may take."""
 Way = tuple[Pointer, Pointer, Value, Value, Value, Value]
 
 
@@ -50,27 +48,20 @@ def golub_kahan(
 
     d and e have room for a number before the first.
     """
-    f, n = c.f, y.rows
-    both = (turns, turns.by(n + n))
+    both = (turns, turns.by(y.rows + y.rows))
     e[-1] = c.real(0)
-    zero, one = f.const(I64, 0), f.const(I64, 1)
-    with f.rounds([n - 1, zero, -one, -one, one]) as loop:
-        high, rounds, *former = loop.values
+
+    def block(high: Value) -> Sequence[Value]:
         low, smallest = _block(c, d, e, high)
         e[low - 1] = c.real(0)
-        moved = low.differs(former[0]) | high.differs(former[1])
-        step = moved.select((abs(d[low]) >= abs(d[high])).select(one, -1), former[2])
+        return low, high, abs(d[low]) >= abs(d[high]), smallest
 
-        def sweep() -> Sequence[Value]:
-            _sweep(c, (d, e), (low, high, step), smallest, both)
-            if vectors:
-                _rotate(c, x, y, (low, high, step), both)
-            return [high, rounds + 1]
+    def sweep(rows: Block, smallest: Value) -> None:
+        _sweep(c, (d, e), rows, smallest, both)
+        if vectors:
+            _rotate(c, x, y, rows, both)
 
-        high_next, rounds_next = f.choose(high.equals(low), lambda: [high - 1, rounds], sweep)
-        loop.next = [high_next, rounds_next, low, high, step]
-        loop.again = (high_next >= 0) & (rounds_next < n * _ITERATIONS)
-    info[0] = (loop.values[0] >= 0).zext(I32)
+    iterate(c, y.rows, info, False, block, sweep)
 
 
 def _block(c: Columns, d: Pointer, e: Pointer, high: Value) -> tuple[Value, Value]:
@@ -85,9 +76,7 @@ def _block(c: Columns, d: Pointer, e: Pointer, high: Value) -> tuple[Value, Valu
     return loop.values[0], loop.values[1]
 
 
-def _rotate(
-    c: Columns, x: Matrix, y: Matrix, block: tuple[Value, Value, Value], turns: tuple[Pointer, Pointer]
-) -> None:
+def _rotate(c: Columns, x: Matrix, y: Matrix, block: Block, turns: tuple[Pointer, Pointer]) -> None:
     """Turn the columns of vectors: downwards those of right vectors by the first rotation of each pair, those of left ones by the second; upwards the other way round."""
     low, high, step = block
     down = step > 0
@@ -107,7 +96,7 @@ def _shift(c: Columns, f: Value, g: Value, h: Value) -> Value:
 def _sweep(
     c: Columns,
     diagonals: tuple[Pointer, Pointer],
-    block: tuple[Value, Value, Value],
+    block: Block,
     smallest: Value,
     turns: tuple[Pointer, Pointer],
 ) -> None:

@@ -18,13 +18,10 @@ from xlanb.cpu.emitters.linalg.columns import Columns, Matrix, Room, step
 from xlanb.cpu.emitters.linalg.lapack import checked
 from xlanb.cpu.emitters.linalg.padded import ascending, bring, normalize, take
 from xlanb.cpu.emitters.linalg.reflections import combine_columns, reflector, subtract_products, unitary
-from xlanb.cpu.emitters.linalg.rotations import rotate_columns, rotation
+from xlanb.cpu.emitters.linalg.rotations import Block, iterate, rotate_columns, rotation
 from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Call, Routine, Way, element_type, size_of, small
 from xlanb.cpu.emitters.linalg.table import syevd
 from xlanb.hlo.instruction import HloInstruction
-
-_ITERATIONS = 30
-"""Rounds that each eigenvalue may take (LAPACK's)."""
 
 
 def _room(i: HloInstruction) -> Room:
@@ -89,27 +86,21 @@ def ql(c: Columns, d: Pointer, e: Pointer, z: Matrix, turns: Pointer, info: Poin
 
     d has room for a number behind the last one, e for one before the first.
     """
-    f, n = c.f, z.rows
+    n = z.rows
     d[n] = e[n - 1] = c.real(0)
-    zero, one = f.const(I64, 0), f.const(I64, 1)
-    with f.rounds([zero, zero, -one, zero, one]) as loop:
-        low, rounds, *former = loop.values
+
+    def block(low: Value) -> Sequence[Value]:
         high = _block_end(c, d, e, low)
         e[high] = c.real(0)
-        moved = low.differs(former[0]) | high.differs(former[1])
-        step = moved.select((abs(d[high]) >= abs(d[low])).select(one, -1), former[2])
+        return low, high, abs(d[high]) >= abs(d[low])
 
-        def sweep() -> Sequence[Value]:
-            _sweep(c, (d, e), (low, high, step), turns)
-            if vectors:
-                far = (step > 0).select(high, low)
-                rotate_columns(c, z, (far, -step, high - low), turns)
-            return [low, rounds + 1]
+    def sweep(rows: Block) -> None:
+        _sweep(c, (d, e), rows, turns)
+        if vectors:
+            low, high, step = rows
+            rotate_columns(c, z, ((step > 0).select(high, low), -step, high - low), turns)
 
-        low_next, rounds_next = f.choose(high.equals(low), lambda: [low + 1, rounds], sweep)
-        loop.next = [low_next, rounds_next, low, high, step]
-        loop.again = (low_next < n) & (rounds_next < n * _ITERATIONS)
-    info[0] = (loop.values[0] < n).zext(I32)
+    iterate(c, n, info, True, block, sweep)
 
 
 def _block_end(c: Columns, d: Pointer, e: Pointer, low: Value) -> Value:
@@ -122,7 +113,7 @@ def _block_end(c: Columns, d: Pointer, e: Pointer, low: Value) -> Value:
     return loop.values[0]
 
 
-def _sweep(c: Columns, diagonals: tuple[Pointer, Pointer], block: tuple[Value, Value, Value], turns: Pointer) -> None:
+def _sweep(c: Columns, diagonals: tuple[Pointer, Pointer], block: Block, turns: Pointer) -> None:
     """One implicit QL step on rows low..high: the shift is taken at one end, the bulge goes from the other one to it; `step` leads from the first to the second."""
     (d, e), (low, high, step) = diagonals, block
     forward = step > 0

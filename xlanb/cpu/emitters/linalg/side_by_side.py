@@ -6,9 +6,6 @@ loops, and put back. LAPACK's calls cost more than the arithmetic on such matric
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
@@ -42,33 +39,8 @@ def copy(call: Call, matrices: Value, scratch: Value, elements: int, *, out: boo
     interleave(call.f, call.numbers(matrices), even, odd, parts, parts, call.count, 1, out, None)
 
 
-@dataclass
-class Interleaved:
-    """Elements of matrices side by side, from a pointer to vectors in scratch memory on."""
-
-    s: SideBySide
-    first: Value
-
-    def get(self, index: Ix) -> Element:
-        """Element `index` of all matrices."""
-        pointer, parts = self._parts(index)
-        return tuple(pointer.load(at, self.s.lanes) for at in parts)
-
-    def set(self, index: Ix, value: Element) -> None:
-        """Set element `index` of all matrices."""
-        pointer, parts = self._parts(index)
-        for at, vector in zip(parts, value, strict=True):
-            pointer.store(at, vector)
-
-    def _parts(self, index: Ix) -> tuple[Pointer, Sequence[Ix]]:
-        """Where the parts of an element are."""
-        s = self.s
-        pointer = Pointer(self.first, s.kind).by(s.f.value(index) * (s.parts * s.lanes))
-        return pointer, [k * s.lanes for k in range(s.parts)]
-
-
 class SideBySide:
-    """Writes arithmetic on elements of matrices side by side."""
+    """Writes arithmetic on elements of matrices side by side, which begin at an address of scratch memory."""
 
     def __init__(self, f: Function, t: PrimitiveType) -> None:
         self.f = f
@@ -77,6 +49,20 @@ class SideBySide:
         self.lanes = lanes_of(self.kind.bytes)
         self.zeros = f.zero(self.kind.times(self.lanes))
         self.ones = f.const(self.kind.times(self.lanes), 1.0)
+
+    def get(self, matrices: Value, index: Ix) -> Element:
+        """Element `index` of all matrices."""
+        first = self._element(matrices, index)
+        return tuple(first.load(k * self.lanes, self.lanes) for k in range(self.parts))
+
+    def set(self, matrices: Value, index: Ix, value: Element) -> None:
+        """Set element `index` of all matrices."""
+        first = self._element(matrices, index)
+        for k, vector in enumerate(value):
+            first.store(k * self.lanes, vector)
+
+    def _element(self, matrices: Value, index: Ix) -> Pointer:
+        return Pointer(matrices, self.kind).by(self.f.value(index) * (self.parts * self.lanes))
 
     def store_integers(self, target: Value, vector: Value, count: Value) -> None:
         """Store an i32 for each matrix."""

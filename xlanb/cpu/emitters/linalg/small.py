@@ -13,7 +13,6 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Call, Fit, Routine, Way, element_type, size_of
 from xlanb.cpu.emitters.linalg.side_by_side import (
     Element,
-    Interleaved,
     SideBySide,
     copy,
     least_matrices,
@@ -65,29 +64,29 @@ def _write_potrf(
     s = SideBySide(f, t)
     with f.carried(n, [s.none()], guarded=True) as column:
         at = f.value(column.index)
-        column.next = [_potrf_column(s, Interleaved(s, room), at, n, (down, along), column.values[0])]
+        column.next = [_potrf_column(s, room, at, n, (down, along), column.values[0])]
     s.store_integers(info, column.values[0], count)
 
 
-def _potrf_column(s: SideBySide, a: Interleaved, j: Value, n: Value, steps: tuple[Value, Value], info: Value) -> Value:
+def _potrf_column(s: SideBySide, a: Value, j: Value, n: Value, steps: tuple[Value, Value], info: Value) -> Value:
     """Column j, subtracted from those after it; gives info."""
     f, (down, along) = s.f, steps
     own, below = j * along, j + 1
     diagonal = own + j * down
-    pivot, *others = a.get(diagonal)
+    pivot, *others = s.get(a, diagonal)
     bad = (pivot <= 0.0) & info.equals(0)
     root = pivot.sqrt()
-    a.set(diagonal, (root, *(s.zeros for _ in others)))
+    s.set(a, diagonal, (root, *(s.zeros for _ in others)))
     inverse = s.ones / root
     with f.loop(n, below, guarded=True) as i:
         at = own + f.value(i) * down
-        a.set(at, s.scaled(a.get(at), inverse))
+        s.set(a, at, s.scaled(s.get(a, at), inverse))
     with f.loop(n, below, guarded=True) as column:
         k = f.value(column)
-        factor, other = s.adjoint(a.get(own + k * down)), k * along
+        factor, other = s.adjoint(s.get(a, own + k * down)), k * along
         with f.loop(n, k, guarded=True) as i:
             row = f.value(i) * down
-            a.set(other + row, s.minus(a.get(other + row), a.get(own + row), factor))
+            s.set(a, other + row, s.minus(s.get(a, other + row), s.get(a, own + row), factor))
     return bad.select(s.everywhere(below), info)
 
 
@@ -114,39 +113,37 @@ def _write_getrf(
     matrices, mask = f.constants(I64, range(s.lanes)) * steps, Mask.first(f, s.lanes, count)
     with f.carried(steps, [s.none()], guarded=True) as step:
         k = f.value(step.index)
-        where, failed = _getrf_column(s, Interleaved(s, room), (m, n), k, step.values[0])
+        where, failed = _getrf_column(s, room, (m, n), k, step.values[0])
         with f.vectorized(s.lanes, mask):
             scatter(f, Pointer(pivots, I32).addresses(matrices + k), where + 1)
         step.next = [failed]
     s.store_integers(info, step.values[0], count)
 
 
-def _getrf_column(
-    s: SideBySide, a: Interleaved, size: tuple[Value, Value], k: Value, info: Value
-) -> tuple[Value, Value]:
+def _getrf_column(s: SideBySide, a: Value, size: tuple[Value, Value], k: Value, info: Value) -> tuple[Value, Value]:
     """Column k: exchange rows, divide, and subtract from those right of it; gives the pivot's row, and info."""
     f, (m, n) = s.f, size
     own, below = k * m, k + 1
     where = _largest(s, a, own, k, m)
     _exchange(s, a, size, k, where)
-    pivot = a.get(own + k)
+    pivot = s.get(a, own + k)
     is_zero = s.size(pivot).equals(0.0)
     divisor = s.chosen(is_zero, s.one(), pivot)
     inverse = s.inverse(divisor) if s.parts == 2 else None
     with f.loop(m, below, guarded=True) as i:
         at = own + f.value(i)
-        x = a.get(at)
-        a.set(at, (x[0] / divisor[0],) if inverse is None else s.times(x, inverse))
+        x = s.get(a, at)
+        s.set(a, at, (x[0] / divisor[0],) if inverse is None else s.times(x, inverse))
     with f.loop(n, below, guarded=True) as j:
         column = f.value(j) * m
-        factor = a.get(column + k)
+        factor = s.get(a, column + k)
         with f.loop(m, below, guarded=True) as i:
             row = f.value(i)
-            a.set(column + row, s.minus(a.get(column + row), a.get(own + row), factor))
+            s.set(a, column + row, s.minus(s.get(a, column + row), s.get(a, own + row), factor))
     return where, (is_zero & info.equals(0)).select(s.everywhere(below), info)
 
 
-def _exchange(s: SideBySide, a: Interleaved, size: tuple[Value, Value], k: Value, where: Value) -> None:
+def _exchange(s: SideBySide, a: Value, size: tuple[Value, Value], k: Value, where: Value) -> None:
     """Exchange row k with the row that `where` names, lane by lane."""
     f, (m, n) = s.f, size
     with f.loop(m, k + 1, guarded=True) as i:
@@ -154,16 +151,16 @@ def _exchange(s: SideBySide, a: Interleaved, size: tuple[Value, Value], k: Value
         with f.loop(n, guarded=True) as j:
             column = f.value(j) * m
             places = column + k, column + f.value(i)
-            x, y = (a.get(p) for p in places)
-            a.set(places[0], s.chosen(here, y, x))
-            a.set(places[1], s.chosen(here, x, y))
+            x, y = (s.get(a, p) for p in places)
+            s.set(a, places[0], s.chosen(here, y, x))
+            s.set(a, places[1], s.chosen(here, x, y))
 
 
-def _largest(s: SideBySide, a: Interleaved, own: Value, k: Value, m: Value) -> Value:
+def _largest(s: SideBySide, a: Value, own: Value, k: Value, m: Value) -> Value:
     """The rows of the largest elements of a column from row k on, the first of several."""
-    start = [s.size(a.get(own + k)), s.everywhere(k)]
+    start = [s.size(s.get(a, own + k)), s.everywhere(k)]
     with s.f.carried(m, start, k + 1, guarded=True) as row:
-        found = s.size(a.get(own + s.f.value(row.index)))
+        found = s.size(s.get(a, own + s.f.value(row.index)))
         larger = found > row.values[0]
         row.next = [larger.select(found, row.values[0]), larger.select(s.everywhere(row.index), row.values[1])]
     return row.values[1]
@@ -202,10 +199,9 @@ def _write_trsm(
 ) -> None:  # fmt: skip
     """Solve row after row of y, and subtract what each makes of those after it."""
     s = SideBySide(f, t)
-    matrix, x = Interleaved(s, room), Interleaved(s, sides)
 
     def element(index: Ix) -> Element:
-        return s.adjoint(matrix.get(index)) if conjugated else matrix.get(index)
+        return s.adjoint(s.get(room, index)) if conjugated else s.get(room, index)
 
     with f.loop(n, guarded=True) as counter:
         row = f.value(counter)
@@ -213,13 +209,13 @@ def _write_trsm(
         inverse = s.inverse(s.one() if unit else element(column + row * down))
         with f.loop(m, guarded=True) as r:
             at = own + f.value(r) * side
-            x.set(at, s.times(x.get(at), inverse))
+            s.set(sides, at, s.times(s.get(sides, at), inverse))
         with f.loop(n, row + 1, guarded=True) as q:
             factor = element(column + f.value(q) * down)
             other = start + f.value(q) * step
             with f.loop(m, guarded=True) as r:
                 across = f.value(r) * side
-                x.set(other + across, s.minus(x.get(other + across), x.get(own + across), factor))
+                s.set(sides, other + across, s.minus(s.get(sides, other + across), s.get(sides, own + across), factor))
 
 
 WAYS["trsm"].insert(0, _way(trsm, emit_trsm, in_place=1))
