@@ -51,32 +51,17 @@ def _library(name: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags
     return rounded(f, t, math.call(name, *f.alike(a, b)))
 
 
-def _divide(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
-    """By zero all ones; the lowest by -1 itself."""
-    if b.number:
-        if not t.is_signed:
-            return a.udiv(b)
-        if b.number > 0:
-            return a.sdiv(b)
+def _division(opcode: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
+    """The quotient (`div`): by zero all ones, of the lowest by -1 itself. The remainder (`rem`): by zero the dividend."""
+    full = f"{'s' if t.is_signed else 'u'}{opcode}"
+    if b.number and (b.number > 0 or not t.is_signed):
+        return f.binary(full, a, b)
     by_zero = b.equals(0)
-    if not t.is_signed:
-        return by_zero.select(-1, a.udiv(by_zero.select(1, b)))
-    minus = b.equals(-1)
-    quotient = minus.select(-a, a.sdiv((by_zero | minus).select(1, b)))
-    return by_zero.select(-1, quotient)
-
-
-def _remainder(f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
-    """By zero the dividend; by -1 zero."""
-    if b.number:
-        if not t.is_signed:
-            return a.urem(b)
-        if b.number > 0:
-            return a.srem(b)
-    by_zero = b.equals(0)
-    if not t.is_signed:
-        return by_zero.select(a, a.urem(by_zero.select(1, b)))
-    return by_zero.select(a, a.srem((by_zero | b.equals(-1)).select(1, b)))
+    minus = b.equals(-1) if t.is_signed else None
+    made = f.binary(full, a, (by_zero if minus is None else by_zero | minus).select(1, b))
+    if opcode == "rem":
+        return by_zero.select(a, made)
+    return by_zero.select(-1, made if minus is None else minus.select(-a, made))
 
 
 def _shift(opcode: str, f: Function, t: PrimitiveType, a: Value, b: Value, flags: str) -> Value:
@@ -133,8 +118,8 @@ _INTEGER: dict[Op, Rule] = {
     Op.XOR: partial(_plain, "xor"),
     Op.MAXIMUM: partial(_min_max, "max"),
     Op.MINIMUM: partial(_min_max, "min"),
-    Op.DIVIDE: _divide,
-    Op.REMAINDER: _remainder,
+    Op.DIVIDE: partial(_division, "div"),
+    Op.REMAINDER: partial(_division, "rem"),
     Op.SHIFT_LEFT: partial(_shift, "shl"),
     Op.SHIFT_RIGHT_LOGICAL: partial(_shift, "lshr"),
     Op.SHIFT_RIGHT_ARITHMETIC: partial(_shift, "ashr"),

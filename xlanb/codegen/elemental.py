@@ -15,7 +15,6 @@ from xlanb.codegen.elements import Element, parts, real, zero
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import Index, IrArray
 from xlanb.codegen.lanes import varies
-from xlanb.codegen.types import I64
 from xlanb.codegen.values import Value
 from xlanb.errors import UnimplementedError, XlanbError
 from xlanb.hlo.computation import HloComputation
@@ -275,10 +274,6 @@ class Elemental:
 
     # -- indices ------------------------------------------------------------------------------------------------
 
-    def start(self, i: HloInstruction, low: int, high: int) -> Ix:
-        """A scalar integer as an i64 index, clamped to low..high."""
-        return self.clamped(array_of(i).element_type, real(self.scalar(i)), low, high)
-
     def clamped(self, t: PrimitiveType, value: Value, low: int, high: int) -> Ix:
         """An integer value as an i64 index, clamped to low..high; an unsigned one is never negative."""
         if low == high:
@@ -289,10 +284,6 @@ class Elemental:
             return real(arithmetic.convert(f, t, T.S64, near))
         wide = real(arithmetic.convert(f, t, T.S64, value))
         return f.clamp(wide.umin(high) if t is T.U64 else wide, low, high)
-
-    def index_value(self, t: PrimitiveType, at: Ix) -> Element:
-        """An index as an element of an integer or float type."""
-        return arithmetic.convert(self.f, T.S64, t, at if isinstance(at, Value) else self.f.const(I64, at))
 
 
 class _Lazy(dict[Leaf, Source]):

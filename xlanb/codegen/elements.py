@@ -172,25 +172,19 @@ def to_memory(f: Function, t: PrimitiveType, value: Value) -> Value:
 
 def to_bits(f: Function, t: PrimitiveType, value: Value) -> Value:
     """The bits of a value as an i<bits> (pred: i8)."""
-    if t in (T.F32, T.F64):
-        return value.bits_as(integer(t.bits))
-    if t is T.F16:
-        return to_memory(f, t, value).bits_as(I16)
-    if t is T.PRED or is_narrow(t):
-        raw = to_memory(f, t, value)
-        return raw.trunc(integer(t.bits)) if t.bits < 8 and t is not T.PRED else raw
-    return value
+    if t.is_integral and t is not T.PRED:
+        return value
+    raw = to_memory(f, t, value)
+    bits = raw.bits_as(integer(raw.type.bits))
+    return bits.trunc(integer(t.bits)) if t.bits < 8 and t is not T.PRED else bits
 
 
 def from_bits(f: Function, t: PrimitiveType, bits: Value) -> Value:
     """The value of bits given as an i<bits> (pred: i8)."""
-    if t in (T.F32, T.F64):
-        return bits.bits_as(register(t))
-    if t is T.F16:
-        return from_memory(f, t, bits.bits_as(HALF))
-    if t is T.PRED or is_narrow(t):
-        return from_memory(f, t, bits.zext(I8) if t.bits < 8 and t is not T.PRED else bits)
-    return bits
+    if t.is_integral and t is not T.PRED:
+        return bits
+    raw = bits.zext(I8) if t.bits < 8 and t is not T.PRED else bits
+    return from_memory(f, t, raw.bits_as(memory(t)))
 
 
 # -- narrow floats ------------------------------------------------------------------------------------------------
@@ -265,7 +259,7 @@ def _narrow_small(t: PrimitiveType, value: Value, bits: Value) -> Value:
     # Denormal: the value counted in units of the smallest one; 2^mantissa of them is the first normal code.
     scaled = magnitude.bits_as(FLOAT) * 2.0 ** (mantissa - min_exponent)
     near = f.intrinsic("roundeven", scaled)
-    tiny = f.saturated(near, I32)
+    tiny = near.cast("fptosi", I32)
     small = magnitude.ult((127 + min_exponent) << 23)
     code = small.select(tiny, normal)
     code = code.ugt(top).select(over & (sign_bit - 1), code)

@@ -71,7 +71,6 @@ class Function:
     compare = instructions.compare
     select = instructions.select
     cast = instructions.cast
-    saturated = instructions.saturated
     intrinsic = instructions.intrinsic
     both = instructions.both
     call = instructions.call

@@ -108,13 +108,6 @@ def _declare(f: Function, result: Type, name: str, arguments: Sequence[Value]) -
         f.module.declare(result.text, name, ", ".join(a.type.text for a in arguments))
 
 
-def saturated(f: Function, a: Value, to: Type) -> Value:
-    """A float as a signed integer, towards zero: beyond the range its end, zero for NaN."""
-    (x,) = alike(f, a)
-    goal = x.type.of(to)
-    return call_as(f, goal, f"llvm.fptosi.sat.{goal.mangled}.{x.type.mangled}", x)
-
-
 def both(f: Function, a: Value, b: Value) -> Value:
     """i1 and, folded."""
     if a.number is not None:

@@ -43,7 +43,7 @@ def _iota(e: Elemental, i: HloInstruction, x: Index) -> Element:
     at = x.multi(e.f)[i.get("iota_dimension")]
     if isinstance(at, int):
         return constant(e.f, t, np.asarray(at).astype(t.dtype)[()])  # an index beyond the type wraps around
-    return e.index_value(t, at)
+    return arithmetic.convert(e.f, T.S64, t, at)
 
 
 @elemental(Op.RESHAPE, Op.DYNAMIC_RESHAPE)
@@ -151,7 +151,7 @@ def starts(e: Elemental, operands: Sequence[HloInstruction], room: Sequence[int]
         vector = array_of(operands[0])
         t = vector.element_type
         return [e.clamped(t, real(e.element(operands[0], Index(vector, [k]))), 0, r) for k, r in enumerate(room)]
-    return [e.start(o, 0, r) for o, r in zip(operands, room, strict=True)]
+    return [e.clamped(array_of(o).element_type, real(e.scalar(o)), 0, r) for o, r in zip(operands, room, strict=True)]
 
 
 @elemental(Op.DYNAMIC_SLICE)
