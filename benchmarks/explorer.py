@@ -61,14 +61,14 @@ def passes(module: HloModule, rounds: int, name: str) -> Trace:
     """Passes one after the other over a module, again and again, as a trace."""
     trace = Trace(name)
     before = module.record()
-    trace.stages.append(Stage(0, "hlo", "program", None, before))
+    trace.stages.append(Stage("hlo", "program", None, before))
     for k in range(rounds):
         chosen = _PASSES[k % len(_PASSES)]
         begin = time.perf_counter()
         xlanb.transforms.PASSES[chosen]().run(module)
         seconds = time.perf_counter() - begin
         after = module.record()
-        trace.stages.append(Stage(k + 1, "hlo_pass", chosen, before, after, ("benchmark",), seconds=seconds))
+        trace.stages.append(Stage("hlo_pass", chosen, before, after, ("benchmark",), seconds=seconds, index=k + 1))
         before = after
     return trace
 

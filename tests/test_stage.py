@@ -57,17 +57,17 @@ def test_a_recorder_numbers_stages_by_their_trace():
     recorder = Recorder()
     with observing(recorder):
         for _ in range(2):
-            emit(StageFinished(7, Stage(0, "hlo", "start", None, None)))
+            emit(StageFinished(7, Stage("hlo", "start", None, None)))
     assert [s.index for s in recorder.traces[0].stages] == [0, 1]
 
 
 def test_what_a_stage_changed_is_told_by_the_parts_of_its_records():
     before = parse(TEXT).record()
     after = parse(TEXT.replace("constant(1)", "constant(2)").replace("ones", "twos")).record()
-    stage = Stage(0, "hlo_pass", "p", before, after)
+    stage = Stage("hlo_pass", "p", before, after)
     assert (stage.added, stage.removed, stage.modified) == ({"twos"}, {"ones"}, {"one", "y"})
     assert str(stage) == "p: 1 removed, 1 added, 2 changed"
-    assert str(Stage(0, "hlo", "start", None, before)) == "start: 4 HLO instructions"
+    assert str(Stage("hlo", "start", None, before)) == "start: 4 HLO instructions"
 
 
 def test_artifacts_of_other_kinds_have_no_parts_and_no_size():
@@ -78,7 +78,7 @@ def test_artifacts_of_other_kinds_have_no_parts_and_no_size():
 def test_a_deferred_artifact_is_read_once():
     loads = []
     given = Deferred(lambda: loads.append(1) or "text")
-    stage = Stage(0, "hlo", "start", given, given)
+    stage = Stage("hlo", "start", given, given)
     assert not stage.changed
     assert not loads
     assert stage.before == stage.after == "text"

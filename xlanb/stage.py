@@ -69,7 +69,6 @@ class Stage(Displayable):
     transforms.PassResult.
     """
 
-    index: int
     kind: str
     name: str
     given_before: Any
@@ -80,6 +79,7 @@ class Stage(Displayable):
     seconds: float | None = None
     summary: str = ""
     error: str | None = None
+    index: int = 0
 
     @property
     def before(self) -> Any:

@@ -51,10 +51,10 @@ class WrongTrigonometry(HloPass):
 
 def traced(*passes: str) -> Trace:
     module = xlanb.hlo.parse(PROGRAM)
-    trace = Trace("m", [Stage(0, "hlo", "before_optimizations", None, module.record())])
+    trace = Trace("m", [Stage("hlo", "before_optimizations", None, module.record())])
     for name in passes:
         result = xlanb.transforms.PASSES[name]().run(module)
-        trace.stages.append(Stage(len(trace), "hlo_pass", name, result.before, result.after))
+        trace.stages.append(Stage("hlo_pass", name, result.before, result.after, index=len(trace)))
     return trace
 
 

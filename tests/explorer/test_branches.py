@@ -189,9 +189,9 @@ def test_a_dump_of_another_compiler_goes_on_with_our_passes() -> None:
     from xlanb.explorer.trace import Trace
 
     record = xlanb.hlo.parse(LOOPED).record()
-    foreign = Trace("theirs", [Stage(0, "hlo_pass", "some-gpu-pass", record, record)])
+    foreign = Trace("theirs", [Stage("hlo_pass", "some-gpu-pass", record, record)])
     assert remaining(foreign).names == xlanb.cpu.pipeline().names
-    known = Trace("theirs", [Stage(0, "hlo_pass", "layout-assignment", record, record)])
+    known = Trace("theirs", [Stage("hlo_pass", "layout-assignment", record, record)])
     assert "layout-assignment" not in remaining(known).names
 
 

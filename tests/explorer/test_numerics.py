@@ -63,7 +63,7 @@ ENTRY e {
     module = xlanb.hlo.parse(text).record()
     from xlanb.explorer.stage import Stage
 
-    trace = Trace("endless", [Stage(0, "hlo", "start", None, module)])
+    trace = Trace("endless", [Stage("hlo", "start", None, module)])
     begin = time.monotonic()
     with pytest.raises(xlanb.errors.EvaluationError, match="time allowed was over"):
         trace.numerics(np.int32(0), seconds=0.3)
@@ -80,7 +80,7 @@ ENTRY e {
 """
     from xlanb.explorer.stage import Stage
 
-    trace = Trace("large", [Stage(0, "hlo", "start", None, xlanb.hlo.parse(text).record())])
+    trace = Trace("large", [Stage("hlo", "start", None, xlanb.hlo.parse(text).record())])
     with pytest.raises(xlanb.errors.XlanbError, match="too large"):
         trace.numerics(np.zeros((8192, 8192), np.float32))
 

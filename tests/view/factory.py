@@ -399,7 +399,7 @@ class FakeCompiler:
         pipeline: tuple[str, ...] = (),
         error: str | None = None,
     ) -> bool:
-        emit(StageFinished(1, Stage(0, kind, name, before, after, pipeline, seconds=seconds, error=error)))
+        emit(StageFinished(1, Stage(kind, name, before, after, pipeline, seconds=seconds, error=error)))
         return True
 
 

@@ -178,7 +178,7 @@ def test_no_more_than_four_hundred_nodes_are_drawn_and_the_note_says_so():
 
 def test_a_large_trace_stays_under_two_megabytes():
     modules = [chain(3000 + k).record() for k in range(10)]
-    stages = [Stage(k, "hlo_pass", f"pass{k}", modules[k - 1] if k else None, m) for k, m in enumerate(modules)]
+    stages = [Stage("hlo_pass", f"pass{k}", modules[k - 1] if k else None, m, index=k) for k, m in enumerate(modules)]
     trace = Trace("large", stages)
     payload = build_payload([trace])
     assert len(json.dumps(payload, separators=(",", ":"))) <= MAX_JSON
@@ -191,10 +191,10 @@ def test_a_pass_over_a_huge_module_sends_little():
     before = module.record()
     entry = module.entry_computation
     entry.replace(entry.find("negate.5"), entry.find("negate.3"))
-    trace = Trace("huge", [Stage(0, "hlo", "start", None, before)])
+    trace = Trace("huge", [Stage("hlo", "start", None, before)])
     builder = PayloadBuilder()
     builder.update([trace])
-    trace.stages.append(Stage(1, "hlo_pass", "pass", before, module.record()))
+    trace.stages.append(Stage("hlo_pass", "pass", before, module.record(), index=1))
     assert len(json.dumps(builder.update([trace]))) < 150_000  # one neighbourhood, and which lines are there
     assert len(json.dumps(builder.payload)) < 1_000_000
 
@@ -313,7 +313,7 @@ def put_off(count=30):
         return Deferred(load, READ_BYTES + 1)
 
     one, two = given("one"), given("two")
-    stages = [Stage(0, "hlo", "one", None, one), Stage(1, "hlo_pass", "two", one, two)]
+    stages = [Stage("hlo", "one", None, one), Stage("hlo_pass", "two", one, two, index=1)]
     return Trace("large", stages), read
 
 
@@ -405,6 +405,6 @@ ENTRY main {
 
 
 def test_frames_of_the_python_stack_are_there_once_each_and_lead_outwards():
-    payload = build_payload([Trace("t", [Stage(0, "hlo", "start", None, parse(STACKS).record())])])
+    payload = build_payload([Trace("t", [Stage("hlo", "start", None, parse(STACKS).record())])])
     assert payload["frames"] == [["model.py:40", "train", -1], ["layers.py:7", "dense", 0]]
     assert {i["n"]: i.get("k") for i in payload["items"]} == {"x": None, "y": 1, "z": 1}

@@ -117,14 +117,14 @@ def _stage_of(result: PassResult) -> Stage:
     """A run of a pass as a stage; the rounds of a fixed point stand in the path, one below the other."""
     rounds = (f"round {result.iteration + 1}",) if result.iteration else ()
     path = (*result.pipeline, *rounds)
-    return Stage(0, "hlo_pass", result.name, result.before, result.after, path, seconds=result.seconds)
+    return Stage("hlo_pass", result.name, result.before, result.after, path, seconds=result.seconds)
 
 
 def _schedule_stage(module: HloModule, before: ModuleRecord, assignment: BufferAssignment, start: float) -> Stage:
     after = module.record()
     count = sum(len(order) for order in assignment.orders.values())
     seconds, summary = time.perf_counter() - start, f"{count} instructions in order"
-    return Stage(0, "schedule", "schedule", before, after, seconds=seconds, summary=summary)
+    return Stage("schedule", "schedule", before, after, seconds=seconds, summary=summary)
 
 
 def _buffers_stage(module: HloModule, assignment: BufferAssignment) -> Stage:
@@ -132,20 +132,20 @@ def _buffers_stage(module: HloModule, assignment: BufferAssignment) -> Stage:
     needed = sum(v.size for v in assignment.live.values if v.kind == "value")
     summary = f"{record.temp_bytes} bytes of temporaries, {record.peak_bytes} at the peak; values need {needed}"
     name = "buffer_assignment"
-    return Stage(0, name, name, module.record(), record, seconds=seconds, summary=summary)
+    return Stage(name, name, module.record(), record, seconds=seconds, summary=summary)
 
 
 def _text_stages(exe: Executable, emitted: float) -> Iterable[Stage]:
     """LLVM IR as emitted and optimised, and assembly."""
     first = exe.llvm_record
     kernels = f"{len(first.kernels)} kernels, {_lines(first)}"
-    yield Stage(0, "llvm_ir", "llvm_ir", exe.buffer_assignment.record(), first, seconds=emitted, summary=kernels)
+    yield Stage("llvm_ir", "llvm_ir", exe.buffer_assignment.record(), first, seconds=emitted, summary=kernels)
     second, seconds = _timed(lambda: exe.optimized_record)
     name = "llvm_ir_optimized"
-    yield Stage(0, name, name, first, second, seconds=seconds, summary=_lines(second))
+    yield Stage(name, name, first, second, seconds=seconds, summary=_lines(second))
     third, seconds = _timed(lambda: exe.assembly_record)
     words = f"{_lines(third)} for {jit.host().cpu}"
-    yield Stage(0, "assembly", "assembly", second, third, seconds=seconds, summary=words)
+    yield Stage("assembly", "assembly", second, third, seconds=seconds, summary=words)
 
 
 def _lines(code: CodeRecord) -> str:

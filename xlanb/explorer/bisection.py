@@ -179,7 +179,7 @@ class _Check:
 
     def module(self, stage: Stage, make: Callable[[], HloModule]) -> Checked:
         """The comparison for a module that is made here, as it stands at a stage."""
-        nowhere = Stage(0, "hlo_pass", "", None, None)
+        nowhere = Stage("hlo_pass", "", None, None)
         try:
             results = leaves_of(evaluate(compiled_meaning(self.trace, stage)(make()), *self.inputs))
         except XlanbError as error:

@@ -54,7 +54,7 @@ class Branch:
         key = start_compilation(self.past.name)
         if self.is_edited:
             record = self.module.record()
-            yield finished(key, Stage(0, "hlo_pass", HAND_EDIT, self.before, record))
+            yield finished(key, Stage("hlo_pass", HAND_EDIT, self.before, record))
         # An order that nobody tried, a module that somebody wrote: what breaks it is to be found where it breaks.
         options = CompileOptions(self.passes, multi_thread=options_in_force().multi_thread, verify=True)
         return (yield from hlo_stages(self.module, key, options))

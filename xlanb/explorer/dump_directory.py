@@ -191,7 +191,9 @@ class DumpDirectory(Displayable):
             after = Deferred(lambda f=f: _graph(f))  # type: ignore[misc]
             place = printable(f.path.parent.relative_to(self.directory))
             path = (place, _run(f)) if place != "." else (_run(f),)
-            stages.append(Stage(len(stages), "tf_graph", f.name.label, before, after, path, summary=f.name.describe()))
+            stages.append(
+                Stage("tf_graph", f.name.label, before, after, path, summary=f.name.describe(), index=len(stages))
+            )
             before = after
         return Trace(f"{printable(self.directory.name)}: graphs", stages)
 

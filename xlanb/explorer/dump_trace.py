@@ -106,7 +106,7 @@ class _Builder:
 
     def _take(self, kind: str, name: str, step: Step, path: tuple[str, ...], summary: str = "") -> None:
         before, self.current = self.current, self._artifact(step)
-        self.made.append(Stage(len(self.made), kind, name, before, self.current, path, summary=summary))
+        self.made.append(Stage(kind, name, before, self.current, path, summary=summary, index=len(self.made)))
 
     def _artifact(self, step: Step) -> Deferred:
         """What a dump shows; the same object for files of equal content."""
@@ -120,7 +120,7 @@ class _Builder:
         return self.known[key]
 
     def _add(self, kind: str, artifact: Deferred, summary: str = "") -> None:
-        self.made.append(Stage(len(self.made), kind, kind, self.current, artifact, (), summary=summary))
+        self.made.append(Stage(kind, kind, self.current, artifact, (), summary=summary, index=len(self.made)))
         self.current = artifact
 
     def _buffers(self) -> None:

@@ -293,7 +293,7 @@ def _add_code(trace: Trace, executable: Executable) -> None:
     before: Artifact | Deferred | None = trace.stages[-1].given_after if trace.stages else None
     for kind, attribute in _CODE.items():
         after = Deferred(partial(getattr, executable, attribute))
-        trace.stages.append(Stage(len(trace.stages), kind, kind, before, after))
+        trace.stages.append(Stage(kind, kind, before, after, index=len(trace.stages)))
         before = after
 
 

@@ -70,7 +70,9 @@ def run_traced(trace: Trace, inputs: Sequence[Any] = (), *, at_most: int = _PROF
     summary = f"{seconds * 1e6:.0f} us on {whose}, {len(kernels)} kernels"
     trace.runs.append(seconds)
     trace.inputs = arrays
-    trace.stages.append(Stage(len(trace.stages), "execution", "execution", None, record, (), (), (), seconds, summary))
+    trace.stages.append(
+        Stage("execution", "execution", None, record, (), (), (), seconds, summary, index=len(trace.stages))
+    )
     return result
 
 

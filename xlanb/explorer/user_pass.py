@@ -119,9 +119,9 @@ def try_pass(hlo_pass: HloPass, module: HloModule, inputs: Sequence[Any] = ()) -
     with observing(recorder):
         key = start_compilation(f"{hlo_pass.name} on {module.name}")
         given = copy.record()
-        finished(key, Stage(0, "hlo", "before", None, given, summary=size_text(given)))
+        finished(key, Stage("hlo", "before", None, given, summary=size_text(given)))
         result = hlo_pass.run(copy)
-        finished(key, Stage(0, "hlo_pass", hlo_pass.name, result.before, result.after, seconds=result.seconds))
+        finished(key, Stage("hlo_pass", hlo_pass.name, result.before, result.after, seconds=result.seconds))
     (trace,) = recorder.traces
     try:
         numerics, problem = trace.numerics(*inputs), ""

@@ -121,7 +121,7 @@ def execution_stage(index: int, made: Compiled) -> Stage:
     median = statistics.median(made.seconds)
     record = ExecutionRecord(median, (), results, len(made.seconds))
     summary = f"{len(made.seconds)} runs, median {median * 1e6:.1f} us"
-    return Stage(index, "execution", "execution", None, record, (), seconds=median, summary=summary)
+    return Stage("execution", "execution", None, record, (), seconds=median, summary=summary, index=index)
 
 
 def save_arrays(path: Path, arrays: Sequence[Any]) -> None:

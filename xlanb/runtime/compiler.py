@@ -86,7 +86,7 @@ def _failed(before: Any, error: Exception) -> Stage:
     name = path[-1] if path else "compilation"
     told = str(error) if isinstance(error, XlanbError) else f"{type(error).__name__}: {error}"
     notes = "\n".join(getattr(error, "__notes__", ()))
-    return Stage(0, "hlo_pass", name, before, before, path[:-1], error=f"{told}\n{notes}".rstrip())
+    return Stage("hlo_pass", name, before, before, path[:-1], error=f"{told}\n{notes}".rstrip())
 
 
 def module_stages(module: HloModule, options: CompileOptions | None = None) -> Stages[Executable]:
@@ -98,7 +98,7 @@ def module_stages(module: HloModule, options: CompileOptions | None = None) -> S
     key = start_compilation(module.name)
     if is_observed():
         record = module.record()
-        yield finished(key, Stage(0, "hlo", "before_optimizations", None, record, summary=size_text(record)))
+        yield finished(key, Stage("hlo", "before_optimizations", None, record, summary=size_text(record)))
     return (yield from hlo_stages(module, key, options))
 
 

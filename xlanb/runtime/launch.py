@@ -135,7 +135,7 @@ def _told_hit(entry: Entry, cache: CompilationCache) -> Stage:
     record = CacheRecord(entry.arguments, True, cache.hits, cache.misses, len(cache), entry.seconds)
     summary = f"hit for {entry.arguments}: {entry.seconds * 1e3:.0f} ms of compilation saved"
     name = "XlaCompilationCache"
-    stage = Stage(0, "compilation_cache", name, None, record, seconds=entry.seconds, summary=summary)
+    stage = Stage("compilation_cache", name, None, record, seconds=entry.seconds, summary=summary)
     return finished(entry.compilation, stage)
 
 
@@ -258,7 +258,7 @@ def _compile(call: Call, arguments: list[Argument], parent: int | None, *, is_ag
         record = result.module.record()
         summary = f"{record.instruction_count} HLO instructions for {text}"
         seconds = perf_counter() - begin
-        yield finished(key, Stage(0, "tf2xla", "tf2xla", None, record, seconds=seconds, summary=summary))
+        yield finished(key, Stage("tf2xla", "tf2xla", None, record, seconds=seconds, summary=summary))
     executable = yield from hlo_stages(result.module, key)
     seconds = perf_counter() - begin
     if call.function is not None:
@@ -322,7 +322,7 @@ def _is_alike(first: Any, second: Any) -> bool:
 def _executed(entry: Entry, seconds: float, outputs: Sequence[Any]) -> Stage:
     record = ExecutionRecord(seconds, (), tuple((str(of_array(o)), _short(o)) for o in outputs))
     summary = f"first run in {seconds * 1e6:.0f} us"
-    stage = Stage(0, "execution", "execution", None, record, seconds=seconds, summary=summary)
+    stage = Stage("execution", "execution", None, record, seconds=seconds, summary=summary)
     return finished(entry.compilation, stage)
 
 

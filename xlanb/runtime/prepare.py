@@ -129,11 +129,11 @@ class _Stages:
         seconds = perf_counter() - self._begin
         if not is_observed():
             self._begin = perf_counter()
-            return Stage(0, kind, name, None, None, seconds=seconds, summary=summary)
+            return Stage(kind, name, None, None, seconds=seconds, summary=summary)
         old = None if before is None else before.record()
         new = after.record()
         kept = old if old == new else new
-        stage = finished(self.key, Stage(0, kind, name, old, kept, seconds=seconds, summary=summary))
+        stage = finished(self.key, Stage(kind, name, old, kept, seconds=seconds, summary=summary))
         self._begin = perf_counter()
         return stage
 

@@ -117,7 +117,7 @@ def _stage_of(result: Any) -> Stage | None:
     name, pipeline, seconds = (getattr(result, k, None) for k in ("name", "pipeline", "seconds"))
     if not isinstance(name, str) or not isinstance(pipeline, tuple):
         return None
-    return Stage(0, "hlo_pass", name, result.before, result.after, pipeline, seconds=seconds)
+    return Stage("hlo_pass", name, result.before, result.after, pipeline, seconds=seconds)
 
 
 def _instruction(obj: Any, record: InstructionRecord) -> dict[str, str]:
@@ -155,7 +155,7 @@ def artifact_html(artifact: Artifact, title: str = "", fallback: str = "") -> st
         or type(artifact).__name__
     )
     kind = _KINDS[type(artifact)]
-    trace = Trace(name, [Stage(0, kind, name, artifact, artifact)])
+    trace = Trace(name, [Stage(kind, name, artifact, artifact)])
     if isinstance(artifact, CodeRecord | TextRecord):
         builder = PayloadBuilder(replace(LEVELS[0], code_lines=_CODE_LINES), title=name)
         builder.update([trace])
@@ -177,7 +177,6 @@ writer.html_page.implement(artifact_page)
 def _stage_html(stage: Stage) -> str:
     """A stage with what it changed and why, without the stages around it."""
     alone = Stage(
-        0,
         stage.kind,
         stage.name,
         stage.before,
@@ -219,9 +218,9 @@ def _record_of(obj: Any) -> Any:
 def _program(module: ModuleRecord, memory: BufferAssignmentRecord) -> Trace:
     """What runs, and the memory it runs in."""
     schedule = Stage(
-        0, "schedule", "program", module, module, summary=f"{module.instruction_count:,} instructions in order"
+        "schedule", "program", module, module, summary=f"{module.instruction_count:,} instructions in order"
     )
-    return Trace(module.name, [schedule, Stage(1, "buffer_assignment", "buffer_assignment", module, memory)])
+    return Trace(module.name, [schedule, Stage("buffer_assignment", "buffer_assignment", module, memory, index=1)])
 
 
 def _as_artifact(record: Any) -> Artifact | None:
