@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from xlanb.errors import ArgumentError, HloParseError, XlanbError, nearest
+from xlanb.files import is_file, is_folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -163,7 +164,7 @@ def _stablehlo(path: Path) -> bytes | None:
     """The content of a file of StableHLO, text or bytecode, by what it begins with; None for another file."""
     from xlanb.frontends import stablehlo
 
-    if not path.is_file():
+    if not is_file(path):
         return None
     with path.open("rb") as file:
         start = file.read(_BEGINNING_BYTES)
@@ -179,7 +180,7 @@ def _function(path: Path, name: str, args: str) -> Any:
     """
     from xlanb.runtime.program import to_module
 
-    if not path.is_file():
+    if not is_file(path):
         raise ArgumentError(f"{path}: there is no such file")
     scope = runpy.run_path(str(path))
     if name not in scope:
@@ -219,7 +220,7 @@ def _trace(name: str, module: str | None = None, args: str = "") -> Any:
     from xlanb.explorer.dump_directory import read_dump
     from xlanb.explorer.live import Compilation
 
-    if name != "-" and Path(name).is_dir():
+    if name != "-" and is_folder(Path(name)):
         dump = read_dump(name)
         return dump[module or 0]
     if module:
@@ -320,7 +321,7 @@ def _ls(options: argparse.Namespace) -> int:
 def _diff(options: argparse.Namespace) -> int:
     from xlanb.explorer.diff import diff_modules
 
-    directories = [Path(p).is_dir() for p in (options.before, options.after)]
+    directories = [is_folder(Path(p)) for p in (options.before, options.after)]
     if all(directories):
         found = _trace(options.before).diff(_trace(options.after))
         modules = found.at(options.after_pass) if options.after_pass else found.final

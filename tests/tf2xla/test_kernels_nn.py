@@ -106,6 +106,13 @@ def test_pooling(run_op: Any, padding: str) -> None:
     np.testing.assert_array_equal(run_op("MaxPoolGradGrad", x, y, x, **attrs), y)
 
 
+@pytest.mark.parametrize("shape", [(2, 3), (2, 4, 3, 3), (1, 3, 3, 4), (2, 3, 3, 5)])
+def test_a_gradient_of_pooling_fits_its_input(run_op: Any, shape: tuple[int, ...]) -> None:
+    attrs = {"ksize": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "padding": "SAME"}
+    with pytest.raises(GraphError, match="does not fit"):
+        run_op("AvgPoolGrad", np.array([2, 3, 3, 4], np.int32), normal(*shape).astype(np.float32), **attrs)
+
+
 def test_batch_norm_when_training_and_when_not(run_op: Any) -> None:
     x = normal(4, 3, 3, 2).astype(np.float32)
     scale, offset, mean, variance = (np.abs(normal(2)).astype(np.float32) for _ in range(4))

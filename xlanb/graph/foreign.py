@@ -10,6 +10,7 @@ import numpy as np
 
 from xlanb.boundary import boundary
 from xlanb.errors import ArgumentError, GraphError
+from xlanb.files import is_file
 from xlanb.graph.extensions import graph_of_objects, graph_of_program
 from xlanb.graph.graph import Graph
 from xlanb.graph.operation import Tensor
@@ -30,12 +31,12 @@ def is_saved_model(x: Any) -> bool:
     """Whether this is the path of a folder with a SavedModel."""
     if not _is_path(x):
         return False
-    return any((Path(x) / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt"))
+    return any(is_file(Path(x) / name) for name in ("saved_model.pb", "saved_model.pbtxt"))
 
 
 def is_model_file(x: Any) -> bool:
     """Whether this is the path of a file that Keras has written."""
-    return _is_path(x) and Path(x).suffix in _MODEL_FILES and Path(x).is_file()
+    return _is_path(x) and Path(x).suffix in _MODEL_FILES and is_file(Path(x))
 
 
 @boundary("take a graph from TensorFlow")

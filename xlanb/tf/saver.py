@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xlanb.errors import FeedError, GraphValueError
-from xlanb.files import path_to_write
+from xlanb.files import is_file, is_folder, path_to_write
 from xlanb.graph import dtypes
 from xlanb.graph.builders.variables import GraphKeys
 from xlanb.graph.default_graph import get_default_graph
@@ -35,7 +35,7 @@ class CheckpointState:
 def get_checkpoint_state(checkpoint_dir: str, latest_filename: str | None = None) -> CheckpointState | None:
     """What a directory's file "checkpoint" says, None where there is none."""
     path = Path(checkpoint_dir) / (latest_filename or "checkpoint")
-    if not path.is_file():
+    if not is_file(path):
         return None
     found = CheckpointState()
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -62,7 +62,7 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
 
 def checkpoint_exists(checkpoint_prefix: str) -> bool:
     """Whether there is a checkpoint of that name."""
-    return Path(f"{checkpoint_prefix}{_ENDING}").is_file()
+    return is_file(Path(f"{checkpoint_prefix}{_ENDING}"))
 
 
 def list_variables(ckpt: str) -> list[tuple[str, list[int]]]:
@@ -79,7 +79,7 @@ def load_variable(ckpt: str, name: str) -> np.ndarray[Any, Any]:
 
 
 def _read(ckpt: str) -> dict[str, np.ndarray[Any, Any]]:
-    name = latest_checkpoint(ckpt) if Path(ckpt).is_dir() else ckpt
+    name = latest_checkpoint(ckpt) if is_folder(Path(ckpt)) else ckpt
     if name is None or not checkpoint_exists(name):
         raise FeedError(f"The passed save_path is not a valid checkpoint: {ckpt}")
     arrays = read_npz(f"{name}{_ENDING}")

@@ -9,7 +9,7 @@ import pytest
 
 import xlanb
 from xlanb import tf
-from xlanb.errors import GraphError, GraphValueError, InternalError
+from xlanb.errors import GraphError, GraphValueError, InternalError, XlanbError
 from xlanb.graph.constant_value import constant_value, partial_vector
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef.attr_values import new_message
@@ -247,3 +247,14 @@ def test_an_unknown_reference_is_no_reason_to_stop_reading() -> None:
         graph.get_tensor_by_name("n:0")
     with pytest.raises(GraphValueError, match="tensor names have the form"):
         graph.get_tensor_by_name("n:" + "9" * 5000)
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b"])
+def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
+    with pytest.raises(GraphError, match=r"neither a path nor|cannot read"):
+        tf.Graph.from_graphdef(name)
+    with pytest.raises(XlanbError):
+        xlanb.compile(name)
+    with pytest.raises(XlanbError, match="not a valid checkpoint"):
+        tf.train.load_variable(name, "v")
+    assert tf.train.latest_checkpoint(name) is None

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 
 from xlanb.boundary import boundary
 from xlanb.errors import GraphError, GraphValueError
-from xlanb.files import read_regular
+from xlanb.files import is_file, is_folder, read_regular
 from xlanb.graph import extensions
 from xlanb.graph.dtypes import DType
 from xlanb.graph.graph import Graph
@@ -114,8 +114,8 @@ def _contents(source: Any) -> tuple[bytes | str, str]:
         return source, "the graph"
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and "{" not in source):
         path = Path(source)
-        if path.is_dir():
-            path = next((p for p in (path / "saved_model.pb", path / "saved_model.pbtxt") if p.exists()), path)
+        if is_folder(path):
+            path = next((p for p in (path / "saved_model.pb", path / "saved_model.pbtxt") if is_file(p)), path)
         try:
             data = read_regular(path, LARGEST_FILE)
         except OSError as error:

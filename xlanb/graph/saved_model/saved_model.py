@@ -11,6 +11,7 @@ import numpy as np
 
 from xlanb.boundary import boundary
 from xlanb.errors import GraphError
+from xlanb.files import is_file
 from xlanb.graph.graph import Graph
 from xlanb.graph.graphdef import graph_of_proto, parse_meta_graphs
 from xlanb.graph.operation import Tensor, handed_on_from
@@ -82,7 +83,7 @@ def read_saved_model(folder: str | Path, tags: tuple[str, ...] | None = None) ->
         GraphError: no such file, it cannot be read, or no graph has the tags.
     """
     folder = Path(folder)
-    path = next((p for p in (folder / "saved_model.pb", folder / "saved_model.pbtxt") if p.exists()), None)
+    path = next((p for p in (folder / "saved_model.pb", folder / "saved_model.pbtxt") if is_file(p)), None)
     if path is None:
         raise GraphError(f"there is no saved_model.pb in {str(folder)!r}")
     metas = parse_meta_graphs(path)
@@ -98,6 +99,6 @@ def read_saved_model(folder: str | Path, tags: tuple[str, ...] | None = None) ->
         for name, s in meta.signature_def.items()
     }
     prefix = folder / "variables" / "variables"
-    variables = read_bundle(prefix) if Path(f"{prefix}.index").exists() else {}
+    variables = read_bundle(prefix) if is_file(Path(f"{prefix}.index")) else {}
     graph = graph_of_proto(meta.graph_def, folder.name or "graph")
     return SavedModel(graph, tuple(meta.meta_info_def.tags), signatures, variables)

@@ -123,7 +123,8 @@ def _avg_pool_grad(ctx: OpContext) -> HloInstruction:
     dims, gradient = ctx.sizes(0), ctx.input(1)
     kind = gradient.array_shape.element_type
     layout, spatial = _pooling(ctx, dims, None)
-    if [gradient.array_shape.dimensions[i] for i in layout.spatial] != [w.count for w in spatial]:
+    counts = dict(zip(layout.spatial, (w.count for w in spatial), strict=True))
+    if gradient.array_shape.dimensions != tuple(counts.get(axis, size) for axis, size in enumerate(dims)):
         ctx.fail(f"gradient {gradient.shape} does not fit an input of {dims}")
     shares = _divided_by_count(ctx, ctx.b.convert(gradient, sum_type(kind)), layout, spatial)
     window = [WindowDimension(1)] * layout.rank
