@@ -1,7 +1,7 @@
 """Control flow of a function: blocks and branches, loops, values that are chosen or carried.
 
 A loop carries values in phis; the body is written before its head, so that what does not change can
-still be put before the loop (see `Function.outside`).
+still be put before the loop (see `Function.once`).
 """
 
 from __future__ import annotations

@@ -202,13 +202,13 @@ class Function:
 
     def let(self, type_: Type, text: str) -> Value:
         """An instruction with a value, exactly as it is written."""
-        region = self.regions[-1]
-        if region.called:
+        regions = self.regions
+        if regions[-1].called:
             self.poll_after_call()
-        self.count += 1
-        name = f"%v{self.count}"
-        region.lines.append(f"  {name} = {text}{self.dbg}")
-        return (Vector if type_.lanes else Value)(self, type_, name, len(self.regions))
+        self.count = number = self.count + 1
+        name = f"%v{number}"
+        regions[-1].lines.append(f"  {name} = {text}{self.dbg}")
+        return (Vector if type_.lanes else Value)(self, type_, name, len(regions))
 
     def pure(self, type_: Type, text: str, *operands: Value) -> Value:
         """An instruction without effects: among vectors a scalar one is written once, where its operands are known first."""
@@ -300,26 +300,6 @@ class Function:
         here.called |= inner.called
         here.block = inner.block or here.block
 
-    @contextmanager
-    def outside(self, depth: int) -> Iterator[None]:
-        """Write before the loops that are deeper than `depth` (see `home`)."""
-        inner = self.regions[depth:]
-        if not inner:
-            yield
-            return
-        del self.regions[depth:]
-        size = sum(len(r.lines) for r in inner)
-        self.outside_lines += size
-        entered = self.block
-        try:
-            yield
-        finally:
-            if self.block != entered:  # what was written before comes out of another block now
-                for phi in (line for r in inner for line in r.lines if isinstance(line, Phi)):
-                    phi.incoming = [(v, self.block if b == entered else b) for v, b in phi.incoming]
-            self.outside_lines -= size
-            self.regions += inner
-
     def mark(self) -> Callable[[], None]:
         """What there is now; calling the result goes back to it, out of whatever has been begun since."""
         regions = [(r, len(r.lines), r.block, dict(r.memo), r.work, r.called) for r in self.regions]
@@ -337,8 +317,35 @@ class Function:
 
         return back
 
-    def home(self, *operands: Ix, floor: int = 0) -> int:
-        """The outermost region, no further out than `floor`, in which all operands are known and what is written runs as soon as this region runs."""
+    def once(self, key: object, operands: Sequence[Ix], write: Callable[[], _T], floor: int = 0) -> _T:
+        """What is remembered under a key; else what `write()` gives, which is then remembered.
+
+        It is written in the outermost region, no further out than `floor`, in which all operands are
+        known and what is written runs as soon as this region runs: before the loops around it.
+        """
+        found = self.recall(key)
+        if found is not None:
+            return found  # type: ignore[return-value]
+        inner = self.regions[self._home(operands, floor) :]
+        if not inner:
+            made = self.regions[-1].memo[key] = write()
+            return made
+        del self.regions[-len(inner) :]
+        size = sum([len(r.lines) for r in inner])
+        self.outside_lines += size
+        entered = self.block
+        try:
+            made = self.regions[-1].memo[key] = write()
+        finally:
+            if self.block != entered:  # what was written before comes out of another block now
+                for phi in (line for r in inner for line in r.lines if isinstance(line, Phi)):
+                    phi.incoming = [(v, self.block if b == entered else b) for v, b in phi.incoming]
+            self.outside_lines -= size
+            self.regions += inner
+        return made
+
+    def _home(self, operands: Sequence[Ix], floor: int) -> int:
+        """How many regions there are around what has these operands (see `once`)."""
         for v in operands:
             if isinstance(v, Value) and v.depth > floor:
                 floor = v.depth
@@ -346,20 +353,6 @@ class Function:
         while at > floor and not self.regions[at - 1].barrier:
             at -= 1
         return at
-
-    def once(self, key: object, operands: Sequence[Ix], write: Callable[[], _T], floor: int = 0) -> _T:
-        """What is remembered under a key; else it is written where its operands are known first (see `home`), and remembered."""
-        found = self.recall(key)
-        if found is None:
-            at = self.home(*operands, floor=floor)
-            if at == len(self.regions):
-                found = write()
-                self.remember(key, found)
-            else:
-                with self.outside(at):
-                    found = write()
-                    self.remember(key, found)
-        return found  # type: ignore[return-value]
 
     def recall(self, key: object) -> object:
         """What was remembered under a key here or in a region around; None where nothing was."""

@@ -37,7 +37,7 @@ def text_of(type_: Type, number: Number) -> str:
 class Value:
     """A scalar of a function: `text` is its name, or a constant whose `number` is known.
 
-    `depth` is the number of regions around the place where it is computed; it is known in deeper ones too (see Function.home).
+    `depth` is the number of regions around the place where it is computed; it is known in deeper ones too (see Function.once).
     """
 
     __slots__ = ("depth", "function", "number", "text", "type")
