@@ -96,8 +96,8 @@ class HloDataflowAnalysis:
         if i.opcode is O.TUPLE:
             return {(n, *leaf): v for n, o in enumerate(i.operands) for leaf, v in self.at[o].items()}
         if i.opcode is O.GET_TUPLE_ELEMENT:
-            n = i.tuple_index
-            return {leaf[1:]: v for leaf, v in self.at[i.operands[0]].items() if leaf[0] == n}
+            n, whole = i.tuple_index, self.at[i.operands[0]]
+            return {leaf: whole[n, *leaf] for leaf, _ in i.shape.leaves()}
         if i.opcode is O.COPY_START:  # (destination, source, context): all of it is the one array
             return dict.fromkeys((leaf for leaf, _ in i.shape.leaves()), self.at[i.operands[0]][()])
         if i.opcode is O.COPY_DONE:
