@@ -7,7 +7,8 @@ into a buffer that stays in the first-level cache, which the loop over the tile 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xlanb.codegen import costs, views
@@ -28,39 +29,57 @@ if TYPE_CHECKING:
     from xlanb.cpu.emitters.kernel import Kernel
 
 
-def _copy_of(source: ArrayShape, target: ArrayShape, permutation: Sequence[int]) -> Copy:
-    """The copy that makes `target`, whose dimension d is dimension permutation[d] of `source`."""
-    steps = zip(target.dimensions, permutation, strides(target), strict=True)
-    axes = tuple(Axis(size, strides(source)[d], 0, step) for size, d, step in steps)
-    return Copy(axes, source.element_type, source.element_type)
+@dataclass(frozen=True)
+class Permuted:
+    """An array in memory, that of `instruction`, as the transpose of it that is read: where each dimension comes from."""
 
+    instruction: HloInstruction
+    array: IrArray
+    permutation: tuple[int, ...]
 
-def permuted(e: Elemental, i: HloInstruction) -> tuple[IrArray, tuple[int, ...]] | None:
-    """The array in memory that an instruction is a transpose of, and where each of its own dimensions comes from; None where it is computed."""
-    permutation = tuple(range(array_of(i).rank))
-    while i not in e.bindings:
-        if i.opcode is Op.TRANSPOSE:
-            permutation = tuple(i.dimensions[d] for d in permutation)
-        elif i.opcode is not Op.COPY or i.shape.is_tuple:
-            return None
-        i = i.operands[0]
-    source = e.bindings[i].get(()) if not i.shape.is_tuple else None
-    return (source, permutation) if isinstance(source, IrArray) else None
+    @staticmethod
+    def of(e: Elemental, i: HloInstruction) -> Permuted | None:
+        """What an instruction is a transpose or copy of; None where it is computed."""
+        permutation = tuple(range(array_of(i).rank))
+        while i not in e.bindings:
+            if i.opcode is Op.TRANSPOSE:
+                permutation = tuple(i.dimensions[d] for d in permutation)
+            elif i.opcode is not Op.COPY or i.shape.is_tuple:
+                return None
+            i = i.operands[0]
+        source = e.bindings[i].get(()) if not i.shape.is_tuple else None
+        return Permuted(i, source, permutation) if isinstance(source, IrArray) else None
+
+    @property
+    def strides(self) -> list[int]:
+        """Elements from one to the next in memory, by dimension of the transpose."""
+        return [strides(self.array.shape)[d] for d in self.permutation]
+
+    @property
+    def along(self) -> int:
+        """The dimension along which elements lie side by side: of those with a stride of 1 the one that has any."""
+        sizes = (self.array.shape.dimensions[d] for d in self.permutation)
+        return max((n, d) for d, (n, step) in enumerate(zip(sizes, self.strides, strict=True)) if step == 1)[1]
+
+    def copy(self, target: ArrayShape) -> Copy:
+        """The copy that makes `target` of it."""
+        steps = zip(target.dimensions, self.strides, strides(target), strict=True)
+        t = target.element_type
+        return Copy(tuple(Axis(size, a, 0, c) for size, a, c in steps), t, t)
 
 
 def emit_transposed(k: Kernel) -> bool:
     """A kernel that transposes an operand, or whose loop reads one transposed; False of any other."""
     if len(k.outputs) != 1 or k.root.shape.is_tuple or k.output.shape.element_count < costs.COMMON.tiled_elements:
         return False
-    found = permuted(k.e, k.root)
+    found = Permuted.of(k.e, k.root)
     if found is None:
         return _emit_fused(k)
-    source, permutation = found
-    copy = _copy_of(source.shape, k.output.shape, permutation)
+    copy = found.copy(k.output.shape)
     if not is_turned(copy):
         return False
     k.f.decided("transpose", "squares transposed in registers", "the source lies along another axis than the result")
-    emit_copy(k.f, copy, source.pointer, k.output.pointer)
+    emit_copy(k.f, copy, found.array.pointer, k.output.pointer)
     k.f.ready = k.f.calls_only = True
     return True
 
@@ -76,17 +95,13 @@ def _emit_fused(k: Kernel) -> bool:
     found = _turned_operands(e, k.root, shape)
     if not found:
         return False
-    dims = list(order(shape))
-    slow = {_slow(shape, *found[i]) for i in found}
-    if len(slow) != 1:
-        return False
-    (j,) = slow
-    fast = dims[0]
+    *outer, fast = order(shape)[::-1]
+    j, *more = {source.along for source in found.values()}
     sizes = (shape.dimensions[fast], shape.dimensions[j])
-    if min(sizes) < 8:
+    if more or min(sizes) < 8:
         return False
-    others = [d for d in dims if d not in (fast, j)]
-    outside = [shape.dimensions[d] for d in reversed(others)]
+    outer.remove(j)
+    outside = [shape.dimensions[d] for d in outer]
     side = costs.COMMON.tile_elements
     ready = True
     # Whole tiles share a loop; those at the edges, of other sizes, have loops of their own.
@@ -95,7 +110,7 @@ def _emit_fused(k: Kernel) -> bool:
             cost = high * wide * (0.15 + 0.1 * len(found))
             with parallel(f, math.prod(outside) * rows * columns, nanoseconds=cost) as q:
                 *around, r, c = split(f, q, [*outside, rows, columns])
-                at: dict[int, Ix] = dict(zip(reversed(others), around, strict=True))
+                at: dict[int, Ix] = dict(zip(outer, around, strict=True))
                 at[fast] = f.add(f.mul(c, side), column)
                 at[j] = f.add(f.mul(r, side), row)
                 ready &= _tile(k, found, at, fast, j, (wide, high))
@@ -110,20 +125,9 @@ def _edges(size: int, side: int) -> list[tuple[int, int, int]]:
     return [*out, (whole * side, 1, rest)] if rest else out
 
 
-Turned = Mapping[HloInstruction, tuple[IrArray, tuple[int, ...]]]
-
-
-def _slow(shape: ArrayShape, source: IrArray, permutation: Sequence[int]) -> int:
-    """The dimension of the result along which a turned operand's elements lie side by side."""
-    fastest = order(source.shape)[0]
-    return next(d for d in range(shape.rank) if permutation[d] == fastest)
-
-
-def _turned_operands(
-    e: Elemental, root: HloInstruction, shape: ArrayShape
-) -> dict[HloInstruction, tuple[IrArray, tuple[int, ...]]] | None:
+def _turned_operands(e: Elemental, root: HloInstruction, shape: ArrayShape) -> dict[HloInstruction, Permuted] | None:
     """The transposes and copies of arrays in memory that an otherwise elementwise loop reads along another dimension than its own; None where it is no such loop."""
-    out: dict[HloInstruction, tuple[IrArray, tuple[int, ...]]] = {}
+    out: dict[HloInstruction, Permuted] = {}
     straight: set[HloInstruction] = set()
     seen: set[HloInstruction] = set()
     stack = [root]
@@ -142,12 +146,12 @@ def _turned_operands(
             continue
         if own.dimensions != shape.dimensions:
             return None
-        source = permuted(e, i)
+        source = Permuted.of(e, i)
         if source is not None:
-            if is_turned(_copy_of(source[0].shape, shape, source[1])):
+            if is_turned(source.copy(shape)):
                 out[i] = source
             else:
-                straight.add(_behind(e, i))
+                straight.add(source.instruction)
             continue
         if i in e.bindings:
             return None
@@ -159,27 +163,21 @@ def _turned_operands(
     return None if straight & out.keys() else out
 
 
-def _behind(e: Elemental, i: HloInstruction) -> HloInstruction:
-    """What lies in memory behind transposes and copies."""
-    while i not in e.bindings:
-        i = i.operands[0]
-    return i
-
-
-def _tile(k: Kernel, found: Turned, at: dict[int, Ix], fast: int, j: int, sizes: tuple[int, int]) -> bool:
+def _tile(
+    k: Kernel, found: Mapping[HloInstruction, Permuted], at: dict[int, Ix], fast: int, j: int, sizes: tuple[int, int]
+) -> bool:
     """One tile of the result: sizes[0] elements along `fast`, sizes[1] along `j`, from `at` on; whether it was written in vectors."""
     e, f, shape = k.e, k.f, k.output.shape
     columns, rows = sizes
     buffers: dict[HloInstruction, Value] = {}
-    for i, (source, permutation) in found.items():
-        t = source.shape.element_type
+    for i, source in found.items():
+        t, step = source.array.shape.element_type, source.strides
         buffers[i] = f.alloca(memory(t), columns * rows * (2 if t.is_complex else 1))
-        step = [strides(source.shape)[d] for d in permutation]
         begin: Ix = 0
         for d, v in at.items():
             begin = f.add(begin, f.mul(v, step[d]))
         copy = Copy((Axis(rows, step[j], 0, columns), Axis(columns, step[fast], 0, 1)), t, t)
-        emit_copy(f, copy, array(t, source.pointer).address(begin), buffers[i])
+        emit_copy(f, copy, array(t, source.array.pointer).address(begin), buffers[i])
     with f.loop(rows) as r:
 
         def one(q: Ix) -> None:

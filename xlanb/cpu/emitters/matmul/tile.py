@@ -30,7 +30,7 @@ from xlanb.codegen.function import Function
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.module import ModuleBuilder, Target
 from xlanb.codegen.routines import moved, routine, word
-from xlanb.codegen.types import BFLOAT, I8, I16, I32, I64
+from xlanb.codegen.types import BFLOAT, I8, I16, I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import Axis, count
 from xlanb.cpu.emitters.matmul.lanes import Lanes
@@ -106,11 +106,11 @@ class Tile:
 
 
 def has_pairs(target: Target, tile: Tile, depth: Sequence[Axis]) -> bool:
-    """Whether a tile may take two steps of depth at once, two of a row side by side: bf16, or narrow integers on a machine that multiplies and adds such pairs."""
+    """Whether a tile may take two steps of depth at once, two of a row side by side: bf16 or narrow integers, on a machine that multiplies and adds such pairs."""
     if tile.along or tile.is_complex or not depth or depth[-1].a != 1:
         return False
     if tile.type is PrimitiveType.F32:
-        return tile.a_type is tile.b_type is PrimitiveType.BF16
+        return tile.a_type is tile.b_type is PrimitiveType.BF16 and "avx512bf16" in target.enabled
     bits = tile.width * 32
     wide = bits in _PAIRS and bits <= target.vector_bits and target.triple.startswith("x86_64")
     return wide and tile.type.is_integral and tile.type.bits == 32 and tile.a_type in _NARROW and tile.b_type in _NARROW
@@ -318,18 +318,12 @@ class _Emitter:
         columns = self._columns(b)
         if not tile.panel:
             columns = [self.v.together(x, y) for x, y in zip(columns, self._columns(b_next), strict=True)]
-        apart = tile.type.is_floating and "avx512bf16" not in self.f.target.enabled
-        halves = [self._halves(column) for column in columns] if apart else []
-        for r, row in enumerate(self.rows):
+        n = 0
+        for row in self.rows:
             factor = self._pair_of(moved(row, at))
-            here = range(r * tile.vectors, (r + 1) * tile.vectors)
-            if apart:
-                even, odd = self._halves(factor)
-                for n, (x, y) in zip(here, halves, strict=True):
-                    out[n] = self.v.multiply_add(self.v.multiply_add(out[n], even, x), odd, y)
-                continue
-            for n, column in zip(here, columns, strict=True):
+            for column in columns:
                 out[n] = self._add_pairs(out[n], factor, column)
+                n += 1
         return out
 
     def _add_pairs(self, total: Value, a: Value, b: Value) -> Value:
@@ -340,11 +334,6 @@ class _Emitter:
         if tile.type.is_floating:
             return f.call_as(v.kind, f"{_FLOAT_PAIRS}.{tile.width * 32}", total, a, b)
         return total + f.call_as(v.kind, _PAIRS[tile.width * 32], a, b)
-
-    def _halves(self, pairs: Value) -> tuple[Value, Value]:
-        """The two bf16 of each lane, widened."""
-        kind, bits = self.v.kind, pairs.bits_as(I32.times(self.tile.width))
-        return (bits << 16).bits_as(kind), (bits & -65536).bits_as(kind)
 
     def _pair_of(self, at: Value) -> Value:
         """Two neighbours of a row in all lanes, as halves of 16 bits, in a vector of the type that is summed in."""
