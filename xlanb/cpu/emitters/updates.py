@@ -81,13 +81,8 @@ def _pad_between(k: Kernel) -> bool:
     spread = bool(slowest) and padding[slowest[-1]].interior and all(p.low >= 0 and p.high >= 0 for p in padding)
     if not spread or not f.target.explicit_vectors or not 0 < source.element_count < result.element_count:
         return False
-    size = result.element_type.byte_size
-
-    def clear(q: Ix) -> None:
-        k.output.store(Index(result, flat=q), e.scalar(value))
-
-    f.ready = along(f, result.element_count, (result.element_type,), clear, nanoseconds=f.target.costs.byte_ns * size)
-    with nested(f, [source.dimensions[d] for d in slowest], 0.3 + 0.05 * size) as at:
+    f.ready = _fill(k, value)
+    with nested(f, [source.dimensions[d] for d in slowest], 0.3 + 0.05 * result.element_type.byte_size) as at:
         multi = _multi(source, dict(zip(slowest, at, strict=True)))
         place = [f.add(f.mul(v, p.interior + 1), p.low) for v, p in zip(multi, padding, strict=True)]
         k.output.store(Index(result, place), e.element(operand, Index(source, multi)))
@@ -241,10 +236,15 @@ def _select_and_scatter(k: Kernel) -> bool:
     return True
 
 
-def _fill(k: Kernel, value: HloInstruction) -> None:
-    """Every element of the result set to a scalar."""
-    with k.f.loop(k.output.shape.element_count) as offset:
-        k.output.store(Index(k.output.shape, flat=offset), k.e.scalar(value))
+def _fill(k: Kernel, value: HloInstruction) -> bool:
+    """Set every element of the result to a scalar; whether in vectors."""
+    f, shape = k.f, k.output.shape
+    cost = f.target.costs.byte_ns * shape.element_type.byte_size
+
+    def put(q: Ix) -> None:
+        k.output.store(Index(shape, flat=q), k.e.scalar(value))
+
+    return along(f, shape.element_count, (shape.element_type,), put, nanoseconds=cost)
 
 
 def scans_by_element(i: HloInstruction) -> bool:

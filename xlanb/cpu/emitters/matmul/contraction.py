@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from math import prod
 
 from xlanb.shape import PrimitiveType
 
@@ -104,10 +105,7 @@ class Contraction:
 
 def count(axes: Iterable[Axis]) -> int:
     """Elements over axes."""
-    n = 1
-    for x in axes:
-        n *= x.size
-    return n
+    return prod(x.size for x in axes)
 
 
 def merged(axes: Iterable[Axis], key: Callable[[Axis], tuple[int, ...]]) -> tuple[Axis, ...]:

@@ -11,7 +11,7 @@ from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I8
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.copies import Copy, emit_copy, moves
-from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking, described, other_ways
+from xlanb.cpu.emitters.matmul.blocking import Blocking, blocking, other_ways
 from xlanb.cpu.emitters.matmul.contraction import Axis, Contraction, count
 from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions, walk_table
 from xlanb.cpu.emitters.matmul.lanes import has_masks, lanes_of
@@ -56,13 +56,14 @@ def _tiles(f: Function, x: Contraction, places: Places, *, panels: bool) -> None
     made = blocking(x, target)
     if f.module.debug:
         why = f"{made.cycles:.3g} cycles for {made.tiles} tiles"
-        f.decided("tile", described(x, made), why, other_ways(x, target, made))
+        f.decided("tile", str(made), why, other_ways(x, target, made))
     column = x.columns[-1] if x.columns else Axis(1, 0, 1, 1)
     width = made.width
     vectors = min(made.vectors, -(-column.size // width))
     step = min(column.size, vectors * width)
     lanes = step - (vectors - 1) * width
-    rows = tuple((row.a, row.c) for row in made.offsets(x.rows))
+    row = x.rows[made.axis] if x.rows else Axis(1)
+    rows = tuple((n * row.a, n * row.c) for n in range(made.rows))
     depth = x.depth or (Axis(1),)
     tile = Tile(
         width,
@@ -139,7 +140,7 @@ def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _Walk:
     inner: list[Span] = []
     within: list[Axis] = list(x.depth)
     for n, axis in reversed(list(enumerate(x.rows))):
-        by = axis.size if n == made.rows.whole else made.rows.part if n == made.rows.partial else 1
+        by = made.rows if n == made.axis else 1
         blocks = -(-axis.size // by)
         fit = 1 if groups else _blocks_that_fit(within, axis, by, room_bytes // x.a_type.byte_size)
         each = blocks if fit >= blocks else even(blocks, fit)

@@ -47,10 +47,6 @@ class Lanes:
         self.width = width
         self.kind = register(t).times(width)
 
-    def zero(self) -> Value:
-        """A vector of zeros."""
-        return self.f.zero(self.kind)
-
     def some(self, lanes: int) -> Mask | None:
         """The first lanes of a vector; None for all."""
         return None if lanes == self.width else Mask(self.width, lanes)
@@ -78,10 +74,6 @@ class Lanes:
     def broadcast(self, t: PrimitiveType, pointer: Value, offset: Ix) -> Value:
         """One element of type t, widened, in all lanes."""
         return self.f.splat(self._widened(t, array(t, pointer)[offset]), self.width)
-
-    def multiply_add(self, total: Value, a: Value, b: Value) -> Value:
-        """total + a * b, fused where the machine can."""
-        return a.times_plus(b, total)
 
     def together(self, even: Value, odd: Value) -> Value:
         """Widened elements of 16 bits at most as halves of a lane; of floats, bf16."""

@@ -180,7 +180,7 @@ class _Emitter:
 
     def emit(self) -> None:
         tile, v, f = self.tile, self.v, self.f
-        zeros = [v.zero()] * (tile.sums * tile.sets)
+        zeros = [f.zero(v.kind)] * (tile.sums * tile.sets)
         totals = self._nest(0, f.zero(I64), self.b, zeros)
         for s in range(1, tile.sets):
             part = totals[s * tile.sums : (s + 1) * tile.sums]
@@ -284,7 +284,7 @@ class _Emitter:
         columns = self._columns(b, mask)
         for row in self.rows:
             for factor, column in self._products(moved(row, at), columns, mask):
-                out[n] = self.v.multiply_add(out[n], factor, column)
+                out[n] = factor.times_plus(column, out[n])
                 n += 1
         return out
 

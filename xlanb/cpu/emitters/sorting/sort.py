@@ -8,6 +8,7 @@ contradicts itself gives some order; every element is still there once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from xlanb.codegen import arithmetic, costs
 from xlanb.codegen.elemental import array_of
@@ -132,15 +133,9 @@ def _merge_line(k: Kernel, n: int, place: Callable[[int, Ix], Index]) -> None:
 
 def _halves(k: Kernel, n: int) -> tuple[list[Value], list[Value]]:
     """Where the lines of each operand lie in the two halves of the scratch."""
-    sizes = _line_bytes(k.root, n)
-    scratch = Pointer(k.own_scratch(), I8)
-    halves: tuple[list[Value], list[Value]] = ([], [])
-    offset = 0
-    for half in halves:
-        for size in sizes:
-            half.append(scratch.address(offset))
-            offset += size
-    return halves
+    sizes, scratch = _line_bytes(k.root, n), Pointer(k.own_scratch(), I8)
+    begins = [scratch.address(at) for at in accumulate([0, *sizes, *sizes[:-1]])]
+    return begins[: len(sizes)], begins[len(sizes) :]
 
 
 Before = Callable[[Sequence[Element], Sequence[Element]], Value]
