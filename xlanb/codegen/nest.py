@@ -209,7 +209,7 @@ class Nest:
 
 
 class Folding:
-    """A reduction over a nest: partial results, by the width of their vectors. `size` is that of a nest of one axis where it is known only when it runs."""
+    """A reduction over a nest: partial results, by the width of their vectors. `cuts` are those of a nest of one axis where they are known only when it runs."""
 
     def __init__(
         self,
@@ -218,21 +218,21 @@ class Folding:
         combiner: Combiner,
         element: Element,
         later: Step | None = None,
-        size: Ix | None = None,
+        cuts: Sequence[Ix] | None = None,
     ) -> None:
         self.f, self.nest, self.combiner, self.element = f, nest, combiner, element
         self.later = later or combiner.step
-        self.cuts: Sequence[Ix] = nest.cuts if size is None else (0, size)
+        self.cuts: Sequence[Ix] = nest.cuts if cuts is None else cuts
 
     def result(self) -> list[Value]:
         """All partial results as one."""
         if self.combiner.neutral is None:
             return self._from_first()
         one, wide = self.nest.widths
-        lengths = self.nest.lengths
+        lengths = self.nest.lengths if self.cuts is self.nest.cuts else [ENDLESS]
         some = ((wide, any(n >= wide for n in lengths)), (one, any(n % wide for n in lengths)))
         used = [width for width, is_used in some if is_used]
-        partial = self._over(list(self.nest.outer), [], {w: self.neutral(w) for w in used})
+        partial = self._over(list(self.nest.outer), [], {w: self._neutral(w) for w in used})
         value: list[Value] = []
         for w in used:  # the widest first
             value = folded(self.combiner, value, w) if value else partial[w]
@@ -265,16 +265,16 @@ class Folding:
     ) -> list[Value]:
         """The elements from `origin` on, which lies between `begin` and `end`; those that the mask leaves out are neutral."""
         f = self.f
-        low, high = (begin, end - 1) if isinstance(begin, int) and isinstance(end, int) else (0, ENDLESS)
+        low, high = (begin, end - 1) if isinstance(begin, int) and isinstance(end, int) else (0, self.nest.count - 1)
         with f.vectorized(width, mask):
             q = lanes.counter(f, origin, low, high, width)
             value = list(self.element([*at, *split(f, q, self.nest.inner)]))
             if mask is not None:
-                bits, neutral = mask.value(f), self.neutral(width)
+                bits, neutral = mask.value(f), self._neutral(width)
                 value = [bits.select(v, n) for v, n in zip(value, neutral, strict=True)]
         return [v if isinstance(v, Vector) else f.splat(v, width) for v in value]
 
-    def neutral(self, width: int) -> list[Value]:
+    def _neutral(self, width: int) -> list[Value]:
         """Vectors of what changes nothing."""
         return [self.f.splat(v, width) for v in self.combiner.neutral or ()]
 
@@ -290,22 +290,16 @@ class Folding:
             loop.next = [v for vs in after.values() for v in vs]
         return _by_width(partial, loop.values)
 
-    def row(self, low: int, high: int) -> list[list[Value]]:
-        """Partial results, the widest first, of elements of a nest of one counter."""
-        neutral = {w: self.neutral(w) for w in dict.fromkeys(reversed(self.nest.widths))}
-        made = self._row([], neutral, low, high)
-        return [made[w] for w in made if made[w] is not neutral[w]]
-
     def _row(self, at: list[Ix], partial: dict[int, list[Value]], low: Ix, high: Ix) -> dict[int, list[Value]]:
         f, (one, wide) = self.f, self.nest.widths
         rounds = f.div(f.sub(high, low), wide)
         begin = f.add(low, f.mul(rounds, wide))
         if rounds:
-            partial = partial | {wide: self.rounds(at, partial[wide], wide, rounds, low, begin)}
+            partial = partial | {wide: self._rounds(at, partial[wide], wide, rounds, low, begin)}
         left = f.sub(high, begin)
         if isinstance(left, Value):  # whole vectors by themselves: a mask takes longer than another loop
             whole = f.div(left, one)
-            partial = partial | {one: self.rounds(at, partial[one], one, whole, begin, high)}
+            partial = partial | {one: self._rounds(at, partial[one], one, whole, begin, high)}
             begin, rest = f.add(begin, f.mul(whole, one)), f.value(f.rem(left, one))
             mask = Mask.first(f, one, rest)
             with f.carried(rest.differs(0).zext(I64), partial[one], guarded=True) as loop:
@@ -313,10 +307,10 @@ class Folding:
             return partial | {one: loop.values}
         if left:
             count = f.div(f.add(left, one - 1), one)
-            partial = partial | {one: self.rounds(at, partial[one], one, count, begin, high, masked=True)}
+            partial = partial | {one: self._rounds(at, partial[one], one, count, begin, high, masked=True)}
         return partial
 
-    def rounds(
+    def _rounds(
         self,
         at: list[Ix],
         partial: list[Value],
@@ -325,13 +319,12 @@ class Folding:
         begin: Ix,
         end: Ix,
         *,
-        moved: Ix = 0,
         masked: bool = False,
     ) -> list[Value]:
-        """The partial results after so many vectors from begin + `moved` on, all of them before `end`; `masked` where the last may not be whole."""
+        """The partial results after so many vectors from `begin` on, all of them before `end`; `masked` where the last may not be whole."""
         f = self.f
         with f.carried(rounds, partial, guarded=not isinstance(rounds, int)) as loop:
-            origin = f.add(f.mul(loop.index, width), f.add(begin, moved))
+            origin = f.add(f.mul(loop.index, width), begin)
             mask = tail_mask(f, width, begin, end, origin) if masked else None
             loop.next = list(self.later(loop.values, self._values(at, origin, begin, end, width, mask)))
         return loop.values

@@ -12,9 +12,9 @@ from xlanb.codegen.elements import Element, constant, highest, is_narrow, load, 
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import Index, IrArray, order
 from xlanb.codegen.lanes import NotAVectorError
-from xlanb.codegen.nest import Folding, Nest, Vectors, folded, vectorize
+from xlanb.codegen.nest import Folding, Nest, Vectors, vectorize
 from xlanb.codegen.parallel import is_shared, parallel
-from xlanb.codegen.types import I1
+from xlanb.codegen.types import I1, I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.variadic import Pairs, choice
 from xlanb.cpu.emitters.vector_plan import Plan, plan
@@ -260,15 +260,11 @@ class AlongRows:
             if len(cuts) > 2:
                 raise NotAVectorError("a part that has to be cut")
             with parallel(f, PARTS, nanoseconds=p.nanoseconds * each) as k:
-                inside = Folding(f, nest, combiner, self._values)
-                made = inside.rounds(
-                    [], inside.neutral(wide), wide, each // wide, 0, count - count % wide, moved=f.mul(k, each)
-                )
-                store(t, scratch, k, pack([t], folded(combiner, made, 1))[0])
+                low = f.mul(k, each)
+                high = f.value(k).equals(PARTS - 1).select(f.const(I64, count), f.value(f.add(low, each)))
+                made = Folding(f, nest, combiner, self._values, cuts=(low, high)).result()
+                store(t, scratch, k, pack([t], made)[0])
             total = self.e.fold([PARTS], [t], [start()], lambda k, v: self.reducer.step(v, [load(t, scratch, k[0])]))
-            if each * PARTS < count:
-                for rest in Folding(f, nest, combiner, self._values).row(each * PARTS, count):
-                    total = self.reducer.step(total, pack([t], folded(combiner, rest, 1)))
             found[:] = total
 
         return found[0] if vectorize(f, count, write) else None

@@ -1,11 +1,7 @@
 """Reductions of arrays in memory by one operation, as routines that do not depend on shapes: along rows of memory, across them, or of all of an array.
 
-    xlanb.rows.OP.TYPE (a, rows, length, initial, c)               c[r] = initial op a[r, 0] op ... op a[r, length - 1]
-    xlanb.rows.OP.of.F.TYPE (a, b, rows, length, initial, c)       the same of f(a) or f(a, b), one operation on each element
-    xlanb.columns.OP.TYPE (a, rows, stride, columns, initial, c)   c[n] = initial op a[0, n] op ... op a[rows - 1, n], rows `stride` elements apart
-    xlanb.scaled.TYPE (c, count, scale)                            c[n] = c[n] * scale
-
-Both reductions keep vectors of partial results. Columns are gone through a few rows at a time from left to right, as memory has them, whatever their number.
+A routine is compiled once for all programs of a process, so that a kernel of a few lines calls it. Both kinds keep vectors of partial results. Columns are gone through a few
+rows at a time from left to right, as memory has them, whatever their number.
 """
 
 from __future__ import annotations
@@ -18,14 +14,13 @@ from itertools import groupby
 from xlanb.analysis.dataflow import is_plain_reshape
 from xlanb.codegen import arithmetic, costs
 from xlanb.codegen.elemental import Elemental, array_of
-from xlanb.codegen.elements import array, real, register
-from xlanb.codegen.function import Function, Ix, Parameter
+from xlanb.codegen.elements import array, real
+from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import IrArray, order, same_order
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.nest import ENDLESS, Folding, Nest, Vectors, vectors
 from xlanb.codegen.parallel import is_shared, parts
-from xlanb.codegen.routines import routine
-from xlanb.codegen.types import I64, PTR
+from xlanb.codegen.routines import shared
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.reductions import PARTS, AnyOrder, identity
 from xlanb.hlo.instruction import HloInstruction
@@ -50,32 +45,12 @@ _OF_TWO = frozenset({Op.ADD, Op.SUBTRACT, Op.MULTIPLY})
 
 @dataclass(frozen=True)
 class Fold:
-    """One operation on vectors of a type, of so many elements each."""
+    """One operation, of elements of a type or of what `of` makes of one or two of them, in vectors of so many."""
 
     op: Op
+    of: Op | None
     type: PrimitiveType
     width: int
-    columns: bool = False
-    of: Op | None = None
-    sources: int = 1
-
-    @property
-    def name(self) -> str:
-        """What the routine is called."""
-        given = f".of.{self.of}{'.two' if self.sources > 1 else ''}" if self.of else ""
-        form = f"{'columns' if self.columns else 'rows'}.{self.op}{given}"
-        return f"{form}.{str(self.type).lower()}x{self.width}"
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Those of the routine."""
-        sizes = ["stride", "columns"] if self.columns else ["length"]
-        return (
-            *(Parameter(PTR, name, "noalias readonly") for name in "ab"[: self.sources]),
-            *(Parameter(I64, name) for name in ("rows", *sizes)),
-            Parameter(register(self.type), "initial"),
-            Parameter(PTR, "c", "noalias"),
-        )
 
     def value(self, f: Function, elements: Sequence[Value]) -> Value:
         """What is reduced, of elements or vectors of the arrays."""
@@ -169,6 +144,68 @@ def _form(i: HloInstruction) -> tuple[int, int, int] | None:
     return (runs[0][1] if at else 1), runs[at][1], (runs[-1][1] if at < len(runs) - 1 else 1)
 
 
+# -- the routines -------------------------------------------------------------------------------------------------
+
+
+@shared("rows")
+def _reduce_rows(
+    f: Function, fold: Fold, a: Value, b: Value | None, rows: Ix, length: Ix, initial: Value, c: Value
+) -> None:
+    """c[r] = initial op a[r, 0] op ... op a[r, length - 1]; of what `fold.of` makes of the elements of a and b."""
+    combiner = AnyOrder(f, fold.op, fold.type)
+    arrays = [array(fold.type, v) for v in (a, b) if v is not None]
+    nest = Nest((ENDLESS,), 1, Vectors(fold.width, _UNROLL))
+    with f.loop(rows) as row:
+
+        def element(at: list[Ix]) -> list[Value]:
+            place = f.add(f.mul(row, length), at[0])
+            return [fold.value(f, [v[place] for v in arrays])]
+
+        total = Folding(f, nest, combiner, element, cuts=(0, length)).result()
+        array(fold.type, c)[row] = combiner.step([initial], total)[0]
+
+
+@shared("columns")
+def _reduce_columns(
+    f: Function, fold: Fold, a: Value, rows: Ix, stride: Ix, columns: Ix, initial: Value, c: Value
+) -> None:
+    """c[n] = initial op a[0, n] op ... op a[rows - 1, n], rows `stride` elements apart.
+
+    The initial value everywhere, then a few rows after the other, then each that remains.
+    """
+    result, combiner = array(fold.type, c), AnyOrder(f, fold.op, fold.type)
+
+    def fill(column: Ix) -> None:
+        result[column] = initial
+
+    vectors(f, 0, columns, fold.width, fill)
+    for count, together in ((f.div(rows, _TOGETHER), _TOGETHER), (f.rem(rows, _TOGETHER), 1)):
+        with f.carried(count, [a], guarded=True) as loop:
+            source = array(fold.type, loop.values[0])
+            taken = [source.by(f.mul(stride, k)) for k in range(together)]
+
+            def add(column: Ix, taken: Sequence[Pointer] = taken) -> None:
+                made = [[row[column]] for row in taken]
+                while len(made) > 1:  # in pairs, so that one step need not wait for the other
+                    made = [combiner.step(x, y) for x, y in zip(made[::2], made[1::2], strict=True)]
+                (result[column],) = combiner.step([result[column]], made[0])
+
+            vectors(f, 0, columns, fold.width, add)
+            loop.next = [source.address(f.mul(stride, together))]
+        a = loop.values[0]
+
+
+@shared("scaled")
+def _scale(f: Function, fold: Fold, c: Value, count: Ix, scale: Value) -> None:
+    """c[n] = c[n] op scale."""
+    result, combiner = array(fold.type, c), AnyOrder(f, fold.op, fold.type)
+
+    def step(at: Ix) -> None:
+        (result[at],) = combiner.step([result[at]], [scale])
+
+    vectors(f, 0, count, fold.width, step)
+
+
 # -- kernels that call the routines -------------------------------------------------------------------------------
 
 
@@ -178,56 +215,43 @@ def emit_shared_reduce(e: Elemental, i: HloInstruction, op: Op | None, output: I
     types = {array_of(o).element_type for o in i.operands}
     if op is None or not pointers or not e.f.target.explicit_vectors or types - _TYPES:
         return False
-    t = array_of(i).element_type
-    width = e.f.target.vector_bits // t.bits
-    outer, rows, columns = _form(i) or (0, 0, 0)
-    fold = Fold(op, t, width, of=of, sources=len(pointers))
+    f, t, (outer, rows, columns) = e.f, array_of(i).element_type, _form(i) or (0, 0, 0)
+    fold = Fold(op, of, t, f.target.vector_bits // t.bits)
+    kernel = _Kernel(e, i, fold, pointers, output.pointer)
     if columns == 1:
-        if rows < costs.COMMON.row_vectors * width:
+        least = costs.COMMON.row_vectors * fold.width
+        if rows < least:
             return False
-        least = costs.COMMON.row_vectors * width
-        e.f.decided("reduction", "a routine along rows", f"{rows} elements in each; a call pays from {least} on")
-        _Rows(e, i, fold, pointers, output.pointer).emit(outer, rows, scratch)
+        f.decided("reduction", "a routine along rows", f"{rows} elements in each; a call pays from {least} on")
+        kernel.along_rows(outer, rows, scratch)
     else:
-        short = columns < width and scratch is None
-        if (
-            of is not None
-            or rows < costs.COMMON.called_rows
-            or short
-            or (outer > 1 and rows * columns < costs.COMMON.called_elements)
-        ):
-            return False
         least = costs.COMMON.called_rows
-        e.f.decided(
-            "reduction", "a routine over columns", f"{rows} rows of {columns}; a call pays from {least} rows on"
-        )
-        _Columns(e, i, replace(fold, columns=True), pointers, output.pointer).emit(outer, rows, columns, scratch)
-    e.f.ready = e.f.calls_only = True
+        short = columns < fold.width and scratch is None
+        few = rows < least or (outer > 1 and rows * columns < costs.COMMON.called_elements)
+        if of is not None or short or few:
+            return False
+        f.decided("reduction", "a routine over columns", f"{rows} rows of {columns}; a call pays from {least} rows on")
+        kernel.over_columns(outer, rows, columns, scratch)
+    f.ready = f.calls_only = True
     return True
 
 
 def emit_scaled_reduce(e: Elemental, i: HloInstruction, op: Op | None, scale: HloInstruction, output: IrArray) -> bool:
     """A reduction whose few results are multiplied by one number, as in a mean; False, and nothing is written, of another."""
     t, count, given = array_of(i).element_type, array_of(i).element_count, array_of(i.operands[0]).element_count
-    if (
-        t not in (T.F32, T.F64)
-        or count * costs.COMMON.multiplied_elements > given
-        or (count == 1 and given >= costs.COMMON.shared_sum_elements)
-    ):
+    many = count * costs.COMMON.multiplied_elements > given
+    if t not in (T.F32, T.F64) or many or (count == 1 and given >= costs.COMMON.shared_sum_elements):
         return False
     if not emit_shared_reduce(e, i, op, output, None):
         return False
-    f, width = e.f, e.f.target.vector_bits // t.bits
-    parameters = (Parameter(PTR, "c", "noalias"), Parameter(I64, "count"), Parameter(register(t), "scale"))
-    name = f"scaled.{str(t).lower()}x{width}"
-    called = routine(f.module, name, name, lambda g: _scaling_routine(g, t, width, parameters), parameters)
-    f.call_own(called, output.pointer, f.value(count), real(e.scalar(scale)))
+    fold = Fold(Op.MULTIPLY, None, t, e.f.target.vector_bits // t.bits)
+    _scale(e.f, fold, output.pointer, count, real(e.scalar(scale)))
     return True
 
 
 @dataclass(frozen=True)
-class _Reduction:
-    """A kernel that calls a routine; threads share it."""
+class _Kernel:
+    """A kernel that calls a routine, of arrays that lie at `sources`; threads share it."""
 
     e: Elemental
     instruction: HloInstruction
@@ -239,69 +263,54 @@ class _Reduction:
     def f(self) -> Function:
         return self.e.f
 
-    def at(self, pointer: Value, offset: Ix) -> Value:
-        """An element's address."""
-        return array(self.fold.type, pointer).address(offset)
-
     @property
     def neutral(self) -> Value:
         """What changes nothing."""
         return real(identity(self.f, self.fold.op, self.fold.type))
 
+    @property
     def initial(self) -> Value:
-        """The initial value."""
+        """The initial value; to be asked for where it is used, in the part of a thread perhaps."""
         return real(self.e.scalar(self.instruction.operands[1]))
+
+    def at(self, pointer: Value, offset: Ix) -> Value:
+        """An element's address."""
+        return array(self.fold.type, pointer).address(offset)
 
     def nanoseconds(self, elements: int) -> float:
         """The time of so many elements."""
         return elements * self.fold.type.byte_size * self.f.target.costs.byte_ns
 
+    # -- along rows -------------------------------------------------------------------------------------------------
 
-class _Rows(_Reduction):
-    """Along rows."""
-
-    def emit(self, rows: int, length: int, scratch: Value | None) -> None:
+    def along_rows(self, rows: int, length: int, scratch: Value | None) -> None:
+        """Rows, shared by threads; one row in `PARTS` where that pays."""
         f = self.f
         if rows == 1 and scratch is not None and is_shared(f, PARTS, self.nanoseconds(length // PARTS)):
             self._in_parts(length, scratch)
             return
         with parts(f, rows, nanoseconds=self.nanoseconds(length)) as (low, high):
-            given = self._from(f.mul(low, length))
-            self._rows(self.fold, given, f.sub(high, low), length, self.initial(), self.at(self.result, low))
+            self._rows(f.mul(low, length), f.sub(high, low), length, self.initial, self.at(self.result, low))
 
-    def _from(self, offset: Ix) -> list[Value]:
-        """The arrays from an element on."""
-        return [self.at(s, offset) for s in self.sources]
-
-    def _rows(
-        self,
-        fold: Fold,
-        sources: Sequence[Value],
-        rows: Ix,
-        length: int,
-        initial: Value,
-        result: Value,
-    ) -> None:
-        f = self.f
-        called = routine(f.module, fold, fold.name, lambda g: _rows_routine(g, fold), fold.parameters)
-        f.call_own(called, *sources, f.value(rows), f.value(length), initial, result)
+    def _rows(self, offset: Ix, rows: Ix, length: int, initial: Value, result: Value) -> None:
+        """Rows from an element of the arrays on."""
+        a, *others = (self.at(s, offset) for s in self.sources)
+        _reduce_rows(self.f, self.fold, a, others[0] if others else None, rows, length, initial, result)
 
     def _in_parts(self, length: int, scratch: Value) -> None:
         """One row in so many parts, whoever takes which, then the parts, then what is left over."""
-        f, each, fold = self.f, length // PARTS, self.fold
+        f, each = self.f, length // PARTS
         with parts(f, PARTS, nanoseconds=self.nanoseconds(each)) as (low, high):
-            given = self._from(f.mul(low, each))
-            self._rows(fold, given, f.sub(high, low), each, self.neutral, self.at(scratch, low))
-        self._rows(Fold(fold.op, fold.type, fold.width), [scratch], 1, PARTS, self.initial(), self.result)
+            self._rows(f.mul(low, each), f.sub(high, low), each, self.neutral, self.at(scratch, low))
+        _reduce_rows(f, replace(self.fold, of=None), scratch, None, 1, PARTS, self.initial, self.result)
         if each * PARTS < length:
-            so_far = array(fold.type, self.result)[0]
-            self._rows(fold, self._from(each * PARTS), 1, length - each * PARTS, so_far, self.result)
+            so_far = array(self.fold.type, self.result)[0]
+            self._rows(each * PARTS, 1, length - each * PARTS, so_far, self.result)
 
+    # -- over columns -----------------------------------------------------------------------------------------------
 
-class _Columns(_Reduction):
-    """Across rows."""
-
-    def emit(self, arrays: int, rows: int, columns: int, scratch: Value | None) -> None:
+    def over_columns(self, arrays: int, rows: int, columns: int, scratch: Value | None) -> None:
+        """Arrays, bands of rows, or stretches of columns, shared by threads."""
         f, source = self.f, self.sources[0]
         if arrays > 1:
             with parts(f, arrays, nanoseconds=self.nanoseconds(rows * columns)) as (low, high), f.loop(high, low) as k:
@@ -348,62 +357,5 @@ class _Columns(_Reduction):
     def _columns(
         self, source: Value, rows: Ix, stride: int, columns: Ix, result: Value, initial: Value | None = None
     ) -> None:
-        f, fold = self.f, self.fold
-        called = routine(f.module, fold, fold.name, lambda g: _columns_routine(g, fold), fold.parameters)
-        first = self.initial() if initial is None else initial
-        f.call_own(called, source, f.value(rows), f.value(stride), f.value(columns), first, result)
-
-
-# -- the routines -------------------------------------------------------------------------------------------------
-
-
-def _rows_routine(f: Function, fold: Fold) -> None:
-    """Along rows."""
-    given = {p.name: f.argument(p) for p in fold.parameters}
-    length, combiner = given["length"], AnyOrder(f, fold.op, fold.type)
-    arrays = [array(fold.type, given[name]) for name in "ab"[: fold.sources]]
-    nest = Nest((ENDLESS,), 1, Vectors(fold.width, _UNROLL))
-    with f.loop(given["rows"]) as row:
-
-        def element(at: list[Ix]) -> list[Value]:
-            place = f.add(f.mul(row, length), at[0])
-            return [fold.value(f, [a[place] for a in arrays])]
-
-        total = Folding(f, nest, combiner, element, size=length).result()
-        array(fold.type, given["c"])[row] = combiner.step([given["initial"]], total)[0]
-
-
-def _columns_routine(f: Function, fold: Fold) -> None:
-    """Across rows: the initial value everywhere, then a few rows after the other, then each that remains."""
-    given = {p.name: f.argument(p) for p in fold.parameters}
-    columns, result, combiner = given["columns"], array(fold.type, given["c"]), AnyOrder(f, fold.op, fold.type)
-
-    def fill(column: Ix) -> None:
-        result[column] = given["initial"]
-
-    vectors(f, 0, columns, fold.width, fill)
-    row = given["a"]
-    for count, together in ((given["rows"].udiv(_TOGETHER), _TOGETHER), (given["rows"].urem(_TOGETHER), 1)):
-        with f.carried(count, [row], guarded=True) as loop:
-            source = array(fold.type, loop.values[0])
-            rows = [source.by(f.mul(given["stride"], k)) for k in range(together)]
-
-            def add(column: Ix, rows: Sequence[Pointer] = rows) -> None:
-                made = [[r[column]] for r in rows]
-                while len(made) > 1:  # in pairs, so that one step need not wait for the other
-                    made = [combiner.step(a, b) for a, b in zip(made[::2], made[1::2], strict=True)]
-                (result[column],) = combiner.step([result[column]], made[0])
-
-            vectors(f, 0, columns, fold.width, add)
-            loop.next = [source.address(f.mul(given["stride"], together))]
-        row = loop.values[0]
-
-
-def _scaling_routine(f: Function, t: PrimitiveType, width: int, parameters: Sequence[Parameter]) -> None:
-    place, count, scale = (f.argument(p) for p in parameters)
-    result, combiner = array(t, place), AnyOrder(f, Op.MULTIPLY, t)
-
-    def multiply(at: Ix) -> None:
-        (result[at],) = combiner.step([result[at]], [scale])
-
-    vectors(f, 0, count, width, multiply)
+        first = self.initial if initial is None else initial
+        _reduce_columns(self.f, self.fold, source, rows, stride, columns, first, result)
