@@ -204,6 +204,47 @@ def gather(rows: int, columns: int, taken: int) -> str:
     )
 
 
+def fourier(lines: int, n: int, *, beside: bool = False) -> str:
+    """The transforms of lines of n complex numbers, one after the other or `beside` each other."""
+    if not beside:
+        shape = f"c64[{lines},{n}]"
+        return module("", f"x = {shape} parameter(0)", f"ROOT y = {shape} fft(x), fft_type=FFT, fft_length={{{n}}}")
+    shape = f"c64[{n},{lines}]"
+    return module("", f"x = {shape} parameter(0)", f"ROOT y = {shape} fft(x), fft_type=FFT, fft_length={{{n},{lines}}}")
+
+
+def lapack(name: str, n: int, *results: str, options: str = "") -> str:
+    """A routine of LAPACK on a matrix of order n; `results` are the shapes of what it gives besides a matrix."""
+    matrix = f"f32[{n},{n}]{{0,1}}"
+    return module(
+        "",
+        f"x = {matrix} parameter(0)",
+        f'ROOT r = ({", ".join((matrix, *results))}) custom-call(x), custom_call_target="lapack_s{name}_ffi", '
+        f"operand_layout_constraints={{{matrix}}}, api_version=API_VERSION_TYPED_FFI, backend_config={{{options}}}",
+    )
+
+
+def qr(n: int) -> str:
+    """The QR factors of a matrix."""
+    return lapack("geqrf", n, f"f32[{n}]{{0}}")
+
+
+def eigenvectors(n: int) -> str:
+    """The eigenvalues and eigenvectors of a symmetric matrix."""
+    return lapack("syevd", n, f"f32[{n}]{{0}}", "s32[]", options="mode = 86 : ui8, uplo = 76 : ui8")
+
+
+def solve(batch: int, n: int) -> str:
+    """Triangular systems of a batch."""
+    shape = f"f32[{batch},{n},{n}]"
+    return module(
+        "",
+        f"a = {shape} parameter(0)",
+        f"b = {shape} parameter(1)",
+        f"ROOT x = {shape} triangular-solve(a, b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE",
+    )
+
+
 # -- times --------------------------------------------------------------------------------------------------------
 
 
@@ -288,6 +329,15 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "copied_rows": ([dot(n, 640, 768) for n in (224, 448, 896)], (224, 896)),
     "copied_panel_rows": ([dot(n, 1024, 1024) for n in (32, 64, 128)], (32, 128)),
     "copied_bytes": ([dot(512, n, n) for n in (448, 640, 896)], (3 << 18, 3 << 20)),
+    "small_matrix_rows": ([*(qr(n) for n in (96, 144, 192)), *(eigenvectors(n) for n in (96, 144, 192))], (80, 240)),
+    "interleaved_elements": ([solve(64, n) for n in (12, 16, 20, 24)], (320, 1280)),
+    "prime_pass_ns": ([fourier(64, n) for n in (17 * 17, 31 * 16, 37 * 37, 59 * 4)], (0.35, 1.4)),
+    "convolved_prime": ([fourier(64, n) for n in (17 * 17, 31 * 16, 37 * 37, 59 * 4)], (7, 31)),
+    "chirped_ns": ([fourier(64, n) for n in (31 * 16, 37 * 37, 59 * 4, 67)], (0.5, 2.0)),
+    "beside_ns": ([fourier(lines, n) for lines, n in ((4, 512), (8, 1024), (16, 2048))], (0.6, 2.4)),
+    "interleaved_ns": ([fourier(lines, n) for lines, n in ((4, 512), (8, 1024), (16, 2048))], (1.1, 4.4)),
+    "lane_elements": ([fourier(16, n) for n in (2048, 4096, 8192)], (2080, 8320)),
+    "wider_lanes": ([fourier(16, n, beside=True) for n in (8192, 16384)], (1, 4)),
     "independent_sums": ([dot(n, 16, 512) for n in (1, 2, 4)], (4, 12)),
 }
 FACTS = ("cycle_ns", "first_cache_sets", "first_cache_ways", "scan_element_ns")
@@ -298,6 +348,10 @@ SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     "parts_per_thread": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4, 16)),
     "shared_sum_elements": ([reduce(1, n, 1) for n in (1 << 15, 1 << 16, 1 << 17, 1 << 20)], (1 << 15, 1 << 18)),
     "stretch_bytes": ([reduce(512, n, 0) for n in (1024, 2048, 8192)], (2048, 8192)),
+    "serial_flops": ([qr(n) for n in (512, 768, 1024)], (1e8, 2e9)),
+    "serial_iteration_flops": ([eigenvectors(n) for n in (384, 512)], (1e8, 1e9)),
+    "shared_lines": ([fourier(n, 1 << 15) for n in (2, 4, 6)], (2, 8)),
+    "shared_line_ns": ([fourier(1, n) for n in (1 << 13, 1 << 14, 1 << 15, 1 << 16)], (15_000.0, 240_000.0)),
     "banded_bytes": ([reduce(n, 512, 0) for n in (128, 256, 1024)], (1 << 18, 1 << 20)),
 }
 """What is about threads: measured with two."""

@@ -142,6 +142,36 @@ class Costs:
     independent_sums: int = 8
     """Sums that must be under way at once so that a unit does not wait for its own results."""
 
+    # -- linear algebra
+    small_matrix_rows: int = 160
+    """Rows or columns, the fewer of both, up to which QR, eigenvalues and singular values have kernels: beyond, LAPACK's blocks pay."""
+    interleaved_elements: int = 640
+    """Elements of a small matrix up to which several of them side by side stay in the caches."""
+    serial_flops: float = 5e8
+    """Operations of a factorization of one matrix up to which LAPACK has one thread: OpenBLAS's wait for one another too often to be of use."""
+    serial_iteration_flops: float = 1e10
+    """The same of an iteration for eigenvalues or singular values."""
+
+    # -- Fourier transforms
+    prime_pass_ns: float = 0.7
+    """A pass of a prime without a butterfly, for each number of a line in lanes and unit of the prime."""
+    beside_ns: float = 1.2
+    """Copying a number of lines that interleave into lanes, or out of them."""
+    interleaved_ns: float = 2.2
+    """The same of lines one after the other."""
+    chirped_ns: float = 1.0
+    """Multiplying a number of lines in lanes by one of a table."""
+    convolved_prime: int = 13
+    """A prime beyond which a convolution may cost less than a pass."""
+    lane_elements: int = 4160
+    """Numbers of a line up to which lines are in lanes: scratch holds them twice."""
+    wider_lanes: int = 16
+    """How many times as many where lines interleave: by itself each would be collected from as many cache lines."""
+    shared_lines: int = 4
+    """Fewer lines than this may be shared by threads, each line by all of them."""
+    shared_line_ns: float = 60_000.0
+    """The time of a line from which on it is."""
+
 
 COMMON = Costs()
 """The table of a machine of which no more is known; what is decided before there is a machine is decided by it."""

@@ -11,25 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
+from xlanb.codegen import costs
 from xlanb.codegen.plan import Choice, time_text
 from xlanb.cpu.emitters.fft.radices import ELEMENT, LARGEST
 from xlanb.cpu.emitters.interleaved import PADDING, lanes_of
 
 _PASS = {2: 0.9, 3: 1.1, 4: 1.2, 5: 1.7, 7: 2.6, 8: 1.9, 11: 5.0, 13: 6.5}
-"""Nanoseconds of a pass for an element of scratch; of another prime so many for each unit of it:"""
-_PRIME = 0.7
-_BESIDE, _ROWS, _PRODUCT = 1.2, 2.2, 1.0
-"""Nanoseconds of copying an element of scratch in or out, and of multiplying it."""
+"""Nanoseconds of a pass for an element of scratch."""
 _CACHES = ((32 << 10, 1.0), (768 << 10, 1.4), (1 << 62, 2.5))
 """How much longer a pass takes where its scratch has more bytes than a cache."""
-_MOST_ELEMENTS = 4160
-"""Elements of scratch that lines in lanes may take, twice."""
-_WIDER = 16
-"""How many times as many where lines interleave: by itself each would be collected from as many cache lines."""
-_CONVOLVED = 13
-"""A prime beyond which a convolution may cost less."""
-_FEW, _LONG = 4, 60_000
-"""Threads share each line where there are fewer lines than that, each of so many nanoseconds."""
 
 
 def primes_of(n: int) -> list[int]:
@@ -87,9 +77,9 @@ class Lanes:
     def cost(self) -> float:
         """Nanoseconds of a transform in scratch."""
         if self.chirp is not None:
-            return 2 * self.chirp.cost + (2 * self.n + self.chirp.n) * _PRODUCT
+            return 2 * self.chirp.cost + (2 * self.n + self.chirp.n) * costs.COMMON.chirped_ns
         slower = next(by for size, by in _CACHES if 2 * self.n * ELEMENT <= size)
-        return self.n * slower * sum(_PASS.get(r, r * _PRIME) for r in self.radices)
+        return self.n * slower * sum(_PASS.get(r, r * costs.COMMON.prime_pass_ns) for r in self.radices)
 
 
 @cache
@@ -97,7 +87,7 @@ def lanes(n: int) -> Lanes:
     """The best way for lines in lanes."""
     radices = radices_of(n)
     ways = [] if radices is None else [Lanes(n, radices)]
-    if radices is None or max(radices, default=1) > _CONVOLVED:
+    if radices is None or max(radices, default=1) > costs.COMMON.convolved_prime:
         ways += [Lanes(n, (), Lanes(m, radices_of(m) or ())) for m in _smooth(2 * n - 1)]
     return min(ways, key=lambda way: way.cost)
 
@@ -121,8 +111,8 @@ class Line:
 
     @property
     def costs(self) -> tuple[float, float]:
-        rows = self.second.cost + self.second.n * (_ROWS + _BESIDE)
-        return self.first.cost + self.first.n * 2 * _BESIDE, rows
+        rows = self.second.cost + self.second.n * (costs.COMMON.interleaved_ns + costs.COMMON.beside_ns)
+        return self.first.cost + self.first.n * 2 * costs.COMMON.beside_ns, rows
 
     @property
     def vectors(self) -> int:
@@ -133,7 +123,7 @@ class Line:
     def cost(self) -> float:
         """Nanoseconds of a transform."""
         if self.chirp is not None:
-            return 2 * self.chirp.cost + (2 * self.vectors + self.chirp.vectors) * 2 * _PRODUCT
+            return 2 * self.chirp.cost + (2 * self.vectors + self.chirp.vectors) * 2 * costs.COMMON.chirped_ns
         return sum(count * cost for count, cost in zip(self.blocks, self.costs, strict=True))
 
     @property
@@ -153,7 +143,7 @@ def line(n: int, part_bytes: int) -> Line:
     """The best way for one line."""
     width = lanes_of(part_bytes)
     found = _matrix(n, width)
-    if found is not None and max(found.first.radices + found.second.radices, default=1) <= _CONVOLVED:
+    if found is not None and max(found.first.radices + found.second.radices, default=1) <= costs.COMMON.convolved_prime:
         return found
     inner = [way for m in _smooth(2 * n - 1) if (way := _matrix(m, width)) is not None]
     return min(
@@ -199,9 +189,9 @@ class Axis:
         convolved = f", convolved in lines of {inside.n}" if way.chirp else ""
         ways = f"{self.width} lines at once", "each line as a matrix"
         taken, other = ways if self.line is None else ways[::-1]
-        costs = [time_text(count * cost) for count, cost in (self.rounds, self.other.rounds)]
+        times = [time_text(count * cost) for count, cost in (self.rounds, self.other.rounds)]
         what = f"{self.lines} line{'s' * (self.lines > 1)} of {self.n}"
-        return Choice(what, taken, f"{costs[0]}, radices {radices}{convolved}", ((other, costs[1]),))
+        return Choice(what, taken, f"{times[0]}, radices {radices}{convolved}", ((other, times[1]),))
 
     @property
     def other(self) -> Axis:
@@ -244,13 +234,17 @@ class Axis:
             extra = 1.5 if self.is_half else 4.0 if self.is_real else 16.0 if self.inner > 1 else 0.0
             return self.lines, self.line.cost + extra * self.line.vectors
         blocks = self.outer * -(-self.inner // self.width) if self.inner > 1 else -(-self.outer // self.width)
-        copies = 2 * (_BESIDE if self.inner > 1 else _ROWS)
+        copies = 2 * (costs.COMMON.beside_ns if self.inner > 1 else costs.COMMON.interleaved_ns)
         return blocks, lanes(self.length).cost + self.length * (copies + (2.0 if self.is_real else 0.0))
 
     @property
     def is_whole(self) -> bool:
         """Whether threads share each line: there are few of them, and they are long."""
-        return self.line is not None and self.lines < _FEW and self.rounds[1] >= _LONG
+        return (
+            self.line is not None
+            and self.lines < costs.COMMON.shared_lines
+            and self.rounds[1] >= costs.COMMON.shared_line_ns
+        )
 
     @property
     def spare_bytes(self) -> int:
@@ -282,6 +276,6 @@ def planned(axis: Axis) -> Axis:
     """An axis of lines in lanes, or with the better way for them if two threads share the work."""
     single = axis.other
     by_lines, by_lanes = (cost * -(-count // min(2, count)) for count, cost in (single.rounds, axis.rounds))
-    most = _MOST_ELEMENTS * (1 if axis.inner == 1 else _WIDER) * ELEMENT
+    most = costs.COMMON.lane_elements * (1 if axis.inner == 1 else costs.COMMON.wider_lanes) * ELEMENT
     is_long = axis.n >= 2 * axis.width
     return single if is_long and (axis.buffer_bytes > most or by_lines < by_lanes) else axis

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xlanb.codegen import polling
+from xlanb.codegen import costs, polling
 from xlanb.codegen.function import Function
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I8, I32, PTR, VOID
@@ -36,8 +36,6 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
 _LETTERS = {t: letter for letter, t in TYPES.items()}
-_SERIAL, _SERIAL_ITERATION = 5e8, 1e10
-"""Operations of a single matrix, by a factorization or by an iteration, up to which one thread computes it: OpenBLAS's wait for one another too often to be of use."""
 NOT_FINITE = -4
 """The info of a matrix with numbers that are not finite."""
 
@@ -101,7 +99,8 @@ def lapack_way(fit: Fit, *, finish: Finish = lambda _call, _arguments: None, in_
     """The way to compute an instruction by one LAPACK routine; `finish` writes what follows a call, given its arguments."""
 
     def emit(call: Call) -> None:
-        limit = _SERIAL_ITERATION if call.routine.finite else _SERIAL
+        c = costs.COMMON
+        limit = c.serial_iteration_flops if call.routine.finite else c.serial_flops
         finish(call, emit_call(call, serial=not call.alone or call.routine.flops < limit))
 
     return Way(

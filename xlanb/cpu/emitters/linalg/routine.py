@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from xlanb.codegen import costs
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import memory, part
 from xlanb.codegen.function import Function, Ix
@@ -161,13 +162,16 @@ WAYS: dict[str | Op, list[Way]] = {}
 """Ways by LAPACK's name without the letter of the type, or by opcode, the preferred one first."""
 OPCODES = (Op.CHOLESKY, Op.TRIANGULAR_SOLVE)
 """Opcodes among them, whose matrices may lie row after row too."""
-_SMALL = 160
-"""Rows or columns, the fewer of both, of small matrices: beyond, LAPACK's blocks pay."""
 
 
 def small(fit: Fit) -> Fit:
     """The routine for small matrices of real numbers alone."""
-    return lambda i: fit(i) if min(size_of(i)) <= _SMALL and not element_type(i).is_complex else None
+
+    def fits(i: HloInstruction) -> Routine | None:
+        few = min(size_of(i)) <= costs.COMMON.small_matrix_rows
+        return fit(i) if few and not element_type(i).is_complex else None
+
+    return fits
 
 
 def has_kernel(i: HloInstruction) -> bool:

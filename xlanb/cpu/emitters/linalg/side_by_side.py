@@ -6,6 +6,7 @@ loops, and put back. LAPACK's calls cost more than the arithmetic on such matric
 
 from __future__ import annotations
 
+from xlanb.codegen import costs
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
@@ -14,9 +15,6 @@ from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.interleaved import PADDING, VECTOR_BYTES, interleave, lanes_of
 from xlanb.cpu.emitters.linalg.routine import Call, number
 from xlanb.shape import PrimitiveType
-
-_LARGEST = 640
-"""Elements of a matrix beyond which several of them side by side do not stay in the caches."""
 
 Element = tuple[Value, ...]
 """An element of all matrices: a vector, or the vectors of its real and imaginary parts."""
@@ -29,7 +27,8 @@ def vectors_bytes(t: PrimitiveType, elements: int) -> int:
 
 def least_matrices(t: PrimitiveType, elements: int, n: int) -> int:
     """How many matrices of order n, with so many elements, a batch must have for this to pay; 0 if it never does."""
-    return max(2, n // 4) if elements * (2 if t is PrimitiveType.C128 else 1) <= _LARGEST else 0
+    fits = elements * (2 if t is PrimitiveType.C128 else 1) <= costs.COMMON.interleaved_elements
+    return max(2, n // 4) if fits else 0
 
 
 def copy(call: Call, matrices: Value, scratch: Value, elements: int, *, out: bool = False) -> None:
