@@ -21,6 +21,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.opcode import HloOpcode as O
 from xlanb.shape import ArrayShape
+from xlanb.shape.shape import memory_order
 
 Leaf = tuple[int, ...]
 FORWARDING = frozenset((O.BITCAST, O.OPT_BARRIER, O.ADD_DEPENDENCY, O.DOMAIN, O.COPY_START, O.COPY_DONE))
@@ -168,8 +169,7 @@ def is_plain_reshape(i: HloInstruction) -> bool:
 
 
 def _row_major(shape: ArrayShape) -> bool:
-    order = [d for d in shape.minor_to_major if shape.dimensions[d] != 1]
-    return all(a > b for a, b in pairwise(order))
+    return all(a > b for a, b in pairwise(memory_order(shape)))
 
 
 def buffers(dataflow: HloDataflowAnalysis) -> list[list[HloValue]]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from xlanb.boundary import array_of
 from xlanb.buffers.live_ranges import sizes_bytes
+from xlanb.codegen.indexing import strides
 from xlanb.cpu.dynamic import packed, sizes_at, unpacked
 from xlanb.cpu.jit import LoadedCode
 from xlanb.cpu.runtime import bridge as bridges
@@ -96,13 +97,7 @@ class ArraySpec:
     @property
     def strides(self) -> tuple[int, ...] | None:
         """Bytes from one index to the next in each dimension; None where row-major."""
-        if self.order is None:
-            return None
-        step, found = self.dtype.itemsize, [0] * len(self.dimensions)
-        for d in reversed(self.order):
-            found[d] = step
-            step *= max(self.dimensions[d], 1)
-        return tuple(found)
+        return None if self.order is None else tuple(n * self.dtype.itemsize for n in strides(self.shape))
 
     @property
     def byte_size(self) -> int:

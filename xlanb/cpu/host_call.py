@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xlanb.boundary import internal_error, is_foreign
+from xlanb.codegen.indexing import strides
 from xlanb.cpu.dynamic import packed, unpacked
 from xlanb.evaluator import host
 from xlanb.evaluator.feeds import Feeds, RaisedError
@@ -170,12 +171,9 @@ class _Leaf:
         array = shape.array if isinstance(shape, BufferShape) else shape
         if not isinstance(array, ArrayShape) or not array.is_array:
             return None
-        strides, step = [0] * array.rank, array.dtype.itemsize
-        for d in array.minor_to_major:
-            strides[d] = step
-            step *= array.dimensions[d]
+        places = tuple(n * array.dtype.itemsize for n in strides(array))
         memory, size = ctypes.c_uint8 * array.byte_size, array.byte_size if array.element_count else 0
-        return _Leaf(array, array.dimensions, array.dtype, tuple(strides), memory, size)
+        return _Leaf(array, array.dimensions, array.dtype, places, memory, size)
 
     def view(self, address: int) -> Array:
         """The elements in place."""
