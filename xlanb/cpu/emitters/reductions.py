@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from xlanb.codegen import arithmetic, complex_math, costs
 from xlanb.codegen.complex_math import Complex
@@ -84,17 +84,28 @@ class AnyOrder:
 
 
 class Reducer:
-    """A reducing computation over values of some types, and one step of it: one operation (`one`), a choice between two pairs (`pairs`), or any other.
+    """What a reduce or a reduce-window folds, from what on, and one step of it: one operation (`one`), a choice between two pairs (`pairs`), or any other.
 
     A narrow float is rounded after every step, as XLA does too: a long sum in bf16 stands still once it is large (programs that mind sum in f32).
     """
 
-    def __init__(self, e: Elemental, target: HloComputation, types: Sequence[PrimitiveType]) -> None:
-        self.e, self.target, self.types = e, target, list(types)
-        op = simple_reducer(target) if len(types) == 1 else None
-        made = choice(target) if len(types) == 2 else None
-        self.one = AnyOrder(e.f, op, types[0], target.root.name) if op is not None else None
-        self.pairs = Pairs(e.f, made, types) if made is not None else None
+    def __init__(self, e: Elemental, i: HloInstruction) -> None:
+        self.e, self.instruction, self.target, count = e, i, i.to_apply, len(i.operands) // 2
+        self.inputs, self.initial = i.operands[:count], i.operands[count:]
+        self.source = array_of(self.inputs[0])
+        self.types = [array_of(o).element_type for o in self.initial]
+        op = simple_reducer(self.target) if count == 1 else None
+        made = choice(self.target) if count == 2 else None
+        self.one = AnyOrder(e.f, op, self.types[0], self.target.root.name) if op is not None else None
+        self.pairs = Pairs(e.f, made, self.types) if made is not None else None
+
+    def start(self) -> list[Element]:
+        """The initial values."""
+        return [self.e.scalar(o) for o in self.initial]
+
+    def elements(self, at: Sequence[Ix]) -> list[Element]:
+        """The elements of the inputs at an index."""
+        return [self.e.element(o, Index(array_of(o), at)) for o in self.inputs]
 
     def step(self, accumulators: Sequence[Element], values: Sequence[Element]) -> list[Element]:
         """The next accumulators."""
@@ -109,10 +120,11 @@ class Reducer:
         f.restore(mark)
         return made
 
-    def any_order(self, i: HloInstruction) -> AnyOrder | Pairs | None:
-        """What makes one partial result of two, however the elements of a reduce are shared between them; None where their order matters."""
+    @property
+    def any_order(self) -> AnyOrder | Pairs | None:
+        """What makes one partial result of two, however the elements are shared between them; None where their order matters."""
         if self.pairs is not None:
-            return self.pairs if self.pairs.choice.any_order(i) else None
+            return self.pairs if self.pairs.choice.any_order(self.instruction) else None
         if self.one is not None and is_narrow(self.types[0]) and self.one.op in (Op.ADD, Op.MULTIPLY):
             return None  # narrow floats are rounded after every step: in order
         return self.one
@@ -123,18 +135,15 @@ class Reducer:
 
 @elemental(Op.REDUCE)
 def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Element]:
-    count = len(i.operands) // 2
-    inputs, initial = i.operands[:count], i.operands[count:]
-    source = array_of(inputs[0])
-    reducer = Reducer(e, i.to_apply, [array_of(o).element_type for o in initial])
+    reducer = Reducer(e, i)
+    source = reducer.source
     dims = [d for d in reversed(source.minor_to_major) if d in i.dimensions]
     kept = iter(x.multi(e.f))
     base: list[Ix] = [0 if d in i.dimensions else next(kept) for d in range(source.rank)]
-    start = [e.scalar(o) for o in initial]
     if not e.f.width:
-        along = AlongRows(e, i, base, reducer)
+        along = AlongRows(reducer, base)
         if along.pays:
-            made = along.reduce(start)
+            made = along.reduce()
             return made if i.shape.is_tuple else made[0]
     if e.f.ready and not e.f.width:
         e.f.ready = math.prod(source.dimensions[d] for d in i.dimensions) <= costs.COMMON.vector_sum_elements
@@ -143,33 +152,27 @@ def _reduce(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Ele
         where = list(base)
         for d, v in zip(dims, indices, strict=True):
             where[d] = v
-        at = Index(source, where)
-        return reducer.step(accumulators, [e.element(o, at) for o in inputs])
+        return reducer.step(accumulators, reducer.elements(where))
 
-    made = e.fold([source.dimensions[d] for d in dims], reducer.types, start, body)
+    made = e.fold([source.dimensions[d] for d in dims], reducer.types, reducer.start(), body)
     return made if i.shape.is_tuple else made[0]
 
 
 @elemental(Op.REDUCE_WINDOW)
 def _reduce_window(e: Elemental, i: HloInstruction, x: Index) -> Element | Sequence[Element]:
     """A window's elements in row-major order; those in the padding and in the holes of a dilated base are left out."""
-    count = len(i.operands) // 2
-    inputs, initial = i.operands[:count], i.operands[count:]
-    source = array_of(inputs[0])
-    reducer = Reducer(e, i.to_apply, [array_of(o).element_type for o in initial])
-    window = i.window.dimensions
-    multi = x.multi(e.f)
+    reducer, window, multi = Reducer(e, i), i.window.dimensions, x.multi(e.f)
 
     def body(indices: list[Ix], accumulators: list[Element]) -> list[Element]:
-        inside, where = window_position(e.f, window, multi, indices, source.dimensions)
+        inside, where = window_position(e.f, window, multi, indices, reducer.source.dimensions)
         return e.branches(
             reducer.types,
             inside,
-            lambda: reducer.step(accumulators, [e.element(o, Index(source, where)) for o in inputs]),
+            lambda: reducer.step(accumulators, reducer.elements(where)),
             lambda: accumulators,
         )
 
-    made = e.fold([w.size for w in window], reducer.types, [e.scalar(o) for o in initial], body)
+    made = e.fold([w.size for w in window], reducer.types, reducer.start(), body)
     return made if i.shape.is_tuple else made[0]
 
 
@@ -205,15 +208,14 @@ class AlongRows:
     `base` is the index of the first element: that of the result, and 0 in the reduced dimensions.
     """
 
-    def __init__(self, e: Elemental, i: HloInstruction, base: Sequence[Ix], reducer: Reducer) -> None:
-        self.e, self.reducer, self.base = e, reducer, list(base)
-        self.inputs = i.operands[: len(i.operands) // 2]
-        self.source, dimensions = array_of(self.inputs[0]), i.dimensions
+    def __init__(self, reducer: Reducer, base: Sequence[Ix]) -> None:
+        self.e, self.reducer, self.base = reducer.e, reducer, list(base)
+        self.source, dimensions = reducer.source, reducer.instruction.dimensions
         fastest = order(self.source)
         run = next((k for k, d in enumerate(fastest) if d not in dimensions), len(fastest))
         self.slow = [d for d in reversed(fastest[run:]) if d in dimensions]
         self.fast = list(reversed(fastest[:run]))
-        self.combiner = reducer.any_order(i)
+        self.combiner = reducer.any_order
 
     @property
     def pays(self) -> bool:
@@ -223,29 +225,26 @@ class AlongRows:
         least = costs.COMMON.vector_pair_elements if self.reducer.pairs else costs.COMMON.vector_sum_elements + 1
         return math.prod(self._sizes(self.fast)) >= least and not (self.reducer.pairs and self.slow)
 
-    def reduce(self, start: Sequence[Element]) -> list[Element]:
-        """The results, from initial values on."""
+    def reduce(self) -> list[Element]:
+        """The results."""
         p, combiner = self._plan(), self.combiner
         run = max(1, min(p.run, len(self.fast)))
         if combiner is None or (combiner.neutral is None and run < len(self.fast)):
-            return self._one_by_one(start)
+            return self._one_by_one()
         self.slow, self.fast = self.slow + self.fast[:-run], self.fast[-run:]
         made = self._nest(p).fold(self.e.f, combiner, None, self._values, combiner.later)
         if made is None:
             self.e.f.ready = False
-            return self._one_by_one(start)
+            return self._one_by_one()
         types = self.reducer.types
+        start = self.reducer.start()
 
         def joined() -> list[Element]:
             return self.reducer.step(start, pack(types, made))
 
-        return (
-            self.e.branches(types, made[-1], lambda: self._one_by_one(start), joined)
-            if combiner.minds_nan
-            else joined()
-        )
+        return self.e.branches(types, made[-1], self._one_by_one, joined) if combiner.minds_nan else joined()
 
-    def shared(self, start: Callable[[], Element], scratch: Value) -> Element | None:
+    def shared(self, scratch: Value) -> Element | None:
         """The result by `PARTS` partial results in scratch memory, for threads to share; None, and nothing is written, where that does not pay."""
         f, t, p = self.e.f, self.reducer.types[0], self._plan()
         count = self.source.element_count
@@ -264,13 +263,15 @@ class AlongRows:
                 high = f.value(k).equals(PARTS - 1).select(f.const(I64, count), f.value(f.add(low, each)))
                 made = Folding(f, nest, combiner, self._values, cuts=(low, high)).result()
                 store(t, scratch, k, pack([t], made)[0])
-            total = self.e.fold([PARTS], [t], [start()], lambda k, v: self.reducer.step(v, [load(t, scratch, k[0])]))
+            total = self.e.fold(
+                [PARTS], [t], self.reducer.start(), lambda k, v: self.reducer.step(v, [load(t, scratch, k[0])])
+            )
             found[:] = total
 
         return found[0] if vectorize(f, count, write) else None
 
     def _plan(self) -> Plan:
-        return plan(self.e.bindings, [(i, ()) for i in self.inputs], self.e.f.target.costs)
+        return plan(self.e.bindings, [(i, ()) for i in self.reducer.inputs], self.e.f.target.costs)
 
     def _nest(self, p: Plan) -> Nest:
         sizes = tuple(self._sizes([*self.slow, *self.fast]))
@@ -283,15 +284,15 @@ class AlongRows:
         where = list(self.base)
         for d, v in zip([*self.slow, *self.fast], at, strict=True):
             where[d] = v
-        return [self.e.element(i, Index(self.source, where)) for i in self.inputs]
+        return self.reducer.elements(where)
 
     def _values(self, at: list[Ix]) -> Sequence[Value]:
         values = flat(self._elements(at))
         return values if self.combiner is None else self.combiner.parts(values)
 
-    def _one_by_one(self, start: Sequence[Element]) -> list[Element]:
-        sizes = self._sizes([*self.slow, *self.fast])
-        return self.e.fold(sizes, self.reducer.types, start, lambda at, v: self.reducer.step(v, self._elements(at)))
+    def _one_by_one(self) -> list[Element]:
+        sizes, reducer = self._sizes([*self.slow, *self.fast]), self.reducer
+        return self.e.fold(sizes, reducer.types, reducer.start(), lambda at, v: reducer.step(v, self._elements(at)))
 
 
 def scratch_bytes(i: HloInstruction) -> int:
@@ -305,9 +306,8 @@ def emit_whole_reduce(e: Elemental, i: HloInstruction, output: IrArray, scratch:
     """Reduce all of a large array to one value, which threads share; False if this is not such a reduction."""
     if scratch is None or array_of(i).element_count != 1:
         return False
-    reducer = Reducer(e, i.to_apply, [array_of(i).element_type])
-    along = AlongRows(e, i, [0] * array_of(i.operands[0]).rank, reducer)
-    value = along.shared(lambda: e.scalar(i.operands[1]), scratch) if along.pays else None
+    along = AlongRows(Reducer(e, i), [0] * array_of(i.operands[0]).rank)
+    value = along.shared(scratch) if along.pays else None
     if value is None:
         return False
     output.store(Index(array_of(i), [0] * array_of(i).rank), value)

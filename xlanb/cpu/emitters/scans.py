@@ -23,7 +23,6 @@ from xlanb.cpu.emitters.reductions import AnyOrder, Reducer
 from xlanb.cpu.emitters.vector_plan import plan
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
-from xlanb.shape import ArrayShape
 
 if TYPE_CHECKING:
     from xlanb.cpu.emitters.kernel import Kernel
@@ -103,11 +102,8 @@ class _Scan:
 
     def __init__(self, k: Kernel, scan: Cumulative) -> None:
         self.k, self.e, self.f, self.scan = k, k.e, k.f, scan
-        count = len(k.root.operands) // 2
-        self.inputs, self.initial = k.root.operands[:count], k.root.operands[count:]
-        self.types = [array_of(o).element_type for o in self.initial]
-        self.reducer = Reducer(k.e, k.root.to_apply, self.types)
-        self.source = array_of(self.inputs[0])
+        self.reducer = Reducer(k.e, k.root)
+        self.source, self.types = self.reducer.source, self.reducer.types
         slowest = list(reversed(order(self.source)))
         self.others = [d for d in slowest if d != scan.axis and self.source.dimensions[d] != 1]
         self.beside = sum(slowest.index(d) > slowest.index(scan.axis) for d in self.others)
@@ -116,9 +112,9 @@ class _Scan:
         """Write it: vectors within a line, lines side by side as the lanes of vectors, or one line after the other."""
         f, scan, costs = self.f, self.scan, self.f.target.costs
         sizes = tuple(self.source.dimensions[d] for d in self.others)
-        p = plan(self.e.bindings, [(o, ()) for o in self.inputs], costs)
+        p = plan(self.e.bindings, [(o, ()) for o in self.reducer.inputs], costs)
         lanes, registers = p.vectors(f.target.vector_bits)
-        combiner = self.reducer.any_order(self.k.root)
+        combiner = self.reducer.any_order
         run = min(p.run, self.beside)
         if f.target.explicit_vectors and run:
             f.decided("scan", "lines side by side in vectors", f"{math.prod(sizes[-run:])} of them, of {scan.m} steps")
@@ -134,25 +130,25 @@ class _Scan:
 
     # -- lines ------------------------------------------------------------------------------------------------------
 
-    def _index(self, shape: ArrayShape, at: Sequence[Ix], place: Ix) -> Index:
-        multi: list[Ix] = [0] * shape.rank
+    def _index(self, at: Sequence[Ix], place: Ix) -> list[Ix]:
+        multi: list[Ix] = [0] * self.source.rank
         for d, v in zip(self.others, at, strict=True):
             multi[d] = v
         multi[self.scan.axis] = place
-        return Index(shape, multi)
+        return multi
 
     def _given(self, at: Sequence[Ix], place: Ix) -> list[Element]:
         """The operands' elements at a place of a line."""
-        return [self.e.element(o, self._index(array_of(o), at, place)) for o in self.inputs]
+        return self.reducer.elements(self._index(at, place))
 
     def _put(self, at: Sequence[Ix], place: Ix, values: Sequence[Element]) -> None:
         for a, v in zip(self.k.outputs.values(), values, strict=True):
-            a.store(self._index(a.shape, at, place), v)
+            a.store(Index(a.shape, self._index(at, place)), v)
 
     def _line(self, at: Sequence[Ix], steps: Steps | None = None) -> None:
         """One line (or lanes of them), in order; `steps` writes those of an element for an element where not each by itself."""
         scan = self.scan
-        state = [self.e.scalar(o) for o in self.initial]
+        state = self.reducer.start()
         self._repeat(at, 0, scan.empty, state)
         for count, first_in, first_out in ((scan.early, 0, None), (scan.steps, scan.early, scan.empty)):
             if count and steps is not None and first_out is not None:

@@ -47,17 +47,14 @@ class _Windows:
 
     def __init__(self, k: Kernel) -> None:
         self.k, self.e, self.f = k, k.e, k.f
-        count = len(k.root.operands) // 2
-        self.inputs, self.initial = k.root.operands[:count], k.root.operands[count:]
-        self.types = [array_of(o).element_type for o in self.initial]
-        self.reducer = Reducer(k.e, k.root.to_apply, self.types)
-        self.source = array_of(self.inputs[0])
+        self.reducer = Reducer(k.e, k.root)
+        self.source, self.types = self.reducer.source, self.reducer.types
         self.result = next(iter(k.outputs.values())).shape
         self.window = k.root.window.dimensions
         self.dims = list(reversed(order(self.result)))
         self.windowed = [d for d in reversed(self.source.minor_to_major) if not self._is_plain(d)]
         self.volume = math.prod(w.size for w in self.window)
-        p = plan(k.e.bindings, [(o, ()) for o in self.inputs], k.f.target.costs)
+        p = plan(k.e.bindings, [(o, ()) for o in self.reducer.inputs], k.f.target.costs)
         self.vectors = Vectors(*p.vectors(k.f.target.vector_bits))
         self.lanes = self.vectors.lanes
 
@@ -72,7 +69,7 @@ class _Windows:
         fastest = self.dims[-1] if self.dims else -1
         if f.target.explicit_vectors and fastest >= 0 and order(self.source)[0] == fastest:
             f.ready = True
-            combiner = self.reducer.any_order(self.k.root)
+            combiner = self.reducer.any_order
             if fastest not in self.windowed:
                 f.decided(
                     "windows", "side by side in vectors", f"along dimension {fastest}, where each has one element"
@@ -88,22 +85,18 @@ class _Windows:
             f.decided("windows", "one by one", "they lie in other orders, or their reducer is no plain one")
             Nest(sizes, 0, None, self.volume * 2.0).each(f, self._result)
 
-    def _start(self) -> list[Element]:
-        return [self.e.scalar(o) for o in self.initial]
-
     def _whole(self, at: Sequence[Ix]) -> dict[int, Ix]:
         """An index along all dimensions, of one along those of more than one result."""
         return dict.fromkeys(range(self.result.rank), 0) | dict(zip(self.dims, at, strict=True))
 
     def _step(self, at: dict[int, Ix], state: Sequence[Element]) -> list[Element]:
         """The state with the elements at an index of the arrays."""
-        index = [at[d] for d in range(self.source.rank)]
-        return self.reducer.step(state, [self.e.element(o, Index(array_of(o), index)) for o in self.inputs])
+        return self.reducer.step(state, self.reducer.elements([at[d] for d in range(self.source.rank)]))
 
     def _result(self, at: Sequence[Ix]) -> None:
         """The result at an index, or those of lanes: in row-major order of the window."""
         whole = self._whole(at)
-        made = self._fold(self.windowed, whole, self._start())
+        made = self._fold(self.windowed, whole, self.reducer.start())
         self._store(whole, made)
 
     def _store(self, at: dict[int, Ix], values: Sequence[Element]) -> None:
@@ -203,7 +196,7 @@ class _Windows:
 
     def _window(self, row: Value, w: WindowDimension, begin: Ix) -> Sequence[Element]:
         """The window of a row from an element on."""
-        f, t, state = self.f, self.types[0], self._start()
+        f, t, state = self.f, self.types[0], self.reducer.start()
 
         def step(k: Ix, state: Sequence[Element]) -> list[Element]:
             return self.reducer.step(state, [load(t, row, f.add(begin, f.mul(k, w.window_dilation)))])
