@@ -126,3 +126,9 @@ def test_a_complex_matrix_that_is_not_positive_definite_has_no_factor(lapack):
     assert info == 21
     assert np.isnan(factor[np.tril_indices(40)]).all()
     assert not factor[np.triu_indices(40, 1)].any()
+
+
+@pytest.mark.parametrize("uplo", [-1, 0, 1 << 30])
+def test_an_option_that_is_no_letter_is_left_to_the_runtime(lapack, uplo):
+    exe = lapack("potrf", "s", (), [(3, 3)], [(3, 3), ("s",)], f"uplo = {uplo} : i32")
+    assert exe.program.host

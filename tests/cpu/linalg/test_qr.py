@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xlanb.errors import InstructionError
+
 SIZES = [(1, 1), (1, 6), (6, 1), (4, 4), (7, 3), (3, 7), (16, 16), (17, 9), (33, 40), (70, 31)]
 KINDS = {"s": (np.float32, 2.0**-23), "d": (np.float64, 2.0**-52)}
 
@@ -195,3 +197,11 @@ def test_columns_that_are_asked_for_come_first(lapack, rng):
     for k in range(3):
         check(packed[k], scales[k], a[k][:, order[k] - 1], 2.0**-23)
     assert sorted(exe(np.full_like(a, np.nan), wanted)[1][0].tolist()) == list(range(1, 9))
+
+
+@pytest.mark.parametrize(("routine", "others"), [("orgqr", []), ("ormqr", [(4, 4)])])
+def test_reflections_without_their_factors_are_refused_by_name(lapack, routine, others):
+    exe = lapack(routine, "s", (), [(4, 4), (), *others], [(4, 4)], "")
+    matrix = np.eye(4, dtype=np.float32)
+    with pytest.raises(InstructionError, match=f"{routine} takes arrays of dimensions mk, t"):
+        exe(matrix, np.float32(1), *[matrix for _ in others])

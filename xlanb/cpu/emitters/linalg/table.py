@@ -45,8 +45,8 @@ _NO_INFO = SCRATCH(4)
 
 def _letter(i: HloInstruction, option: str, letters: str) -> str:
     """An option as a letter; empty if it is missing or none of those known."""
-    found = chr(lapack_options(i).get(option, 0))
-    return found if found in letters else ""
+    found = lapack_options(i).get(option)
+    return next((letter for letter in letters if ord(letter) == found), "")
 
 
 def _matrix(i: HloInstruction, operand: int = 0) -> Spec:
@@ -185,7 +185,7 @@ def geqrf(i: HloInstruction) -> Routine:
 
 def orgqr(i: HloInstruction) -> Routine | None:
     """(reflections, tau) -> Q"""
-    if len(i.operands) != 2:
+    if len(i.operands) != 2 or array_of(i.operands[1]).rank < 1:
         return None
     matrix, (m, n), count = _matrix(i), size_of(i), array_of(i.operands[1]).dimensions[-1]
     if not count <= n <= m:
@@ -196,7 +196,7 @@ def orgqr(i: HloInstruction) -> Routine | None:
 
 def ormqr(i: HloInstruction) -> Routine | None:
     """(reflections, tau, c) -> Q c, c Q, or those with Q's adjoint"""
-    if len(i.operands) != 3 or array_of(i.operands[2]).rank < 2:
+    if len(i.operands) != 3 or array_of(i.operands[1]).rank < 1 or array_of(i.operands[2]).rank < 2:
         return None
     t, (rows, columns), (m, n) = element_type(i), size_of(i), size_of(i, 2)
     count, options = array_of(i.operands[1]).dimensions[-1], lapack_options(i)
