@@ -295,11 +295,12 @@ class Folding:
         rounds = f.div(f.sub(high, low), wide)
         begin = f.add(low, f.mul(rounds, wide))
         if rounds:
-            partial = partial | {wide: self._rounds(at, partial[wide], wide, rounds, low, begin)}
+            most = None if isinstance(rounds, int) or self.nest.count == ENDLESS else self.nest.count // wide
+            partial = partial | {wide: self._rounds(at, partial[wide], wide, rounds, low, begin, most=most)}
         left = f.sub(high, begin)
         if isinstance(left, Value):  # whole vectors by themselves: a mask takes longer than another loop
             whole = f.div(left, one)
-            partial = partial | {one: self._rounds(at, partial[one], one, whole, begin, high)}
+            partial = partial | {one: self._rounds(at, partial[one], one, whole, begin, high, most=wide // one)}
             begin, rest = f.add(begin, f.mul(whole, one)), f.value(f.rem(left, one))
             mask = Mask.first(f, one, rest)
             with f.carried(rest.differs(0).zext(I64), partial[one], guarded=True) as loop:
@@ -320,10 +321,14 @@ class Folding:
         end: Ix,
         *,
         masked: bool = False,
+        most: int | None = None,
     ) -> list[Value]:
-        """The partial results after so many vectors from `begin` on, all of them before `end`; `masked` where the last may not be whole."""
+        """The partial results after so many vectors from `begin` on, all of them before `end`; `masked` where the last may not be whole.
+
+        Where their number is not known there are `most` at most, by which the loop is planned to poll.
+        """
         f = self.f
-        with f.carried(rounds, partial, guarded=not isinstance(rounds, int)) as loop:
+        with f.carried(rounds, partial, guarded=not isinstance(rounds, int), most=most) as loop:
             origin = f.add(f.mul(loop.index, width), begin)
             mask = tail_mask(f, width, begin, end, origin) if masked else None
             loop.next = list(self.later(loop.values, self._values(at, origin, begin, end, width, mask)))
