@@ -8,8 +8,9 @@ The same is asked when memory is assigned (`is_in_place`) and when the kernel is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from xlanb.analysis.dataflow import is_plain_reshape
 from xlanb.codegen.elemental import Leaf, array_of
@@ -19,6 +20,7 @@ from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
 
+T = TypeVar("T", bound=Hashable)
 Bound = Collection[HloInstruction]
 """The instructions that a kernel reads from memory."""
 
@@ -40,7 +42,7 @@ def rows_of(root: HloInstruction, shape: ArrayShape, run: int, bound: Bound) -> 
     numbered = slowest[:-run] if run else slowest
     if root in bound or not 0 < run < len(slowest) or numbered != tuple(range(shape.rank - run)):
         return None
-    inlined = _inlined(root, bound)
+    inlined = _reached(root, lambda i: (o for o in i.operands if o not in bound))
     reductions = tuple(i for i in root.parent.post_order() if i in inlined and _is_of_rows(i, shape, numbered))
     again = _same_elements(root, shape, bound)
     for i in reductions:
@@ -52,11 +54,12 @@ def rows_of(root: HloInstruction, shape: ArrayShape, run: int, bound: Bound) -> 
     return Rows(shape, numbered, reductions)
 
 
-def _inlined(root: HloInstruction, bound: Bound) -> set[HloInstruction]:
-    found, rest = {root}, [root]
+def _reached(first: T, following: Callable[[T], Iterable[T]]) -> dict[T, None]:
+    """All that is reached from one thing, the nearest first."""
+    found, rest = {first: None}, deque([first])
     while rest:
-        fresh = [o for o in rest.pop().operands if o not in found and o not in bound]
-        found.update(fresh)
+        fresh = dict.fromkeys(o for o in following(rest.popleft()) if o not in found)
+        found |= fresh
         rest += fresh
     return found
 
@@ -69,15 +72,11 @@ def _is_of_rows(i: HloInstruction, shape: ArrayShape, numbered: tuple[int, ...])
 
 def _same_elements(root: HloInstruction, shape: ArrayShape, bound: Bound) -> dict[HloInstruction, None]:
     """What an element is computed from, as far as it is the same element of other instructions."""
-    found = {root: None}
-    rest = deque([root])
-    while rest:
-        i = rest.popleft()
-        if i.opcode.is_elementwise and i not in bound:
-            fresh = dict.fromkeys(o for o in i.operands if o not in found and same_order(array_of(o), shape))
-            found |= fresh
-            rest += fresh
-    return found
+
+    def following(i: HloInstruction) -> Iterable[HloInstruction]:
+        return i.operands if i.opcode.is_elementwise and i not in bound else ()
+
+    return _reached(root, lambda i: (o for o in following(i) if same_order(array_of(o), shape)))
 
 
 def unshaped(root: HloInstruction, bound: Bound) -> HloInstruction:
@@ -127,24 +126,16 @@ def is_in_place(reads: Reads, parameter: HloInstruction, leaf: Leaf) -> bool:
         return True
     at = rows.reductions.index(rows.keeper)
     done = {rows.kept, *rows.reductions[:at]}
-    for i in rows.reductions[at:]:
-        if _needs(i.operands, parameter, done):
+    for i in (*rows.reductions[at:], root):
+        if _needs(i, parameter, done):
             return False
         done.add(i)
-    return not _needs([root], parameter, done)
+    return True
 
 
-def _needs(what: Iterable[HloInstruction], parameter: HloInstruction, done: set[HloInstruction]) -> bool:
-    """Whether a parameter is read for instructions, where some are there already."""
-    stack, seen = list(what), set(done)
-    while stack:
-        i = stack.pop()
-        if i is parameter:
-            return True
-        if i not in seen:
-            seen.add(i)
-            stack += i.operands
-    return False
+def _needs(i: HloInstruction, parameter: HloInstruction, done: set[HloInstruction]) -> bool:
+    """Whether a parameter is read for an instruction, where some are there already."""
+    return parameter in _reached(i, lambda o: o.operands if o is i or o not in done else ())
 
 
 _SAME, _ROW, _WITHIN, _ELSEWHERE = range(4)
@@ -153,20 +144,16 @@ _SAME, _ROW, _WITHIN, _ELSEWHERE = range(4)
 
 def _read_elsewhere(root: HloInstruction, rows: Rows) -> frozenset[HloInstruction]:
     """What is read for other elements than the same ones of the results, apart from reductions of their row."""
-    seen: set[tuple[HloInstruction, int]] = set()
-    stack = [(root, _SAME)]
-    found: set[HloInstruction] = set()
-    while stack:
-        i, where = stack.pop()
-        if (i, where) in seen:
-            continue
-        seen.add((i, where))
-        if where in (_SAME, _WITHIN) and not i.shape.is_tuple and not same_order(array_of(i), rows.shape):
-            where = _ELSEWHERE
-        if where in (_ROW, _ELSEWHERE):
-            found.add(i)
-        stack += [(o, _operand_is(i, n, where, rows)) for n, o in enumerate(i.operands)]
-    return frozenset(found)
+
+    def asked(i: HloInstruction, where: int) -> tuple[HloInstruction, int]:
+        inside = where in (_SAME, _WITHIN) and not i.shape.is_tuple
+        return i, _ELSEWHERE if inside and not same_order(array_of(i), rows.shape) else where
+
+    def following(at: tuple[HloInstruction, int]) -> Iterable[tuple[HloInstruction, int]]:
+        i, where = at
+        return (asked(o, _operand_is(i, n, where, rows)) for n, o in enumerate(i.operands))
+
+    return frozenset(i for i, where in _reached(asked(root, _SAME), following) if where in (_ROW, _ELSEWHERE))
 
 
 def _operand_is(i: HloInstruction, n: int, where: int, rows: Rows) -> int:
