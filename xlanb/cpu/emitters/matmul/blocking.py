@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -39,14 +39,25 @@ _HARDLY = 1.02
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """The block of a tile: `rows` of row axis number `axis` (-1, where there is none) by vectors; and what all tiles are guessed to take, in cycles."""
+    """The block of a tile: `rows`, which are `part` of row axis number `axis` times all of axis `whole` (-1: no axis), by vectors; and what all tiles are guessed to take, in cycles."""
 
     axis: int
+    part: int
+    whole: int
     rows: int
     vectors: int
     width: int
     cycles: float
     tiles: int
+
+    def offsets(self, axes: Sequence[Axis]) -> list[tuple[int, int]]:
+        """The rows, as elements from the first in a and in the result."""
+        partial, whole = (axes[n] if n >= 0 else Axis(1) for n in (self.axis, self.whole))
+        return [
+            (p * partial.a + w * whole.a, p * partial.c + w * whole.c)
+            for p in range(self.part)
+            for w in range(whole.size)
+        ]
 
     def __str__(self) -> str:
         return f"{self.rows} rows by {self.vectors} vectors of {self.width}"
@@ -90,15 +101,18 @@ def _options(x: Contraction, target: Target, width: int) -> Iterator[Blocking]:
         if vectors > -(-_column(x).size // width):
             continue
         limit = (target.vector_registers - vectors - 1) // vectors // (2 if x.is_complex else 1)
-        for n, axis in enumerate(x.rows) if x.rows else [(-1, Axis(1))]:
-            for rows in range(1, min(limit, axis.size) + 1):
-                yield _option(x, (n, axis, rows), vectors, width, target.costs)
+        axes = list(enumerate(x.rows)) or [(-1, Axis(1))]
+        for n, axis in axes:
+            few = [(m, other.size) for m, other in axes if m != n and other.size <= limit // 2]
+            for whole, size in [(-1, 1), *few]:
+                for part in range(min(size, 2), min(limit // size, axis.size) + 1):
+                    yield _option(x, (n, part, whole, part * size), vectors, width, target.costs)
 
 
-def _option(x: Contraction, block: tuple[int, Axis, int], vectors: int, width: int, costs: Costs) -> Blocking:
-    n, axis, rows = block
-    column = _column(x)
-    tiles = x.batch_count * count(x.rows) // axis.size * -(-axis.size // rows)
+def _option(x: Contraction, block: tuple[int, int, int, int], vectors: int, width: int, costs: Costs) -> Blocking:
+    n, part, _, rows = block
+    axis, column = x.rows[n] if x.rows else Axis(1), _column(x)
+    tiles = x.batch_count * count(x.rows) // (rows // part * axis.size) * -(-axis.size // part)
     tiles *= x.column_count // column.size * max(1, -(-column.size // (width * vectors)))
     parts = 2 if x.is_complex else 1
     sums = rows * vectors * parts
@@ -107,15 +121,15 @@ def _option(x: Contraction, block: tuple[int, Axis, int], vectors: int, width: i
     is_far = x.depth_count * vectors > costs.first_cache_sets * costs.first_cache_ways // 2
     step += vectors * (1.0 if is_far else 0.3)
     cycles = tiles * (step * x.depth_count + 2 * sums + costs.tile_cycles)
-    return Blocking(n, rows, vectors, width, cycles * (1 + 0.001 / sums), tiles)
+    return Blocking(*block, vectors, width, cycles * (1 + 0.001 / sums), tiles)
 
 
 def _slowed(made: Blocking, x: Contraction, costs: Costs) -> float:
     """How much longer loads of a take: where the rows of a tile fall on few sets of the first cache and drive one another out, or are many streams apart from one another."""
     size = x.a_type.byte_size
-    if not x.depth or not x.rows or x.depth_count * size <= _LINE:
+    if not x.depth or x.depth_count * size <= _LINE:
         return 1.0
-    places = sorted({row * x.rows[made.axis].a * size // _LINE for row in range(made.rows)})
+    places = sorted({a * size // _LINE for a, _ in made.offsets(x.rows)})
     crowd = max(Counter(line % costs.first_cache_sets for line in places).values())
     if crowd > costs.first_cache_ways:
         return 1.0 + (crowd - costs.first_cache_ways) * costs.crowded

@@ -62,8 +62,7 @@ def _tiles(f: Function, x: Contraction, places: Places, *, panels: bool) -> None
     vectors = min(made.vectors, -(-column.size // width))
     step = min(column.size, vectors * width)
     lanes = step - (vectors - 1) * width
-    row = x.rows[made.axis] if x.rows else Axis(1)
-    rows = tuple((n * row.a, n * row.c) for n in range(made.rows))
+    rows = made.offsets(x.rows)
     depth = x.depth or (Axis(1),)
     tile = Tile(
         width,
@@ -95,7 +94,7 @@ def _panel(
     x: Contraction,
     tile: Tile,
     walk: _Walk,
-    block: tuple[tuple[tuple[int, int], ...], tuple[Axis, ...], int, int],
+    block: tuple[list[tuple[int, int]], tuple[Axis, ...], int, int],
 ) -> list[int | str]:
     """The table of the routine that fills a panel and computes its rows; `block` is its rows, depth, columns and lanes of the last vector."""
     rows, depth, step, lanes = block
@@ -140,7 +139,7 @@ def _walk(x: Contraction, made: Blocking, step: int, room_bytes: int) -> _Walk:
     inner: list[Span] = []
     within: list[Axis] = list(x.depth)
     for n, axis in reversed(list(enumerate(x.rows))):
-        by = made.rows if n == made.axis else 1
+        by = axis.size if n == made.whole else made.part if n == made.axis else 1
         blocks = -(-axis.size // by)
         fit = 1 if groups else _blocks_that_fit(within, axis, by, room_bytes // x.a_type.byte_size)
         each = blocks if fit >= blocks else even(blocks, fit)
