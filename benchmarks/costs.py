@@ -171,6 +171,11 @@ def shifted(rows: int, columns: int) -> str:
     )
 
 
+def returned(n: int) -> str:
+    """A parameter of n floats as the result: a copy of bytes."""
+    return module("", f"x = f32[{n}] parameter(0)", f"ROOT r = f32[1,{n}] bitcast(x)")
+
+
 def stack(arrays: int, rows: int, columns: int) -> str:
     """The sums of many matrices along their rows."""
     return module(
@@ -303,6 +308,7 @@ TRIALS: dict[str, tuple[Texts, Sequence[Value]]] = {
     "plain_loop_elements": ([elementwise(n, "add", "tanh") for n in (16, 32, 64, 256)], (0, 128)),
     "gathered_rows": ([gather(4096, n, 1024) for n in (4, 16, 64)], (2, 8)),
     "tile_elements": ([transpose(n, n, fused=True) for n in (96, 256, 512)], (32, 128)),
+    "band_elements": ([transpose(n, n) for n in (256, 1024, 2048)], (256, 4096)),
     "tiles_across": ([transpose(n, n) for n in (96, 256, 1024)], (1, 2, 8)),
     "tiled_elements": ([transpose(n, n) for n in (8, 12, 16, 32)], (64, 1024)),
     "vector_sum_elements": ([reduce(4096, n, 1) for n in (3, 5, 8)], (2, 8)),
@@ -347,6 +353,7 @@ SHARED: dict[str, tuple[Texts, Sequence[Value]]] = {
     "part_ns": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4_000.0, 16_000.0)),
     "parts_per_thread": ([elementwise(n, "tanh") for n in (1 << 17, 1 << 19)], (4, 16)),
     "shared_sum_elements": ([reduce(1, n, 1) for n in (1 << 15, 1 << 16, 1 << 17, 1 << 20)], (1 << 15, 1 << 18)),
+    "block_elements": ([returned(n) for n in (1 << 20, 1 << 21, 1 << 22)], (1024, 16384)),
     "stretch_bytes": ([reduce(512, n, 0) for n in (1024, 2048, 8192)], (2048, 8192)),
     "serial_flops": ([qr(n) for n in (512, 768, 1024)], (1e8, 2e9)),
     "serial_iteration_flops": ([eigenvectors(n) for n in (384, 512)], (1e8, 1e9)),

@@ -34,7 +34,11 @@ class Costs:
     moved_element_ns: float = 0.1
     """Copying an element of a line: a matrix product's operand, a padded input."""
     turned_byte_ns: float = 0.03
-    """Moving a byte of a matrix whose rows become columns, in registers."""
+    """Moving a byte of a copy: of a line, or of a matrix whose rows become columns, in registers."""
+    block_elements: int = 4096
+    """Elements of a line, or of several short ones, that a copy moves at once."""
+    band_elements: int = 1024
+    """Columns of a transpose that are done before the next rows."""
     updated_element_ns: float = 0.3
     """Combining an element of a scatter's update with what is there."""
     plain_loop_elements: int = 32

@@ -130,10 +130,6 @@ class _Planned:
         return self.source.bytes + max((p.scratch_bytes for _, p in self.parts), default=0)
 
 
-def _planned(i: HloInstruction) -> _Planned | None:
-    return _plan_of(Convolution.of(i))
-
-
 @lru_cache(maxsize=1024)
 def _plan_of(c: Convolution) -> _Planned | None:
     if not can_load(c.source.element_type, c.type) or not c.result.element_count:
@@ -150,20 +146,20 @@ def _plan_of(c: Convolution) -> _Planned | None:
 
 def is_worth_a_kernel(i: HloInstruction) -> bool:
     """Whether a convolution should be a kernel of its own rather than a part of another (see dot)."""
-    planned = _planned(i)
+    planned = _plan_of(Convolution.of(i))
     return planned is not None and sum(p.x.products for _, p in planned.parts) >= costs.COMMON.written_products
 
 
 def scratch_bytes(i: HloInstruction) -> int:
     """Bytes of scratch that `emit_convolution` wants."""
-    planned = _planned(i)
+    planned = _plan_of(Convolution.of(i))
     return 0 if planned is None else planned.scratch_bytes
 
 
 def emit_convolution(e: Elemental, i: HloInstruction, output: IrArray, scratch: Value | None) -> bool:
     """A convolution of operands in memory as a kernel of its own; False where the rule above has to do."""
     source, kernel = (place_of(e, o) for o in i.operands[:2])
-    planned = _planned(i)
+    planned = _plan_of(Convolution.of(i))
     if source is None or kernel is None or planned is None:
         return False
     wide, c = planned.source, planned.c

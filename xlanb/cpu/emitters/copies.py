@@ -27,10 +27,6 @@ from xlanb.shape import PrimitiveType
 
 _UNITS = {1: PrimitiveType.U8, 2: PrimitiveType.U16, 4: PrimitiveType.U32, 8: PrimitiveType.U64}
 """Types that elements are copied as, by their bytes, where nothing is converted."""
-_BLOCK = 4096
-"""Elements of a block of lines, about, and of the longest line."""
-_BAND = 1024
-"""Columns of a band of squares, at most."""
 _PARAMETERS = (Parameter(PTR, "p0", "noalias noundef"), Parameter(PTR, "p1", "noalias readonly noundef"))
 
 
@@ -140,9 +136,9 @@ class Line:
 
 def _lines(f: Function, copy: Copy) -> Moves:
     *outer, fast = copy.axes
-    size = even(fast.size, _BLOCK)
+    size = even(fast.size, COMMON.block_elements)
     below = outer[-1] if outer and size == fast.size else Axis(1)
-    count = even(below.size, max(1, _BLOCK // size))
+    count = even(below.size, max(1, COMMON.block_elements // size))
     source, to = copy.source_type, copy.type
     width = lanes_of(f.target, to.bits)
     lanes = size % width
@@ -218,7 +214,7 @@ def _squares(f: Function, copy: Copy, across: int) -> Moves:
     limit = min(f.target.vector_bits // to.bits, 16, fast.size, along.size)
     side = 1 << (limit.bit_length() - 1)
     squares = Squares(side, source, to)
-    size, beside = even(fast.size, _BAND), min(COMMON.tiles_across, along.size // side)
+    size, beside = even(fast.size, COMMON.band_elements), min(COMMON.tiles_across, along.size // side)
     words = [fast.a * source.byte_size, along.c * to.byte_size, -(-size // side), size - side, beside]
     name = f"squares.{types_text(source, to)}.x{side}"
     name = routine(f.module, squares, name, lambda f: _emit_squares(f, squares), ROUTINE)

@@ -10,6 +10,7 @@ The routines know no shapes: a process has each once (see routines.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xlanb.codegen import costs, polling
 from xlanb.codegen.elemental import array_of
@@ -236,26 +237,23 @@ def _select(
 
     There is room for `size` of them, more than `count` and fewer than n. `order` says how a full buffer is sorted (None: by counting).
     """
-    buffer = _Buffer(f, order, (keys, records, room), counts, f.value(size), f.value(count))
-    buffer.emit(f.value(n))
+    arrays = Pointer(keys, I32), Pointer(records, I64), Pointer(room, I64)
+    held = f.const(I64, costs.COMMON.counted_elements) if order is None else f.value(size)
+    _Buffer(f, order, *arrays, counts, held, f.value(count)).emit(f.value(n))
 
 
+@dataclass(frozen=True)
 class _Buffer:
     """The buffer of a selection whose routine is being written."""
 
-    def __init__(
-        self,
-        f: Function,
-        order: Order | None,
-        arrays: tuple[Value, Value, Value],
-        counts: Value,
-        size: Value,
-        count: Value,
-    ) -> None:
-        self.f, self.order = f, order
-        self.keys, self.records, self.room = (Pointer(p, t) for p, t in zip(arrays, (I32, I64, I64), strict=True))
-        self.counts, self.count = counts, count
-        self.size = f.const(I64, costs.COMMON.counted_elements) if order is None else size
+    f: Function
+    order: Order | None
+    keys: Pointer
+    records: Pointer
+    room: Pointer
+    counts: Value
+    size: Value
+    count: Value
 
     def emit(self, n: Value) -> None:
         """Fill the buffer and cut it; then let in what stands before its last, and cut again."""
