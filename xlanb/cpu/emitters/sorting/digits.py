@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from xlanb.codegen import costs, polling
 from xlanb.codegen.elemental import array_of
-from xlanb.codegen.elements import Element, from_memory, memory, real, register, to_memory
+from xlanb.codegen.elements import Element, from_memory, load, memory, real, register, store, to_memory
 from xlanb.codegen.function import Function, Ix
-from xlanb.codegen.indexing import Index
+from xlanb.codegen.indexing import Index, IrArray
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.routines import shared
 from xlanb.codegen.types import I8, I32, I64, PTR, integer
@@ -121,6 +121,7 @@ class SortedLine:
         self.operands = k.root.operands
         self.types = [T.U64, *(key.element_type for key in plan.keys)]
         self.leaves = [leaf for leaf, _ in k.root.shape.leaves()]
+        self.saved: dict[int, Value] = {}
 
     def emit(self) -> None:
         """By counting where it is short, else by digits."""
@@ -130,7 +131,10 @@ class SortedLine:
             self._by_digits()
 
     def _by_counting(self) -> None:
-        """An element's place is the number of records below its own, which are all different as they end in their places."""
+        """An element's place is the number of records below its own, which are all different as they end in their places.
+
+        The records are on the stack, and with them the elements of operands that the results are written over.
+        """
         f, n = self.f, self.plan.n
         records = Pointer(f.alloca(I64, self.plan.record_bytes // 8), I64)
         pad(f, records, n)
@@ -139,9 +143,21 @@ class SortedLine:
             key, _ = self._key(v)
             records[v] = (key << 32) | v
 
-        f.ready = along(f, n, self.types, record, registers=1)
+        ready = along(f, n, self.types, record, registers=1)
+        for o in range(len(self.operands)):
+            ready &= self._save(o)
+        f.ready = ready
         with f.loop(n) as v:
             self._move(v, rank(f, records, n, records[v]))
+
+    def _save(self, o: int) -> bool:
+        """Copy an operand's line to the stack where its result lies in its place; whether that needs no passes of LLVM's."""
+        source, result = self.e.bindings.get(self.operands[o], {}).get(()), self.k.outputs.get(self.leaves[o])
+        if result is None or not isinstance(source, IrArray) or source.pointer != result.pointer:
+            return True
+        t = source.shape.element_type
+        line = self.saved[o] = self.f.alloca(I8, self.plan.n * t.byte_size)
+        return along(self.f, self.plan.n, [t], lambda v: store(t, line, v, self._element(o, v)))
 
     def _by_digits(self) -> None:
         f, plan = self.f, self.plan
@@ -172,10 +188,13 @@ class SortedLine:
         """Element `source` of every operand to place `target` of the results."""
         for o, leaf in enumerate(self.leaves):
             if leaf in self.k.outputs:
-                counted = counts_places(self.k.root, o)
-                kind = register(array_of(self.operands[o]).element_type)
-                value = self.f.value(source).trunc(kind) if counted else self._element(o, source)
-                self.k.outputs[leaf].store(self.place(o, target), value)
+                self.k.outputs[leaf].store(self.place(o, target), self._moved(o, source))
+
+    def _moved(self, o: int, source: Ix) -> Element:
+        t = array_of(self.operands[o]).element_type
+        if o in self.saved:
+            return load(t, self.saved[o], source)
+        return self.f.value(source).trunc(register(t)) if counts_places(self.k.root, o) else self._element(o, source)
 
     def _bits(self, value: Element) -> Value:
         """The memory form of the only operand's element as an i64."""

@@ -53,9 +53,9 @@ def _rounds(i: HloInstruction) -> tuple[int, float]:
 
 
 def _in_place(i: HloInstruction, operand: int) -> bool:
-    """Whether nothing of a line is read after the first element of it is written: elements are read by their places, but for those that count the places."""
+    """Whether a line is whole elsewhere before the first element of it is written; long ones are read again by places, but for those that count the places."""
     plan = digits.plan(i)
-    whole = plan is None or (plan.value and not plan.is_short) or digits.counts_places(i, operand)
+    whole = plan is None or plan.is_short or plan.value or digits.counts_places(i, operand)
     return whole and same_order(array_of(i.operands[operand]), array_of(i, (operand,) if i.shape.is_tuple else ()))
 
 
