@@ -21,7 +21,7 @@ Last in the table are then, of each column, its bytes in b and in the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xlanb.codegen import costs
@@ -288,18 +288,18 @@ class _Emitter:
                 n += 1
         return out
 
-    def _products(self, row: Value, columns: list[Value], mask: Mask | None) -> list[tuple[Value, Value]]:
+    def _products(self, row: Value, columns: list[Value], mask: Mask | None) -> Iterator[tuple[Value, Value]]:
         """What is multiplied for each sum of a row."""
         tile, v = self.tile, self.v
-        if tile.fold:
-            vector = v.load(tile.a_type, row, 0, mask)
-            return [(vector, column) for column in columns]
         if tile.along:
-            return [
-                (v.load(tile.a_type, row, k * tile.width, self._lanes(k)), column) for k, column in enumerate(columns)
-            ]
-        factors = [v.broadcast(tile.a_type, row, part) for part in range(2 if tile.is_complex else 1)]
-        return [(factor, column) for column in columns for factor in factors]
+            for k, column in enumerate(columns):
+                yield v.load(tile.a_type, row, k * tile.width, self._lanes(k)), column
+            return
+        if tile.fold:
+            factors = [v.load(tile.a_type, row, 0, mask)]
+        else:
+            factors = [v.broadcast(tile.a_type, row, part) for part in range(2 if tile.is_complex else 1)]
+        yield from ((factor, column) for column in columns for factor in factors)
 
     def _columns(self, b: Value, mask: Mask | None = None) -> list[Value]:
         """The vectors of a line of b. Along depth those of all columns; of complex numbers each twice, the second time with real and imaginary parts exchanged."""
