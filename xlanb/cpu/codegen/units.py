@@ -89,7 +89,7 @@ def cut(
             main.take(_piece(f, f.definitions(), ready=False))
         done = set(main.texts)
     others = [f for f in module.functions if f.name not in done]
-    pieces = [_piece(f, f.definitions(), ready=f.ready) for f in others if not f.shared]
+    pieces = [p for f in others if not f.shared for p in _pieces(f, f.definitions())]
     made = [_unit(module, own, b) for b in _bins(main, pieces, target.threads)]
     return [*made, *_shared(module, own, others)]
 
@@ -104,7 +104,7 @@ def _cut_of_steps(module: ModuleBuilder, target: Target, steps: Steps, run: Func
     own = {f.name: f for f in module.functions if f is not run}
     main = _Piece(True, {TABLE: steps.table()}, calls_only=True)
     kernels = [f for f in own.values() if not f.shared]
-    pieces = [_part(f) if f.name in steps.parts else _piece(f, f.unpacking()) for f in kernels]
+    pieces = [p for f in kernels for p in ([_part(f)] if f.name in steps.parts else _pieces(f, f.unpacking()))]
     return [
         *(_unit(module, own, b) for b in _bins(main, pieces, target.threads)),
         Unit(run_text(target), True, 0, calls_only=True, everywhere=True),
@@ -126,6 +126,19 @@ def _joined(run: Function, kernel: Function, call: Step) -> _Piece:
     _, entry, *body = own.pop(kernel.name)
     pointers = [line for p, a in zip(kernel.parameters, call.addresses, strict=True) for line in a.lines(p.name)]
     return _piece(kernel, {**own, run.name: [run.definitions()[run.name][0], entry, *pointers, *body]})
+
+
+def _pieces(f: Function, functions: Mapping[str, Sequence[str]]) -> list[_Piece]:
+    """What is compiled of a kernel: light functions apart from others, as a part for threads and what hands it to the pool may differ."""
+    if not f.ready or f.calls_only or len(functions) == 1:
+        return [_piece(f, functions, ready=f.ready)]
+    light = {name: is_light([lines]) for name, lines in functions.items()}
+    if len(set(light.values())) == 1:
+        return [_piece(f, functions)]
+    made = [_Piece(True), _Piece(True, calls_only=True)]
+    for name, lines in functions.items():
+        made[light[name]].take(_Piece(True, {name: "\n".join(lines)}, len(lines), light[name]))
+    return made
 
 
 def _piece(f: Function, functions: Mapping[str, Sequence[str]], *, ready: bool = True) -> _Piece:
@@ -167,7 +180,7 @@ def _unit(module: ModuleBuilder, own: Mapping[str, Function], piece: _Piece, sha
     body = "\n\n".join(piece.texts.values())
     used = set(_symbols_of_routine(body) if shared else _SYMBOL.findall(body))
     for name in piece.texts:
-        if name in own and "alwaysinline" not in own[name].attributes:  # a function of another module may call it
+        if name not in own or "alwaysinline" not in own[name].attributes:  # a function of another module may call it
             body = body.replace(f"define internal void @{name}(", f"define void @{name}(", 1)
     parts = [module.head, ""]
     constants = [text for name, text in module.globals.items() if name in used]

@@ -15,12 +15,13 @@ from math import prod
 from xlanb.codegen.costs import COMMON
 from xlanb.codegen.function import Function, Parameter
 from xlanb.codegen.lanes import Mask
-from xlanb.codegen.parallel import is_shared
+from xlanb.codegen.memory import Pointer
+from xlanb.codegen.parallel import is_shared, parts
 from xlanb.codegen.routines import ATTRIBUTES, moved, routine, word
-from xlanb.codegen.types import PTR
+from xlanb.codegen.types import I8, PTR
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.matmul.contraction import Axis, merged
-from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even, positions
+from xlanb.cpu.emitters.matmul.grid import Span, Work, emit_grid, even
 from xlanb.cpu.emitters.matmul.lanes import Lanes, has_masks, lanes_of
 from xlanb.cpu.emitters.matmul.shared import ROUTINE, types_text
 from xlanb.shape import PrimitiveType
@@ -91,17 +92,21 @@ def _moves(f: Function, copy: Copy, name: str, words: list[int], steps: dict[Axi
 
 def emit_bytes(f: Function, target: Value, source: Value, size: int) -> str | None:
     """Copy bytes between arrays that do not overlap: the name of the function that is called, None where the copy is written in place."""
-    copy = Copy((Axis(size, 1, 0, 1),), PrimitiveType.U8, PrimitiveType.U8)
-    made = moves(f, copy)
-    if not is_shared(f, positions(made.spans), made.nanoseconds):
+    blocks, nanoseconds = -(-size // COMMON.block_elements), COMMON.block_elements * f.target.costs.turned_byte_ns
+    if not is_shared(f, blocks, nanoseconds):
         f.copy(target, source, size)
         return None
 
     name = f"xlanb.copy.{size}"
     if all(known.name != name for known in f.module.functions):
         own = f.module.function(name, _PARAMETERS, ATTRIBUTES, "")
-        emit_copy(own, copy, own.argument(_PARAMETERS[1]), own.argument(_PARAMETERS[0]))
+        with parts(own, blocks, nanoseconds=nanoseconds) as (low, high):
+            begin = own.mul(low, COMMON.block_elements)
+            end = own.value(own.mul(high, COMMON.block_elements)).umin(size)
+            there, here = (Pointer(own.argument(p), I8).address(begin) for p in _PARAMETERS)
+            own.copy(there, here, own.sub(end, begin))
         own.ready = own.calls_only = True
+        own.sign(_PARAMETERS, ATTRIBUTES)
     f.call_own(name, target, source)
     return name
 
