@@ -8,9 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import xlanb
 from tests.cpu.guard_pages import run_guarded
 from xlanb.cpu import Executable
 from xlanb.cpu.emitters.sorting.keys import sort_keys
+from xlanb.errors import HloVerifierError
 from xlanb.evaluator import evaluate
 from xlanb.hlo import parse
 
@@ -264,3 +266,10 @@ def test_where_sorted_elements_come_from_is_known_without_a_place_for_them(
     assert assignment.slice_of(find["iota"]) == assignment.slice_of(find["sort"], (1,))
     scratch = assignment.scratch_of(find["sort"])
     assert assignment.temp_size <= (scratch.size if scratch is not None else 0)
+
+
+@pytest.mark.parametrize("t", ["c64", "c128"])
+def test_topk_of_complex_numbers_is_refused(t: str) -> None:
+    text = f"HloModule m\nENTRY e {{\n  x = {t}[5] parameter(0)\n  ROOT t = ({t}[2], s32[2]) topk(x), k=2, largest=true\n}}"
+    with pytest.raises(HloVerifierError, match=r"%t: cannot be compiled: expected real numbers.*not " + t):
+        xlanb.compile(text)

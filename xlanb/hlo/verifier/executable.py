@@ -140,6 +140,13 @@ def _verify_product(i: HloInstruction) -> None:
             fail(i, f"cannot be compiled: expected no {name}, which says that an operand is stored in another form")
 
 
+def _verify_top_k(i: HloInstruction) -> None:
+    """The elements have an order."""
+    kind = i.operands[0].array_shape.element_type
+    if kind.is_complex:
+        fail(i, f"cannot be compiled: expected real numbers, which have an order, not {kind.text}")
+
+
 _INDEXED = {
     HloOpcode.GATHER: ("operand_batching_dims", "start_index_map"),
     HloOpcode.SCATTER: ("input_batching_dims", "scatter_dims_to_operand_dims"),
@@ -156,6 +163,7 @@ EXECUTABLE_CHECKS: Mapping[HloOpcode, Check] = {
     HloOpcode.FFT: _verify_transform,
     HloOpcode.SCAN: _verify_scan,
     HloOpcode.FUSION: _verify_fusion,
+    HloOpcode.TOPK: _verify_top_k,
     HloOpcode.DOT: _verify_product,
     HloOpcode.CONVOLUTION: _verify_product,
     **dict.fromkeys(_INDEXED, _verify_indexing),
