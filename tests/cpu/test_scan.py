@@ -87,6 +87,12 @@ def test_forwards_backwards_and_beyond(
                 check(backend, module("add", dims, axis, size, given), dims, first=2)
 
 
+@pytest.mark.parametrize(("dims", "axis"), [((5, 1, 9), 1), ((1, 7), 0), ((1,), 0)])
+def test_an_axis_of_one_element(backend: Callable[[str], Executable], dims: Dims, axis: int) -> None:
+    for pad in ((3, 3), (5, 0), (0, 5)):
+        check(backend, module("maximum", dims, axis, 6, pad), dims)
+
+
 @pytest.mark.parametrize("t", TYPES)
 @pytest.mark.parametrize("dims", [(45, 3), (40, 33), (1, 200)])
 def test_types_and_operations(backend: Callable[[str], Executable], t: str, dims: Dims) -> None:

@@ -106,7 +106,10 @@ class _Scan:
         self.source, self.types = self.reducer.source, self.reducer.types
         slowest = list(reversed(order(self.source)))
         self.others = [d for d in slowest if d != scan.axis and self.source.dimensions[d] != 1]
-        self.beside = sum(slowest.index(d) > slowest.index(scan.axis) for d in self.others)
+        behind = (
+            slowest[slowest.index(scan.axis) :] if scan.axis in slowest else []
+        )  # an axis of one element has no place
+        self.beside = sum(d in behind for d in self.others)
 
     def emit(self) -> None:
         """Write it: vectors within a line, lines side by side as the lanes of vectors, or one line after the other."""
