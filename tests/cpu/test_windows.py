@@ -117,3 +117,10 @@ def test_windows_are_folded_in_vectors(backend: Callable[[str], Executable], nam
     dims, out, window = CASES[name]
     plan = "\n".join(map(str, backend(module("maximum", dims, out, window, t)).plans.values()))
     assert "by vectors of" in plan
+
+
+@pytest.mark.parametrize(
+    ("dims", "out", "window"), [((1,), (3,), "size=1 pad=0_2"), ((1, 1), (1, 4), "size=1x3 pad=0_0x4_1")]
+)
+def test_windows_of_one_element(backend: Callable[[str], Executable], dims: Dims, out: Dims, window: str) -> None:
+    check(backend, module("add", dims, out, window), dims)

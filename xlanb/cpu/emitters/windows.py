@@ -67,7 +67,7 @@ class _Windows:
         """Write the loops over the results."""
         f, sizes = self.f, tuple(self.result.dimensions[d] for d in self.dims)
         fastest = self.dims[-1] if self.dims else -1
-        if f.target.explicit_vectors and fastest >= 0 and order(self.source)[0] == fastest:
+        if f.target.explicit_vectors and fastest >= 0 and order(self.source)[:1] == (fastest,):
             f.ready = True
             combiner = self.reducer.any_order
             if fastest not in self.windowed:
