@@ -155,9 +155,9 @@ class CallbackCall:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """An array that machine code gives or takes: where its elements are from its address on, and its bytes."""
+    """An array that machine code gives or takes: where its elements are from its address on, and its bytes; its shape where that is `dynamic`."""
 
-    shape: ArrayShape
+    dynamic: ArrayShape | None
     dimensions: tuple[int, ...]
     dtype: np.dtype[Any]
     strides: tuple[int, ...]
@@ -173,7 +173,7 @@ class _Leaf:
             return None
         places = tuple(n * array.dtype.itemsize for n in strides(array))
         memory, size = ctypes.c_uint8 * array.byte_size, array.byte_size if array.element_count else 0
-        return _Leaf(array, array.dimensions, array.dtype, places, memory, size)
+        return _Leaf(array if array.is_dynamic else None, array.dimensions, array.dtype, places, memory, size)
 
     def view(self, address: int) -> Array:
         """The elements in place."""
@@ -181,14 +181,14 @@ class _Leaf:
 
     def read(self, address: int) -> Array:
         """The array: in place where it has elements."""
-        if self.shape.is_dynamic:
-            return unpacked(self.shape, address)
+        if self.dynamic is not None:
+            return unpacked(self.dynamic, address)
         return self.view(address) if self.size else np.empty(self.dimensions, self.dtype)
 
     def write(self, value: Array, address: int) -> None:
         """Set the array."""
-        if self.shape.is_dynamic:
-            packed(self.shape, value, address)
+        if self.dynamic is not None:
+            packed(self.dynamic, value, address)
         elif self.size:
             self.view(address)[...] = value
 
