@@ -133,12 +133,12 @@ def _pieces(f: Function, functions: Mapping[str, Sequence[str]]) -> list[_Piece]
     if not f.ready or f.calls_only or len(functions) == 1:
         return [_piece(f, functions, ready=f.ready)]
     light = {name: is_light([lines]) for name, lines in functions.items()}
-    if len(set(light.values())) == 1:
+    if all(light.values()):  # together they may be too long
         return [_piece(f, functions)]
     made = [_Piece(True), _Piece(True, calls_only=True)]
     for name, lines in functions.items():
         made[light[name]].take(_Piece(True, {name: "\n".join(lines)}, len(lines), light[name]))
-    return made
+    return [p for p in made if p.texts]
 
 
 def _piece(f: Function, functions: Mapping[str, Sequence[str]], *, ready: bool = True) -> _Piece:

@@ -106,9 +106,8 @@ class _Scan:
         self.source, self.types = self.reducer.source, self.reducer.types
         slowest = list(reversed(order(self.source)))
         self.others = [d for d in slowest if d != scan.axis and self.source.dimensions[d] != 1]
-        behind = (
-            slowest[slowest.index(scan.axis) :] if scan.axis in slowest else []
-        )  # an axis of one element has no place
+        # An axis of one element has no place in the order.
+        behind = slowest[slowest.index(scan.axis) :] if scan.axis in slowest else []
         self.beside = sum(d in behind for d in self.others)
 
     def emit(self) -> None:
