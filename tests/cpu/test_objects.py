@@ -18,6 +18,7 @@ from xlanb.cpu.codegen.units import Unit
 from xlanb.cpu.deep import deep
 from xlanb.cpu.machine import limits
 from xlanb.cpu.object_cache import ObjectCache
+from xlanb.cpu.runtime.bridge import bridge
 from xlanb.cpu.target import thread_count
 from xlanb.errors import CompilationError, FlagError
 
@@ -119,6 +120,7 @@ ENTRY e {
 
 
 def test_routines_are_kept_in_the_users_folder_and_programs_are_not(backend, tmp_path, monkeypatch):
+    bridge()  # once in a process; its object would be kept too if this test were the first to ask for it
     monkeypatch.delenv("XLANB_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(library, "_ROUTINES", {})
