@@ -1,0 +1,1 @@
+"""GPUs that programs are compiled for, and how many blocks of a kernel they run at once."""
