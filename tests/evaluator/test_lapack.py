@@ -167,6 +167,22 @@ def test_reflections_make_q(rng, letter, shape):
 
 
 @TYPES
+@pytest.mark.parametrize("name", ["gqr", "mqr"])
+def test_reflections_and_scales_may_be_one_array(letter, name):
+    a = np.full((1, 1), -1, DTYPES[letter])
+    t, one = from_dtype(a.dtype), 1 if letter in "sd" else "(1, 0)"
+    target = f"lapack_{letter}{'or' if letter in 'sd' else 'un'}{name}_ffi"
+    made = evaluate(
+        f"HloModule m\nENTRY e {{\n a = {t}[1,1]{{0,1}} parameter(0)\n s = {t}[1]{{0}} reshape(a)\n c = {t}[1,1]{{0,1}} constant({{ {{{one}}} }})\n"
+        f' ROOT r = {t}[1,1]{{0,1}} custom-call(a, s{", c" if name == "mqr" else ""}), custom_call_target="{target}", '
+        "api_version=API_VERSION_TYPED_FFI, backend_config={left = true, transpose = false}\n}",
+        a,
+    )
+    assert made == 2
+    assert a == -1
+
+
+@TYPES
 def test_pivoted_qr_puts_the_longest_column_first(rng, letter):
     a = numbers(rng, letter, 6, 4)
     results = [(a.dtype, a.shape), (np.int32, (4,)), (a.dtype, (4,))]

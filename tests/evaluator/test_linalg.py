@@ -30,6 +30,30 @@ def test_dot_with_batches_and_several_contractions(rng):
     np.testing.assert_allclose(run(text, x, y), np.einsum("abcd,cfba->bdf", x, y), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("t", ["f32", "bf16", "f64"])
+def test_a_dot_of_one_term_is_a_product(t):
+    dtype = BY_TEXT[t].dtype
+    x, y = np.zeros((2, 1), dtype), np.array([[-1, 2, -0.0]], dtype)
+    text = f"x = {t}[2,1] parameter(0)\n y = {t}[1,3] parameter(1)\n ROOT d = {t}[2,3] dot(x, y), "
+    made = run(text + "lhs_contracting_dims={1}, rhs_contracting_dims={0}", x, y)
+    assert made.dtype == dtype
+    assert np.signbit(made.astype(np.float32)).tolist() == [[True, False, True]] * 2
+
+
+@pytest.mark.parametrize("inner", [2, 40])
+@pytest.mark.parametrize(("t", "dtype"), [("c64", np.complex64), ("c128", np.complex128)])
+def test_an_infinite_part_leaves_the_other_part_of_a_complex_dot(t, dtype, inner):
+    x, y = np.zeros((9, inner), dtype), np.ones((inner, 9), dtype)
+    x[0, 0] = complex(-np.inf, 2)
+    y[0] = 0
+    y[0, 0] = 1
+    text = f"x = {t}[9,{inner}] parameter(0)\n y = {t}[{inner},9] parameter(1)\n ROOT d = {t}[9,9] dot(x, y), "
+    made = run(text + "lhs_contracting_dims={1}, rhs_contracting_dims={0}", x, y)
+    np.testing.assert_array_equal(made.real[0, :1], [-np.inf])
+    assert np.isnan(made.imag[0, 0])  # 2 * 1 + -inf * 0
+    assert np.isfinite(made[1:]).all()
+
+
 @pytest.mark.parametrize(
     ("a", "b", "o"),
     [

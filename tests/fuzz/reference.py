@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from xlanb.evaluator import Evaluator
@@ -20,18 +21,23 @@ _LINEAR_ALGEBRA = re.compile(
     r"(blas|lapack)_\w+|Eigh|Qr|ProductOfElementaryHouseholderReflectors|tridiagonal_solve_perturbed_ffi"
 )
 
+_UNCLEAR = 8.0
+"""Units in the last place, for each row, of the element on the diagonal: what is left of it as a pivot may be rounding alone."""
+
 
 @dataclass
 class Noted:
     """Instructions by what happened at them.
 
-    `failed`: Cholesky factorizations with a pivot that is not positive. `singular`: triangular systems with 0, an infinity or NaN on
-    the diagonal. `mixed`: algorithms over all elements (FFT, solves, decompositions) of which some are infinite or NaN.
+    `failed`: Cholesky factorizations with a pivot that is not positive, or is but by rounding. `singular`: triangular systems with 0,
+    an infinity or NaN on the diagonal. `mixed`: algorithms over all elements (FFT, solves, decompositions) of which some are infinite
+    or NaN. `by_one`: products, quotients and powers of complex numbers that are infinite or NaN by ones.
     """
 
     failed: set[HloInstruction] = field(default_factory=set)
     singular: set[HloInstruction] = field(default_factory=set)
     mixed: set[HloInstruction] = field(default_factory=set)
+    by_one: set[HloInstruction] = field(default_factory=set)
 
 
 class Reference(Evaluator):
@@ -46,8 +52,10 @@ class Reference(Evaluator):
         i = step.instruction
         if _mixes(i) and not all(map(_is_finite, leaves_of(list(operands)))):
             self.noted.mixed.add(i)
-        if _is_call(i, _CHOLESKY) and np.any(value[1]):
+        if (i.opcode is Op.CHOLESKY or _is_call(i, _CHOLESKY)) and not _is_definite(operands[0], leaves_of(value)[0]):
             self.noted.failed.add(i)
+        if _multiplies(i) and _is_by_one(operands):
+            self.noted.by_one.add(i)
         if _solves(i) and not _is_regular(operands[0]):
             self.noted.singular.add(i)
         return value
@@ -72,6 +80,28 @@ def _is_finite(x: Any) -> bool:
     if x.dtype.kind not in "fc":  # of ml_dtypes; its integers too are no kind of NumPy's
         x = x.astype(np.float32)
     return bool(np.all(np.isfinite(x)))
+
+
+def _is_definite(a: np.ndarray[Any, Any], factor: np.ndarray[Any, Any]) -> bool:
+    """Whether all pivots of a Cholesky factorization are positive beyond rounding."""
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    pivots, given = (np.abs(np.diagonal(x.astype(wide), axis1=-2, axis2=-1)) for x in (factor, a))
+    return bool(np.all(pivots**2 > _UNCLEAR * a.shape[-1] * float(ml_dtypes.finfo(a.dtype).eps) * given))
+
+
+def _multiplies(i: HloInstruction) -> bool:
+    """Whether elements are products, quotients or powers without a sum."""
+    if i.opcode is Op.DOT:
+        lhs = i.operands[0].array_shape
+        return all(lhs.dimensions[d] == 1 for d in i.ints("lhs_contracting_dims"))
+    return i.opcode in (Op.MULTIPLY, Op.DIVIDE, Op.POWER)
+
+
+def _is_by_one(operands: Sequence[Any]) -> bool:
+    """Whether one operand of complex numbers is all ones, and another not finite."""
+    if not all(isinstance(x, np.ndarray) and x.dtype.kind == "c" for x in operands):
+        return False
+    return any(bool(np.all(x == 1)) for x in operands) and not all(map(_is_finite, operands))
 
 
 def _is_regular(a: np.ndarray[Any, Any]) -> bool:

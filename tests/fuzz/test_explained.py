@@ -146,3 +146,35 @@ def test_a_failed_factorization_opens_what_follows_from_it_alone(pivot: float, k
     module = parse(text)
     noted = _noted(module, np.array([[1, 0], [0, pivot]], np.float32))
     assert explained.which(module, noted) == [kind, ""]
+
+
+@pytest.mark.parametrize(("corner", "kind"), [(3, "failed factorization"), (4, "")])
+def test_a_pivot_that_is_rounding_alone_is_open(corner: float, kind: str) -> None:
+    text = (
+        "HloModule m\nENTRY e {\n  a = f32[1,2,2] parameter(0)\n  f = f32[1,2,2] cholesky(a), lower=false\n"
+        "  n = f32[1,2,2] negate(a)\n  ROOT r = (f32[1,2,2], f32[1,2,2]) tuple(f, n)\n}\n"
+    )
+    module = parse(text)
+    assert explained.which(module, _noted(module, np.array([[[3, 3], [0, corner]]], np.float32))) == [kind, ""]
+
+
+@pytest.mark.parametrize(
+    ("row", "x", "kind"),
+    [
+        ("multiply(p, q)", complex(0, np.inf), "complex infinity by one"),
+        ("divide(p, q)", complex(0, np.inf), "complex infinity by one"),
+        ("dot(p, q), lhs_batch_dims={0}, rhs_batch_dims={0}", complex(0, np.inf), "complex infinity by one"),
+        ("dot(p, q), lhs_contracting_dims={0}, rhs_contracting_dims={0}", complex(0, np.inf), ""),
+        ("add(p, q)", complex(0, np.inf), ""),
+        ("multiply(p, q)", complex(0, 2), ""),
+        ("multiply(p, p)", complex(0, np.inf), ""),
+    ],
+)
+def test_products_of_infinities_by_one_are_open(row: str, x: complex, kind: str) -> None:
+    shape = "c64[]" if "contracting" in row else "c64[2]"
+    text = (
+        f"HloModule m\nENTRY e {{\n  p = c64[2] parameter(0)\n  q = c64[2] parameter(1)\n  ROOT r = {shape} {row}\n}}\n"
+    )
+    module = parse(text)
+    noted = _noted(module, np.array([x, 3], np.complex64), np.ones(2, np.complex64))
+    assert explained.which(module, noted, has_extremes=True) == [kind]

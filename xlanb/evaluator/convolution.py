@@ -13,7 +13,7 @@ from xlanb.analysis.convolution import multiplies_padding
 from xlanb.errors import EvaluationError
 from xlanb.evaluator.bits import convert
 from xlanb.evaluator.data_movement import padded
-from xlanb.evaluator.dot import matmul
+from xlanb.evaluator.dot import matmul, product
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.values import Array, primitive_type, widen
 from xlanb.evaluator.windows import checked_window, window_count, window_positions
@@ -178,8 +178,8 @@ def _correlate_inside(
             taken = taken & table[:, o].reshape([-1 if a == axis else 1 for a in range(len(places))])
         tap = windows[(slice(None),) * (2 + len(places)) + offset]  # [g, n, places..., c]
         flat = tap.reshape(tap.shape[0], -1, tap.shape[-1])
-        product = np.matmul(flat, k[(slice(None), *offset)]).reshape(total.shape)
-        total = total + np.where(taken[..., None], product, np.zeros((), x.dtype))
+        added = product(flat, k[(slice(None), *offset)]).reshape(total.shape)
+        total = total + np.where(taken[..., None], added, np.zeros((), x.dtype))
     return convert(convert(total, wide.dtype), dtype)
 
 

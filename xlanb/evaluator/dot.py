@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xlanb.errors import EvaluationError
+from xlanb.evaluator import complex_math
 from xlanb.evaluator.bits import convert
 from xlanb.evaluator.registry import rule
-from xlanb.evaluator.values import Array, primitive_type, widen
+from xlanb.evaluator.values import Array, is_complex, primitive_type, widen
 from xlanb.hlo.instruction import HloInstruction
 from xlanb.hlo.shape_inference.registry import group_prefix, product_type
 from xlanb.shape import PrimitiveType
@@ -26,7 +27,7 @@ _PART = 1 << 29
 _COPIED = 1 << 24
 """Elements of an operand that are laid out for BLAS at once."""
 _SLOWER = 8
-"""How much longer those of integers and complex numbers may take, which no library does."""
+"""How much longer those of integers may take, which no library does."""
 
 
 def matmul(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
@@ -43,7 +44,19 @@ def _matmul_of(a: Array, b: Array, kind: PrimitiveType) -> Array:
     if kind is PrimitiveType.PRED:
         return np.asarray(np.matmul(a, b))
     a, b = widen(a), widen(b)
-    return convert(_integer_matmul(a, b) if kind.is_integral else _product(a, b), kind.dtype)
+    return convert(_integer_matmul(a, b) if kind.is_integral else product(a, b), kind.dtype)
+
+
+def product(a: Array, b: Array) -> Array:
+    """Matrix products of floats or complex numbers.
+
+    Complex ones are four of parts: BLAS multiplies its sum by 1 + 0j, which makes NaN of infinities.
+    """
+    if not is_complex(a):
+        return _product(a, b)
+    (ar, ai), (br, bi) = ([np.ascontiguousarray(part) for part in (x.real, x.imag)] for x in (a, b))
+    real = _product(ar, br) - _product(ai, bi)
+    return complex_math.of_parts(real, _product(ar, bi) + _product(ai, br))
 
 
 def _product(a: Array, b: Array) -> Array:
@@ -92,7 +105,16 @@ def dot_general(
     count = math.prod(sizes_batch)
     left = a.transpose([*batch[0], *free_a, *contracting[0]]).reshape(count, math.prod(sizes_a), inner)
     right = b.transpose([*batch[1], *contracting[1], *free_b]).reshape(count, inner, math.prod(sizes_b))
-    return matmul(left, right, dtype).reshape(sizes_batch + sizes_a + sizes_b)
+    made = _one_by_one(left, right, dtype) if inner == 1 else matmul(left, right, dtype)
+    return made.reshape(sizes_batch + sizes_a + sizes_b)
+
+
+def _one_by_one(a: Array, b: Array, dtype: np.dtype[Any]) -> Array:
+    """Products [..., m, 1] x [..., 1, n], of which there is no sum: XLA multiplies, and -0 stays -0."""
+    kind = product_type(primitive_type(a), primitive_type(b), from_dtype(dtype))
+    x, y = (widen(convert(v, kind.dtype)) for v in (a, b))
+    made = complex_math.multiply(x, y) if is_complex(x) else np.multiply(x, y)
+    return convert(convert(made, kind.dtype), dtype)
 
 
 def _numbers(

@@ -94,13 +94,20 @@ def tridiagonal_solve(
 
 
 def reflected(packed: Array, scales: Array, c: Array, *, left: bool = True, adjoint: bool = False) -> Array:
-    """Q c, or c Q where not `left`, Q = H(0) H(1) ... of the reflections below the diagonal of `packed`; its adjoint on request."""
+    """Q c, or c Q where not `left`, Q = H(0) H(1) ... of the reflections below the diagonal of `packed`; its adjoint on request.
+
+    LAPACK gets copies of the reflections: it changes and restores them, and `scales` may be a view of the same array.
+    """
     count = scales.shape[-1]
     if not (count and c.size):
         return np.array(c)
     letters = "L" if left else "R", ("C" if c.dtype.kind == "c" else "T") if adjoint else "N"
     apply, work = _lapack("ormqr", c), _WORK * max(c.shape[-2], c.shape[-1])
-    made = each_matrix(lambda x, v, tau: (apply(*letters, v[:, :count], tau, x, work)[0],), c, packed, scales)
+
+    def one(x: Array, v: Array, tau: Array) -> tuple[Array, ...]:
+        return (apply(*letters, np.array(v[:, :count], order="F"), tau, x, work)[0],)
+
+    made = each_matrix(one, c, packed, scales)
     return made[0]
 
 
