@@ -169,3 +169,26 @@ def test_pairs_are_reduced_in_vectors(t: str, dims: tuple[int, ...], axis: int) 
     exe = compile_module(parse(module("jax", dims, axis, t, fused=True)))
     plan = "\n".join(map(str, exe.plans.values()))
     assert "by vectors of" in plan
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_values_may_be_one_for_all_lanes(which: int) -> None:
+    # vectors of positions are wider than a register, the values are no vectors
+    text = f"""HloModule m
+best {{
+  v = bf16[] parameter(0)
+  i = s32[] parameter(1)
+  w = bf16[] parameter(2)
+  j = s32[] parameter(3){REDUCERS["plain"].replace("T[", "bf16[").replace("P[", "s32[")}
+  ROOT r = (bf16[], s32[]) tuple(mv, mi)
+}}
+ENTRY e {{
+  low = bf16[] constant(0)
+  x = bf16[1,5,11,11] broadcast(low), dimensions={{}}
+  p = s32[1,5,11,11]{{3,2,0,1}} parameter(0)
+  none = s32[] parameter(1)
+  r = (bf16[5,11,11], s32[5,11,11]) reduce(x, p, low, none), dimensions={{0}}, to_apply=best
+  ROOT g = {("bf16", "s32")[which]}[5,11,11] get-tuple-element(r), index={which}
+}}"""
+    arrays = (np.arange(605, dtype=np.int32).reshape(1, 5, 11, 11), np.int32(-1))
+    np.testing.assert_array_equal(compile_module(parse(text))(*arrays), evaluate(parse(text), *arrays))

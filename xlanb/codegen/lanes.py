@@ -371,7 +371,10 @@ def _counted(x: LaneIndex, to: Type) -> Value:
 
 
 def by_registers(f: Function, rule: Callable[[Sequence[Value]], Sequence[Value]], *operands: Value) -> list[Value]:
-    """`rule` of vectors, one register of the widest of them at a time: masks of several registers in one vector are slow."""
+    """`rule` of vectors, one register of the widest of them at a time: masks of several registers in one vector are slow.
+
+    A result that is no vector is of operands that are none, and the same for each register.
+    """
     vectors = [v for v in operands if isinstance(v, Vector)]
     total = vectors[0].lanes if vectors else 0
     each = f.target.vector_bits // max((v.type.bits for v in vectors), default=1)
@@ -381,7 +384,7 @@ def by_registers(f: Function, rule: Callable[[Sequence[Value]], Sequence[Value]]
     for at in range(0, total, each):
         given = [f.shuffle(v, None, range(at, at + each)) if isinstance(v, Vector) else v for v in operands]
         pieces.append(rule(given))
-    return [joined(f, piece) for piece in zip(*pieces, strict=True)]
+    return [joined(f, piece) if isinstance(piece[0], Vector) else piece[0] for piece in zip(*pieces, strict=True)]
 
 
 def joined(f: Function, pieces: Sequence[Value]) -> Value:
