@@ -83,6 +83,19 @@ def test_plan_of_a_transform_names_its_radices() -> None:
     assert [other for c in found for other, _ in c.others] == [single.taken, blocks.taken, blocks.taken]
 
 
+def test_plan_of_a_factor_names_the_ways_that_fit() -> None:
+    text = (
+        "HloModule m\nENTRY e {{ x = f32[{0},{1},{1}] parameter(0) ROOT y = f32[{0},{1},{1}] cholesky(x), lower=true }}"
+    )
+    (batch,) = compiled(text.format(100, 8)).plans.values()
+    (choice,) = (s for s in batch.steps if isinstance(s, Choice) and s.what.startswith("potrf"))
+    assert (choice.what, choice.taken) == ("potrf of 100 x [8,8]", "a matrix in each lane")
+    assert [way for way, _ in choice.others] == ["calls of LAPACK"]
+    (single,) = compiled(text.format(1, 8)).plans.values()
+    (choice,) = (s for s in single.steps if isinstance(s, Choice) and s.what.startswith("potrf"))
+    assert (choice.taken, choice.others) == ("calls of LAPACK", ())
+
+
 def test_plans_stand_beside_the_assembly() -> None:
     exe = compiled(SUMS)
     record = exe.assembly_record

@@ -148,7 +148,7 @@ class Costs:
 
     # -- linear algebra
     small_matrix_rows: int = 160
-    """Rows or columns, the fewer of both, up to which QR, eigenvalues and singular values have kernels: beyond, LAPACK's blocks pay."""
+    """Rows or columns, the fewer of both, up to which QR and eigenvalues have kernels: beyond, LAPACK's blocks pay."""
     interleaved_elements: int = 640
     """Elements of a small matrix up to which several of them side by side stay in the caches."""
     serial_flops: float = 5e8

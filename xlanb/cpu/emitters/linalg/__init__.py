@@ -9,10 +9,10 @@ columns       columns of matrices in scratch memory, what the routines below are
 padded        matrices moved to scratch memory and back
 reflections   Householder's reflections of columns
 rotations     plane rotations of columns
-qr, eigh, svd small matrices where LAPACK's calls cost more, by their tridiagonal and bidiagonal forms
+qr, eigh      factors and eigenvalues of small matrices, where LAPACK's calls cost more
 """
 
-from xlanb.cpu.emitters.linalg import eigh, qr, small, svd, table
+from xlanb.cpu.emitters.linalg import eigh, qr, small, table
 from xlanb.cpu.emitters.linalg.routine import has_kernel
 
-__all__ = ["eigh", "has_kernel", "qr", "small", "svd", "table"]
+__all__ = ["eigh", "has_kernel", "qr", "small", "table"]

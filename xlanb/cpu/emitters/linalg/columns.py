@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from xlanb.codegen import costs
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.lanes import Mask
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import integer
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.linalg.routine import LINE, Call, number
+from xlanb.cpu.emitters.linalg.routine import LINE, Call, Fit, Routine, Way, element_type, number, size_of
+from xlanb.hlo.instruction import HloInstruction
 from xlanb.shape import PrimitiveType
 
 Rows = tuple[Ix, Ix]
@@ -160,6 +162,22 @@ class Columns:
     def sum(self, rows: Rows, value: Callable[[Value], Value]) -> Value:
         """The sum of `value(row)` over all rows, in any order."""
         return self.total(self.fold(rows, value, lambda a, b: a + b, self.zeros))
+
+
+def columns_way(
+    fit: Fit,
+    emit: Callable[[Call], None],
+    nanoseconds: Callable[[HloInstruction, Routine], float],
+    room: Callable[[HloInstruction, Routine], Room],
+    in_place: tuple[int, ...] = (0,),
+) -> Way:
+    """The way to compute a routine for a small matrix of real numbers on its columns."""
+
+    def fits(i: HloInstruction) -> Routine | None:
+        few = min(size_of(i)) <= costs.COMMON.small_matrix_rows
+        return fit(i) if few and not element_type(i).is_complex else None
+
+    return Way("columns as vectors", fits, emit, nanoseconds, lambda i, r: room(i, r).bytes, in_place)
 
 
 def step(call: Call, write: Callable[..., None], *given: object) -> None:

@@ -14,17 +14,20 @@ from dataclasses import replace
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I32, I64
 from xlanb.codegen.values import Value
-from xlanb.cpu.emitters.linalg.columns import Columns, Matrix, Room, step
+from xlanb.cpu.emitters.linalg.columns import Columns, Matrix, Room, columns_way, step
 from xlanb.cpu.emitters.linalg.lapack import checked
 from xlanb.cpu.emitters.linalg.padded import ascending, bring, normalize, take
 from xlanb.cpu.emitters.linalg.reflections import combine_columns, reflector, subtract_products, unitary
-from xlanb.cpu.emitters.linalg.rotations import Block, iterate, rotate_columns, rotation
-from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Call, Routine, Way, element_type, size_of, small
+from xlanb.cpu.emitters.linalg.rotations import Block, rotate_columns, rotation
+from xlanb.cpu.emitters.linalg.routine import LINE, WAYS, Call, Routine, element_type, size_of
 from xlanb.cpu.emitters.linalg.table import syevd
 from xlanb.hlo.instruction import HloInstruction
 
+_SWEEPS = 30
+"""Sweeps that each eigenvalue may take (LAPACK's)."""
 
-def _room(i: HloInstruction) -> Room:
+
+def _room(i: HloInstruction, _routine: Routine) -> Room:
     """The matrix, its vectors, d, e, tau, v, w, the order, rotations, and what eigenvalues are multiplied with."""
     n, t = size_of(i)[1], element_type(i)
     column = (n + 1, 1)
@@ -33,7 +36,7 @@ def _room(i: HloInstruction) -> Room:
 
 def emit_syevd(call: Call) -> None:
     """Vectors in place of the first result (with mode V), eigenvalues, info."""
-    a, z, *columns = _room(call.instruction).matrices(call)
+    a, z, *columns = _room(call.instruction, call.routine).matrices(call)
     d, e, tau, v, w, order, turns, back = (column.first for column in columns)
     e, order = e.by(LINE // call.type.byte_size), replace(order, element=I64)
     vectors, values = map(call.numbers, call.results[:2])
@@ -86,21 +89,25 @@ def ql(c: Columns, d: Pointer, e: Pointer, z: Matrix, turns: Pointer, info: Poin
 
     d has room for a number behind the last one, e for one before the first.
     """
-    n = z.rows
+    f, n, one = c.f, z.rows, c.f.const(I64, 1)
     d[n] = e[n - 1] = c.real(0)
-
-    def block(low: Value) -> Sequence[Value]:
+    with f.rounds([f.const(I64, 0), f.const(I64, 0), -one, -one, one]) as loop:
+        low, sweeps, *before = loop.values
         high = _block_end(c, d, e, low)
         e[high] = c.real(0)
-        return low, high, abs(d[high]) >= abs(d[low])
+        # A sweep goes from the larger end to the smaller one; it turns only where the block is another.
+        is_other = low.differs(before[0]) | high.differs(before[1])
+        step = is_other.select((abs(d[high]) >= abs(d[low])).select(one, -1), before[2])
 
-    def sweep(rows: Block) -> None:
-        _sweep(c, (d, e), rows, turns)
-        if vectors:
-            low, high, step = rows
-            rotate_columns(c, z, ((step > 0).select(high, low), -step, high - low), turns)
+        def sweep() -> Sequence[Value]:
+            _sweep(c, (d, e), (low, high, step), turns)
+            if vectors:
+                rotate_columns(c, z, ((step > 0).select(high, low), -step, high - low), turns)
+            return low, sweeps + 1
 
-    iterate(c, n, info, True, block, sweep)
+        after, count = f.choose(high.equals(low), lambda: [low + 1, sweeps], sweep)
+        loop.next, loop.again = [after, count, low, high, step], after.ult(n) & (count < n * _SWEEPS)
+    info[0] = loop.values[0].ult(n).zext(I32)
 
 
 def _block_end(c: Columns, d: Pointer, e: Pointer, low: Value) -> Value:
@@ -159,4 +166,4 @@ def _nanoseconds(i: HloInstruction, _routine: Routine) -> float:
     return 200.0 + 25.0 * n * n + n**3 * element_type(i).byte_size / 20
 
 
-WAYS["syevd"].insert(0, Way(small(syevd), checked(emit_syevd), _nanoseconds, lambda i, _: _room(i).bytes))
+WAYS["syevd"].insert(0, columns_way(syevd, checked(emit_syevd), _nanoseconds, _room))

@@ -104,6 +104,7 @@ def lapack_way(fit: Fit, *, finish: Finish = lambda _call, _arguments: None, in_
         finish(call, emit_call(call, serial=not call.alone or call.routine.flops < limit))
 
     return Way(
+        "calls of LAPACK",
         fit,
         checked(emit),
         lambda _, routine: 500 + routine.flops / 4,

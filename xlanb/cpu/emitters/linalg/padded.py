@@ -16,16 +16,6 @@ def bring(c: Columns, source: Pointer, a: Matrix) -> None:
         c.fill(a[loop.index], (0, c.up(a.rows)), lambda r: given.load(r, c.width, c.first_lanes(r, a.rows)))
 
 
-def bring_transposed(c: Columns, source: Pointer, a: Matrix) -> None:
-    """Rows of a matrix to columns of scratch, padded with zeros."""
-    padded = c.up(a.rows)
-    with c.count(0, a.columns) as loop:
-        column = a[loop.index]
-        column.store(padded - c.width, c.zeros)
-        with c.count(0, a.rows) as r:
-            column[r.index] = source.by(r.index * a.columns)[loop.index]
-
-
 def take(c: Columns, a: Matrix, target: Pointer, order: Pointer | None = None) -> None:
     """Columns out of scratch, in an order where one is given."""
     end = c.up(a.rows)
@@ -34,14 +24,6 @@ def take(c: Columns, a: Matrix, target: Pointer, order: Pointer | None = None) -
         made = target.by(loop.index * a.rows)
         with c.count(0, end, step=c.width) as r:
             made.store(r.index, c.load(column, r.index), c.first_lanes(r.index, a.rows))
-
-
-def take_transposed(c: Columns, a: Matrix, target: Pointer, order: Pointer) -> None:
-    """Columns out of scratch in an order, as the rows of a matrix."""
-    with c.count(0, a.rows) as loop:
-        made = target.by(loop.index * a.columns)
-        with c.count(0, a.columns) as r:
-            made[r.index] = a[order[r.index]][loop.index]
 
 
 def normalize(c: Columns, a: Matrix) -> Value:

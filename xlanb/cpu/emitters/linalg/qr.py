@@ -7,10 +7,10 @@ vectors v, beside it their factors tau. LAPACK works in blocks, which pays from 
 from __future__ import annotations
 
 from xlanb.codegen.memory import Pointer
-from xlanb.cpu.emitters.linalg.columns import Columns, Matrix, Room, step
+from xlanb.cpu.emitters.linalg.columns import Columns, Matrix, Room, columns_way, step
 from xlanb.cpu.emitters.linalg.padded import bring, take
 from xlanb.cpu.emitters.linalg.reflections import reflect_columns, reflector, unitary
-from xlanb.cpu.emitters.linalg.routine import WAYS, Call, Routine, Way, element_type, size_of, small
+from xlanb.cpu.emitters.linalg.routine import WAYS, Call, Routine, element_type, size_of
 from xlanb.cpu.emitters.linalg.table import geqrf, orgqr
 from xlanb.hlo.instruction import HloInstruction
 
@@ -57,5 +57,5 @@ def _nanoseconds(i: HloInstruction, routine: Routine) -> float:
     return 50.0 + 40.0 * size_of(i)[1] + routine.flops * element_type(i).byte_size / 160
 
 
-WAYS["geqrf"].insert(0, Way(small(geqrf), emit_geqrf, _nanoseconds, lambda i, r: _geqrf_room(i, r).bytes))
-WAYS["orgqr"].insert(0, Way(small(orgqr), emit_orgqr, _nanoseconds, lambda i, r: _orgqr_room(i, r).bytes, in_place=()))
+WAYS["geqrf"].insert(0, columns_way(geqrf, emit_geqrf, _nanoseconds, _geqrf_room))
+WAYS["orgqr"].insert(0, columns_way(orgqr, emit_orgqr, _nanoseconds, _orgqr_room, in_place=()))

@@ -1,17 +1,14 @@
-"""Plane rotations: (c, s) that turn (f, g) into (r, 0), and many of them applied to neighbouring columns of a matrix in scratch, one after the other; iterations that are made of them."""
+"""Plane rotations: (c, s) that turn (f, g) into (r, 0), and many of them applied to neighbouring columns of a matrix in scratch, one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from xlanb.codegen.memory import Pointer
-from xlanb.codegen.types import I32, I64
 from xlanb.codegen.values import Value
 from xlanb.cpu.emitters.linalg.columns import Columns, Matrix
 from xlanb.cpu.emitters.linalg.reflections import UNROLL, power_scale, row_blocks
 
-_ITERATIONS = 30
-"""Rounds that each value may take (LAPACK's)."""
 Block = tuple[Value, Value, Value]
 """Rows low..high of a diagonal, and the direction (1 or -1) in which a sweep goes over them."""
 
@@ -59,33 +56,3 @@ def rotate_columns(c: Columns, z: Matrix, columns: Block, turns: Pointer) -> Non
             last = Pointer(loop.values[0], c.kind)
             for u, x in enumerate(loop.values[1:]):
                 last.store(u * c.width, x)
-
-
-def iterate(
-    c: Columns,
-    n: Value,
-    info: Pointer,
-    upwards: bool,
-    block: Callable[[Value], Sequence[Value]],
-    sweep: Callable[..., None],
-) -> None:
-    """Sweep over the blocks of n rows that do not fall apart, from the first row or the last one on, until all have one row; info: 1 where some are left.
-
-    `block` gives low and high of that from a row on or to it, whether a sweep is to go upwards, which it does until the block changes, and what else the sweep needs.
-    """
-    f, one = c.f, c.f.const(I64, 1)
-    start, end = (c.f.const(I64, 0), one) if upwards else (n - 1, -one)
-    with f.rounds([start, c.f.const(I64, 0), -one, -one, one]) as loop:
-        row, rounds, *former = loop.values
-        low, high, is_upwards, *more = block(row)
-        moved = low.differs(former[0]) | high.differs(former[1])
-        step = moved.select(is_upwards.select(one, -1), former[2])
-
-        def swept() -> Sequence[Value]:
-            sweep((low, high, step), *more)
-            return row, rounds + 1
-
-        row_next, rounds_next = f.choose(high.equals(low), lambda: [row + end, rounds], swept)
-        loop.next = [row_next, rounds_next, low, high, step]
-        loop.again = row_next.ult(n) & (rounds_next < n * _ITERATIONS)
-    info[0] = loop.values[0].ult(n).zext(I32)

@@ -8,17 +8,17 @@ which threads may share, is written around it. What no way fits is a call of the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from xlanb.codegen import costs
 from xlanb.codegen.elemental import Elemental, array_of
 from xlanb.codegen.elements import memory, part
 from xlanb.codegen.function import Function, Ix
 from xlanb.codegen.indexing import IrArray, same_order
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.parallel import parallel
+from xlanb.codegen.plan import time_text
 from xlanb.codegen.routines import shared
 from xlanb.codegen.types import I8, Type
 from xlanb.codegen.values import Value
@@ -133,6 +133,7 @@ class Call:
 class Way:
     """One way to compute an instruction.
 
+    how:          what it does, for the kernel's plan
     fit:          the routine that it is, None if the way does not fit the instruction and its options
     emit:         write the code for one call
     nanoseconds:  estimated time of one call
@@ -142,6 +143,7 @@ class Way:
                   without it, operands in place are copied to the result before `emit`, which works on that
     """
 
+    how: str
     fit: Fit
     emit: Callable[[Call], None]
     nanoseconds: Callable[[HloInstruction, Routine], float]
@@ -164,16 +166,6 @@ OPCODES = (Op.CHOLESKY, Op.TRIANGULAR_SOLVE)
 """Opcodes among them, whose matrices may lie row after row too."""
 
 
-def small(fit: Fit) -> Fit:
-    """The routine for small matrices of real numbers alone."""
-
-    def fits(i: HloInstruction) -> Routine | None:
-        few = min(size_of(i)) <= costs.COMMON.small_matrix_rows
-        return fit(i) if few and not element_type(i).is_complex else None
-
-    return fits
-
-
 def has_kernel(i: HloInstruction) -> bool:
     """Whether an instruction is a routine of linear algebra that has a kernel."""
     return way(i) is not None
@@ -181,15 +173,19 @@ def has_kernel(i: HloInstruction) -> bool:
 
 def way(i: HloInstruction) -> tuple[Way, Routine] | None:
     """The preferred way that fits an instruction, and the routine that it is; None if the runtime has to compute it."""
+    return next(_fitting(i), None)
+
+
+def _fitting(i: HloInstruction) -> Iterator[tuple[Way, Routine]]:
+    """All ways that fit, the preferred one first."""
     found = lapack_name(str(i.get("custom_call_target"))) if i.opcode is Op.CUSTOM_CALL else None
     ways = WAYS.get(found[1] if found else i.opcode, [])
     if not ways or not _has_matrices(i, found[0] if found else ""):
-        return None
+        return
     for w in ways:
         routine = w.fit(i)
         if routine is not None and _fits(i, w, routine):
-            return w, routine
-    return None
+            yield w, routine
 
 
 # -- what the instruction says -------------------------------------------------------------------------------------
@@ -315,7 +311,17 @@ def _emit(k: Kernel) -> bool:
                 f.fill(made[n], 0, result_bytes(i)[n])
         w.emit(Call(f, i, routine, given, made, scratch, batch == 1, _count(f, first, each, batch)))
     f.ready = f.calls_only = True  # the time is spent in routines
+    _note_choice(f, i)
     return True
+
+
+def _note_choice(f: Function, i: HloInstruction) -> None:
+    """Put the ways that fit, and their estimated times on one thread, into the kernel's plan."""
+    ways = list(_fitting(i))
+    routine = ways[0][1]
+    first, *others = [(w.how, time_text(w.calls(i) * w.nanoseconds(i, r))) for w, r in ways]
+    rows, columns = size_of(i)
+    f.decided(f"{routine.name} of {batch_of(i)} x [{rows},{columns}]", *first, others)
 
 
 def _count(f: Function, first: Ix, each: int, batch: int) -> Ix:

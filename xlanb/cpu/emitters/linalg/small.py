@@ -41,7 +41,7 @@ def _together(i: HloInstruction, routine: Routine) -> int:
 
 
 def _way(fit: Fit, emit: Callable[[Call], None], in_place: int = 0) -> Way:
-    return Way(fit, emit, _nanoseconds, _scratch, (in_place,), _together)
+    return Way("a matrix in each lane", fit, emit, _nanoseconds, _scratch, (in_place,), _together)
 
 
 # -- Cholesky factors -----------------------------------------------------------------------------------------------
