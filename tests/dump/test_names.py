@@ -48,6 +48,15 @@ CLUSTER = "cluster_0__XlaCompiledKernel_true__XlaNumConstantArgs_1_.5"
             "module_0003.jit_f.ir-with-opt.ll",
             DumpName("llvm_ir_optimized", "ll", 3, "jit_f", label="ir-with-opt"),
         ),
+        ("module_0003.jit_f.12.sass", DumpName("sass", "sass", 3, "jit_f", kernel="12")),
+        (
+            "module_0003.jit_f.12.ptxas.txt",
+            DumpName("ptxas", "txt", 3, "jit_f", label="ptxas", kernel="12"),
+        ),
+        (
+            "module_0003.jit_f.thunk_sequence_after_thunk_passes.txt",
+            DumpName("fixed", "txt", 3, "jit_f", label="thunk_sequence_after_thunk_passes"),
+        ),
         (
             "hlo_0004_cluster_1.after_fusion,_before_dce.txt",
             DumpName("pass", "txt", module="cluster_1", sequence=4, after="fusion", before="dce"),
