@@ -80,7 +80,7 @@ _OLD_GRAPH = re.compile(r"hlo_graph_(?P<n>\d+)(?:\.[A-Za-z0-9]{6})?")
 _OLD = re.compile(r"hlo_(?P<n>\d+)(?:_(?P<module>[^.]*?))?[.-](?P<label>.+)", re.DOTALL)
 _OLD_PASS = re.compile(r"(?:(?P<pipeline>[^:]+?):?[\s_.])?after[\s_](?P<after>.+?),?[\s_.]+before[\s_](?P<before>.+)")
 _OLD_AFTER = re.compile(r"(?:(?P<version>v\d+)\.)?(?P<pipeline>[^:]+?)[\s_]after[\s_](?P<after>.+)", re.DOTALL)
-_EXTENSIONS = tuple("hlo.pb txt dot html hlo pb pbtxt mlir ll o ptx s svg url csv log".split())
+_EXTENSIONS = tuple("hlo.pb txt dot html hlo pb pbtxt mlir ll o ptx sass s svg url csv log".split())
 _GRAPH = re.compile(r"(?P<label>.+)_(?P<n>\d+)")
 
 # Graphs that TensorFlow dumps, by the beginning of the name; the order is that of its passes.
