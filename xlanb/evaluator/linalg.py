@@ -49,20 +49,18 @@ def _cholesky(ev: Evaluator, i: HloInstruction, a: Array) -> Array:
     diagonal = np.real(np.einsum("...ii->...i", wide))
     full = lower + _adjoint(np.tril(wide, -1))
     np.einsum("...ii->...i", full)[...] = diagonal
-    factor = _cholesky_lower(full)
-    return narrow(factor if is_lower else _adjoint(factor), a.dtype)
+    factor = _cholesky_lower(full) if is_lower else _adjoint(_cholesky_lower(full))
+    has_nan = np.isnan(factor[..., -1:, -1:])  # a NaN in the triangle that is read reaches the last pivot
+    return narrow(np.where(has_nan, factor.dtype.type(np.nan), factor), a.dtype)
 
 
 def _cholesky_lower(a: Array) -> Array:
-    """The lower factors; nothing but NaN where a matrix is not positive definite or has a NaN, which reaches the last pivot."""
+    """The lower factors; nothing but NaN where a matrix is not positive definite."""
     try:
-        factor = np.linalg.cholesky(a)
+        return np.linalg.cholesky(a)
     except np.linalg.LinAlgError:
         if a.ndim == 2:
             return np.full_like(a, np.nan)
-    else:
-        has_nan = np.isnan(factor[..., -1:, -1:])
-        return np.where(has_nan, np.full_like(a, np.nan), factor)
     matrices = a.reshape(-1, *a.shape[-2:])
     return np.stack([_cholesky_lower(m) for m in matrices]).reshape(a.shape)
 

@@ -12,7 +12,7 @@ from xlanb.codegen.elements import part
 from xlanb.codegen.function import Function
 from xlanb.codegen.memory import Pointer
 from xlanb.codegen.types import I32
-from xlanb.codegen.values import Value
+from xlanb.codegen.values import Ix, Value
 from xlanb.cpu.emitters.linalg.lapack import lapack_way
 from xlanb.cpu.emitters.linalg.routine import (
     COPY,
@@ -92,7 +92,8 @@ def _write_triangle(
     f: Function, t: PrimitiveType, a: Value, info: Value, n: Value, count: Value, upper: bool, zeros: bool
 ) -> None:
     kind, parts = number(t), 2 if t.is_complex else 1
-    nan = f.const(kind, float("nan"))
+    zero = f.zero(kind)
+    nan = [f.const(kind, float("nan")), zero][:parts]
     with f.loop(count, guarded=True) as b:
         matrix = Pointer(a, kind).by(f.value(b) * n * n * parts)
         failed = Pointer(info, I32)[b].differs(0)
@@ -101,15 +102,20 @@ def _write_triangle(
         with f.loop(n, guarded=True) as column:
             j = f.value(column)
             mine = matrix.by(j * n * parts)
-            inside = (0, (j + 1) * parts) if upper else (j * parts, n * parts)
-            outside = ((j + 1) * parts, n * parts) if upper else (0, j * parts)
+            inside, outside = ((0, j + 1), (j + 1, n)) if upper else ((j, n), (0, j))
             with f.when(failed):
-                for low, high in (inside, outside) if zeros else (inside,):
-                    with f.loop(high, low, guarded=True) as r:
-                        mine[r] = nan
+                for rows in (inside, outside) if zeros else (inside,):
+                    _fill(f, mine, rows, nan)
             if zeros:
-                with f.when(~failed), f.loop(outside[1], outside[0], guarded=True) as r:
-                    mine[r] = f.zero(kind)
+                with f.when(~failed):
+                    _fill(f, mine, outside, [zero] * parts)
+
+
+def _fill(f: Function, column: Pointer, rows: tuple[Ix, Ix], number: Sequence[Value]) -> None:
+    """Set elements low..high of a column to a number, given by its parts."""
+    with f.loop(rows[1], rows[0], guarded=True) as row:
+        for k, part in enumerate(number):
+            column[f.value(row) * len(number) + k] = part
 
 
 WAYS["potrf"] = [lapack_way(potrf, finish=finish_potrf)]
