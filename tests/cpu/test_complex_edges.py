@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xlanb
-from xlanb.errors import EvaluationError, UnimplementedError
+from xlanb.errors import EvaluationError, HloVerifierError, UnimplementedError
 
 PARTS = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan]
 FUNCTIONS = "exponential log sqrt rsqrt sine cosine logistic exponential-minus-one log-plus-one sign".split()
@@ -47,10 +47,20 @@ def test_roots_and_logarithms_of_huge_numbers_are_finite(kind, dtype):
 )
 def test_complex_numbers_have_no_order(operation):
     text = f"HloModule m\nENTRY e {{ x = c64[2] parameter(0) y = c64[2] parameter(1) ROOT r = {operation} }}\n"
-    with pytest.raises(UnimplementedError):
+    with pytest.raises(
+        UnimplementedError, match=r"c64, whose numbers have no order \(compare their parts\).*\n.*%r = "
+    ):
         xlanb.compile(text)
     with pytest.raises(EvaluationError, match="numbers of type c64 have no order: compare their parts"):
         xlanb.evaluate(text, np.ones(2, np.complex64), np.ones(2, np.complex64))
+
+
+def test_complex_numbers_have_no_largest():
+    text = "HloModule m\nENTRY e { x = c64[2] parameter(0) ROOT r = (c64[1], s32[1]) topk(x), k=1, largest=true }\n"
+    with pytest.raises(HloVerifierError, match="expected real numbers, which have an order"):
+        xlanb.compile(text)
+    with pytest.raises(EvaluationError, match="numbers of type c64 have no order: compare their parts"):
+        xlanb.evaluate(text, np.ones(2, np.complex64))
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("c64", np.complex64), ("c128", np.complex128)])

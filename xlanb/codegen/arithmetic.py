@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from xlanb.codegen import extremes, math
+from xlanb.codegen.complex_math import unordered
 from xlanb.codegen.elements import Element, from_bits, odd, pair, part, real, register, rounded, to_bits
 from xlanb.codegen.function import Function
 from xlanb.codegen.types import FLOAT, I1, I8, I32, integer
@@ -246,7 +247,7 @@ def compare(
     if t.is_complex:
         (ar, ai), (br, bi) = pair(a), pair(b)
         if direction not in ("EQ", "NE"):
-            raise UnimplementedError(f"compare {direction} of {t}")
+            raise unordered(f"compare {direction}", t)
         return ar.equals(br) & ai.equals(bi) if direction == "EQ" else ar.differs(br) | ai.differs(bi)
     x, y = real(a), real(b)
     if t.is_floating and not total_order:

@@ -293,8 +293,15 @@ _UNARY: dict[Op, Callable[[Complex], Complex]] = {
 }
 
 
+def unordered(what: str, t: PrimitiveType) -> UnimplementedError:
+    """The error of an instruction over complex numbers that is about their order."""
+    return UnimplementedError(f"{what} of {t}, whose numbers have no order (compare their parts),")
+
+
 def binary(op: Op, t: PrimitiveType, a: Complex, b: Complex) -> Complex:
     """a op b of complex numbers."""
+    if op in (Op.MAXIMUM, Op.MINIMUM):
+        raise unordered(op, t)
     if op not in _BINARY:
         raise UnimplementedError(f"{op} of {t}")
     return _BINARY[op](a, b)

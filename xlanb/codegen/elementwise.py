@@ -89,7 +89,7 @@ def _clamp(e: Elemental, i: HloInstruction, x: Index) -> Element:
     """min(max(x, low), high)."""
     t = array_of(i).element_type
     if t.is_complex:
-        raise UnimplementedError(f"clamp of {t}")
+        raise complex_math.unordered("clamp", t)
     low, value, high = (real(e.element(o, x) if array_of(o).dimensions else e.scalar(o)) for o in i.operands)
     return arithmetic.binary(e.f, Op.MINIMUM, t, arithmetic.binary(e.f, Op.MAXIMUM, t, low, value), high)
 

@@ -80,18 +80,23 @@ def power(x: Array, y: Array) -> Array:
 
 def maximum(x: Array, y: Array) -> Array:
     """The larger, NaN if either is; 0 is larger than -0."""
-    _have_order(x)
+    check_order(x)
     larger = np.maximum(x, y)
     return np.where((x == 0) & (y == 0), x + y, larger) if is_floating(x) else larger
 
 
 def minimum(x: Array, y: Array) -> Array:
     """The smaller, NaN if either is; -0 is smaller than 0."""
-    _have_order(x)
+    check_order(x)
     return np.negative(maximum(np.negative(x), np.negative(y))) if is_floating(x) else np.minimum(x, y)
 
 
-def _have_order(x: Array) -> None:
+def check_order(x: Array) -> None:
+    """Refuse complex numbers.
+
+    Raises:
+        EvaluationError: the elements have no order.
+    """
     if is_complex(x):
         raise EvaluationError(f"numbers of type {primitive_type(x)} have no order: compare their parts")
 
@@ -276,7 +281,7 @@ def _select(ev: Evaluator, i: HloInstruction, condition: Array, x: Any, y: Any) 
 
 @rule("clamp", lifted=True)
 def _clamp(ev: Evaluator, i: HloInstruction, low: Array, x: Array, high: Array) -> Array:
-    _have_order(x)
+    check_order(x)
     return narrow(minimum(maximum(widen(low), widen(x)), widen(high)), x.dtype)
 
 
@@ -311,5 +316,5 @@ def _compare(ev: Evaluator, i: HloInstruction, x: Array, y: Array) -> Array:
     if i.get("type") == "TOTALORDER" and is_floating(x):
         return compare(total_order(np.asarray(x)), total_order(np.asarray(y)))
     if i.attributes["direction"] not in ("EQ", "NE"):
-        _have_order(x)
+        check_order(x)
     return compare(widen(x), widen(y))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xlanb.analysis.mixed_precision import WIDER
-from xlanb.evaluator.elementwise import total_order
+from xlanb.evaluator.elementwise import check_order, total_order
 from xlanb.evaluator.registry import rule
 from xlanb.evaluator.sort import order_by_key
 from xlanb.evaluator.values import Array, is_floating, narrow, primitive_type
@@ -112,6 +112,7 @@ def _batch_norm_grad(
 
 def top_k(x: Array, k: int, *, largest: bool) -> tuple[Array, Array]:
     """The k largest (or smallest, in IEEE's total order) of the last dimension, and where they were (s32); of equals the first comes first."""
+    check_order(x)
     order = order_by_key(total_order(np.ascontiguousarray(x)) if is_floating(x) else x, descending=largest)[..., :k]
     return np.take_along_axis(x, order, axis=-1), order.astype(np.int32)
 
