@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import xlanb
 from xlanb.errors import EvaluationError
 from xlanb.evaluator import evaluate
 from xlanb.shape.primitive_type import BY_TEXT
@@ -152,6 +153,16 @@ def test_reduce_precision_to_bf16_is_the_conversion(x):
     result = unary("reduce-precision", value, "f32", attributes=", exponent_bits=8, mantissa_bits=7")
     if not 0 < abs(value) < 1.2e-38:  # what is subnormal in the result becomes zero
         np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("t", ["f16", "f8e5m2", "f8e5m2fnuz"])
+def test_reduce_precision_keeps_subnormal_numbers_where_the_exponent_stays(t):
+    dtype = BY_TEXT[t].dtype
+    x = np.array([2**-16, -(2**-15), 2**-14, 4], np.float32).astype(dtype)
+    text = f"HloModule m\nENTRY e {{ x = {t}[4] parameter(0) ROOT r = {t}[4] reduce-precision(x), exponent_bits=%d, mantissa_bits=2 }}\n"
+    for run in (evaluate, lambda text, x: xlanb.compile(text)(x)):
+        np.testing.assert_array_equal(run(text % 5, x), x)
+        assert run(text % 4, x).astype(np.float32).tolist() == [0, 0, 0, 4]
 
 
 def test_comparison_by_total_order():

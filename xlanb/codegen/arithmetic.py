@@ -346,13 +346,14 @@ def _to_float(f: Function, source: PrimitiveType, to: PrimitiveType, x: Value) -
     return rounded(f, to, made)
 
 
-_FORMATS = {T.F64: (T.F64, 52, 11), T.F16: (T.F16, 10, 5)}
-"""The types whose precision is reduced on their own bits: the type, its bits of mantissa and of exponent."""
+_HALF = (T.F16, 10, 5)
+_FORMATS = {T.F64: (T.F64, 52, 11), T.F16: _HALF, T.F8E5M2: _HALF, T.F8E5M2FNUZ: _HALF}
+"""Types by the format in which their precision is reduced: the type, its bits of mantissa and of exponent."""
 
 
 def reduce_precision(f: Function, t: PrimitiveType, exponent: int, mantissa: int, value: Value) -> Value:
     """The value as if it had been stored with so many bits: rounded to nearest even, beyond the range infinite, below it zero."""
-    # Narrower floats than f16 are numbers of f32 here; f16's subnormal numbers need its own bits.
+    # Other narrow floats are numbers of f32 here; subnormal numbers of five bits of exponent need f16's.
     held, own_mantissa, own_exponent = _FORMATS.get(t, (T.F32, 23, 8))
     width, bias = held.bits, 2 ** (own_exponent - 1) - 1
     bits = to_bits(f, held, value)

@@ -168,6 +168,8 @@ def _mulhi_64(x: Array, y: Array) -> Array:
 # -- precision ------------------------------------------------------------------------------------------------------
 
 _MANTISSA = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
+_LIKE_HALVES = (PrimitiveType.F8E5M2, PrimitiveType.F8E5M2FNUZ)
+"""Types with as many bits of exponent as f16: their subnormal numbers stay where the exponent is not reduced, as XLA:CPU has it."""
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
@@ -179,7 +181,8 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
         out.imag = reduce_precision(np.ascontiguousarray(x.imag), exponent_bits, mantissa_bits)
         return out
     if t.text not in _MANTISSA:
-        return narrow(reduce_precision(widen(x), exponent_bits, mantissa_bits), x.dtype)
+        wide = x.astype(np.float16) if t in _LIKE_HALVES else widen(x)
+        return narrow(reduce_precision(wide, exponent_bits, mantissa_bits), x.dtype)
     mantissa = _MANTISSA[t.text]
     unsigned = np.dtype(f"u{x.dtype.itemsize}")
     u = unsigned.type
