@@ -301,7 +301,7 @@ def unordered(what: str, t: PrimitiveType) -> UnimplementedError:
 def binary(op: Op, t: PrimitiveType, a: Complex, b: Complex) -> Complex:
     """a op b of complex numbers."""
     if op in (Op.MAXIMUM, Op.MINIMUM):
-        raise unordered(op, t)
+        raise unordered(str(op), t)
     if op not in _BINARY:
         raise UnimplementedError(f"{op} of {t}")
     return _BINARY[op](a, b)
