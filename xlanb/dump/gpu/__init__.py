@@ -1,0 +1,1 @@
+"""What XLA:GPU and NVIDIA's tools leave beside the HLO, read back as frozen records."""

@@ -1,0 +1,68 @@
+"""What `ptxas -v` reports of kernels.
+
+ptxas info    : Compiling entry function 'fusion_53' for 'sm_90a'
+ptxas info    : Function properties for fusion_53
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 31 registers, used 1 barriers, 1024 bytes smem, 368 bytes cmem[0]
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_COMPILING = re.compile(r"^ptxas info\s*: Compiling entry function '([^'\n]{1,4000})' for '(\w{1,40})'", re.MULTILINE)
+_COUNTS = {
+    "registers": re.compile(r"\bUsed (\d{1,9}) registers"),
+    "barriers": re.compile(r"\bused (\d{1,9}) barriers"),
+    "stack_bytes": re.compile(r"(\d{1,12}) bytes (?:stack frame|cumulative stack size)"),
+    "spill_stores": re.compile(r"(\d{1,12}) bytes spill stores"),
+    "spill_loads": re.compile(r"(\d{1,12}) bytes spill loads"),
+    "shared_bytes": re.compile(r"(\d{1,12}) bytes smem"),
+    "local_bytes": re.compile(r"(\d{1,12}) bytes lmem"),
+}
+_CONSTANT = re.compile(r"(\d{1,12}) bytes cmem\[(\d{1,3})\]")
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What one kernel needs, a thread's registers and bytes of stack and spills, a block's barriers and bytes of static shared memory, bytes of each constant bank."""
+
+    name: str
+    target: str
+    registers: int = 0
+    barriers: int = 0
+    stack_bytes: int = 0
+    spill_stores: int = 0
+    spill_loads: int = 0
+    shared_bytes: int = 0
+    local_bytes: int = 0
+    constant_bytes: tuple[tuple[int, int], ...] = ()
+
+    def __str__(self) -> str:
+        spills = f"{self.spill_stores} bytes spilled, {self.spill_loads} loaded back" if self.spills else "no spills"
+        barriers = f", {self.barriers} barrier{'s' * (self.barriers != 1)}" if self.barriers else ""
+        return f"{self.registers} registers, {spills}{barriers}"
+
+    @property
+    def spills(self) -> bool:
+        """Whether registers did not suffice."""
+        return bool(self.spill_stores or self.spill_loads)
+
+
+def parse_ptxas(text: str) -> tuple[KernelResources, ...]:
+    """The kernels of a report, in order; nothing where ptxas refused the PTX (see `refusal`)."""
+    heads = list(_COMPILING.finditer(text))
+    ends = [m.start() for m in heads[1:]] + [len(text)]
+    found = []
+    for head, end in zip(heads, ends, strict=False):
+        part = text[head.end() : end]
+        counts = {name: int(m[1]) for name, pattern in _COUNTS.items() if (m := pattern.search(part)) is not None}
+        constants = tuple((int(bank), int(size)) for size, bank in _CONSTANT.findall(part))
+        found.append(KernelResources(head[1], head[2], **counts, constant_bytes=constants))
+    return tuple(found)
+
+
+def refusal(text: str) -> str:
+    """Why ptxas refused the PTX, in its own words; "" where it did not."""
+    return "" if _COMPILING.search(text) else text.strip()[:2000]

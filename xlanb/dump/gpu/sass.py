@@ -1,0 +1,57 @@
+"""SASS, the machine code of NVIDIA's GPUs, as nvdisasm prints it: functions, and the line of PTX that each instruction comes from."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+_SECTION = re.compile(r"^//-+ \.text\.([\w$.]+) +-+$", re.MULTILINE)
+_PTX_LINE = re.compile(r'^\s*//## File "\.nv_debug_ptx_txt", line (\d{1,9})')
+_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?P<text>(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*).*)$")
+_LABEL = re.compile(r"^\.L_\w+:$")
+
+
+@dataclass(frozen=True)
+class SassKernel:
+    """The machine code of one kernel: lines as they are shown, and for each the line of the PTX that it comes from, 0 where that is unknown."""
+
+    name: str
+    lines: tuple[str, ...]
+    ptx_lines: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines)
+
+    @property
+    def opcodes(self) -> Counter[str]:
+        """How often each opcode stands there, without its modifiers: `FFMA`, `LDG`."""
+        return Counter(m["opcode"].partition(".")[0] for m in map(_INSTRUCTION.match, self.lines) if m is not None)
+
+    def __repr__(self) -> str:
+        return f"<SassKernel {self.name}: {len(self.lines)} lines>"
+
+
+def parse_sass(text: str) -> tuple[SassKernel, ...]:
+    """The kernels of nvdisasm's text, in order: instructions and the labels that they jump to, no directives."""
+    heads = list(_SECTION.finditer(text))
+    ends = [m.start() for m in heads[1:]] + [len(text)]
+    return tuple(_kernel(head[1], text[head.end() : end]) for head, end in zip(heads, ends, strict=False))
+
+
+def _kernel(name: str, text: str) -> SassKernel:
+    lines: list[str] = []
+    places: list[int] = []
+    at = 0
+    for line in text.splitlines():
+        if (found := _PTX_LINE.match(line)) is not None:
+            at = int(found[1])
+        elif _INSTRUCTION.match(line) is not None:
+            lines.append(line.strip().rstrip(" ;"))
+            places.append(at)
+        elif _LABEL.match(line) is not None:
+            lines.append(line)
+            places.append(0)
+    return SassKernel(name, tuple(lines), tuple(places))
