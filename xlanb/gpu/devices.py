@@ -148,7 +148,7 @@ BLACKWELL_ULTRA = Architecture(
     matrix_fma=_matrix(4096, f64=64, f8=True) | {"f4e2m1fn": 16384.0},
 )  # fmt: skip
 BLACKWELL_GRAPHICS = Architecture(
-    "CUDA", "sm_120", (12, 0), threads_per_core=1536, blocks_per_core=24, shared_memory_per_core=128 * KIB,
+    "CUDA", "sm_120", (12, 0), threads_per_core=1536, blocks_per_core=24, shared_memory_per_core=100 * KIB,
     shared_memory_per_block_optin=99 * KIB, reserved_shared_memory_per_block=KIB,
     fma={"f32": 128, "f64": 2, "f16": 128, "bf16": 128}, matrix_fma=_matrix(512, f8=True) | {"f4e2m1fn": 2048.0},
 )  # fmt: skip

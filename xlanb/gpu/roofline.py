@@ -1,0 +1,96 @@
+"""How long one launch takes on a GPU, by a roofline: what it moves at the memory's speed, what it computes at that of its units.
+
+A model of few words, for comparison and not for prediction: all bytes go to memory, of which no cache saves any;
+multiprocessors without a block do nothing; and with few threads in flight the memory's latency is not hidden.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xlanb.gpu.devices import GpuDevice
+from xlanb.gpu.kernel_cost import KernelCost
+from xlanb.gpu.occupancy import Occupancy
+
+LAUNCH_SECONDS = 1e-6
+"""What a launch costs by itself, as XLA's own model of a fusion's time assumes."""
+
+_LATENCY_S = 6e-7  # of a read from memory
+_IN_FLIGHT = 16  # bytes of a thread: one vector load
+_CORE_BYTES = 64  # a clock that one multiprocessor takes from the cache
+_LINK = ((7, 20e9), (10, 25e9))  # bytes a second and direction of one NVLink, below a compute capability
+_LATEST_LINK = 50e9
+_LIBRARY_BLOCKS = 1 << 30  # a library's call is taken to fill the device
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of one launch, and what decides them: "memory", "compute", "occupancy" (too few threads to keep the memory busy), "launch" or "network".
+
+    `memory` and `compute` are the seconds that each would take by itself.
+    """
+
+    seconds: float
+    bound: str
+    memory: float = 0.0
+    compute: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.seconds * 1e6:.3g} us, bound by {self.bound}"
+
+
+def estimate(
+    device: GpuDevice,
+    work: KernelCost,
+    blocks: int = 0,
+    threads: int = 0,
+    held: Occupancy | None = None,
+    unit: str = "",
+) -> Estimate:
+    """The time of one launch of `blocks` of `threads`, with the occupancy that it has.
+
+    `unit` is the dtype that its tensor cores multiply ("tf32", "bf16"), "" where it computes in ordinary units. Of a library's call the launch is not known: `blocks` is 0.
+    """
+    if work.network_bytes:
+        return _collective(device, work)
+    busy = min(blocks or _LIBRARY_BLOCKS, device.cores)
+    share = busy / device.cores
+    rate = _rate(device, work.dtype, unit, library=not blocks) * share
+    compute = work.flops / rate if rate else 0.0
+    stream = min(device.bandwidth, busy * _CORE_BYTES * device.clock_ghz * 1e9)
+    in_flight = _threads_in_flight(device, blocks, threads, held) * _IN_FLIGHT / _LATENCY_S
+    memory = work.bytes / min(stream, in_flight)
+    longest = max(compute, memory)
+    bound = (
+        "launch"
+        if longest < LAUNCH_SECONDS
+        else "compute"
+        if compute >= memory
+        else "memory"
+        if in_flight >= device.bandwidth
+        else "occupancy"
+    )
+    return Estimate(LAUNCH_SECONDS + longest, bound, memory, compute)
+
+
+def _rate(device: GpuDevice, dtype: str, unit: str, *, library: bool) -> float:
+    """Operations a second: of the tensor cores where they work, else of the ordinary units."""
+    if unit or library:
+        return device.flops(unit or dtype)
+    fma = device.architecture.fma
+    return 2e9 * device.cores * device.clock_ghz * (fma.get(dtype) or fma.get("f32", 0))
+
+
+def _threads_in_flight(device: GpuDevice, blocks: int, threads: int, held: Occupancy | None) -> float:
+    most = device.cores * device.architecture.threads_per_core
+    if not blocks or not threads:
+        return most
+    at_once = device.cores * held.blocks if held is not None else blocks
+    return min(most, min(blocks, at_once) * threads)
+
+
+def _collective(device: GpuDevice, work: KernelCost) -> Estimate:
+    """The bytes that a device sends, over all of its links."""
+    link = next((rate for below, rate in _LINK if device.architecture.capability[0] < below), _LATEST_LINK)
+    seconds = work.network_bytes / (max(device.links, 1) * link)
+    return Estimate(LAUNCH_SECONDS + seconds, "network" if seconds > LAUNCH_SECONDS else "launch")
