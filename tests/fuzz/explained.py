@@ -7,6 +7,7 @@ A result is open only where an instruction of a kind below leads to it; the othe
     state                     random numbers, and what comes from a host or another device
     context                   the number that belongs to an asynchronous instruction that has not ended: u32[] of its tuple
     fold without an order     XLA applies a reducer in any order: of two operands that is not associative, or of several values
+    fold over padding         of a dynamic dimension, from a value that is not the reducer's identity: XLA fills what is beyond the size with that value
     sort without an order     the comparator is no `<` or `>` of one key in one type, or several arrays follow keys that may be equal and the sort is not stable
     comparison with NaN       a sort by `<` or `>` of floats where some may be NaN
     algorithm over infinities an FFT, a solve or a decomposition of which some operand's elements were infinite or NaN: its order of operations decides which results are
@@ -24,8 +25,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from tests.fuzz.conditioning import DECOMPOSITIONS, FUNCTIONS
 from tests.fuzz.reference import Noted
+from xlanb.evaluator.folding import monoid
 from xlanb.hlo import HloInstruction, HloModule
 from xlanb.hlo.computation import HloComputation
 from xlanb.hlo.opcode import HloOpcode as Op
@@ -49,6 +53,20 @@ def _state(i: HloInstruction) -> bool:
 
 def _fold(i: HloInstruction) -> bool:
     return i.opcode in _FOLDS and not all(_is_associative(c) for c in i.called_computations)
+
+
+def _padded_fold(i: HloInstruction) -> bool:
+    if i.opcode not in (Op.REDUCE, Op.REDUCE_WINDOW):
+        return False
+    operands, starts = i.operands[: len(i.operands) // 2], i.operands[len(i.operands) // 2 :]
+    if not any(o.array_shape.is_dynamic for o in operands):
+        return False
+    found = monoid(i.called_computations[0]) if len(starts) == 1 else None
+    start = starts[0]
+    if found is None or start.opcode is not Op.CONSTANT:
+        return True
+    value = np.asarray(start.literal.array)
+    return not np.array_equal(value, found.identity(value.dtype))
 
 
 def _is_associative(computation: HloComputation) -> bool:
@@ -89,6 +107,7 @@ def _decomposition(i: HloInstruction) -> bool:
 _KINDS: dict[str, Callable[[HloInstruction], bool]] = {
     "state": _state,
     "fold without an order": _fold,
+    "fold over padding": _padded_fold,
     "sort without an order": _sort,
     "decomposition": _decomposition,
 }

@@ -79,6 +79,23 @@ def test_a_result_is_open_by_what_leads_to_it(instruction: str, kind: str) -> No
     assert _kinds(f"  r = {instruction}\n  ROOT t = ({shape}, f32[4]) tuple(r, n)") == [*[kind] * leaves, ""]
 
 
+@pytest.mark.parametrize(
+    ("start", "reducer", "kind"),
+    [
+        ("constant(0)", "add", ""),
+        ("constant(127.5)", "add", "fold over padding"),
+        ("parameter(2)", "add", "fold over padding"),
+    ],
+)
+def test_a_fold_over_padding_is_open_where_it_starts_from_no_identity(start: str, reducer: str, kind: str) -> None:
+    size = "  k = s32[] parameter(1)\n  d = f32[<=4] set-dimension-size(p, k), dimensions={0}\n"
+    fold = f"  s = f32[] {start}\n  ROOT r = f32[] reduce(d, s), dimensions={{0}}, to_apply={reducer}"
+    assert _kinds(size + fold) == [kind]
+    assert _kinds(
+        f"  s = f32[] constant(127.5)\n  ROOT r = f32[] reduce(p, s), dimensions={{0}}, to_apply={reducer}"
+    ) == [""]
+
+
 def test_a_rounded_value_is_no_reason_before_a_decision() -> None:
     assert _kinds("  t = f32[4] tanh(p)\n  ROOT f = f32[4] floor(t)") == ["decision on a rounded"]
     rows = "  t = f32[4] tanh(p)\n  f = f32[4] floor(p)\n  ROOT r = (f32[4], f32[4]) tuple(t, f)"

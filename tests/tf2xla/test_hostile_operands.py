@@ -146,3 +146,20 @@ def test_negative_sizes_are_refused(op, inputs, attrs, jit):
     graph = node_of(op, [np.asarray(v) for v in inputs], attrs)
     with xlanb.flags(f"--tf_xla_auto_jit={jit} --tf_xla_min_cluster_size=1"), pytest.raises(GraphError, match="y"):
         tf.Session(graph).run("y:0")
+
+
+@pytest.mark.parametrize(("op", "count"), [("Shape", 1), ("ShapeN", 2), ("Size", 1)])
+def test_sizes_that_their_type_cannot_hold_are_refused(op: str, count: int) -> None:
+    def graph_of(out_type: Any) -> Graph:
+        proto = new_message("GraphDef")
+        for k in range(count):
+            node = proto.node.add(name=f"x{k}", op="Placeholder")
+            fill_attrs({"dtype": tf.float32, "shape": tf.TensorShape([3, 2**31])}, node.attr)
+        node = proto.node.add(name="y", op=op, input=[f"x{k}" for k in range(count)])
+        fill_attrs({"T": tf.float32, "out_type": out_type} | ({"N": count} if count > 1 else {}), node.attr)
+        return Graph.from_graphdef(proto.SerializeToString())
+
+    with pytest.raises(GraphError, match=r"'?y'?.*elements are no s32: give it out_type=int64"):
+        xlanb.extract(graph_of(tf.int32), "y:0")
+    size = 3 * 2**31 if op == "Size" else 2**31
+    assert str(size) in str(xlanb.extract(graph_of(tf.int64), "y:0"))

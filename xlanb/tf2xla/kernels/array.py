@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xlanb.graph.limits import is_splat
 from xlanb.hlo import HloInstruction
@@ -40,18 +43,26 @@ def _no_op(_: OpContext) -> None:
 
 @register("Shape")
 def _shape(ctx: OpContext) -> HloInstruction:
-    return ctx.b.constant(np.asarray(ctx.shape(0).dimensions, ctx.element_type("out_type").dtype))
+    return ctx.b.constant(_counts(ctx, ctx.shape(0).dimensions))
 
 
 @register("ShapeN")
 def _shape_n(ctx: OpContext) -> list[HloInstruction]:
-    dtype = ctx.element_type("out_type").dtype
-    return [ctx.b.constant(np.asarray(ctx.shape(i).dimensions, dtype)) for i in range(ctx.input_count)]
+    return [ctx.b.constant(_counts(ctx, ctx.shape(i).dimensions)) for i in range(ctx.input_count)]
 
 
 @register("Size")
 def _size(ctx: OpContext) -> HloInstruction:
-    return ctx.b.constant(np.asarray(ctx.shape(0).element_count, ctx.element_type("out_type").dtype))
+    return ctx.b.constant(_counts(ctx, ctx.shape(0).element_count))
+
+
+def _counts(ctx: OpContext, values: Sequence[int] | int) -> NDArray[Any]:
+    """Sizes in the type that the node gives them; it fails where one is too large for it."""
+    kind = ctx.element_type("out_type")
+    largest = values if isinstance(values, int) else max(values, default=0)
+    if largest > np.iinfo(kind.dtype).max:
+        ctx.fail(f"{largest:,} elements are no {kind}: give it out_type=int64")
+    return np.asarray(values, kind.dtype)
 
 
 @register("Rank")
