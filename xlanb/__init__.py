@@ -39,6 +39,7 @@ _PROVIDERS = {
     "display.mimebundle": "xlanb.view.reprs",
     "dump.dot_source": "xlanb.view.dot",
     "dump.html_page": "xlanb.view.reprs",
+    "dump.llo_trace": "xlanb.explorer.tpu_stages",
     "errors.render_traceback": "xlanb.notebook.faults",
     "explorer.ablation_figure": "xlanb.view.ablation",
     "explorer.explore_traces": "xlanb.notebook.explore",

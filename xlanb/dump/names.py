@@ -6,6 +6,7 @@ r"""The names of dumped files, both ways: `decode_name` takes one apart, `encode
     [TIMESTAMP.]module_NNNN[.MODULE].KERNEL.ir-no-opt.ll, .obj-file.KERNEL.o, ...  what the backend made of a kernel
     hlo_N[_MODULE][.-]LABEL.EXT, hlo_graph_N[.RANDOM].EXT                          XLA of 2017 and 2018
     PASS_NAME[_N].pbtxt                                                            graphs of TensorFlow (TF_DUMP_GRAPH_PREFIX)
+    TIMESTAMP-PROGRAM-NN-LABEL.EXT                                                 LLO of a TPU (see xlanb.dump.tpu.names)
 
 NNNN is the module's number in its process, SSSS counts the module's dumps. MODULE is missing in the dumps of some backends and where the whole would be too
 long. `/`, `\\`, `[`, `]` and blanks are written `_`. Source of the rules: xla/service/dump.cc, and the dumps that it wrote.
@@ -16,6 +17,8 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
+
+from xlanb.dump.tpu.names import LloName, decode_llo_name, encode_llo_name, label_words
 
 MAX_NAME = 255
 """Longest name of a file: beyond it XLA leaves MODULE out."""
@@ -47,6 +50,10 @@ LABELS = {
     "topology": "the devices that were compiled for",
     "config": "the configuration of the module",
     "execution_options": "the options of execution",
+    "target_arguments": "the TPU that was compiled for",
+    "hlo_module_config": "the configuration of the module",
+    "transfer_stats": "transfers between host and device",
+    "basic_compiler_metadata": "what the compiler says of itself",
     "unoptimized-snapshot": "the program with its inputs",
     "snapshot": "the program with its inputs",
 }
@@ -114,7 +121,7 @@ class DumpName:
     """What a file's name says.
 
     `kind` is "pass" (between two passes), "step" (inside a pass), "fixed" (one of LABELS), a kind of kernel file ("llvm_ir", "object"...), "graph"
-    (TensorFlow's), or "other". `module_id` is the number in the name, `sequence` the counter of dumps, `timestamp` in the units of the writer.
+    (TensorFlow's), "llo" (a TPU's; `kernel` is the program), or "other". `module_id` is the number in the name, `sequence` the counter of dumps, `timestamp` in the units of the writer.
     """
 
     kind: str
@@ -145,6 +152,8 @@ class DumpName:
             return f"{_form(self.extension)} inside {self.pipeline}, after {self.after.replace('_', ' ')}".strip()
         if self.kind == "graph":
             return f"TensorFlow graph: {GRAPHS.get(_graph_label(self.label), self.label)}"
+        if self.kind == "llo":
+            return f"TPU program {self.kernel}: {label_words(self.label)}"
         words = next((w for k, w in KERNEL_ENDS.values() if k == self.kind), "")
         if words:
             return f"{words} of {self.kernel}" if self.kernel else words
@@ -168,7 +177,8 @@ def decode_name(name: str, module: str = "") -> DumpName:
     plain = name.removesuffix(COMPRESSED)
     found = _PREFIX.fullmatch(plain)
     if found is None:
-        return _decode_old(plain, compressed=compressed)
+        llo = decode_llo_name(plain)
+        return _decode_old(plain, compressed=compressed) if llo is None else _of_llo(llo, compressed=compressed)
     return replace(
         _decode_rest(found["rest"] or "", module),
         module_id=int(found["id"]),
@@ -179,6 +189,9 @@ def decode_name(name: str, module: str = "") -> DumpName:
 
 def encode_name(name: DumpName) -> str:
     """The file's name that XLA would give; the module's name is left out where the whole is too long."""
+    if name.kind == "llo":
+        llo = LloName(name.timestamp or 0, name.kernel, name.sequence, name.label, name.extension)
+        return encode_llo_name(llo) + (COMPRESSED if name.compressed else "")
     tail = {
         "pass": f"{name.pipeline}.after_{name.after}.before_{name.before}",
         "step": f"{name.pipeline}.after_{name.after}",
@@ -195,6 +208,18 @@ def encode_name(name: DumpName) -> str:
     if len(whole.encode()) > MAX_NAME or not name.module:
         whole = f"{head}module_{number}.{count}{tail}{last}"
     return sanitized(whole) + (COMPRESSED if name.compressed else "")
+
+
+def _of_llo(name: LloName, *, compressed: bool) -> DumpName:
+    return DumpName(
+        "llo",
+        name.extension,
+        sequence=name.number,
+        label=name.label,
+        kernel=name.program,
+        timestamp=name.timestamp,
+        compressed=compressed,
+    )
 
 
 def sanitized(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -14,8 +15,10 @@ from pathlib import Path
 from stat import S_ISREG
 
 from xlanb.dump.names import COMPRESSED, DumpName, decode_name, printable
+from xlanb.dump.tpu.grouping import compilations
+from xlanb.dump.tpu.names import HLO
 from xlanb.errors import DumpError
-from xlanb.files import at_home, is_file, is_folder, read_regular
+from xlanb.files import at_home, is_file, is_folder, open_regular, read_regular
 from xlanb.hlo.module import HloModule
 from xlanb.hlo.text.parser import parse
 
@@ -31,6 +34,9 @@ _LEAST_SHARE = 0.01
 _UNZIPPED = 64 << 20
 _RATIO = 100
 """A gzipped file gives so many bytes, or so many for each of its own: HLO text is a tenth to a thirtieth when zipped."""
+
+_NAME_BYTES = 4096
+_MODULE_LINE = re.compile(r"\s*HloModule\s+([^\s,]{1,400})")
 
 HLO_EXTENSIONS = ("txt", "hlo.pb", "pb", "hlo")
 """Forms of HLO that can be read back, best first."""
@@ -142,9 +148,14 @@ class ModuleFiles:
         """What the backend made of each kernel: files by kind ("llvm_ir", "llvm_ir_optimized", "object", ...), by kernel."""
         found: dict[str, dict[str, DumpFile]] = {}
         for f in self.files:
-            if f.name.kind not in ("pass", "step", "fixed", "other", "graph"):
+            if f.name.kind not in ("pass", "step", "fixed", "other", "graph", "llo"):
                 found.setdefault(f.name.kernel, {})[f.name.kind] = f
         return dict(sorted(found.items()))
+
+    @property
+    def llo(self) -> list[DumpFile]:
+        """The LLO dumps of a TPU."""
+        return [f for f in self.files if f.name.kind == "llo"]
 
 
 @dataclass
@@ -170,7 +181,7 @@ def _gunzipped(data: bytes, limit: int) -> bytes:
 
 
 def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
-    """The files of a dump directory and its subfolders, by module; no file is opened.
+    """The files of a dump directory and its subfolders, by module; no file is opened but the head of a TPU's HLO where its name tells no module.
 
     Raises:
         DumpError: there is no such directory; it holds more than MAX_FILES files or MAX_FOLDERS folders; or many files,
@@ -193,10 +204,13 @@ def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
             raise DumpError(f"{printable(root)} holds more than {MAX_FILES:,} files")
     named = _module_names(files)
     modules: dict[tuple[Path, int, str], ModuleFiles] = {}
+    llo: dict[Path, list[DumpFile]] = {}
     for f in files:
         name = f.name
         if name.kind == "graph":
             listing.graphs.append(f)
+        elif name.kind == "llo":
+            llo.setdefault(f.path.parent, []).append(f)
         elif name.module_id is not None or name.module:
             f = _renamed(f, named)
             folder, number = _home(f), -1 if f.name.module_id is None else f.name.module_id
@@ -205,13 +219,46 @@ def list_dump(directory: str | os.PathLike[str]) -> DumpListing:
         else:
             listing.others.append(f)
     listing.modules = sorted(modules.values(), key=lambda m: (m.folder, m.number, m.name))
+    for folder, dumps in sorted(llo.items()):
+        _add_llo(listing, folder, dumps)
     listing.graphs.sort(key=_graph_order)
     return listing
 
 
+def _add_llo(listing: DumpListing, folder: Path, dumps: list[DumpFile]) -> None:
+    """Give the LLO dumps of a folder to the modules in it, or in the folder above: each compilation to the first of its name that has none yet.
+
+    A compilation of which nothing else was dumped is a module of its own.
+    """
+    waiting = [m for m in listing.modules if m.folder in (folder, folder.parent)]
+    groups = compilations(dumps)
+    for group in groups:
+        name = "" if len(groups) == 1 and len(waiting) == 1 else _llo_module(group)
+        found = next((m for m in waiting if not name or m.name in (name, "") or m.name.startswith(name + ".")), None)
+        if found is None:
+            listing.modules.append(ModuleFiles(folder, -1, name or "tpu", group))
+        else:
+            waiting.remove(found)
+            found.files.extend(group)
+
+
+def _llo_module(group: list[DumpFile]) -> str:
+    """The name of the module that a compilation's LLO was made from; "" where it was not dumped."""
+    file = next((f for f in group if f.name.label == HLO), None)
+    if file is None:
+        return ""
+    try:
+        with open_regular(file.path) as opened:
+            head = opened.read(_NAME_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    found = _MODULE_LINE.match(head)
+    return found[1] if found is not None else ""
+
+
 def _check_share(root: Path, files: list[DumpFile]) -> None:
     """Raise DumpError where hardly any of these files has the name of a dump."""
-    dumps = sum(f.name.module_id is not None or f.name.kind == "graph" for f in files)
+    dumps = sum(f.name.module_id is not None or f.name.kind in ("graph", "llo") for f in files)
     if dumps < _LEAST_SHARE * len(files):
         raise DumpError(
             f"{printable(root)} is no dump directory: {dumps:,} of its first {len(files):,} files have the name of a dump. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xlanb.boundary import boundary
 from xlanb.buffers.records import BufferAssignmentRecord
@@ -15,6 +15,7 @@ from xlanb.dump.names import printable
 from xlanb.dump.reader import DumpFile, ModuleFiles, Step
 from xlanb.errors import XlanbError
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
+from xlanb.explorer.tpu_stages import hlo_of_llo, tpu_stages
 from xlanb.explorer.trace import Trace
 from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
 
@@ -87,12 +88,18 @@ class _Builder:
         steps = [s for s in module.steps if s.readable is not None] or module.steps
         for step, path, note in zip(steps, pipelines_of(steps), _gaps(steps), strict=True):
             self._step(step, path, note)
-        last = module.hlo("after_optimizations") or module.hlo("after_codegen")
+        last = module.hlo("after_optimizations") or module.hlo("after_codegen") or self._llo_hlo()
         if last is not None:
             self._take("hlo", "after_optimizations", last, ())
         self._buffers()
         self._kernels()
+        for stage in tpu_stages(module):
+            self.made.append(replace(stage, index=len(self.made)))
         return self.made
+
+    def _llo_hlo(self) -> Step | None:
+        file = hlo_of_llo(self.module)
+        return Step(file.name, (file,)) if file is not None else None
 
     def _step(self, step: Step, path: tuple[str, ...], note: str) -> None:
         name = step.name

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
+from xlanb.dump.tpu.memory_space import MemorySpaceRecord
+from xlanb.dump.tpu.program import TpuProgram
+from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.graph.records import GraphRecord
 from xlanb.hlo.records import ModuleRecord
 from xlanb.stage import Deferred, Stage
@@ -21,6 +24,18 @@ class TextRecord:
     note: str = ""
 
 
-Artifact = GraphRecord | ModuleRecord | BufferAssignmentRecord | CodeRecord | ExecutionRecord | CacheRecord | TextRecord
+TpuRecord = MemorySpaceRecord | TpuProgram | TpuScheduleRecord
+"""What XLA:TPU leaves beside its HLO."""
 
-__all__ = ["Artifact", "Deferred", "Stage", "TextRecord"]
+Artifact = (
+    GraphRecord
+    | ModuleRecord
+    | BufferAssignmentRecord
+    | CodeRecord
+    | ExecutionRecord
+    | CacheRecord
+    | TextRecord
+    | TpuRecord
+)
+
+__all__ = ["Artifact", "Deferred", "Stage", "TextRecord", "TpuRecord"]

@@ -12,9 +12,10 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent / "step"
 # In the order of their imports. Every top-level name is unique, as one scope holds them all in the end.
 _MODULES = tuple(
-    "dom store highlight loops layers scene colours shapes save minimap graph predict picture replay text compare why pair numerics charts "
+    "dom store highlight loops layers scene colours shapes save minimap graph predict picture replay text compare why pair numerics charts tpu "
     "source side passes branches walk order live keys panes around frame main".split()
 )
+_STYLES = ("step.css", "tpu.css")
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[\w.]+";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let)\b)", re.MULTILINE)
 
@@ -51,7 +52,7 @@ def script() -> str:
 @cache
 def css() -> str:
     """The style sheet, for a shadow root."""
-    return (_FOLDER / "step.css").read_text(encoding="utf-8")
+    return "".join((_FOLDER / name).read_text(encoding="utf-8") for name in _STYLES)
 
 
 @cache

@@ -22,6 +22,9 @@ from typing import Any
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
+from xlanb.dump.tpu.memory_space import MemorySpaceRecord
+from xlanb.dump.tpu.program import TpuProgram
+from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord, NodeRecord
@@ -33,6 +36,8 @@ from xlanb.view.parts.hlo import module_sheet
 from xlanb.view.parts.items import clip
 from xlanb.view.parts.llvm import code_data
 from xlanb.view.parts.memory import memory_data
+from xlanb.view.parts.text_diff import text_diff
+from xlanb.view.parts.tpu import program_data, schedule_data, space_data
 from xlanb.view.parts.why import why_data
 from xlanb.view.pool import LEVELS, Limits, Pool, diff_rows
 
@@ -291,6 +296,8 @@ class PayloadBuilder:
             return diff_rows(self.pool, module_diff(before, after))
         if isinstance(after, GraphRecord) and isinstance(before, GraphRecord):
             return diff_rows(self.pool, graph_diff(before, after))
+        if isinstance(after, TextRecord) and isinstance(before, TextRecord) and before.language == after.language:
+            return text_diff(self.pool, after.name, before.text, after.text)
         return []
 
     def _artifact(self, number: int, record: Artifact | _Later | None, stage: Stage, future: dict[str, str]) -> int:
@@ -337,6 +344,12 @@ class PayloadBuilder:
             return code_data(record, self.limits.code_lines)
         if isinstance(record, TextRecord):
             return code_data(CodeRecord(record.language, record.text), self.limits.code_lines)
+        if isinstance(record, MemorySpaceRecord):
+            return space_data(record)
+        if isinstance(record, TpuProgram):
+            return program_data(record, self.limits.code_lines)
+        if isinstance(record, TpuScheduleRecord):
+            return schedule_data(record)
         if isinstance(record, ExecutionRecord):
             return _execution(record)
         return _cache(record)

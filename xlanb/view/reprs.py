@@ -10,6 +10,9 @@ from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord
 from xlanb.display import mimebundle as mimebundle_hook
 from xlanb.dump import writer
+from xlanb.dump.tpu.memory_space import MemorySpaceRecord
+from xlanb.dump.tpu.program import TpuProgram
+from xlanb.dump.tpu.schedule import TpuScheduleRecord
 from xlanb.explorer.stage import Artifact, Stage, TextRecord
 from xlanb.explorer.trace import Trace
 from xlanb.graph.records import GraphRecord
@@ -33,6 +36,9 @@ _ARTIFACTS = (
     ExecutionRecord,
     CacheRecord,
     TextRecord,
+    MemorySpaceRecord,
+    TpuProgram,
+    TpuScheduleRecord,
 )
 _MOST_LINES = 1500
 _MOST_CHARACTERS = 150_000
@@ -46,6 +52,9 @@ _KINDS = {
     ExecutionRecord: "execution",
     CacheRecord: "compilation_cache",
     TextRecord: "text",
+    MemorySpaceRecord: "memory_space_assignment",
+    TpuProgram: "llo",
+    TpuScheduleRecord: "tpu_schedule",
 }
 
 

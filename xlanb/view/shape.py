@@ -8,6 +8,7 @@ from html import escape
 from typing import Final
 
 from xlanb.shape import ArrayShape, Layout, PrimitiveType, Shape, TupleShape
+from xlanb.shape.tiling import layout_of, padded_sizes, place_of
 from xlanb.view.parts.memory import bytes_text
 
 _ROWS, _COLUMNS = 10, 16
@@ -48,7 +49,7 @@ def shape_text(shape: Shape) -> str:
     ]
     if shape.dimensions and shape.layout is not None:
         lines.append(layout_text(shape.layout))
-        padded = math.prod(_padded(shape))
+        padded = math.prod(padded_sizes(shape))
         if padded != shape.element_count:
             lines.append(
                 f"padded to whole tiles: {padded:,} elements, {bytes_text(padded * shape.element_type.byte_size)}"
@@ -72,49 +73,6 @@ def layout_text(layout: Layout) -> str:
     return ", ".join(words).replace(", (row", " (row")
 
 
-def place_of(index: Sequence[int], shape: ArrayShape) -> int:
-    """The place of an element in memory, counted in elements, tiles and their padding included (XLA's tiled layouts)."""
-    order = _layout_of(shape).minor_to_major[::-1]
-    sizes, at = [shape.dimensions[d] for d in order], [index[d] for d in order]
-    for tile in _layout_of(shape).tiles:
-        sizes, at = _tiled(sizes, at, tile)
-    place = 0
-    for size, k in zip(sizes, at, strict=True):
-        place = place * size + k
-    return place
-
-
-def _padded(shape: ArrayShape) -> list[int]:
-    sizes = [shape.dimensions[d] for d in _layout_of(shape).minor_to_major[::-1]]
-    for tile in _layout_of(shape).tiles:
-        sizes, _ = _tiled(sizes, [0] * len(sizes), tile)
-    return sizes
-
-
-def _tiled(sizes: list[int], at: list[int], tile: Sequence[int | None]) -> tuple[list[int], list[int]]:
-    """One level of tiles over the minor-most dimensions: each becomes the number of its tile and the place within it; `None` joins a dimension with the next."""
-    missing = max(len(tile) - len(sizes), 0)
-    sizes, at = [1] * missing + sizes, [0] * missing + at
-    cut = len(sizes) - len(tile)
-    outer: tuple[list[int], list[int]] = ([], [])
-    inner: tuple[list[int], list[int]] = ([], [])
-    joined, place = 1, 0
-    for size, k, width in zip(sizes[cut:], at[cut:], tile, strict=True):
-        joined, place = joined * size, place * size + k
-        if width is None:
-            continue
-        outer[0].append(-(-joined // max(width, 1)))
-        outer[1].append(place // max(width, 1))
-        inner[0].append(width)
-        inner[1].append(place % max(width, 1))
-        joined, place = 1, 0
-    return sizes[:cut] + outer[0] + inner[0], at[:cut] + outer[1] + inner[1]
-
-
-def _layout_of(shape: ArrayShape) -> Layout:
-    return shape.layout if shape.layout is not None else Layout.default(len(shape.dimensions))
-
-
 def _example(layout: Layout) -> ArrayShape:
     """A small array in a layout: some tiles of it."""
     widest = [w or 4 for w in layout.tiles[0]] if layout.tiles else []
@@ -132,7 +90,7 @@ def _grid(shape: ArrayShape, what: str) -> str:
     rows, columns = min(sizes[-2], _ROWS), min(sizes[-1], _COLUMNS)
     lead = (0,) * (len(shape.dimensions) - 2)
     places = [[place_of((*lead, r, c)[-len(shape.dimensions) :], shape) for c in range(columns)] for r in range(rows)]
-    tiles = _layout_of(shape).tiles
+    tiles = layout_of(shape).tiles
     size = math.prod(w for w in tiles[0] if w) if tiles else 0
     last = max(max(row) for row in places) or 1
     parts = [

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xlanb.buffers.records import BufferAssignmentRecord
 from xlanb.cpu.records import CacheRecord, CodeRecord, ExecutionRecord, KernelTime
+from xlanb.dump.tpu.program import TpuProgram
 from xlanb.explorer import displays
 from xlanb.explorer.stage import Stage, TextRecord
 from xlanb.explorer.trace import Trace
@@ -14,6 +15,7 @@ from xlanb.hlo.records import ComputationRecord
 from xlanb.hlo.text.printer import computation_text
 from xlanb.view.parts.items import node_text
 from xlanb.view.parts.memory import bytes_text, memory_text
+from xlanb.view.parts.tpu import program_text
 
 _MAX_DIFF = 60
 _MOST_IDLE = 4
@@ -93,6 +95,8 @@ def artifact_text(artifact: object) -> str:
         return artifact.text
     if isinstance(artifact, ExecutionRecord):
         return execution_text(artifact)
+    if isinstance(artifact, TpuProgram):
+        return program_text(artifact)
     if isinstance(artifact, CacheRecord):
         found = "hit" if artifact.hit else "miss"
         return f"cache {found}: {artifact.signature} ({artifact.hits} hits, {artifact.misses} misses, {artifact.entries} entries)"

@@ -25,12 +25,12 @@ export function memoryView(record, called) {
 }
 
 /** @param {string} value @param {string} label */
-function figure(value, label) {
+export function figure(value, label) {
   return h("div", { class: "figure" }, h("b", {}, value), h("span", {}, label));
 }
 
 /** @param {Artifact} record @param {any[]} temps */
-function tempChart(record, temps) {
+export function tempChart(record, temps) {
   const steps = Math.max(record.steps, 1);
   const total = temps.reduce((t, a) => t + a.size, 0);
   const height = Math.max(70, Math.min(320, 44 * temps.reduce((t, a) => t + a.values.length, 0)));
@@ -52,7 +52,7 @@ function tempChart(record, temps) {
 }
 
 /** @param {Artifact} record */
-function liveChart(record) {
+export function liveChart(record) {
   const most = Math.max(...record.live, 1);
   const step = WIDTH / record.live.length;
   let d = "M0,84";
@@ -110,7 +110,7 @@ export function timingView(trace, current, execution, go) {
  * @param {{label: string, op: string, value: number | null, detail: string, k?: number, current?: boolean}[]} rows
  * @param {(k: number) => void} [go]
  */
-function bars(rows, go) {
+export function bars(rows, go) {
   const most = Math.max(...rows.map((r) => r.value || 0), 1e-12);
   return h(
     "div",

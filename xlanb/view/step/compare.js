@@ -4,7 +4,7 @@ import { highlighted, tokens } from "./highlight.js";
 
 /** @typedef {import("./store.js").Payload} Payload */
 /** @typedef {import("./store.js").Artifact} Artifact */
-/** @typedef {{name: string, rows: any[], cut?: number}} Section */
+/** @typedef {{name: string, rows: any[], cut?: number, plain?: number}} Section */
 
 const CONTEXT = 3;
 
@@ -85,7 +85,7 @@ export function diffView(sections, payload, state) {
       const shown = typeof row === "number" ? row : row[1];
       if (shown >= 0) last = shown;
     }
-    const open = h("details", { class: "section", open: true }, h("summary", {}, h("b", {}, section.name ? `%${section.name}` : "graph"), " ", count(section.rows)), state.unified ? null : h("div", { class: "heads", "aria-hidden": "true" }, h("span", {}, "before"), h("span", {}, "after")), grid);
+    const open = h("details", { class: "section", open: true }, h("summary", {}, h("b", {}, section.plain ? section.name : section.name ? `%${section.name}` : "graph"), " ", count(section.rows)), state.unified ? null : h("div", { class: "heads", "aria-hidden": "true" }, h("span", {}, "before"), h("span", {}, "after")), grid);
     body.append(open);
     if (section.cut) body.append(h("p", { class: "note inline" }, `${plural(section.cut, "more row")} not shown.`));
   }

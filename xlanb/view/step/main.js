@@ -6,7 +6,7 @@ import { GraphView } from "./graph.js";
 import { actionOf } from "./keys.js";
 import { greet, receive } from "./live.js";
 import { pairCard } from "./pair.js";
-import { available, EXTRA, NO_MARKS, paneContent, TABS } from "./panes.js";
+import { available, EXTRA, NO_MARKS, OWN_VIEWS, paneContent, TABS } from "./panes.js";
 import { inSight, showList } from "./passes.js";
 import { PictureState } from "./picture.js";
 import { momentOf } from "./replay.js";
@@ -359,7 +359,7 @@ class StepView {
     const can = available(this);
     if (this.tab && can[this.tab]) return this.tab;
     const kind = this.store.artifact(this.now?.a ?? -1)?.k;
-    const natural = this.now?.e ? "Why" : kind === "code" ? "Text" : kind === "buffers" ? "Memory" : kind === "execution" || kind === "cache" ? "Timing" : "Graph";
+    const natural = this.now?.e ? "Why" : OWN_VIEWS[kind || ""] ? OWN_VIEWS[kind || ""].tab : kind === "code" ? "Text" : kind === "buffers" ? "Memory" : kind === "execution" || kind === "cache" ? "Timing" : "Graph";
     return can[natural] ? natural : TABS.find((t) => can[t]) || "Graph";
   }
 

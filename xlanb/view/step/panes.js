@@ -7,6 +7,7 @@ import { editor, startEdit } from "./live.js";
 import { numericsView } from "./numerics.js";
 import { orderPane } from "./order.js";
 import { linesOf, withoutDirectives } from "./text.js";
+import { TPU_VIEWS } from "./tpu.js";
 import { whyView } from "./why.js";
 
 /** @typedef {import("./store.js").Stage} Stage */
@@ -19,22 +20,25 @@ export const EXTRA = ["Code", "Numerics", "Compare"];
 /** Nothing changed. */
 export const NO_MARKS = { added: new Set(), removed: new Set(), changed: new Set() };
 const IN_TEXT = ["module", "graph", "code", "text"];
+/** Artifacts with a view of their own: the pane that shows it, and how. @type {Record<string, {tab: string, view(record: Artifact): HTMLElement}>} */
+export const OWN_VIEWS = { ...TPU_VIEWS };
 
 /** Which panes have something to show, for the current stage. @param {any} view the step view @returns {Record<string, boolean>} */
 export function available(view) {
   const stage = view.now;
   if (!stage) return { Graph: true };
   const after = view.store.artifact(stage.a);
+  const own = OWN_VIEWS[after?.k || ""]?.tab;
   return {
     Graph: Boolean(view.store.artifact(view.pictureIndex)?.g) || Boolean(view.store.artifact(view.pictureIndex)?.c),
     Diff: Boolean(stage.diff) || view.other >= 0,
-    Text: Boolean(after && IN_TEXT.includes(after.k)) || (stage.ctx ?? -1) >= 0,
+    Text: own === "Text" || Boolean(after && IN_TEXT.includes(after.k)) || (stage.ctx ?? -1) >= 0,
     Code: !view.payload.single && Boolean(view.store.latest(view.current, view.current.stages.length - 1, "code")),
     Why: Boolean(stage.why || stage.e),
-    Memory: Boolean(view.store.latest(view.current, view.stage, "buffers")),
+    Memory: own === "Memory" || Boolean(view.store.latest(view.current, view.stage, "buffers")),
     Numerics: !view.payload.single && Boolean(view.can.numerics || view.current.stages.some((/** @type {Stage} */ x) => x.numerics || (x.err ?? null) !== null)),
     Compare: view.payload.order.length > 1,
-    Timing: !view.payload.single || !["module", "graph", "code", "buffers"].includes(after?.k || ""),
+    Timing: own === "Timing" || !view.payload.single || !["module", "graph", "code", "buffers", ...Object.keys(OWN_VIEWS)].includes(after?.k || ""),
   };
 }
 
@@ -42,6 +46,9 @@ export function available(view) {
 export function paneContent(view, tab, stage, marks) {
   const store = view.store;
   if (view.ordering) return orderPane(view);
+  const shown = store.artifact(stage.a);
+  const own = OWN_VIEWS[shown?.k || ""];
+  if (shown && own?.tab === tab) return own.view(shown);
   if (tab === "Graph") return view.graph.element;
   if (tab === "Diff") return differencePane(view, stage);
   if (tab === "Why") return whyView(stage, store, { rewrite: view.rewrite, pinned: view.pinned, choose: (/** @type {number} */ k) => view._chooseRewrite(k) });

@@ -56,6 +56,7 @@ export const STATIONS = [
   ["Fusion", "fusion"],
   ["Buffers", "buffers"],
   ["LLVM", "llvm"],
+  ["LLO", "llo"],
   ["asm", "assembly"],
   ["run", "run"],
 ];
@@ -65,6 +66,9 @@ const KIND_STATION = {
   hlo_pass: "hlo",
   schedule: "buffers",
   buffer_assignment: "buffers",
+  memory_space_assignment: "buffers",
+  tpu_schedule: "buffers",
+  llo_stage: "llo",
   llvm_ir: "llvm",
   llvm_ir_optimized: "llvm",
   execution: "run",

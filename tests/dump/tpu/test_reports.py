@@ -1,0 +1,91 @@
+"""Small reports about LLO programs: use of units, bundles by HLO instruction, checksums, shared programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlanb.dump.tpu.analysis import parse_deduplication, parse_fingerprints, parse_schedule_analysis
+from xlanb.dump.tpu.utilization import parse_utilization
+from xlanb.errors import DumpError
+
+UTILIZATION = """== CAPACTIY:
+MATMUL, MATPUSH, XLU, VALU, VLOAD:FILL
+    4     4     3     4     3
+== UTILIZATION:
+4 1 0 2 0
+2 0 0 2 0
+0 0 0 4 3
+0 0 0 0 0
+"""
+
+
+def test_utilization_is_a_row_for_each_bundle() -> None:
+    """Shares are of the capacity over all bundles."""
+    used = parse_utilization(UTILIZATION)
+    assert used.units == ("MATMUL", "MATPUSH", "XLU", "VALU", "VLOAD:FILL")
+    assert used.capacity == (4, 4, 3, 4, 3)
+    assert used.rows[0] == (4, 1, 0, 2, 0)
+    assert used.shares == {"MATMUL": 6 / 16, "MATPUSH": 1 / 16, "XLU": 0.0, "VALU": 8 / 16, "VLOAD:FILL": 3 / 12}
+    assert used.busiest == "VALU"
+
+
+def test_program_without_bundles_uses_nothing() -> None:
+    """No row, no share, and no unit that is busiest."""
+    used = parse_utilization("== CAPACTIY:\nMATMUL, XLU\n 4 3\n== UTILIZATION:\n")
+    assert (used.shares, used.busiest) == ({"MATMUL": 0.0, "XLU": 0.0}, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "a heading '== CAPACITY:' is expected"),
+        ("== CAPACTIY:\nA, B\n1 x\n", "line 3 of a table of utilization: 2 numbers are expected, it is '1 x'"),
+        (UTILIZATION + "1 2 3\n", "line 9 of a table of utilization: 5 numbers are expected"),
+        (UTILIZATION + "1 2 3 4 99999999999\n", "line 9 of a table"),
+    ],
+)
+def test_other_tables_are_refused(text: str, words: str) -> None:
+    """The message names the line."""
+    with pytest.raises(DumpError, match=words):
+        parse_utilization(text)
+
+
+def test_schedule_analysis_gives_bundles_by_instruction() -> None:
+    """A line for an opcode is a sum of others and no instruction."""
+    report = parse_schedule_analysis(
+        "Schedule analysis:\n\ttotal scheduled bundles:    602\n\tempty scheduled bundles:    5\n"
+        "\tnon empty scheduled bundles: 597\n\t 443.00 scheduled bundles (74.20%): <no hlo>\n"
+        "\t  11.50 scheduled bundles ( 1.93%): %copy-start = (f32[8]{0:T(128)S(1)}) copy-start(%p), x={}\n"
+        "\t[opcode]     146 scheduled bundles (24.46%): fusion               (27 instances,   5.41 avg)"
+    )
+    assert (report.total, report.empty) == (602, 5)
+    assert report.by_instruction == (("", 443.0), ("copy-start", 11.5))
+    with pytest.raises(DumpError, match="'total scheduled bundles: N' is expected"):
+        parse_schedule_analysis("Schedule analysis:\n")
+
+
+def test_fingerprints_count_instructions() -> None:
+    """Numbers are hexadecimal; what is no fingerprint is passed over."""
+    first, second = parse_fingerprints(
+        "m/OFNgBtgp1fdJpnrHDCSlNuh19QjKTsfORBevwS2eM=:i=0000047b:c=000000c9:a=00000040:b=00000017 original\n"
+        "something else\n"
+        "BFQvSbtfHimoT/+fvh18V+Aq5iHtOsvFgqBa3mWsb1g=:i=0000042e:c=000000c9:a=00000040:b=00000017 post-CP\n"
+    )
+    assert (first.label, first.instructions, first.constants, first.allocations, first.regions) == (
+        "original",
+        1147,
+        201,
+        64,
+        23,
+    )
+    assert (second.label, second.checksum[:4]) == ("post-CP", "BFQv")
+
+
+def test_deduplication_names_programs_that_serve_several() -> None:
+    """A program of one instruction is not listed."""
+    text = (
+        "key:slice.5\nordinal:1\nequivalent_hlos[size=1]:\n  slice.5\n"
+        "key:reduce.8\nordinal:2\nequivalent_hlos[size=2]:\n  reduce.8\n  reduce.6\n"
+    )
+    assert parse_deduplication(text) == {"reduce.8": ("reduce.8", "reduce.6")}
+    assert parse_deduplication("") == {}

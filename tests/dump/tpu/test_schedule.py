@@ -1,0 +1,111 @@
+"""The schedule of a TPU program: instructions in order, what their code takes, what runs beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from xlanb.dump.tpu.chips import CHIPS
+from xlanb.dump.tpu.schedule import CodeFacts, TpuScheduleRecord, schedule_of
+from xlanb.hlo import parse
+
+MODULE = """HloModule m, is_scheduled=true
+
+%body (s: (s32[], f32[8])) -> (s32[], f32[8]) {
+  %s = (s32[], f32[8]{0:T(128)}) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %v = f32[8]{0:T(128)} get-tuple-element(%s), index=1
+  %twice = f32[8]{0:T(128)} add(%v, %v)
+  ROOT %t = (s32[], f32[8]{0:T(128)}) tuple(%i, %twice)
+}
+
+%cond (c: (s32[], f32[8])) -> pred[] {
+  %c = (s32[], f32[8]{0:T(128)}) parameter(0)
+  %n = s32[] get-tuple-element(%c), index=0
+  %k = s32[] constant(3)
+  ROOT %less = pred[] compare(%n, %k), direction=LT
+}
+
+ENTRY %main (x: f32[8], i: s32[]) -> (f32[8], f32[16]) {
+  %x = f32[8]{0:T(128)} parameter(0)
+  %i0 = s32[] parameter(1)
+  %copy-start = (f32[8]{0:T(128)S(1)}, f32[8]{0:T(128)}, u32[]{:S(2)}) copy-start(%x)
+  %ag = (f32[8]{0:T(128)}, f32[16]{0:T(128)}) all-gather-start(%x), channel_id=1, replica_groups={{0,1}}, dimensions={0}, use_global_device_ids=true
+  %neg = f32[8]{0:T(128)} negate(%x)
+  %abs = f32[8]{0:T(128)} abs(%neg)
+  %copy-done = f32[8]{0:T(128)S(1)} copy-done(%copy-start)
+  %agd = f32[16]{0:T(128)} all-gather-done(%ag)
+  %state = (s32[], f32[8]{0:T(128)}) tuple(%i0, %abs)
+  %loop = (s32[], f32[8]{0:T(128)}) while(%state), condition=%cond, body=%body
+  %out = f32[8]{0:T(128)} get-tuple-element(%loop), index=1
+  %sum = f32[8]{0:T(128)S(1)} add(%out, %copy-done)
+  ROOT %r = (f32[8]{0:T(128)S(1)}, f32[16]{0:T(128)}) tuple(%sum, %agd)
+}
+"""
+FACTS = {
+    "neg": CodeFacts(40, 2, {"MATMUL": 0.1, "VALU": 0.5}),
+    "twice": CodeFacts(10, 0, {"VALU": 0.25}),
+    "sum": CodeFacts(30, 0, {}),
+}
+
+
+@pytest.fixture
+def schedule() -> TpuScheduleRecord:
+    return schedule_of(parse(MODULE).record(), FACTS, {"abs": "neg"}, {"neg": 2.5, "copy-start": 11.5}, CHIPS["v5e"])
+
+
+def test_bodies_stand_before_their_loop(schedule: TpuScheduleRecord) -> None:
+    """What takes no time (parameters, tuples) is left out; a loop's instructions are one deeper."""
+    rows = [(i.name, i.depth) for i in schedule.instructions]
+    assert rows == [
+        ("copy-start", 0),
+        ("ag", 0),
+        ("neg", 0),
+        ("abs", 0),
+        ("copy-done", 0),
+        ("agd", 0),
+        ("less", 1),
+        ("twice", 1),
+        ("loop", 0),
+        ("sum", 0),
+    ]
+    assert [i.position for i in schedule.instructions] == list(range(10))
+
+
+def test_instructions_know_their_program(schedule: TpuScheduleRecord) -> None:
+    """`abs` shares the program of `neg`; bundles of the call are counted apart."""
+    by_name = {i.name: i for i in schedule.instructions}
+    assert (by_name["abs"].program, by_name["abs"].bundles, by_name["abs"].call_bundles) == ("neg", 40, 0.0)
+    assert (by_name["neg"].call_bundles, by_name["neg"].busiest, by_name["neg"].empty) == (2.5, ("VALU", 0.5), 2)
+    assert (by_name["agd"].program, by_name["agd"].bundles) == ("", 0)
+    assert schedule.bundles == 120
+    assert schedule.seconds(1500) == pytest.approx(1e-6)
+
+
+def test_copies_and_collectives_run_beside(schedule: TpuScheduleRecord) -> None:
+    """From the start until something waits, with bytes, memory spaces and the bundles in between."""
+    copy, gather = schedule.spans
+    assert (copy.name, copy.done, copy.kind, copy.start, copy.end) == ("copy-start", "copy-done", "copy", 0, 4)
+    assert (copy.size, copy.source, copy.target, copy.bundles, copy.is_collective) == (32, "HBM", "VMEM", 80, False)
+    assert (gather.kind, gather.size, gather.bundles, gather.is_collective) == ("all-gather", 64, 80, True)
+
+
+def test_tables_and_text(schedule: TpuScheduleRecord) -> None:
+    """A row for each instruction that takes time, one for each span."""
+    frame = schedule.frame().set_index("instruction")
+    assert list(frame.index[:2]) == ["copy-start", "neg"]
+    assert frame.loc["neg", "seconds"] == pytest.approx(42.5 / 1.5e9)
+    assert frame.loc["neg", "mxu_share"] == pytest.approx(0.1)
+    assert list(schedule.span_frame()["kind"]) == ["copy", "all-gather"]
+    lines = str(schedule).splitlines()
+    assert lines[0] == "schedule of m: 10 instructions, 120 bundles, loops counted once"
+    assert "    2 neg: 40 bundles, VALU 50%" in lines
+    assert "    0 copy-start: 11.5 bundles of the top level" in lines
+    assert lines[-2] == "  copy-start (copy): 32 bytes HBM -> VMEM, 0 to 4, beside 80 bundles"
+
+
+def test_schedule_without_programs() -> None:
+    """As of a dump of the HLO alone: spans, but no bundles and no times."""
+    alone = schedule_of(parse(MODULE).record(), {}, {}, {})
+    assert [(s.kind, s.bundles) for s in alone.spans] == [("copy", 0), ("all-gather", 0)]
+    assert alone.frame().empty
+    assert alone.seconds(5) is None

@@ -1,0 +1,260 @@
+"""The schedule of a TPU program: each HLO instruction in the order of execution with what its code takes, and what runs beside it (copies, collectives)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from xlanb.dump.tpu.chips import TpuChip
+from xlanb.dump.tpu.layouts import space_name
+from xlanb.hlo.opcode import HloOpcode
+from xlanb.hlo.records import ComputationRecord, InstructionRecord, ModuleRecord
+from xlanb.shape import ArrayShape, Shape
+from xlanb.stage import size_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_QUIET: Final = frozenset(
+    (HloOpcode.PARAMETER, HloOpcode.CONSTANT, HloOpcode.TUPLE, HloOpcode.GET_TUPLE_ELEMENT, HloOpcode.BITCAST)
+)
+_STARTS: Final = "-start"
+_DONES: Final = "-done"
+_DEEPEST: Final = 50
+
+COLLECTIVES: Final = (
+    "all-gather",
+    "all-reduce",
+    "all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+    "ragged-all-to-all",
+    "reduce-scatter",
+    "send",
+    "recv",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFacts:
+    """What is known of the program of an HLO instruction: bundles, those that are empty, and the share of each unit's capacity that is used, 0 to 1."""
+
+    bundles: int
+    empty: int
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledInstruction:
+    """One instruction of the schedule; `depth` counts the loops around it, `program` is the LLO program that computes it ("" where it has none).
+
+    `bundles` are those of its program, each counted once, loops too; `call_bundles` what it takes of the top level program.
+    """
+
+    position: int
+    name: str
+    opcode: str
+    shape: str
+    depth: int
+    program: str = ""
+    bundles: int = 0
+    call_bundles: float = 0.0
+    empty: int = 0
+    shares: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether other devices take part."""
+        return self.opcode.startswith(COLLECTIVES)
+
+    @property
+    def busiest(self) -> tuple[str, float]:
+        """The unit that its program uses most, and the share of its capacity."""
+        return max(self.shares, key=lambda s: s[1], default=("", 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncSpan:
+    """A copy or collective that runs beside others: from position `start` (instruction `name`) until `done` waits for it at `end`.
+
+    It moves `size` bytes from memory space `source` to `target`; `bundles` are those of the programs in between.
+    """
+
+    name: str
+    done: str
+    kind: str
+    start: int
+    end: int
+    size: int
+    source: str
+    target: str
+    bundles: int
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether other devices take part."""
+        return self.kind.startswith(COLLECTIVES)
+
+    def __str__(self) -> str:
+        moved = f"{self.size:,} bytes {self.source} -> {self.target}"
+        return f"{self.name} ({self.kind}): {moved}, {self.start} to {self.end}, beside {self.bundles:,} bundles"
+
+
+@dataclass(frozen=True)
+class TpuScheduleRecord:
+    """The whole schedule; bodies of loops stand before the loop, as XLA flattens them."""
+
+    module: str
+    instructions: tuple[ScheduledInstruction, ...]
+    spans: tuple[AsyncSpan, ...]
+    chip: TpuChip | None = None
+
+    @cached_property
+    def bundles(self) -> int:
+        """Bundles of all programs that are called, each counted as often as it stands in the schedule, loops once."""
+        return sum(i.bundles for i in self.instructions)
+
+    def seconds(self, bundles: float) -> float | None:
+        """The time of so many bundles; None where the chip is not known."""
+        return self.chip.seconds(bundles) if self.chip is not None else None
+
+    def frame(self) -> pd.DataFrame:
+        """One row per instruction that takes time: bundles, empty ones, static seconds, the busiest unit, use of the matrix units."""
+        import pandas as pd
+
+        rows = [
+            {
+                "position": i.position,
+                "instruction": i.name,
+                "opcode": i.opcode,
+                "depth": i.depth,
+                "program": i.program,
+                "bundles": i.bundles,
+                "empty": i.empty,
+                "call_bundles": i.call_bundles,
+                "seconds": self.seconds(i.bundles + i.call_bundles),
+                "busiest": i.busiest[0],
+                "busiest_share": i.busiest[1],
+                "mxu_share": dict(i.shares).get("MATMUL", 0.0),
+                "shape": i.shape,
+            }
+            for i in self.instructions
+            if i.bundles or i.call_bundles
+        ]
+        return pd.DataFrame(rows)
+
+    def span_frame(self) -> pd.DataFrame:
+        """One row per copy or collective that runs beside others."""
+        import pandas as pd
+
+        names = ["name", "kind", "start", "end", "size", "source", "target", "bundles"]
+        return pd.DataFrame([{n: getattr(s, n) for n in names} for s in self.spans], columns=names)
+
+    def __str__(self) -> str:
+        lines = [
+            f"schedule of {self.module}: {len(self.instructions)} instructions, {self.bundles:,} bundles, loops counted once"
+        ]
+        for i in self.instructions:
+            if i.bundles or i.call_bundles:
+                unit, share = i.busiest
+                used = f", {unit} {100 * share:.0f}%" if unit and share else ""
+                own = f"{i.bundles:,} bundles" if i.bundles else f"{i.call_bundles:g} bundles of the top level"
+                lines.append(f"{i.position:5} {'  ' * i.depth}{i.name}: {own}{used}")
+        return "\n".join([*lines, *(f"  {s}" for s in self.spans)])
+
+    def __repr__(self) -> str:
+        return f"<TpuScheduleRecord {self.module}: {size_text(self)}>"
+
+
+@size_text.register
+def _schedule_size(record: TpuScheduleRecord) -> str:
+    moved = len(record.spans)
+    beside = f", {moved} asynchronous cop{'ies' if moved != 1 else 'y'} and collectives" if moved else ""
+    return f"{record.bundles:,} bundles of {sum(bool(i.bundles) for i in record.instructions)} instructions{beside}"
+
+
+def schedule_of(
+    module: ModuleRecord,
+    facts: Mapping[str, CodeFacts],
+    programs: Mapping[str, str],
+    calls: Mapping[str, float],
+    chip: TpuChip | None = None,
+) -> TpuScheduleRecord:
+    """The schedule of a module whose computations are in the order of execution (is_scheduled).
+
+    `facts` are by program, `programs` gives the program of an instruction where it is not its own, `calls` the bundles of the top level program by instruction.
+    """
+    ordered = list(_flattened(module, module.entry_computation, 0))
+    rows = []
+    for position, (instruction, depth) in enumerate(ordered):
+        name = instruction.name
+        program = programs.get(name, name)
+        known = facts.get(program)
+        rows.append(
+            ScheduledInstruction(
+                position,
+                name,
+                _kind(instruction, module),
+                str(instruction.shape),
+                depth,
+                program if known is not None else "",
+                known.bundles if known is not None else 0,
+                calls.get(name, 0.0),
+                known.empty if known is not None else 0,
+                tuple(known.shares.items()) if known is not None else (),
+            )
+        )
+    return TpuScheduleRecord(module.name, tuple(rows), tuple(_spans(ordered, rows, module)), chip)
+
+
+def _flattened(
+    module: ModuleRecord, computation: ComputationRecord, depth: int
+) -> Iterator[tuple[InstructionRecord, int]]:
+    """Instructions in the order of execution; bodies of loops and branches stand before the instruction that runs them."""
+    for instruction in computation.instructions:
+        if instruction.opcode in (HloOpcode.WHILE, HloOpcode.CONDITIONAL, HloOpcode.CALL) and depth < _DEEPEST:
+            inner = depth + (instruction.opcode is HloOpcode.WHILE)
+            for called in instruction.called_computations:
+                if called in module.by_name:
+                    yield from _flattened(module, module.by_name[called], inner)
+        if instruction.opcode not in _QUIET:
+            yield instruction, depth
+
+
+def _kind(instruction: InstructionRecord, module: ModuleRecord) -> str:
+    """The opcode; of an asynchronous one what it wraps: "slice-start"."""
+    opcode = str(instruction.opcode)
+    if opcode not in ("async-start", "async-update", "async-done"):
+        return opcode
+    called = [module.by_name[c] for c in instruction.called_computations if c in module.by_name]
+    wrapped = called[0].by_name.get(called[0].root) if called else None
+    return f"{wrapped.opcode}{opcode.removeprefix('async')}" if wrapped is not None else opcode
+
+
+def _spans(
+    ordered: list[tuple[InstructionRecord, int]], rows: list[ScheduledInstruction], module: ModuleRecord
+) -> Iterator[AsyncSpan]:
+    shapes = {i.name: i.shape for c in module.computations for i in c.instructions}
+    at = {i.name: k for k, (i, _) in enumerate(ordered)}
+    total = [0]
+    for row in rows:
+        total.append(total[-1] + row.bundles)
+    for end, (done, _) in enumerate(ordered):
+        start = at.get(done.operands[0], end) if str(done.opcode).endswith(_DONES) and done.operands else end
+        if start >= end or not rows[start].opcode.endswith(_STARTS):
+            continue
+        begun = ordered[start][0]
+        source = shapes.get(begun.operands[0]) if begun.operands else None
+        kind = rows[start].opcode.removesuffix(_STARTS)
+        between = total[end] - total[start + 1]
+        yield AsyncSpan(
+            begun.name, done.name, kind, start, end, done.shape.byte_size, _space(source), _space(done.shape), between
+        )
+
+
+def _space(shape: Shape | None) -> str:
+    """The memory space of the first array."""
+    leaf = next((s for _, s in shape.leaves()), None) if shape is not None else None
+    return space_name(leaf.layout) if isinstance(leaf, ArrayShape) else ""

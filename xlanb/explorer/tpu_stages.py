@@ -1,0 +1,147 @@
+"""What XLA:TPU leaves beside its HLO, as stages: memory space assignment, the schedule, and each LLO program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+from xlanb.dump.reader import DumpFile, ModuleFiles
+from xlanb.dump.tpu.analysis import parse_deduplication
+from xlanb.dump.tpu.chips import TpuChip, chip_of_target
+from xlanb.dump.tpu.memory_space import MemorySpaceRecord, parse_memory_space
+from xlanb.dump.tpu.names import ALLOC_INFO, BUFFER_INFO, DEDUPLICATION, HLO, SCHEDULE_INFO, TOP_LEVEL
+from xlanb.dump.tpu.program import ProgramFiles, TpuProgram, llo_trace, programs_of, read_program
+from xlanb.dump.tpu.schedule import CodeFacts, TpuScheduleRecord, schedule_of
+from xlanb.errors import XlanbError
+from xlanb.explorer.stage import Artifact, Deferred, Stage, TextRecord
+from xlanb.explorer.trace import Trace
+
+_PREFETCHED = re.compile(r"copy-start\((?:[^()]*[ %])?([^()%,\s]{1,400})\), cross_program_prefetch_index=")
+
+PIPELINE = "LLO"
+"""The group that the programs' stages stand in."""
+
+
+def tpu_stages(module: ModuleFiles) -> Iterator[Stage]:
+    """The stages that a module's LLO dumps give; none where there are no such dumps. Nothing is read yet."""
+    files = module.llo
+    if not files:
+        return
+    reader = _TpuDumps(module, files)
+    makers: list[tuple[str, str, tuple[str, ...], Callable[[], Artifact], int]] = []
+    if all(reader.find(label) is not None for label in (BUFFER_INFO, ALLOC_INFO, SCHEDULE_INFO)):
+        makers.append(("memory_space_assignment", "memory_space_assignment", (), reader.memory_space, 0))
+    if reader.find(HLO) is not None and reader.programs:
+        makers.append(("tpu_schedule", "schedule", (), reader.schedule, reader.schedule_size))
+    makers += [("llo", p.name, (PIPELINE,), reader.maker(p), p.size) for p in reader.programs]
+    for kind, name, pipeline, make, size in makers:
+        yield Stage(kind, name, None, Deferred(_readable(make, name), size), pipeline)
+
+
+def _readable(make: Callable[[], Artifact], name: str) -> Callable[[], Artifact]:
+    """What is made, or a text that says why it cannot be."""
+
+    def load() -> Artifact:
+        try:
+            return make()
+        except XlanbError as error:
+            return TextRecord(name, str(error), "text", str(error))
+
+    return load
+
+
+class _TpuDumps:
+    """The LLO dumps of one module."""
+
+    def __init__(self, module: ModuleFiles, files: list[DumpFile]) -> None:
+        self.module = module
+        self.files = files
+        self.programs = programs_of(files)
+
+    def find(self, label: str) -> DumpFile | None:
+        """A dump of the top level program."""
+        return next((f for f in self.files if f.name.kernel == TOP_LEVEL and f.name.label == label), None)
+
+    @property
+    def schedule_size(self) -> int:
+        """Bytes that the schedule is read from."""
+        hlo = self.find(HLO)
+        return (hlo.size if hlo is not None else 0) + sum(p.size for p in self.programs) // 8
+
+    @cached_property
+    def chip(self) -> TpuChip | None:
+        """The chip that was compiled for; None where the dump does not say."""
+        found = self.module.fixed("target_arguments")
+        return chip_of_target(found[0].read_text()) if found else None
+
+    @cached_property
+    def served(self) -> dict[str, tuple[str, ...]]:
+        """HLO instructions by the program that serves more than its own."""
+        return parse_deduplication(self._text(DEDUPLICATION))
+
+    def _text(self, label: str) -> str:
+        file = self.find(label)
+        return file.read_text() if file is not None else ""
+
+    def memory_space(self) -> MemorySpaceRecord:
+        """What memory space assignment decided."""
+        texts = (self._text(BUFFER_INFO), self._text(ALLOC_INFO), self._text(SCHEDULE_INFO))
+        prefetched = tuple(_PREFETCHED.findall(self._text(HLO)))
+        space = "CMEM" if self.chip is not None and self.chip.name == "v4" else "VMEM"
+        capacity = self.chip.vmem_bytes if self.chip is not None and space == "VMEM" else 0
+        return parse_memory_space(self.module.name, texts, space=space, capacity=capacity, prefetched=prefetched)
+
+    def schedule(self) -> TpuScheduleRecord:
+        """The scheduled HLO with what each instruction takes."""
+        file = self.find(HLO)
+        if file is None:  # the stage is only made where it is there
+            raise XlanbError(f"no scheduled HLO of {self.module.name} was dumped")
+        facts, calls = {}, {}
+        for program in self.programs:
+            analysis, use = program.analysis(), program.utilization()
+            if analysis is not None:
+                facts[program.name] = CodeFacts(analysis.total, analysis.empty, use.shares if use is not None else {})
+                if program.name == TOP_LEVEL:
+                    calls = dict(analysis.by_instruction)
+        own = {name: program for program, names in self.served.items() for name in names}
+        return schedule_of(file.read_hlo().record(), facts, own, calls, self.chip)
+
+    def maker(self, program: ProgramFiles) -> Callable[[], TpuProgram]:
+        """What reads a program."""
+        return lambda: read_program(program, self.served.get(program.name, ()), self.chip)
+
+
+@llo_trace.implement
+def _llo_trace(program: TpuProgram) -> Trace:
+    """The LLO stages of a program; a stage is compared with the one before it of the same form."""
+    made: list[Stage] = []
+    latest: dict[str, Deferred] = {}
+    for stage, changed in zip(program.stages, program.changed, strict=True):
+        before = latest.get(stage.form)
+        if before is None or changed:
+            after = Deferred(lambda stage=stage: TextRecord(stage.label, stage.text, "llo"), stage.file.size // 10)  # type: ignore[misc]
+        else:
+            after = before
+        count = f"{stage.fingerprint.instructions:,} instructions" if stage.fingerprint is not None else ""
+        made.append(
+            Stage(
+                "llo_stage",
+                stage.label,
+                before,
+                after,
+                (stage.form,),
+                summary=count if changed else "",
+                index=len(made),
+            )
+        )
+        latest[stage.form] = after
+    return Trace(f"LLO of {program.name}", made)
+
+
+def hlo_of_llo(module: ModuleFiles) -> DumpFile | None:
+    """The HLO that the LLO was made from, for a directory that holds nothing else."""
+    return next((f for f in module.llo if f.name.kernel == TOP_LEVEL and f.name.label == HLO), None)
+
+
+__all__ = ["PIPELINE", "hlo_of_llo", "tpu_stages"]
