@@ -30,7 +30,7 @@ def text_pairs(before: Sequence[str], after: Sequence[str]) -> Iterator[Pair]:
     left, right = before[start : len(before) - tail], after[start : len(after) - tail]
     yield from zip(before[:start], after[:start], strict=True)
     if max(len(left), len(right)) > MAX_LINES:
-        blocks = [("replace", 0, len(left), 0, len(right))]
+        blocks: Sequence[tuple[str, int, int, int, int]] = [("replace", 0, len(left), 0, len(right))]
     else:
         blocks = SequenceMatcher(None, left, right).get_opcodes()
     for _, a, b, c, d in blocks:
@@ -44,7 +44,7 @@ def text_pairs(before: Sequence[str], after: Sequence[str]) -> Iterator[Pair]:
 def text_diff(pool: Pool, name: str, before: str, after: str) -> list[dict[str, Any]]:
     """Rows of what differs, as `diff_rows` gives them for HLO; up to the pool's limit."""
     pairs = list(text_pairs(before.splitlines(), after.splitlines()))
-    near = set()
+    near: set[int] = set()
     for k, (old, new) in enumerate(pairs):
         if old != new:
             near.update(range(k - _CONTEXT, k + _CONTEXT + 1))
