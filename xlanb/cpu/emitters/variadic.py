@@ -1,7 +1,7 @@
 """Reductions of pairs (value, position) that keep one of two pairs: argmax, argmin and their kin, in vectors.
 
 The reducer is not matched against known texts. It may only compare values with values and positions with positions, and select: then what it does depends on nothing but the
-order of the two values (and which is NaN) and the order of the two positions, eighteen cases in all. It is run once for each; the table says which pair is kept, and whether
+order of the two values (and which is NaN) and the order of the two positions, eighteen cases in all. It is run once over all of them; the table says which pair is kept, and whether
 the pairs may be taken in any order (associative and commutative, checked case by case).
 """
 
@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +46,18 @@ Which = Mapping[str, frozenset[str]]
 """By the order of the positions: the cases of the values in which the second pair is taken."""
 
 
-class _Float(float):
-    """A number that is told from another of the same value by its identity."""
+class _Lanes(NamedTuple):
+    """A value or a position in each of _CASES, and whether it is the second one."""
+
+    number: NDArray[np.float64]
+    is_second: NDArray[np.bool_]
 
 
-class _Integer(int):
-    """A position that is told from another of the same value by its identity."""
+_CASES = tuple((case, order) for case in _PAIRS for order in _ORDERS)
+_VALUES = np.array([_PAIRS[case] for case, _ in _CASES]).T
+_POSITIONS = np.array([_ORDERS[order] for _, order in _CASES], np.float64).T
+_GIVEN = [_Lanes(pair[k], np.full(len(_CASES), k == 1)) for k in (0, 1) for pair in (_VALUES, _POSITIONS)]
+"""The parameters of a reducer: first value, first position, second value, second position."""
 
 
 @dataclass(frozen=True)
@@ -96,14 +102,12 @@ def choice(target: HloComputation) -> Choice | None:
         return None
     value: dict[str, set[str]] = {o: set() for o in _ORDERS}
     position: dict[str, set[str]] = {o: set() for o in _ORDERS}
-    for case, (a, b) in _PAIRS.items():
-        for order, (i, j) in _ORDERS.items():
-            given = (_Float(a), _Integer(i), _Float(b), _Integer(j))
-            v, p = _run(target, given)
-            if v is given[2]:
-                value[order].add(case)
-            if p is given[3]:
-                position[order].add(case)
+    second_values, second_positions = _second_taken(target)
+    for (case, order), v, p in zip(_CASES, second_values.tolist(), second_positions.tolist(), strict=True):
+        if v:
+            value[order].add(case)
+        if p:
+            position[order].add(case)
     # Equal positions, equal values: either will do, so take what makes the cases alike.
     position["eq"] = set(value["eq"])
     for order in _ORDERS:
@@ -142,29 +146,31 @@ def _compares_only(target: HloComputation) -> bool:
     return True
 
 
-def _run(target: HloComputation, arguments: tuple[float, int, float, int]) -> tuple[float, int]:
-    """The reducer on Python numbers."""
-    known: dict[HloInstruction, Any] = {p: arguments[p.parameter_number] for p in target.parameters}
+def _second_taken(target: HloComputation) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether the reducer gives the second value, and the second position, in each of _CASES."""
+    known: dict[HloInstruction, Any] = {p: _GIVEN[p.parameter_number] for p in target.parameters}
     for i in target.post_order():
-        if i in known:
+        if i in known or i is target.root:
             continue
         given = [known[o] for o in i.operands]
         if i.opcode is Op.COMPARE:
-            known[i] = _COMPARE[i.get("direction")](*given)
+            known[i] = _COMPARE[i.get("direction")](given[0].number, given[1].number)
         elif i.opcode is Op.SELECT:
-            known[i] = given[1] if given[0] else given[2]
+            known[i] = _selected_lanes(*given)
         elif i.opcode is Op.NOT:
-            known[i] = not given[0]
+            known[i] = ~given[0]
         elif i.opcode in _LOGIC:
             known[i] = _LOGIC[i.opcode](*given)
-        elif i.opcode is Op.TUPLE:
-            known[i] = tuple(given)
         else:
-            nan = next((g for g in given if math.isnan(g)), None)
-            best = max if i.opcode is Op.MAXIMUM else min
-            known[i] = nan if nan is not None else best(given)
-    v, p = known[target.root]
-    return v, p
+            a, b = given
+            better = b.number > a.number if i.opcode is Op.MAXIMUM else b.number < a.number
+            known[i] = _selected_lanes(~np.isnan(a.number) & (np.isnan(b.number) | better), b, a)
+    value, position = (known[o] for o in target.root.operands)
+    return value.is_second, position.is_second
+
+
+def _selected_lanes(condition: NDArray[np.bool_], then: _Lanes, otherwise: _Lanes) -> _Lanes:
+    return _Lanes(*(np.where(condition, x, y) for x, y in zip(then, otherwise, strict=True)))
 
 
 @cache
