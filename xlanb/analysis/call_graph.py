@@ -53,7 +53,7 @@ class CallGraph:
     @staticmethod
     def sites_of(computation: HloComputation) -> list[CallSite]:
         """The calls that a computation makes."""
-        return [CallSite(i, called) for i in computation if (called := i.called_computations)]
+        return [CallSite(i, called) for i in computation if i.opcode.may_call and (called := i.called_computations)]
 
     def is_control(self, computation: HloComputation) -> bool:
         """Whether it runs as a sequence of its own: the entry, or called by control calls only."""
@@ -68,5 +68,7 @@ def is_fusion_computation(computation: HloComputation, graph: CallGraph) -> bool
 
 def nonfusion_computations(module: HloModule) -> list[HloComputation]:
     """All computations but bodies of fusions, called ones before callers (XLA's MakeNonfusionComputations)."""
+    if HloOpcode.FUSION not in module.opcodes:
+        return module.post_order()
     fused = {i.fused_computation for i in module.instructions() if i.opcode is HloOpcode.FUSION}
     return [c for c in module.post_order() if c not in fused]

@@ -378,7 +378,9 @@ def assign_buffers(
     dataflow = HloDataflowAnalysis(module, ssa_form=False)
     best = BufferAssignment(module, dataflow, orders or schedule_module(module), policy)
     entry = module.entry_computation
-    for order in candidates(entry) if orders is None and len(entry) <= _MOST_ORDERS else ():
+    if orders is not None or not best.temp_size or len(entry) > _MOST_ORDERS:
+        return best
+    for order in candidates(entry):
         if best.temp_size and order != best.orders[entry]:
             other = BufferAssignment(module, dataflow, {**best.orders, entry: order}, policy)
             if other.temp_size < best.temp_size:

@@ -19,6 +19,7 @@ from xlanb.hlo.opcode import HloOpcode as Op
 
 Order = list[HloInstruction]
 _NO_BYTES = frozenset({Op.PARAMETER, Op.CONSTANT, Op.TUPLE, Op.GET_TUPLE_ELEMENT, Op.BITCAST, Op.WHILE, Op.AFTER_ALL})
+_NO_CODE = _NO_BYTES - {Op.WHILE}
 LIST_SCHEDULING_LIMIT = 3000
 """Instructions in a computation past which only the post order is tried."""
 
@@ -65,7 +66,7 @@ def schedule_computation(computation: HloComputation) -> Order:
 
 def _orders(computation: HloComputation) -> list[Order]:
     post = _parameters_first(computation.post_order())
-    if len(post) > LIST_SCHEDULING_LIMIT:
+    if len(post) > LIST_SCHEDULING_LIMIT or sum(i.opcode not in _NO_CODE for i in post) < 2:
         return [post]
     listed = _parameters_first(_list_schedule(computation, post))
     if len(listed) != len(post):

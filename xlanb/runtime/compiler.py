@@ -8,7 +8,7 @@ from typing import Any
 
 from xlanb.cpu.compiler import CompileOptions, chosen_pipeline, compile_module, compile_steps
 from xlanb.cpu.executable import Executable
-from xlanb.debug_options import current
+from xlanb.debug_options import current, in_force
 from xlanb.dump.writer import dumping
 from xlanb.errors import InternalError, PassError, XlanbError
 from xlanb.hlo import HloModule
@@ -108,9 +108,10 @@ def compiled(module: HloModule) -> Executable:
     Raises:
         XlanbError: as `hlo_stages`.
     """
-    with with_everywhere(), dumping(current()):
+    options = current()
+    with in_force(options), with_everywhere(), dumping(options):
         executable = exhaust(module_stages(module))
-    if current().xla_hlo_profile:
+    if options.xla_hlo_profile:
         profile_each_run(executable)
     return executable
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from xlanb.display import Displayable
 from xlanb.errors import PassError
@@ -163,8 +163,7 @@ _UNRECORDED_ROUNDS = 3
 AnyPass: TypeAlias = HloPass | HloPassPipeline | HloPassFix
 
 
-@dataclass(frozen=True)
-class _Walk:
+class _Walk(NamedTuple):
     """Where a walk stands: the pipelines around, the round of the innermost loop, and what is wanted of each run."""
 
     path: tuple[str, ...]
@@ -193,17 +192,17 @@ class _State:
 
 def _walk(target: AnyPass, module: HloModule, walk: _Walk, state: _State | None = None) -> Iterator[PassResult]:
     state = state or _State()
-    if isinstance(target, HloPass):
-        yield _leaf(target, module, walk, state)
-    elif isinstance(target, HloPassPipeline):
-        inside = replace(walk, path=(*walk.path, target.name))
+    if isinstance(target, HloPassPipeline):
+        inside = walk._replace(path=(*walk.path, target.name))
         for p in target.passes:
-            if isinstance(p, HloPass):  # without a generator of its own
-                yield _leaf(p, module, inside, state)
-            else:
+            if isinstance(p, (HloPassPipeline, HloPassFix)):
                 yield from _walk(p, module, inside, state)
-    else:
+            else:  # without a generator of its own
+                yield _leaf(p, module, inside, state)
+    elif isinstance(target, HloPassFix):
         yield from _rounds(target, module, walk, state)
+    else:
+        yield _leaf(target, module, walk, state)
 
 
 def _leaf(hlo_pass: HloPass, module: HloModule, walk: _Walk, state: _State) -> PassResult:
@@ -250,7 +249,7 @@ def _rounds(fix: HloPassFix, module: HloModule, walk: _Walk, state: _State) -> I
         # A round that undoes its own edits stands still too; records tell that, but most loops end before they are worth their price.
         if before is None and (n >= _UNRECORDED_ROUNDS or walk.snapshots or is_observed()):
             before = module.record()
-        yield from _walk(fix.inner, module, replace(walk, iteration=n), state)
+        yield from _walk(fix.inner, module, walk._replace(iteration=n), state)
         if module.version == version:
             return
         if before is not None:
