@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from xlanb.codegen import polling
@@ -175,9 +176,15 @@ def splat(f: Function, value: Value, count: int) -> Value:
 
 def shuffle(f: Function, a: Value, b: Value | None, which: Sequence[int]) -> Value:
     """Lanes of one or two vectors of one type; below zero: any."""
-    order = ", ".join(["i32 poison" if k < 0 else f"i32 {k}" for k in which])
     other = f"{b!r}" if b is not None else f"{a.type.text} poison"
-    return f.let(a.type.times(len(which)), f"shufflevector {a!r}, {other}, <{len(which)} x i32> <{order}>")
+    return f.let(a.type.times(len(which)), f"shufflevector {a!r}, {other}, {_order_text(tuple(which))}")
+
+
+@lru_cache(maxsize=1024)
+def _order_text(which: tuple[int, ...]) -> str:
+    """A shuffle's third operand."""
+    order = ", ".join(["i32 poison" if k < 0 else f"i32 {k}" for k in which])
+    return f"<{len(which)} x i32> <{order}>"
 
 
 def extract(f: Function, a: Value, lane: Ix) -> Value:
