@@ -53,7 +53,7 @@ class Function:
     An emitter sets `ready` where the IR that it wrote needs none of LLVM's passes to become good code, `calls_only` where nothing in it is worth optimising at all, and `shared` for a
     function that other programs have too, word for word, and that calls no other by name. `slot` is the number of the thread that runs: a value inside of an outlined part, 0 elsewhere.
     `plans` say how its loops were planned (see nest.py), `uses` how often it has a function that is perhaps to be
-    called (see math/routines.py). `fast` are the fast-math flags that float operators write (`contract`: products may go into sums unrounded).
+    called (see math/routines.py). `goes_on`: no poll is needed behind a call of code that polls, as what such a call leaves when it is stopped does no harm (see has_called). `fast` are the fast-math flags that float operators write (`contract`: products may go into sums unrounded).
     """
 
     # arithmetic of indices

@@ -36,6 +36,10 @@ from xlanb.shape import ArrayShape
 from xlanb.shape.shape import subshape
 
 
+_NUMBERS_ONLY = frozenset({Op.CONCATENATE, Op.CONVOLUTION, Op.DOT, Op.MULTIPLY, Op.REDUCE, Op.REDUCE_WINDOW})
+"""Roots whose kernels keep numbers in their scratch, never places or conditions: what a call that was stopped leaves there does no harm to the next one."""
+
+
 def emit_elements(k: emitters.Kernel) -> None:
     """Write a kernel that goes through the elements of its results."""
     if k.instruction.opcode is Op.FUSION and not k.f.module.debug:
@@ -49,6 +53,7 @@ def emit(k: emitters.Kernel) -> None:
     """Emit the body of a kernel."""
     if not any(a.shape.element_count for a in k.outputs.values()):
         return
+    k.f.goes_on = k.root.opcode in _NUMBERS_ONLY
     own = emitters.EMITTERS.get(k.root.opcode)
     done = own(k) if own is not None else _scaled_reduce(k) or transposes.emit_transposed(k)
     if not done:

@@ -23,7 +23,6 @@ def emit_copied(k: Kernel) -> bool:
     if k.instruction is not i or len(i.operands) < MAX_CUTS:
         return False
     (d,) = i.dimensions
-    f.goes_on = True  # a copy that was stopped is of no use, but nothing here reads it
     steps, t = strides(shape), shape.element_type
     to, offset = array(t, k.output.pointer), 0
     for o in i.operands:
