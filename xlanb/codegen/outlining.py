@@ -90,8 +90,10 @@ def _pool_call(f: Function, call: PartCall, context: Value) -> list[str]:
     """The lines that put the kernel's pointers into a table and hand it to the pool."""
     lines, part = [], call.part
     for k, p in enumerate(f.parameters):
-        at = f.fresh("at")
-        lines.append(f"  {at} = getelementptr inbounds ptr, {context!r}, i64 {k}{call.mark}")
+        at = context.text
+        if k:
+            at = f.fresh("at")
+            lines.append(f"  {at} = getelementptr inbounds ptr, {context!r}, i64 {k}{call.mark}")
         lines.append(f"  store {p.type.text} %{p.name}, ptr {at}{call.mark}")
     count, chunks = f.value(part.count), f.value(part.chunks)
     given = f"ptr @{thunk(part)}, {context!r}, {count!r}, {chunks!r}, i64 {f.target.threads}"
@@ -158,8 +160,9 @@ def _unpack(parameters: Sequence[Parameter]) -> list[str]:
     """The kernel's pointers out of the table at %context."""
     lines = []
     for k, p in enumerate(parameters):
-        lines.append(f"  %context{k} = getelementptr inbounds ptr, ptr %context, i64 {k}")
-        lines.append(f"  %{p.name} = load {p.type.text}, ptr %context{k}")
+        if k:
+            lines.append(f"  %context{k} = getelementptr inbounds ptr, ptr %context, i64 {k}")
+        lines.append(f"  %{p.name} = load {p.type.text}, ptr %context{k or ''}")
     return lines
 
 

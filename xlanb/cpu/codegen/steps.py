@@ -51,8 +51,12 @@ class Address:
         base, out = f"@{self.index}" if self.source == CONSTANTS else "%temp", []
         if self.source in (ARGS, RESULTS):
             base, table = f"%{name}.base", ("%args", "%results")[self.source]
-            out.append(f"  %{name}.at = getelementptr ptr, ptr {table}, i64 {self.index}")
-            out.append(f"  {base} = load ptr, ptr %{name}.at")
+            if self.index:
+                out.append(f"  %{name}.at = getelementptr ptr, ptr {table}, i64 {self.index}")
+                table = f"%{name}.at"
+            if self.offset == 0 and self.mask == -1:
+                return [*out, f"  %{name} = load ptr, ptr {table}"]
+            out.append(f"  {base} = load ptr, ptr {table}")
         at = name if self.mask == -1 else f"{name}.beyond"
         out.append(f"  %{at} = getelementptr i8, ptr {base}, i64 {self.offset}")
         if self.mask != -1:

@@ -144,8 +144,10 @@ def _pieces(f: Function, functions: Mapping[str, Sequence[str]]) -> list[_Piece]
 def _piece(f: Function, functions: Mapping[str, Sequence[str]], *, ready: bool = True) -> _Piece:
     """What is compiled of a kernel: these functions."""
     texts = {name: "\n".join(lines) for name, lines in functions.items()}
-    light = ready and (_is_light(tuple(texts.values())) if f.shared else is_light(functions.values()))
-    return _Piece(ready, texts, sum(map(len, functions.values())), f.calls_only or light)
+    light = f.calls_only or (
+        ready and (_is_light(tuple(texts.values())) if f.shared else is_light(functions.values()))
+    )
+    return _Piece(ready, texts, sum(map(len, functions.values())), light)
 
 
 @lru_cache(maxsize=512)
