@@ -107,6 +107,13 @@ def test_a_vector_loop_has_no_poll_in_it() -> None:
     assert sum("load volatile" in b for b in blocks.values()) > 0
 
 
+def test_kernels_of_numbers_do_not_poll_between_their_routines() -> None:
+    """A stopped routine leaves numbers, which do no harm to the next one; the routines poll themselves."""
+    for name, polls in (("convolved", False), ("summed", False), ("sorted by digits", True)):
+        units = compile_module(parse(STOPPED[name])).program.units()
+        assert any("@xlanb.check" in u.text for u in units if not u.shared and not u.everywhere) is polls, name
+
+
 def test_exported_programs_do_not_poll(tmp_path: object) -> None:
     exe = compile_module(parse(_module(PROGRAMS["elementwise"].replace("33,129", "3300,1290"))))
     exe.export_c(str(tmp_path), "model")
@@ -172,6 +179,11 @@ ENTRY e {
     "  ROOT y = s32[9,100] get-tuple-element(t), index=1\n}\n",
     "contracted": "HloModule m\nENTRY e {\n  x = f32[9,20000] parameter(0)\n  a = f32[300,600] reshape(x)\n"
     "  ROOT y = f32[600,600] dot(a, a), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n}\n",
+    "convolved": "HloModule m\nENTRY e {\n  x = f32[9,20000] parameter(0)\n  a = f32[1,50,60,60] reshape(x)\n"
+    "  h = f32[] constant(0.5)\n  k = f32[3,3,60,32] broadcast(h), dimensions={}\n"
+    "  ROOT y = f32[1,50,60,32] convolution(a, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f\n}\n",
+    "summed": f"HloModule m\n{ADD}ENTRY e {{\n  x = f32[9,20000] parameter(0)\n  a = f32[1800,100] reshape(x)\n"
+    "  z = f32[] constant(0)\n  ROOT y = f32[100] reduce(a, z), dimensions={0}, to_apply=add\n}\n",
     "transformed": "HloModule m\nENTRY e {\n  x = f32[9,20000] parameter(0)\n"
     "  ROOT y = c64[9,10001] fft(x), fft_type=RFFT, fft_length={20000}\n}\n",
 }

@@ -35,7 +35,6 @@ from xlanb.hlo.opcode import HloOpcode as Op
 from xlanb.shape import ArrayShape
 from xlanb.shape.shape import subshape
 
-
 _NUMBERS_ONLY = frozenset({Op.CONCATENATE, Op.CONVOLUTION, Op.DOT, Op.MULTIPLY, Op.REDUCE, Op.REDUCE_WINDOW})
 """Roots whose kernels keep numbers in their scratch, never places or conditions: what a call that was stopped leaves there does no harm to the next one."""
 

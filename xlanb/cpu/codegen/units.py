@@ -144,9 +144,7 @@ def _pieces(f: Function, functions: Mapping[str, Sequence[str]]) -> list[_Piece]
 def _piece(f: Function, functions: Mapping[str, Sequence[str]], *, ready: bool = True) -> _Piece:
     """What is compiled of a kernel: these functions."""
     texts = {name: "\n".join(lines) for name, lines in functions.items()}
-    light = f.calls_only or (
-        ready and (_is_light(tuple(texts.values())) if f.shared else is_light(functions.values()))
-    )
+    light = f.calls_only or (ready and (_is_light(tuple(texts.values())) if f.shared else is_light(functions.values())))
     return _Piece(ready, texts, sum(map(len, functions.values())), light)
 
 
